@@ -1,0 +1,26 @@
+// The gate before every commit: format, lints, types, unit tests. Stops at the first failure.
+
+import { spawnSync } from 'node:child_process';
+
+const STEPS = [
+  ['format of the Rust code', 'cargo', 'fmt', '--check'],
+  // Without features the protocol must compile alone: no clock, no network, no Node.
+  ['the protocol alone', 'cargo', 'clippy', '--no-default-features', '--', '-D', 'warnings'],
+  ['lints of the Rust code', 'cargo', 'clippy', '--all-targets', '--', '-D', 'warnings'],
+  ['docs of the Rust code', 'cargo', 'doc', '--no-deps', '--quiet'],
+  ['format and lints of the TypeScript code', 'npx', 'biome', 'check', '--error-on-warnings'],
+  ['types', 'npm', 'run', '--silent', 'build:js'],
+  ['house rules', 'node', 'scripts/house-rules.mjs'],
+  ['unit tests', 'cargo', 'test', '--no-default-features', '--features', 'driver', '--quiet'],
+];
+
+for (const [what, program, ...args] of STEPS) {
+  console.log(`── ${what}: ${program} ${args.join(' ')}`);
+  const env = { ...process.env, RUSTDOCFLAGS: '-D warnings' };
+  const { status } = spawnSync(program, args, { stdio: 'inherit', env });
+  if (status !== 0) {
+    console.error(`✗ ${what}`);
+    process.exit(status ?? 1);
+  }
+}
+console.log('✓ everything is in order');

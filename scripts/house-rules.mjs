@@ -1,0 +1,62 @@
+// Rules of this code base that no linter knows. Each finding says what to do instead.
+
+import { execFileSync } from 'node:child_process';
+import { readFileSync } from 'node:fs';
+
+const LINES_MAX = 600;
+
+/** @type {{ files: RegExp, except?: RegExp, banned: RegExp, instead: string }[]} */
+const RULES = [
+  {
+    files: /^src\/.*\.rs$/,
+    except: /^src\/server\//,
+    banned: /\bredis::/,
+    instead: 'only src/server/ names the Redis client',
+  },
+  {
+    files: /^src\/.*\.rs$/,
+    except: /^src\/node\//,
+    banned: /\bnapi(_derive)?::/,
+    instead: 'only src/node/ names Node-API',
+  },
+  {
+    files: /^src\/(machine\/|script|keys|token|error)/,
+    banned: /\b(tokio|std::net|Mono::now|SystemTime|Instant)\b/,
+    instead: 'the machine knows neither clock nor network: time is an argument',
+  },
+  {
+    files: /^src\/lua\//,
+    banned: /loadstring|KEYS\[[^\d]|ARGV\[[^\d]/,
+    instead: 'every key and argument is bound to a name, by its number',
+  },
+  {
+    files: /\.(rs|ts|mts|mjs|lua)$/,
+    except: /^scripts\/house-rules/,
+    banned: /\b(FIXME|XXX|TODO)\b/,
+    instead: 'finish it, or open an issue',
+  },
+];
+
+const files = execFileSync('git', ['ls-files', '--cached', '--others', '--exclude-standard'], {
+  encoding: 'utf8',
+})
+  .split('\n')
+  .filter((file) => /\.(rs|ts|mts|mjs|lua)$/.test(file));
+
+let findings = 0;
+for (const file of files) {
+  const lines = readFileSync(file, 'utf8').split('\n');
+  if (lines.length > LINES_MAX) report(file, 1, `over ${LINES_MAX} lines: find the seam`);
+  for (const rule of RULES) {
+    if (!rule.files.test(file) || rule.except?.test(file)) continue;
+    lines.forEach((line, index) => {
+      if (rule.banned.test(line)) report(file, index + 1, rule.instead);
+    });
+  }
+}
+process.exit(findings === 0 ? 0 : 1);
+
+function report(file, line, message) {
+  findings += 1;
+  console.error(`${file}:${line}: ${message}`);
+}
