@@ -1,0 +1,38 @@
+//! What can go wrong between a manager and its server, sorted by what is known afterwards.
+
+use thiserror::Error;
+
+/// The server answered, and the answer was no. The request changed nothing.
+#[derive(Clone, Debug, Eq, Error, PartialEq)]
+#[error("{code} {detail}")]
+pub struct Refusal {
+    /// The first word of the server's error, such as `NOPERM` or `LOADING`.
+    pub code: String,
+    /// The rest of it.
+    pub detail: String,
+}
+
+impl Refusal {
+    /// Whether the same request can succeed a moment later without anybody's help.
+    #[must_use]
+    pub fn is_transient(&self) -> bool {
+        matches!(
+            self.code.as_str(),
+            "BUSY" | "CLUSTERDOWN" | "LOADING" | "MASTERDOWN" | "READONLY" | "TRYAGAIN"
+        )
+    }
+}
+
+/// Why a request has no reply of its script.
+#[derive(Clone, Debug, Eq, Error, PartialEq)]
+pub enum Failure {
+    /// The connection broke or stayed silent. The request may have been executed, or may yet be.
+    #[error("{0}")]
+    Lost(String),
+    /// The server does not know the script by its hash; it was not executed.
+    #[error("the server does not know the script")]
+    NoScript,
+    /// The server refused.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+}

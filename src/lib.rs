@@ -1,0 +1,29 @@
+//! The core of holdfast: distributed locks held in Redis.
+//!
+//! ```text
+//!   JavaScript ── node ── driver ── machine        (what happens next; no I/O, no clock)
+//!                           └────── server         (Redis: sockets, scripts, replies)
+//! ```
+//!
+//! - [`machine`] is the lock protocol of one manager as a state machine. It knows neither clock nor
+//!   network: time is an argument, and what it wants done comes back as a list of effects.
+//! - `driver` owns the loop: it carries commands, replies and timeouts into the machine and its
+//!   effects out to the server and the caller.
+//! - `server` is the only place that names the Redis client.
+//! - `node` is the only place that names Node-API.
+//!
+//! Without default features only the machine is compiled, which proves that it needs nothing else.
+
+pub mod clock;
+pub mod error;
+pub mod keys;
+pub mod machine;
+pub mod script;
+pub mod token;
+
+#[cfg(feature = "driver")]
+pub mod driver;
+#[cfg(feature = "node")]
+mod node;
+#[cfg(feature = "driver")]
+pub mod server;

@@ -1,0 +1,18 @@
+--[[ extend: make sure that the owner's lease lasts at least ttl_ms from now
+  KEYS   1 lock
+  ARGV   1 token  2 ttl_ms
+  REPLY  1 lasts at least ttl_ms · 0 not the owner
+  WRITES lock (its expiry only)
+  AGAIN  the same; a lease is never shortened
+  FAILS  WRONGTYPE if lock holds something else; then nothing is changed
+]]
+local lock_key = KEYS[1]
+local token, ttl_ms = ARGV[1], ARGV[2]
+
+if redis.call('GET', lock_key) ~= token then
+  return 0
+end
+if redis.call('PTTL', lock_key) < tonumber(ttl_ms) then
+  redis.call('PEXPIRE', lock_key, ttl_ms)
+end
+return 1

@@ -1,0 +1,118 @@
+//! Lengthening a lease because the caller wants it.
+
+use super::{Effect, LeaseId, Machine, OpId, Outcome, Purpose, RequestId, Timer};
+use crate::clock::Mono;
+use crate::error::Failure;
+use crate::script::{Reply, valid_until};
+use std::time::Duration;
+
+#[derive(Debug)]
+pub(super) struct Extend {
+    lease: LeaseId,
+    ttl: Duration,
+    deadline: Mono,
+    /// The request under way.
+    request: Option<RequestId>,
+}
+
+impl Machine {
+    pub(super) fn begin_extend(
+        &mut self,
+        now: Mono,
+        op: OpId,
+        lease: LeaseId,
+        ttl: Option<Duration>,
+        out: &mut Vec<Effect>,
+    ) {
+        let Some(held) = self.leases.get(&lease).filter(|held| now < held.until) else {
+            return out.push(Effect::Complete { op, outcome: Outcome::Lost });
+        };
+        let ttl = ttl.unwrap_or(held.ttl);
+        let deadline = now + self.config.command_timeout;
+        self.extends.insert(op, Extend { lease, ttl, deadline, request: None });
+        self.timers.insert((deadline, Timer::ExtendDeadline(op)));
+        self.send_extend(now, op, false, out);
+    }
+
+    pub(super) fn send_extend(
+        &mut self,
+        now: Mono,
+        op: OpId,
+        with_source: bool,
+        out: &mut Vec<Effect>,
+    ) {
+        let Some(extend) = self.extends.get(&op) else {
+            return;
+        };
+        let Some(held) = self.leases.get(&extend.lease) else {
+            return self.end_extend(op, Outcome::Lost, out);
+        };
+        let call = held.extension(extend.ttl);
+        let request = self.send(now, Purpose::Extend(op), call, with_source, out);
+        if let Some(extend) = self.extends.get_mut(&op) {
+            extend.request = request;
+        }
+    }
+
+    pub(super) fn extend_reply(
+        &mut self,
+        now: Mono,
+        op: OpId,
+        request: RequestId,
+        sent: Mono,
+        reply: Result<Reply, Failure>,
+        out: &mut Vec<Effect>,
+    ) {
+        let Some(extend) = self.extends.get_mut(&op) else {
+            return;
+        };
+        // An operation that has ended may have had the same name.
+        if extend.request.take_if(|id| *id == request).is_none() {
+            return;
+        }
+        let (lease, ttl) = (extend.lease, extend.ttl);
+        if self.leases.get(&lease).is_some_and(|held| held.until <= now) {
+            // What is lost stays lost, also when an extension comes a moment too late.
+            return self.lease_end(now, lease, out);
+        }
+        match reply {
+            Ok(Reply::Owner(true)) => {
+                if let Some(held) = self.leases.get_mut(&lease) {
+                    // Later renewals are as long as the caller asked for last.
+                    held.ttl = ttl;
+                }
+                self.lengthen(lease, valid_until(sent, ttl), out);
+                self.end_extend(op, Outcome::Done, out);
+            }
+            Ok(Reply::Owner(false)) => self.lose(now, lease, out),
+            Ok(_) => debug_assert!(false, "not a reply of extend"),
+            // A repeat can only lengthen the lease, so it simply asks again once connected.
+            Err(Failure::Lost(_)) => {}
+            Err(Failure::NoScript) => self.send_extend(now, op, true, out),
+            Err(Failure::Refused(refusal)) => {
+                let key = self.leases.get(&lease).map(|held| held.keys.lock().to_owned());
+                self.end_extend(op, Outcome::Server { refusal, key }, out);
+            }
+        }
+    }
+
+    pub(super) fn extend_deadline(&mut self, op: OpId, out: &mut Vec<Effect>) {
+        let outcome = self.unanswered(self.config.command_timeout);
+        self.end_extend(op, outcome, out);
+    }
+
+    pub(super) fn end_extend(&mut self, op: OpId, outcome: Outcome, out: &mut Vec<Effect>) {
+        let Some(extend) = self.extends.remove(&op) else {
+            return;
+        };
+        self.timers.remove(&(extend.deadline, Timer::ExtendDeadline(op)));
+        out.push(Effect::Complete { op, outcome });
+    }
+
+    pub(super) fn end_extends_of(&mut self, lease: LeaseId, out: &mut Vec<Effect>) {
+        let of_lease = |(op, extend): (&OpId, &Extend)| (extend.lease == lease).then_some(*op);
+        for op in self.extends.iter().filter_map(of_lease).collect::<Vec<_>>() {
+            self.end_extend(op, Outcome::Lost, out);
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! The connection: coming, going, and which history of the data it shows.
+
+use super::{Effect, Look, Machine, OpId, Outcome, Request, Timer};
+use crate::clock::{Mono, ServerTime};
+use crate::error::Failure;
+use crate::script::Reply;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// How often the history of the data is looked at while a connection is in use.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+/// How many histories are remembered. Forgetting one only makes its fences jump.
+const HISTORIES: usize = 64;
+/// The longest pause between two attempts to connect.
+const BACKOFF_MS_MAX: u64 = 1_000;
+
+#[derive(Debug)]
+pub(super) struct Link {
+    state: State,
+    /// Connections, made or tried, since the last answer to a request.
+    failures: u32,
+    /// Whether the server was seen to be a replica and has taken no write since: it may be promoted
+    /// at any moment, so every acquire is preceded by a look.
+    suspect: bool,
+    /// Why there is no connection, for the errors of those who wait for one.
+    pub(super) trouble: String,
+    /// When the history was last asked for.
+    looked: Mono,
+    /// Fences at or below it may be known to a history that this server has lost.
+    pub(super) epoch: ServerTime,
+    /// The server's time when this process first saw a history.
+    epochs: BTreeMap<String, ServerTime>,
+}
+
+#[derive(Debug)]
+enum State {
+    /// Before the first connection; who waits for it.
+    Opening(Option<OpId>),
+    Down,
+    Up,
+}
+
+impl Default for Link {
+    fn default() -> Self {
+        Self {
+            state: State::Opening(None),
+            failures: 0,
+            suspect: false,
+            trouble: "not connected yet".to_owned(),
+            looked: Mono::default(),
+            epoch: ServerTime::default(),
+            epochs: BTreeMap::new(),
+        }
+    }
+}
+
+impl Link {
+    pub(super) const fn is_up(&self) -> bool {
+        matches!(self.state, State::Up)
+    }
+
+    /// What a reply says about the server it came from.
+    pub(super) fn judge(&mut self, reply: &Result<Reply, Failure>) {
+        if !matches!(reply, Err(Failure::Lost(_))) {
+            self.failures = 0;
+        }
+        match reply {
+            Ok(reply) => {
+                // Acquire begins with a write, which a replica would have refused.
+                self.suspect &= matches!(reply, Reply::Owner(_));
+            }
+            Err(Failure::Refused(refusal)) if refusal.code == "READONLY" => self.suspect = true,
+            Err(_) => {}
+        }
+    }
+
+    /// Whether the history must be looked at before the next request.
+    pub(super) fn look_due(&mut self, now: Mono, for_acquire: bool) -> bool {
+        let due = now.since(self.looked) >= LOOK_INTERVAL || (self.suspect && for_acquire);
+        if due {
+            self.looked = now;
+        }
+        due
+    }
+
+    /// An epoch belongs to a history: it is the server's time when this process first saw it, so a
+    /// return to a known history does not raise it. Without a history every look raises it.
+    pub(super) fn learn(&mut self, look: Look) {
+        let Look { history, time } = look;
+        self.epoch = match history {
+            None => self.epoch.max(time),
+            Some(history) => {
+                if self.epochs.len() >= HISTORIES && !self.epochs.contains_key(&history) {
+                    self.epochs.clear();
+                }
+                *self.epochs.entry(history).or_insert(time)
+            }
+        };
+    }
+}
+
+impl Machine {
+    pub(super) fn open(&mut self, op: OpId, out: &mut Vec<Effect>) {
+        self.link.state = State::Opening(Some(op));
+        out.push(Effect::Connect);
+    }
+
+    pub(super) fn connected(&mut self, now: Mono, look: Look, out: &mut Vec<Effect>) {
+        self.link.learn(look);
+        self.link.looked = now;
+        if let State::Opening(Some(op)) = self.link.state {
+            out.push(Effect::Complete { op, outcome: Outcome::Done });
+        }
+        self.link.state = State::Up;
+        // Releases first: what this manager no longer wants must not stand in its own way.
+        for lease in self.releases.keys().copied().collect::<Vec<_>>() {
+            self.send_release(now, lease, false, out);
+        }
+        self.resume_renewals(now, out);
+        for op in self.extends.keys().copied().collect::<Vec<_>>() {
+            self.send_extend(now, op, false, out);
+        }
+        for op in self.acquires.keys().copied().collect::<Vec<_>>() {
+            self.send_acquire(now, op, false, out);
+        }
+    }
+
+    pub(super) fn connect_failed(&mut self, now: Mono, failure: Failure, out: &mut Vec<Effect>) {
+        if let State::Opening(op) = self.link.state {
+            if let Some(op) = op {
+                let outcome = match failure {
+                    Failure::Refused(refusal) => Outcome::Server { refusal, key: None },
+                    other => Outcome::Connection(other.to_string()),
+                };
+                out.push(Effect::Complete { op, outcome });
+            }
+            return out.push(Effect::Stop);
+        }
+        self.link.trouble = format!("not connected: {failure}");
+        self.reconnect_later(now);
+    }
+
+    fn reconnect_later(&mut self, now: Mono) {
+        self.link.failures += 1;
+        let most_ms = (50_u64 << (self.link.failures - 1).min(10)).min(BACKOFF_MS_MAX);
+        let pause = self.jitter(most_ms / 2, most_ms);
+        self.timers.insert((now + pause, Timer::Reconnect));
+    }
+
+    /// The connection is gone. `silent`: it is given up because nothing came back on it.
+    pub(super) fn disconnected(
+        &mut self,
+        now: Mono,
+        detail: &str,
+        silent: bool,
+        out: &mut Vec<Effect>,
+    ) {
+        if !self.link.is_up() {
+            return;
+        }
+        self.link.state = State::Down;
+        out.push(Effect::Disconnect { abort: silent });
+        if self.link.failures == 0 {
+            self.link.failures = 1;
+            out.push(Effect::Connect);
+        } else {
+            // The last one answered nothing either: another one at once would hardly do better.
+            self.reconnect_later(now);
+        }
+        detail.clone_into(&mut self.link.trouble);
+        for (request, Request { purpose, sent }) in std::mem::take(&mut self.requests) {
+            let lost = Err(Failure::Lost(detail.to_owned()));
+            self.end_request(now, request, purpose, sent, lost, out);
+        }
+    }
+
+    /// Refuses what is open, gives back what is held, and ends once the server has confirmed it or
+    /// `command_timeout` has passed.
+    pub(super) fn begin_close(&mut self, now: Mono, op: OpId, out: &mut Vec<Effect>) {
+        self.closing = Some(op);
+        for op in self.extends.keys().copied().collect::<Vec<_>>() {
+            self.end_extend(op, Outcome::Closed, out);
+        }
+        for op in self.acquires.keys().copied().collect::<Vec<_>>() {
+            self.end_acquire(now, op, Outcome::Closed, out);
+        }
+        for lease in self.leases.keys().copied().collect::<Vec<_>>() {
+            self.give_up_lease(now, lease, out);
+        }
+        self.timers.insert((now + self.config.command_timeout, Timer::CloseDeadline));
+        self.finish_close_if_done(out);
+    }
+
+    pub(super) fn finish_close_if_done(&mut self, out: &mut Vec<Effect>) {
+        // A release that only waits to be repeated does not keep the caller waiting.
+        if self.closing.is_some() && self.releases.values().all(|release| release.confirmed) {
+            self.finish_close(out);
+        }
+    }
+
+    pub(super) fn finish_close(&mut self, out: &mut Vec<Effect>) {
+        let Some(op) = self.closing else { return };
+        for release in std::mem::take(&mut self.releases).into_values() {
+            if let Some(op) = release.op {
+                let outcome = Outcome::Connection(self.link.trouble.clone());
+                out.push(Effect::Complete { op, outcome });
+            }
+        }
+        self.timers.clear();
+        self.requests.clear();
+        out.push(Effect::Complete { op, outcome: Outcome::Done });
+        out.push(Effect::Disconnect { abort: false });
+        out.push(Effect::Stop);
+    }
+}

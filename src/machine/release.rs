@@ -1,0 +1,224 @@
+//! Giving a lock back: on request, or because nobody wants what an attempt may have got.
+//!
+//! Once a release was sent its token is burned: nothing acquires or extends with it again.
+
+use super::{Effect, LeaseId, Machine, OpId, Outcome, Purpose, Timer};
+use crate::clock::Mono;
+use crate::error::{Failure, Refusal};
+use crate::keys::LockKeys;
+use crate::script::{Call, Reply};
+use crate::token::Token;
+use std::time::Duration;
+
+/// A lost request may still lie in a buffer of the server: its release is repeated this much later.
+const REPEAT_AFTER: Duration = Duration::from_secs(1);
+/// How often a server that refuses to release is asked again.
+const REFUSALS_MAX: u32 = 30;
+
+#[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "four facts that are independent")]
+pub(super) struct Release {
+    keys: LockKeys,
+    token: Token,
+    /// Who waits for it; none when a lost or unwanted grant is given back.
+    pub(super) op: Option<OpId>,
+    /// Until when the lease was valid: whoever asks before and finds it gone had freed it.
+    until: Mono,
+    deadline: Option<Mono>,
+    retry: Option<Mono>,
+    sending: bool,
+    /// A release that went out while the lease was valid has lost its reply.
+    maybe_freed: bool,
+    /// An acquire of this token was lost and may still be executed.
+    uncertain: bool,
+    refusals: u32,
+    /// What the server said last, if it refused.
+    refusal: Option<Refusal>,
+    /// The server has confirmed it once; only the repeat is left.
+    pub(super) confirmed: bool,
+}
+
+impl Release {
+    fn new(keys: LockKeys, token: Token, until: Mono, uncertain: bool) -> Self {
+        Self {
+            keys,
+            token,
+            op: None,
+            until,
+            deadline: None,
+            retry: None,
+            sending: false,
+            maybe_freed: false,
+            uncertain,
+            refusals: 0,
+            refusal: None,
+            confirmed: false,
+        }
+    }
+}
+
+impl Machine {
+    pub(super) fn begin_release(
+        &mut self,
+        now: Mono,
+        op: OpId,
+        lease: LeaseId,
+        out: &mut Vec<Effect>,
+    ) {
+        if self.leases.get(&lease).is_none_or(|held| held.until <= now) {
+            // Lost before, or released before; the end of the lease gives back what is left of it.
+            return out.push(Effect::Complete { op, outcome: Outcome::Lost });
+        }
+        let Some(held) = self.remove_lease(lease, out) else { return };
+        let deadline = now + self.config.command_timeout;
+        self.timers.insert((deadline, Timer::ReleaseDeadline(lease)));
+        let mut release = Release::new(held.keys, held.token, held.until, held.uncertain);
+        release.op = Some(op);
+        release.deadline = Some(deadline);
+        self.releases.insert(lease, release);
+        self.send_release(now, lease, false, out);
+    }
+
+    /// Gives back what a token has got or may yet get. Nobody waits for it.
+    pub(super) fn abandon(
+        &mut self,
+        now: Mono,
+        lease: LeaseId,
+        keys: LockKeys,
+        token: Token,
+        uncertain: bool,
+        out: &mut Vec<Effect>,
+    ) {
+        self.releases.insert(lease, Release::new(keys, token, now, uncertain));
+        self.send_release(now, lease, false, out);
+    }
+
+    pub(super) fn send_release(
+        &mut self,
+        now: Mono,
+        lease: LeaseId,
+        with_source: bool,
+        out: &mut Vec<Effect>,
+    ) {
+        let Some(release) = self.releases.get_mut(&lease) else {
+            return;
+        };
+        if release.sending {
+            return;
+        }
+        if let Some(at) = release.retry.take() {
+            self.timers.remove(&(at, Timer::ReleaseRetry(lease)));
+        }
+        let call = Call::Release { keys: release.keys.clone(), token: release.token.clone() };
+        let sending = self.send(now, Purpose::Release(lease), call, with_source, out).is_some();
+        if let Some(release) = self.releases.get_mut(&lease) {
+            release.sending = sending;
+        }
+    }
+
+    pub(super) fn release_reply(
+        &mut self,
+        now: Mono,
+        lease: LeaseId,
+        sent: Mono,
+        reply: Result<Reply, Failure>,
+        out: &mut Vec<Effect>,
+    ) {
+        let Some(release) = self.releases.get_mut(&lease) else {
+            return;
+        };
+        release.sending = false;
+        match reply {
+            Ok(Reply::Owner(freed)) => {
+                // A repeat may read "not the owner" as the success of the request before it.
+                let freed = freed || release.maybe_freed;
+                let outcome = if freed { Outcome::Done } else { Outcome::Lost };
+                self.confirm_release(now, lease, outcome, out);
+            }
+            Ok(_) => debug_assert!(false, "not a reply of release"),
+            Err(Failure::Lost(_)) => {
+                release.maybe_freed |= sent < release.until;
+                // Whatever went ahead of it on the connection may be lost too, an acquire included.
+                release.uncertain = true;
+            }
+            Err(Failure::NoScript) => self.send_release(now, lease, true, out),
+            Err(Failure::Refused(refusal)) => {
+                release.refusals += 1;
+                let give_up = release.refusals > REFUSALS_MAX;
+                release.refusal = Some(refusal.clone());
+                if !refusal.is_transient() {
+                    self.release_deadline(lease, out);
+                }
+                if give_up {
+                    self.release_deadline(lease, out);
+                    self.remove_release(lease);
+                    self.finish_close_if_done(out);
+                } else {
+                    self.retry_release(now, lease);
+                }
+            }
+        }
+    }
+
+    fn confirm_release(
+        &mut self,
+        now: Mono,
+        lease: LeaseId,
+        outcome: Outcome,
+        out: &mut Vec<Effect>,
+    ) {
+        self.answer_release(lease, outcome, out);
+        let Some(release) = self.releases.get_mut(&lease) else {
+            return;
+        };
+        let repeat = release.uncertain && !release.confirmed;
+        release.confirmed = true;
+        if repeat {
+            self.retry_release(now, lease);
+        } else {
+            self.remove_release(lease);
+        }
+        self.finish_close_if_done(out);
+    }
+
+    pub(super) fn release_deadline(&mut self, lease: LeaseId, out: &mut Vec<Effect>) {
+        let Some(release) = self.releases.get(&lease) else {
+            return;
+        };
+        let outcome = match release.refusal.clone() {
+            Some(refusal) => Outcome::Server { refusal, key: Some(release.keys.lock().to_owned()) },
+            None => self.unanswered(self.config.command_timeout),
+        };
+        self.answer_release(lease, outcome, out);
+    }
+
+    /// Tells the caller once; the release itself goes on until the server has confirmed it.
+    fn answer_release(&mut self, lease: LeaseId, outcome: Outcome, out: &mut Vec<Effect>) {
+        let Some(release) = self.releases.get_mut(&lease) else {
+            return;
+        };
+        if let Some(at) = release.deadline.take() {
+            self.timers.remove(&(at, Timer::ReleaseDeadline(lease)));
+        }
+        if let Some(op) = release.op.take() {
+            out.push(Effect::Complete { op, outcome });
+        }
+    }
+
+    fn retry_release(&mut self, now: Mono, lease: LeaseId) {
+        let Some(release) = self.releases.get_mut(&lease) else {
+            return;
+        };
+        let at = now + REPEAT_AFTER;
+        release.retry = Some(at);
+        self.timers.insert((at, Timer::ReleaseRetry(lease)));
+    }
+
+    fn remove_release(&mut self, lease: LeaseId) {
+        if let Some(release) = self.releases.remove(&lease)
+            && let Some(at) = release.retry
+        {
+            self.timers.remove(&(at, Timer::ReleaseRetry(lease)));
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! Random schedules: several managers, one server, replies and requests lost at any point, requests
+//! that arrive late, operations whose names are used again at once.
+
+use super::world::{Server, World, ms};
+use crate::machine::{Command, LeaseId, OpId, Outcome, Wait};
+use proptest::prelude::*;
+use std::collections::BTreeSet;
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    /// With a lease of so many ms.
+    Acquire(usize, u64),
+    /// The oldest acquire that has no outcome yet.
+    Cancel(usize),
+    Extend(usize),
+    Release(usize),
+    /// The oldest answer to this manager arrives, executed now if it was not before.
+    Answer(usize),
+    /// The server executes the oldest request of this manager; the answer comes later.
+    Execute(usize),
+    /// The server executes all requests of this manager; the connection breaks before it answers.
+    LoseReplies(usize),
+    /// The connection breaks before anything is executed; what was sent may arrive later.
+    LoseRequests(usize),
+    Connect(usize),
+    Pass(u64),
+}
+
+/// A lease that ends within a schedule, and one that outlives it: what is left behind of the latter
+/// is found at the end.
+const LEASES_MS: [u64; 2] = [500, 600_000];
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let who = 0..3_usize;
+    let ttl = prop::sample::select(&LEASES_MS[..]);
+    let step = prop_oneof![
+        4 => (who.clone(), ttl).prop_map(|(who, ttl)| Step::Acquire(who, ttl)),
+        1 => who.clone().prop_map(Step::Cancel),
+        2 => who.clone().prop_map(Step::Extend),
+        3 => who.clone().prop_map(Step::Release),
+        12 => who.clone().prop_map(Step::Answer),
+        4 => who.clone().prop_map(Step::Execute),
+        1 => who.clone().prop_map(Step::LoseReplies),
+        1 => who.clone().prop_map(Step::LoseRequests),
+        3 => who.prop_map(Step::Connect),
+        4 => (1..400_u64).prop_map(Step::Pass),
+    ];
+    prop::collection::vec(step, 1..200)
+}
+
+/// Three managers that want the same lock.
+struct Crowd {
+    worlds: Vec<World>,
+    /// The server stands in the world whose turn it is.
+    server: Option<Server>,
+    /// Operations without an outcome.
+    open: BTreeSet<(usize, OpId)>,
+    acquiring: BTreeSet<(usize, OpId)>,
+    held: Vec<Vec<LeaseId>>,
+    last_fence: u64,
+}
+
+impl Crowd {
+    fn new() -> Self {
+        let worlds = ["a", "b", "c"].map(World::connected_as);
+        let mut crowd = Self {
+            worlds: worlds.into(),
+            server: Some(Server::default()),
+            open: BTreeSet::new(),
+            acquiring: BTreeSet::new(),
+            held: vec![Vec::new(); 3],
+            last_fence: 0,
+        };
+        for world in &mut crowd.worlds {
+            world.outcomes.clear();
+        }
+        crowd
+    }
+
+    fn with<T>(&mut self, who: usize, act: impl FnOnce(&mut World) -> T) -> T {
+        let world = &mut self.worlds[who];
+        world.server = self.server.take().expect("the server is in no world");
+        let result = act(world);
+        self.server = Some(std::mem::take(&mut world.server));
+        result
+    }
+
+    fn begin(&mut self, who: usize, act: impl FnOnce(&mut World) -> OpId) -> OpId {
+        let op = self.with(who, act);
+        assert!(self.open.insert((who, op)), "the name of an open operation was used again");
+        op
+    }
+
+    fn step(&mut self, step: Step) {
+        match step {
+            Step::Acquire(who, ttl) => {
+                let op = self.begin(who, |world| world.acquire(ttl, Wait::UpTo(ms(1_000))));
+                self.acquiring.insert((who, op));
+            }
+            Step::Cancel(who) => {
+                let mine = self.acquiring.iter().find(|(owner, _)| *owner == who).copied();
+                if let Some((_, op)) = mine {
+                    self.with(who, |world| world.cancel(op));
+                }
+            }
+            Step::Extend(who) => {
+                if let Some(&lease) = self.held[who].last() {
+                    let extend = Command::Extend { lease, ttl: None };
+                    self.begin(who, |world| world.command(extend));
+                }
+            }
+            Step::Release(who) => {
+                if let Some(lease) = self.held[who].pop() {
+                    let release = Command::Release { lease };
+                    self.begin(who, |world| world.command(release));
+                }
+            }
+            Step::Answer(who) => self.with(who, |world| {
+                if !world.is_silent() {
+                    world.answer_one();
+                    world.arrive_late();
+                }
+            }),
+            Step::Execute(who) => self.with(who, World::execute_one),
+            Step::LoseReplies(who) => self.with(who, World::execute_and_lose_replies),
+            Step::LoseRequests(who) => self.with(who, World::lose_requests),
+            Step::Connect(who) => self.with(who, |world| {
+                if world.connecting {
+                    world.connect();
+                }
+            }),
+            Step::Pass(duration_ms) => {
+                for who in 0..3 {
+                    self.with(who, |world| world.pass(ms(duration_ms)));
+                }
+            }
+        }
+        self.collect();
+    }
+
+    fn collect(&mut self) {
+        for (who, op) in self.open.clone() {
+            let Some(outcome) = self.worlds[who].take_outcome(op) else { continue };
+            self.open.remove(&(who, op));
+            let acquired = self.acquiring.remove(&(who, op));
+            if let Outcome::Acquired { lease, fence } = outcome {
+                assert!(acquired, "a grant for what was no acquire");
+                assert!(fence > self.last_fence, "fence {fence} after {}", self.last_fence);
+                self.last_fence = fence;
+                self.held[who].push(lease);
+            }
+        }
+        let holders: usize = self.worlds.iter().map(|world| world.deadlines.len()).sum();
+        assert!(holders <= 1, "{holders} believe that they hold the lock");
+    }
+
+    /// Everything heals and everybody lets go: what is unanswered must end, and nothing may be left.
+    fn quiet(&mut self) {
+        for _ in 0..400 {
+            for who in 0..3 {
+                self.step(Step::Release(who));
+                self.step(Step::Connect(who));
+                while !self.worlds[who].is_silent() {
+                    self.step(Step::Answer(who));
+                }
+            }
+            self.step(Step::Pass(20));
+        }
+        assert!(self.open.is_empty(), "an operation never ended: {:?}", self.open);
+        let server = self.server.as_ref().expect("the server is in no world");
+        let now = self.worlds[0].now;
+        assert_eq!(server.owner(now, &World::keys()), None, "the lock is still held");
+        for world in &self.worlds {
+            assert!(world.machine.is_idle(), "{:?}", world.machine);
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+    #[test]
+    fn one_holder_rising_fences_nothing_left_behind(steps in steps()) {
+        let mut crowd = Crowd::new();
+        for step in steps {
+            crowd.step(step);
+        }
+        crowd.quiet();
+    }
+}

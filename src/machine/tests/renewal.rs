@@ -1,0 +1,195 @@
+//! Keeping a lock, losing it, and not wanting it any more.
+
+use super::world::{ONE_LEASE, RENEWED, World, ms};
+use crate::error::{Failure, Refusal};
+use crate::machine::{Command, Event, Hold, LeaseId, LossReason, Outcome, Wait};
+use crate::script::Call;
+
+/// Lets time pass in small steps, with a server that answers at once.
+fn run(world: &mut World, duration_ms: u64) {
+    for _ in 0..duration_ms / 10 {
+        world.pass(ms(10));
+        world.settle();
+    }
+}
+
+fn held(world: &mut World, ttl_ms: u64, hold: Hold) -> LeaseId {
+    let op = world.acquire_held(ttl_ms, Wait::Never, hold);
+    world.settle();
+    world.lease(op).0
+}
+
+#[test]
+fn a_lease_is_renewed_at_a_third_of_its_length_until_release() {
+    let mut world = World::connected();
+    let lease = held(&mut world, 3_000, RENEWED);
+    world.pass(ms(970));
+    assert!(world.wire.is_empty(), "too early");
+    world.pass(ms(30));
+    assert!(matches!(world.wire.front(), Some((_, Call::Extend { .. }))));
+    for _ in 0..2_000 {
+        world.settle();
+        world.pass(ms(10));
+        let left = world.deadlines[&lease].since(world.now);
+        assert!(left >= ms(1_500), "{left:?} left: below half the lease");
+    }
+    let op = world.command(Command::Release { lease });
+    world.settle();
+    assert_eq!(world.outcome(op), Some(&Outcome::Done));
+    assert!(world.machine.is_idle(), "{:?}", world.machine);
+    assert!(world.lost.is_empty());
+}
+
+#[test]
+fn renewals_that_are_due_together_leave_together() {
+    let mut world = World::connected();
+    for i in 0..100 {
+        let name = format!("lock {i}");
+        let (ttl, wait, label) = (ms(3_000), Wait::Never, String::new());
+        world.command(Command::Acquire { name, ttl, wait, label, hold: RENEWED });
+        world.settle();
+        world.now = world.now + std::time::Duration::from_micros(100);
+    }
+    world.pass(ms(980));
+    let at_once = world.wire.len();
+    assert!(at_once == 0 || at_once >= 50, "{at_once} of 100 in the first pipeline");
+    world.pass(ms(20));
+    assert_eq!(world.wire.len(), 100);
+}
+
+#[test]
+fn a_renewal_goes_on_after_a_reconnect() {
+    let mut world = World::connected();
+    let lease = held(&mut world, 3_000, RENEWED);
+    world.pass(ms(1_000));
+    world.execute_and_lose_replies();
+    world.pass(ms(800));
+    world.connect();
+    world.settle();
+    assert!(world.deadlines[&lease].since(world.now) > ms(2_900));
+    assert!(world.lost.is_empty());
+}
+
+#[test]
+fn only_not_the_owner_is_final() {
+    for code in ["BUSY", "LOADING", "OOM", "NOPERM", "READONLY"] {
+        let mut world = World::connected();
+        let lease = held(&mut world, 3_000, RENEWED);
+        world.pass(ms(1_000));
+        let (request, _) = world.wire.pop_front().unwrap();
+        let refusal = Refusal { code: code.to_owned(), detail: String::new() };
+        world.reply(request, Err(Failure::Refused(refusal)));
+        run(&mut world, 500);
+        assert!(world.deadlines[&lease].since(world.now) > ms(2_000), "{code}");
+    }
+}
+
+#[test]
+fn a_server_that_stays_away_costs_the_lock_when_the_lease_ends() {
+    let mut world = World::connected();
+    let lease = held(&mut world, 3_000, RENEWED);
+    world.event(Event::Disconnected("gone".to_owned()));
+    world.pass(ms(2_960));
+    assert!(world.lost.is_empty());
+    world.pass(ms(20));
+    assert_eq!(world.lost, [(lease, LossReason::Expired)]);
+    assert!(world.server.owner(world.now, &World::keys()).is_some(), "before another can be in");
+    assert!(world.deadlines.is_empty());
+}
+
+#[test]
+fn a_lock_that_another_took_is_lost_at_the_next_renewal() {
+    let mut world = World::connected();
+    let lease = held(&mut world, 3_000, RENEWED);
+    let end = world.now + ms(60_000);
+    world.server.set_foreign(&World::keys(), "thief", end);
+    run(&mut world, 1_100);
+    assert_eq!(world.lost, [(lease, LossReason::Expired)]);
+    assert_eq!(world.server.owner(world.now, &World::keys()), Some("thief"));
+    assert!(world.machine.is_idle());
+}
+
+#[test]
+fn a_wedged_process_does_not_hold_for_ever() {
+    let mut world = World::connected();
+    world.alive = false;
+    let lease = held(&mut world, 3_000, Hold { stall_timeout: ms(10_000), ..RENEWED });
+    run(&mut world, 10_000);
+    assert!(world.lost.is_empty(), "too early");
+    run(&mut world, 6_000);
+    assert_eq!(world.lost, [(lease, LossReason::Stalled)]);
+    assert_eq!(world.server.owner(world.now, &World::keys()), None);
+}
+
+#[test]
+fn a_process_that_comes_back_before_its_lease_ends_keeps_the_lock() {
+    let mut world = World::connected();
+    world.alive = false;
+    held(&mut world, 3_000, Hold { stall_timeout: ms(2_000), ..RENEWED });
+    run(&mut world, 4_000);
+    world.alive = true;
+    world.event(Event::Turned(world.now));
+    run(&mut world, 20_000);
+    assert!(world.lost.is_empty());
+}
+
+#[test]
+fn a_lock_is_given_up_after_max_hold() {
+    let mut world = World::connected();
+    let lease = held(&mut world, 3_000, Hold { max_hold: Some(ms(5_000)), ..RENEWED });
+    run(&mut world, 4_990);
+    assert!(world.lost.is_empty());
+    run(&mut world, 20);
+    assert_eq!(world.lost, [(lease, LossReason::MaxHold)]);
+    assert_eq!(world.server.owner(world.now, &World::keys()), None, "released at once");
+    assert!(world.machine.is_idle());
+}
+
+#[test]
+fn without_renewal_a_lock_is_lost_when_its_lease_ends() {
+    let mut world = World::connected();
+    let lease = held(&mut world, 1_000, ONE_LEASE);
+    run(&mut world, 1_000);
+    assert_eq!(world.lost, [(lease, LossReason::Expired)]);
+}
+
+#[test]
+fn a_longer_extension_makes_later_renewals_longer() {
+    let mut world = World::connected();
+    let lease = held(&mut world, 3_000, RENEWED);
+    world.command(Command::Extend { lease, ttl: Some(ms(9_000)) });
+    world.settle();
+    run(&mut world, 30_000);
+    assert!(world.deadlines[&lease].since(world.now) > ms(5_000));
+}
+
+#[test]
+fn close_is_no_loss() {
+    let mut world = World::connected();
+    held(&mut world, 3_000, RENEWED);
+    world.command(Command::Close);
+    world.settle();
+    assert!(world.lost.is_empty());
+    assert!(world.stopped && world.machine.is_idle());
+}
+
+#[test]
+fn a_cancelled_acquire_leaves_no_lock_behind() {
+    let mut world = World::connected();
+    let op = world.acquire(10_000, Wait::Forever);
+    world.cancel(op);
+    assert_eq!(world.outcome(op), Some(&Outcome::Cancelled));
+    world.settle();
+    assert_eq!(world.server.owner(world.now, &World::keys()), None);
+    assert!(world.machine.is_idle());
+}
+
+#[test]
+fn a_cancel_that_comes_after_the_grant_changes_nothing() {
+    let mut world = World::connected();
+    let op = world.acquire(10_000, Wait::Forever);
+    world.settle();
+    world.cancel(op);
+    world.lease(op);
+    assert!(world.server.owner(world.now, &World::keys()).is_some());
+}

@@ -1,0 +1,577 @@
+//! One situation per test, in the order of a lock's life.
+
+use super::world::{COMMAND_TIMEOUT, ONE_LEASE, World, ms};
+use crate::error::{Failure, Refusal};
+use crate::machine::{Command, Event, Outcome, Wait};
+use crate::script::{Call, Reply};
+
+fn refused(code: &str) -> Failure {
+    Failure::Refused(Refusal { code: code.to_owned(), detail: "because".to_owned() })
+}
+
+#[test]
+fn a_free_lock_is_acquired_and_released() {
+    let mut world = World::connected();
+    let op = world.acquire(10_000, Wait::Never);
+    world.settle();
+    let (lease, fence) = world.lease(op);
+    assert!(fence > 1_700_000_000_000_000);
+    assert_eq!(world.deadlines[&lease].since(world.now), ms(10_000 - 102));
+
+    let op = world.command(Command::Release { lease });
+    assert!(world.deadlines.is_empty(), "not held from the moment of the call");
+    world.settle();
+    assert_eq!(world.outcome(op), Some(&Outcome::Done));
+    assert!(world.machine.is_idle());
+}
+
+#[test]
+fn validity_counts_from_the_send() {
+    let mut world = World::connected();
+    let op = world.acquire(1_000, Wait::Never);
+    let sent = world.now;
+    world.pass(ms(300));
+    world.settle();
+    let (lease, _) = world.lease(op);
+    assert_eq!(world.deadlines[&lease].since(sent), ms(1_000 - 12));
+}
+
+#[test]
+fn a_grant_that_comes_too_late_is_given_back() {
+    let mut world = World::connected();
+    let op = world.acquire(50, Wait::Never);
+    let (request, call) = world.wire.pop_front().unwrap();
+    let reply = world.server.execute(world.now, &call);
+    world.pass(ms(60));
+    world.reply(request, Ok(reply));
+    assert!(matches!(world.outcome(op), Some(Outcome::Connection(_))));
+    assert_eq!(world.released, ["hf1.c.1"]);
+}
+
+#[test]
+fn a_held_lock_is_null_for_try_and_a_timeout_for_acquire() {
+    let mut world = World::connected();
+    let end = world.now + ms(60_000);
+    world.server.set_foreign(&World::keys(), "old code", end);
+    let attempt = world.acquire(1_000, Wait::Never);
+    world.settle();
+    assert_eq!(world.outcome(attempt), Some(&Outcome::Held));
+
+    let waiter = world.acquire(1_000, Wait::UpTo(ms(5_000)));
+    for _ in 0..600 {
+        world.settle();
+        world.pass(ms(10));
+    }
+    let Some(Outcome::TimedOut { waited, holder, .. }) = world.outcome(waiter) else {
+        panic!("{:?}", world.outcome(waiter));
+    };
+    assert_eq!((*waited, holder.as_str()), (ms(5_000), "old code"));
+    assert!(world.released.is_empty(), "a refused token owns nothing");
+    assert!(world.machine.is_idle());
+}
+
+#[test]
+fn a_waiter_gets_the_lock_when_it_expires() {
+    let mut world = World::connected();
+    let end = world.now + ms(500);
+    world.server.set_foreign(&World::keys(), "old code", end);
+    let op = world.acquire(1_000, Wait::Forever);
+    for _ in 0..100 {
+        world.settle();
+        world.pass(ms(10));
+    }
+    world.lease(op);
+}
+
+#[test]
+fn a_lost_reply_is_asked_again_with_the_same_token_and_fence() {
+    let mut world = World::connected();
+    let op = world.acquire(10_000, Wait::UpTo(ms(5_000)));
+    world.execute_and_lose_replies();
+    assert_eq!(world.outcome(op), None);
+    let issued = world.server.fence(&World::keys());
+    world.connect();
+    world.settle();
+    let (lease, fence) = world.lease(op);
+    assert_eq!(lease.0, 1, "the first token");
+    assert_eq!(Some(fence), issued, "and its fence");
+
+    // The lost request may still arrive: the release is repeated.
+    world.command(Command::Release { lease });
+    world.settle();
+    world.pass(ms(1_000));
+    world.settle();
+    assert_eq!(world.released, ["hf1.c.1", "hf1.c.1"]);
+    let again = world.acquire(10_000, Wait::Never);
+    world.settle();
+    assert!(world.lease(again).1 > fence);
+}
+
+#[test]
+fn an_unknown_acquire_fails_at_its_deadline_and_is_released_on_reconnect() {
+    let mut world = World::connected();
+    let op = world.acquire(60_000, Wait::Never);
+    world.execute_and_lose_replies();
+    assert_eq!(world.server.owner(world.now, &World::keys()), Some("hf1.c.1"));
+    world.pass(COMMAND_TIMEOUT);
+    assert!(matches!(world.outcome(op), Some(Outcome::Connection(_))));
+    world.connect();
+    world.settle();
+    assert_eq!(world.server.owner(world.now, &World::keys()), None);
+    world.pass(ms(1_000));
+    world.settle();
+    assert_eq!(world.released, ["hf1.c.1", "hf1.c.1"], "once more for a request in a buffer");
+    assert!(world.machine.is_idle());
+}
+
+#[test]
+fn a_silent_connection_is_given_up() {
+    let mut world = World::connected();
+    let op = world.acquire(10_000, Wait::UpTo(ms(10_000)));
+    world.pass(COMMAND_TIMEOUT);
+    assert!(world.connecting);
+    assert!(world.wire.is_empty());
+    world.connect();
+    world.settle();
+    world.lease(op);
+}
+
+#[test]
+fn a_late_reply_of_a_connection_that_was_given_up_is_ignored() {
+    let mut world = World::connected();
+    let op = world.acquire(10_000, Wait::Forever);
+    let (request, _) = world.wire.pop_front().unwrap();
+    world.event(Event::Disconnected("cut".to_owned()));
+    world.reply(request, Ok(Reply::Granted { fence: 1 }));
+    assert_eq!(world.outcome(op), None);
+}
+
+#[test]
+fn a_script_that_the_server_forgot_is_sent_whole() {
+    let mut world = World::connected();
+    let op = world.acquire(10_000, Wait::Never);
+    let (request, _) = world.wire.pop_front().unwrap();
+    world.reply(request, Err(Failure::NoScript));
+    world.settle();
+    world.lease(op);
+}
+
+#[test]
+fn a_forgotten_script_does_not_bring_an_abandoned_acquire_back() {
+    let mut world = World::connected();
+    let op = world.acquire(10_000, Wait::Never);
+    let (request, _) = world.wire.pop_front().unwrap();
+    let close = world.command(Command::Close);
+    assert_eq!(world.outcome(op), Some(&Outcome::Closed));
+    world.reply(request, Err(Failure::NoScript));
+    assert_eq!(world.wire.len(), 1, "only the release");
+    world.settle();
+    assert_eq!(world.outcome(close), Some(&Outcome::Done));
+    assert_eq!(world.server.owner(world.now, &World::keys()), None);
+}
+
+#[test]
+fn a_transient_refusal_is_retried_within_the_wait() {
+    for code in ["LOADING", "BUSY", "READONLY", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN"] {
+        let mut world = World::connected();
+        let op = world.acquire(10_000, Wait::UpTo(ms(5_000)));
+        let (request, _) = world.wire.pop_front().unwrap();
+        world.reply(request, Err(refused(code)));
+        world.pass(ms(100));
+        world.settle();
+        world.lease(op);
+    }
+}
+
+#[test]
+fn a_lasting_refusal_ends_the_acquire_at_once() {
+    for code in ["NOPERM", "OOM", "WRONGTYPE"] {
+        let mut world = World::connected();
+        let op = world.acquire(10_000, Wait::Forever);
+        let (request, _) = world.wire.pop_front().unwrap();
+        world.reply(request, Err(refused(code)));
+        let Some(Outcome::Server { refusal, key }) = world.outcome(op) else {
+            panic!("{:?}", world.outcome(op));
+        };
+        assert_eq!((refusal.code.as_str(), key.as_deref()), (code, Some("lock:a")));
+    }
+}
+
+#[test]
+fn a_connection_that_shows_new_data_raises_the_epoch() {
+    let mut world = World::connected();
+    let op = world.acquire(10_000, Wait::Never);
+    world.settle();
+    let (lease, fence) = world.lease(op);
+    world.command(Command::Release { lease });
+    world.settle();
+
+    // A failover to a server that lost the last grants, with a clock that is right.
+    world.event(Event::Disconnected("failover".to_owned()));
+    world.server.history = "second".to_owned();
+    world.server.set_fence(&World::keys(), fence - 5);
+    world.pass(ms(10));
+    world.connect();
+    let op = world.acquire(10_000, Wait::Never);
+    world.settle();
+    assert!(world.lease(op).1 > fence);
+}
+
+#[test]
+fn a_return_to_known_data_keeps_its_epoch() {
+    let mut world = World::connected();
+    let mut fences = Vec::new();
+    for history in ["first", "second", "first", "second"] {
+        world.event(Event::Disconnected("failover".to_owned()));
+        world.server.history = history.to_owned();
+        world.pass(ms(10));
+        world.connect();
+        let op = world.acquire(10_000, Wait::Never);
+        world.settle();
+        let (lease, fence) = world.lease(op);
+        fences.push(fence);
+        world.command(Command::Release { lease });
+        world.settle();
+    }
+    assert!(fences.is_sorted_by(|a, b| a < b), "{fences:?}");
+    assert_eq!(fences[3], fences[2] + 1, "no lift on return");
+}
+
+#[test]
+fn a_grant_under_an_epoch_that_a_look_has_overtaken_is_not_used() {
+    let mut world = World::connected();
+    world.pass(ms(3_600_000));
+    let op = world.acquire(10_000, Wait::Never);
+    assert_eq!(world.looks, 1, "an idle connection looks before it asks");
+    let (request, call) = world.wire.pop_front().unwrap();
+    let reply = world.server.execute(world.now, &call);
+    // Promoted in place: the connection stayed, the data is another's.
+    world.server.history = "second".to_owned();
+    let look = world.server.look(world.now);
+    let time = look.time.as_micros();
+    world.event(Event::Looked(look));
+    world.reply(request, Ok(reply));
+    assert_eq!(world.outcome(op), None);
+    world.settle();
+    let (lease, fence) = world.lease(op);
+    assert_eq!(lease.0, 2, "a new token");
+    assert!(fence >= time);
+    assert_eq!(world.released, ["hf1.c.1"]);
+}
+
+#[test]
+fn extending_never_shortens() {
+    let mut world = World::connected();
+    let op = world.acquire(10_000, Wait::Never);
+    world.settle();
+    let (lease, _) = world.lease(op);
+    let until = world.deadlines[&lease];
+    let op = world.command(Command::Extend { lease, ttl: Some(ms(50)) });
+    world.settle();
+    assert_eq!(world.outcome(op), Some(&Outcome::Done));
+    assert_eq!(world.deadlines[&lease], until);
+    let op = world.command(Command::Extend { lease, ttl: Some(ms(20_000)) });
+    world.settle();
+    assert_eq!(world.outcome(op), Some(&Outcome::Done));
+    assert_eq!(world.deadlines[&lease].since(world.now), ms(20_000 - 202));
+}
+
+#[test]
+fn extending_after_another_took_over_is_lost() {
+    let mut world = World::connected();
+    let op = world.acquire(10_000, Wait::Never);
+    world.settle();
+    let (lease, _) = world.lease(op);
+    let end = world.now + ms(60_000);
+    world.server.set_foreign(&World::keys(), "thief", end);
+    let op = world.command(Command::Extend { lease, ttl: None });
+    world.settle();
+    assert_eq!(world.outcome(op), Some(&Outcome::Lost));
+    assert!(world.deadlines.is_empty());
+    assert_eq!(world.server.owner(world.now, &World::keys()), Some("thief"));
+}
+
+#[test]
+fn an_extension_goes_on_over_a_reconnect() {
+    let mut world = World::connected();
+    let op = world.acquire(10_000, Wait::Never);
+    world.settle();
+    let (lease, _) = world.lease(op);
+    let op = world.command(Command::Extend { lease, ttl: Some(ms(20_000)) });
+    world.execute_and_lose_replies();
+    world.pass(ms(100));
+    world.connect();
+    world.settle();
+    assert_eq!(world.outcome(op), Some(&Outcome::Done));
+    assert_eq!(world.deadlines[&lease].since(world.now), ms(20_000 - 202));
+}
+
+#[test]
+fn a_lease_that_runs_out_is_over_and_given_back() {
+    let mut world = World::connected();
+    let op = world.acquire(1_000, Wait::Never);
+    world.settle();
+    let (lease, _) = world.lease(op);
+    world.pass(ms(1_000 - 12));
+    assert!(world.deadlines.is_empty());
+    assert!(world.server.owner(world.now, &World::keys()).is_some(), "the server's is longer");
+    let op = world.command(Command::Release { lease });
+    assert_eq!(world.outcome(op), Some(&Outcome::Lost));
+    world.settle();
+    assert_eq!(world.server.owner(world.now, &World::keys()), None);
+    assert!(world.machine.is_idle());
+}
+
+#[test]
+fn a_repeated_release_that_finds_nothing_was_the_one_that_freed() {
+    let mut world = World::connected();
+    let op = world.acquire(10_000, Wait::Never);
+    world.settle();
+    let (lease, _) = world.lease(op);
+    let op = world.command(Command::Release { lease });
+    world.execute_and_lose_replies();
+    world.connect();
+    world.settle();
+    assert_eq!(world.outcome(op), Some(&Outcome::Done));
+}
+
+#[test]
+fn a_first_release_that_finds_nothing_was_too_late() {
+    let mut world = World::connected();
+    // Its acquire lost a reply once; that must not pass for a release.
+    let op = world.acquire(10_000, Wait::Forever);
+    world.execute_and_lose_replies();
+    world.connect();
+    world.settle();
+    let (lease, _) = world.lease(op);
+    let end = world.now + ms(60_000);
+    world.server.set_foreign(&World::keys(), "thief", end);
+    let op = world.command(Command::Release { lease });
+    world.settle();
+    assert_eq!(world.outcome(op), Some(&Outcome::Lost));
+    assert_eq!(world.server.owner(world.now, &World::keys()), Some("thief"));
+}
+
+#[test]
+fn a_release_without_an_answer_fails_in_time_and_goes_on() {
+    let mut world = World::connected();
+    let op = world.acquire(60_000, Wait::Never);
+    world.settle();
+    let (lease, _) = world.lease(op);
+    let op = world.command(Command::Release { lease });
+    world.pass(COMMAND_TIMEOUT);
+    assert!(matches!(world.outcome(op), Some(Outcome::Connection(_))));
+    world.connect();
+    world.settle();
+    assert_eq!(world.server.owner(world.now, &World::keys()), None);
+}
+
+#[test]
+fn close_ends_everything_and_leaves_nothing() {
+    let mut world = World::connected();
+    let held = world.acquire(60_000, Wait::Never);
+    world.settle();
+    let (lease, _) = world.lease(held);
+    let extending = world.command(Command::Extend { lease, ttl: None });
+    let waiting = world.acquire(60_000, Wait::Forever);
+    let close = world.command(Command::Close);
+    assert_eq!(world.outcome(extending), Some(&Outcome::Closed));
+    assert_eq!(world.outcome(waiting), Some(&Outcome::Closed));
+    assert_eq!(world.outcome(close), None);
+    world.settle();
+    assert_eq!(world.outcome(close), Some(&Outcome::Done));
+    assert!(world.stopped && world.machine.is_idle());
+    assert_eq!(world.server.owner(world.now, &World::keys()), None);
+}
+
+#[test]
+fn close_does_not_wait_for_a_dead_server_for_ever() {
+    let mut world = World::connected();
+    let held = world.acquire(60_000, Wait::Never);
+    world.settle();
+    world.lease(held);
+    world.event(Event::Disconnected("gone".to_owned()));
+    let close = world.command(Command::Close);
+    world.pass(COMMAND_TIMEOUT);
+    assert_eq!(world.outcome(close), Some(&Outcome::Done));
+    assert!(world.stopped);
+}
+
+#[test]
+fn a_first_connection_that_fails_ends_the_machine() {
+    let mut world = World::new("c");
+    let op = world.command(Command::Open);
+    world.event(Event::ConnectFailed(Failure::Lost("refused".to_owned())));
+    assert_eq!(world.outcome(op), Some(&Outcome::Connection("refused".to_owned())));
+    assert!(world.stopped);
+}
+
+#[test]
+fn a_reply_is_never_credited_to_a_later_operation_of_the_same_name() {
+    let mut world = World::connected();
+    let mut out = Vec::new();
+    let op = world.acquire(10_000, Wait::UpTo(ms(0)));
+    let (request, call) = world.wire.pop_front().unwrap();
+    world.pass(ms(1_000));
+    world.cancel(op);
+    // The caller's next acquire, of another lock, gets the same slot.
+    world.outcomes.remove(&op);
+    let (ttl, wait, label) = (ms(10_000), Wait::Never, String::new());
+    let next = Command::Acquire { name: "b".to_owned(), ttl, wait, label, hold: ONE_LEASE };
+    world.machine.handle_command(world.now, op, next, &mut out);
+    let reply = world.server.execute(world.now, &call);
+    world.reply(request, Ok(reply));
+    assert_eq!(world.outcome(op), None);
+    assert!(world.deadlines.is_empty());
+}
+
+#[test]
+fn a_connection_that_died_behind_its_handshake_is_replaced() {
+    let mut world = World::connected();
+    let op = world.acquire(10_000, Wait::Forever);
+    let (request, _) = world.wire.pop_front().unwrap();
+    world.reply(request, Err(Failure::Lost("broken pipe".to_owned())));
+    world.connect();
+    world.settle();
+    world.lease(op);
+}
+
+#[test]
+fn a_peer_that_hangs_up_on_every_request_is_not_stormed() {
+    let mut world = World::connected();
+    world.acquire(10_000, Wait::Forever);
+    let mut connections = 0;
+    for _ in 0..300 {
+        if world.connecting {
+            world.connect();
+            connections += 1;
+            world.event(Event::Disconnected("hung up".to_owned()));
+        }
+        world.execute_and_lose_replies();
+        world.pass(ms(10));
+    }
+    assert!(connections <= 12, "{connections} connections in 3 s");
+}
+
+#[test]
+fn a_promotion_in_place_raises_the_epoch_before_the_first_grant() {
+    let mut world = World::connected();
+    let op = world.acquire(10_000, Wait::Forever);
+    let (request, _) = world.wire.pop_front().unwrap();
+    world.reply(request, Err(refused("READONLY")));
+    let looks = world.looks;
+    world.pass(ms(100));
+    assert_eq!(world.looks, looks + 1, "a look goes ahead of the retry");
+    world.server.history = "promoted".to_owned();
+    let look = world.server.look(world.now);
+    let time = look.time.as_micros();
+    world.event(Event::Looked(look));
+    world.settle();
+    assert!(world.lease(op).1 >= time);
+}
+
+#[test]
+fn a_release_that_is_refused_for_long_still_ends() {
+    let mut world = World::connected_with(ms(60_000));
+    let op = world.acquire(600_000, Wait::Never);
+    world.settle();
+    let (lease, _) = world.lease(op);
+    let op = world.command(Command::Release { lease });
+    for _ in 0..70 {
+        if let Some((request, _)) = world.wire.pop_front() {
+            world.reply(request, Err(refused("BUSY")));
+        }
+        world.pass(ms(1_000));
+    }
+    assert!(matches!(world.outcome(op), Some(Outcome::Server { .. })));
+    assert!(world.machine.is_idle());
+}
+
+#[test]
+fn a_connection_lost_behind_an_abandoned_acquire_is_made_up_for_twice() {
+    let mut world = World::connected();
+    let op = world.acquire(60_000, Wait::Forever);
+    world.cancel(op);
+    world.event(Event::Disconnected("cut".to_owned()));
+    world.connect();
+    world.settle();
+    world.pass(ms(1_000));
+    world.settle();
+    assert_eq!(world.released, ["hf1.c.1", "hf1.c.1", "hf1.c.1"]);
+    assert!(world.machine.is_idle());
+}
+
+#[test]
+fn a_lost_lock_whose_acquire_may_still_arrive_is_released_twice() {
+    let mut world = World::connected();
+    let op = world.acquire(60_000, Wait::Forever);
+    world.event(Event::Disconnected("cut".to_owned()));
+    world.connect();
+    world.settle();
+    let (lease, _) = world.lease(op);
+    let end = world.now + ms(60_000);
+    world.server.set_foreign(&World::keys(), "thief", end);
+    world.command(Command::Extend { lease, ttl: None });
+    world.settle();
+    world.pass(ms(1_000));
+    world.settle();
+    assert_eq!(world.released, ["hf1.c.1", "hf1.c.1"]);
+}
+
+#[test]
+fn an_extension_of_a_lock_that_was_released_meanwhile_is_lost_at_once() {
+    let mut world = World::connected();
+    let op = world.acquire(10_000, Wait::Never);
+    world.settle();
+    let (lease, _) = world.lease(op);
+    let extending = world.command(Command::Extend { lease, ttl: None });
+    world.command(Command::Release { lease });
+    let (request, _) = world.wire.pop_front().unwrap();
+    world.reply(request, Err(Failure::NoScript));
+    assert_eq!(world.outcome(extending), Some(&Outcome::Lost));
+}
+
+#[test]
+fn what_is_lost_stays_lost() {
+    let mut world = World::connected();
+    let op = world.acquire(1_000, Wait::Never);
+    world.settle();
+    let (lease, _) = world.lease(op);
+    world.pass(ms(900));
+    let extending = world.command(Command::Extend { lease, ttl: Some(ms(10_000)) });
+    let (request, call) = world.wire.pop_front().unwrap();
+    let reply = world.server.execute(world.now, &call);
+    // The answer is handled before the timer that ends the lease.
+    world.now = world.now + ms(90);
+    world.reply(request, Ok(reply));
+    assert_eq!(world.outcome(extending), Some(&Outcome::Lost));
+    assert!(world.deadlines.is_empty());
+    world.settle();
+    assert_eq!(world.server.owner(world.now, &World::keys()), None);
+}
+
+#[test]
+fn reconnecting_backs_off() {
+    let mut world = World::connected();
+    world.event(Event::Disconnected("gone".to_owned()));
+    let mut pauses = Vec::new();
+    for _ in 0..8 {
+        assert!(std::mem::take(&mut world.connecting));
+        world.event(Event::ConnectFailed(Failure::Lost("refused".to_owned())));
+        let at = world.machine.next_timeout().unwrap();
+        pauses.push(at.since(world.now));
+        world.pass(at.since(world.now));
+    }
+    assert!(pauses[0] <= ms(100));
+    assert!(pauses.iter().all(|pause| *pause <= ms(1_000)));
+    assert!(pauses[7] >= ms(500), "{pauses:?}");
+}
+
+#[test]
+fn a_release_travels_behind_the_acquire_that_it_undoes() {
+    let mut world = World::connected();
+    world.acquire(10_000, Wait::Forever);
+    world.command(Command::Close);
+    let calls: Vec<&Call> = world.wire.iter().map(|(_, call)| call).collect();
+    assert!(matches!(calls.as_slice(), [Call::Acquire { .. }, Call::Release { .. }]));
+}

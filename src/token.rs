@@ -1,0 +1,52 @@
+//! Owner tokens: who holds a lock.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// What every token of holdfast begins with. A lock whose value begins otherwise belongs to other
+/// code and is respected, never touched.
+pub const TOKEN_PREFIX: &str = "hf1.";
+
+/// Names one attempt to own one lock: `hf1.<client>.<n>[.<label>]`.
+///
+/// `client` is a random UUID v4 per manager and `n` counts its attempts, so a token is unique, and
+/// whoever looks into Redis sees which process holds a lock. A token is never used again once its
+/// release was sent.
+#[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub struct Token(Arc<str>);
+
+impl Token {
+    /// The token of attempt `n` of `client`, with a label for people (empty for none).
+    #[must_use]
+    pub fn new(client: &str, n: u64, label: &str) -> Self {
+        let token = if label.is_empty() {
+            format!("{TOKEN_PREFIX}{client}.{n}")
+        } else {
+            format!("{TOKEN_PREFIX}{client}.{n}.{label}")
+        };
+        Self(token.into())
+    }
+
+    /// The token as it stands in Redis.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tells_the_client_the_attempt_and_the_label() {
+        assert_eq!(Token::new("c0ffee", 7, "").as_str(), "hf1.c0ffee.7");
+        assert_eq!(Token::new("c0ffee", 7, "cron").as_str(), "hf1.c0ffee.7.cron");
+    }
+}
