@@ -1,0 +1,291 @@
+//! The loop between the protocol and the server: one task per manager, all on one thread.
+//!
+//! It carries commands, replies and timeouts into the machine and carries out its effects. All
+//! requests of one turn leave as one pipeline. It decides nothing.
+
+mod runtime;
+mod spin;
+mod ticket;
+mod validity;
+
+pub use ticket::{Caller, Ticket};
+pub use validity::Validity;
+
+use self::spin::Spin;
+use crate::clock::Mono;
+use crate::error::Failure;
+use crate::machine::{Command, Config, Effect, Event, Look, Machine, OpId};
+use crate::server::{self, Connection, Deliver, Endpoint, Incoming, Item};
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
+
+/// Timers of the runtime stop during suspend; leases do not. No sleep is longer than this.
+const SLEEP_MAX: Duration = Duration::from_millis(500);
+/// Commands of one turn. More would make the process and the server take turns at working: the
+/// server begins with the first part of a burst while the loop still works on the second.
+const TURN_MAX: usize = 32;
+/// With more operations than this under way there is no time to win by waiting awake.
+const SPIN_OPERATIONS: usize = 4;
+
+/// A manager's end of the loop. Dropping it releases what is held, as far as that is still
+/// possible, and ends the loop.
+#[derive(Debug)]
+pub struct Handle {
+    commands: UnboundedSender<Submission>,
+    validity: Arc<Validity>,
+}
+
+impl Handle {
+    /// Starts a manager's loop.
+    ///
+    /// # Errors
+    /// If the thread that carries all managers of the process cannot be started.
+    pub fn start(config: Config, endpoint: Endpoint, caller: Arc<dyn Caller>) -> io::Result<Self> {
+        let (commands, receiver) = mpsc::unbounded_channel();
+        let validity = Arc::new(Validity::default());
+        let (incoming_sender, incoming) = mpsc::unbounded_channel();
+        let driver = Driver {
+            machine: Machine::new(config, jitter_seed()),
+            endpoint: Arc::new(endpoint),
+            caller,
+            tickets: BTreeMap::new(),
+            validity: Arc::clone(&validity),
+            commands: receiver,
+            incoming_sender,
+            incoming,
+            connection: None,
+            generation: 0,
+            effects: Vec::new(),
+            batch: Vec::new(),
+            stopped: false,
+        };
+        runtime::get()?.spawn(driver.run());
+        Ok(Self { commands, validity })
+    }
+
+    /// Hands a command to the loop. The ticket is completed whatever happens.
+    pub fn submit(&self, ticket: Ticket, command: Command) {
+        // If the loop has ended, dropping the ticket completes it.
+        drop(self.commands.send(Submission::Begin(ticket, command)));
+    }
+
+    /// Ends the acquire `op`, if it has not ended yet. Its own ticket tells.
+    pub fn cancel(&self, op: OpId) {
+        // If the loop has ended, so has the operation.
+        drop(self.commands.send(Submission::Cancel(op)));
+    }
+
+    /// Until when each lease is valid.
+    #[must_use]
+    pub fn validity(&self) -> &Validity {
+        &self.validity
+    }
+}
+
+/// A seed for jitter; it need not be secret.
+fn jitter_seed() -> u64 {
+    let (high, low) = uuid::Uuid::new_v4().as_u64_pair();
+    high ^ low
+}
+
+/// Names a connection attempt: what an earlier connection still sends is ignored.
+type Generation = u64;
+
+/// What callers hand to the loop.
+enum Submission {
+    Begin(Ticket, Command),
+    Cancel(OpId),
+}
+
+enum Input {
+    Connected(Result<(Connection, Look), Failure>),
+    Incoming(Incoming),
+}
+
+struct Driver {
+    machine: Machine,
+    endpoint: Arc<Endpoint>,
+    caller: Arc<dyn Caller>,
+    tickets: BTreeMap<OpId, Ticket>,
+    validity: Arc<Validity>,
+    commands: UnboundedReceiver<Submission>,
+    incoming_sender: UnboundedSender<(Generation, Input)>,
+    incoming: UnboundedReceiver<(Generation, Input)>,
+    connection: Option<Connection>,
+    generation: Generation,
+    effects: Vec<Effect>,
+    batch: Vec<Item>,
+    stopped: bool,
+}
+
+impl Driver {
+    async fn run(mut self) {
+        let mut commands = Vec::new();
+        let mut detached = false;
+        let mut spin = Spin::new(Mono::now());
+        while !self.stopped {
+            let now = Mono::now();
+            let sleep = self.sleep_time(now);
+            tokio::select! {
+                biased;
+                count = self.commands.recv_many(&mut commands, TURN_MAX), if !detached => {
+                    if count == 0 {
+                        detached = true;
+                        self.machine.handle_command(
+                            Mono::now(), OpId::NOBODY, Command::Close, &mut self.effects,
+                        );
+                    }
+                }
+                Some((generation, input)) = self.incoming.recv() => {
+                    self.handle_input(generation, input);
+                }
+                () = tokio::task::yield_now(), if self.may_spin() && spin.is_on(now) => continue,
+                () = sleep_for(sleep) => {}
+            }
+            spin.end(Mono::now());
+            // Whatever else has arrived joins this turn's pipeline.
+            while let Ok((generation, input)) = self.incoming.try_recv() {
+                self.handle_input(generation, input);
+            }
+            let now = Mono::now();
+            for submission in commands.drain(..) {
+                self.handle_submission(now, submission);
+            }
+            if self.machine.next_timeout().is_some_and(|at| at <= now) {
+                let turned = Event::Turned(self.caller.last_turn());
+                self.machine.handle_event(now, turned, &mut self.effects);
+                self.machine.handle_timeout(now, &mut self.effects);
+            }
+            self.carry_out();
+            // Lets the connection write before the next turn adds to what it has to write.
+            tokio::task::yield_now().await;
+            spin.begin(now);
+        }
+    }
+
+    fn may_spin(&self) -> bool {
+        self.tickets.len() <= SPIN_OPERATIONS
+    }
+
+    fn sleep_time(&self, now: Mono) -> Option<Duration> {
+        let at = self.machine.next_timeout()?;
+        Some(at.since(now).min(SLEEP_MAX))
+    }
+
+    fn handle_submission(&mut self, now: Mono, submission: Submission) {
+        let (op, command) = match submission {
+            Submission::Begin(ticket, command) => {
+                let op = ticket.op();
+                self.tickets.insert(op, ticket);
+                (op, command)
+            }
+            Submission::Cancel(op) => (op, Command::Cancel),
+        };
+        self.machine.handle_command(now, op, command, &mut self.effects);
+    }
+
+    fn handle_input(&mut self, generation: Generation, input: Input) {
+        if generation != self.generation {
+            return;
+        }
+        let now = Mono::now();
+        let event = match input {
+            Input::Connected(Ok((connection, look))) => {
+                self.connection = Some(connection);
+                Event::Connected(look)
+            }
+            Input::Connected(Err(failure)) => Event::ConnectFailed(failure),
+            Input::Incoming(Incoming::Disconnected(detail)) => Event::Disconnected(detail),
+            Input::Incoming(Incoming::Looked(look)) => Event::Looked(look),
+            Input::Incoming(Incoming::Replies(replies)) => {
+                for (request, reply) in replies {
+                    self.machine.handle_reply(now, request, reply, &mut self.effects);
+                }
+                return;
+            }
+        };
+        self.machine.handle_event(now, event, &mut self.effects);
+    }
+
+    fn carry_out(&mut self) {
+        let mut effects = std::mem::take(&mut self.effects);
+        let mut news = false;
+        for effect in effects.drain(..) {
+            match effect {
+                Effect::Complete { op, outcome } => {
+                    if let Some(ticket) = self.tickets.remove(&op) {
+                        ticket.complete(outcome);
+                        news = true;
+                    }
+                }
+                Effect::Connect => self.connect(),
+                Effect::Disconnect { abort } => self.disconnect(abort),
+                Effect::Lose { lease, reason } => {
+                    self.caller.lose(lease, reason);
+                    news = true;
+                }
+                Effect::Ping => {
+                    self.caller.ping();
+                    news = true;
+                }
+                Effect::Look => self.batch.push(Item::Look),
+                Effect::Send { request, call, with_source } => {
+                    self.batch.push(Item::Call { request, call, with_source });
+                }
+                Effect::SetDeadline { lease, until } => self.validity.set(lease, until),
+                Effect::Stop => self.stopped = true,
+            }
+        }
+        self.effects = effects;
+        self.send_batch();
+        if news {
+            self.caller.wake();
+        }
+    }
+
+    fn send_batch(&mut self) {
+        if let Some(connection) = &self.connection
+            && !self.batch.is_empty()
+        {
+            connection.send(&self.batch);
+        }
+        self.batch.clear();
+    }
+
+    fn connect(&mut self) {
+        self.generation += 1;
+        let generation = self.generation;
+        let endpoint = Arc::clone(&self.endpoint);
+        let inputs = self.incoming_sender.clone();
+        tokio::spawn(async move {
+            let deliver: Deliver = {
+                let inputs = inputs.clone();
+                // If the loop has ended, nobody is left to be told.
+                Arc::new(move |incoming| drop(inputs.send((generation, Input::Incoming(incoming)))))
+            };
+            let result = server::connect(&endpoint, deliver).await;
+            // If the loop has ended meanwhile, dropping the connection closes it.
+            drop(inputs.send((generation, Input::Connected(result))));
+        });
+    }
+
+    fn disconnect(&mut self, abort: bool) {
+        // The machine has given up every request of the old connection, also those of this turn.
+        self.batch.clear();
+        self.generation += 1;
+        match self.connection.take() {
+            Some(connection) if abort => connection.abort(),
+            other => drop(other),
+        }
+    }
+}
+
+async fn sleep_for(duration: Option<Duration>) {
+    match duration {
+        Some(duration) => tokio::time::sleep(duration).await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,30 @@
+//! The one thread that carries every manager of the process.
+
+use std::io;
+use std::sync::{Mutex, PoisonError};
+use tokio::runtime::{Builder, Handle};
+
+static RUNTIME: Mutex<Option<Handle>> = Mutex::new(None);
+
+/// The process-wide runtime, started at the first call. It lives as long as the process: nothing
+/// joins its thread, so no end of an environment can wait for it.
+pub(super) fn get() -> io::Result<Handle> {
+    let mut runtime = RUNTIME.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(handle) = &*runtime {
+        return Ok(handle.clone());
+    }
+    let handle = start()?;
+    *runtime = Some(handle.clone());
+    Ok(handle)
+}
+
+fn start() -> io::Result<Handle> {
+    // One thread suffices (the work is a few µs per operation), saves a hop between cores on every
+    // reply, and starts tasks in the order of their spawning, which the pipelines rely on.
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let handle = runtime.handle().clone();
+    std::thread::Builder::new()
+        .name("holdfast".to_owned())
+        .spawn(move || runtime.block_on(std::future::pending::<()>()))?;
+    Ok(handle)
+}

@@ -1,0 +1,86 @@
+//! Waiting awake for a moment, where that is known to pay.
+//!
+//! Putting a thread to sleep and waking it costs more than the round trip to a server on the same
+//! machine. So while answers keep coming within microseconds the loop looks again before it
+//! sleeps; as soon as they do not, it stops doing so. The rule is that of the Linux kernel's
+//! haltpoll governor: <https://docs.kernel.org/virt/guest-halt-polling.html>
+
+use crate::clock::Mono;
+use std::time::Duration;
+
+/// The longest time awake for nothing.
+const BUDGET_MAX: Duration = Duration::from_micros(60);
+/// A budget below this is none.
+const BUDGET_MIN: Duration = Duration::from_micros(5);
+/// A wait asleep of this length, falling asleep and waking up included, could have been one awake.
+const WORTHWHILE: Duration = Duration::from_micros(150);
+
+/// How long the next wait may be spent awake.
+#[derive(Debug)]
+pub(super) struct Spin {
+    since: Mono,
+    budget: Duration,
+}
+
+impl Spin {
+    pub(super) const fn new(now: Mono) -> Self {
+        Self { since: now, budget: Duration::ZERO }
+    }
+
+    /// A wait begins.
+    pub(super) const fn begin(&mut self, now: Mono) {
+        self.since = now;
+    }
+
+    /// Whether to look again rather than sleep.
+    pub(super) fn is_on(&self, now: Mono) -> bool {
+        now.since(self.since) < self.budget
+    }
+
+    /// The wait is over. Every time awake for nothing halves the next one.
+    pub(super) fn end(&mut self, now: Mono) {
+        let waited = now.since(self.since);
+        let was_on = !self.budget.is_zero();
+        if waited <= self.budget || (!was_on && waited <= WORTHWHILE) {
+            self.budget = BUDGET_MAX;
+        } else {
+            self.budget /= 2;
+            if self.budget < BUDGET_MIN {
+                self.budget = Duration::ZERO;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn after_waits(waits_us: &[u64]) -> Spin {
+        let mut spin = Spin::new(Mono::default());
+        let mut now = Mono::default();
+        for us in waits_us {
+            spin.begin(now);
+            now = now + Duration::from_micros(*us);
+            spin.end(now);
+        }
+        spin.begin(now);
+        spin
+    }
+
+    #[test]
+    fn spins_while_waits_are_short_and_stops_after_a_few_long_ones() {
+        let on = |spin: &Spin| spin.is_on(spin.since);
+        assert!(!on(&after_waits(&[])));
+        assert!(on(&after_waits(&[20])));
+        assert!(on(&after_waits(&[20, 300, 20])));
+        assert!(!on(&after_waits(&[20, 300, 300, 300, 300])));
+    }
+
+    #[test]
+    fn never_spins_longer_than_the_budget() {
+        let spin = after_waits(&[20]);
+        assert!(spin.is_on(spin.since + Duration::from_micros(59)));
+        assert!(!spin.is_on(spin.since + Duration::from_micros(60)));
+    }
+}

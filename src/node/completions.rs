@@ -1,0 +1,223 @@
+//! Outcomes on their way to JavaScript.
+
+use crate::clock::Mono;
+use crate::driver::Caller;
+use crate::machine::{LeaseId, LossReason, OpId, Outcome};
+use napi::Status;
+use napi::threadsafe_function::{ThreadsafeFunction, ThreadsafeFunctionCallMode};
+use napi_derive::napi;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Calls the wake function of an environment without keeping its event loop alive.
+pub(super) type Wake = ThreadsafeFunction<(), (), (), Status, false, true>;
+
+/// Numbers of a record: slot, code, and two that depend on the code. A record that is no outcome
+/// has a negative slot, see [`Notice`].
+const RECORD_LENGTH: usize = 4;
+
+/// What a record without an operation tells, in place of a slot.
+#[napi]
+#[derive(Clone, Copy)]
+pub enum Notice {
+    /// Nothing; that it is read is the sign of life.
+    Ping = -1,
+    /// A lock was lost: manager, lease, how.
+    Loss = -2,
+}
+
+/// How a lock was lost.
+#[napi]
+#[derive(Clone, Copy)]
+pub enum LossCode {
+    /// Its lease ended, or another owns it.
+    Expired = 0,
+    /// It was held for `maxHold`.
+    MaxHold = 1,
+    /// JavaScript gave no sign of life.
+    Stalled = 2,
+}
+
+/// How an operation ended, as a record carries it.
+#[napi]
+#[derive(Clone, Copy)]
+pub enum OutcomeCode {
+    /// The lock is the caller's: lease, fence.
+    Acquired = 0,
+    /// The caller did not want to wait any longer.
+    Cancelled = 1,
+    /// The manager was closed.
+    Closed = 2,
+    /// No answer in time: text.
+    Connection = 3,
+    /// Done.
+    Done = 4,
+    /// Somebody else holds the lock, and the caller did not want to wait.
+    Held = 5,
+    /// A defect of holdfast.
+    Internal = 6,
+    /// The lease had ended before.
+    Lost = 7,
+    /// The server refused: text.
+    Server = 8,
+    /// Somebody else held the lock for too long: ms waited, ms left of its lease or -1; text.
+    TimedOut = 9,
+}
+
+/// The text of an outcome.
+#[napi(object)]
+pub struct OutcomeText {
+    /// What happened.
+    pub message: String,
+    /// The first word of the server's error.
+    pub server_code: Option<String>,
+    /// The key that the server's error is about.
+    pub key: Option<String>,
+    /// The value of the lock that is held.
+    pub holder: Option<String>,
+}
+
+/// The outcomes of one environment that JavaScript has not seen yet.
+pub(super) struct Completions {
+    wake: Wake,
+    queue: Mutex<Queue>,
+    /// When JavaScript last looked, in µs of the monotonic clock.
+    turned: AtomicU64,
+}
+
+#[derive(Default)]
+struct Queue {
+    records: VecDeque<[f64; RECORD_LENGTH]>,
+    texts: BTreeMap<u32, OutcomeText>,
+    /// Whether JavaScript was woken and has not found the queue empty since.
+    armed: bool,
+}
+
+impl Completions {
+    pub(super) fn new(wake: Wake) -> Self {
+        Self { wake, queue: Mutex::default(), turned: AtomicU64::new(0) }
+    }
+
+    /// Moves records into `into` and returns how many. Zero re-arms the wake function.
+    pub(super) fn drain(&self, into: &mut [f64]) -> usize {
+        self.turned.store(Mono::now().as_micros(), Ordering::Relaxed);
+        let mut queue = self.lock();
+        let mut count = 0;
+        for space in into.chunks_exact_mut(RECORD_LENGTH) {
+            let Some(record) = queue.records.pop_front() else {
+                break;
+            };
+            space.copy_from_slice(&record);
+            count += 1;
+        }
+        queue.armed = count > 0;
+        count
+    }
+
+    /// The text of the outcome in `slot`, once.
+    pub(super) fn take_text(&self, slot: u32) -> Option<OutcomeText> {
+        self.lock().texts.remove(&slot)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One manager's way into the completions of its environment.
+pub(super) struct ManagerCaller {
+    pub(super) completions: Arc<Completions>,
+    /// Names the manager within its environment.
+    pub(super) manager: u32,
+}
+
+impl Caller for ManagerCaller {
+    fn complete(&self, op: OpId, outcome: Outcome) {
+        let OpId(slot) = op;
+        let (code, a, b, text) = encode(outcome);
+        let mut queue = self.completions.lock();
+        queue.records.push_back([f64::from(slot), f64::from(code as i32), a, b]);
+        if let Some(text) = text {
+            queue.texts.insert(slot, text);
+        }
+    }
+
+    fn lose(&self, lease: LeaseId, reason: LossReason) {
+        let code = match reason {
+            LossReason::Expired => LossCode::Expired,
+            LossReason::MaxHold => LossCode::MaxHold,
+            LossReason::Stalled => LossCode::Stalled,
+        };
+        let manager = f64::from(self.manager);
+        let record =
+            [f64::from(Notice::Loss as i32), manager, number(lease.0), f64::from(code as i32)];
+        self.completions.lock().records.push_back(record);
+    }
+
+    fn ping(&self) {
+        let record = [f64::from(Notice::Ping as i32), 0.0, 0.0, 0.0];
+        self.completions.lock().records.push_back(record);
+    }
+
+    fn last_turn(&self) -> Mono {
+        Mono::from_micros(self.completions.turned.load(Ordering::Relaxed))
+    }
+
+    fn wake(&self) {
+        let completions = &self.completions;
+        let mut queue = completions.lock();
+        if queue.armed || queue.records.is_empty() {
+            return;
+        }
+        queue.armed = true;
+        drop(queue);
+        // An environment that is being torn down refuses; then nobody is left to be woken.
+        completions.wake.call((), ThreadsafeFunctionCallMode::NonBlocking);
+    }
+}
+
+fn encode(outcome: Outcome) -> (OutcomeCode, f64, f64, Option<OutcomeText>) {
+    let plain = |code| (code, 0.0, 0.0, None);
+    match outcome {
+        Outcome::Acquired { lease, fence } => {
+            (OutcomeCode::Acquired, number(lease.0), number(fence), None)
+        }
+        Outcome::Cancelled => plain(OutcomeCode::Cancelled),
+        Outcome::Closed => plain(OutcomeCode::Closed),
+        Outcome::Connection(message) => {
+            (OutcomeCode::Connection, 0.0, 0.0, Some(OutcomeText::new(message)))
+        }
+        Outcome::Done => plain(OutcomeCode::Done),
+        Outcome::Held => plain(OutcomeCode::Held),
+        Outcome::Internal => plain(OutcomeCode::Internal),
+        Outcome::Lost => plain(OutcomeCode::Lost),
+        Outcome::Server { refusal, key } => {
+            let mut text = OutcomeText::new(refusal.detail);
+            text.server_code = Some(refusal.code);
+            text.key = key;
+            (OutcomeCode::Server, 0.0, 0.0, Some(text))
+        }
+        Outcome::TimedOut { waited, holder, remaining } => {
+            let mut text = OutcomeText::new(String::new());
+            text.holder = Some(holder);
+            (OutcomeCode::TimedOut, ms(waited), remaining.map_or(-1.0, ms), Some(text))
+        }
+    }
+}
+
+impl OutcomeText {
+    const fn new(message: String) -> Self {
+        Self { message, server_code: None, key: None, holder: None }
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "fences and lease numbers stay below 2^53")]
+const fn number(value: u64) -> f64 {
+    value as f64
+}
+
+fn ms(duration: Duration) -> f64 {
+    (duration.as_secs_f64() * 1000.0).round()
+}

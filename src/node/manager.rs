@@ -1,0 +1,169 @@
+//! One manager, as JavaScript sees it.
+
+use crate::clock::Mono;
+use crate::driver::{Caller, Handle, Ticket};
+use crate::machine::{Command, Config, Hold, LeaseId, OpId, Wait};
+use crate::server::{Address, Endpoint};
+use napi_derive::napi;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What a manager needs to know. Times in ms.
+#[napi(object)]
+pub struct ManagerOptions {
+    /// Names the manager in its tokens.
+    pub client: String,
+    /// Stands before every lock's name.
+    pub prefix: String,
+    /// Host name or IP address; null with `path`.
+    pub host: Option<String>,
+    /// Port.
+    pub port: u16,
+    /// Socket file.
+    pub path: Option<String>,
+    /// ACL user.
+    pub username: Option<String>,
+    /// Password.
+    pub password: Option<String>,
+    /// Database number.
+    pub db: u32,
+    /// What `CLIENT LIST` shows.
+    pub client_name: String,
+    /// How long connecting may take.
+    pub connect_timeout: u32,
+    /// How long a command may stay unanswered.
+    pub command_timeout: u32,
+}
+
+impl ManagerOptions {
+    pub(super) fn split(self) -> (Config, Endpoint) {
+        let address = match (self.host, self.path) {
+            (Some(host), _) => Address::Tcp { host, port: self.port },
+            (None, path) => Address::Unix { path: path.unwrap_or_default() },
+        };
+        let endpoint = Endpoint {
+            address,
+            username: self.username,
+            password: self.password,
+            db: self.db,
+            client_name: self.client_name,
+            connect_timeout: Duration::from_millis(self.connect_timeout.into()),
+        };
+        let config = Config {
+            client: self.client,
+            prefix: self.prefix,
+            command_timeout: Duration::from_millis(self.command_timeout.into()),
+        };
+        (config, endpoint)
+    }
+}
+
+/// What an operation asks for.
+#[napi]
+pub enum OpKind {
+    /// slot, ttl ms, wait ms (Infinity: for ever, -1: never), longest hold ms (Infinity: none), stall
+    /// limit ms (-1: do not renew); strings: name, label
+    Acquire = 0,
+    /// slot of the acquire to cancel
+    Cancel = 1,
+    /// slot
+    Close = 2,
+    /// slot, lease, ttl ms (-1: as before)
+    Extend = 3,
+    /// slot, lease
+    Release = 4,
+}
+
+/// Numbers per operation that `submit` reads: kind, slot, and four that depend on the kind.
+const OP_LENGTH: usize = 6;
+
+/// A manager. Dropping it releases what it holds, as far as that is still possible.
+#[napi]
+pub struct NativeManager {
+    handle: Handle,
+    caller: Arc<dyn Caller>,
+}
+
+#[napi]
+impl NativeManager {
+    pub(super) fn new(handle: Handle, caller: Arc<dyn Caller>) -> Self {
+        Self { handle, caller }
+    }
+
+    /// Starts the first `count` operations in `ops` (six numbers each, see `OpKind`), with their
+    /// strings.
+    #[napi(catch_unwind)]
+    pub fn submit(&self, count: u32, ops: &[f64], strings: Vec<String>) {
+        let mut strings = strings.into_iter();
+        for op in ops.chunks_exact(OP_LENGTH).take(count as usize) {
+            let &[kind, slot, ref numbers @ ..] = op else { continue };
+            let op = OpId(u32::try_from(whole(slot)).unwrap_or(u32::MAX));
+            if whole(kind) == OpKind::Cancel as u64 {
+                self.handle.cancel(op);
+                continue;
+            }
+            let ticket = Ticket::new(op, Arc::clone(&self.caller));
+            // An operation that makes no sense is a defect of ours: the ticket says so.
+            if let Some(command) = command(whole(kind), numbers, &mut strings) {
+                self.handle.submit(ticket, command);
+            }
+        }
+    }
+
+    /// How long a lease is still valid, in ms; 0 if it has ended.
+    #[napi(catch_unwind)]
+    pub fn remaining(&self, lease: f64) -> f64 {
+        let remaining = self.handle.validity().remaining(LeaseId(whole(lease)), Mono::now());
+        remaining.as_secs_f64() * 1000.0
+    }
+}
+
+fn command(
+    kind: u64,
+    numbers: &[f64],
+    strings: &mut impl Iterator<Item = String>,
+) -> Option<Command> {
+    const ACQUIRE: u64 = OpKind::Acquire as u64;
+    const CLOSE: u64 = OpKind::Close as u64;
+    const EXTEND: u64 = OpKind::Extend as u64;
+    const RELEASE: u64 = OpKind::Release as u64;
+    let &[a, b, longest_hold, stall_limit] = numbers else { return None };
+    Some(match kind {
+        ACQUIRE => Command::Acquire {
+            name: strings.next()?,
+            label: strings.next()?,
+            ttl: Duration::from_millis(whole(a)),
+            wait: wait(b),
+            hold: Hold {
+                renew: stall_limit >= 0.0,
+                max_hold: finite(longest_hold),
+                stall_timeout: Duration::from_millis(whole(stall_limit)),
+            },
+        },
+        CLOSE => Command::Close,
+        EXTEND => Command::Extend {
+            lease: LeaseId(whole(a)),
+            ttl: (b >= 0.0).then(|| Duration::from_millis(whole(b))),
+        },
+        RELEASE => Command::Release { lease: LeaseId(whole(a)) },
+        _ => return None,
+    })
+}
+
+fn wait(ms: f64) -> Wait {
+    if ms < 0.0 { Wait::Never } else { finite(ms).map_or(Wait::Forever, Wait::UpTo) }
+}
+
+fn finite(ms: f64) -> Option<Duration> {
+    ms.is_finite().then(|| Duration::from_millis(whole(ms)))
+}
+
+/// TypeScript has checked that these are whole, positive and below 2^53.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "`as` saturates, and TypeScript has checked the range"
+)]
+const fn whole(value: f64) -> u64 {
+    value as u64
+}

@@ -1,0 +1,189 @@
+//! One Redis or Valkey server: one connection that carries everything.
+
+use super::{Endpoint, stream::Stream, wire};
+use crate::error::Failure;
+use crate::machine::{Look, RequestId};
+use crate::script::{Call, Reply, Script};
+use redis::aio::MultiplexedConnection;
+use redis::{
+    AsyncConnectionConfig, Pipeline, ProtocolVersion, PushKind, RedisConnectionInfo, Value,
+};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use tokio::task::JoinHandle;
+
+/// What comes back from a connection.
+#[derive(Debug)]
+pub(crate) enum Incoming {
+    /// It broke, or the server closed it.
+    Disconnected(String),
+    /// The answer to a look.
+    Looked(Look),
+    /// Answers, in the order of the requests.
+    Replies(Vec<(RequestId, Result<Reply, Failure>)>),
+}
+
+/// Where a connection puts what comes back.
+pub(crate) type Deliver = Arc<dyn Fn(Incoming) + Send + Sync>;
+
+/// What a pipeline is made of.
+#[derive(Debug)]
+pub(crate) enum Item {
+    /// Ask for the history of the data.
+    Look,
+    /// Call a script.
+    Call {
+        /// Names the answer.
+        request: RequestId,
+        /// What to call.
+        call: Call,
+        /// Send the whole text.
+        with_source: bool,
+    },
+}
+
+/// An open connection. Dropping it closes it.
+pub(crate) struct Connection {
+    inner: MultiplexedConnection,
+    deliver: Deliver,
+    abort: Arc<AtomicBool>,
+    pump: JoinHandle<()>,
+}
+
+/// Connects, authenticates and has a first look. Whatever happens on the connection afterwards is
+/// given to `deliver`.
+pub(crate) async fn connect(
+    endpoint: &Endpoint,
+    deliver: Deliver,
+) -> Result<(Connection, Look), Failure> {
+    let limit = endpoint.connect_timeout;
+    let result = tokio::time::timeout(limit, handshake(endpoint, deliver)).await;
+    result.unwrap_or_else(|_| {
+        Err(Failure::Lost(format!("no connection within {} ms", limit.as_millis())))
+    })
+}
+
+async fn handshake(endpoint: &Endpoint, deliver: Deliver) -> Result<(Connection, Look), Failure> {
+    let abort = Arc::new(AtomicBool::new(false));
+    let stream = Stream::open(&endpoint.address, Arc::clone(&abort))
+        .await
+        .map_err(|error| Failure::Lost(error.to_string()))?;
+    let pushes = Arc::clone(&deliver);
+    let config = AsyncConnectionConfig::new()
+        // The machine counts the time itself, from before a request is sent.
+        .set_response_timeout(None)
+        .set_connection_timeout(None)
+        .set_pipeline_buffer_size(4096)
+        .set_push_sender(move |push: redis::PushInfo| {
+            if push.kind == PushKind::Disconnection {
+                pushes(Incoming::Disconnected("the server closed the connection".to_owned()));
+            }
+            Ok::<(), redis::aio::SendError>(())
+        });
+    let (inner, pump) = MultiplexedConnection::new_with_config(&login(endpoint), stream, config)
+        .await
+        .map_err(|error| wire::failure(&error))?;
+    let mut connection = Connection { inner, deliver, abort, pump: tokio::spawn(pump) };
+    let look = connection.introduce(endpoint).await?;
+    Ok((connection, look))
+}
+
+fn login(endpoint: &Endpoint) -> RedisConnectionInfo {
+    let mut info = RedisConnectionInfo::default()
+        .set_protocol(ProtocolVersion::RESP3)
+        .set_db(i64::from(endpoint.db))
+        .set_lib_name("holdfast", env!("CARGO_PKG_VERSION"));
+    if let Some(username) = &endpoint.username {
+        info = info.set_username(username);
+    }
+    if let Some(password) = &endpoint.password {
+        info = info.set_password(password);
+    }
+    info
+}
+
+impl Connection {
+    async fn introduce(&mut self, endpoint: &Endpoint) -> Result<Look, Failure> {
+        let mut pipeline = Pipeline::new();
+        // A server that does not let clients name themselves is no worse a server.
+        pipeline.cmd("CLIENT").arg("SETNAME").arg(&endpoint.client_name);
+        wire::add_look(&mut pipeline);
+        let count = pipeline.len();
+        let values = self.inner.send_packed_commands(&pipeline, 0, count).await;
+        let values = values.map_err(|error| wire::failure(&error))?;
+        wire::look(values.get(1..).unwrap_or_default())
+    }
+
+    /// Sends `items` as one pipeline, behind everything sent before.
+    pub(crate) fn send(&self, items: &[Item]) {
+        let mut pipeline = Pipeline::with_capacity(items.len());
+        let mut expected = Vec::with_capacity(items.len());
+        for item in items {
+            match item {
+                Item::Look => {
+                    wire::add_look(&mut pipeline);
+                    expected.push(Expected::Look);
+                }
+                Item::Call { request, call, with_source } => {
+                    pipeline.add_command(wire::command(call, *with_source));
+                    expected.push(Expected::Reply(*request, call.script()));
+                }
+            }
+        }
+        let mut inner = self.inner.clone();
+        let deliver = Arc::clone(&self.deliver);
+        // Tasks of this runtime start in the order of their spawning, so pipelines keep theirs.
+        tokio::spawn(async move {
+            let count = pipeline.len();
+            let result = inner.send_packed_commands(&pipeline, 0, count).await;
+            for answer in answers(expected, result.map_err(|error| error.to_string())) {
+                deliver(answer);
+            }
+        });
+    }
+
+    /// Closes the connection and drops what the kernel has not delivered yet.
+    pub(crate) fn abort(self) {
+        self.abort.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.pump.abort();
+    }
+}
+
+enum Expected {
+    Look,
+    Reply(RequestId, Script),
+}
+
+fn answers(expected: Vec<Expected>, result: Result<Vec<Value>, String>) -> Vec<Incoming> {
+    let mut incoming = Vec::new();
+    let mut replies = Vec::with_capacity(expected.len());
+    let (mut values, trouble) = match result {
+        Ok(values) => (values.into_iter(), String::new()),
+        Err(trouble) => (Vec::new().into_iter(), trouble),
+    };
+    for expected in expected {
+        match expected {
+            Expected::Look => {
+                let look: Vec<Value> = values.by_ref().take(wire::LOOK_COMMANDS).collect();
+                // A look that failed is repeated with the next request a second later.
+                if let Ok(look) = wire::look(&look) {
+                    incoming.push(Incoming::Looked(look));
+                }
+            }
+            Expected::Reply(request, script) => {
+                let reply = match values.next() {
+                    Some(value) => wire::reply(script, value),
+                    None => Err(Failure::Lost(trouble.clone())),
+                };
+                replies.push((request, reply));
+            }
+        }
+    }
+    incoming.push(Incoming::Replies(replies));
+    incoming
+}

@@ -1,0 +1,229 @@
+//! From calls to Redis commands, and from Redis values to replies.
+
+use crate::clock::ServerTime;
+use crate::error::{Failure, Refusal};
+use crate::keys::LockKeys;
+use crate::machine::Look;
+use crate::script::{Call, Reply, Script};
+use crate::token::Token;
+use redis::{Cmd, ErrorKind, Pipeline, RedisError, Value};
+use std::sync::LazyLock;
+use std::time::Duration;
+
+/// Each script's SHA-1, by which the server knows it once it has seen its text.
+static HASHES: LazyLock<[String; 3]> = LazyLock::new(|| {
+    Script::ALL.map(|script| redis::Script::new(script.source()).get_hash().to_owned())
+});
+
+fn hash(script: Script) -> &'static str {
+    let [acquire, extend, release] = &*HASHES;
+    match script {
+        Script::Acquire => acquire,
+        Script::Extend => extend,
+        Script::Release => release,
+    }
+}
+
+/// The command that runs `call`: by its hash, or with the whole text.
+pub(super) fn command(call: &Call, with_source: bool) -> Cmd {
+    let script = call.script();
+    let mut command = Cmd::with_capacity(8, 256);
+    if with_source {
+        command.arg("EVAL").arg(script.source());
+    } else {
+        command.arg("EVALSHA").arg(hash(script));
+    }
+    match call {
+        Call::Acquire { keys, token, ttl, epoch } => {
+            command.arg(2).arg(keys.lock()).arg(keys.fence());
+            command.arg(token.as_str()).arg(ms(*ttl)).arg(epoch.as_micros());
+        }
+        Call::Extend { keys, token, ttl } => {
+            one_key(&mut command, keys, token).arg(ms(*ttl));
+        }
+        Call::Release { keys, token } => {
+            one_key(&mut command, keys, token);
+        }
+    }
+    command
+}
+
+fn one_key<'a>(command: &'a mut Cmd, keys: &LockKeys, token: &Token) -> &'a mut Cmd {
+    command.arg(1).arg(keys.lock()).arg(token.as_str())
+}
+
+fn ms(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// What `script` answered with `value`.
+pub(super) fn reply(script: Script, value: Value) -> Result<Reply, Failure> {
+    match (script, value) {
+        (_, Value::ServerError(error)) => {
+            Err(refused(error.code(), error.details().unwrap_or_default()))
+        }
+        (Script::Acquire, Value::Int(fence)) => u64::try_from(fence)
+            .map(|fence| Reply::Granted { fence })
+            .map_err(|_| Failure::Lost(format!("the server sent the fence {fence}"))),
+        (Script::Acquire, Value::Array(parts)) => held(&parts),
+        (Script::Extend | Script::Release, Value::Int(answer @ (0 | 1))) => {
+            Ok(Reply::Owner(answer == 1))
+        }
+        (script, value) => Err(unexpected(script, &value)),
+    }
+}
+
+fn held(parts: &[Value]) -> Result<Reply, Failure> {
+    match parts {
+        [Value::Int(remaining_ms), Value::BulkString(holder)] => Ok(Reply::Held {
+            remaining: u64::try_from(*remaining_ms).ok().map(Duration::from_millis),
+            holder: String::from_utf8_lossy(holder).into_owned(),
+        }),
+        _ => Err(unexpected(Script::Acquire, &Value::Array(parts.to_vec()))),
+    }
+}
+
+/// A reply that no script of ours gives: what it did is unknown.
+fn unexpected(script: Script, value: &Value) -> Failure {
+    Failure::Lost(format!("the server answered {script:?} with {value:?}"))
+}
+
+fn refused(code: &str, detail: &str) -> Failure {
+    if code == "NOSCRIPT" {
+        return Failure::NoScript;
+    }
+    let (code, detail) = from_inside_a_script(detail).unwrap_or((code, detail));
+    // What a person can use ends before the script's hash and line. An unknown command is quoted
+    // with its arguments, and those of HELLO are the login.
+    let cut = |detail, mark| str::split_once(detail, mark).map_or(detail, |(detail, _)| detail);
+    let detail = cut(cut(detail, " script: "), ", with args beginning with");
+    Failure::Refused(Refusal { code: code.to_owned(), detail: detail.to_owned() })
+}
+
+/// Redis 6 wraps an error that a command raised inside a script:
+/// `ERR Error running script (call to f_…): @user_script:7: @user_script: 7: -OOM command not …`.
+fn from_inside_a_script(detail: &str) -> Option<(&str, &str)> {
+    if !detail.starts_with("Error running script") {
+        return None;
+    }
+    let (_, place) = detail.rsplit_once("@user_script")?;
+    let mut parts = place.splitn(3, ':');
+    let error = parts.nth(2)?.trim_start().trim_start_matches('-');
+    let (code, detail) = error.split_once(' ')?;
+    code.bytes().all(|byte| byte.is_ascii_uppercase()).then_some((code, detail))
+}
+
+/// What an error of the client library means to the protocol.
+pub(super) fn failure(error: &RedisError) -> Failure {
+    let detail = error.detail().unwrap_or_default();
+    match (error.code(), error.kind()) {
+        (Some(code), _) => refused(code, detail),
+        (None, ErrorKind::AuthenticationFailed) => refused("WRONGPASS", detail),
+        (None, _) => Failure::Lost(error.to_string()),
+    }
+}
+
+/// How many commands [`add_look`] adds to a pipeline.
+pub(super) const LOOK_COMMANDS: usize = 3;
+
+/// Asks which history of the data this server shows, and its time.
+pub(super) fn add_look(pipeline: &mut Pipeline) {
+    pipeline.cmd("INFO").arg("server");
+    pipeline.cmd("INFO").arg("replication");
+    pipeline.cmd("TIME");
+}
+
+/// What a server answered to [`add_look`].
+pub(super) fn look(values: &[Value]) -> Result<Look, Failure> {
+    let [server, replication, time] = values else {
+        return Err(Failure::Lost("the server left an answer out".to_owned()));
+    };
+    Ok(Look { history: history(server, replication), time: server_time(time)? })
+}
+
+/// The replication id changes with every promotion, the run id with every start. An ACL may forbid
+/// INFO; then the history stays unknown.
+fn history(server: &Value, replication: &Value) -> Option<String> {
+    let run = info_field(server, "run_id")?;
+    let replication = info_field(replication, "master_replid")?;
+    Some(format!("{run}/{replication}"))
+}
+
+fn info_field(info: &Value, field: &str) -> Option<String> {
+    let text = match info {
+        Value::BulkString(bytes) => String::from_utf8_lossy(bytes),
+        Value::VerbatimString { text, .. } => text.into(),
+        _ => return None,
+    };
+    let value = text.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'))?;
+    Some(value.trim().to_owned())
+}
+
+fn server_time(value: &Value) -> Result<ServerTime, Failure> {
+    let number = |value: &Value| match value {
+        Value::BulkString(digits) => std::str::from_utf8(digits).ok()?.parse::<u64>().ok(),
+        _ => None,
+    };
+    match value {
+        Value::ServerError(error) => {
+            Err(refused(error.code(), error.details().unwrap_or_default()))
+        }
+        Value::Array(parts) => match parts.as_slice() {
+            [seconds, micros] => number(seconds)
+                .zip(number(micros))
+                .map(|(seconds, micros)| ServerTime::from_micros(seconds * 1_000_000 + micros)),
+            _ => None,
+        }
+        .ok_or_else(|| Failure::Lost(format!("the server answered TIME with {value:?}"))),
+        _ => Err(Failure::Lost(format!("the server answered TIME with {value:?}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bulk(text: &str) -> Value {
+        Value::BulkString(text.as_bytes().to_vec())
+    }
+
+    #[test]
+    fn a_history_is_named_by_run_and_replication() {
+        let server = bulk("# Server\r\nredis_version:7.0.15\r\nrun_id:abc\r\n");
+        let replication = bulk("role:master\r\nmaster_replid:def\r\nmaster_replid2:000\r\n");
+        let time = Value::Array(vec![bulk("1700000000"), bulk("000042")]);
+        let look = look(&[server, replication, time]).unwrap();
+        assert_eq!(look.history.as_deref(), Some("abc/def"));
+        assert_eq!(look.time.as_micros(), 1_700_000_000_000_042);
+    }
+
+    #[test]
+    fn an_error_inside_a_script_has_its_own_code_on_every_server() {
+        let six = "Error running script (call to f_5fa): @user_script:19: @user_script: 19: \
+                   -OOM command not allowed when used memory > 'maxmemory'.";
+        let six_plain = "Error running script (call to f_5fa): @user_script:7: WRONGTYPE Operation";
+        let seven = "command not allowed. script: 5fa, on @user_script:19.";
+        for (code, detail, expected) in [
+            ("ERR", six, ("OOM", "command not allowed when used memory > 'maxmemory'.")),
+            ("ERR", six_plain, ("WRONGTYPE", "Operation")),
+            ("OOM", seven, ("OOM", "command not allowed.")),
+            ("ERR", "something else", ("ERR", "something else")),
+            (
+                "ERR",
+                "unknown command 'HELLO', with args beginning with: '3' 'AUTH' 'me' 's3cret' ",
+                ("ERR", "unknown command 'HELLO'"),
+            ),
+        ] {
+            let Failure::Refused(refusal) = refused(code, detail) else { panic!("not refused") };
+            assert_eq!((refusal.code.as_str(), refusal.detail.as_str()), expected);
+        }
+    }
+
+    #[test]
+    fn an_answer_of_the_wrong_shape_is_an_unknown_outcome() {
+        for value in [Value::Nil, Value::Okay, Value::Int(-1), Value::Array(vec![Value::Nil])] {
+            assert!(matches!(reply(Script::Acquire, value), Err(Failure::Lost(_))));
+        }
+        assert!(matches!(reply(Script::Release, Value::Int(7)), Err(Failure::Lost(_))));
+    }
+}
