@@ -1,0 +1,244 @@
+/**
+ * The way to the native core and back: a table of slots, one submit per microtask, one drain per
+ * wake-up. Nothing here knows what a lock is.
+ */
+
+import { native } from './native.js';
+
+const { LossCode, Notice, OpKind, OutcomeCode } = native;
+
+/** @internal */
+export { LossCode, OpKind, OutcomeCode };
+
+/** How an operation ended. `a` and `b` depend on `code`, see `OutcomeCode`. */
+export interface Outcome {
+  readonly code: number;
+  readonly a: number;
+  readonly b: number;
+  /** What happened, for outcomes that have a text. */
+  readonly text: {
+    readonly message: string;
+    readonly serverCode?: string;
+    readonly key?: string;
+    readonly holder?: string;
+  } | null;
+}
+
+const CLOSED: Outcome = { code: OutcomeCode.Closed, a: 0, b: 0, text: null };
+
+/** Numbers per record and per operation: fixed by the native side. */
+const RECORD_LENGTH = 4;
+const OP_LENGTH = 6;
+const DRAIN_RECORDS = 256;
+
+type Resolve = (outcome: Outcome) => void;
+
+/** The operations of this environment that have no outcome yet. */
+class Slots {
+  readonly #resolvers: (Resolve | undefined)[] = [];
+  readonly #free: number[] = [];
+  readonly #records = new Float64Array(RECORD_LENGTH * DRAIN_RECORDS);
+  readonly #bridge = new native.Bridge(() => this.#drain());
+  /** Operations under way keep the process alive; held locks do not. */
+  readonly #keepAlive = setInterval(() => {}, 2 ** 30).unref();
+  /** Which manager a notice is about. A manager that is forgotten needs none. */
+  readonly #ports = new Map<number, WeakRef<Port>>();
+  readonly #forgotten = new FinalizationRegistry<number>((id) => this.#ports.delete(id));
+  #nextPort = 0;
+  #open = 0;
+
+  /** Gives a port the number by which notices call it. */
+  enlist(port: Port): number {
+    const id = this.#nextPort++;
+    this.#ports.set(id, new WeakRef(port));
+    this.#forgotten.register(port, id);
+    return id;
+  }
+
+  get bridge(): InstanceType<typeof native.Bridge> {
+    return this.#bridge;
+  }
+
+  get open(): number {
+    return this.#open;
+  }
+
+  /** Takes a slot; `resolve` is called once with the outcome that arrives in it. */
+  take(resolve: Resolve): number {
+    const slot = this.#free.pop() ?? this.#resolvers.length;
+    this.#resolvers[slot] = resolve;
+    this.#open += 1;
+    if (this.#open === 1) this.#keepAlive.ref();
+    return slot;
+  }
+
+  /** Gives a slot back whose outcome has come, or never will. */
+  free(slot: number): void {
+    this.#resolvers[slot] = undefined;
+    this.#free.push(slot);
+    this.#open -= 1;
+    if (this.#open === 0) this.#keepAlive.unref();
+  }
+
+  #drain(): void {
+    const records = this.#records;
+    for (;;) {
+      const count = this.#bridge.drain(records);
+      if (count === 0) return;
+      for (let at = 0; at < count * RECORD_LENGTH; at += RECORD_LENGTH) {
+        this.#handle(
+          records[at] as number,
+          records[at + 1] as number,
+          records[at + 2] as number,
+          records[at + 3] as number,
+        );
+      }
+    }
+  }
+
+  #handle(slot: number, code: number, a: number, b: number): void {
+    if (slot >= 0) this.#settle(slot, code, a, b);
+    else if (slot === Notice.Loss) this.#ports.get(code)?.deref()?.lose(a, b);
+  }
+
+  #settle(slot: number, code: number, a: number, b: number): void {
+    const resolve = this.#resolvers[slot];
+    if (resolve === undefined) return;
+    this.free(slot);
+    resolve({ code, a, b, text: hasText(code) ? this.#bridge.takeText(slot) : null });
+  }
+}
+
+function hasText(code: number): boolean {
+  return (
+    code === OutcomeCode.Connection || code === OutcomeCode.Server || code === OutcomeCode.TimedOut
+  );
+}
+
+/** What a manager tells the native core about itself. */
+export type PortOptions = Parameters<InstanceType<typeof native.Bridge>['connect']>[2];
+
+/** What an operation carries besides its slot; unused numbers are 0. */
+type Numbers = readonly [a: number, b?: number, c?: number, d?: number];
+
+/** An operation under way, and a way to end it early. */
+export interface Operation {
+  readonly slot: number;
+  readonly outcome: Promise<Outcome>;
+}
+
+/** One manager's line to its native half. */
+export class Port {
+  readonly #native: InstanceType<typeof native.NativeManager>;
+  /** Who is told when a lease is lost. */
+  readonly #holders = new Map<number, (reason: number) => void>();
+  /** Losses of this turn whose holders are not known yet. */
+  readonly #early = new Map<number, number>();
+  /** What the current microtask has collected. */
+  #ops = new Float64Array(OP_LENGTH * 64);
+  #count = 0;
+  #strings: string[] = [];
+  #closed = false;
+
+  /** Starts a manager; `opened` is called with whether it could connect. */
+  constructor(options: PortOptions, opened: Resolve) {
+    const slot = slots.take(opened);
+    try {
+      this.#native = slots.bridge.connect(slot, slots.enlist(this), options);
+    } catch (error) {
+      slots.free(slot);
+      throw error;
+    }
+  }
+
+  /** Ends the manager. Whatever is submitted afterwards is refused. */
+  close(): Promise<Outcome> {
+    const closed = this.submit(OpKind.Close, [0]);
+    this.#closed = true;
+    return closed;
+  }
+
+  /** Starts an operation at the end of this microtask, together with all others of it. */
+  submit(kind: number, numbers: Numbers): Promise<Outcome> {
+    return this.begin(kind, numbers).outcome;
+  }
+
+  /** Like `submit`, with the strings that an operation may carry and with its slot. */
+  begin(kind: number, numbers: Numbers, ...strings: readonly string[]): Operation {
+    if (this.#closed) return { slot: -1, outcome: Promise.resolve(CLOSED) };
+    this.#strings.push(...strings);
+    let slot = -1;
+    const outcome = new Promise<Outcome>((resolve) => {
+      slot = slots.take(resolve);
+    });
+    this.#add(kind, slot, numbers);
+    return { slot, outcome };
+  }
+
+  /** Ends the operation in `slot` early, if it has no outcome yet. */
+  cancel(slot: number): void {
+    if (!this.#closed) this.#add(OpKind.Cancel, slot, [0]);
+  }
+
+  /** Has `lost` called, once, when `lease` is lost. */
+  watch(lease: number, lost: (reason: number) => void): void {
+    const early = this.#early.get(lease);
+    if (early === undefined) this.#holders.set(lease, lost);
+    else queueMicrotask(() => lost(early));
+  }
+
+  /** The lease is over in a way that its holder knows. */
+  forget(lease: number): void {
+    this.#holders.delete(lease);
+  }
+
+  /** A lease was lost. */
+  lose(lease: number, reason: number): void {
+    const lost = this.#holders.get(lease);
+    if (lost === undefined) {
+      // Lost while the event loop was blocked, its grant is read in this very turn; or released.
+      if (this.#early.size === 0) setImmediate(() => this.#early.clear());
+      this.#early.set(lease, reason);
+      return;
+    }
+    this.#holders.delete(lease);
+    lost(reason);
+  }
+
+  /** How long a lease is still valid, in ms, by the core's clock. */
+  remaining(lease: number): number {
+    return this.#native.remaining(lease);
+  }
+
+  #add(kind: number, slot: number, [a, b = 0, c = 0, d = 0]: Numbers): void {
+    const at = this.#count * OP_LENGTH;
+    if (at === this.#ops.length) {
+      const grown = new Float64Array(at * 2);
+      grown.set(this.#ops);
+      this.#ops = grown;
+    }
+    this.#ops[at] = kind;
+    this.#ops[at + 1] = slot;
+    this.#ops[at + 2] = a;
+    this.#ops[at + 3] = b;
+    this.#ops[at + 4] = c;
+    this.#ops[at + 5] = d;
+    this.#count += 1;
+    if (this.#count === 1) queueMicrotask(() => this.#flush());
+  }
+
+  #flush(): void {
+    const count = this.#count;
+    const strings = this.#strings;
+    this.#count = 0;
+    this.#strings = [];
+    this.#native.submit(count, this.#ops, strings);
+  }
+}
+
+const slots = new Slots();
+
+/** How many operations have no outcome yet, in this environment. */
+export function openOperations(): number {
+  return slots.open;
+}

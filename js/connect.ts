@@ -1,0 +1,62 @@
+import { randomUUID } from 'node:crypto';
+import { type Outcome, OutcomeCode, Port, type PortOptions } from './bridge.js';
+import { LockManager } from './manager.js';
+import { type ConnectOptions, checkConnectOptions, type Defaults } from './options.js';
+import { toError } from './outcome.js';
+import { checkTarget, type Target, type UrlLike } from './target.js';
+
+/**
+ * Connects to a Redis (6.2 or newer) or Valkey server.
+ *
+ * @param target - `redis://[user:password@]host[:port][/db]`, `valkey://…`, or
+ *   `unix:///path/to/socket[?db=1&user=…&pass=…]`. By default the environment variable
+ *   `HOLDFAST_URL`, then `REDIS_URL`, then `redis://127.0.0.1:6379`.
+ * @throws LockConnectionError if the server cannot be reached within `connectTimeout`.
+ * @throws LockServerError if it refuses the login.
+ * @throws TypeError, RangeError if an argument is not what it must be.
+ *
+ * @example
+ * ```ts
+ * import { connect } from 'holdfast'
+ * const locks = await connect('redis://127.0.0.1:6379')
+ * ```
+ */
+export async function connect(
+  target?: string | UrlLike,
+  options?: ConnectOptions,
+): Promise<LockManager> {
+  const where = checkTarget(target);
+  const checked = checkConnectOptions(options);
+  const client = randomUUID().replaceAll('-', '');
+  const context = { client, server: where.label };
+  let port: Port | undefined;
+  const outcome = await new Promise<Outcome>((opened) => {
+    port = new Port(portOptions(client, where, checked), opened);
+  });
+  if (outcome.code !== OutcomeCode.Done) throw toError(outcome, context, 'connect');
+  return new LockManager(port as Port, context, checked);
+}
+
+function portOptions(
+  client: string,
+  where: Target,
+  checked: ConnectOptions & Defaults,
+): PortOptions {
+  return {
+    client,
+    prefix: checked.prefix,
+    ...(where.host === null ? {} : { host: where.host }),
+    port: where.port,
+    ...(where.path === null ? {} : { path: where.path }),
+    ...optional('username', checked.username ?? where.username),
+    ...optional('password', checked.password ?? where.password),
+    db: where.db,
+    clientName: checked.clientName,
+    connectTimeout: checked.connectTimeout,
+    commandTimeout: checked.commandTimeout,
+  };
+}
+
+function optional<K extends string>(key: K, value: string | null): { [P in K]?: string } {
+  return value === null ? {} : ({ [key]: value } as { [P in K]?: string });
+}

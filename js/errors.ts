@@ -1,0 +1,178 @@
+/**
+ * Everything that can go wrong, as classes under one base. Match on `code` or with `instanceof`:
+ * both work across two copies of the package.
+ *
+ * @packageDocumentation
+ */
+
+/** Where a class keeps the symbol that marks its instances. */
+const BRAND: unique symbol = Symbol('holdfast.brand');
+
+type Branded = { readonly [BRAND]?: symbol };
+
+/** Marks the instances of `target` in a way that another copy of this package recognises. */
+function brand(target: { prototype: object }, code: string): void {
+  const symbol = Symbol.for(`holdfast.error.${code}`);
+  Object.defineProperty(target, BRAND, { value: symbol });
+  Object.defineProperty(target.prototype, symbol, { value: true });
+}
+
+/** The base of all errors of holdfast that are not about bad arguments. */
+export class LockError extends Error {
+  /** Names the kind of error; stable across versions. */
+  readonly code: string;
+  /** The lock's name, if the error is about one. */
+  readonly lock: string | undefined;
+
+  /** @internal */
+  constructor(code: string, message: string, lock?: string, options?: ErrorOptions) {
+    super(message, options);
+    this.code = code;
+    this.lock = lock;
+  }
+
+  /**
+   * Recognises errors of another copy of the package. A user's subclass has no brand of its own
+   * and keeps the ordinary meaning.
+   */
+  static override [Symbol.hasInstance](value: unknown): boolean {
+    // biome-ignore lint/complexity/noThisInStatic: a subclass inherits this method and asks for itself
+    const self = this as unknown as Branded;
+    const own = Object.hasOwn(self, BRAND) ? self[BRAND] : undefined;
+    if (own === undefined) {
+      return Function.prototype[Symbol.hasInstance].call(self, value);
+    }
+    return typeof value === 'object' && value !== null && own in value;
+  }
+}
+
+/** The manager was closed before the operation could end. */
+export class LockClosedError extends LockError {
+  declare readonly code: 'ERR_LOCK_CLOSED';
+
+  /** @internal */
+  constructor(message: string, lock?: string) {
+    super('ERR_LOCK_CLOSED', message, lock);
+  }
+}
+
+/**
+ * The server could not be reached, or did not answer in time. What was asked may have happened;
+ * a lock that may have been taken is given back as soon as the server can be reached.
+ */
+export class LockConnectionError extends LockError {
+  declare readonly code: 'ERR_LOCK_CONNECTION';
+
+  /** @internal */
+  constructor(message: string, lock?: string) {
+    super('ERR_LOCK_CONNECTION', message, lock);
+  }
+}
+
+/** The native addon could not be loaded. `cause` is the loader's own error. */
+export class LockLoadError extends LockError {
+  declare readonly code: 'ERR_LOCK_NATIVE_LOAD';
+
+  /** @internal */
+  constructor(message: string, cause: unknown) {
+    super('ERR_LOCK_NATIVE_LOAD', message, undefined, { cause });
+  }
+}
+
+/**
+ * How a lock was lost: `expired`, its lease ran out or its key vanished; `stalled`, its lease ran out
+ * because the event loop had not turned for `stallTimeout`; `maxHold`, it was held for as long as it
+ * may be; `released`, the caller had released it.
+ */
+export type LockLostReason = 'expired' | 'maxHold' | 'released' | 'stalled';
+
+/** The lock is not held any more. */
+export class LockLostError extends LockError {
+  declare readonly code: 'ERR_LOCK_LOST';
+  /** How it was lost. */
+  readonly reason: LockLostReason;
+  /** What the callback of `request` returned, if the lock was lost while it ran. */
+  readonly result: unknown;
+
+  /** @internal */
+  constructor(message: string, lock: string, reason: LockLostReason, result?: unknown) {
+    super('ERR_LOCK_LOST', message, lock);
+    this.reason = reason;
+    this.result = result;
+  }
+}
+
+/** The server answered, and its answer was no. */
+export class LockServerError extends LockError {
+  declare readonly code: 'ERR_LOCK_SERVER';
+  /** The first word of the server's error, such as `WRONGTYPE`, `NOPERM` or `OOM`. */
+  readonly serverCode: string;
+  /** The Redis key it is about, if it is about one. */
+  readonly key: string | undefined;
+
+  /** @internal */
+  constructor(message: string, serverCode: string, key?: string, lock?: string) {
+    super('ERR_LOCK_SERVER', message, lock);
+    this.serverCode = serverCode;
+    this.key = key;
+  }
+}
+
+/** Somebody else held the lock for as long as the caller was ready to wait. */
+export class LockTimeoutError extends LockError {
+  declare readonly code: 'ERR_LOCK_TIMEOUT';
+  /** How long the caller waited, in ms. */
+  readonly waited: number;
+  /** The label of the holder, if it gave one. */
+  readonly holder: string | undefined;
+  /** How long the holder's lease lasted when last seen, in ms; undefined if it never ends by itself. */
+  readonly remaining: number | undefined;
+
+  /** @internal */
+  constructor(
+    message: string,
+    lock: string,
+    details: {
+      waited: number;
+      holder: string | undefined;
+      remaining: number | undefined;
+    },
+  ) {
+    super('ERR_LOCK_TIMEOUT', message, lock);
+    this.waited = details.waited;
+    this.holder = details.holder;
+    this.remaining = details.remaining;
+  }
+}
+
+const CLASSES = {
+  LockError: [LockError, 'ERR_LOCK'],
+  LockClosedError: [LockClosedError, 'ERR_LOCK_CLOSED'],
+  LockConnectionError: [LockConnectionError, 'ERR_LOCK_CONNECTION'],
+  LockLoadError: [LockLoadError, 'ERR_LOCK_NATIVE_LOAD'],
+  LockLostError: [LockLostError, 'ERR_LOCK_LOST'],
+  LockServerError: [LockServerError, 'ERR_LOCK_SERVER'],
+  LockTimeoutError: [LockTimeoutError, 'ERR_LOCK_TIMEOUT'],
+} as const;
+
+for (const [name, [target, code]] of Object.entries(CLASSES)) {
+  brand(target, code);
+  Object.defineProperty(target.prototype, 'name', {
+    value: name,
+    configurable: true,
+    writable: true,
+  });
+}
+
+/**
+ * A `TypeError` or `RangeError` about an argument, with Node's own codes.
+ *
+ * @internal
+ */
+export function argumentError(
+  kind: 'ERR_INVALID_ARG_TYPE' | 'ERR_INVALID_ARG_VALUE' | 'ERR_OUT_OF_RANGE',
+  message: string,
+): Error {
+  const error = kind === 'ERR_OUT_OF_RANGE' ? new RangeError(message) : new TypeError(message);
+  return Object.assign(error, { code: kind });
+}

@@ -1,0 +1,27 @@
+/// <reference lib="esnext.disposable" preserve="true" />
+
+/**
+ * Distributed locks for Node services, held in Redis.
+ *
+ * @packageDocumentation
+ */
+
+export { connect } from './connect.js';
+export {
+  LockClosedError,
+  LockConnectionError,
+  LockError,
+  LockLoadError,
+  LockLostError,
+  type LockLostReason,
+  LockServerError,
+  LockTimeoutError,
+} from './errors.js';
+export type { Lock } from './lock.js';
+export type { LockManager, LockManagerEvents } from './manager.js';
+export type {
+  AcquireOptions,
+  ConnectOptions,
+  RequestOptions,
+  TryAcquireOptions,
+} from './options.js';

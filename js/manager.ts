@@ -1,0 +1,209 @@
+import { EventEmitter } from 'node:events';
+import { OpKind, type Outcome, OutcomeCode, type Port } from './bridge.js';
+import { argumentError, LockLostError } from './errors.js';
+import { Lock } from './lock.js';
+import {
+  type AcquireOptions,
+  checkAcquireOptions,
+  checkName,
+  checkTryAcquireOptions,
+  type Defaults,
+  type RequestOptions,
+  type TryAcquireOptions,
+  type Wanted,
+} from './options.js';
+import { type Context, toError } from './outcome.js';
+
+/** The events of a manager and what their listeners get. */
+export interface LockManagerEvents {
+  /** A lock was lost that had not been released. Its `signal` is aborted already. */
+  lost: [lock: Lock, error: LockLostError];
+}
+
+/**
+ * Takes locks on one server. One manager per process is enough: it carries any number of locks
+ * over one connection. Made by `connect`.
+ */
+export class LockManager extends EventEmitter<LockManagerEvents> implements AsyncDisposable {
+  readonly #port: Port;
+  readonly #context: Context;
+  readonly #defaults: Defaults;
+  /** What an acquire without options wants. */
+  readonly #wanted: Wanted;
+  #closing: Promise<void> | undefined;
+
+  /** @internal */
+  constructor(port: Port, context: Context, defaults: Defaults) {
+    super();
+    this.#port = port;
+    this.#context = context;
+    this.#defaults = defaults;
+    this.#wanted = checkAcquireOptions(undefined, defaults);
+  }
+
+  /**
+   * Takes the lock `name`, waiting while somebody else holds it.
+   *
+   * @param name - 1 to 1024 bytes of UTF-8.
+   * @returns The lock, held until it is released: its lease is renewed, unless `renew` is false.
+   * @throws LockTimeoutError if somebody else held it for `wait` ms.
+   * @throws LockConnectionError if the server gave no answer in time. Should it have granted the
+   *   lock all the same, the lock is given back as soon as the server can be reached.
+   * @throws LockServerError if the server refuses.
+   * @throws LockClosedError if the manager is closed.
+   * @throws TypeError, RangeError if an argument is not what it must be; nothing is sent.
+   *
+   * @example
+   * ```ts
+   * await using lock = await locks.acquire('item:42', { ttl: 10_000, wait: 5_000 })
+   * ```
+   */
+  async acquire(name: string, options?: AcquireOptions): Promise<Lock> {
+    checkName(name);
+    const wanted =
+      options === undefined ? this.#wanted : checkAcquireOptions(options, this.#defaults);
+    return this.#settle(name, wanted, await this.#begin(name, wanted));
+  }
+
+  /**
+   * Takes the lock `name` if it is free: one round trip, no waiting.
+   *
+   * @returns The lock, or `null` if somebody else holds it.
+   * @throws as `acquire` does, but never `LockTimeoutError`.
+   *
+   * @example
+   * ```ts
+   * const lock = await locks.tryAcquire('cron:settle')
+   * if (lock === null) return // another instance does it
+   * ```
+   */
+  async tryAcquire(name: string, options?: TryAcquireOptions): Promise<Lock | null> {
+    checkName(name);
+    const wanted = checkTryAcquireOptions(options, this.#defaults);
+    const outcome = await this.#begin(name, wanted);
+    return outcome.code === OutcomeCode.Held ? null : this.#settle(name, wanted, outcome);
+  }
+
+  /**
+   * Runs `callback` while holding the lock `name`, and releases it when the callback has ended.
+   *
+   * @param callback - Gets the lock; `lock.signal` is aborted if it is lost while the callback runs.
+   * @returns What the callback returns.
+   * @throws Whatever the callback throws; its own error always wins.
+   * @throws LockLostError if the lock was lost while the callback ran; `result` is what it returned.
+   * @throws as `acquire` does.
+   *
+   * @example
+   * ```ts
+   * const left = await locks.request('item:42', async (lock) => sellOne(42, lock.fence))
+   * ```
+   */
+  async request<T>(name: string, callback: (lock: Lock) => T): Promise<Awaited<T>>;
+  async request<T>(
+    name: string,
+    options: RequestOptions | undefined,
+    callback: (lock: Lock) => T,
+  ): Promise<Awaited<T>>;
+  async request<T>(
+    name: string,
+    ...rest: [(lock: Lock) => T] | [RequestOptions | undefined, (lock: Lock) => T]
+  ): Promise<Awaited<T>> {
+    checkName(name);
+    const [options, callback] = rest.length === 1 ? [undefined, rest[0]] : rest;
+    checkCallback(callback);
+    const wait = Number.POSITIVE_INFINITY;
+    const wanted = checkAcquireOptions(options, this.#defaults, 'request', wait);
+    const lock = this.#settle(name, wanted, await this.#begin(name, wanted));
+    return runUnder(lock, callback);
+  }
+
+  /**
+   * Releases every lock that this manager holds, refuses what is under way with `LockClosedError`
+   * and closes the connection. Waits for the server at most `commandTimeout` ms. May be called
+   * again at any time; never rejects.
+   */
+  close(): Promise<void> {
+    this.#closing ??= this.#close();
+    return this.#closing;
+  }
+
+  /** Closes the manager at the end of an `await using` scope. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close();
+  }
+
+  async #close(): Promise<void> {
+    await this.#port.close();
+  }
+
+  #begin(name: string, wanted: Wanted): Promise<Outcome> {
+    const { ttl, wait, maxHold, renew, stallTimeout, label, signal } = wanted;
+    signal?.throwIfAborted();
+    // A stall limit that never ends is longer than any process lives.
+    const stallLimit = renew ? Math.min(stallTimeout, Number.MAX_SAFE_INTEGER) : -1;
+    const numbers = [ttl, wait, maxHold, stallLimit] as const;
+    const { slot, outcome } = this.#port.begin(OpKind.Acquire, numbers, name, label);
+    return signal === undefined ? outcome : this.#endEarly(slot, outcome, signal);
+  }
+
+  /** Ends the operation when `signal` is aborted; the loser of that race leaves nothing behind. */
+  async #endEarly(slot: number, pending: Promise<Outcome>, signal: AbortSignal): Promise<Outcome> {
+    const cancel = () => this.#port.cancel(slot);
+    signal.addEventListener('abort', cancel, { once: true });
+    const outcome = await pending;
+    signal.removeEventListener('abort', cancel);
+    if (signal.aborted) {
+      if (outcome.code === OutcomeCode.Acquired) {
+        await this.#port.submit(OpKind.Release, [outcome.a]);
+      }
+      throw signal.reason;
+    }
+    return outcome;
+  }
+
+  /** The lock that was acquired, or the error that says why it was not. */
+  #settle(name: string, { label }: Wanted, outcome: Outcome): Lock {
+    if (outcome.code !== OutcomeCode.Acquired) {
+      throw toError(outcome, this.#context, 'acquire', name);
+    }
+    const { a: lease, b: fence } = outcome;
+    return new Lock(this.#port, this.#context, name, label, lease, fence, this.#onLost);
+  }
+
+  readonly #onLost = (lock: Lock, error: LockLostError): void => {
+    this.emit('lost', lock, error);
+  };
+}
+
+/** Runs `callback`, releases, and reports a loss only if the callback has nothing worse to say. */
+async function runUnder<T>(lock: Lock, callback: (lock: Lock) => T): Promise<Awaited<T>> {
+  let result: Awaited<T>;
+  try {
+    result = await callback(lock);
+  } catch (error) {
+    await lock.release().catch(() => {});
+    throw error;
+  }
+  const lost = lossOf(lock, result);
+  await lock.release();
+  if (lost !== undefined) throw lost;
+  return result;
+}
+
+/** The loss of a lock that its callback has not released itself, with what the callback returned. */
+function lossOf(lock: Lock, result: unknown): LockLostError | undefined {
+  try {
+    lock.assertHeld();
+  } catch (error) {
+    const { message, reason } = error as LockLostError;
+    if (reason !== 'released') return new LockLostError(message, lock.name, reason, result);
+  }
+  return undefined;
+}
+
+function checkCallback(callback: unknown): asserts callback is (lock: Lock) => unknown {
+  if (typeof callback !== 'function') {
+    const got = callback === null ? 'null' : typeof callback;
+    throw argumentError('ERR_INVALID_ARG_TYPE', `the callback must be a function, got ${got}`);
+  }
+}

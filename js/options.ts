@@ -1,0 +1,416 @@
+/** What callers may say, and the checks of it. Nothing is sent before these have passed. */
+
+import { argumentError } from './errors.js';
+
+/** Options of `acquire`. */
+export interface AcquireOptions extends TryAcquireOptions {
+  /**
+   * How long to wait while somebody else holds the lock, in whole ms. `0` tries once, `Infinity`
+   * waits until the lock is granted.
+   *
+   * @default 10000
+   */
+  readonly wait?: number;
+  /**
+   * Ends the wait when it is aborted; `acquire` then rejects with the signal's reason. Without
+   * effect once the lock was granted.
+   *
+   * @default undefined
+   */
+  readonly signal?: AbortSignal;
+}
+
+/** Options of `request`: those of `acquire`, but it waits without end unless told otherwise. */
+export interface RequestOptions extends Omit<AcquireOptions, 'wait'> {
+  /**
+   * How long to wait while somebody else holds the lock, in whole ms.
+   *
+   * @default Infinity
+   */
+  readonly wait?: number;
+}
+
+/** Options of `tryAcquire`. */
+export interface TryAcquireOptions {
+  /**
+   * The lease: how long the lock stays held if this process dies, in whole ms from 50 to
+   * 86 400 000 (24 h). A crashed holder blocks the others for this long at most.
+   *
+   * @default 10000
+   */
+  readonly ttl?: number;
+  /**
+   * Whether the lease is renewed, at a third of its length, until the lock is released. A native
+   * thread does it, so a blocked event loop does not lose the lock.
+   *
+   * @default true
+   */
+  readonly renew?: boolean;
+  /**
+   * The longest time that the lock is held, renewals included, in whole ms from 50, or `Infinity`.
+   * Then it is given up, and `signal` tells.
+   *
+   * @default Infinity
+   */
+  readonly maxHold?: number;
+  /**
+   * How long the event loop may be blocked before renewal pauses, in whole ms from 1, or
+   * `Infinity`: a process that hangs for ever must not hold for ever.
+   *
+   * @default 30000
+   */
+  readonly stallTimeout?: number;
+  /**
+   * Who holds the lock, for people who look into Redis and for the errors of those who wait: at
+   * most 48 of the characters `A-Z a-z 0-9 . _ ~ -`.
+   *
+   * @default ''
+   */
+  readonly label?: string;
+}
+
+/** Options of `connect`. */
+export interface ConnectOptions {
+  /**
+   * Stands before every lock's name; the lock `item:42` is the key `lock:item:42`. Use `''` to
+   * share locks with code that uses the plain name.
+   *
+   * @default 'lock:'
+   */
+  readonly prefix?: string;
+  /**
+   * The lease of locks that are acquired without a `ttl`, in whole ms from 50 to 86 400 000.
+   *
+   * @default 10000
+   */
+  readonly ttl?: number;
+  /**
+   * How long `acquire` waits without a `wait`, in whole ms, or `Infinity`.
+   *
+   * @default 10000
+   */
+  readonly wait?: number;
+  /**
+   * Whether locks that are acquired without `renew` are renewed.
+   *
+   * @default true
+   */
+  readonly renew?: boolean;
+  /**
+   * The longest hold of locks that are acquired without a `maxHold`, in whole ms, or `Infinity`.
+   *
+   * @default Infinity
+   */
+  readonly maxHold?: number;
+  /**
+   * The stall limit of locks that are acquired without a `stallTimeout`, in whole ms, or `Infinity`.
+   *
+   * @default 30000
+   */
+  readonly stallTimeout?: number;
+  /**
+   * How long a command may stay unanswered before its connection is given up, in whole ms from 1
+   * to 600 000. Also how long `close` waits for the server.
+   *
+   * @default 2000
+   */
+  readonly commandTimeout?: number;
+  /**
+   * How long connecting may take, login included, in whole ms from 1 to 600 000.
+   *
+   * @default 5000
+   */
+  readonly connectTimeout?: number;
+  /**
+   * The ACL user. Stands above the one in the URL.
+   *
+   * @default undefined
+   */
+  readonly username?: string;
+  /**
+   * The password. Stands above the one in the URL.
+   *
+   * @default undefined
+   */
+  readonly password?: string;
+  /**
+   * What `CLIENT LIST` shows for the connection: printable ASCII without spaces.
+   *
+   * @default 'holdfast'
+   */
+  readonly clientName?: string;
+}
+
+/** The lease that a Redis key can have in this library, in ms. */
+const TTL_MS_MIN = 50;
+const TTL_MS_MAX = 86_400_000;
+const TIMEOUT_MS_MAX = 600_000;
+const NAME_BYTES_MAX = 1024;
+/** The `wait` of a single attempt. */
+const NEVER = -1;
+
+/** Keys of other locks' waiters, holders and fences end in these. */
+const RESERVED_SUFFIXES = [':shared', ':queue', ':fence'];
+
+/** What every lock has when it is acquired. */
+interface HoldOptions {
+  readonly ttl: number;
+  readonly renew: boolean;
+  readonly maxHold: number;
+  readonly stallTimeout: number;
+}
+
+/** @internal */
+export interface Defaults extends HoldOptions {
+  readonly prefix: string;
+  readonly wait: number;
+  readonly commandTimeout: number;
+  readonly connectTimeout: number;
+  readonly clientName: string;
+}
+
+/** Everything that an acquire needs to know. @internal */
+export interface Wanted extends HoldOptions {
+  readonly label: string;
+  /** -1 for a single attempt. */
+  readonly wait: number;
+  readonly signal: AbortSignal | undefined;
+}
+
+const DEFAULTS: Defaults = {
+  prefix: 'lock:',
+  ttl: 10_000,
+  wait: 10_000,
+  renew: true,
+  maxHold: Number.POSITIVE_INFINITY,
+  stallTimeout: 30_000,
+  commandTimeout: 2_000,
+  connectTimeout: 5_000,
+  clientName: 'holdfast',
+};
+
+const TRY_ACQUIRE_OPTIONS = ['label', 'maxHold', 'renew', 'stallTimeout', 'ttl'];
+const ACQUIRE_OPTIONS = [...TRY_ACQUIRE_OPTIONS, 'signal', 'wait'];
+const CONNECT_OPTIONS = [
+  'clientName',
+  'commandTimeout',
+  'connectTimeout',
+  'maxHold',
+  'password',
+  'prefix',
+  'renew',
+  'stallTimeout',
+  'ttl',
+  'username',
+  'wait',
+];
+
+/** @internal */
+export function checkConnectOptions(options: unknown): ConnectOptions & Defaults {
+  const given = checkObject<ConnectOptions>(options, CONNECT_OPTIONS, 'connect');
+  const checked = { ...DEFAULTS, ...given };
+  checkText(checked.prefix, 'options.prefix');
+  checkHold(checked);
+  checkWait(checked.wait);
+  checkWhole(checked.commandTimeout, 'options.commandTimeout', 1, TIMEOUT_MS_MAX);
+  checkWhole(checked.connectTimeout, 'options.connectTimeout', 1, TIMEOUT_MS_MAX);
+  if (checked.username !== undefined) checkText(checked.username, 'options.username');
+  if (checked.password !== undefined) checkSecret(checked.password, 'options.password');
+  checkText(checked.clientName, 'options.clientName');
+  if (!/^[\x21-\x7e]+$/.test(checked.clientName)) {
+    const message = `options.clientName must be printable ASCII without spaces, got ${show(checked.clientName)}`;
+    throw argumentError('ERR_INVALID_ARG_VALUE', message);
+  }
+  return checked;
+}
+
+/** The options of `acquire`, or of `request` with its own default for `wait`. @internal */
+export function checkAcquireOptions(
+  options: unknown,
+  defaults: Defaults,
+  caller = 'acquire',
+  defaultWait = defaults.wait,
+): Wanted {
+  if (options === undefined) return { ...bare(defaults), wait: defaultWait };
+  const given = checkObject<AcquireOptions>(options, ACQUIRE_OPTIONS, caller);
+  const { wait = defaultWait, signal } = given;
+  checkWait(wait);
+  checkSignal(signal);
+  return { ...checkShared(given, defaults), wait, signal };
+}
+
+/** @internal */
+export function checkTryAcquireOptions(options: unknown, defaults: Defaults): Wanted {
+  if (options === undefined) return bare(defaults);
+  const given = checkObject<TryAcquireOptions>(options, TRY_ACQUIRE_OPTIONS, 'tryAcquire');
+  return checkShared(given, defaults);
+}
+
+/** What an acquire without options wants. */
+function bare(defaults: Defaults): Wanted {
+  const { ttl, renew, maxHold, stallTimeout } = defaults;
+  return { ttl, renew, maxHold, stallTimeout, label: '', wait: NEVER, signal: undefined };
+}
+
+function checkShared(given: TryAcquireOptions, defaults: Defaults): Wanted {
+  const wanted = { ...bare(defaults), ...given };
+  checkHold(wanted);
+  checkLabel(wanted.label);
+  return wanted;
+}
+
+function checkHold({ ttl, renew, maxHold, stallTimeout }: HoldOptions): void {
+  checkTtl(ttl);
+  if (typeof renew !== 'boolean') {
+    throw argumentError('ERR_INVALID_ARG_TYPE', `renew must be a boolean, got ${show(renew)}`);
+  }
+  checkWholeOrInfinite(maxHold, 'maxHold', TTL_MS_MIN);
+  checkWholeOrInfinite(stallTimeout, 'stallTimeout', 1);
+}
+
+function checkSignal(signal: unknown): void {
+  if (signal === undefined) return;
+  const { aborted, addEventListener } = (signal ?? {}) as Partial<AbortSignal>;
+  if (typeof aborted !== 'boolean' || typeof addEventListener !== 'function') {
+    const message = `signal must be an AbortSignal, got ${show(signal)}`;
+    throw argumentError('ERR_INVALID_ARG_TYPE', message);
+  }
+}
+
+/** @internal */
+export function checkName(name: unknown): asserts name is string {
+  if (typeof name !== 'string') {
+    throw argumentError(
+      'ERR_INVALID_ARG_TYPE',
+      `a lock's name must be a string, got ${show(name)}`,
+    );
+  }
+  if (name === '') {
+    throw argumentError('ERR_INVALID_ARG_VALUE', "a lock's name must not be empty");
+  }
+  if (!isWellFormed(name)) {
+    const message = `a lock's name must be well-formed Unicode, got ${show(name)}`;
+    throw argumentError('ERR_INVALID_ARG_VALUE', message);
+  }
+  // A UTF-16 unit is at most three bytes of UTF-8: short names need no count.
+  if (name.length * 3 > NAME_BYTES_MAX && Buffer.byteLength(name) > NAME_BYTES_MAX) {
+    const message = `a lock's name must be at most ${NAME_BYTES_MAX} bytes of UTF-8, got ${Buffer.byteLength(name)}`;
+    throw argumentError('ERR_OUT_OF_RANGE', message);
+  }
+  for (const suffix of RESERVED_SUFFIXES) {
+    if (name.endsWith(suffix)) {
+      const message = `a lock's name must not end in "${suffix}", which marks a key that another lock needs, got ${show(name)}`;
+      throw argumentError('ERR_INVALID_ARG_VALUE', message);
+    }
+  }
+}
+
+/** @internal */
+export function checkTtl(ttl: unknown): asserts ttl is number {
+  checkWhole(ttl, 'ttl', TTL_MS_MIN, TTL_MS_MAX);
+}
+
+function checkWait(wait: unknown): void {
+  checkWholeOrInfinite(wait, 'wait', 0);
+}
+
+function checkWholeOrInfinite(value: unknown, what: string, least: number): void {
+  if (value === Number.POSITIVE_INFINITY) return;
+  checkWhole(value, what, least, Number.MAX_SAFE_INTEGER);
+}
+
+function checkLabel(label: unknown): void {
+  checkText(label, 'label');
+  if (!/^[A-Za-z0-9._~-]{0,48}$/.test(label)) {
+    const message = `label must be at most 48 of the characters A-Z a-z 0-9 . _ ~ -, got ${show(label)}`;
+    throw argumentError('ERR_INVALID_ARG_VALUE', message);
+  }
+}
+
+function checkWhole(value: unknown, what: string, least: number, most: number): void {
+  if (typeof value !== 'number') {
+    throw argumentError('ERR_INVALID_ARG_TYPE', `${what} must be a number, got ${show(value)}`);
+  }
+  if (!Number.isInteger(value) || value < least || value > most) {
+    const range = most === Number.MAX_SAFE_INTEGER ? `${least} or more` : `${least} to ${most}`;
+    throw argumentError('ERR_OUT_OF_RANGE', `${what} must be whole ms, ${range}, got ${value}`);
+  }
+}
+
+function checkText(value: unknown, what: string): asserts value is string {
+  if (typeof value !== 'string') {
+    throw argumentError('ERR_INVALID_ARG_TYPE', `${what} must be a string, got ${show(value)}`);
+  }
+  if (!isWellFormed(value)) {
+    const message = `${what} must be well-formed Unicode, got ${show(value)}`;
+    throw argumentError('ERR_INVALID_ARG_VALUE', message);
+  }
+}
+
+/** Like `checkText`, but never shows the value. */
+function checkSecret(value: unknown, what: string): void {
+  if (typeof value !== 'string') {
+    throw argumentError('ERR_INVALID_ARG_TYPE', `${what} must be a string, got a ${typeof value}`);
+  }
+}
+
+/** Checks that `options` is a plain bag of known options; a missing one is an empty bag. */
+function checkObject<T extends object>(
+  options: unknown,
+  known: readonly string[],
+  caller: string,
+): T {
+  if (options === undefined) return {} as T;
+  if (typeof options !== 'object' || options === null || Array.isArray(options)) {
+    const message = `the options of ${caller} must be an object, got ${show(options)}`;
+    throw argumentError('ERR_INVALID_ARG_TYPE', message);
+  }
+  for (const key of Object.keys(options)) {
+    if (!known.includes(key)) {
+      const message = `${caller} has no option "${key}"; did you mean "${nearest(key, known)}"?`;
+      throw argumentError('ERR_INVALID_ARG_TYPE', message);
+    }
+  }
+  const given = Object.entries(options).filter(([, value]) => value !== undefined);
+  return Object.fromEntries(given) as T;
+}
+
+/** The candidate that takes the fewest edits to become, whatever its case. */
+function nearest(word: string, candidates: readonly string[]): string {
+  const distances = candidates.map((candidate) => ({
+    candidate,
+    distance: editDistance(word.toLowerCase(), candidate.toLowerCase()),
+  }));
+  distances.sort((a, b) => a.distance - b.distance);
+  return distances[0]?.candidate ?? '';
+}
+
+/** Levenshtein distance: <https://en.wikipedia.org/wiki/Levenshtein_distance>. */
+function editDistance(a: string, b: string): number {
+  let row = Array.from({ length: b.length + 1 }, (_, column) => column);
+  for (let i = 1; i <= a.length; i++) {
+    const next = [i];
+    for (let j = 1; j <= b.length; j++) {
+      const substitute = (row[j - 1] ?? 0) + (a[i - 1] === b[j - 1] ? 0 : 1);
+      next.push(Math.min(substitute, (row[j] ?? 0) + 1, (next[j - 1] ?? 0) + 1));
+    }
+    row = next;
+  }
+  return row[b.length] ?? 0;
+}
+
+/** `String.prototype.isWellFormed`, which the types of ES2022 do not know. */
+function isWellFormed(text: string): boolean {
+  return (text as string & { isWellFormed(): boolean }).isWellFormed();
+}
+
+/** A value in an error message: short, quoted, with its type. */
+function show(value: unknown): string {
+  if (typeof value === 'string') {
+    const text = value.length > 60 ? `${value.slice(0, 60)}…` : value;
+    return JSON.stringify(text);
+  }
+  if (value === null || value === undefined) return String(value);
+  if (typeof value === 'object') return Array.isArray(value) ? 'an array' : 'an object';
+  return typeof value === 'function' ? 'a function' : `${typeof value} ${String(value)}`;
+}

@@ -1,0 +1,89 @@
+/** From outcomes of the core to errors for people: what happened, to which lock, where, what to do. */
+
+import { type Outcome, OutcomeCode } from './bridge.js';
+import {
+  LockClosedError,
+  LockConnectionError,
+  LockError,
+  LockServerError,
+  LockTimeoutError,
+} from './errors.js';
+
+/** What every error of a manager can say. */
+export interface Context {
+  /** Names the manager in its tokens. */
+  readonly client: string;
+  /** The server, without login. */
+  readonly server: string;
+}
+
+/** What to do about the server's refusals that a person can mend. */
+const CURES: Readonly<Record<string, string>> = {
+  BUSY: 'a script or function blocks the server: end it with SCRIPT KILL or FUNCTION KILL',
+  LOADING: 'the server still loads its data: wait until it has',
+  NOAUTH: 'the server wants a login: give username and password in the URL or the options',
+  NOPERM: 'the ACL user may not do this: see the README for the rule that holdfast needs',
+  OOM: 'the server is at its maxmemory: free memory or raise it',
+  READONLY: 'this server is a replica: connect to its primary',
+  WRONGPASS: 'check username and password',
+  WRONGTYPE: 'this key holds other data: give locks a prefix or names of their own',
+};
+
+/** The error for an outcome that is not a success of `action`. Call it after an `await`, so that
+ * its stack shows who asked. */
+export function toError(
+  outcome: Outcome,
+  context: Context,
+  action: string,
+  lock?: string,
+): LockError {
+  const subject =
+    lock === undefined
+      ? `cannot ${action} to ${context.server}`
+      : `cannot ${action} lock "${lock}" on ${context.server}`;
+  const message = outcome.text?.message ?? '';
+  switch (outcome.code) {
+    case OutcomeCode.Closed:
+      return new LockClosedError(`${subject}: its manager was closed`, lock);
+    case OutcomeCode.Connection:
+      return new LockConnectionError(`${subject}: ${message}`, lock);
+    case OutcomeCode.Server:
+      return serverError(outcome, subject, lock);
+    case OutcomeCode.TimedOut:
+      return timeoutError(outcome, lock ?? '');
+    default: {
+      const report = 'this is a defect of holdfast, please report it';
+      return new LockError('ERR_INTERNAL', `${subject}: ${report}`, lock);
+    }
+  }
+}
+
+function serverError(outcome: Outcome, subject: string, lock?: string): LockServerError {
+  const { message = '', serverCode = 'ERR', key } = outcome.text ?? {};
+  const about = key === undefined ? '' : ` (key "${key}")`;
+  const cure = CURES[serverCode];
+  const advice = cure === undefined ? '' : `; ${cure}`;
+  const text = `${subject}: the server says ${serverCode} ${message.replace(/\.?\s*$/, '')}${about}${advice}`;
+  return new LockServerError(text, serverCode, key, lock);
+}
+
+function timeoutError(outcome: Outcome, lock: string): LockTimeoutError {
+  const waited = outcome.a;
+  const remaining = outcome.b < 0 ? undefined : outcome.b;
+  const token = outcome.text?.holder ?? '';
+  const holder = labelOf(token);
+  const who = holder === undefined ? ownerOf(token) : `"${holder}"`;
+  const lease =
+    remaining === undefined ? 'without an end to its lease' : `for ${remaining} ms more`;
+  const message = `lock "${lock}" was not free within ${waited} ms: it is held by ${who} ${lease}`;
+  return new LockTimeoutError(message, lock, { waited, holder, remaining });
+}
+
+/** The label at the end of a token of holdfast: `hf1.<client>.<n>.<label>`. */
+function labelOf(token: string): string | undefined {
+  return /^hf1\.[^.]+\.\d+\.(.+)$/.exec(token)?.[1];
+}
+
+function ownerOf(token: string): string {
+  return token.startsWith('hf1.') ? 'another holdfast client' : 'other code';
+}
