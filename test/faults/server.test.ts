@@ -1,0 +1,321 @@
+/** The server ends, forgets, refuses, or is busy. */
+
+import assert from 'node:assert/strict';
+import { randomBytes } from 'node:crypto';
+import { afterEach, beforeEach, test } from 'node:test';
+import { connect, type LockManager, openOperations } from '../support/holdfast.js';
+import { RedisServer, serverVersion } from '../support/server.js';
+import { sleep, until } from '../support/wait.js';
+
+let server: RedisServer;
+let locks: LockManager;
+
+beforeEach(async () => {
+  server = await RedisServer.start();
+  locks = await connect(server.url, { commandTimeout: 500 });
+});
+
+afterEach(async () => {
+  await locks.close();
+  assert.equal(openOperations(), 0);
+  await server.stop();
+});
+
+/** The refusal that a caller must see, whole. */
+function refusal(serverCode: string, advice: RegExp, key = 'lock:a') {
+  return (error: Record<string, unknown>) => {
+    assert.equal(error['name'], 'LockServerError', String(error['stack']));
+    assert.equal(error['code'], 'ERR_LOCK_SERVER');
+    assert.equal(error['serverCode'], serverCode);
+    assert.equal(error['key'], key);
+    assert.match(String(error['message']), advice);
+    assert.match(String(error['message']), /127\.0\.0\.1/);
+    return true;
+  };
+}
+
+async function works(): Promise<void> {
+  const lock = await locks.acquire('a', { wait: 20_000 });
+  assert.equal(await lock.release(), true);
+}
+
+test('killed and started again: the next acquire gets its lock', async () => {
+  await works();
+  await server.kill();
+  const pending = locks.acquire('a', { wait: 20_000 });
+  await sleep(100);
+  await server.start();
+  const lock = await pending;
+  assert.equal(await lock.release(), true);
+});
+
+test('killed: an error in time', async () => {
+  await server.kill();
+  await assert.rejects(locks.tryAcquire('a'), { code: 'ERR_LOCK_CONNECTION', message: /refused/i });
+  await server.start();
+  await works();
+});
+
+test('SCRIPT FLUSH: nobody notices', async () => {
+  const lock = await locks.acquire('a');
+  await server.admin.script('FLUSH');
+  await lock.extend();
+  await server.admin.script('FLUSH');
+  assert.equal(await lock.release(), true);
+  await server.admin.script('FLUSH');
+  const many = Array.from({ length: 300 }, (_, i) => locks.acquire(`flush:${i}`));
+  await Promise.all((await Promise.all(many)).map((taken) => taken.release()));
+});
+
+test('CLIENT KILL: nobody notices', async () => {
+  const lock = await locks.acquire('a');
+  await server.admin.call('CLIENT', 'KILL', 'TYPE', 'normal');
+  await lock.extend();
+  await server.admin.call('CLIENT', 'KILL', 'TYPE', 'normal');
+  assert.equal(await lock.release(), true);
+  for (let round = 0; round < 20; round++) {
+    const under = Promise.all([1, 2, 3].map((i) => locks.acquire(`kill:${round}:${i}`)));
+    await server.admin.call('CLIENT', 'KILL', 'TYPE', 'normal');
+    await Promise.all((await under).map((taken) => taken.release()));
+  }
+});
+
+test('CLIENT PAUSE: an error in time, and nothing stays locked', async () => {
+  await server.admin.call('CLIENT', 'PAUSE', '1500', 'ALL');
+  await assert.rejects(locks.tryAcquire('a', { ttl: 60_000 }), {
+    code: 'ERR_LOCK_CONNECTION',
+    message: /no answer within 5\d\d ms|no connection within/,
+  });
+  await works();
+});
+
+test('stopped and resumed: nothing stays locked', async () => {
+  await works();
+  server.pause();
+  await assert.rejects(locks.tryAcquire('a', { ttl: 60_000 }), { code: 'ERR_LOCK_CONNECTION' });
+  server.resume();
+  await works();
+});
+
+test('LOADING: acquire waits it out, tryAcquire says so', async () => {
+  const filler = server.admin.pipeline();
+  for (let i = 0; i < 3_000; i++) filler.set(`filler:${i}`, randomBytes(2_000));
+  await filler.exec();
+  await server.admin.call('SAVE');
+  await server.kill();
+  // Redis 6 answers nobody while it loads: its clients only see that it takes long.
+  const answers = !serverVersion().startsWith('6.');
+  const often = answers ? ['--loading-process-events-interval-bytes', '1024'] : [];
+  await server.start(['--key-load-delay', '1000', ...often], 'Server initialized');
+  const loading = await connect(server.url);
+  if (answers) {
+    await assert.rejects(loading.tryAcquire('a'), refusal('LOADING', /still loads its data/));
+  }
+  const lock = await loading.acquire('a', { wait: 20_000 });
+  assert.equal(await lock.release(), true);
+  await loading.close();
+});
+
+test('BUSY: acquire waits it out, tryAcquire says so', async () => {
+  await server.admin.config('SET', 'lua-time-limit', '20');
+  const stuck = server.client();
+  const endless = stuck.eval('while true do end', 0).catch(() => 'killed');
+  await until(
+    () =>
+      server.admin.get('x').then(
+        () => false,
+        (error: Error) => error.message.startsWith('BUSY'),
+      ),
+    'the server to be busy',
+  );
+  await assert.rejects(locks.tryAcquire('a'), refusal('BUSY', /SCRIPT KILL/));
+  const pending = locks.acquire('a', { wait: 20_000 });
+  await sleep(50);
+  await server.admin.script('KILL');
+  assert.equal(await endless, 'killed');
+  assert.equal(await (await pending).release(), true);
+  stuck.disconnect();
+});
+
+test('OOM: acquiring is refused with advice, releasing and extending still work', async () => {
+  const lock = await locks.acquire('held');
+  await server.admin.config('SET', 'maxmemory', '1');
+  await assert.rejects(locks.acquire('a'), refusal('OOM', /maxmemory/));
+  await lock.extend();
+  assert.equal(await lock.release(), true);
+  assert.equal(await server.admin.exists('lock:a'), 0);
+  await server.admin.config('SET', 'maxmemory', '0');
+  await works();
+});
+
+test('WRONGTYPE: the error names the key, and nothing is changed', async () => {
+  await server.admin.rpush('lock:a', 'x');
+  await assert.rejects(locks.acquire('a'), refusal('WRONGTYPE', /key "lock:a".*other data/));
+  assert.equal(await server.admin.type('lock:a'), 'list');
+  await server.admin.del('lock:a');
+
+  const lock = await locks.acquire('a');
+  await server.admin.del('lock:a');
+  await server.admin.rpush('lock:a', 'x');
+  await assert.rejects(lock.extend(), refusal('WRONGTYPE', /cannot extend lock "a"/));
+  await assert.rejects(lock.release(), refusal('WRONGTYPE', /cannot release lock "a"/));
+  await server.admin.del('lock:a');
+});
+
+test('WRONGTYPE of the fence: the lock is not taken', async () => {
+  const fence = '{lock:a}:fence';
+  await server.admin.rpush(fence, 'x');
+  await assert.rejects(locks.acquire('a'), refusal('WRONGTYPE', /fence/, fence));
+  assert.equal(await server.admin.exists('lock:a'), 0);
+  await server.admin.del(fence);
+  await server.admin.set(fence, 'not a number');
+  await assert.rejects(locks.acquire('a'), refusal('WRONGTYPE', /fence/, fence));
+  assert.equal(await server.admin.exists('lock:a'), 0);
+});
+
+test('READONLY: a replica refuses, and acquire goes on once it is promoted', async () => {
+  await server.admin.call('REPLICAOF', '127.0.0.1', '1');
+  await assert.rejects(locks.tryAcquire('a'), refusal('READONLY', /replica/));
+  const pending = locks.acquire('a', { wait: 20_000 });
+  await server.admin.call('REPLICAOF', 'NO', 'ONE');
+  assert.equal(await (await pending).release(), true);
+});
+
+test('NOPERM: the error names what the user may not do', async () => {
+  await server.admin.call(
+    'ACL',
+    'SETUSER',
+    'poor',
+    'on',
+    '>pw',
+    '~*',
+    '+@all',
+    '-evalsha',
+    '-eval',
+  );
+  const url = server.url.replace('//', '//poor:pw@');
+  const poor = await connect(url);
+  await assert.rejects(poor.acquire('a'), refusal('NOPERM', /evalsha.*ACL/s));
+  await poor.close();
+
+  await server.admin.call('ACL', 'SETUSER', 'poor', 'resetkeys', '~other:*', '+@all');
+  const stranger = await connect(url);
+  await assert.rejects(stranger.acquire('a'), refusal('NOPERM', /ACL/));
+  assert.equal(await server.admin.exists('lock:a'), 0);
+  await stranger.close();
+});
+
+test('least rights: a user with the rule of the README can do everything', async () => {
+  const rule = [
+    '~lock:*',
+    '~{lock:*',
+    '+hello',
+    '+client|setname',
+    '+info',
+    '+time',
+    '+evalsha',
+    '+eval',
+    '+set',
+    '+get',
+    '+del',
+    '+incr',
+    '+pttl',
+    '+pexpire',
+  ];
+  await server.admin.call('ACL', 'SETUSER', 'least', 'on', '>pw', 'resetkeys', '-@all', ...rule);
+  const least = await connect(server.url.replace('//', '//least:pw@'));
+  const lock = await least.acquire('a');
+  assert.equal(await least.tryAcquire('a'), null);
+  await lock.extend();
+  assert.equal(await lock.release(), true);
+  await least.close();
+});
+
+test('without INFO: fences rise even when data that lost grants comes back', async () => {
+  await server.admin.call('ACL', 'SETUSER', 'blind', 'on', '>pw', '~*', '+@all', '-info');
+  const blind = await connect(server.url.replace('//', '//blind:pw@'));
+  const fences: number[] = [];
+  for (let round = 0; round < 3; round++) {
+    const stale = await server.admin.get('{lock:a}:fence');
+    for (let i = 0; i < 3; i++) {
+      const lock = await blind.acquire('a');
+      fences.push(lock.fence);
+      await lock.release();
+    }
+    if (stale !== null) await server.admin.set('{lock:a}:fence', stale, 'PX', 86_400_000);
+    // Without a history to compare, every connection starts from the server's clock.
+    await server.admin.call('CLIENT', 'KILL', 'TYPE', 'normal');
+  }
+  assert.deepEqual(
+    fences,
+    [...new Set(fences)].sort((a, b) => a - b),
+  );
+  await blind.close();
+});
+
+test('promoted in place while an acquire waits: no fence is issued twice', async () => {
+  const other = await connect(server.url);
+  for (let round = 0; round < 5; round++) {
+    const stale = await server.admin.get('{lock:a}:fence');
+    let last = 0;
+    for (let i = 0; i < 5; i++) {
+      const lock = await other.acquire('a');
+      last = lock.fence;
+      await lock.release();
+    }
+    await server.admin.call('REPLICAOF', '127.0.0.1', '1');
+    const pending = locks.acquire('a', { wait: 20_000 });
+    await sleep(100);
+    await server.admin.call('REPLICAOF', 'NO', 'ONE');
+    if (stale !== null) await server.admin.set('{lock:a}:fence', stale, 'PX', 86_400_000);
+    const lock = await pending;
+    // Only a retry that came before the stale counter could be put back may have gone on from it.
+    assert.ok(lock.fence > last, `${lock.fence} after ${last}`);
+    await lock.release();
+  }
+  await other.close();
+});
+
+test('a server without HELLO: refused, and no password is shown', async () => {
+  const old = await RedisServer.start({ args: ['--rename-command', 'HELLO', ''] });
+  const url = old.url.replace('//', '//me:s3cret-word@');
+  await assert.rejects(connect(url), (error: Error) => {
+    assert.match(error.message, /HELLO/);
+    assert.ok(!String(error.stack).includes('s3cret-word'), error.message);
+    return true;
+  });
+  await old.stop();
+});
+
+test('NOAUTH and a wrong password: refused at connect, and no password is shown', async () => {
+  await server.admin.config('SET', 'requirepass', 'right-password');
+  const where = `127.0.0.1:${server.port}`;
+  await assert.rejects(connect(`redis://${where}`), (error: Record<string, unknown>) => {
+    assert.equal(error['code'], 'ERR_LOCK_SERVER');
+    assert.equal(error['serverCode'], 'NOAUTH');
+    assert.match(String(error['message']), /username and password/);
+    return true;
+  });
+  await assert.rejects(
+    connect(`redis://:wrong-password@${where}`),
+    (error: Record<string, unknown>) => {
+      assert.equal(error['code'], 'ERR_LOCK_SERVER');
+      assert.equal(error['serverCode'], 'WRONGPASS');
+      assert.ok(!`${error['stack']}`.includes('wrong-password'));
+      return true;
+    },
+  );
+});
+
+test('a password that changes: an error that says so, and a lock once it is mended', async () => {
+  await server.admin.config('SET', 'requirepass', 'new');
+  await server.admin.call('CLIENT', 'KILL', 'TYPE', 'normal');
+  await assert.rejects(locks.acquire('a', { wait: 600 }), {
+    code: 'ERR_LOCK_CONNECTION',
+    message: /NOAUTH/,
+  });
+  const admin = server.client({ password: 'new' });
+  await admin.config('SET', 'requirepass', '');
+  admin.disconnect();
+  await works();
+});

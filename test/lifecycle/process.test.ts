@@ -1,0 +1,126 @@
+/** How processes that use the package begin and end. */
+
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import { type Ended, run } from '../support/child.js';
+import { RedisServer } from '../support/server.js';
+import { until } from '../support/wait.js';
+
+let server: RedisServer;
+
+before(async () => {
+  server = await RedisServer.start();
+});
+
+after(() => server.stop());
+
+function endedWell(ended: Ended, code = 0): void {
+  assert.deepEqual(
+    { code: ended.code, signal: ended.signal },
+    { code, signal: null },
+    ended.stderr,
+  );
+}
+
+const CONNECT = `
+  import { connect } from 'holdfast';
+  const [url] = process.argv.slice(1);
+  const locks = await connect(url);
+`;
+
+test('a script that closes its manager exits by itself', async () => {
+  const ended = await run(
+    `${CONNECT}
+    const lock = await locks.acquire('a');
+    await lock.release();
+    await locks.close();
+    console.log('done');`,
+    server.url,
+  );
+  endedWell(ended);
+  assert.equal(ended.stdout, 'done\n');
+});
+
+test('await at the top level waits, and held locks do not keep the process alive', async () => {
+  const ended = await run(
+    `${CONNECT}
+    await Promise.all([1, 2, 3].map((i) => locks.acquire('held:' + i, { ttl: 60_000 })));
+    console.log('done');`,
+    server.url,
+  );
+  endedWell(ended);
+  assert.equal(ended.stdout, 'done\n');
+});
+
+test('an acquire that waits keeps the process alive until it has its answer', async () => {
+  await server.admin.set('lock:later', 'somebody', 'PX', 300);
+  const ended = await run(
+    `${CONNECT}
+    const lock = await locks.acquire('later', { wait: 20_000 });
+    console.log(await lock.release());`,
+    server.url,
+  );
+  endedWell(ended);
+  assert.equal(ended.stdout, 'true\n');
+});
+
+test('a connect that fails ends with a non-zero code, not with a crash', async () => {
+  const ended = await run(CONNECT, 'redis://127.0.0.1:1');
+  endedWell(ended, 1);
+  assert.match(ended.stderr, /LockConnectionError: cannot connect to redis:\/\/127\.0\.0\.1:1/);
+});
+
+test('process.exit with operations in flight does not crash, 60 times over', async () => {
+  const source = `${CONNECT}
+    const under = Array.from({ length: 50 }, (_, i) => locks.acquire('exit:' + (i % 7)));
+    if (process.argv[2] === 'microtask') await Promise.resolve();
+    if (process.argv[2] === 'some') await Promise.race(under);
+    if (process.argv[2] === 'immediate') await new Promise((resolve) => setImmediate(resolve));
+    process.exit(7);`;
+  const moments = ['now', 'microtask', 'some', 'immediate'];
+  for (let round = 0; round < 60; round += 2) {
+    const both = [0, 1].map((i) => run(source, server.url, moments[(round + i) % 4] ?? 'now'));
+    for (const ended of await Promise.all(both)) endedWell(ended, 7);
+  }
+  await until(async () => (await server.admin.keys('lock:exit:*')).length === 0, 'leases to end');
+});
+
+test('SIGKILL of a holder costs the others its lease at most', async () => {
+  const ended = await run(
+    `${CONNECT}
+    await locks.acquire('killed', { ttl: 500 });
+    process.kill(process.pid, 'SIGKILL');`,
+    server.url,
+  );
+  assert.equal(ended.signal, 'SIGKILL');
+  assert.ok((await server.admin.pttl('lock:killed')) <= 500);
+  await until(async () => (await server.admin.exists('lock:killed')) === 0, 'the lease to end');
+});
+
+test('a manager that is forgotten lets go of its connection', async () => {
+  const ended = await run(
+    `import { connect } from 'holdfast';
+    const [url] = process.argv.slice(1);
+    for (let i = 0; i < 20; i++) await connect(url, { clientName: 'forgotten' });
+    console.log('done');`,
+    server.url,
+  );
+  endedWell(ended);
+  const clients = async () => String(await server.admin.client('LIST'));
+  await until(async () => !(await clients()).includes('forgotten'), 'the connections to end');
+});
+
+test('require and import give the same classes', async () => {
+  const ended = await run(
+    `import { createRequire } from 'node:module';
+    import * as esm from 'holdfast';
+    const cjs = createRequire(process.cwd() + '/')('holdfast');
+    const names = Object.keys(esm).filter((name) => name !== 'default').sort();
+    console.log(names.join(), names.every((name) => esm[name] === cjs[name]));
+    console.log(Object.keys(cjs).sort().join());`,
+  );
+  endedWell(ended);
+  const [first, second] = ended.stdout.trim().split('\n');
+  assert.equal(first, `${second} true`);
+  assert.match(String(second), /LockTimeoutError,connect$/);
+});

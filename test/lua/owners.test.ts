@@ -1,0 +1,158 @@
+/**
+ * The scripts themselves, against a model: whatever several owners do in whatever order, a lock is
+ * never deleted or extended by anyone but its owner, and fences strictly increase.
+ */
+
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { after, before, test } from 'node:test';
+import fc from 'fast-check';
+import type { Redis } from 'ioredis';
+import { ROOT } from '../support/child.js';
+import { RedisServer } from '../support/server.js';
+
+let server: RedisServer;
+let redis: Redis;
+
+before(async () => {
+  server = await RedisServer.start();
+  redis = server.admin;
+});
+
+after(() => server.stop());
+
+const source = (name: string) => readFileSync(join(ROOT, 'src', 'lua', `${name}.lua`), 'utf8');
+const SCRIPTS = {
+  acquire: source('acquire'),
+  extend: source('extend'),
+  release: source('release'),
+};
+
+const LOCK = 'lock:a';
+const FENCE = '{lock:a}:fence';
+
+type Step =
+  | {
+      readonly kind: 'acquire' | 'extend' | 'release';
+      readonly owner: string;
+      readonly ttl: number;
+    }
+  | { readonly kind: 'expire' | 'delete' | 'foreign' | 'lose the counter' };
+
+const owner = fc.constantFrom('hf1.a.1', 'hf1.a.2', 'hf1.b.1');
+/** Far apart, so that the time that passes during a test cannot blur them. */
+const ttl = fc.constantFrom(100_000, 200_000, 300_000);
+const step: fc.Arbitrary<Step> = fc.oneof(
+  { weight: 4, arbitrary: fc.record({ kind: fc.constant('acquire' as const), owner, ttl }) },
+  { weight: 3, arbitrary: fc.record({ kind: fc.constant('extend' as const), owner, ttl }) },
+  { weight: 3, arbitrary: fc.record({ kind: fc.constant('release' as const), owner, ttl }) },
+  fc.record({ kind: fc.constantFrom('expire', 'delete', 'foreign', 'lose the counter') }),
+);
+
+/** What the lock must look like. */
+interface Model {
+  holder: string | undefined;
+  ttl: number;
+  fence: number;
+  highest: number;
+}
+
+async function take(model: Model, token: string, lease: number): Promise<void> {
+  const reply = await redis.eval(SCRIPTS.acquire, 2, LOCK, FENCE, token, lease, 0);
+  if (model.holder === undefined) {
+    assert.ok(Number(reply) > model.highest, 'a new owner has a larger fence');
+    Object.assign(model, { holder: token, ttl: lease, fence: reply, highest: reply });
+  } else if (model.holder === token) {
+    model.ttl = Math.max(model.ttl, lease);
+    if (reply !== model.fence) {
+      assert.ok(Number(reply) > model.highest, 'only a lost counter gives a new fence');
+      Object.assign(model, { fence: reply, highest: reply });
+    }
+  } else {
+    const [remaining, holder] = reply as [number, string];
+    assert.equal(holder, model.holder);
+    assert.ok(near(remaining, model.ttl));
+  }
+}
+
+async function perform(model: Model, action: Step): Promise<void> {
+  switch (action.kind) {
+    case 'acquire':
+      return take(model, action.owner, action.ttl);
+    case 'extend': {
+      const reply = await redis.eval(SCRIPTS.extend, 1, LOCK, action.owner, action.ttl);
+      assert.equal(reply, model.holder === action.owner ? 1 : 0);
+      if (reply === 1) model.ttl = Math.max(model.ttl, action.ttl);
+      return;
+    }
+    case 'release': {
+      const reply = await redis.eval(SCRIPTS.release, 1, LOCK, action.owner);
+      assert.equal(reply, model.holder === action.owner ? 1 : 0);
+      if (reply === 1) model.holder = undefined;
+      return;
+    }
+    case 'expire':
+    case 'delete':
+      // What an expired key looks like to a script: it is not there.
+      await redis.del(LOCK);
+      model.holder = undefined;
+      return;
+    case 'foreign':
+      await redis.set(LOCK, 'other code', 'PX', 100_000);
+      Object.assign(model, { holder: 'other code', ttl: 100_000 });
+      return;
+    case 'lose the counter':
+      await redis.del(FENCE);
+  }
+}
+
+/** At most ten seconds have passed. */
+function near(remaining: number, lease: number): boolean {
+  return remaining <= lease && remaining > lease - 10_000;
+}
+
+async function check(model: Model): Promise<void> {
+  const [value, lease] = await Promise.all([redis.get(LOCK), redis.pttl(LOCK)]);
+  assert.equal(value, model.holder ?? null);
+  if (model.holder !== undefined) assert.ok(near(lease, model.ttl), `${lease} of ${model.ttl}`);
+  const end = await redis.pttl(FENCE);
+  assert.ok(end === -2 || (end > 0 && end <= 86_400_000), 'the counter has an end');
+}
+
+test('only the owner releases and extends, and no lease is ever shortened', async () => {
+  const property = fc.asyncProperty(fc.array(step, { maxLength: 30 }), async (steps) => {
+    await redis.flushall();
+    const model: Model = { holder: undefined, ttl: 0, fence: 0, highest: 0 };
+    for (const action of steps) {
+      await perform(model, action);
+      await check(model);
+    }
+  });
+  await fc.assert(property, { numRuns: 400 });
+});
+
+test('a counter at or below the epoch is lifted above it', async () => {
+  await redis.flushall();
+  const acquire = async (token: string, epoch: number) => {
+    const reply = await redis.eval(SCRIPTS.acquire, 2, LOCK, FENCE, token, 1_000, epoch);
+    await redis.del(LOCK);
+    return Number(reply);
+  };
+  const first = await acquire('hf1.a.1', 0);
+  assert.equal(await acquire('hf1.a.2', first - 5), first + 1, 'an old epoch changes nothing');
+  const epoch = first + 1_000_000;
+  assert.equal(await acquire('hf1.a.3', epoch), epoch);
+  assert.equal(await acquire('hf1.a.4', epoch), epoch + 1);
+  assert.ok((await redis.pttl(FENCE)) > 0, 'the lift keeps the end of the counter');
+});
+
+test('a fence is exact up to 2^53 and is never written in scientific notation', async () => {
+  await redis.flushall();
+  await redis.set(FENCE, '9007199254740990', 'PX', 60_000);
+  await redis.eval(SCRIPTS.acquire, 2, LOCK, FENCE, 'hf1.a.1', 1_000, 0);
+  assert.equal(await redis.get(FENCE), String(Number.MAX_SAFE_INTEGER));
+  await redis.flushall();
+  await redis.eval(SCRIPTS.acquire, 2, LOCK, FENCE, 'hf1.a.1', 1_000, '8000000000000001');
+  assert.equal(await redis.get(FENCE), '8000000000000001');
+});

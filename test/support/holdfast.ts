@@ -1,0 +1,16 @@
+/**
+ * The package as its users load it, and a check that a test leaves nothing open behind.
+ */
+
+import * as holdfast from 'holdfast';
+
+export { holdfast };
+export const { connect } = holdfast;
+export type { Lock, LockManager } from 'holdfast';
+
+/** How many operations of this process have no outcome yet. */
+export function openOperations(): number {
+  // The counter is internal: it is reached by path, past the package's exports.
+  const bridge = require('../../../dist/bridge.js') as { openOperations(): number };
+  return bridge.openOperations();
+}

@@ -1,0 +1,193 @@
+/** Redis servers that tests start themselves, on free loopback ports. */
+
+import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
+import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { Redis } from 'ioredis';
+import { until } from './wait.js';
+
+/** The binary that tests run: `HOLDFAST_REDIS_SERVER`, or a Redis or Valkey on PATH. */
+export function serverBinary(): string {
+  const named = process.env['HOLDFAST_REDIS_SERVER'];
+  if (named !== undefined) {
+    if (!existsSync(named)) throw new Error(`HOLDFAST_REDIS_SERVER names no file: ${named}`);
+    return named;
+  }
+  for (const name of ['redis-server', 'valkey-server']) {
+    for (const folder of (process.env['PATH'] ?? '').split(':')) {
+      if (folder !== '' && existsSync(join(folder, name))) return join(folder, name);
+    }
+  }
+  throw new Error(
+    'the tests need a Redis or Valkey server: install one (Debian: apt-get install redis-server; ' +
+      'macOS: brew install redis) or name its binary in HOLDFAST_REDIS_SERVER',
+  );
+}
+
+/** A port of the loopback interface that nobody listened on a moment ago. */
+export async function freePort(): Promise<number> {
+  const probe = createServer();
+  await new Promise<void>((resolve, reject) => {
+    probe.once('error', reject);
+    probe.listen(0, '127.0.0.1', resolve);
+  });
+  const address = probe.address();
+  await new Promise((resolve) => probe.close(resolve));
+  if (address === null || typeof address === 'string') throw new Error('no port');
+  return address.port;
+}
+
+export interface ServerOptions {
+  /** Further arguments, such as `--requirepass secret`. */
+  readonly args?: readonly string[];
+  /** Keep the data over a restart. */
+  readonly persistent?: boolean;
+  /** Listen on a socket file instead of a port. */
+  readonly socket?: boolean;
+}
+
+/** What runs now: a test that is ended by a signal takes its servers along. */
+const running = new Set<ChildProcess>();
+
+for (const signal of ['SIGHUP', 'SIGINT', 'SIGTERM'] as const) {
+  process.once(signal, () => process.exit(1));
+}
+process.once('exit', () => {
+  for (const child of running) child.kill('SIGKILL');
+});
+
+export class RedisServer {
+  readonly folder = mkdtempSync(join(tmpdir(), 'holdfast-'));
+  port = 0;
+  #child: ChildProcess | undefined;
+  #admin: Redis | undefined;
+
+  private constructor(readonly options: ServerOptions) {}
+
+  /** Starts a server and waits until it answers. */
+  static async start(options: ServerOptions = {}): Promise<RedisServer> {
+    const server = new RedisServer(options);
+    for (let attempt = 1; ; attempt++) {
+      server.port = await freePort();
+      try {
+        await server.start();
+        return server;
+      } catch (error) {
+        // Somebody else may have taken the port meanwhile.
+        if (attempt === 3) throw error;
+      }
+    }
+  }
+
+  get url(): string {
+    return this.options.socket === true
+      ? `unix://${join(this.folder, 'socket')}`
+      : `redis://127.0.0.1:${this.port}`;
+  }
+
+  get pid(): number {
+    return this.#child?.pid ?? 0;
+  }
+
+  get log(): string {
+    const file = join(this.folder, 'log');
+    return existsSync(file) ? readFileSync(file, 'utf8') : '';
+  }
+
+  /** A client for everything that is not under test. */
+  get admin(): Redis {
+    this.#admin ??= this.client();
+    return this.#admin;
+  }
+
+  client(options: Record<string, unknown> = {}): Redis {
+    const where =
+      this.options.socket === true
+        ? { path: join(this.folder, 'socket') }
+        : { port: this.port, host: '127.0.0.1' };
+    const client = new Redis({ ...where, lazyConnect: false, ...options });
+    client.on('error', () => {});
+    return client;
+  }
+
+  /**
+   * Starts the process again on the same port and folder, and waits until it takes commands, or
+   * only until it listens.
+   */
+  async start(extra: readonly string[] = [], ready = 'eady to accept connections'): Promise<void> {
+    const where =
+      this.options.socket === true
+        ? ['--port', '0', '--unixsocket', join(this.folder, 'socket')]
+        : ['--port', String(this.port), '--bind', '127.0.0.1'];
+    const data =
+      this.options.persistent === true
+        ? ['--appendonly', 'yes', '--appendfsync', 'always']
+        : ['--save', '', '--appendonly', 'no'];
+    const args = [
+      ...where,
+      ...data,
+      ...['--dir', this.folder, '--logfile', join(this.folder, 'log')],
+      ...(this.options.args ?? []),
+      ...extra,
+    ];
+    const child = spawn(serverBinary(), args, { stdio: 'ignore' });
+    this.#child = child;
+    running.add(child);
+    child.once('exit', () => running.delete(child));
+    child.unref();
+    await until(() => {
+      if (child.exitCode !== null) throw new Error(`the server ended at once:\n${this.log}`);
+      return this.log.includes(ready);
+    }, `redis-server on port ${this.port}`);
+  }
+
+  /** Ends the process like a crash. */
+  async kill(): Promise<void> {
+    const child = this.#child;
+    if (child === undefined || child.exitCode !== null || child.signalCode !== null) return;
+    const gone = new Promise((resolve) => child.once('exit', resolve));
+    child.ref();
+    child.kill('SIGKILL');
+    await gone;
+    rmSync(join(this.folder, 'log'), { force: true });
+  }
+
+  async restart(): Promise<void> {
+    await this.kill();
+    await this.start();
+  }
+
+  /** Stops the process from running without closing anything. */
+  pause(): void {
+    this.#child?.kill('SIGSTOP');
+  }
+
+  resume(): void {
+    this.#child?.kill('SIGCONT');
+  }
+
+  /** Everything in the database, with its time to live. */
+  async keyspace(): Promise<Record<string, { type: string; ttl: number }>> {
+    const keys = await this.admin.keys('*');
+    const entries = keys.sort().map(async (key) => {
+      const [type, ttl] = await Promise.all([this.admin.type(key), this.admin.pttl(key)]);
+      return [key, { type, ttl }] as const;
+    });
+    return Object.fromEntries(await Promise.all(entries));
+  }
+
+  async stop(): Promise<void> {
+    this.#admin?.disconnect();
+    this.resume();
+    await this.kill();
+    rmSync(this.folder, { recursive: true, force: true });
+  }
+}
+
+/** The version that a server binary tells, such as `7.0.15`. */
+export function serverVersion(): string {
+  const text = execFileSync(serverBinary(), ['--version'], { encoding: 'utf8' });
+  return /v=([\d.]+)/.exec(text)?.[1] ?? '';
+}
