@@ -1,0 +1,59 @@
+// The text of the report: ratios first, for they are what carries over to other machines.
+
+import { BASELINE } from './peers.mjs';
+import { median, Samples } from './samples.mjs';
+import { verdict } from './verdict.mjs';
+
+const COLUMNS = [
+  { head: 'pairs/s', ratio: 'throughput' },
+  { head: 'p50', ratio: 'p50' },
+  { head: 'client CPU', ratio: 'clientCpu' },
+  { head: 'server CPU', ratio: 'serverCpu' },
+  { head: 'pairs/s', value: 'throughput', digits: 0 },
+  { head: 'p50 µs', value: 'p50', digits: 0 },
+  { head: 'p99 µs', value: 'p99', digits: 0 },
+  { head: 'client µs', value: 'clientCpu', digits: 1 },
+  { head: 'server µs', value: 'serverCpu', digits: 1 },
+];
+const NAME_WIDTH = 24;
+const WIDTH = 11;
+
+/** The tables, then the comparison with the targets. */
+export function report({ peers, levels, runs, failures }) {
+  const samples = new Samples(runs.filter(({ id }) => !failures.has(id)));
+  const lines = [];
+  for (const level of levels) lines.push('', ...table(peers, level, samples, failures));
+  if (failures.size > 0) lines.push('', ...failureLines(failures));
+  lines.push('', ...verdict(samples));
+  return lines.join('\n');
+}
+
+function table(peers, level, samples, failures) {
+  const ratios = COLUMNS.filter(({ ratio }) => ratio).length;
+  const groups =
+    ' '.repeat(NAME_WIDTH) +
+    `relative to ${BASELINE}`.padStart(ratios * WIDTH) +
+    'median per pair'.padStart((COLUMNS.length - ratios) * WIDTH);
+  const heads = COLUMNS.map(({ head }) => head.padStart(WIDTH)).join('');
+  const rows = peers.map(({ id }) => {
+    const failure = failures.get(id);
+    const cells = failure ? [`  ${failure.how}`] : COLUMNS.map((c) => cell(c, id, level, samples));
+    return id.padEnd(NAME_WIDTH) + cells.join('');
+  });
+  return [`${level} in flight`, groups, ' '.repeat(NAME_WIDTH) + heads, ...rows];
+}
+
+function cell({ ratio, value, digits }, id, level, samples) {
+  if (ratio === undefined) return format(samples.median(id, level, value), digits).padStart(WIDTH);
+  const ratios = samples.ratios(id, BASELINE, level, ratio);
+  return (ratios.length === 0 ? '-' : median(ratios).toFixed(2)).padStart(WIDTH);
+}
+
+function format(number, digits) {
+  const options = { minimumFractionDigits: digits, maximumFractionDigits: digits };
+  return number.toLocaleString('en', options);
+}
+
+function failureLines(failures) {
+  return [...failures].map(([id, { how, message }]) => `${id} ${how}: ${message.trim()}`);
+}

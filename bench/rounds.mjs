@@ -1,0 +1,73 @@
+// The rounds: everybody in turn, in a new order each time, so that whatever else the machine does
+// meets all of them alike.
+
+import { setTimeout as sleep } from 'node:timers/promises';
+import { Child } from './child.mjs';
+import { namesFor } from './measure.mjs';
+
+/** Lets the participant before come to rest. */
+const PAUSE_MS = 20;
+
+/** Starts everybody. Who cannot is left out and stands in `failures`. */
+export async function openAll(peers, { url, admin, failures }) {
+  const children = peers.map((peer) => new Child(peer));
+  for (const child of children) {
+    await attempt(child, 'cannot be loaded', failures, () => child.open(url));
+    await attempt(child, 'misbehaved', failures, () => prove(child, admin));
+  }
+  return children;
+}
+
+/** All rounds; the first one only warms up. Returns the runs as `{ id, level, round, … }`. */
+export async function runRounds(children, { levels, rounds, ms, admin, failures, onRound }) {
+  const samples = [];
+  for (let round = 0; round <= rounds; round++) {
+    onRound(round);
+    for (const level of levels) {
+      for (const child of shuffled(children)) {
+        await sleep(PAUSE_MS);
+        await attempt(child, 'misbehaved', failures, async () => {
+          const result = await runOnce(child, { level, ms, admin });
+          if (round > 0) samples.push({ id: child.peer.id, level, round, ...result });
+        });
+      }
+    }
+  }
+  return samples;
+}
+
+/** A participant that fails once does not run again. */
+async function attempt(child, how, failures, task) {
+  const { id } = child.peer;
+  if (failures.has(id)) return;
+  try {
+    await task();
+  } catch (error) {
+    failures.set(id, { how, message: error.message });
+    child.end();
+  }
+}
+
+/** One name, looked at from outside; also proves that the look after each run sees something. */
+async function prove(child, admin) {
+  const [name] = namesFor(child.pid, 1);
+  const key = child.peer.key(name);
+  await child.hold(name);
+  if ((await admin.exists([key])) !== 1) throw new Error('acquired, but the key does not exist');
+  await child.free(name);
+  if ((await admin.exists([key])) !== 0) throw new Error('released, but the key still exists');
+}
+
+async function runOnce(child, { level, ms, admin }) {
+  const before = await admin.cpu();
+  const result = await child.run(level, ms);
+  const serverCpu = ((await admin.cpu()) - before) / result.pairs;
+  const left = await admin.exists(namesFor(child.pid, level).map(child.peer.key));
+  if (left !== 0) throw new Error(`${left} locks were still held after a run`);
+  return { ...result, serverCpu };
+}
+
+function shuffled(items) {
+  const keyed = items.map((item) => ({ item, key: Math.random() }));
+  return keyed.sort((a, b) => a.key - b.key).map(({ item }) => item);
+}

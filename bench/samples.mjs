@@ -1,0 +1,35 @@
+// What was measured, by participant and level.
+
+export class Samples {
+  #runs;
+
+  constructor(runs) {
+    this.#runs = runs;
+  }
+
+  has(id, level) {
+    return this.#of(id, level).length > 0;
+  }
+
+  median(id, level, metric) {
+    return median(this.#of(id, level).map((run) => run[metric]));
+  }
+
+  /** Round by round: two runs of one round met the same machine. */
+  ratios(id, other, level, metric) {
+    const others = new Map(this.#of(other, level).map((run) => [run.round, run[metric]]));
+    return this.#of(id, level)
+      .filter(({ round }) => others.has(round))
+      .map((run) => run[metric] / others.get(run.round));
+  }
+
+  #of(id, level) {
+    return this.#runs.filter((run) => run.id === id && run.level === level);
+  }
+}
+
+export function median(numbers) {
+  const sorted = [...numbers].sort((a, b) => a - b);
+  const middle = sorted.length >> 1;
+  return sorted.length % 2 === 1 ? sorted[middle] : (sorted[middle - 1] + sorted[middle]) / 2;
+}

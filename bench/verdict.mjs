@@ -1,0 +1,78 @@
+// What holdfast set out to reach, and whether this run reached it.
+
+import { BASELINE, PEERS } from './peers.mjs';
+import { median } from './samples.mjs';
+
+const OWN = PEERS.find(({ role }) => role === 'own').id;
+const idsOf = (...roles) => PEERS.filter(({ role }) => roles.includes(role)).map(({ id }) => id);
+const SNIPPETS = idsOf('snippet');
+const LIBRARIES = idsOf('library');
+const LABELS = {
+  throughput: 'pairs/s',
+  p50: 'p50',
+  clientCpu: 'client CPU',
+  serverCpu: 'server CPU',
+};
+
+/** holdfast's `metric` divided by that of the best of `rivals`. Without a bound: told for honesty. */
+const TARGETS = [
+  { levels: [64, 1000], metric: 'throughput', rivals: SNIPPETS, atLeast: 1.3 },
+  ...LIBRARIES.map((id) => ({
+    levels: [64, 1000],
+    metric: 'throughput',
+    rivals: [id],
+    atLeast: 2,
+  })),
+  { levels: [64, 1000], metric: 'clientCpu', rivals: [...SNIPPETS, ...LIBRARIES], atMost: 0.4 },
+  { levels: [64, 1000], metric: 'clientCpu', rivals: idsOf('snippet', 'library', 'other') },
+  { levels: [1], metric: 'p50', rivals: SNIPPETS, atMost: 1.15 },
+  { levels: [64, 1000], metric: 'serverCpu', rivals: [BASELINE], atMost: 1.7 },
+];
+
+/** One line per target and level. */
+export function verdict(samples) {
+  const lines = [
+    'Targets (medians of the ratios of each round; in brackets the range of the rounds)',
+  ];
+  for (const target of TARGETS) {
+    for (const level of target.levels) lines.push(`  ${judge(target, level, samples)}`);
+  }
+  return lines;
+}
+
+function judge(target, level, samples) {
+  const { metric, rivals } = target;
+  const what = `${String(level).padStart(4)} in flight  ${LABELS[metric].padEnd(10)}`;
+  const rival = best(rivals, level, metric, samples);
+  const ratios = rival === undefined ? [] : samples.ratios(OWN, rival, level, metric);
+  if (ratios.length === 0) return `${'-'.padEnd(7)} ${what}  not measured (${rivals.join(', ')})`;
+  const ratio = median(ratios);
+  const range = `[${Math.min(...ratios).toFixed(2)}–${Math.max(...ratios).toFixed(2)}]`;
+  const { word, text } = outcome(target, ratio);
+  const absent = rivals.filter((id) => !samples.has(id, level));
+  const note =
+    absent.length === 0 ? '' : `; ${absent.length} of ${rivals.length} rivals not measured`;
+  return `${word.padEnd(7)} ${what} ${ratio.toFixed(2).padStart(6)} x ${rival} ${range}  ${text}${note}`;
+}
+
+/** The strongest rival that was measured, by its median. */
+function best(rivals, level, metric, samples) {
+  const sign = metric === 'throughput' ? -1 : 1;
+  return rivals
+    .filter((id) => samples.has(id, level))
+    .sort(
+      (a, b) => sign * (samples.median(a, level, metric) - samples.median(b, level, metric)),
+    )[0];
+}
+
+function outcome({ atLeast, atMost }, ratio) {
+  if (atLeast === undefined && atMost === undefined) {
+    return { word: '-', text: '(the best of all; no target)' };
+  }
+  const bound = atLeast ?? atMost;
+  const met = atLeast === undefined ? ratio <= bound : ratio >= bound;
+  const percent = Math.abs((ratio / bound - 1) * 100).toFixed(1);
+  const wanted = `target ${atLeast === undefined ? '<=' : '>='} ${bound}`;
+  const text = met ? `${wanted}, ${percent} % to spare` : `${wanted}, off by ${percent} %`;
+  return { word: met ? 'met' : 'MISSED', text };
+}

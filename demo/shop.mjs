@@ -1,0 +1,60 @@
+// A shop with one article, its stock in Redis, and what a buyer does there: read the stock, check
+// it, pay, write it. Between reading and writing, somebody else can read the same number; only the
+// lock keeps the buyers apart.
+
+import { setTimeout as sleep } from 'node:timers/promises';
+
+const LOCK = 'sale:item:42';
+const PAYMENT_MS = 1;
+
+export class Shop {
+  #redis;
+  #stock;
+  #sales;
+
+  constructor(redis, prefix) {
+    this.#redis = redis;
+    this.#stock = `${prefix}stock`;
+    this.#sales = `${prefix}sales`;
+  }
+
+  async open(items) {
+    await this.#redis.sendCommand(['HSET', this.#stock, 'left', items]);
+  }
+
+  async left() {
+    return Number(await this.#redis.sendCommand(['HGET', this.#stock, 'left']));
+  }
+
+  /** Sells one item, if there is one. The item's number is what the stock was before. */
+  async sell(buyer, fence) {
+    const left = await this.left();
+    if (left <= 0) return false;
+    await sleep(PAYMENT_MS);
+    await this.#redis.sendCommand(['HSET', this.#stock, 'left', left - 1]);
+    const row = JSON.stringify({ buyer, item: left, fence });
+    await this.#redis.sendCommand(['RPUSH', this.#sales, row]);
+    return true;
+  }
+
+  /** All sales, in the order in which they were written. */
+  async sales() {
+    const rows = await this.#redis.sendCommand(['LRANGE', this.#sales, 0, -1]);
+    return rows.map((row) => JSON.parse(row));
+  }
+}
+
+export async function buyWithoutLock(shop, buyer) {
+  return { bought: await shop.sell(buyer) };
+}
+
+export async function buyWithLock(shop, locks, buyer) {
+  const asked = performance.now();
+  const lock = await locks.acquire(LOCK, { ttl: 10_000, wait: 60_000, label: buyer });
+  const waited = performance.now() - asked;
+  try {
+    return { bought: await shop.sell(buyer, lock.fence), waited };
+  } finally {
+    await lock.release();
+  }
+}
