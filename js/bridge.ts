@@ -5,10 +5,10 @@
 
 import { native } from './native.js';
 
-const { LossCode, Notice, OpKind, OutcomeCode } = native;
+const { LossCode, NewsCode, Notice, OpKind, OutcomeCode } = native;
 
 /** @internal */
-export { LossCode, OpKind, OutcomeCode };
+export { LossCode, NewsCode, OpKind, OutcomeCode };
 
 /** How an operation ended. `a` and `b` depend on `code`, see `OutcomeCode`. */
 export interface Outcome {
@@ -21,6 +21,7 @@ export interface Outcome {
     readonly serverCode?: string;
     readonly key?: string;
     readonly holder?: string;
+    readonly position?: number;
   } | null;
 }
 
@@ -99,6 +100,10 @@ class Slots {
   #handle(slot: number, code: number, a: number, b: number): void {
     if (slot >= 0) this.#settle(slot, code, a, b);
     else if (slot === Notice.Loss) this.#ports.get(code)?.deref()?.lose(a, b);
+    else if (slot === Notice.News) {
+      const text = this.#bridge.takeNews() ?? '';
+      this.#ports.get(code)?.deref()?.news(a, text);
+    }
   }
 
   #settle(slot: number, code: number, a: number, b: number): void {
@@ -111,7 +116,10 @@ class Slots {
 
 function hasText(code: number): boolean {
   return (
-    code === OutcomeCode.Connection || code === OutcomeCode.Server || code === OutcomeCode.TimedOut
+    code === OutcomeCode.Connection ||
+    code === OutcomeCode.Server ||
+    code === OutcomeCode.TimedOut ||
+    code === OutcomeCode.AcquiredAs
   );
 }
 
@@ -132,6 +140,10 @@ export class Port {
   readonly #native: InstanceType<typeof native.NativeManager>;
   /** Who is told when a lease is lost. */
   readonly #holders = new Map<number, (reason: number) => void>();
+  /** Who is told of what happens to the connection. */
+  #reporter: ((code: number, text: string) => void) | undefined;
+  /** News from before somebody listened. */
+  #unread: [code: number, text: string][] = [];
   /** Losses of this turn whose holders are not known yet. */
   readonly #early = new Map<number, number>();
   /** What the current microtask has collected. */
@@ -203,6 +215,23 @@ export class Port {
     }
     this.#holders.delete(lease);
     lost(reason);
+  }
+
+  /** Has `reporter` called with all news of the connection, also those that came before. */
+  report(reporter: (code: number, text: string) => void): void {
+    this.#reporter = reporter;
+    for (const [code, text] of this.#unread.splice(0)) reporter(code, text);
+  }
+
+  /** Something happened to the connection. */
+  news(code: number, text: string): void {
+    if (this.#reporter === undefined) this.#unread.push([code, text]);
+    else this.#reporter(code, text);
+  }
+
+  /** What the manager has counted. */
+  stats(): ReturnType<InstanceType<typeof native.NativeManager>['stats']> {
+    return this.#native.stats();
   }
 
   /** How long a lease is still valid, in ms, by the core's clock. */

@@ -127,6 +127,11 @@ export class LockTimeoutError extends LockError {
   readonly holder: string | undefined;
   /** How long the holder's lease lasted when last seen, in ms; undefined if it never ends by itself. */
   readonly remaining: number | undefined;
+  /**
+   * The caller's place in line when last seen, 1 for the next; undefined if it stood in none. Those
+   * who wait in one other process count as one.
+   */
+  readonly position: number | undefined;
 
   /** @internal */
   constructor(
@@ -136,12 +141,14 @@ export class LockTimeoutError extends LockError {
       waited: number;
       holder: string | undefined;
       remaining: number | undefined;
+      position: number | undefined;
     },
   ) {
     super('ERR_LOCK_TIMEOUT', message, lock);
     this.waited = details.waited;
     this.holder = details.holder;
     this.remaining = details.remaining;
+    this.position = details.position;
   }
 }
 

@@ -7,6 +7,7 @@
  */
 
 export { connect } from './connect.js';
+export type { LockLostMessage, LockTrace } from './diagnostics.js';
 export {
   LockClosedError,
   LockConnectionError,
@@ -25,3 +26,4 @@ export type {
   RequestOptions,
   TryAcquireOptions,
 } from './options.js';
+export type { LockStats } from './stats.js';

@@ -1,4 +1,5 @@
 import { LossCode, OpKind, OutcomeCode, type Port } from './bridge.js';
+import { traced, tracing } from './diagnostics.js';
 import { LockLostError, type LockLostReason } from './errors.js';
 import { checkTtl } from './options.js';
 import { type Context, toError } from './outcome.js';
@@ -33,6 +34,8 @@ export class Lock implements AsyncDisposable {
   readonly #lease: number;
   readonly #label: string;
   #released = false;
+  /** Whether anybody may have the token: then no other caller may own the lock with it. */
+  #exported = false;
   /** Made when the lock is lost, with the frames of whoever finds it out first. */
   #lostBecause: LockLostReason | undefined;
   /** Made when somebody asks for it: most locks are released unwatched. */
@@ -64,7 +67,9 @@ export class Lock implements AsyncDisposable {
 
   /** The owner token: what stands in Redis while this lock is held. */
   get token(): string {
-    const token = `hf1.${this.#context.client}.${this.#lease}`;
+    this.#exported = true;
+    const attempt = Math.floor(this.#lease / GENERATIONS);
+    const token = `hf1.${this.#context.client}.${attempt}`;
     return this.#label === '' ? token : `${token}.${this.#label}`;
   }
 
@@ -118,6 +123,10 @@ export class Lock implements AsyncDisposable {
    */
   async extend(ttl?: number): Promise<void> {
     if (ttl !== undefined) checkTtl(ttl);
+    return traced(tracing.extend, this.name, this.#context.server, () => this.#extend(ttl));
+  }
+
+  async #extend(ttl?: number): Promise<void> {
     if (this.#released) throw this.#lost();
     const outcome = await this.#port.submit(OpKind.Extend, [this.#lease, ttl ?? -1]);
     if (outcome.code === OutcomeCode.Done) return;
@@ -133,10 +142,15 @@ export class Lock implements AsyncDisposable {
    *   when the server can be reached again.
    */
   async release(): Promise<boolean> {
+    return traced(tracing.release, this.name, this.#context.server, () => this.#release());
+  }
+
+  async #release(): Promise<boolean> {
     if (this.#released) return false;
     this.#released = true;
     this.#port.forget(this.#lease);
-    const outcome = await this.#port.submit(OpKind.Release, [this.#lease]);
+    const exported = this.#exported ? 1 : 0;
+    const outcome = await this.#port.submit(OpKind.Release, [this.#lease, exported]);
     if (outcome.code === OutcomeCode.Done) return true;
     // A manager that is closed has given everything back.
     if (outcome.code === OutcomeCode.Lost || outcome.code === OutcomeCode.Closed) return false;
@@ -153,6 +167,9 @@ export class Lock implements AsyncDisposable {
     return new LockLostError(`lock "${this.name}" ${WHAT_HAPPENED[reason]}`, this.name, reason);
   }
 }
+
+/** A lease is numbered by its attempt and by how often the lock was handed on since. */
+const GENERATIONS = 16;
 
 const REASONS: Readonly<Record<number, LockLostReason>> = {
   [LossCode.Expired]: 'expired',

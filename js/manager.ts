@@ -1,6 +1,7 @@
 import { EventEmitter } from 'node:events';
-import { OpKind, type Outcome, OutcomeCode, type Port } from './bridge.js';
-import { argumentError, LockLostError } from './errors.js';
+import { NewsCode, OpKind, type Outcome, OutcomeCode, type Port } from './bridge.js';
+import { traced, tracing } from './diagnostics.js';
+import { argumentError, LockConnectionError, LockError, LockLostError } from './errors.js';
 import { Lock } from './lock.js';
 import {
   type AcquireOptions,
@@ -13,11 +14,21 @@ import {
   type Wanted,
 } from './options.js';
 import { type Context, toError } from './outcome.js';
+import { type LockStats, readStats } from './stats.js';
 
 /** The events of a manager and what their listeners get. */
 export interface LockManagerEvents {
   /** A lock was lost that had not been released. Its `signal` is aborted already. */
   lost: [lock: Lock, error: LockLostError];
+  /** The connection broke. It is made anew at once; locks that are held stay held meanwhile. */
+  disconnect: [error: LockConnectionError];
+  /** There is a connection again. */
+  reconnect: [];
+  /**
+   * Something makes the manager slower or less safe than it could be, such as an ACL that forbids
+   * messages; `code` and `message` say what. Without a listener it becomes a warning of the process.
+   */
+  warning: [warning: LockError];
 }
 
 /**
@@ -39,10 +50,12 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
     this.#context = context;
     this.#defaults = defaults;
     this.#wanted = checkAcquireOptions(undefined, defaults);
+    // Whoever awaits this manager must have had the time to listen.
+    setImmediate(() => port.report(this.#onNews));
   }
 
   /**
-   * Takes the lock `name`, waiting while somebody else holds it.
+   * Takes the lock `name`, waiting in line while somebody else holds it.
    *
    * @param name - 1 to 1024 bytes of UTF-8.
    * @returns The lock, held until it is released: its lease is renewed, unless `renew` is false.
@@ -62,7 +75,7 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
     checkName(name);
     const wanted =
       options === undefined ? this.#wanted : checkAcquireOptions(options, this.#defaults);
-    return this.#settle(name, wanted, await this.#begin(name, wanted));
+    return this.#traced(name, () => this.#acquire(name, wanted));
   }
 
   /**
@@ -80,8 +93,10 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
   async tryAcquire(name: string, options?: TryAcquireOptions): Promise<Lock | null> {
     checkName(name);
     const wanted = checkTryAcquireOptions(options, this.#defaults);
-    const outcome = await this.#begin(name, wanted);
-    return outcome.code === OutcomeCode.Held ? null : this.#settle(name, wanted, outcome);
+    return this.#traced(name, async () => {
+      const outcome = await this.#begin(name, wanted);
+      return outcome.code === OutcomeCode.Held ? null : this.#settle(name, wanted, outcome);
+    });
   }
 
   /**
@@ -113,8 +128,13 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
     checkCallback(callback);
     const wait = Number.POSITIVE_INFINITY;
     const wanted = checkAcquireOptions(options, this.#defaults, 'request', wait);
-    const lock = this.#settle(name, wanted, await this.#begin(name, wanted));
+    const lock = await this.#traced(name, () => this.#acquire(name, wanted));
     return runUnder(lock, callback);
+  }
+
+  /** What this manager has counted, and what it does now. Costs next to nothing. */
+  stats(): LockStats {
+    return readStats(this.#port);
   }
 
   /**
@@ -136,6 +156,14 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
     await this.#port.close();
   }
 
+  #traced<T>(name: string, operation: () => Promise<T>): Promise<T> {
+    return traced(tracing.acquire, name, this.#context.server, operation);
+  }
+
+  async #acquire(name: string, wanted: Wanted): Promise<Lock> {
+    return this.#settle(name, wanted, await this.#begin(name, wanted));
+  }
+
   #begin(name: string, wanted: Wanted): Promise<Outcome> {
     const { ttl, wait, maxHold, renew, stallTimeout, label, signal } = wanted;
     signal?.throwIfAborted();
@@ -153,7 +181,7 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
     const outcome = await pending;
     signal.removeEventListener('abort', cancel);
     if (signal.aborted) {
-      if (outcome.code === OutcomeCode.Acquired) {
+      if (isGrant(outcome)) {
         await this.#port.submit(OpKind.Release, [outcome.a]);
       }
       throw signal.reason;
@@ -163,16 +191,43 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
 
   /** The lock that was acquired, or the error that says why it was not. */
   #settle(name: string, { label }: Wanted, outcome: Outcome): Lock {
-    if (outcome.code !== OutcomeCode.Acquired) {
-      throw toError(outcome, this.#context, 'acquire', name);
-    }
+    if (!isGrant(outcome)) throw toError(outcome, this.#context, 'acquire', name);
     const { a: lease, b: fence } = outcome;
-    return new Lock(this.#port, this.#context, name, label, lease, fence, this.#onLost);
+    const shown = outcome.text?.message ?? label;
+    return new Lock(this.#port, this.#context, name, shown, lease, fence, this.#onLost);
   }
 
   readonly #onLost = (lock: Lock, error: LockLostError): void => {
+    const { server } = this.#context;
+    if (tracing.lost.hasSubscribers) {
+      tracing.lost.publish({ lock: lock.name, server, error, holder: lock });
+    }
     this.emit('lost', lock, error);
   };
+
+  readonly #onNews = (code: number, text: string): void => {
+    const { server } = this.#context;
+    if (code === NewsCode.Disconnected) {
+      const message = `the connection to ${server} is gone: ${text}`;
+      this.emit('disconnect', new LockConnectionError(message));
+    } else if (code === NewsCode.Reconnected) {
+      this.emit('reconnect');
+    } else {
+      this.#warn('WARN_LOCK_POLLING', `waiters on ${server} poll: ${text}${MESSAGES_ADVICE}`);
+    }
+  };
+
+  #warn(code: string, message: string): void {
+    if (this.emit('warning', new LockError(code, message))) return;
+    process.emitWarning(message, { type: 'HoldfastWarning', code });
+  }
+}
+
+const MESSAGES_ADVICE =
+  '; grant the ACL user subscribe, publish and pubsub on the channels &holdfast:* for hand-offs without delay';
+
+function isGrant(outcome: Outcome): boolean {
+  return outcome.code === OutcomeCode.Acquired || outcome.code === OutcomeCode.AcquiredAs;
 }
 
 /** Runs `callback`, releases, and reports a loss only if the callback has nothing worse to say. */

@@ -50,7 +50,7 @@ export function toError(
     case OutcomeCode.Server:
       return serverError(outcome, subject, lock);
     case OutcomeCode.TimedOut:
-      return timeoutError(outcome, lock ?? '');
+      return timeoutError(outcome, context, lock ?? '');
     default: {
       const report = 'this is a defect of holdfast, please report it';
       return new LockError('ERR_INTERNAL', `${subject}: ${report}`, lock);
@@ -67,16 +67,19 @@ function serverError(outcome: Outcome, subject: string, lock?: string): LockServ
   return new LockServerError(text, serverCode, key, lock);
 }
 
-function timeoutError(outcome: Outcome, lock: string): LockTimeoutError {
+function timeoutError(outcome: Outcome, { client }: Context, lock: string): LockTimeoutError {
   const waited = outcome.a;
   const remaining = outcome.b < 0 ? undefined : outcome.b;
   const token = outcome.text?.holder ?? '';
+  const position = outcome.text?.position;
   const holder = labelOf(token);
-  const who = holder === undefined ? ownerOf(token) : `"${holder}"`;
   const lease =
     remaining === undefined ? 'without an end to its lease' : `for ${remaining} ms more`;
-  const message = `lock "${lock}" was not free within ${waited} ms: it is held by ${who} ${lease}`;
-  return new LockTimeoutError(message, lock, { waited, holder, remaining });
+  const held =
+    token === '' ? 'it was free a moment ago' : `it is held by ${whoIs(token, client)} ${lease}`;
+  const place = position === undefined ? '' : `, and the caller was number ${position} in line`;
+  const message = `lock "${lock}" was not free within ${waited} ms: ${held}${place}`;
+  return new LockTimeoutError(message, lock, { waited, holder, remaining, position });
 }
 
 /** The label at the end of a token of holdfast: `hf1.<client>.<n>.<label>`. */
@@ -84,6 +87,9 @@ function labelOf(token: string): string | undefined {
   return /^hf1\.[^.]+\.\d+\.(.+)$/.exec(token)?.[1];
 }
 
-function ownerOf(token: string): string {
+function whoIs(token: string, client: string): string {
+  const label = labelOf(token);
+  if (label !== undefined) return `"${label}"`;
+  if (token.startsWith(`hf1.${client}.`)) return 'another caller of this manager';
   return token.startsWith('hf1.') ? 'another holdfast client' : 'other code';
 }

@@ -30,10 +30,28 @@ impl LockKeys {
         &self.0
     }
 
+    /// A lock by the key that stands in Redis, prefix included.
+    #[must_use]
+    pub fn from_key(key: &str) -> Self {
+        Self(key.into())
+    }
+
     /// The key of the last fence issued.
     #[must_use]
     pub fn fence(&self) -> String {
         self.side("fence")
+    }
+
+    /// The key of the line of those who wait.
+    #[must_use]
+    pub fn queue(&self) -> String {
+        self.side("queue")
+    }
+
+    /// The key of what is known about those who wait.
+    #[must_use]
+    pub fn waiters(&self) -> String {
+        self.side("waiters")
     }
 
     fn side(&self, suffix: &str) -> String {
@@ -65,6 +83,8 @@ mod tests {
     fn side_keys_share_the_slot_of_the_lock() {
         let fence = |prefix, name| LockKeys::new(prefix, name).fence();
         assert_eq!(fence("lock:", "item:42"), "{lock:item:42}:fence");
+        assert_eq!(LockKeys::new("lock:", "item:42").queue(), "{lock:item:42}:queue");
+        assert_eq!(LockKeys::from_key("lock:item:42").waiters(), "{lock:item:42}:waiters");
         assert_eq!(fence("lock:", "{user}:1"), "lock:{user}:1::fence");
         assert_eq!(fence("", "{}x"), "{{}x}:fence");
     }

@@ -3,6 +3,7 @@
 use crate::clock::{Mono, ServerTime};
 use crate::keys::LockKeys;
 use crate::token::Token;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 /// A script of `src/lua/`. Each file's header states its KEYS, ARGV and reply.
@@ -22,7 +23,18 @@ impl Script {
 
     /// The Lua text as it is sent to the server.
     #[must_use]
-    pub const fn source(self) -> &'static str {
+    pub fn source(self) -> &'static str {
+        static SOURCES: LazyLock<[String; 3]> =
+            LazyLock::new(|| Script::ALL.map(|script| assemble(script.file())));
+        let [acquire, extend, release] = &*SOURCES;
+        match self {
+            Self::Acquire => acquire,
+            Self::Extend => extend,
+            Self::Release => release,
+        }
+    }
+
+    const fn file(self) -> &'static str {
         match self {
             Self::Acquire => include_str!("lua/acquire.lua"),
             Self::Extend => include_str!("lua/extend.lua"),
@@ -31,10 +43,16 @@ impl Script {
     }
 }
 
+/// The text of a script with the parts that it shares with others in their places.
+fn assemble(file: &str) -> String {
+    file.replace("--#include queue.lua", include_str!("lua/queue.lua"))
+        .replace("--#include fence.lua", include_str!("lua/fence.lua"))
+}
+
 /// One call of a script.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Call {
-    /// Take a free lock, or confirm that `token` owns it.
+    /// Take a free lock, stand in line for it, or confirm that `token` owns it.
     Acquire {
         /// The lock.
         keys: LockKeys,
@@ -44,6 +62,12 @@ pub enum Call {
         ttl: Duration,
         /// Fences at or below it may have been issued by a history that this server lost.
         epoch: ServerTime,
+        /// How many fences the grant reserves; the same in every repeat.
+        block: u8,
+        /// The channel that a grant is published to; empty for a caller who only polls.
+        inbox: Arc<str>,
+        /// What to do if the lock is held.
+        intent: Intent,
     },
     /// Lengthen the lease of `token` to at least `ttl` from now.
     Extend {
@@ -54,13 +78,26 @@ pub enum Call {
         /// The lease.
         ttl: Duration,
     },
-    /// Free the lock if `token` owns it.
+    /// Free the lock if `token` owns it, or give up its place in line.
     Release {
         /// The lock.
         keys: LockKeys,
         /// Who owns it.
         token: Token,
+        /// As in `Acquire`: the release issues the fence of the next owner.
+        epoch: ServerTime,
     },
+}
+
+/// What an acquire does besides confirming what the token has already.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Intent {
+    /// Stand in line: where an earlier place was, or at the end.
+    Join(Option<u64>),
+    /// Nothing: keep a lock or a place in line, and get neither anew.
+    Poll,
+    /// Take the lock only if it is free and nobody waits.
+    Try,
 }
 
 impl Call {
@@ -84,15 +121,66 @@ pub enum Reply {
         fence: u64,
     },
     /// `acquire`: somebody else holds the lock.
-    Held {
-        /// How long the holder's lease lasts; none if it never ends by itself.
-        remaining: Option<Duration>,
-        /// The value of the lock: a token, or whatever other code wrote.
-        holder: String,
-    },
+    Held(Held),
     /// `extend`, `release`: done if true, not the owner if false.
     Owner(bool),
 }
+
+/// A lock that somebody else holds, as seen by who asked for it.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Held {
+    /// How long the holder's lease lasts; none if it never ends by itself.
+    pub remaining: Option<Duration>,
+    /// The value of the lock: a token, or whatever other code wrote. Empty if it is free.
+    pub holder: String,
+    /// The server's clock.
+    pub time: ServerTime,
+    /// The asker's place in line, if it has one.
+    pub place: Option<Place>,
+}
+
+/// A place in line.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Place {
+    /// 1 for who is next.
+    pub position: u32,
+    /// Orders the line, and gives a place back to who has lost it.
+    pub seq: u64,
+}
+
+/// A lock that was granted by a message.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Grant {
+    /// Whose it is.
+    pub token: String,
+    /// As in [`Reply::Granted`].
+    pub fence: u64,
+    /// The lease, unless it is claimed for longer.
+    pub claim: Duration,
+    /// When it was granted, by the server's clock.
+    pub time: ServerTime,
+    /// The lock.
+    pub keys: LockKeys,
+}
+
+impl Grant {
+    /// Reads the message that the scripts publish: `token fence claim_ms now_us lock`.
+    #[must_use]
+    pub fn parse(message: &str) -> Option<Self> {
+        let mut parts = message.splitn(5, ' ');
+        Some(Self {
+            token: parts.next()?.to_owned(),
+            fence: parts.next()?.parse().ok()?,
+            claim: Duration::from_millis(parts.next()?.parse().ok()?),
+            time: ServerTime::from_micros(parts.next()?.parse().ok()?),
+            keys: LockKeys::from_key(parts.next()?),
+        })
+    }
+}
+
+/// A lease that is granted by a message lasts so long at most, until its owner has claimed it.
+/// The same number stands in `lua/queue.lua`.
+pub const CLAIM: Duration = Duration::from_secs(3);
 
 /// How long a client may rely on a lease of `ttl` that it asked for at `sent`.
 ///
@@ -119,17 +207,40 @@ mod tests {
     #[test]
     fn every_header_states_what_the_script_uses() {
         for script in Script::ALL {
-            let source = script.source();
-            let (header, body) = source.split_once("]]").expect("a header");
+            let (header, body) = script.file().split_once("]]").expect("a header");
             for part in ["KEYS", "ARGV", "REPLY", "WRITES", "AGAIN", "FAILS"] {
                 assert!(header.contains(&format!("\n  {part} ")), "{script:?} lacks {part}");
             }
             for list in ["KEYS", "ARGV"] {
                 let line = header.lines().find(|line| line.trim_start().starts_with(list));
                 let stated = line.map_or(0, |line| line.split_whitespace().skip(1).count() / 2);
-                let used = (1..10).filter(|i| body.contains(&format!("{list}[{i}]"))).count();
+                let used = (1..10_u32).filter(|i| body.contains(&format!("{list}[{i}]"))).count();
                 assert_eq!(stated, used, "{script:?}: {list}");
             }
         }
+    }
+
+    #[test]
+    fn every_part_is_in_its_place() {
+        for script in Script::ALL {
+            assert!(!script.source().contains("--#include"), "{script:?}");
+        }
+        assert!(Script::Release.source().contains("local function advance"));
+    }
+
+    #[test]
+    fn the_claim_is_as_long_here_as_in_the_scripts() {
+        let line = format!("local CLAIM_MS = {}", CLAIM.as_millis());
+        assert!(Script::Release.source().contains(&line));
+    }
+
+    #[test]
+    fn a_grant_is_read_as_it_is_published() {
+        let grant = Grant::parse("hf1.c.7.a 1700000000000001 3000 1700000000000000 lock:a b");
+        let grant = grant.unwrap();
+        assert_eq!((grant.token.as_str(), grant.fence), ("hf1.c.7.a", 1_700_000_000_000_001));
+        assert_eq!(grant.keys.lock(), "lock:a b");
+        assert_eq!(Grant::parse(""), None);
+        assert_eq!(Grant::parse("hf1.c.7 x 3000 1 lock:a"), None);
     }
 }

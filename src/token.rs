@@ -27,6 +27,19 @@ impl Token {
         Self(token.into())
     }
 
+    /// A token that was read from Redis.
+    #[must_use]
+    pub fn from_text(text: &str) -> Self {
+        Self(text.into())
+    }
+
+    /// Which attempt of `client` this is; none if it is another's.
+    #[must_use]
+    pub fn number(&self, client: &str) -> Option<u64> {
+        let rest = self.0.strip_prefix(TOKEN_PREFIX)?.strip_prefix(client)?.strip_prefix('.')?;
+        rest.split('.').next()?.parse().ok()
+    }
+
     /// The token as it stands in Redis.
     #[must_use]
     pub fn as_str(&self) -> &str {
@@ -48,5 +61,7 @@ mod tests {
     fn tells_the_client_the_attempt_and_the_label() {
         assert_eq!(Token::new("c0ffee", 7, "").as_str(), "hf1.c0ffee.7");
         assert_eq!(Token::new("c0ffee", 7, "cron").as_str(), "hf1.c0ffee.7.cron");
+        assert_eq!(Token::new("c0ffee", 7, "cron").number("c0ffee"), Some(7));
+        assert_eq!(Token::new("c0ffee", 7, "").number("c0ff"), None);
     }
 }

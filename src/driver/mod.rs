@@ -4,18 +4,18 @@
 //! requests of one turn leave as one pipeline. It decides nothing.
 
 mod runtime;
+mod shared;
 mod spin;
 mod ticket;
-mod validity;
 
+pub use shared::Shared;
 pub use ticket::{Caller, Ticket};
-pub use validity::Validity;
 
 use self::spin::Spin;
 use crate::clock::Mono;
 use crate::error::Failure;
-use crate::machine::{Command, Config, Effect, Event, Look, Machine, OpId};
-use crate::server::{self, Connection, Deliver, Endpoint, Incoming, Item};
+use crate::machine::{Command, Config, Effect, Event, Machine, OpId};
+use crate::server::{self, Connection, Deliver, Endpoint, Incoming, Item, Welcome};
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ const SPIN_OPERATIONS: usize = 4;
 #[derive(Debug)]
 pub struct Handle {
     commands: UnboundedSender<Submission>,
-    validity: Arc<Validity>,
+    shared: Arc<Shared>,
 }
 
 impl Handle {
@@ -45,14 +45,14 @@ impl Handle {
     /// If the thread that carries all managers of the process cannot be started.
     pub fn start(config: Config, endpoint: Endpoint, caller: Arc<dyn Caller>) -> io::Result<Self> {
         let (commands, receiver) = mpsc::unbounded_channel();
-        let validity = Arc::new(Validity::default());
+        let shared = Arc::new(Shared::default());
         let (incoming_sender, incoming) = mpsc::unbounded_channel();
         let driver = Driver {
             machine: Machine::new(config, jitter_seed()),
             endpoint: Arc::new(endpoint),
             caller,
             tickets: BTreeMap::new(),
-            validity: Arc::clone(&validity),
+            shared: Arc::clone(&shared),
             commands: receiver,
             incoming_sender,
             incoming,
@@ -63,7 +63,7 @@ impl Handle {
             stopped: false,
         };
         runtime::get()?.spawn(driver.run());
-        Ok(Self { commands, validity })
+        Ok(Self { commands, shared })
     }
 
     /// Hands a command to the loop. The ticket is completed whatever happens.
@@ -78,10 +78,10 @@ impl Handle {
         drop(self.commands.send(Submission::Cancel(op)));
     }
 
-    /// Until when each lease is valid.
+    /// What may be read at any time.
     #[must_use]
-    pub fn validity(&self) -> &Validity {
-        &self.validity
+    pub fn shared(&self) -> &Shared {
+        &self.shared
     }
 }
 
@@ -101,7 +101,7 @@ enum Submission {
 }
 
 enum Input {
-    Connected(Result<(Connection, Look), Failure>),
+    Connected(Result<(Connection, Welcome), Failure>),
     Incoming(Incoming),
 }
 
@@ -110,7 +110,7 @@ struct Driver {
     endpoint: Arc<Endpoint>,
     caller: Arc<dyn Caller>,
     tickets: BTreeMap<OpId, Ticket>,
-    validity: Arc<Validity>,
+    shared: Arc<Shared>,
     commands: UnboundedReceiver<Submission>,
     incoming_sender: UnboundedSender<(Generation, Input)>,
     incoming: UnboundedReceiver<(Generation, Input)>,
@@ -160,6 +160,7 @@ impl Driver {
                 self.machine.handle_timeout(now, &mut self.effects);
             }
             self.carry_out();
+            self.shared.count(self.machine.stats());
             // Lets the connection write before the next turn adds to what it has to write.
             tokio::task::yield_now().await;
             spin.begin(now);
@@ -193,13 +194,14 @@ impl Driver {
         }
         let now = Mono::now();
         let event = match input {
-            Input::Connected(Ok((connection, look))) => {
+            Input::Connected(Ok((connection, Welcome { look, deaf }))) => {
                 self.connection = Some(connection);
-                Event::Connected(look)
+                Event::Connected { look, deaf }
             }
             Input::Connected(Err(failure)) => Event::ConnectFailed(failure),
             Input::Incoming(Incoming::Disconnected(detail)) => Event::Disconnected(detail),
-            Input::Incoming(Incoming::Looked(look)) => Event::Looked(look),
+            Input::Incoming(Incoming::Granted(grant)) => Event::Granted(grant),
+            Input::Incoming(Incoming::Looked(look, sent)) => Event::Looked { look, sent },
             Input::Incoming(Incoming::Replies(replies)) => {
                 for (request, reply) in replies {
                     self.machine.handle_reply(now, request, reply, &mut self.effects);
@@ -212,36 +214,40 @@ impl Driver {
 
     fn carry_out(&mut self) {
         let mut effects = std::mem::take(&mut self.effects);
-        let mut news = false;
+        let mut to_see = false;
         for effect in effects.drain(..) {
             match effect {
                 Effect::Complete { op, outcome } => {
                     if let Some(ticket) = self.tickets.remove(&op) {
                         ticket.complete(outcome);
-                        news = true;
+                        to_see = true;
                     }
                 }
                 Effect::Connect => self.connect(),
                 Effect::Disconnect { abort } => self.disconnect(abort),
                 Effect::Lose { lease, reason } => {
                     self.caller.lose(lease, reason);
-                    news = true;
+                    to_see = true;
                 }
                 Effect::Ping => {
                     self.caller.ping();
-                    news = true;
+                    to_see = true;
                 }
-                Effect::Look => self.batch.push(Item::Look),
+                Effect::Look { sent } => self.batch.push(Item::Look { sent }),
                 Effect::Send { request, call, with_source } => {
                     self.batch.push(Item::Call { request, call, with_source });
                 }
-                Effect::SetDeadline { lease, until } => self.validity.set(lease, until),
+                Effect::SetDeadline { lease, until } => self.shared.set_deadline(lease, until),
                 Effect::Stop => self.stopped = true,
+                Effect::Tell(news) => {
+                    self.caller.tell(news);
+                    to_see = true;
+                }
             }
         }
         self.effects = effects;
         self.send_batch();
-        if news {
+        if to_see {
             self.caller.wake();
         }
     }

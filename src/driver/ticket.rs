@@ -1,7 +1,7 @@
 //! The promise that every operation ends.
 
 use crate::clock::Mono;
-use crate::machine::{LeaseId, LossReason, OpId, Outcome};
+use crate::machine::{LeaseId, LossReason, News, OpId, Outcome};
 use std::sync::Arc;
 
 /// Where the outcomes of a manager's operations go.
@@ -10,6 +10,8 @@ pub trait Caller: Send + Sync + 'static {
     fn complete(&self, op: OpId, outcome: Outcome);
     /// A lease ended that had not been released.
     fn lose(&self, lease: LeaseId, reason: LossReason);
+    /// Something happened that whoever runs the manager may want to know.
+    fn tell(&self, news: News);
     /// Asks for a sign of life.
     fn ping(&self);
     /// When the last sign of life was given.
@@ -68,6 +70,7 @@ mod tests {
             self.0.lock().unwrap().push((op, outcome));
         }
         fn lose(&self, _: LeaseId, _: LossReason) {}
+        fn tell(&self, _: News) {}
         fn ping(&self) {}
         fn last_turn(&self) -> Mono {
             Mono::default()

@@ -1,60 +1,67 @@
---[[ acquire: take a lock that is free, or confirm that the caller owns it
-  KEYS   1 lock  2 fence
-  ARGV   1 token  2 ttl_ms  3 epoch_us
-  REPLY  fence                          granted, or owned already by this token
-         { remaining_ms, holder }       held by another; remaining_ms is -1 if it never expires
-  WRITES lock fence
-  AGAIN  the same fence; the lease is lengthened to ttl_ms, never shortened
-  FAILS  WRONGTYPE if lock or fence holds something else; then nothing is changed
+--[[ acquire: take a free lock, stand in line for one that is held, or confirm that the caller owns it
+  KEYS   1 lock  2 fence  3 queue  4 waiters
+  ARGV   1 token  2 ttl_ms  3 epoch_us  4 block  5 inbox  6 intent
+         block: how many fences the grant reserves, the same in every repeat
+         inbox: the channel that a grant is published to, '' for a caller who only polls
+         intent: 'try' takes nothing but a free lock; 'poll' keeps a place in line or a lock, and gets
+         neither anew; a number stands in line, at that number or, if 0, at the end
+  REPLY  fence                                            the lock is the token's; the first of block
+         { remaining_ms, holder, now_us, position, seq }  it is not: -1 if it never expires; 0 and ''
+                                                          if it is free; position 0 if not in line
+  WRITES lock fence queue waiters
+  AGAIN  the same fence or place; a lease is lengthened to ttl_ms, never shortened
+  FAILS  WRONGTYPE if a key holds something else; then nothing is changed
 ]]
-local lock_key, fence_key = KEYS[1], KEYS[2]
-local token, ttl_ms, epoch_us = ARGV[1], ARGV[2], ARGV[3]
+local lock_key, fence_key, queue_key, waiters_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local token, ttl_ms, epoch_us, block = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local inbox, intent = ARGV[5], ARGV[6]
 
--- The fence must exceed every fence issued before. A counter at or below the caller's epoch may
--- have lost numbers (a failover, a restart), so it is lifted; a missing one starts from the clock.
-local function seed(at_least)
-  local time = redis.call('TIME')
-  local fence = string.format('%.0f', math.max(time[1] * 1000000 + time[2], at_least))
-  redis.call('SET', fence_key, fence, 'PX', 86400000)
-  return tonumber(fence)
+-- The common case, ahead of everything that only a queue needs: free, and nobody waits.
+if intent ~= 'poll' and redis.call('EXISTS', queue_key) == 0
+  and redis.call('SET', lock_key, token, 'NX', 'PX', ttl_ms) then
+  local counter = redis.pcall('INCRBY', fence_key, block)
+  local before = type(counter) == 'number' and counter - block
+  if before and before >= tonumber(epoch_us) then
+    return before + 1
+  end
+  --#include fence.lua
+  if before then
+    return issue(before > 0 and before, block)
+  end
+  -- Scripts are not rolled back: what could not be fenced is undone by hand.
+  redis.call('DEL', lock_key)
+  return refusal(counter, fence_key, 'a fence counter')
 end
 
-local function refuse(failure)
-  if failure.err:find('WRONGTYPE') or failure.err:find('not an integer') then
-    return redis.error_reply('WRONGTYPE ' .. fence_key .. ' is not a fence counter')
-  end
-  return failure
-end
-
-if redis.call('SET', lock_key, token, 'NX', 'PX', ttl_ms) then
-  -- Scripts are not rolled back: what can fail after the first write is undone by hand.
-  local fence = redis.pcall('INCR', fence_key)
-  if type(fence) == 'table' then
-    redis.call('DEL', lock_key)
-    return refuse(fence)
-  end
-  if fence == 1 then
-    return seed(tonumber(epoch_us))
-  end
-  if fence > tonumber(epoch_us) then
-    return fence
-  end
-  redis.call('SET', fence_key, epoch_us, 'KEEPTTL')
-  return tonumber(epoch_us)
-end
+--#include queue.lua
 
 local holder = redis.call('GET', lock_key)
-local remaining_ms = redis.call('PTTL', lock_key)
-if holder ~= token then
-  return { remaining_ms, holder }
+if holder and bare(holder) == token then
+  if redis.call('PTTL', lock_key) <= tonumber(ttl_ms) then
+    redis.call('PEXPIRE', lock_key, ttl_ms)
+  end
+  return counter and counter - block + 1 or issue(counter, block)
 end
 
--- A repeat after a lost reply. The fence of a hold never changes while its counter lives.
-local fence = redis.pcall('GET', fence_key)
-if type(fence) == 'table' then
-  return refuse(fence)
+local seq = redis.call('ZSCORE', queue_key, token)
+if seq or (intent ~= 'try' and intent ~= 'poll') then
+  seq = stand_in_line(seq)
 end
-if remaining_ms < tonumber(ttl_ms) then
-  redis.call('PEXPIRE', lock_key, ttl_ms)
+if not holder then
+  local passed = advance(token)
+  if type(passed) == 'number' then
+    return passed
+  end
+  if passed == NOBODY and intent == 'try' then
+    redis.call('SET', lock_key, token .. mark(), 'PX', ttl_ms)
+    return issue(counter, block)
+  end
+  holder = redis.call('GET', lock_key)
 end
-return fence and tonumber(fence) or seed(tonumber(epoch_us))
+-- A holder whose value carries the mark looks at the queue when it releases.
+if seq and holder and holder:find('^hf1%.') and holder:sub(-1) ~= MARK then
+  redis.call('APPEND', lock_key, MARK)
+end
+local remaining_ms = holder and redis.call('PTTL', lock_key) or 0
+local rank = seq and redis.call('ZRANK', queue_key, token)
+return { remaining_ms, holder and bare(holder) or '', now_us, rank and rank + 1 or 0, tonumber(seq) or 0 }

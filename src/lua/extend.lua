@@ -9,7 +9,9 @@
 local lock_key = KEYS[1]
 local token, ttl_ms = ARGV[1], ARGV[2]
 
-if redis.call('GET', lock_key) ~= token then
+local holder = redis.call('GET', lock_key)
+-- The value carries a mark while somebody waits.
+if holder ~= token and holder ~= token .. '+' then
   return 0
 end
 if redis.call('PTTL', lock_key) < tonumber(ttl_ms) then

@@ -1,16 +1,30 @@
---[[ release: give up a lock
-  KEYS   1 lock
-  ARGV   1 token
-  REPLY  1 freed · 0 not the owner
-  WRITES lock
+--[[ release: give up a lock, or a place in line for it
+  KEYS   1 lock  2 fence  3 queue  4 waiters
+  ARGV   1 token  2 epoch_us
+  REPLY  1 freed, and passed on if somebody waits · 0 not the owner; its place in line is gone
+  WRITES lock fence queue waiters
   AGAIN  0; after a lost reply the caller reads it as freed if it asked first while it held the lock
-  FAILS  WRONGTYPE if lock holds something else; then nothing is changed
+  FAILS  WRONGTYPE if a key holds something else; then nothing is changed
 ]]
-local lock_key = KEYS[1]
-local token = ARGV[1]
+local lock_key, fence_key, queue_key, waiters_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local token, epoch_us = ARGV[1], ARGV[2]
 
-if redis.call('GET', lock_key) ~= token then
-  return 0
+-- The common case: nobody waits, or the value would carry the mark.
+local holder = redis.call('GET', lock_key)
+if holder == token then
+  redis.call('DEL', lock_key)
+  return 1
 end
-redis.call('DEL', lock_key)
-return 1
+
+--#include queue.lua
+
+local owned = holder == token .. MARK
+if owned then
+  redis.call('DEL', lock_key)
+elseif redis.call('ZREM', queue_key, token) == 1 then
+  redis.call('HDEL', waiters_key, token)
+end
+if owned or not holder then
+  advance()
+end
+return owned and 1 or 0

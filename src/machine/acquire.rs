@@ -1,50 +1,65 @@
-//! Taking a lock: attempts, retries, deadlines, and unknown outcomes.
+//! What callers wish: a lock, for so long, within so long.
+//!
+//! A wish ends when an attempt on the server gets the lock (see `attempt.rs`), when an owner of the
+//! same process hands it on (`hand_on.rs`), or when its caller's patience does. All wishes that wait
+//! for one lock form a line in the order of their calls, and share one attempt.
 
-use super::renew::Renewal;
-use super::{
-    Effect, Hold, Lease, LeaseId, Machine, OpId, Outcome, Purpose, RequestId, Timer, Wait,
-};
-use crate::clock::{Mono, ServerTime};
-use crate::error::{Failure, Refusal};
+use super::attempt::{Obstacle, Whose};
+use super::{AttemptId, Effect, Hold, Machine, OpId, Outcome, Timer, Wait};
+use crate::clock::Mono;
 use crate::keys::LockKeys;
-use crate::script::{Call, Reply, valid_until};
-use crate::token::Token;
+use crate::script::Held;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 #[derive(Debug)]
 pub(super) struct Acquire {
-    /// The lease that this attempt will become. A new attempt has a new one.
-    lease: LeaseId,
-    token: Token,
-    keys: LockKeys,
-    label: String,
-    ttl: Duration,
+    pub(super) keys: LockKeys,
+    pub(super) label: String,
+    pub(super) ttl: Duration,
+    pub(super) hold: Hold,
     wait: Wait,
-    hold: Hold,
+    seat: Seat,
     began: Mono,
-    /// When the caller gets an answer whatever happens; none if it waits for ever.
+    /// When it is looked at whether the caller still waits; none if it waits for ever.
     deadline: Option<Mono>,
-    /// The request under way, and the epoch it carries.
-    request: Option<(RequestId, ServerTime)>,
-    /// The pause until the next look at a lock that is held.
-    retry: Option<Mono>,
-    /// A request of this token was lost and may still be executed.
-    uncertain: bool,
-    /// Why the lock is not the caller's yet.
-    obstacle: Obstacle,
 }
 
+/// Where a wish waits.
+#[derive(Clone, Copy, Debug)]
+enum Seat {
+    /// In the line of its lock, by this number.
+    Line(u64),
+    /// Nowhere: one attempt of its own.
+    Alone(AttemptId),
+}
+
+/// Those of this process who wait for one lock, in the order of their calls. Never empty.
 #[derive(Debug)]
-enum Obstacle {
-    /// The grant came when its lease was over already.
-    Late,
-    /// Nothing is known: not asked yet, or no answer.
-    Unanswered,
-    Held {
-        holder: String,
-        remaining: Option<Duration>,
-    },
-    Refused(Refusal),
+pub(super) struct Line {
+    pub(super) waiters: BTreeMap<u64, OpId>,
+    /// What gets the lock for the first of them.
+    pub(super) attempt: AttemptId,
+}
+
+/// A hold can be handed on so many times, so no more fences than these are ever of use.
+const BLOCK_MAX: u8 = 16;
+
+impl Line {
+    /// How many fences an attempt for this line reserves: one for each who could get the lock in turn.
+    pub(super) fn block(&self) -> u8 {
+        u8::try_from(self.waiters.len()).map_or(BLOCK_MAX, |count| count.min(BLOCK_MAX))
+    }
+}
+
+impl Acquire {
+    fn is_overdue(&self, now: Mono) -> bool {
+        match self.wait {
+            Wait::Forever => false,
+            Wait::Never => true,
+            Wait::UpTo(wait) => self.began + wait <= now,
+        }
+    }
 }
 
 impl Machine {
@@ -59,198 +74,200 @@ impl Machine {
         hold: Hold,
         out: &mut Vec<Effect>,
     ) {
-        let lease = self.new_lease_id();
-        // A short wait is a wait for the lock, not for the network: one round trip is always left.
+        let keys = LockKeys::new(&self.config.prefix, name);
         let patience = match wait {
             Wait::Forever => None,
+            // A short wait is a wait for the lock, not for the network: one round trip is always left.
             Wait::Never => Some(self.config.command_timeout),
-            Wait::UpTo(wait) => Some(wait.max(self.config.command_timeout)),
+            Wait::UpTo(wait) if wait.is_zero() => Some(self.config.command_timeout),
+            Wait::UpTo(wait) => Some(wait),
         };
         let deadline = patience.map(|patience| now + patience);
-        let acquire = Acquire {
-            lease,
-            token: Token::new(&self.config.client, lease.0, &label),
-            keys: LockKeys::new(&self.config.prefix, name),
-            label,
-            ttl,
-            wait,
-            hold,
-            began: now,
-            deadline,
-            request: None,
-            retry: None,
-            uncertain: false,
-            obstacle: Obstacle::Unanswered,
-        };
-        self.acquires.insert(op, acquire);
         if let Some(at) = deadline {
             self.timers.insert((at, Timer::AcquireDeadline(op)));
         }
-        self.send_acquire(now, op, false, out);
+        let alone = matches!(wait, Wait::Never | Wait::UpTo(Duration::ZERO));
+        let seat = if alone {
+            let attempt = self.new_attempt(&keys, ttl, &label, 1, Whose::Caller(op));
+            Seat::Alone(attempt)
+        } else {
+            Seat::Line(self.next_ticket())
+        };
+        let acquire =
+            Acquire { keys: keys.clone(), label, ttl, hold, wait, seat, began: now, deadline };
+        self.acquires.insert(op, acquire);
+        match seat {
+            Seat::Alone(attempt) => self.send_attempt(now, attempt, false, out),
+            Seat::Line(ticket) => self.join_line(now, keys, ticket, op, out),
+        }
     }
 
-    pub(super) fn send_acquire(
+    fn next_ticket(&mut self) -> u64 {
+        self.last_ticket += 1;
+        self.last_ticket
+    }
+
+    fn join_line(
         &mut self,
         now: Mono,
+        keys: LockKeys,
+        ticket: u64,
         op: OpId,
-        with_source: bool,
         out: &mut Vec<Effect>,
     ) {
-        let epoch = self.link.epoch;
-        let Some(acquire) = self.acquires.get_mut(&op) else {
-            return;
-        };
-        if acquire.request.is_some() {
+        if let Some(line) = self.lines.get_mut(&keys) {
+            line.waiters.insert(ticket, op);
             return;
         }
-        if let Some(at) = acquire.retry.take() {
-            self.timers.remove(&(at, Timer::AcquireRetry(op)));
-        }
-        let call = Call::Acquire {
-            keys: acquire.keys.clone(),
-            token: acquire.token.clone(),
-            ttl: acquire.ttl,
-            epoch,
-        };
-        let request = self.send(now, Purpose::Acquire(op), call, with_source, out);
-        if let Some(acquire) = self.acquires.get_mut(&op) {
-            acquire.request = request.map(|request| (request, epoch));
-        }
+        let Some(Acquire { ttl, label, .. }) = self.acquires.get(&op) else { return };
+        let (ttl, label) = (*ttl, label.clone());
+        let attempt = self.new_attempt(&keys, ttl, &label, 1, Whose::Line);
+        self.lines.insert(keys, Line { waiters: BTreeMap::from([(ticket, op)]), attempt });
+        self.send_attempt(now, attempt, false, out);
     }
 
-    pub(super) fn acquire_reply(
-        &mut self,
-        now: Mono,
-        op: OpId,
-        request: RequestId,
-        sent: Mono,
-        reply: Result<Reply, Failure>,
-        out: &mut Vec<Effect>,
-    ) {
-        let epoch_now = self.link.epoch;
-        let Some(acquire) = self.acquires.get_mut(&op) else {
-            return;
-        };
-        // An operation that has ended may have had the same name.
-        let Some((_, epoch)) = acquire.request.take_if(|(id, _)| *id == request) else {
-            return;
-        };
-        match reply {
-            Ok(Reply::Granted { fence }) => {
-                let until = valid_until(sent, acquire.ttl);
-                // A look that went ahead of this request may have shown another history of the
-                // data; then this fence may have been issued before.
-                if epoch < epoch_now {
-                    self.renounce(now, op, out);
-                    self.send_acquire(now, op, false, out);
-                } else if until <= now {
-                    acquire.obstacle = Obstacle::Late;
-                    self.renounce(now, op, out);
-                    self.retry_or_end(now, op, out);
-                } else {
-                    self.grant(now, op, fence, sent, out);
-                }
-            }
-            Ok(Reply::Held { holder, remaining }) => {
-                acquire.obstacle = Obstacle::Held { holder, remaining };
-                self.retry_or_end(now, op, out);
-            }
-            Ok(Reply::Owner(_)) => debug_assert!(false, "not a reply of acquire"),
-            Err(Failure::Lost(_)) => {
-                // The same token asks again once connected: if it was granted, it still is.
-                acquire.uncertain = true;
-                acquire.obstacle = Obstacle::Unanswered;
-            }
-            Err(Failure::NoScript) => self.send_acquire(now, op, true, out),
-            Err(Failure::Refused(refusal)) => {
-                let transient = refusal.is_transient();
-                acquire.obstacle = Obstacle::Refused(refusal);
-                if transient {
-                    self.retry_or_end(now, op, out);
-                } else {
-                    self.end_acquire_by_obstacle(now, op, out);
-                }
+    /// The first of a line has the lock: the next attempt stands in line for those behind it.
+    pub(super) fn serve_line(&mut self, now: Mono, keys: &LockKeys, out: &mut Vec<Effect>) {
+        let Some(line) = self.lines.get(keys) else { return };
+        let block = line.block();
+        let first = line.waiters.first_key_value().and_then(|(_, op)| self.acquires.get(op));
+        let Some(Acquire { ttl, label, .. }) = first else { return };
+        let (ttl, label) = (*ttl, label.clone());
+        let attempt = self.new_attempt(keys, ttl, &label, block, Whose::Line);
+        if let Some(line) = self.lines.get_mut(keys) {
+            line.attempt = attempt;
+        }
+        self.send_attempt(now, attempt, false, out);
+    }
+
+    /// Who of a line gets the lock next.
+    pub(super) fn first_in_line(&self, keys: &LockKeys) -> Option<OpId> {
+        self.lines.get(keys)?.waiters.first_key_value().map(|(_, op)| *op)
+    }
+
+    /// Removes a wish, and with the last one of a line the line; its attempt stays.
+    pub(super) fn remove_acquire(&mut self, op: OpId) -> Option<Acquire> {
+        let acquire = self.acquires.remove(&op)?;
+        if let Some(at) = acquire.deadline {
+            self.timers.remove(&(at, Timer::AcquireDeadline(op)));
+        }
+        if let Seat::Line(ticket) = acquire.seat
+            && let Some(line) = self.lines.get_mut(&acquire.keys)
+        {
+            line.waiters.remove(&ticket);
+            if line.waiters.is_empty() {
+                self.lines.remove(&acquire.keys);
             }
         }
+        Some(acquire)
     }
 
-    fn grant(&mut self, now: Mono, op: OpId, fence: u64, sent: Mono, out: &mut Vec<Effect>) {
-        let Some(acquire) = self.remove_acquire(op) else { return };
-        let Acquire { lease, keys, token, ttl, hold, uncertain, .. } = acquire;
-        let until = valid_until(sent, ttl);
-        let renewal = Renewal::default();
-        let held = Lease { keys, token, ttl, until, granted: now, hold, renewal, uncertain };
-        self.begin_lease(now, lease, held, sent);
-        out.push(Effect::SetDeadline { lease, until: Some(until) });
-        out.push(Effect::Complete { op, outcome: Outcome::Acquired { lease, fence } });
-    }
-
-    /// The grant cannot be used: its token is given back, and the next attempt has a new one.
-    fn renounce(&mut self, now: Mono, op: OpId, out: &mut Vec<Effect>) {
-        let lease = self.new_lease_id();
-        let Some(acquire) = self.acquires.get_mut(&op) else {
-            return;
-        };
-        let token = Token::new(&self.config.client, lease.0, &acquire.label);
-        let old = std::mem::replace(&mut acquire.token, token);
-        let old_lease = std::mem::replace(&mut acquire.lease, lease);
-        let uncertain = std::mem::take(&mut acquire.uncertain);
-        let keys = acquire.keys.clone();
-        self.abandon(now, old_lease, keys, old, uncertain, out);
-    }
-
-    /// The lock is held, or the server is not ready: looks again a little later if time is left.
-    fn retry_or_end(&mut self, now: Mono, op: OpId, out: &mut Vec<Effect>) {
-        let pause = self.jitter(20, 60);
-        let Some(acquire) = self.acquires.get_mut(&op) else {
-            return;
-        };
-        let end = match acquire.wait {
-            Wait::Forever => None,
-            Wait::Never => Some(acquire.began),
-            Wait::UpTo(wait) => Some(acquire.began + wait),
-        };
-        if end.is_some_and(|end| end <= now) {
-            return self.end_acquire_by_obstacle(now, op, out);
-        }
-        let at = end.map_or(now + pause, |end| end.min(now + pause));
-        acquire.retry = Some(at);
-        self.timers.insert((at, Timer::AcquireRetry(op)));
-    }
-
+    /// The caller's patience is over, unless nothing is known yet: one round trip is always left.
     pub(super) fn acquire_deadline(&mut self, now: Mono, op: OpId, out: &mut Vec<Effect>) {
+        let Some(acquire) = self.acquires.get(&op) else { return };
+        let last = acquire.began + self.config.command_timeout;
+        if now < last && matches!(self.obstacle(acquire), Obstacle::Unanswered) {
+            if let Some(acquire) = self.acquires.get_mut(&op) {
+                acquire.deadline = Some(last);
+                self.timers.insert((last, Timer::AcquireDeadline(op)));
+            }
+            return;
+        }
         self.end_acquire_by_obstacle(now, op, out);
     }
 
-    fn end_acquire_by_obstacle(&mut self, now: Mono, op: OpId, out: &mut Vec<Effect>) {
-        let Some(acquire) = self.acquires.get_mut(&op) else {
-            return;
-        };
-        let obstacle = std::mem::replace(&mut acquire.obstacle, Obstacle::Unanswered);
-        let outcome = match obstacle {
+    /// Something is known about the lock: ends the wishes that have waited only for that. Those behind
+    /// the first in line end by their own timers.
+    pub(super) fn end_overdue(&mut self, now: Mono, id: AttemptId, out: &mut Vec<Effect>) {
+        while let Some(op) = self.first_of(id)
+            && self.acquires.get(&op).is_some_and(|acquire| acquire.is_overdue(now))
+        {
+            self.end_acquire_by_obstacle(now, op, out);
+        }
+    }
+
+    /// Ends every wish that an attempt serves, for the reason that it has met.
+    pub(super) fn end_all_of(&mut self, now: Mono, id: AttemptId, out: &mut Vec<Effect>) {
+        while let Some(op) = self.first_of(id) {
+            self.end_acquire_by_obstacle(now, op, out);
+        }
+    }
+
+    /// Whose wish an attempt would fulfil now.
+    pub(super) fn first_of(&self, id: AttemptId) -> Option<OpId> {
+        let attempt = self.attempts.get(&id)?;
+        match attempt.whose {
+            Whose::Caller(op) => Some(op),
+            Whose::Line => self.first_in_line(&attempt.keys),
+        }
+    }
+
+    fn attempt_of(&self, acquire: &Acquire) -> Option<AttemptId> {
+        match acquire.seat {
+            Seat::Alone(id) => Some(id),
+            Seat::Line(_) => self.lines.get(&acquire.keys).map(|line| line.attempt),
+        }
+    }
+
+    fn obstacle(&self, acquire: &Acquire) -> &Obstacle {
+        self.attempt_of(acquire)
+            .and_then(|id| self.attempts.get(&id))
+            .map_or(&Obstacle::Unanswered, |attempt| &attempt.obstacle)
+    }
+
+    /// A wish that waits alone has an attempt with another token now.
+    pub(super) fn reseat(&mut self, op: OpId, id: AttemptId) {
+        if let Some(acquire) = self.acquires.get_mut(&op) {
+            acquire.seat = Seat::Alone(id);
+        }
+    }
+
+    pub(super) fn end_acquire_by_obstacle(
+        &mut self,
+        now: Mono,
+        op: OpId,
+        out: &mut Vec<Effect>,
+    ) {
+        let Some(acquire) = self.acquires.get(&op) else { return };
+        let outcome = match self.obstacle(acquire) {
             Obstacle::Late => {
                 let ms = acquire.ttl.as_millis();
                 Outcome::Connection(format!("each answer took longer than the lease of {ms} ms"))
             }
-            Obstacle::Unanswered => {
-                let patience = now.since(acquire.began);
-                self.unanswered(patience)
-            }
-            Obstacle::Held { .. } if acquire.wait == Wait::Never => Outcome::Held,
-            Obstacle::Held { holder, remaining } => {
-                Outcome::TimedOut { waited: now.since(acquire.began), holder, remaining }
-            }
+            Obstacle::Unanswered => self.unanswered(now.since(acquire.began)),
+            Obstacle::Held(_) if acquire.wait == Wait::Never => Outcome::Held,
+            Obstacle::Held(held) => self.timed_out(now, acquire, held),
             Obstacle::Refused(refusal) => {
-                let fence = acquire.keys.fence();
-                let about_fence = refusal.detail.starts_with(&fence);
-                let key = if about_fence { fence } else { acquire.keys.lock().to_owned() };
-                Outcome::Server { refusal, key: Some(key) }
+                let keys = &acquire.keys;
+                let key = [keys.fence(), keys.queue(), keys.waiters()]
+                    .into_iter()
+                    .find(|key| refusal.detail.starts_with(key))
+                    .unwrap_or_else(|| keys.lock().to_owned());
+                Outcome::Server { refusal: refusal.clone(), key: Some(key) }
             }
         };
         self.end_acquire(now, op, outcome, out);
     }
 
-    /// Ends an acquire without a lock. What may have been granted, or may yet be, is given back.
+    fn timed_out(&self, now: Mono, acquire: &Acquire, held: &Held) -> Outcome {
+        let ahead_here = match acquire.seat {
+            Seat::Alone(_) => 0,
+            Seat::Line(ticket) => self
+                .lines
+                .get(&acquire.keys)
+                .map_or(0, |line| line.waiters.range(..ticket).count()),
+        };
+        let ahead_here = u32::try_from(ahead_here).unwrap_or(u32::MAX);
+        Outcome::TimedOut {
+            waited: now.since(acquire.began),
+            holder: held.holder.clone(),
+            remaining: held.remaining,
+            position: held.place.map(|place| place.position.saturating_add(ahead_here)),
+        }
+    }
+
+    /// Ends a wish without a lock. What its attempt may have got, or may yet get, is given back unless
+    /// somebody else in line wants it.
     pub(super) fn end_acquire(
         &mut self,
         now: Mono,
@@ -258,24 +275,17 @@ impl Machine {
         outcome: Outcome,
         out: &mut Vec<Effect>,
     ) {
-        let Some(acquire) = self.remove_acquire(op) else {
-            return;
-        };
+        let Some(acquire) = self.acquires.get(&op) else { return };
+        let attempt = self.attempt_of(acquire);
+        let Some(acquire) = self.remove_acquire(op) else { return };
+        if matches!(outcome, Outcome::TimedOut { .. }) {
+            self.stats.timed_out += 1;
+        }
         out.push(Effect::Complete { op, outcome });
-        if acquire.uncertain || acquire.request.is_some() {
-            let Acquire { lease, keys, token, uncertain, .. } = acquire;
-            self.abandon(now, lease, keys, token, uncertain, out);
+        if let Some(id) = attempt
+            && !self.lines.get(&acquire.keys).is_some_and(|line| line.attempt == id)
+        {
+            self.abandon_attempt(now, id, out);
         }
-    }
-
-    fn remove_acquire(&mut self, op: OpId) -> Option<Acquire> {
-        let acquire = self.acquires.remove(&op)?;
-        if let Some(at) = acquire.deadline {
-            self.timers.remove(&(at, Timer::AcquireDeadline(op)));
-        }
-        if let Some(at) = acquire.retry {
-            self.timers.remove(&(at, Timer::AcquireRetry(op)));
-        }
-        Some(acquire)
     }
 }

@@ -1,6 +1,6 @@
 //! Lengthening a lease because the caller wants it.
 
-use super::{Effect, LeaseId, Machine, OpId, Outcome, Purpose, RequestId, Timer};
+use super::{Effect, Lease, LeaseId, Machine, OpId, Outcome, Purpose, RequestId, Timer};
 use crate::clock::Mono;
 use crate::error::Failure;
 use crate::script::{Reply, valid_until};
@@ -24,7 +24,7 @@ impl Machine {
         ttl: Option<Duration>,
         out: &mut Vec<Effect>,
     ) {
-        let Some(held) = self.leases.get(&lease).filter(|held| now < held.until) else {
+        let Some(held) = self.hold_of(lease).filter(|held| now < held.until) else {
             return out.push(Effect::Complete { op, outcome: Outcome::Lost });
         };
         let ttl = ttl.unwrap_or(held.ttl);
@@ -44,7 +44,7 @@ impl Machine {
         let Some(extend) = self.extends.get(&op) else {
             return;
         };
-        let Some(held) = self.leases.get(&extend.lease) else {
+        let Some(held) = self.hold_of(extend.lease) else {
             return self.end_extend(op, Outcome::Lost, out);
         };
         let call = held.extension(extend.ttl);
@@ -71,29 +71,35 @@ impl Machine {
             return;
         }
         let (lease, ttl) = (extend.lease, extend.ttl);
-        if self.leases.get(&lease).is_some_and(|held| held.until <= now) {
+        let id = lease.attempt();
+        if self.hold_of(lease).is_some_and(|held| held.until <= now) {
             // What is lost stays lost, also when an extension comes a moment too late.
-            return self.lease_end(now, lease, out);
+            return self.lease_end(now, id, out);
         }
         match reply {
             Ok(Reply::Owner(true)) => {
-                if let Some(held) = self.leases.get_mut(&lease) {
+                if let Some(held) = self.leases.get_mut(&id).filter(|held| held.id == lease) {
                     // Later renewals are as long as the caller asked for last.
                     held.ttl = ttl;
                 }
-                self.lengthen(lease, valid_until(sent, ttl), out);
+                self.lengthen(id, valid_until(sent, ttl), out);
                 self.end_extend(op, Outcome::Done, out);
             }
-            Ok(Reply::Owner(false)) => self.lose(now, lease, out),
+            Ok(Reply::Owner(false)) => self.lose(now, id, out),
             Ok(_) => debug_assert!(false, "not a reply of extend"),
             // A repeat can only lengthen the lease, so it simply asks again once connected.
             Err(Failure::Lost(_)) => {}
             Err(Failure::NoScript) => self.send_extend(now, op, true, out),
             Err(Failure::Refused(refusal)) => {
-                let key = self.leases.get(&lease).map(|held| held.keys.lock().to_owned());
+                let key = self.hold_of(lease).map(|held| held.keys.lock().to_owned());
                 self.end_extend(op, Outcome::Server { refusal, key }, out);
             }
         }
+    }
+
+    /// A lease, if it is still this caller's.
+    pub(super) fn hold_of(&self, lease: LeaseId) -> Option<&Lease> {
+        self.leases.get(&lease.attempt()).filter(|held| held.id == lease)
     }
 
     pub(super) fn extend_deadline(&mut self, op: OpId, out: &mut Vec<Effect>) {

@@ -1,10 +1,11 @@
 //! The connection: coming, going, and which history of the data it shows.
 
-use super::{Effect, Look, Machine, OpId, Outcome, Request, Timer};
+use super::{Effect, Look, Machine, News, OpId, Outcome, Request, Timer};
 use crate::clock::{Mono, ServerTime};
 use crate::error::Failure;
-use crate::script::Reply;
+use crate::script::{Held, Reply};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How often the history of the data is looked at while a connection is in use.
@@ -13,6 +14,8 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 const HISTORIES: usize = 64;
 /// The longest pause between two attempts to connect.
 const BACKOFF_MS_MAX: u64 = 1_000;
+/// Two clocks that were compared longer ago than this are not believed to run alike any more.
+const CLOCKS_AGE_MAX: Duration = Duration::from_secs(10);
 
 #[derive(Debug)]
 pub(super) struct Link {
@@ -26,6 +29,12 @@ pub(super) struct Link {
     pub(super) trouble: String,
     /// When the history was last asked for.
     looked: Mono,
+    /// A moment of ours before which the server read this time.
+    clocks: Option<(Mono, ServerTime)>,
+    /// Where messages to this manager go.
+    inbox: Arc<str>,
+    /// Whether the server lets this manager neither publish nor subscribe.
+    deaf: bool,
     /// Fences at or below it may be known to a history that this server has lost.
     pub(super) epoch: ServerTime,
     /// The server's time when this process first saw a history.
@@ -40,21 +49,22 @@ enum State {
     Up,
 }
 
-impl Default for Link {
-    fn default() -> Self {
+impl Link {
+    pub(super) fn new(inbox: Arc<str>) -> Self {
         Self {
             state: State::Opening(None),
             failures: 0,
             suspect: false,
             trouble: "not connected yet".to_owned(),
             looked: Mono::default(),
+            clocks: None,
+            inbox,
+            deaf: false,
             epoch: ServerTime::default(),
             epochs: BTreeMap::new(),
         }
     }
-}
 
-impl Link {
     pub(super) const fn is_up(&self) -> bool {
         matches!(self.state, State::Up)
     }
@@ -65,18 +75,42 @@ impl Link {
             self.failures = 0;
         }
         match reply {
-            Ok(reply) => {
-                // Acquire begins with a write, which a replica would have refused.
-                self.suspect &= matches!(reply, Reply::Owner(_));
+            // To grant a lock or a place in line is to write, which a replica would have refused.
+            Ok(Reply::Granted { .. } | Reply::Held(Held { place: Some(_), .. })) => {
+                self.suspect = false;
             }
+            Ok(_) => {}
             Err(Failure::Refused(refusal)) if refusal.code == "READONLY" => self.suspect = true,
             Err(_) => {}
         }
     }
 
+    pub(super) const fn is_deaf(&self) -> bool {
+        self.deaf
+    }
+
+    /// Where grants can be told to this manager; empty if nowhere.
+    pub(super) fn inbox(&self) -> Arc<str> {
+        if self.deaf { Arc::from("") } else { Arc::clone(&self.inbox) }
+    }
+
+    /// The server read `time` after `sent`.
+    pub(super) const fn compare_clocks(&mut self, sent: Mono, time: ServerTime) {
+        self.clocks = Some((sent, time));
+    }
+
+    /// A moment of ours before the server's clock showed `time`; none if that cannot be told.
+    ///
+    /// The clock was read after our request left, so counting from there is on the safe side.
+    pub(super) fn local_time(&self, now: Mono, time: ServerTime) -> Option<Mono> {
+        let (sent, read) = self.clocks.filter(|(sent, _)| now.since(*sent) <= CLOCKS_AGE_MAX)?;
+        let us = (sent.as_micros() + time.as_micros()).checked_sub(read.as_micros())?;
+        Some(Mono::from_micros(us))
+    }
+
     /// Whether the history must be looked at before the next request.
-    pub(super) fn look_due(&mut self, now: Mono, for_acquire: bool) -> bool {
-        let due = now.since(self.looked) >= LOOK_INTERVAL || (self.suspect && for_acquire);
+    pub(super) fn look_due(&mut self, now: Mono, issues_fences: bool) -> bool {
+        let due = now.since(self.looked) >= LOOK_INTERVAL || (self.suspect && issues_fences);
         if due {
             self.looked = now;
         }
@@ -105,23 +139,45 @@ impl Machine {
         out.push(Effect::Connect);
     }
 
-    pub(super) fn connected(&mut self, now: Mono, look: Look, out: &mut Vec<Effect>) {
+    pub(super) fn connected(
+        &mut self,
+        now: Mono,
+        look: Look,
+        deaf: Option<String>,
+        out: &mut Vec<Effect>,
+    ) {
         self.link.learn(look);
         self.link.looked = now;
-        if let State::Opening(Some(op)) = self.link.state {
-            out.push(Effect::Complete { op, outcome: Outcome::Done });
+        self.link.clocks = None;
+        match self.link.state {
+            State::Opening(Some(op)) => {
+                out.push(Effect::Complete { op, outcome: Outcome::Done });
+            }
+            State::Opening(None) => {}
+            State::Down | State::Up => out.push(Effect::Tell(News::Reconnected)),
         }
         self.link.state = State::Up;
-        // Releases first: what this manager no longer wants must not stand in its own way.
-        for lease in self.releases.keys().copied().collect::<Vec<_>>() {
-            self.send_release(now, lease, false, out);
+        let was_deaf = std::mem::replace(&mut self.link.deaf, deaf.is_some());
+        if let Some(why) = deaf
+            && !was_deaf
+        {
+            out.push(Effect::Tell(News::Deaf(why)));
+        }
+        self.resume(now, out);
+    }
+
+    /// Asks for everything that waits for an answer. Releases first: what this manager no longer wants
+    /// must not stand in its own way.
+    fn resume(&mut self, now: Mono, out: &mut Vec<Effect>) {
+        for id in self.releases.keys().copied().collect::<Vec<_>>() {
+            self.send_release(now, id, false, out);
         }
         self.resume_renewals(now, out);
         for op in self.extends.keys().copied().collect::<Vec<_>>() {
             self.send_extend(now, op, false, out);
         }
-        for op in self.acquires.keys().copied().collect::<Vec<_>>() {
-            self.send_acquire(now, op, false, out);
+        for id in self.attempts.keys().copied().collect::<Vec<_>>() {
+            self.send_attempt(now, id, false, out);
         }
     }
 
@@ -143,7 +199,7 @@ impl Machine {
     fn reconnect_later(&mut self, now: Mono) {
         self.link.failures += 1;
         let most_ms = (50_u64 << (self.link.failures - 1).min(10)).min(BACKOFF_MS_MAX);
-        let pause = self.jitter(most_ms / 2, most_ms);
+        let pause = self.jitter((most_ms / 2, most_ms));
         self.timers.insert((now + pause, Timer::Reconnect));
     }
 
@@ -160,6 +216,7 @@ impl Machine {
         }
         self.link.state = State::Down;
         out.push(Effect::Disconnect { abort: silent });
+        out.push(Effect::Tell(News::Disconnected(detail.to_owned())));
         if self.link.failures == 0 {
             self.link.failures = 1;
             out.push(Effect::Connect);
@@ -184,8 +241,8 @@ impl Machine {
         for op in self.acquires.keys().copied().collect::<Vec<_>>() {
             self.end_acquire(now, op, Outcome::Closed, out);
         }
-        for lease in self.leases.keys().copied().collect::<Vec<_>>() {
-            self.give_up_lease(now, lease, out);
+        for id in self.leases.keys().copied().collect::<Vec<_>>() {
+            self.give_up_lease(now, id, out);
         }
         self.timers.insert((now + self.config.command_timeout, Timer::CloseDeadline));
         self.finish_close_if_done(out);

@@ -8,21 +8,26 @@
 //! `now` is the first argument of every input and never goes back.
 
 mod acquire;
+mod attempt;
 mod extend;
+mod hand_on;
 mod link;
 mod release;
 mod renew;
+mod stats;
 #[cfg(test)]
 mod tests;
 
 pub use renew::{Hold, LossReason};
+pub use stats::Stats;
 
 use crate::clock::{Mono, ServerTime};
 use crate::error::{Failure, Refusal};
 use crate::keys::LockKeys;
-use crate::script::{Call, Reply};
+use crate::script::{Call, Grant, Reply};
 use crate::token::Token;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// What stays the same for the life of a manager.
@@ -36,6 +41,12 @@ pub struct Config {
     pub command_timeout: Duration,
 }
 
+/// The channel on which a manager is told of its grants.
+#[must_use]
+pub fn inbox(client: &str) -> Arc<str> {
+    format!("holdfast:{client}").into()
+}
+
 /// Names an operation of a caller. Chosen by the caller, unique among the open ones.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub struct OpId(pub u32);
@@ -45,9 +56,35 @@ impl OpId {
     pub const NOBODY: Self = Self(u32::MAX);
 }
 
-/// Names a lease of this manager: the number in its token.
+/// Names an attempt to own a lock: the number in its token.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub struct AttemptId(pub u64);
+
+/// Names the hold of one caller: its attempt, and how often the lock was handed on since. So whoever
+/// has handed a lock on cannot touch the hold of the next.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub struct LeaseId(pub u64);
+
+impl LeaseId {
+    /// More than a block of fences is long.
+    const GENERATIONS: u64 = 16;
+
+    /// The first hold of an attempt.
+    #[must_use]
+    pub const fn first(attempt: AttemptId) -> Self {
+        Self(attempt.0 * Self::GENERATIONS)
+    }
+
+    /// Which attempt got the lock.
+    #[must_use]
+    pub const fn attempt(self) -> AttemptId {
+        AttemptId(self.0 / Self::GENERATIONS)
+    }
+
+    const fn next(self) -> Self {
+        Self(self.0 + 1)
+    }
+}
 
 /// Names a request to the server. Requests are answered in the order of their numbers.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
@@ -86,6 +123,8 @@ pub enum Command {
     Release {
         /// Which lease.
         lease: LeaseId,
+        /// Whether its token was shown to anybody. Then nobody else may own the lock with it.
+        exported: bool,
     },
 }
 
@@ -109,6 +148,8 @@ pub enum Outcome {
         lease: LeaseId,
         /// Strictly greater than every fence issued for this lock before.
         fence: u64,
+        /// The label in its token, if that is not the caller's own.
+        label: Option<String>,
     },
     /// The caller did not want to wait any longer.
     Cancelled,
@@ -140,20 +181,45 @@ pub enum Outcome {
         holder: String,
         /// How long the holder's lease lasted when last asked; none if it never ends by itself.
         remaining: Option<Duration>,
+        /// The caller's place in line when last asked, 1 for the next; none if it stood in none.
+        position: Option<u32>,
     },
+}
+
+/// Something that whoever runs the manager may want to know.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum News {
+    /// The server lets this manager neither publish nor subscribe: its waiters poll. Once.
+    Deaf(String),
+    /// The connection is gone. It is made anew at once.
+    Disconnected(String),
+    /// There is a connection again.
+    Reconnected,
 }
 
 /// Something happened to the connection.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Event {
     /// An attempt to connect succeeded.
-    Connected(Look),
+    Connected {
+        /// What the server shows.
+        look: Look,
+        /// Why no messages can be sent or received, if so.
+        deaf: Option<String>,
+    },
     /// An attempt to connect failed.
     ConnectFailed(Failure),
     /// The connection broke.
     Disconnected(String),
+    /// A lock was granted by a message.
+    Granted(Grant),
     /// The server answered [`Effect::Look`].
-    Looked(Look),
+    Looked {
+        /// What it shows.
+        look: Look,
+        /// When it was asked.
+        sent: Mono,
+    },
     /// JavaScript gave a sign of life at this time.
     Turned(Mono),
 }
@@ -186,7 +252,10 @@ pub enum Effect {
         abort: bool,
     },
     /// Ask which data the server holds; answered by [`Event::Looked`].
-    Look,
+    Look {
+        /// Now; part of the answer.
+        sent: Mono,
+    },
     /// A lease ended that its caller had not released. Once for each.
     Lose {
         /// Which.
@@ -214,6 +283,8 @@ pub enum Effect {
     },
     /// The machine has ended; nothing will follow.
     Stop,
+    /// Tell whoever runs the manager.
+    Tell(News),
 }
 
 /// The lock protocol of one manager.
@@ -224,13 +295,17 @@ pub struct Machine {
     link: link::Link,
     /// Whether `Close` was commanded, and by whom.
     closing: Option<OpId>,
-    next_lease: u64,
-    next_request: u64,
+    last_attempt: u64,
+    last_request: u64,
+    last_ticket: u64,
+    stats: Stats,
     acquires: BTreeMap<OpId, acquire::Acquire>,
+    attempts: BTreeMap<AttemptId, attempt::Attempt>,
     extends: BTreeMap<OpId, extend::Extend>,
-    leases: BTreeMap<LeaseId, Lease>,
+    leases: BTreeMap<AttemptId, Lease>,
+    lines: BTreeMap<LockKeys, acquire::Line>,
     pulse: renew::Pulse,
-    releases: BTreeMap<LeaseId, release::Release>,
+    releases: BTreeMap<AttemptId, release::Release>,
     /// Requests without an answer, oldest first.
     requests: BTreeMap<RequestId, Request>,
     timers: BTreeSet<(Mono, Timer)>,
@@ -239,22 +314,27 @@ pub struct Machine {
 /// A lock that this manager holds, by its own clock.
 #[derive(Debug)]
 struct Lease {
+    /// Whose hold it is now.
+    id: LeaseId,
     keys: LockKeys,
     token: Token,
+    /// The label in its token.
+    label: String,
+    fence: u64,
+    /// Fences above it that were reserved with it.
+    fences_left: u8,
     ttl: Duration,
     until: Mono,
+    /// When the server granted it.
     granted: Mono,
+    /// When its caller got it.
+    began: Mono,
     hold: Hold,
+    /// The server has only granted it for so long, until it hears that somebody took it.
+    claim: Option<Duration>,
     renewal: renew::Renewal,
     /// An acquire of this token was lost and may still be executed: release it twice.
     uncertain: bool,
-}
-
-impl Lease {
-    /// The call that makes this lease last at least `ttl`.
-    fn extension(&self, ttl: Duration) -> Call {
-        Call::Extend { keys: self.keys.clone(), token: self.token.clone(), ttl }
-    }
 }
 
 #[derive(Debug)]
@@ -265,40 +345,45 @@ struct Request {
 
 #[derive(Clone, Copy, Debug)]
 enum Purpose {
-    Acquire(OpId),
+    Attempt(AttemptId),
     Extend(OpId),
-    Release(LeaseId),
-    Renew(LeaseId),
+    Release(AttemptId),
+    Renew(AttemptId),
 }
 
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 enum Timer {
     AcquireDeadline(OpId),
-    AcquireRetry(OpId),
+    AttemptRetry(AttemptId),
     CloseDeadline,
     ExtendDeadline(OpId),
-    HoldEnd(LeaseId),
-    LeaseEnd(LeaseId),
+    HoldEnd(AttemptId),
+    LeaseEnd(AttemptId),
     Reconnect,
-    ReleaseDeadline(LeaseId),
-    ReleaseRetry(LeaseId),
-    Renew(LeaseId),
+    ReleaseDeadline(AttemptId),
+    ReleaseRetry(AttemptId),
+    Renew(AttemptId),
 }
 
 impl Machine {
     /// A machine that has done nothing yet. `seed` decides its jitter.
     #[must_use]
     pub fn new(config: Config, seed: u64) -> Self {
+        let inbox = inbox(&config.client);
         Self {
             config,
             rng: fastrand::Rng::with_seed(seed),
-            link: link::Link::default(),
+            link: link::Link::new(inbox),
             closing: None,
-            next_lease: 0,
-            next_request: 0,
+            last_attempt: 0,
+            last_request: 0,
+            last_ticket: 0,
+            stats: Stats::default(),
             acquires: BTreeMap::new(),
+            attempts: BTreeMap::new(),
             extends: BTreeMap::new(),
             leases: BTreeMap::new(),
+            lines: BTreeMap::new(),
             pulse: renew::Pulse::default(),
             releases: BTreeMap::new(),
             requests: BTreeMap::new(),
@@ -323,7 +408,9 @@ impl Machine {
             Command::Close => self.begin_close(now, op, out),
             Command::Extend { lease, ttl } => self.begin_extend(now, op, lease, ttl, out),
             Command::Open => self.open(op, out),
-            Command::Release { lease } => self.begin_release(now, op, lease, out),
+            Command::Release { lease, exported } => {
+                self.begin_release(now, op, lease, exported, out);
+            }
         }
     }
 
@@ -353,10 +440,14 @@ impl Machine {
     /// Something happened to the connection.
     pub fn handle_event(&mut self, now: Mono, event: Event, out: &mut Vec<Effect>) {
         match event {
-            Event::Connected(look) => self.connected(now, look, out),
+            Event::Connected { look, deaf } => self.connected(now, look, deaf, out),
             Event::ConnectFailed(failure) => self.connect_failed(now, failure, out),
             Event::Disconnected(detail) => self.disconnected(now, &detail, false, out),
-            Event::Looked(look) => self.link.learn(look),
+            Event::Granted(grant) => self.granted_by_message(now, grant, out),
+            Event::Looked { look, sent } => {
+                self.link.compare_clocks(sent, look.time);
+                self.link.learn(look);
+            }
             Event::Turned(at) => self.pulse.feel(at),
         }
     }
@@ -373,15 +464,15 @@ impl Machine {
             self.timers.pop_first();
             match timer {
                 Timer::AcquireDeadline(op) => self.acquire_deadline(now, op, out),
-                Timer::AcquireRetry(op) => self.send_acquire(now, op, false, out),
+                Timer::AttemptRetry(id) => self.send_attempt(now, id, false, out),
                 Timer::CloseDeadline => self.finish_close(out),
                 Timer::ExtendDeadline(op) => self.extend_deadline(op, out),
-                Timer::HoldEnd(lease) => self.hold_end(now, lease, out),
-                Timer::LeaseEnd(lease) => self.lease_end(now, lease, out),
+                Timer::HoldEnd(id) => self.hold_end(now, id, out),
+                Timer::LeaseEnd(id) => self.lease_end(now, id, out),
                 Timer::Reconnect => out.push(Effect::Connect),
-                Timer::ReleaseDeadline(lease) => self.release_deadline(lease, out),
-                Timer::ReleaseRetry(lease) => self.send_release(now, lease, false, out),
-                Timer::Renew(lease) => self.renewal_due(now, lease, out),
+                Timer::ReleaseDeadline(id) => self.release_deadline(id, out),
+                Timer::ReleaseRetry(id) => self.send_release(now, id, false, out),
+                Timer::Renew(id) => self.renewal_due(now, id, out),
             }
         }
     }
@@ -397,11 +488,20 @@ impl Machine {
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.acquires.is_empty()
+            && self.attempts.is_empty()
             && self.extends.is_empty()
             && self.leases.is_empty()
+            && self.lines.is_empty()
             && self.releases.is_empty()
             && self.requests.is_empty()
             && self.timers.is_empty()
+    }
+
+    /// What this manager has done so far, and what it does now.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        let (held, waiting) = (self.leases.len() as u64, self.acquires.len() as u64);
+        Stats { held, waiting, ..self.stats.clone() }
     }
 
     /// Requests are answered in order, so the oldest one decides.
@@ -420,10 +520,10 @@ impl Machine {
         out: &mut Vec<Effect>,
     ) {
         match purpose {
-            Purpose::Acquire(op) => self.acquire_reply(now, op, request, sent, reply, out),
+            Purpose::Attempt(id) => self.attempt_reply(now, id, sent, reply, out),
             Purpose::Extend(op) => self.extend_reply(now, op, request, sent, reply, out),
-            Purpose::Release(lease) => self.release_reply(now, lease, sent, reply, out),
-            Purpose::Renew(lease) => self.renewal_reply(now, lease, sent, &reply, out),
+            Purpose::Release(id) => self.release_reply(now, id, sent, reply, out),
+            Purpose::Renew(id) => self.renewal_reply(now, id, sent, &reply, out),
         }
     }
 
@@ -439,11 +539,13 @@ impl Machine {
         if !self.link.is_up() {
             return None;
         }
-        if self.link.look_due(now, matches!(purpose, Purpose::Acquire(_))) {
-            out.push(Effect::Look);
+        let issues_fences = matches!(purpose, Purpose::Attempt(_) | Purpose::Release(_));
+        if self.link.look_due(now, issues_fences) {
+            out.push(Effect::Look { sent: now });
         }
-        self.next_request += 1;
-        let request = RequestId(self.next_request);
+        self.stats.requests += 1;
+        self.last_request += 1;
+        let request = RequestId(self.last_request);
         self.requests.insert(request, Request { purpose, sent: now });
         out.push(Effect::Send { request, call, with_source });
         Some(request)
@@ -458,13 +560,8 @@ impl Machine {
         })
     }
 
-    fn new_lease_id(&mut self) -> LeaseId {
-        self.next_lease += 1;
-        LeaseId(self.next_lease)
-    }
-
-    /// A time between `least_ms` and `most_ms`, so that many clients do not move in step.
-    fn jitter(&mut self, least_ms: u64, most_ms: u64) -> Duration {
+    /// A time between so many ms, so that many clients do not move in step.
+    fn jitter(&mut self, (least_ms, most_ms): (u64, u64)) -> Duration {
         Duration::from_micros(self.rng.u64(least_ms * 1000..most_ms * 1000))
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Once a release was sent its token is burned: nothing acquires or extends with it again.
 
-use super::{Effect, LeaseId, Machine, OpId, Outcome, Purpose, Timer};
+use super::{AttemptId, Effect, LeaseId, Machine, OpId, Outcome, Purpose, Timer};
 use crate::clock::Mono;
 use crate::error::{Failure, Refusal};
 use crate::keys::LockKeys;
@@ -63,55 +63,62 @@ impl Machine {
         now: Mono,
         op: OpId,
         lease: LeaseId,
+        exported: bool,
         out: &mut Vec<Effect>,
     ) {
-        if self.leases.get(&lease).is_none_or(|held| held.until <= now) {
+        if self.hold_of(lease).is_none_or(|held| held.until <= now) {
             // Lost before, or released before; the end of the lease gives back what is left of it.
             return out.push(Effect::Complete { op, outcome: Outcome::Lost });
         }
-        let Some(held) = self.remove_lease(lease, out) else { return };
+        if !exported && self.hand_on(now, lease, out) {
+            return out.push(Effect::Complete { op, outcome: Outcome::Done });
+        }
+        let id = lease.attempt();
+        let Some(held) = self.remove_lease(id, out) else { return };
         let deadline = now + self.config.command_timeout;
-        self.timers.insert((deadline, Timer::ReleaseDeadline(lease)));
+        self.timers.insert((deadline, Timer::ReleaseDeadline(id)));
         let mut release = Release::new(held.keys, held.token, held.until, held.uncertain);
         release.op = Some(op);
         release.deadline = Some(deadline);
-        self.releases.insert(lease, release);
-        self.send_release(now, lease, false, out);
+        self.releases.insert(id, release);
+        self.send_release(now, id, false, out);
     }
 
     /// Gives back what a token has got or may yet get. Nobody waits for it.
     pub(super) fn abandon(
         &mut self,
         now: Mono,
-        lease: LeaseId,
+        id: AttemptId,
         keys: LockKeys,
         token: Token,
         uncertain: bool,
         out: &mut Vec<Effect>,
     ) {
-        self.releases.insert(lease, Release::new(keys, token, now, uncertain));
-        self.send_release(now, lease, false, out);
+        self.releases.insert(id, Release::new(keys, token, now, uncertain));
+        self.send_release(now, id, false, out);
     }
 
     pub(super) fn send_release(
         &mut self,
         now: Mono,
-        lease: LeaseId,
+        id: AttemptId,
         with_source: bool,
         out: &mut Vec<Effect>,
     ) {
-        let Some(release) = self.releases.get_mut(&lease) else {
+        let epoch = self.link.epoch;
+        let Some(release) = self.releases.get_mut(&id) else {
             return;
         };
         if release.sending {
             return;
         }
         if let Some(at) = release.retry.take() {
-            self.timers.remove(&(at, Timer::ReleaseRetry(lease)));
+            self.timers.remove(&(at, Timer::ReleaseRetry(id)));
         }
-        let call = Call::Release { keys: release.keys.clone(), token: release.token.clone() };
-        let sending = self.send(now, Purpose::Release(lease), call, with_source, out).is_some();
-        if let Some(release) = self.releases.get_mut(&lease) {
+        let (keys, token) = (release.keys.clone(), release.token.clone());
+        let call = Call::Release { keys, token, epoch };
+        let sending = self.send(now, Purpose::Release(id), call, with_source, out).is_some();
+        if let Some(release) = self.releases.get_mut(&id) {
             release.sending = sending;
         }
     }
@@ -119,12 +126,12 @@ impl Machine {
     pub(super) fn release_reply(
         &mut self,
         now: Mono,
-        lease: LeaseId,
+        id: AttemptId,
         sent: Mono,
         reply: Result<Reply, Failure>,
         out: &mut Vec<Effect>,
     ) {
-        let Some(release) = self.releases.get_mut(&lease) else {
+        let Some(release) = self.releases.get_mut(&id) else {
             return;
         };
         release.sending = false;
@@ -133,7 +140,7 @@ impl Machine {
                 // A repeat may read "not the owner" as the success of the request before it.
                 let freed = freed || release.maybe_freed;
                 let outcome = if freed { Outcome::Done } else { Outcome::Lost };
-                self.confirm_release(now, lease, outcome, out);
+                self.confirm_release(now, id, outcome, out);
             }
             Ok(_) => debug_assert!(false, "not a reply of release"),
             Err(Failure::Lost(_)) => {
@@ -141,20 +148,20 @@ impl Machine {
                 // Whatever went ahead of it on the connection may be lost too, an acquire included.
                 release.uncertain = true;
             }
-            Err(Failure::NoScript) => self.send_release(now, lease, true, out),
+            Err(Failure::NoScript) => self.send_release(now, id, true, out),
             Err(Failure::Refused(refusal)) => {
                 release.refusals += 1;
                 let give_up = release.refusals > REFUSALS_MAX;
                 release.refusal = Some(refusal.clone());
                 if !refusal.is_transient() {
-                    self.release_deadline(lease, out);
+                    self.release_deadline(id, out);
                 }
                 if give_up {
-                    self.release_deadline(lease, out);
-                    self.remove_release(lease);
+                    self.release_deadline(id, out);
+                    self.remove_release(id);
                     self.finish_close_if_done(out);
                 } else {
-                    self.retry_release(now, lease);
+                    self.retry_release(now, id);
                 }
             }
         }
@@ -163,62 +170,62 @@ impl Machine {
     fn confirm_release(
         &mut self,
         now: Mono,
-        lease: LeaseId,
+        id: AttemptId,
         outcome: Outcome,
         out: &mut Vec<Effect>,
     ) {
-        self.answer_release(lease, outcome, out);
-        let Some(release) = self.releases.get_mut(&lease) else {
+        self.answer_release(id, outcome, out);
+        let Some(release) = self.releases.get_mut(&id) else {
             return;
         };
         let repeat = release.uncertain && !release.confirmed;
         release.confirmed = true;
         if repeat {
-            self.retry_release(now, lease);
+            self.retry_release(now, id);
         } else {
-            self.remove_release(lease);
+            self.remove_release(id);
         }
         self.finish_close_if_done(out);
     }
 
-    pub(super) fn release_deadline(&mut self, lease: LeaseId, out: &mut Vec<Effect>) {
-        let Some(release) = self.releases.get(&lease) else {
+    pub(super) fn release_deadline(&mut self, id: AttemptId, out: &mut Vec<Effect>) {
+        let Some(release) = self.releases.get(&id) else {
             return;
         };
         let outcome = match release.refusal.clone() {
             Some(refusal) => Outcome::Server { refusal, key: Some(release.keys.lock().to_owned()) },
             None => self.unanswered(self.config.command_timeout),
         };
-        self.answer_release(lease, outcome, out);
+        self.answer_release(id, outcome, out);
     }
 
     /// Tells the caller once; the release itself goes on until the server has confirmed it.
-    fn answer_release(&mut self, lease: LeaseId, outcome: Outcome, out: &mut Vec<Effect>) {
-        let Some(release) = self.releases.get_mut(&lease) else {
+    fn answer_release(&mut self, id: AttemptId, outcome: Outcome, out: &mut Vec<Effect>) {
+        let Some(release) = self.releases.get_mut(&id) else {
             return;
         };
         if let Some(at) = release.deadline.take() {
-            self.timers.remove(&(at, Timer::ReleaseDeadline(lease)));
+            self.timers.remove(&(at, Timer::ReleaseDeadline(id)));
         }
         if let Some(op) = release.op.take() {
             out.push(Effect::Complete { op, outcome });
         }
     }
 
-    fn retry_release(&mut self, now: Mono, lease: LeaseId) {
-        let Some(release) = self.releases.get_mut(&lease) else {
+    fn retry_release(&mut self, now: Mono, id: AttemptId) {
+        let Some(release) = self.releases.get_mut(&id) else {
             return;
         };
         let at = now + REPEAT_AFTER;
         release.retry = Some(at);
-        self.timers.insert((at, Timer::ReleaseRetry(lease)));
+        self.timers.insert((at, Timer::ReleaseRetry(id)));
     }
 
-    fn remove_release(&mut self, lease: LeaseId) {
-        if let Some(release) = self.releases.remove(&lease)
+    fn remove_release(&mut self, id: AttemptId) {
+        if let Some(release) = self.releases.remove(&id)
             && let Some(at) = release.retry
         {
-            self.timers.remove(&(at, Timer::ReleaseRetry(lease)));
+            self.timers.remove(&(at, Timer::ReleaseRetry(id)));
         }
     }
 }

@@ -4,10 +4,11 @@
 //! event loop cannot stop that; so that a wedged process does not hold for ever, renewal pauses
 //! while JavaScript has not turned for `stall_timeout`.
 
-use super::{Effect, Lease, LeaseId, Machine, Purpose, Timer};
-use crate::clock::Mono;
+use super::{AttemptId, Effect, Lease, LeaseId, Machine, Purpose, Timer};
+use crate::clock::{Mono, ServerTime};
 use crate::error::Failure;
-use crate::script::{Reply, valid_until};
+use crate::script::{Call, Intent, Reply, valid_until};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How long and on what conditions a lock is kept beyond its first lease.
@@ -39,8 +40,8 @@ const SLICE: Duration = Duration::from_millis(20);
 pub(super) struct Renewal {
     /// When the next one is due.
     pub(super) due: Option<Mono>,
-    /// Whether a request is under way.
-    sending: bool,
+    /// The lease that the request under way asks for.
+    asked: Option<Duration>,
     /// Whether it pauses because JavaScript gives no sign of life.
     stalled: bool,
 }
@@ -72,162 +73,232 @@ impl Pulse {
     }
 }
 
+impl Lease {
+    /// The call that makes this lease last at least `ttl`.
+    pub(super) fn extension(&self, ttl: Duration) -> Call {
+        Call::Extend { keys: self.keys.clone(), token: self.token.clone(), ttl }
+    }
+
+    /// The call that also tells the server that a grant by message has reached somebody.
+    fn claim(&self, epoch: ServerTime, inbox: Arc<str>) -> Call {
+        Call::Acquire {
+            keys: self.keys.clone(),
+            token: self.token.clone(),
+            ttl: self.ttl,
+            epoch,
+            block: 1,
+            inbox,
+            intent: Intent::Poll,
+        }
+    }
+}
+
 impl Machine {
     /// A lock was granted: plans what ends or keeps it.
-    pub(super) fn begin_lease(&mut self, now: Mono, lease: LeaseId, held: Lease, sent: Mono) {
-        let Hold { renew, max_hold, .. } = held.hold;
-        self.timers.insert((held.until, Timer::LeaseEnd(lease)));
-        if let Some(max_hold) = max_hold {
-            self.timers.insert((held.granted + max_hold, Timer::HoldEnd(lease)));
-        }
-        let ttl = held.ttl;
-        self.leases.insert(lease, held);
-        if renew {
-            self.plan_renewal(lease, now, sent + ttl / 3);
-        }
+    pub(super) fn begin_lease(&mut self, now: Mono, id: AttemptId, held: Lease) {
+        self.timers.insert((held.until, Timer::LeaseEnd(id)));
+        self.leases.insert(id, held);
+        self.start_hold(now, id);
     }
 
     /// Ends a lease here: nothing is planned for it any more, and it is not valid any more.
-    pub(super) fn remove_lease(&mut self, lease: LeaseId, out: &mut Vec<Effect>) -> Option<Lease> {
-        let held = self.leases.remove(&lease)?;
-        self.timers.remove(&(held.until, Timer::LeaseEnd(lease)));
-        if let Some(at) = held.renewal.due {
-            self.timers.remove(&(at, Timer::Renew(lease)));
-        }
-        if let Some(max_hold) = held.hold.max_hold {
-            self.timers.remove(&(held.granted + max_hold, Timer::HoldEnd(lease)));
-        }
-        out.push(Effect::SetDeadline { lease, until: None });
+    pub(super) fn remove_lease(&mut self, id: AttemptId, out: &mut Vec<Effect>) -> Option<Lease> {
+        self.stop_hold(id);
+        let held = self.leases.remove(&id)?;
+        self.timers.remove(&(held.until, Timer::LeaseEnd(id)));
+        out.push(Effect::SetDeadline { lease: held.id, until: None });
         Some(held)
     }
 
-    fn plan_renewal(&mut self, lease: LeaseId, now: Mono, at: Mono) {
-        let Some(held) = self.leases.get_mut(&lease) else { return };
-        let slice_us = u64::try_from(SLICE.min(held.ttl / 16).as_micros()).unwrap_or(1).max(1);
-        let at = Mono::from_micros(at.as_micros() - at.as_micros() % slice_us).max(now);
-        held.renewal.due = Some(at);
-        self.timers.insert((at, Timer::Renew(lease)));
+    /// Plans what a caller's hold needs: renewal, and its longest time.
+    pub(super) fn start_hold(&mut self, now: Mono, id: AttemptId) {
+        let Some(held) = self.leases.get(&id) else { return };
+        if let Some(max_hold) = held.hold.max_hold {
+            self.timers.insert((held.began + max_hold, Timer::HoldEnd(id)));
+        }
+        if held.hold.renew && held.renewal.asked.is_none() {
+            // A third of a lease after it was asked for, two thirds are left of it.
+            let left = held.until.since(now).saturating_sub(held.ttl * 2 / 3);
+            self.plan_renewal(id, now, now + left);
+        }
     }
 
-    pub(super) fn renewal_due(&mut self, now: Mono, lease: LeaseId, out: &mut Vec<Effect>) {
-        let Some(held) = self.leases.get_mut(&lease) else { return };
+    pub(super) fn stop_hold(&mut self, id: AttemptId) {
+        let Some(held) = self.leases.get_mut(&id) else { return };
+        if let Some(at) = held.renewal.due.take() {
+            self.timers.remove(&(at, Timer::Renew(id)));
+        }
+        if let Some(max_hold) = held.hold.max_hold {
+            self.timers.remove(&(held.began + max_hold, Timer::HoldEnd(id)));
+        }
+    }
+
+    fn plan_renewal(&mut self, id: AttemptId, now: Mono, at: Mono) {
+        let Some(held) = self.leases.get_mut(&id) else { return };
+        let slice_us = u64::try_from(SLICE.min(held.ttl / 16).as_micros()).unwrap_or(1).max(1);
+        let at = Mono::from_micros(at.as_micros() - at.as_micros() % slice_us).max(now);
+        if let Some(before) = held.renewal.due.replace(at) {
+            self.timers.remove(&(before, Timer::Renew(id)));
+        }
+        self.timers.insert((at, Timer::Renew(id)));
+    }
+
+    pub(super) fn renewal_due(&mut self, now: Mono, id: AttemptId, out: &mut Vec<Effect>) {
+        let Some(held) = self.leases.get_mut(&id) else { return };
         held.renewal.due = None;
         self.pulse.ask(now, out);
         held.renewal.stalled = self.pulse.is_gone(now, held.hold.stall_timeout);
         if held.renewal.stalled {
             // JavaScript may come back before the lease ends; then renewal goes on.
             let pause = held.ttl / 16;
-            return self.plan_renewal(lease, now, now + pause);
+            return self.plan_renewal(id, now, now + pause);
         }
-        self.send_renewal(now, lease, false, out);
+        self.send_renewal(now, id, false, out);
     }
 
     /// Asks to renew, if the server is connected; if not, [`Self::resume_renewals`] does later.
-    fn send_renewal(
+    pub(super) fn send_renewal(
         &mut self,
         now: Mono,
-        lease: LeaseId,
+        id: AttemptId,
         with_source: bool,
         out: &mut Vec<Effect>,
     ) {
-        let Some(held) = self.leases.get(&lease) else { return };
-        let call = held.extension(held.ttl);
-        let sending = self.send(now, Purpose::Renew(lease), call, with_source, out).is_some();
-        if let Some(held) = self.leases.get_mut(&lease) {
-            held.renewal.sending = sending;
+        let Some(held) = self.leases.get(&id).filter(|held| held.renewal.asked.is_none()) else {
+            return;
+        };
+        let ttl = held.ttl;
+        let call = if held.claim.is_some() {
+            held.claim(self.link.epoch, self.link.inbox())
+        } else {
+            held.extension(ttl)
+        };
+        let sending = self.send(now, Purpose::Renew(id), call, with_source, out).is_some();
+        let Some(held) = self.leases.get_mut(&id) else { return };
+        held.renewal.asked = sending.then_some(ttl);
+        if let Some(at) = held.renewal.due.take() {
+            self.timers.remove(&(at, Timer::Renew(id)));
         }
     }
 
     /// The server is connected again: asks for every renewal that could not be asked for.
     pub(super) fn resume_renewals(&mut self, now: Mono, out: &mut Vec<Effect>) {
-        let waits = |(lease, held): (&LeaseId, &Lease)| {
-            let waits = held.hold.renew && held.renewal.due.is_none() && !held.renewal.sending;
-            waits.then_some(*lease)
+        let waits = |(id, held): (&AttemptId, &Lease)| {
+            let wanted = held.hold.renew || held.claim.is_some();
+            let waits = wanted && held.renewal.due.is_none() && held.renewal.asked.is_none();
+            waits.then_some(*id)
         };
-        for lease in self.leases.iter().filter_map(waits).collect::<Vec<_>>() {
-            self.send_renewal(now, lease, false, out);
+        for id in self.leases.iter().filter_map(waits).collect::<Vec<_>>() {
+            self.send_renewal(now, id, false, out);
         }
     }
 
     pub(super) fn renewal_reply(
         &mut self,
         now: Mono,
-        lease: LeaseId,
+        id: AttemptId,
         sent: Mono,
         reply: &Result<Reply, Failure>,
         out: &mut Vec<Effect>,
     ) {
-        let Some(held) = self.leases.get_mut(&lease) else { return };
-        held.renewal.sending = false;
+        let epoch = self.link.epoch;
+        let Some(held) = self.leases.get_mut(&id) else { return };
+        let Some(asked) = held.renewal.asked.take() else { return };
         if held.until <= now {
-            return self.lease_end(now, lease, out);
+            return self.lease_end(now, id, out);
         }
-        let ttl = held.ttl;
         match reply {
-            Ok(Reply::Owner(true)) => {
-                self.lengthen(lease, valid_until(sent, ttl), out);
-                self.plan_renewal(lease, now, sent + ttl / 3);
+            // Since it was granted, the data has turned out to be another history.
+            Ok(Reply::Granted { .. }) if held.fence < epoch.as_micros() => {
+                self.lose_and_give_back(now, id, LossReason::Expired, out);
             }
-            // The only final answer; all else is tried again until the lease ends.
-            Ok(Reply::Owner(false)) => self.lose(now, lease, out),
-            Ok(_) => debug_assert!(false, "not a reply of extend"),
+            Ok(Reply::Owner(true) | Reply::Granted { .. }) => {
+                held.claim = None;
+                self.stats.renewals += 1;
+                self.renewed(now, id, sent, asked, out);
+            }
+            // The only final answers; all else is tried again until the lease ends.
+            Ok(Reply::Owner(false) | Reply::Held(_)) => self.lose(now, id, out),
             Err(Failure::Lost(_)) => {}
-            Err(Failure::NoScript) => self.send_renewal(now, lease, true, out),
-            Err(Failure::Refused(_)) => self.plan_renewal(lease, now, now + ttl / 16),
+            Err(Failure::NoScript) => self.send_renewal(now, id, true, out),
+            Err(Failure::Refused(_)) => {
+                let pause = held.ttl / 16;
+                self.plan_renewal(id, now, now + pause);
+            }
         }
     }
 
-    pub(super) fn lengthen(&mut self, lease: LeaseId, until: Mono, out: &mut Vec<Effect>) {
-        let Some(held) = self.leases.get_mut(&lease) else { return };
+    fn renewed(
+        &mut self,
+        now: Mono,
+        id: AttemptId,
+        sent: Mono,
+        ttl: Duration,
+        out: &mut Vec<Effect>,
+    ) {
+        self.lengthen(id, valid_until(sent, ttl), out);
+        let Some(held) = self.leases.get(&id) else { return };
+        if held.hold.renew {
+            let third = held.ttl / 3;
+            self.plan_renewal(id, now, sent + third);
+        }
+    }
+
+    pub(super) fn lengthen(&mut self, id: AttemptId, until: Mono, out: &mut Vec<Effect>) {
+        let Some(held) = self.leases.get_mut(&id) else { return };
         if until <= held.until {
             return;
         }
-        self.timers.remove(&(held.until, Timer::LeaseEnd(lease)));
+        self.timers.remove(&(held.until, Timer::LeaseEnd(id)));
         held.until = until;
-        self.timers.insert((until, Timer::LeaseEnd(lease)));
-        out.push(Effect::SetDeadline { lease, until: Some(until) });
+        self.timers.insert((until, Timer::LeaseEnd(id)));
+        out.push(Effect::SetDeadline { lease: held.id, until: Some(until) });
     }
 
     /// The server says that another owns the lock, or nobody.
-    pub(super) fn lose(&mut self, now: Mono, lease: LeaseId, out: &mut Vec<Effect>) {
-        if let Some(held) = self.remove_lease(lease, out) {
-            out.push(Effect::Lose { lease, reason: LossReason::Expired });
-            if held.uncertain {
-                // Its acquire may still arrive, and take the lock for nobody.
-                self.abandon(now, lease, held.keys, held.token, true, out);
-            }
+    pub(super) fn lose(&mut self, now: Mono, id: AttemptId, out: &mut Vec<Effect>) {
+        let Some(held) = self.remove_lease(id, out) else { return };
+        self.tell_loss(held.id, LossReason::Expired, out);
+        if held.uncertain {
+            // Its acquire may still arrive, and take the lock for nobody.
+            self.abandon(now, id, held.keys, held.token, true, out);
         }
-        self.end_extends_of(lease, out);
     }
 
     /// The lease has ended by this process's clock, a little before it does by the server's.
-    pub(super) fn lease_end(&mut self, now: Mono, lease: LeaseId, out: &mut Vec<Effect>) {
-        let stalled = self.leases.get(&lease).is_some_and(|held| held.renewal.stalled);
+    pub(super) fn lease_end(&mut self, now: Mono, id: AttemptId, out: &mut Vec<Effect>) {
+        let stalled = self.leases.get(&id).is_some_and(|held| held.renewal.stalled);
         let reason = if stalled { LossReason::Stalled } else { LossReason::Expired };
-        self.lose_and_give_back(now, lease, reason, out);
+        self.lose_and_give_back(now, id, reason, out);
     }
 
     /// The lock was kept for as long as it may be.
-    pub(super) fn hold_end(&mut self, now: Mono, lease: LeaseId, out: &mut Vec<Effect>) {
-        self.lose_and_give_back(now, lease, LossReason::MaxHold, out);
+    pub(super) fn hold_end(&mut self, now: Mono, id: AttemptId, out: &mut Vec<Effect>) {
+        self.lose_and_give_back(now, id, LossReason::MaxHold, out);
     }
 
     fn lose_and_give_back(
         &mut self,
         now: Mono,
-        lease: LeaseId,
+        id: AttemptId,
         reason: LossReason,
         out: &mut Vec<Effect>,
     ) {
+        let Some(lease) = self.leases.get(&id).map(|held| held.id) else { return };
+        self.tell_loss(lease, reason, out);
+        self.give_up_lease(now, id, out);
+    }
+
+    fn tell_loss(&mut self, lease: LeaseId, reason: LossReason, out: &mut Vec<Effect>) {
+        self.stats.lost += 1;
         out.push(Effect::Lose { lease, reason });
         self.end_extends_of(lease, out);
-        self.give_up_lease(now, lease, out);
     }
 
     /// Gives a lease back that nobody uses any more. Also right after its end: an extension that
     /// arrives late would otherwise leave the lock held by nobody.
-    pub(super) fn give_up_lease(&mut self, now: Mono, lease: LeaseId, out: &mut Vec<Effect>) {
-        let Some(held) = self.remove_lease(lease, out) else { return };
-        self.abandon(now, lease, held.keys, held.token, held.uncertain, out);
+    pub(super) fn give_up_lease(&mut self, now: Mono, id: AttemptId, out: &mut Vec<Effect>) {
+        let Some(held) = self.remove_lease(id, out) else { return };
+        self.abandon(now, id, held.keys, held.token, held.uncertain, out);
     }
 }

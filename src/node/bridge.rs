@@ -41,6 +41,12 @@ impl Bridge {
         self.completions.take_text(slot)
     }
 
+    /// The text of the oldest news that was not taken yet.
+    #[napi(catch_unwind)]
+    pub fn take_news(&self) -> Option<String> {
+        self.completions.take_news()
+    }
+
     /// Starts the manager that notices call `manager`. The outcome in `slot` tells whether it could
     /// connect.
     #[napi(catch_unwind)]

@@ -2,7 +2,7 @@
 
 use crate::clock::Mono;
 use crate::driver::Caller;
-use crate::machine::{LeaseId, LossReason, OpId, Outcome};
+use crate::machine::{LeaseId, LossReason, News, OpId, Outcome};
 use napi::Status;
 use napi::threadsafe_function::{ThreadsafeFunction, ThreadsafeFunctionCallMode};
 use napi_derive::napi;
@@ -26,6 +26,20 @@ pub enum Notice {
     Ping = -1,
     /// A lock was lost: manager, lease, how.
     Loss = -2,
+    /// News of a manager: manager, what; text, by `takeNews`.
+    News = -3,
+}
+
+/// What news is about.
+#[napi]
+#[derive(Clone, Copy)]
+pub enum NewsCode {
+    /// The connection is gone: why.
+    Disconnected = 0,
+    /// There is a connection again.
+    Reconnected = 1,
+    /// The server allows no messages: what it said.
+    Deaf = 2,
 }
 
 /// How a lock was lost.
@@ -64,6 +78,8 @@ pub enum OutcomeCode {
     Server = 8,
     /// Somebody else held the lock for too long: ms waited, ms left of its lease or -1; text.
     TimedOut = 9,
+    /// As `Acquired`, with another caller's label in the token: text.
+    AcquiredAs = 10,
 }
 
 /// The text of an outcome.
@@ -77,6 +93,8 @@ pub struct OutcomeText {
     pub key: Option<String>,
     /// The value of the lock that is held.
     pub holder: Option<String>,
+    /// The caller's place in line, 1 for the next.
+    pub position: Option<u32>,
 }
 
 /// The outcomes of one environment that JavaScript has not seen yet.
@@ -91,6 +109,8 @@ pub(super) struct Completions {
 struct Queue {
     records: VecDeque<[f64; RECORD_LENGTH]>,
     texts: BTreeMap<u32, OutcomeText>,
+    /// The texts of news, in the order of their records.
+    news: VecDeque<String>,
     /// Whether JavaScript was woken and has not found the queue empty since.
     armed: bool,
 }
@@ -119,6 +139,11 @@ impl Completions {
     /// The text of the outcome in `slot`, once.
     pub(super) fn take_text(&self, slot: u32) -> Option<OutcomeText> {
         self.lock().texts.remove(&slot)
+    }
+
+    /// The text of the oldest news that was not taken yet.
+    pub(super) fn take_news(&self) -> Option<String> {
+        self.lock().news.pop_front()
     }
 
     fn lock(&self) -> MutexGuard<'_, Queue> {
@@ -156,6 +181,18 @@ impl Caller for ManagerCaller {
         self.completions.lock().records.push_back(record);
     }
 
+    fn tell(&self, news: News) {
+        let (code, text) = match news {
+            News::Deaf(why) => (NewsCode::Deaf, why),
+            News::Disconnected(why) => (NewsCode::Disconnected, why),
+            News::Reconnected => (NewsCode::Reconnected, String::new()),
+        };
+        let manager = f64::from(self.manager);
+        let mut queue = self.completions.lock();
+        queue.records.push_back([f64::from(Notice::News as i32), manager, f64::from(code as i32), 0.0]);
+        queue.news.push_back(text);
+    }
+
     fn ping(&self) {
         let record = [f64::from(Notice::Ping as i32), 0.0, 0.0, 0.0];
         self.completions.lock().records.push_back(record);
@@ -181,8 +218,12 @@ impl Caller for ManagerCaller {
 fn encode(outcome: Outcome) -> (OutcomeCode, f64, f64, Option<OutcomeText>) {
     let plain = |code| (code, 0.0, 0.0, None);
     match outcome {
-        Outcome::Acquired { lease, fence } => {
+        Outcome::Acquired { lease, fence, label: None } => {
             (OutcomeCode::Acquired, number(lease.0), number(fence), None)
+        }
+        Outcome::Acquired { lease, fence, label: Some(label) } => {
+            let text = Some(OutcomeText::new(label));
+            (OutcomeCode::AcquiredAs, number(lease.0), number(fence), text)
         }
         Outcome::Cancelled => plain(OutcomeCode::Cancelled),
         Outcome::Closed => plain(OutcomeCode::Closed),
@@ -199,9 +240,10 @@ fn encode(outcome: Outcome) -> (OutcomeCode, f64, f64, Option<OutcomeText>) {
             text.key = key;
             (OutcomeCode::Server, 0.0, 0.0, Some(text))
         }
-        Outcome::TimedOut { waited, holder, remaining } => {
+        Outcome::TimedOut { waited, holder, remaining, position } => {
             let mut text = OutcomeText::new(String::new());
             text.holder = Some(holder);
+            text.position = position;
             (OutcomeCode::TimedOut, ms(waited), remaining.map_or(-1.0, ms), Some(text))
         }
     }
@@ -209,12 +251,12 @@ fn encode(outcome: Outcome) -> (OutcomeCode, f64, f64, Option<OutcomeText>) {
 
 impl OutcomeText {
     const fn new(message: String) -> Self {
-        Self { message, server_code: None, key: None, holder: None }
+        Self { message, server_code: None, key: None, holder: None, position: None }
     }
 }
 
-#[expect(clippy::cast_precision_loss, reason = "fences and lease numbers stay below 2^53")]
-const fn number(value: u64) -> f64 {
+#[expect(clippy::cast_precision_loss, reason = "fences, lease numbers and counts stay below 2^53")]
+pub(super) const fn number(value: u64) -> f64 {
     value as f64
 }
 

@@ -1,8 +1,9 @@
 //! One manager, as JavaScript sees it.
 
 use crate::clock::Mono;
+use super::completions::number;
 use crate::driver::{Caller, Handle, Ticket};
-use crate::machine::{Command, Config, Hold, LeaseId, OpId, Wait};
+use crate::machine::{Command, Config, Hold, LeaseId, OpId, Stats, Wait, inbox};
 use crate::server::{Address, Endpoint};
 use napi_derive::napi;
 use std::sync::Arc;
@@ -47,6 +48,7 @@ impl ManagerOptions {
             password: self.password,
             db: self.db,
             client_name: self.client_name,
+            inbox: inbox(&self.client),
             connect_timeout: Duration::from_millis(self.connect_timeout.into()),
         };
         let config = Config {
@@ -70,7 +72,7 @@ pub enum OpKind {
     Close = 2,
     /// slot, lease, ttl ms (-1: as before)
     Extend = 3,
-    /// slot, lease
+    /// slot, lease, whether its token was read
     Release = 4,
 }
 
@@ -113,8 +115,53 @@ impl NativeManager {
     /// How long a lease is still valid, in ms; 0 if it has ended.
     #[napi(catch_unwind)]
     pub fn remaining(&self, lease: f64) -> f64 {
-        let remaining = self.handle.validity().remaining(LeaseId(whole(lease)), Mono::now());
+        let remaining = self.handle.shared().remaining(LeaseId(whole(lease)), Mono::now());
         remaining.as_secs_f64() * 1000.0
+    }
+
+    /// What it has counted so far.
+    #[napi(catch_unwind)]
+    pub fn stats(&self) -> ManagerStats {
+        self.handle.shared().stats().into()
+    }
+}
+
+/// What a manager has counted. See `Stats` in the machine.
+#[napi(object)]
+pub struct ManagerStats {
+    /// Locks held now.
+    pub held: f64,
+    /// Acquires without an outcome now.
+    pub waiting: f64,
+    /// Locks acquired.
+    pub acquired: f64,
+    /// Those that came from another caller of this process.
+    pub handed_on: f64,
+    /// Acquires that waited in vain.
+    pub timed_out: f64,
+    /// Locks lost.
+    pub lost: f64,
+    /// Leases renewed.
+    pub renewals: f64,
+    /// Requests sent.
+    pub requests: f64,
+    /// Hand-offs between processes that took at most 2^i µs.
+    pub hand_offs: Vec<f64>,
+}
+
+impl From<Stats> for ManagerStats {
+    fn from(stats: Stats) -> Self {
+        Self {
+            held: number(stats.held),
+            waiting: number(stats.waiting),
+            acquired: number(stats.acquired),
+            handed_on: number(stats.handed_on),
+            timed_out: number(stats.timed_out),
+            lost: number(stats.lost),
+            renewals: number(stats.renewals),
+            requests: number(stats.requests),
+            hand_offs: stats.hand_offs.map(number).into(),
+        }
     }
 }
 
@@ -145,7 +192,7 @@ fn command(
             lease: LeaseId(whole(a)),
             ttl: (b >= 0.0).then(|| Duration::from_millis(whole(b))),
         },
-        RELEASE => Command::Release { lease: LeaseId(whole(a)) },
+        RELEASE => Command::Release { lease: LeaseId(whole(a)), exported: b > 0.0 },
         _ => return None,
     })
 }

@@ -4,9 +4,10 @@ mod single;
 mod stream;
 mod wire;
 
-pub(crate) use single::{Connection, Deliver, Incoming, Item, connect};
+pub(crate) use single::{Connection, Deliver, Incoming, Item, Welcome, connect};
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// One server and how to reach it.
@@ -22,6 +23,8 @@ pub struct Endpoint {
     pub db: u32,
     /// What `CLIENT LIST` shows.
     pub client_name: String,
+    /// The channel on which grants are told.
+    pub inbox: Arc<str>,
     /// How long connecting may take, handshake included.
     pub connect_timeout: Duration,
 }
@@ -52,6 +55,7 @@ impl fmt::Debug for Endpoint {
             .field("password", &self.password.as_ref().map(|_| "***"))
             .field("db", &self.db)
             .field("client_name", &self.client_name)
+            .field("inbox", &self.inbox)
             .field("connect_timeout", &self.connect_timeout)
             .finish()
     }
@@ -69,6 +73,7 @@ mod tests {
             password: Some("s3cret".to_owned()),
             db: 0,
             client_name: "holdfast".to_owned(),
+            inbox: "inbox".into(),
             connect_timeout: Duration::from_secs(1),
         };
         assert!(!format!("{endpoint:?}").contains("s3cret"));

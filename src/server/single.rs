@@ -1,9 +1,10 @@
 //! One Redis or Valkey server: one connection that carries everything.
 
 use super::{Endpoint, stream::Stream, wire};
+use crate::clock::Mono;
 use crate::error::Failure;
 use crate::machine::{Look, RequestId};
-use crate::script::{Call, Reply, Script};
+use crate::script::{Call, Grant, Reply, Script};
 use redis::aio::MultiplexedConnection;
 use redis::{
     AsyncConnectionConfig, Pipeline, ProtocolVersion, PushKind, RedisConnectionInfo, Value,
@@ -17,8 +18,10 @@ use tokio::task::JoinHandle;
 pub(crate) enum Incoming {
     /// It broke, or the server closed it.
     Disconnected(String),
-    /// The answer to a look.
-    Looked(Look),
+    /// A lock was granted by a message.
+    Granted(Grant),
+    /// The answer to a look that was sent at this time.
+    Looked(Look, Mono),
     /// Answers, in the order of the requests.
     Replies(Vec<(RequestId, Result<Reply, Failure>)>),
 }
@@ -30,7 +33,10 @@ pub(crate) type Deliver = Arc<dyn Fn(Incoming) + Send + Sync>;
 #[derive(Debug)]
 pub(crate) enum Item {
     /// Ask for the history of the data.
-    Look,
+    Look {
+        /// Now.
+        sent: Mono,
+    },
     /// Call a script.
     Call {
         /// Names the answer.
@@ -50,12 +56,20 @@ pub(crate) struct Connection {
     pump: JoinHandle<()>,
 }
 
-/// Connects, authenticates and has a first look. Whatever happens on the connection afterwards is
-/// given to `deliver`.
+/// What a server says to a new connection.
+#[derive(Debug)]
+pub(crate) struct Welcome {
+    pub(crate) look: Look,
+    /// Why messages cannot be sent or received, if so.
+    pub(crate) deaf: Option<String>,
+}
+
+/// Connects, authenticates, listens to the inbox and has a first look. Whatever happens on the
+/// connection afterwards is given to `deliver`.
 pub(crate) async fn connect(
     endpoint: &Endpoint,
     deliver: Deliver,
-) -> Result<(Connection, Look), Failure> {
+) -> Result<(Connection, Welcome), Failure> {
     let limit = endpoint.connect_timeout;
     let result = tokio::time::timeout(limit, handshake(endpoint, deliver)).await;
     result.unwrap_or_else(|_| {
@@ -63,7 +77,10 @@ pub(crate) async fn connect(
     })
 }
 
-async fn handshake(endpoint: &Endpoint, deliver: Deliver) -> Result<(Connection, Look), Failure> {
+async fn handshake(
+    endpoint: &Endpoint,
+    deliver: Deliver,
+) -> Result<(Connection, Welcome), Failure> {
     let abort = Arc::new(AtomicBool::new(false));
     let stream = Stream::open(&endpoint.address, Arc::clone(&abort))
         .await
@@ -75,8 +92,8 @@ async fn handshake(endpoint: &Endpoint, deliver: Deliver) -> Result<(Connection,
         .set_connection_timeout(None)
         .set_pipeline_buffer_size(4096)
         .set_push_sender(move |push: redis::PushInfo| {
-            if push.kind == PushKind::Disconnection {
-                pushes(Incoming::Disconnected("the server closed the connection".to_owned()));
+            if let Some(incoming) = pushed(&push) {
+                pushes(incoming);
             }
             Ok::<(), redis::aio::SendError>(())
         });
@@ -85,7 +102,21 @@ async fn handshake(endpoint: &Endpoint, deliver: Deliver) -> Result<(Connection,
         .map_err(|error| wire::failure(&error))?;
     let mut connection = Connection { inner, deliver, abort, pump: tokio::spawn(pump) };
     let look = connection.introduce(endpoint).await?;
-    Ok((connection, look))
+    let deaf = connection.listen(endpoint).await?;
+    Ok((connection, Welcome { look, deaf }))
+}
+
+/// What a message from the server means, if anything.
+fn pushed(push: &redis::PushInfo) -> Option<Incoming> {
+    match (&push.kind, push.data.as_slice()) {
+        (PushKind::Disconnection, _) => {
+            Some(Incoming::Disconnected("the server closed the connection".to_owned()))
+        }
+        (PushKind::Message, [_, Value::BulkString(message)]) => {
+            Grant::parse(std::str::from_utf8(message).ok()?).map(Incoming::Granted)
+        }
+        _ => None,
+    }
 }
 
 fn login(endpoint: &Endpoint) -> RedisConnectionInfo {
@@ -114,15 +145,32 @@ impl Connection {
         wire::look(values.get(1..).unwrap_or_default())
     }
 
+    /// Subscribes to the inbox and checks that messages may be published to it. Where an ACL forbids
+    /// it, says so.
+    async fn listen(&mut self, endpoint: &Endpoint) -> Result<Option<String>, Failure> {
+        let inbox = &*endpoint.inbox;
+        let mut probe = redis::cmd("PUBLISH");
+        probe.arg(inbox).arg("");
+        let subscribed = self.inner.subscribe(inbox).await;
+        let published = self.inner.send_packed_command(&probe).await;
+        for failed in [subscribed.err(), published.err()].into_iter().flatten() {
+            match wire::failure(&failed) {
+                Failure::Refused(refusal) => return Ok(Some(refusal.to_string())),
+                other => return Err(other),
+            }
+        }
+        Ok(None)
+    }
+
     /// Sends `items` as one pipeline, behind everything sent before.
     pub(crate) fn send(&self, items: &[Item]) {
         let mut pipeline = Pipeline::with_capacity(items.len());
         let mut expected = Vec::with_capacity(items.len());
         for item in items {
             match item {
-                Item::Look => {
+                Item::Look { sent } => {
                     wire::add_look(&mut pipeline);
-                    expected.push(Expected::Look);
+                    expected.push(Expected::Look(*sent));
                 }
                 Item::Call { request, call, with_source } => {
                     pipeline.add_command(wire::command(call, *with_source));
@@ -155,7 +203,7 @@ impl Drop for Connection {
 }
 
 enum Expected {
-    Look,
+    Look(Mono),
     Reply(RequestId, Script),
 }
 
@@ -168,11 +216,11 @@ fn answers(expected: Vec<Expected>, result: Result<Vec<Value>, String>) -> Vec<I
     };
     for expected in expected {
         match expected {
-            Expected::Look => {
+            Expected::Look(sent) => {
                 let look: Vec<Value> = values.by_ref().take(wire::LOOK_COMMANDS).collect();
                 // A look that failed is repeated with the next request a second later.
                 if let Ok(look) = wire::look(&look) {
-                    incoming.push(Incoming::Looked(look));
+                    incoming.push(Incoming::Looked(look, sent));
                 }
             }
             Expected::Reply(request, script) => {

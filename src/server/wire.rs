@@ -4,7 +4,7 @@ use crate::clock::ServerTime;
 use crate::error::{Failure, Refusal};
 use crate::keys::LockKeys;
 use crate::machine::Look;
-use crate::script::{Call, Reply, Script};
+use crate::script::{Call, Held, Intent, Place, Reply, Script};
 use crate::token::Token;
 use redis::{Cmd, ErrorKind, Pipeline, RedisError, Value};
 use std::sync::LazyLock;
@@ -27,29 +27,35 @@ fn hash(script: Script) -> &'static str {
 /// The command that runs `call`: by its hash, or with the whole text.
 pub(super) fn command(call: &Call, with_source: bool) -> Cmd {
     let script = call.script();
-    let mut command = Cmd::with_capacity(8, 256);
+    let mut command = Cmd::with_capacity(14, 512);
     if with_source {
         command.arg("EVAL").arg(script.source());
     } else {
         command.arg("EVALSHA").arg(hash(script));
     }
     match call {
-        Call::Acquire { keys, token, ttl, epoch } => {
-            command.arg(2).arg(keys.lock()).arg(keys.fence());
-            command.arg(token.as_str()).arg(ms(*ttl)).arg(epoch.as_micros());
+        Call::Acquire { keys, token, ttl, epoch, block, inbox, intent } => {
+            all_keys(&mut command, keys, token).arg(ms(*ttl)).arg(epoch.as_micros());
+            command.arg(*block).arg(&**inbox);
+            match intent {
+                Intent::Join(seq) => command.arg(seq.unwrap_or(0)),
+                Intent::Poll => command.arg("poll"),
+                Intent::Try => command.arg("try"),
+            };
         }
         Call::Extend { keys, token, ttl } => {
-            one_key(&mut command, keys, token).arg(ms(*ttl));
+            command.arg(1).arg(keys.lock()).arg(token.as_str()).arg(ms(*ttl));
         }
-        Call::Release { keys, token } => {
-            one_key(&mut command, keys, token);
+        Call::Release { keys, token, epoch } => {
+            all_keys(&mut command, keys, token).arg(epoch.as_micros());
         }
     }
     command
 }
 
-fn one_key<'a>(command: &'a mut Cmd, keys: &LockKeys, token: &Token) -> &'a mut Cmd {
-    command.arg(1).arg(keys.lock()).arg(token.as_str())
+fn all_keys<'a>(command: &'a mut Cmd, keys: &LockKeys, token: &Token) -> &'a mut Cmd {
+    command.arg(4).arg(keys.lock()).arg(keys.fence()).arg(keys.queue()).arg(keys.waiters());
+    command.arg(token.as_str())
 }
 
 fn ms(duration: Duration) -> u64 {
@@ -74,13 +80,27 @@ pub(super) fn reply(script: Script, value: Value) -> Result<Reply, Failure> {
 }
 
 fn held(parts: &[Value]) -> Result<Reply, Failure> {
-    match parts {
-        [Value::Int(remaining_ms), Value::BulkString(holder)] => Ok(Reply::Held {
-            remaining: u64::try_from(*remaining_ms).ok().map(Duration::from_millis),
-            holder: String::from_utf8_lossy(holder).into_owned(),
-        }),
-        _ => Err(unexpected(Script::Acquire, &Value::Array(parts.to_vec()))),
-    }
+    read_held(parts)
+        .map(Reply::Held)
+        .ok_or_else(|| unexpected(Script::Acquire, &Value::Array(parts.to_vec())))
+}
+
+fn read_held(parts: &[Value]) -> Option<Held> {
+    let [remaining_ms, Value::BulkString(holder), time, position, seq] = parts else {
+        return None;
+    };
+    let number = |value: &Value| match value {
+        Value::Int(number) => u64::try_from(*number).ok(),
+        _ => None,
+    };
+    let position = u32::try_from(number(position)?).ok()?;
+    let seq = number(seq)?;
+    Some(Held {
+        remaining: number(remaining_ms).map(Duration::from_millis),
+        holder: String::from_utf8_lossy(holder).into_owned(),
+        time: ServerTime::from_micros(number(time)?),
+        place: (position > 0).then_some(Place { position, seq }),
+    })
 }
 
 /// A reply that no script of ours gives: what it did is unknown.

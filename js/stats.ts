@@ -1,0 +1,41 @@
+/** What a manager has counted. */
+
+import type { Port } from './bridge.js';
+
+/** Counts since `connect`, but for `held` and `waiting`, which are as of now. */
+export interface LockStats {
+  /** Locks that this manager holds. */
+  readonly held: number;
+  /** Acquires under way. */
+  readonly waiting: number;
+  /** Locks acquired. */
+  readonly acquired: number;
+  /** Those of them that came straight from another caller of this manager, without the server. */
+  readonly handedOn: number;
+  /** Acquires that waited in vain. */
+  readonly timedOut: number;
+  /** Locks lost. */
+  readonly lost: number;
+  /** Leases renewed. */
+  readonly renewals: number;
+  /** Requests sent to the server, renewals included. */
+  readonly requests: number;
+  /**
+   * How long hand-offs from other processes took, from the moment that the server passed the lock on
+   * until it was known here: how many took at most `upTo` ms and more than the entry before.
+   */
+  readonly handOffs: readonly { readonly upTo: number; readonly count: number }[];
+}
+
+/** @internal */
+export function readStats(port: Port): LockStats {
+  const { handOffs, ...counts } = port.stats();
+  const last = handOffs.length - 1;
+  return {
+    ...counts,
+    handOffs: handOffs.map((count, slot) => ({
+      upTo: slot === last ? Number.POSITIVE_INFINITY : 2 ** slot / 1000,
+      count,
+    })),
+  };
+}

@@ -1,0 +1,45 @@
+//! What a manager knows, readable from any thread at any time.
+
+use crate::clock::Mono;
+use crate::machine::{LeaseId, Stats};
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// The ends of a manager's leases, and what it has counted. The loop writes them; JavaScript reads them
+/// synchronously, so what it reads is right even in the first line after its event loop was blocked.
+#[derive(Debug, Default)]
+pub struct Shared {
+    deadlines: Mutex<BTreeMap<LeaseId, Mono>>,
+    stats: Mutex<Stats>,
+}
+
+impl Shared {
+    /// How long `lease` is still valid; zero if it has ended.
+    #[must_use]
+    pub fn remaining(&self, lease: LeaseId, now: Mono) -> Duration {
+        lock(&self.deadlines).get(&lease).map_or(Duration::ZERO, |until| until.since(now))
+    }
+
+    /// What the manager has counted so far.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        lock(&self.stats).clone()
+    }
+
+    pub(super) fn set_deadline(&self, lease: LeaseId, until: Option<Mono>) {
+        let mut deadlines = lock(&self.deadlines);
+        match until {
+            Some(until) => deadlines.insert(lease, until),
+            None => deadlines.remove(&lease),
+        };
+    }
+
+    pub(super) fn count(&self, stats: Stats) {
+        *lock(&self.stats) = stats;
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,29 @@
+-- fence: numbers that rise from owner to owner. Part of acquire and release; uses their fence_key and
+-- epoch_us.
+
+local FENCE_MS = 86400000
+
+local time = redis.call('TIME')
+local now_us = time[1] * 1000000 + time[2]
+
+-- Reserves fences above `counter`, the last one issued, and returns the first of them. A counter at or
+-- below the caller's epoch may have lost numbers (a failover, a restart), so it is lifted; without a
+-- counter they begin at the server's clock.
+local function issue(counter, reserved)
+  local first = math.max(counter and counter + 1 or now_us, tonumber(epoch_us))
+  local last = string.format('%.0f', first + reserved - 1)
+  if counter then
+    redis.call('SET', fence_key, last, 'KEEPTTL')
+  else
+    redis.call('SET', fence_key, last, 'PX', FENCE_MS)
+  end
+  return first
+end
+
+-- The error for a key that holds something else than ours.
+local function refusal(failure, key, what)
+  if failure.err:find('WRONGTYPE') or failure.err:find('not an integer') then
+    return redis.error_reply('WRONGTYPE ' .. key .. ' is not ' .. what)
+  end
+  return failure
+end

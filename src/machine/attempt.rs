@@ -1,0 +1,373 @@
+//! One token's way to a lock: asking, standing in line, being granted.
+//!
+//! A grant comes in the answer to a request, or by a message from whoever gave the lock up. Messages
+//! are hints; an attempt that stands in line asks again from time to time, which also tells the server
+//! that somebody still waits.
+
+use super::renew::Renewal;
+use super::{AttemptId, Effect, Lease, LeaseId, Machine, OpId, Outcome, Purpose, RequestId, Timer};
+use crate::clock::Mono;
+use crate::error::{Failure, Refusal};
+use crate::keys::LockKeys;
+use crate::script::{CLAIM, Call, Grant, Held, Intent, Reply, valid_until};
+use crate::token::{TOKEN_PREFIX, Token};
+use std::time::Duration;
+
+#[derive(Debug)]
+pub(super) struct Attempt {
+    pub(super) keys: LockKeys,
+    pub(super) whose: Whose,
+    /// Why the lock is not its own yet.
+    pub(super) obstacle: Obstacle,
+    token: Token,
+    label: String,
+    ttl: Duration,
+    /// How many fences its grant reserves. Never changes, so that a repeat finds the same fence.
+    block: u8,
+    place: Place,
+    /// The request under way.
+    request: Option<RequestId>,
+    /// When it asks again.
+    retry: Option<Mono>,
+    /// A message said that it has the lock, but not for how long.
+    hinted: bool,
+    /// A request of this token was lost and may still be executed.
+    uncertain: bool,
+}
+
+/// Whom an attempt serves.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Whose {
+    /// One caller, who does not wait.
+    Caller(OpId),
+    /// Whoever is first in the line of its lock.
+    Line,
+}
+
+#[derive(Debug)]
+pub(super) enum Obstacle {
+    /// The grant came when its lease was over already.
+    Late,
+    /// Nothing is known: not asked yet, or no answer.
+    Unanswered,
+    Held(Held),
+    Refused(Refusal),
+}
+
+/// Where an attempt stands on the server, as far as is known.
+#[derive(Clone, Copy, Debug)]
+enum Place {
+    Unknown,
+    InLine(u64),
+    /// The server has forgotten it; it gets its old place again.
+    Lost(u64),
+}
+
+/// A place in line is confirmed at least so often, with jitter.
+const POLL_MS: (u64, u64) = (2_000, 5_000);
+/// Old code frees a lock without telling anybody; also the pace of those who get no messages.
+const BLIND_POLL_MS: (u64, u64) = (100, 140);
+/// A server that is not ready is asked again after so long.
+const RETRY_MS: (u64, u64) = (20, 60);
+
+impl Machine {
+    pub(super) fn new_attempt(
+        &mut self,
+        keys: &LockKeys,
+        ttl: Duration,
+        label: &str,
+        block: u8,
+        whose: Whose,
+    ) -> AttemptId {
+        self.last_attempt += 1;
+        let id = AttemptId(self.last_attempt);
+        let attempt = Attempt {
+            keys: keys.clone(),
+            whose,
+            obstacle: Obstacle::Unanswered,
+            token: Token::new(&self.config.client, id.0, label),
+            label: label.to_owned(),
+            ttl,
+            block,
+            place: Place::Unknown,
+            request: None,
+            retry: None,
+            hinted: false,
+            uncertain: false,
+        };
+        self.attempts.insert(id, attempt);
+        id
+    }
+
+    pub(super) fn send_attempt(
+        &mut self,
+        now: Mono,
+        id: AttemptId,
+        with_source: bool,
+        out: &mut Vec<Effect>,
+    ) {
+        let (epoch, inbox) = (self.link.epoch, self.link.inbox());
+        let Some(attempt) = self.attempts.get_mut(&id) else { return };
+        if attempt.request.is_some() {
+            return;
+        }
+        if let Some(at) = attempt.retry.take() {
+            self.timers.remove(&(at, Timer::AttemptRetry(id)));
+        }
+        let intent = match (attempt.whose, attempt.place) {
+            (Whose::Caller(_), _) => Intent::Try,
+            (Whose::Line, Place::Unknown) => Intent::Join(None),
+            (Whose::Line, Place::InLine(_)) => Intent::Poll,
+            (Whose::Line, Place::Lost(seq)) => Intent::Join(Some(seq)),
+        };
+        let call = Call::Acquire {
+            keys: attempt.keys.clone(),
+            token: attempt.token.clone(),
+            ttl: attempt.ttl,
+            epoch,
+            block: attempt.block,
+            inbox,
+            intent,
+        };
+        attempt.hinted = false;
+        let request = self.send(now, Purpose::Attempt(id), call, with_source, out);
+        if let Some(attempt) = self.attempts.get_mut(&id) {
+            attempt.request = request;
+        }
+    }
+
+    pub(super) fn attempt_reply(
+        &mut self,
+        now: Mono,
+        id: AttemptId,
+        sent: Mono,
+        reply: Result<Reply, Failure>,
+        out: &mut Vec<Effect>,
+    ) {
+        if let Ok(Reply::Held(held)) = &reply {
+            self.link.compare_clocks(sent, held.time);
+        }
+        let epoch = self.link.epoch;
+        let Some(attempt) = self.attempts.get_mut(&id) else {
+            // Granted by a message meanwhile; what was lost on the way may still be executed.
+            if let (Err(Failure::Lost(_)), Some(held)) = (&reply, self.leases.get_mut(&id)) {
+                held.uncertain = true;
+            }
+            return;
+        };
+        attempt.request = None;
+        match reply {
+            Ok(Reply::Granted { fence }) => {
+                let until = valid_until(sent, attempt.ttl);
+                if fence < epoch.as_micros() {
+                    self.renounce(now, id, out);
+                } else if until <= now {
+                    self.grant_too_late(now, id, out);
+                } else {
+                    self.grant(now, id, fence, until, None, out);
+                }
+            }
+            Ok(Reply::Held(held)) => self.attempt_held(now, id, held, out),
+            Ok(Reply::Owner(_)) => debug_assert!(false, "not a reply of acquire"),
+            Err(Failure::Lost(_)) => {
+                // The same token asks again once connected: if it was granted, it still is.
+                attempt.uncertain = true;
+                attempt.obstacle = Obstacle::Unanswered;
+            }
+            Err(Failure::NoScript) => self.send_attempt(now, id, true, out),
+            Err(Failure::Refused(refusal)) => {
+                let transient = refusal.is_transient();
+                attempt.obstacle = Obstacle::Refused(refusal);
+                if !transient {
+                    return self.end_all_of(now, id, out);
+                }
+                self.end_overdue(now, id, out);
+                let pause = self.jitter(RETRY_MS);
+                self.retry_attempt(id, now + pause);
+            }
+        }
+    }
+
+    fn attempt_held(&mut self, now: Mono, id: AttemptId, held: Held, out: &mut Vec<Effect>) {
+        let Some(attempt) = self.attempts.get_mut(&id) else { return };
+        attempt.place = match (attempt.place, held.place) {
+            (_, Some(place)) => Place::InLine(place.seq),
+            (Place::InLine(seq) | Place::Lost(seq), None) => Place::Lost(seq),
+            (Place::Unknown, None) => Place::Unknown,
+        };
+        let ask_at_once = attempt.hinted || matches!(attempt.place, Place::Lost(_));
+        attempt.obstacle = Obstacle::Held(held);
+        self.end_overdue(now, id, out);
+        if ask_at_once {
+            return self.send_attempt(now, id, false, out);
+        }
+        let pause = self.poll_pause(id);
+        self.retry_attempt(id, now + pause);
+    }
+
+    /// When to ask again: when the holder's lease ends, and every few seconds to stay in line.
+    fn poll_pause(&mut self, id: AttemptId) -> Duration {
+        let heartbeat = self.jitter(POLL_MS);
+        let (blind, behind) = (self.jitter(BLIND_POLL_MS), self.jitter((50, 200)));
+        let deaf = self.link.is_deaf();
+        let Some(attempt) = self.attempts.get(&id) else { return heartbeat };
+        let Obstacle::Held(held) = &attempt.obstacle else { return heartbeat };
+        let claim = CLAIM.min(attempt.ttl);
+        let foreign = !held.holder.is_empty() && !held.holder.starts_with(TOKEN_PREFIX);
+        if foreign {
+            return blind;
+        }
+        let position = held.place.map_or(1, |place| place.position);
+        let after_expiry = if position <= 1 { Duration::from_millis(5) } else { behind };
+        let expiry = held.remaining.map_or(heartbeat, |remaining| remaining + after_expiry);
+        let mut pause = heartbeat.min(expiry);
+        if position <= 2 {
+            // Its turn may come, and the message be lost, at any moment.
+            pause = pause.min(claim);
+        }
+        if deaf {
+            pause = pause.min(claim / 3).min(blind);
+        }
+        pause
+    }
+
+    fn retry_attempt(&mut self, id: AttemptId, at: Mono) {
+        let Some(attempt) = self.attempts.get_mut(&id) else { return };
+        attempt.retry = Some(at);
+        self.timers.insert((at, Timer::AttemptRetry(id)));
+    }
+
+    /// Somebody gave a lock up, and this manager is next.
+    pub(super) fn granted_by_message(&mut self, now: Mono, grant: Grant, out: &mut Vec<Effect>) {
+        let token = Token::from_text(&grant.token);
+        let Some(id) = token.number(&self.config.client).map(AttemptId) else { return };
+        if self.attempts.contains_key(&id) {
+            return self.take_message(now, id, &grant, out);
+        }
+        if self.releases.contains_key(&id) {
+            return self.send_release(now, id, false, out);
+        }
+        if !self.leases.contains_key(&id) {
+            // Nobody knows it any more, but it owns a lock.
+            self.abandon(now, id, grant.keys, token, false, out);
+        }
+    }
+
+    fn take_message(&mut self, now: Mono, id: AttemptId, grant: &Grant, out: &mut Vec<Effect>) {
+        if grant.fence < self.link.epoch.as_micros() {
+            return self.renounce(now, id, out);
+        }
+        let Some(attempt) = self.attempts.get_mut(&id) else { return };
+        let began = self.link.local_time(now, grant.time).map(|began| began.min(now));
+        match began.map(|began| (began, valid_until(began, grant.claim))) {
+            Some((began, until)) if now < until => {
+                self.stats.hand_off(now.since(began));
+                self.grant(now, id, grant.fence, until, Some(grant.claim), out);
+            }
+            _ => {
+                // How much of the claim is left cannot be told: its answer will.
+                attempt.hinted = true;
+                self.send_attempt(now, id, false, out);
+            }
+        }
+    }
+
+    /// The lock is the attempt's until `until`. `claim`: only for so long, if it was granted by a
+    /// message, until the server has heard that its owner lives.
+    fn grant(
+        &mut self,
+        now: Mono,
+        id: AttemptId,
+        fence: u64,
+        until: Mono,
+        claim: Option<Duration>,
+        out: &mut Vec<Effect>,
+    ) {
+        let first = self.first_of(id);
+        let Some(attempt) = self.remove_attempt(id) else { return };
+        let Some((op, acquire)) = first.and_then(|op| Some((op, self.remove_acquire(op)?))) else {
+            return self.abandon(now, id, attempt.keys, attempt.token, attempt.uncertain, out);
+        };
+        let Attempt { keys, whose, token, label, ttl, block, uncertain, .. } = attempt;
+        let lease = LeaseId::first(id);
+        let other_label = (label != acquire.label).then(|| label.clone());
+        let held = Lease {
+            id: lease,
+            keys: keys.clone(),
+            token,
+            label,
+            fence,
+            fences_left: block - 1,
+            ttl: acquire.ttl,
+            until,
+            granted: now,
+            began: now,
+            hold: acquire.hold,
+            claim,
+            renewal: Renewal::default(),
+            uncertain,
+        };
+        self.stats.acquired += 1;
+        self.begin_lease(now, id, held);
+        out.push(Effect::SetDeadline { lease, until: Some(until) });
+        out.push(Effect::Complete {
+            op,
+            outcome: Outcome::Acquired { lease, fence, label: other_label },
+        });
+        if claim.is_some() || ttl < acquire.ttl {
+            self.send_renewal(now, id, false, out);
+        }
+        if whose == Whose::Line {
+            self.serve_line(now, &keys, out);
+        }
+    }
+
+    /// The answer took longer than its lease: asks again, if anybody still wants it.
+    fn grant_too_late(&mut self, now: Mono, id: AttemptId, out: &mut Vec<Effect>) {
+        let Some(attempt) = self.attempts.get_mut(&id) else { return };
+        attempt.obstacle = Obstacle::Late;
+        // What was granted is given back with it, should this be the end of the attempt.
+        attempt.uncertain = true;
+        self.end_overdue(now, id, out);
+        let pause = self.jitter(RETRY_MS);
+        self.retry_attempt(id, now + pause);
+    }
+
+    /// The grant cannot be used: its token is given back, and another stands at the same place.
+    fn renounce(&mut self, now: Mono, id: AttemptId, out: &mut Vec<Effect>) {
+        let Some(old) = self.remove_attempt(id) else { return };
+        let new = self.new_attempt(&old.keys, old.ttl, &old.label, old.block, old.whose);
+        if let (Some(attempt), Place::InLine(seq) | Place::Lost(seq)) =
+            (self.attempts.get_mut(&new), old.place)
+        {
+            attempt.place = Place::Lost(seq);
+        }
+        match old.whose {
+            Whose::Caller(op) => self.reseat(op, new),
+            Whose::Line => {
+                if let Some(line) = self.lines.get_mut(&old.keys) {
+                    line.attempt = new;
+                }
+            }
+        }
+        self.abandon(now, id, old.keys, old.token, old.uncertain || old.request.is_some(), out);
+        self.send_attempt(now, new, false, out);
+    }
+
+    /// Nobody wants it any more: gives back what it may have got, or may yet get.
+    pub(super) fn abandon_attempt(&mut self, now: Mono, id: AttemptId, out: &mut Vec<Effect>) {
+        let Some(attempt) = self.remove_attempt(id) else { return };
+        let unknown = attempt.uncertain || attempt.request.is_some();
+        if unknown || matches!(attempt.place, Place::InLine(_)) {
+            self.abandon(now, id, attempt.keys, attempt.token, attempt.uncertain, out);
+        }
+    }
+
+    fn remove_attempt(&mut self, id: AttemptId) -> Option<Attempt> {
+        let attempt = self.attempts.remove(&id)?;
+        if let Some(at) = attempt.retry {
+            self.timers.remove(&(at, Timer::AttemptRetry(id)));
+        }
+        Some(attempt)
+    }
+}
