@@ -1,8 +1,10 @@
-//! The store by itself.
+//! The store by itself, and beside a real server.
 
 mod commands;
+mod differential;
 mod lock_scripts;
 mod publishing;
+mod real_server;
 mod scripts;
 
 use super::Store;

@@ -1,4 +1,4 @@
-//! What a script can do, and what it cannot.
+//! Scripts by themselves; `differential` has those whose results a real server confirms.
 
 use super::{Bench, bulk, bulks, int, refusal};
 use crate::server::memory::Store;
