@@ -1,5 +1,8 @@
 //! Where locks live. The only module that names the Redis client.
 
+#[cfg(feature = "memory")]
+#[cfg_attr(not(test), expect(dead_code, reason = "nothing connects to it yet"))]
+mod memory;
 mod single;
 mod stream;
 mod wire;

@@ -1,0 +1,161 @@
+//! The commands, one function each, with the replies and errors of Redis 7.
+
+mod expiry;
+mod hashes;
+mod keys;
+mod pubsub;
+mod sorted_sets;
+mod strings;
+
+use super::keyspace::{Keyspace, WrongType};
+use super::number;
+use redis::Value;
+use std::borrow::Cow;
+use std::cmp::Ordering;
+
+/// What a command says when it fails: the code and the detail.
+pub(super) type ErrorText = Cow<'static, str>;
+
+/// Why a command failed.
+enum Fault {
+    /// It has too few or too many arguments.
+    Arity,
+    /// Its first argument should name one of its parts.
+    Subcommand,
+    Text(ErrorText),
+}
+
+const NOT_AN_INTEGER: Fault = fault("ERR value is not an integer or out of range");
+/// What a script is told.
+const UNKNOWN: &str = "ERR Unknown Redis command called from script";
+const SYNTAX: Fault = fault("ERR syntax error");
+
+const fn fault(text: &'static str) -> Fault {
+    Fault::Text(Cow::Borrowed(text))
+}
+
+impl From<WrongType> for Fault {
+    fn from(_: WrongType) -> Self {
+        fault("WRONGTYPE Operation against a key holding the wrong kind of value")
+    }
+}
+
+type Outcome = Result<Value, Fault>;
+
+/// A command's arguments, without its name.
+type Args<'a> = &'a [&'a [u8]];
+
+type Command = fn(&mut Keyspace, Args<'_>) -> Outcome;
+
+/// Every command by its name, in the order of the names.
+const COMMANDS: &[(&str, Command)] = &[
+    ("append", strings::append),
+    ("del", keys::del),
+    ("exists", keys::exists),
+    ("get", strings::get),
+    ("hdel", hashes::hdel),
+    ("hexists", hashes::hexists),
+    ("hget", hashes::hget),
+    ("hgetall", hashes::hgetall),
+    ("hlen", hashes::hlen),
+    ("hmget", hashes::hmget),
+    ("hset", hashes::hset),
+    ("incr", strings::incr),
+    ("incrby", strings::incrby),
+    ("keys", keys::keys),
+    ("pexpire", expiry::pexpire),
+    ("pexpireat", expiry::pexpireat),
+    ("pttl", expiry::pttl),
+    ("publish", pubsub::publish),
+    ("pubsub", pubsub::pubsub),
+    ("set", strings::set),
+    ("time", keys::time),
+    ("type", keys::kind),
+    ("zadd", sorted_sets::zadd),
+    ("zcard", sorted_sets::zcard),
+    ("zcount", sorted_sets::zcount),
+    ("zrange", sorted_sets::zrange),
+    ("zrangebyscore", sorted_sets::zrangebyscore),
+    ("zrank", sorted_sets::zrank),
+    ("zrem", sorted_sets::zrem),
+    ("zremrangebyscore", sorted_sets::zremrangebyscore),
+    ("zscore", sorted_sets::zscore),
+];
+
+/// Redis words some errors differently for the two.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Caller {
+    Client,
+    Script,
+}
+
+/// Runs the command that `parts` name.
+pub(super) fn run(
+    keyspace: &mut Keyspace,
+    parts: &[&[u8]],
+    caller: Caller,
+) -> Result<Value, ErrorText> {
+    let (name, args) = parts.split_first().map_or((&[][..], &[][..]), |(name, args)| (*name, args));
+    let found = COMMANDS.binary_search_by(|(known, _)| by_letters(known, name));
+    let Some((name, command)) = found.ok().and_then(|index| COMMANDS.get(index)) else {
+        return Err(unknown(name, args, caller));
+    };
+    command(keyspace, args).map_err(|fault| match (fault, caller) {
+        (Fault::Text(text), _) => text,
+        (Fault::Arity, Caller::Client) => wrong_number(name),
+        (Fault::Arity, Caller::Script) => {
+            "ERR Wrong number of args calling Redis command from script".into()
+        }
+        (Fault::Subcommand, Caller::Client) => unknown_subcommand(name, args),
+        (Fault::Subcommand, Caller::Script) => UNKNOWN.into(),
+    })
+}
+
+fn by_letters(known: &str, name: &[u8]) -> Ordering {
+    known.bytes().cmp(name.iter().map(u8::to_ascii_lowercase))
+}
+
+fn wrong_number(name: &str) -> ErrorText {
+    format!("ERR wrong number of arguments for '{name}' command").into()
+}
+
+fn unknown(name: &[u8], args: Args<'_>, caller: Caller) -> ErrorText {
+    if caller == Caller::Script {
+        return UNKNOWN.into();
+    }
+    let quoted = |bytes: &[u8]| format!("'{}'", String::from_utf8_lossy(bytes));
+    let args: String = args.iter().map(|arg| quoted(arg) + " ").collect();
+    format!("ERR unknown command {}, with args beginning with: {args}", quoted(name)).into()
+}
+
+fn unknown_subcommand(name: &str, args: Args<'_>) -> ErrorText {
+    let subcommand = String::from_utf8_lossy(args.first().copied().unwrap_or_default());
+    let name = name.to_uppercase();
+    format!("ERR unknown subcommand '{subcommand}'. Try {name} HELP.").into()
+}
+
+/// A key and at least one more argument.
+fn key_and_rest(args: Args<'_>) -> Result<(&[u8], Args<'_>), Fault> {
+    match args {
+        [key, rest @ ..] if !rest.is_empty() => Ok((key, rest)),
+        _ => Err(Fault::Arity),
+    }
+}
+
+fn integer(text: &[u8]) -> Result<i64, Fault> {
+    number::integer(text).ok_or(NOT_AN_INTEGER)
+}
+
+fn flag(value: bool) -> Value {
+    Value::Int(i64::from(value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::COMMANDS;
+
+    #[test]
+    fn the_table_can_be_searched() {
+        assert!(COMMANDS.is_sorted_by_key(|(name, _)| *name));
+    }
+}

@@ -1,0 +1,97 @@
+//! An in-process keyspace that runs scripts as a Redis server would.
+//!
+//! It knows commands and Lua, and nothing of what they are used for.
+//!
+//! ```text
+//!   Store ── lua       (an embedded Lua 5.1, the conversions between it and replies)
+//!     └───── commands  (what redis.call can call)
+//!              └────── keyspace, sorted_set, channels, number
+//! ```
+
+mod channels;
+mod commands;
+mod keyspace;
+mod lua;
+mod number;
+mod reply;
+mod sorted_set;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use channels::Message;
+
+use crate::clock::ServerTime;
+use commands::Caller;
+use keyspace::Keyspace;
+use lua::Engine;
+use redis::Value;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The keyspace, as the scripts reach it while they run.
+type Shared = Arc<Mutex<Keyspace>>;
+
+/// An in-process keyspace that runs scripts as a Redis server would. Its replies have the shapes of
+/// RESP2, in which scripts too see them.
+pub(crate) struct Store {
+    keyspace: Shared,
+    /// A Lua that did not start answers every script with the reason.
+    engine: mlua::Result<Engine>,
+}
+
+impl Store {
+    /// An empty one.
+    pub(crate) fn new() -> Self {
+        let keyspace = Shared::default();
+        let engine = Engine::new(&keyspace);
+        Self { keyspace, engine }
+    }
+
+    /// Runs the script text `source` at `now`, which stands still meanwhile.
+    pub(crate) fn eval(
+        &mut self,
+        now: ServerTime,
+        source: &str,
+        keys: &[&[u8]],
+        args: &[&[u8]],
+    ) -> Value {
+        access(&self.keyspace).set_now(now);
+        match &mut self.engine {
+            Ok(engine) => engine.eval(source, keys, args),
+            Err(error) => reply::error(&format!("ERR the embedded Lua does not run: {error}")),
+        }
+    }
+
+    /// Runs one plain command, given as its name and arguments.
+    pub(crate) fn command(&self, now: ServerTime, parts: &[&[u8]]) -> Value {
+        let mut keyspace = access(&self.keyspace);
+        keyspace.set_now(now);
+        let outcome = commands::run(&mut keyspace, parts, Caller::Client);
+        outcome.unwrap_or_else(|text| reply::error(&text))
+    }
+
+    /// From now on `subscriber` gets what is published on `channel`.
+    pub(crate) fn subscribe(&self, subscriber: u64, channel: &str) {
+        access(&self.keyspace).channels.subscribe(subscriber, channel);
+    }
+
+    /// From now on `subscriber` gets nothing.
+    pub(crate) fn unsubscribe(&self, subscriber: u64) {
+        access(&self.keyspace).channels.unsubscribe(subscriber);
+    }
+
+    /// What was published since the last call, in order.
+    pub(crate) fn take_messages(&self) -> Vec<Message> {
+        access(&self.keyspace).channels.take_messages()
+    }
+
+    /// Removes every key. Subscriptions stay.
+    pub(crate) fn flush(&self) {
+        access(&self.keyspace).flush();
+    }
+}
+
+/// One thread at a time runs a script, so this never waits. A panic elsewhere leaves whole commands
+/// behind, so poison means nothing.
+fn access(keyspace: &Mutex<Keyspace>) -> MutexGuard<'_, Keyspace> {
+    keyspace.lock().unwrap_or_else(PoisonError::into_inner)
+}
