@@ -188,8 +188,13 @@ pub const CLAIM: Duration = Duration::from_secs(3);
 /// <https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/>
 #[must_use]
 pub fn valid_until(sent: Mono, ttl: Duration) -> Mono {
-    let drift = ttl / 100 + Duration::from_millis(2);
-    sent + ttl.saturating_sub(drift)
+    sent + ttl.saturating_sub(drift(ttl))
+}
+
+/// How much of a lease is not relied on.
+#[must_use]
+pub fn drift(ttl: Duration) -> Duration {
+    ttl / 100 + Duration::from_millis(2)
 }
 
 #[cfg(test)]

@@ -222,12 +222,7 @@ impl Machine {
         }
     }
 
-    pub(super) fn end_acquire_by_obstacle(
-        &mut self,
-        now: Mono,
-        op: OpId,
-        out: &mut Vec<Effect>,
-    ) {
+    pub(super) fn end_acquire_by_obstacle(&mut self, now: Mono, op: OpId, out: &mut Vec<Effect>) {
         let Some(acquire) = self.acquires.get(&op) else { return };
         let outcome = match self.obstacle(acquire) {
             Obstacle::Late => {
@@ -252,10 +247,9 @@ impl Machine {
     fn timed_out(&self, now: Mono, acquire: &Acquire, held: &Held) -> Outcome {
         let ahead_here = match acquire.seat {
             Seat::Alone(_) => 0,
-            Seat::Line(ticket) => self
-                .lines
-                .get(&acquire.keys)
-                .map_or(0, |line| line.waiters.range(..ticket).count()),
+            Seat::Line(ticket) => {
+                self.lines.get(&acquire.keys).map_or(0, |line| line.waiters.range(..ticket).count())
+            }
         };
         let ahead_here = u32::try_from(ahead_here).unwrap_or(u32::MAX);
         Outcome::TimedOut {

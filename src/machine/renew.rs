@@ -7,7 +7,7 @@
 use super::{AttemptId, Effect, Lease, LeaseId, Machine, Purpose, Timer};
 use crate::clock::{Mono, ServerTime};
 use crate::error::Failure;
-use crate::script::{Call, Intent, Reply, valid_until};
+use crate::script::{Call, Intent, Reply, drift, valid_until};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -118,8 +118,8 @@ impl Machine {
         }
         if held.hold.renew && held.renewal.asked.is_none() {
             // A third of a lease after it was asked for, two thirds are left of it.
-            let left = held.until.since(now).saturating_sub(held.ttl * 2 / 3);
-            self.plan_renewal(id, now, now + left);
+            let left = held.until.since(now) + drift(held.ttl);
+            self.plan_renewal(id, now, now + left.saturating_sub(held.ttl * 2 / 3));
         }
     }
 

@@ -189,7 +189,12 @@ impl Caller for ManagerCaller {
         };
         let manager = f64::from(self.manager);
         let mut queue = self.completions.lock();
-        queue.records.push_back([f64::from(Notice::News as i32), manager, f64::from(code as i32), 0.0]);
+        queue.records.push_back([
+            f64::from(Notice::News as i32),
+            manager,
+            f64::from(code as i32),
+            0.0,
+        ]);
         queue.news.push_back(text);
     }
 

@@ -1,7 +1,7 @@
 //! One manager, as JavaScript sees it.
 
-use crate::clock::Mono;
 use super::completions::number;
+use crate::clock::Mono;
 use crate::driver::{Caller, Handle, Ticket};
 use crate::machine::{Command, Config, Hold, LeaseId, OpId, Stats, Wait, inbox};
 use crate::server::{Address, Endpoint};

@@ -1,8 +1,10 @@
 //! Where locks live. The only module that names the Redis client.
 
+#[cfg(test)]
+pub(crate) mod embedded;
 #[cfg(feature = "memory")]
 #[cfg_attr(not(test), expect(dead_code, reason = "nothing connects to it yet"))]
-mod memory;
+pub(crate) mod memory;
 mod single;
 mod stream;
 mod wire;

@@ -24,6 +24,19 @@ fn hash(script: Script) -> &'static str {
     }
 }
 
+/// KEYS and ARGV of `call`.
+#[cfg(test)]
+pub(super) fn arguments(call: &Call) -> (Vec<Vec<u8>>, Vec<Vec<u8>>) {
+    let command = command(call, false);
+    let mut parts = command.args_iter().skip(2).filter_map(|part| match part {
+        redis::Arg::Simple(bytes) => Some(bytes.to_vec()),
+        _ => None,
+    });
+    let count = parts.next().and_then(|count| String::from_utf8(count).ok()?.parse().ok());
+    let keys = parts.by_ref().take(count.unwrap_or(0)).collect();
+    (keys, parts.collect())
+}
+
 /// The command that runs `call`: by its hash, or with the whole text.
 pub(super) fn command(call: &Call, with_source: bool) -> Cmd {
     let script = call.script();

@@ -1,6 +1,7 @@
-//! Scripted and random schedules of the machine against a model of the server.
+//! Scripted and random schedules of the machine against the scripts on an embedded server.
 
 mod random;
 mod renewal;
 mod scripted;
+mod waiting;
 mod world;

@@ -18,6 +18,10 @@ enum Step {
     Answer(usize),
     /// The server executes the oldest request of this manager; the answer comes later.
     Execute(usize),
+    /// The oldest message to this manager arrives.
+    Receive(usize),
+    /// The messages to this manager that are on their way never arrive.
+    LoseMessages(usize),
     /// The server executes all requests of this manager; the connection breaks before it answers.
     LoseReplies(usize),
     /// The connection breaks before anything is executed; what was sent may arrive later.
@@ -40,6 +44,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         3 => who.clone().prop_map(Step::Release),
         12 => who.clone().prop_map(Step::Answer),
         4 => who.clone().prop_map(Step::Execute),
+        6 => who.clone().prop_map(Step::Receive),
+        1 => who.clone().prop_map(Step::LoseMessages),
         1 => who.clone().prop_map(Step::LoseReplies),
         1 => who.clone().prop_map(Step::LoseRequests),
         3 => who.prop_map(Step::Connect),
@@ -51,8 +57,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 /// Three managers that want the same lock.
 struct Crowd {
     worlds: Vec<World>,
-    /// The server stands in the world whose turn it is.
-    server: Option<Server>,
+    server: Server,
     /// Operations without an outcome.
     open: BTreeSet<(usize, OpId)>,
     acquiring: BTreeSet<(usize, OpId)>,
@@ -62,10 +67,11 @@ struct Crowd {
 
 impl Crowd {
     fn new() -> Self {
-        let worlds = ["a", "b", "c"].map(World::connected_as);
+        let server = Server::new();
+        let worlds = ["a", "b", "c"].map(|client| World::connected_to(&server, client));
         let mut crowd = Self {
             worlds: worlds.into(),
-            server: Some(Server::default()),
+            server,
             open: BTreeSet::new(),
             acquiring: BTreeSet::new(),
             held: vec![Vec::new(); 3],
@@ -77,16 +83,8 @@ impl Crowd {
         crowd
     }
 
-    fn with<T>(&mut self, who: usize, act: impl FnOnce(&mut World) -> T) -> T {
-        let world = &mut self.worlds[who];
-        world.server = self.server.take().expect("the server is in no world");
-        let result = act(world);
-        self.server = Some(std::mem::take(&mut world.server));
-        result
-    }
-
     fn begin(&mut self, who: usize, act: impl FnOnce(&mut World) -> OpId) -> OpId {
-        let op = self.with(who, act);
+        let op = act(&mut self.worlds[who]);
         assert!(self.open.insert((who, op)), "the name of an open operation was used again");
         op
     }
@@ -100,7 +98,7 @@ impl Crowd {
             Step::Cancel(who) => {
                 let mine = self.acquiring.iter().find(|(owner, _)| *owner == who).copied();
                 if let Some((_, op)) = mine {
-                    self.with(who, |world| world.cancel(op));
+                    self.worlds[who].cancel(op);
                 }
             }
             Step::Extend(who) => {
@@ -111,27 +109,31 @@ impl Crowd {
             }
             Step::Release(who) => {
                 if let Some(lease) = self.held[who].pop() {
-                    let release = Command::Release { lease };
-                    self.begin(who, |world| world.command(release));
+                    self.begin(who, |world| world.release(lease));
                 }
             }
-            Step::Answer(who) => self.with(who, |world| {
+            Step::Answer(who) => {
+                let world = &mut self.worlds[who];
                 if !world.is_silent() {
                     world.answer_one();
                     world.arrive_late();
                 }
-            }),
-            Step::Execute(who) => self.with(who, World::execute_one),
-            Step::LoseReplies(who) => self.with(who, World::execute_and_lose_replies),
-            Step::LoseRequests(who) => self.with(who, World::lose_requests),
-            Step::Connect(who) => self.with(who, |world| {
-                if world.connecting {
-                    world.connect();
+            }
+            Step::Execute(who) => self.worlds[who].execute_one(),
+            Step::Receive(who) => {
+                self.worlds[who].receive_one();
+            }
+            Step::LoseMessages(who) => self.worlds[who].lose_messages(),
+            Step::LoseReplies(who) => self.worlds[who].execute_and_lose_replies(),
+            Step::LoseRequests(who) => self.worlds[who].lose_requests(),
+            Step::Connect(who) => {
+                if self.worlds[who].connecting {
+                    self.worlds[who].connect();
                 }
-            }),
+            }
             Step::Pass(duration_ms) => {
-                for who in 0..3 {
-                    self.with(who, |world| world.pass(ms(duration_ms)));
+                for world in &mut self.worlds {
+                    world.pass(ms(duration_ms));
                 }
             }
         }
@@ -143,7 +145,7 @@ impl Crowd {
             let Some(outcome) = self.worlds[who].take_outcome(op) else { continue };
             self.open.remove(&(who, op));
             let acquired = self.acquiring.remove(&(who, op));
-            if let Outcome::Acquired { lease, fence } = outcome {
+            if let Outcome::Acquired { lease, fence, .. } = outcome {
                 assert!(acquired, "a grant for what was no acquire");
                 assert!(fence > self.last_fence, "fence {fence} after {}", self.last_fence);
                 self.last_fence = fence;
@@ -162,14 +164,14 @@ impl Crowd {
                 self.step(Step::Connect(who));
                 while !self.worlds[who].is_silent() {
                     self.step(Step::Answer(who));
+                    self.step(Step::Receive(who));
                 }
             }
-            self.step(Step::Pass(20));
+            self.step(Step::Pass(100));
         }
         assert!(self.open.is_empty(), "an operation never ended: {:?}", self.open);
-        let server = self.server.as_ref().expect("the server is in no world");
         let now = self.worlds[0].now;
-        assert_eq!(server.owner(now, &World::keys()), None, "the lock is still held");
+        assert_eq!(self.server.leftovers(now), "", "something is left on the server");
         for world in &self.worlds {
             assert!(world.machine.is_idle(), "{:?}", world.machine);
         }

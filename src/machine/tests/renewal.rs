@@ -33,7 +33,7 @@ fn a_lease_is_renewed_at_a_third_of_its_length_until_release() {
         let left = world.deadlines[&lease].since(world.now);
         assert!(left >= ms(1_500), "{left:?} left: below half the lease");
     }
-    let op = world.command(Command::Release { lease });
+    let op = world.release(lease);
     world.settle();
     assert_eq!(world.outcome(op), Some(&Outcome::Done));
     assert!(world.machine.is_idle(), "{:?}", world.machine);
@@ -101,11 +101,10 @@ fn a_server_that_stays_away_costs_the_lock_when_the_lease_ends() {
 fn a_lock_that_another_took_is_lost_at_the_next_renewal() {
     let mut world = World::connected();
     let lease = held(&mut world, 3_000, RENEWED);
-    let end = world.now + ms(60_000);
-    world.server.set_foreign(&World::keys(), "thief", end);
+    world.server.set_foreign(world.now, &World::keys(), "thief", ms(60_000));
     run(&mut world, 1_100);
     assert_eq!(world.lost, [(lease, LossReason::Expired)]);
-    assert_eq!(world.server.owner(world.now, &World::keys()), Some("thief"));
+    assert_eq!(world.server.owner(world.now, &World::keys()).as_deref(), Some("thief"));
     assert!(world.machine.is_idle());
 }
 

@@ -1,14 +1,18 @@
-//! A server in a few lines, and a manager beside it, in virtual time.
+//! Managers and their server, in virtual time.
 
 use crate::clock::{Mono, ServerTime};
 use crate::error::Failure;
 use crate::keys::LockKeys;
 use crate::machine::{
-    Command, Config, Effect, Event, Hold, LeaseId, Look, LossReason, Machine, OpId, Outcome,
-    RequestId, Wait,
+    Command, Config, Effect, Event, Hold, LeaseId, Look, LossReason, Machine, News, OpId, Outcome,
+    RequestId, Wait, inbox,
 };
-use crate::script::{Call, Reply};
+use crate::script::{Call, Grant, Reply};
+use crate::server::embedded::execute;
+use crate::server::memory::Store;
+use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
 use std::time::Duration;
 
 pub(super) const COMMAND_TIMEOUT: Duration = Duration::from_secs(2);
@@ -23,98 +27,139 @@ pub(super) const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-/// What the scripts do, as a model: one value and lease per lock, one counter per fence.
-#[derive(Debug)]
-pub(super) struct Server {
-    locks: BTreeMap<String, (String, Mono)>,
-    fences: BTreeMap<String, u64>,
-    pub(super) history: String,
+/// A server that several managers may share: the scripts as they are, on a keyspace in the process.
+#[derive(Clone)]
+pub(super) struct Server(Rc<RefCell<State>>);
+
+struct State {
+    store: Store,
+    history: String,
     /// Added to the monotonic clock to make wall-clock time.
-    pub(super) clock_us: u64,
+    clock_us: u64,
+    /// Messages on their way, by subscriber.
+    mail: BTreeMap<u64, VecDeque<Grant>>,
+    next_subscriber: u64,
 }
 
-impl Default for Server {
-    fn default() -> Self {
-        Self {
-            locks: BTreeMap::new(),
-            fences: BTreeMap::new(),
-            history: "first".to_owned(),
-            clock_us: 1_700_000_000_000_000,
-        }
+thread_local! {
+    /// A Lua takes longer to start than most schedules to run.
+    static SPARE: RefCell<Vec<Store>> = const { RefCell::new(Vec::new()) };
+}
+
+impl Drop for State {
+    fn drop(&mut self) {
+        let store = std::mem::replace(&mut self.store, Store::idle());
+        SPARE.with_borrow_mut(|spare| spare.push(store));
     }
 }
 
 impl Server {
+    pub(super) fn new() -> Self {
+        let store = SPARE.with_borrow_mut(Vec::pop).unwrap_or_else(Store::new);
+        store.reset();
+        let state = State {
+            store,
+            history: "first".to_owned(),
+            clock_us: 1_700_000_000_000_000,
+            mail: BTreeMap::new(),
+            next_subscriber: 0,
+        };
+        Self(Rc::new(RefCell::new(state)))
+    }
+
+    pub(super) fn set_history(&self, history: &str) {
+        history.clone_into(&mut self.0.borrow_mut().history);
+    }
+
     pub(super) fn look(&self, now: Mono) -> Look {
-        Look { history: Some(self.history.clone()), time: self.time(now) }
+        Look { history: Some(self.0.borrow().history.clone()), time: self.time(now) }
     }
 
     fn time(&self, now: Mono) -> ServerTime {
-        ServerTime::from_micros(self.clock_us + now.as_micros())
+        ServerTime::from_micros(self.0.borrow().clock_us + now.as_micros())
     }
 
-    pub(super) fn owner(&self, now: Mono, keys: &LockKeys) -> Option<&str> {
-        let (token, end) = self.locks.get(keys.lock())?;
-        (now < *end).then_some(token.as_str())
-    }
-
-    pub(super) fn set_foreign(&mut self, keys: &LockKeys, value: &str, end: Mono) {
-        self.locks.insert(keys.lock().to_owned(), (value.to_owned(), end));
-    }
-
-    pub(super) fn set_fence(&mut self, keys: &LockKeys, fence: u64) {
-        self.fences.insert(keys.fence(), fence);
-    }
-
-    pub(super) fn fence(&self, keys: &LockKeys) -> Option<u64> {
-        self.fences.get(&keys.fence()).copied()
-    }
-
-    pub(super) fn execute(&mut self, now: Mono, call: &Call) -> Reply {
-        match call {
-            Call::Acquire { keys, token, ttl, epoch } => {
-                let owner = self.owner(now, keys).map(str::to_owned);
-                match owner {
-                    None => {
-                        let value = (token.as_str().to_owned(), now + *ttl);
-                        self.locks.insert(keys.lock().to_owned(), value);
-                        let time = self.time(now).as_micros().max(epoch.as_micros());
-                        let fence = self.fences.get(&keys.fence()).map_or(time, |last| last + 1);
-                        let fence = fence.max(epoch.as_micros());
-                        self.fences.insert(keys.fence(), fence);
-                        Reply::Granted { fence }
-                    }
-                    Some(owner) if owner == token.as_str() => {
-                        self.lengthen(keys, now + *ttl);
-                        Reply::Granted { fence: self.fences[&keys.fence()] }
-                    }
-                    Some(holder) => {
-                        let (_, end) = self.locks[keys.lock()];
-                        Reply::Held { remaining: Some(end.since(now)), holder }
-                    }
-                }
-            }
-            Call::Extend { keys, token, ttl } => {
-                let owned = self.owner(now, keys) == Some(token.as_str());
-                if owned {
-                    self.lengthen(keys, now + *ttl);
-                }
-                Reply::Owner(owned)
-            }
-            Call::Release { keys, token } => {
-                let owned = self.owner(now, keys) == Some(token.as_str());
-                if owned {
-                    self.locks.remove(keys.lock());
-                }
-                Reply::Owner(owned)
-            }
+    /// Runs a plain command; its answer as text, or none if it is nil.
+    pub(super) fn command(&self, now: Mono, parts: &[&str]) -> Option<String> {
+        let time = self.time(now);
+        let parts: Vec<&[u8]> = parts.iter().map(|part| part.as_bytes()).collect();
+        match self.0.borrow_mut().store.command(time, &parts) {
+            redis::Value::BulkString(bytes) => Some(String::from_utf8(bytes).unwrap()),
+            redis::Value::Int(number) => Some(number.to_string()),
+            redis::Value::Array(values) => Some(format!("{values:?}")),
+            _ => None,
         }
     }
 
-    fn lengthen(&mut self, keys: &LockKeys, end: Mono) {
-        if let Some((_, lease)) = self.locks.get_mut(keys.lock()) {
-            *lease = end.max(*lease);
+    /// Who owns the lock, without the mark of those who wait.
+    pub(super) fn owner(&self, now: Mono, keys: &LockKeys) -> Option<String> {
+        let value = self.command(now, &["GET", keys.lock()])?;
+        Some(value.strip_suffix('+').unwrap_or(&value).to_owned())
+    }
+
+    /// How many stand in line.
+    pub(super) fn line(&self, now: Mono, keys: &LockKeys) -> usize {
+        self.command(now, &["ZCARD", &keys.queue()]).unwrap().parse().unwrap()
+    }
+
+    /// Every key but the fence counters.
+    pub(super) fn leftovers(&self, now: Mono) -> String {
+        let all = self.command(now, &["KEYS", "*"]).unwrap();
+        let fence = World::keys().fence();
+        let names: Vec<_> = all.split('"').skip(1).step_by(2).filter(|key| *key != fence).collect();
+        names.join(" ")
+    }
+
+    pub(super) fn set_foreign(&self, now: Mono, keys: &LockKeys, value: &str, lease: Duration) {
+        let lease_ms = lease.as_millis().to_string();
+        self.command(now, &["SET", keys.lock(), value, "PX", &lease_ms]);
+    }
+
+    pub(super) fn set_fence(&self, now: Mono, keys: &LockKeys, fence: u64) {
+        self.command(now, &["SET", &keys.fence(), &fence.to_string(), "PX", "86400000"]);
+    }
+
+    pub(super) fn fence(&self, now: Mono, keys: &LockKeys) -> Option<u64> {
+        self.command(now, &["GET", &keys.fence()])?.parse().ok()
+    }
+
+    pub(super) fn flush(&self) {
+        self.0.borrow_mut().store.flush();
+    }
+
+    pub(super) fn execute(&self, now: Mono, call: &Call) -> Reply {
+        let time = self.time(now);
+        let mut state = self.0.borrow_mut();
+        let reply = execute(&mut state.store, time, call);
+        for message in state.store.take_messages() {
+            let grant = Grant::parse(std::str::from_utf8(&message.payload).unwrap()).unwrap();
+            state.mail.entry(message.subscriber).or_default().push_back(grant);
         }
+        reply.unwrap_or_else(|failure| panic!("{call:?}: {failure}"))
+    }
+
+    fn new_subscriber(&self) -> u64 {
+        let mut state = self.0.borrow_mut();
+        state.next_subscriber += 1;
+        state.next_subscriber
+    }
+
+    fn subscribe(&self, subscriber: u64, channel: &str) {
+        self.0.borrow_mut().store.subscribe(subscriber, channel);
+    }
+
+    fn unsubscribe(&self, subscriber: u64) {
+        let mut state = self.0.borrow_mut();
+        state.store.unsubscribe(subscriber);
+        state.mail.remove(&subscriber);
+    }
+
+    fn next_mail(&self, subscriber: u64) -> Option<Grant> {
+        self.0.borrow_mut().mail.get_mut(&subscriber)?.pop_front()
+    }
+
+    fn has_mail(&self, subscriber: u64) -> bool {
+        self.0.borrow().mail.get(&subscriber).is_some_and(|mail| !mail.is_empty())
     }
 }
 
@@ -142,6 +187,8 @@ pub(super) struct World {
     free_ops: Vec<OpId>,
     /// Requests that were lost, and may still arrive.
     pub(super) late: Vec<Call>,
+    subscriber: u64,
+    pub(super) news: Vec<News>,
 }
 
 impl World {
@@ -160,7 +207,14 @@ impl World {
     }
 
     pub(super) fn connected_as(client: &str) -> Self {
+        Self::connected_to(&Server::new(), client)
+    }
+
+    /// A manager beside others on the same server.
+    pub(super) fn connected_to(server: &Server, client: &str) -> Self {
         let mut world = Self::new(client);
+        world.subscriber = server.new_subscriber();
+        world.server = server.clone();
         world.command(Command::Open);
         world.connect();
         world
@@ -175,7 +229,7 @@ impl World {
         Self {
             now: Mono::from_micros(1_000_000),
             machine: Machine::new(config, 7),
-            server: Server::default(),
+            server: Server::new(),
             wire: VecDeque::new(),
             answers: VecDeque::new(),
             outcomes: BTreeMap::new(),
@@ -189,6 +243,8 @@ impl World {
             next_op: 0,
             free_ops: Vec::new(),
             late: Vec::new(),
+            subscriber: 0,
+            news: Vec::new(),
         }
     }
 
@@ -203,6 +259,10 @@ impl World {
     pub(super) fn acquire_held(&mut self, ttl_ms: u64, wait: Wait, hold: Hold) -> OpId {
         let (name, label) = ("a".to_owned(), String::new());
         self.command(Command::Acquire { name, ttl: ms(ttl_ms), wait, label, hold })
+    }
+
+    pub(super) fn release(&mut self, lease: LeaseId) -> OpId {
+        self.command(Command::Release { lease, exported: false })
     }
 
     pub(super) fn cancel(&mut self, op: OpId) {
@@ -237,7 +297,8 @@ impl World {
     pub(super) fn connect(&mut self) {
         assert!(std::mem::take(&mut self.connecting), "nobody wants to connect");
         let look = self.server.look(self.now);
-        self.event(Event::Connected(look));
+        self.server.subscribe(self.subscriber, &inbox(&self.machine.config.client));
+        self.event(Event::Connected { look, deaf: None });
     }
 
     /// Lets time pass, timers included.
@@ -254,12 +315,31 @@ impl World {
         self.now = end;
     }
 
-    /// The server executes and answers everything on the wire, at once.
+    /// The server executes and answers everything on the wire, at once, and its messages arrive.
     pub(super) fn settle(&mut self) {
-        while let Some((request, call)) = self.wire.pop_front() {
-            let reply = self.server.execute(self.now, &call);
-            self.reply(request, Ok(reply));
+        loop {
+            if let Some((request, call)) = self.wire.pop_front() {
+                let reply = self.server.execute(self.now, &call);
+                self.reply(request, Ok(reply));
+            } else if !self.receive_one() {
+                return;
+            }
         }
+    }
+
+    /// The oldest message arrives, if there is one.
+    pub(super) fn receive_one(&mut self) -> bool {
+        let grant = self.server.next_mail(self.subscriber);
+        let any = grant.is_some();
+        if let Some(grant) = grant {
+            self.event(Event::Granted(grant));
+        }
+        any
+    }
+
+    /// The messages that are on their way never arrive.
+    pub(super) fn lose_messages(&mut self) {
+        while self.server.next_mail(self.subscriber).is_some() {}
     }
 
     /// The server executes the oldest request; its answer is on the way.
@@ -282,7 +362,7 @@ impl World {
 
     /// Whether nothing is on its way.
     pub(super) fn is_silent(&self) -> bool {
-        self.wire.is_empty() && self.answers.is_empty()
+        self.wire.is_empty() && self.answers.is_empty() && !self.server.has_mail(self.subscriber)
     }
 
     /// The server executes everything on the wire, and the connection breaks before it answers.
@@ -319,7 +399,7 @@ impl World {
 
     pub(super) fn lease(&self, op: OpId) -> (LeaseId, u64) {
         match self.outcome(op) {
-            Some(Outcome::Acquired { lease, fence }) => (*lease, *fence),
+            Some(Outcome::Acquired { lease, fence, .. }) => (*lease, *fence),
             other => panic!("not acquired: {other:?}"),
         }
     }
@@ -339,8 +419,9 @@ impl World {
                 Effect::Disconnect { .. } => {
                     self.wire.clear();
                     self.answers.clear();
+                    self.server.unsubscribe(self.subscriber);
                 }
-                Effect::Look => self.looks += 1,
+                Effect::Look { .. } => self.looks += 1,
                 Effect::Lose { lease, reason } => {
                     assert!(self.lost.iter().all(|(lost, _)| *lost != lease), "lost twice");
                     self.lost.push((lease, reason));
@@ -360,6 +441,7 @@ impl World {
                     self.deadlines.remove(&lease);
                 }
                 Effect::Stop => self.stopped = true,
+                Effect::Tell(news) => self.news.push(news),
             }
         }
     }

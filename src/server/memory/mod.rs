@@ -46,6 +46,19 @@ impl Store {
         Self { keyspace, engine }
     }
 
+    /// One that only holds the place of another.
+    #[cfg(test)]
+    pub(crate) fn idle() -> Self {
+        let engine = Err(mlua::Error::runtime("idle"));
+        Self { keyspace: Shared::default(), engine }
+    }
+
+    /// As good as new, but for the scripts that it knows.
+    #[cfg(test)]
+    pub(crate) fn reset(&self) {
+        *access(&self.keyspace) = Keyspace::default();
+    }
+
     /// Runs the script text `source` at `now`, which stands still meanwhile.
     pub(crate) fn eval(
         &mut self,

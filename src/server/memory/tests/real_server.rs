@@ -1,7 +1,6 @@
 //! A Redis server of the test's own.
 
 use redis::{Cmd, Connection, Value};
-use std::io::ErrorKind;
 use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -59,11 +58,11 @@ fn spawn(port: u16, directory: &PathBuf) -> Child {
     let mut command = Command::new(program.as_deref().unwrap_or("redis-server"));
     command.args(["--port", &port.to_string(), "--bind", "127.0.0.1"]);
     command.args(["--save", "", "--appendonly", "no", "--dir"]).arg(directory);
-    match command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn() {
-        Ok(process) => process,
-        Err(error) if error.kind() == ErrorKind::NotFound => panic!("{MISSING}"),
-        Err(error) => panic!("{error}: {MISSING}"),
-    }
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.spawn().unwrap_or_else(|error| {
+        let _ = std::fs::remove_dir_all(directory);
+        panic!("{error}: {MISSING}")
+    })
 }
 
 /// None if the server ended, or is not ready after ten seconds.

@@ -1,0 +1,545 @@
+//! Several managers on one server: standing in line, being granted, handing on.
+
+use super::world::{ONE_LEASE, RENEWED, Server, World, ms};
+use crate::machine::{Command, Event, Hold, LeaseId, LossReason, News, OpId, Outcome, Wait};
+use crate::script::{Call, Intent};
+use std::time::Duration;
+
+/// Managers on one server, and one clock for all.
+struct Crowd {
+    server: Server,
+    worlds: Vec<World>,
+}
+
+impl Crowd {
+    fn new(count: usize) -> Self {
+        let server = Server::new();
+        let names = ["a", "b", "c", "d"];
+        let worlds = names.iter().take(count).map(|name| World::connected_to(&server, name));
+        let worlds = worlds.collect();
+        Self { server, worlds }
+    }
+
+    fn acquire(&mut self, who: usize, ttl_ms: u64) -> OpId {
+        let op = self.worlds[who].acquire_held(ttl_ms, Wait::Forever, RENEWED);
+        self.settle();
+        op
+    }
+
+    fn held(&mut self, who: usize, ttl_ms: u64) -> LeaseId {
+        let op = self.acquire(who, ttl_ms);
+        self.worlds[who].lease(op).0
+    }
+
+    fn release(&mut self, who: usize, lease: LeaseId) {
+        self.worlds[who].release(lease);
+        self.settle();
+    }
+
+    fn settle(&mut self) {
+        while self.worlds.iter().any(|world| !world.is_silent()) {
+            for world in &mut self.worlds {
+                world.settle();
+            }
+        }
+    }
+
+    /// Lets time pass for those of `who`; the others stand still, as stopped processes do.
+    fn pass_for(&mut self, who: &[usize], duration: Duration) {
+        let end = self.worlds[who[0]].now + duration;
+        while self.worlds[who[0]].now < end {
+            let left = end.since(self.worlds[who[0]].now).min(ms(1));
+            for &index in who {
+                self.worlds[index].pass(left);
+                self.worlds[index].settle();
+            }
+        }
+    }
+
+    fn pass(&mut self, duration: Duration) {
+        let all: Vec<usize> = (0..self.worlds.len()).collect();
+        self.pass_for(&all, duration);
+    }
+
+    fn has(&self, who: usize, op: OpId) -> bool {
+        matches!(self.worlds[who].outcome(op), Some(Outcome::Acquired { .. }))
+    }
+
+    fn line(&self) -> usize {
+        self.server.line(self.worlds[0].now, &World::keys())
+    }
+
+    fn assert_nothing_left(&mut self) {
+        self.settle();
+        let now = self.worlds[0].now;
+        assert_eq!(self.server.leftovers(now), "");
+        for world in &self.worlds {
+            assert!(world.machine.is_idle(), "{:?}", world.machine);
+        }
+    }
+}
+
+#[test]
+fn a_release_gives_the_lock_to_the_first_in_line_at_once() {
+    let mut crowd = Crowd::new(4);
+    let mut holder = (0, crowd.held(0, 10_000));
+    let waiting: Vec<_> = [2, 1, 3].map(|who| (who, crowd.acquire(who, 10_000))).into();
+    for (who, op) in waiting {
+        assert!(!crowd.has(who, op));
+        crowd.release(holder.0, holder.1);
+        assert!(crowd.has(who, op), "without a poll");
+        holder = (who, crowd.worlds[who].lease(op).0);
+    }
+    crowd.release(holder.0, holder.1);
+    crowd.assert_nothing_left();
+}
+
+#[test]
+fn a_second_waiter_marks_the_holder_that_a_grant_made() {
+    // Both wait already when the first gets the lock; its own release must look at the line.
+    let mut crowd = Crowd::new(3);
+    let first = crowd.held(0, 10_000);
+    let (b, c) = (crowd.acquire(1, 10_000), crowd.acquire(2, 10_000));
+    crowd.release(0, first);
+    let second = crowd.worlds[1].lease(b).0;
+    crowd.release(1, second);
+    assert!(crowd.has(2, c));
+}
+
+#[test]
+fn fences_rise_from_owner_to_owner() {
+    let mut crowd = Crowd::new(2);
+    let op = crowd.acquire(0, 10_000);
+    let (lease, first) = crowd.worlds[0].lease(op);
+    let op = crowd.acquire(1, 10_000);
+    crowd.release(0, lease);
+    assert!(crowd.worlds[1].lease(op).1 > first);
+}
+
+#[test]
+fn a_grant_by_message_is_valid_for_a_claim_and_then_for_the_lease() {
+    let mut crowd = Crowd::new(2);
+    let lease = crowd.held(0, 10_000);
+    let op = crowd.acquire(1, 10_000);
+    crowd.worlds[0].release(lease);
+    crowd.worlds[0].settle();
+    assert!(crowd.worlds[1].receive_one());
+    let (lease, _) = crowd.worlds[1].lease(op);
+    let now = crowd.worlds[1].now;
+    assert_eq!(crowd.worlds[1].deadlines[&lease].since(now), ms(3_000 - 32));
+    assert!(matches!(
+        crowd.worlds[1].wire.front(),
+        Some((_, Call::Acquire { intent: Intent::Poll, .. }))
+    ));
+    crowd.settle();
+    assert_eq!(crowd.worlds[1].deadlines[&lease].since(now), ms(10_000 - 102));
+}
+
+#[test]
+fn a_grant_is_claimed_also_without_renewal() {
+    let mut crowd = Crowd::new(2);
+    let lease = crowd.held(0, 10_000);
+    let op = crowd.worlds[1].acquire_held(10_000, Wait::Forever, ONE_LEASE);
+    crowd.settle();
+    crowd.release(0, lease);
+    let (lease, _) = crowd.worlds[1].lease(op);
+    crowd.pass(ms(9_000));
+    assert!(crowd.worlds[1].deadlines.contains_key(&lease));
+}
+
+#[test]
+fn the_validity_of_a_grant_counts_from_the_grant_not_from_its_arrival() {
+    let mut crowd = Crowd::new(2);
+    let lease = crowd.held(0, 10_000);
+    let op = crowd.acquire(1, 10_000);
+    crowd.worlds[0].release(lease);
+    crowd.worlds[0].settle();
+    let granted = crowd.worlds[0].now;
+    // The message is under way for long; the server lets go three seconds after the grant.
+    crowd.worlds[1].now = granted + ms(2_000);
+    crowd.worlds[1].receive_one();
+    let (lease, _) = crowd.worlds[1].lease(op);
+    assert_eq!(crowd.worlds[1].deadlines[&lease].since(granted), ms(3_000 - 32));
+}
+
+#[test]
+fn a_grant_that_cannot_be_dated_waits_for_its_claim() {
+    let mut crowd = Crowd::new(2);
+    let lease = crowd.held(0, 60_000);
+    let op = crowd.acquire(1, 10_000);
+    crowd.worlds[0].release(lease);
+    crowd.worlds[0].settle();
+    // The clocks were last compared too long ago.
+    let later = crowd.worlds[1].now + ms(11_000);
+    crowd.worlds[1].now = later;
+    crowd.worlds[1].receive_one();
+    assert!(!crowd.has(1, op));
+    assert!(matches!(
+        crowd.worlds[1].wire.front(),
+        Some((_, Call::Acquire { intent: Intent::Poll, .. }))
+    ));
+}
+
+#[test]
+fn a_message_that_got_lost_is_made_up_for_within_the_claim() {
+    let mut crowd = Crowd::new(2);
+    let lease = crowd.held(0, 10_000);
+    let op = crowd.acquire(1, 10_000);
+    crowd.worlds[0].release(lease);
+    crowd.worlds[0].settle();
+    crowd.worlds[1].lose_messages();
+    crowd.pass(ms(3_000));
+    assert!(crowd.has(1, op));
+}
+
+#[test]
+fn who_does_not_listen_is_skipped_and_keeps_its_place() {
+    let mut crowd = Crowd::new(3);
+    let lease = crowd.held(0, 10_000);
+    let (b, c) = (crowd.acquire(1, 10_000), crowd.acquire(2, 10_000));
+    crowd.worlds[1].event(Event::Disconnected("cut".to_owned()));
+    crowd.release(0, lease);
+    assert!(crowd.has(2, c), "at once");
+    crowd.worlds[1].connect();
+    let again = crowd.acquire(0, 10_000);
+    let lease = crowd.worlds[2].lease(c).0;
+    crowd.release(2, lease);
+    assert!(crowd.has(1, b) && !crowd.has(0, again), "ahead of who came later");
+}
+
+#[test]
+fn a_holder_that_dies_costs_its_lease_and_no_more() {
+    let mut crowd = Crowd::new(2);
+    crowd.held(0, 2_000);
+    let died = crowd.worlds[0].now;
+    let op = crowd.acquire(1, 2_000);
+    let mut now = died;
+    while !crowd.has(1, op) {
+        crowd.pass_for(&[1], ms(1));
+        now = crowd.worlds[1].now;
+        assert!(now.since(died) < ms(5_000));
+    }
+    assert!(now.since(died) <= ms(2_010), "{:?}", now.since(died));
+}
+
+#[test]
+fn a_process_that_stopped_while_it_waited_costs_one_claim() {
+    let mut crowd = Crowd::new(3);
+    let lease = crowd.held(0, 10_000);
+    // Of the stopped process several wait, of several managers as of one.
+    crowd.acquire(1, 10_000);
+    crowd.acquire(1, 10_000);
+    let op = crowd.acquire(2, 10_000);
+    crowd.worlds[0].release(lease);
+    crowd.worlds[0].settle();
+    let freed = crowd.worlds[0].now;
+    while !crowd.has(2, op) {
+        crowd.pass_for(&[2], ms(1));
+        assert!(crowd.worlds[2].now.since(freed) < ms(3_400), "more than a claim");
+    }
+    assert_eq!(crowd.line(), 0, "nothing of the silent one is left in line");
+}
+
+#[test]
+fn nobody_jumps_the_line_when_the_key_is_gone() {
+    for wait in [Wait::Never, Wait::Forever] {
+        let mut crowd = Crowd::new(3);
+        crowd.held(0, 10_000);
+        let first = crowd.acquire(1, 10_000);
+        let now = crowd.worlds[0].now;
+        crowd.server.command(now, &["DEL", World::keys().lock()]);
+        let second = crowd.worlds[2].acquire(10_000, wait);
+        crowd.settle();
+        assert!(crowd.has(1, first), "whoever finds it free passes it on");
+        assert!(!crowd.has(2, second));
+    }
+}
+
+#[test]
+fn a_try_takes_a_lock_whose_line_is_dead() {
+    let mut crowd = Crowd::new(3);
+    let lease = crowd.held(0, 60_000);
+    crowd.acquire(1, 10_000);
+    crowd.worlds[1].event(Event::Disconnected("died".to_owned()));
+    crowd.worlds[1].connecting = false;
+    crowd.release(0, lease);
+    let op = crowd.worlds[2].acquire(10_000, Wait::Never);
+    crowd.settle();
+    assert!(crowd.has(2, op));
+}
+
+#[test]
+fn who_stops_waiting_leaves_the_line() {
+    let mut crowd = Crowd::new(2);
+    let lease = crowd.held(0, 10_000);
+    let cancelled = crowd.acquire(1, 10_000);
+    assert_eq!(crowd.line(), 1);
+    crowd.worlds[1].cancel(cancelled);
+    crowd.settle();
+    assert_eq!(crowd.line(), 0);
+    let timed_out = crowd.worlds[1].acquire(10_000, Wait::UpTo(ms(500)));
+    crowd.settle();
+    crowd.pass(ms(500));
+    let Some(Outcome::TimedOut { position, waited, .. }) = crowd.worlds[1].outcome(timed_out)
+    else {
+        panic!("{:?}", crowd.worlds[1].outcome(timed_out));
+    };
+    assert_eq!((*position, *waited), (Some(1), ms(500)));
+    crowd.release(0, lease);
+    crowd.assert_nothing_left();
+}
+
+#[test]
+fn a_cancel_that_crosses_the_grant_gives_it_back() {
+    let mut crowd = Crowd::new(3);
+    let lease = crowd.held(0, 10_000);
+    let (b, c) = (crowd.acquire(1, 10_000), crowd.acquire(2, 10_000));
+    crowd.worlds[0].release(lease);
+    crowd.worlds[0].settle();
+    crowd.worlds[1].cancel(b);
+    crowd.settle();
+    assert_eq!(crowd.worlds[1].outcome(b), Some(&Outcome::Cancelled));
+    assert!(crowd.has(2, c), "and passes it on");
+}
+
+#[test]
+fn a_grant_for_nobody_is_given_back_at_once() {
+    let mut crowd = Crowd::new(1);
+    let now = crowd.worlds[0].now;
+    crowd.server.set_foreign(now, &World::keys(), "hf1.a.77", ms(60_000));
+    let message = "hf1.a.77 1700000000000001 3000 1700000000000000 lock:a";
+    let grant = crate::script::Grant::parse(message).unwrap();
+    crowd.worlds[0].event(Event::Granted(grant));
+    crowd.assert_nothing_left();
+}
+
+#[test]
+fn old_code_is_looked_after_every_tenth_of_a_second() {
+    let mut crowd = Crowd::new(1);
+    let now = crowd.worlds[0].now;
+    crowd.server.set_foreign(now, &World::keys(), "old code", ms(600_000));
+    let op = crowd.acquire(0, 10_000);
+    crowd.pass(ms(5_000));
+    let now = crowd.worlds[0].now;
+    crowd.server.command(now, &["DEL", World::keys().lock()]);
+    crowd.pass(ms(141));
+    assert!(crowd.has(0, op));
+}
+
+#[test]
+fn who_gets_no_messages_polls() {
+    let mut crowd = Crowd::new(2);
+    let look = crowd.server.look(crowd.worlds[1].now);
+    crowd.worlds[1].event(Event::Disconnected("cut".to_owned()));
+    crowd.worlds[1].connecting = false;
+    crowd.worlds[1].event(Event::Connected { look, deaf: Some("NOPERM".to_owned()) });
+    assert_eq!(crowd.worlds[1].news.last(), Some(&News::Deaf("NOPERM".to_owned())));
+    let lease = crowd.held(0, 10_000);
+    let op = crowd.acquire(1, 10_000);
+    crowd.release(0, lease);
+    crowd.pass(ms(141));
+    assert!(crowd.has(1, op));
+}
+
+#[test]
+fn a_server_that_lost_its_data_gets_the_line_back_in_order() {
+    let mut crowd = Crowd::new(3);
+    crowd.held(0, 60_000);
+    let first = crowd.acquire(1, 60_000);
+    let second = crowd.acquire(2, 60_000);
+    crowd.server.flush();
+    let now = crowd.worlds[0].now;
+    crowd.server.set_foreign(now, &World::keys(), "hf1.x.1", ms(30_000));
+    // The later one comes back first.
+    let cut = |crowd: &mut Crowd, who: usize| {
+        crowd.worlds[who].event(Event::Disconnected("restart".to_owned()));
+        crowd.worlds[who].connect();
+        crowd.settle();
+    };
+    cut(&mut crowd, 2);
+    cut(&mut crowd, 1);
+    assert_eq!(crowd.line(), 2);
+    let now = crowd.worlds[0].now;
+    crowd.server.command(now, &["DEL", World::keys().lock()]);
+    let third = crowd.worlds[0].acquire(10_000, Wait::Never);
+    crowd.settle();
+    assert!(crowd.has(1, first) && !crowd.has(2, second) && !crowd.has(0, third));
+}
+
+#[test]
+fn those_of_one_process_share_one_place() {
+    let mut crowd = Crowd::new(2);
+    let lease = crowd.held(0, 10_000);
+    for _ in 0..50 {
+        crowd.acquire(1, 10_000);
+    }
+    assert_eq!(crowd.line(), 1);
+    crowd.release(0, lease);
+}
+
+/// So many tasks of manager 0 that want the lock, of which the first holds it with a whole block.
+fn busy(crowd: &mut Crowd, tasks: usize) -> (LeaseId, Vec<OpId>) {
+    let opener = crowd.held(0, 10_000);
+    let waiting: Vec<_> = (0..tasks).map(|_| crowd.acquire(0, 10_000)).collect();
+    // The first in line was alone when it stood in line, so its grant is for itself; the place behind
+    // it is for all the others.
+    crowd.release(0, opener);
+    let (first, _) = crowd.worlds[0].lease(waiting[0]);
+    crowd.release(0, first);
+    let (second, _) = crowd.worlds[0].lease(waiting[1]);
+    (second, waiting[2..].to_vec())
+}
+
+#[test]
+fn a_lock_is_handed_on_here_fifteen_times_and_then_goes_through_the_server() {
+    let mut crowd = Crowd::new(2);
+    let (mut lease, waiting) = busy(&mut crowd, 40);
+    let elsewhere = crowd.acquire(1, 10_000);
+    let mut handed_on = 0;
+    let mut last_fence = 0;
+    for op in waiting {
+        let sent = crowd.worlds[0].machine.stats().requests;
+        crowd.worlds[0].release(lease);
+        if crowd.worlds[0].machine.stats().requests > sent {
+            break;
+        }
+        handed_on += 1;
+        let (next, fence) = crowd.worlds[0].lease(op);
+        assert!(next > lease && fence > last_fence);
+        (lease, last_fence) = (next, fence);
+    }
+    assert_eq!(handed_on, 15);
+    crowd.settle();
+    // The place that was kept while this process held the lock is ahead of the other's; the next is not.
+    for _ in 0..16 {
+        let Some(lease) = crowd.worlds[0].deadlines.keys().next().copied() else { break };
+        crowd.release(0, lease);
+    }
+    assert!(crowd.has(1, elsewhere), "the other process gets its turn");
+}
+
+#[test]
+fn a_fence_of_a_hand_on_is_reserved() {
+    let mut crowd = Crowd::new(1);
+    let (mut lease, waiting) = busy(&mut crowd, 20);
+    let mut last = 0;
+    for op in waiting {
+        crowd.release(0, lease);
+        let (next, fence) = crowd.worlds[0].lease(op);
+        let now = crowd.worlds[0].now;
+        assert!(fence > last);
+        assert!(crowd.server.fence(now, &World::keys()).unwrap() >= fence, "issued by the server");
+        (lease, last) = (next, fence);
+    }
+}
+
+#[test]
+fn an_earlier_owner_cannot_touch_the_hold_of_the_next() {
+    let mut crowd = Crowd::new(1);
+    let (lease, waiting) = busy(&mut crowd, 5);
+    crowd.worlds[0].release(lease);
+    let (next, _) = crowd.worlds[0].lease(waiting[0]);
+    assert!(crowd.worlds[0].wire.is_empty(), "handed on");
+    for command in [
+        Command::Release { lease, exported: false },
+        Command::Extend { lease, ttl: Some(ms(60_000)) },
+    ] {
+        let op = crowd.worlds[0].command(command);
+        assert_eq!(crowd.worlds[0].outcome(op), Some(&Outcome::Lost));
+        assert!(crowd.worlds[0].wire.is_empty(), "nothing is sent");
+    }
+    assert!(crowd.worlds[0].deadlines.contains_key(&next));
+}
+
+#[test]
+fn a_token_that_was_shown_is_not_handed_on() {
+    let mut crowd = Crowd::new(1);
+    let (lease, waiting) = busy(&mut crowd, 5);
+    crowd.worlds[0].command(Command::Release { lease, exported: true });
+    assert!(matches!(crowd.worlds[0].wire.front(), Some((_, Call::Release { .. }))));
+    crowd.settle();
+    assert!(crowd.has(0, waiting[0]));
+}
+
+#[test]
+fn a_lock_is_not_handed_on_past_half_of_its_lease() {
+    let mut crowd = Crowd::new(1);
+    let (lease, _) = busy(&mut crowd, 5);
+    crowd.pass(ms(5_000));
+    crowd.worlds[0].release(lease);
+    assert!(matches!(crowd.worlds[0].wire.front(), Some((_, Call::Release { .. }))));
+}
+
+#[test]
+fn max_hold_counts_for_each_owner() {
+    let mut crowd = Crowd::new(1);
+    let hold = Hold { max_hold: Some(ms(3_000)), ..RENEWED };
+    let first = crowd.held(0, 60_000);
+    let ops: Vec<_> =
+        (0..5).map(|_| crowd.worlds[0].acquire_held(60_000, Wait::Forever, hold)).collect();
+    crowd.settle();
+    crowd.release(0, first);
+    let lease = crowd.worlds[0].lease(ops[0]).0;
+    crowd.release(0, lease);
+    for op in &ops[1..4] {
+        crowd.pass(ms(2_000));
+        let (lease, _) = crowd.worlds[0].lease(*op);
+        crowd.release(0, lease);
+    }
+    assert!(crowd.worlds[0].lost.is_empty(), "each held for two of three seconds");
+    let (lease, _) = crowd.worlds[0].lease(ops[4]);
+    crowd.pass(ms(3_001));
+    assert_eq!(crowd.worlds[0].lost, [(lease, LossReason::MaxHold)]);
+}
+
+#[test]
+fn the_lock_goes_on_to_others_when_those_here_are_served() {
+    let mut crowd = Crowd::new(2);
+    let (mut lease, waiting) = busy(&mut crowd, 4);
+    let elsewhere = crowd.acquire(1, 10_000);
+    for op in waiting {
+        crowd.release(0, lease);
+        lease = crowd.worlds[0].lease(op).0;
+    }
+    crowd.release(0, lease);
+    assert!(crowd.has(1, elsewhere));
+    let lease = crowd.worlds[1].lease(elsewhere).0;
+    crowd.release(1, lease);
+    crowd.assert_nothing_left();
+}
+
+#[test]
+fn an_answer_that_outlives_its_lease_is_asked_again_with_the_same_token() {
+    let mut world = World::connected();
+    let op = world.acquire(50, Wait::Forever);
+    let (request, call) = world.wire.pop_front().unwrap();
+    let reply = world.server.execute(world.now, &call);
+    world.now = world.now + ms(60);
+    world.reply(request, Ok(reply));
+    assert_eq!(world.outcome(op), None, "still a waiter");
+    world.pass(ms(60));
+    world.settle();
+    assert_eq!(world.lease(op).0.attempt().0, 1);
+}
+
+#[test]
+fn a_reconnect_asks_for_everybody_in_the_order_of_their_calls() {
+    let mut world = World::connected();
+    let names = ["x", "b", "m", "a"];
+    for name in names {
+        let (ttl, label, wait) = (ms(10_000), String::new(), Wait::Forever);
+        let name = name.to_owned();
+        world.command(Command::Acquire { name, ttl, wait, label, hold: RENEWED });
+    }
+    world.lose_requests();
+    world.connect();
+    let asked: Vec<_> = world
+        .wire
+        .iter()
+        .filter_map(|(_, call)| match call {
+            Call::Acquire { keys, .. } => Some(keys.lock().to_owned()),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(asked, ["lock:x", "lock:b", "lock:m", "lock:a"]);
+}
