@@ -57,7 +57,7 @@ test('redis-semaphore: its refresh timer leaves our lock alone (key deleted)', a
   const mutex = new Mutex(client, 'refreshed', {
     lockTimeout: LONG_MS / 4,
     // Late enough for us to take the lock first.
-    refreshInterval: 250,
+    refreshInterval: 500,
     onLockLost: () => {
       lost = true;
     },

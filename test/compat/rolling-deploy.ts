@@ -36,7 +36,7 @@ export interface Stage<P extends Peer = Peer> {
 /** A lease that lasts for the whole test. */
 export const LONG_MS = 60_000;
 /** A lease that a test sees the end of. Long enough for two busy cores to take the lock in. */
-const SHORT_MS = 500;
+const SHORT_MS = 750;
 
 /** How the owner loses a lock that it still believes to hold. */
 type Fault = 'lease ran out' | 'key deleted';

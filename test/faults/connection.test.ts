@@ -14,7 +14,8 @@ let locks: LockManager;
 beforeEach(async () => {
   server = await RedisServer.start();
   proxy = await FaultProxy.start(server.port);
-  locks = await connect(proxy.url, { commandTimeout: 300, connectTimeout: 300 });
+  // The proxy stops with the event loop: much shorter, and a stall would be a fault of its own.
+  locks = await connect(proxy.url, { commandTimeout: 1_500, connectTimeout: 1_500 });
   // The server knows the scripts from here on: a request is executed when it arrives.
   const lock = await locks.acquire('warm-up');
   await lock.extend();
@@ -101,14 +102,14 @@ test('acquire: fails at its deadline while the server is away', async () => {
   proxy.refuse = true;
   proxy.cut();
   const begin = performance.now();
-  await assert.rejects(locks.acquire('away', { wait: 500 }), {
+  await assert.rejects(locks.acquire('away', { wait: 2_000 }), {
     code: 'ERR_LOCK_CONNECTION',
     message: new RegExp(`127\\.0\\.0\\.1:${proxy.port}`),
   });
-  assert.ok(performance.now() - begin >= 490);
+  assert.ok(performance.now() - begin >= 1_990);
 });
 
-test('acquire: a blackhole of two seconds is survived', async () => {
+test('acquire: a blackhole of several seconds is survived', async () => {
   proxy.blackhole = true;
   const pending = locks.acquire('blackhole', { wait: 20_000 });
   await until(() => proxy.accepted >= 3, 'attempts to connect again');
@@ -169,7 +170,7 @@ test('close: ends in time while the server is away', async () => {
   const begin = performance.now();
   await locks.close();
   await refused;
-  assert.ok(performance.now() - begin < 5_000);
+  assert.ok(performance.now() - begin < 10_000);
 });
 
 test('close: an acquire in flight leaves no lock behind', async () => {
@@ -197,7 +198,7 @@ test('a server that hangs up right after its handshake: no manager stays dead', 
 });
 
 test('a late answer is never taken for that of a later operation', async () => {
-  await server.admin.set('lock:theirs', 'somebody', 'PX', 60_000);
+  await server.admin.set('lock:theirs', 'somebody', 'PX', 600_000);
   proxy.delayMs = 20;
   for (let round = 0; round < 30; round++) {
     await server.admin.set('lock:contended', 'somebody', 'PX', 60_000);

@@ -12,7 +12,7 @@ let locks: LockManager;
 
 beforeEach(async () => {
   server = await RedisServer.start();
-  locks = await connect(server.url, { commandTimeout: 500 });
+  locks = await connect(server.url, { commandTimeout: 1_000 });
 });
 
 afterEach(async () => {
@@ -81,10 +81,10 @@ test('CLIENT KILL: nobody notices', async () => {
 });
 
 test('CLIENT PAUSE: an error in time, and nothing stays locked', async () => {
-  await server.admin.call('CLIENT', 'PAUSE', '1500', 'ALL');
+  await server.admin.call('CLIENT', 'PAUSE', '3000', 'ALL');
   await assert.rejects(locks.tryAcquire('a', { ttl: 60_000 }), {
     code: 'ERR_LOCK_CONNECTION',
-    message: /no answer within 5\d\d ms|no connection within/,
+    message: /no answer within \d{4} ms|no connection within/,
   });
   await works();
 });

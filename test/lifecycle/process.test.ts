@@ -14,6 +14,8 @@ before(async () => {
 
 after(() => server.stop());
 
+const clients = async () => String(await server.admin.client('LIST'));
+
 function endedWell(ended: Ended, code = 0): void {
   assert.deepEqual(
     { code: ended.code, signal: ended.signal },
@@ -53,13 +55,17 @@ test('await at the top level waits, and held locks do not keep the process alive
 });
 
 test('an acquire that waits keeps the process alive until it has its answer', async () => {
-  await server.admin.set('lock:later', 'somebody', 'PX', 300);
-  const ended = await run(
+  await server.admin.set('lock:later', 'somebody', 'PX', 60_000);
+  const running = run(
     `${CONNECT}
-    const lock = await locks.acquire('later', { wait: 20_000 });
+    const lock = await locks.acquire('later', { wait: 60_000 });
     console.log(await lock.release());`,
     server.url,
   );
+  const asked = async () => /name=holdfast .* cmd=eval/.test(await clients());
+  await until(asked, 'its first attempt');
+  await server.admin.del('lock:later');
+  const ended = await running;
   endedWell(ended);
   assert.equal(ended.stdout, 'true\n');
 });
@@ -72,7 +78,9 @@ test('a connect that fails ends with a non-zero code, not with a crash', async (
 
 test('process.exit with operations in flight does not crash, 60 times over', async () => {
   const source = `${CONNECT}
-    const under = Array.from({ length: 50 }, (_, i) => locks.acquire('exit:' + (i % 7)));
+    // Names of its own, or it would wait for the leases of those that ended before.
+    const name = (i) => 'exit:' + process.pid + ':' + (i % 7);
+    const under = Array.from({ length: 50 }, (_, i) => locks.acquire(name(i), { ttl: 1_000 }));
     if (process.argv[2] === 'microtask') await Promise.resolve();
     if (process.argv[2] === 'some') await Promise.race(under);
     if (process.argv[2] === 'immediate') await new Promise((resolve) => setImmediate(resolve));
@@ -106,7 +114,6 @@ test('a manager that is forgotten lets go of its connection', async () => {
     server.url,
   );
   endedWell(ended);
-  const clients = async () => String(await server.admin.client('LIST'));
   await until(async () => !(await clients()).includes('forgotten'), 'the connections to end');
 });
 

@@ -41,11 +41,19 @@ const START = `
 test('workers terminated with operations in flight do not crash, 60 times over', async () => {
   const ended = await run(
     `${START}
+    import { connect } from 'holdfast';
     for (let round = 0; round < Number(rounds); round++) {
       const workers = [0, 1, 2].map((id) => start(round * 3 + id));
       if (round % 2 === 0) await Promise.all(workers.map(hears));
       await Promise.all(workers.map((worker) => worker.terminate()));
     }
+    // Nothing is given back any more once the process ends.
+    const locks = await connect(url);
+    for (let id = 0; id < Number(rounds) * 3; id++) {
+      const lock = await locks.acquire('worker:' + id, { wait: 20_000 });
+      await lock.release();
+    }
+    await locks.close();
     console.log('done');`,
     server.url,
     '20',
