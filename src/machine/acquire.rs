@@ -277,7 +277,7 @@ impl Machine {
         }
         out.push(Effect::Complete { op, outcome });
         if let Some(id) = attempt
-            && !self.lines.get(&acquire.keys).is_some_and(|line| line.attempt == id)
+            && self.lines.get(&acquire.keys).is_none_or(|line| line.attempt != id)
         {
             self.abandon_attempt(now, id, out);
         }

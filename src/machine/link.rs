@@ -79,9 +79,8 @@ impl Link {
             Ok(Reply::Granted { .. } | Reply::Held(Held { place: Some(_), .. })) => {
                 self.suspect = false;
             }
-            Ok(_) => {}
             Err(Failure::Refused(refusal)) if refusal.code == "READONLY" => self.suspect = true,
-            Err(_) => {}
+            Ok(_) | Err(_) => {}
         }
     }
 

@@ -153,13 +153,11 @@ impl Connection {
         probe.arg(inbox).arg("");
         let subscribed = self.inner.subscribe(inbox).await;
         let published = self.inner.send_packed_command(&probe).await;
-        for failed in [subscribed.err(), published.err()].into_iter().flatten() {
-            match wire::failure(&failed) {
-                Failure::Refused(refusal) => return Ok(Some(refusal.to_string())),
-                other => return Err(other),
-            }
+        let Some(failed) = subscribed.err().or_else(|| published.err()) else { return Ok(None) };
+        match wire::failure(&failed) {
+            Failure::Refused(refusal) => Ok(Some(refusal.to_string())),
+            other => Err(other),
         }
-        Ok(None)
     }
 
     /// Sends `items` as one pipeline, behind everything sent before.

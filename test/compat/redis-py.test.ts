@@ -47,7 +47,10 @@ test('redis-py: its lock without a lease keeps us out until it is released', asy
   assert.equal(await locks.tryAcquire('for ever'), null);
   await assert.rejects(locks.acquire('for ever', { wait: 100 }), (error) => {
     assert.ok(error instanceof holdfast.LockTimeoutError);
-    assert.match(error.message, /it is held by other code without an end to its lease, and the caller was number 1 in line$/);
+    assert.match(
+      error.message,
+      /it is held by other code without an end to its lease, and the caller was number 1 in line$/,
+    );
     assert.equal(error.remaining, undefined);
     return true;
   });

@@ -249,7 +249,10 @@ export async function assertUntouched(
 function isTimeoutByOtherCode(error: unknown): true {
   assert.ok(error instanceof holdfast.LockTimeoutError);
   assert.equal(error.code, 'ERR_LOCK_TIMEOUT');
-  assert.match(error.message, /it is held by other code for \d+ ms more, and the caller was number 1 in line$/);
+  assert.match(
+    error.message,
+    /it is held by other code for \d+ ms more, and the caller was number 1 in line$/,
+  );
   assert.equal(error.holder, undefined);
   assert.ok(error.remaining !== undefined && error.remaining <= LONG_MS);
   return true;

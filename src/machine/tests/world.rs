@@ -338,7 +338,7 @@ impl World {
     }
 
     /// The messages that are on their way never arrive.
-    pub(super) fn lose_messages(&mut self) {
+    pub(super) fn lose_messages(&self) {
         while self.server.next_mail(self.subscriber).is_some() {}
     }
 
