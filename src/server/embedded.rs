@@ -13,3 +13,14 @@ pub(crate) fn execute(store: &mut Store, now: ServerTime, call: &Call) -> Result
     let args: Vec<&[u8]> = args.iter().map(Vec::as_slice).collect();
     wire::reply(call.script(), store.eval(now, call.script().source(), &keys, &args))
 }
+
+/// Runs a plain command; its answer as text, or none if it is nil.
+pub(crate) fn ask(store: &Store, now: ServerTime, parts: &[&str]) -> Option<String> {
+    let parts: Vec<&[u8]> = parts.iter().map(|part| part.as_bytes()).collect();
+    match store.command(now, &parts) {
+        redis::Value::BulkString(bytes) => String::from_utf8(bytes).ok(),
+        redis::Value::Int(number) => Some(number.to_string()),
+        redis::Value::Array(values) => Some(format!("{values:?}")),
+        _ => None,
+    }
+}

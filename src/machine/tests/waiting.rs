@@ -107,6 +107,18 @@ fn a_second_waiter_marks_the_holder_that_a_grant_made() {
 }
 
 #[test]
+fn whoever_takes_an_expired_lock_passes_it_on_as_well() {
+    let mut crowd = Crowd::new(3);
+    crowd.held(0, 2_000);
+    let (b, c) = (crowd.acquire(1, 10_000), crowd.acquire(2, 10_000));
+    crowd.pass_for(&[1], ms(2_100));
+    let lease = crowd.worlds[1].lease(b).0;
+    crowd.worlds[2].now = crowd.worlds[1].now;
+    crowd.release(1, lease);
+    assert!(crowd.has(2, c), "without a poll");
+}
+
+#[test]
 fn fences_rise_from_owner_to_owner() {
     let mut crowd = Crowd::new(2);
     let op = crowd.acquire(0, 10_000);

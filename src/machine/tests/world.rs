@@ -8,7 +8,7 @@ use crate::machine::{
     RequestId, Wait, inbox,
 };
 use crate::script::{Call, Grant, Reply};
-use crate::server::embedded::execute;
+use crate::server::embedded::{ask, execute};
 use crate::server::memory::Store;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
@@ -82,13 +82,7 @@ impl Server {
     /// Runs a plain command; its answer as text, or none if it is nil.
     pub(super) fn command(&self, now: Mono, parts: &[&str]) -> Option<String> {
         let time = self.time(now);
-        let parts: Vec<&[u8]> = parts.iter().map(|part| part.as_bytes()).collect();
-        match self.0.borrow_mut().store.command(time, &parts) {
-            redis::Value::BulkString(bytes) => Some(String::from_utf8(bytes).unwrap()),
-            redis::Value::Int(number) => Some(number.to_string()),
-            redis::Value::Array(values) => Some(format!("{values:?}")),
-            _ => None,
-        }
+        ask(&self.0.borrow().store, time, parts)
     }
 
     /// Who owns the lock, without the mark of those who wait.

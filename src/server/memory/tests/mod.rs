@@ -2,7 +2,6 @@
 
 mod commands;
 mod differential;
-mod lock_scripts;
 mod publishing;
 mod real_server;
 mod scripts;
