@@ -1,7 +1,8 @@
-// The demo: a flash sale without a lock, the same sale with holdfast, and one account that ten
-// tasks want at once. Ends with 0 if holdfast kept every promise.
+// The demo: a flash sale without a lock, the same sale with holdfast, one account that ten tasks want
+// at once, and a lock that outlives a blocked event loop. Ends with 0 if holdfast kept every promise.
 
 import { constants } from 'node:os';
+import { blockWhileHolding } from './blocked.mjs';
 import { duration, percentile, Report } from './report.mjs';
 import { Shop } from './shop.mjs';
 import { Stage } from './stage.mjs';
@@ -11,6 +12,7 @@ const BUYERS = 500;
 const PROCESSES = 4;
 const RUSH_MS = 250;
 const TASKS = 10;
+const LEASE_MS = 1_000;
 
 const report = new Report(process.stdout, process.env);
 const stage = new Stage();
@@ -25,6 +27,7 @@ async function main() {
   const without = await saleWithoutLock();
   const withLock = await saleWithLock();
   await oneOfTen();
+  await blockedEventLoop();
   summarize(without, withLock);
 }
 
@@ -46,6 +49,7 @@ async function saleWithoutLock() {
 async function saleWithLock() {
   report.title('2  Flash sale with holdfast', [
     'The same buyers do the same, each while holding the lock sale:item:42.',
+    'Who finds it held waits in line; the release hands it to the next.',
     'Every lock has a fence, a number larger than that of any owner before.',
   ]);
   const sale = await holdSale('with-lock', true);
@@ -56,11 +60,20 @@ async function saleWithLock() {
   report.fact('sold out', `for ${sale.soldOut} buyers`);
   report.fact('took', `${duration(sale.ms)}, ${rate} acquisitions per second`);
   report.fact('wait for lock', `p50 ${p50}, p99 ${p99}`);
+  report.fact('hand-off', handOffs(sale.answers));
   report.line();
   showRows(sale.rows);
   report.line();
   checkSale(sale);
   return sale;
+}
+
+/** From the end of one hold to the begin of the next. */
+function handOffs(answers) {
+  const holds = answers.toSorted((a, b) => a.acquired - b.acquired);
+  const gaps = holds.slice(1).map(({ acquired }, i) => Math.max(acquired - holds[i].released, 0));
+  const [p50, p99] = [0.5, 0.99].map((share) => (percentile(gaps, share) * 1000).toFixed(0));
+  return `p50 ${p50} µs, p99 ${p99} µs from one buyer to the next`;
 }
 
 async function oneOfTen() {
@@ -84,6 +97,23 @@ async function oneOfTen() {
   report.check(nulls === TASKS - 1, `exactly one of ${TASKS} had the lock`);
   report.check(released === true && next !== null, 'released, it could be taken again');
   report.check(next?.fence > first?.fence, 'the next fence is larger');
+}
+
+async function blockedEventLoop() {
+  report.title('4  A blocked event loop', [
+    `A synchronous loop blocks this process for three leases of ${duration(LEASE_MS)}: no timer, no promise`,
+    'runs. A lock by hand (SET NX PX, renewed by setInterval) is held beside one of holdfast.',
+  ]);
+  const { locks, redis, prefix } = stage;
+  const after = await blockWhileHolding({ locks, redis, prefix, ttlMs: LEASE_MS });
+  report.fact('blocked', duration(after.blockedMs));
+  report.fact(
+    'by timer',
+    after.timerLock ? 'still held' : 'lost: its key is gone, another could be in',
+  );
+  report.fact('by holdfast', after.held ? `held, for ${after.remaining} ms more` : 'lost');
+  report.line();
+  report.check(after.held && after.released, 'holdfast renewed its lock from a thread of its own');
 }
 
 function summarize(without, withLock) {
