@@ -150,7 +150,7 @@ const NAME_BYTES_MAX = 1024;
 const NEVER = -1;
 
 /** Keys of other locks' waiters, holders and fences end in these. */
-const RESERVED_SUFFIXES = [':shared', ':queue', ':fence'];
+const RESERVED_SUFFIXES = [':fence', ':queue', ':shared', ':waiters'];
 
 /** What every lock has when it is acquired. */
 interface HoldOptions {
