@@ -21,7 +21,7 @@ if intent ~= 'poll' and redis.call('EXISTS', queue_key) == 0
   and redis.call('SET', lock_key, token, 'NX', 'PX', ttl_ms) then
   local counter = redis.pcall('INCRBY', fence_key, block)
   local before = type(counter) == 'number' and counter - block
-  if before and before >= tonumber(epoch_us) then
+  if before and before > 0 and before >= tonumber(epoch_us) then
     return before + 1
   end
   --#include fence.lua

@@ -4,33 +4,23 @@
  */
 
 import assert from 'node:assert/strict';
-import { readFileSync } from 'node:fs';
-import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import fc from 'fast-check';
 import type { Redis } from 'ioredis';
-import { ROOT } from '../support/child.js';
 import { RedisServer } from '../support/server.js';
+import { FENCE, LOCK, type Scripts, scripts } from './scripts.js';
 
 let server: RedisServer;
 let redis: Redis;
+let script: Scripts;
 
 before(async () => {
   server = await RedisServer.start();
   redis = server.admin;
+  script = scripts(redis);
 });
 
 after(() => server.stop());
-
-const source = (name: string) => readFileSync(join(ROOT, 'src', 'lua', `${name}.lua`), 'utf8');
-const SCRIPTS = {
-  acquire: source('acquire'),
-  extend: source('extend'),
-  release: source('release'),
-};
-
-const LOCK = 'lock:a';
-const FENCE = '{lock:a}:fence';
 
 type Step =
   | {
@@ -59,7 +49,7 @@ interface Model {
 }
 
 async function take(model: Model, token: string, lease: number): Promise<void> {
-  const reply = await redis.eval(SCRIPTS.acquire, 2, LOCK, FENCE, token, lease, 0);
+  const reply = await script.ask(token, { ttl: lease });
   if (model.holder === undefined) {
     assert.ok(Number(reply) > model.highest, 'a new owner has a larger fence');
     Object.assign(model, { holder: token, ttl: lease, fence: reply, highest: reply });
@@ -81,13 +71,13 @@ async function perform(model: Model, action: Step): Promise<void> {
     case 'acquire':
       return take(model, action.owner, action.ttl);
     case 'extend': {
-      const reply = await redis.eval(SCRIPTS.extend, 1, LOCK, action.owner, action.ttl);
+      const reply = await script.extend(action.owner, action.ttl);
       assert.equal(reply, model.holder === action.owner ? 1 : 0);
       if (reply === 1) model.ttl = Math.max(model.ttl, action.ttl);
       return;
     }
     case 'release': {
-      const reply = await redis.eval(SCRIPTS.release, 1, LOCK, action.owner);
+      const reply = await script.release(action.owner);
       assert.equal(reply, model.holder === action.owner ? 1 : 0);
       if (reply === 1) model.holder = undefined;
       return;
@@ -134,25 +124,25 @@ test('only the owner releases and extends, and no lease is ever shortened', asyn
 
 test('a counter at or below the epoch is lifted above it', async () => {
   await redis.flushall();
-  const acquire = async (token: string, epoch: number) => {
-    const reply = await redis.eval(SCRIPTS.acquire, 2, LOCK, FENCE, token, 1_000, epoch);
+  const fenceFor = async (token: string, epoch: number) => {
+    const reply = await script.ask(token, { epoch });
     await redis.del(LOCK);
     return Number(reply);
   };
-  const first = await acquire('hf1.a.1', 0);
-  assert.equal(await acquire('hf1.a.2', first - 5), first + 1, 'an old epoch changes nothing');
+  const first = await fenceFor('hf1.a.1', 0);
+  assert.equal(await fenceFor('hf1.a.2', first - 5), first + 1, 'an old epoch changes nothing');
   const epoch = first + 1_000_000;
-  assert.equal(await acquire('hf1.a.3', epoch), epoch);
-  assert.equal(await acquire('hf1.a.4', epoch), epoch + 1);
+  assert.equal(await fenceFor('hf1.a.3', epoch), epoch);
+  assert.equal(await fenceFor('hf1.a.4', epoch), epoch + 1);
   assert.ok((await redis.pttl(FENCE)) > 0, 'the lift keeps the end of the counter');
 });
 
 test('a fence is exact up to 2^53 and is never written in scientific notation', async () => {
   await redis.flushall();
   await redis.set(FENCE, '9007199254740990', 'PX', 60_000);
-  await redis.eval(SCRIPTS.acquire, 2, LOCK, FENCE, 'hf1.a.1', 1_000, 0);
+  await script.ask('hf1.a.1');
   assert.equal(await redis.get(FENCE), String(Number.MAX_SAFE_INTEGER));
   await redis.flushall();
-  await redis.eval(SCRIPTS.acquire, 2, LOCK, FENCE, 'hf1.a.1', 1_000, '8000000000000001');
+  await script.ask('hf1.a.1', { epoch: '8000000000000001' });
   assert.equal(await redis.get(FENCE), '8000000000000001');
 });

@@ -174,6 +174,12 @@ export class RedisServer {
     this.#child?.kill('SIGCONT');
   }
 
+  /** Closes every connection but the admin's. Who listens for messages counts as `pubsub`. */
+  async killClients(): Promise<void> {
+    await this.admin.call('CLIENT', 'KILL', 'TYPE', 'normal');
+    await this.admin.call('CLIENT', 'KILL', 'TYPE', 'pubsub');
+  }
+
   /** Everything in the database, with its time to live. */
   async keyspace(): Promise<Record<string, { type: string; ttl: number }>> {
     const keys = await this.admin.keys('*');

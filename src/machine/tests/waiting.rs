@@ -535,6 +535,26 @@ fn an_answer_that_outlives_its_lease_is_asked_again_with_the_same_token() {
 }
 
 #[test]
+fn a_request_that_a_grant_by_message_overtook_may_still_arrive() {
+    let mut crowd = Crowd::new(2);
+    let lease = crowd.held(0, 60_000);
+    let (look, sent) = (crowd.server.look(crowd.worlds[1].now), crowd.worlds[1].now);
+    crowd.worlds[1].event(Event::Looked { look, sent });
+    let op = crowd.worlds[1].acquire(60_000, Wait::Forever);
+    crowd.worlds[1].execute_one();
+    crowd.worlds[0].release(lease);
+    crowd.worlds[0].settle();
+    assert!(crowd.worlds[1].receive_one());
+    let (lease, _) = crowd.worlds[1].lease(op);
+    // The answer to the request itself never comes.
+    crowd.worlds[1].event(Event::Disconnected("cut".to_owned()));
+    crowd.worlds[1].connect();
+    crowd.release(1, lease);
+    crowd.pass(ms(1_000));
+    assert_eq!(crowd.worlds[1].released.len(), 2, "once more, for what may lie in a buffer");
+}
+
+#[test]
 fn a_reconnect_asks_for_everybody_in_the_order_of_their_calls() {
     let mut world = World::connected();
     let names = ["x", "b", "m", "a"];
