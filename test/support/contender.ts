@@ -35,6 +35,13 @@ interface Contest extends Wish {
   readonly work?: number;
 }
 
+interface Held {
+  readonly id: number;
+  readonly fence: number;
+  /** When it had been acquired, by the clock of the history. */
+  readonly at: number;
+}
+
 /** How a contest went for one process: rounds by how they ended, `ok` or the code of an error. */
 type Tally = Record<string, number>;
 
@@ -48,16 +55,17 @@ const orders = {
   },
 
   /** Acquires a lock and keeps it. */
-  async hold(name: string, wish: Wish = {}): Promise<{ id: number; fence: number; at: number }> {
+  async hold(name: string, wish: Wish = {}): Promise<Held> {
     const lock = await manager(0).acquire(name, { label: who, ...wish });
-    const at = Date.now();
+    const recorded = record(lock);
     const id = count++;
-    held.set(id, { lock, recorded: record(lock) });
-    return { id, fence: lock.fence, at };
+    held.set(id, { lock, recorded });
+    return { id, fence: lock.fence, at: recorded.hold.begin };
   },
 
   async release(id: number): Promise<boolean> {
     const { lock, recorded } = get(id);
+    held.delete(id);
     recorder.end(recorded);
     return lock.release();
   },
@@ -72,21 +80,16 @@ const orders = {
   },
 
   /**
-   * Looks at `held` without pause until it is false. Answers how long the pause ahead of that last
-   * look was, and the longest pause after which it still was true, in ms.
+   * Looks at `held` without pause until it is false. Answers when the last look began that saw the
+   * lock held, and when the one began that did not.
    */
-  watch(id: number): { pause: number; longestWhileHeld: number } {
+  watch(id: number): { held: number; lost: number } {
     const { lock } = get(id);
-    let looked = now();
-    let longestWhileHeld = 0;
+    let held = now();
     for (;;) {
-      const pause = (now() - looked) / 1000;
-      const still = lock.held;
-      // Of a look that was itself interrupted nobody can tell on which side it was answered.
-      const before = looked;
-      looked = now();
-      if (!still) return { pause: (looked - before) / 1000, longestWhileHeld };
-      longestWhileHeld = Math.max(longestWhileHeld, pause);
+      const looked = now();
+      if (!lock.held) return { held, lost: looked };
+      held = looked;
     }
   },
 

@@ -171,6 +171,23 @@ export async function quiet(server: RedisServer): Promise<void> {
   }
 }
 
+/**
+ * Comes past until those who died in line for `lock` are forgotten: whoever cannot be reached keeps its
+ * place for two seconds, and the next who comes past then removes it. Where nobody comes the keys
+ * themselves end, half a minute after the last sign of life.
+ */
+export async function forgetTheDead(
+  server: RedisServer,
+  lock: string,
+  passerBy: Contender,
+): Promise<void> {
+  await until(async () => {
+    const { id } = await passerBy.order('hold', lock);
+    await passerBy.order('release', id);
+    return (await server.admin.exists(`{lock:${lock}}:queue`)) === 0;
+  }, 'the dead to be forgotten');
+}
+
 /** Ends the connections of the client that calls itself `name`, and answers how many those were. */
 export async function cutOff(server: RedisServer, name: string): Promise<number> {
   const list = String(await server.admin.client('LIST')).split('\n');
