@@ -7,10 +7,10 @@ local time = redis.call('TIME')
 local now_us = time[1] * 1000000 + time[2]
 
 -- Reserves fences above `counter`, the last one issued, and returns the first of them. A counter at or
--- below the caller's epoch may have lost numbers (a failover, a restart), so it is lifted; without a
--- counter they begin at the server's clock.
-local function issue(counter, reserved)
-  local first = math.max(counter and counter + 1 or now_us, tonumber(epoch_us))
+-- below the caller's epoch, or that of whom they are for, may have lost numbers (a failover, a restart),
+-- so it is lifted; without a counter they begin at the server's clock.
+local function issue(counter, reserved, epoch)
+  local first = math.max(counter and counter + 1 or now_us, tonumber(epoch_us), tonumber(epoch or 0))
   local last = string.format('%.0f', first + reserved - 1)
   if counter then
     redis.call('SET', fence_key, last, 'KEEPTTL')

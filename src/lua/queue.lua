@@ -2,8 +2,8 @@
 -- that they bind: the four keys, token, epoch_us, and in acquire also ttl_ms, block, inbox, intent.
 --
 --   queue    ZSET  token -> seq, the order of the line; µs of the server's clock, raised where two meet
---   waiters  HASH  token -> 'deadline_ms ttl_ms block inbox'; 'unclaimed' -> the token that was last
---                  granted by message and has not been heard of since
+--   waiters  HASH  token -> 'deadline_ms ttl_ms block epoch_us inbox'; 'unclaimed' -> the token that was
+--                  last granted by message and has not been heard of since
 --
 --#include fence.lua
 
@@ -50,8 +50,8 @@ local function mark()
   return redis.call('EXISTS', queue_key) == 1 and MARK or ''
 end
 
-local function describe(deadline_ms, lease_ms, reserved, channel)
-  return string.format('%.0f %s %s %s', deadline_ms, lease_ms, reserved, channel)
+local function describe(deadline_ms, lease_ms, reserved, epoch, channel)
+  return string.format('%.0f %s %s %s %s', deadline_ms, lease_ms, reserved, epoch, channel)
 end
 
 -- Takes the caller's place in line, or keeps it, and notes that the caller lives.
@@ -65,7 +65,7 @@ local function stand_in_line(seq)
     seq = string.format('%.0f', seq)
     redis.call('ZADD', queue_key, seq, token)
   end
-  local details = describe(now_ms + LIVENESS_MS, ttl_ms, block, inbox)
+  local details = describe(now_ms + LIVENESS_MS, ttl_ms, block, epoch_us, inbox)
   redis.call('HSET', waiters_key, token, details)
   redis.call('PEXPIRE', queue_key, KEYS_MS)
   redis.call('PEXPIRE', waiters_key, KEYS_MS)
@@ -78,13 +78,14 @@ local function leave_line(waiter)
 end
 
 -- Gives the free lock to a waiter and tells it. The message is a hint; the lock's value is the truth.
-local function offer(waiter, lease_ms, reserved, channel)
+-- A fence below the waiter's own epoch would be of no use to it.
+local function offer(waiter, lease_ms, reserved, epoch, channel)
   lease_ms = math.min(lease_ms, CLAIM_MS)
   redis.call('ZREM', queue_key, waiter)
   redis.call('HSET', waiters_key, 'unclaimed', waiter)
   redis.call('HDEL', waiters_key, waiter)
   redis.call('SET', lock_key, waiter .. MARK, 'PX', lease_ms)
-  local fence = issue(counter, reserved)
+  local fence = issue(counter, reserved, epoch)
   if channel ~= '' then
     -- Whether it may publish at all is no reason to fail: a waiter polls before its claim ends.
     redis.pcall('PUBLISH', channel, string.format('%s %.0f %d %.0f %s', waiter, fence, lease_ms, now_us, lock_key))
@@ -109,8 +110,8 @@ local function advance(caller)
     if not waiter then
       return NOBODY
     end
-    local details = redis.call('HGET', waiters_key, waiter) or '0 0 0 '
-    local deadline_ms, lease_ms, reserved, channel = details:match('^(%d+) (%d+) (%d+) (.*)$')
+    local details = redis.call('HGET', waiters_key, waiter) or '0 0 0 0 '
+    local deadline_ms, lease_ms, reserved, epoch, channel = details:match('^(%d+) (%d+) (%d+) (%d+) (.*)$')
     if tonumber(deadline_ms) < now_ms then
       leave_line(waiter)
     elseif waiter == caller then
@@ -119,11 +120,12 @@ local function advance(caller)
       return issue(counter, reserved)
     elseif channel ~= '' and redis.pcall('PUBSUB', 'NUMSUB', channel)[2] == 0 then
       if tonumber(deadline_ms) > now_ms + UNREACHED_MS then
-        redis.call('HSET', waiters_key, waiter, describe(now_ms + UNREACHED_MS, lease_ms, reserved, channel))
+        local unreached = describe(now_ms + UNREACHED_MS, lease_ms, reserved, epoch, channel)
+        redis.call('HSET', waiters_key, waiter, unreached)
       end
       skipped = skipped + 1
     else
-      offer(waiter, lease_ms, reserved, channel)
+      offer(waiter, lease_ms, reserved, epoch, channel)
       return ANOTHER
     end
   end

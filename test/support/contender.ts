@@ -1,0 +1,186 @@
+/**
+ * A process that contends for locks and does what its parent orders, see `crew.ts`. Whatever it holds
+ * it writes into the history.
+ */
+
+import { setTimeout as sleep } from 'node:timers/promises';
+import { now, type Recorded, Recorder } from './history.js';
+import { connect, type Lock, type LockManager, openOperations } from './holdfast.js';
+import { guardedStep, plainStep } from './ledger.js';
+
+const [who = '', ledgerUrl = ''] = process.argv.slice(2);
+const recorder = new Recorder(who, ledgerUrl);
+const managers: LockManager[] = [];
+const held = new Map<number, { lock: Lock; recorded: Recorded }>();
+const recordedOf = new WeakMap<Lock, Recorded>();
+let count = 0;
+let halted = false;
+
+/** What `acquire` of the package takes, as far as a message can carry it. */
+interface Wish {
+  readonly ttl?: number;
+  readonly wait?: number;
+  readonly maxHold?: number;
+}
+
+interface Contest extends Wish {
+  readonly name: string;
+  /** Tasks of each manager. */
+  readonly tasks: number;
+  /** Rounds of each task; or until `halt`. */
+  readonly rounds: number;
+  /** Whether each holder uses the stores of the ledger. */
+  readonly stores?: boolean;
+  /** How long each holder works besides, in ms. */
+  readonly work?: number;
+}
+
+interface Held {
+  readonly id: number;
+  readonly fence: number;
+  /** When it had been acquired, by the clock of the history. */
+  readonly at: number;
+}
+
+/** How a contest went for one process: rounds by how they ended, `ok` or the code of an error. */
+type Tally = Record<string, number>;
+
+const orders = {
+  async open(url: string, count: number, options: object): Promise<void> {
+    for (let i = 0; i < count; i++) {
+      const manager = await connect(url, { clientName: who, ...options });
+      manager.on('lost', (lock) => recordedOf.get(lock)?.lose(now()));
+      managers.push(manager);
+    }
+  },
+
+  /** Acquires a lock and keeps it. */
+  async hold(name: string, wish: Wish = {}): Promise<Held> {
+    const lock = await manager(0).acquire(name, { label: who, ...wish });
+    const recorded = record(lock);
+    const id = count++;
+    held.set(id, { lock, recorded });
+    return { id, fence: lock.fence, at: recorded.hold.begin };
+  },
+
+  async release(id: number): Promise<boolean> {
+    const { lock, recorded } = get(id);
+    held.delete(id);
+    recorder.end(recorded);
+    return lock.release();
+  },
+
+  async extend(id: number, ttl: number): Promise<number> {
+    await get(id).lock.extend(ttl);
+    return get(id).lock.remaining;
+  },
+
+  isHeld(id: number): boolean {
+    return get(id).lock.held;
+  },
+
+  /**
+   * Looks at `held` without pause until it is false. Answers when the last look began that saw the
+   * lock held, and when the one began that did not.
+   */
+  watch(id: number): { held: number; lost: number } {
+    const { lock } = get(id);
+    let held = now();
+    for (;;) {
+      const looked = now();
+      if (!lock.held) return { held, lost: looked };
+      held = looked;
+    }
+  },
+
+  /** Takes and releases a lock in several tasks at a time, again and again. */
+  async contend(contest: Contest): Promise<Tally> {
+    const tally: Tally = {};
+    halted = false;
+    const tasks = managers.flatMap((each) =>
+      Array.from({ length: contest.tasks }, () => runTask(each, contest, tally)),
+    );
+    await Promise.all(tasks);
+    await recorder.flush();
+    return tally;
+  },
+
+  /** Ends all contests after the round under way. */
+  halt(): void {
+    halted = true;
+  },
+
+  stats: () => manager(0).stats(),
+
+  /** Closes all managers; answers how many operations are still open. */
+  async close(): Promise<number> {
+    await Promise.all(managers.map((each) => each.close()));
+    await recorder.flush();
+    return openOperations();
+  },
+};
+
+/** What a contender can be ordered to do. */
+export type Orders = typeof orders;
+
+async function runTask(locks: LockManager, contest: Contest, tally: Tally): Promise<void> {
+  const { name, rounds, stores = false, work = 0, tasks: _, ...wish } = contest;
+  for (let round = 0; round < rounds && !halted; round++) {
+    let ended = 'ok';
+    try {
+      const lock = await locks.acquire(name, { label: who, ...wish });
+      const recorded = record(lock);
+      if (stores) await useStores(name, lock, recorded);
+      if (work > 0) await sleep(work);
+      recorder.end(recorded);
+      await lock.release();
+    } catch (error) {
+      const { code } = error as { code?: string };
+      ended = code ?? String(error);
+    }
+    tally[ended] = (tally[ended] ?? 0) + 1;
+  }
+}
+
+async function useStores(name: string, lock: Lock, recorded: Recorded): Promise<void> {
+  await guardedStep(recorder.redis, name, lock.fence);
+  if (recorded.check()) await plainStep(recorder.redis, name);
+  recorded.check();
+}
+
+function record(lock: Lock): Recorded {
+  const recorded = recorder.begin(lock);
+  recordedOf.set(lock, recorded);
+  return recorded;
+}
+
+function manager(index: number): LockManager {
+  const found = managers[index];
+  if (found === undefined) throw new Error('not open');
+  return found;
+}
+
+function get(id: number): { lock: Lock; recorded: Recorded } {
+  const found = held.get(id);
+  if (found === undefined) throw new Error(`no hold ${id}`);
+  return found;
+}
+
+interface Order {
+  readonly id: number;
+  readonly kind: keyof Orders;
+  readonly args: readonly unknown[];
+}
+
+process.on('message', ({ id, kind, args }: Order) => {
+  // An order may block the event loop: its arrival is confirmed first.
+  process.send?.({ id, begun: true }, () => {
+    Promise.resolve()
+      .then(() => (orders[kind] as (...args: readonly unknown[]) => unknown)(...args))
+      .then(
+        (value) => process.send?.({ id, value }),
+        (error: Error) => process.send?.({ id, error: String(error.stack) }),
+      );
+  });
+});
+process.once('disconnect', () => process.exit(0));

@@ -1,0 +1,207 @@
+/** Processes that contend for locks on orders, see `contender.ts`. */
+
+import assert from 'node:assert/strict';
+import { type ChildProcess, fork } from 'node:child_process';
+import { join } from 'node:path';
+import type { ConnectOptions } from 'holdfast';
+import type { Orders } from './contender.js';
+import type { Ledger } from './ledger.js';
+import type { RedisServer } from './server.js';
+import { until } from './wait.js';
+
+interface Answer {
+  readonly id: number;
+  readonly begun?: true;
+  readonly value?: unknown;
+  readonly error?: string;
+}
+
+interface Pending {
+  begun(): void;
+  resolve(value: unknown): void;
+  reject(error: Error): void;
+}
+
+const running = new Set<ChildProcess>();
+process.once('exit', () => {
+  for (const child of running) child.kill('SIGKILL');
+});
+
+type Result<K extends keyof Orders> = Promise<Awaited<ReturnType<Orders[K]>>>;
+
+export class Contender {
+  readonly #child: ChildProcess;
+  readonly #pending = new Map<number, Pending>();
+  #count = 0;
+
+  private constructor(
+    readonly who: string,
+    ledger: Ledger,
+  ) {
+    const child = fork(join(__dirname, 'contender.js'), [who, ledger.url], {
+      execArgv: ['--enable-source-maps'],
+      serialization: 'advanced',
+      stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
+    });
+    this.#child = child;
+    running.add(child);
+    child.on('message', (answer: Answer) => this.#settle(answer));
+    child.once('exit', (code, signal) => {
+      running.delete(child);
+      const error = new Error(`${who} has ended: ${signal ?? code}`);
+      for (const pending of this.#pending.values()) pending.reject(error);
+      this.#pending.clear();
+    });
+  }
+
+  /** Starts a process; `who` names its connections and stands in its tokens. */
+  static async start(
+    who: string,
+    url: string,
+    ledger: Ledger,
+    { managers = 1, ...options }: ConnectOptions & { managers?: number } = {},
+  ): Promise<Contender> {
+    const contender = new Contender(who, ledger);
+    await contender.order('open', url, managers, options);
+    return contender;
+  }
+
+  /** Has the process do something, and answers what it answers. */
+  order<K extends keyof Orders>(kind: K, ...args: Parameters<Orders[K]>): Result<K> {
+    return this.orderBegun(kind, ...args).result;
+  }
+
+  /** Like `order`; `begun` tells when the process has the order. */
+  orderBegun<K extends keyof Orders>(
+    kind: K,
+    ...args: Parameters<Orders[K]>
+  ): { begun: Promise<void>; result: Result<K> } {
+    const id = this.#count++;
+    let begun: () => void = () => {};
+    const started = new Promise<void>((resolve) => {
+      begun = resolve;
+    });
+    const result = new Promise<unknown>((resolve, reject) => {
+      this.#pending.set(id, { begun, resolve, reject });
+    });
+    // Whoever is killed answers no more; that is no news unless somebody awaits it.
+    result.catch(() => {});
+    this.#child.send({ id, kind, args }, (error) => {
+      if (error !== null) this.#settle({ id, error: String(error) });
+    });
+    return { begun: started, result: result as Result<K> };
+  }
+
+  get alive(): boolean {
+    return this.#child.exitCode === null && this.#child.signalCode === null;
+  }
+
+  /** Stops the process from running; it does not notice. */
+  pause(): void {
+    this.#child.kill('SIGSTOP');
+  }
+
+  resume(): void {
+    this.#child.kill('SIGCONT');
+  }
+
+  /** Ends the process without warning. */
+  async kill(): Promise<void> {
+    if (!this.alive) return;
+    const gone = new Promise((resolve) => this.#child.once('exit', resolve));
+    this.#child.kill('SIGKILL');
+    await gone;
+  }
+
+  /** Closes its managers and ends the process. */
+  async stop(): Promise<void> {
+    if (!this.alive) return;
+    this.resume();
+    assert.equal(await this.order('close'), 0, 'no operation may be left open');
+    const gone = new Promise((resolve) => this.#child.once('exit', resolve));
+    this.#child.disconnect();
+    await gone;
+  }
+
+  #settle({ id, begun, value, error }: Answer): void {
+    const pending = this.#pending.get(id);
+    if (pending === undefined) return;
+    if (begun === true) {
+      pending.begun();
+      return;
+    }
+    this.#pending.delete(id);
+    if (error === undefined) pending.resolve(value);
+    else pending.reject(new Error(`${this.who}: ${error}`));
+  }
+}
+
+/** The labels of those who stand in line for `lock`, first to last. */
+export async function lineOf(server: RedisServer, lock: string): Promise<string[]> {
+  const tokens = await server.admin.zrange(`{lock:${lock}}:queue`, 0, '-1');
+  return tokens.map(labelOf);
+}
+
+/** The label at the end of a token: `hf1.<client>.<n>.<label>`, with a mark while somebody waits. */
+export function labelOf(token: string): string {
+  return /^hf1\.\w+\.\d+\.(.*?)\+?$/.exec(token)?.[1] ?? token;
+}
+
+/** Waits until those with these labels stand in line for `lock`, in this order. */
+export async function inLine(server: RedisServer, lock: string, who: string[]): Promise<void> {
+  const wanted = who.join();
+  await until(async () => (await lineOf(server, lock)).join() === wanted, `the line ${wanted}`);
+}
+
+/**
+ * Waits until nothing is left but fences: no lock, nobody in line, nobody who listens. Whoever was
+ * killed while in line is forgotten after its liveness at the latest.
+ */
+export async function quiet(server: RedisServer): Promise<void> {
+  let left = '';
+  try {
+    await until(async () => {
+      const keys = (await server.admin.keys('*')).filter((key) => !key.endsWith(':fence'));
+      const channels = await server.admin.pubsub('CHANNELS');
+      left = [...keys, ...(channels as string[])].join(' ');
+      return left === '';
+    }, 'quiet');
+  } catch {
+    assert.fail(`left behind: ${left}`);
+  }
+}
+
+/**
+ * Comes past until those who died in line for `lock` are forgotten: whoever cannot be reached keeps its
+ * place for two seconds, and the next who comes past then removes it. Where nobody comes the keys
+ * themselves end, half a minute after the last sign of life.
+ */
+export async function forgetTheDead(
+  server: RedisServer,
+  lock: string,
+  passerBy: Contender,
+): Promise<void> {
+  await until(async () => {
+    const { id } = await passerBy.order('hold', lock);
+    await passerBy.order('release', id);
+    return (await server.admin.exists(`{lock:${lock}}:queue`)) === 0;
+  }, 'the dead to be forgotten');
+}
+
+/** Ends the connections of the client that calls itself `name`, and answers how many those were. */
+export async function cutOff(server: RedisServer, name: string): Promise<number> {
+  const list = String(await server.admin.client('LIST')).split('\n');
+  const ids = list
+    .filter((line) => line.includes(` name=${name} `))
+    .map((line) => /^id=(\d+)/.exec(line)?.[1] ?? '');
+  for (const id of ids) await server.admin.call('CLIENT', 'KILL', 'ID', id);
+  return ids.length;
+}
+
+/** Waits until the client that calls itself `name` listens. */
+export async function listens(server: RedisServer, name: string): Promise<void> {
+  await until(async () => {
+    const list = String(await server.admin.client('LIST')).split('\n');
+    return list.some((line) => line.includes(` name=${name} `) && line.includes(' sub=1 '));
+  }, `${name} to listen`);
+}

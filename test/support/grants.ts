@@ -1,0 +1,72 @@
+/** What Redis itself did with a lock and the line of those who wait for it, command by command. */
+
+import type { Redis } from 'ioredis';
+import type { RedisServer } from './server.js';
+import { until } from './wait.js';
+
+/** The lock as it was given to a token. */
+export interface Grant {
+  readonly token: string;
+  /** Who stood in line at that moment, first to last, the new owner included. */
+  readonly line: readonly string[];
+}
+
+/** Follows one lock through MONITOR. */
+export class GrantWatch {
+  readonly grants: Grant[] = [];
+  readonly #places = new Map<string, number>();
+  /** The head's place is taken away a moment ahead of, or after, the write of the lock's value. */
+  #before: readonly string[] = [];
+  #seen = '';
+
+  private constructor(
+    readonly server: RedisServer,
+    readonly name: string,
+    readonly monitor: Redis,
+  ) {}
+
+  static async start(server: RedisServer, name: string): Promise<GrantWatch> {
+    const client = server.client();
+    const watch = new GrantWatch(server, name, await client.monitor());
+    client.disconnect();
+    watch.monitor.on('monitor', (_time: string, args: string[]) => watch.#see(args));
+    return watch;
+  }
+
+  /** Waits until everything that Redis did so far has been seen, and ends. */
+  async stop(): Promise<readonly Grant[]> {
+    const end = `end of ${this.name} ${Math.random()}`;
+    await this.server.admin.echo(end);
+    await until(() => this.#seen === end, 'the end of what Redis did');
+    this.monitor.disconnect();
+    return this.grants;
+  }
+
+  #see(args: readonly string[]): void {
+    const [command = '', key = '', ...rest] = args;
+    const queue = `{lock:${this.name}}:queue`;
+    switch (`${command.toUpperCase()} ${key}`) {
+      case `ZADD ${queue}`:
+        this.#places.set(rest[1] ?? '', Number(rest[0]));
+        this.#before = this.#line();
+        break;
+      case `ZREM ${queue}`:
+        this.#before = this.#line();
+        this.#places.delete(rest[0] ?? '');
+        break;
+      case `SET lock:${this.name}`: {
+        const token = (rest[0] ?? '').replace(/\+$/, '');
+        const line = this.#before.includes(token) ? this.#before : this.#line();
+        // Where nobody waits the lock is taken with NX; then it may have been in vain.
+        if (rest[1] !== 'NX') this.grants.push({ token, line });
+        break;
+      }
+      default:
+        if (command.toUpperCase() === 'ECHO') this.#seen = key;
+    }
+  }
+
+  #line(): string[] {
+    return [...this.#places].sort((a, b) => a[1] - b[1]).map(([token]) => token);
+  }
+}

@@ -1,0 +1,211 @@
+/**
+ * What holders of locks did and when, as they saw it themselves, and whether it may have been so.
+ *
+ * Times are µs of CLOCK_MONOTONIC, which all processes of a machine share. A hold is written down
+ * shorter than it was, never longer: whatever the check finds really happened.
+ */
+
+import { createClient, type Ledger } from './ledger.js';
+
+/** One hold of one lock. */
+export interface Hold {
+  readonly who: string;
+  readonly lock: string;
+  readonly fence: number;
+  /** When `acquire` had returned. */
+  readonly begin: number;
+  /** Until when it lasted without doubt: its release, or its end by the holder's own clock. */
+  end: number;
+  /** It was lost when `acquire` returned: the holder never believed in it. */
+  readonly stillborn: boolean;
+  /** It was lost before its release. */
+  lost: boolean;
+}
+
+/** What the recorder must know of a lock. */
+interface HeldLock {
+  readonly name: string;
+  readonly fence: number;
+  readonly remaining: number;
+}
+
+export function now(): number {
+  return Number(process.hrtime.bigint() / 1000n);
+}
+
+/** A hold that is being written down. */
+export class Recorded {
+  readonly hold: Hold;
+  /** How long the holder may believe to hold it, as it knew last. */
+  #until: number;
+
+  constructor(
+    who: string,
+    readonly lock: HeldLock,
+    readonly id: string,
+  ) {
+    const begin = now();
+    // The clock is read first, so this moment is never later than the lease's end by that clock.
+    this.#until = begin + lock.remaining * 1000;
+    const stillborn = this.#until === begin;
+    const { name, fence } = lock;
+    this.hold = { who, lock: name, fence, begin, end: begin, stillborn, lost: stillborn };
+  }
+
+  /** Looks whether it is still held. */
+  check(): boolean {
+    const at = now();
+    const remaining = this.lock.remaining;
+    if (remaining > 0 && !this.hold.lost) {
+      this.hold.end = at;
+      this.#until = Math.max(this.#until, at + remaining * 1000);
+      return true;
+    }
+    this.lose(at);
+    return false;
+  }
+
+  /** It was seen to be lost at `at`, or before. */
+  lose(at: number): void {
+    if (this.hold.lost) return;
+    this.hold.lost = true;
+    this.hold.end = Math.max(this.hold.end, Math.min(at, this.#until));
+  }
+}
+
+/** Writes holds down, at once and out of this process, so that its sudden end loses next to nothing. */
+export class Recorder {
+  readonly #redis: ReturnType<typeof createClient>;
+  #batch: string[] = [];
+  #count = 0;
+  #written: Promise<unknown> = Promise.resolve();
+
+  constructor(
+    readonly who: string,
+    ledgerUrl: string,
+  ) {
+    this.#redis = createClient(ledgerUrl);
+  }
+
+  /** To be called when `acquire` has returned. */
+  begin(lock: HeldLock): Recorded {
+    this.#count += 1;
+    const recorded = new Recorded(this.who, lock, `${this.who}.${this.#count}`);
+    this.#write(recorded);
+    return recorded;
+  }
+
+  /** To be called right before `release`. */
+  end(recorded: Recorded): void {
+    recorded.check();
+    this.#write(recorded);
+  }
+
+  /** When all is written. */
+  async flush(): Promise<void> {
+    await new Promise((resolve) => setImmediate(resolve));
+    await this.#written;
+  }
+
+  /** Something of the fence-checking store, see `Ledger`. */
+  get redis(): ReturnType<typeof createClient> {
+    return this.#redis;
+  }
+
+  #write({ id, hold }: Recorded): void {
+    if (this.#batch.length === 0) setImmediate(() => this.#send());
+    this.#batch.push(id, JSON.stringify(hold));
+  }
+
+  #send(): void {
+    const batch = this.#batch;
+    this.#batch = [];
+    this.#written = this.#redis.hset('holds', ...batch);
+  }
+}
+
+export interface Expected {
+  /** The server lost data, so only fences protect meanwhile. */
+  readonly dataLost?: boolean;
+  /** Nobody was stopped, killed or cut off, so nobody may have lost a lock. */
+  readonly noLosses?: boolean;
+}
+
+/** Everything that cannot have been so, in words. Empty if all is well. */
+export function problemsOf(holds: readonly Hold[], expected: Expected = {}): string[] {
+  const problems: string[] = [];
+  for (const lock of new Set(holds.map((hold) => hold.lock))) {
+    const ofLock = holds.filter((hold) => hold.lock === lock);
+    problems.push(...repeatedFences(ofLock), ...fencesOutOfOrder(ofLock, expected));
+    if (expected.dataLost !== true) problems.push(...overlaps(ofLock));
+  }
+  if (expected.noLosses === true) {
+    problems.push(...holds.filter((hold) => hold.lost).map((hold) => `lost: ${tell(hold)}`));
+  }
+  return problems;
+}
+
+function repeatedFences(holds: readonly Hold[]): string[] {
+  const byFence = new Map<number, Hold>();
+  const problems: string[] = [];
+  for (const hold of holds) {
+    const other = byFence.get(hold.fence);
+    if (other !== undefined) problems.push(`one fence twice: ${tell(other)} and ${tell(hold)}`);
+    byFence.set(hold.fence, hold);
+  }
+  return problems;
+}
+
+/**
+ * Whoever began later has the greater fence. A server that lost its data lets a new owner in beside
+ * the old one; but then, too, the old one began earlier.
+ */
+function fencesOutOfOrder(holds: readonly Hold[], { dataLost }: Expected): string[] {
+  const live = holds.filter((hold) => !hold.stillborn).sort((a, b) => a.begin - b.begin);
+  const problems: string[] = [];
+  for (const [i, hold] of live.entries()) {
+    const before = live[i - 1];
+    if (before === undefined || before.fence < hold.fence) continue;
+    // Two who hold at once: the order in which they learned of it is not that of their grants.
+    if (dataLost === true && hold.begin - before.begin < LEARNING_US) continue;
+    problems.push(`a smaller fence later: ${tell(before)} and then ${tell(hold)}`);
+  }
+  return problems;
+}
+
+const LEARNING_US = 1_000_000;
+
+function overlaps(holds: readonly Hold[]): string[] {
+  const live = holds.filter((hold) => !hold.stillborn).sort((a, b) => a.begin - b.begin);
+  const problems: string[] = [];
+  let longest: Hold | undefined;
+  for (const hold of live) {
+    if (longest !== undefined && hold.begin < longest.end) {
+      problems.push(`two at once: ${tell(longest)} and ${tell(hold)}`);
+    }
+    if (longest === undefined || hold.end > longest.end) longest = hold;
+  }
+  return problems;
+}
+
+function tell({ who, lock, fence, begin, end, lost }: Hold): string {
+  return `${who} ${lock} #${fence} [${begin} … ${end}${lost ? ' lost' : ''}]`;
+}
+
+/** The holds that a ledger has, and what is wrong with them and with its stores. */
+export async function problemsIn(ledger: Ledger, expected: Expected = {}): Promise<string[]> {
+  const holds = await ledger.holds();
+  const problems = problemsOf(holds, expected);
+  for (const [lock, store] of await ledger.stores()) {
+    if (store.value !== store.accepted) {
+      problems.push(`${lock}: ${store.accepted} guarded writes made ${store.value}`);
+    }
+    if (expected.noLosses === true && store.refused > 0) {
+      problems.push(`${lock}: ${store.refused} guarded accesses were refused`);
+    }
+    if (expected.noLosses === true && store.plain !== store.accepted) {
+      problems.push(`${lock}: ${store.accepted} unguarded writes made ${store.plain}`);
+    }
+  }
+  return problems;
+}
