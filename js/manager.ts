@@ -75,6 +75,9 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
     checkName(name);
     const wanted =
       options === undefined ? this.#wanted : checkAcquireOptions(options, this.#defaults);
+    if (!tracing.acquire.hasSubscribers) {
+      return this.#settle(name, wanted, await this.#begin(name, wanted));
+    }
     return this.#traced(name, () => this.#acquire(name, wanted));
   }
 

@@ -1,6 +1,5 @@
 //! Which Redis keys a lock uses.
 
-use std::fmt::Write as _;
 use std::sync::Arc;
 
 /// The keys of one lock, all in one Cluster slot.
@@ -11,58 +10,76 @@ use std::sync::Arc;
 /// share their side keys.
 ///
 /// Source of the hash tag rule: <https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/#hash-tags>
-#[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
-pub struct LockKeys(Arc<str>);
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub struct LockKeys(Arc<Names>);
+
+/// All names in one text, since every call of a script needs them all.
+#[derive(Debug, Eq, Hash, PartialEq)]
+struct Names {
+    text: String,
+    /// Where the names of the side keys begin.
+    fence: usize,
+    queue: usize,
+    waiters: usize,
+}
 
 impl LockKeys {
     /// The keys of the lock `name` under `prefix`.
     #[must_use]
     pub fn new(prefix: &str, name: &str) -> Self {
-        let mut lock = String::with_capacity(prefix.len() + name.len());
-        lock.push_str(prefix);
-        lock.push_str(name);
-        Self(lock.into())
-    }
-
-    /// The key that exists exactly while the lock is held.
-    #[must_use]
-    pub fn lock(&self) -> &str {
-        &self.0
+        let mut text = String::with_capacity(4 * (prefix.len() + name.len()) + 32);
+        text.push_str(prefix);
+        text.push_str(name);
+        Self::of(text)
     }
 
     /// A lock by the key that stands in Redis, prefix included.
     #[must_use]
     pub fn from_key(key: &str) -> Self {
-        Self(key.into())
+        Self::of(key.to_owned())
+    }
+
+    fn of(mut text: String) -> Self {
+        let lock = ..text.len();
+        let tagged = has_hash_tag(&text);
+        let mut append = |suffix: &str| {
+            let begin = text.len();
+            text.push_str(if tagged { "" } else { "{" });
+            text.extend_from_within(lock);
+            text.push_str(if tagged { "::" } else { "}:" });
+            text.push_str(suffix);
+            begin
+        };
+        let (fence, queue, waiters) = (append("fence"), append("queue"), append("waiters"));
+        Self(Arc::new(Names { text, fence, queue, waiters }))
+    }
+
+    /// The key that exists exactly while the lock is held.
+    #[must_use]
+    pub fn lock(&self) -> &str {
+        self.part(0, self.0.fence)
     }
 
     /// The key of the last fence issued.
     #[must_use]
-    pub fn fence(&self) -> String {
-        self.side("fence")
+    pub fn fence(&self) -> &str {
+        self.part(self.0.fence, self.0.queue)
     }
 
     /// The key of the line of those who wait.
     #[must_use]
-    pub fn queue(&self) -> String {
-        self.side("queue")
+    pub fn queue(&self) -> &str {
+        self.part(self.0.queue, self.0.waiters)
     }
 
     /// The key of what is known about those who wait.
     #[must_use]
-    pub fn waiters(&self) -> String {
-        self.side("waiters")
+    pub fn waiters(&self) -> &str {
+        self.part(self.0.waiters, self.0.text.len())
     }
 
-    fn side(&self, suffix: &str) -> String {
-        let mut key = String::with_capacity(self.0.len() + suffix.len() + 3);
-        let written = if has_hash_tag(&self.0) {
-            write!(key, "{}::{suffix}", self.0)
-        } else {
-            write!(key, "{{{}}}:{suffix}", self.0)
-        };
-        debug_assert!(written.is_ok(), "writing to a string cannot fail");
-        key
+    fn part(&self, begin: usize, end: usize) -> &str {
+        self.0.text.get(begin..end).unwrap_or_default()
     }
 }
 
@@ -81,7 +98,7 @@ mod tests {
 
     #[test]
     fn side_keys_share_the_slot_of_the_lock() {
-        let fence = |prefix, name| LockKeys::new(prefix, name).fence();
+        let fence = |prefix, name| LockKeys::new(prefix, name).fence().to_owned();
         assert_eq!(fence("lock:", "item:42"), "{lock:item:42}:fence");
         assert_eq!(LockKeys::new("lock:", "item:42").queue(), "{lock:item:42}:queue");
         assert_eq!(LockKeys::from_key("lock:item:42").waiters(), "{lock:item:42}:waiters");
@@ -91,14 +108,16 @@ mod tests {
 
     #[test]
     fn a_name_and_the_same_name_in_braces_are_two_locks() {
-        assert_ne!(LockKeys::new("", "a").fence(), LockKeys::new("", "{a}").fence());
+        let (plain, braced) = (LockKeys::new("", "a"), LockKeys::new("", "{a}"));
+        assert_ne!(plain.fence(), braced.fence());
     }
 
     proptest! {
         #[test]
         fn no_two_locks_share_a_side_key(a in "[a{}:]{1,6}", b in "[a{}:]{1,6}") {
             prop_assume!(a != b);
-            prop_assert_ne!(LockKeys::new("", &a).fence(), LockKeys::new("", &b).fence());
+            let (a, b) = (LockKeys::new("", &a), LockKeys::new("", &b));
+            prop_assert_ne!(a.fence(), b.fence());
         }
     }
 }

@@ -16,7 +16,7 @@ use crate::clock::Mono;
 use crate::error::Failure;
 use crate::machine::{Command, Config, Effect, Event, Machine, OpId};
 use crate::server::{self, Connection, Deliver, Endpoint, Incoming, Item, Welcome};
-use std::collections::BTreeMap;
+use rustc_hash::FxHashMap;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -51,7 +51,7 @@ impl Handle {
             machine: Machine::new(config, jitter_seed()),
             endpoint: Arc::new(endpoint),
             caller,
-            tickets: BTreeMap::new(),
+            tickets: FxHashMap::default(),
             shared: Arc::clone(&shared),
             commands: receiver,
             incoming_sender,
@@ -109,7 +109,7 @@ struct Driver {
     machine: Machine,
     endpoint: Arc<Endpoint>,
     caller: Arc<dyn Caller>,
-    tickets: BTreeMap<OpId, Ticket>,
+    tickets: FxHashMap<OpId, Ticket>,
     shared: Arc<Shared>,
     commands: UnboundedReceiver<Submission>,
     incoming_sender: UnboundedSender<(Generation, Input)>,

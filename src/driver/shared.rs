@@ -2,7 +2,7 @@
 
 use crate::clock::Mono;
 use crate::machine::{LeaseId, Stats};
-use std::collections::BTreeMap;
+use rustc_hash::FxHashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use std::time::Duration;
 /// synchronously, so what it reads is right even in the first line after its event loop was blocked.
 #[derive(Debug, Default)]
 pub struct Shared {
-    deadlines: Mutex<BTreeMap<LeaseId, Mono>>,
+    deadlines: Mutex<FxHashMap<LeaseId, Mono>>,
     stats: Mutex<Stats>,
 }
 

@@ -9,7 +9,7 @@ use super::{AttemptId, Effect, Hold, Machine, OpId, Outcome, Timer, Wait};
 use crate::clock::Mono;
 use crate::keys::LockKeys;
 use crate::script::Held;
-use std::collections::BTreeMap;
+use std::collections::VecDeque;
 use std::time::Duration;
 
 #[derive(Debug)]
@@ -37,7 +37,7 @@ enum Seat {
 /// Those of this process who wait for one lock, in the order of their calls. Never empty.
 #[derive(Debug)]
 pub(super) struct Line {
-    pub(super) waiters: BTreeMap<u64, OpId>,
+    waiters: VecDeque<(u64, OpId)>,
     /// What gets the lock for the first of them.
     pub(super) attempt: AttemptId,
 }
@@ -46,6 +46,18 @@ pub(super) struct Line {
 const BLOCK_MAX: u8 = 16;
 
 impl Line {
+    /// How many of it come before `ticket`.
+    fn ahead_of(&self, ticket: u64) -> usize {
+        self.waiters.partition_point(|(other, _)| *other < ticket)
+    }
+
+    fn remove(&mut self, ticket: u64) {
+        let place = self.ahead_of(ticket);
+        if self.waiters.get(place).is_some_and(|(other, _)| *other == ticket) {
+            self.waiters.remove(place);
+        }
+    }
+
     /// How many fences an attempt for this line reserves: one for each who could get the lock in turn.
     pub(super) fn block(&self) -> u8 {
         u8::try_from(self.waiters.len()).map_or(BLOCK_MAX, |count| count.min(BLOCK_MAX))
@@ -116,13 +128,13 @@ impl Machine {
         out: &mut Vec<Effect>,
     ) {
         if let Some(line) = self.lines.get_mut(&keys) {
-            line.waiters.insert(ticket, op);
+            line.waiters.push_back((ticket, op));
             return;
         }
         let Some(Acquire { ttl, label, .. }) = self.acquires.get(&op) else { return };
         let (ttl, label) = (*ttl, label.clone());
         let attempt = self.new_attempt(&keys, ttl, &label, 1, Whose::Line);
-        self.lines.insert(keys, Line { waiters: BTreeMap::from([(ticket, op)]), attempt });
+        self.lines.insert(keys, Line { waiters: VecDeque::from([(ticket, op)]), attempt });
         self.send_attempt(now, attempt, false, out);
     }
 
@@ -130,7 +142,7 @@ impl Machine {
     pub(super) fn serve_line(&mut self, now: Mono, keys: &LockKeys, out: &mut Vec<Effect>) {
         let Some(line) = self.lines.get(keys) else { return };
         let block = line.block();
-        let first = line.waiters.first_key_value().and_then(|(_, op)| self.acquires.get(op));
+        let first = line.waiters.front().and_then(|(_, op)| self.acquires.get(op));
         let Some(Acquire { ttl, label, .. }) = first else { return };
         let (ttl, label) = (*ttl, label.clone());
         let attempt = self.new_attempt(keys, ttl, &label, block, Whose::Line);
@@ -142,7 +154,7 @@ impl Machine {
 
     /// Who of a line gets the lock next.
     pub(super) fn first_in_line(&self, keys: &LockKeys) -> Option<OpId> {
-        self.lines.get(keys)?.waiters.first_key_value().map(|(_, op)| *op)
+        self.lines.get(keys)?.waiters.front().map(|(_, op)| *op)
     }
 
     /// Removes a wish, and with the last one of a line the line; its attempt stays.
@@ -154,7 +166,7 @@ impl Machine {
         if let Seat::Line(ticket) = acquire.seat
             && let Some(line) = self.lines.get_mut(&acquire.keys)
         {
-            line.waiters.remove(&ticket);
+            line.remove(ticket);
             if line.waiters.is_empty() {
                 self.lines.remove(&acquire.keys);
             }
@@ -236,9 +248,9 @@ impl Machine {
                 let keys = &acquire.keys;
                 let key = [keys.fence(), keys.queue(), keys.waiters()]
                     .into_iter()
-                    .find(|key| refusal.detail.starts_with(key))
-                    .unwrap_or_else(|| keys.lock().to_owned());
-                Outcome::Server { refusal: refusal.clone(), key: Some(key) }
+                    .find(|key| refusal.detail.starts_with(*key))
+                    .unwrap_or_else(|| keys.lock());
+                Outcome::Server { refusal: refusal.clone(), key: Some(key.to_owned()) }
             }
         };
         self.end_acquire(now, op, outcome, out);
@@ -248,7 +260,7 @@ impl Machine {
         let ahead_here = match acquire.seat {
             Seat::Alone(_) => 0,
             Seat::Line(ticket) => {
-                self.lines.get(&acquire.keys).map_or(0, |line| line.waiters.range(..ticket).count())
+                self.lines.get(&acquire.keys).map_or(0, |line| line.ahead_of(ticket))
             }
         };
         let ahead_here = u32::try_from(ahead_here).unwrap_or(u32::MAX);

@@ -116,8 +116,13 @@ impl Machine {
     }
 
     pub(super) fn end_extends_of(&mut self, lease: LeaseId, out: &mut Vec<Effect>) {
+        if self.extends.is_empty() {
+            return;
+        }
         let of_lease = |(op, extend): (&OpId, &Extend)| (extend.lease == lease).then_some(*op);
-        for op in self.extends.iter().filter_map(of_lease).collect::<Vec<_>>() {
+        let mut ops: Vec<_> = self.extends.iter().filter_map(of_lease).collect();
+        ops.sort_unstable();
+        for op in ops {
             self.end_extend(op, Outcome::Lost, out);
         }
     }

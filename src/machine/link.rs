@@ -1,6 +1,6 @@
 //! The connection: coming, going, and which history of the data it shows.
 
-use super::{Effect, Look, Machine, News, OpId, Outcome, Request, Timer};
+use super::{Effect, Look, Machine, News, OpId, Outcome, Request, Timer, in_order};
 use crate::clock::{Mono, ServerTime};
 use crate::error::Failure;
 use crate::script::{Held, Reply};
@@ -168,14 +168,14 @@ impl Machine {
     /// Asks for everything that waits for an answer. Releases first: what this manager no longer wants
     /// must not stand in its own way.
     fn resume(&mut self, now: Mono, out: &mut Vec<Effect>) {
-        for id in self.releases.keys().copied().collect::<Vec<_>>() {
+        for id in in_order(&self.releases) {
             self.send_release(now, id, false, out);
         }
         self.resume_renewals(now, out);
-        for op in self.extends.keys().copied().collect::<Vec<_>>() {
+        for op in in_order(&self.extends) {
             self.send_extend(now, op, false, out);
         }
-        for id in self.attempts.keys().copied().collect::<Vec<_>>() {
+        for id in in_order(&self.attempts) {
             self.send_attempt(now, id, false, out);
         }
     }
@@ -234,13 +234,13 @@ impl Machine {
     /// `command_timeout` has passed.
     pub(super) fn begin_close(&mut self, now: Mono, op: OpId, out: &mut Vec<Effect>) {
         self.closing = Some(op);
-        for op in self.extends.keys().copied().collect::<Vec<_>>() {
+        for op in in_order(&self.extends) {
             self.end_extend(op, Outcome::Closed, out);
         }
-        for op in self.acquires.keys().copied().collect::<Vec<_>>() {
+        for op in in_order(&self.acquires) {
             self.end_acquire(now, op, Outcome::Closed, out);
         }
-        for id in self.leases.keys().copied().collect::<Vec<_>>() {
+        for id in in_order(&self.leases) {
             self.give_up_lease(now, id, out);
         }
         self.timers.insert((now + self.config.command_timeout, Timer::CloseDeadline));

@@ -26,7 +26,8 @@ use crate::error::{Failure, Refusal};
 use crate::keys::LockKeys;
 use crate::script::{Call, Grant, Reply};
 use crate::token::Token;
-use std::collections::{BTreeMap, BTreeSet};
+use rustc_hash::FxHashMap;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -48,7 +49,7 @@ pub fn inbox(client: &str) -> Arc<str> {
 }
 
 /// Names an operation of a caller. Chosen by the caller, unique among the open ones.
-#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct OpId(pub u32);
 
 impl OpId {
@@ -57,12 +58,12 @@ impl OpId {
 }
 
 /// Names an attempt to own a lock: the number in its token.
-#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct AttemptId(pub u64);
 
 /// Names the hold of one caller: its attempt, and how often the lock was handed on since. So whoever
 /// has handed a lock on cannot touch the hold of the next.
-#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct LeaseId(pub u64);
 
 impl LeaseId {
@@ -299,15 +300,15 @@ pub struct Machine {
     last_request: u64,
     last_ticket: u64,
     stats: Stats,
-    acquires: BTreeMap<OpId, acquire::Acquire>,
-    attempts: BTreeMap<AttemptId, attempt::Attempt>,
-    extends: BTreeMap<OpId, extend::Extend>,
-    leases: BTreeMap<AttemptId, Lease>,
-    lines: BTreeMap<LockKeys, acquire::Line>,
+    acquires: FxHashMap<OpId, acquire::Acquire>,
+    attempts: FxHashMap<AttemptId, attempt::Attempt>,
+    extends: FxHashMap<OpId, extend::Extend>,
+    leases: FxHashMap<AttemptId, Lease>,
+    lines: FxHashMap<LockKeys, acquire::Line>,
     pulse: renew::Pulse,
-    releases: BTreeMap<AttemptId, release::Release>,
+    releases: FxHashMap<AttemptId, release::Release>,
     /// Requests without an answer, oldest first.
-    requests: BTreeMap<RequestId, Request>,
+    requests: VecDeque<(RequestId, Request)>,
     timers: BTreeSet<(Mono, Timer)>,
 }
 
@@ -365,6 +366,13 @@ enum Timer {
     Renew(AttemptId),
 }
 
+/// The names in `map`, the oldest first.
+fn in_order<K: Copy + Ord, V>(map: &FxHashMap<K, V>) -> Vec<K> {
+    let mut names: Vec<K> = map.keys().copied().collect();
+    names.sort_unstable();
+    names
+}
+
 impl Machine {
     /// A machine that has done nothing yet. `seed` decides its jitter.
     #[must_use]
@@ -379,14 +387,14 @@ impl Machine {
             last_request: 0,
             last_ticket: 0,
             stats: Stats::default(),
-            acquires: BTreeMap::new(),
-            attempts: BTreeMap::new(),
-            extends: BTreeMap::new(),
-            leases: BTreeMap::new(),
-            lines: BTreeMap::new(),
+            acquires: FxHashMap::default(),
+            attempts: FxHashMap::default(),
+            extends: FxHashMap::default(),
+            leases: FxHashMap::default(),
+            lines: FxHashMap::default(),
             pulse: renew::Pulse::default(),
-            releases: BTreeMap::new(),
-            requests: BTreeMap::new(),
+            releases: FxHashMap::default(),
+            requests: VecDeque::new(),
             timers: BTreeSet::new(),
         }
     }
@@ -422,9 +430,12 @@ impl Machine {
         reply: Result<Reply, Failure>,
         out: &mut Vec<Effect>,
     ) {
-        let Some(Request { purpose, sent }) = self.requests.remove(&request) else {
+        // Answers come in the order of the requests, so it is the first one, or was given up before.
+        let place = self.requests.partition_point(|(other, _)| *other < request);
+        if self.requests.get(place).is_none_or(|(other, _)| *other != request) {
             return;
-        };
+        }
+        let Some((_, Request { purpose, sent })) = self.requests.remove(place) else { return };
         self.link.judge(&reply);
         let lost = match &reply {
             Err(Failure::Lost(detail)) => Some(detail.clone()),
@@ -506,7 +517,7 @@ impl Machine {
 
     /// Requests are answered in order, so the oldest one decides.
     fn request_timeout(&self) -> Option<Mono> {
-        let (_, oldest) = self.requests.first_key_value()?;
+        let (_, oldest) = self.requests.front()?;
         Some(oldest.sent + self.config.command_timeout)
     }
 
@@ -546,7 +557,7 @@ impl Machine {
         self.stats.requests += 1;
         self.last_request += 1;
         let request = RequestId(self.last_request);
-        self.requests.insert(request, Request { purpose, sent: now });
+        self.requests.push_back((request, Request { purpose, sent: now }));
         out.push(Effect::Send { request, call, with_source });
         Some(request)
     }

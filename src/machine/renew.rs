@@ -188,7 +188,9 @@ impl Machine {
             let waits = wanted && held.renewal.due.is_none() && held.renewal.asked.is_none();
             waits.then_some(*id)
         };
-        for id in self.leases.iter().filter_map(waits).collect::<Vec<_>>() {
+        let mut waiting: Vec<_> = self.leases.iter().filter_map(waits).collect();
+        waiting.sort_unstable();
+        for id in waiting {
             self.send_renewal(now, id, false, out);
         }
     }

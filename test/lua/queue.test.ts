@@ -54,7 +54,7 @@ test('a line of the dead is walked a bounded way at a time, and to its end', asy
   await script.acquire(A, { ttl: 600_000 });
   for (let n = 0; n < 300; n++) {
     await redis.zadd(QUEUE, String(n + 1), `hf1.dead${n}.1`);
-    await redis.hset(WAITERS, `hf1.dead${n}.1`, '1 10000 1 nobody');
+    await redis.hset(WAITERS, `hf1.dead${n}.1`, '1 10000 1 0 nobody');
   }
   await script.acquire(B, { seq: '0' });
   await script.release(A);

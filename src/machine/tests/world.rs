@@ -93,14 +93,15 @@ impl Server {
 
     /// How many stand in line.
     pub(super) fn line(&self, now: Mono, keys: &LockKeys) -> usize {
-        self.command(now, &["ZCARD", &keys.queue()]).unwrap().parse().unwrap()
+        self.command(now, &["ZCARD", keys.queue()]).unwrap().parse().unwrap()
     }
 
     /// Every key but the fence counters.
     pub(super) fn leftovers(&self, now: Mono) -> String {
         let all = self.command(now, &["KEYS", "*"]).unwrap();
-        let fence = World::keys().fence();
-        let names: Vec<_> = all.split('"').skip(1).step_by(2).filter(|key| *key != fence).collect();
+        let keys = World::keys();
+        let names = all.split('"').skip(1).step_by(2).filter(|key| *key != keys.fence());
+        let names: Vec<_> = names.collect();
         names.join(" ")
     }
 
@@ -110,11 +111,11 @@ impl Server {
     }
 
     pub(super) fn set_fence(&self, now: Mono, keys: &LockKeys, fence: u64) {
-        self.command(now, &["SET", &keys.fence(), &fence.to_string(), "PX", "86400000"]);
+        self.command(now, &["SET", keys.fence(), &fence.to_string(), "PX", "86400000"]);
     }
 
     pub(super) fn fence(&self, now: Mono, keys: &LockKeys) -> Option<u64> {
-        self.command(now, &["GET", &keys.fence()])?.parse().ok()
+        self.command(now, &["GET", keys.fence()])?.parse().ok()
     }
 
     pub(super) fn flush(&self) {
