@@ -6,10 +6,12 @@ import { toError } from './outcome.js';
 import { checkTarget, type Target, type UrlLike } from './target.js';
 
 /**
- * Connects to a Redis (6.2 or newer) or Valkey server.
+ * Connects to a Redis (6.2 or newer) or Valkey server, or to a store inside this process.
  *
- * @param target - `redis://[user:password@]host[:port][/db]`, `valkey://…`, or
- *   `unix:///path/to/socket[?db=1&user=…&pass=…]`. By default the environment variable
+ * @param target - `redis://[user:password@]host[:port][/db]`, `valkey://…`,
+ *   `unix:///path/to/socket[?db=1&user=…&pass=…]`, or `memory:` for unit tests: a store of this
+ *   manager alone, `memory:name` one that all managers of this process share who name it, as long
+ *   as one of them is open. By default the environment variable
  *   `HOLDFAST_URL`, then `REDIS_URL`, then `redis://127.0.0.1:6379`.
  * @throws LockConnectionError if the server cannot be reached within `connectTimeout`.
  * @throws LockServerError if it refuses the login.
@@ -45,9 +47,10 @@ function portOptions(
   return {
     client,
     prefix: checked.prefix,
-    ...(where.host === null ? {} : { host: where.host }),
+    ...optional('host', where.host),
     port: where.port,
-    ...(where.path === null ? {} : { path: where.path }),
+    ...optional('path', where.path),
+    ...optional('memory', where.memory),
     ...optional('username', checked.username ?? where.username),
     ...optional('password', checked.password ?? where.password),
     db: where.db,

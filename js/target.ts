@@ -7,6 +7,8 @@ export interface Target {
   readonly host: string | null;
   readonly port: number;
   readonly path: string | null;
+  /** The store inside this process: its name, empty for one of its own. */
+  readonly memory: string | null;
   readonly username: string | null;
   readonly password: string | null;
   readonly db: number;
@@ -22,7 +24,7 @@ export interface UrlLike {
 
 const DEFAULT_URL = 'redis://127.0.0.1:6379';
 const DEFAULT_PORT = 6379;
-const SCHEMES = 'redis://, valkey:// or unix://';
+const SCHEMES = 'redis://, valkey://, unix:// or memory:';
 
 /**
  * The target that a caller named, or else the environment.
@@ -47,6 +49,8 @@ export function checkTarget(target: unknown): Target {
       return tcpTarget(url);
     case 'unix:':
       return unixTarget(url);
+    case 'memory:':
+      return memoryTarget(url);
     case 'rediss:':
     case 'valkeys:':
       throw invalid(`TLS (${url.protocol}//) is not supported yet`);
@@ -75,6 +79,7 @@ function tcpTarget(url: URL): Target {
     host,
     port,
     path: null,
+    memory: null,
     username: text(url.username),
     password: text(url.password),
     db,
@@ -98,11 +103,21 @@ function unixTarget(url: URL): Target {
     host: null,
     port: 0,
     path,
+    memory: null,
     username: url.searchParams.get('user'),
     password: url.searchParams.get('pass'),
     db,
     label: `unix://${path}?db=${db}`,
   };
+}
+
+function memoryTarget(url: URL): Target {
+  if (url.host !== '' || url.search !== '' || url.hash !== '') {
+    throw invalid('a store in this process is memory: or memory:name');
+  }
+  const memory = decode(url.pathname);
+  const label = `memory:${memory}`;
+  return { host: null, port: 0, path: null, memory, username: null, password: null, db: 0, label };
 }
 
 function database(given: string): number {

@@ -22,6 +22,8 @@ pub struct ManagerOptions {
     pub port: u16,
     /// Socket file.
     pub path: Option<String>,
+    /// The store inside this process: its name, empty for one of its own.
+    pub memory: Option<String>,
     /// ACL user.
     pub username: Option<String>,
     /// Password.
@@ -38,9 +40,10 @@ pub struct ManagerOptions {
 
 impl ManagerOptions {
     pub(super) fn split(self) -> (Config, Endpoint) {
-        let address = match (self.host, self.path) {
-            (Some(host), _) => Address::Tcp { host, port: self.port },
-            (None, path) => Address::Unix { path: path.unwrap_or_default() },
+        let address = match (self.memory, self.host, self.path) {
+            (Some(name), ..) => Address::Memory { name },
+            (None, Some(host), _) => Address::Tcp { host, port: self.port },
+            (None, None, path) => Address::Unix { path: path.unwrap_or_default() },
         };
         let endpoint = Endpoint {
             address,

@@ -1,20 +1,138 @@
-//! The scripts on a keyspace of this process.
+//! A server inside this process: the scripts as they are, on a keyspace of their own.
+//!
+//! Managers that name the same store share it; it lives as long as one of them is connected.
 
 use super::memory::Store;
-use super::wire;
-use crate::clock::ServerTime;
+use super::{Deliver, Endpoint, Incoming, Item, Welcome, wire};
+use crate::clock::{Mono, ServerTime};
 use crate::error::Failure;
-use crate::script::{Call, Reply};
+use crate::machine::Look;
+use crate::script::{Call, Grant, Reply};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+/// The stores that have a name.
+static NAMED: Mutex<BTreeMap<String, Weak<Mutex<Server>>>> = Mutex::new(BTreeMap::new());
+
+struct Server {
+    store: Store,
+    /// Names the data: every store has a history of its own.
+    history: String,
+    began: Mono,
+    began_at: ServerTime,
+    listeners: BTreeMap<u64, Deliver>,
+    last_listener: u64,
+}
+
+/// A manager's line to its store. Dropping it ends its subscription.
+pub(crate) struct Connection {
+    server: Arc<Mutex<Server>>,
+    listener: u64,
+    deliver: Deliver,
+}
+
+/// Opens the store `name`, or, if that is empty, one of its own.
+pub(super) fn connect(name: &str, endpoint: &Endpoint, deliver: Deliver) -> (Connection, Welcome) {
+    let shared = find(name);
+    let mut server = access(&shared);
+    server.last_listener += 1;
+    let listener = server.last_listener;
+    server.store.subscribe(listener, &endpoint.inbox);
+    server.listeners.insert(listener, Arc::clone(&deliver));
+    let welcome = Welcome { look: server.look(), deaf: None };
+    drop(server);
+    (Connection { server: shared, listener, deliver }, welcome)
+}
+
+fn find(name: &str) -> Arc<Mutex<Server>> {
+    if name.is_empty() {
+        return Arc::new(Mutex::new(Server::new()));
+    }
+    let mut named = NAMED.lock().unwrap_or_else(PoisonError::into_inner);
+    named.retain(|_, server| server.strong_count() > 0);
+    if let Some(server) = named.get(name).and_then(Weak::upgrade) {
+        return server;
+    }
+    let server = Arc::new(Mutex::new(Server::new()));
+    named.insert(name.to_owned(), Arc::downgrade(&server));
+    server
+}
+
+impl Server {
+    fn new() -> Self {
+        Self {
+            store: Store::new(),
+            history: uuid::Uuid::new_v4().simple().to_string(),
+            began: Mono::now(),
+            began_at: ServerTime::now(),
+            listeners: BTreeMap::new(),
+            last_listener: 0,
+        }
+    }
+
+    /// A clock that nobody can set.
+    fn time(&self) -> ServerTime {
+        let us = Mono::now().as_micros() - self.began.as_micros();
+        ServerTime::from_micros(self.began_at.as_micros() + us)
+    }
+
+    fn look(&self) -> Look {
+        Look { history: Some(self.history.clone()), time: self.time() }
+    }
+
+    /// Tells of the grants of the last call.
+    fn publish(&self) {
+        for message in self.store.take_messages() {
+            let grant = std::str::from_utf8(&message.payload).ok().and_then(Grant::parse);
+            if let (Some(grant), Some(deliver)) = (grant, self.listeners.get(&message.subscriber)) {
+                deliver(Incoming::Granted(grant));
+            }
+        }
+    }
+}
+
+impl Connection {
+    /// Executes `items` at once, in order.
+    pub(super) fn send(&self, items: &[Item]) {
+        let mut server = access(&self.server);
+        let mut replies = Vec::with_capacity(items.len());
+        for item in items {
+            match item {
+                Item::Look { sent } => (self.deliver)(Incoming::Looked(server.look(), *sent)),
+                Item::Call { request, call, .. } => {
+                    let time = server.time();
+                    replies.push((*request, execute(&mut server.store, time, call)));
+                    server.publish();
+                }
+            }
+        }
+        drop(server);
+        (self.deliver)(Incoming::Replies(replies));
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        let mut server = access(&self.server);
+        server.store.unsubscribe(self.listener);
+        server.listeners.remove(&self.listener);
+    }
+}
+
+/// A panic elsewhere leaves whole calls behind, so poison means nothing.
+fn access(server: &Mutex<Server>) -> MutexGuard<'_, Server> {
+    server.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Runs a call at `now`, as a server at the other end of a socket would.
 pub(crate) fn execute(store: &mut Store, now: ServerTime, call: &Call) -> Result<Reply, Failure> {
-    let (keys, args) = wire::arguments(call);
-    let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
-    let args: Vec<&[u8]> = args.iter().map(Vec::as_slice).collect();
+    let command = wire::command(call, false);
+    let (keys, args) = wire::arguments(&command);
     wire::reply(call.script(), store.eval(now, call.script().source(), &keys, &args))
 }
 
 /// Runs a plain command; its answer as text, or none if it is nil.
+#[cfg(test)]
 pub(crate) fn ask(store: &Store, now: ServerTime, parts: &[&str]) -> Option<String> {
     let parts: Vec<&[u8]> = parts.iter().map(|part| part.as_bytes()).collect();
     match store.command(now, &parts) {

@@ -1,19 +1,100 @@
 //! Where locks live. The only module that names the Redis client.
 
-#[cfg(test)]
 pub(crate) mod embedded;
-#[cfg(feature = "memory")]
-#[cfg_attr(not(test), expect(dead_code, reason = "nothing connects to it yet"))]
 pub(crate) mod memory;
 mod single;
 mod stream;
 mod wire;
 
-pub(crate) use single::{Connection, Deliver, Incoming, Item, Welcome, connect};
-
+use crate::clock::Mono;
+use crate::error::Failure;
+use crate::machine::{Look, RequestId};
+use crate::script::{Call, Grant, Reply};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
+
+/// What comes back from a connection.
+#[derive(Debug)]
+pub(crate) enum Incoming {
+    /// It broke, or the server closed it.
+    Disconnected(String),
+    /// A lock was granted by a message.
+    Granted(Grant),
+    /// The answer to a look that was sent at this time.
+    Looked(Look, Mono),
+    /// Answers, in the order of the requests.
+    Replies(Vec<(RequestId, Result<Reply, Failure>)>),
+}
+
+/// Where a connection puts what comes back.
+pub(crate) type Deliver = Arc<dyn Fn(Incoming) + Send + Sync>;
+
+/// What a pipeline is made of.
+#[derive(Debug)]
+pub(crate) enum Item {
+    /// Ask for the history of the data.
+    Look {
+        /// Now.
+        sent: Mono,
+    },
+    /// Call a script.
+    Call {
+        /// Names the answer.
+        request: RequestId,
+        /// What to call.
+        call: Call,
+        /// Send the whole text.
+        with_source: bool,
+    },
+}
+
+/// What a server says to a new connection.
+#[derive(Debug)]
+pub(crate) struct Welcome {
+    /// Which data it shows.
+    pub(crate) look: Look,
+    /// Why messages cannot be sent or received, if so.
+    pub(crate) deaf: Option<String>,
+}
+
+/// An open connection. Dropping it closes it.
+pub(crate) enum Connection {
+    Embedded(embedded::Connection),
+    Single(single::Connection),
+}
+
+/// Connects, authenticates, listens to the inbox and has a first look. Whatever happens on the
+/// connection afterwards is given to `deliver`.
+pub(crate) async fn connect(
+    endpoint: &Endpoint,
+    deliver: Deliver,
+) -> Result<(Connection, Welcome), Failure> {
+    if let Address::Memory { name } = &endpoint.address {
+        let (connection, welcome) = embedded::connect(name, endpoint, deliver);
+        return Ok((Connection::Embedded(connection), welcome));
+    }
+    let (connection, welcome) = single::connect(endpoint, deliver).await?;
+    Ok((Connection::Single(connection), welcome))
+}
+
+impl Connection {
+    /// Sends `items` as one pipeline, behind everything sent before.
+    pub(crate) fn send(&self, items: &[Item]) {
+        match self {
+            Self::Embedded(connection) => connection.send(items),
+            Self::Single(connection) => connection.send(items),
+        }
+    }
+
+    /// Closes the connection and drops what has not been delivered yet.
+    pub(crate) fn abort(self) {
+        match self {
+            Self::Embedded(connection) => drop(connection),
+            Self::Single(connection) => connection.abort(),
+        }
+    }
+}
 
 /// One server and how to reach it.
 #[derive(Clone)]
@@ -43,6 +124,11 @@ pub enum Address {
         host: String,
         /// The port.
         port: u16,
+    },
+    /// In this process.
+    Memory {
+        /// Shared by all who name it; one of its own if empty.
+        name: String,
     },
     /// A socket file.
     Unix {

@@ -1,10 +1,10 @@
 //! One Redis or Valkey server: one connection that carries everything.
 
-use super::{Endpoint, stream::Stream, wire};
+use super::{Deliver, Endpoint, Incoming, Item, Welcome, stream::Stream, wire};
 use crate::clock::Mono;
 use crate::error::Failure;
 use crate::machine::{Look, RequestId};
-use crate::script::{Call, Grant, Reply, Script};
+use crate::script::{Grant, Script};
 use redis::aio::MultiplexedConnection;
 use redis::{
     AsyncConnectionConfig, Pipeline, ProtocolVersion, PushKind, RedisConnectionInfo, Value,
@@ -12,41 +12,6 @@ use redis::{
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::task::JoinHandle;
-
-/// What comes back from a connection.
-#[derive(Debug)]
-pub(crate) enum Incoming {
-    /// It broke, or the server closed it.
-    Disconnected(String),
-    /// A lock was granted by a message.
-    Granted(Grant),
-    /// The answer to a look that was sent at this time.
-    Looked(Look, Mono),
-    /// Answers, in the order of the requests.
-    Replies(Vec<(RequestId, Result<Reply, Failure>)>),
-}
-
-/// Where a connection puts what comes back.
-pub(crate) type Deliver = Arc<dyn Fn(Incoming) + Send + Sync>;
-
-/// What a pipeline is made of.
-#[derive(Debug)]
-pub(crate) enum Item {
-    /// Ask for the history of the data.
-    Look {
-        /// Now.
-        sent: Mono,
-    },
-    /// Call a script.
-    Call {
-        /// Names the answer.
-        request: RequestId,
-        /// What to call.
-        call: Call,
-        /// Send the whole text.
-        with_source: bool,
-    },
-}
 
 /// An open connection. Dropping it closes it.
 pub(crate) struct Connection {
@@ -56,17 +21,7 @@ pub(crate) struct Connection {
     pump: JoinHandle<()>,
 }
 
-/// What a server says to a new connection.
-#[derive(Debug)]
-pub(crate) struct Welcome {
-    pub(crate) look: Look,
-    /// Why messages cannot be sent or received, if so.
-    pub(crate) deaf: Option<String>,
-}
-
-/// Connects, authenticates, listens to the inbox and has a first look. Whatever happens on the
-/// connection afterwards is given to `deliver`.
-pub(crate) async fn connect(
+pub(super) async fn connect(
     endpoint: &Endpoint,
     deliver: Deliver,
 ) -> Result<(Connection, Welcome), Failure> {
@@ -161,7 +116,7 @@ impl Connection {
     }
 
     /// Sends `items` as one pipeline, behind everything sent before.
-    pub(crate) fn send(&self, items: &[Item]) {
+    pub(super) fn send(&self, items: &[Item]) {
         let mut pipeline = Pipeline::with_capacity(items.len());
         let mut expected = Vec::with_capacity(items.len());
         for item in items {
@@ -189,7 +144,7 @@ impl Connection {
     }
 
     /// Closes the connection and drops what the kernel has not delivered yet.
-    pub(crate) fn abort(self) {
+    pub(super) fn abort(self) {
         self.abort.store(true, Ordering::Relaxed);
     }
 }

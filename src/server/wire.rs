@@ -24,15 +24,13 @@ fn hash(script: Script) -> &'static str {
     }
 }
 
-/// KEYS and ARGV of `call`.
-#[cfg(test)]
-pub(super) fn arguments(call: &Call) -> (Vec<Vec<u8>>, Vec<Vec<u8>>) {
-    let command = command(call, false);
+/// KEYS and ARGV of a command that runs a script.
+pub(super) fn arguments(command: &Cmd) -> (Vec<&[u8]>, Vec<&[u8]>) {
     let mut parts = command.args_iter().skip(2).filter_map(|part| match part {
-        redis::Arg::Simple(bytes) => Some(bytes.to_vec()),
+        redis::Arg::Simple(bytes) => Some(bytes),
         _ => None,
     });
-    let count = parts.next().and_then(|count| String::from_utf8(count).ok()?.parse().ok());
+    let count = parts.next().and_then(|count| std::str::from_utf8(count).ok()?.parse().ok());
     let keys = parts.by_ref().take(count.unwrap_or(0)).collect();
     (keys, parts.collect())
 }

@@ -128,6 +128,7 @@ impl Keyspace {
         i64::try_from(self.now.as_micros() / 1_000).unwrap_or(i64::MAX)
     }
 
+    #[cfg(test)]
     pub(super) fn flush(&mut self) {
         self.entries.clear();
         self.sweep_at = SWEEP_FROM;

@@ -21,6 +21,7 @@ mod tests;
 pub(crate) use channels::Message;
 
 use crate::clock::ServerTime;
+#[cfg(test)]
 use commands::Caller;
 use keyspace::Keyspace;
 use lua::Engine;
@@ -75,6 +76,7 @@ impl Store {
     }
 
     /// Runs one plain command, given as its name and arguments.
+    #[cfg(test)]
     pub(crate) fn command(&self, now: ServerTime, parts: &[&[u8]]) -> Value {
         let mut keyspace = access(&self.keyspace);
         keyspace.set_now(now);
@@ -98,6 +100,7 @@ impl Store {
     }
 
     /// Removes every key. Subscriptions stay.
+    #[cfg(test)]
     pub(crate) fn flush(&self) {
         access(&self.keyspace).flush();
     }
