@@ -38,6 +38,8 @@ type Resolve = (outcome: Outcome) => void;
 class Slots {
   readonly #resolvers: (Resolve | undefined)[] = [];
   readonly #free: number[] = [];
+  /** How often each slot was taken: its name alone may be that of a later operation. */
+  readonly #uses: number[] = [];
   readonly #records = new Float64Array(RECORD_LENGTH * DRAIN_RECORDS);
   readonly #bridge = new native.Bridge(() => this.#drain());
   /** Operations under way keep the process alive; held locks do not. */
@@ -68,9 +70,20 @@ class Slots {
   take(resolve: Resolve): number {
     const slot = this.#free.pop() ?? this.#resolvers.length;
     this.#resolvers[slot] = resolve;
+    this.#uses[slot] = (this.#uses[slot] ?? 0) + 1;
     this.#open += 1;
     if (this.#open === 1) this.#keepAlive.ref();
     return slot;
+  }
+
+  /** How often `slot` was taken so far. */
+  use(slot: number): number {
+    return this.#uses[slot] ?? 0;
+  }
+
+  /** Whether the operation that took `slot` as its `use` has no outcome yet. */
+  isOpen(slot: number, use: number): boolean {
+    return this.#resolvers[slot] !== undefined && this.#uses[slot] === use;
   }
 
   /** Gives a slot back whose outcome has come, or never will. */
@@ -132,6 +145,8 @@ type Numbers = readonly [a: number, b?: number, c?: number, d?: number];
 /** An operation under way, and a way to end it early. */
 export interface Operation {
   readonly slot: number;
+  /** Tells the operation from later ones in the same slot. */
+  readonly use: number;
   readonly outcome: Promise<Outcome>;
 }
 
@@ -177,19 +192,19 @@ export class Port {
 
   /** Like `submit`, with the strings that an operation may carry and with its slot. */
   begin(kind: number, numbers: Numbers, ...strings: readonly string[]): Operation {
-    if (this.#closed) return { slot: -1, outcome: Promise.resolve(CLOSED) };
+    if (this.#closed) return { slot: -1, use: 0, outcome: Promise.resolve(CLOSED) };
     this.#strings.push(...strings);
     let slot = -1;
     const outcome = new Promise<Outcome>((resolve) => {
       slot = slots.take(resolve);
     });
     this.#add(kind, slot, numbers);
-    return { slot, outcome };
+    return { slot, use: slots.use(slot), outcome };
   }
 
-  /** Ends the operation in `slot` early, if it has no outcome yet. */
-  cancel(slot: number): void {
-    if (!this.#closed) this.#add(OpKind.Cancel, slot, [0]);
+  /** Ends an operation early, if it has no outcome yet. */
+  cancel({ slot, use }: Operation): void {
+    if (!this.#closed && slots.isOpen(slot, use)) this.#add(OpKind.Cancel, slot, [0]);
   }
 
   /** Has `lost` called, once, when `lease` is lost. */

@@ -1,5 +1,12 @@
 import { EventEmitter } from 'node:events';
-import { NewsCode, OpKind, type Outcome, OutcomeCode, type Port } from './bridge.js';
+import {
+  NewsCode,
+  type Operation,
+  OpKind,
+  type Outcome,
+  OutcomeCode,
+  type Port,
+} from './bridge.js';
 import { traced, tracing } from './diagnostics.js';
 import { argumentError, LockConnectionError, LockError, LockLostError } from './errors.js';
 import { Lock } from './lock.js';
@@ -173,15 +180,15 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
     // A stall limit that never ends is longer than any process lives.
     const stallLimit = renew ? Math.min(stallTimeout, Number.MAX_SAFE_INTEGER) : -1;
     const numbers = [ttl, wait, maxHold, stallLimit] as const;
-    const { slot, outcome } = this.#port.begin(OpKind.Acquire, numbers, name, label);
-    return signal === undefined ? outcome : this.#endEarly(slot, outcome, signal);
+    const operation = this.#port.begin(OpKind.Acquire, numbers, name, label);
+    return signal === undefined ? operation.outcome : this.#endEarly(operation, signal);
   }
 
   /** Ends the operation when `signal` is aborted; the loser of that race leaves nothing behind. */
-  async #endEarly(slot: number, pending: Promise<Outcome>, signal: AbortSignal): Promise<Outcome> {
-    const cancel = () => this.#port.cancel(slot);
+  async #endEarly(operation: Operation, signal: AbortSignal): Promise<Outcome> {
+    const cancel = () => this.#port.cancel(operation);
     signal.addEventListener('abort', cancel, { once: true });
-    const outcome = await pending;
+    const outcome = await operation.outcome;
     signal.removeEventListener('abort', cancel);
     if (signal.aborted) {
       if (isGrant(outcome)) {

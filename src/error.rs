@@ -13,6 +13,12 @@ pub struct Refusal {
 }
 
 impl Refusal {
+    /// Whether the server lacks something that it may have again: memory, replicas, a working disk.
+    #[must_use]
+    pub fn is_shortage(&self) -> bool {
+        matches!(self.code.as_str(), "MISCONF" | "NOREPLICAS" | "OOM")
+    }
+
     /// Whether the same request can succeed a moment later without anybody's help.
     #[must_use]
     pub fn is_transient(&self) -> bool {

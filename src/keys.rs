@@ -1,5 +1,6 @@
 //! Which Redis keys a lock uses.
 
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 /// The keys of one lock, all in one Cluster slot.
@@ -10,11 +11,11 @@ use std::sync::Arc;
 /// share their side keys.
 ///
 /// Source of the hash tag rule: <https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/#hash-tags>
-#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct LockKeys(Arc<Names>);
 
 /// All names in one text, since every call of a script needs them all.
-#[derive(Debug, Eq, Hash, PartialEq)]
+#[derive(Debug)]
 struct Names {
     text: String,
     /// Where the names of the side keys begin.
@@ -80,6 +81,21 @@ impl LockKeys {
 
     fn part(&self, begin: usize, end: usize) -> &str {
         self.0.text.get(begin..end).unwrap_or_default()
+    }
+}
+
+/// The side keys follow from the lock's.
+impl PartialEq for LockKeys {
+    fn eq(&self, other: &Self) -> bool {
+        self.lock() == other.lock()
+    }
+}
+
+impl Eq for LockKeys {}
+
+impl Hash for LockKeys {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.lock().hash(state);
     }
 }
 

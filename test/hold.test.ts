@@ -294,6 +294,24 @@ test('signal: an abort in the very moment of the grant never leaves the lock hel
   await becomesFree('crossing');
 });
 
+test('signal: an abort never ends another operation, whatever happens in the same turn', async () => {
+  const controller = new AbortController();
+  const lossy = await direct.acquire('lossy', { ttl: 500, renew: false });
+  let fresh: Promise<Lock> | undefined;
+  lossy.signal.addEventListener('abort', () => {
+    // The acquire below has just ended, and its name is free for this one.
+    fresh = direct.acquire('fresh');
+    controller.abort();
+  });
+  const ended = direct.acquire('ended', { signal: controller.signal }).catch(() => undefined);
+  await Promise.resolve();
+  await Promise.resolve();
+  blockEventLoop(800);
+  await until(() => fresh !== undefined, 'the loss');
+  assert.equal(await (await fresh)?.release(), true);
+  await (await ended)?.release();
+});
+
 test('signal: an abort after the grant has no effect', async () => {
   const controller = new AbortController();
   const lock = await locks.acquire('granted', { signal: controller.signal });

@@ -16,7 +16,7 @@ local UNREACHED_MS = 2000
 -- A grant by message lasts so long at most until its owner has claimed it.
 local CLAIM_MS = 3000
 local STEPS_MAX = 128
-local NOBODY, ANOTHER = false, true
+local NOBODY, ANOTHER, UNKNOWN = 'nobody', 'another', 'unknown'
 
 -- All that could turn out to be of the wrong type is read ahead of the first write.
 local found = redis.pcall('ZRANGE', queue_key, 0, 0)
@@ -54,8 +54,17 @@ local function describe(deadline_ms, lease_ms, reserved, epoch, channel)
   return string.format('%.0f %s %s %s %s', deadline_ms, lease_ms, reserved, epoch, channel)
 end
 
+-- Whoever was granted the lock by message has been heard of.
+local function claimed()
+  redis.call('HDEL', waiters_key, 'unclaimed')
+  unclaimed = nil
+end
+
 -- Takes the caller's place in line, or keeps it, and notes that the caller lives.
 local function stand_in_line(seq)
+  if unclaimed and client(unclaimed) == client(token) then
+    claimed()
+  end
   if not seq then
     seq = tonumber(intent)
     if seq == 0 then
@@ -65,9 +74,11 @@ local function stand_in_line(seq)
     seq = string.format('%.0f', seq)
     redis.call('ZADD', queue_key, seq, token)
   end
+  -- Ahead of the rest: after a write that needs no memory Redis lets the others pass at maxmemory, and
+  -- who is in line already can stay there.
+  redis.call('PEXPIRE', queue_key, KEYS_MS)
   local details = describe(now_ms + LIVENESS_MS, ttl_ms, block, epoch_us, inbox)
   redis.call('HSET', waiters_key, token, details)
-  redis.call('PEXPIRE', queue_key, KEYS_MS)
   redis.call('PEXPIRE', waiters_key, KEYS_MS)
   return seq
 end
@@ -93,7 +104,7 @@ local function offer(waiter, lease_ms, reserved, epoch, channel)
 end
 
 -- Passes the free lock to the first in line who can be reached: returns the fence if that is `caller`,
--- ANOTHER, NOBODY at the end of the line, or nil if the line is too long to be walked at once.
+-- ANOTHER, NOBODY at the end of the line, or UNKNOWN if the line is too long to be walked at once.
 local function advance(caller)
   if unclaimed then
     -- Its owner let a whole claim pass in silence: one is enough for all that it waits for here.
@@ -110,29 +121,31 @@ local function advance(caller)
     if not waiter then
       return NOBODY
     end
-    local details = redis.call('HGET', waiters_key, waiter) or '0 0 0 0 '
+    local details = redis.call('HGET', waiters_key, waiter) or ''
     local deadline_ms, lease_ms, reserved, epoch, channel = details:match('^(%d+) (%d+) (%d+) (%d+) (.*)$')
-    if tonumber(deadline_ms) < now_ms then
+    if not deadline_ms or tonumber(deadline_ms) < now_ms then
       leave_line(waiter)
     elseif waiter == caller then
       leave_line(waiter)
       redis.call('SET', lock_key, waiter .. mark(), 'PX', ttl_ms)
       return issue(counter, reserved)
     elseif channel ~= '' and redis.pcall('PUBSUB', 'NUMSUB', channel)[2] == 0 then
-      if tonumber(deadline_ms) > now_ms + UNREACHED_MS then
-        local unreached = describe(now_ms + UNREACHED_MS, lease_ms, reserved, epoch, channel)
-        redis.call('HSET', waiters_key, waiter, unreached)
+      local until_ms = now_ms + UNREACHED_MS
+      if tonumber(deadline_ms) < until_ms then
+        -- Not for the first time. Should it come back, it has its number.
+        leave_line(waiter)
+      else
+        redis.call('HSET', waiters_key, waiter, describe(until_ms, lease_ms, reserved, epoch, channel))
+        skipped = skipped + 1
       end
-      skipped = skipped + 1
     else
       offer(waiter, lease_ms, reserved, epoch, channel)
       return ANOTHER
     end
   end
+  return UNKNOWN
 end
 
--- Whoever is heard of has claimed what it was granted.
-if unclaimed and client(unclaimed) == client(token) then
-  redis.call('HDEL', waiters_key, 'unclaimed')
-  unclaimed = nil
+if unclaimed == token then
+  claimed()
 end

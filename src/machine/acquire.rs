@@ -9,6 +9,7 @@ use super::{AttemptId, Effect, Hold, Machine, OpId, Outcome, Timer, Wait};
 use crate::clock::Mono;
 use crate::keys::LockKeys;
 use crate::script::Held;
+use crate::token::Token;
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -40,6 +41,8 @@ pub(super) struct Line {
     waiters: VecDeque<(u64, OpId)>,
     /// What gets the lock for the first of them.
     pub(super) attempt: AttemptId,
+    /// Some have waited long enough, but nothing was known that could be told them.
+    overdue: bool,
 }
 
 /// A hold can be handed on so many times, so no more fences than these are ever of use.
@@ -49,6 +52,14 @@ impl Line {
     /// How many of it come before `ticket`.
     fn ahead_of(&self, ticket: u64) -> usize {
         self.waiters.partition_point(|(other, _)| *other < ticket)
+    }
+
+    /// All of it, if some may be overdue.
+    fn take_overdue(&mut self) -> Vec<OpId> {
+        if std::mem::take(&mut self.overdue) {
+            return self.waiters.iter().map(|(_, op)| *op).collect();
+        }
+        Vec::new()
     }
 
     fn remove(&mut self, ticket: u64) {
@@ -134,12 +145,21 @@ impl Machine {
         let Some(Acquire { ttl, label, .. }) = self.acquires.get(&op) else { return };
         let (ttl, label) = (*ttl, label.clone());
         let attempt = self.new_attempt(&keys, ttl, &label, 1, Whose::Line);
-        self.lines.insert(keys, Line { waiters: VecDeque::from([(ticket, op)]), attempt });
+        self.lines.insert(
+            keys,
+            Line { waiters: VecDeque::from([(ticket, op)]), attempt, overdue: false },
+        );
         self.send_attempt(now, attempt, false, out);
     }
 
-    /// The first of a line has the lock: the next attempt stands in line for those behind it.
-    pub(super) fn serve_line(&mut self, now: Mono, keys: &LockKeys, out: &mut Vec<Effect>) {
+    /// The first of a line has the lock as `holder`: the next attempt stands in line for those behind.
+    pub(super) fn serve_line(
+        &mut self,
+        now: Mono,
+        keys: &LockKeys,
+        holder: &Token,
+        out: &mut Vec<Effect>,
+    ) {
         let Some(line) = self.lines.get(keys) else { return };
         let block = line.block();
         let first = line.waiters.front().and_then(|(_, op)| self.acquires.get(op));
@@ -148,6 +168,10 @@ impl Machine {
         let attempt = self.new_attempt(keys, ttl, &label, block, Whose::Line);
         if let Some(line) = self.lines.get_mut(keys) {
             line.attempt = attempt;
+        }
+        if let Some(attempt) = self.attempts.get_mut(&attempt) {
+            let (remaining, holder) = (Some(ttl), holder.to_string());
+            attempt.obstacle = Obstacle::Held(Held { remaining, holder, ..Held::default() });
         }
         self.send_attempt(now, attempt, false, out);
     }
@@ -182,19 +206,28 @@ impl Machine {
             if let Some(acquire) = self.acquires.get_mut(&op) {
                 acquire.deadline = Some(last);
                 self.timers.insert((last, Timer::AcquireDeadline(op)));
+                if let Some(line) = self.lines.get_mut(&acquire.keys) {
+                    line.overdue = true;
+                }
             }
             return;
         }
         self.end_acquire_by_obstacle(now, op, out);
     }
 
-    /// Something is known about the lock: ends the wishes that have waited only for that. Those behind
-    /// the first in line end by their own timers.
+    /// Something is known about the lock: ends the wishes that have waited only for that.
     pub(super) fn end_overdue(&mut self, now: Mono, id: AttemptId, out: &mut Vec<Effect>) {
-        while let Some(op) = self.first_of(id)
-            && self.acquires.get(&op).is_some_and(|acquire| acquire.is_overdue(now))
-        {
-            self.end_acquire_by_obstacle(now, op, out);
+        let Some(attempt) = self.attempts.get(&id) else { return };
+        let candidates: Vec<OpId> = match attempt.whose {
+            Whose::Caller(op) => vec![op],
+            Whose::Line => {
+                self.lines.get_mut(&attempt.keys).map(Line::take_overdue).unwrap_or_default()
+            }
+        };
+        for op in candidates {
+            if self.acquires.get(&op).is_some_and(|acquire| acquire.is_overdue(now)) {
+                self.end_acquire_by_obstacle(now, op, out);
+            }
         }
     }
 

@@ -4,7 +4,7 @@
 //! are hints; an attempt that stands in line asks again from time to time, which also tells the server
 //! that somebody still waits.
 
-use super::renew::Renewal;
+use super::renew::{Owed, Renewal};
 use super::{AttemptId, Effect, Lease, LeaseId, Machine, OpId, Outcome, Purpose, RequestId, Timer};
 use crate::clock::Mono;
 use crate::error::{Failure, Refusal};
@@ -21,6 +21,7 @@ pub(super) struct Attempt {
     pub(super) obstacle: Obstacle,
     token: Token,
     label: String,
+    /// The lease that was asked for last: that of whoever is first in line.
     ttl: Duration,
     /// How many fences its grant reserves. Never changes, so that a repeat finds the same fence.
     block: u8,
@@ -107,6 +108,8 @@ impl Machine {
         out: &mut Vec<Effect>,
     ) {
         let (epoch, inbox) = (self.link.epoch, self.link.inbox());
+        let first = self.first_of(id).and_then(|op| self.acquires.get(&op));
+        let wanted = first.map(|acquire| acquire.ttl);
         let Some(attempt) = self.attempts.get_mut(&id) else { return };
         if attempt.request.is_some() {
             return;
@@ -114,6 +117,7 @@ impl Machine {
         if let Some(at) = attempt.retry.take() {
             self.timers.remove(&(at, Timer::AttemptRetry(id)));
         }
+        attempt.ttl = wanted.unwrap_or(attempt.ttl);
         let intent = match (attempt.whose, attempt.place) {
             (Whose::Caller(_), _) => Intent::Try,
             (Whose::Line, Place::Unknown) => Intent::Join(None),
@@ -147,7 +151,6 @@ impl Machine {
         if let Ok(Reply::Held(held)) = &reply {
             self.link.compare_clocks(sent, held.time);
         }
-        let epoch = self.link.epoch;
         let Some(attempt) = self.attempts.get_mut(&id) else {
             // Granted by a message meanwhile; what was lost on the way may still be executed.
             if let (Err(Failure::Lost(_)), Some(held)) = (&reply, self.leases.get_mut(&id)) {
@@ -159,7 +162,7 @@ impl Machine {
         match reply {
             Ok(Reply::Granted { fence }) => {
                 let until = valid_until(sent, attempt.ttl);
-                if fence < epoch.as_micros() {
+                if self.link.is_outdated(fence) {
                     self.renounce(now, id, out);
                 } else if until <= now {
                     self.grant_too_late(now, id, out);
@@ -168,7 +171,7 @@ impl Machine {
                 }
             }
             Ok(Reply::Held(held)) => self.attempt_held(now, id, held, out),
-            Ok(Reply::Owner(_)) => debug_assert!(false, "not a reply of acquire"),
+            Ok(Reply::Owner(_) | Reply::More) => debug_assert!(false, "not a reply of acquire"),
             Err(Failure::Lost(_)) => {
                 // The same token asks again once connected: if it was granted, it still is.
                 attempt.uncertain = true;
@@ -176,7 +179,9 @@ impl Machine {
             }
             Err(Failure::NoScript) => self.send_attempt(now, id, true, out),
             Err(Failure::Refused(refusal)) => {
-                let transient = refusal.is_transient();
+                // Who is in line already needs no more of the server than to stay there.
+                let in_line = matches!(attempt.place, Place::InLine(_));
+                let transient = refusal.is_transient() || (in_line && refusal.is_shortage());
                 attempt.obstacle = Obstacle::Refused(refusal);
                 if !transient {
                     return self.end_all_of(now, id, out);
@@ -254,7 +259,7 @@ impl Machine {
     }
 
     fn take_message(&mut self, now: Mono, id: AttemptId, grant: &Grant, out: &mut Vec<Effect>) {
-        if grant.fence < self.link.epoch.as_micros() {
+        if self.link.is_outdated(grant.fence) {
             return self.renounce(now, id, out);
         }
         let Some(attempt) = self.attempts.get_mut(&id) else { return };
@@ -262,7 +267,7 @@ impl Machine {
         match began.map(|began| (began, valid_until(began, grant.claim))) {
             Some((began, until)) if now < until => {
                 self.stats.hand_off(now.since(began));
-                self.grant(now, id, grant.fence, until, Some(grant.claim), out);
+                self.grant(now, id, grant.fence, until, Some(Owed::Claim), out);
             }
             _ => {
                 // How much of the claim is left cannot be told: its answer will.
@@ -272,15 +277,14 @@ impl Machine {
         }
     }
 
-    /// The lock is the attempt's until `until`. `claim`: only for so long, if it was granted by a
-    /// message, until the server has heard that its owner lives.
+    /// The lock is the attempt's until `until`, and its caller's.
     fn grant(
         &mut self,
         now: Mono,
         id: AttemptId,
         fence: u64,
         until: Mono,
-        claim: Option<Duration>,
+        owed: Option<Owed>,
         out: &mut Vec<Effect>,
     ) {
         let first = self.first_of(id);
@@ -290,20 +294,21 @@ impl Machine {
         };
         let Attempt { keys, whose, token, label, ttl, block, uncertain, .. } = attempt;
         let lease = LeaseId::first(id);
+        let owed = owed.or_else(|| (ttl < acquire.ttl).then_some(Owed::Length));
         let other_label = (label != acquire.label).then(|| label.clone());
         let held = Lease {
             id: lease,
             keys: keys.clone(),
-            token,
+            token: token.clone(),
             label,
             fence,
             fences_left: block - 1,
             ttl: acquire.ttl,
             until,
-            granted: now,
+            fair_until: now + acquire.ttl / 2,
             began: now,
             hold: acquire.hold,
-            claim,
+            owed,
             renewal: Renewal::default(),
             uncertain,
         };
@@ -314,11 +319,11 @@ impl Machine {
             op,
             outcome: Outcome::Acquired { lease, fence, label: other_label },
         });
-        if claim.is_some() || ttl < acquire.ttl {
+        if owed.is_some() {
             self.send_renewal(now, id, false, out);
         }
         if whose == Whose::Line {
-            self.serve_line(now, &keys, out);
+            self.serve_line(now, &keys, &token, out);
         }
     }
 

@@ -4,7 +4,7 @@
 //! releases and grants. Others wait meanwhile, so it ends after a while; then the lock goes through
 //! the server to whoever is first in line there.
 
-use super::renew::Hold;
+use super::renew::{Hold, Owed};
 use super::{Effect, Lease, LeaseId, Machine, Outcome};
 use crate::clock::Mono;
 use crate::script::CLAIM;
@@ -59,10 +59,10 @@ impl Lease {
     /// who wait elsewhere.
     fn can_be_handed_on(&self, now: Mono, ttl: Duration, hold: Hold) -> bool {
         // Until the claim is answered, its length is all that can be asked for.
-        let whole = if self.claim.is_some() { ttl.min(CLAIM) } else { ttl };
+        let whole = if self.owed == Some(Owed::Claim) { ttl.min(CLAIM) } else { ttl };
         self.fences_left > 0
             && hold.renew
-            && now.since(self.granted) < self.ttl / 2
+            && now < self.fair_until
             && self.until.since(now) >= whole / 2
     }
 }

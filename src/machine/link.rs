@@ -35,8 +35,12 @@ pub(super) struct Link {
     inbox: Arc<str>,
     /// Whether the server lets this manager neither publish nor subscribe.
     deaf: bool,
-    /// Fences at or below it may be known to a history that this server has lost.
+    /// Fences at or below it may be known to a history that this server has lost: sent with every
+    /// request that issues fences.
     pub(super) epoch: ServerTime,
+    /// A fence below it was issued for another history of the data. Unlike the epoch it is only raised
+    /// by a history that has a name: without one, nothing tells whether the data is another's.
+    floor: ServerTime,
     /// The server's time when this process first saw a history.
     epochs: BTreeMap<String, ServerTime>,
 }
@@ -61,6 +65,7 @@ impl Link {
             inbox,
             deaf: false,
             epoch: ServerTime::default(),
+            floor: ServerTime::default(),
             epochs: BTreeMap::new(),
         }
     }
@@ -126,9 +131,15 @@ impl Link {
                 if self.epochs.len() >= HISTORIES && !self.epochs.contains_key(&history) {
                     self.epochs.clear();
                 }
-                *self.epochs.entry(history).or_insert(time)
+                self.floor = *self.epochs.entry(history).or_insert(time);
+                self.floor
             }
         };
+    }
+
+    /// Whether a fence was issued for another history of the data, and may be issued again.
+    pub(super) const fn is_outdated(&self, fence: u64) -> bool {
+        fence < self.floor.as_micros()
     }
 }
 
@@ -202,19 +213,15 @@ impl Machine {
         self.timers.insert((now + pause, Timer::Reconnect));
     }
 
-    /// The connection is gone. `silent`: it is given up because nothing came back on it.
-    pub(super) fn disconnected(
-        &mut self,
-        now: Mono,
-        detail: &str,
-        silent: bool,
-        out: &mut Vec<Effect>,
-    ) {
+    /// The connection is gone, or is given up.
+    pub(super) fn disconnected(&mut self, now: Mono, detail: &str, out: &mut Vec<Effect>) {
         if !self.link.is_up() {
             return;
         }
         self.link.state = State::Down;
-        out.push(Effect::Disconnect { abort: silent });
+        self.link.clocks = None;
+        // What is unsent or undelivered may not arrive later: it is asked for again, or given back.
+        out.push(Effect::Disconnect { abort: true });
         out.push(Effect::Tell(News::Disconnected(detail.to_owned())));
         if self.link.failures == 0 {
             self.link.failures = 1;
@@ -264,6 +271,7 @@ impl Machine {
         }
         self.timers.clear();
         self.requests.clear();
+        self.link.state = State::Down;
         out.push(Effect::Complete { op, outcome: Outcome::Done });
         out.push(Effect::Disconnect { abort: false });
         out.push(Effect::Stop);

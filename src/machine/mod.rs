@@ -326,13 +326,13 @@ struct Lease {
     fences_left: u8,
     ttl: Duration,
     until: Mono,
-    /// When the server granted it.
-    granted: Mono,
+    /// It may be handed on until then, for others wait as well.
+    fair_until: Mono,
     /// When its caller got it.
     began: Mono,
     hold: Hold,
-    /// The server has only granted it for so long, until it hears that somebody took it.
-    claim: Option<Duration>,
+    /// What must be asked of the server, also if the lease is not renewed.
+    owed: Option<renew::Owed>,
     renewal: renew::Renewal,
     /// An acquire of this token was lost and may still be executed: release it twice.
     uncertain: bool,
@@ -444,7 +444,7 @@ impl Machine {
         self.end_request(now, request, purpose, sent, reply, out);
         if let Some(detail) = lost {
             // The connection may have died unnoticed, behind its handshake: it is not believed.
-            self.disconnected(now, &detail, true, out);
+            self.disconnected(now, &detail, out);
         }
     }
 
@@ -453,7 +453,7 @@ impl Machine {
         match event {
             Event::Connected { look, deaf } => self.connected(now, look, deaf, out),
             Event::ConnectFailed(failure) => self.connect_failed(now, failure, out),
-            Event::Disconnected(detail) => self.disconnected(now, &detail, false, out),
+            Event::Disconnected(detail) => self.disconnected(now, &detail, out),
             Event::Granted(grant) => self.granted_by_message(now, grant, out),
             Event::Looked { look, sent } => {
                 self.link.compare_clocks(sent, look.time);
@@ -467,7 +467,7 @@ impl Machine {
     pub fn handle_timeout(&mut self, now: Mono, out: &mut Vec<Effect>) {
         if self.request_timeout().is_some_and(|at| at <= now) {
             let ms = self.config.command_timeout.as_millis();
-            self.disconnected(now, &format!("no answer within {ms} ms"), true, out);
+            self.disconnected(now, &format!("no answer within {ms} ms"), out);
         }
         while let Some(&(at, timer)) = self.timers.first()
             && at <= now

@@ -142,6 +142,10 @@ impl Machine {
                 let outcome = if freed { Outcome::Done } else { Outcome::Lost };
                 self.confirm_release(now, id, outcome, out);
             }
+            Ok(Reply::More) => {
+                release.maybe_freed = true;
+                self.send_release(now, id, false, out);
+            }
             Ok(_) => debug_assert!(false, "not a reply of release"),
             Err(Failure::Lost(_)) => {
                 release.maybe_freed |= sent < release.until;

@@ -36,6 +36,15 @@ pub enum LossReason {
 /// Renewals that fall into the same slice of time leave as one pipeline.
 const SLICE: Duration = Duration::from_millis(20);
 
+/// What a fresh lease still lacks.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Owed {
+    /// It was granted by a message, for a short time, until the server hears that somebody took it.
+    Claim,
+    /// It was asked for by somebody who wanted less of it.
+    Length,
+}
+
 #[derive(Debug, Default)]
 pub(super) struct Renewal {
     /// When the next one is due.
@@ -79,7 +88,8 @@ impl Lease {
         Call::Extend { keys: self.keys.clone(), token: self.token.clone(), ttl }
     }
 
-    /// The call that also tells the server that a grant by message has reached somebody.
+    /// The call that also tells the server that a grant by message has reached somebody. The fence in
+    /// its answer is not read: the message had it.
     fn claim(&self, epoch: ServerTime, inbox: Arc<str>) -> Call {
         Call::Acquire {
             keys: self.keys.clone(),
@@ -116,11 +126,17 @@ impl Machine {
         if let Some(max_hold) = held.hold.max_hold {
             self.timers.insert((held.began + max_hold, Timer::HoldEnd(id)));
         }
-        if held.hold.renew && held.renewal.asked.is_none() {
-            // A third of a lease after it was asked for, two thirds are left of it.
-            let left = held.until.since(now) + drift(held.ttl);
-            self.plan_renewal(id, now, now + left.saturating_sub(held.ttl * 2 / 3));
+        if held.renewal.asked.is_none() {
+            self.start_renewal(now, id);
         }
+    }
+
+    /// A third of a lease after it was asked for, two thirds are left of it.
+    fn plan_next_renewal(&mut self, now: Mono, id: AttemptId) {
+        let Some(held) = self.leases.get(&id) else { return };
+        let left = held.until.since(now) + drift(held.ttl);
+        let at = now + left.saturating_sub(held.ttl * 2 / 3);
+        self.plan_renewal(id, now, at);
     }
 
     pub(super) fn stop_hold(&mut self, id: AttemptId) {
@@ -168,7 +184,7 @@ impl Machine {
             return;
         };
         let ttl = held.ttl;
-        let call = if held.claim.is_some() {
+        let call = if held.owed == Some(Owed::Claim) {
             held.claim(self.link.epoch, self.link.inbox())
         } else {
             held.extension(ttl)
@@ -184,14 +200,14 @@ impl Machine {
     /// The server is connected again: asks for every renewal that could not be asked for.
     pub(super) fn resume_renewals(&mut self, now: Mono, out: &mut Vec<Effect>) {
         let waits = |(id, held): (&AttemptId, &Lease)| {
-            let wanted = held.hold.renew || held.claim.is_some();
+            let wanted = held.hold.renew || held.owed.is_some();
             let waits = wanted && held.renewal.due.is_none() && held.renewal.asked.is_none();
             waits.then_some(*id)
         };
         let mut waiting: Vec<_> = self.leases.iter().filter_map(waits).collect();
         waiting.sort_unstable();
         for id in waiting {
-            self.send_renewal(now, id, false, out);
+            self.renewal_due(now, id, out);
         }
     }
 
@@ -203,7 +219,6 @@ impl Machine {
         reply: &Result<Reply, Failure>,
         out: &mut Vec<Effect>,
     ) {
-        let epoch = self.link.epoch;
         let Some(held) = self.leases.get_mut(&id) else { return };
         let Some(asked) = held.renewal.asked.take() else { return };
         if held.until <= now {
@@ -211,38 +226,35 @@ impl Machine {
         }
         match reply {
             // Since it was granted, the data has turned out to be another history.
-            Ok(Reply::Granted { .. }) if held.fence < epoch.as_micros() => {
+            Ok(Reply::Granted { .. }) if self.link.is_outdated(held.fence) => {
                 self.lose_and_give_back(now, id, LossReason::Expired, out);
             }
             Ok(Reply::Owner(true) | Reply::Granted { .. }) => {
-                held.claim = None;
+                held.owed = None;
                 self.stats.renewals += 1;
-                self.renewed(now, id, sent, asked, out);
+                self.lengthen(id, valid_until(sent, asked), out);
+                self.start_renewal(now, id);
             }
             // The only final answers; all else is tried again until the lease ends.
-            Ok(Reply::Owner(false) | Reply::Held(_)) => self.lose(now, id, out),
+            Ok(Reply::Owner(false)) => self.lose(now, id, out),
+            Ok(Reply::Held(seen)) => {
+                // A server that missed the grant (a failover) may still have its token in line.
+                held.uncertain |= seen.place.is_some();
+                self.lose(now, id, out);
+            }
+            Ok(Reply::More) => debug_assert!(false, "not a reply of extend or acquire"),
             Err(Failure::Lost(_)) => {}
             Err(Failure::NoScript) => self.send_renewal(now, id, true, out),
             Err(Failure::Refused(_)) => {
-                let pause = held.ttl / 16;
+                let pause = held.until.since(now).min(held.ttl) / 16;
                 self.plan_renewal(id, now, now + pause);
             }
         }
     }
 
-    fn renewed(
-        &mut self,
-        now: Mono,
-        id: AttemptId,
-        sent: Mono,
-        ttl: Duration,
-        out: &mut Vec<Effect>,
-    ) {
-        self.lengthen(id, valid_until(sent, ttl), out);
-        let Some(held) = self.leases.get(&id) else { return };
-        if held.hold.renew {
-            let third = held.ttl / 3;
-            self.plan_renewal(id, now, sent + third);
+    fn start_renewal(&mut self, now: Mono, id: AttemptId) {
+        if self.leases.get(&id).is_some_and(|held| held.hold.renew) {
+            self.plan_next_renewal(now, id);
         }
     }
 

@@ -106,9 +106,14 @@ impl Connection {
         let inbox = &*endpoint.inbox;
         let mut probe = redis::cmd("PUBLISH");
         probe.arg(inbox).arg("");
+        let mut count = redis::cmd("PUBSUB");
+        count.arg("NUMSUB").arg(inbox);
         let subscribed = self.inner.subscribe(inbox).await;
         let published = self.inner.send_packed_command(&probe).await;
-        let Some(failed) = subscribed.err().or_else(|| published.err()) else { return Ok(None) };
+        let counted = self.inner.send_packed_command(&count).await;
+        let failed =
+            [subscribed.err(), published.err(), counted.err()].into_iter().flatten().next();
+        let Some(failed) = failed else { return Ok(None) };
         match wire::failure(&failed) {
             Failure::Refused(refusal) => Ok(Some(refusal.to_string())),
             other => Err(other),

@@ -83,6 +83,7 @@ pub(super) fn reply(script: Script, value: Value) -> Result<Reply, Failure> {
             .map(|fence| Reply::Granted { fence })
             .map_err(|_| Failure::Lost(format!("the server sent the fence {fence}"))),
         (Script::Acquire, Value::Array(parts)) => held(&parts),
+        (Script::Release, Value::Int(2)) => Ok(Reply::More),
         (Script::Extend | Script::Release, Value::Int(answer @ (0 | 1))) => {
             Ok(Reply::Owner(answer == 1))
         }

@@ -39,7 +39,7 @@ test('a grant that nobody claimed costs its manager all its places in line', asy
   assert.deepEqual(await redis.zrange(QUEUE, '0', '-1'), []);
 });
 
-test('a manager that was heard of keeps its other places', async () => {
+test('a manager that claims its grant keeps its other places', async () => {
   await script.acquire(A);
   for (const n of [1, 2]) await script.acquire(`hf1.b.${n}`, { seq: '0' });
   await script.acquire(C, { seq: '0' });

@@ -1,7 +1,7 @@
 //! Scripted and random schedules of the machine against the scripts on an embedded server.
 
-mod random;
 mod renewal;
 mod scripted;
+mod simulator;
 mod waiting;
 mod world;

@@ -36,6 +36,8 @@ struct State {
     history: String,
     /// Added to the monotonic clock to make wall-clock time.
     clock_us: u64,
+    /// The server's own monotonic clock, where it is not that of whoever asks.
+    clock: Option<Mono>,
     /// Messages on their way, by subscriber.
     mail: BTreeMap<u64, VecDeque<Grant>>,
     next_subscriber: u64,
@@ -61,6 +63,7 @@ impl Server {
             store,
             history: "first".to_owned(),
             clock_us: 1_700_000_000_000_000,
+            clock: None,
             mail: BTreeMap::new(),
             next_subscriber: 0,
         };
@@ -75,8 +78,36 @@ impl Server {
         Look { history: Some(self.0.borrow().history.clone()), time: self.time(now) }
     }
 
+    pub(super) fn set_clock(&self, now: Mono) {
+        self.0.borrow_mut().clock = Some(now);
+    }
+
     fn time(&self, now: Mono) -> ServerTime {
-        ServerTime::from_micros(self.0.borrow().clock_us + now.as_micros())
+        let state = self.0.borrow();
+        ServerTime::from_micros(state.clock_us + state.clock.unwrap_or(now).as_micros())
+    }
+
+    /// Every key with its value and end. Not who was last granted the lock by message: that whoever waits
+    /// is heard of again may change it.
+    pub(super) fn dump(&self, now: Mono) -> Vec<Option<String>> {
+        let keys = World::keys();
+        let all: &[&[&str]] = &[
+            &["GET", keys.lock()],
+            &["GET", keys.fence()],
+            &["ZRANGE", keys.queue(), "0", "-1", "WITHSCORES"],
+            &["PTTL", keys.lock()],
+            &["PTTL", keys.fence()],
+            &["PTTL", keys.queue()],
+        ];
+        all.iter().map(|parts| self.command(now, parts)).collect()
+    }
+
+    /// Executes a call once more; it may tell nobody anything new.
+    pub(super) fn execute_again(&self, now: Mono, call: &Call) {
+        let time = self.time(now);
+        let mut state = self.0.borrow_mut();
+        execute(&mut state.store, time, call).unwrap();
+        assert!(state.store.take_messages().is_empty(), "a repeat of {call:?} sent a message");
     }
 
     /// Runs a plain command; its answer as text, or none if it is nil.
@@ -203,6 +234,35 @@ impl World {
 
     pub(super) fn connected_as(client: &str) -> Self {
         Self::connected_to(&Server::new(), client)
+    }
+
+    /// A manager that begins now, beside others on the same server.
+    pub(super) fn joining(server: &Server, client: &str, now: Mono) -> Self {
+        let mut world = Self::new(client);
+        world.now = now;
+        world.subscriber = server.new_subscriber();
+        world.server = server.clone();
+        world.command(Command::Open);
+        world.connect();
+        world
+    }
+
+    /// Its process is gone.
+    pub(super) fn leave(&self) {
+        self.server.unsubscribe(self.subscriber);
+    }
+
+    /// Whether something was executed and not answered yet.
+    pub(super) fn has_answers(&self) -> bool {
+        !self.answers.is_empty()
+    }
+
+    /// What was executed before is answered, and what was told is heard.
+    pub(super) fn answer_what_is_there(&mut self) {
+        while self.has_answers() {
+            self.answer_one();
+        }
+        while self.receive_one() {}
     }
 
     /// A manager beside others on the same server.
@@ -379,13 +439,6 @@ impl World {
     pub(super) fn lose_requests(&mut self) {
         self.late.extend(self.wire.drain(..).map(|(_, call)| call));
         self.event(Event::Disconnected("cut".to_owned()));
-    }
-
-    /// The server works off what an old connection had left in its buffers.
-    pub(super) fn arrive_late(&mut self) {
-        for call in std::mem::take(&mut self.late) {
-            self.server.execute(self.now, &call);
-        }
     }
 
     pub(super) fn outcome(&self, op: OpId) -> Option<&Outcome> {
