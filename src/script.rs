@@ -122,7 +122,7 @@ pub enum Reply {
     },
     /// `acquire`: somebody else holds the lock.
     Held(Held),
-    /// `release`: freed, but the line is so long that it is to be asked again to pass the lock on.
+    /// `release`: free, but the line is so long that it is to be asked again to pass the lock on.
     More,
     /// `extend`, `release`: done if true, not the owner if false.
     Owner(bool),

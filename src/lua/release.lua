@@ -2,9 +2,9 @@
   KEYS   1 lock  2 fence  3 queue  4 waiters
   ARGV   1 token  2 epoch_us
   REPLY  1 freed, and passed on if somebody waits · 0 not the owner; its place in line is gone
-         2 as 1 or 0, and nobody has it yet: the line is too long to be walked at once, call again
+         2 freed, and nobody has it yet: the line is too long to be walked at once, call again
   WRITES lock fence queue waiters
-  AGAIN  0 or 2; after a lost reply the caller reads it as freed if it asked first while it held the lock
+  AGAIN  0, or 2 as long as it stays free; after a lost reply the caller reads it as freed if it asked first while it held the lock
   FAILS  WRONGTYPE if a key holds something else; then nothing is changed
 ]]
 local lock_key, fence_key, queue_key, waiters_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4]

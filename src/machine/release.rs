@@ -12,6 +12,8 @@ use std::time::Duration;
 
 /// A lost request may still lie in a buffer of the server: its release is repeated this much later.
 const REPEAT_AFTER: Duration = Duration::from_secs(1);
+/// A line that is too long to be walked at once is walked on after so long.
+const WALK_ON_AFTER: Duration = Duration::from_millis(2);
 /// How often a server that refuses to release is asked again.
 const REFUSALS_MAX: u32 = 30;
 
@@ -144,7 +146,8 @@ impl Machine {
             }
             Ok(Reply::More) => {
                 release.maybe_freed = true;
-                self.send_release(now, id, false, out);
+                self.answer_release(id, Outcome::Done, out);
+                self.retry_release(id, now + WALK_ON_AFTER);
             }
             Ok(_) => debug_assert!(false, "not a reply of release"),
             Err(Failure::Lost(_)) => {
@@ -165,7 +168,7 @@ impl Machine {
                     self.remove_release(id);
                     self.finish_close_if_done(out);
                 } else {
-                    self.retry_release(now, id);
+                    self.retry_release(id, now + REPEAT_AFTER);
                 }
             }
         }
@@ -185,7 +188,7 @@ impl Machine {
         let repeat = release.uncertain && !release.confirmed;
         release.confirmed = true;
         if repeat {
-            self.retry_release(now, id);
+            self.retry_release(id, now + REPEAT_AFTER);
         } else {
             self.remove_release(id);
         }
@@ -216,11 +219,10 @@ impl Machine {
         }
     }
 
-    fn retry_release(&mut self, now: Mono, id: AttemptId) {
+    fn retry_release(&mut self, id: AttemptId, at: Mono) {
         let Some(release) = self.releases.get_mut(&id) else {
             return;
         };
-        let at = now + REPEAT_AFTER;
         release.retry = Some(at);
         self.timers.insert((at, Timer::ReleaseRetry(id)));
     }

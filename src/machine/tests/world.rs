@@ -190,6 +190,7 @@ impl Server {
 }
 
 /// One manager, its server and the wire between them.
+#[expect(clippy::struct_excessive_bools, reason = "facts that are independent")]
 pub(super) struct World {
     pub(super) now: Mono,
     pub(super) machine: Machine,
@@ -214,6 +215,8 @@ pub(super) struct World {
     /// Requests that were lost, and may still arrive.
     pub(super) late: Vec<Call>,
     subscriber: u64,
+    /// The server keeps its history to itself, and answers looks with the time alone.
+    pub(super) blind: bool,
     pub(super) news: Vec<News>,
 }
 
@@ -299,6 +302,7 @@ impl World {
             free_ops: Vec::new(),
             late: Vec::new(),
             subscriber: 0,
+            blind: false,
             news: Vec::new(),
         }
     }
@@ -351,9 +355,17 @@ impl World {
 
     pub(super) fn connect(&mut self) {
         assert!(std::mem::take(&mut self.connecting), "nobody wants to connect");
-        let look = self.server.look(self.now);
-        self.server.subscribe(self.subscriber, &inbox(&self.machine.config.client));
+        let mut look = self.server.look(self.now);
+        if self.blind {
+            look.history = None;
+        }
+        self.listen();
         self.event(Event::Connected { look, deaf: None });
+    }
+
+    /// The server knows that messages go here.
+    pub(super) fn listen(&self) {
+        self.server.subscribe(self.subscriber, &inbox(&self.machine.config.client));
     }
 
     /// Lets time pass, timers included.
@@ -469,7 +481,13 @@ impl World {
                     self.answers.clear();
                     self.server.unsubscribe(self.subscriber);
                 }
-                Effect::Look { .. } => self.looks += 1,
+                Effect::Look { sent } => {
+                    self.looks += 1;
+                    if self.blind {
+                        let look = Look { history: None, ..self.server.look(self.now) };
+                        self.event(Event::Looked { look, sent });
+                    }
+                }
                 Effect::Lose { lease, reason } => {
                     assert!(self.lost.iter().all(|(lost, _)| *lost != lease), "lost twice");
                     self.lost.push((lease, reason));

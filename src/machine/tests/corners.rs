@@ -1,0 +1,285 @@
+//! Situations in which waiting once went wrong, or easily could.
+
+use super::world::{ONE_LEASE, RENEWED, Server, World, ms};
+use crate::error::{Failure, Refusal};
+use crate::machine::{Command, Event, Hold, LeaseId, OpId, Outcome, Wait};
+use std::time::Duration;
+
+fn want(world: &mut World, ttl_ms: u64) -> OpId {
+    let op = world.acquire_held(ttl_ms, Wait::Forever, RENEWED);
+    world.settle();
+    op
+}
+
+fn hold(world: &mut World, ttl_ms: u64) -> LeaseId {
+    let op = want(world, ttl_ms);
+    world.lease(op).0
+}
+
+fn run(world: &mut World, duration_ms: u64) {
+    for _ in 0..duration_ms / 5 {
+        world.pass(ms(5));
+        world.settle();
+    }
+}
+
+/// Two managers; the first holds the lock, and the second waits for it.
+fn pair(ttl_ms: u64) -> (World, LeaseId, World, OpId) {
+    let server = Server::new();
+    let mut holder = World::connected_to(&server, "a");
+    let mut waiter = World::connected_to(&server, "b");
+    let lease = hold(&mut holder, 60_000);
+    let op = want(&mut waiter, ttl_ms);
+    (holder, lease, waiter, op)
+}
+
+/// The holder gives the lock up, and the waiter hears of it.
+fn pass_on(holder: &mut World, lease: LeaseId, waiter: &mut World) {
+    holder.release(lease);
+    holder.settle();
+    assert!(waiter.receive_one());
+}
+
+fn pass_until_poll(world: &mut World) {
+    while world.wire.is_empty() {
+        world.pass(ms(10));
+    }
+}
+
+#[test]
+fn a_lease_that_is_handed_on_during_its_claim_is_renewed_in_time() {
+    let (mut holder, lease, mut world, first) = pair(10_000);
+    let _ = first;
+    let (second, third) = (want(&mut world, 10_000), want(&mut world, 60_000));
+    pass_on(&mut holder, lease, &mut world);
+    world.settle();
+    let lease = world.lease(first).0;
+    world.release(lease);
+    let (request, call) = world.wire.pop_front().unwrap();
+    let reply = world.server.execute(world.now, &call);
+    world.reply(request, Ok(reply));
+    assert!(world.receive_one());
+    // The claim of ten seconds is on its way; whoever gets the lock now wants a minute.
+    let lease = world.lease(second).0;
+    world.release(lease);
+    let lease = world.lease(third).0;
+    run(&mut world, 30_000);
+    assert!(world.lost.is_empty());
+    assert!(world.deadlines.contains_key(&lease));
+}
+
+#[test]
+fn a_line_asks_for_the_lease_of_whoever_is_first() {
+    let mut world = World::connected();
+    let short = world.acquire(50, Wait::Forever);
+    let long = world.acquire(10_000, Wait::UpTo(ms(10_000)));
+    world.cancel(short);
+    // Every answer takes longer than the short lease.
+    for _ in 0..100 {
+        let wire = std::mem::take(&mut world.wire);
+        let execute = |(request, call)| (request, world.server.execute(world.now, &call));
+        let answers: Vec<_> = wire.into_iter().map(execute).collect();
+        world.pass(ms(60));
+        for (request, answer) in answers {
+            world.reply(request, Ok(answer));
+        }
+    }
+    world.lease(long);
+}
+
+#[test]
+fn a_waiter_whose_lock_was_just_granted_to_another_here_times_out_as_one() {
+    let (mut holder, lease, mut world, _first) = pair(60_000);
+    let op = world.acquire(60_000, Wait::UpTo(ms(10_000)));
+    run(&mut holder, 9_995);
+    run(&mut world, 9_995);
+    pass_on(&mut holder, lease, &mut world);
+    // Before the answer about its new place comes.
+    world.pass(ms(10));
+    assert!(matches!(world.outcome(op), Some(Outcome::TimedOut { .. })), "{:?}", world.outcome(op));
+}
+
+#[test]
+fn the_wait_of_who_is_not_first_ends_in_time_as_well() {
+    let (mut holder, lease, mut world, _first) = pair(60_000);
+    want(&mut world, 60_000);
+    let op = world.acquire(60_000, Wait::UpTo(ms(500)));
+    run(&mut holder, 495);
+    run(&mut world, 495);
+    pass_on(&mut holder, lease, &mut world);
+    world.pass(ms(10));
+    assert!(matches!(world.outcome(op), Some(Outcome::TimedOut { .. })), "{:?}", world.outcome(op));
+}
+
+#[test]
+fn whoever_waits_behind_another_is_told_as_soon_as_something_is_known() {
+    let (_holder, _, mut world, _first) = pair(60_000);
+    pass_until_poll(&mut world);
+    world.event(Event::Disconnected("cut".to_owned()));
+    let op = world.acquire(60_000, Wait::UpTo(ms(100)));
+    world.pass(ms(300));
+    assert_eq!(world.outcome(op), None, "one round trip is always left");
+    world.connect();
+    world.settle();
+    assert!(matches!(world.outcome(op), Some(Outcome::TimedOut { .. })), "{:?}", world.outcome(op));
+}
+
+#[test]
+fn a_lease_that_was_granted_too_short_is_lengthened_after_a_reconnect() {
+    let mut world = World::connected();
+    world.server.set_foreign(world.now, &World::keys(), "old code", ms(600_000));
+    let short = world.acquire_held(3_000, Wait::Forever, ONE_LEASE);
+    world.settle();
+    let long = world.acquire_held(60_000, Wait::Forever, ONE_LEASE);
+    // Its poll is under way, with the lease of the one who is first, who then goes.
+    world.pass(ms(141));
+    world.cancel(short);
+    world.server.command(world.now, &["DEL", World::keys().lock()]);
+    let (request, call) = world.wire.pop_front().unwrap();
+    let reply = world.server.execute(world.now, &call);
+    world.reply(request, Ok(reply));
+    let lease = world.lease(long).0;
+    world.lose_requests();
+    world.connect();
+    run(&mut world, 10_000);
+    assert!(world.lost.is_empty());
+    assert!(world.deadlines.contains_key(&lease));
+}
+
+#[test]
+fn a_grant_is_not_dated_by_the_clocks_of_an_earlier_connection() {
+    let (mut holder, lease, mut waiter, op) = pair(60_000);
+    waiter.event(Event::Disconnected("cut".to_owned()));
+    // Subscribed again, but the machine has not heard of the new connection yet.
+    waiter.listen();
+    pass_on(&mut holder, lease, &mut waiter);
+    assert_eq!(waiter.outcome(op), None);
+}
+
+fn without_info(server: &Server, client: &str) -> World {
+    let mut world = World::connected_to(server, client);
+    world.blind = true;
+    world.event(Event::Disconnected("cut".to_owned()));
+    world.connect();
+    world
+}
+
+#[test]
+fn without_info_a_grant_by_message_is_kept() {
+    let server = Server::new();
+    let mut holder = without_info(&server, "a");
+    let mut waiter = without_info(&server, "b");
+    let lease = hold(&mut holder, 10_000);
+    let op = want(&mut waiter, 10_000);
+    run(&mut holder, 5_000);
+    run(&mut waiter, 5_000);
+    pass_on(&mut holder, lease, &mut waiter);
+    waiter.settle();
+    waiter.lease(op);
+    assert!(waiter.lost.is_empty() && waiter.released.is_empty());
+}
+
+#[test]
+fn without_info_a_free_lock_costs_one_request() {
+    let mut world = without_info(&Server::new(), "a");
+    for _ in 0..5 {
+        world.pass(ms(1_500));
+        let before = world.machine.stats().requests;
+        let lease = hold(&mut world, 10_000);
+        assert_eq!(world.machine.stats().requests, before + 1);
+        world.release(lease);
+        world.settle();
+    }
+}
+
+#[test]
+fn those_who_cannot_be_reached_cost_no_time_however_many_they_are() {
+    let server = Server::new();
+    let mut holder = World::connected_to(&server, "a");
+    let lease = hold(&mut holder, 600_000);
+    for i in 0..600 {
+        let mut dead = World::connected_to(&server, &format!("dead{i}"));
+        want(&mut dead, 10_000);
+        dead.event(Event::Disconnected("died".to_owned()));
+    }
+    let mut waiter = World::connected_to(&server, "b");
+    let op = want(&mut waiter, 10_000);
+    holder.release(lease);
+    let mut passed = Duration::ZERO;
+    while waiter.outcome(op).is_none() {
+        run(&mut holder, 5);
+        run(&mut waiter, 5);
+        passed += ms(5);
+        assert!(passed < ms(100), "still not granted");
+    }
+}
+
+#[test]
+fn a_claim_that_was_refused_is_repeated_within_the_claim() {
+    let (mut holder, lease, mut waiter, op) = pair(60_000);
+    pass_on(&mut holder, lease, &mut waiter);
+    waiter.lease(op);
+    let (request, _) = waiter.wire.pop_front().unwrap();
+    let refusal = Refusal { code: "BUSY".to_owned(), detail: String::new() };
+    waiter.reply(request, Err(Failure::Refused(refusal)));
+    run(&mut waiter, 10_000);
+    assert!(waiter.lost.is_empty());
+}
+
+#[test]
+fn a_claim_that_finds_its_token_in_line_leaves_the_line() {
+    let (mut holder, lease, mut waiter, op) = pair(60_000);
+    pass_on(&mut holder, lease, &mut waiter);
+    waiter.lease(op);
+    // A failover to a replica that has not seen the grant.
+    let (server, now, keys) = (waiter.server.clone(), waiter.now, World::keys());
+    server.command(now, &["SET", keys.lock(), "hf1.a.1+", "PX", "60000"]);
+    server.command(now, &["ZADD", keys.queue(), "1700000001000000", "hf1.b.1"]);
+    server.command(now, &["HSET", keys.waiters(), "hf1.b.1", "1700000020000 60000 1 0 holdfast:b"]);
+    waiter.settle();
+    assert_eq!(waiter.lost.len(), 1);
+    assert_eq!(server.line(now, &keys), 0);
+}
+
+#[test]
+fn who_is_in_line_stays_there_while_the_server_is_short_of_something() {
+    for code in ["OOM", "NOREPLICAS", "MISCONF"] {
+        let (mut holder, lease, mut waiter, op) = pair(60_000);
+        pass_until_poll(&mut waiter);
+        let (request, _) = waiter.wire.pop_front().unwrap();
+        let refusal = Refusal { code: code.to_owned(), detail: String::new() };
+        waiter.reply(request, Err(Failure::Refused(refusal)));
+        assert_eq!(waiter.outcome(op), None, "{code}");
+        holder.now = waiter.now;
+        pass_on(&mut holder, lease, &mut waiter);
+        waiter.lease(op);
+    }
+}
+
+#[test]
+fn a_renewal_after_a_reconnect_asks_for_a_sign_of_life_as_well() {
+    let mut world = World::connected();
+    world.alive = false;
+    let stall = Hold { stall_timeout: ms(2_000), ..RENEWED };
+    let op = world.acquire_held(3_000, Wait::Never, stall);
+    world.settle();
+    world.lease(op);
+    run(&mut world, 1_100);
+    world.pass(ms(900));
+    for _ in 0..5 {
+        world.event(Event::Disconnected("cut".to_owned()));
+        world.pass(ms(1_000));
+        if world.connecting {
+            world.connect();
+        }
+        world.settle();
+    }
+    assert_eq!(world.lost.len(), 1, "renewed for a process that hangs");
+}
+
+#[test]
+fn a_command_for_a_lease_that_never_was_is_lost() {
+    let mut world = World::connected();
+    let op = world.command(Command::Release { lease: LeaseId(7), exported: false });
+    assert_eq!(world.outcome(op), Some(&Outcome::Lost));
+}
