@@ -153,6 +153,7 @@ impl Connection {
         probe.arg(inbox).arg("");
         let subscribed = self.inner.subscribe(inbox).await;
         let published = self.inner.send_packed_command(&probe).await;
+        let published = published.and_then(Value::extract_error);
         let Some(failed) = subscribed.err().or_else(|| published.err()) else { return Ok(None) };
         match wire::failure(&failed) {
             Failure::Refused(refusal) => Ok(Some(refusal.to_string())),
