@@ -137,6 +137,7 @@ async function runTask(locks: LockManager, contest: Contest, tally: Tally): Prom
     } catch (error) {
       const { code } = error as { code?: string };
       ended = code ?? String(error);
+      if (code === 'ERR_LOCK_CLOSED') return;
     }
     tally[ended] = (tally[ended] ?? 0) + 1;
   }
