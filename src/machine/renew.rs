@@ -79,6 +79,11 @@ impl Lease {
         Call::Extend { keys: self.keys.clone(), token: self.token.clone(), ttl }
     }
 
+    /// Whether it was granted in a history of the data that this server may not know.
+    pub(super) const fn is_older_than(&self, epoch: ServerTime) -> bool {
+        self.fence < epoch.as_micros()
+    }
+
     /// The call that also tells the server that a grant by message has reached somebody.
     fn claim(&self, epoch: ServerTime, inbox: Arc<str>) -> Call {
         Call::Acquire {
@@ -181,12 +186,14 @@ impl Machine {
         }
     }
 
-    /// The server is connected again: asks for every renewal that could not be asked for.
+    /// The server is connected again: asks for every renewal that could not be asked for, and whether
+    /// what was granted in another history of the data is known in this one.
     pub(super) fn resume_renewals(&mut self, now: Mono, out: &mut Vec<Effect>) {
+        let epoch = self.link.epoch;
         let waits = |(id, held): (&AttemptId, &Lease)| {
             let wanted = held.hold.renew || held.claim.is_some();
-            let waits = wanted && held.renewal.due.is_none() && held.renewal.asked.is_none();
-            waits.then_some(*id)
+            let at_once = held.renewal.due.is_none() || held.is_older_than(epoch);
+            (wanted && at_once && held.renewal.asked.is_none()).then_some(*id)
         };
         for id in self.leases.iter().filter_map(waits).collect::<Vec<_>>() {
             self.send_renewal(now, id, false, out);
@@ -209,7 +216,7 @@ impl Machine {
         }
         match reply {
             // Since it was granted, the data has turned out to be another history.
-            Ok(Reply::Granted { .. }) if held.fence < epoch.as_micros() => {
+            Ok(Reply::Granted { .. }) if held.is_older_than(epoch) => {
                 self.lose_and_give_back(now, id, LossReason::Expired, out);
             }
             Ok(Reply::Owner(true) | Reply::Granted { .. }) => {

@@ -4,6 +4,7 @@ import assert from 'node:assert/strict';
 import { afterEach, beforeEach, test } from 'node:test';
 import { Contender, inLine, listens, quiet } from '../support/crew.js';
 import { problemsIn } from '../support/history.js';
+import { connect, type Lock } from '../support/holdfast.js';
 import { Ledger } from '../support/ledger.js';
 import { FaultProxy } from '../support/proxy.js';
 import { RedisServer } from '../support/server.js';
@@ -68,6 +69,38 @@ test('a restart without its data: the holder learns of it, and the waiters are s
   await until(async () => !(await a.order('isHeld', first.id)), 'the holder to learn of it');
   assert.equal(await a.order('release', first.id), false);
   assert.deepEqual(await problemsIn(ledger, { dataLost: true }), []);
+});
+
+test('a restart without its data: no task goes on under a lock that others have', async () => {
+  server = await RedisServer.start();
+  proxy = await FaultProxy.start(server.port);
+  const here = await connect(proxy.url, { clientName: 'here' });
+  const there = await connect(server.url);
+  try {
+    const before = await here.acquire('x', LONG);
+    const waiting = ['first', 'second'].map((label) => here.acquire('x', { ...LONG, label }));
+    await inLine(server, 'x', ['first']);
+    await before.release();
+    const first = (await waiting[0]) as Lock;
+    await inLine(server, 'x', ['second']);
+    proxy.refuse = true;
+    proxy.cut();
+    await server.restart();
+    const theirs = await there.acquire('x', LONG);
+    assert.ok(theirs.fence > first.fence);
+    proxy.refuse = false;
+    await listens(server, 'here');
+    // It learns long before the next renewal of its lease would be due.
+    await until(() => !first.held, 'the old holder to learn of it', 5_000);
+    assert.equal(await first.release(), false);
+    await inLine(server, 'x', ['second']);
+    assert.equal(await theirs.release(), true);
+    const second = (await waiting[1]) as Lock;
+    assert.ok(second.fence > theirs.fence);
+    assert.equal(await second.release(), true);
+  } finally {
+    await Promise.all([here.close(), there.close()]);
+  }
 });
 
 test('restarts in the middle of a contest, with the data: one holder at a time', async () => {
