@@ -81,14 +81,14 @@ const orders = {
 
   /**
    * Looks at `held` without pause until it is false. Answers when the last look began that saw the
-   * lock held, and when the one began that did not.
+   * lock held, and when the one ended that did not.
    */
   watch(id: number): { held: number; lost: number } {
     const { lock } = get(id);
-    let held = now();
+    let held = 0;
     for (;;) {
       const looked = now();
-      if (!lock.held) return { held, lost: looked };
+      if (!lock.held) return { held, lost: now() };
       held = looked;
     }
   },

@@ -45,7 +45,7 @@ const TTL = 2_000;
 const ROUNDS = 20;
 
 for (const [fate, end] of [
-  ['killed', (holder: Contender) => void holder.kill()],
+  ['killed', (holder: Contender) => holder.kill()],
   ['stopped', (holder: Contender) => holder.pause()],
 ] as const) {
   test(`a holder that is ${fate} delays the next one by its lease and no more`, async () => {
@@ -69,7 +69,7 @@ for (const [fate, end] of [
       async () => (await Promise.all(names.map(inLine))).every((is) => is),
       'all waiters to stand in line',
     );
-    end(holder);
+    await end(holder);
 
     // The last that is seen of each lease while it is the holder's: no renewal moves that any more.
     const ends = new Map<string, number>();
