@@ -159,8 +159,9 @@ impl Driver {
                 self.machine.handle_event(now, turned, &mut self.effects);
                 self.machine.handle_timeout(now, &mut self.effects);
             }
-            self.carry_out();
+            // Ahead of the outcomes: who has learned of one must find it counted.
             self.shared.count(self.machine.stats());
+            self.carry_out();
             // Lets the connection write before the next turn adds to what it has to write.
             tokio::task::yield_now().await;
             spin.begin(now);

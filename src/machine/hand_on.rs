@@ -18,7 +18,9 @@ impl Machine {
         let Some(held) = self.leases.get(&id) else { return false };
         let Some(op) = self.first_in_line(&held.keys) else { return false };
         let Some(next) = self.acquires.get(&op) else { return false };
-        if !held.can_be_handed_on(now, next.ttl, next.hold) {
+        // Reserved fences of another history of the data may be smaller than what others got in this.
+        let outdated = self.link.is_outdated(held.fence);
+        if outdated || !held.can_be_handed_on(now, next.ttl, next.hold) {
             return false;
         }
         let waiting_attempt = self.lines.get(&held.keys).map(|line| line.attempt);

@@ -161,7 +161,9 @@ impl Machine {
 
     pub(super) fn renewal_due(&mut self, now: Mono, id: AttemptId, out: &mut Vec<Effect>) {
         let Some(held) = self.leases.get_mut(&id) else { return };
-        held.renewal.due = None;
+        if let Some(at) = held.renewal.due.take() {
+            self.timers.remove(&(at, Timer::Renew(id)));
+        }
         self.pulse.ask(now, out);
         held.renewal.stalled = self.pulse.is_gone(now, held.hold.stall_timeout);
         if held.renewal.stalled {
@@ -197,12 +199,13 @@ impl Machine {
         }
     }
 
-    /// The server is connected again: asks for every renewal that could not be asked for.
+    /// The server is connected again: asks for every renewal that could not be asked for, and whether
+    /// what was granted in another history of the data is known in this one.
     pub(super) fn resume_renewals(&mut self, now: Mono, out: &mut Vec<Effect>) {
         let waits = |(id, held): (&AttemptId, &Lease)| {
             let wanted = held.hold.renew || held.owed.is_some();
-            let waits = wanted && held.renewal.due.is_none() && held.renewal.asked.is_none();
-            waits.then_some(*id)
+            let at_once = held.renewal.due.is_none() || self.link.is_outdated(held.fence);
+            (wanted && at_once && held.renewal.asked.is_none()).then_some(*id)
         };
         let mut waiting: Vec<_> = self.leases.iter().filter_map(waits).collect();
         waiting.sort_unstable();

@@ -111,6 +111,8 @@ impl Connection {
         let subscribed = self.inner.subscribe(inbox).await;
         let published = self.inner.send_packed_command(&probe).await;
         let counted = self.inner.send_packed_command(&count).await;
+        let published = published.and_then(Value::extract_error);
+        let counted = counted.and_then(Value::extract_error);
         let failed =
             [subscribed.err(), published.err(), counted.err()].into_iter().flatten().next();
         let Some(failed) = failed else { return Ok(None) };

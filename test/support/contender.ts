@@ -81,14 +81,14 @@ const orders = {
 
   /**
    * Looks at `held` without pause until it is false. Answers when the last look began that saw the
-   * lock held, and when the one began that did not.
+   * lock held, and when the one ended that did not.
    */
   watch(id: number): { held: number; lost: number } {
     const { lock } = get(id);
-    let held = now();
+    let held = 0;
     for (;;) {
       const looked = now();
-      if (!lock.held) return { held, lost: looked };
+      if (!lock.held) return { held, lost: now() };
       held = looked;
     }
   },
@@ -137,6 +137,7 @@ async function runTask(locks: LockManager, contest: Contest, tally: Tally): Prom
     } catch (error) {
       const { code } = error as { code?: string };
       ended = code ?? String(error);
+      if (code === 'ERR_LOCK_CLOSED') return;
     }
     tally[ended] = (tally[ended] ?? 0) + 1;
   }

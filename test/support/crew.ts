@@ -1,7 +1,8 @@
 /** Processes that contend for locks on orders, see `contender.ts`. */
 
 import assert from 'node:assert/strict';
-import { type ChildProcess, fork } from 'node:child_process';
+import { type ChildProcess, execFileSync, fork } from 'node:child_process';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { ConnectOptions } from 'holdfast';
 import type { Orders } from './contender.js';
@@ -96,9 +97,10 @@ export class Contender {
     return this.#child.exitCode === null && this.#child.signalCode === null;
   }
 
-  /** Stops the process from running; it does not notice. */
-  pause(): void {
+  /** Stops the process from running; it does not notice. Ends when none of its threads runs. */
+  async pause(): Promise<void> {
     this.#child.kill('SIGSTOP');
+    await until(() => isStopped(this.#child.pid ?? 0), `${this.who} to be stopped`);
   }
 
   resume(): void {
@@ -134,6 +136,18 @@ export class Contender {
     if (error === undefined) pending.resolve(value);
     else pending.reject(new Error(`${this.who}: ${error}`));
   }
+}
+
+/** Whether all threads of a process are stopped: on a busy machine that is a while after the signal. */
+function isStopped(pid: number): boolean {
+  const tasks = `/proc/${pid}/task`;
+  if (!existsSync(tasks)) {
+    return execFileSync('ps', ['-o', 'stat=', '-p', `${pid}`], { encoding: 'utf8' }).startsWith(
+      'T',
+    );
+  }
+  const states = readdirSync(tasks).map((task) => readFileSync(join(tasks, task, 'stat'), 'utf8'));
+  return states.every((state) => /^\d+ \(.*\) T /.test(state));
 }
 
 /** The labels of those who stand in line for `lock`, first to last. */

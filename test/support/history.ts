@@ -14,8 +14,10 @@ export interface Hold {
   readonly fence: number;
   /** When `acquire` had returned. */
   readonly begin: number;
-  /** Until when it lasted without doubt: its release, or its end by the holder's own clock. */
+  /** Until when it lasted without doubt: its release, or the last look that saw it held. */
   end: number;
+  /** If it was lost: its end as the holder could have known it. */
+  lostAt?: number;
   /** It was lost when `acquire` returned: the holder never believed in it. */
   readonly stillborn: boolean;
   /** It was lost before its release. */
@@ -69,7 +71,7 @@ export class Recorded {
   lose(at: number): void {
     if (this.hold.lost) return;
     this.hold.lost = true;
-    this.hold.end = Math.max(this.hold.end, Math.min(at, this.#until));
+    this.hold.lostAt = Math.min(at, this.#until);
   }
 }
 
@@ -127,6 +129,8 @@ export class Recorder {
 export interface Expected {
   /** The server lost data, so only fences protect meanwhile. */
   readonly dataLost?: boolean;
+  /** The server was started again, so a lock may be lost ahead of the end of its lease. */
+  readonly restarted?: boolean;
   /** Nobody was stopped, killed or cut off, so nobody may have lost a lock. */
   readonly noLosses?: boolean;
 }
@@ -137,7 +141,7 @@ export function problemsOf(holds: readonly Hold[], expected: Expected = {}): str
   for (const lock of new Set(holds.map((hold) => hold.lock))) {
     const ofLock = holds.filter((hold) => hold.lock === lock);
     problems.push(...repeatedFences(ofLock), ...fencesOutOfOrder(ofLock, expected));
-    if (expected.dataLost !== true) problems.push(...overlaps(ofLock));
+    if (expected.dataLost !== true) problems.push(...overlaps(ofLock, expected));
   }
   if (expected.noLosses === true) {
     problems.push(...holds.filter((hold) => hold.lost).map((hold) => `lost: ${tell(hold)}`));
@@ -175,21 +179,23 @@ function fencesOutOfOrder(holds: readonly Hold[], { dataLost }: Expected): strin
 
 const LEARNING_US = 1_000_000;
 
-function overlaps(holds: readonly Hold[]): string[] {
+function overlaps(holds: readonly Hold[], { restarted }: Expected): string[] {
   const live = holds.filter((hold) => !hold.stillborn).sort((a, b) => a.begin - b.begin);
   const problems: string[] = [];
+  const endOf = (hold: Hold) => Math.max(hold.end, restarted ? 0 : (hold.lostAt ?? 0));
   let longest: Hold | undefined;
   for (const hold of live) {
-    if (longest !== undefined && hold.begin < longest.end) {
+    if (longest !== undefined && hold.begin < endOf(longest)) {
       problems.push(`two at once: ${tell(longest)} and ${tell(hold)}`);
     }
-    if (longest === undefined || hold.end > longest.end) longest = hold;
+    if (longest === undefined || endOf(hold) > endOf(longest)) longest = hold;
   }
   return problems;
 }
 
-function tell({ who, lock, fence, begin, end, lost }: Hold): string {
-  return `${who} ${lock} #${fence} [${begin} … ${end}${lost ? ' lost' : ''}]`;
+function tell({ who, lock, fence, begin, end, lostAt }: Hold): string {
+  const lost = lostAt === undefined ? '' : `, lost at ${lostAt}`;
+  return `${who} ${lock} #${fence} [${begin} … ${end}${lost}]`;
 }
 
 /** The holds that a ledger has, and what is wrong with them and with its stores. */

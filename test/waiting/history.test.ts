@@ -27,6 +27,7 @@ test('the check finds what cannot have been', () => {
     ['two at once', [first, held(2, 19, 30)]],
     ['two at once', [held(1, 10, 40), held(2, 40, 41), held(3, 39, 50)]],
     ['two at once', [held(1, 10, 40), held(2, 15, 16), held(3, 30, 50)]],
+    ['two at once', [held(1, 10, 20, { lost: true, lostAt: 25 }), held(2, 24, 30)]],
     ['one fence twice', [first, held(1, 20, 30)]],
     ['one fence twice', [first, held(1, 20, 20, { stillborn: true })]],
     ['a smaller fence later', [held(2, 10, 20), held(1, 20, 30)]],

@@ -97,7 +97,7 @@ test('SIGSTOP of the holder past its lease: it knows in the first line after SIG
   await inLine(server, 'x', ['b']);
   const { begun, result } = a.orderBegun('watch', id);
   await begun;
-  a.pause();
+  await a.pause();
   const next = await second;
   assert.ok(next.fence > fence);
   a.resume();
@@ -116,7 +116,7 @@ test('SIGSTOP of the first in line: it costs the others one claim, and keeps its
   await inLine(server, 'x', ['b']);
   const third = c.order('hold', 'x', LONG);
   await inLine(server, 'x', ['b', 'c']);
-  b.pause();
+  await b.pause();
   const released = now();
   assert.equal(await a.order('release', first.id), true);
   const { id, at } = await third;
@@ -138,7 +138,7 @@ test('SIGSTOP at any moment, for longer than the lease: at most one holder at a 
   for (let round = 0; round < 8; round++) {
     const victim = crew[round % 3] as Contender;
     await sleep(Math.random() * 50);
-    victim.pause();
+    await victim.pause();
     // Past the lease, a claim included.
     await sleep(700);
     victim.resume();
@@ -157,7 +157,7 @@ test('a process that comes back from SIGSTOP is told again', async () => {
   const first = await a.order('hold', 'x', LONG);
   const second = b.order('hold', 'x', LONG);
   await inLine(server, 'x', ['b']);
-  b.pause();
+  await b.pause();
   assert.equal(await a.order('release', first.id), true);
   b.resume();
   const { id } = await second;

@@ -1,18 +1,31 @@
 /** Nobody sleeps through its turn, however often the connections break on which it would be told. */
 
 import assert from 'node:assert/strict';
-import { test } from 'node:test';
+import { after, before, test } from 'node:test';
 import { Contender, quiet } from '../support/crew.js';
 import { problemsIn } from '../support/history.js';
 import { Ledger } from '../support/ledger.js';
 import { RedisServer } from '../support/server.js';
 import { sleep } from '../support/wait.js';
 
-test('ten thousand contended rounds while connections are killed all the time', async () => {
-  const [server, ledger] = await Promise.all([RedisServer.start(), Ledger.start()]);
-  const crew = await Promise.all(
+let server: RedisServer;
+let ledger: Ledger;
+let crew: Contender[];
+
+before(async () => {
+  [server, ledger] = await Promise.all([RedisServer.start(), Ledger.start()]);
+  crew = await Promise.all(
     ['p1', 'p2'].map((who) => Contender.start(who, server.url, ledger, { managers: 6 })),
   );
+});
+
+after(async () => {
+  await Promise.all(crew.map((each) => each.stop()));
+  await quiet(server);
+  await Promise.all([server.stop(), ledger.stop()]);
+});
+
+test('ten thousand contended rounds while connections are killed all the time', async () => {
   // One lock with hand-offs inside of each manager, and one that always goes through the server.
   const wish = { ttl: 20_000, wait: 60_000 };
   const rounds = Promise.all(
@@ -42,7 +55,4 @@ test('ten thousand contended rounds while connections are killed all the time', 
   assert.ok(killed > 500, `${killed} connections were killed`);
   assert.deepEqual(await problemsIn(ledger, { noLosses: true }), []);
   assert.equal((await ledger.holds()).length, 12 * (3 * 170 + 340));
-  await Promise.all(crew.map((each) => each.stop()));
-  await quiet(server);
-  await Promise.all([server.stop(), ledger.stop()]);
 });
