@@ -1,6 +1,7 @@
 // What the benchmark itself asks the server, over a connection of its own.
 
 import { Redis } from 'ioredis';
+import { NAMES } from './names.mjs';
 
 export class Admin {
   #client;
@@ -30,8 +31,20 @@ export class Admin {
     return this.#client.exists(...keys);
   }
 
-  async deleteAll(match) {
-    for await (const keys of this.#client.scanStream({ match, count: 1000 })) {
+  /** How often each command ran so far, as `{ set: 12, … }`, inside of scripts included. */
+  async commands() {
+    const stats = Object.entries(parse(await this.#client.info('commandstats')));
+    return Object.fromEntries(
+      stats.map(([key, line]) => [
+        key.replace('cmdstat_', ''),
+        Number(/calls=(\d+)/.exec(line)?.[1]),
+      ]),
+    );
+  }
+
+  /** Deletes what the benchmark has left: fence counters outlive their locks. */
+  async deleteAll() {
+    for await (const keys of this.#client.scanStream({ match: `*${NAMES}*`, count: 1000 })) {
       if (keys.length > 0) await this.#client.unlink(...keys);
     }
   }

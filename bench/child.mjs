@@ -1,9 +1,8 @@
-// The parent's side of a worker.
+// The parent's side of a worker: a participant in a process of its own, so that its memory and its
+// threads burden nobody else.
 
 import { fork } from 'node:child_process';
 import { join } from 'node:path';
-
-const WORKER = join(import.meta.dirname, 'worker.mjs');
 
 /** What an answer may take beyond what was asked for, before the worker counts as stuck. */
 const PATIENCE_MS = 30_000;
@@ -11,36 +10,25 @@ const PATIENCE_MS = 30_000;
 export class Child {
   #process;
 
-  constructor(peer) {
-    this.peer = peer;
-    this.#process = fork(WORKER, [peer.id]);
+  /** `worker`: its file, relative to this one. */
+  constructor(worker, id, execArgv = []) {
+    this.id = id;
+    this.#process = fork(join(import.meta.dirname, worker), [id], {
+      execArgv,
+      serialization: 'advanced',
+    });
   }
 
   get pid() {
     return this.#process.pid;
   }
 
-  open(url) {
-    return this.#ask('open', url);
-  }
-
-  hold(name) {
-    return this.#ask('hold', name);
-  }
-
-  free(name) {
-    return this.#ask('free', name);
-  }
-
-  run(level, ms) {
-    return this.#ask('run', { level, ms }, ms);
-  }
-
   end() {
     this.#process.kill('SIGKILL');
   }
 
-  #ask(command, argument, ms = 0) {
+  /** What the worker's `command` returns. `ms`: how long that takes by its nature. */
+  ask(command, argument, ms = 0) {
     const child = this.#process;
     return new Promise((resolve, reject) => {
       const settle = (error, value) => {

@@ -1,4 +1,4 @@
-// What was measured, by participant and level.
+// What was measured, by participant and level, and the figures that stand for many.
 
 export class Samples {
   #runs;
@@ -32,4 +32,15 @@ export function median(numbers) {
   const sorted = [...numbers].sort((a, b) => a - b);
   const middle = sorted.length >> 1;
   return sorted.length % 2 === 1 ? sorted[middle] : (sorted[middle - 1] + sorted[middle]) / 2;
+}
+
+/** The nearest rank; NaN of nothing. */
+export function percentile(numbers, share) {
+  const sorted = Float64Array.from(numbers).sort();
+  return sorted[Math.max(0, Math.ceil(sorted.length * share) - 1)] ?? Number.NaN;
+}
+
+export function shuffled(items) {
+  const keyed = items.map((item) => ({ item, key: Math.random() }));
+  return keyed.sort((a, b) => a.key - b.key).map(({ item }) => item);
 }

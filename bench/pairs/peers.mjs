@@ -61,7 +61,7 @@ function expect(actual, wanted, what) {
 }
 
 async function openHoldfast(url) {
-  const { connect } = await import('../dist/index.mjs');
+  const { connect } = await import('../../dist/index.mjs');
   const locks = await connect(url, { ttl: TTL_MS });
   return {
     async acquire(name) {

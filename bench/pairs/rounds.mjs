@@ -2,17 +2,25 @@
 // meets all of them alike.
 
 import { setTimeout as sleep } from 'node:timers/promises';
-import { Child } from './child.mjs';
+import { Child } from '../child.mjs';
+import { shuffled } from '../samples.mjs';
 import { namesFor } from './measure.mjs';
 
 /** Lets the participant before come to rest. */
 const PAUSE_MS = 20;
 
+class Participant extends Child {
+  constructor(peer) {
+    super('pairs/worker.mjs', peer.id);
+    this.peer = peer;
+  }
+}
+
 /** Starts everybody. Who cannot is left out and stands in `failures`. */
 export async function openAll(peers, { url, admin, failures }) {
-  const children = peers.map((peer) => new Child(peer));
+  const children = peers.map((peer) => new Participant(peer));
   for (const child of children) {
-    await attempt(child, 'cannot be loaded', failures, () => child.open(url));
+    await attempt(child, 'cannot be loaded', failures, () => child.ask('open', url));
     await attempt(child, 'misbehaved', failures, () => prove(child, admin));
   }
   return children;
@@ -52,22 +60,17 @@ async function attempt(child, how, failures, task) {
 async function prove(child, admin) {
   const [name] = namesFor(child.pid, 1);
   const key = child.peer.key(name);
-  await child.hold(name);
+  await child.ask('hold', name);
   if ((await admin.exists([key])) !== 1) throw new Error('acquired, but the key does not exist');
-  await child.free(name);
+  await child.ask('free', name);
   if ((await admin.exists([key])) !== 0) throw new Error('released, but the key still exists');
 }
 
 async function runOnce(child, { level, ms, admin }) {
   const before = await admin.cpu();
-  const result = await child.run(level, ms);
+  const result = await child.ask('run', { level, ms }, ms);
   const serverCpu = ((await admin.cpu()) - before) / result.pairs;
   const left = await admin.exists(namesFor(child.pid, level).map(child.peer.key));
   if (left !== 0) throw new Error(`${left} locks were still held after a run`);
   return { ...result, serverCpu };
-}
-
-function shuffled(items) {
-  const keyed = items.map((item) => ({ item, key: Math.random() }));
-  return keyed.sort((a, b) => a.key - b.key).map(({ item }) => item);
 }

@@ -1,7 +1,7 @@
 // The text of the report: ratios first, for they are what carries over to other machines.
 
+import { median, Samples } from '../samples.mjs';
 import { BASELINE } from './peers.mjs';
-import { median, Samples } from './samples.mjs';
 import { verdict } from './verdict.mjs';
 
 const COLUMNS = [
@@ -23,9 +23,8 @@ export function report({ peers, levels, runs, failures }) {
   const samples = new Samples(runs.filter(({ id }) => !failures.has(id)));
   const lines = [];
   for (const level of levels) lines.push('', ...table(peers, level, samples, failures));
-  if (failures.size > 0) lines.push('', ...failureLines(failures));
   lines.push('', ...verdict(samples));
-  return lines.join('\n');
+  return lines;
 }
 
 function table(peers, level, samples, failures) {
@@ -52,8 +51,4 @@ function cell({ ratio, value, digits }, id, level, samples) {
 function format(number, digits) {
   const options = { minimumFractionDigits: digits, maximumFractionDigits: digits };
   return number.toLocaleString('en', options);
-}
-
-function failureLines(failures) {
-  return [...failures].map(([id, { how, message }]) => `${id} ${how}: ${message.trim()}`);
 }

@@ -1,7 +1,7 @@
 // One measured run of one participant: a closed loop with a fixed number of pairs in flight.
 
-/** What all names begin with. */
-export const NAMES = 'holdfast-bench:';
+import { NAMES } from '../names.mjs';
+import { percentile } from '../samples.mjs';
 
 const CATALOGUE = 10_000;
 
@@ -25,12 +25,11 @@ export async function measure(peer, { names, level, ms }) {
   const elapsed = performance.now() - start;
   const cpu = process.cpuUsage(cpuBefore);
   const pairs = latencies.length;
-  const sorted = Float64Array.from(latencies).sort();
   return {
     pairs,
     throughput: pairs / (elapsed / 1000),
-    p50: percentile(sorted, 0.5) * 1000,
-    p99: percentile(sorted, 0.99) * 1000,
+    p50: percentile(latencies, 0.5) * 1000,
+    p99: percentile(latencies, 0.99) * 1000,
     clientCpu: (cpu.user + cpu.system) / pairs,
   };
 }
@@ -43,9 +42,4 @@ async function repeat({ peer, names, level, latencies, end }, slot) {
     now = performance.now();
     latencies.push(now - begin);
   }
-}
-
-/** The nearest rank. */
-function percentile(sorted, share) {
-  return sorted[Math.max(0, Math.ceil(sorted.length * share) - 1)];
 }

@@ -1,7 +1,8 @@
 // What holdfast set out to reach, and whether this run reached it.
 
+import { outcome } from '../outcome.mjs';
+import { median } from '../samples.mjs';
 import { BASELINE, PEERS } from './peers.mjs';
-import { median } from './samples.mjs';
 
 const OWN = PEERS.find(({ role }) => role === 'own').id;
 const idsOf = (...roles) => PEERS.filter(({ role }) => roles.includes(role)).map(({ id }) => id);
@@ -48,7 +49,7 @@ function judge(target, level, samples) {
   if (ratios.length === 0) return `${'-'.padEnd(7)} ${what}  not measured (${rivals.join(', ')})`;
   const ratio = median(ratios);
   const range = `[${Math.min(...ratios).toFixed(2)}–${Math.max(...ratios).toFixed(2)}]`;
-  const { word, text } = outcome(target, ratio);
+  const { word, text } = outcome(target, ratio, 'the best of all; no target');
   const absent = rivals.filter((id) => !samples.has(id, level));
   const note =
     absent.length === 0 ? '' : `; ${absent.length} of ${rivals.length} rivals not measured`;
@@ -63,16 +64,4 @@ function best(rivals, level, metric, samples) {
     .sort(
       (a, b) => sign * (samples.median(a, level, metric) - samples.median(b, level, metric)),
     )[0];
-}
-
-function outcome({ atLeast, atMost }, ratio) {
-  if (atLeast === undefined && atMost === undefined) {
-    return { word: '-', text: '(the best of all; no target)' };
-  }
-  const bound = atLeast ?? atMost;
-  const met = atLeast === undefined ? ratio <= bound : ratio >= bound;
-  const percent = Math.abs((ratio / bound - 1) * 100).toFixed(1);
-  const wanted = `target ${atLeast === undefined ? '<=' : '>='} ${bound}`;
-  const text = met ? `${wanted}, ${percent} % to spare` : `${wanted}, off by ${percent} %`;
-  return { word: met ? 'met' : 'MISSED', text };
 }

@@ -1,0 +1,42 @@
+// What the command line asks for.
+
+import { parseArgs } from 'node:util';
+import { PEERS } from './pairs/peers.mjs';
+import { PAIRS } from './pairs/workload.mjs';
+
+const WORKLOADS = [PAIRS];
+
+export function readFlags() {
+  const { values } = parseArgs({
+    options: {
+      only: { type: 'string' },
+      rounds: { type: 'string' },
+      peers: { type: 'string' },
+      levels: { type: 'string', default: '1,64,1000' },
+      ms: { type: 'string', default: '400' },
+    },
+  });
+  return {
+    workloads: choose(values.only, WORKLOADS, '--only'),
+    /** None: each workload has a number of its own. */
+    rounds: values.rounds === undefined ? undefined : count(values.rounds, '--rounds'),
+    peers: choose(values.peers, PEERS, '--peers'),
+    levels: values.levels.split(',').map((level) => count(level, '--levels')),
+    ms: count(values.ms, '--ms'),
+  };
+}
+
+function count(text, flag) {
+  if (!/^[1-9]\d*$/.test(text)) throw new Error(`${flag} takes whole numbers from 1, got ${text}`);
+  return Number(text);
+}
+
+/** Those of `items` whose ids `text` lists; all of them without a text. */
+function choose(text, items, flag) {
+  if (text === undefined) return items;
+  return text.split(',').map((name) => {
+    const item = items.find(({ id }) => id === name.trim());
+    if (item !== undefined) return item;
+    throw new Error(`${flag} takes ${items.map(({ id }) => `"${id}"`).join(', ')}; got "${name}"`);
+  });
+}

@@ -1,0 +1,2 @@
+/** What the names of all locks begin with. */
+export const NAMES = 'holdfast-bench:';
