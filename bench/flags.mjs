@@ -1,10 +1,11 @@
 // What the command line asks for.
 
 import { parseArgs } from 'node:util';
+import { CONTENDED } from './contended/workload.mjs';
 import { PEERS } from './pairs/peers.mjs';
 import { PAIRS } from './pairs/workload.mjs';
 
-const WORKLOADS = [PAIRS];
+const WORKLOADS = [PAIRS, CONTENDED];
 
 export function readFlags() {
   const { values } = parseArgs({
@@ -14,6 +15,7 @@ export function readFlags() {
       peers: { type: 'string' },
       levels: { type: 'string', default: '1,64,1000' },
       ms: { type: 'string', default: '400' },
+      'slice-ms': { type: 'string', default: '1000' },
     },
   });
   return {
@@ -23,6 +25,7 @@ export function readFlags() {
     peers: choose(values.peers, PEERS, '--peers'),
     levels: values.levels.split(',').map((level) => count(level, '--levels')),
     ms: count(values.ms, '--ms'),
+    sliceMs: count(values['slice-ms'], '--slice-ms'),
   };
 }
 
