@@ -4,8 +4,9 @@ import { parseArgs } from 'node:util';
 import { CONTENDED } from './contended/workload.mjs';
 import { PEERS } from './pairs/peers.mjs';
 import { PAIRS } from './pairs/workload.mjs';
+import { TASKS_WORKLOAD } from './tasks/workload.mjs';
 
-const WORKLOADS = [PAIRS, CONTENDED];
+const WORKLOADS = [PAIRS, CONTENDED, TASKS_WORKLOAD];
 
 export function readFlags() {
   const { values } = parseArgs({

@@ -1,0 +1,39 @@
+// How long the tasks took, and the comparison with the target.
+
+import { OWN } from '../contenders.mjs';
+import { judge } from '../outcome.mjs';
+import { median, Samples } from '../samples.mjs';
+
+const NAME_WIDTH = 24;
+
+export function report(ids, tasks, runs) {
+  const samples = new Samples(runs);
+  const measured = ids.filter((id) => samples.has(id, tasks));
+  const [best] = measured
+    .filter((id) => id !== OWN)
+    .sort((a, b) => samples.median(a, tasks, 'allMs') - samples.median(b, tasks, 'allMs'));
+  const ratios = samples.ratios(best, OWN, tasks, 'allMs');
+  return [
+    '',
+    ...measured.map((id) => line(id, tasks, samples, runs)),
+    '',
+    'Target (median of the ratios of each round)',
+    judge(`time until all had it, best other: ${best}`, median(ratios), {
+      atLeast: 50,
+      unit: ' x',
+    }),
+  ];
+}
+
+function line(id, tasks, samples, runs) {
+  const done = samples.median(id, tasks, 'done');
+  const requests = runs.find((run) => run.id === id)?.requests;
+  return [
+    id.padEnd(NAME_WIDTH),
+    `${samples.median(id, tasks, 'allMs').toFixed(0).padStart(7)} ms`,
+    done === tasks ? '' : `, extrapolated from ${done.toFixed(0)} tasks`,
+    requests === undefined
+      ? ''
+      : `, ${samples.median(id, tasks, 'requests')} requests to the server`,
+  ].join('');
+}
