@@ -5,8 +5,9 @@ import { CONTENDED } from './contended/workload.mjs';
 import { PEERS } from './pairs/peers.mjs';
 import { PAIRS } from './pairs/workload.mjs';
 import { TASKS_WORKLOAD } from './tasks/workload.mjs';
+import { WAITERS } from './waiters/workload.mjs';
 
-const WORKLOADS = [PAIRS, CONTENDED, TASKS_WORKLOAD];
+const WORKLOADS = [PAIRS, CONTENDED, TASKS_WORKLOAD, WAITERS];
 
 export function readFlags() {
   const { values } = parseArgs({

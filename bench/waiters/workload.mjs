@@ -1,0 +1,75 @@
+// Thousands of callers of one process who wait: what they weigh, and whether the rest still runs.
+
+import { Child } from '../child.mjs';
+import { NAMES } from '../names.mjs';
+import { showRound } from '../progress.mjs';
+import { shuffled } from '../samples.mjs';
+import { report } from './report.mjs';
+
+const ROUNDS = 3;
+const COUNT = 10_000;
+/** How many more are weighed: what the process had to spare took the weight of those before. */
+const MORE = 20_000;
+const READ_MS = 700;
+const SETTLE_MS = 1000;
+/**
+ * The young generation of the heap has its full size from the start, and the reading fills it before
+ * anything is weighed: that it grows under load is not the weight of a waiter.
+ */
+const NODE_FLAGS = ['--expose-gc', '--min-semi-space-size=16', '--max-semi-space-size=16'];
+const IDS = ['holdfast', 'redis-semaphore', 'redlock', 'redlock-universal'];
+
+export const WAITERS = { id: 'waiters', run };
+
+async function run({ url, flags: { rounds = ROUNDS }, fail }) {
+  const runs = [];
+  const failed = new Set();
+  for (let round = 1; round <= rounds; round++) {
+    showRound('waiters', round, rounds);
+    for (const id of shuffled(IDS).filter((candidate) => !failed.has(candidate))) {
+      try {
+        runs.push({ id, round, level: COUNT, ...(await runOnce(id, url)) });
+      } catch (error) {
+        failed.add(id);
+        fail(id, 'misbehaved', error.message);
+      }
+    }
+  }
+  return [
+    `WAITERS  ${COUNT} callers of one process wait for a lock that another process holds`,
+    `rounds: ${rounds}, each in new processes; a small file is read for ${READ_MS} ms before and meanwhile;`,
+    `memory is what each of ${MORE} more takes`,
+    ...report(IDS, COUNT, runs),
+  ];
+}
+
+async function runOnce(id, url) {
+  const holder = new Child('waiters/worker.mjs', id);
+  const child = new Child('waiters/worker.mjs', id, NODE_FLAGS);
+  try {
+    return await measure(holder, child, url);
+  } finally {
+    holder.end();
+    child.end();
+  }
+}
+
+async function measure(holder, child, url) {
+  const name = `${NAMES}${child.pid}:waiters`;
+  await Promise.all([holder.ask('open', url), child.ask('open', url)]);
+  await holder.ask('hold', name);
+  await child.ask('read', READ_MS, READ_MS);
+  const idle = await child.ask('read', READ_MS, READ_MS);
+  await child.ask('wait', { name, count: COUNT, ms: SETTLE_MS }, SETTLE_MS);
+  const busy = await child.ask('read', READ_MS, READ_MS);
+  const before = await child.ask('memory');
+  await child.ask('wait', { name, count: MORE, ms: SETTLE_MS }, SETTLE_MS);
+  const after = await child.ask('memory');
+  return {
+    idle,
+    busy,
+    slowdown: busy / idle,
+    rss: (after.rss - before.rss) / MORE,
+    js: (after.js - before.js) / MORE,
+  };
+}
