@@ -2,12 +2,13 @@
 
 import { parseArgs } from 'node:util';
 import { CONTENDED } from './contended/workload.mjs';
+import { HELD } from './held/workload.mjs';
 import { PEERS } from './pairs/peers.mjs';
 import { PAIRS } from './pairs/workload.mjs';
 import { TASKS_WORKLOAD } from './tasks/workload.mjs';
 import { WAITERS } from './waiters/workload.mjs';
 
-const WORKLOADS = [PAIRS, CONTENDED, TASKS_WORKLOAD, WAITERS];
+const WORKLOADS = [PAIRS, CONTENDED, TASKS_WORKLOAD, WAITERS, HELD];
 
 export function readFlags() {
   const { values } = parseArgs({
@@ -18,6 +19,7 @@ export function readFlags() {
       levels: { type: 'string', default: '1,64,1000' },
       ms: { type: 'string', default: '400' },
       'slice-ms': { type: 'string', default: '1000' },
+      'held-seconds': { type: 'string', default: '10' },
     },
   });
   return {
@@ -28,6 +30,7 @@ export function readFlags() {
     levels: values.levels.split(',').map((level) => count(level, '--levels')),
     ms: count(values.ms, '--ms'),
     sliceMs: count(values['slice-ms'], '--slice-ms'),
+    heldSeconds: count(values['held-seconds'], '--held-seconds'),
   };
 }
 

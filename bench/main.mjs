@@ -1,8 +1,9 @@
 // holdfast beside what people use today, in one run.
 //
-//   npm run bench -- [--only pairs,contended,tasks,waiters] [--rounds N]
+//   npm run bench -- [--only pairs,contended,tasks,waiters,held] [--rounds N]
 //                    [--peers name,name] [--levels 1,64,1000] [--ms N]       of the pairs
 //                    [--slice-ms N]                                          of contended and tasks
+//                    [--held-seconds N]                                      of held
 //
 // Ends with code 0 also when a target is missed: it is a report. Not when a participant fails or
 // cannot be loaded, for then the comparison is incomplete.

@@ -1,0 +1,48 @@
+// A process that holds many locks, and looks how long each of them is still valid.
+
+import { setTimeout as sleep } from 'node:timers/promises';
+import { answer } from '../answer.mjs';
+import { clock } from '../clock.mjs';
+
+/** Every lock is looked at once a second, a slice of them at a time: the look is part of the cost. */
+const SLICES = 20;
+const TURN_MS = 1000 / SLICES;
+let locks;
+let held;
+let lost = 0;
+
+answer({
+  async open(url) {
+    const { connect } = await import('../../dist/index.mjs');
+    locks = await connect(url, { ttl: 10_000 });
+    locks.on('lost', () => lost++);
+  },
+
+  async acquire(names) {
+    held = await Promise.all(names.map((name) => locks.acquire(name)));
+  },
+
+  /** Keeps them for `ms`. */
+  async keep(ms) {
+    const cpuBefore = process.cpuUsage();
+    const { renewals, requests } = locks.stats();
+    const start = clock();
+    let lowest = Number.POSITIVE_INFINITY;
+    for (let turn = 0; clock() < start + ms * 1000; turn++) {
+      await sleep(TURN_MS);
+      for (let at = turn % SLICES; at < held.length; at += SLICES) {
+        lowest = Math.min(lowest, held[at].remaining);
+      }
+    }
+    const elapsed = clock() - start;
+    const cpu = process.cpuUsage(cpuBefore);
+    const stats = locks.stats();
+    return {
+      share: (cpu.user + cpu.system) / elapsed,
+      lowest,
+      lost,
+      renewals: (stats.renewals - renewals) / (elapsed / 1e6),
+      requests: (stats.requests - requests) / (elapsed / 1e6),
+    };
+  },
+});
