@@ -31,6 +31,8 @@ const CLOSED: Outcome = { code: OutcomeCode.Closed, a: 0, b: 0, text: null };
 const RECORD_LENGTH = 4;
 const OP_LENGTH = 6;
 const DRAIN_RECORDS = 256;
+/** Room for so many operations is kept from one microtask to the next. */
+const OPS_KEPT = 256;
 
 type Resolve = (outcome: Outcome) => void;
 
@@ -162,7 +164,7 @@ export class Port {
   /** Losses of this turn whose holders are not known yet. */
   readonly #early = new Map<number, number>();
   /** What the current microtask has collected. */
-  #ops = new Float64Array(OP_LENGTH * 64);
+  #ops = new Float64Array(OP_LENGTH * OPS_KEPT);
   #count = 0;
   #strings: string[] = [];
   #closed = false;
@@ -277,6 +279,7 @@ export class Port {
     this.#count = 0;
     this.#strings = [];
     this.#native.submit(count, this.#ops, strings);
+    if (count > OPS_KEPT) this.#ops = new Float64Array(OP_LENGTH * OPS_KEPT);
   }
 }
 
