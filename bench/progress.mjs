@@ -1,5 +1,6 @@
-/** Shows on standard error how far a workload is; round 0 warms up. */
+/** Shows on standard error how far a workload is; a round 0 warms up. */
 export function showRound(id, round, rounds) {
-  process.stderr.write(round === 0 ? `${id}: warm-up` : ` ${round}/${rounds}`);
+  if (round <= 1) process.stderr.write(`${id}:`);
+  process.stderr.write(round === 0 ? ' warm-up\n' : ` ${round}/${rounds}`);
   if (round === rounds) process.stderr.write('\n');
 }

@@ -4,7 +4,7 @@ import { CONTENDERS } from '../contenders.mjs';
 import { report } from './report.mjs';
 import { endAll, openTeams, PROCESSES, runRounds, WAITERS } from './rounds.mjs';
 
-const ROUNDS = 5;
+const ROUNDS = 3;
 const IDS = ['holdfast', 'redis-semaphore', 'redlock', 'redlock, 10 ms retry'];
 
 export const CONTENDED = { id: 'contended', run };

@@ -6,7 +6,7 @@ import { showRound } from '../progress.mjs';
 import { shuffled } from '../samples.mjs';
 import { report } from './report.mjs';
 
-const ROUNDS = 5;
+const ROUNDS = 3;
 const TASKS = 1000;
 
 export const TASKS_WORKLOAD = { id: 'tasks', run };
