@@ -97,7 +97,7 @@ impl Machine {
         hold: Hold,
         out: &mut Vec<Effect>,
     ) {
-        let keys = LockKeys::new(&self.config.prefix, name);
+        let keys = self.keys_of(name);
         let patience = match wait {
             Wait::Forever => None,
             // A short wait is a wait for the lock, not for the network: one round trip is always left.
@@ -118,11 +118,18 @@ impl Machine {
         };
         let acquire =
             Acquire { keys: keys.clone(), label, ttl, hold, wait, seat, began: now, deadline };
-        self.acquires.insert(op, acquire);
+        self.acquires.insert(op, Box::new(acquire));
         match seat {
             Seat::Alone(attempt) => self.send_attempt(now, attempt, false, out),
             Seat::Line(ticket) => self.join_line(now, keys, ticket, op, out),
         }
+    }
+
+    /// The keys of a lock. All who wait for one share them, for there may be thousands.
+    fn keys_of(&self, name: &str) -> LockKeys {
+        let keys = LockKeys::new(&self.config.prefix, name);
+        let shared = self.lines.get_key_value(&keys).map(|(shared, _)| shared.clone());
+        shared.unwrap_or(keys)
     }
 
     fn next_ticket(&mut self) -> u64 {
@@ -142,8 +149,8 @@ impl Machine {
             line.waiters.push_back((ticket, op));
             return;
         }
-        let Some(Acquire { ttl, label, .. }) = self.acquires.get(&op) else { return };
-        let (ttl, label) = (*ttl, label.clone());
+        let Some(acquire) = self.acquires.get(&op) else { return };
+        let (ttl, label) = (acquire.ttl, acquire.label.clone());
         let attempt = self.new_attempt(&keys, ttl, &label, 1, Whose::Line);
         self.lines.insert(
             keys,
@@ -163,8 +170,8 @@ impl Machine {
         let Some(line) = self.lines.get(keys) else { return };
         let block = line.block();
         let first = line.waiters.front().and_then(|(_, op)| self.acquires.get(op));
-        let Some(Acquire { ttl, label, .. }) = first else { return };
-        let (ttl, label) = (*ttl, label.clone());
+        let Some(first) = first else { return };
+        let (ttl, label) = (first.ttl, first.label.clone());
         let attempt = self.new_attempt(keys, ttl, &label, block, Whose::Line);
         if let Some(line) = self.lines.get_mut(keys) {
             line.attempt = attempt;
@@ -195,7 +202,7 @@ impl Machine {
                 self.lines.remove(&acquire.keys);
             }
         }
-        Some(acquire)
+        Some(*acquire)
     }
 
     /// The caller's patience is over, unless nothing is known yet: one round trip is always left.

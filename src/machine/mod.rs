@@ -300,7 +300,8 @@ pub struct Machine {
     last_request: u64,
     last_ticket: u64,
     stats: Stats,
-    acquires: FxHashMap<OpId, acquire::Acquire>,
+    /// Boxed, since a map that grows is half empty.
+    acquires: FxHashMap<OpId, Box<acquire::Acquire>>,
     attempts: FxHashMap<AttemptId, attempt::Attempt>,
     extends: FxHashMap<OpId, extend::Extend>,
     leases: FxHashMap<AttemptId, Lease>,
