@@ -90,3 +90,23 @@ test('memory: an open manager and a held lock keep no process alive; a waiter do
   const ended = await run(waits);
   assert.deepEqual([ended.code, ended.stdout], [0, 'ERR_LOCK_TIMEOUT\n']);
 });
+
+test('fake timers, which also replace queueMicrotask, do not keep an acquire from being sent', async () => {
+  const locks = await open('memory:');
+  const real = { queueMicrotask, setImmediate, setInterval, setTimeout };
+  const never = () => ({}) as never;
+  Object.assign(globalThis, {
+    queueMicrotask: never,
+    setImmediate: never,
+    setInterval: never,
+    setTimeout: never,
+  });
+  try {
+    const lock = await locks.acquire('x');
+    const next = locks.acquire('x');
+    assert.equal(await lock.release(), true);
+    assert.equal(await (await next).release(), true);
+  } finally {
+    Object.assign(globalThis, real);
+  }
+});
