@@ -66,6 +66,19 @@ export const WAITING: Behaviours = {
     );
   },
 
+  'timeout: what remains of the lease falls as time passes': async (place) => {
+    const [a, b] = await openSeveral(place, 'a', 'b');
+    await a.acquire('x', { ttl: 60_000, renew: false });
+    const remaining: number[] = [];
+    for (let i = 0; i < 2; i++) {
+      const error = (await b.acquire('x', { wait: 0 }).catch((reason) => reason)) as Details;
+      remaining.push(Number(error['remaining']));
+      await sleep(200);
+    }
+    const [first = 0, second = 0] = remaining;
+    assert.ok(second > 0 && second <= first - 150, String(remaining));
+  },
+
   'timeout: a holder without a label is told from one in another process': async (place) => {
     const [a, b] = await openSeveral(place, 'a', 'b');
     await a.acquire('x');
