@@ -4,7 +4,7 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { tmpdir } from 'node:os';
-import { freePort, serverBinary } from '../scripts/redis-server.mjs';
+import { findServerBinary, freePort } from '../scripts/redis-server.mjs';
 
 const START_MS = 10_000;
 
@@ -27,10 +27,12 @@ export async function startServer() {
 }
 
 async function startOwnServer() {
+  const binary = findServerBinary(process.env);
+  if (binary === undefined) throw new Error(HELP);
   const port = await freePort();
   const where = ['--port', String(port), '--bind', '127.0.0.1', '--dir', tmpdir()];
   const args = [...where, '--save', '', '--appendonly', 'no'];
-  const guard = spawn('sh', ['-c', GUARD, 'sh', serverBinary(process.env, HELP), ...args], {
+  const guard = spawn('sh', ['-c', GUARD, 'sh', binary, ...args], {
     stdio: ['pipe', 'pipe', 'inherit'],
   });
   await ready(guard);

@@ -1,10 +1,9 @@
 // One of the processes that the buyers come from. It does what crowd.mjs asks for, one job after
 // another, until its parent lets go of it.
 
-import { setTimeout as sleep } from 'node:timers/promises';
 import { connect } from 'holdfast';
 import { openRedis } from './redis.mjs';
-import { buyWithLock, buyWithoutLock, Shop } from './shop.mjs';
+import { serve } from './shop.mjs';
 
 let redis;
 let locks;
@@ -15,17 +14,8 @@ const jobs = {
     redis = await openRedis(url);
   },
 
-  async sale({ visits, prefix, withLock }) {
-    const shop = new Shop(redis, prefix);
-    const buy = withLock
-      ? (buyer) => buyWithLock(shop, locks, buyer)
-      : (buyer) => buyWithoutLock(shop, buyer);
-    await Promise.all(
-      visits.map(async ({ buyer, after }) => {
-        await sleep(after);
-        tell({ answer: await buy(buyer) });
-      }),
-    );
+  async sale(visit) {
+    await serve(redis, locks, visit, (answer) => tell({ answer }));
   },
 };
 

@@ -14,6 +14,10 @@ export class Crowd {
     this.#processes = Array.from({ length: processes }, () => fork(PROGRAM, { detached: true }));
   }
 
+  get description() {
+    return `in ${this.#processes.length} processes`;
+  }
+
   /** Connects every process to the server. */
   async connect(details) {
     await Promise.all(this.#processes.map((child) => ask(child, { job: 'connect', ...details })));
@@ -24,11 +28,7 @@ export class Crowd {
    * `onAnswer` hears every answer at once.
    */
   async shop({ buyers, rushMs, prefix, withLock }, onAnswer) {
-    const shares = this.#processes.map(() => []);
-    for (let n = 0; n < buyers; n++) {
-      const buyer = `buyer-${String(n + 1).padStart(String(buyers).length, '0')}`;
-      shares[n % shares.length].push({ buyer, after: (rushMs * n) / buyers });
-    }
+    const shares = shareOut(buyers, rushMs, this.#processes.length);
     await Promise.all(
       this.#processes.map((child, k) =>
         ask(child, { job: 'sale', visits: shares[k], prefix, withLock }, onAnswer),
@@ -47,6 +47,16 @@ export class Crowd {
       }),
     );
   }
+}
+
+/** Who comes when, in as many shares as buyers are served by. */
+export function shareOut(buyers, rushMs, count) {
+  const shares = Array.from({ length: count }, () => []);
+  for (let n = 0; n < buyers; n++) {
+    const buyer = `buyer-${String(n + 1).padStart(String(buyers).length, '0')}`;
+    shares[n % count].push({ buyer, after: (rushMs * n) / buyers });
+  }
+  return shares;
 }
 
 /** Gives a process a job and waits until it is done. */

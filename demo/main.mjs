@@ -14,16 +14,21 @@ const RUSH_MS = 250;
 const TASKS = 10;
 const LEASE_MS = 1_000;
 
+const NO_SERVER =
+  'No Redis here, so the demo runs inside this process, on memory:. With redis-server on PATH, or ' +
+  'REDIS_URL set, it runs in several.';
+
 const report = new Report(process.stdout, process.env);
 const stage = new Stage();
 
 async function main() {
   await stage.open(PROCESSES);
+  if (stage.server.embedded) report.line(NO_SERVER);
   report.title('holdfast: a flash sale', [
     `${ITEMS} items are for sale, and ${BUYERS} buyers come within ${RUSH_MS} ms.`,
   ]);
   report.fact('server', await stage.describeServer());
-  report.fact('buyers', `in ${PROCESSES} processes, ${BUYERS / PROCESSES} in each`);
+  report.fact('buyers', `${stage.crowd.description}, ${BUYERS / PROCESSES} in each`);
   const without = await saleWithoutLock();
   const withLock = await saleWithLock();
   await oneOfTen();

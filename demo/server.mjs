@@ -1,5 +1,5 @@
-// Which server the demo runs on: the one that the environment names, or one that it starts itself
-// and ends again.
+// Which server the demo runs on: the one that the environment names, one that it starts itself and
+// ends again, or, where there is none, the store inside this process.
 
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -7,26 +7,23 @@ import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { freePort, serverBinary } from '../scripts/redis-server.mjs';
+import { findServerBinary, freePort } from '../scripts/redis-server.mjs';
 import { openRedis } from './redis.mjs';
 
 const START_MS_MAX = 10_000;
 
-const HELP = `The demo needs a Redis (6.2 or newer) or Valkey server. Any one of these will do:
-
-  Debian, Ubuntu   sudo apt-get install redis-server
-  macOS            brew install redis
-  Docker           docker run -d --rm -p 6379:6379 redis, then
-                   REDIS_URL=redis://127.0.0.1:6379 npm run demo
-  your own         REDIS_URL=redis://user:password@host:6379 npm run demo
-  a binary         HOLDFAST_REDIS_SERVER=/path/to/redis-server npm run demo`;
+/** With a name, so that all managers of the demo share it. */
+const EMBEDDED = { url: 'memory:demo', embedded: true, ours: true, stop() {} };
 
 /** Finds or starts a server. Its `stop` ends what was started here. */
 export async function findServer(env) {
   for (const name of ['HOLDFAST_URL', 'REDIS_URL']) {
-    if (env[name]) return { url: env[name], origin: `named by ${name}`, ours: false, stop() {} };
+    const url = env[name];
+    if (url?.startsWith('memory:')) return EMBEDDED;
+    if (url) return { url, origin: `named by ${name}`, ours: false, stop() {} };
   }
-  return startServer(serverBinary(env, HELP));
+  const binary = findServerBinary(env);
+  return binary === undefined ? EMBEDDED : startServer(binary);
 }
 
 async function startServer(binary) {

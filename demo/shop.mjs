@@ -1,4 +1,4 @@
-// A shop with one article, its stock in Redis, and what a buyer does there: read the stock, check
+// A shop with one article, its stock in Redis (or what stands in for it), and what a buyer does there: read the stock, check
 // it, pay, write it. Between reading and writing, somebody else can read the same number; only the
 // lock keeps the buyers apart.
 
@@ -44,11 +44,23 @@ export class Shop {
   }
 }
 
-export async function buyWithoutLock(shop, buyer) {
+/** Lets buyers come, each at its time; `onAnswer` hears every answer at once. */
+export async function serve(redis, locks, { visits, prefix, withLock }, onAnswer) {
+  const shop = new Shop(redis, prefix);
+  const buy = withLock ? buyWithLock : buyWithoutLock;
+  await Promise.all(
+    visits.map(async ({ buyer, after }) => {
+      await sleep(after);
+      onAnswer(await buy(shop, buyer, locks));
+    }),
+  );
+}
+
+async function buyWithoutLock(shop, buyer) {
   return { bought: await shop.sell(buyer) };
 }
 
-export async function buyWithLock(shop, locks, buyer) {
+async function buyWithLock(shop, buyer, locks) {
   const asked = now();
   const lock = await locks.acquire(LOCK, { ttl: 10_000, wait: 60_000, label: buyer });
   const acquired = now();

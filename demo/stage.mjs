@@ -1,8 +1,10 @@
-// What the scenes need: a server, connections to it, and the processes of the buyers.
+// What the scenes need: a server, connections to it, and the buyers. Everything that differs where
+// there is no server is in inside.mjs.
 
 import { randomBytes } from 'node:crypto';
 import { connect } from 'holdfast';
 import { Crowd } from './crowd.mjs';
+import { Tables, Tasks } from './inside.mjs';
 import { openRedis } from './redis.mjs';
 import { findServer } from './server.mjs';
 
@@ -20,18 +22,25 @@ export class Stage {
     const { url } = this.server;
     const lockPrefix = `${this.prefix}lock:`;
     this.locks = await connect(url, { prefix: lockPrefix });
-    this.redis = await openRedis(url);
-    this.crowd = new Crowd(processes);
+    if (this.server.embedded) {
+      this.redis = new Tables();
+      this.crowd = new Tasks(processes, this.redis);
+    } else {
+      this.redis = await openRedis(url);
+      this.crowd = new Crowd(processes);
+    }
     await this.crowd.connect({ url, lockPrefix });
   }
 
   /** The server in words: `Redis 7.2.4 at 127.0.0.1:6379`. */
   async describeServer() {
+    const { embedded, url, origin } = this.server;
+    if (embedded) return `none; ${url}, the store inside this process`;
     const info = await this.redis.sendCommand(['INFO', 'server']);
     const field = (name) => new RegExp(`^${name}:(.+?)\\r?$`, 'm').exec(info)?.[1];
     const valkey = field('valkey_version');
     const version = valkey ? `Valkey ${valkey}` : `Redis ${field('redis_version')}`;
-    return `${version} at ${placeOf(this.server.url)} (${this.server.origin})`;
+    return `${version} at ${placeOf(url)} (${origin})`;
   }
 
   /** Resolves with the number of keys that were deleted from a server that is not the demo's. */

@@ -46,6 +46,8 @@ export async function freePort(): Promise<number> {
 }
 
 export interface ServerOptions {
+  /** The binary to run; by default that of `serverBinary`. */
+  readonly binary?: string;
   /** Further arguments, such as `--requirepass secret`. */
   readonly args?: readonly string[];
   /** Keep the data over a restart. */
@@ -138,7 +140,8 @@ export class RedisServer {
       ...(this.options.args ?? []),
       ...extra,
     ];
-    const child = spawn(serverBinary(), args, { stdio: 'ignore' });
+    const binary = this.options.binary ?? serverBinary();
+    const child = spawn(binary, args, { stdio: 'ignore' });
     this.#child = child;
     running.add(child);
     child.once('exit', () => running.delete(child));
@@ -146,7 +149,7 @@ export class RedisServer {
     await until(() => {
       if (child.exitCode !== null) throw new Error(`the server ended at once:\n${this.log}`);
       return this.log.includes(ready);
-    }, `redis-server on port ${this.port}`);
+    }, `${binary} on port ${this.port}`);
   }
 
   /** Ends the process like a crash. */

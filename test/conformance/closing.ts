@@ -1,0 +1,53 @@
+/** The end of a manager. */
+
+import assert from 'node:assert/strict';
+import { type Behaviours, LONG, openSeveral, standInLine } from './behaviour.js';
+
+export const CLOSING: Behaviours = {
+  'close: releases what is held, refuses what waits, and may be called again': async (place) => {
+    const [a, b] = await openSeveral(place, 'a', 'b');
+    const held = await a.acquire('held', LONG);
+    const blocker = await b.acquire('waiting', LONG);
+    const { granted } = await standInLine(a, 'waiting');
+    const refused = assert.rejects(granted, { code: 'ERR_LOCK_CLOSED', lock: 'waiting' });
+    await Promise.all([a.close(), a.close()]);
+    await refused;
+    assert.equal(held.held, false);
+    assert.equal(await held.release(), false);
+    assert.equal(await (await b.tryAcquire('held'))?.release(), true);
+    assert.equal(await blocker.release(), true);
+    assert.equal(await (await b.tryAcquire('waiting'))?.release(), true, 'nobody is in line');
+    await a.close();
+  },
+
+  'close: whatever is asked for afterwards is refused': async (place) => {
+    const locks = await place.open();
+    await locks.close();
+    const closed = { name: 'LockClosedError', code: 'ERR_LOCK_CLOSED' };
+    await assert.rejects(locks.acquire('x'), closed);
+    await assert.rejects(locks.tryAcquire('x'), closed);
+    await assert.rejects(
+      locks.request('x', () => assert.fail('it was refused')),
+      closed,
+    );
+  },
+
+  'close: no promise stays open, whatever was under way': async (place) => {
+    const [locks, other] = await openSeveral(place, 'locks', 'other');
+    const some = await Promise.all([1, 2, 3].map((i) => locks.acquire(`open:${i}`)));
+    const under = [
+      ...some.map((lock) => lock.extend()),
+      ...some.map((lock) => lock.release()),
+      ...Array.from({ length: 50 }, (_, i) => locks.acquire(`open:${i % 5}`)),
+      ...Array.from({ length: 50 }, (_, i) => locks.tryAcquire(`open:${i}`)),
+    ];
+    const results = Promise.allSettled(under);
+    await locks.close();
+    for (const result of await results) {
+      if (result.status === 'rejected') assert.match(result.reason.code, /ERR_LOCK_(CLOSED|LOST)/);
+    }
+    const free = Array.from({ length: 50 }, (_, i) => other.acquire(`open:${i}`, LONG));
+    const freed = (await Promise.all(free)).map((lock) => lock.release());
+    assert.deepEqual(await Promise.all(freed), Array(50).fill(true));
+  },
+};

@@ -1,0 +1,57 @@
+/** The fence: a number that is larger for every later owner. */
+
+import assert from 'node:assert/strict';
+import { type Behaviours, openSeveral, runOut, takeWhenFree } from './behaviour.js';
+
+export const FENCES: Behaviours = {
+  'fences rise by one across release, between managers too': async (place) => {
+    const managers = await openSeveral(place, 'a', 'b');
+    const fences: number[] = [];
+    for (const manager of [...managers, ...managers, ...managers]) {
+      const lock = await manager.acquire('x');
+      fences.push(lock.fence);
+      await lock.release();
+    }
+    const [first = 0] = fences;
+    assert.deepEqual(
+      fences,
+      fences.map((_, i) => first + i),
+    );
+  },
+
+  'fences rise across the end of a lease': async (place) => {
+    const [a, b] = await openSeveral(place, 'a', 'b');
+    const lost = await a.acquire('x', { ttl: 50, renew: false });
+    await runOut(lost);
+    const next = await takeWhenFree(b, 'x');
+    assert.ok(next.fence > lost.fence);
+  },
+
+  'fences do not change while a lock is held': async (place) => {
+    const locks = await place.open();
+    const lock = await locks.acquire('x', { ttl: 20_000 });
+    const { fence } = lock;
+    await lock.extend(30_000);
+    await locks.tryAcquire('x');
+    await lock.release();
+    const next = await locks.acquire('x');
+    assert.equal(lock.fence, fence);
+    assert.equal(next.fence, fence + 1);
+  },
+
+  'fences of other locks do not matter': async (place) => {
+    const locks = await place.open();
+    const one = await locks.acquire('x');
+    for (let i = 0; i < 5; i++) await (await locks.acquire('y')).release();
+    await one.release();
+    const two = await locks.acquire('x');
+    assert.equal(two.fence, one.fence + 1);
+  },
+
+  'fences are of the size of the µs since 1970': async (place) => {
+    const locks = await place.open();
+    const { fence } = await locks.acquire('x');
+    const dayUs = 86_400_000_000;
+    assert.ok(Math.abs(fence - Date.now() * 1_000) < dayUs, String(fence));
+  },
+};

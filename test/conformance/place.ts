@@ -1,0 +1,125 @@
+/** Where locks can be kept: the store inside the process, and every server that this machine has. */
+
+import { execFileSync } from 'node:child_process';
+import { existsSync, realpathSync } from 'node:fs';
+import { basename, delimiter, join } from 'node:path';
+import type { ConnectOptions } from 'holdfast';
+import { quiet } from '../support/crew.js';
+import { connect, type LockManager } from '../support/holdfast.js';
+import { RedisServer } from '../support/server.js';
+
+/** What a behaviour gets: a way to open managers that all use the same store. */
+export interface Place {
+  /** What errors call the store. */
+  readonly label: string;
+  open(options?: ConnectOptions): Promise<LockManager>;
+}
+
+/** A kind of store, on which every behaviour is tried. */
+export interface Host {
+  /** With its version. */
+  readonly name: string;
+  start(): Promise<void>;
+  /** Where the next connection goes; what an earlier behaviour left is not there. */
+  url(): string;
+  /** Waits until nothing is left but fences. Not every store lets one look. */
+  quiet?(): Promise<void>;
+  stop(): Promise<void>;
+}
+
+/** One behaviour's stay on a host: the managers that it opens are closed when it has ended. */
+export class Visit implements Place {
+  readonly label: string;
+  readonly #url: string;
+  readonly #opened: LockManager[] = [];
+
+  constructor(host: Host) {
+    this.#url = host.url();
+    this.label = this.#url.startsWith('memory:') ? this.#url : `${this.#url}/0`;
+  }
+
+  async open(options: ConnectOptions = {}): Promise<LockManager> {
+    const manager = await connect(this.#url, options);
+    this.#opened.push(manager);
+    return manager;
+  }
+
+  async end(): Promise<void> {
+    await Promise.all(this.#opened.map((manager) => manager.close()));
+  }
+}
+
+/** The store inside this process. It is always there. */
+export class EmbeddedHost implements Host {
+  readonly name = 'the embedded store';
+  #visits = 0;
+
+  async start(): Promise<void> {}
+
+  url(): string {
+    this.#visits += 1;
+    return `memory:visit-${this.#visits}`;
+  }
+
+  async stop(): Promise<void> {}
+}
+
+/** A server of its own, from one binary. */
+export class ServerHost implements Host {
+  readonly name: string;
+  #server: RedisServer | undefined;
+
+  constructor(readonly binary: string) {
+    this.name = versionOf(binary);
+  }
+
+  async start(): Promise<void> {
+    this.#server = await RedisServer.start({ binary: this.binary });
+  }
+
+  url(): string {
+    return this.#running.url;
+  }
+
+  async quiet(): Promise<void> {
+    await quiet(this.#running);
+    await this.#running.admin.flushall();
+  }
+
+  async stop(): Promise<void> {
+    await this.#server?.stop();
+  }
+
+  get #running(): RedisServer {
+    if (this.#server === undefined) throw new Error(`${this.name} does not run`);
+    return this.#server;
+  }
+}
+
+/**
+ * Every server binary at hand, each once: those that `HOLDFAST_SERVERS` (a list like PATH) and
+ * `HOLDFAST_REDIS_SERVER` name, and both kinds on PATH.
+ */
+export function serverHosts(): ServerHost[] {
+  const { HOLDFAST_SERVERS = '', HOLDFAST_REDIS_SERVER = '', PATH = '' } = process.env;
+  const named = [...HOLDFAST_SERVERS.split(delimiter), HOLDFAST_REDIS_SERVER].filter(Boolean);
+  for (const file of named) {
+    if (!existsSync(file)) throw new Error(`the environment names a server that is not: ${file}`);
+  }
+  const folders = PATH.split(delimiter).filter(Boolean);
+  const onPath = ['redis-server', 'valkey-server']
+    .flatMap((name) => folders.map((folder) => join(folder, name)))
+    .filter((file) => existsSync(file));
+  // One file can have many names: a distribution's valkey-server may also be called redis-server.
+  const distinct = new Map([...named, ...onPath].map((file) => [realpathSync(file), file]));
+  return [...distinct.values()].map((file) => new ServerHost(file));
+}
+
+/** Name and version as people write them, such as `Valkey 8.0.1`. */
+function versionOf(binary: string): string {
+  const text = execFileSync(binary, ['--version'], { encoding: 'utf8' });
+  const version = /v=([\d.]+)/.exec(text)?.[1];
+  if (version === undefined) throw new Error(`${binary} is no Redis and no Valkey: ${text}`);
+  const isValkey = /valkey/i.test(text) || basename(binary).startsWith('valkey');
+  return `${isValkey ? 'Valkey' : 'Redis'} ${version}`;
+}
