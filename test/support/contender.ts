@@ -16,6 +16,9 @@ const recordedOf = new WeakMap<Lock, Recorded>();
 let count = 0;
 let halted = false;
 
+/** Nobody watches for longer. */
+const WATCH_US = 20_000_000;
+
 /** What `acquire` of the package takes, as far as a message can carry it. */
 interface Wish {
   readonly ttl?: number;
@@ -86,11 +89,12 @@ const orders = {
   watch(id: number): { held: number; lost: number } {
     const { lock } = get(id);
     let held = 0;
-    for (;;) {
+    for (const end = now() + WATCH_US; held < end; ) {
       const looked = now();
       if (!lock.held) return { held, lost: now() };
       held = looked;
     }
+    throw new Error('it was never lost');
   },
 
   /** Takes and releases a lock in several tasks at a time, again and again. */

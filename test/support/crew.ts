@@ -119,10 +119,14 @@ export class Contender {
   async stop(): Promise<void> {
     if (!this.alive) return;
     this.resume();
-    assert.equal(await this.order('close'), 0, 'no operation may be left open');
     const gone = new Promise((resolve) => this.#child.once('exit', resolve));
-    this.#child.disconnect();
-    await gone;
+    try {
+      assert.equal(await this.order('close'), 0, 'no operation may be left open');
+      this.#child.disconnect();
+      await gone;
+    } finally {
+      await this.kill();
+    }
   }
 
   #settle({ id, begun, value, error }: Answer): void {

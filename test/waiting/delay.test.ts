@@ -74,13 +74,13 @@ for (const [fate, end] of [
     // The last that is seen of each lease while it is the holder's: no renewal moves that any more.
     const ends = new Map<string, number>();
     const keys = names.map((name) => `lock:${name}`);
-    while (granted.size < ROUNDS) {
+    await until(async () => {
       const leases = (await server.admin.eval(LEASES, ROUNDS, ...keys)) as [string, number][];
       for (const [i, [owner, at]] of leases.entries()) {
         if (labelOf(owner) === fate) ends.set(names[i] ?? '', at);
       }
-      await sleep(10);
-    }
+      return granted.size === ROUNDS;
+    }, 'all locks to be granted');
     for (const lock of await Promise.all(locks)) await lock.release();
 
     const delays = names.map((name) => (granted.get(name) ?? 0) - (ends.get(name) ?? 0));

@@ -95,6 +95,17 @@ test('acquire: the claim has its reply lost, and is made sure of', async () => {
   assert.equal(await lock.release(), true);
 });
 
+test('acquire: also a lease that is not renewed is claimed to its whole length', async () => {
+  const first = await there.acquire('x', MINUTE);
+  const second = here.acquire('x', { ...MINUTE, label: 'here', renew: false });
+  await inLine(server, 'x', ['here']);
+  assert.equal(await first.release(), true);
+  const lock = await second;
+  await until(() => lock.remaining > 10_000, 'the whole lease');
+  assert.ok((await server.admin.pttl('lock:x')) > lock.remaining);
+  assert.equal(await lock.release(), true);
+});
+
 test('extend: its reply is lost while another waits', async () => {
   const lock = await here.acquire('x', { ttl: 30_000, label: 'here' });
   const second = there.acquire('x', { ...MINUTE, label: 'there' });
