@@ -84,7 +84,8 @@ const orders = {
 
   /**
    * Looks at `held` without pause until it is false. Answers when the last look began that saw the
-   * lock held, and when the one ended that did not.
+   * lock held, 0 if none did, and when the one ended that did not: this process may be stopped in the
+   * middle of a look, and before the first one.
    */
   watch(id: number): { held: number; lost: number } {
     const { lock } = get(id);
