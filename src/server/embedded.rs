@@ -101,7 +101,8 @@ impl Connection {
                 Item::Look { sent } => (self.deliver)(Incoming::Looked(server.look(), *sent)),
                 Item::Call { request, call, .. } => {
                     let time = server.time();
-                    replies.push((*request, execute(&mut server.store, time, call)));
+                    let source = call.script().source();
+                    replies.push((*request, execute(&mut server.store, time, call, source)));
                     server.publish();
                 }
             }
@@ -125,10 +126,15 @@ fn access(server: &Mutex<Server>) -> MutexGuard<'_, Server> {
 }
 
 /// Runs a call at `now`, as a server at the other end of a socket would.
-pub(crate) fn execute(store: &mut Store, now: ServerTime, call: &Call) -> Result<Reply, Failure> {
+pub(crate) fn execute(
+    store: &mut Store,
+    now: ServerTime,
+    call: &Call,
+    source: &str,
+) -> Result<Reply, Failure> {
     let command = wire::command(call, false);
     let (keys, args) = wire::arguments(&command);
-    wire::reply(call.script(), store.eval(now, call.script().source(), &keys, &args))
+    wire::reply(call.script(), store.eval(now, source, &keys, &args))
 }
 
 /// Runs a plain command; its answer as text, or none if it is nil.

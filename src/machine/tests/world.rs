@@ -10,7 +10,7 @@ use crate::machine::{
 use crate::script::{Call, Grant, Reply};
 use crate::server::embedded::{ask, execute};
 use crate::server::memory::Store;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
@@ -46,6 +46,29 @@ struct State {
 thread_local! {
     /// A Lua takes longer to start than most schedules to run.
     static SPARE: RefCell<Vec<Store>> = const { RefCell::new(Vec::new()) };
+}
+
+thread_local! {
+    /// What stands in place of a part of the scripts: a defect that a test must find.
+    static MUTATION: Cell<Option<(&'static str, &'static str)>> = const { Cell::new(None) };
+}
+
+/// Has this thread's servers run scripts in which `from` is replaced by `to`.
+pub(super) fn mutate(mutation: Option<(&'static str, &'static str)>) {
+    MUTATION.set(mutation);
+}
+
+/// Whether this thread's servers run scripts with a defect.
+pub(super) fn is_mutated() -> bool {
+    MUTATION.get().is_some()
+}
+
+fn run(store: &mut Store, time: ServerTime, call: &Call) -> Result<Reply, Failure> {
+    let source = call.script().source();
+    match MUTATION.get() {
+        None => execute(store, time, call, source),
+        Some((from, to)) => execute(store, time, call, &source.replace(from, to)),
+    }
 }
 
 impl Drop for State {
@@ -106,7 +129,7 @@ impl Server {
     pub(super) fn execute_again(&self, now: Mono, call: &Call) {
         let time = self.time(now);
         let mut state = self.0.borrow_mut();
-        execute(&mut state.store, time, call).unwrap();
+        run(&mut state.store, time, call).unwrap();
         assert!(state.store.take_messages().is_empty(), "a repeat of {call:?} sent a message");
     }
 
@@ -156,7 +179,7 @@ impl Server {
     pub(super) fn execute(&self, now: Mono, call: &Call) -> Reply {
         let time = self.time(now);
         let mut state = self.0.borrow_mut();
-        let reply = execute(&mut state.store, time, call);
+        let reply = run(&mut state.store, time, call);
         for message in state.store.take_messages() {
             let grant = Grant::parse(std::str::from_utf8(&message.payload).unwrap()).unwrap();
             state.mail.entry(message.subscriber).or_default().push_back(grant);
