@@ -16,7 +16,7 @@ export interface LockStats {
   readonly timedOut: number;
   /** Locks lost. */
   readonly lost: number;
-  /** Leases renewed. */
+  /** Leases renewed, those of locks that were just granted included. */
   readonly renewals: number;
   /** Requests sent to the server, renewals included. */
   readonly requests: number;

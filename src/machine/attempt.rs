@@ -313,8 +313,9 @@ impl Machine {
             uncertain,
         };
         self.stats.acquired += 1;
+        let until = Some(held.held_until());
         self.begin_lease(now, id, held);
-        out.push(Effect::SetDeadline { lease, until: Some(until) });
+        out.push(Effect::SetDeadline { lease, until });
         out.push(Effect::Complete {
             op,
             outcome: Outcome::Acquired { lease, fence, label: other_label },

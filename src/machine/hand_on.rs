@@ -34,7 +34,7 @@ impl Machine {
         held.ttl = next.ttl;
         held.hold = next.hold;
         held.began = now;
-        let (lease_now, fence, until) = (held.id, held.fence, held.until);
+        let (lease_now, fence, until) = (held.id, held.fence, held.held_until());
         let label = (held.label != next.label).then(|| held.label.clone());
         let keys = held.keys.clone();
         self.start_hold(now, id);

@@ -83,6 +83,12 @@ impl Pulse {
 }
 
 impl Lease {
+    /// Until when its caller has it: as long as it is valid, or as it may be held.
+    pub(super) fn held_until(&self) -> Mono {
+        let hold_end = self.hold.max_hold.map(|max_hold| self.began + max_hold);
+        hold_end.map_or(self.until, |end| end.min(self.until))
+    }
+
     /// The call that makes this lease last at least `ttl`.
     pub(super) fn extension(&self, ttl: Duration) -> Call {
         Call::Extend { keys: self.keys.clone(), token: self.token.clone(), ttl }
@@ -269,7 +275,8 @@ impl Machine {
         self.timers.remove(&(held.until, Timer::LeaseEnd(id)));
         held.until = until;
         self.timers.insert((until, Timer::LeaseEnd(id)));
-        out.push(Effect::SetDeadline { lease: held.id, until: Some(until) });
+        let until = Some(held.held_until());
+        out.push(Effect::SetDeadline { lease: held.id, until });
     }
 
     /// The server says that another owns the lock, or nobody.

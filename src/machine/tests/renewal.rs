@@ -136,7 +136,13 @@ fn a_process_that_comes_back_before_its_lease_ends_keeps_the_lock() {
 fn a_lock_is_given_up_after_max_hold() {
     let mut world = World::connected();
     let lease = held(&mut world, 3_000, Hold { max_hold: Some(ms(5_000)), ..RENEWED });
-    run(&mut world, 4_990);
+    assert!(world.deadlines[&lease].since(world.now) <= ms(3_000));
+    run(&mut world, 4_000);
+    assert!(
+        world.deadlines[&lease].since(world.now) <= ms(1_000),
+        "not beyond the end of the hold"
+    );
+    run(&mut world, 990);
     assert!(world.lost.is_empty());
     run(&mut world, 20);
     assert_eq!(world.lost, [(lease, LossReason::MaxHold)]);
