@@ -83,6 +83,7 @@ test('a restart without its data: no task goes on under a lock that others have'
     await before.release();
     const first = (await waiting[0]) as Lock;
     await inLine(server, 'x', ['second']);
+    await until(() => first.remaining > 10_000, 'the claim');
     proxy.refuse = true;
     proxy.cut();
     await server.restart();
