@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { afterEach, beforeEach, test } from 'node:test';
 import { Contender, inLine, listens, quiet } from '../support/crew.js';
 import { problemsIn } from '../support/history.js';
-import { connect, type Lock } from '../support/holdfast.js';
+import { connect, type Lock, type LockManager } from '../support/holdfast.js';
 import { Ledger } from '../support/ledger.js';
 import { FaultProxy } from '../support/proxy.js';
 import { RedisServer } from '../support/server.js';
@@ -14,14 +14,17 @@ let server: RedisServer;
 let ledger: Ledger;
 let proxy: FaultProxy | undefined;
 let crew: Contender[];
+let managers: LockManager[];
 
 beforeEach(async () => {
   ledger = await Ledger.start();
   proxy = undefined;
   crew = [];
+  managers = [];
 });
 
 afterEach(async () => {
+  await Promise.all(managers.map((each) => each.close()));
   await Promise.all(crew.map((each) => each.stop()));
   await quiet(server);
   await Promise.all([proxy?.stop(), server.stop(), ledger.stop()]);
@@ -71,37 +74,77 @@ test('a restart without its data: the holder learns of it, and the waiters are s
   assert.deepEqual(await problemsIn(ledger, { dataLost: true }), []);
 });
 
-test('a restart without its data: no task goes on under a lock that others have', async () => {
+/** A task of `here` holds a lock and another waits behind it; then the server forgets and `there` has it. */
+async function forgotten(from: FaultProxy): Promise<{
+  here: LockManager;
+  there: LockManager;
+  first: Lock;
+  second: Promise<Lock>;
+  theirs: Lock;
+}> {
+  const here = await connect(from.url, { clientName: 'here' });
+  const there = await connect(server.url);
+  managers.push(here, there);
+  // The first of a line reserves no fence for those behind it, the next one does.
+  const line = ['zeroth', 'first', 'second'].map((label) =>
+    here.acquire('x', { ...LONG, label }),
+  ) as [Promise<Lock>, Promise<Lock>, Promise<Lock>];
+  const zeroth = await line[0];
+  await inLine(server, 'x', ['first']);
+  assert.match(zeroth.token, /zeroth$/, 'and whose token was read is not handed on');
+  await zeroth.release();
+  const [first, second] = [await line[1], line[2]];
+  await inLine(server, 'x', ['second']);
+  await until(() => first.remaining > 10_000, 'the claim');
+  from.refuse = true;
+  from.cut();
+  await server.restart();
+  const theirs = await there.acquire('x', LONG);
+  assert.ok(theirs.fence > first.fence);
+  return { here, there, first, second, theirs };
+}
+
+test('a restart without its data: the holder of a long lease learns of it at once', async () => {
   server = await RedisServer.start();
   proxy = await FaultProxy.start(server.port);
-  const here = await connect(proxy.url, { clientName: 'here' });
-  const there = await connect(server.url);
-  try {
-    const before = await here.acquire('x', LONG);
-    const waiting = ['first', 'second'].map((label) => here.acquire('x', { ...LONG, label }));
-    await inLine(server, 'x', ['first']);
-    await before.release();
-    const first = (await waiting[0]) as Lock;
-    await inLine(server, 'x', ['second']);
-    await until(() => first.remaining > 10_000, 'the claim');
-    proxy.refuse = true;
-    proxy.cut();
-    await server.restart();
-    const theirs = await there.acquire('x', LONG);
-    assert.ok(theirs.fence > first.fence);
-    proxy.refuse = false;
-    await listens(server, 'here');
-    // It learns long before the next renewal of its lease would be due.
-    await until(() => !first.held, 'the old holder to learn of it', 5_000);
-    assert.equal(await first.release(), false);
-    await inLine(server, 'x', ['second']);
-    assert.equal(await theirs.release(), true);
-    const second = (await waiting[1]) as Lock;
-    assert.ok(second.fence > theirs.fence);
-    assert.equal(await second.release(), true);
-  } finally {
-    await Promise.all([here.close(), there.close()]);
-  }
+  const { first, second, theirs } = await forgotten(proxy);
+  proxy.refuse = false;
+  await listens(server, 'here');
+  // Long before the next renewal of its lease would be due.
+  await until(() => !first.held, 'the old holder to learn of it', 5_000);
+  assert.equal(await first.release(), false);
+  await inLine(server, 'x', ['second']);
+  assert.equal(await theirs.release(), true);
+  const last = await second;
+  assert.ok(last.fence > theirs.fence);
+  assert.equal(await last.release(), true);
+});
+
+test('a restart without its data: what others may have by now is not handed on', async () => {
+  server = await RedisServer.start();
+  proxy = await FaultProxy.start(server.port);
+  const { here, first, second, theirs } = await forgotten(proxy);
+  let back = false;
+  here.once('reconnect', () => {
+    back = true;
+  });
+  // It knows that the data is another's, but not yet whether its lock is in it.
+  proxy.onRequest = (chunk) => {
+    if (chunk.includes('EVAL') && proxy !== undefined) proxy.loseReplies = true;
+  };
+  proxy.refuse = false;
+  await until(() => back && proxy?.loseReplies === true, 'the connection to be back');
+  assert.equal(first.held, true);
+  const released = first.release();
+  proxy.onRequest = undefined;
+  proxy.loseReplies = false;
+  proxy.cut();
+  await released;
+  await inLine(server, 'x', ['second']);
+  assert.equal(await theirs.release(), true);
+  const last = await second;
+  assert.ok(last.fence > theirs.fence, `${last.fence} after ${theirs.fence}`);
+  assert.equal(await last.release(), true);
 });
 
 test('restarts in the middle of a contest, with the data: one holder at a time', async () => {
