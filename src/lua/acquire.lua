@@ -24,9 +24,14 @@ if intent ~= 'poll' and redis.call('EXISTS', queue_key) == 0
   if before and before > 0 and before >= tonumber(epoch_us) then
     return before + 1
   end
+  -- As fence.lua says, without what only a new counter needs: every first use by a process comes here.
+  if before and before > 0 then
+    redis.call('SET', fence_key, string.format('%.0f', epoch_us + block - 1), 'KEEPTTL')
+    return tonumber(epoch_us)
+  end
   --#include fence.lua
   if before then
-    return issue(before > 0 and before, block)
+    return issue(nil, block)
   end
   -- Scripts are not rolled back: what could not be fenced is undone by hand.
   redis.call('DEL', lock_key)
