@@ -104,7 +104,8 @@ export function serverHosts(): ServerHost[] {
   const { HOLDFAST_SERVERS = '', HOLDFAST_REDIS_SERVER = '', PATH = '' } = process.env;
   const named = [...HOLDFAST_SERVERS.split(delimiter), HOLDFAST_REDIS_SERVER].filter(Boolean);
   for (const file of named) {
-    if (!existsSync(file)) throw new Error(`the environment names a server that does not exist: ${file}`);
+    if (!existsSync(file))
+      throw new Error(`the environment names a server that does not exist: ${file}`);
   }
   const folders = PATH.split(delimiter).filter(Boolean);
   const onPath = ['redis-server', 'valkey-server']
