@@ -142,7 +142,6 @@ export class Lock implements AsyncDisposable {
    *   when the server can be reached again.
    */
   release(): Promise<boolean> {
-    if (!tracing.release.hasSubscribers) return this.#release();
     return traced(tracing.release, this.name, this.#context.server, () => this.#release());
   }
 

@@ -146,30 +146,32 @@ impl Machine {
     }
 
     pub(super) fn stop_hold(&mut self, id: AttemptId) {
-        let Some(held) = self.leases.get_mut(&id) else { return };
-        if let Some(at) = held.renewal.due.take() {
-            self.timers.remove(&(at, Timer::Renew(id)));
-        }
+        self.unplan_renewal(id);
+        let Some(held) = self.leases.get(&id) else { return };
         if let Some(max_hold) = held.hold.max_hold {
             self.timers.remove(&(held.began + max_hold, Timer::HoldEnd(id)));
         }
     }
 
-    fn plan_renewal(&mut self, id: AttemptId, now: Mono, at: Mono) {
-        let Some(held) = self.leases.get_mut(&id) else { return };
-        let slice_us = u64::try_from(SLICE.min(held.ttl / 16).as_micros()).unwrap_or(1).max(1);
-        let at = Mono::from_micros(at.as_micros() - at.as_micros() % slice_us).max(now);
-        if let Some(before) = held.renewal.due.replace(at) {
-            self.timers.remove(&(before, Timer::Renew(id)));
-        }
-        self.timers.insert((at, Timer::Renew(id)));
-    }
-
-    pub(super) fn renewal_due(&mut self, now: Mono, id: AttemptId, out: &mut Vec<Effect>) {
+    fn unplan_renewal(&mut self, id: AttemptId) {
         let Some(held) = self.leases.get_mut(&id) else { return };
         if let Some(at) = held.renewal.due.take() {
             self.timers.remove(&(at, Timer::Renew(id)));
         }
+    }
+
+    fn plan_renewal(&mut self, id: AttemptId, now: Mono, at: Mono) {
+        self.unplan_renewal(id);
+        let Some(held) = self.leases.get_mut(&id) else { return };
+        let slice_us = u64::try_from(SLICE.min(held.ttl / 16).as_micros()).unwrap_or(1).max(1);
+        let at = Mono::from_micros(at.as_micros() - at.as_micros() % slice_us).max(now);
+        held.renewal.due = Some(at);
+        self.timers.insert((at, Timer::Renew(id)));
+    }
+
+    pub(super) fn renewal_due(&mut self, now: Mono, id: AttemptId, out: &mut Vec<Effect>) {
+        self.unplan_renewal(id);
+        let Some(held) = self.leases.get_mut(&id) else { return };
         self.pulse.ask(now, out);
         held.renewal.stalled = self.pulse.is_gone(now, held.hold.stall_timeout);
         if held.renewal.stalled {
@@ -198,10 +200,9 @@ impl Machine {
             held.extension(ttl)
         };
         let sending = self.send(now, Purpose::Renew(id), call, with_source, out).is_some();
-        let Some(held) = self.leases.get_mut(&id) else { return };
-        held.renewal.asked = sending.then_some(ttl);
-        if let Some(at) = held.renewal.due.take() {
-            self.timers.remove(&(at, Timer::Renew(id)));
+        self.unplan_renewal(id);
+        if let Some(held) = self.leases.get_mut(&id) {
+            held.renewal.asked = sending.then_some(ttl);
         }
     }
 

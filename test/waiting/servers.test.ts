@@ -147,37 +147,26 @@ test('a restart without its data: what others may have by now is not handed on',
   assert.equal(await last.release(), true);
 });
 
-test('restarts in the middle of a contest, with the data: one holder at a time', async () => {
-  server = await RedisServer.start({ persistent: true });
-  await enlist('a', 'b', 'c');
-  const contest = { name: 'x', tasks: 3, rounds: 1e9, ...LONG, stores: true };
-  const tallies = crew.map((each) => each.order('contend', contest));
-  for (let round = 0; round < 3; round++) {
-    await sleep(200 + Math.random() * 200);
-    await server.restart();
-  }
-  const before = (await ledger.holds()).length;
-  await until(async () => (await ledger.holds()).length > before + 20, 'the contest to go on');
-  await Promise.all(crew.map((each) => each.order('halt')));
-  for (const tally of await Promise.all(tallies)) assert.deepEqual(Object.keys(tally), ['ok']);
-  assert.deepEqual(await problemsIn(ledger, { restarted: true }), []);
-});
-
-test('restarts in the middle of a contest, without the data: fences rise all the same', async () => {
-  server = await RedisServer.start();
-  await enlist('a', 'b', 'c');
-  const contest = { name: 'x', tasks: 3, rounds: 1e9, ...LONG, stores: true };
-  const tallies = crew.map((each) => each.order('contend', contest));
-  for (let round = 0; round < 3; round++) {
-    await sleep(200 + Math.random() * 200);
-    await server.restart();
-  }
-  const before = (await ledger.holds()).length;
-  await until(async () => (await ledger.holds()).length > before + 20, 'the contest to go on');
-  await Promise.all(crew.map((each) => each.order('halt')));
-  for (const tally of await Promise.all(tallies)) assert.deepEqual(Object.keys(tally), ['ok']);
-  assert.deepEqual(await problemsIn(ledger, { dataLost: true }), []);
-});
+for (const [title, options, expected] of [
+  ['with the data: one holder at a time', { persistent: true }, { restarted: true }],
+  ['without the data: fences rise all the same', {}, { dataLost: true }],
+] as const) {
+  test(`restarts in the middle of a contest, ${title}`, async () => {
+    server = await RedisServer.start(options);
+    await enlist('a', 'b', 'c');
+    const contest = { name: 'x', tasks: 3, rounds: 1e9, ...LONG, stores: true };
+    const tallies = crew.map((each) => each.order('contend', contest));
+    for (let round = 0; round < 3; round++) {
+      await sleep(200 + Math.random() * 200);
+      await server.restart();
+    }
+    const before = (await ledger.holds()).length;
+    await until(async () => (await ledger.holds()).length > before + 20, 'the contest to go on');
+    await Promise.all(crew.map((each) => each.order('halt')));
+    for (const tally of await Promise.all(tallies)) assert.deepEqual(Object.keys(tally), ['ok']);
+    assert.deepEqual(await problemsIn(ledger, expected), []);
+  });
+}
 
 test('two seconds of silence for some: the others go on, one holder at a time', async () => {
   server = await RedisServer.start();
