@@ -193,10 +193,13 @@ pub fn valid_until(sent: Mono, ttl: Duration) -> Mono {
     sent + ttl.saturating_sub(drift(ttl))
 }
 
+/// Clocks may run apart by this part of a time: 1 %.
+pub(crate) const DRIFT: u32 = 100;
+
 /// How much of a lease is not relied on.
 #[must_use]
 pub fn drift(ttl: Duration) -> Duration {
-    ttl / 100 + Duration::from_millis(2)
+    ttl / DRIFT + Duration::from_millis(2)
 }
 
 #[cfg(test)]

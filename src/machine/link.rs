@@ -3,7 +3,7 @@
 use super::{Effect, Look, Machine, News, OpId, Outcome, Request, Timer, in_order};
 use crate::clock::{Mono, ServerTime};
 use crate::error::Failure;
-use crate::script::{Held, Reply};
+use crate::script::{DRIFT, Held, Reply};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -105,11 +105,13 @@ impl Link {
 
     /// A moment of ours before the server's clock showed `time`; none if that cannot be told.
     ///
-    /// The clock was read after our request left, so counting from there is on the safe side.
+    /// The clock was read after our request left, so counting from there is on the safe side, less what
+    /// clocks that run at different speeds may have drifted apart since.
     pub(super) fn local_time(&self, now: Mono, time: ServerTime) -> Option<Mono> {
         let (sent, read) = self.clocks.filter(|(sent, _)| now.since(*sent) <= CLOCKS_AGE_MAX)?;
+        let apart_us = time.as_micros().abs_diff(read.as_micros());
         let us = (sent.as_micros() + time.as_micros()).checked_sub(read.as_micros())?;
-        Some(Mono::from_micros(us))
+        us.checked_sub(apart_us / u64::from(DRIFT)).map(Mono::from_micros)
     }
 
     /// Whether the history must be looked at before the next request.
@@ -256,7 +258,9 @@ impl Machine {
 
     pub(super) fn finish_close_if_done(&mut self, out: &mut Vec<Effect>) {
         // A release that only waits to be repeated does not keep the caller waiting.
-        if self.closing.is_some() && self.releases.values().all(|release| release.confirmed) {
+        if self.closing.is_some()
+            && self.releases.values().all(|release| release.confirmed.is_some())
+        {
             self.finish_close(out);
         }
     }

@@ -18,7 +18,6 @@ const WALK_ON_AFTER: Duration = Duration::from_millis(2);
 const REFUSALS_MAX: u32 = 30;
 
 #[derive(Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "four facts that are independent")]
 pub(super) struct Release {
     keys: LockKeys,
     token: Token,
@@ -32,12 +31,12 @@ pub(super) struct Release {
     /// A release that went out while the lease was valid has lost its reply.
     maybe_freed: bool,
     /// An acquire of this token was lost and may still be executed.
-    uncertain: bool,
+    pub(super) uncertain: bool,
     refusals: u32,
     /// What the server said last, if it refused.
     refusal: Option<Refusal>,
-    /// The server has confirmed it once; only the repeat is left.
-    pub(super) confirmed: bool,
+    /// When the server first confirmed it; only the repeat is left.
+    pub(super) confirmed: Option<Mono>,
 }
 
 impl Release {
@@ -54,7 +53,7 @@ impl Release {
             uncertain,
             refusals: 0,
             refusal: None,
-            confirmed: false,
+            confirmed: None,
         }
     }
 }
@@ -142,7 +141,7 @@ impl Machine {
                 // A repeat may read "not the owner" as the success of the request before it.
                 let freed = freed || release.maybe_freed;
                 let outcome = if freed { Outcome::Done } else { Outcome::Lost };
-                self.confirm_release(now, id, outcome, out);
+                self.confirm_release(now, id, sent, outcome, out);
             }
             Ok(Reply::More) => {
                 release.maybe_freed = true;
@@ -178,6 +177,7 @@ impl Machine {
         &mut self,
         now: Mono,
         id: AttemptId,
+        sent: Mono,
         outcome: Outcome,
         out: &mut Vec<Effect>,
     ) {
@@ -185,10 +185,10 @@ impl Machine {
         let Some(release) = self.releases.get_mut(&id) else {
             return;
         };
-        let repeat = release.uncertain && !release.confirmed;
-        release.confirmed = true;
-        if repeat {
-            self.retry_release(id, now + REPEAT_AFTER);
+        // A reconnect may have asked earlier than planned, and that does not count.
+        let repeat_at = *release.confirmed.get_or_insert(now) + REPEAT_AFTER;
+        if release.uncertain && sent < repeat_at {
+            self.retry_release(id, repeat_at);
         } else {
             self.remove_release(id);
         }

@@ -137,14 +137,19 @@ pub(crate) fn execute(
     wire::reply(call.script(), store.eval(now, source, &keys, &args))
 }
 
-/// Runs a plain command; its answer as text, or none if it is nil.
+/// Runs a plain command; the texts of its answer, none if it is nil or an error.
 #[cfg(test)]
-pub(crate) fn ask(store: &Store, now: ServerTime, parts: &[&str]) -> Option<String> {
+pub(crate) fn ask(store: &Store, now: ServerTime, parts: &[&str]) -> Vec<String> {
     let parts: Vec<&[u8]> = parts.iter().map(|part| part.as_bytes()).collect();
-    match store.command(now, &parts) {
-        redis::Value::BulkString(bytes) => String::from_utf8(bytes).ok(),
-        redis::Value::Int(number) => Some(number.to_string()),
-        redis::Value::Array(values) => Some(format!("{values:?}")),
-        _ => None,
+    texts(store.command(now, &parts))
+}
+
+#[cfg(test)]
+fn texts(value: redis::Value) -> Vec<String> {
+    match value {
+        redis::Value::BulkString(bytes) => String::from_utf8(bytes).into_iter().collect(),
+        redis::Value::Int(number) => vec![number.to_string()],
+        redis::Value::Array(values) => values.into_iter().flat_map(texts).collect(),
+        _ => Vec::new(),
     }
 }

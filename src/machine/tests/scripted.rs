@@ -43,7 +43,7 @@ fn a_grant_that_comes_too_late_is_given_back() {
     let (request, call) = world.wire.pop_front().unwrap();
     let reply = world.server.execute(world.now, &call);
     world.pass(ms(60));
-    world.reply(request, Ok(reply));
+    world.reply(request, reply);
     assert!(matches!(world.outcome(op), Some(Outcome::Connection(_))));
     assert_eq!(world.released, ["hf1.c.1"]);
 }
@@ -250,7 +250,7 @@ fn a_grant_under_an_epoch_that_a_look_has_overtaken_is_not_used() {
     let look = world.server.look(world.now);
     let time = look.time.as_micros();
     world.event(Event::Looked { look, sent: world.now });
-    world.reply(request, Ok(reply));
+    world.reply(request, reply);
     assert_eq!(world.outcome(op), None);
     world.settle();
     let (lease, fence) = world.lease(op);
@@ -418,7 +418,7 @@ fn a_reply_is_never_credited_to_a_later_operation_of_the_same_name() {
     let next = Command::Acquire { name: "b".to_owned(), ttl, wait, label, hold: ONE_LEASE };
     world.machine.handle_command(world.now, op, next, &mut out);
     let reply = world.server.execute(world.now, &call);
-    world.reply(request, Ok(reply));
+    world.reply(request, reply);
     assert_eq!(world.outcome(op), None);
     assert!(world.deadlines.is_empty());
 }
@@ -540,7 +540,7 @@ fn what_is_lost_stays_lost() {
     let reply = world.server.execute(world.now, &call);
     // The answer is handled before the timer that ends the lease.
     world.now = world.now + ms(90);
-    world.reply(request, Ok(reply));
+    world.reply(request, reply);
     assert_eq!(world.outcome(extending), Some(&Outcome::Lost));
     assert!(world.deadlines.is_empty());
     world.settle();

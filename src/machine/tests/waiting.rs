@@ -527,7 +527,7 @@ fn an_answer_that_outlives_its_lease_is_asked_again_with_the_same_token() {
     let (request, call) = world.wire.pop_front().unwrap();
     let reply = world.server.execute(world.now, &call);
     world.now = world.now + ms(60);
-    world.reply(request, Ok(reply));
+    world.reply(request, reply);
     assert_eq!(world.outcome(op), None, "still a waiter");
     world.pass(ms(60));
     world.settle();

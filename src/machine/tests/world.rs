@@ -1,5 +1,7 @@
 //! Managers and their server, in virtual time.
 
+use super::defects::{self, Defect};
+use super::watch::{Executed, Snapshot, Watch};
 use crate::clock::{Mono, ServerTime};
 use crate::error::Failure;
 use crate::keys::LockKeys;
@@ -9,8 +11,8 @@ use crate::machine::{
 };
 use crate::script::{Call, Grant, Reply};
 use crate::server::embedded::{ask, execute};
-use crate::server::memory::Store;
-use std::cell::{Cell, RefCell};
+use crate::server::memory::{Entries, Store};
+use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
@@ -41,6 +43,9 @@ struct State {
     /// Messages on their way, by subscriber.
     mail: BTreeMap<u64, VecDeque<Grant>>,
     next_subscriber: u64,
+    /// Judges every call, where somebody asks for that.
+    watch: Option<Watch>,
+    executed: usize,
 }
 
 thread_local! {
@@ -48,26 +53,20 @@ thread_local! {
     static SPARE: RefCell<Vec<Store>> = const { RefCell::new(Vec::new()) };
 }
 
-thread_local! {
-    /// What stands in place of a part of the scripts: a defect that a test must find.
-    static MUTATION: Cell<Option<(&'static str, &'static str)>> = const { Cell::new(None) };
-}
-
-/// Has this thread's servers run scripts in which `from` is replaced by `to`.
-pub(super) fn mutate(mutation: Option<(&'static str, &'static str)>) {
-    MUTATION.set(mutation);
-}
-
-/// Whether this thread's servers run scripts with a defect.
-pub(super) fn is_mutated() -> bool {
-    MUTATION.get().is_some()
-}
-
 fn run(store: &mut Store, time: ServerTime, call: &Call) -> Result<Reply, Failure> {
-    let source = call.script().source();
-    match MUTATION.get() {
-        None => execute(store, time, call, source),
-        Some((from, to)) => execute(store, time, call, &source.replace(from, to)),
+    execute(store, time, call, &defects::apply(call.script().source()))
+}
+
+impl State {
+    fn snapshot(&self, time: ServerTime) -> Snapshot {
+        Snapshot::take(&|parts| ask(&self.store, time, parts))
+    }
+
+    /// The grants that were published since the last call, and to whom.
+    fn take_grants(&self) -> Vec<(u64, Grant)> {
+        let read = |payload: &[u8]| Grant::parse(std::str::from_utf8(payload).unwrap()).unwrap();
+        let messages = self.store.take_messages().into_iter();
+        messages.map(|message| (message.subscriber, read(&message.payload))).collect()
     }
 }
 
@@ -89,6 +88,8 @@ impl Server {
             clock: None,
             mail: BTreeMap::new(),
             next_subscriber: 0,
+            watch: None,
+            executed: 0,
         };
         Self(Rc::new(RefCell::new(state)))
     }
@@ -110,33 +111,42 @@ impl Server {
         ServerTime::from_micros(state.clock_us + state.clock.unwrap_or(now).as_micros())
     }
 
-    /// Every key with its value and end. Not who was last granted the lock by message: that whoever waits
-    /// is heard of again may change it.
-    pub(super) fn dump(&self, now: Mono) -> Vec<Option<String>> {
-        let keys = World::keys();
-        let all: &[&[&str]] = &[
-            &["GET", keys.lock()],
-            &["GET", keys.fence()],
-            &["ZRANGE", keys.queue(), "0", "-1", "WITHSCORES"],
-            &["PTTL", keys.lock()],
-            &["PTTL", keys.fence()],
-            &["PTTL", keys.queue()],
-        ];
-        all.iter().map(|parts| self.command(now, parts)).collect()
+    /// From now on every call is judged.
+    pub(super) fn watch(&self) {
+        self.0.borrow_mut().watch = Some(Watch::default());
+    }
+
+    /// How many calls it has executed.
+    pub(super) fn executed(&self) -> usize {
+        self.0.borrow().executed
+    }
+
+    /// The first rule that a call has broken.
+    pub(super) fn violation(&self) -> Option<String> {
+        self.0.borrow().watch.as_ref()?.violation.clone()
+    }
+
+    pub(super) fn snapshot(&self, now: Mono) -> Snapshot {
+        self.0.borrow().snapshot(self.time(now))
     }
 
     /// Executes a call once more; it may tell nobody anything new.
     pub(super) fn execute_again(&self, now: Mono, call: &Call) {
         let time = self.time(now);
         let mut state = self.0.borrow_mut();
-        run(&mut state.store, time, call).unwrap();
+        // Whether the server refuses is the same again.
+        let _refused = run(&mut state.store, time, call).is_err();
         assert!(state.store.take_messages().is_empty(), "a repeat of {call:?} sent a message");
+    }
+
+    /// Runs a plain command; the texts of its answer.
+    fn ask(&self, now: Mono, parts: &[&str]) -> Vec<String> {
+        ask(&self.0.borrow().store, self.time(now), parts)
     }
 
     /// Runs a plain command; its answer as text, or none if it is nil.
     pub(super) fn command(&self, now: Mono, parts: &[&str]) -> Option<String> {
-        let time = self.time(now);
-        ask(&self.0.borrow().store, time, parts)
+        self.ask(now, parts).pop()
     }
 
     /// Who owns the lock, without the mark of those who wait.
@@ -152,11 +162,9 @@ impl Server {
 
     /// Every key but the fence counters.
     pub(super) fn leftovers(&self, now: Mono) -> String {
-        let all = self.command(now, &["KEYS", "*"]).unwrap();
         let keys = World::keys();
-        let names = all.split('"').skip(1).step_by(2).filter(|key| *key != keys.fence());
-        let names: Vec<_> = names.collect();
-        names.join(" ")
+        let names = self.ask(now, &["KEYS", "*"]).into_iter();
+        names.filter(|key| key != keys.fence()).collect::<Vec<_>>().join(" ")
     }
 
     pub(super) fn set_foreign(&self, now: Mono, keys: &LockKeys, value: &str, lease: Duration) {
@@ -176,15 +184,43 @@ impl Server {
         self.0.borrow_mut().store.flush();
     }
 
-    pub(super) fn execute(&self, now: Mono, call: &Call) -> Reply {
+    pub(super) fn save(&self) -> Entries {
+        self.0.borrow().store.save()
+    }
+
+    /// The data are those of an earlier moment.
+    pub(super) fn restore(&self, now: Mono, entries: Entries) {
+        self.0.borrow().store.restore(entries);
+        let silent = self.command(now, &["HGET", World::keys().waiters(), "unclaimed"]);
+        if let Some(watch) = &mut self.0.borrow_mut().watch {
+            watch.silent = silent;
+        }
+    }
+
+    /// The server's clock is set.
+    pub(super) fn step_clock(&self, step_us: i64) {
+        let mut state = self.0.borrow_mut();
+        state.clock_us = state.clock_us.saturating_add_signed(step_us);
+    }
+
+    pub(super) fn execute(&self, now: Mono, call: &Call) -> Result<Reply, Failure> {
         let time = self.time(now);
         let mut state = self.0.borrow_mut();
+        state.executed += 1;
+        let before = state.watch.is_some().then(|| state.snapshot(time));
         let reply = run(&mut state.store, time, call);
-        for message in state.store.take_messages() {
-            let grant = Grant::parse(std::str::from_utf8(&message.payload).unwrap()).unwrap();
-            state.mail.entry(message.subscriber).or_default().push_back(grant);
+        let grants = state.take_grants();
+        if let Some(before) = before {
+            let after = state.snapshot(time);
+            let grants: Vec<_> = grants.iter().map(|(_, grant)| grant.clone()).collect();
+            let (before, after, reply) = (&before, &after, reply.as_ref().ok());
+            let done = Executed { time, call, before, after, reply, grants: &grants };
+            state.watch.get_or_insert_default().judge(&done);
         }
-        reply.unwrap_or_else(|failure| panic!("{call:?}: {failure}"))
+        for (subscriber, grant) in grants {
+            state.mail.entry(subscriber).or_default().push_back(grant);
+        }
+        reply
     }
 
     fn new_subscriber(&self) -> u64 {
@@ -221,8 +257,10 @@ pub(super) struct World {
     /// Sent, not executed yet.
     pub(super) wire: VecDeque<(RequestId, Call)>,
     /// Executed, not answered yet.
-    answers: VecDeque<(RequestId, Reply)>,
+    answers: VecDeque<(RequestId, Result<Reply, Failure>)>,
     pub(super) outcomes: BTreeMap<OpId, Outcome>,
+    /// Whose outcomes they are, the first first.
+    pub(super) completed: Vec<OpId>,
     pub(super) deadlines: BTreeMap<LeaseId, Mono>,
     pub(super) connecting: bool,
     /// Every release that was sent, in order.
@@ -241,6 +279,10 @@ pub(super) struct World {
     /// The server keeps its history to itself, and answers looks with the time alone.
     pub(super) blind: bool,
     pub(super) news: Vec<News>,
+    /// Looks on their way, where somebody answers them; elsewhere they are counted.
+    pub(super) unanswered_looks: Option<VecDeque<Mono>>,
+    /// The server lets it neither publish nor subscribe.
+    pub(super) deaf: bool,
 }
 
 impl World {
@@ -314,6 +356,7 @@ impl World {
             wire: VecDeque::new(),
             answers: VecDeque::new(),
             outcomes: BTreeMap::new(),
+            completed: Vec::new(),
             deadlines: BTreeMap::new(),
             connecting: false,
             released: Vec::new(),
@@ -327,11 +370,16 @@ impl World {
             subscriber: 0,
             blind: false,
             news: Vec::new(),
+            unanswered_looks: None,
+            deaf: false,
         }
     }
 
     pub(super) fn keys() -> LockKeys {
-        LockKeys::new("lock:", "a")
+        thread_local! {
+            static KEYS: LockKeys = LockKeys::new("lock:", "a");
+        }
+        KEYS.with(LockKeys::clone)
     }
 
     pub(super) fn acquire(&mut self, ttl_ms: u64, wait: Wait) -> OpId {
@@ -354,6 +402,7 @@ impl World {
     }
 
     pub(super) fn command(&mut self, command: Command) -> OpId {
+        let command = defects::misdirect(&self.machine, command);
         let op = self.free_ops.pop().unwrap_or_else(|| {
             self.next_op += 1;
             OpId(self.next_op)
@@ -365,12 +414,19 @@ impl World {
     }
 
     pub(super) fn event(&mut self, event: Event) {
+        let event = match event {
+            Event::Granted(grant) if Defect::ValidFromArrival.is_on() => {
+                Event::Granted(Grant { time: self.server.time(self.now), ..grant })
+            }
+            event => event,
+        };
         let mut out = Vec::new();
         self.machine.handle_event(self.now, event, &mut out);
         self.perform(out);
     }
 
     pub(super) fn reply(&mut self, request: RequestId, reply: Result<Reply, Failure>) {
+        defects::misdate(&mut self.machine, self.now);
         let mut out = Vec::new();
         self.machine.handle_reply(self.now, request, reply, &mut out);
         self.perform(out);
@@ -382,8 +438,11 @@ impl World {
         if self.blind {
             look.history = None;
         }
-        self.listen();
-        self.event(Event::Connected { look, deaf: None });
+        let deaf = self.deaf.then(|| "NOPERM".to_owned());
+        if !self.deaf {
+            self.listen();
+        }
+        self.event(Event::Connected { look, deaf });
     }
 
     /// The server knows that messages go here.
@@ -410,7 +469,7 @@ impl World {
         loop {
             if let Some((request, call)) = self.wire.pop_front() {
                 let reply = self.server.execute(self.now, &call);
-                self.reply(request, Ok(reply));
+                self.reply(request, reply);
             } else if !self.receive_one() {
                 return;
             }
@@ -446,7 +505,16 @@ impl World {
             self.execute_one();
         }
         if let Some((request, reply)) = self.answers.pop_front() {
-            self.reply(request, Ok(reply));
+            self.reply(request, reply);
+        }
+    }
+
+    /// The server answers the oldest look.
+    pub(super) fn answer_look(&mut self) {
+        let sent = self.unanswered_looks.as_mut().and_then(VecDeque::pop_front);
+        if let Some(sent) = sent {
+            let look = self.server.look(self.now);
+            self.event(Event::Looked { look, sent });
         }
     }
 
@@ -458,7 +526,8 @@ impl World {
     /// The server executes everything on the wire, and the connection breaks before it answers.
     pub(super) fn execute_and_lose_replies(&mut self) {
         for (_, call) in std::mem::take(&mut self.wire) {
-            self.server.execute(self.now, &call);
+            // The answer is lost, whatever it was.
+            let _lost = self.server.execute(self.now, &call);
         }
         self.event(Event::Disconnected("cut".to_owned()));
     }
@@ -488,10 +557,12 @@ impl World {
     }
 
     fn perform(&mut self, effects: Vec<Effect>) {
+        defects::spoil(&mut self.machine);
         for effect in effects {
             assert!(!self.stopped, "an effect after the end: {effect:?}");
             match effect {
                 Effect::Complete { op, outcome } => {
+                    self.completed.push(op);
                     let before = self.outcomes.insert(op, outcome);
                     assert_eq!(before, None, "{op:?} completed twice");
                 }
@@ -502,15 +573,22 @@ impl World {
                 Effect::Disconnect { .. } => {
                     self.wire.clear();
                     self.answers.clear();
+                    if let Some(looks) = &mut self.unanswered_looks {
+                        looks.clear();
+                    }
                     self.server.unsubscribe(self.subscriber);
                 }
                 Effect::Look { sent } => {
                     self.looks += 1;
+                    if let Some(looks) = &mut self.unanswered_looks {
+                        looks.push_back(sent);
+                    }
                     if self.blind {
                         let look = Look { history: None, ..self.server.look(self.now) };
                         self.event(Event::Looked { look, sent });
                     }
                 }
+                Effect::Lose { .. } if Defect::LossNotTold.is_on() => {}
                 Effect::Lose { lease, reason } => {
                     assert!(self.lost.iter().all(|(lost, _)| *lost != lease), "lost twice");
                     self.lost.push((lease, reason));
@@ -521,7 +599,7 @@ impl World {
                     if let Call::Release { token, .. } = &call {
                         self.released.push(token.to_string());
                     }
-                    self.wire.push_back((request, call));
+                    self.wire.push_back((request, defects::distort(call)));
                 }
                 Effect::SetDeadline { lease, until: Some(until) } => {
                     self.deadlines.insert(lease, until);

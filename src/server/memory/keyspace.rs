@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 pub(super) type Hash = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// What a key can hold.
+#[derive(Clone)]
 pub(super) enum Datum {
     String(Vec<u8>),
     Hash(Hash),
@@ -77,6 +78,7 @@ impl Kind for SortedSet {
 }
 
 /// The value of a key and its expiry.
+#[derive(Clone)]
 pub(super) struct Entry {
     pub(super) datum: Datum,
     /// In ms since 1970; none if the key never expires.
@@ -91,6 +93,11 @@ impl Entry {
 
 /// The key holds a value of another type than the command is for.
 pub(super) struct WrongType;
+
+/// Every key of a keyspace, as it was.
+#[cfg(test)]
+#[derive(Clone, Default)]
+pub(crate) struct Entries(BTreeMap<Vec<u8>, Entry>);
 
 /// Below so many keys expired ones are not looked for.
 const SWEEP_FROM: usize = 1024;
@@ -129,8 +136,13 @@ impl Keyspace {
     }
 
     #[cfg(test)]
-    pub(super) fn flush(&mut self) {
-        self.entries.clear();
+    pub(super) fn save(&self) -> Entries {
+        Entries(self.entries.clone())
+    }
+
+    #[cfg(test)]
+    pub(super) fn restore(&mut self, Entries(entries): Entries) {
+        self.entries = entries;
         self.sweep_at = SWEEP_FROM;
     }
 

@@ -19,6 +19,8 @@ mod sorted_set;
 mod tests;
 
 pub(crate) use channels::Message;
+#[cfg(test)]
+pub(crate) use keyspace::Entries;
 
 use crate::clock::ServerTime;
 #[cfg(test)]
@@ -102,7 +104,19 @@ impl Store {
     /// Removes every key. Subscriptions stay.
     #[cfg(test)]
     pub(crate) fn flush(&self) {
-        access(&self.keyspace).flush();
+        self.restore(Entries::default());
+    }
+
+    /// What it holds.
+    #[cfg(test)]
+    pub(crate) fn save(&self) -> Entries {
+        access(&self.keyspace).save()
+    }
+
+    /// Holds `entries` and nothing else. Subscriptions stay.
+    #[cfg(test)]
+    pub(crate) fn restore(&self, entries: Entries) {
+        access(&self.keyspace).restore(entries);
     }
 }
 

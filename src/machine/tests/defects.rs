@@ -1,0 +1,349 @@
+//! Defects that the simulator must find. Without them it would prove nothing.
+//!
+//! Each breaks one rule of `docs/protocol.md`: in the scripts by another text, in the machine by a hand
+//! in its state or on what goes in and out of it. So the code that is shipped has no switch.
+
+use super::simulator::{Kind, Simulation};
+use crate::clock::{Mono, ServerTime};
+use crate::machine::{Command, Machine, Timer};
+use crate::script::{Call, Intent, Script};
+use std::borrow::Cow;
+use std::cell::Cell;
+
+/// How many seeds may pass until a defect is found.
+const SEEDS: u64 = 2_000;
+
+thread_local! {
+    static PRESENT: Cell<Option<Change>> = const { Cell::new(None) };
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Change {
+    /// In the scripts the first text stands where the second should.
+    Script {
+        right: &'static str,
+        wrong: &'static str,
+    },
+    Machine(Defect),
+}
+
+/// A defect of the machine.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Defect {
+    /// What a connection that was given up had in its buffers arrives late.
+    ClosedGracefully,
+    /// A number is above the last one of its block, for the block has no end.
+    FencesWithoutEnd,
+    /// The loss of a lock is not told.
+    LossNotTold,
+    /// Waiters rely on messages alone.
+    NoPoll,
+    /// The scripts are told nothing of other histories of the data.
+    NoEpoch,
+    /// What a caller no longer waits for is not given back.
+    NothingGivenBack,
+    /// A place in line that the server forgot is taken further back.
+    PlaceForgotten,
+    /// What may still be executed is given back once only, ahead of it.
+    ReleasedOnce,
+    /// An earlier holder can release the lock of the next one in its process.
+    StaleHandle,
+    /// A token is used again once its release was sent.
+    TokenUsedAgain,
+    /// A grant by message is relied on for its whole claim, however late it comes.
+    ValidFromArrival,
+    /// Validity counts from the answer.
+    ValidFromReply,
+}
+
+impl Defect {
+    pub(super) fn is_on(self) -> bool {
+        matches!(PRESENT.get(), Some(Change::Machine(defect)) if defect == self)
+    }
+}
+
+/// Whether what happens on this thread is expected to go wrong.
+fn any_present() -> bool {
+    PRESENT.get().is_some()
+}
+
+/// A script as the servers of this thread run it.
+pub(super) fn apply(source: &str) -> Cow<'_, str> {
+    match PRESENT.get() {
+        Some(Change::Script { right, wrong }) => source.replace(right, wrong).into(),
+        _ => source.into(),
+    }
+}
+
+/// A command as the machine gets it.
+pub(super) fn misdirect(machine: &Machine, command: Command) -> Command {
+    match command {
+        Command::Release { lease, exported } if Defect::StaleHandle.is_on() => {
+            let current = machine.leases.get(&lease.attempt()).map_or(lease, |held| held.id);
+            Command::Release { lease: current, exported }
+        }
+        command => command,
+    }
+}
+
+/// Changes what the machine remembers of its requests, ahead of an answer.
+pub(super) fn misdate(machine: &mut Machine, now: Mono) {
+    if Defect::ValidFromReply.is_on() {
+        for (_, request) in &mut machine.requests {
+            request.sent = now;
+        }
+    }
+}
+
+/// A call as it leaves the machine.
+pub(super) fn distort(mut call: Call) -> Call {
+    match &mut call {
+        Call::Acquire { epoch, .. } | Call::Release { epoch, .. } if Defect::NoEpoch.is_on() => {
+            *epoch = ServerTime::default();
+        }
+        Call::Acquire { intent: Intent::Join(Some(seq)), .. } if Defect::PlaceForgotten.is_on() => {
+            *seq += 60_000_000;
+        }
+        _ => {}
+    }
+    call
+}
+
+/// Changes the machine's state, after every input.
+pub(super) fn spoil(machine: &mut Machine) {
+    let Some(Change::Machine(defect)) = PRESENT.get() else { return };
+    match defect {
+        Defect::FencesWithoutEnd => {
+            for held in machine.leases.values_mut() {
+                held.fences_left = 9;
+            }
+        }
+        Defect::NoPoll => {
+            machine.timers.retain(|(_, timer)| !matches!(timer, Timer::AttemptRetry(_)));
+        }
+        Defect::NothingGivenBack => machine.releases.retain(|_, release| release.op.is_some()),
+        Defect::ReleasedOnce => {
+            for release in machine.releases.values_mut() {
+                release.uncertain = false;
+            }
+        }
+        Defect::TokenUsedAgain => {
+            let last = machine.releases.keys().map(|id| id.0).max();
+            if last == Some(machine.last_attempt) {
+                machine.last_attempt -= 1;
+            }
+        }
+        _ => {}
+    }
+}
+
+const fn script(right: &'static str, wrong: &'static str) -> Change {
+    Change::Script { right, wrong }
+}
+
+const DEFECTS: &[(&str, Kind, Change)] = &[
+    // Who owns the lock.
+    (
+        "a release frees another's lock",
+        Kind::Steady,
+        script("if holder == token then\n  redis.call('DEL'", "if holder then\n  redis.call('DEL'"),
+    ),
+    (
+        "a lock is taken while it is held",
+        Kind::Steady,
+        script("token, 'NX', 'PX', ttl_ms)", "token, 'PX', ttl_ms)"),
+    ),
+    (
+        "a newcomer takes a free lock ahead of those who wait",
+        Kind::Steady,
+        script("redis.call('EXISTS', queue_key) == 0", "true"),
+    ),
+    (
+        "a poll takes a lock that it does not wait for",
+        Kind::Steady,
+        script("if intent ~= 'poll' and", "if"),
+    ),
+    (
+        "a marked value is not known as the releaser's",
+        Kind::Steady,
+        script("local owned = holder == token .. MARK", "local owned = false"),
+    ),
+    (
+        "a release passes nothing on",
+        Kind::Steady,
+        script("(owned or not holder) and advance() == UNKNOWN", "false"),
+    ),
+    (
+        "only an owner's release passes the lock on",
+        Kind::Steady,
+        script("(owned or not holder) and", "owned and"),
+    ),
+    (
+        "the lock is passed to whoever is gone",
+        Kind::Steady,
+        script("redis.pcall('PUBSUB', 'NUMSUB', channel)[2] == 0", "false"),
+    ),
+    ("a token is used again", Kind::Steady, Change::Machine(Defect::TokenUsedAgain)),
+    ("an earlier holder's release counts", Kind::Steady, Change::Machine(Defect::StaleHandle)),
+    // How long.
+    (
+        "an extension cuts the lease",
+        Kind::Steady,
+        script("if redis.call('PTTL', lock_key) < tonumber(ttl_ms) then", "if true then"),
+    ),
+    (
+        "a repeated acquire cuts the lease",
+        Kind::Steady,
+        script("if redis.call('PTTL', lock_key) <= tonumber(ttl_ms) then", "if true then"),
+    ),
+    (
+        "who owns the lock is told so without a lease",
+        Kind::Steady,
+        script("if redis.call('PTTL', lock_key) <= tonumber(ttl_ms) then", "if false then"),
+    ),
+    (
+        "anybody may extend",
+        Kind::Steady,
+        script("if holder ~= token and holder ~= token .. '+' then", "if not holder then"),
+    ),
+    (
+        "nobody claims a long lease",
+        Kind::Steady,
+        script("math.min(lease_ms, CLAIM_MS)", "lease_ms"),
+    ),
+    (
+        "a grant by message is longer than its message says",
+        Kind::Steady,
+        script("'%s %.0f %d %.0f %s', waiter", "'%s %.0f 9%d %.0f %s', waiter"),
+    ),
+    (
+        "a grant is dated too late",
+        Kind::Steady,
+        script("lease_ms, now_us, lock_key))", "lease_ms, now_us + 2000000, lock_key))"),
+    ),
+    ("validity counts from the answer", Kind::Steady, Change::Machine(Defect::ValidFromReply)),
+    ("validity counts from the message", Kind::Steady, Change::Machine(Defect::ValidFromArrival)),
+    ("a loss is not told", Kind::Steady, Change::Machine(Defect::LossNotTold)),
+    // Fences.
+    (
+        "a fence is not above the last",
+        Kind::Steady,
+        script("counter and counter + 1 or", "counter or"),
+    ),
+    (
+        "a fence of the fast path is the last again",
+        Kind::Steady,
+        script("return before + 1", "return before"),
+    ),
+    ("a block of fences is not reserved", Kind::Steady, script("first + reserved - 1", "first")),
+    ("a block of fences has no end", Kind::Steady, Change::Machine(Defect::FencesWithoutEnd)),
+    (
+        "a busy lock's fences outrun the clock",
+        Kind::Losing,
+        script(
+            "redis.pcall('INCRBY', fence_key, block)",
+            "redis.pcall('INCRBY', fence_key, block + 9999999)",
+        ),
+    ),
+    ("no epoch lifts the fences", Kind::Losing, Change::Machine(Defect::NoEpoch)),
+    ("a waiter's own epoch is not looked at", Kind::Losing, script("tonumber(epoch or 0)", "0")),
+    (
+        "a new counter begins at one",
+        Kind::Losing,
+        script("counter and counter + 1 or now_us", "counter and counter + 1 or 1"),
+    ),
+    (
+        "a lock that cannot be fenced stays taken",
+        Kind::Steady,
+        script("redis.call('DEL', lock_key)\n  return refusal(counter", "return refusal(counter"),
+    ),
+    // The line.
+    (
+        "whoever waits leaves no mark",
+        Kind::Steady,
+        script("redis.call('APPEND', lock_key, MARK)", ""),
+    ),
+    (
+        "a lock that was passed on is not marked",
+        Kind::Steady,
+        script("waiter .. MARK, 'PX', lease_ms", "waiter, 'PX', lease_ms"),
+    ),
+    (
+        "a lock that was taken at a poll is not marked",
+        Kind::Steady,
+        script("waiter .. mark(), 'PX', ttl_ms", "waiter, 'PX', ttl_ms"),
+    ),
+    (
+        "foreign code's value is marked",
+        Kind::Steady,
+        script("if seq and holder and holder:find('^hf1%.') and", "if seq and holder and"),
+    ),
+    (
+        "a release leaves the place in line",
+        Kind::Steady,
+        script("else\n  leave_line(token)\nend", "end"),
+    ),
+    (
+        "newcomers stand at the head",
+        Kind::Steady,
+        script("math.max(now_us, last and last + 1 or 0)", "now_us - 1e12"),
+    ),
+    (
+        "whoever cannot be reached at once has left",
+        Kind::Steady,
+        script("if tonumber(deadline_ms) < until_ms then", "if true then"),
+    ),
+    (
+        "a claim is not heard",
+        Kind::Steady,
+        script("if unclaimed == token then\n  claimed()\nend", ""),
+    ),
+    ("nobody is told of a grant", Kind::Steady, script("redis.pcall('PUBLISH', channel,", "type(")),
+    (
+        "the line is kept without an end",
+        Kind::Steady,
+        script("redis.call('PEXPIRE', waiters_key, KEYS_MS)", ""),
+    ),
+    ("a lost place is taken further back", Kind::Steady, Change::Machine(Defect::PlaceForgotten)),
+    ("waiters never ask", Kind::Steady, Change::Machine(Defect::NoPoll)),
+    // What may have happened.
+    ("nothing unknown is given back", Kind::Steady, Change::Machine(Defect::NothingGivenBack)),
+    ("what may come late is given back once", Kind::Steady, Change::Machine(Defect::ReleasedOnce)),
+    (
+        "a connection is closed so that its requests arrive later",
+        Kind::Steady,
+        Change::Machine(Defect::ClosedGracefully),
+    ),
+];
+
+#[test]
+fn every_defect_is_found() {
+    silence_expected_panics();
+    let whole = Script::ALL.map(Script::source).concat();
+    let mut missed = Vec::new();
+    for (defect, kind, change) in DEFECTS {
+        if let Change::Script { right, .. } = change {
+            assert!(whole.contains(right), "{defect}: no script contains {right:?}");
+        }
+        PRESENT.set(Some(*change));
+        let goes_wrong =
+            |seed: &u64| std::panic::catch_unwind(|| Simulation::new(*seed, *kind).run()).is_err();
+        let found = (0..SEEDS).find(goes_wrong);
+        PRESENT.set(None);
+        match found {
+            Some(seed) => println!("{defect}: seed {seed}"),
+            None => missed.push(defect),
+        }
+    }
+    assert!(missed.is_empty(), "not found in {SEEDS} seeds: {missed:?}");
+}
+
+/// What is caught here is no news; the panics of other tests are.
+fn silence_expected_panics() {
+    let report = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        if !any_present() {
+            report(panic);
+        }
+    }));
+}

@@ -1,0 +1,167 @@
+//! What must hold in every schedule of the simulator, besides the rules of single calls (`watch.rs`).
+
+use super::simulator::{Kind, PROCESSES, Process, Simulation, Wish};
+use super::world::{World, ms};
+use crate::clock::Mono;
+use crate::machine::{AttemptId, Machine, Outcome, Wait};
+use crate::script::CLAIM;
+use crate::token::Token;
+use std::time::Duration;
+
+/// Longer than any lease, liveness or key of a line.
+const QUIET: Duration = Duration::from_secs(60);
+/// Who waits asks again within this time at the latest.
+const POLL: Duration = Duration::from_millis(5_200);
+/// More requests than that in a schedule, and somebody asks in a loop without a pause.
+const REQUESTS_MAX: u64 = 3_000;
+
+impl Process {
+    /// The tokens with which its callers believe to hold the lock, whoever runs now.
+    fn believed(&self, now: Mono) -> impl Iterator<Item = AttemptId> {
+        let clock = self.clock(now);
+        let valid = self.world.deadlines.iter().filter(move |(_, until)| **until > clock);
+        valid.map(|(lease, _)| lease.attempt())
+    }
+}
+
+/// Whether a machine still has to do with an attempt.
+fn knows(machine: &Machine, id: AttemptId) -> bool {
+    machine.attempts.contains_key(&id)
+        || machine.leases.contains_key(&id)
+        || machine.releases.contains_key(&id)
+}
+
+impl Simulation {
+    fn demand(&self, right: bool, otherwise: impl FnOnce() -> String) {
+        assert!(right, "{}{}", otherwise(), self.story());
+    }
+
+    pub(super) fn check(&self) {
+        let violation = self.server.violation();
+        self.demand(violation.is_none(), || violation.unwrap_or_default());
+        if self.kind == Kind::Steady {
+            self.check_holders();
+        }
+        for (who, process) in self.processes.iter().enumerate() {
+            let (deadlines, lost) = (&process.world.deadlines, &process.world.lost);
+            let untold = process.held.iter().map(|held| held.lease).find(|lease| {
+                !deadlines.contains_key(lease) && lost.iter().all(|(other, _)| other != lease)
+            });
+            self.demand(untold.is_none(), || {
+                format!("{who}: {untold:?} ended, and nobody is told")
+            });
+        }
+    }
+
+    /// Whoever believes to hold the lock owns it, so there is one at most.
+    fn check_holders(&self) {
+        let mut owner = None;
+        for process in &self.processes {
+            for id in process.believed(self.now) {
+                let owner =
+                    owner.get_or_insert_with(|| self.server.owner(self.now, &World::keys()));
+                let client = &process.world.machine.config.client;
+                let owns = owner.as_ref().is_some_and(|owner| {
+                    Token::from_text(owner).number(client).map(AttemptId) == Some(id)
+                });
+                self.demand(owns, || format!("{client} believes to hold the lock of {owner:?}"));
+            }
+        }
+    }
+
+    /// A token of a living process that stands on the server is known there, or nobody would ever give
+    /// it back.
+    pub(super) fn check_tokens(&self) {
+        if self.kind == Kind::Losing {
+            return;
+        }
+        let tokens = self.server.snapshot(self.now).tokens();
+        for process in &self.processes {
+            let machine = &process.world.machine;
+            let own = tokens.iter().filter_map(|token| token.number(&machine.config.client));
+            let orphan = own.map(AttemptId).find(|id| !knows(machine, *id));
+            self.demand(orphan.is_none(), || format!("{orphan:?} is on the server for nobody"));
+        }
+    }
+
+    pub(super) fn check_fence(&mut self, who: usize, fence: u64) {
+        let before = self.fences.insert(fence, who);
+        self.demand(before.is_none(), || format!("the fence {fence} was given twice"));
+        // Where leases end too early callers may learn of their locks in another order than they got them.
+        let (last, steady) = (self.last_fence, self.kind == Kind::Steady);
+        self.demand(!steady || fence > last, || format!("the fence {fence} after {last}"));
+        self.last_fence = fence;
+    }
+
+    pub(super) fn check_outcome(&self, wish: Wish, outcome: &Outcome) {
+        let right = match wish {
+            Wish::Stale => *outcome == Outcome::Lost,
+            Wish::Cancelled => true,
+            Wish::Lock | Wish::Other => *outcome != Outcome::Cancelled,
+        };
+        self.demand(right, || format!("{wish:?} ended with {outcome:?}"));
+    }
+
+    /// Everything heals and everybody lets go: whoever waits gets the lock in time, and nothing is left.
+    pub(super) fn quiet(&mut self) {
+        let began = self.now;
+        for who in 0..PROCESSES {
+            let process = &mut self.processes[who];
+            process.stopped_until = process.stopped_until.map(|_| began);
+            process.cut_off_until = None;
+            process.world.deaf = false;
+            let op = process.world.acquire(1_000, Wait::Forever);
+            process.open.insert(op, Wish::Lock);
+        }
+        self.mend_key();
+        let bound = self.now + self.bound();
+        while self.now < began + QUIET {
+            self.calm();
+            let waits = self.processes.iter().any(|process| !process.open.is_empty());
+            self.demand(!waits || self.now < bound, || self.who_waits());
+            self.pass(if waits { ms(20) } else { ms(1_000) });
+        }
+        for process in &self.processes {
+            let machine = &process.world.machine;
+            self.demand(machine.is_idle(), || format!("{machine:?}"));
+            let requests = machine.stats().requests;
+            self.demand(requests < REQUESTS_MAX, || format!("{requests} requests"));
+        }
+        let left = self.server.leftovers(self.now);
+        self.demand(left.is_empty(), || format!("left on the server: {left}"));
+    }
+
+    /// Within what time all who wait get the lock, once nothing goes wrong any more: the lease that is
+    /// left to whoever is gone, or that a late request takes for it, a claim that nobody makes, and one
+    /// poll. And a little, for they get it one after the other.
+    fn bound(&self) -> Duration {
+        let lease_ms = self.server.command(self.now, &["PTTL", World::keys().lock()]);
+        let lease = ms(lease_ms.and_then(|ms| ms.parse().ok()).unwrap_or(0));
+        lease + self.late_lease() + CLAIM + POLL + ms(1_000)
+    }
+
+    /// Nothing is on its way any more, and nobody keeps a lock.
+    fn calm(&mut self) {
+        for who in 0..PROCESSES {
+            self.release(who);
+            if self.processes[who].world.connecting {
+                self.connect(who);
+            }
+            let process = &mut self.processes[who];
+            let world = &mut process.world;
+            while process.stopped_until.is_none() && !world.is_silent() {
+                world.answer_one();
+                world.answer_look();
+                world.receive_one();
+                let requests = world.machine.stats().requests;
+                assert!(requests < REQUESTS_MAX, "{requests} requests");
+            }
+            self.collect(who);
+        }
+    }
+
+    fn who_waits(&self) -> String {
+        let waiting = self.processes.iter().map(|process| process.open.len());
+        format!("still waiting, by process: {:?}", waiting.collect::<Vec<_>>())
+    }
+}
