@@ -1,5 +1,6 @@
 //! What can go wrong between a manager and its server, sorted by what is known afterwards.
 
+use crate::machine::NodeId;
 use thiserror::Error;
 
 /// The server answered, and the answer was no. The request changed nothing.
@@ -35,6 +36,12 @@ pub enum Failure {
     /// The connection broke or stayed silent. The request may have been executed, or may yet be.
     #[error("{0}")]
     Lost(String),
+    /// The lock's slot lives on another server; the request was not executed.
+    #[error("the lock is on another server")]
+    Moved(NodeId),
+    /// The lock's slot is moving to another server, and this request belongs there already.
+    #[error("the lock is moving to another server")]
+    Moving(NodeId),
     /// The server does not know the script by its hash; it was not executed.
     #[error("the server does not know the script")]
     NoScript,

@@ -42,7 +42,7 @@ impl LockKeys {
 
     fn of(mut text: String) -> Self {
         let lock = ..text.len();
-        let tagged = has_hash_tag(&text);
+        let tagged = hash_tag(&text).is_some();
         let mut append = |suffix: &str| {
             let begin = text.len();
             text.push_str(if tagged { "" } else { "{" });
@@ -79,6 +79,18 @@ impl LockKeys {
         self.part(self.0.waiters, self.0.text.len())
     }
 
+    /// The part of the lock's key that decides its slot, for what must stand in the same.
+    #[must_use]
+    pub fn tag(&self) -> &str {
+        hash_tag(self.lock()).unwrap_or_else(|| self.lock())
+    }
+
+    /// Its Cluster slot.
+    #[must_use]
+    pub fn slot(&self) -> u16 {
+        crc16(self.tag().as_bytes()) % SLOTS
+    }
+
     fn part(&self, begin: usize, end: usize) -> &str {
         self.0.text.get(begin..end).unwrap_or_default()
     }
@@ -99,12 +111,25 @@ impl Hash for LockKeys {
     }
 }
 
-/// Whether Redis Cluster hashes only a part of `key`: a non-empty text between its first `{` and
-/// the first `}` after it.
-fn has_hash_tag(key: &str) -> bool {
-    key.split_once('{')
-        .and_then(|(_, rest)| rest.split_once('}'))
-        .is_some_and(|(tag, _)| !tag.is_empty())
+/// How many slots a Cluster has.
+pub const SLOTS: u16 = 16_384;
+
+/// The part of `key` that Redis Cluster hashes, if not all of it: a non-empty text between its first
+/// `{` and the first `}` after it.
+fn hash_tag(key: &str) -> Option<&str> {
+    let (_, rest) = key.split_once('{')?;
+    let (tag, _) = rest.split_once('}')?;
+    (!tag.is_empty()).then_some(tag)
+}
+
+/// CRC-16/XMODEM, as Redis Cluster hashes keys:
+/// <https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/#appendix-a-crc16-reference-implementation-in-ansi-c>
+fn crc16(bytes: &[u8]) -> u16 {
+    bytes.iter().fold(0, |crc, byte| {
+        (0..8).fold(crc ^ (u16::from(*byte) << 8), |crc: u16, _| {
+            (crc << 1) ^ if crc & 0x8000 == 0 { 0 } else { 0x1021 }
+        })
+    })
 }
 
 #[cfg(test)]
@@ -120,6 +145,15 @@ mod tests {
         assert_eq!(LockKeys::from_key("lock:item:42").waiters(), "{lock:item:42}:waiters");
         assert_eq!(fence("lock:", "{user}:1"), "lock:{user}:1::fence");
         assert_eq!(fence("", "{}x"), "{{}x}:fence");
+    }
+
+    /// The first is from the specification; the others were asked of a server with CLUSTER KEYSLOT.
+    #[test]
+    fn slots_are_those_of_the_server() {
+        for (key, slot) in [("123456789", 0x31C3), ("foo{hash_tag}", 2515), ("lock:item:42", 3574)]
+        {
+            assert_eq!(LockKeys::new("", key).slot(), slot, "{key}");
+        }
     }
 
     #[test]

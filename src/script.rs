@@ -13,23 +13,26 @@ pub enum Script {
     Acquire,
     /// `extend.lua`
     Extend,
+    /// `free.lua`
+    Free,
     /// `release.lua`
     Release,
 }
 
 impl Script {
     /// Every script, in the order of the enum.
-    pub const ALL: [Self; 3] = [Self::Acquire, Self::Extend, Self::Release];
+    pub const ALL: [Self; 4] = [Self::Acquire, Self::Extend, Self::Free, Self::Release];
 
     /// The Lua text as it is sent to the server.
     #[must_use]
     pub fn source(self) -> &'static str {
-        static SOURCES: LazyLock<[String; 3]> =
+        static SOURCES: LazyLock<[String; 4]> =
             LazyLock::new(|| Script::ALL.map(|script| assemble(script.file())));
-        let [acquire, extend, release] = &*SOURCES;
+        let [acquire, extend, free, release] = &*SOURCES;
         match self {
             Self::Acquire => acquire,
             Self::Extend => extend,
+            Self::Free => free,
             Self::Release => release,
         }
     }
@@ -38,6 +41,7 @@ impl Script {
         match self {
             Self::Acquire => include_str!("lua/acquire.lua"),
             Self::Extend => include_str!("lua/extend.lua"),
+            Self::Free => include_str!("lua/free.lua"),
             Self::Release => include_str!("lua/release.lua"),
         }
     }
@@ -78,6 +82,13 @@ pub enum Call {
         /// The lease.
         ttl: Duration,
     },
+    /// Free the lock if `token` owns it, while its other keys are elsewhere.
+    Free {
+        /// The lock.
+        keys: LockKeys,
+        /// Who owns it.
+        token: Token,
+    },
     /// Free the lock if `token` owns it, or give up its place in line.
     Release {
         /// The lock.
@@ -101,12 +112,24 @@ pub enum Intent {
 }
 
 impl Call {
+    /// Which lock it is about.
+    #[must_use]
+    pub const fn keys(&self) -> &LockKeys {
+        match self {
+            Self::Acquire { keys, .. }
+            | Self::Extend { keys, .. }
+            | Self::Free { keys, .. }
+            | Self::Release { keys, .. } => keys,
+        }
+    }
+
     /// Which script this calls.
     #[must_use]
     pub const fn script(&self) -> Script {
         match self {
             Self::Acquire { .. } => Script::Acquire,
             Self::Extend { .. } => Script::Extend,
+            Self::Free { .. } => Script::Free,
             Self::Release { .. } => Script::Release,
         }
     }
@@ -124,7 +147,7 @@ pub enum Reply {
     Held(Held),
     /// `release`: free, but the line is so long that it is to be asked again to pass the lock on.
     More,
-    /// `extend`, `release`: done if true, not the owner if false.
+    /// `extend`, `free`, `release`: done if true, not the owner if false.
     Owner(bool),
 }
 

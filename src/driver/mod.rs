@@ -14,8 +14,8 @@ pub use ticket::{Caller, Ticket};
 use self::spin::Spin;
 use crate::clock::Mono;
 use crate::error::Failure;
-use crate::machine::{Command, Config, Effect, Event, Machine, OpId};
-use crate::server::{self, Connection, Deliver, Endpoint, Incoming, Item, Welcome};
+use crate::machine::{Command, Config, Effect, Event, Machine, NodeId, OpId, Routes};
+use crate::server::{self, Connection, Deliver, Directory, Endpoint, Incoming, Item, Welcome};
 use rustc_hash::FxHashMap;
 use std::io;
 use std::sync::Arc;
@@ -56,10 +56,9 @@ impl Handle {
             commands: receiver,
             incoming_sender,
             incoming,
-            connection: None,
-            generation: 0,
+            directory: Arc::default(),
+            peers: Vec::new(),
             effects: Vec::new(),
-            batch: Vec::new(),
             stopped: false,
         };
         runtime::get()?.spawn(driver.run());
@@ -101,8 +100,18 @@ enum Submission {
 }
 
 enum Input {
-    Connected(Result<(Connection, Welcome), Failure>),
-    Incoming(Incoming),
+    Connected(NodeId, Generation, Result<(Connection, Welcome), Failure>),
+    Discovered(Result<Routes, Failure>),
+    Incoming(NodeId, Generation, Incoming),
+}
+
+/// One server, as the loop sees it.
+#[derive(Default)]
+struct Peer {
+    connection: Option<Connection>,
+    generation: Generation,
+    /// What leaves at the end of this turn.
+    batch: Vec<Item>,
 }
 
 struct Driver {
@@ -112,12 +121,12 @@ struct Driver {
     tickets: FxHashMap<OpId, Ticket>,
     shared: Arc<Shared>,
     commands: UnboundedReceiver<Submission>,
-    incoming_sender: UnboundedSender<(Generation, Input)>,
-    incoming: UnboundedReceiver<(Generation, Input)>,
-    connection: Option<Connection>,
-    generation: Generation,
+    incoming_sender: UnboundedSender<Input>,
+    incoming: UnboundedReceiver<Input>,
+    directory: Arc<Directory>,
+    /// By their numbers.
+    peers: Vec<Peer>,
     effects: Vec<Effect>,
-    batch: Vec<Item>,
     stopped: bool,
 }
 
@@ -139,16 +148,14 @@ impl Driver {
                         );
                     }
                 }
-                Some((generation, input)) = self.incoming.recv() => {
-                    self.handle_input(generation, input);
-                }
+                Some(input) = self.incoming.recv() => self.handle_input(input),
                 () = tokio::task::yield_now(), if self.may_spin() && spin.is_on(now) => continue,
                 () = sleep_for(sleep) => {}
             }
             spin.end(Mono::now());
             // Whatever else has arrived joins this turn's pipeline.
-            while let Ok((generation, input)) = self.incoming.try_recv() {
-                self.handle_input(generation, input);
+            while let Ok(input) = self.incoming.try_recv() {
+                self.handle_input(input);
             }
             let now = Mono::now();
             for submission in commands.drain(..) {
@@ -156,7 +163,7 @@ impl Driver {
             }
             if self.machine.next_timeout().is_some_and(|at| at <= now) {
                 let turned = Event::Turned(self.caller.last_turn());
-                self.machine.handle_event(now, turned, &mut self.effects);
+                self.machine.handle_event(now, NodeId::default(), turned, &mut self.effects);
                 self.machine.handle_timeout(now, &mut self.effects);
             }
             // Ahead of the outcomes: who has learned of one must find it counted.
@@ -189,28 +196,57 @@ impl Driver {
         self.machine.handle_command(now, op, command, &mut self.effects);
     }
 
-    fn handle_input(&mut self, generation: Generation, input: Input) {
-        if generation != self.generation {
-            return;
-        }
+    fn handle_input(&mut self, input: Input) {
         let now = Mono::now();
-        let event = match input {
-            Input::Connected(Ok((connection, Welcome { look, deaf }))) => {
-                self.connection = Some(connection);
-                Event::Connected { look, deaf }
+        let (node, event) = match input {
+            Input::Discovered(routes) => (NodeId::default(), Event::Discovered(routes)),
+            Input::Connected(node, generation, result) => {
+                let peer = self.peer(node);
+                if generation != peer.generation {
+                    return;
+                }
+                let event = match result {
+                    Ok((connection, Welcome { look, deaf })) => {
+                        peer.connection = Some(connection);
+                        Event::Connected { look, deaf }
+                    }
+                    Err(failure) => Event::ConnectFailed(failure),
+                };
+                (node, event)
             }
-            Input::Connected(Err(failure)) => Event::ConnectFailed(failure),
-            Input::Incoming(Incoming::Disconnected(detail)) => Event::Disconnected(detail),
-            Input::Incoming(Incoming::Granted(grant)) => Event::Granted(grant),
-            Input::Incoming(Incoming::Looked(look, sent)) => Event::Looked { look, sent },
-            Input::Incoming(Incoming::Replies(replies)) => {
+            Input::Incoming(node, generation, incoming) => {
+                if generation != self.peer(node).generation {
+                    return;
+                }
+                return self.handle_incoming(now, node, incoming);
+            }
+        };
+        self.machine.handle_event(now, node, event, &mut self.effects);
+    }
+
+    fn handle_incoming(&mut self, now: Mono, node: NodeId, incoming: Incoming) {
+        let event = match incoming {
+            Incoming::Deaf(why) => Event::Deaf(why),
+            Incoming::Disconnected(detail) => Event::Disconnected(detail),
+            Incoming::Granted(grant) => Event::Granted(grant),
+            Incoming::Listening(channel, on) => Event::Listening { channel, on },
+            Incoming::Looked(look, sent) => Event::Looked { look, sent },
+            Incoming::Replies(replies) => {
                 for (request, reply) in replies {
-                    self.machine.handle_reply(now, request, reply, &mut self.effects);
+                    self.machine.handle_reply(now, node, request, reply, &mut self.effects);
                 }
                 return;
             }
         };
-        self.machine.handle_event(now, event, &mut self.effects);
+        self.machine.handle_event(now, node, event, &mut self.effects);
+    }
+
+    fn peer(&mut self, node: NodeId) -> &mut Peer {
+        let index = usize::from(node.0);
+        if self.peers.len() <= index {
+            self.peers.resize_with(index + 1, Peer::default);
+        }
+        &mut self.peers[index]
     }
 
     fn carry_out(&mut self) {
@@ -224,8 +260,10 @@ impl Driver {
                         to_see = true;
                     }
                 }
-                Effect::Connect => self.connect(),
-                Effect::Disconnect { abort } => self.disconnect(abort),
+                Effect::Connect { node } => self.connect(node),
+                Effect::Disconnect { node, abort } => self.disconnect(node, abort),
+                Effect::Discover => self.discover(),
+                Effect::Listen { node, channel } => self.listen(node, channel, true),
                 Effect::Lose { lease, reason } => {
                     self.caller.lose(lease, reason);
                     to_see = true;
@@ -234,9 +272,9 @@ impl Driver {
                     self.caller.ping();
                     to_see = true;
                 }
-                Effect::Look { sent } => self.batch.push(Item::Look { sent }),
-                Effect::Send { request, call, with_source } => {
-                    self.batch.push(Item::Call { request, call, with_source });
+                Effect::Look { node, sent } => self.peer(node).batch.push(Item::Look { sent }),
+                Effect::Send { node, request, call, manner } => {
+                    self.peer(node).batch.push(Item::Call { request, call, manner });
                 }
                 Effect::SetDeadline { lease, until } => self.shared.set_deadline(lease, until),
                 Effect::Stop => self.stopped = true,
@@ -244,15 +282,65 @@ impl Driver {
                     self.caller.tell(news);
                     to_see = true;
                 }
+                Effect::Unlisten { node, channel } => self.listen(node, channel, false),
             }
         }
         self.effects = effects;
-        self.send_batch();
+        self.peers.iter_mut().for_each(Peer::send_batch);
         if to_see {
             self.caller.wake();
         }
     }
 
+    fn connect(&mut self, node: NodeId) {
+        let peer = self.peer(node);
+        peer.generation += 1;
+        let generation = peer.generation;
+        let (endpoint, directory) = (Arc::clone(&self.endpoint), Arc::clone(&self.directory));
+        let inputs = self.incoming_sender.clone();
+        tokio::spawn(async move {
+            let deliver: Deliver = {
+                let inputs = inputs.clone();
+                // If the loop has ended, nobody is left to be told.
+                Arc::new(move |incoming| {
+                    drop(inputs.send(Input::Incoming(node, generation, incoming)));
+                })
+            };
+            let result = server::connect(&endpoint, &directory, node, deliver).await;
+            // If the loop has ended meanwhile, dropping the connection closes it.
+            drop(inputs.send(Input::Connected(node, generation, result)));
+        });
+    }
+
+    fn disconnect(&mut self, node: NodeId, abort: bool) {
+        let peer = self.peer(node);
+        // The machine has given up every request of the old connection, also those of this turn.
+        peer.batch.clear();
+        peer.generation += 1;
+        match peer.connection.take() {
+            Some(connection) if abort => connection.abort(),
+            other => drop(other),
+        }
+    }
+
+    fn discover(&self) {
+        let (endpoint, directory) = (Arc::clone(&self.endpoint), Arc::clone(&self.directory));
+        let inputs = self.incoming_sender.clone();
+        tokio::spawn(async move {
+            let routes = server::discover(&endpoint, &directory).await;
+            // If the loop has ended, nobody is left to be told.
+            drop(inputs.send(Input::Discovered(routes)));
+        });
+    }
+
+    fn listen(&mut self, node: NodeId, channel: Arc<str>, on: bool) {
+        if let Some(connection) = &self.peer(node).connection {
+            connection.listen(channel, on);
+        }
+    }
+}
+
+impl Peer {
     fn send_batch(&mut self) {
         if let Some(connection) = &self.connection
             && !self.batch.is_empty()
@@ -260,33 +348,6 @@ impl Driver {
             connection.send(&self.batch);
         }
         self.batch.clear();
-    }
-
-    fn connect(&mut self) {
-        self.generation += 1;
-        let generation = self.generation;
-        let endpoint = Arc::clone(&self.endpoint);
-        let inputs = self.incoming_sender.clone();
-        tokio::spawn(async move {
-            let deliver: Deliver = {
-                let inputs = inputs.clone();
-                // If the loop has ended, nobody is left to be told.
-                Arc::new(move |incoming| drop(inputs.send((generation, Input::Incoming(incoming)))))
-            };
-            let result = server::connect(&endpoint, deliver).await;
-            // If the loop has ended meanwhile, dropping the connection closes it.
-            drop(inputs.send((generation, Input::Connected(result))));
-        });
-    }
-
-    fn disconnect(&mut self, abort: bool) {
-        // The machine has given up every request of the old connection, also those of this turn.
-        self.batch.clear();
-        self.generation += 1;
-        match self.connection.take() {
-            Some(connection) if abort => connection.abort(),
-            other => drop(other),
-        }
     }
 }
 

@@ -88,6 +88,11 @@ local function leave_line(waiter)
   redis.call('HDEL', waiters_key, waiter)
 end
 
+-- On Cluster messages stay with the server of their slot: the channel has the lock's hash tag.
+local function is_sharded(channel)
+  return channel:find('{', 1, true)
+end
+
 -- Gives the free lock to a waiter and tells it. The message is a hint; the lock's value is the truth.
 -- A fence below the waiter's own epoch would be of no use to it.
 local function offer(waiter, lease_ms, reserved, epoch, channel)
@@ -99,7 +104,7 @@ local function offer(waiter, lease_ms, reserved, epoch, channel)
   local fence = issue(counter, reserved, epoch)
   if channel ~= '' then
     -- Whether it may publish at all is no reason to fail: a waiter polls before its claim ends.
-    redis.pcall('PUBLISH', channel, string.format('%s %.0f %d %.0f %s', waiter, fence, lease_ms, now_us, lock_key))
+    redis.pcall(is_sharded(channel) and 'SPUBLISH' or 'PUBLISH', channel, string.format('%s %.0f %d %.0f %s', waiter, fence, lease_ms, now_us, lock_key))
   end
 end
 
@@ -129,7 +134,7 @@ local function advance(caller)
       leave_line(waiter)
       redis.call('SET', lock_key, waiter .. mark(), 'PX', ttl_ms)
       return issue(counter, reserved)
-    elseif channel ~= '' and redis.pcall('PUBSUB', 'NUMSUB', channel)[2] == 0 then
+    elseif channel ~= '' and redis.pcall('PUBSUB', is_sharded(channel) and 'SHARDNUMSUB' or 'NUMSUB', channel)[2] == 0 then
       local until_ms = now_ms + UNREACHED_MS
       if tonumber(deadline_ms) < until_ms then
         -- Not for the first time. Should it come back, it has its number.

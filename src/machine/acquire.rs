@@ -5,7 +5,7 @@
 //! for one lock form a line in the order of their calls, and share one attempt.
 
 use super::attempt::{Obstacle, Whose};
-use super::{AttemptId, Effect, Hold, Machine, OpId, Outcome, Timer, Wait};
+use super::{AttemptId, Effect, Hold, Machine, Manner, OpId, Outcome, Timer, Wait};
 use crate::clock::Mono;
 use crate::keys::LockKeys;
 use crate::script::Held;
@@ -120,7 +120,7 @@ impl Machine {
             Acquire { keys: keys.clone(), label, ttl, hold, wait, seat, began: now, deadline };
         self.acquires.insert(op, Box::new(acquire));
         match seat {
-            Seat::Alone(attempt) => self.send_attempt(now, attempt, false, out),
+            Seat::Alone(attempt) => self.send_attempt(now, attempt, Manner::Plain, out),
             Seat::Line(ticket) => self.join_line(now, keys, ticket, op, out),
         }
     }
@@ -156,7 +156,7 @@ impl Machine {
             keys,
             Line { waiters: VecDeque::from([(ticket, op)]), attempt, overdue: false },
         );
-        self.send_attempt(now, attempt, false, out);
+        self.send_attempt(now, attempt, Manner::Plain, out);
     }
 
     /// The first of a line has the lock as `holder`: the next attempt stands in line for those behind.
@@ -180,7 +180,7 @@ impl Machine {
             let (remaining, holder) = (Some(ttl), holder.to_string());
             attempt.obstacle = Obstacle::Held(Held { remaining, holder, ..Held::default() });
         }
-        self.send_attempt(now, attempt, false, out);
+        self.send_attempt(now, attempt, Manner::Plain, out);
     }
 
     /// Who of a line gets the lock next.
@@ -281,7 +281,7 @@ impl Machine {
                 let ms = acquire.ttl.as_millis();
                 Outcome::Connection(format!("each answer took longer than the lease of {ms} ms"))
             }
-            Obstacle::Unanswered => self.unanswered(now.since(acquire.began)),
+            Obstacle::Unanswered => self.unanswered(&acquire.keys, now.since(acquire.began)),
             Obstacle::Held(_) if acquire.wait == Wait::Never => Outcome::Held,
             Obstacle::Held(held) => self.timed_out(now, acquire, held),
             Obstacle::Refused(refusal) => {

@@ -5,7 +5,10 @@
 //! that somebody still waits.
 
 use super::renew::{Owed, Renewal};
-use super::{AttemptId, Effect, Lease, LeaseId, Machine, OpId, Outcome, Purpose, RequestId, Timer};
+use super::{
+    AttemptId, Effect, Lease, LeaseId, Machine, Manner, NodeId, OpId, Outcome, Purpose, RequestId,
+    Timer,
+};
 use crate::clock::Mono;
 use crate::error::{Failure, Refusal};
 use crate::keys::LockKeys;
@@ -104,12 +107,13 @@ impl Machine {
         &mut self,
         now: Mono,
         id: AttemptId,
-        with_source: bool,
+        manner: Manner,
         out: &mut Vec<Effect>,
     ) {
-        let (epoch, inbox) = (self.link.epoch, self.link.inbox());
         let first = self.first_of(id).and_then(|op| self.acquires.get(&op));
         let wanted = first.map(|acquire| acquire.ttl);
+        let Some(keys) = self.attempts.get(&id).map(|attempt| attempt.keys.clone()) else { return };
+        let (epoch, inbox) = (self.link_of(&keys).epoch, self.inbox(&keys));
         let Some(attempt) = self.attempts.get_mut(&id) else { return };
         if attempt.request.is_some() {
             return;
@@ -125,7 +129,7 @@ impl Machine {
             (Whose::Line, Place::Lost(seq)) => Intent::Join(Some(seq)),
         };
         let call = Call::Acquire {
-            keys: attempt.keys.clone(),
+            keys,
             token: attempt.token.clone(),
             ttl: attempt.ttl,
             epoch,
@@ -134,7 +138,7 @@ impl Machine {
             intent,
         };
         attempt.hinted = false;
-        let request = self.send(now, Purpose::Attempt(id), call, with_source, out);
+        let request = self.send(now, Purpose::Attempt(id), call, manner, out);
         if let Some(attempt) = self.attempts.get_mut(&id) {
             attempt.request = request;
         }
@@ -143,13 +147,14 @@ impl Machine {
     pub(super) fn attempt_reply(
         &mut self,
         now: Mono,
+        node: NodeId,
         id: AttemptId,
         sent: Mono,
         reply: Result<Reply, Failure>,
         out: &mut Vec<Effect>,
     ) {
         if let Ok(Reply::Held(held)) = &reply {
-            self.link.compare_clocks(sent, held.time);
+            self.links.at(node).compare_clocks(sent, held.time);
         }
         let Some(attempt) = self.attempts.get_mut(&id) else {
             // Granted by a message meanwhile; what was lost on the way may still be executed.
@@ -162,7 +167,7 @@ impl Machine {
         match reply {
             Ok(Reply::Granted { fence }) => {
                 let until = valid_until(sent, attempt.ttl);
-                if self.link.is_outdated(fence) {
+                if self.links.get(node).is_outdated(fence) {
                     self.renounce(now, id, out);
                 } else if until <= now {
                     self.grant_too_late(now, id, out);
@@ -177,7 +182,12 @@ impl Machine {
                 attempt.uncertain = true;
                 attempt.obstacle = Obstacle::Unanswered;
             }
-            Err(Failure::NoScript) => self.send_attempt(now, id, true, out),
+            Err(Failure::NoScript) => self.send_attempt(now, id, Manner::WithSource, out),
+            Err(Failure::Moved(_)) => self.send_attempt(now, id, Manner::Plain, out),
+            Err(Failure::Moving(to)) => {
+                self.send_attempt(now, id, Manner::Asking(to), out);
+                self.attempt_later(now, id);
+            }
             Err(Failure::Refused(refusal)) => {
                 // Who is in line already needs no more of the server than to stay there.
                 let in_line = matches!(attempt.place, Place::InLine(_));
@@ -187,9 +197,16 @@ impl Machine {
                     return self.end_all_of(now, id, out);
                 }
                 self.end_overdue(now, id, out);
-                let pause = self.jitter(RETRY_MS);
-                self.retry_attempt(id, now + pause);
+                self.attempt_later(now, id);
             }
+        }
+    }
+
+    /// Asks again after a short pause, if nobody asks now.
+    fn attempt_later(&mut self, now: Mono, id: AttemptId) {
+        if self.attempts.get(&id).is_some_and(|attempt| attempt.request.is_none()) {
+            let pause = self.jitter(RETRY_MS);
+            self.retry_attempt(id, now + pause);
         }
     }
 
@@ -203,8 +220,13 @@ impl Machine {
         let ask_at_once = attempt.hinted || matches!(attempt.place, Place::Lost(_));
         attempt.obstacle = Obstacle::Held(held);
         self.end_overdue(now, id, out);
+        if let Some(attempt) = self.attempts.get(&id).filter(|attempt| attempt.whose == Whose::Line)
+        {
+            let keys = attempt.keys.clone();
+            self.listen(now, &keys, out);
+        }
         if ask_at_once {
-            return self.send_attempt(now, id, false, out);
+            return self.send_attempt(now, id, Manner::Plain, out);
         }
         let pause = self.poll_pause(id);
         self.retry_attempt(id, now + pause);
@@ -214,8 +236,8 @@ impl Machine {
     fn poll_pause(&mut self, id: AttemptId) -> Duration {
         let heartbeat = self.jitter(POLL_MS);
         let (blind, behind) = (self.jitter(BLIND_POLL_MS), self.jitter((50, 200)));
-        let deaf = self.link.is_deaf();
         let Some(attempt) = self.attempts.get(&id) else { return heartbeat };
+        let deaf = self.link_of(&attempt.keys).is_deaf();
         let Obstacle::Held(held) = &attempt.obstacle else { return heartbeat };
         let claim = CLAIM.min(attempt.ttl);
         let foreign = !held.holder.is_empty() && !held.holder.starts_with(TOKEN_PREFIX);
@@ -243,14 +265,20 @@ impl Machine {
     }
 
     /// Somebody gave a lock up, and this manager is next.
-    pub(super) fn granted_by_message(&mut self, now: Mono, grant: Grant, out: &mut Vec<Effect>) {
+    pub(super) fn granted_by_message(
+        &mut self,
+        now: Mono,
+        node: NodeId,
+        grant: Grant,
+        out: &mut Vec<Effect>,
+    ) {
         let token = Token::from_text(&grant.token);
         let Some(id) = token.number(&self.config.client).map(AttemptId) else { return };
         if self.attempts.contains_key(&id) {
-            return self.take_message(now, id, &grant, out);
+            return self.take_message(now, node, id, &grant, out);
         }
         if self.releases.contains_key(&id) {
-            return self.send_release(now, id, false, out);
+            return self.send_release(now, id, Manner::Plain, out);
         }
         if !self.leases.contains_key(&id) {
             // Nobody knows it any more, but it owns a lock.
@@ -258,12 +286,20 @@ impl Machine {
         }
     }
 
-    fn take_message(&mut self, now: Mono, id: AttemptId, grant: &Grant, out: &mut Vec<Effect>) {
-        if self.link.is_outdated(grant.fence) {
+    fn take_message(
+        &mut self,
+        now: Mono,
+        node: NodeId,
+        id: AttemptId,
+        grant: &Grant,
+        out: &mut Vec<Effect>,
+    ) {
+        let link = self.links.get(node);
+        let began = link.local_time(now, grant.time).map(|began| began.min(now));
+        if link.is_outdated(grant.fence) {
             return self.renounce(now, id, out);
         }
         let Some(attempt) = self.attempts.get_mut(&id) else { return };
-        let began = self.link.local_time(now, grant.time).map(|began| began.min(now));
         match began.map(|began| (began, valid_until(began, grant.claim))) {
             Some((began, until)) if now < until => {
                 self.stats.hand_off(now.since(began));
@@ -272,7 +308,7 @@ impl Machine {
             _ => {
                 // How much of the claim is left cannot be told: its answer will.
                 attempt.hinted = true;
-                self.send_attempt(now, id, false, out);
+                self.send_attempt(now, id, Manner::Plain, out);
             }
         }
     }
@@ -321,7 +357,7 @@ impl Machine {
             outcome: Outcome::Acquired { lease, fence, label: other_label },
         });
         if owed.is_some() {
-            self.send_renewal(now, id, false, out);
+            self.send_renewal(now, id, Manner::Plain, out);
         }
         if whose == Whose::Line {
             self.serve_line(now, &keys, &token, out);
@@ -335,8 +371,7 @@ impl Machine {
         // What was granted is given back with it, should this be the end of the attempt.
         attempt.uncertain = true;
         self.end_overdue(now, id, out);
-        let pause = self.jitter(RETRY_MS);
-        self.retry_attempt(id, now + pause);
+        self.attempt_later(now, id);
     }
 
     /// The grant cannot be used: its token is given back, and another stands at the same place.
@@ -357,7 +392,7 @@ impl Machine {
             }
         }
         self.abandon(now, id, old.keys, old.token, old.uncertain || old.request.is_some(), out);
-        self.send_attempt(now, new, false, out);
+        self.send_attempt(now, new, Manner::Plain, out);
     }
 
     /// Nobody wants it any more: gives back what it may have got, or may yet get.

@@ -1,13 +1,15 @@
 //! Lengthening a lease because the caller wants it.
 
-use super::{Effect, Lease, LeaseId, Machine, OpId, Outcome, Purpose, RequestId, Timer};
+use super::{Effect, Lease, LeaseId, Machine, Manner, OpId, Outcome, Purpose, RequestId, Timer};
 use crate::clock::Mono;
 use crate::error::Failure;
+use crate::keys::LockKeys;
 use crate::script::{Reply, valid_until};
 use std::time::Duration;
 
 #[derive(Debug)]
 pub(super) struct Extend {
+    pub(super) keys: LockKeys,
     lease: LeaseId,
     ttl: Duration,
     deadline: Mono,
@@ -27,18 +29,18 @@ impl Machine {
         let Some(held) = self.hold_of(lease).filter(|held| now < held.until) else {
             return out.push(Effect::Complete { op, outcome: Outcome::Lost });
         };
-        let ttl = ttl.unwrap_or(held.ttl);
+        let (keys, ttl) = (held.keys.clone(), ttl.unwrap_or(held.ttl));
         let deadline = now + self.config.command_timeout;
-        self.extends.insert(op, Extend { lease, ttl, deadline, request: None });
+        self.extends.insert(op, Extend { keys, lease, ttl, deadline, request: None });
         self.timers.insert((deadline, Timer::ExtendDeadline(op)));
-        self.send_extend(now, op, false, out);
+        self.send_extend(now, op, Manner::Plain, out);
     }
 
     pub(super) fn send_extend(
         &mut self,
         now: Mono,
         op: OpId,
-        with_source: bool,
+        manner: Manner,
         out: &mut Vec<Effect>,
     ) {
         let Some(extend) = self.extends.get(&op) else {
@@ -48,7 +50,7 @@ impl Machine {
             return self.end_extend(op, Outcome::Lost, out);
         };
         let call = held.extension(extend.ttl);
-        let request = self.send(now, Purpose::Extend(op), call, with_source, out);
+        let request = self.send(now, Purpose::Extend(op), call, manner, out);
         if let Some(extend) = self.extends.get_mut(&op) {
             extend.request = request;
         }
@@ -89,7 +91,9 @@ impl Machine {
             Ok(_) => debug_assert!(false, "not a reply of extend"),
             // A repeat can only lengthen the lease, so it simply asks again once connected.
             Err(Failure::Lost(_)) => {}
-            Err(Failure::NoScript) => self.send_extend(now, op, true, out),
+            Err(Failure::NoScript) => self.send_extend(now, op, Manner::WithSource, out),
+            Err(Failure::Moved(_)) => self.send_extend(now, op, Manner::Plain, out),
+            Err(Failure::Moving(to)) => self.send_extend(now, op, Manner::Asking(to), out),
             Err(Failure::Refused(refusal)) => {
                 let key = self.hold_of(lease).map(|held| held.keys.lock().to_owned());
                 self.end_extend(op, Outcome::Server { refusal, key }, out);
@@ -103,7 +107,8 @@ impl Machine {
     }
 
     pub(super) fn extend_deadline(&mut self, op: OpId, out: &mut Vec<Effect>) {
-        let outcome = self.unanswered(self.config.command_timeout);
+        let Some(extend) = self.extends.get(&op) else { return };
+        let outcome = self.unanswered(&extend.keys, self.config.command_timeout);
         self.end_extend(op, outcome, out);
     }
 

@@ -19,7 +19,7 @@ impl Machine {
         let Some(op) = self.first_in_line(&held.keys) else { return false };
         let Some(next) = self.acquires.get(&op) else { return false };
         // Reserved fences of another history of the data may be smaller than what others got in this.
-        let outdated = self.link.is_outdated(held.fence);
+        let outdated = self.link_of(&held.keys).is_outdated(held.fence);
         if outdated || !held.can_be_handed_on(now, next.ttl, next.hold) {
             return false;
         }

@@ -1,10 +1,13 @@
-//! The connection: coming, going, and which history of the data it shows.
+//! The connections: coming, going, and which history of the data each shows.
 
-use super::{Effect, Look, Machine, News, OpId, Outcome, Request, Timer, in_order};
+use super::{
+    Effect, Look, Machine, Manner, News, NodeId, OpId, Outcome, Request, RequestId, Timer, in_order,
+};
 use crate::clock::{Mono, ServerTime};
 use crate::error::Failure;
+use crate::keys::LockKeys;
 use crate::script::{DRIFT, Held, Reply};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,8 +34,8 @@ pub(super) struct Link {
     looked: Mono,
     /// A moment of ours before which the server read this time.
     clocks: Option<(Mono, ServerTime)>,
-    /// Where messages to this manager go.
-    inbox: Arc<str>,
+    /// Requests without an answer, oldest first.
+    requests: VecDeque<(RequestId, Request)>,
     /// Whether the server lets this manager neither publish nor subscribe.
     deaf: bool,
     /// Fences at or below it may be known to a history that this server has lost: sent with every
@@ -45,27 +48,91 @@ pub(super) struct Link {
     epochs: BTreeMap<String, ServerTime>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum State {
-    /// Before the first connection; who waits for it.
-    Opening(Option<OpId>),
+    /// Nobody has asked for it yet.
+    Idle,
+    /// It is made for the first time.
+    First,
+    /// It was there, and is made anew.
     Down,
     Up,
 }
 
-impl Link {
+/// The connections by their servers.
+#[derive(Debug)]
+pub(super) struct Links {
+    nodes: Vec<Link>,
+    /// Where messages to this manager go, but for Cluster.
+    inbox: Arc<str>,
+    /// Who waits for the first connection.
+    opening: Option<OpId>,
+}
+
+impl Links {
     pub(super) fn new(inbox: Arc<str>) -> Self {
+        Self { nodes: vec![Link::new()], inbox, opening: None }
+    }
+
+    pub(super) fn at(&mut self, node: NodeId) -> &mut Link {
+        let index = usize::from(node.0);
+        if self.nodes.len() <= index {
+            self.nodes.resize_with(index + 1, Link::new);
+        }
+        &mut self.nodes[index]
+    }
+
+    /// The connection to a server that was named before.
+    pub(super) fn get(&self, node: NodeId) -> &Link {
+        &self.nodes[usize::from(node.0)]
+    }
+
+    fn all(&self) -> impl Iterator<Item = NodeId> + use<> {
+        (0..u16::try_from(self.nodes.len()).unwrap_or(u16::MAX)).map(NodeId)
+    }
+
+    /// Whether every other server that was asked for has failed already.
+    fn is_last(&self, node: NodeId) -> bool {
+        let others = self.all().filter(|other| *other != node).map(|other| self.get(other));
+        let mut wanted = others.filter(|link| link.state != State::Idle);
+        wanted.all(|link| link.failures > 0)
+    }
+
+    /// When the oldest request without an answer was sent.
+    pub(super) fn oldest_request(&self) -> Option<Mono> {
+        self.nodes.iter().filter_map(Link::oldest_request).min()
+    }
+
+    /// All that was asked was asked now.
+    #[cfg(test)]
+    pub(super) fn redate(&mut self, now: Mono) {
+        for (_, request) in self.nodes.iter_mut().flat_map(|link| &mut link.requests) {
+            request.sent = now;
+        }
+    }
+
+    /// The servers that have not answered a request for so long.
+    pub(super) fn silent_since(&self, now: Mono, patience: Duration) -> Vec<NodeId> {
+        let is_silent = |node: &NodeId| {
+            self.get(*node).oldest_request().is_some_and(|sent| sent + patience <= now)
+        };
+        self.all().filter(is_silent).collect()
+    }
+}
+
+impl Link {
+    const fn new() -> Self {
         Self {
-            state: State::Opening(None),
+            state: State::Idle,
             failures: 0,
             suspect: false,
-            trouble: "not connected yet".to_owned(),
-            looked: Mono::default(),
+            trouble: String::new(),
+            looked: Mono::from_micros(0),
             clocks: None,
-            inbox,
+            requests: VecDeque::new(),
             deaf: false,
-            epoch: ServerTime::default(),
-            floor: ServerTime::default(),
+            epoch: ServerTime::from_micros(0),
+            floor: ServerTime::from_micros(0),
             epochs: BTreeMap::new(),
         }
     }
@@ -93,9 +160,20 @@ impl Link {
         self.deaf
     }
 
-    /// Where grants can be told to this manager; empty if nowhere.
-    pub(super) fn inbox(&self) -> Arc<str> {
-        if self.deaf { Arc::from("") } else { Arc::clone(&self.inbox) }
+    pub(super) fn add_request(&mut self, id: RequestId, request: Request) {
+        self.requests.push_back((id, request));
+    }
+
+    /// A request that was answered. Answers come in the order of the requests, so it is the first one,
+    /// or was given up before.
+    pub(super) fn take_request(&mut self, id: RequestId) -> Option<Request> {
+        let place = self.requests.partition_point(|(other, _)| *other < id);
+        self.requests.get(place).filter(|(other, _)| *other == id)?;
+        self.requests.remove(place).map(|(_, request)| request)
+    }
+
+    fn oldest_request(&self) -> Option<Mono> {
+        self.requests.front().map(|(_, request)| request.sent)
     }
 
     /// The server read `time` after `sent`.
@@ -146,96 +224,175 @@ impl Link {
 }
 
 impl Machine {
-    pub(super) fn open(&mut self, op: OpId, out: &mut Vec<Effect>) {
-        self.link.state = State::Opening(Some(op));
-        out.push(Effect::Connect);
+    pub(super) fn open(&mut self, now: Mono, op: OpId, out: &mut Vec<Effect>) {
+        self.links.opening = Some(op);
+        if self.config.cluster {
+            self.discover(now, out);
+        } else {
+            self.want(NodeId::default(), out);
+        }
+    }
+
+    /// Whether the first connection is still to be made.
+    pub(super) const fn is_opening(&self) -> bool {
+        self.links.opening.is_some()
+    }
+
+    /// The first connection was made, or cannot be.
+    pub(super) fn opened(&mut self, result: Result<(), Failure>, out: &mut Vec<Effect>) {
+        let Some(op) = self.links.opening.take() else { return };
+        let failed = result.is_err();
+        let outcome = match result {
+            Ok(()) => Outcome::Done,
+            Err(Failure::Refused(refusal)) => Outcome::Server { refusal, key: None },
+            Err(other) => Outcome::Connection(other.to_string()),
+        };
+        out.push(Effect::Complete { op, outcome });
+        if failed {
+            out.push(Effect::Stop);
+        }
+    }
+
+    /// Somebody has to do with a server: connects, if nobody did so far.
+    pub(super) fn want(&mut self, node: NodeId, out: &mut Vec<Effect>) {
+        let link = self.links.at(node);
+        if link.state == State::Idle {
+            link.state = State::First;
+            "not connected yet".clone_into(&mut link.trouble);
+            out.push(Effect::Connect { node });
+        }
+    }
+
+    /// Where a grant of a lock can be told to this manager; empty if nowhere.
+    pub(super) fn inbox(&self, keys: &LockKeys) -> Arc<str> {
+        if self.link_of(keys).deaf {
+            Arc::from("")
+        } else if self.config.cluster {
+            self.channel(keys)
+        } else {
+            Arc::clone(&self.links.inbox)
+        }
     }
 
     pub(super) fn connected(
         &mut self,
         now: Mono,
+        node: NodeId,
         look: Look,
         deaf: Option<String>,
         out: &mut Vec<Effect>,
     ) {
-        self.link.learn(look);
-        self.link.looked = now;
-        self.link.clocks = None;
-        match self.link.state {
-            State::Opening(Some(op)) => {
-                out.push(Effect::Complete { op, outcome: Outcome::Done });
-            }
-            State::Opening(None) => {}
-            State::Down | State::Up => out.push(Effect::Tell(News::Reconnected)),
+        let link = self.links.at(node);
+        link.learn(look);
+        link.looked = now;
+        link.clocks = None;
+        if std::mem::replace(&mut link.state, State::Up) == State::Down {
+            out.push(Effect::Tell(News::Reconnected));
         }
-        self.link.state = State::Up;
-        let was_deaf = std::mem::replace(&mut self.link.deaf, deaf.is_some());
-        if let Some(why) = deaf
+        self.set_deaf(node, deaf, out);
+        self.opened(Ok(()), out);
+        self.resume(now, node, out);
+    }
+
+    /// Whether a server lets this manager neither publish nor subscribe, and why.
+    pub(super) fn set_deaf(&mut self, node: NodeId, why: Option<String>, out: &mut Vec<Effect>) {
+        let link = self.links.at(node);
+        let was_deaf = std::mem::replace(&mut link.deaf, why.is_some());
+        if let Some(why) = why
             && !was_deaf
         {
             out.push(Effect::Tell(News::Deaf(why)));
         }
-        self.resume(now, out);
     }
 
-    /// Asks for everything that waits for an answer. Releases first: what this manager no longer wants
-    /// must not stand in its own way.
-    fn resume(&mut self, now: Mono, out: &mut Vec<Effect>) {
+    /// Asks a server for everything that waits for its answer. Releases first: what this manager no
+    /// longer wants must not stand in its own way.
+    pub(super) fn resume(&mut self, now: Mono, node: NodeId, out: &mut Vec<Effect>) {
+        let here = |machine: &Self, keys: &LockKeys| machine.routes.node(keys) == node;
         for id in in_order(&self.releases) {
-            self.send_release(now, id, false, out);
+            if self.releases.get(&id).is_some_and(|release| here(self, &release.keys)) {
+                self.send_release(now, id, Manner::Plain, out);
+            }
         }
-        self.resume_renewals(now, out);
+        self.resume_renewals(now, node, out);
         for op in in_order(&self.extends) {
-            self.send_extend(now, op, false, out);
+            if self.extends.get(&op).is_some_and(|extend| here(self, &extend.keys)) {
+                self.send_extend(now, op, Manner::Plain, out);
+            }
         }
         for id in in_order(&self.attempts) {
-            self.send_attempt(now, id, false, out);
-        }
-    }
-
-    pub(super) fn connect_failed(&mut self, now: Mono, failure: Failure, out: &mut Vec<Effect>) {
-        if let State::Opening(op) = self.link.state {
-            if let Some(op) = op {
-                let outcome = match failure {
-                    Failure::Refused(refusal) => Outcome::Server { refusal, key: None },
-                    other => Outcome::Connection(other.to_string()),
-                };
-                out.push(Effect::Complete { op, outcome });
+            if self.attempts.get(&id).is_some_and(|attempt| here(self, &attempt.keys)) {
+                self.send_attempt(now, id, Manner::Plain, out);
             }
-            return out.push(Effect::Stop);
         }
-        self.link.trouble = format!("not connected: {failure}");
-        self.reconnect_later(now);
     }
 
-    fn reconnect_later(&mut self, now: Mono) {
-        self.link.failures += 1;
-        let most_ms = (50_u64 << (self.link.failures - 1).min(10)).min(BACKOFF_MS_MAX);
+    pub(super) fn connect_failed(
+        &mut self,
+        now: Mono,
+        node: NodeId,
+        failure: Failure,
+        out: &mut Vec<Effect>,
+    ) {
+        let refused = matches!(failure, Failure::Refused(_));
+        if self.is_opening() && (!self.config.cluster || refused || self.links.is_last(node)) {
+            return self.opened(Err(failure), out);
+        }
+        let link = self.links.at(node);
+        link.trouble = format!("not connected: {failure}");
+        self.reconnect_later(now, node);
+        self.discover_soon(now);
+    }
+
+    fn reconnect_later(&mut self, now: Mono, node: NodeId) {
+        let link = self.links.at(node);
+        link.failures += 1;
+        let most_ms = (50_u64 << (link.failures - 1).min(10)).min(BACKOFF_MS_MAX);
         let pause = self.jitter((most_ms / 2, most_ms));
-        self.timers.insert((now + pause, Timer::Reconnect));
+        self.timers.insert((now + pause, Timer::Reconnect(node)));
+    }
+
+    /// Connects again, unless the server has no locks any more.
+    pub(super) fn reconnect(&mut self, node: NodeId, out: &mut Vec<Effect>) {
+        if self.routes.has(node) {
+            out.push(Effect::Connect { node });
+        } else {
+            self.links.at(node).state = State::Idle;
+        }
     }
 
     /// The connection is gone, or is given up.
-    pub(super) fn disconnected(&mut self, now: Mono, detail: &str, out: &mut Vec<Effect>) {
-        if !self.link.is_up() {
+    pub(super) fn disconnected(
+        &mut self,
+        now: Mono,
+        node: NodeId,
+        detail: &str,
+        out: &mut Vec<Effect>,
+    ) {
+        let link = self.links.at(node);
+        if !link.is_up() {
             return;
         }
-        self.link.state = State::Down;
-        self.link.clocks = None;
+        link.state = State::Down;
+        link.clocks = None;
+        let first = link.failures == 0;
+        detail.clone_into(&mut link.trouble);
+        let requests = std::mem::take(&mut link.requests);
         // What is unsent or undelivered may not arrive later: it is asked for again, or given back.
-        out.push(Effect::Disconnect { abort: true });
+        out.push(Effect::Disconnect { node, abort: true });
         out.push(Effect::Tell(News::Disconnected(detail.to_owned())));
-        if self.link.failures == 0 {
-            self.link.failures = 1;
-            out.push(Effect::Connect);
+        if first && self.routes.has(node) {
+            self.links.at(node).failures = 1;
+            out.push(Effect::Connect { node });
         } else {
             // The last one answered nothing either: another one at once would hardly do better.
-            self.reconnect_later(now);
+            self.reconnect_later(now, node);
         }
-        detail.clone_into(&mut self.link.trouble);
-        for (request, Request { purpose, sent }) in std::mem::take(&mut self.requests) {
+        self.forget_channels_of(node);
+        self.discover_soon(now);
+        for (request, Request { purpose, sent }) in requests {
             let lost = Err(Failure::Lost(detail.to_owned()));
-            self.end_request(now, request, purpose, sent, lost, out);
+            self.end_request(now, node, request, purpose, sent, lost, out);
         }
     }
 
@@ -269,15 +426,19 @@ impl Machine {
         let Some(op) = self.closing else { return };
         for release in std::mem::take(&mut self.releases).into_values() {
             if let Some(op) = release.op {
-                let outcome = Outcome::Connection(self.link.trouble.clone());
+                let outcome = Outcome::Connection(self.link_of(&release.keys).trouble.clone());
                 out.push(Effect::Complete { op, outcome });
             }
         }
         self.timers.clear();
-        self.requests.clear();
-        self.link.state = State::Down;
+        self.channels.clear();
         out.push(Effect::Complete { op, outcome: Outcome::Done });
-        out.push(Effect::Disconnect { abort: false });
+        for node in self.links.all() {
+            let link = self.links.at(node);
+            link.requests.clear();
+            link.state = State::Idle;
+            out.push(Effect::Disconnect { node, abort: false });
+        }
         out.push(Effect::Stop);
     }
 }

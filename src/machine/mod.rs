@@ -14,11 +14,13 @@ mod hand_on;
 mod link;
 mod release;
 mod renew;
+mod routes;
 mod stats;
 #[cfg(test)]
 mod tests;
 
 pub use renew::{Hold, LossReason};
+pub use routes::Routes;
 pub use stats::Stats;
 
 use crate::clock::{Mono, ServerTime};
@@ -27,7 +29,7 @@ use crate::keys::LockKeys;
 use crate::script::{Call, Grant, Reply};
 use crate::token::Token;
 use rustc_hash::FxHashMap;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -40,6 +42,8 @@ pub struct Config {
     pub prefix: String,
     /// How long a request may stay unanswered before its connection is given up.
     pub command_timeout: Duration,
+    /// Whether the locks are spread over several servers by their slots.
+    pub cluster: bool,
 }
 
 /// The channel on which a manager is told of its grants.
@@ -90,6 +94,10 @@ impl LeaseId {
 /// Names a request to the server. Requests are answered in the order of their numbers.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub struct RequestId(pub u64);
+
+/// Names a server of a manager, and the connection to it.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct NodeId(pub u16);
 
 /// A caller wants something. Each ends in exactly one [`Effect::Complete`].
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -198,7 +206,7 @@ pub enum News {
     Reconnected,
 }
 
-/// Something happened to the connection.
+/// Something happened to a connection.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Event {
     /// An attempt to connect succeeded.
@@ -210,10 +218,21 @@ pub enum Event {
     },
     /// An attempt to connect failed.
     ConnectFailed(Failure),
+    /// The server lets this manager neither publish nor subscribe, and why.
+    Deaf(String),
     /// The connection broke.
     Disconnected(String),
+    /// The answer to [`Effect::Discover`].
+    Discovered(Result<Routes, Failure>),
     /// A lock was granted by a message.
     Granted(Grant),
+    /// The messages of a shard channel come from now on, or come no longer.
+    Listening {
+        /// Which.
+        channel: Arc<str>,
+        /// Whether they come.
+        on: bool,
+    },
     /// The server answered [`Effect::Look`].
     Looked {
         /// What it shows.
@@ -246,14 +265,30 @@ pub enum Effect {
         outcome: Outcome,
     },
     /// Connect; answered by [`Event::Connected`] or [`Event::ConnectFailed`].
-    Connect,
+    Connect {
+        /// To whom.
+        node: NodeId,
+    },
     /// Give the connection up. `abort`: drop what is still unsent, so that nothing arrives late.
     Disconnect {
+        /// To whom.
+        node: NodeId,
         /// Whether the connection is suspect.
         abort: bool,
     },
+    /// Ask which server has which slot; answered by [`Event::Discovered`].
+    Discover,
+    /// Get the messages of a shard channel; answered by [`Event::Listening`].
+    Listen {
+        /// Who publishes them.
+        node: NodeId,
+        /// Which.
+        channel: Arc<str>,
+    },
     /// Ask which data the server holds; answered by [`Event::Looked`].
     Look {
+        /// Whom.
+        node: NodeId,
         /// Now; part of the answer.
         sent: Mono,
     },
@@ -268,12 +303,14 @@ pub enum Effect {
     Ping,
     /// Call a script; answered by [`Machine::handle_reply`].
     Send {
+        /// Where.
+        node: NodeId,
         /// Names the answer.
         request: RequestId,
         /// What to call.
         call: Call,
-        /// Send the whole script, since the server did not know its hash.
-        with_source: bool,
+        /// How to call it.
+        manner: Manner,
     },
     /// Until when a lease is valid; none when it has ended.
     SetDeadline {
@@ -286,6 +323,24 @@ pub enum Effect {
     Stop,
     /// Tell whoever runs the manager.
     Tell(News),
+    /// Get the messages of a shard channel no longer.
+    Unlisten {
+        /// Who publishes them.
+        node: NodeId,
+        /// Which.
+        channel: Arc<str>,
+    },
+}
+
+/// How a script is called.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Manner {
+    /// By its hash.
+    Plain,
+    /// With its text, since the server did not know its hash.
+    WithSource,
+    /// With its text, and on a server that a slot is only moving to.
+    Asking(NodeId),
 }
 
 /// The lock protocol of one manager.
@@ -293,7 +348,7 @@ pub enum Effect {
 pub struct Machine {
     config: Config,
     rng: fastrand::Rng,
-    link: link::Link,
+    links: link::Links,
     /// Whether `Close` was commanded, and by whom.
     closing: Option<OpId>,
     last_attempt: u64,
@@ -308,8 +363,11 @@ pub struct Machine {
     lines: FxHashMap<LockKeys, acquire::Line>,
     pulse: renew::Pulse,
     releases: FxHashMap<AttemptId, release::Release>,
-    /// Requests without an answer, oldest first.
-    requests: VecDeque<(RequestId, Request)>,
+    routes: Routes,
+    /// When the routes were last asked for, and whether an answer is still missing.
+    discovery: routes::Discovery,
+    /// The shard channels that it listens to.
+    channels: FxHashMap<Arc<str>, routes::Channel>,
     timers: BTreeSet<(Mono, Timer)>,
 }
 
@@ -358,10 +416,12 @@ enum Timer {
     AcquireDeadline(OpId),
     AttemptRetry(AttemptId),
     CloseDeadline,
+    Discover,
     ExtendDeadline(OpId),
+    Forget,
     HoldEnd(AttemptId),
     LeaseEnd(AttemptId),
-    Reconnect,
+    Reconnect(NodeId),
     ReleaseDeadline(AttemptId),
     ReleaseRetry(AttemptId),
     Renew(AttemptId),
@@ -382,7 +442,7 @@ impl Machine {
         Self {
             config,
             rng: fastrand::Rng::with_seed(seed),
-            link: link::Link::new(inbox),
+            links: link::Links::new(inbox),
             closing: None,
             last_attempt: 0,
             last_request: 0,
@@ -395,7 +455,9 @@ impl Machine {
             lines: FxHashMap::default(),
             pulse: renew::Pulse::default(),
             releases: FxHashMap::default(),
-            requests: VecDeque::new(),
+            routes: Routes::default(),
+            discovery: routes::Discovery::default(),
+            channels: FxHashMap::default(),
             timers: BTreeSet::new(),
         }
     }
@@ -416,7 +478,7 @@ impl Machine {
             Command::Cancel => self.end_acquire(now, op, Outcome::Cancelled, out),
             Command::Close => self.begin_close(now, op, out),
             Command::Extend { lease, ttl } => self.begin_extend(now, op, lease, ttl, out),
-            Command::Open => self.open(op, out),
+            Command::Open => self.open(now, op, out),
             Command::Release { lease, exported } => {
                 self.begin_release(now, op, lease, exported, out);
             }
@@ -427,38 +489,39 @@ impl Machine {
     pub fn handle_reply(
         &mut self,
         now: Mono,
+        node: NodeId,
         request: RequestId,
         reply: Result<Reply, Failure>,
         out: &mut Vec<Effect>,
     ) {
-        // Answers come in the order of the requests, so it is the first one, or was given up before.
-        let place = self.requests.partition_point(|(other, _)| *other < request);
-        if self.requests.get(place).is_none_or(|(other, _)| *other != request) {
-            return;
-        }
-        let Some((_, Request { purpose, sent })) = self.requests.remove(place) else { return };
-        self.link.judge(&reply);
+        let link = self.links.at(node);
+        let Some(Request { purpose, sent }) = link.take_request(request) else { return };
+        link.judge(&reply);
         let lost = match &reply {
             Err(Failure::Lost(detail)) => Some(detail.clone()),
             _ => None,
         };
-        self.end_request(now, request, purpose, sent, reply, out);
+        self.end_request(now, node, request, purpose, sent, reply, out);
         if let Some(detail) = lost {
             // The connection may have died unnoticed, behind its handshake: it is not believed.
-            self.disconnected(now, &detail, out);
+            self.disconnected(now, node, &detail, out);
         }
     }
 
-    /// Something happened to the connection.
-    pub fn handle_event(&mut self, now: Mono, event: Event, out: &mut Vec<Effect>) {
+    /// Something happened to the connection to `node`.
+    pub fn handle_event(&mut self, now: Mono, node: NodeId, event: Event, out: &mut Vec<Effect>) {
         match event {
-            Event::Connected { look, deaf } => self.connected(now, look, deaf, out),
-            Event::ConnectFailed(failure) => self.connect_failed(now, failure, out),
-            Event::Disconnected(detail) => self.disconnected(now, &detail, out),
-            Event::Granted(grant) => self.granted_by_message(now, grant, out),
+            Event::Connected { look, deaf } => self.connected(now, node, look, deaf, out),
+            Event::ConnectFailed(failure) => self.connect_failed(now, node, failure, out),
+            Event::Deaf(why) => self.deafened(now, node, why, out),
+            Event::Disconnected(detail) => self.disconnected(now, node, &detail, out),
+            Event::Discovered(routes) => self.discovered(now, routes, out),
+            Event::Granted(grant) => self.granted_by_message(now, node, grant, out),
+            Event::Listening { channel, on } => self.listening(now, node, &channel, on, out),
             Event::Looked { look, sent } => {
-                self.link.compare_clocks(sent, look.time);
-                self.link.learn(look);
+                let link = self.links.at(node);
+                link.compare_clocks(sent, look.time);
+                link.learn(look);
             }
             Event::Turned(at) => self.pulse.feel(at),
         }
@@ -466,9 +529,9 @@ impl Machine {
 
     /// Deadlines have passed. Early or repeated calls change nothing.
     pub fn handle_timeout(&mut self, now: Mono, out: &mut Vec<Effect>) {
-        if self.request_timeout().is_some_and(|at| at <= now) {
-            let ms = self.config.command_timeout.as_millis();
-            self.disconnected(now, &format!("no answer within {ms} ms"), out);
+        let ms = self.config.command_timeout.as_millis();
+        for node in self.links.silent_since(now, self.config.command_timeout) {
+            self.disconnected(now, node, &format!("no answer within {ms} ms"), out);
         }
         while let Some(&(at, timer)) = self.timers.first()
             && at <= now
@@ -476,14 +539,16 @@ impl Machine {
             self.timers.pop_first();
             match timer {
                 Timer::AcquireDeadline(op) => self.acquire_deadline(now, op, out),
-                Timer::AttemptRetry(id) => self.send_attempt(now, id, false, out),
+                Timer::AttemptRetry(id) => self.send_attempt(now, id, Manner::Plain, out),
                 Timer::CloseDeadline => self.finish_close(out),
                 Timer::ExtendDeadline(op) => self.extend_deadline(op, out),
                 Timer::HoldEnd(id) => self.hold_end(now, id, out),
                 Timer::LeaseEnd(id) => self.lease_end(now, id, out),
-                Timer::Reconnect => out.push(Effect::Connect),
+                Timer::Discover => self.discover(now, out),
+                Timer::Forget => self.forget_channels(now, out),
+                Timer::Reconnect(node) => self.reconnect(node, out),
                 Timer::ReleaseDeadline(id) => self.release_deadline(id, out),
-                Timer::ReleaseRetry(id) => self.send_release(now, id, false, out),
+                Timer::ReleaseRetry(id) => self.send_release(now, id, Manner::Plain, out),
                 Timer::Renew(id) => self.renewal_due(now, id, out),
             }
         }
@@ -493,7 +558,8 @@ impl Machine {
     #[must_use]
     pub fn next_timeout(&self) -> Option<Mono> {
         let timer = self.timers.first().map(|&(at, _)| at);
-        [timer, self.request_timeout()].into_iter().flatten().min()
+        let silence = self.links.oldest_request().map(|sent| sent + self.config.command_timeout);
+        [timer, silence].into_iter().flatten().min()
     }
 
     /// Whether every operation, request and lease has ended.
@@ -505,7 +571,8 @@ impl Machine {
             && self.leases.is_empty()
             && self.lines.is_empty()
             && self.releases.is_empty()
-            && self.requests.is_empty()
+            && self.links.oldest_request().is_none()
+            && self.channels.is_empty()
             && self.timers.is_empty()
     }
 
@@ -516,60 +583,82 @@ impl Machine {
         Stats { held, waiting, ..self.stats.clone() }
     }
 
-    /// Requests are answered in order, so the oldest one decides.
-    fn request_timeout(&self) -> Option<Mono> {
-        let (_, oldest) = self.requests.front()?;
-        Some(oldest.sent + self.config.command_timeout)
-    }
-
     fn end_request(
         &mut self,
         now: Mono,
+        node: NodeId,
         request: RequestId,
         purpose: Purpose,
         sent: Mono,
         reply: Result<Reply, Failure>,
         out: &mut Vec<Effect>,
     ) {
+        if let Err(Failure::Moved(to)) = reply
+            && let Some(keys) = self.keys_for(purpose).cloned()
+        {
+            self.moved(now, &keys, to, out);
+        }
         match purpose {
-            Purpose::Attempt(id) => self.attempt_reply(now, id, sent, reply, out),
+            Purpose::Attempt(id) => self.attempt_reply(now, node, id, sent, reply, out),
             Purpose::Extend(op) => self.extend_reply(now, op, request, sent, reply, out),
             Purpose::Release(id) => self.release_reply(now, id, sent, reply, out),
             Purpose::Renew(id) => self.renewal_reply(now, id, sent, &reply, out),
         }
     }
 
-    /// Asks the server, if it is connected. The caller asks again when it is.
+    /// Which lock a request is about, if anybody still wants to know.
+    fn keys_for(&self, purpose: Purpose) -> Option<&LockKeys> {
+        match purpose {
+            Purpose::Attempt(id) => self.attempts.get(&id).map(|attempt| &attempt.keys),
+            Purpose::Extend(op) => self.extends.get(&op).map(|extend| &extend.keys),
+            Purpose::Release(id) => self.releases.get(&id).map(|release| &release.keys),
+            Purpose::Renew(id) => self.leases.get(&id).map(|held| &held.keys),
+        }
+    }
+
+    /// Asks the server of the lock, if it is connected. The caller asks again when it is.
     fn send(
         &mut self,
         now: Mono,
         purpose: Purpose,
         call: Call,
-        with_source: bool,
+        manner: Manner,
         out: &mut Vec<Effect>,
     ) -> Option<RequestId> {
-        if !self.link.is_up() {
+        let node = match manner {
+            Manner::Asking(node) => node,
+            Manner::Plain | Manner::WithSource => self.routes.node(call.keys()),
+        };
+        let link = self.links.at(node);
+        if !link.is_up() {
+            self.want(node, out);
             return None;
         }
         let issues_fences = matches!(purpose, Purpose::Attempt(_) | Purpose::Release(_));
-        if self.link.look_due(now, issues_fences) {
-            out.push(Effect::Look { sent: now });
+        if link.look_due(now, issues_fences) {
+            out.push(Effect::Look { node, sent: now });
         }
         self.stats.requests += 1;
         self.last_request += 1;
         let request = RequestId(self.last_request);
-        self.requests.push_back((request, Request { purpose, sent: now }));
-        out.push(Effect::Send { request, call, with_source });
+        link.add_request(request, Request { purpose, sent: now });
+        out.push(Effect::Send { node, request, call, manner });
         Some(request)
     }
 
-    /// The outcome of an operation that got no answer for `patience`.
-    fn unanswered(&self, patience: Duration) -> Outcome {
-        Outcome::Connection(if self.link.is_up() {
+    /// The outcome of an operation on a lock that got no answer for `patience`.
+    fn unanswered(&self, keys: &LockKeys, patience: Duration) -> Outcome {
+        let link = self.link_of(keys);
+        Outcome::Connection(if link.is_up() {
             format!("no answer within {} ms", patience.as_millis())
         } else {
-            self.link.trouble.clone()
+            link.trouble.clone()
         })
+    }
+
+    /// The connection to where a lock lives.
+    fn link_of(&self, keys: &LockKeys) -> &link::Link {
+        self.links.get(self.routes.node(keys))
     }
 
     /// A time between so many ms, so that many clients do not move in step.

@@ -2,7 +2,7 @@
 //!
 //! Once a release was sent its token is burned: nothing acquires or extends with it again.
 
-use super::{AttemptId, Effect, LeaseId, Machine, OpId, Outcome, Purpose, Timer};
+use super::{AttemptId, Effect, LeaseId, Machine, Manner, OpId, Outcome, Purpose, Timer};
 use crate::clock::Mono;
 use crate::error::{Failure, Refusal};
 use crate::keys::LockKeys;
@@ -18,8 +18,9 @@ const WALK_ON_AFTER: Duration = Duration::from_millis(2);
 const REFUSALS_MAX: u32 = 30;
 
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "facts that are independent")]
 pub(super) struct Release {
-    keys: LockKeys,
+    pub(super) keys: LockKeys,
     token: Token,
     /// Who waits for it; none when a lost or unwanted grant is given back.
     pub(super) op: Option<OpId>,
@@ -28,6 +29,8 @@ pub(super) struct Release {
     deadline: Option<Mono>,
     retry: Option<Mono>,
     sending: bool,
+    /// Some of its keys are on another server already: the lock is freed alone.
+    alone: bool,
     /// A release that went out while the lease was valid has lost its reply.
     maybe_freed: bool,
     /// An acquire of this token was lost and may still be executed.
@@ -49,6 +52,7 @@ impl Release {
             deadline: None,
             retry: None,
             sending: false,
+            alone: false,
             maybe_freed: false,
             uncertain,
             refusals: 0,
@@ -82,7 +86,7 @@ impl Machine {
         release.op = Some(op);
         release.deadline = Some(deadline);
         self.releases.insert(id, release);
-        self.send_release(now, id, false, out);
+        self.send_release(now, id, Manner::Plain, out);
     }
 
     /// Gives back what a token has got or may yet get. Nobody waits for it.
@@ -96,17 +100,18 @@ impl Machine {
         out: &mut Vec<Effect>,
     ) {
         self.releases.insert(id, Release::new(keys, token, now, uncertain));
-        self.send_release(now, id, false, out);
+        self.send_release(now, id, Manner::Plain, out);
     }
 
     pub(super) fn send_release(
         &mut self,
         now: Mono,
         id: AttemptId,
-        with_source: bool,
+        manner: Manner,
         out: &mut Vec<Effect>,
     ) {
-        let epoch = self.link.epoch;
+        let Some(release) = self.releases.get(&id) else { return };
+        let epoch = self.link_of(&release.keys).epoch;
         let Some(release) = self.releases.get_mut(&id) else {
             return;
         };
@@ -117,8 +122,12 @@ impl Machine {
             self.timers.remove(&(at, Timer::ReleaseRetry(id)));
         }
         let (keys, token) = (release.keys.clone(), release.token.clone());
-        let call = Call::Release { keys, token, epoch };
-        let sending = self.send(now, Purpose::Release(id), call, with_source, out).is_some();
+        let call = if release.alone {
+            Call::Free { keys, token }
+        } else {
+            Call::Release { keys, token, epoch }
+        };
+        let sending = self.send(now, Purpose::Release(id), call, manner, out).is_some();
         if let Some(release) = self.releases.get_mut(&id) {
             release.sending = sending;
         }
@@ -136,7 +145,14 @@ impl Machine {
             return;
         };
         release.sending = false;
+        let alone = release.alone;
         match reply {
+            Ok(Reply::Owner(false)) if alone && release.op.is_none() => {
+                // It may stand in line still.
+                release.alone = false;
+                release.refusals += 1;
+                self.release_refused(now, id, out);
+            }
             Ok(Reply::Owner(freed)) => {
                 // A repeat may read "not the owner" as the success of the request before it.
                 let freed = freed || release.maybe_freed;
@@ -154,22 +170,44 @@ impl Machine {
                 // Whatever went ahead of it on the connection may be lost too, an acquire included.
                 release.uncertain = true;
             }
-            Err(Failure::NoScript) => self.send_release(now, id, true, out),
+            Err(Failure::NoScript) => self.send_release(now, id, Manner::WithSource, out),
+            Err(Failure::Moved(_)) => self.send_release(now, id, Manner::Plain, out),
+            Err(Failure::Moving(to)) => {
+                self.send_release(now, id, Manner::Asking(to), out);
+                self.release_later(now, id);
+            }
+            // Some of its keys have moved already: the lock itself can be freed at least.
+            Err(Failure::Refused(refusal)) if refusal.code == "TRYAGAIN" && !alone => {
+                release.alone = true;
+                self.send_release(now, id, Manner::Plain, out);
+            }
             Err(Failure::Refused(refusal)) => {
                 release.refusals += 1;
-                let give_up = release.refusals > REFUSALS_MAX;
                 release.refusal = Some(refusal.clone());
                 if !refusal.is_transient() {
                     self.release_deadline(id, out);
                 }
-                if give_up {
-                    self.release_deadline(id, out);
-                    self.remove_release(id);
-                    self.finish_close_if_done(out);
-                } else {
-                    self.retry_release(id, now + REPEAT_AFTER);
-                }
+                self.release_refused(now, id, out);
             }
+        }
+    }
+
+    /// Asks again later, unless the server has refused for long.
+    fn release_refused(&mut self, now: Mono, id: AttemptId, out: &mut Vec<Effect>) {
+        let Some(release) = self.releases.get(&id) else { return };
+        if release.refusals > REFUSALS_MAX {
+            self.release_deadline(id, out);
+            self.remove_release(id);
+            self.finish_close_if_done(out);
+        } else {
+            self.retry_release(id, now + REPEAT_AFTER);
+        }
+    }
+
+    /// Asks again after a short pause, if nobody asks now.
+    fn release_later(&mut self, now: Mono, id: AttemptId) {
+        if self.releases.get(&id).is_some_and(|release| !release.sending) {
+            self.retry_release(id, now + WALK_ON_AFTER);
         }
     }
 
@@ -201,7 +239,7 @@ impl Machine {
         };
         let outcome = match release.refusal.clone() {
             Some(refusal) => Outcome::Server { refusal, key: Some(release.keys.lock().to_owned()) },
-            None => self.unanswered(self.config.command_timeout),
+            None => self.unanswered(&release.keys, self.config.command_timeout),
         };
         self.answer_release(id, outcome, out);
     }

@@ -4,7 +4,7 @@
 //! event loop cannot stop that; so that a wedged process does not hold for ever, renewal pauses
 //! while JavaScript has not turned for `stall_timeout`.
 
-use super::{AttemptId, Effect, Lease, LeaseId, Machine, Purpose, Timer};
+use super::{AttemptId, Effect, Lease, LeaseId, Machine, Manner, NodeId, Purpose, Timer};
 use crate::clock::{Mono, ServerTime};
 use crate::error::Failure;
 use crate::script::{Call, Intent, Reply, drift, valid_until};
@@ -179,7 +179,7 @@ impl Machine {
             let pause = held.ttl / 16;
             return self.plan_renewal(id, now, now + pause);
         }
-        self.send_renewal(now, id, false, out);
+        self.send_renewal(now, id, Manner::Plain, out);
     }
 
     /// Asks to renew, if the server is connected; if not, [`Self::resume_renewals`] does later.
@@ -187,7 +187,7 @@ impl Machine {
         &mut self,
         now: Mono,
         id: AttemptId,
-        with_source: bool,
+        manner: Manner,
         out: &mut Vec<Effect>,
     ) {
         let Some(held) = self.leases.get(&id).filter(|held| held.renewal.asked.is_none()) else {
@@ -195,11 +195,11 @@ impl Machine {
         };
         let ttl = held.ttl;
         let call = if held.owed == Some(Owed::Claim) {
-            held.claim(self.link.epoch, self.link.inbox())
+            held.claim(self.link_of(&held.keys).epoch, self.inbox(&held.keys))
         } else {
             held.extension(ttl)
         };
-        let sending = self.send(now, Purpose::Renew(id), call, with_source, out).is_some();
+        let sending = self.send(now, Purpose::Renew(id), call, manner, out).is_some();
         self.unplan_renewal(id);
         if let Some(held) = self.leases.get_mut(&id) {
             held.renewal.asked = sending.then_some(ttl);
@@ -208,10 +208,12 @@ impl Machine {
 
     /// The server is connected again: asks for every renewal that could not be asked for, and whether
     /// what was granted in another history of the data is known in this one.
-    pub(super) fn resume_renewals(&mut self, now: Mono, out: &mut Vec<Effect>) {
+    pub(super) fn resume_renewals(&mut self, now: Mono, node: NodeId, out: &mut Vec<Effect>) {
+        let link = self.links.get(node);
         let waits = |(id, held): (&AttemptId, &Lease)| {
-            let wanted = held.hold.renew || held.owed.is_some();
-            let at_once = held.renewal.due.is_none() || self.link.is_outdated(held.fence);
+            let here = self.routes.node(&held.keys) == node;
+            let wanted = here && (held.hold.renew || held.owed.is_some());
+            let at_once = held.renewal.due.is_none() || link.is_outdated(held.fence);
             (wanted && at_once && held.renewal.asked.is_none()).then_some(*id)
         };
         let mut waiting: Vec<_> = self.leases.iter().filter_map(waits).collect();
@@ -229,6 +231,8 @@ impl Machine {
         reply: &Result<Reply, Failure>,
         out: &mut Vec<Effect>,
     ) {
+        let Some(held) = self.leases.get(&id) else { return };
+        let outdated = self.link_of(&held.keys).is_outdated(held.fence);
         let Some(held) = self.leases.get_mut(&id) else { return };
         let Some(asked) = held.renewal.asked.take() else { return };
         if held.until <= now {
@@ -236,7 +240,7 @@ impl Machine {
         }
         match reply {
             // Since it was granted, the data has turned out to be another history.
-            Ok(Reply::Granted { .. }) if self.link.is_outdated(held.fence) => {
+            Ok(Reply::Granted { .. }) if outdated => {
                 self.lose_and_give_back(now, id, LossReason::Expired, out);
             }
             Ok(Reply::Owner(true) | Reply::Granted { .. }) => {
@@ -254,12 +258,23 @@ impl Machine {
             }
             Ok(Reply::More) => debug_assert!(false, "not a reply of extend or acquire"),
             Err(Failure::Lost(_)) => {}
-            Err(Failure::NoScript) => self.send_renewal(now, id, true, out),
-            Err(Failure::Refused(_)) => {
-                let pause = held.until.since(now).min(held.ttl) / 16;
-                self.plan_renewal(id, now, now + pause);
+            Err(Failure::NoScript) => self.send_renewal(now, id, Manner::WithSource, out),
+            Err(Failure::Moved(_)) => self.send_renewal(now, id, Manner::Plain, out),
+            Err(Failure::Moving(to)) => {
+                self.send_renewal(now, id, Manner::Asking(*to), out);
+                self.renew_later(now, id);
             }
+            Err(Failure::Refused(_)) => self.renew_later(now, id),
         }
+    }
+
+    /// Asks again after a part of what is left, if nobody asks now.
+    fn renew_later(&mut self, now: Mono, id: AttemptId) {
+        let Some(held) = self.leases.get(&id).filter(|held| held.renewal.asked.is_none()) else {
+            return;
+        };
+        let pause = held.until.since(now).min(held.ttl) / 16;
+        self.plan_renewal(id, now, now + pause);
     }
 
     fn start_renewal(&mut self, now: Mono, id: AttemptId) {

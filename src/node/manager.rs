@@ -58,6 +58,7 @@ impl ManagerOptions {
             client: self.client,
             prefix: self.prefix,
             command_timeout: Duration::from_millis(self.command_timeout.into()),
+            cluster: matches!(endpoint.address, Address::Cluster { .. }),
         };
         (config, endpoint)
     }

@@ -6,7 +6,7 @@ use super::memory::Store;
 use super::{Deliver, Endpoint, Incoming, Item, Welcome, wire};
 use crate::clock::{Mono, ServerTime};
 use crate::error::Failure;
-use crate::machine::Look;
+use crate::machine::{Look, Manner};
 use crate::script::{Call, Grant, Reply};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -132,7 +132,7 @@ pub(crate) fn execute(
     call: &Call,
     source: &str,
 ) -> Result<Reply, Failure> {
-    let command = wire::command(call, false);
+    let command = wire::command(call, Manner::Plain);
     let (keys, args) = wire::arguments(&command);
     wire::reply(call.script(), store.eval(now, source, &keys, &args))
 }

@@ -1,14 +1,17 @@
 //! Where locks live. The only module that names the Redis client.
 
+mod cluster;
 pub(crate) mod embedded;
 pub(crate) mod memory;
 mod single;
 mod stream;
 mod wire;
 
+pub(crate) use cluster::{Directory, discover};
+
 use crate::clock::Mono;
 use crate::error::Failure;
-use crate::machine::{Look, RequestId};
+use crate::machine::{Look, Manner, NodeId, RequestId};
 use crate::script::{Call, Grant, Reply};
 use std::fmt;
 use std::sync::Arc;
@@ -17,10 +20,14 @@ use std::time::Duration;
 /// What comes back from a connection.
 #[derive(Debug)]
 pub(crate) enum Incoming {
+    /// No messages can be sent or received, and why.
+    Deaf(String),
     /// It broke, or the server closed it.
     Disconnected(String),
     /// A lock was granted by a message.
     Granted(Grant),
+    /// The messages of a shard channel come from now on, or come no longer.
+    Listening(Arc<str>, bool),
     /// The answer to a look that was sent at this time.
     Looked(Look, Mono),
     /// Answers, in the order of the requests.
@@ -44,8 +51,8 @@ pub(crate) enum Item {
         request: RequestId,
         /// What to call.
         call: Call,
-        /// Send the whole text.
-        with_source: bool,
+        /// How to call it.
+        manner: Manner,
     },
 }
 
@@ -60,36 +67,57 @@ pub(crate) struct Welcome {
 
 /// An open connection. Dropping it closes it.
 pub(crate) enum Connection {
+    Cluster(cluster::Connection),
     Embedded(embedded::Connection),
     Single(single::Connection),
 }
 
-/// Connects, authenticates, listens to the inbox and has a first look. Whatever happens on the
-/// connection afterwards is given to `deliver`.
+/// Connects to `node`, authenticates, listens to the inbox and has a first look. Whatever happens on
+/// the connection afterwards is given to `deliver`.
 pub(crate) async fn connect(
     endpoint: &Endpoint,
+    directory: &Arc<Directory>,
+    node: NodeId,
     deliver: Deliver,
 ) -> Result<(Connection, Welcome), Failure> {
-    if let Address::Memory { name } = &endpoint.address {
-        let (connection, welcome) = embedded::connect(name, endpoint, deliver);
-        return Ok((Connection::Embedded(connection), welcome));
+    match &endpoint.address {
+        Address::Cluster { .. } => {
+            let (connection, welcome) =
+                cluster::connect(endpoint, directory, node, deliver).await?;
+            Ok((Connection::Cluster(connection), welcome))
+        }
+        Address::Memory { name } => {
+            let (connection, welcome) = embedded::connect(name, endpoint, deliver);
+            Ok((Connection::Embedded(connection), welcome))
+        }
+        Address::Tcp { .. } | Address::Unix { .. } => {
+            let (connection, welcome) = single::connect(endpoint, deliver).await?;
+            Ok((Connection::Single(connection), welcome))
+        }
     }
-    let (connection, welcome) = single::connect(endpoint, deliver).await?;
-    Ok((Connection::Single(connection), welcome))
 }
 
 impl Connection {
     /// Sends `items` as one pipeline, behind everything sent before.
     pub(crate) fn send(&self, items: &[Item]) {
         match self {
+            Self::Cluster(connection) => connection.send(items),
             Self::Embedded(connection) => connection.send(items),
             Self::Single(connection) => connection.send(items),
+        }
+    }
+
+    /// Gets the messages of a shard channel, or does so no longer.
+    pub(crate) fn listen(&self, channel: Arc<str>, on: bool) {
+        if let Self::Cluster(connection) = self {
+            connection.listen(channel, on);
         }
     }
 
     /// Closes the connection and drops what has not been delivered yet.
     pub(crate) fn abort(self) {
         match self {
+            Self::Cluster(connection) => connection.abort(),
             Self::Embedded(connection) => drop(connection),
             Self::Single(connection) => connection.abort(),
         }
@@ -109,7 +137,7 @@ pub struct Endpoint {
     pub db: u32,
     /// What `CLIENT LIST` shows.
     pub client_name: String,
-    /// The channel on which grants are told.
+    /// The channel on which grants are told; empty if it is not subscribed to here.
     pub inbox: Arc<str>,
     /// How long connecting may take, handshake included.
     pub connect_timeout: Duration,
@@ -118,6 +146,11 @@ pub struct Endpoint {
 /// Where a server listens.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Address {
+    /// A Cluster, by some of its servers: host names or IP addresses, and ports.
+    Cluster {
+        /// The servers that are asked for all others.
+        seeds: Vec<(String, u16)>,
+    },
     /// Host name or IP address, and port.
     Tcp {
         /// The host.

@@ -3,7 +3,7 @@
 use super::{Deliver, Endpoint, Incoming, Item, Welcome, stream::Stream, wire};
 use crate::clock::Mono;
 use crate::error::Failure;
-use crate::machine::{Look, RequestId};
+use crate::machine::{Look, Manner, RequestId};
 use crate::script::{Grant, Script};
 use redis::aio::MultiplexedConnection;
 use redis::{
@@ -36,38 +36,61 @@ async fn handshake(
     endpoint: &Endpoint,
     deliver: Deliver,
 ) -> Result<(Connection, Welcome), Failure> {
+    let pushes = Arc::clone(&deliver);
+    let dialled = dial(endpoint, move |push| {
+        if let Some(incoming) = pushed(&push) {
+            pushes(incoming);
+        }
+    });
+    let Dialled { inner, abort, pump } = dialled.await?;
+    let mut connection = Connection { inner, deliver, abort, pump };
+    let look = connection.introduce(endpoint).await?;
+    let deaf = match &*endpoint.inbox {
+        "" => None,
+        _ => connection.listen(endpoint).await?,
+    };
+    Ok((connection, Welcome { look, deaf }))
+}
+
+/// A connection that is logged in.
+pub(super) struct Dialled {
+    pub(super) inner: MultiplexedConnection,
+    /// Set ahead of dropping it: what the kernel has not delivered yet is discarded.
+    pub(super) abort: Arc<AtomicBool>,
+    pub(super) pump: JoinHandle<()>,
+}
+
+/// Connects and logs in. What the server says unasked is given to `pushes`.
+pub(super) async fn dial(
+    endpoint: &Endpoint,
+    pushes: impl Fn(redis::PushInfo) + Send + Sync + 'static,
+) -> Result<Dialled, Failure> {
     let abort = Arc::new(AtomicBool::new(false));
     let stream = Stream::open(&endpoint.address, Arc::clone(&abort))
         .await
         .map_err(|error| Failure::Lost(error.to_string()))?;
-    let pushes = Arc::clone(&deliver);
     let config = AsyncConnectionConfig::new()
         // The machine counts the time itself, from before a request is sent.
         .set_response_timeout(None)
         .set_connection_timeout(None)
         .set_pipeline_buffer_size(4096)
         .set_push_sender(move |push: redis::PushInfo| {
-            if let Some(incoming) = pushed(&push) {
-                pushes(incoming);
-            }
+            pushes(push);
             Ok::<(), redis::aio::SendError>(())
         });
     let (inner, pump) = MultiplexedConnection::new_with_config(&login(endpoint), stream, config)
         .await
         .map_err(|error| wire::failure(&error))?;
-    let mut connection = Connection { inner, deliver, abort, pump: tokio::spawn(pump) };
-    let look = connection.introduce(endpoint).await?;
-    let deaf = connection.listen(endpoint).await?;
-    Ok((connection, Welcome { look, deaf }))
+    Ok(Dialled { inner, abort, pump: tokio::spawn(pump) })
 }
 
 /// What a message from the server means, if anything.
-fn pushed(push: &redis::PushInfo) -> Option<Incoming> {
+pub(super) fn pushed(push: &redis::PushInfo) -> Option<Incoming> {
     match (&push.kind, push.data.as_slice()) {
         (PushKind::Disconnection, _) => {
             Some(Incoming::Disconnected("the server closed the connection".to_owned()))
         }
-        (PushKind::Message, [_, Value::BulkString(message)]) => {
+        (PushKind::Message | PushKind::SMessage, [_, Value::BulkString(message)]) => {
             Grant::parse(std::str::from_utf8(message).ok()?).map(Incoming::Granted)
         }
         _ => None,
@@ -132,8 +155,12 @@ impl Connection {
                     wire::add_look(&mut pipeline);
                     expected.push(Expected::Look(*sent));
                 }
-                Item::Call { request, call, with_source } => {
-                    pipeline.add_command(wire::command(call, *with_source));
+                Item::Call { request, call, manner } => {
+                    if matches!(manner, Manner::Asking(_)) {
+                        pipeline.cmd("ASKING");
+                        expected.push(Expected::Asking);
+                    }
+                    pipeline.add_command(wire::command(call, *manner));
                     expected.push(Expected::Reply(*request, call.script()));
                 }
             }
@@ -151,7 +178,7 @@ impl Connection {
     }
 
     /// Closes the connection and drops what the kernel has not delivered yet.
-    pub(super) fn abort(self) {
+    pub(super) fn abort(&self) {
         self.abort.store(true, Ordering::Relaxed);
     }
 }
@@ -163,6 +190,8 @@ impl Drop for Connection {
 }
 
 enum Expected {
+    /// Nothing of interest.
+    Asking,
     Look(Mono),
     Reply(RequestId, Script),
 }
@@ -176,6 +205,7 @@ fn answers(expected: Vec<Expected>, result: Result<Vec<Value>, String>) -> Vec<I
     };
     for expected in expected {
         match expected {
+            Expected::Asking => drop(values.next()),
             Expected::Look(sent) => {
                 let look: Vec<Value> = values.by_ref().take(wire::LOOK_COMMANDS).collect();
                 // A look that failed is repeated with the next request a second later.

@@ -43,7 +43,9 @@ impl Stream {
             Address::Unix { path } => Socket::Unix(UnixStream::connect(path).await?),
             #[cfg(not(unix))]
             Address::Unix { .. } => return Err(io::ErrorKind::Unsupported.into()),
-            Address::Memory { .. } => return Err(io::ErrorKind::Unsupported.into()),
+            Address::Cluster { .. } | Address::Memory { .. } => {
+                return Err(io::ErrorKind::Unsupported.into());
+            }
         };
         Ok(Self { socket, abort })
     }

@@ -3,7 +3,7 @@
 use crate::clock::ServerTime;
 use crate::error::{Failure, Refusal};
 use crate::keys::LockKeys;
-use crate::machine::Look;
+use crate::machine::{Look, Manner};
 use crate::script::{Call, Held, Intent, Place, Reply, Script};
 use crate::token::Token;
 use redis::{Cmd, ErrorKind, Pipeline, RedisError, Value};
@@ -11,15 +11,16 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 /// Each script's SHA-1, by which the server knows it once it has seen its text.
-static HASHES: LazyLock<[String; 3]> = LazyLock::new(|| {
+static HASHES: LazyLock<[String; 4]> = LazyLock::new(|| {
     Script::ALL.map(|script| redis::Script::new(script.source()).get_hash().to_owned())
 });
 
 fn hash(script: Script) -> &'static str {
-    let [acquire, extend, release] = &*HASHES;
+    let [acquire, extend, free, release] = &*HASHES;
     match script {
         Script::Acquire => acquire,
         Script::Extend => extend,
+        Script::Free => free,
         Script::Release => release,
     }
 }
@@ -36,14 +37,13 @@ pub(super) fn arguments(command: &Cmd) -> (Vec<&[u8]>, Vec<&[u8]>) {
 }
 
 /// The command that runs `call`: by its hash, or with the whole text.
-pub(super) fn command(call: &Call, with_source: bool) -> Cmd {
+pub(super) fn command(call: &Call, manner: Manner) -> Cmd {
     let script = call.script();
     let mut command = Cmd::with_capacity(14, 512);
-    if with_source {
-        command.arg("EVAL").arg(script.source());
-    } else {
-        command.arg("EVALSHA").arg(hash(script));
-    }
+    match manner {
+        Manner::Plain => command.arg("EVALSHA").arg(hash(script)),
+        Manner::WithSource | Manner::Asking(_) => command.arg("EVAL").arg(script.source()),
+    };
     match call {
         Call::Acquire { keys, token, ttl, epoch, block, inbox, intent } => {
             all_keys(&mut command, keys, token).arg(ms(*ttl)).arg(epoch.as_micros());
@@ -56,6 +56,9 @@ pub(super) fn command(call: &Call, with_source: bool) -> Cmd {
         }
         Call::Extend { keys, token, ttl } => {
             command.arg(1).arg(keys.lock()).arg(token.as_str()).arg(ms(*ttl));
+        }
+        Call::Free { keys, token } => {
+            command.arg(1).arg(keys.lock()).arg(token.as_str());
         }
         Call::Release { keys, token, epoch } => {
             all_keys(&mut command, keys, token).arg(epoch.as_micros());
@@ -84,7 +87,7 @@ pub(super) fn reply(script: Script, value: Value) -> Result<Reply, Failure> {
             .map_err(|_| Failure::Lost(format!("the server sent the fence {fence}"))),
         (Script::Acquire, Value::Array(parts)) => held(&parts),
         (Script::Release, Value::Int(2)) => Ok(Reply::More),
-        (Script::Extend | Script::Release, Value::Int(answer @ (0 | 1))) => {
+        (Script::Extend | Script::Free | Script::Release, Value::Int(answer @ (0 | 1))) => {
             Ok(Reply::Owner(answer == 1))
         }
         (script, value) => Err(unexpected(script, &value)),

@@ -89,9 +89,7 @@ pub(super) fn misdirect(machine: &Machine, command: Command) -> Command {
 /// Changes what the machine remembers of its requests, ahead of an answer.
 pub(super) fn misdate(machine: &mut Machine, now: Mono) {
     if Defect::ValidFromReply.is_on() {
-        for (_, request) in &mut machine.requests {
-            request.sent = now;
-        }
+        machine.links.redate(now);
     }
 }
 
@@ -181,7 +179,7 @@ const DEFECTS: &[(&str, Kind, Change)] = &[
     (
         "the lock is passed to whoever is gone",
         Kind::Steady,
-        script("redis.pcall('PUBSUB', 'NUMSUB', channel)[2] == 0", "false"),
+        script("and redis.pcall('PUBSUB'", "and false and redis.pcall('PUBSUB'"),
     ),
     ("a token is used again", Kind::Steady, Change::Machine(Defect::TokenUsedAgain)),
     ("an earlier holder's release counts", Kind::Steady, Change::Machine(Defect::StaleHandle)),
@@ -298,7 +296,11 @@ const DEFECTS: &[(&str, Kind, Change)] = &[
         Kind::Steady,
         script("if unclaimed == token then\n  claimed()\nend", ""),
     ),
-    ("nobody is told of a grant", Kind::Steady, script("redis.pcall('PUBLISH', channel,", "type(")),
+    (
+        "nobody is told of a grant",
+        Kind::Steady,
+        script("redis.pcall(is_sharded(channel) and 'SPUBLISH' or 'PUBLISH', channel,", "type("),
+    ),
     (
         "the line is kept without an end",
         Kind::Steady,

@@ -144,6 +144,7 @@ impl Executed<'_> {
         match self.call {
             Call::Acquire { token, .. }
             | Call::Extend { token, .. }
+            | Call::Free { token, .. }
             | Call::Release { token, .. } => token.as_str(),
         }
     }

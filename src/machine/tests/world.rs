@@ -6,8 +6,8 @@ use crate::clock::{Mono, ServerTime};
 use crate::error::Failure;
 use crate::keys::LockKeys;
 use crate::machine::{
-    Command, Config, Effect, Event, Hold, LeaseId, Look, LossReason, Machine, News, OpId, Outcome,
-    RequestId, Wait, inbox,
+    Command, Config, Effect, Event, Hold, LeaseId, Look, LossReason, Machine, News, NodeId, OpId,
+    Outcome, RequestId, Wait, inbox,
 };
 use crate::script::{Call, Grant, Reply};
 use crate::server::embedded::{ask, execute};
@@ -348,6 +348,7 @@ impl World {
             client: client.to_owned(),
             prefix: "lock:".to_owned(),
             command_timeout: COMMAND_TIMEOUT,
+            cluster: false,
         };
         Self {
             now: Mono::from_micros(1_000_000),
@@ -421,14 +422,14 @@ impl World {
             event => event,
         };
         let mut out = Vec::new();
-        self.machine.handle_event(self.now, event, &mut out);
+        self.machine.handle_event(self.now, NodeId::default(), event, &mut out);
         self.perform(out);
     }
 
     pub(super) fn reply(&mut self, request: RequestId, reply: Result<Reply, Failure>) {
         defects::misdate(&mut self.machine, self.now);
         let mut out = Vec::new();
-        self.machine.handle_reply(self.now, request, reply, &mut out);
+        self.machine.handle_reply(self.now, NodeId::default(), request, reply, &mut out);
         self.perform(out);
     }
 
@@ -566,7 +567,7 @@ impl World {
                     let before = self.outcomes.insert(op, outcome);
                     assert_eq!(before, None, "{op:?} completed twice");
                 }
-                Effect::Connect => {
+                Effect::Connect { .. } => {
                     assert!(!self.connecting, "two attempts to connect at once");
                     self.connecting = true;
                 }
@@ -578,7 +579,7 @@ impl World {
                     }
                     self.server.unsubscribe(self.subscriber);
                 }
-                Effect::Look { sent } => {
+                Effect::Look { sent, .. } => {
                     self.looks += 1;
                     if let Some(looks) = &mut self.unanswered_looks {
                         looks.push_back(sent);
@@ -606,6 +607,9 @@ impl World {
                 }
                 Effect::SetDeadline { lease, until: None } => {
                     self.deadlines.remove(&lease);
+                }
+                Effect::Discover | Effect::Listen { .. } | Effect::Unlisten { .. } => {
+                    panic!("{effect:?} is for Cluster");
                 }
                 Effect::Stop => self.stopped = true,
                 Effect::Tell(news) => self.news.push(news),

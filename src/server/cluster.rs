@@ -1,0 +1,324 @@
+//! Redis Cluster: which server has which slot, a connection to each, and shard channels.
+//!
+//! Source: <https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/>
+
+use super::{Address, Deliver, Endpoint, Incoming, Item, Welcome, single, wire};
+use crate::error::Failure;
+use crate::machine::{NodeId, Routes};
+use redis::{PushInfo, PushKind, Value};
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
+use tokio::task::JoinHandle;
+
+/// The servers that were ever heard of, by their names in the protocol.
+#[derive(Debug, Default)]
+pub(crate) struct Directory(Mutex<Vec<(String, u16)>>);
+
+impl Directory {
+    /// The name of the server at an address.
+    fn node(&self, host: &str, port: u16) -> NodeId {
+        let mut known = self.access();
+        let place = known.iter().position(|(name, number)| name == host && *number == port);
+        let place = place.unwrap_or_else(|| {
+            known.push((host.to_owned(), port));
+            known.len() - 1
+        });
+        NodeId(u16::try_from(place).unwrap_or(u16::MAX))
+    }
+
+    fn address(&self, node: NodeId) -> Option<(String, u16)> {
+        self.access().get(usize::from(node.0)).cloned()
+    }
+
+    fn all(&self) -> Vec<(String, u16)> {
+        self.access().clone()
+    }
+
+    /// A panic elsewhere leaves whole entries behind, so poison means nothing.
+    fn access(&self) -> MutexGuard<'_, Vec<(String, u16)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Endpoint {
+    /// One server of the same kind. Its shard channels have a connection of their own.
+    fn server(&self, host: String, port: u16) -> Self {
+        Self { address: Address::Tcp { host, port }, inbox: "".into(), ..self.clone() }
+    }
+}
+
+/// Asks the servers that are known, one after the other, which has which slot.
+pub(crate) async fn discover(
+    endpoint: &Endpoint,
+    directory: &Directory,
+) -> Result<Routes, Failure> {
+    let mut servers = directory.all();
+    if let Address::Cluster { seeds } = &endpoint.address {
+        servers.extend(
+            seeds.iter().filter(|seed| !servers.contains(seed)).cloned().collect::<Vec<_>>(),
+        );
+    }
+    let mut failures = Vec::new();
+    for (host, port) in servers {
+        match ask_for_slots(&endpoint.server(host.clone(), port), &host, directory).await {
+            Ok(routes) => return Ok(routes),
+            // The login is wrong everywhere.
+            Err(Failure::Refused(refusal))
+                if refusal.code == "WRONGPASS" || refusal.code == "NOAUTH" =>
+            {
+                return Err(Failure::Refused(refusal));
+            }
+            Err(failure) => failures.push(format!("{host}:{port}: {failure}")),
+        }
+    }
+    Err(Failure::Lost(failures.join("; ")))
+}
+
+async fn ask_for_slots(
+    server: &Endpoint,
+    host: &str,
+    directory: &Directory,
+) -> Result<Routes, Failure> {
+    let question = async {
+        let mut dialled = single::dial(server, |_| {}).await?;
+        let mut slots = redis::cmd("CLUSTER");
+        slots.arg("SLOTS");
+        let answer = dialled.inner.send_packed_command(&slots).await;
+        dialled.pump.abort();
+        answer.and_then(Value::extract_error).map_err(|error| wire::failure(&error))
+    };
+    let limit = server.connect_timeout;
+    let answer = tokio::time::timeout(limit, question).await;
+    let answer = answer
+        .map_err(|_| Failure::Lost(format!("no answer within {} ms", limit.as_millis())))??;
+    read_slots(&answer, host, directory)
+        .filter(|ranges| !ranges.is_empty())
+        .map(|ranges| Routes::new(&ranges))
+        .ok_or_else(|| Failure::Lost("it knows no servers with slots".to_owned()))
+}
+
+/// Reads `[first, last, [host, port, …], …]` of every range. A server that does not know its own
+/// address leaves the host out.
+fn read_slots(
+    answer: &Value,
+    asked: &str,
+    directory: &Directory,
+) -> Option<Vec<(u16, u16, NodeId)>> {
+    let Value::Array(ranges) = answer else { return None };
+    let mut known = Vec::new();
+    for range in ranges {
+        let Value::Array(range) = range else { return None };
+        let [Value::Int(first), Value::Int(last), Value::Array(primary), ..] = range.as_slice()
+        else {
+            return None;
+        };
+        let [host, Value::Int(port), ..] = primary.as_slice() else { return None };
+        let host = match host {
+            Value::BulkString(host) if !host.is_empty() => std::str::from_utf8(host).ok()?,
+            _ => asked,
+        };
+        let node = directory.node(host, u16::try_from(*port).ok()?);
+        known.push((u16::try_from(*first).ok()?, u16::try_from(*last).ok()?, node));
+    }
+    Some(known)
+}
+
+/// An open connection to one server. Dropping it closes it, and that of its shard channels.
+pub(crate) struct Connection {
+    inner: single::Connection,
+    channels: UnboundedSender<(Arc<str>, bool)>,
+    ears: JoinHandle<()>,
+}
+
+pub(super) async fn connect(
+    endpoint: &Endpoint,
+    directory: &Arc<Directory>,
+    node: NodeId,
+    deliver: Deliver,
+) -> Result<(Connection, Welcome), Failure> {
+    let Some((host, port)) = directory.address(node) else {
+        return Err(Failure::Lost("a server that nobody has heard of".to_owned()));
+    };
+    let server = endpoint.server(host.clone(), port);
+    let directory = Arc::clone(directory);
+    let onwards = Arc::clone(&deliver);
+    let redirect: Deliver = Arc::new(move |incoming| {
+        onwards(match incoming {
+            Incoming::Replies(mut replies) => {
+                for (_, reply) in &mut replies {
+                    if let Err(failure) = reply {
+                        redirect(failure, &host, &directory);
+                    }
+                }
+                Incoming::Replies(replies)
+            }
+            Incoming::Disconnected(detail) => {
+                Incoming::Disconnected(format!("{host}:{port}: {detail}"))
+            }
+            other => other,
+        });
+    });
+    let (inner, welcome) = single::connect(&server, redirect).await?;
+    let (channels, wanted) = mpsc::unbounded_channel();
+    let ears = tokio::spawn(listen(server, wanted, deliver));
+    Ok((Connection { inner, channels, ears }, welcome))
+}
+
+/// Reads `MOVED 3999 host:port` and `ASK 3999 host:port`.
+fn redirect(failure: &mut Failure, asked: &str, directory: &Directory) {
+    let Failure::Refused(refusal) = failure else { return };
+    let moved = refusal.code == "MOVED";
+    if !moved && refusal.code != "ASK" {
+        return;
+    }
+    let address = refusal.detail.split(' ').nth(1).and_then(|address| address.rsplit_once(':'));
+    let Some((host, Ok(port))) = address.map(|(host, port)| (host, port.parse())) else { return };
+    let node = directory.node(if host.is_empty() { asked } else { host }, port);
+    *failure = if moved { Failure::Moved(node) } else { Failure::Moving(node) };
+}
+
+impl Connection {
+    pub(super) fn send(&self, items: &[Item]) {
+        self.inner.send(items);
+    }
+
+    /// Gets the messages of a shard channel, or does so no longer.
+    pub(super) fn listen(&self, channel: Arc<str>, on: bool) {
+        // If the task has ended, so has the connection.
+        drop(self.channels.send((channel, on)));
+    }
+
+    pub(super) fn abort(self) {
+        self.ears.abort();
+        self.inner.abort();
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.ears.abort();
+    }
+}
+
+/// Listens to shard channels as they are wanted, on a connection that carries nothing else: when a slot
+/// moves the server ends its subscriptions unasked, which among answers could not be told apart from one.
+async fn listen(
+    server: Endpoint,
+    mut wanted: UnboundedReceiver<(Arc<str>, bool)>,
+    deliver: Deliver,
+) {
+    let mut open: Option<Ears> = None;
+    while let Some((channel, on)) = wanted.recv().await {
+        if open.as_ref().is_none_or(Ears::is_over) {
+            if !on {
+                continue;
+            }
+            open = Ears::open(&server, &deliver).await;
+        }
+        match &mut open {
+            Some(ears) => ears.change(&channel, on, &deliver).await,
+            None => deliver(Incoming::Listening(channel, false)),
+        }
+    }
+}
+
+struct Ears {
+    dialled: single::Dialled,
+    /// What is listened to; none when the connection is gone.
+    channels: Arc<Mutex<Option<BTreeSet<Arc<str>>>>>,
+}
+
+impl Ears {
+    async fn open(server: &Endpoint, deliver: &Deliver) -> Option<Self> {
+        let channels = Arc::new(Mutex::new(Some(BTreeSet::new())));
+        let (known, onwards) = (Arc::clone(&channels), Arc::clone(deliver));
+        let dialled = single::dial(server, move |push| heard(&push, &known, &onwards));
+        let dialled = tokio::time::timeout(server.connect_timeout, dialled).await.ok()?.ok()?;
+        Some(Self { dialled, channels })
+    }
+
+    fn is_over(&self) -> bool {
+        self.channels.lock().unwrap_or_else(PoisonError::into_inner).is_none()
+    }
+
+    async fn change(&mut self, channel: &Arc<str>, on: bool, deliver: &Deliver) {
+        let mut command = redis::cmd(if on { "SSUBSCRIBE" } else { "SUNSUBSCRIBE" });
+        command.arg(&**channel);
+        let answer = self.dialled.inner.send_packed_command(&command).await;
+        let Err(error) = answer.and_then(Value::extract_error) else { return };
+        match wire::failure(&error) {
+            // The slot has moved, or is about to: whoever waits finds out where to.
+            Failure::Refused(refusal) if on && is_elsewhere(&refusal.code) => {
+                deliver(Incoming::Listening(Arc::clone(channel), false));
+            }
+            Failure::Refused(refusal) if on => deliver(Incoming::Deaf(refusal.to_string())),
+            _ => {}
+        }
+    }
+}
+
+impl Drop for Ears {
+    fn drop(&mut self) {
+        self.dialled.pump.abort();
+    }
+}
+
+fn is_elsewhere(code: &str) -> bool {
+    matches!(code, "MOVED" | "ASK" | "TRYAGAIN" | "CLUSTERDOWN" | "LOADING" | "MASTERDOWN")
+}
+
+/// What the server says on a connection that listens.
+fn heard(push: &PushInfo, known: &Mutex<Option<BTreeSet<Arc<str>>>>, deliver: &Deliver) {
+    let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
+    match (&push.kind, push.data.first()) {
+        (PushKind::Disconnection, _) => {
+            for channel in known.take().unwrap_or_default() {
+                deliver(Incoming::Listening(channel, false));
+            }
+        }
+        (
+            kind @ (PushKind::SSubscribe | PushKind::SUnsubscribe),
+            Some(Value::BulkString(channel)),
+        ) => {
+            let Ok(channel) = std::str::from_utf8(channel) else { return };
+            let (channel, on): (Arc<str>, _) = (channel.into(), *kind == PushKind::SSubscribe);
+            if let Some(known) = known.as_mut() {
+                if on {
+                    known.insert(Arc::clone(&channel))
+                } else {
+                    known.remove(&channel)
+                };
+            }
+            deliver(Incoming::Listening(channel, on));
+        }
+        _ => {
+            if let Some(incoming) = single::pushed(push) {
+                deliver(incoming);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Refusal;
+
+    #[test]
+    fn a_redirection_names_a_server() {
+        let directory = Directory::default();
+        let node = directory.node("10.0.0.1", 7000);
+        let read = |code: &str, detail: &str| {
+            let refusal = Refusal { code: code.to_owned(), detail: detail.to_owned() };
+            let mut failure = Failure::Refused(refusal);
+            redirect(&mut failure, "10.0.0.1", &directory);
+            failure
+        };
+        assert_eq!(read("MOVED", "3999 10.0.0.1:7000"), Failure::Moved(node));
+        assert_eq!(read("ASK", "3999 :7000"), Failure::Moving(node));
+        assert_eq!(read("MOVED", "3999 ::1:7001"), Failure::Moved(NodeId(1)));
+        assert!(matches!(read("MOVED", "3999"), Failure::Refused(_)));
+        assert!(matches!(read("TRYAGAIN", "Multiple keys"), Failure::Refused(_)));
+    }
+}
