@@ -2,7 +2,7 @@
 
 import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
 import { randomInt } from 'node:crypto';
-import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -27,22 +27,29 @@ export function serverBinary(): string {
   );
 }
 
+/** What a node of a Cluster adds to its port for the one on which nodes talk to each other. */
+const BUS = 10_000;
+
 /**
- * A port of the loopback interface that nobody listened on a moment ago. Below those that systems
- * give to clients: while a server is away, a client could get its port, even for dialling it.
+ * A port of the loopback interface that nobody listened on a moment ago, nor on the one `above` it.
+ * Below those that systems give to clients: while a server is away, a client could get its port, even
+ * for dialling it.
  */
-export async function freePort(): Promise<number> {
+export async function freePort(above = 0): Promise<number> {
   for (;;) {
-    const port = randomInt(10_000, 32_000);
-    const probe = createServer();
-    const free = await new Promise<boolean>((resolve) => {
-      probe.once('error', () => resolve(false));
-      probe.listen(port, '127.0.0.1', () => resolve(true));
-    });
-    if (!free) continue;
-    await new Promise((resolve) => probe.close(resolve));
-    return port;
+    const port = randomInt(10_000, 32_000 - above);
+    if ((await isFree(port)) && (await isFree(port + above))) return port;
   }
+}
+
+async function isFree(port: number): Promise<boolean> {
+  const probe = createServer();
+  const free = await new Promise<boolean>((resolve) => {
+    probe.once('error', () => resolve(false));
+    probe.listen(port, '127.0.0.1', () => resolve(true));
+  });
+  if (free) await new Promise((resolve) => probe.close(resolve));
+  return free;
 }
 
 export interface ServerOptions {
@@ -54,6 +61,12 @@ export interface ServerOptions {
   readonly persistent?: boolean;
   /** Listen on a socket file instead of a port. */
   readonly socket?: boolean;
+  /** What clients must show, and what it shows to the primary that it follows. */
+  readonly password?: string;
+  /** Run as a node of a Cluster. */
+  readonly cluster?: boolean;
+  /** Run as a Sentinel, with this for a configuration file. */
+  readonly sentinel?: string;
 }
 
 /** What runs now: a test that is ended by a signal takes its servers along. */
@@ -71,6 +84,7 @@ export class RedisServer {
   port = 0;
   #child: ChildProcess | undefined;
   #admin: Redis | undefined;
+  #paused = false;
 
   private constructor(readonly options: ServerOptions) {}
 
@@ -78,7 +92,7 @@ export class RedisServer {
   static async start(options: ServerOptions = {}): Promise<RedisServer> {
     const server = new RedisServer(options);
     for (let attempt = 1; ; attempt++) {
-      server.port = await freePort();
+      server.port = await freePort(options.cluster === true ? BUS : 0);
       try {
         await server.start();
         return server;
@@ -89,6 +103,17 @@ export class RedisServer {
     }
   }
 
+  /** Starts servers that know nothing of each other. If one fails, none is left. */
+  static async startSeveral(count: number, options: ServerOptions = {}): Promise<RedisServer[]> {
+    const starts = Array.from({ length: count }, () => RedisServer.start(options));
+    const results = await Promise.allSettled(starts);
+    const started = results.flatMap((each) => (each.status === 'fulfilled' ? [each.value] : []));
+    const failed = results.find((each) => each.status === 'rejected');
+    if (failed === undefined) return started;
+    await Promise.all(started.map((server) => server.stop()));
+    throw failed.reason;
+  }
+
   get url(): string {
     return this.options.socket === true
       ? `unix://${join(this.folder, 'socket')}`
@@ -97,6 +122,12 @@ export class RedisServer {
 
   get pid(): number {
     return this.#child?.pid ?? 0;
+  }
+
+  /** Whether it runs, neither ended nor stopped: then it answers. */
+  get running(): boolean {
+    const child = this.#child;
+    return child !== undefined && running.has(child) && !this.#paused;
   }
 
   get log(): string {
@@ -115,7 +146,9 @@ export class RedisServer {
       this.options.socket === true
         ? { path: join(this.folder, 'socket') }
         : { port: this.port, host: '127.0.0.1' };
-    const client = new Redis({ ...where, lazyConnect: false, ...options });
+    const { password } = this.options;
+    const login = password === undefined ? {} : { password };
+    const client = new Redis({ ...where, ...login, lazyConnect: false, ...options });
     client.on('error', () => {});
     return client;
   }
@@ -124,7 +157,7 @@ export class RedisServer {
    * Starts the process again on the same port and folder, and waits until it takes commands, or
    * only until it listens.
    */
-  async start(extra: readonly string[] = [], ready = 'eady to accept connections'): Promise<void> {
+  async start(extra: readonly string[] = [], ready = this.#ready): Promise<void> {
     const where =
       this.options.socket === true
         ? ['--port', '0', '--unixsocket', join(this.folder, 'socket')]
@@ -134,6 +167,7 @@ export class RedisServer {
         ? ['--appendonly', 'yes', '--appendfsync', 'always']
         : ['--save', '', '--appendonly', 'no'];
     const args = [
+      ...this.#mode(),
       ...where,
       ...data,
       ...['--dir', this.folder, '--logfile', join(this.folder, 'log')],
@@ -144,6 +178,7 @@ export class RedisServer {
     const child = spawn(binary, args, { stdio: 'ignore' });
     this.#child = child;
     running.add(child);
+    this.#paused = false;
     child.once('exit', () => running.delete(child));
     child.unref();
     await until(() => {
@@ -170,11 +205,13 @@ export class RedisServer {
 
   /** Stops the process from running without closing anything. */
   pause(): void {
+    this.#paused = true;
     this.#child?.kill('SIGSTOP');
   }
 
   resume(): void {
     this.#child?.kill('SIGCONT');
+    this.#paused = false;
   }
 
   /** Closes every connection but the admin's. Who listens for messages counts as `pubsub`. */
@@ -198,6 +235,24 @@ export class RedisServer {
     this.resume();
     await this.kill();
     rmSync(this.folder, { recursive: true, force: true });
+  }
+
+  /** What a server says in its log when it takes commands. */
+  get #ready(): string {
+    return this.options.sentinel === undefined ? 'eady to accept connections' : '+monitor master';
+  }
+
+  #mode(): string[] {
+    const { cluster, password, sentinel } = this.options;
+    if (sentinel !== undefined) {
+      const file = join(this.folder, 'sentinel.conf');
+      // A Sentinel keeps what it learns in this file: over a restart it is its own.
+      if (!existsSync(file)) writeFileSync(file, sentinel);
+      return [file, '--sentinel'];
+    }
+    const login =
+      password === undefined ? [] : ['--requirepass', password, '--masterauth', password];
+    return cluster === true ? ['--cluster-enabled', 'yes', ...login] : login;
   }
 }
 

@@ -1,0 +1,150 @@
+/** Sentinel deployments that tests start themselves: a master, its replicas, and who watches them. */
+
+import { inSync, isPrimary } from './replication.js';
+import { RedisServer } from './server.js';
+import { until } from './wait.js';
+
+export interface SentinelsOptions {
+  /** How many replicas follow the master; one by default. */
+  readonly replicas?: number;
+  /** What clients of the master and its replicas must show. */
+  readonly password?: string;
+  /** What clients of the Sentinels must show. */
+  readonly sentinelPassword?: string;
+  /** The binary that all of them run; by default that of `serverBinary`. */
+  readonly binary?: string;
+}
+
+/** What the Sentinels call the master. */
+const NAME = 'mymaster';
+const SENTINELS = 3;
+const QUORUM = 2;
+
+/** Three Sentinels, a master and its replicas. A failover takes two to four seconds. */
+export class Sentinels {
+  readonly name = NAME;
+  /** The first master, then its replicas. A failover changes their roles, not their order. */
+  readonly servers: RedisServer[] = [];
+  readonly sentinels: RedisServer[] = [];
+
+  private constructor() {}
+
+  /** Starts a deployment, and waits until a failover can succeed. */
+  static async start(options: SentinelsOptions = {}): Promise<Sentinels> {
+    const deployment = new Sentinels();
+    try {
+      await deployment.#start(options);
+      return deployment;
+    } catch (error) {
+      await deployment.stop();
+      throw error;
+    }
+  }
+
+  /** Where the Sentinels listen. */
+  get addresses(): { host: string; port: number }[] {
+    return this.sentinels.map(({ port }) => ({ host: '127.0.0.1', port }));
+  }
+
+  /** The server that the Sentinels name, once all that run agree. */
+  async master(): Promise<RedisServer> {
+    const watching = this.sentinels.filter((sentinel) => sentinel.running);
+    let named: RedisServer | undefined;
+    await until(async () => {
+      const ports = await Promise.all(watching.map((sentinel) => namedBy(sentinel)));
+      named = this.servers.find(({ port }) => ports.every((each) => each === port));
+      return named !== undefined;
+    }, 'the Sentinels to agree');
+    return named as RedisServer;
+  }
+
+  /** The servers that the Sentinels do not name. */
+  async replicas(): Promise<RedisServer[]> {
+    const master = await this.master();
+    return this.servers.filter((server) => server !== master);
+  }
+
+  /** Waits until the Sentinels name another server than `old`, and it takes writes. */
+  async failedOver(old: RedisServer): Promise<RedisServer> {
+    let master = old;
+    await until(async () => {
+      master = await this.master();
+      return master !== old && (await isPrimary(master));
+    }, `the failover from port ${old.port}`);
+    return master;
+  }
+
+  /** Orders a failover from a master that is well, and waits for its end; answers the new one. */
+  async failOver(): Promise<RedisServer> {
+    await this.inSync();
+    const old = await this.master();
+    const [sentinel] = this.sentinels.filter((each) => each.running);
+    // Refused while the last failover is not over in the eyes of this Sentinel.
+    await until(
+      async () => (await sentinel?.admin.call('SENTINEL', 'FAILOVER', NAME).catch(String)) === 'OK',
+      'a Sentinel to begin the failover',
+    );
+    return this.failedOver(old);
+  }
+
+  /** Waits until every other server that runs follows the master, and has all that it has written. */
+  async inSync(): Promise<void> {
+    const replicas = (await this.replicas()).filter((server) => server.running);
+    await inSync(await this.master(), replicas);
+  }
+
+  async stop(): Promise<void> {
+    // The Sentinels first: nobody promotes anybody while the servers end.
+    await Promise.all(this.sentinels.map((sentinel) => sentinel.stop()));
+    await Promise.all(this.servers.map((server) => server.stop()));
+  }
+
+  async #start({ replicas = 1, sentinelPassword, ...options }: SentinelsOptions): Promise<void> {
+    // By default a master waits five seconds for further replicas before it sends its data to one.
+    const args = ['--repl-diskless-sync-delay', '0'];
+    const master = await RedisServer.start({ ...options, args });
+    this.servers.push(master);
+    args.push('--replicaof', '127.0.0.1', String(master.port));
+    this.servers.push(...(await RedisServer.startSeveral(replicas, { ...options, args })));
+    await inSync(master, this.servers.slice(1));
+    const watch = {
+      sentinel: configuration(master, sentinelPassword),
+      ...(options.binary === undefined ? {} : { binary: options.binary }),
+      ...(sentinelPassword === undefined ? {} : { password: sentinelPassword }),
+    };
+    this.sentinels.push(...(await RedisServer.startSeveral(SENTINELS, watch)));
+    for (const sentinel of this.sentinels) await this.#knowsAll(sentinel);
+  }
+
+  /** Waits until a Sentinel knows every other one and every replica. */
+  async #knowsAll(sentinel: RedisServer): Promise<void> {
+    await until(async () => {
+      const answer = (await sentinel.admin.call('SENTINEL', 'MASTER', NAME)) as string[];
+      const field = (name: string) => Number(answer[answer.indexOf(name) + 1]);
+      return (
+        field('num-slaves') === this.servers.length - 1 &&
+        field('num-other-sentinels') === SENTINELS - 1
+      );
+    }, `the Sentinel on port ${sentinel.port} to know all others`);
+  }
+}
+
+function configuration(master: RedisServer, sentinelPassword: string | undefined): string {
+  const { password } = master.options;
+  const lines = [
+    `sentinel monitor ${NAME} 127.0.0.1 ${master.port} ${QUORUM}`,
+    `sentinel down-after-milliseconds ${NAME} 1000`,
+    // A failed election is repeated after twice this time; a failover that takes longer is given up.
+    `sentinel failover-timeout ${NAME} 4000`,
+  ];
+  if (password !== undefined) lines.push(`sentinel auth-pass ${NAME} ${password}`);
+  // Sentinels show it to each other as well.
+  if (sentinelPassword !== undefined) lines.push(`requirepass ${sentinelPassword}`);
+  return `${lines.join('\n')}\n`;
+}
+
+/** The port of the server that a Sentinel takes for the master. */
+async function namedBy(sentinel: RedisServer): Promise<number> {
+  const address = await sentinel.admin.call('SENTINEL', 'GET-MASTER-ADDR-BY-NAME', NAME);
+  return Number((address as string[])[1]);
+}
