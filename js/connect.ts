@@ -3,7 +3,7 @@ import { type Outcome, OutcomeCode, Port, type PortOptions } from './bridge.js';
 import { LockManager } from './manager.js';
 import { type ConnectOptions, checkConnectOptions, type Defaults } from './options.js';
 import { toError } from './outcome.js';
-import { checkTarget, type Target, type UrlLike } from './target.js';
+import { type ClusterTarget, checkTarget, type Target, type UrlLike } from './target.js';
 
 /**
  * Connects to a Redis (6.2 or newer) or Valkey server, or to a store inside this process.
@@ -11,7 +11,7 @@ import { checkTarget, type Target, type UrlLike } from './target.js';
  * @param target - `redis://[user:password@]host[:port][/db]`, `valkey://…`,
  *   `unix:///path/to/socket[?db=1&user=…&pass=…]`, or `memory:` for unit tests: a store of this
  *   manager alone, `memory:name` one that all managers of this process share who name it, as long
- *   as one of them is open. By default the environment variable
+ *   as one of them is open. `{ cluster: [urls] }` is a Redis Cluster. By default the environment variable
  *   `HOLDFAST_URL`, then `REDIS_URL`, then `redis://127.0.0.1:6379`.
  * @throws LockConnectionError if the server cannot be reached within `connectTimeout`.
  * @throws LockServerError if it refuses the login.
@@ -24,13 +24,13 @@ import { checkTarget, type Target, type UrlLike } from './target.js';
  * ```
  */
 export async function connect(
-  target?: string | UrlLike,
+  target?: string | UrlLike | ClusterTarget,
   options?: ConnectOptions,
 ): Promise<LockManager> {
   const where = checkTarget(target);
   const checked = checkConnectOptions(options);
   const client = randomUUID().replaceAll('-', '');
-  const context = { client, server: where.label };
+  const context = { client, server: where.label, sharded: where.cluster !== null };
   let port: Port | undefined;
   const outcome = await new Promise<Outcome>((opened) => {
     port = new Port(portOptions(client, where, checked), opened);
@@ -47,6 +47,7 @@ function portOptions(
   return {
     client,
     prefix: checked.prefix,
+    ...(where.cluster === null ? {} : { cluster: [...where.cluster] }),
     ...optional('host', where.host),
     port: where.port,
     ...optional('path', where.path),

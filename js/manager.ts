@@ -14,6 +14,7 @@ import {
   type AcquireOptions,
   checkAcquireOptions,
   checkName,
+  checkSlot,
   checkTryAcquireOptions,
   type Defaults,
   type RequestOptions,
@@ -79,7 +80,7 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
    * ```
    */
   async acquire(name: string, options?: AcquireOptions): Promise<Lock> {
-    checkName(name);
+    this.#check(name);
     const wanted =
       options === undefined ? this.#wanted : checkAcquireOptions(options, this.#defaults);
     if (!tracing.acquire.hasSubscribers) {
@@ -101,7 +102,7 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
    * ```
    */
   async tryAcquire(name: string, options?: TryAcquireOptions): Promise<Lock | null> {
-    checkName(name);
+    this.#check(name);
     const wanted = checkTryAcquireOptions(options, this.#defaults);
     return this.#traced(name, async () => {
       const outcome = await this.#begin(name, wanted);
@@ -133,7 +134,7 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
     name: string,
     ...rest: [(lock: Lock) => T] | [RequestOptions | undefined, (lock: Lock) => T]
   ): Promise<Awaited<T>> {
-    checkName(name);
+    this.#check(name);
     const [options, callback] = rest.length === 1 ? [undefined, rest[0]] : rest;
     checkCallback(callback);
     const wait = Number.POSITIVE_INFINITY;
@@ -164,6 +165,11 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
 
   async #close(): Promise<void> {
     await this.#port.close();
+  }
+
+  #check(name: string): void {
+    checkName(name);
+    if (this.#context.sharded) checkSlot(this.#defaults.prefix + name);
   }
 
   #traced<T>(name: string, operation: () => Promise<T>): Promise<T> {

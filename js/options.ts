@@ -277,6 +277,19 @@ function checkSignal(signal: unknown): void {
   }
 }
 
+/**
+ * On Cluster the side keys of `a}b` or `{}x` would stand in another slot than the lock.
+ *
+ * @internal
+ */
+export function checkSlot(key: string): void {
+  const tag = /^[^{]*\{([^}]*)\}/.exec(key)?.[1];
+  if (!tag && key.includes('}')) {
+    const message = `on Cluster a lock's key with a "}" must have a hash tag, as "cart:{42}" has, got ${show(key)}`;
+    throw argumentError('ERR_INVALID_ARG_VALUE', message);
+  }
+}
+
 /** @internal */
 export function checkName(name: unknown): asserts name is string {
   if (typeof name !== 'string') {

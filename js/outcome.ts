@@ -15,6 +15,8 @@ export interface Context {
   readonly client: string;
   /** The server, without login. */
   readonly server: string;
+  /** Whether the keys of a lock must hash to one slot. */
+  readonly sharded: boolean;
 }
 
 /** What to do about the server's refusals that a person can mend. */

@@ -7,6 +7,8 @@ export interface Target {
   readonly host: string | null;
   readonly port: number;
   readonly path: string | null;
+  /** Some servers of a Cluster: host and port, by turns. */
+  readonly cluster: readonly string[] | null;
   /** The store inside this process: its name, empty for one of its own. */
   readonly memory: string | null;
   readonly username: string | null;
@@ -22,6 +24,15 @@ export interface UrlLike {
   readonly href: string;
 }
 
+/** Where a Redis Cluster is. */
+export interface ClusterTarget {
+  /**
+   * Some of its servers, as URLs; they are asked for the others. The login of the first one, or that
+   * in the options, is used for all.
+   */
+  readonly cluster: readonly (string | UrlLike)[];
+}
+
 const DEFAULT_URL = 'redis://127.0.0.1:6379';
 const DEFAULT_PORT = 6379;
 const SCHEMES = 'redis://, valkey://, unix:// or memory:';
@@ -35,6 +46,37 @@ export function checkTarget(target: unknown): Target {
   // An empty variable is as good as none.
   const environment = process.env['HOLDFAST_URL'] || process.env['REDIS_URL'];
   const given = target ?? (environment || DEFAULT_URL);
+  if (typeof given === 'object' && given !== null && 'cluster' in given) {
+    return clusterTarget(given as ClusterTarget);
+  }
+  return urlTarget(given);
+}
+
+/** All seeds must be reachable in the same way, for what one of them says is asked of the others. */
+function clusterTarget(given: ClusterTarget): Target {
+  const [unknown] = Object.keys(given).filter((key) => key !== 'cluster');
+  if (unknown !== undefined) {
+    throw invalid(`a Cluster is { cluster: [urls] }, without "${unknown}"; use the second argument`);
+  }
+  if (!Array.isArray(given.cluster) || given.cluster.length === 0) {
+    const message = 'a Cluster is named by the URLs of some of its servers: { cluster: [urls] }';
+    throw argumentError('ERR_INVALID_ARG_TYPE', message);
+  }
+  const seeds = given.cluster.map(urlTarget);
+  for (const { host, db, label } of seeds) {
+    if (host === null) throw invalid(`a Cluster is reached over TCP, not at ${label}`);
+    if (db !== 0) throw invalid(`a Cluster has the database 0 alone, not that of ${label}`);
+  }
+  const [first] = seeds as [Target];
+  return {
+    ...first,
+    host: null,
+    cluster: seeds.flatMap(({ host, port }) => [host as string, `${port}`]),
+    label: `the Cluster of ${first.label.replace(/\/0$/, '')}`,
+  };
+}
+
+function urlTarget(given: unknown): Target {
   const text = typeof given === 'object' ? (given as Partial<UrlLike> | null)?.href : given;
   if (typeof text !== 'string') {
     throw argumentError(
@@ -79,6 +121,7 @@ function tcpTarget(url: URL): Target {
     host,
     port,
     path: null,
+    cluster: null,
     memory: null,
     username: text(url.username),
     password: text(url.password),
@@ -103,6 +146,7 @@ function unixTarget(url: URL): Target {
     host: null,
     port: 0,
     path,
+    cluster: null,
     memory: null,
     username: url.searchParams.get('user'),
     password: url.searchParams.get('pass'),
@@ -117,7 +161,8 @@ function memoryTarget(url: URL): Target {
   }
   const memory = decode(url.pathname);
   const label = `memory:${memory}`;
-  return { host: null, port: 0, path: null, memory, username: null, password: null, db: 0, label };
+  const nothing = { host: null, path: null, cluster: null, username: null, password: null };
+  return { ...nothing, port: 0, memory, db: 0, label };
 }
 
 function database(given: string): number {

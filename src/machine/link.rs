@@ -143,7 +143,8 @@ impl Link {
 
     /// What a reply says about the server it came from.
     pub(super) fn judge(&mut self, reply: &Result<Reply, Failure>) {
-        if !matches!(reply, Err(Failure::Lost(_))) {
+        let replica = is_readonly(reply);
+        if !replica && !matches!(reply, Err(Failure::Lost(_))) {
             self.failures = 0;
         }
         match reply {
@@ -151,7 +152,7 @@ impl Link {
             Ok(Reply::Granted { .. } | Reply::Held(Held { place: Some(_), .. })) => {
                 self.suspect = false;
             }
-            Err(Failure::Refused(refusal)) if refusal.code == "READONLY" => self.suspect = true,
+            _ if replica => self.suspect = true,
             Ok(_) | Err(_) => {}
         }
     }
@@ -221,6 +222,11 @@ impl Link {
     pub(super) const fn is_outdated(&self, fence: u64) -> bool {
         fence < self.floor.as_micros()
     }
+}
+
+/// Whether a server turned out to be a replica.
+pub(super) fn is_readonly(reply: &Result<Reply, Failure>) -> bool {
+    matches!(reply, Err(Failure::Refused(refusal)) if refusal.code == "READONLY")
 }
 
 impl Machine {

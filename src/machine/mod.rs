@@ -499,11 +499,13 @@ impl Machine {
         link.judge(&reply);
         let lost = match &reply {
             Err(Failure::Lost(detail)) => Some(detail.clone()),
+            // Its place may have been taken by another, at the same address or not.
+            reply if link::is_readonly(reply) => Some("the server is a replica now".to_owned()),
             _ => None,
         };
         self.end_request(now, node, request, purpose, sent, reply, out);
         if let Some(detail) = lost {
-            // The connection may have died unnoticed, behind its handshake: it is not believed.
+            // A connection may also have died unnoticed, behind its handshake: it is not believed.
             self.disconnected(now, node, &detail, out);
         }
     }

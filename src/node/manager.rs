@@ -16,6 +16,8 @@ pub struct ManagerOptions {
     pub client: String,
     /// Stands before every lock's name.
     pub prefix: String,
+    /// Some servers of a Cluster: host name or IP address and port, by turns.
+    pub cluster: Option<Vec<String>>,
     /// Host name or IP address; null with `path`.
     pub host: Option<String>,
     /// Port.
@@ -40,10 +42,11 @@ pub struct ManagerOptions {
 
 impl ManagerOptions {
     pub(super) fn split(self) -> (Config, Endpoint) {
-        let address = match (self.memory, self.host, self.path) {
-            (Some(name), ..) => Address::Memory { name },
-            (None, Some(host), _) => Address::Tcp { host, port: self.port },
-            (None, None, path) => Address::Unix { path: path.unwrap_or_default() },
+        let address = match (self.cluster, self.memory, self.host, self.path) {
+            (Some(parts), ..) => Address::Cluster { seeds: addresses(&parts) },
+            (None, Some(name), ..) => Address::Memory { name },
+            (None, None, Some(host), _) => Address::Tcp { host, port: self.port },
+            (None, None, None, path) => Address::Unix { path: path.unwrap_or_default() },
         };
         let endpoint = Endpoint {
             address,
@@ -62,6 +65,12 @@ impl ManagerOptions {
         };
         (config, endpoint)
     }
+}
+
+/// Host and port by turns, as pairs.
+fn addresses(parts: &[String]) -> Vec<(String, u16)> {
+    let pairs = parts.chunks_exact(2);
+    pairs.filter_map(|pair| Some((pair.first()?.clone(), pair.last()?.parse().ok()?))).collect()
 }
 
 /// What an operation asks for.

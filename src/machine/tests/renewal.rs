@@ -79,6 +79,10 @@ fn only_not_the_owner_is_final() {
         let (request, _) = world.wire.pop_front().unwrap();
         let refusal = Refusal { code: code.to_owned(), detail: String::new() };
         world.reply(request, Err(Failure::Refused(refusal)));
+        if world.connecting {
+            // A replica is left for whoever leads now.
+            world.connect();
+        }
         run(&mut world, 500);
         assert!(world.deadlines[&lease].since(world.now) > ms(2_000), "{code}");
     }

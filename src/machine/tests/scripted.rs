@@ -176,6 +176,10 @@ fn a_transient_refusal_is_retried_within_the_wait() {
         let op = world.acquire(10_000, Wait::UpTo(ms(5_000)));
         let (request, _) = world.wire.pop_front().unwrap();
         world.reply(request, Err(refused(code)));
+        assert_eq!(world.connecting, code == "READONLY", "a replica is left for whoever leads now");
+        if world.connecting {
+            world.connect();
+        }
         world.pass(ms(100));
         world.settle();
         world.lease(op);
@@ -458,14 +462,36 @@ fn a_promotion_in_place_raises_the_epoch_before_the_first_grant() {
     let (request, _) = world.wire.pop_front().unwrap();
     world.reply(request, Err(refused("READONLY")));
     let looks = world.looks;
-    world.pass(ms(100));
-    assert_eq!(world.looks, looks + 1, "a look goes ahead of the retry");
+    world.connect();
+    assert_eq!(
+        world.looks,
+        looks + 1,
+        "a look goes ahead of the retry, however new the connection"
+    );
     world.server.set_history("promoted");
     let look = world.server.look(world.now);
     let time = look.time.as_micros();
     world.event(Event::Looked { look, sent: world.now });
     world.settle();
     assert!(world.lease(op).1 >= time);
+}
+
+#[test]
+fn a_replica_that_stays_one_is_not_stormed() {
+    let mut world = World::connected();
+    world.acquire(10_000, Wait::Forever);
+    let mut connects = 0;
+    for _ in 0..1_000 {
+        if let Some((request, _)) = world.wire.pop_front() {
+            world.reply(request, Err(refused("READONLY")));
+        }
+        if world.connecting {
+            connects += 1;
+            world.connect();
+        }
+        world.pass(ms(10));
+    }
+    assert!((5..40).contains(&connects), "{connects} connections in ten seconds");
 }
 
 #[test]
