@@ -56,7 +56,9 @@ export function checkTarget(target: unknown): Target {
 function clusterTarget(given: ClusterTarget): Target {
   const [unknown] = Object.keys(given).filter((key) => key !== 'cluster');
   if (unknown !== undefined) {
-    throw invalid(`a Cluster is { cluster: [urls] }, without "${unknown}"; use the second argument`);
+    throw invalid(
+      `a Cluster is { cluster: [urls] }, without "${unknown}"; use the second argument`,
+    );
   }
   if (!Array.isArray(given.cluster) || given.cluster.length === 0) {
     const message = 'a Cluster is named by the URLs of some of its servers: { cluster: [urls] }';

@@ -121,7 +121,9 @@ test('a lock whose slot moves is renewed, waited for and released there', async 
 
 test('a lock is released and renewed while its slot is half way', async () => {
   const names = ['half:{way}:1', 'half:{way}:2', 'half:{way}:3'];
-  const locks = await Promise.all(names.map((name) => a.acquire(name, { ttl: 1_500, wait: 20_000 })));
+  const locks = await Promise.all(
+    names.map((name) => a.acquire(name, { ttl: 1_500, wait: 20_000 })),
+  );
   const slot = await cluster.slotOf('lock:half:{way}:1');
   const from = await cluster.primaryOf(slot);
   const [to] = (await cluster.primaries()).filter((node) => node !== from);

@@ -11,7 +11,7 @@ import { CLOSING } from './closing.js';
 import { FENCES } from './fences.js';
 import { HOLDING } from './holding.js';
 import { LINE } from './line.js';
-import { EmbeddedHost, type Host, serverHosts, Visit } from './place.js';
+import { ClusterHost, EmbeddedHost, type Host, serverHosts, Visit } from './place.js';
 import { REFUSALS } from './refusals.js';
 import { REPORTS } from './reports.js';
 import { TAKING } from './taking.js';
@@ -32,7 +32,8 @@ const BEHAVIOURS = {
 };
 
 const servers = serverHosts();
-const hosts: Host[] = [new EmbeddedHost(), ...servers];
+const clusters = servers.map(({ binary }) => new ClusterHost(binary));
+const hosts: Host[] = [new EmbeddedHost(), ...servers, ...clusters];
 
 test('there is a real server to compare the embedded store with', (t) => {
   t.diagnostic(`the behaviours run on ${hosts.map(({ name }) => name).join(', ')}`);

@@ -3,10 +3,14 @@
 import { execFileSync } from 'node:child_process';
 import { existsSync, realpathSync } from 'node:fs';
 import { basename, delimiter, join } from 'node:path';
-import type { ConnectOptions } from 'holdfast';
+import type { ClusterTarget, ConnectOptions } from 'holdfast';
+import { Cluster } from '../support/cluster.js';
 import { quiet } from '../support/crew.js';
 import { connect, type LockManager } from '../support/holdfast.js';
 import { RedisServer } from '../support/server.js';
+
+/** What `connect` takes. */
+export type Target = string | ClusterTarget;
 
 /** What a behaviour gets: a way to open managers that all use the same store. */
 export interface Place {
@@ -21,7 +25,9 @@ export interface Host {
   readonly name: string;
   start(): Promise<void>;
   /** Where the next connection goes; what an earlier behaviour left is not there. */
-  url(): string;
+  target(): Target;
+  /** What errors call it. */
+  label(): string;
   /** Waits until nothing is left but fences. Not every store lets one look. */
   quiet?(): Promise<void>;
   stop(): Promise<void>;
@@ -30,16 +36,16 @@ export interface Host {
 /** One behaviour's stay on a host: the managers that it opens are closed when it has ended. */
 export class Visit implements Place {
   readonly label: string;
-  readonly #url: string;
+  readonly #target: Target;
   readonly #opened: LockManager[] = [];
 
   constructor(host: Host) {
-    this.#url = host.url();
-    this.label = this.#url.startsWith('memory:') ? this.#url : `${this.#url}/0`;
+    this.#target = host.target();
+    this.label = host.label();
   }
 
   async open(options: ConnectOptions = {}): Promise<LockManager> {
-    const manager = await connect(this.#url, options);
+    const manager = await connect(this.#target, options);
     this.#opened.push(manager);
     return manager;
   }
@@ -56,8 +62,12 @@ export class EmbeddedHost implements Host {
 
   async start(): Promise<void> {}
 
-  url(): string {
+  target(): string {
     this.#visits += 1;
+    return this.label();
+  }
+
+  label(): string {
     return `memory:visit-${this.#visits}`;
   }
 
@@ -77,8 +87,12 @@ export class ServerHost implements Host {
     this.#server = await RedisServer.start({ binary: this.binary });
   }
 
-  url(): string {
+  target(): string {
     return this.#running.url;
+  }
+
+  label(): string {
+    return `${this.#running.url}/0`;
   }
 
   async quiet(): Promise<void> {
@@ -93,6 +107,44 @@ export class ServerHost implements Host {
   get #running(): RedisServer {
     if (this.#server === undefined) throw new Error(`${this.name} does not run`);
     return this.#server;
+  }
+}
+
+/** Three servers that share the locks. */
+export class ClusterHost implements Host {
+  readonly name: string;
+  #cluster: Cluster | undefined;
+
+  constructor(readonly binary: string) {
+    this.name = `a Cluster of ${versionOf(binary)}`;
+  }
+
+  async start(): Promise<void> {
+    this.#cluster = await Cluster.start({ binary: this.binary });
+  }
+
+  target(): ClusterTarget {
+    return { cluster: this.#running.urls };
+  }
+
+  label(): string {
+    return `the Cluster of ${this.#running.urls[0]}`;
+  }
+
+  async quiet(): Promise<void> {
+    for (const node of this.#running.nodes) {
+      await quiet(node);
+      await node.admin.flushall();
+    }
+  }
+
+  async stop(): Promise<void> {
+    await this.#cluster?.stop();
+  }
+
+  get #running(): Cluster {
+    if (this.#cluster === undefined) throw new Error(`${this.name} does not run`);
+    return this.#cluster;
   }
 }
 
