@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { type Outcome, OutcomeCode, Port, type PortOptions } from './bridge.js';
+import { argumentError } from './errors.js';
 import { LockManager } from './manager.js';
 import { type ConnectOptions, checkConnectOptions, type Defaults } from './options.js';
 import { toError } from './outcome.js';
@@ -29,6 +30,10 @@ export async function connect(
 ): Promise<LockManager> {
   const where = checkTarget(target);
   const checked = checkConnectOptions(options);
+  if (checked.replicas !== undefined && (where.memory !== null || where.cluster !== null)) {
+    const message = `options.replicas is for one server and its replicas, not for ${where.label}`;
+    throw argumentError('ERR_INVALID_ARG_VALUE', message);
+  }
   const client = randomUUID().replaceAll('-', '');
   const context = { client, server: where.label, sharded: where.cluster !== null };
   let port: Port | undefined;
@@ -58,6 +63,10 @@ function portOptions(
     clientName: checked.clientName,
     connectTimeout: checked.connectTimeout,
     commandTimeout: checked.commandTimeout,
+    // The native side has no other word for a majority.
+    ...(checked.replicas === undefined
+      ? {}
+      : { replicas: checked.replicas === 'majority' ? 0 : checked.replicas }),
   };
 }
 

@@ -122,6 +122,16 @@ export interface ConnectOptions {
    */
   readonly connectTimeout?: number;
   /**
+   * How many replicas must have a lock before it counts as acquired: a number from 1 to 1000, or
+   * `'majority'`, which with the primary makes more than half of all. So a failover to one of them keeps
+   * the lock. Costs a round trip to the replicas. If too few have it within a second the lock is
+   * released again, and `acquire` rejects with `LockServerError`. For one server and its replicas; not
+   * for a Cluster.
+   *
+   * @default undefined
+   */
+  readonly replicas?: number | 'majority';
+  /**
    * The ACL user. Stands above the one in the URL.
    *
    * @default undefined
@@ -146,6 +156,7 @@ const TTL_MS_MIN = 50;
 const TTL_MS_MAX = 86_400_000;
 const TIMEOUT_MS_MAX = 600_000;
 const NAME_BYTES_MAX = 1024;
+const REPLICAS_MAX = 1000;
 /** The `wait` of a single attempt. */
 const NEVER = -1;
 
@@ -198,6 +209,7 @@ const CONNECT_OPTIONS = [
   'maxHold',
   'password',
   'prefix',
+  'replicas',
   'renew',
   'stallTimeout',
   'ttl',
@@ -214,6 +226,9 @@ export function checkConnectOptions(options: unknown): ConnectOptions & Defaults
   checkWait(checked.wait);
   checkWhole(checked.commandTimeout, 'options.commandTimeout', 1, TIMEOUT_MS_MAX);
   checkWhole(checked.connectTimeout, 'options.connectTimeout', 1, TIMEOUT_MS_MAX);
+  if (checked.replicas !== undefined && checked.replicas !== 'majority') {
+    checkWhole(checked.replicas, 'options.replicas', 1, REPLICAS_MAX);
+  }
   if (checked.username !== undefined) checkText(checked.username, 'options.username');
   if (checked.password !== undefined) checkSecret(checked.password, 'options.password');
   checkText(checked.clientName, 'options.clientName');

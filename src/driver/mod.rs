@@ -226,6 +226,7 @@ impl Driver {
 
     fn handle_incoming(&mut self, now: Mono, node: NodeId, incoming: Incoming) {
         let event = match incoming {
+            Incoming::Confirmed(attempt, verdict) => Event::Confirmed { attempt, verdict },
             Incoming::Deaf(why) => Event::Deaf(why),
             Incoming::Disconnected(detail) => Event::Disconnected(detail),
             Incoming::Granted(grant) => Event::Granted(grant),
@@ -258,6 +259,11 @@ impl Driver {
                     if let Some(ticket) = self.tickets.remove(&op) {
                         ticket.complete(outcome);
                         to_see = true;
+                    }
+                }
+                Effect::Confirm { node, attempt } => {
+                    if let Some(connection) = &self.peer(node).connection {
+                        connection.confirm(attempt);
                     }
                 }
                 Effect::Connect { node } => self.connect(node),

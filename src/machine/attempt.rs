@@ -4,6 +4,7 @@
 //! are hints; an attempt that stands in line asks again from time to time, which also tells the server
 //! that somebody still waits.
 
+use super::confirm::Unconfirmed;
 use super::renew::{Owed, Renewal};
 use super::{
     AttemptId, Effect, Lease, LeaseId, Machine, Manner, NodeId, OpId, Outcome, Purpose, RequestId,
@@ -35,8 +36,10 @@ pub(super) struct Attempt {
     retry: Option<Mono>,
     /// A message said that it has the lock, but not for how long.
     hinted: bool,
+    /// It has the lock, but not enough replicas are known to have that too.
+    pub(super) unconfirmed: Option<Unconfirmed>,
     /// A request of this token was lost and may still be executed.
-    uncertain: bool,
+    pub(super) uncertain: bool,
 }
 
 /// Whom an attempt serves.
@@ -97,6 +100,7 @@ impl Machine {
             request: None,
             retry: None,
             hinted: false,
+            unconfirmed: None,
             uncertain: false,
         };
         self.attempts.insert(id, attempt);
@@ -115,7 +119,7 @@ impl Machine {
         let Some(keys) = self.attempts.get(&id).map(|attempt| attempt.keys.clone()) else { return };
         let (epoch, inbox) = (self.link_of(&keys).epoch, self.inbox(&keys));
         let Some(attempt) = self.attempts.get_mut(&id) else { return };
-        if attempt.request.is_some() {
+        if attempt.request.is_some() || attempt.unconfirmed.is_some() {
             return;
         }
         if let Some(at) = attempt.retry.take() {
@@ -172,7 +176,7 @@ impl Machine {
                 } else if until <= now {
                     self.grant_too_late(now, id, out);
                 } else {
-                    self.grant(now, id, fence, until, None, out);
+                    self.accept(now, node, id, fence, until, None, out);
                 }
             }
             Ok(Reply::Held(held)) => self.attempt_held(now, id, held, out),
@@ -294,6 +298,9 @@ impl Machine {
         grant: &Grant,
         out: &mut Vec<Effect>,
     ) {
+        if self.attempts.get(&id).is_some_and(|attempt| attempt.unconfirmed.is_some()) {
+            return;
+        }
         let link = self.links.get(node);
         let began = link.local_time(now, grant.time).map(|began| began.min(now));
         if link.is_outdated(grant.fence) {
@@ -303,7 +310,7 @@ impl Machine {
         match began.map(|began| (began, valid_until(began, grant.claim))) {
             Some((began, until)) if now < until => {
                 self.stats.hand_off(now.since(began));
-                self.grant(now, id, grant.fence, until, Some(Owed::Claim), out);
+                self.accept(now, node, id, grant.fence, until, Some(Owed::Claim), out);
             }
             _ => {
                 // How much of the claim is left cannot be told: its answer will.
@@ -314,7 +321,7 @@ impl Machine {
     }
 
     /// The lock is the attempt's until `until`, and its caller's.
-    fn grant(
+    pub(super) fn grant(
         &mut self,
         now: Mono,
         id: AttemptId,
@@ -365,7 +372,7 @@ impl Machine {
     }
 
     /// The answer took longer than its lease: asks again, if anybody still wants it.
-    fn grant_too_late(&mut self, now: Mono, id: AttemptId, out: &mut Vec<Effect>) {
+    pub(super) fn grant_too_late(&mut self, now: Mono, id: AttemptId, out: &mut Vec<Effect>) {
         let Some(attempt) = self.attempts.get_mut(&id) else { return };
         attempt.obstacle = Obstacle::Late;
         // What was granted is given back with it, should this be the end of the attempt.
@@ -375,7 +382,7 @@ impl Machine {
     }
 
     /// The grant cannot be used: its token is given back, and another stands at the same place.
-    fn renounce(&mut self, now: Mono, id: AttemptId, out: &mut Vec<Effect>) {
+    pub(super) fn renounce(&mut self, now: Mono, id: AttemptId, out: &mut Vec<Effect>) {
         let Some(old) = self.remove_attempt(id) else { return };
         let new = self.new_attempt(&old.keys, old.ttl, &old.label, old.block, old.whose);
         if let (Some(attempt), Place::InLine(seq) | Place::Lost(seq)) =
@@ -398,7 +405,8 @@ impl Machine {
     /// Nobody wants it any more: gives back what it may have got, or may yet get.
     pub(super) fn abandon_attempt(&mut self, now: Mono, id: AttemptId, out: &mut Vec<Effect>) {
         let Some(attempt) = self.remove_attempt(id) else { return };
-        let unknown = attempt.uncertain || attempt.request.is_some();
+        let unknown =
+            attempt.uncertain || attempt.request.is_some() || attempt.unconfirmed.is_some();
         if unknown || matches!(attempt.place, Place::InLine(_)) {
             self.abandon(now, id, attempt.keys, attempt.token, attempt.uncertain, out);
         }

@@ -395,6 +395,7 @@ impl Machine {
             self.reconnect_later(now, node);
         }
         self.forget_channels_of(node);
+        self.forget_confirmations(node);
         self.discover_soon(now);
         for (request, Request { purpose, sent }) in requests {
             let lost = Err(Failure::Lost(detail.to_owned()));

@@ -9,6 +9,7 @@
 
 mod acquire;
 mod attempt;
+mod confirm;
 mod extend;
 mod hand_on;
 mod link;
@@ -44,6 +45,8 @@ pub struct Config {
     pub command_timeout: Duration,
     /// Whether the locks are spread over several servers by their slots.
     pub cluster: bool,
+    /// Whether a grant counts only once replicas have it.
+    pub confirm: bool,
 }
 
 /// The channel on which a manager is told of its grants.
@@ -209,6 +212,13 @@ pub enum News {
 /// Something happened to a connection.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Event {
+    /// The answer to [`Effect::Confirm`].
+    Confirmed {
+        /// Which grant.
+        attempt: AttemptId,
+        /// Why too few replicas have it, if so.
+        verdict: Result<(), Refusal>,
+    },
     /// An attempt to connect succeeded.
     Connected {
         /// What the server shows.
@@ -263,6 +273,13 @@ pub enum Effect {
         op: OpId,
         /// How.
         outcome: Outcome,
+    },
+    /// Wait until replicas have a grant; answered by [`Event::Confirmed`].
+    Confirm {
+        /// Who granted it.
+        node: NodeId,
+        /// Which grant.
+        attempt: AttemptId,
     },
     /// Connect; answered by [`Event::Connected`] or [`Event::ConnectFailed`].
     Connect {
@@ -513,6 +530,7 @@ impl Machine {
     /// Something happened to the connection to `node`.
     pub fn handle_event(&mut self, now: Mono, node: NodeId, event: Event, out: &mut Vec<Effect>) {
         match event {
+            Event::Confirmed { attempt, verdict } => self.confirmed(now, attempt, verdict, out),
             Event::Connected { look, deaf } => self.connected(now, node, look, deaf, out),
             Event::ConnectFailed(failure) => self.connect_failed(now, node, failure, out),
             Event::Deaf(why) => self.deafened(now, node, why, out),

@@ -4,7 +4,7 @@ use super::completions::number;
 use crate::clock::Mono;
 use crate::driver::{Caller, Handle, Ticket};
 use crate::machine::{Command, Config, Hold, LeaseId, OpId, Stats, Wait, inbox};
-use crate::server::{Address, Endpoint};
+use crate::server::{Address, Endpoint, Replicas};
 use napi_derive::napi;
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,6 +36,8 @@ pub struct ManagerOptions {
     pub client_name: String,
     /// How long connecting may take.
     pub connect_timeout: u32,
+    /// How many replicas must have a grant before it counts, 0 for a majority; null for none.
+    pub replicas: Option<u32>,
     /// How long a command may stay unanswered.
     pub command_timeout: u32,
 }
@@ -56,11 +58,16 @@ impl ManagerOptions {
             client_name: self.client_name,
             inbox: inbox(&self.client),
             connect_timeout: Duration::from_millis(self.connect_timeout.into()),
+            replicas: self.replicas.map(|count| match count {
+                0 => Replicas::Majority,
+                count => Replicas::AtLeast(count),
+            }),
         };
         let config = Config {
             client: self.client,
             prefix: self.prefix,
             command_timeout: Duration::from_millis(self.command_timeout.into()),
+            confirm: self.replicas.is_some(),
             cluster: matches!(endpoint.address, Address::Cluster { .. }),
         };
         (config, endpoint)

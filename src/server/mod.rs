@@ -3,15 +3,17 @@
 mod cluster;
 pub(crate) mod embedded;
 pub(crate) mod memory;
+mod replicas;
 mod single;
 mod stream;
 mod wire;
 
 pub(crate) use cluster::{Directory, discover};
+pub use replicas::Replicas;
 
 use crate::clock::Mono;
-use crate::error::Failure;
-use crate::machine::{Look, Manner, NodeId, RequestId};
+use crate::error::{Failure, Refusal};
+use crate::machine::{AttemptId, Look, Manner, NodeId, RequestId};
 use crate::script::{Call, Grant, Reply};
 use std::fmt;
 use std::sync::Arc;
@@ -20,6 +22,8 @@ use std::time::Duration;
 /// What comes back from a connection.
 #[derive(Debug)]
 pub(crate) enum Incoming {
+    /// Enough replicas have a grant, or why not.
+    Confirmed(AttemptId, Result<(), Refusal>),
     /// No messages can be sent or received, and why.
     Deaf(String),
     /// It broke, or the server closed it.
@@ -107,6 +111,13 @@ impl Connection {
         }
     }
 
+    /// Tells when enough replicas have a grant that was read before.
+    pub(crate) fn confirm(&self, grant: AttemptId) {
+        if let Self::Single(connection) = self {
+            connection.confirm(grant);
+        }
+    }
+
     /// Gets the messages of a shard channel, or does so no longer.
     pub(crate) fn listen(&self, channel: Arc<str>, on: bool) {
         if let Self::Cluster(connection) = self {
@@ -141,6 +152,8 @@ pub struct Endpoint {
     pub inbox: Arc<str>,
     /// How long connecting may take, handshake included.
     pub connect_timeout: Duration,
+    /// How many replicas must have a grant before it counts, if any.
+    pub replicas: Option<Replicas>,
 }
 
 /// Where a server listens.
@@ -181,6 +194,7 @@ impl fmt::Debug for Endpoint {
             .field("client_name", &self.client_name)
             .field("inbox", &self.inbox)
             .field("connect_timeout", &self.connect_timeout)
+            .field("replicas", &self.replicas)
             .finish()
     }
 }
@@ -199,6 +213,7 @@ mod tests {
             client_name: "holdfast".to_owned(),
             inbox: "inbox".into(),
             connect_timeout: Duration::from_secs(1),
+            replicas: None,
         };
         assert!(!format!("{endpoint:?}").contains("s3cret"));
     }

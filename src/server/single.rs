@@ -1,9 +1,9 @@
 //! One Redis or Valkey server: one connection that carries everything.
 
-use super::{Deliver, Endpoint, Incoming, Item, Welcome, stream::Stream, wire};
+use super::{Deliver, Endpoint, Incoming, Item, Welcome, replicas::Witness, stream::Stream, wire};
 use crate::clock::Mono;
 use crate::error::Failure;
-use crate::machine::{Look, Manner, RequestId};
+use crate::machine::{AttemptId, Look, Manner, RequestId};
 use crate::script::{Grant, Script};
 use redis::aio::MultiplexedConnection;
 use redis::{
@@ -19,6 +19,7 @@ pub(crate) struct Connection {
     deliver: Deliver,
     abort: Arc<AtomicBool>,
     pump: JoinHandle<()>,
+    witness: Option<Witness>,
 }
 
 pub(super) async fn connect(
@@ -43,12 +44,17 @@ async fn handshake(
         }
     });
     let Dialled { inner, abort, pump } = dialled.await?;
-    let mut connection = Connection { inner, deliver, abort, pump };
+    let mut connection = Connection { inner, deliver, abort, pump, witness: None };
     let look = connection.introduce(endpoint).await?;
     let deaf = match &*endpoint.inbox {
         "" => None,
         _ => connection.listen(endpoint).await?,
     };
+    if let Some(replicas) = endpoint.replicas {
+        let deliver = Arc::clone(&connection.deliver);
+        let history = look.history.clone();
+        connection.witness = Some(Witness::open(endpoint, replicas, history, deliver).await?);
+    }
     Ok((connection, Welcome { look, deaf }))
 }
 
@@ -175,6 +181,13 @@ impl Connection {
                 deliver(answer);
             }
         });
+    }
+
+    /// Tells when enough replicas have a grant that was read before.
+    pub(super) fn confirm(&self, grant: AttemptId) {
+        if let Some(witness) = &self.witness {
+            witness.confirm(grant);
+        }
     }
 
     /// Closes the connection and drops what the kernel has not delivered yet.

@@ -176,6 +176,12 @@ pub(super) fn look(values: &[Value]) -> Result<Look, Failure> {
     Ok(Look { history: history(server, replication), time: server_time(time)? })
 }
 
+/// How many replicas a server has, by its answer to [`add_look`].
+pub(super) fn connected_replicas(values: &[Value]) -> u32 {
+    let count = values.get(1).and_then(|replication| info_field(replication, "connected_slaves"));
+    count.and_then(|count| count.parse().ok()).unwrap_or(0)
+}
+
 /// The replication id changes with every promotion, the run id with every start. An ACL may forbid
 /// INFO; then the history stays unknown.
 fn history(server: &Value, replication: &Value) -> Option<String> {

@@ -152,6 +152,7 @@ impl Simulation {
             while process.stopped_until.is_none() && !world.is_silent() {
                 world.answer_one();
                 world.answer_look();
+                world.confirm(true);
                 world.receive_one();
                 let requests = world.machine.stats().requests;
                 assert!(requests < REQUESTS_MAX, "{requests} requests");

@@ -156,6 +156,7 @@ impl Simulation {
         let mut world = World::joining(&self.server, &format!("p{}", self.started), self.now);
         world.outcomes.clear();
         world.unanswered_looks = Some(VecDeque::new());
+        world.machine.config.confirm = self.rng.u32(..4) == 0;
         Process {
             world,
             drift_ppm: self.rng.i64(-DRIFT_PPM..=DRIFT_PPM),
@@ -300,7 +301,9 @@ impl Simulation {
             return;
         }
         if self.rng.u32(..4) == 0 {
+            let enough = self.rng.u32(..8) > 0;
             self.processes[who].world.answer_look();
+            self.processes[who].world.confirm(enough);
         } else if self.rng.u32(..3) == 0 {
             self.execute(who);
         } else {

@@ -3,11 +3,11 @@
 use super::defects::{self, Defect};
 use super::watch::{Executed, Snapshot, Watch};
 use crate::clock::{Mono, ServerTime};
-use crate::error::Failure;
+use crate::error::{Failure, Refusal};
 use crate::keys::LockKeys;
 use crate::machine::{
-    Command, Config, Effect, Event, Hold, LeaseId, Look, LossReason, Machine, News, NodeId, OpId,
-    Outcome, RequestId, Wait, inbox,
+    AttemptId, Command, Config, Effect, Event, Hold, LeaseId, Look, LossReason, Machine, News,
+    NodeId, OpId, Outcome, RequestId, Wait, inbox,
 };
 use crate::script::{Call, Grant, Reply};
 use crate::server::embedded::{ask, execute};
@@ -283,6 +283,8 @@ pub(super) struct World {
     pub(super) unanswered_looks: Option<VecDeque<Mono>>,
     /// The server lets it neither publish nor subscribe.
     pub(super) deaf: bool,
+    /// Grants that wait for replicas.
+    pub(super) confirms: VecDeque<AttemptId>,
 }
 
 impl World {
@@ -349,6 +351,7 @@ impl World {
             prefix: "lock:".to_owned(),
             command_timeout: COMMAND_TIMEOUT,
             cluster: false,
+            confirm: false,
         };
         Self {
             now: Mono::from_micros(1_000_000),
@@ -373,6 +376,7 @@ impl World {
             news: Vec::new(),
             unanswered_looks: None,
             deaf: false,
+            confirms: VecDeque::new(),
         }
     }
 
@@ -519,9 +523,20 @@ impl World {
         }
     }
 
+    /// Enough replicas have the oldest grant that waits for them, or too few.
+    pub(super) fn confirm(&mut self, enough: bool) {
+        let Some(attempt) = self.confirms.pop_front() else { return };
+        let refusal = || Refusal { code: "NOREPLICAS".to_owned(), detail: String::new() };
+        let verdict = if enough { Ok(()) } else { Err(refusal()) };
+        self.event(Event::Confirmed { attempt, verdict });
+    }
+
     /// Whether nothing is on its way.
     pub(super) fn is_silent(&self) -> bool {
-        self.wire.is_empty() && self.answers.is_empty() && !self.server.has_mail(self.subscriber)
+        self.confirms.is_empty()
+            && self.wire.is_empty()
+            && self.answers.is_empty()
+            && !self.server.has_mail(self.subscriber)
     }
 
     /// The server executes everything on the wire, and the connection breaks before it answers.
@@ -567,6 +582,7 @@ impl World {
                     let before = self.outcomes.insert(op, outcome);
                     assert_eq!(before, None, "{op:?} completed twice");
                 }
+                Effect::Confirm { attempt, .. } => self.confirms.push_back(attempt),
                 Effect::Connect { .. } => {
                     assert!(!self.connecting, "two attempts to connect at once");
                     self.connecting = true;
@@ -574,6 +590,7 @@ impl World {
                 Effect::Disconnect { .. } => {
                     self.wire.clear();
                     self.answers.clear();
+                    self.confirms.clear();
                     if let Some(looks) = &mut self.unanswered_looks {
                         looks.clear();
                     }

@@ -1,0 +1,149 @@
+//! Waiting until replicas have a grant, on a connection of its own: WAIT blocks the connection that it is
+//! sent on.
+//!
+//! It counts from the last command of that connection, and on a fresh one answers at once. So each WAIT
+//! follows, in the same write, a command that was sent after the grant was read, to the same server.
+//!
+//! Source: <https://redis.io/docs/latest/commands/wait/>
+
+use super::{Deliver, Endpoint, Incoming, single, wire};
+use crate::error::{Failure, Refusal};
+use crate::machine::AttemptId;
+use redis::{Pipeline, Value};
+use std::time::Duration;
+use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
+use tokio::task::JoinHandle;
+
+/// How many replicas must have a grant.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Replicas {
+    /// So many.
+    AtLeast(u32),
+    /// With the primary, more than half of all.
+    Majority,
+}
+
+/// How long the replicas may take. Less than a claim lasts, for a grant by message is claimed afterwards.
+const WAIT: Duration = Duration::from_secs(1);
+
+/// The task that waits. Dropping it ends it.
+pub(super) struct Witness {
+    grants: UnboundedSender<AttemptId>,
+    task: JoinHandle<()>,
+}
+
+impl Witness {
+    /// Connects, and checks that the server knows WAIT and is the one that shows `history`.
+    pub(super) async fn open(
+        endpoint: &Endpoint,
+        replicas: Replicas,
+        history: Option<String>,
+        deliver: Deliver,
+    ) -> Result<Self, Failure> {
+        let mut line = Line { dialled: single::dial(endpoint, |_| {}).await?, history, most: 0 };
+        line.ask(0, Duration::from_millis(1)).await?;
+        let (grants, waiting) = mpsc::unbounded_channel();
+        let task = tokio::spawn(watch(line, replicas, waiting, deliver));
+        Ok(Self { grants, task })
+    }
+
+    /// Tells when enough replicas have all that was granted so far.
+    pub(super) fn confirm(&self, grant: AttemptId) {
+        // If the task has ended, so has the connection.
+        let _ended = self.grants.send(grant).is_err();
+    }
+}
+
+impl Drop for Witness {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// One WAIT at a time answers for all that was granted before it was sent.
+async fn watch(
+    mut line: Line,
+    replicas: Replicas,
+    mut waiting: UnboundedReceiver<AttemptId>,
+    deliver: Deliver,
+) {
+    let mut grants = Vec::new();
+    while waiting.recv_many(&mut grants, usize::MAX).await > 0 {
+        match line.enough(replicas).await {
+            Ok(verdict) => {
+                for grant in grants.drain(..) {
+                    deliver(Incoming::Confirmed(grant, verdict.clone()));
+                }
+            }
+            Err(failure) => return deliver(Incoming::Disconnected(failure.to_string())),
+        }
+    }
+}
+
+struct Line {
+    dialled: single::Dialled,
+    /// Which data the grants are in.
+    history: Option<String>,
+    /// The most replicas that the server had at once.
+    most: u32,
+}
+
+impl Line {
+    /// Whether enough replicas have what was written before.
+    async fn enough(&mut self, replicas: Replicas) -> Result<Result<(), Refusal>, Failure> {
+        loop {
+            let needed = self.needed(replicas);
+            let acknowledged = self.ask(needed, WAIT).await?;
+            if self.needed(replicas) > needed {
+                // It has more of them than was known.
+                continue;
+            }
+            if acknowledged >= needed {
+                return Ok(Ok(()));
+            }
+            let ms = WAIT.as_millis();
+            let detail = format!("{acknowledged} of {needed} replicas had the lock within {ms} ms");
+            return Ok(Err(Refusal { code: "NOREPLICAS".to_owned(), detail }));
+        }
+    }
+
+    fn needed(&self, replicas: Replicas) -> u32 {
+        match replicas {
+            Replicas::AtLeast(count) => count,
+            // Of `most` + 1 servers more than half, and the primary is one of them.
+            Replicas::Majority => self.most.div_ceil(2),
+        }
+    }
+
+    /// How many replicas have what was written before, as soon as `count` have, or after `limit`.
+    async fn ask(&mut self, count: u32, limit: Duration) -> Result<u32, Failure> {
+        let mut pipeline = Pipeline::new();
+        wire::add_look(&mut pipeline);
+        let ms = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
+        pipeline.cmd("WAIT").arg(count).arg(ms);
+        let answers = self.dialled.inner.send_packed_commands(&pipeline, 0, pipeline.len());
+        let answers = tokio::time::timeout(limit + WAIT, answers).await;
+        let answers = answers
+            .map_err(|_| Failure::Lost("no answer to WAIT".to_owned()))?
+            .map_err(|error| wire::failure(&error))?;
+        let (look, acknowledged) = answers.split_at(wire::LOOK_COMMANDS.min(answers.len()));
+        self.most = self.most.max(wire::connected_replicas(look));
+        if wire::look(look)?.history != self.history {
+            return Err(Failure::Lost("another server took its place".to_owned()));
+        }
+        match acknowledged {
+            [Value::Int(count)] => Ok(u32::try_from(*count).unwrap_or(0)),
+            [Value::ServerError(error)] => Err(Failure::Refused(Refusal {
+                code: error.code().to_owned(),
+                detail: error.details().unwrap_or_default().to_owned(),
+            })),
+            _ => Err(Failure::Lost("the server left an answer out".to_owned())),
+        }
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        self.dialled.pump.abort();
+    }
+}
