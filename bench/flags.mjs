@@ -1,6 +1,7 @@
 // What the command line asks for.
 
 import { parseArgs } from 'node:util';
+import { CLUSTER } from './cluster/workload.mjs';
 import { CONTENDED } from './contended/workload.mjs';
 import { HELD } from './held/workload.mjs';
 import { PEERS } from './pairs/peers.mjs';
@@ -8,7 +9,7 @@ import { PAIRS } from './pairs/workload.mjs';
 import { TASKS_WORKLOAD } from './tasks/workload.mjs';
 import { WAITERS } from './waiters/workload.mjs';
 
-const WORKLOADS = [PAIRS, CONTENDED, TASKS_WORKLOAD, WAITERS, HELD];
+const WORKLOADS = [PAIRS, CONTENDED, TASKS_WORKLOAD, WAITERS, HELD, CLUSTER];
 
 export function readFlags() {
   const { values } = parseArgs({

@@ -26,12 +26,13 @@ export async function startServer() {
   return { url, own: false, stop: async () => {} };
 }
 
-async function startOwnServer() {
+/** A server of its own on a free port; `more` are further arguments. */
+export async function startOwnServer(more = []) {
   const binary = findServerBinary(process.env);
   if (binary === undefined) throw new Error(HELP);
   const port = await freePort();
   const where = ['--port', String(port), '--bind', '127.0.0.1', '--dir', tmpdir()];
-  const args = [...where, '--save', '', '--appendonly', 'no'];
+  const args = [...where, '--save', '', '--appendonly', 'no', ...more];
   const guard = spawn('sh', ['-c', GUARD, 'sh', binary, ...args], {
     stdio: ['pipe', 'pipe', 'inherit'],
   });
