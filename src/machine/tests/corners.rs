@@ -1,6 +1,7 @@
 //! Situations in which waiting once went wrong, or easily could.
 
-use super::world::{ONE_LEASE, RENEWED, Server, World, ms};
+use super::server::Server;
+use super::world::{ONE_LEASE, RENEWED, World, ms};
 use crate::error::{Failure, Refusal};
 use crate::machine::{Command, Event, Hold, LeaseId, OpId, Outcome, Wait};
 use crate::script::{CLAIM, Reply, valid_until};

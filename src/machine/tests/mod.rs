@@ -2,9 +2,11 @@
 
 mod corners;
 mod defects;
+mod faults;
 mod promises;
 mod renewal;
 mod scripted;
+mod server;
 mod simulator;
 mod waiting;
 mod watch;

@@ -1,6 +1,7 @@
 //! Several managers on one server: standing in line, being granted, handing on.
 
-use super::world::{ONE_LEASE, RENEWED, Server, World, ms};
+use super::server::Server;
+use super::world::{ONE_LEASE, RENEWED, World, ms};
 use crate::machine::{Command, Event, Hold, LeaseId, LossReason, News, OpId, Outcome, Wait};
 use crate::script::{Call, Intent};
 use std::time::Duration;

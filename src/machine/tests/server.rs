@@ -1,0 +1,235 @@
+//! A server in virtual time: the scripts as they are, on a keyspace in the process.
+
+use super::defects;
+use super::watch::{Executed, Snapshot, Watch};
+use super::world::World;
+use crate::clock::{Mono, ServerTime};
+use crate::error::Failure;
+use crate::keys::LockKeys;
+use crate::machine::Look;
+use crate::script::{Call, Grant, Reply};
+use crate::server::embedded::{ask, execute};
+use crate::server::memory::{Entries, Store};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
+use std::time::Duration;
+
+/// A server that several managers may share: the scripts as they are, on a keyspace in the process.
+#[derive(Clone)]
+pub(super) struct Server(Rc<RefCell<State>>);
+
+struct State {
+    store: Store,
+    history: String,
+    /// Added to the monotonic clock to make wall-clock time.
+    clock_us: u64,
+    /// The server's own monotonic clock, where it is not that of whoever asks.
+    clock: Option<Mono>,
+    /// Messages on their way, by subscriber.
+    mail: BTreeMap<u64, VecDeque<Grant>>,
+    next_subscriber: u64,
+    /// Judges every call, where somebody asks for that.
+    watch: Option<Watch>,
+    executed: usize,
+}
+
+thread_local! {
+    /// A Lua takes longer to start than most schedules to run.
+    static SPARE: RefCell<Vec<Store>> = const { RefCell::new(Vec::new()) };
+}
+
+fn run(store: &mut Store, time: ServerTime, call: &Call) -> Result<Reply, Failure> {
+    execute(store, time, call, &defects::apply(call.script().source()))
+}
+
+impl State {
+    fn snapshot(&self, time: ServerTime) -> Snapshot {
+        Snapshot::take(&|parts| ask(&self.store, time, parts))
+    }
+
+    /// The grants that were published since the last call, and to whom.
+    fn take_grants(&self) -> Vec<(u64, Grant)> {
+        let read = |payload: &[u8]| Grant::parse(std::str::from_utf8(payload).unwrap()).unwrap();
+        let messages = self.store.take_messages().into_iter();
+        messages.map(|message| (message.subscriber, read(&message.payload))).collect()
+    }
+}
+
+impl Drop for State {
+    fn drop(&mut self) {
+        let store = std::mem::replace(&mut self.store, Store::idle());
+        SPARE.with_borrow_mut(|spare| spare.push(store));
+    }
+}
+
+impl Server {
+    pub(super) fn new() -> Self {
+        let store = SPARE.with_borrow_mut(Vec::pop).unwrap_or_else(Store::new);
+        store.reset();
+        let state = State {
+            store,
+            history: "first".to_owned(),
+            clock_us: 1_700_000_000_000_000,
+            clock: None,
+            mail: BTreeMap::new(),
+            next_subscriber: 0,
+            watch: None,
+            executed: 0,
+        };
+        Self(Rc::new(RefCell::new(state)))
+    }
+
+    pub(super) fn set_history(&self, history: &str) {
+        history.clone_into(&mut self.0.borrow_mut().history);
+    }
+
+    pub(super) fn look(&self, now: Mono) -> Look {
+        Look { history: Some(self.0.borrow().history.clone()), time: self.time(now) }
+    }
+
+    pub(super) fn set_clock(&self, now: Mono) {
+        self.0.borrow_mut().clock = Some(now);
+    }
+
+    pub(super) fn time(&self, now: Mono) -> ServerTime {
+        let state = self.0.borrow();
+        ServerTime::from_micros(state.clock_us + state.clock.unwrap_or(now).as_micros())
+    }
+
+    /// From now on every call is judged.
+    pub(super) fn watch(&self) {
+        self.0.borrow_mut().watch = Some(Watch::default());
+    }
+
+    /// How many calls it has executed.
+    pub(super) fn executed(&self) -> usize {
+        self.0.borrow().executed
+    }
+
+    /// The first rule that a call has broken.
+    pub(super) fn violation(&self) -> Option<String> {
+        self.0.borrow().watch.as_ref()?.violation.clone()
+    }
+
+    pub(super) fn snapshot(&self, now: Mono) -> Snapshot {
+        self.0.borrow().snapshot(self.time(now))
+    }
+
+    /// Executes a call once more; it may tell nobody anything new.
+    pub(super) fn execute_again(&self, now: Mono, call: &Call) {
+        let time = self.time(now);
+        let mut state = self.0.borrow_mut();
+        // Whether the server refuses is the same again.
+        let _refused = run(&mut state.store, time, call).is_err();
+        assert!(state.store.take_messages().is_empty(), "a repeat of {call:?} sent a message");
+    }
+
+    /// Runs a plain command; the texts of its answer.
+    fn ask(&self, now: Mono, parts: &[&str]) -> Vec<String> {
+        ask(&self.0.borrow().store, self.time(now), parts)
+    }
+
+    /// Runs a plain command; its answer as text, or none if it is nil.
+    pub(super) fn command(&self, now: Mono, parts: &[&str]) -> Option<String> {
+        self.ask(now, parts).pop()
+    }
+
+    /// Who owns the lock, without the mark of those who wait.
+    pub(super) fn owner(&self, now: Mono, keys: &LockKeys) -> Option<String> {
+        let value = self.command(now, &["GET", keys.lock()])?;
+        Some(value.strip_suffix('+').unwrap_or(&value).to_owned())
+    }
+
+    /// How many stand in line.
+    pub(super) fn line(&self, now: Mono, keys: &LockKeys) -> usize {
+        self.command(now, &["ZCARD", keys.queue()]).unwrap().parse().unwrap()
+    }
+
+    /// Every key but the fence counters.
+    pub(super) fn leftovers(&self, now: Mono) -> String {
+        let keys = World::keys();
+        let names = self.ask(now, &["KEYS", "*"]).into_iter();
+        names.filter(|key| key != keys.fence()).collect::<Vec<_>>().join(" ")
+    }
+
+    pub(super) fn set_foreign(&self, now: Mono, keys: &LockKeys, value: &str, lease: Duration) {
+        let lease_ms = lease.as_millis().to_string();
+        self.command(now, &["SET", keys.lock(), value, "PX", &lease_ms]);
+    }
+
+    pub(super) fn set_fence(&self, now: Mono, keys: &LockKeys, fence: u64) {
+        self.command(now, &["SET", keys.fence(), &fence.to_string(), "PX", "86400000"]);
+    }
+
+    pub(super) fn fence(&self, now: Mono, keys: &LockKeys) -> Option<u64> {
+        self.command(now, &["GET", keys.fence()])?.parse().ok()
+    }
+
+    pub(super) fn flush(&self) {
+        self.0.borrow_mut().store.flush();
+    }
+
+    pub(super) fn save(&self) -> Entries {
+        self.0.borrow().store.save()
+    }
+
+    /// The data are those of an earlier moment.
+    pub(super) fn restore(&self, now: Mono, entries: Entries) {
+        self.0.borrow().store.restore(entries);
+        let silent = self.command(now, &["HGET", World::keys().waiters(), "unclaimed"]);
+        if let Some(watch) = &mut self.0.borrow_mut().watch {
+            watch.silent = silent;
+        }
+    }
+
+    /// The server's clock is set.
+    pub(super) fn step_clock(&self, step_us: i64) {
+        let mut state = self.0.borrow_mut();
+        state.clock_us = state.clock_us.saturating_add_signed(step_us);
+    }
+
+    pub(super) fn execute(&self, now: Mono, call: &Call) -> Result<Reply, Failure> {
+        let time = self.time(now);
+        let mut state = self.0.borrow_mut();
+        state.executed += 1;
+        let before = state.watch.is_some().then(|| state.snapshot(time));
+        let reply = run(&mut state.store, time, call);
+        let grants = state.take_grants();
+        if let Some(before) = before {
+            let after = state.snapshot(time);
+            let grants: Vec<_> = grants.iter().map(|(_, grant)| grant.clone()).collect();
+            let (before, after, reply) = (&before, &after, reply.as_ref().ok());
+            let done = Executed { time, call, before, after, reply, grants: &grants };
+            state.watch.get_or_insert_default().judge(&done);
+        }
+        for (subscriber, grant) in grants {
+            state.mail.entry(subscriber).or_default().push_back(grant);
+        }
+        reply
+    }
+
+    pub(super) fn new_subscriber(&self) -> u64 {
+        let mut state = self.0.borrow_mut();
+        state.next_subscriber += 1;
+        state.next_subscriber
+    }
+
+    pub(super) fn subscribe(&self, subscriber: u64, channel: &str) {
+        self.0.borrow_mut().store.subscribe(subscriber, channel);
+    }
+
+    pub(super) fn unsubscribe(&self, subscriber: u64) {
+        let mut state = self.0.borrow_mut();
+        state.store.unsubscribe(subscriber);
+        state.mail.remove(&subscriber);
+    }
+
+    pub(super) fn next_mail(&self, subscriber: u64) -> Option<Grant> {
+        self.0.borrow_mut().mail.get_mut(&subscriber)?.pop_front()
+    }
+
+    pub(super) fn has_mail(&self, subscriber: u64) -> bool {
+        self.0.borrow().mail.get(&subscriber).is_some_and(|mail| !mail.is_empty())
+    }
+}
