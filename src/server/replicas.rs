@@ -1,8 +1,9 @@
 //! Waiting until replicas have a grant, on a connection of its own: WAIT blocks the connection that it is
 //! sent on.
 //!
-//! It counts from the last command of that connection, and on a fresh one answers at once. So each WAIT
-//! follows, in the same write, a command that was sent after the grant was read, to the same server.
+//! It counts from the last command of that connection that was replicated, and without one answers at once.
+//! So each WAIT follows, in the same write, such a command that was sent after the grant was read, to the
+//! same server.
 //!
 //! Source: <https://redis.io/docs/latest/commands/wait/>
 
@@ -120,6 +121,8 @@ impl Line {
         let mut pipeline = Pipeline::new();
         wire::add_look(&mut pipeline);
         let ms = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
+        // To read is not enough from Redis 7.2 and Valkey on. A message is replicated, and leaves nothing.
+        pipeline.cmd("PUBLISH").arg("holdfast:replicas").arg("");
         pipeline.cmd("WAIT").arg(count).arg(ms);
         let answers = self.dialled.inner.send_packed_commands(&pipeline, 0, pipeline.len());
         let answers = tokio::time::timeout(limit + WAIT, answers).await;
@@ -132,11 +135,13 @@ impl Line {
             return Err(Failure::Lost("another server took its place".to_owned()));
         }
         match acknowledged {
-            [Value::Int(count)] => Ok(u32::try_from(*count).unwrap_or(0)),
-            [Value::ServerError(error)] => Err(Failure::Refused(Refusal {
-                code: error.code().to_owned(),
-                detail: error.details().unwrap_or_default().to_owned(),
-            })),
+            [Value::Int(_), Value::Int(count)] => Ok(u32::try_from(*count).unwrap_or(0)),
+            [Value::ServerError(error), _] | [_, Value::ServerError(error)] => {
+                Err(Failure::Refused(Refusal {
+                    code: error.code().to_owned(),
+                    detail: error.details().unwrap_or_default().to_owned(),
+                }))
+            }
             _ => Err(Failure::Lost("the server left an answer out".to_owned())),
         }
     }
