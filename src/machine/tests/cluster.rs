@@ -1,0 +1,234 @@
+//! Locks that are spread over servers: which is asked, who is told, and what one failure costs.
+
+use super::world::{COMMAND_TIMEOUT, RENEWED, ms};
+use crate::clock::{Mono, ServerTime};
+use crate::error::{Failure, Refusal};
+use crate::keys::{LockKeys, SLOTS};
+use crate::machine::{
+    Command, Config, Effect, Event, LeaseId, Look, Machine, Manner, NodeId, OpId, Outcome,
+    RequestId, Routes, Wait,
+};
+use crate::script::{Call, Held, Intent, Place, Reply};
+
+const ONE: NodeId = NodeId(0);
+const TWO: NodeId = NodeId(1);
+/// In the first half of the slots, and in the second.
+const LOW: &str = "item:42";
+const HIGH: &str = "item:2";
+
+/// A manager on two servers. What it wants is in `out`.
+struct Crew {
+    machine: Machine,
+    now: Mono,
+    out: Vec<Effect>,
+}
+
+fn halves() -> Routes {
+    Routes::new(&[(0, SLOTS / 2 - 1, ONE), (SLOTS / 2, SLOTS - 1, TWO)])
+}
+
+impl Crew {
+    fn new() -> Self {
+        let slot = |name| LockKeys::new("lock:", name).slot();
+        assert!(slot(LOW) < SLOTS / 2 && slot(HIGH) >= SLOTS / 2);
+        let config = Config {
+            client: "c".to_owned(),
+            prefix: "lock:".to_owned(),
+            command_timeout: COMMAND_TIMEOUT,
+            cluster: true,
+            confirm: false,
+        };
+        let machine = Machine::new(config, 7);
+        let mut crew = Self { machine, now: Mono::from_micros(1_000_000), out: Vec::new() };
+        crew.command(OpId(1), Command::Open);
+        assert_eq!(crew.take(), [Effect::Discover]);
+        crew.event(ONE, Event::Discovered(Ok(halves())));
+        assert_eq!(crew.take(), [Effect::Connect { node: ONE }, Effect::Connect { node: TWO }]);
+        crew.connect(ONE);
+        crew.connect(TWO);
+        crew.take();
+        crew
+    }
+
+    fn command(&mut self, op: OpId, command: Command) {
+        self.machine.handle_command(self.now, op, command, &mut self.out);
+    }
+
+    fn event(&mut self, node: NodeId, event: Event) {
+        self.machine.handle_event(self.now, node, event, &mut self.out);
+    }
+
+    fn connect(&mut self, node: NodeId) {
+        let history = Some(format!("of {node:?}"));
+        let look = Look { history, time: ServerTime::from_micros(1_700_000_000_000_000) };
+        self.event(node, Event::Connected { look, deaf: None });
+    }
+
+    fn reply(&mut self, node: NodeId, request: RequestId, reply: Result<Reply, Failure>) {
+        self.machine.handle_reply(self.now, node, request, reply, &mut self.out);
+    }
+
+    fn take(&mut self) -> Vec<Effect> {
+        std::mem::take(&mut self.out)
+    }
+
+    fn acquire(&mut self, op: u32, name: &str) {
+        let (name, ttl, wait) = (name.to_owned(), ms(10_000), Wait::Forever);
+        let label = String::new();
+        self.command(OpId(op), Command::Acquire { name, ttl, wait, label, hold: RENEWED });
+    }
+
+    /// The one request that was sent, and where.
+    fn sent(&mut self) -> (NodeId, RequestId, Call, Manner) {
+        let sent = self.take().into_iter().filter_map(|effect| match effect {
+            Effect::Send { node, request, call, manner } => Some((node, request, call, manner)),
+            _ => None,
+        });
+        let sent: Vec<_> = sent.collect();
+        let [one] = <[_; 1]>::try_from(sent).unwrap();
+        one
+    }
+
+    fn hold(&mut self, op: u32, name: &str) -> LeaseId {
+        self.acquire(op, name);
+        let (node, request, ..) = self.sent();
+        self.reply(node, request, Ok(Reply::Granted { fence: 1_700_000_000_000_001 }));
+        let lease = self.take().into_iter().find_map(|effect| match effect {
+            Effect::Complete { outcome: Outcome::Acquired { lease, .. }, .. } => Some(lease),
+            _ => None,
+        });
+        lease.unwrap()
+    }
+}
+
+fn refused(code: &str) -> Result<Reply, Failure> {
+    Err(Failure::Refused(Refusal { code: code.to_owned(), detail: String::new() }))
+}
+
+#[test]
+fn each_lock_is_asked_for_where_its_slot_is() {
+    let mut crew = Crew::new();
+    crew.acquire(2, LOW);
+    assert_eq!(crew.sent().0, ONE);
+    crew.acquire(3, HIGH);
+    assert_eq!(crew.sent().0, TWO);
+}
+
+#[test]
+fn a_lock_that_has_moved_is_asked_for_there_from_then_on() {
+    let mut crew = Crew::new();
+    crew.acquire(2, LOW);
+    let (_, request, call, _) = crew.sent();
+    crew.reply(ONE, request, Err(Failure::Moved(TWO)));
+    let (node, _, again, manner) = crew.sent();
+    assert_eq!((node, again, manner), (TWO, call, Manner::Plain));
+    // And everything else may have moved as well.
+    crew.now = crew.now + ms(200);
+    crew.machine.handle_timeout(crew.now, &mut crew.out);
+    assert_eq!(crew.take(), [Effect::Discover]);
+}
+
+#[test]
+fn a_lock_that_is_moving_is_asked_for_there_once() {
+    let mut crew = Crew::new();
+    let lease = crew.hold(2, LOW);
+    crew.command(OpId(3), Command::Extend { lease, ttl: None });
+    let (_, request, ..) = crew.sent();
+    crew.reply(ONE, request, Err(Failure::Moving(TWO)));
+    let (node, request, _, manner) = crew.sent();
+    assert_eq!((node, manner), (TWO, Manner::Asking(TWO)));
+    crew.reply(TWO, request, Ok(Reply::Owner(true)));
+    crew.take();
+    crew.command(OpId(3), Command::Extend { lease, ttl: None });
+    assert_eq!(crew.sent().0, ONE);
+}
+
+#[test]
+fn a_release_while_the_keys_are_in_two_places_frees_the_lock_alone() {
+    let mut crew = Crew::new();
+    let lease = crew.hold(2, LOW);
+    crew.command(OpId(3), Command::Release { lease, exported: false });
+    let (_, request, ..) = crew.sent();
+    crew.reply(ONE, request, refused("TRYAGAIN"));
+    let (node, request, call, _) = crew.sent();
+    assert!(node == ONE && matches!(call, Call::Free { .. }));
+    crew.reply(ONE, request, Err(Failure::Moving(TWO)));
+    let (node, request, call, manner) = crew.sent();
+    assert!(node == TWO && matches!(call, Call::Free { .. }) && manner == Manner::Asking(TWO));
+    crew.reply(TWO, request, Ok(Reply::Owner(true)));
+    assert_eq!(crew.take(), [Effect::Complete { op: OpId(3), outcome: Outcome::Done }]);
+    assert!(crew.machine.next_timeout().is_none());
+}
+
+#[test]
+fn who_stands_in_line_listens_and_asks_again_once_it_hears() {
+    let mut crew = Crew::new();
+    crew.acquire(2, LOW);
+    let (_, request, ..) = crew.sent();
+    let place = Some(Place { position: 1, seq: 5 });
+    let held =
+        Held { holder: "hf1.d.1".to_owned(), remaining: Some(ms(9_000)), place, ..Held::default() };
+    crew.reply(ONE, request, Ok(Reply::Held(held)));
+    let channel: std::sync::Arc<str> = "holdfast:c:{lock:item:42}".into();
+    assert_eq!(crew.take(), [Effect::Listen { node: ONE, channel: channel.clone() }]);
+    // Whoever released meanwhile had to skip it.
+    crew.event(ONE, Event::Listening { channel: channel.clone(), on: true });
+    let (_, request, call, _) = crew.sent();
+    assert!(
+        matches!(&call, Call::Acquire { intent: Intent::Poll, inbox, .. } if *inbox == channel)
+    );
+    crew.reply(ONE, request, Err(Failure::Moved(TWO)));
+    let (node, request, ..) = crew.sent();
+    assert_eq!(node, TWO);
+    let held = Held { holder: "hf1.d.1".to_owned(), place, ..Held::default() };
+    crew.reply(TWO, request, Ok(Reply::Held(held)));
+    let moved = [
+        Effect::Unlisten { node: ONE, channel: channel.clone() },
+        Effect::Listen { node: TWO, channel },
+    ];
+    assert_eq!(crew.take(), moved);
+}
+
+#[test]
+fn a_server_that_fails_costs_the_others_nothing() {
+    let mut crew = Crew::new();
+    let (low, high) = (crew.hold(2, LOW), crew.hold(3, HIGH));
+    crew.event(ONE, Event::Disconnected("died".to_owned()));
+    crew.take();
+    crew.command(OpId(4), Command::Extend { lease: high, ttl: None });
+    let (node, request, ..) = crew.sent();
+    assert_eq!(node, TWO);
+    crew.reply(TWO, request, Ok(Reply::Owner(true)));
+    assert_eq!(crew.take().last(), Some(&Effect::Complete { op: OpId(4), outcome: Outcome::Done }));
+    // Its replica takes over, and is asked for what waited for it.
+    crew.command(OpId(5), Command::Extend { lease: low, ttl: None });
+    let three = NodeId(2);
+    let ranges = [(0, SLOTS / 2 - 1, three), (SLOTS / 2, SLOTS - 1, TWO)];
+    crew.event(ONE, Event::Discovered(Ok(Routes::new(&ranges))));
+    assert_eq!(crew.take(), [Effect::Connect { node: three }]);
+    crew.connect(three);
+    let asked = crew.take().into_iter().filter(
+        |effect| matches!(effect, Effect::Send { node, call: Call::Extend { .. }, .. } if *node == three),
+    );
+    assert!(asked.count() >= 1);
+    assert!(crew.machine.leases.contains_key(&low.attempt()));
+}
+
+#[test]
+fn a_server_that_lets_nobody_listen_is_polled() {
+    let mut crew = Crew::new();
+    crew.acquire(2, LOW);
+    let (_, request, ..) = crew.sent();
+    let place = Some(Place { position: 1, seq: 5 });
+    let held =
+        Held { holder: "hf1.d.1".to_owned(), remaining: Some(ms(9_000)), place, ..Held::default() };
+    crew.reply(ONE, request, Ok(Reply::Held(held.clone())));
+    crew.take();
+    crew.event(ONE, Event::Deaf("ERR unknown command".to_owned()));
+    let (_, request, call, _) = crew.sent();
+    assert!(matches!(&call, Call::Acquire { inbox, .. } if inbox.is_empty()));
+    crew.reply(ONE, request, Ok(Reply::Held(held)));
+    assert!(crew.take().is_empty());
+    let pause = crew.machine.next_timeout().unwrap().since(crew.now);
+    assert!(pause <= ms(140), "{pause:?}");
+}
