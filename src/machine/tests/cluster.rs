@@ -9,6 +9,7 @@ use crate::machine::{
     RequestId, Routes, Wait,
 };
 use crate::script::{Call, Held, Intent, Place, Reply};
+use std::sync::Arc;
 
 const ONE: NodeId = NodeId(0);
 const TWO: NodeId = NodeId(1);
@@ -169,10 +170,10 @@ fn who_stands_in_line_listens_and_asks_again_once_it_hears() {
     let held =
         Held { holder: "hf1.d.1".to_owned(), remaining: Some(ms(9_000)), place, ..Held::default() };
     crew.reply(ONE, request, Ok(Reply::Held(held)));
-    let channel: std::sync::Arc<str> = "holdfast:c:{lock:item:42}".into();
-    assert_eq!(crew.take(), [Effect::Listen { node: ONE, channel: channel.clone() }]);
+    let channel: Arc<str> = "holdfast:c:{lock:item:42}".into();
+    assert_eq!(crew.take(), [Effect::Listen { node: ONE, channel: Arc::clone(&channel) }]);
     // Whoever released meanwhile had to skip it.
-    crew.event(ONE, Event::Listening { channel: channel.clone(), on: true });
+    crew.event(ONE, Event::Listening { channel: Arc::clone(&channel), on: true });
     let (_, request, call, _) = crew.sent();
     assert!(
         matches!(&call, Call::Acquire { intent: Intent::Poll, inbox, .. } if *inbox == channel)
@@ -183,7 +184,7 @@ fn who_stands_in_line_listens_and_asks_again_once_it_hears() {
     let held = Held { holder: "hf1.d.1".to_owned(), place, ..Held::default() };
     crew.reply(TWO, request, Ok(Reply::Held(held)));
     let moved = [
-        Effect::Unlisten { node: ONE, channel: channel.clone() },
+        Effect::Unlisten { node: ONE, channel: Arc::clone(&channel) },
         Effect::Listen { node: TWO, channel },
     ];
     assert_eq!(crew.take(), moved);
