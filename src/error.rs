@@ -36,6 +36,10 @@ pub enum Failure {
     /// The connection broke or stayed silent. The request may have been executed, or may yet be.
     #[error("{0}")]
     Lost(String),
+    /// The lock's slot is moving, and a script was stopped by that in its middle. What it had done until
+    /// then stands.
+    #[error("the lock is moving to another server")]
+    Halfway,
     /// The lock's slot lives on another server; the request was not executed.
     #[error("the lock is on another server")]
     Moved(NodeId),

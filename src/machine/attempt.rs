@@ -187,6 +187,10 @@ impl Machine {
                 attempt.obstacle = Obstacle::Unanswered;
             }
             Err(Failure::NoScript) => self.send_attempt(now, id, Manner::WithSource, out),
+            Err(Failure::Halfway) => {
+                attempt.uncertain = true;
+                self.attempt_later(now, id);
+            }
             Err(Failure::Moved(_)) => self.send_attempt(now, id, Manner::Plain, out),
             Err(Failure::Moving(to)) => {
                 self.send_attempt(now, id, Manner::Asking(to), out);

@@ -43,7 +43,7 @@ impl Machine {
         manner: Manner,
         out: &mut Vec<Effect>,
     ) {
-        let Some(extend) = self.extends.get(&op) else {
+        let Some(extend) = self.extends.get(&op).filter(|extend| extend.request.is_none()) else {
             return;
         };
         let Some(held) = self.hold_of(extend.lease) else {
@@ -90,7 +90,7 @@ impl Machine {
             Ok(Reply::Owner(false)) => self.lose(now, id, out),
             Ok(_) => debug_assert!(false, "not a reply of extend"),
             // A repeat can only lengthen the lease, so it simply asks again once connected.
-            Err(Failure::Lost(_)) => {}
+            Err(Failure::Lost(_) | Failure::Halfway) => {}
             Err(Failure::NoScript) => self.send_extend(now, op, Manner::WithSource, out),
             Err(Failure::Moved(_)) => self.send_extend(now, op, Manner::Plain, out),
             Err(Failure::Moving(to)) => self.send_extend(now, op, Manner::Asking(to), out),

@@ -322,9 +322,8 @@ impl Machine {
         }
         self.resume_renewals(now, node, out);
         for op in in_order(&self.extends) {
-            if self.extends.get(&op).is_some_and(|extend| here(self, &extend.keys)) {
-                self.send_extend(now, op, Manner::Plain, out);
-            }
+            // Also those that were sent elsewhere while their slot moved to a server without a connection.
+            self.send_extend(now, op, Manner::Plain, out);
         }
         for id in in_order(&self.attempts) {
             if self.attempts.get(&id).is_some_and(|attempt| here(self, &attempt.keys)) {

@@ -176,6 +176,12 @@ impl Machine {
                 self.send_release(now, id, Manner::Asking(to), out);
                 self.release_later(now, id);
             }
+            Err(Failure::Halfway) => {
+                // The lock was freed first. Who was next has lost its place, and finds out when it asks.
+                release.maybe_freed |= sent < release.until;
+                release.alone = true;
+                self.send_release(now, id, Manner::Plain, out);
+            }
             // Some of its keys have moved already: the lock itself can be freed at least.
             Err(Failure::Refused(refusal)) if refusal.code == "TRYAGAIN" && !alone => {
                 release.alone = true;

@@ -264,7 +264,7 @@ impl Machine {
                 self.send_renewal(now, id, Manner::Asking(*to), out);
                 self.renew_later(now, id);
             }
-            Err(Failure::Refused(_)) => self.renew_later(now, id),
+            Err(Failure::Refused(_) | Failure::Halfway) => self.renew_later(now, id),
         }
     }
 

@@ -127,6 +127,10 @@ fn refused(code: &str, detail: &str) -> Failure {
     if code == "NOSCRIPT" {
         return Failure::NoScript;
     }
+    // While a slot moves, a key that a script has deleted is no longer there for it to write.
+    if detail.contains("attempted to access a non local key") {
+        return Failure::Halfway;
+    }
     let (code, detail) = from_inside_a_script(detail).unwrap_or((code, detail));
     // What a person can use ends before the script's hash and line. An unknown command is quoted
     // with its arguments, and those of HELLO are the login.

@@ -1,0 +1,76 @@
+/** Slots move from server to server while their locks are wanted by everybody. */
+
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import { Cluster } from '../support/cluster.js';
+import { connect, type LockManager, openOperations } from '../support/holdfast.js';
+
+const MANAGERS = 3;
+const CALLERS = 4;
+const NAMES = ['stock:{fair}:1', 'stock:{fair}:2', 'stock:{fair}:3'];
+const MOVES = 6;
+
+let cluster: Cluster;
+
+before(async () => {
+  cluster = await Cluster.start();
+});
+
+after(() => cluster.stop());
+
+/** What a lock protects: one at a time, with rising fences. */
+class Resource {
+  fence = 0;
+  uses = 0;
+  #busy = false;
+
+  async use(fence: number): Promise<void> {
+    assert.ok(!this.#busy, 'two at a time');
+    assert.ok(fence > this.fence, `the fence ${fence} after ${this.fence}`);
+    this.#busy = true;
+    this.fence = fence;
+    await new Promise(setImmediate);
+    this.uses += 1;
+    this.#busy = false;
+  }
+}
+
+test('a slot that moves under load costs nobody a lock, an order or an error', async () => {
+  const managers = await Promise.all(
+    Array.from({ length: MANAGERS }, () => connect({ cluster: cluster.urls })),
+  );
+  const resources = new Map(NAMES.map((name) => [name, new Resource()]));
+  let over = false;
+  const work = async (locks: LockManager, name: string) => {
+    const resource = resources.get(name) as Resource;
+    while (!over) {
+      await locks.request(name, { ttl: 10_000, wait: 30_000 }, (lock) => resource.use(lock.fence));
+    }
+  };
+  const working = managers.flatMap((locks) =>
+    Array.from({ length: CALLERS }, (_, index) =>
+      work(locks, NAMES[index % NAMES.length] as string),
+    ),
+  );
+  try {
+    const slot = await cluster.slotOf('{fair}');
+    for (let move = 0; move < MOVES; move += 1) {
+      const from = await cluster.primaryOf(slot);
+      const others = (await cluster.primaries()).filter((node) => node !== from);
+      const to = others[move % others.length];
+      if (to === undefined) throw new Error('one primary alone');
+      await cluster.moveSlot(slot, to);
+      const before = [...resources.values()].map(({ uses }) => uses);
+      // Everybody goes on at the new place before the next move.
+      while ([...resources.values()].some(({ uses }, index) => uses < (before[index] ?? 0) + 20)) {
+        await Promise.race([new Promise((resolve) => setTimeout(resolve, 5)), ...working]);
+      }
+    }
+  } finally {
+    over = true;
+    await Promise.all(working);
+    await Promise.all(managers.map((locks) => locks.close()));
+  }
+  assert.ok(managers.every((locks) => locks.stats().lost === 0));
+  assert.equal(openOperations(), 0);
+});
