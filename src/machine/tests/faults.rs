@@ -91,6 +91,7 @@ impl Simulation {
         } else {
             self.server.command(self.now, &["SET", &key, "x"]);
         }
+        self.server.reread(self.now);
         let until = self.now + ms(self.rng.u64(1..3_000));
         self.spoiled = Some((until, key));
     }
@@ -98,6 +99,7 @@ impl Simulation {
     pub(super) fn mend_key(&mut self) {
         if let Some((_, key)) = self.spoiled.take() {
             self.server.command(self.now, &["DEL", &key]);
+            self.server.reread(self.now);
         }
     }
 

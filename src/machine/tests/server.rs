@@ -177,6 +177,11 @@ impl Server {
     /// The data are those of an earlier moment.
     pub(super) fn restore(&self, now: Mono, entries: Entries) {
         self.0.borrow().store.restore(entries);
+        self.reread(now);
+    }
+
+    /// Somebody else than a script has changed the data.
+    pub(super) fn reread(&self, now: Mono) {
         let silent = self.command(now, &["HGET", World::keys().waiters(), "unclaimed"]);
         if let Some(watch) = &mut self.0.borrow_mut().watch {
             watch.silent = silent;
