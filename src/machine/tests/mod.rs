@@ -4,6 +4,7 @@ mod cluster;
 mod corners;
 mod defects;
 mod faults;
+mod models;
 mod promises;
 mod renewal;
 mod scripted;

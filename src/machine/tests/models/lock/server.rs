@@ -1,0 +1,256 @@
+//! What `acquire.lua`, `extend.lua`, `release.lua` and `queue.lua` do, and the keys they do it to.
+
+use super::{CLAIM, CLIENTS_MAX, LEASE, Ticks, Variant};
+
+/// Names an attempt: whose it is, and which of its attempts.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub(super) struct Token {
+    pub(super) client: usize,
+    pub(super) attempt: usize,
+}
+
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub(super) enum Call {
+    Acquire(Intent),
+    Extend(Ticks),
+    Release,
+}
+
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub(super) enum Intent {
+    /// Stand in line, at this number or at the end.
+    Join(Option<u8>),
+    /// Keep a place in line or a lock, and get neither anew.
+    Poll,
+}
+
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub(super) enum Reply {
+    Granted {
+        fence: u8,
+    },
+    /// The lock is not the caller's; its number in line.
+    Held(Option<u8>),
+    Owner(bool),
+}
+
+/// Tells a waiter that the lock was given to it.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub(super) struct Grant {
+    pub(super) token: Token,
+    pub(super) fence: u8,
+}
+
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub(super) struct Server {
+    pub(super) lock: Option<Lock>,
+    /// The last fence issued.
+    fence: u8,
+    /// Who waits, by number.
+    line: Vec<Entry>,
+    last_number: u8,
+    /// Who was last granted the lock by message, and has not been heard of since.
+    pub(super) unclaimed: Option<Token>,
+    /// Which clients are subscribed to their inboxes.
+    pub(super) subscribed: [bool; CLIENTS_MAX],
+    /// A message on its way out.
+    pub(super) published: Option<Grant>,
+    /// Somebody got the lock ahead of another who could have been told.
+    pub(super) overtaken: bool,
+}
+
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub(super) struct Lock {
+    pub(super) token: Token,
+    /// When its lease ends; never, if none.
+    pub(super) left: Option<Ticks>,
+    /// Its owner must look at the line when it releases.
+    marked: bool,
+}
+
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+struct Entry {
+    number: u8,
+    token: Token,
+    /// It could not be reached when it was its turn.
+    skipped: bool,
+}
+
+impl Server {
+    pub(super) const fn new() -> Self {
+        Self {
+            lock: None,
+            fence: 0,
+            line: Vec::new(),
+            last_number: 0,
+            unclaimed: None,
+            subscribed: [true; CLIENTS_MAX],
+            published: None,
+            overtaken: false,
+        }
+    }
+
+    pub(super) fn execute(&mut self, variant: Variant, token: Token, call: Call) -> Reply {
+        match call {
+            Call::Acquire(intent) => self.acquire(variant, token, intent),
+            Call::Extend(lease) => self.extend(variant, token, lease),
+            Call::Release => self.release(variant, token),
+        }
+    }
+
+    /// Ends a lease whose time has come.
+    pub(super) fn tick(&mut self) {
+        if let Some(Lock { left: Some(left), .. }) = &mut self.lock {
+            *left -= 1;
+            if *left == 0 {
+                self.lock = None;
+            }
+        }
+    }
+
+    fn acquire(&mut self, variant: Variant, token: Token, intent: Intent) -> Reply {
+        let may_take = self.line.is_empty() || variant == Variant::JumpsTheLine;
+        if intent != Intent::Poll && may_take && self.lock.is_none() {
+            self.pass_by(self.line.len());
+            return self.grant(token);
+        }
+        self.unclaimed = self.unclaimed.filter(|unclaimed| *unclaimed != token);
+        if self.owner() == Some(token) {
+            if variant != Variant::OwnerIsNotLengthened {
+                self.lengthen(LEASE);
+            }
+            return Reply::Granted { fence: self.fence };
+        }
+        let number = self.stand_in_line(token, intent);
+        if self.lock.is_none()
+            && let Some(granted) = self.advance(variant, Some(token))
+        {
+            return granted;
+        }
+        if let Some(lock) = &mut self.lock
+            && variant != Variant::WaitersLeaveNoMark
+        {
+            lock.marked |= number.is_some();
+        }
+        Reply::Held(number)
+    }
+
+    fn extend(&mut self, variant: Variant, token: Token, lease: Ticks) -> Reply {
+        let owned = self.owner() == Some(token);
+        match variant {
+            Variant::ExtendShortens if owned => self.set(token, lease),
+            Variant::ExtendSets => self.set(token, lease),
+            _ if owned => self.lengthen(lease),
+            _ => {}
+        }
+        Reply::Owner(owned)
+    }
+
+    fn release(&mut self, variant: Variant, token: Token) -> Reply {
+        let owned = self.owner() == Some(token);
+        if owned && self.lock.is_some_and(|lock| !lock.marked) {
+            self.lock = None;
+            return Reply::Owner(true);
+        }
+        self.unclaimed = self.unclaimed.filter(|unclaimed| *unclaimed != token);
+        if owned || variant == Variant::ReleaseIsUnchecked {
+            self.lock = None;
+        } else {
+            self.line.retain(|entry| entry.token != token);
+        }
+        if self.lock.is_none() {
+            self.advance(variant, None);
+        }
+        Reply::Owner(owned)
+    }
+
+    fn owner(&self) -> Option<Token> {
+        self.lock.map(|lock| lock.token)
+    }
+
+    fn set(&mut self, token: Token, lease: Ticks) {
+        self.lock = Some(Lock { token, left: Some(lease), marked: !self.line.is_empty() });
+    }
+
+    fn lengthen(&mut self, lease: Ticks) {
+        if let Some(Lock { left: Some(left), .. }) = &mut self.lock {
+            *left = lease.max(*left);
+        }
+    }
+
+    fn grant(&mut self, token: Token) -> Reply {
+        self.set(token, LEASE);
+        self.fence += 1;
+        Reply::Granted { fence: self.fence }
+    }
+
+    /// Takes the caller's place in line, or keeps it: its number, if it has one now.
+    fn stand_in_line(&mut self, token: Token, intent: Intent) -> Option<u8> {
+        let place = self.line.iter_mut().find(|entry| entry.token == token);
+        if place.is_none() && intent == Intent::Poll {
+            return None;
+        }
+        // A sign of life of its client.
+        self.unclaimed = self.unclaimed.filter(|unclaimed| unclaimed.client != token.client);
+        if let Some(entry) = place {
+            entry.skipped = false;
+            return Some(entry.number);
+        }
+        let number = if let Intent::Join(Some(number)) = intent {
+            number
+        } else {
+            self.last_number += 1;
+            self.last_number
+        };
+        self.line.push(Entry { number, token, skipped: false });
+        self.line.sort_unstable_by_key(|entry| entry.number);
+        Some(number)
+    }
+
+    /// Passes the free lock to the first in line who can be reached: the reply, if that is `caller`.
+    fn advance(&mut self, variant: Variant, caller: Option<Token>) -> Option<Reply> {
+        if let Some(silent) = self.unclaimed.take() {
+            // It let a whole claim pass.
+            self.line.retain(|entry| entry.token.client != silent.client);
+        }
+        let mut place = 0;
+        while let Some(&Entry { token, skipped, .. }) = self.line.get(place) {
+            if caller == Some(token) {
+                self.pass_by(place);
+                self.line.remove(place);
+                return Some(self.grant(token));
+            }
+            if self.subscribed[token.client] {
+                self.pass_by(place);
+                self.line.remove(place);
+                self.offer(variant, token);
+                return None;
+            }
+            if skipped {
+                // Not for the first time. Should it come back, it has its number.
+                self.line.remove(place);
+            } else {
+                self.line[place].skipped = true;
+                place += 1;
+            }
+        }
+        None
+    }
+
+    /// Gives the free lock to a waiter, for as long as a claim, and tells it.
+    fn offer(&mut self, variant: Variant, token: Token) {
+        self.unclaimed = Some(token);
+        let endless = variant == Variant::GrantHasNoEnd;
+        self.lock = Some(Lock { token, left: (!endless).then_some(CLAIM), marked: true });
+        if variant != Variant::GrantKeepsFence {
+            self.fence += 1;
+        }
+        self.published = Some(Grant { token, fence: self.fence });
+    }
+
+    /// The lock goes to somebody behind the first `ahead` of the line.
+    fn pass_by(&mut self, ahead: usize) {
+        self.overtaken |=
+            self.line[..ahead].iter().any(|entry| self.subscribed[entry.token.client]);
+    }
+}
