@@ -107,3 +107,35 @@ test('connect: shows its name in CLIENT LIST, and leaves when it closes', async 
   await locks.close();
   await until(async () => (await mine()) === 0, 'the connection to end');
 });
+
+test('connect: refuses a Cluster that is none', async () => {
+  const cases: [unknown, RegExp][] = [
+    [{ cluster: [] }, /URLs of some of its servers/],
+    [{ cluster: 'redis://localhost' }, /URLs of some of its servers/],
+    [{ cluster: ['redis://localhost'], prefix: 'x' }, /without "prefix"; use the second argument/],
+    [{ cluster: ['redis://localhost/3'] }, /database 0 alone/],
+    [{ cluster: ['unix:///run/redis.sock'] }, /over TCP/],
+    [{ cluster: ['redis://:s3cret%@localhost'] }, /write %25/],
+  ];
+  for (const [target, message] of cases) {
+    await assert.rejects(connect(target as never), (error: Error & { code: string }) => {
+      assert.match(error.code, /^ERR_INVALID_ARG/);
+      assert.match(error.message, message);
+      assert.ok(!`${error.stack}`.includes('s3cret'));
+      return true;
+    });
+  }
+});
+
+test('connect: says why no server of a Cluster could be asked', async () => {
+  server = await RedisServer.start();
+  const alone = server.url;
+  const dead = 'redis://:s3cret@127.0.0.1:1';
+  await assert.rejects(connect({ cluster: [dead, alone] }), (error: Error & { code: string }) => {
+    assert.equal(error.code, 'ERR_LOCK_CONNECTION');
+    assert.match(error.message, /127\.0\.0\.1:1: .*refused/);
+    assert.match(error.message, /cluster support disabled/);
+    assert.ok(!error.message.includes('s3cret'));
+    return true;
+  });
+});

@@ -8,8 +8,9 @@ use crate::machine::{NodeId, Routes};
 use redis::{PushInfo, PushKind, Value};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 
 /// The servers that were ever heard of, by their names in the protocol.
 #[derive(Debug, Default)]
@@ -48,31 +49,51 @@ impl Endpoint {
     }
 }
 
-/// Asks the servers that are known, one after the other, which has which slot.
+/// A server that has not told the slots within this time is not waited for: another is asked as well.
+const NEXT_AFTER: Duration = Duration::from_millis(150);
+
+/// Asks the servers that are known which has which slot. The first answer counts.
 pub(crate) async fn discover(
-    endpoint: &Endpoint,
-    directory: &Directory,
+    endpoint: &Arc<Endpoint>,
+    directory: &Arc<Directory>,
 ) -> Result<Routes, Failure> {
     let mut servers = directory.all();
     if let Address::Cluster { seeds } = &endpoint.address {
-        servers.extend(
-            seeds.iter().filter(|seed| !servers.contains(seed)).cloned().collect::<Vec<_>>(),
-        );
+        let unknown: Vec<_> = seeds.iter().filter(|seed| !servers.contains(seed)).collect();
+        servers.extend(unknown.into_iter().cloned());
+    }
+    // All managers would otherwise ask the same one.
+    let (chance, _) = uuid::Uuid::new_v4().as_u64_pair();
+    let first = usize::try_from(chance).unwrap_or(0).checked_rem(servers.len());
+    servers.rotate_left(first.unwrap_or(0));
+    let mut questions = JoinSet::new();
+    for ((host, port), turn) in servers.into_iter().zip(0_u32..) {
+        let (endpoint, directory) = (Arc::clone(endpoint), Arc::clone(directory));
+        questions.spawn(async move {
+            tokio::time::sleep(NEXT_AFTER * turn).await;
+            let server = endpoint.server(host.clone(), port);
+            let answer = ask_for_slots(&server, &host, &directory).await;
+            answer.map_err(|failure| (format!("{host}:{port}"), failure))
+        });
     }
     let mut failures = Vec::new();
-    for (host, port) in servers {
-        match ask_for_slots(&endpoint.server(host.clone(), port), &host, directory).await {
-            Ok(routes) => return Ok(routes),
+    while let Some(answer) = questions.join_next().await {
+        match answer {
+            Ok(Ok(routes)) => return Ok(routes),
             // The login is wrong everywhere.
-            Err(Failure::Refused(refusal))
-                if refusal.code == "WRONGPASS" || refusal.code == "NOAUTH" =>
-            {
+            Ok(Err((_, Failure::Refused(refusal)))) if is_login(&refusal.code) => {
                 return Err(Failure::Refused(refusal));
             }
-            Err(failure) => failures.push(format!("{host}:{port}: {failure}")),
+            Ok(Err((server, failure))) => failures.push(format!("{server}: {failure}")),
+            Err(defect) => failures.push(defect.to_string()),
         }
     }
+    failures.sort_unstable();
     Err(Failure::Lost(failures.join("; ")))
+}
+
+fn is_login(code: &str) -> bool {
+    matches!(code, "WRONGPASS" | "NOAUTH")
 }
 
 async fn ask_for_slots(
