@@ -1,6 +1,6 @@
 /** Redis Clusters that tests start themselves. */
 
-import { inSync } from './replication.js';
+import { isInSync } from './replication.js';
 import { RedisServer } from './server.js';
 import { until } from './wait.js';
 
@@ -113,14 +113,15 @@ export class Cluster {
 
   /** Waits until every replica of `primary`, or of all, that runs has all that it has written. */
   async inSync(primary?: RedisServer): Promise<void> {
-    const primaries = primary === undefined ? await this.primaries() : [primary];
-    for (const each of primaries) {
-      const replicas = await this.replicasOf(each);
-      await inSync(
-        each,
-        replicas.filter((replica) => replica.running),
-      );
-    }
+    await until(async () => {
+      const primaries = primary === undefined ? await this.primaries() : [primary];
+      const all = primaries.map(async (each) => {
+        const replicas = await this.replicasOf(each);
+        const running = replicas.filter((replica) => replica.running);
+        return isInSync(each, running);
+      });
+      return (await Promise.all(all)).every(Boolean);
+    }, 'the replicas to be in sync');
   }
 
   /** The nodes that run and serve slots, by their own account. */

@@ -1,7 +1,6 @@
 /** Primaries and the replicas that follow them, as the servers themselves see it. */
 
 import type { RedisServer } from './server.js';
-import { until } from './wait.js';
 
 /** The fields of `INFO replication`. */
 export async function replicationOf(server: RedisServer): Promise<ReadonlyMap<string, string>> {
@@ -14,20 +13,17 @@ export async function isPrimary(server: RedisServer): Promise<boolean> {
   return (await replicationOf(server)).get('role') === 'master';
 }
 
-/** Waits until replicas follow `primary` and have all that it has written before this call. */
-export async function inSync(
+/** Whether replicas follow `primary` and have all that it had written when it was asked. */
+export async function isInSync(
   primary: RedisServer,
   replicas: readonly RedisServer[],
-): Promise<void> {
+): Promise<boolean> {
   const written = Number((await replicationOf(primary)).get('master_repl_offset'));
-  for (const replica of replicas) {
-    await until(async () => {
-      const fields = await replicationOf(replica);
-      return (
-        fields.get('master_port') === String(primary.port) &&
-        fields.get('master_link_status') === 'up' &&
-        Number(fields.get('slave_repl_offset')) >= written
-      );
-    }, `the replica on port ${replica.port} to be in sync`);
-  }
+  const all = await Promise.all(replicas.map((replica) => replicationOf(replica)));
+  return all.every(
+    (fields) =>
+      fields.get('master_port') === String(primary.port) &&
+      fields.get('master_link_status') === 'up' &&
+      Number(fields.get('slave_repl_offset')) >= written,
+  );
 }

@@ -1,6 +1,6 @@
 /** Sentinel deployments that tests start themselves: a master, its replicas, and who watches them. */
 
-import { inSync, isPrimary } from './replication.js';
+import { isInSync, isPrimary } from './replication.js';
 import { RedisServer } from './server.js';
 import { until } from './wait.js';
 
@@ -19,8 +19,16 @@ export interface SentinelsOptions {
 const NAME = 'mymaster';
 const SENTINELS = 3;
 const QUORUM = 2;
+/**
+ * Sentinels ask a replica every ten seconds whom it follows, and correct what they find wrong twice,
+ * four to eight seconds apart, in ms.
+ */
+const CORRECTION = 60_000;
 
-/** Three Sentinels, a master and its replicas. A failover takes two to four seconds. */
+/**
+ * Three Sentinels, a master and its replicas. A failover takes two to four seconds. On a busy machine
+ * Sentinels may begin one that nobody wanted: what was the master a moment ago may not be it any more.
+ */
 export class Sentinels {
   readonly name = NAME;
   /** The first master, then its replicas. A failover changes their roles, not their order. */
@@ -87,10 +95,25 @@ export class Sentinels {
     return this.failedOver(old);
   }
 
-  /** Waits until every other server that runs follows the master, and has all that it has written. */
+  /**
+   * Waits until every other server that runs follows the master, and has all that it has written. One
+   * that was started again, or resumed, takes 10 to 20 s to be told whom it follows.
+   */
   async inSync(): Promise<void> {
-    const replicas = (await this.replicas()).filter((server) => server.running);
-    await inSync(await this.master(), replicas);
+    await until(
+      async () => {
+        const replicas = (await this.replicas()).filter((server) => server.running);
+        return isInSync(await this.master(), replicas);
+      },
+      'the replicas to be in sync',
+      CORRECTION,
+    );
+  }
+
+  /** Waits until `old` is told that it is the master no more. */
+  async demoted(old: RedisServer): Promise<void> {
+    const what = `port ${old.port} to follow the new master`;
+    await until(async () => !(await isPrimary(old)), what, CORRECTION);
   }
 
   async stop(): Promise<void> {
@@ -101,12 +124,13 @@ export class Sentinels {
 
   async #start({ replicas = 1, sentinelPassword, ...options }: SentinelsOptions): Promise<void> {
     // By default a master waits five seconds for further replicas before it sends its data to one.
-    const args = ['--repl-diskless-sync-delay', '0'];
-    const master = await RedisServer.start({ ...options, args });
+    const sync = ['--repl-diskless-sync-delay', '0'];
+    const master = await RedisServer.start({ ...options, args: sync });
     this.servers.push(master);
-    args.push('--replicaof', '127.0.0.1', String(master.port));
+    const args = [...sync, '--replicaof', '127.0.0.1', String(master.port)];
     this.servers.push(...(await RedisServer.startSeveral(replicas, { ...options, args })));
-    await inSync(master, this.servers.slice(1));
+    const followed = () => isInSync(master, this.servers.slice(1));
+    await until(followed, 'the replicas to be in sync');
     const watch = {
       sentinel: configuration(master, sentinelPassword),
       ...(options.binary === undefined ? {} : { binary: options.binary }),
