@@ -3,14 +3,11 @@
 import { execFileSync } from 'node:child_process';
 import { existsSync, realpathSync } from 'node:fs';
 import { basename, delimiter, join } from 'node:path';
-import type { ClusterTarget, ConnectOptions } from 'holdfast';
+import type { ConnectOptions } from 'holdfast';
 import { Cluster } from '../support/cluster.js';
 import { quiet } from '../support/crew.js';
-import { connect, type LockManager } from '../support/holdfast.js';
+import { type ConnectTarget, connect, type LockManager } from '../support/holdfast.js';
 import { RedisServer } from '../support/server.js';
-
-/** What `connect` takes. */
-export type Target = string | ClusterTarget;
 
 /** What a behaviour gets: a way to open managers that all use the same store. */
 export interface Place {
@@ -19,15 +16,19 @@ export interface Place {
   open(options?: ConnectOptions): Promise<LockManager>;
 }
 
+/** What `connect` takes for a store, and what errors call it. */
+export interface Where {
+  readonly target: ConnectTarget;
+  readonly label: string;
+}
+
 /** A kind of store, on which every behaviour is tried. */
 export interface Host {
   /** With its version. */
   readonly name: string;
   start(): Promise<void>;
-  /** Where the next connection goes; what an earlier behaviour left is not there. */
-  target(): Target;
-  /** What errors call it. */
-  label(): string;
+  /** Where the next behaviour happens; what an earlier one left is not there. */
+  next(): Where;
   /** Waits until nothing is left but fences. Not every store lets one look. */
   quiet?(): Promise<void>;
   stop(): Promise<void>;
@@ -36,12 +37,13 @@ export interface Host {
 /** One behaviour's stay on a host: the managers that it opens are closed when it has ended. */
 export class Visit implements Place {
   readonly label: string;
-  readonly #target: Target;
+  readonly #target: ConnectTarget;
   readonly #opened: LockManager[] = [];
 
   constructor(host: Host) {
-    this.#target = host.target();
-    this.label = host.label();
+    const { target, label } = host.next();
+    this.#target = target;
+    this.label = label;
   }
 
   async open(options: ConnectOptions = {}): Promise<LockManager> {
@@ -62,13 +64,10 @@ export class EmbeddedHost implements Host {
 
   async start(): Promise<void> {}
 
-  target(): string {
+  next(): Where {
     this.#visits += 1;
-    return this.label();
-  }
-
-  label(): string {
-    return `memory:visit-${this.#visits}`;
+    const target = `memory:visit-${this.#visits}`;
+    return { target, label: target };
   }
 
   async stop(): Promise<void> {}
@@ -87,12 +86,9 @@ export class ServerHost implements Host {
     this.#server = await RedisServer.start({ binary: this.binary });
   }
 
-  target(): string {
-    return this.#running.url;
-  }
-
-  label(): string {
-    return `${this.#running.url}/0`;
+  next(): Where {
+    const { url } = this.#running;
+    return { target: url, label: `${url}/0` };
   }
 
   async quiet(): Promise<void> {
@@ -123,12 +119,9 @@ export class ClusterHost implements Host {
     this.#cluster = await Cluster.start({ binary: this.binary });
   }
 
-  target(): ClusterTarget {
-    return { cluster: this.#running.urls };
-  }
-
-  label(): string {
-    return `the Cluster of ${this.#running.urls[0]}`;
+  next(): Where {
+    const { urls } = this.#running;
+    return { target: { cluster: urls }, label: `the Cluster of ${urls[0]}` };
   }
 
   async quiet(): Promise<void> {

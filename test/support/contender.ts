@@ -5,7 +5,13 @@
 
 import { setTimeout as sleep } from 'node:timers/promises';
 import { now, type Recorded, Recorder } from './history.js';
-import { connect, type Lock, type LockManager, openOperations } from './holdfast.js';
+import {
+  type ConnectTarget,
+  connect,
+  type Lock,
+  type LockManager,
+  openOperations,
+} from './holdfast.js';
 import { guardedStep, plainStep } from './ledger.js';
 
 const [who = '', ledgerUrl = ''] = process.argv.slice(2);
@@ -49,9 +55,9 @@ interface Held {
 type Tally = Record<string, number>;
 
 const orders = {
-  async open(url: string, count: number, options: object): Promise<void> {
+  async open(target: ConnectTarget, count: number, options: object): Promise<void> {
     for (let i = 0; i < count; i++) {
-      const manager = await connect(url, { clientName: who, ...options });
+      const manager = await connect(target, { clientName: who, ...options });
       manager.on('lost', (lock) => recordedOf.get(lock)?.lose(now()));
       managers.push(manager);
     }

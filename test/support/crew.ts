@@ -6,6 +6,7 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { ConnectOptions } from 'holdfast';
 import type { Orders } from './contender.js';
+import type { ConnectTarget } from './holdfast.js';
 import type { Ledger } from './ledger.js';
 import type { RedisServer } from './server.js';
 import { until } from './wait.js';
@@ -58,12 +59,12 @@ export class Contender {
   /** Starts a process; `who` names its connections and stands in its tokens. */
   static async start(
     who: string,
-    url: string,
+    target: ConnectTarget,
     ledger: Ledger,
     { managers = 1, ...options }: ConnectOptions & { managers?: number } = {},
   ): Promise<Contender> {
     const contender = new Contender(who, ledger);
-    await contender.order('open', url, managers, options);
+    await contender.order('open', target, managers, options);
     return contender;
   }
 
@@ -180,7 +181,8 @@ export async function quiet(server: RedisServer): Promise<void> {
   try {
     await until(async () => {
       const keys = (await server.admin.keys('*')).filter((key) => !key.endsWith(':fence'));
-      const channels = await server.admin.pubsub('CHANNELS');
+      // Sentinels keep a channel of their own.
+      const channels = await server.admin.pubsub('CHANNELS', 'holdfast:*');
       left = [...keys, ...(channels as string[])].join(' ');
       return left === '';
     }, 'quiet');

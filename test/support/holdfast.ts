@@ -8,6 +8,9 @@ export { holdfast };
 export const { connect } = holdfast;
 export type { Lock, LockManager } from 'holdfast';
 
+/** What `connect` takes for a place. */
+export type ConnectTarget = NonNullable<Parameters<typeof connect>[0]>;
+
 /** How many operations of this process have no outcome yet. */
 export function openOperations(): number {
   // The counter is internal: it is reached by path, past the package's exports.
