@@ -4,7 +4,14 @@ import { argumentError } from './errors.js';
 import { LockManager } from './manager.js';
 import { type ConnectOptions, checkConnectOptions, type Defaults } from './options.js';
 import { toError } from './outcome.js';
-import { type ClusterTarget, checkTarget, type Target, type UrlLike } from './target.js';
+import {
+  type ClusterTarget,
+  checkTarget,
+  type Sentinel,
+  type SentinelTarget,
+  type Target,
+  type UrlLike,
+} from './target.js';
 
 /**
  * Connects to a Redis (6.2 or newer) or Valkey server, or to a store inside this process.
@@ -12,9 +19,11 @@ import { type ClusterTarget, checkTarget, type Target, type UrlLike } from './ta
  * @param target - `redis://[user:password@]host[:port][/db]`, `valkey://…`,
  *   `unix:///path/to/socket[?db=1&user=…&pass=…]`, or `memory:` for unit tests: a store of this
  *   manager alone, `memory:name` one that all managers of this process share who name it, as long
- *   as one of them is open. `{ cluster: [urls] }` is a Redis Cluster. By default the environment variable
- *   `HOLDFAST_URL`, then `REDIS_URL`, then `redis://127.0.0.1:6379`.
- * @throws LockConnectionError if the server cannot be reached within `connectTimeout`.
+ *   as one of them is open. `{ cluster: [urls] }` is a Redis Cluster, `{ sentinels: [urls], master }`
+ *   the server that Sentinels name. By default the environment variable `HOLDFAST_URL`, then
+ *   `REDIS_URL`, then `redis://127.0.0.1:6379`.
+ * @throws LockConnectionError if the server cannot be reached within `connectTimeout`; with Sentinels,
+ *   what is wrong with each of them.
  * @throws LockServerError if it refuses the login.
  * @throws TypeError, RangeError if an argument is not what it must be.
  *
@@ -25,7 +34,7 @@ import { type ClusterTarget, checkTarget, type Target, type UrlLike } from './ta
  * ```
  */
 export async function connect(
-  target?: string | UrlLike | ClusterTarget,
+  target?: string | UrlLike | ClusterTarget | SentinelTarget,
   options?: ConnectOptions,
 ): Promise<LockManager> {
   const where = checkTarget(target);
@@ -53,6 +62,8 @@ function portOptions(
     client,
     prefix: checked.prefix,
     ...(where.cluster === null ? {} : { cluster: [...where.cluster] }),
+    ...(where.sentinels === null ? {} : { sentinels: where.sentinels.map(sentinelOptions) }),
+    ...optional('master', where.master),
     ...optional('host', where.host),
     port: where.port,
     ...optional('path', where.path),
@@ -68,6 +79,10 @@ function portOptions(
       ? {}
       : { replicas: checked.replicas === 'majority' ? 0 : checked.replicas }),
   };
+}
+
+function sentinelOptions({ host, port, username, password }: Sentinel) {
+  return { host, port, ...optional('username', username), ...optional('password', password) };
 }
 
 function optional<K extends string>(key: K, value: string | null): { [P in K]?: string } {

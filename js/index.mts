@@ -1,6 +1,7 @@
 // The CommonJS build is the real code; one implementation means one identity of every class.
 export {
   type AcquireOptions,
+  type ClusterTarget,
   type ConnectOptions,
   connect,
   type Lock,
@@ -18,5 +19,8 @@ export {
   LockTimeoutError,
   type LockTrace,
   type RequestOptions,
+  type SentinelAddress,
+  type SentinelTarget,
   type TryAcquireOptions,
+  type UrlLike,
 } from './index.js';

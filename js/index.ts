@@ -27,4 +27,4 @@ export type {
   TryAcquireOptions,
 } from './options.js';
 export type { LockStats } from './stats.js';
-export type { ClusterTarget, UrlLike } from './target.js';
+export type { ClusterTarget, SentinelAddress, SentinelTarget, UrlLike } from './target.js';

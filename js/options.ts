@@ -365,7 +365,8 @@ function checkWhole(value: unknown, what: string, least: number, most: number): 
   }
 }
 
-function checkText(value: unknown, what: string): asserts value is string {
+/** @internal */
+export function checkText(value: unknown, what: string): asserts value is string {
   if (typeof value !== 'string') {
     throw argumentError('ERR_INVALID_ARG_TYPE', `${what} must be a string, got ${show(value)}`);
   }
@@ -375,15 +376,15 @@ function checkText(value: unknown, what: string): asserts value is string {
   }
 }
 
-/** Like `checkText`, but never shows the value. */
-function checkSecret(value: unknown, what: string): void {
+/** Like `checkText`, but never shows the value. @internal */
+export function checkSecret(value: unknown, what: string): void {
   if (typeof value !== 'string') {
     throw argumentError('ERR_INVALID_ARG_TYPE', `${what} must be a string, got a ${typeof value}`);
   }
 }
 
-/** Checks that `options` is a plain bag of known options; a missing one is an empty bag. */
-function checkObject<T extends object>(
+/** Checks that `options` is a plain bag of known options; a missing one is an empty bag. @internal */
+export function checkObject<T extends object>(
   options: unknown,
   known: readonly string[],
   caller: string,

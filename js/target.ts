@@ -1,6 +1,7 @@
 /** Where the server is: from a URL to host, port, login and database. */
 
 import { argumentError } from './errors.js';
+import { checkObject, checkSecret, checkText } from './options.js';
 
 /** @internal */
 export interface Target {
@@ -9,6 +10,10 @@ export interface Target {
   readonly path: string | null;
   /** Some servers of a Cluster: host and port, by turns. */
   readonly cluster: readonly string[] | null;
+  /** Who names the server; `host` and `port` mean nothing then. */
+  readonly sentinels: readonly Sentinel[] | null;
+  /** What the Sentinels call the server. */
+  readonly master: string | null;
   /** The store inside this process: its name, empty for one of its own. */
   readonly memory: string | null;
   readonly username: string | null;
@@ -16,6 +21,14 @@ export interface Target {
   readonly db: number;
   /** The server for error messages, without login. */
   readonly label: string;
+}
+
+/** One Sentinel and how to log in to it. @internal */
+export interface Sentinel {
+  readonly host: string;
+  readonly port: number;
+  readonly username: string | null;
+  readonly password: string | null;
 }
 
 /** A `URL` object, whichever library its type comes from. */
@@ -33,9 +46,88 @@ export interface ClusterTarget {
   readonly cluster: readonly (string | UrlLike)[];
 }
 
+/** Where the Sentinels are that watch a master, and which of its masters is meant. */
+export interface SentinelTarget {
+  /**
+   * The Sentinels, best all of them: URLs (`redis://[user:password@]host[:port]`), `'host:port'`, or
+   * `{ host, port }`. Asked one after the other, so one that answers is enough. The port is 26379
+   * unless given.
+   */
+  readonly sentinels: readonly (string | UrlLike | SentinelAddress)[];
+  /** What the Sentinels call the master. */
+  readonly master: string;
+  /**
+   * The ACL user of Sentinels whose URL has no login.
+   *
+   * @default undefined
+   */
+  readonly sentinelUsername?: string;
+  /**
+   * The password of Sentinels whose URL has no login.
+   *
+   * @default undefined
+   */
+  readonly sentinelPassword?: string;
+  /**
+   * The ACL user of the master and its replicas; the `username` of the options stands above it.
+   *
+   * @default undefined
+   */
+  readonly username?: string;
+  /**
+   * The password of the master and its replicas; the `password` of the options stands above it.
+   *
+   * @default undefined
+   */
+  readonly password?: string;
+  /**
+   * The database, a whole number from 0.
+   *
+   * @default 0
+   */
+  readonly db?: number;
+}
+
+/** Where a Sentinel listens. */
+export interface SentinelAddress {
+  /** Host name or IP address. */
+  readonly host: string;
+  /**
+   * From 1 to 65535.
+   *
+   * @default 26379
+   */
+  readonly port?: number;
+}
+
 const DEFAULT_URL = 'redis://127.0.0.1:6379';
 const DEFAULT_PORT = 6379;
+const DEFAULT_SENTINEL_PORT = 26_379;
+const DB_MAX = 99_999;
 const SCHEMES = 'redis://, valkey://, unix:// or memory:';
+const SENTINEL_TARGET = [
+  'db',
+  'master',
+  'password',
+  'sentinelPassword',
+  'sentinels',
+  'sentinelUsername',
+  'username',
+];
+
+/** What no kind of target has unless it says so. */
+const NOWHERE = {
+  host: null,
+  port: 0,
+  path: null,
+  cluster: null,
+  sentinels: null,
+  master: null,
+  memory: null,
+  username: null,
+  password: null,
+  db: 0,
+} as const;
 
 /**
  * The target that a caller named, or else the environment.
@@ -46,8 +138,9 @@ export function checkTarget(target: unknown): Target {
   // An empty variable is as good as none.
   const environment = process.env['HOLDFAST_URL'] || process.env['REDIS_URL'];
   const given = target ?? (environment || DEFAULT_URL);
-  if (typeof given === 'object' && given !== null && 'cluster' in given) {
-    return clusterTarget(given as ClusterTarget);
+  if (typeof given === 'object' && given !== null) {
+    if ('cluster' in given) return clusterTarget(given as ClusterTarget);
+    if ('sentinels' in given || 'master' in given) return sentinelTarget(given);
   }
   return urlTarget(given);
 }
@@ -78,15 +171,94 @@ function clusterTarget(given: ClusterTarget): Target {
   };
 }
 
+function sentinelTarget(given: object): Target {
+  const target = checkObject<SentinelTarget>(given, SENTINEL_TARGET, 'a Sentinel target');
+  const { sentinels, master, username, password, db = 0 } = target;
+  if (!Array.isArray(sentinels) || sentinels.length === 0) {
+    const message = 'Sentinels are named by a list: { sentinels: [urls], master }';
+    throw argumentError('ERR_INVALID_ARG_TYPE', message);
+  }
+  checkText(master, 'master');
+  if (master === '') throw invalid('master must be what the Sentinels call the master, not empty');
+  if (username !== undefined) checkText(username, 'username');
+  if (password !== undefined) checkSecret(password, 'password');
+  whole(db, 'db', 0, DB_MAX);
+  const login = sentinelLogin(target);
+  const all = sentinels.map((each, i) => sentinel(each, `sentinels[${i}]`, login));
+  const [{ host, port }] = all as [Sentinel];
+  const which = db === 0 ? '' : `, database ${db}`;
+  return {
+    ...NOWHERE,
+    sentinels: all,
+    master,
+    username: username ?? null,
+    password: password ?? null,
+    db,
+    label: `the master "${master}" of the Sentinel ${host}:${port}${which}`,
+  };
+}
+
+type Login = Pick<Sentinel, 'username' | 'password'>;
+
+function sentinelLogin({ sentinelUsername, sentinelPassword }: SentinelTarget): Login {
+  if (sentinelUsername !== undefined) checkText(sentinelUsername, 'sentinelUsername');
+  if (sentinelPassword !== undefined) checkSecret(sentinelPassword, 'sentinelPassword');
+  return { username: sentinelUsername ?? null, password: sentinelPassword ?? null };
+}
+
+function sentinel(given: unknown, what: string, login: Login): Sentinel {
+  const text = hrefOf(given);
+  if (typeof text === 'string') return sentinelOf(text, what, login);
+  if (typeof given !== 'object' || given === null) {
+    const message = `${what} must be a URL, 'host:port' or { host, port }, got a value of type ${typeof given}`;
+    throw argumentError('ERR_INVALID_ARG_TYPE', message);
+  }
+  const address = checkObject<SentinelAddress>(given, ['host', 'port'], what);
+  const { host, port = DEFAULT_SENTINEL_PORT } = address;
+  checkText(host, `${what}.host`);
+  if (host === '') throw invalid(`${what}.host must not be empty`);
+  return { host, port: whole(port, `${what}.port`, 1, 65_535), ...login };
+}
+
+function sentinelOf(text: string, what: string, login: Login): Sentinel {
+  const complaint = `${what} is not host:port and not a URL that begins with redis:// or valkey://`;
+  const url = parse(text.includes('://') ? text : `redis://${text}`, complaint);
+  refuseTls(url);
+  const known = url.protocol === 'redis:' || url.protocol === 'valkey:';
+  if (!known || url.hostname === '') throw invalid(complaint);
+  if (url.pathname.length > 1) throw invalid(`${what} has a database; that of the master is db`);
+  const { host, port, username, password } = tcpTarget(url, DEFAULT_SENTINEL_PORT);
+  const own = username === null && password === null ? login : { username, password };
+  return { host: host as string, port, ...own };
+}
+
+function whole(value: unknown, what: string, least: number, most: number): number {
+  if (typeof value !== 'number') {
+    const message = `${what} must be a number, got a value of type ${typeof value}`;
+    throw argumentError('ERR_INVALID_ARG_TYPE', message);
+  }
+  if (!Number.isInteger(value) || value < least || value > most) {
+    const message = `${what} must be a whole number, ${least} to ${most}, got ${value}`;
+    throw argumentError('ERR_OUT_OF_RANGE', message);
+  }
+  return value;
+}
+
+function hrefOf(given: unknown): unknown {
+  return typeof given === 'object' ? (given as Partial<UrlLike> | null)?.href : given;
+}
+
 function urlTarget(given: unknown): Target {
-  const text = typeof given === 'object' ? (given as Partial<UrlLike> | null)?.href : given;
+  const text = hrefOf(given);
   if (typeof text !== 'string') {
+    const kinds = 'a URL, { cluster } or { sentinels, master }';
     throw argumentError(
       'ERR_INVALID_ARG_TYPE',
-      `the target must be a URL, got a value of type ${typeof given}`,
+      `the target must be ${kinds}, got a value of type ${typeof given}`,
     );
   }
-  const url = parse(text);
+  const url = parse(text, `the target is not a URL that begins with ${SCHEMES}`);
+  refuseTls(url);
   switch (url.protocol) {
     case 'redis:':
     case 'valkey:':
@@ -95,36 +267,37 @@ function urlTarget(given: unknown): Target {
       return unixTarget(url);
     case 'memory:':
       return memoryTarget(url);
-    case 'rediss:':
-    case 'valkeys:':
-      throw invalid(`TLS (${url.protocol}//) is not supported yet`);
     default:
       throw invalid(`the target must begin with ${SCHEMES}, not ${url.protocol}`);
   }
 }
 
-function parse(given: string): URL {
+function parse(given: string, complaint: string): URL {
   try {
     return new URL(given);
   } catch {
     // The URL's own error repeats the text, and with it the password.
-    throw invalid(`the target is not a URL that begins with ${SCHEMES}`);
+    throw invalid(complaint);
   }
 }
 
-function tcpTarget(url: URL): Target {
+function refuseTls({ protocol }: URL): void {
+  if (protocol === 'rediss:' || protocol === 'valkeys:') {
+    throw invalid(`TLS (${protocol}//) is not supported yet`);
+  }
+}
+
+function tcpTarget(url: URL, defaultPort = DEFAULT_PORT): Target {
   if (url.search !== '' || url.hash !== '') {
     throw invalid('the URL of a server has no ?parameters and no #fragment; use the options');
   }
   const host = url.hostname === '' ? '127.0.0.1' : url.hostname.replace(/^\[(.*)\]$/, '$1');
-  const port = url.port === '' ? DEFAULT_PORT : Number(url.port);
+  const port = url.port === '' ? defaultPort : Number(url.port);
   const db = database(url.pathname.replace(/^\//, ''));
   return {
+    ...NOWHERE,
     host,
     port,
-    path: null,
-    cluster: null,
-    memory: null,
     username: text(url.username),
     password: text(url.password),
     db,
@@ -145,11 +318,8 @@ function unixTarget(url: URL): Target {
   }
   const db = database(url.searchParams.get('db') ?? '');
   return {
-    host: null,
-    port: 0,
+    ...NOWHERE,
     path,
-    cluster: null,
-    memory: null,
     username: url.searchParams.get('user'),
     password: url.searchParams.get('pass'),
     db,
@@ -162,9 +332,7 @@ function memoryTarget(url: URL): Target {
     throw invalid('a store in this process is memory: or memory:name');
   }
   const memory = decode(url.pathname);
-  const label = `memory:${memory}`;
-  const nothing = { host: null, path: null, cluster: null, username: null, password: null };
-  return { ...nothing, port: 0, memory, db: 0, label };
+  return { ...NOWHERE, memory, label: `memory:${memory}` };
 }
 
 function database(given: string): number {

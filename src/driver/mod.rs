@@ -206,7 +206,7 @@ impl Driver {
                     return;
                 }
                 let event = match result {
-                    Ok((connection, Welcome { look, deaf })) => {
+                    Ok((connection, Welcome { look, deaf, .. })) => {
                         peer.connection = Some(connection);
                         Event::Connected { look, deaf }
                     }

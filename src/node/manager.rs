@@ -4,7 +4,7 @@ use super::completions::number;
 use crate::clock::Mono;
 use crate::driver::{Caller, Handle, Ticket};
 use crate::machine::{Command, Config, Hold, LeaseId, OpId, Stats, Wait, inbox};
-use crate::server::{Address, Endpoint, Replicas};
+use crate::server::{Address, Endpoint, Replicas, Sentinel, Sentinels};
 use napi_derive::napi;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,6 +18,10 @@ pub struct ManagerOptions {
     pub prefix: String,
     /// Some servers of a Cluster: host name or IP address and port, by turns.
     pub cluster: Option<Vec<String>>,
+    /// The Sentinels that name the server.
+    pub sentinels: Option<Vec<SentinelOptions>>,
+    /// What the Sentinels call the server.
+    pub master: Option<String>,
     /// Host name or IP address; null with `path`.
     pub host: Option<String>,
     /// Port.
@@ -44,11 +48,17 @@ pub struct ManagerOptions {
 
 impl ManagerOptions {
     pub(super) fn split(self) -> (Config, Endpoint) {
-        let address = match (self.cluster, self.memory, self.host, self.path) {
-            (Some(parts), ..) => Address::Cluster { seeds: addresses(&parts) },
-            (None, Some(name), ..) => Address::Memory { name },
-            (None, None, Some(host), _) => Address::Tcp { host, port: self.port },
-            (None, None, None, path) => Address::Unix { path: path.unwrap_or_default() },
+        let address = if let Some(parts) = self.cluster {
+            Address::Cluster { seeds: addresses(&parts) }
+        } else if let Some(sentinels) = self.sentinels {
+            let all = sentinels.into_iter().map(Sentinel::from).collect();
+            Address::Sentinel(Sentinels::new(self.master.unwrap_or_default(), all))
+        } else if let Some(name) = self.memory {
+            Address::Memory { name }
+        } else if let Some(host) = self.host {
+            Address::Tcp { host, port: self.port }
+        } else {
+            Address::Unix { path: self.path.unwrap_or_default() }
         };
         let endpoint = Endpoint {
             address,
@@ -71,6 +81,26 @@ impl ManagerOptions {
             cluster: matches!(endpoint.address, Address::Cluster { .. }),
         };
         (config, endpoint)
+    }
+}
+
+/// One Sentinel and how to log in to it.
+#[napi(object)]
+pub struct SentinelOptions {
+    /// Host name or IP address.
+    pub host: String,
+    /// Port.
+    pub port: u16,
+    /// ACL user.
+    pub username: Option<String>,
+    /// Password.
+    pub password: Option<String>,
+}
+
+impl From<SentinelOptions> for Sentinel {
+    fn from(options: SentinelOptions) -> Self {
+        let SentinelOptions { host, port, username, password } = options;
+        Self { host, port, username, password }
     }
 }
 

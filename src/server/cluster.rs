@@ -106,7 +106,6 @@ async fn ask_for_slots(
         let mut slots = redis::cmd("CLUSTER");
         slots.arg("SLOTS");
         let answer = dialled.inner.send_packed_command(&slots).await;
-        dialled.pump.abort();
         answer.and_then(Value::extract_error).map_err(|error| wire::failure(&error))
     };
     let limit = server.connect_timeout;
@@ -276,12 +275,6 @@ impl Ears {
             Failure::Refused(refusal) if on => deliver(Incoming::Deaf(refusal.to_string())),
             _ => {}
         }
-    }
-}
-
-impl Drop for Ears {
-    fn drop(&mut self) {
-        self.dialled.pump.abort();
     }
 }
 

@@ -4,12 +4,14 @@ mod cluster;
 pub(crate) mod embedded;
 pub(crate) mod memory;
 mod replicas;
+mod sentinel;
 mod single;
 mod stream;
 mod wire;
 
 pub(crate) use cluster::{Directory, discover};
 pub use replicas::Replicas;
+pub use sentinel::{Sentinel, Sentinels};
 
 use crate::clock::Mono;
 use crate::error::{Failure, Refusal};
@@ -65,6 +67,8 @@ pub(crate) enum Item {
 pub(crate) struct Welcome {
     /// Which data it shows.
     pub(crate) look: Look,
+    /// Whether it says that it follows another server, and so takes no writes.
+    pub(crate) replica: bool,
     /// Why messages cannot be sent or received, if so.
     pub(crate) deaf: Option<String>,
 }
@@ -93,6 +97,10 @@ pub(crate) async fn connect(
         Address::Memory { name } => {
             let (connection, welcome) = embedded::connect(name, endpoint, deliver);
             Ok((Connection::Embedded(connection), welcome))
+        }
+        Address::Sentinel(sentinels) => {
+            let (connection, welcome) = sentinel::connect(endpoint, sentinels, deliver).await?;
+            Ok((Connection::Single(connection), welcome))
         }
         Address::Tcp { .. } | Address::Unix { .. } => {
             let (connection, welcome) = single::connect(endpoint, deliver).await?;
@@ -157,13 +165,15 @@ pub struct Endpoint {
 }
 
 /// Where a server listens.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug)]
 pub enum Address {
     /// A Cluster, by some of its servers: host names or IP addresses, and ports.
     Cluster {
         /// The servers that are asked for all others.
         seeds: Vec<(String, u16)>,
     },
+    /// The master that Sentinels name.
+    Sentinel(Sentinels),
     /// Host name or IP address, and port.
     Tcp {
         /// The host.

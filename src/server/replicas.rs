@@ -146,9 +146,3 @@ impl Line {
         }
     }
 }
-
-impl Drop for Line {
-    fn drop(&mut self) {
-        self.dialled.pump.abort();
-    }
-}

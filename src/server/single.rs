@@ -18,7 +18,7 @@ pub(crate) struct Connection {
     inner: MultiplexedConnection,
     deliver: Deliver,
     abort: Arc<AtomicBool>,
-    pump: JoinHandle<()>,
+    _pump: Pump,
     witness: Option<Witness>,
 }
 
@@ -44,8 +44,8 @@ async fn handshake(
         }
     });
     let Dialled { inner, abort, pump } = dialled.await?;
-    let mut connection = Connection { inner, deliver, abort, pump, witness: None };
-    let look = connection.introduce(endpoint).await?;
+    let mut connection = Connection { inner, deliver, abort, _pump: pump, witness: None };
+    let (look, replica) = connection.introduce(endpoint).await?;
     let deaf = match &*endpoint.inbox {
         "" => None,
         _ => connection.listen(endpoint).await?,
@@ -55,15 +55,25 @@ async fn handshake(
         let history = look.history.clone();
         connection.witness = Some(Witness::open(endpoint, replicas, history, deliver).await?);
     }
-    Ok((connection, Welcome { look, deaf }))
+    Ok((connection, Welcome { look, replica, deaf }))
 }
 
-/// A connection that is logged in.
+/// A connection that is logged in. Dropping it closes it.
 pub(super) struct Dialled {
     pub(super) inner: MultiplexedConnection,
     /// Set ahead of dropping it: what the kernel has not delivered yet is discarded.
     pub(super) abort: Arc<AtomicBool>,
-    pub(super) pump: JoinHandle<()>,
+    pub(super) pump: Pump,
+}
+
+/// What carries the bytes of a connection. Dropping it ends that also while an answer is missing, for
+/// which the connection by itself would wait as long as the server keeps silent.
+pub(super) struct Pump(JoinHandle<()>);
+
+impl Drop for Pump {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
 }
 
 /// Connects and logs in. What the server says unasked is given to `pushes`.
@@ -87,7 +97,7 @@ pub(super) async fn dial(
     let (inner, pump) = MultiplexedConnection::new_with_config(&login(endpoint), stream, config)
         .await
         .map_err(|error| wire::failure(&error))?;
-    Ok(Dialled { inner, abort, pump: tokio::spawn(pump) })
+    Ok(Dialled { inner, abort, pump: Pump(tokio::spawn(pump)) })
 }
 
 /// What a message from the server means, if anything.
@@ -118,7 +128,8 @@ fn login(endpoint: &Endpoint) -> RedisConnectionInfo {
 }
 
 impl Connection {
-    async fn introduce(&mut self, endpoint: &Endpoint) -> Result<Look, Failure> {
+    /// Which data the server shows, and whether it is a replica.
+    async fn introduce(&mut self, endpoint: &Endpoint) -> Result<(Look, bool), Failure> {
         let mut pipeline = Pipeline::new();
         // A server that does not let clients name themselves is no worse a server.
         pipeline.cmd("CLIENT").arg("SETNAME").arg(&endpoint.client_name);
@@ -126,7 +137,8 @@ impl Connection {
         let count = pipeline.len();
         let values = self.inner.send_packed_commands(&pipeline, 0, count).await;
         let values = values.map_err(|error| wire::failure(&error))?;
-        wire::look(values.get(1..).unwrap_or_default())
+        let values = values.get(1..).unwrap_or_default();
+        Ok((wire::look(values)?, wire::is_replica(values)))
     }
 
     /// Subscribes to the inbox and checks that messages may be published to it. Where an ACL forbids
@@ -193,12 +205,6 @@ impl Connection {
     /// Closes the connection and drops what the kernel has not delivered yet.
     pub(super) fn abort(&self) {
         self.abort.store(true, Ordering::Relaxed);
-    }
-}
-
-impl Drop for Connection {
-    fn drop(&mut self) {
-        self.pump.abort();
     }
 }
 

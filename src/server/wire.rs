@@ -186,6 +186,13 @@ pub(super) fn connected_replicas(values: &[Value]) -> u32 {
     count.and_then(|count| count.parse().ok()).unwrap_or(0)
 }
 
+/// Whether a server that answered to [`add_look`] says that it is a replica. An ACL may forbid INFO;
+/// then its first refusal to write tells.
+pub(super) fn is_replica(values: &[Value]) -> bool {
+    let role = values.get(1).and_then(|replication| info_field(replication, "role"));
+    role.is_some_and(|role| role == "slave")
+}
+
 /// The replication id changes with every promotion, the run id with every start. An ACL may forbid
 /// INFO; then the history stays unknown.
 fn history(server: &Value, replication: &Value) -> Option<String> {
@@ -237,7 +244,9 @@ mod tests {
         let server = bulk("# Server\r\nredis_version:7.0.15\r\nrun_id:abc\r\n");
         let replication = bulk("role:master\r\nmaster_replid:def\r\nmaster_replid2:000\r\n");
         let time = Value::Array(vec![bulk("1700000000"), bulk("000042")]);
-        let look = look(&[server, replication, time]).unwrap();
+        let values = [server, replication, time];
+        assert!(!is_replica(&values));
+        let look = look(&values).unwrap();
         assert_eq!(look.history.as_deref(), Some("abc/def"));
         assert_eq!(look.time.as_micros(), 1_700_000_000_000_042);
     }
