@@ -1,5 +1,6 @@
 /** Sentinel deployments that tests start themselves: a master, its replicas, and who watches them. */
 
+import type { SentinelTarget } from 'holdfast';
 import { isInSync, isPrimary } from './replication.js';
 import { RedisServer } from './server.js';
 import { until } from './wait.js';
@@ -11,6 +12,8 @@ export interface SentinelsOptions {
   readonly password?: string;
   /** What clients of the Sentinels must show. */
   readonly sentinelPassword?: string;
+  /** How long the master may be silent before a Sentinel takes it for gone, in ms; 1000 by default. */
+  readonly downAfter?: number;
   /** The binary that all of them run; by default that of `serverBinary`. */
   readonly binary?: string;
 }
@@ -34,6 +37,7 @@ export class Sentinels {
   /** The first master, then its replicas. A failover changes their roles, not their order. */
   readonly servers: RedisServer[] = [];
   readonly sentinels: RedisServer[] = [];
+  #logins: Partial<SentinelTarget> = {};
 
   private constructor() {}
 
@@ -49,9 +53,10 @@ export class Sentinels {
     }
   }
 
-  /** Where the Sentinels listen. */
-  get addresses(): { host: string; port: number }[] {
-    return this.sentinels.map(({ port }) => ({ host: '127.0.0.1', port }));
+  /** What `connect` takes for it. */
+  get target(): SentinelTarget {
+    const sentinels = this.sentinels.map(({ port }) => `127.0.0.1:${port}`);
+    return { sentinels, master: NAME, ...this.#logins };
   }
 
   /** The server that the Sentinels name, once all that run agree. */
@@ -122,7 +127,13 @@ export class Sentinels {
     await Promise.all(this.servers.map((server) => server.stop()));
   }
 
-  async #start({ replicas = 1, sentinelPassword, ...options }: SentinelsOptions): Promise<void> {
+  async #start(all: SentinelsOptions): Promise<void> {
+    const { replicas = 1, downAfter = 1_000, sentinelPassword, ...options } = all;
+    const { password } = options;
+    this.#logins = {
+      ...(password === undefined ? {} : { password }),
+      ...(sentinelPassword === undefined ? {} : { sentinelPassword }),
+    };
     // By default a master waits five seconds for further replicas before it sends its data to one.
     const sync = ['--repl-diskless-sync-delay', '0'];
     const master = await RedisServer.start({ ...options, args: sync });
@@ -132,7 +143,7 @@ export class Sentinels {
     const followed = () => isInSync(master, this.servers.slice(1));
     await until(followed, 'the replicas to be in sync');
     const watch = {
-      sentinel: configuration(master, sentinelPassword),
+      sentinel: configuration(master, downAfter, sentinelPassword),
       ...(options.binary === undefined ? {} : { binary: options.binary }),
       ...(sentinelPassword === undefined ? {} : { password: sentinelPassword }),
     };
@@ -153,11 +164,15 @@ export class Sentinels {
   }
 }
 
-function configuration(master: RedisServer, sentinelPassword: string | undefined): string {
+function configuration(
+  master: RedisServer,
+  downAfter: number,
+  sentinelPassword: string | undefined,
+): string {
   const { password } = master.options;
   const lines = [
     `sentinel monitor ${NAME} 127.0.0.1 ${master.port} ${QUORUM}`,
-    `sentinel down-after-milliseconds ${NAME} 1000`,
+    `sentinel down-after-milliseconds ${NAME} ${downAfter}`,
     // A failed election is repeated after twice this time; a failover that takes longer is given up.
     `sentinel failover-timeout ${NAME} 4000`,
   ];

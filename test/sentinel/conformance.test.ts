@@ -1,0 +1,38 @@
+/** Where Sentinels name the server, all is as on that server alone. */
+
+import type { Host, Where } from '../conformance/place.js';
+import { tryAllOn } from '../conformance/suite.js';
+import { quiet } from '../support/crew.js';
+import { Sentinels } from '../support/sentinels.js';
+
+class SentinelHost implements Host {
+  readonly name = 'a Sentinel deployment';
+  #deployment: Sentinels | undefined;
+
+  async start(): Promise<void> {
+    // Nobody is taken for gone: leases may be lost by a failover.
+    this.#deployment = await Sentinels.start({ downAfter: 60_000 });
+  }
+
+  next(): Where {
+    const { target } = this.#running;
+    return { target, label: `the master "mymaster" of the Sentinel ${target.sentinels[0]}` };
+  }
+
+  async quiet(): Promise<void> {
+    const master = await this.#running.master();
+    await quiet(master);
+    await master.admin.flushall();
+  }
+
+  async stop(): Promise<void> {
+    await this.#deployment?.stop();
+  }
+
+  get #running(): Sentinels {
+    if (this.#deployment === undefined) throw new Error('it does not run');
+    return this.#deployment;
+  }
+}
+
+tryAllOn(new SentinelHost());
