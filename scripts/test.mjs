@@ -25,7 +25,7 @@ const args = [
   '--test-concurrency=2',
   '--enable-source-maps',
   '--expose-gc',
-  // A test that hangs fails; no file takes a tenth of this.
+  // A test that hangs fails; no file takes a third of this.
   '--test-timeout=300000',
   ...flags,
   ...files,

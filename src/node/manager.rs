@@ -52,7 +52,7 @@ impl ManagerOptions {
             Address::Cluster { seeds: addresses(&parts) }
         } else if let Some(sentinels) = self.sentinels {
             let all = sentinels.into_iter().map(Sentinel::from).collect();
-            Address::Sentinel(Sentinels::new(self.master.unwrap_or_default(), all))
+            Address::Sentinel(Sentinels { master: self.master.unwrap_or_default(), all })
         } else if let Some(name) = self.memory {
             Address::Memory { name }
         } else if let Some(host) = self.host {

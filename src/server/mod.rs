@@ -77,6 +77,7 @@ pub(crate) struct Welcome {
 pub(crate) enum Connection {
     Cluster(cluster::Connection),
     Embedded(embedded::Connection),
+    Sentinel(sentinel::Connection),
     Single(single::Connection),
 }
 
@@ -100,7 +101,7 @@ pub(crate) async fn connect(
         }
         Address::Sentinel(sentinels) => {
             let (connection, welcome) = sentinel::connect(endpoint, sentinels, deliver).await?;
-            Ok((Connection::Single(connection), welcome))
+            Ok((Connection::Sentinel(connection), welcome))
         }
         Address::Tcp { .. } | Address::Unix { .. } => {
             let (connection, welcome) = single::connect(endpoint, deliver).await?;
@@ -115,6 +116,7 @@ impl Connection {
         match self {
             Self::Cluster(connection) => connection.send(items),
             Self::Embedded(connection) => connection.send(items),
+            Self::Sentinel(connection) => connection.send(items),
             Self::Single(connection) => connection.send(items),
         }
     }
@@ -138,6 +140,7 @@ impl Connection {
         match self {
             Self::Cluster(connection) => connection.abort(),
             Self::Embedded(connection) => drop(connection),
+            Self::Sentinel(connection) => connection.abort(),
             Self::Single(connection) => connection.abort(),
         }
     }

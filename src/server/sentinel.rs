@@ -2,22 +2,29 @@
 //!
 //! Source: <https://redis.io/docs/latest/develop/reference/sentinel-clients/>
 
-use super::{Address, Deliver, Endpoint, Incoming, Welcome, single, wire};
+use super::{Address, Deliver, Endpoint, Incoming, Item, Welcome, single, wire};
 use crate::clock::Mono;
 use crate::error::Failure;
-use redis::Value;
+use redis::{PushInfo, PushKind, Value};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+/// What a Sentinel publishes when another server has become the master.
+const SWITCH: &str = "+switch-master";
+/// A Sentinel that is gone is listened to again after so long. Meanwhile the others tell.
+const WATCH_PAUSE: Duration = Duration::from_secs(5);
 
 /// Those who watch a master and its replicas, and promote one of these when the master is gone.
 #[derive(Clone, Debug)]
 pub struct Sentinels {
-    master: String,
-    all: Vec<Sentinel>,
-    /// Who is asked first.
-    first: Arc<AtomicUsize>,
+    /// What they call the master.
+    pub master: String,
+    /// Where they listen.
+    pub all: Vec<Sentinel>,
 }
 
 /// One Sentinel and how to log in to it.
@@ -45,23 +52,27 @@ impl fmt::Debug for Sentinel {
     }
 }
 
-impl Sentinels {
-    /// All that watch the master which they call `master`.
-    #[must_use]
-    pub fn new(master: String, all: Vec<Sentinel>) -> Self {
-        Self { master, all, first: Arc::default() }
+impl Sentinel {
+    fn endpoint(&self, master: &Endpoint) -> Endpoint {
+        let Self { host, port, username, password } = self.clone();
+        let address = Address::Tcp { host, port };
+        Endpoint { address, username, password, db: 0, ..master.clone() }
+    }
+}
+
+/// An open connection to the master. Dropping it closes it.
+pub(crate) struct Connection {
+    inner: single::Connection,
+    _watch: JoinSet<()>,
+}
+
+impl Connection {
+    pub(super) fn send(&self, items: &[Item]) {
+        self.inner.send(items);
     }
 
-    /// All of them with their numbers, from the one that is asked first.
-    fn in_turn(&self) -> impl Iterator<Item = (usize, &Sentinel)> {
-        let numbered = self.all.iter().enumerate();
-        let count = self.all.len();
-        numbered.cycle().skip(self.first.load(Ordering::Relaxed)).take(count)
-    }
-
-    /// Who is asked first from now on: whoever knew the master, or the next after one who did not.
-    fn begin_with(&self, number: usize) {
-        self.first.store(number % self.all.len().max(1), Ordering::Relaxed);
+    pub(super) fn abort(self) {
+        self.inner.abort();
     }
 }
 
@@ -71,30 +82,33 @@ pub(super) async fn connect(
     endpoint: &Endpoint,
     sentinels: &Sentinels,
     deliver: Deliver,
-) -> Result<(single::Connection, Welcome), Failure> {
+) -> Result<(Connection, Welcome), Failure> {
     let began = Mono::now();
-    let (number, host, port) = find_master(endpoint, sentinels).await?;
-    // Kept below if that was the master indeed: a Sentinel may not have heard of the failover yet.
-    sentinels.begin_with(number + 1);
-    let connect_timeout = endpoint.connect_timeout.saturating_sub(Mono::now().since(began));
-    let address = Address::Tcp { host: host.clone(), port };
-    let server = Endpoint { address, connect_timeout, ..endpoint.clone() };
-    let name = format!("the master {host}:{port}");
-    let (connection, welcome) = single::connect(&server, named(name.clone(), deliver))
-        .await
-        .map_err(|failure| match failure {
-            Failure::Lost(why) => Failure::Lost(format!("{name}: {why}")),
-            other => other,
-        })?;
-    if welcome.replica {
-        return Err(Failure::Lost(format!("{name}: it is a replica, a failover is under way")));
+    let named = ask_all(endpoint, sentinels).await?;
+    let mut failures = Vec::new();
+    for (tried, (host, port)) in named.iter().enumerate() {
+        let left = endpoint.connect_timeout.saturating_sub(Mono::now().since(began));
+        let share = left / u32::try_from(named.len() - tried).unwrap_or(u32::MAX);
+        let name = format!("the master {host}:{port}");
+        let address = Address::Tcp { host: host.clone(), port: *port };
+        let server = Endpoint { address, connect_timeout: share, ..endpoint.clone() };
+        match single::connect(&server, naming(name.clone(), Arc::clone(&deliver))).await {
+            Ok((_, welcome)) if welcome.replica => {
+                failures.push(format!("{name}: it is a replica, a failover is under way"));
+            }
+            Ok((inner, welcome)) => {
+                let watch = watch_all(endpoint, sentinels, &deliver);
+                return Ok((Connection { inner, _watch: watch }, welcome));
+            }
+            Err(Failure::Lost(why)) => failures.push(format!("{name}: {why}")),
+            Err(other) => return Err(other),
+        }
     }
-    sentinels.begin_with(number);
-    Ok((connection, welcome))
+    Err(Failure::Lost(failures.join("; ")))
 }
 
-/// Tells which server it was that went away.
-fn named(name: String, deliver: Deliver) -> Deliver {
+/// Says which server it was that went away.
+fn naming(name: String, deliver: Deliver) -> Deliver {
     Arc::new(move |incoming| {
         deliver(match incoming {
             Incoming::Disconnected(why) => Incoming::Disconnected(format!("{name}: {why}")),
@@ -103,37 +117,58 @@ fn named(name: String, deliver: Deliver) -> Deliver {
     })
 }
 
-/// The number of the first Sentinel that knows the master, and the master's host and port.
-async fn find_master(
+/// Asks all Sentinels at once, and answers who the master is. They may not agree: one that is cut off
+/// from the others has not heard of a failover. So whom most of them name comes first.
+async fn ask_all(
     endpoint: &Endpoint,
     sentinels: &Sentinels,
-) -> Result<(usize, String, u16), Failure> {
-    // Half of the time is the master's, even if no Sentinel but the last one answers.
-    let share = u32::try_from(sentinels.all.len()).unwrap_or(u32::MAX).saturating_mul(2).max(1);
-    let limit = endpoint.connect_timeout / share;
-    let mut failures = Vec::new();
-    for (number, sentinel) in sentinels.in_turn() {
-        match ask(endpoint, sentinel, &sentinels.master, limit).await {
-            Ok((host, port)) => return Ok((number, host, port)),
-            Err(failure) => {
-                failures.push(format!("{}:{}: {failure}", sentinel.host, sentinel.port));
-            }
+) -> Result<Vec<(String, u16)>, Failure> {
+    // Half of the time is the master's.
+    let limit = endpoint.connect_timeout / 2;
+    let mut questions = JoinSet::new();
+    for (number, sentinel) in sentinels.all.iter().enumerate() {
+        let (server, master) = (sentinel.endpoint(endpoint), sentinels.master.clone());
+        questions.spawn(async move { (number, ask(&server, &master, limit).await) });
+    }
+    let mut answers = BTreeMap::new();
+    while let Some(Ok((number, answer))) = questions.join_next().await {
+        answers.insert(number, answer);
+        let named = by_votes(&answers);
+        // Nobody waits for a Sentinel that is gone if the others know enough.
+        if named.first().is_some_and(|(_, votes)| votes * 2 > sentinels.all.len()) {
+            break;
         }
     }
-    Err(Failure::Lost(format!("no Sentinel knows the master: {}", failures.join("; "))))
+    let named = by_votes(&answers);
+    if named.is_empty() {
+        let failures = answers.iter().filter_map(|(number, answer)| {
+            let Sentinel { host, port, .. } = sentinels.all.get(*number)?;
+            Some(format!("{host}:{port}: {}", answer.as_ref().err()?))
+        });
+        let failures = failures.collect::<Vec<_>>().join("; ");
+        return Err(Failure::Lost(format!("no Sentinel knows the master: {failures}")));
+    }
+    Ok(named.into_iter().map(|(address, _)| address).collect())
 }
 
-async fn ask(
-    endpoint: &Endpoint,
-    sentinel: &Sentinel,
-    master: &str,
-    limit: Duration,
-) -> Result<(String, u16), Failure> {
-    let Sentinel { host, port, username, password } = sentinel.clone();
-    let address = Address::Tcp { host, port };
-    let server = Endpoint { address, username, password, db: 0, ..endpoint.clone() };
+type Answer = Result<(String, u16), Failure>;
+
+/// Who was named, and by how many: most votes first, then in the order of the Sentinels.
+fn by_votes(answers: &BTreeMap<usize, Answer>) -> Vec<((String, u16), usize)> {
+    let mut named: Vec<((String, u16), usize)> = Vec::new();
+    for address in answers.values().flatten() {
+        match named.iter_mut().find(|(other, _)| other == address) {
+            Some((_, votes)) => *votes += 1,
+            None => named.push((address.clone(), 1)),
+        }
+    }
+    named.sort_by_key(|(_, votes)| std::cmp::Reverse(*votes));
+    named
+}
+
+async fn ask(server: &Endpoint, master: &str, limit: Duration) -> Answer {
     let question = async {
-        let mut dialled = single::dial(&server, |_| {}).await?;
+        let mut dialled = single::dial(server, |_| {}).await?;
         let mut question = redis::cmd("SENTINEL");
         question.arg("GET-MASTER-ADDR-BY-NAME").arg(master);
         let answer = dialled.inner.send_packed_command(&question).await;
@@ -145,7 +180,7 @@ async fn ask(
     read_address(&answer?)
 }
 
-fn read_address(answer: &Value) -> Result<(String, u16), Failure> {
+fn read_address(answer: &Value) -> Answer {
     let read = |value: &Value| match value {
         Value::BulkString(bytes) => String::from_utf8(bytes.clone()).ok(),
         _ => None,
@@ -161,35 +196,79 @@ fn read_address(answer: &Value) -> Result<(String, u16), Failure> {
     address.ok_or_else(|| Failure::Lost(format!("it answered {answer:?}")))
 }
 
+/// Gives the connection up as soon as a Sentinel tells that the master is another one. The old master
+/// takes writes for about ten more seconds, also after a failover that was ordered: nobody has told it.
+fn watch_all(endpoint: &Endpoint, sentinels: &Sentinels, deliver: &Deliver) -> JoinSet<()> {
+    let mut tasks = JoinSet::new();
+    for sentinel in &sentinels.all {
+        let (server, master) = (sentinel.endpoint(endpoint), sentinels.master.clone());
+        let deliver = Arc::clone(deliver);
+        tasks.spawn(async move {
+            loop {
+                watch(&server, &master, &deliver).await;
+                tokio::time::sleep(WATCH_PAUSE).await;
+            }
+        });
+    }
+    tasks
+}
+
+/// Listens to one Sentinel until it is gone; for ever if it does not allow that, for what cannot be
+/// heard is not worth asking for again.
+async fn watch(server: &Endpoint, master: &str, deliver: &Deliver) {
+    let (sender, mut pushes) = mpsc::unbounded_channel();
+    // If nobody listens any more, the connection is about to be closed.
+    let dialled = single::dial(server, move |push| drop(sender.send(push)));
+    let Ok(Ok(mut dialled)) = tokio::time::timeout(server.connect_timeout, dialled).await else {
+        return;
+    };
+    match dialled.inner.subscribe(SWITCH).await.map_err(|error| wire::failure(&error)) {
+        Ok(_) => {}
+        Err(Failure::Refused(_)) => return std::future::pending().await,
+        Err(_) => return,
+    }
+    while let Some(push) = pushes.recv().await {
+        if push.kind == PushKind::Disconnection {
+            return;
+        }
+        if let Some(successor) = successor(&push, master) {
+            let why = format!("a Sentinel tells that the master is {successor} now");
+            deliver(Incoming::Disconnected(why));
+        }
+    }
+}
+
+/// Reads `<master> <old host> <old port> <new host> <new port>`.
+fn successor(push: &PushInfo, master: &str) -> Option<String> {
+    let (PushKind::Message, [_, Value::BulkString(message)]) = (&push.kind, push.data.as_slice())
+    else {
+        return None;
+    };
+    let mut words = std::str::from_utf8(message).ok()?.strip_prefix(master)?.split(' ');
+    match (words.next()?, words.nth(2)?, words.next()?) {
+        ("", host, port) => Some(format!("{host}:{port}")),
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn sentinel(port: u16) -> Sentinel {
-        let (username, password) = (None, Some("s3cret".to_owned()));
-        Sentinel { host: "::1".to_owned(), port, username, password }
-    }
-
-    #[test]
-    fn the_first_one_comes_first_and_all_others_in_turn() {
-        let sentinels = Sentinels::new("m".to_owned(), vec![sentinel(1), sentinel(2), sentinel(3)]);
-        let order = || sentinels.in_turn().map(|(number, _)| number).collect::<Vec<_>>();
-        assert_eq!(order(), [0, 1, 2]);
-        sentinels.begin_with(2);
-        assert_eq!(order(), [2, 0, 1]);
-        sentinels.begin_with(3);
-        assert_eq!(order(), [0, 1, 2]);
+    fn bulk(text: &str) -> Value {
+        Value::BulkString(text.as_bytes().to_vec())
     }
 
     #[test]
     fn a_password_is_never_shown() {
-        let sentinels = Sentinels::new("m".to_owned(), vec![sentinel(1)]);
+        let (host, password) = ("::1".to_owned(), Some("s3cret".to_owned()));
+        let all = vec![Sentinel { host, port: 26379, username: None, password }];
+        let sentinels = Sentinels { master: "mymaster".to_owned(), all };
         assert!(!format!("{sentinels:?}").contains("s3cret"));
     }
 
     #[test]
     fn an_address_is_a_host_and_a_port() {
-        let bulk = |text: &str| Value::BulkString(text.as_bytes().to_vec());
         let good = Value::Array(vec![bulk("10.0.0.1"), bulk("6379")]);
         assert_eq!(read_address(&good).unwrap(), ("10.0.0.1".to_owned(), 6379));
         for bad in [
@@ -200,5 +279,30 @@ mod tests {
         ] {
             assert!(matches!(read_address(&bad), Err(Failure::Lost(_))));
         }
+    }
+
+    #[test]
+    fn whom_most_name_comes_first_and_then_the_earlier_one() {
+        let (old, new) = (("10.0.0.1".to_owned(), 6379), ("10.0.0.2".to_owned(), 6379));
+        let failed = || Err(Failure::Lost("refused".to_owned()));
+        let order = |answers: Vec<Answer>| {
+            let named = by_votes(&answers.into_iter().enumerate().collect());
+            named.into_iter().map(|(address, _)| address).collect::<Vec<_>>()
+        };
+        let [first, second] = [&old, &new].map(|address| Ok(address.clone()));
+        let answers = vec![first.clone(), second.clone(), second.clone()];
+        assert_eq!(order(answers), [new.clone(), old.clone()]);
+        assert_eq!(order(vec![first, failed(), second]), [old, new]);
+        assert!(order(vec![failed()]).is_empty());
+    }
+
+    #[test]
+    fn a_message_tells_of_this_master_alone() {
+        let push =
+            |text: &str| PushInfo { kind: PushKind::Message, data: vec![bulk(SWITCH), bulk(text)] };
+        let switch = push("my 10.0.0.1 6379 10.0.0.2 6380");
+        assert_eq!(successor(&switch, "my").as_deref(), Some("10.0.0.2:6380"));
+        assert_eq!(successor(&push("my2 10.0.0.1 6379 10.0.0.2 6380"), "my"), None);
+        assert_eq!(successor(&push("my 10.0.0.1"), "my"), None);
     }
 }

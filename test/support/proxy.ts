@@ -42,6 +42,11 @@ export class FaultProxy {
     return `redis://127.0.0.1:${this.port}`;
   }
 
+  /** How many connections are open. */
+  get open(): number {
+    return this.#pairs.size;
+  }
+
   /** Resets every connection. */
   cut(): void {
     for (const { client, upstream } of this.#pairs) {

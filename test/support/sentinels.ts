@@ -101,6 +101,19 @@ export class Sentinels {
   }
 
   /**
+   * Has the Sentinels name another master, by hand: the old one is made a replica, and none of its
+   * connections is closed.
+   */
+  async change(old: RedisServer, master: RedisServer): Promise<void> {
+    const tell = (...args: string[]) =>
+      Promise.all(this.sentinels.map(({ admin }) => admin.call('SENTINEL', ...args)));
+    await tell('REMOVE', NAME);
+    await master.admin.call('REPLICAOF', 'NO', 'ONE');
+    await old.admin.call('REPLICAOF', '127.0.0.1', String(master.port));
+    await tell('MONITOR', NAME, '127.0.0.1', String(master.port), String(QUORUM));
+  }
+
+  /**
    * Waits until every other server that runs follows the master, and has all that it has written. One
    * that was started again, or resumed, takes 10 to 20 s to be told whom it follows.
    */
