@@ -223,7 +223,7 @@ async fn watch(server: &Endpoint, master: &str, deliver: &Deliver) {
         return;
     };
     match dialled.inner.subscribe(SWITCH).await.map_err(|error| wire::failure(&error)) {
-        Ok(_) => {}
+        Ok(()) => {}
         Err(Failure::Refused(_)) => return std::future::pending().await,
         Err(_) => return,
     }
