@@ -46,6 +46,10 @@ pub enum Failure {
     /// The lock's slot is moving to another server, and this request belongs there already.
     #[error("the lock is moving to another server")]
     Moving(NodeId),
+    /// So many servers of a quorum failed that no majority can be reached. Each one's cause, by its
+    /// number; empty where there was none.
+    #[error("no majority of the servers: {}", .0.join("; "))]
+    NoQuorum(Vec<String>),
     /// The server does not know the script by its hash; it was not executed.
     #[error("the server does not know the script")]
     NoScript,

@@ -13,36 +13,52 @@ pub enum Script {
     Acquire,
     /// `extend.lua`
     Extend,
+    /// `quorum/fill.lua`
+    Fill,
     /// `free.lua`
     Free,
     /// `release.lua`
     Release,
+    /// `quorum/seal.lua`
+    Seal,
+    /// `quorum/vote.lua`
+    Vote,
+    /// `quorum/withdraw.lua`
+    Withdraw,
 }
 
 impl Script {
     /// Every script, in the order of the enum.
-    pub const ALL: [Self; 4] = [Self::Acquire, Self::Extend, Self::Free, Self::Release];
+    pub const ALL: [Self; 8] = [
+        Self::Acquire,
+        Self::Extend,
+        Self::Fill,
+        Self::Free,
+        Self::Release,
+        Self::Seal,
+        Self::Vote,
+        Self::Withdraw,
+    ];
 
     /// The Lua text as it is sent to the server.
     #[must_use]
     pub fn source(self) -> &'static str {
-        static SOURCES: LazyLock<[String; 4]> =
+        static SOURCES: LazyLock<[String; Script::ALL.len()]> =
             LazyLock::new(|| Script::ALL.map(|script| assemble(script.file())));
-        let [acquire, extend, free, release] = &*SOURCES;
-        match self {
-            Self::Acquire => acquire,
-            Self::Extend => extend,
-            Self::Free => free,
-            Self::Release => release,
-        }
+        // The enum counts from 0, in the order of the list.
+        &SOURCES[self as usize]
     }
 
     const fn file(self) -> &'static str {
         match self {
             Self::Acquire => include_str!("lua/acquire.lua"),
             Self::Extend => include_str!("lua/extend.lua"),
+            Self::Fill => include_str!("lua/quorum/fill.lua"),
             Self::Free => include_str!("lua/free.lua"),
             Self::Release => include_str!("lua/release.lua"),
+            Self::Seal => include_str!("lua/quorum/seal.lua"),
+            Self::Vote => include_str!("lua/quorum/vote.lua"),
+            Self::Withdraw => include_str!("lua/quorum/withdraw.lua"),
         }
     }
 }
@@ -82,6 +98,17 @@ pub enum Call {
         /// The lease.
         ttl: Duration,
     },
+    /// Give a lock that a majority carries to a server that lacks it.
+    Fill {
+        /// The lock.
+        keys: LockKeys,
+        /// Who owns it, with its attempt.
+        token: Token,
+        /// The lease.
+        ttl: Duration,
+        /// The last fence that is reserved for the owner.
+        last: u64,
+    },
     /// Free the lock if `token` owns it, while its other keys are elsewhere.
     Free {
         /// The lock.
@@ -97,6 +124,37 @@ pub enum Call {
         token: Token,
         /// As in `Acquire`: the release issues the fence of the next owner.
         epoch: ServerTime,
+    },
+    /// Write the fences `first` to `last` where `token` still owns the lock.
+    Seal {
+        /// The lock.
+        keys: LockKeys,
+        /// Who owns it, with its attempt.
+        token: Token,
+        /// The fence of the grant.
+        first: u64,
+        /// The last one that is reserved with it.
+        last: u64,
+    },
+    /// Take a free lock on one server of a quorum.
+    Vote {
+        /// The lock.
+        keys: LockKeys,
+        /// Who asks, without its attempt.
+        token: Token,
+        /// Which attempt of it.
+        attempt: u64,
+        /// The lease.
+        ttl: Duration,
+        /// Whether the caller waits and wants a message when the holder lets go.
+        mark: bool,
+    },
+    /// Give up what `token` has on one server of a quorum, and tell those who wait.
+    Withdraw {
+        /// The lock.
+        keys: LockKeys,
+        /// Who owns it, with its attempt.
+        token: Token,
     },
 }
 
@@ -118,8 +176,27 @@ impl Call {
         match self {
             Self::Acquire { keys, .. }
             | Self::Extend { keys, .. }
+            | Self::Fill { keys, .. }
             | Self::Free { keys, .. }
-            | Self::Release { keys, .. } => keys,
+            | Self::Release { keys, .. }
+            | Self::Seal { keys, .. }
+            | Self::Vote { keys, .. }
+            | Self::Withdraw { keys, .. } => keys,
+        }
+    }
+
+    /// Who asks.
+    #[must_use]
+    pub const fn token(&self) -> &Token {
+        match self {
+            Self::Acquire { token, .. }
+            | Self::Extend { token, .. }
+            | Self::Fill { token, .. }
+            | Self::Free { token, .. }
+            | Self::Release { token, .. }
+            | Self::Seal { token, .. }
+            | Self::Vote { token, .. }
+            | Self::Withdraw { token, .. } => token,
         }
     }
 
@@ -129,8 +206,12 @@ impl Call {
         match self {
             Self::Acquire { .. } => Script::Acquire,
             Self::Extend { .. } => Script::Extend,
+            Self::Fill { .. } => Script::Fill,
             Self::Free { .. } => Script::Free,
             Self::Release { .. } => Script::Release,
+            Self::Seal { .. } => Script::Seal,
+            Self::Vote { .. } => Script::Vote,
+            Self::Withdraw { .. } => Script::Withdraw,
         }
     }
 }
@@ -143,12 +224,19 @@ pub enum Reply {
         /// Strictly greater than every fence issued for this lock before.
         fence: u64,
     },
-    /// `acquire`: somebody else holds the lock.
+    /// `acquire`, `vote`: somebody else holds the lock.
     Held(Held),
     /// `release`: free, but the line is so long that it is to be asked again to pass the lock on.
     More,
-    /// `extend`, `free`, `release`: done if true, not the owner if false.
+    /// Those that only the owner may call: done if true, not the owner if false.
     Owner(bool),
+    /// `vote`: this server's lock is the attempt's.
+    Voted {
+        /// The last fence that this server knows; 0 if it knows none.
+        counter: u64,
+        /// The server's clock.
+        time: ServerTime,
+    },
 }
 
 /// A lock that somebody else holds, as seen by who asked for it.
@@ -201,6 +289,18 @@ impl Grant {
             keys: LockKeys::from_key(parts.next()?),
         })
     }
+}
+
+/// The channel on which those who wait for a lock of a quorum hear that it may be free.
+#[must_use]
+pub fn free_channel(keys: &LockKeys) -> Arc<str> {
+    format!("holdfast:free:{}", keys.lock()).into()
+}
+
+/// Which lock may be free, by the message that `withdraw` publishes.
+#[must_use]
+pub fn parse_free(message: &str) -> Option<LockKeys> {
+    message.strip_prefix("free ").map(LockKeys::from_key)
 }
 
 /// A lease that is granted by a message lasts so long at most, until its owner has claimed it.

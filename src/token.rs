@@ -12,7 +12,7 @@ pub const TOKEN_PREFIX: &str = "hf1.";
 /// `client` is a random UUID v4 per manager and `n` counts its attempts, so a token is unique, and
 /// whoever looks into Redis sees which process holds a lock. A token is never used again once its
 /// release was sent.
-#[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
+#[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Token(Arc<str>);
 
 impl Token {

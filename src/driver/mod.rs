@@ -3,6 +3,7 @@
 //! It carries commands, replies and timeouts into the machine and carries out its effects. All
 //! requests of one turn leave as one pipeline. It decides nothing.
 
+mod protocol;
 mod runtime;
 mod shared;
 mod spin;
@@ -11,10 +12,11 @@ mod ticket;
 pub use shared::Shared;
 pub use ticket::{Caller, Ticket};
 
+use self::protocol::Protocol;
 use self::spin::Spin;
 use crate::clock::Mono;
 use crate::error::Failure;
-use crate::machine::{Command, Config, Effect, Event, Machine, NodeId, OpId, Routes};
+use crate::machine::{Command, Config, Effect, Event, NodeId, OpId, Routes};
 use crate::server::{self, Connection, Deliver, Directory, Endpoint, Incoming, Item, Welcome};
 use rustc_hash::FxHashMap;
 use std::io;
@@ -48,7 +50,7 @@ impl Handle {
         let shared = Arc::new(Shared::default());
         let (incoming_sender, incoming) = mpsc::unbounded_channel();
         let driver = Driver {
-            machine: Machine::new(config, jitter_seed()),
+            machine: Protocol::new(config, &endpoint, jitter_seed()),
             endpoint: Arc::new(endpoint),
             caller,
             tickets: FxHashMap::default(),
@@ -115,7 +117,7 @@ struct Peer {
 }
 
 struct Driver {
-    machine: Machine,
+    machine: Protocol,
     endpoint: Arc<Endpoint>,
     caller: Arc<dyn Caller>,
     tickets: FxHashMap<OpId, Ticket>,
@@ -229,6 +231,7 @@ impl Driver {
             Incoming::Confirmed(attempt, verdict) => Event::Confirmed { attempt, verdict },
             Incoming::Deaf(why) => Event::Deaf(why),
             Incoming::Disconnected(detail) => Event::Disconnected(detail),
+            Incoming::Freed(keys) => Event::Freed(keys),
             Incoming::Granted(grant) => Event::Granted(grant),
             Incoming::Listening(channel, on) => Event::Listening { channel, on },
             Incoming::Looked(look, sent) => Event::Looked { look, sent },

@@ -284,6 +284,7 @@ impl Machine {
             Obstacle::Unanswered => self.unanswered(&acquire.keys, now.since(acquire.began)),
             Obstacle::Held(_) if acquire.wait == Wait::Never => Outcome::Held,
             Obstacle::Held(held) => self.timed_out(now, acquire, held),
+            Obstacle::NoQuorum(causes) => Outcome::Quorum(causes.clone()),
             Obstacle::Refused(refusal) => {
                 let keys = &acquire.keys;
                 let key = [keys.fence(), keys.queue(), keys.waiters()]

@@ -34,10 +34,12 @@ pub(super) struct Attempt {
     request: Option<RequestId>,
     /// When it asks again.
     retry: Option<Mono>,
-    /// A message said that it has the lock, but not for how long.
+    /// A message said that it has the lock, but not for how long; on a quorum, that it may be free.
     hinted: bool,
     /// It has the lock, but not enough replicas are known to have that too.
     pub(super) unconfirmed: Option<Unconfirmed>,
+    /// How often it was refused since there was a sign that the lock may be free.
+    misses: u32,
     /// A request of this token was lost and may still be executed.
     pub(super) uncertain: bool,
 }
@@ -58,6 +60,8 @@ pub(super) enum Obstacle {
     /// Nothing is known: not asked yet, or no answer.
     Unanswered,
     Held(Held),
+    /// No majority of the servers could be reached.
+    NoQuorum(Vec<String>),
     Refused(Refusal),
 }
 
@@ -74,6 +78,10 @@ enum Place {
 const POLL_MS: (u64, u64) = (2_000, 5_000);
 /// Old code frees a lock without telling anybody; also the pace of those who get no messages.
 const BLIND_POLL_MS: (u64, u64) = (100, 140);
+/// Those who are woken at the same time by a quorum ask so far apart: longer than taking a lock lasts.
+const WOKEN_MS: (u64, u64) = (0, 10);
+/// The first pause of who was refused by a quorum.
+const CONTENDED_MS: (u64, u64) = (10, 40);
 /// A server that is not ready is asked again after so long.
 const RETRY_MS: (u64, u64) = (20, 60);
 
@@ -101,6 +109,7 @@ impl Machine {
             retry: None,
             hinted: false,
             unconfirmed: None,
+            misses: 0,
             uncertain: false,
         };
         self.attempts.insert(id, attempt);
@@ -180,7 +189,14 @@ impl Machine {
                 }
             }
             Ok(Reply::Held(held)) => self.attempt_held(now, id, held, out),
-            Ok(Reply::Owner(_) | Reply::More) => debug_assert!(false, "not a reply of acquire"),
+            Ok(Reply::Owner(_) | Reply::More | Reply::Voted { .. }) => {
+                debug_assert!(false, "not a reply of acquire");
+            }
+            Err(Failure::NoQuorum(causes)) => {
+                attempt.obstacle = Obstacle::NoQuorum(causes);
+                self.end_overdue(now, id, out);
+                self.attempt_later(now, id);
+            }
             Err(Failure::Lost(_)) => {
                 // The same token asks again once connected: if it was granted, it still is.
                 attempt.uncertain = true;
@@ -225,7 +241,9 @@ impl Machine {
             (Place::InLine(seq) | Place::Lost(seq), None) => Place::Lost(seq),
             (Place::Unknown, None) => Place::Unknown,
         };
-        let ask_at_once = attempt.hinted || matches!(attempt.place, Place::Lost(_));
+        attempt.misses = if attempt.hinted { 0 } else { attempt.misses + 1 };
+        let hinted = attempt.hinted && !self.config.quorum;
+        let ask_at_once = hinted || matches!(attempt.place, Place::Lost(_));
         attempt.obstacle = Obstacle::Held(held);
         self.end_overdue(now, id, out);
         if let Some(attempt) = self.attempts.get(&id).filter(|attempt| attempt.whose == Whose::Line)
@@ -247,6 +265,11 @@ impl Machine {
         let Some(attempt) = self.attempts.get(&id) else { return heartbeat };
         let deaf = self.link_of(&attempt.keys).is_deaf();
         let Obstacle::Held(held) = &attempt.obstacle else { return heartbeat };
+        if self.config.quorum {
+            let (misses, remaining) = (attempt.misses, held.remaining);
+            let foreign = !held.holder.starts_with(TOKEN_PREFIX);
+            return self.pause_without_line(misses, remaining, foreign || deaf);
+        }
         let claim = CLAIM.min(attempt.ttl);
         let foreign = !held.holder.is_empty() && !held.holder.starts_with(TOKEN_PREFIX);
         if foreign {
@@ -264,6 +287,40 @@ impl Machine {
             pause = pause.min(claim / 3).min(blind);
         }
         pause
+    }
+
+    /// When to ask a quorum again: nobody stands in line there, so random pauses keep those who want the
+    /// lock apart. They grow while it stays held, for a message tells when it may be free.
+    fn pause_without_line(
+        &mut self,
+        misses: u32,
+        remaining: Option<Duration>,
+        untold: bool,
+    ) -> Duration {
+        if misses == 0 {
+            return self.jitter(WOKEN_MS);
+        }
+        let (least_ms, most_ms) = CONTENDED_MS;
+        let doublings = misses.min(if untold { 2 } else { 5 }) - 1;
+        let pause = self.jitter((least_ms << doublings, most_ms << doublings));
+        let apart = self.jitter(WOKEN_MS);
+        remaining.map_or(pause, |remaining| pause.min(remaining + apart))
+    }
+
+    /// A lock of a quorum may be free: whoever waits for it here asks soon.
+    pub(super) fn ask_soon(&mut self, now: Mono, keys: &LockKeys) {
+        let Some(id) = self.lines.get(keys).map(|line| line.attempt) else { return };
+        let at = now + self.jitter(WOKEN_MS);
+        let Some(attempt) = self.attempts.get_mut(&id) else { return };
+        attempt.misses = 0;
+        if attempt.request.is_some() {
+            attempt.hinted = true;
+        } else if attempt.retry.is_none_or(|planned| planned > at) {
+            if let Some(planned) = attempt.retry.take() {
+                self.timers.remove(&(planned, Timer::AttemptRetry(id)));
+            }
+            self.retry_attempt(id, at);
+        }
     }
 
     fn retry_attempt(&mut self, id: AttemptId, at: Mono) {

@@ -91,6 +91,7 @@ impl Machine {
             Ok(_) => debug_assert!(false, "not a reply of extend"),
             // A repeat can only lengthen the lease, so it simply asks again once connected.
             Err(Failure::Lost(_) | Failure::Halfway) => {}
+            Err(Failure::NoQuorum(causes)) => self.end_extend(op, Outcome::Quorum(causes), out),
             Err(Failure::NoScript) => self.send_extend(now, op, Manner::WithSource, out),
             Err(Failure::Moved(_)) => self.send_extend(now, op, Manner::Plain, out),
             Err(Failure::Moving(to)) => self.send_extend(now, op, Manner::Asking(to), out),

@@ -205,7 +205,7 @@ impl Link {
     /// An epoch belongs to a history: it is the server's time when this process first saw it, so a
     /// return to a known history does not raise it. Without a history every look raises it.
     pub(super) fn learn(&mut self, look: Look) {
-        let Look { history, time } = look;
+        let Look { history, time, .. } = look;
         self.epoch = match history {
             None => self.epoch.max(time),
             Some(history) => {
@@ -250,6 +250,7 @@ impl Machine {
         let failed = result.is_err();
         let outcome = match result {
             Ok(()) => Outcome::Done,
+            Err(Failure::NoQuorum(causes)) => Outcome::Quorum(causes),
             Err(Failure::Refused(refusal)) => Outcome::Server { refusal, key: None },
             Err(other) => Outcome::Connection(other.to_string()),
         };

@@ -13,6 +13,7 @@ mod confirm;
 mod extend;
 mod hand_on;
 mod link;
+mod quorum;
 mod release;
 mod renew;
 mod routes;
@@ -20,6 +21,7 @@ mod stats;
 #[cfg(test)]
 mod tests;
 
+pub use quorum::{Quorum, Settings};
 pub use renew::{Hold, LossReason};
 pub use routes::Routes;
 pub use stats::Stats;
@@ -47,6 +49,8 @@ pub struct Config {
     pub cluster: bool,
     /// Whether a grant counts only once replicas have it.
     pub confirm: bool,
+    /// Whether the one server is a majority of several (see [`Quorum`]), which keeps no line.
+    pub quorum: bool,
 }
 
 /// The channel on which a manager is told of its grants.
@@ -178,6 +182,9 @@ pub enum Outcome {
     Internal,
     /// The lease had ended before.
     Lost,
+    /// No majority of the servers could be reached: each one's cause, by its number; empty where there
+    /// was none. What was asked is undone as soon as each server is reachable.
+    Quorum(Vec<String>),
     /// The server refused.
     Server {
         /// What it said.
@@ -207,6 +214,8 @@ pub enum News {
     Disconnected(String),
     /// There is a connection again.
     Reconnected,
+    /// Two servers of a quorum are the same one, and it has two votes.
+    SameServer(String),
 }
 
 /// Something happened to a connection.
@@ -234,6 +243,8 @@ pub enum Event {
     Disconnected(String),
     /// The answer to [`Effect::Discover`].
     Discovered(Result<Routes, Failure>),
+    /// A lock of a quorum may be free.
+    Freed(LockKeys),
     /// A lock was granted by a message.
     Granted(Grant),
     /// The messages of a shard channel come from now on, or come no longer.
@@ -262,6 +273,8 @@ pub struct Look {
     pub history: Option<String>,
     /// The server's clock.
     pub time: ServerTime,
+    /// How long it has been up. None where it keeps that to itself.
+    pub uptime: Option<Duration>,
 }
 
 /// What the machine wants done. The driver carries effects out in order and never retries.
@@ -536,6 +549,7 @@ impl Machine {
             Event::Deaf(why) => self.deafened(now, node, why, out),
             Event::Disconnected(detail) => self.disconnected(now, node, &detail, out),
             Event::Discovered(routes) => self.discovered(now, routes, out),
+            Event::Freed(keys) => self.ask_soon(now, &keys),
             Event::Granted(grant) => self.granted_by_message(now, node, grant, out),
             Event::Listening { channel, on } => self.listening(now, node, &channel, on, out),
             Event::Looked { look, sent } => {

@@ -165,6 +165,10 @@ impl Machine {
                 self.retry_release(id, now + WALK_ON_AFTER);
             }
             Ok(_) => debug_assert!(false, "not a reply of release"),
+            // The rest is owed by the quorum, which knows to which servers.
+            Err(Failure::NoQuorum(causes)) => {
+                self.confirm_release(now, id, sent, Outcome::Quorum(causes), out);
+            }
             Err(Failure::Lost(_)) => {
                 release.maybe_freed |= sent < release.until;
                 // Whatever went ahead of it on the connection may be lost too, an acquire included.

@@ -256,7 +256,9 @@ impl Machine {
                 held.uncertain |= seen.place.is_some();
                 self.lose(now, id, out);
             }
-            Ok(Reply::More) => debug_assert!(false, "not a reply of extend or acquire"),
+            Ok(Reply::More | Reply::Voted { .. }) => {
+                debug_assert!(false, "not a reply of extend or acquire");
+            }
             Err(Failure::Lost(_)) => {}
             Err(Failure::NoScript) => self.send_renewal(now, id, Manner::WithSource, out),
             Err(Failure::Moved(_)) => self.send_renewal(now, id, Manner::Plain, out),
@@ -264,7 +266,9 @@ impl Machine {
                 self.send_renewal(now, id, Manner::Asking(*to), out);
                 self.renew_later(now, id);
             }
-            Err(Failure::Refused(_) | Failure::Halfway) => self.renew_later(now, id),
+            Err(Failure::NoQuorum(_) | Failure::Refused(_) | Failure::Halfway) => {
+                self.renew_later(now, id);
+            }
         }
     }
 

@@ -40,6 +40,8 @@ pub enum NewsCode {
     Reconnected = 1,
     /// The server allows no messages: what it said.
     Deaf = 2,
+    /// Two servers of a quorum are the same one: their names.
+    SameServer = 3,
 }
 
 /// How a lock was lost.
@@ -80,6 +82,9 @@ pub enum OutcomeCode {
     TimedOut = 9,
     /// As `Acquired`, with another caller's label in the token: text.
     AcquiredAs = 10,
+    /// No majority of the servers could be reached: each one's cause on a line of the text, which is
+    /// empty where there was none.
+    Quorum = 11,
 }
 
 /// The text of an outcome.
@@ -186,6 +191,7 @@ impl Caller for ManagerCaller {
             News::Deaf(why) => (NewsCode::Deaf, why),
             News::Disconnected(why) => (NewsCode::Disconnected, why),
             News::Reconnected => (NewsCode::Reconnected, String::new()),
+            News::SameServer(names) => (NewsCode::SameServer, names),
         };
         let manager = f64::from(self.manager);
         let mut queue = self.completions.lock();
@@ -239,6 +245,10 @@ fn encode(outcome: Outcome) -> (OutcomeCode, f64, f64, Option<OutcomeText>) {
         Outcome::Held => plain(OutcomeCode::Held),
         Outcome::Internal => plain(OutcomeCode::Internal),
         Outcome::Lost => plain(OutcomeCode::Lost),
+        Outcome::Quorum(causes) => {
+            let lines: Vec<_> = causes.iter().map(|cause| cause.replace('\n', " ")).collect();
+            (OutcomeCode::Quorum, 0.0, 0.0, Some(OutcomeText::new(lines.join("\n"))))
+        }
         Outcome::Server { refusal, key } => {
             let mut text = OutcomeText::new(refusal.detail);
             text.server_code = Some(refusal.code);

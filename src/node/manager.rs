@@ -3,7 +3,7 @@
 use super::completions::number;
 use crate::clock::Mono;
 use crate::driver::{Caller, Handle, Ticket};
-use crate::machine::{Command, Config, Hold, LeaseId, OpId, Stats, Wait, inbox};
+use crate::machine::{Command, Config, Hold, LeaseId, OpId, Settings, Stats, Wait, inbox};
 use crate::server::{Address, Endpoint, Replicas, Sentinel, Sentinels};
 use napi_derive::napi;
 use std::sync::Arc;
@@ -30,6 +30,8 @@ pub struct ManagerOptions {
     pub path: Option<String>,
     /// The store inside this process: its name, empty for one of its own.
     pub memory: Option<String>,
+    /// The servers of a quorum, in place of all of the above.
+    pub quorum: Option<QuorumOptions>,
     /// ACL user.
     pub username: Option<String>,
     /// Password.
@@ -46,19 +48,87 @@ pub struct ManagerOptions {
     pub command_timeout: u32,
 }
 
+/// What a quorum needs to know. Times in ms.
+#[napi(object)]
+pub struct QuorumOptions {
+    /// The servers.
+    pub servers: Vec<QuorumServer>,
+    /// How long one of them may think about one round of a ballot.
+    pub node_timeout: u32,
+    /// The longest lease that anybody takes there; 0 where the data survive every restart.
+    pub longest_lease: u32,
+}
+
+/// One server of a quorum, with its own login.
+#[napi(object)]
+pub struct QuorumServer {
+    /// What people call it, without login.
+    pub label: String,
+    /// Host name or IP address; null with `path`.
+    pub host: Option<String>,
+    /// Port.
+    pub port: u16,
+    /// Socket file.
+    pub path: Option<String>,
+    /// ACL user.
+    pub username: Option<String>,
+    /// Password.
+    pub password: Option<String>,
+    /// Database number.
+    pub db: u32,
+}
+
+impl QuorumServer {
+    fn endpoint(self, client_name: &str, connect_timeout: Duration) -> Endpoint {
+        Endpoint {
+            address: server(self.host, self.port, self.path),
+            username: self.username,
+            password: self.password,
+            db: self.db,
+            client_name: client_name.to_owned(),
+            // Each lock has a channel of its own there.
+            inbox: "".into(),
+            connect_timeout,
+            replicas: None,
+        }
+    }
+}
+
+impl QuorumOptions {
+    fn address(self, client_name: &str, connect_timeout: Duration) -> Address {
+        let longest_lease = Duration::from_millis(self.longest_lease.into());
+        let settings = Settings {
+            servers: self.servers.iter().map(|server| server.label.clone()).collect(),
+            node_timeout: Duration::from_millis(self.node_timeout.into()),
+            longest_lease: (!longest_lease.is_zero()).then_some(longest_lease),
+        };
+        let servers = self.servers.into_iter();
+        let servers = servers.map(|server| server.endpoint(client_name, connect_timeout));
+        Address::Quorum { servers: servers.collect(), settings }
+    }
+}
+
+fn server(host: Option<String>, port: u16, path: Option<String>) -> Address {
+    match host {
+        Some(host) => Address::Tcp { host, port },
+        None => Address::Unix { path: path.unwrap_or_default() },
+    }
+}
+
 impl ManagerOptions {
     pub(super) fn split(self) -> (Config, Endpoint) {
+        let connect_timeout = Duration::from_millis(self.connect_timeout.into());
         let address = if let Some(parts) = self.cluster {
             Address::Cluster { seeds: addresses(&parts) }
+        } else if let Some(quorum) = self.quorum {
+            quorum.address(&self.client_name, connect_timeout)
         } else if let Some(sentinels) = self.sentinels {
             let all = sentinels.into_iter().map(Sentinel::from).collect();
             Address::Sentinel(Sentinels { master: self.master.unwrap_or_default(), all })
         } else if let Some(name) = self.memory {
             Address::Memory { name }
-        } else if let Some(host) = self.host {
-            Address::Tcp { host, port: self.port }
         } else {
-            Address::Unix { path: self.path.unwrap_or_default() }
+            server(self.host, self.port, self.path)
         };
         let endpoint = Endpoint {
             address,
@@ -67,7 +137,7 @@ impl ManagerOptions {
             db: self.db,
             client_name: self.client_name,
             inbox: inbox(&self.client),
-            connect_timeout: Duration::from_millis(self.connect_timeout.into()),
+            connect_timeout,
             replicas: self.replicas.map(|count| match count {
                 0 => Replicas::Majority,
                 count => Replicas::AtLeast(count),
@@ -79,6 +149,7 @@ impl ManagerOptions {
             command_timeout: Duration::from_millis(self.command_timeout.into()),
             confirm: self.replicas.is_some(),
             cluster: matches!(endpoint.address, Address::Cluster { .. }),
+            quorum: matches!(endpoint.address, Address::Quorum { .. }),
         };
         (config, endpoint)
     }

@@ -77,7 +77,8 @@ impl Server {
     }
 
     fn look(&self) -> Look {
-        Look { history: Some(self.history.clone()), time: self.time() }
+        let uptime = Some(Mono::now().since(self.began));
+        Look { history: Some(self.history.clone()), time: self.time(), uptime }
     }
 
     /// Tells of the grants of the last call.

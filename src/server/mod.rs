@@ -15,7 +15,8 @@ pub use sentinel::{Sentinel, Sentinels};
 
 use crate::clock::Mono;
 use crate::error::{Failure, Refusal};
-use crate::machine::{AttemptId, Look, Manner, NodeId, RequestId};
+use crate::keys::LockKeys;
+use crate::machine::{AttemptId, Look, Manner, NodeId, RequestId, Settings};
 use crate::script::{Call, Grant, Reply};
 use std::fmt;
 use std::sync::Arc;
@@ -30,6 +31,8 @@ pub(crate) enum Incoming {
     Deaf(String),
     /// It broke, or the server closed it.
     Disconnected(String),
+    /// A lock of a quorum may be free.
+    Freed(LockKeys),
     /// A lock was granted by a message.
     Granted(Grant),
     /// The messages of a shard channel come from now on, or come no longer.
@@ -99,6 +102,13 @@ pub(crate) async fn connect(
             let (connection, welcome) = embedded::connect(name, endpoint, deliver);
             Ok((Connection::Embedded(connection), welcome))
         }
+        Address::Quorum { servers, .. } => {
+            let Some(server) = servers.get(usize::from(node.0)) else {
+                return Err(Failure::Lost("a server that nobody has named".to_owned()));
+            };
+            let (connection, welcome) = single::connect(server, deliver).await?;
+            Ok((Connection::Single(connection), welcome))
+        }
         Address::Sentinel(sentinels) => {
             let (connection, welcome) = sentinel::connect(endpoint, sentinels, deliver).await?;
             Ok((Connection::Sentinel(connection), welcome))
@@ -123,15 +133,19 @@ impl Connection {
 
     /// Tells when enough replicas have a grant that was read before.
     pub(crate) fn confirm(&self, grant: AttemptId) {
-        if let Self::Single(connection) = self {
-            connection.confirm(grant);
+        match self {
+            Self::Sentinel(connection) => connection.confirm(grant),
+            Self::Single(connection) => connection.confirm(grant),
+            Self::Cluster(_) | Self::Embedded(_) => {}
         }
     }
 
-    /// Gets the messages of a shard channel, or does so no longer.
+    /// Gets the messages of a channel (in a Cluster: a shard channel), or does so no longer.
     pub(crate) fn listen(&self, channel: Arc<str>, on: bool) {
-        if let Self::Cluster(connection) = self {
-            connection.listen(channel, on);
+        match self {
+            Self::Cluster(connection) => connection.listen(channel, on),
+            Self::Single(connection) => connection.listen_to(channel, on),
+            Self::Embedded(_) | Self::Sentinel(_) => {}
         }
     }
 
@@ -183,6 +197,13 @@ pub enum Address {
         host: String,
         /// The port.
         port: u16,
+    },
+    /// Several servers that know nothing of each other, of which a majority decides.
+    Quorum {
+        /// Each server, with its own login.
+        servers: Vec<Endpoint>,
+        /// How the majority decides.
+        settings: Settings,
     },
     /// In this process.
     Memory {

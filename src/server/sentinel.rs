@@ -5,6 +5,7 @@
 use super::{Address, Deliver, Endpoint, Incoming, Item, Welcome, single, wire};
 use crate::clock::Mono;
 use crate::error::Failure;
+use crate::machine::AttemptId;
 use redis::{PushInfo, PushKind, Value};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -69,6 +70,10 @@ pub(crate) struct Connection {
 impl Connection {
     pub(super) fn send(&self, items: &[Item]) {
         self.inner.send(items);
+    }
+
+    pub(super) fn confirm(&self, grant: AttemptId) {
+        self.inner.confirm(grant);
     }
 
     pub(super) fn abort(self) {

@@ -4,7 +4,7 @@ use super::{Deliver, Endpoint, Incoming, Item, Welcome, replicas::Witness, strea
 use crate::clock::Mono;
 use crate::error::Failure;
 use crate::machine::{AttemptId, Look, Manner, RequestId};
-use crate::script::{Grant, Script};
+use crate::script::{Grant, Script, parse_free};
 use redis::aio::MultiplexedConnection;
 use redis::{
     AsyncConnectionConfig, Pipeline, ProtocolVersion, PushKind, RedisConnectionInfo, Value,
@@ -107,7 +107,9 @@ pub(super) fn pushed(push: &redis::PushInfo) -> Option<Incoming> {
             Some(Incoming::Disconnected("the server closed the connection".to_owned()))
         }
         (PushKind::Message | PushKind::SMessage, [_, Value::BulkString(message)]) => {
-            Grant::parse(std::str::from_utf8(message).ok()?).map(Incoming::Granted)
+            let message = std::str::from_utf8(message).ok()?;
+            let freed = || parse_free(message).map(Incoming::Freed);
+            Grant::parse(message).map(Incoming::Granted).or_else(freed)
         }
         _ => None,
     }
@@ -200,6 +202,25 @@ impl Connection {
         if let Some(witness) = &self.witness {
             witness.confirm(grant);
         }
+    }
+
+    /// Gets the messages of a channel, or does so no longer.
+    pub(super) fn listen_to(&self, channel: Arc<str>, on: bool) {
+        let mut inner = self.inner.clone();
+        let deliver = Arc::clone(&self.deliver);
+        tokio::spawn(async move {
+            if !on {
+                // A connection that is gone listens to nothing.
+                drop(inner.unsubscribe(&*channel).await);
+                return;
+            }
+            match inner.subscribe(&*channel).await.map_err(|error| wire::failure(&error)) {
+                Ok(()) => deliver(Incoming::Listening(channel, true)),
+                Err(Failure::Refused(refusal)) => deliver(Incoming::Deaf(refusal.to_string())),
+                // The connection is gone, which is told elsewhere.
+                Err(_) => {}
+            }
+        });
     }
 
     /// Closes the connection and drops what the kernel has not delivered yet.

@@ -43,7 +43,10 @@ impl Stream {
             Address::Unix { path } => Socket::Unix(UnixStream::connect(path).await?),
             #[cfg(not(unix))]
             Address::Unix { .. } => return Err(io::ErrorKind::Unsupported.into()),
-            Address::Cluster { .. } | Address::Memory { .. } | Address::Sentinel(_) => {
+            Address::Cluster { .. }
+            | Address::Memory { .. }
+            | Address::Quorum { .. }
+            | Address::Sentinel(_) => {
                 return Err(io::ErrorKind::Unsupported.into());
             }
         };

@@ -4,25 +4,20 @@ use crate::clock::ServerTime;
 use crate::error::{Failure, Refusal};
 use crate::keys::LockKeys;
 use crate::machine::{Look, Manner};
-use crate::script::{Call, Held, Intent, Place, Reply, Script};
+use crate::script::{Call, Held, Intent, Place, Reply, Script, free_channel};
 use crate::token::Token;
 use redis::{Cmd, ErrorKind, Pipeline, RedisError, Value};
 use std::sync::LazyLock;
 use std::time::Duration;
 
 /// Each script's SHA-1, by which the server knows it once it has seen its text.
-static HASHES: LazyLock<[String; 4]> = LazyLock::new(|| {
+static HASHES: LazyLock<[String; Script::ALL.len()]> = LazyLock::new(|| {
     Script::ALL.map(|script| redis::Script::new(script.source()).get_hash().to_owned())
 });
 
 fn hash(script: Script) -> &'static str {
-    let [acquire, extend, free, release] = &*HASHES;
-    match script {
-        Script::Acquire => acquire,
-        Script::Extend => extend,
-        Script::Free => free,
-        Script::Release => release,
-    }
+    // The enum counts from 0, in the order of the list.
+    &HASHES[script as usize]
 }
 
 /// KEYS and ARGV of a command that runs a script.
@@ -57,14 +52,31 @@ pub(super) fn command(call: &Call, manner: Manner) -> Cmd {
         Call::Extend { keys, token, ttl } => {
             command.arg(1).arg(keys.lock()).arg(token.as_str()).arg(ms(*ttl));
         }
+        Call::Fill { keys, token, ttl, last } => {
+            two_keys(&mut command, keys, token).arg(ms(*ttl)).arg(*last);
+        }
         Call::Free { keys, token } => {
             command.arg(1).arg(keys.lock()).arg(token.as_str());
         }
         Call::Release { keys, token, epoch } => {
             all_keys(&mut command, keys, token).arg(epoch.as_micros());
         }
+        Call::Seal { keys, token, first, last } => {
+            two_keys(&mut command, keys, token).arg(*first).arg(*last);
+        }
+        Call::Vote { keys, token, attempt, ttl, mark } => {
+            two_keys(&mut command, keys, token).arg(*attempt).arg(ms(*ttl)).arg(u8::from(*mark));
+        }
+        Call::Withdraw { keys, token } => {
+            command.arg(1).arg(keys.lock()).arg(token.as_str()).arg(&*free_channel(keys));
+        }
     }
     command
+}
+
+/// The keys of a lock of a quorum, which has no line.
+fn two_keys<'a>(command: &'a mut Cmd, keys: &LockKeys, token: &Token) -> &'a mut Cmd {
+    command.arg(2).arg(keys.lock()).arg(keys.fence()).arg(token.as_str())
 }
 
 fn all_keys<'a>(command: &'a mut Cmd, keys: &LockKeys, token: &Token) -> &'a mut Cmd {
@@ -87,9 +99,11 @@ pub(super) fn reply(script: Script, value: Value) -> Result<Reply, Failure> {
             .map_err(|_| Failure::Lost(format!("the server sent the fence {fence}"))),
         (Script::Acquire, Value::Array(parts)) => held(&parts),
         (Script::Release, Value::Int(2)) => Ok(Reply::More),
-        (Script::Extend | Script::Free | Script::Release, Value::Int(answer @ (0 | 1))) => {
-            Ok(Reply::Owner(answer == 1))
+        (Script::Vote, Value::Array(parts)) => {
+            read_vote(&parts).ok_or_else(|| unexpected(Script::Vote, &Value::Array(parts)))
         }
+        (Script::Acquire | Script::Vote, value) => Err(unexpected(script, &value)),
+        (_, Value::Int(answer @ (0 | 1))) => Ok(Reply::Owner(answer == 1)),
         (script, value) => Err(unexpected(script, &value)),
     }
 }
@@ -98,6 +112,23 @@ fn held(parts: &[Value]) -> Result<Reply, Failure> {
     read_held(parts)
         .map(Reply::Held)
         .ok_or_else(|| unexpected(Script::Acquire, &Value::Array(parts.to_vec())))
+}
+
+fn read_vote(parts: &[Value]) -> Option<Reply> {
+    match parts {
+        [Value::Int(1), Value::Int(counter), Value::Int(time)] => Some(Reply::Voted {
+            counter: u64::try_from(*counter).ok()?,
+            time: ServerTime::from_micros(u64::try_from(*time).ok()?),
+        }),
+        [Value::Int(0), Value::Int(remaining_ms), Value::BulkString(holder)] => {
+            Some(Reply::Held(Held {
+                remaining: u64::try_from(*remaining_ms).ok().map(Duration::from_millis),
+                holder: String::from_utf8_lossy(holder).into_owned(),
+                ..Held::default()
+            }))
+        }
+        _ => None,
+    }
 }
 
 fn read_held(parts: &[Value]) -> Option<Held> {
@@ -177,7 +208,12 @@ pub(super) fn look(values: &[Value]) -> Result<Look, Failure> {
     let [server, replication, time] = values else {
         return Err(Failure::Lost("the server left an answer out".to_owned()));
     };
-    Ok(Look { history: history(server, replication), time: server_time(time)? })
+    let uptime = info_field(server, "uptime_in_seconds").and_then(|text| text.parse().ok());
+    Ok(Look {
+        history: history(server, replication),
+        time: server_time(time)?,
+        uptime: uptime.map(Duration::from_secs),
+    })
 }
 
 /// How many replicas a server has, by its answer to [`add_look`].

@@ -38,6 +38,7 @@ impl Crew {
             command_timeout: COMMAND_TIMEOUT,
             cluster: true,
             confirm: false,
+            quorum: false,
         };
         let machine = Machine::new(config, 7);
         let mut crew = Self { machine, now: Mono::from_micros(1_000_000), out: Vec::new() };
@@ -61,7 +62,8 @@ impl Crew {
 
     fn connect(&mut self, node: NodeId) {
         let history = Some(format!("of {node:?}"));
-        let look = Look { history, time: ServerTime::from_micros(1_700_000_000_000_000) };
+        let look =
+            Look { history, time: ServerTime::from_micros(1_700_000_000_000_000), uptime: None };
         self.event(node, Event::Connected { look, deaf: None });
     }
 

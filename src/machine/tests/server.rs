@@ -85,7 +85,7 @@ impl Server {
     }
 
     pub(super) fn look(&self, now: Mono) -> Look {
-        Look { history: Some(self.0.borrow().history.clone()), time: self.time(now) }
+        Look { history: Some(self.0.borrow().history.clone()), time: self.time(now), uptime: None }
     }
 
     pub(super) fn set_clock(&self, now: Mono) {

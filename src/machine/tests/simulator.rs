@@ -396,7 +396,7 @@ impl Simulation {
     pub(super) fn late_lease(&self) -> Duration {
         let asked = self.late.iter().map(|(_, call)| match call {
             Call::Acquire { ttl, .. } | Call::Extend { ttl, .. } => *ttl,
-            Call::Free { .. } | Call::Release { .. } => Duration::ZERO,
+            _ => Duration::ZERO,
         });
         asked.max().unwrap_or_default()
     }
@@ -426,9 +426,7 @@ impl Simulation {
 fn brief(call: &Call) -> String {
     match call {
         Call::Acquire { token, intent, .. } => format!("acquire {token} {intent:?}"),
-        Call::Extend { token, .. } => format!("extend {token}"),
-        Call::Free { token, .. } => format!("free {token}"),
-        Call::Release { token, .. } => format!("release {token}"),
+        _ => format!("{:?} {}", call.script(), call.token()),
     }
 }
 

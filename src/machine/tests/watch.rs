@@ -141,12 +141,7 @@ impl Executed<'_> {
     }
 
     fn token(&self) -> &str {
-        match self.call {
-            Call::Acquire { token, .. }
-            | Call::Extend { token, .. }
-            | Call::Free { token, .. }
-            | Call::Release { token, .. } => token.as_str(),
-        }
+        self.call.token().as_str()
     }
 
     fn intent(&self) -> Option<Intent> {

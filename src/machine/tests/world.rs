@@ -129,6 +129,7 @@ impl World {
             command_timeout: COMMAND_TIMEOUT,
             cluster: false,
             confirm: false,
+            quorum: false,
         };
         Self {
             now: Mono::from_micros(1_000_000),

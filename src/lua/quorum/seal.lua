@@ -1,0 +1,30 @@
+--[[ seal: the second round of a ballot: write the fence where the attempt still has the lock
+  KEYS   1 lock  2 fence
+  ARGV   1 token  2 first  3 last
+         token: with its attempt
+         first, last: the fence of the grant, and the last one that is reserved with it
+  REPLY  1 written · 0 not the owner, or the counter is not below first
+  WRITES fence
+  AGAIN  0, for the counter is not below first any more: a lost reply is read as 0
+  FAILS  WRONGTYPE if a key holds something else; then nothing is changed
+]]
+local lock_key, fence_key = KEYS[1], KEYS[2]
+local token, first, last = ARGV[1], ARGV[2], ARGV[3]
+
+local FENCE_MS = 86400000
+
+local counter = redis.pcall('GET', fence_key)
+if type(counter) == 'table' or (counter and not counter:find('^%d+$')) then
+  return redis.error_reply('WRONGTYPE ' .. fence_key .. ' is not a fence counter')
+end
+local holder = redis.call('GET', lock_key)
+-- The value carries a mark while somebody waits.
+if holder ~= token and holder ~= token .. '+' then
+  return 0
+end
+-- Strictly below: two attempts may have computed the same fence, and one of them gets it.
+if counter and tonumber(counter) >= tonumber(first) then
+  return 0
+end
+redis.call('SET', fence_key, last, 'PX', FENCE_MS)
+return 1

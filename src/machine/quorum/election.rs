@@ -1,0 +1,231 @@
+//! Taking a lock, in two rounds.
+//!
+//! Round one takes the lock on each server and reads its fence counter and its clock. Once a majority has
+//! said yes, the fence is above all their counters and not behind their clocks. Round two writes it where
+//! the attempt still has the lock and the counter is *strictly* below: of two attempts that computed the
+//! same fence one gets it. A grant takes a majority in both rounds. Round two is never asked twice, and no
+//! answer is no.
+//!
+//! One round does not do: two attempts that read the same counters on different majorities would both
+//! have the same fence.
+
+use super::ballot::{Ballot, Grantee, Question, Standing, Vote, majority};
+use super::{Bid, Errand, Quorum, Timer};
+use crate::clock::Mono;
+use crate::error::Failure;
+use crate::keys::LockKeys;
+use crate::machine::{Effect, Manner, RequestId};
+use crate::script::{Call, Held, Reply};
+use crate::token::{TOKEN_PREFIX, Token};
+use std::time::Duration;
+
+impl Quorum {
+    /// Round one.
+    pub(super) fn elect(
+        &mut self,
+        now: Mono,
+        request: RequestId,
+        keys: &LockKeys,
+        owner: &Token,
+        ttl: Duration,
+        block: u8,
+        waits: bool,
+        out: &mut Vec<Effect>,
+    ) {
+        self.note_lease(ttl);
+        // An earlier grant of this token came too late to be of use.
+        self.give_up(now, owner, None, out);
+        let patience = self.patience(ttl);
+        let longest = self.settings.longest_lease;
+        let votes = self
+            .nodes
+            .iter()
+            .map(|node| node.excuse(now, patience, longest).map_or(Vote::Awaited, Vote::Failed));
+        let grantee = Grantee { block, waits, least: 0, refused: None };
+        let ballot = Ballot {
+            request,
+            owner: owner.clone(),
+            keys: keys.clone(),
+            question: Question::Lock(grantee),
+            votes: votes.collect(),
+            deadline: now + patience,
+            overdue: false,
+        };
+        if ballot.is_out_of_reach() {
+            // Whoever cannot win does not stand: it would only be in the way of others.
+            self.verdicts.push_back((request, Err(Failure::NoQuorum(ballot.causes()))));
+            return;
+        }
+        self.last_attempt += 1;
+        let attempt = self.last_attempt;
+        let reached: Vec<bool> = ballot.votes.iter().map(|vote| *vote == Vote::Awaited).collect();
+        for node in (0..reached.len()).filter(|node| reached[*node]) {
+            let (keys, token) = (keys.clone(), owner.clone());
+            let call = Call::Vote { keys, token, attempt, ttl, mark: waits };
+            self.ask_about(now, node, call, owner, Some(request), out);
+        }
+        let bid = Bid {
+            keys: keys.clone(),
+            token: Token::from_text(&format!("{owner}.{attempt}")),
+            reached,
+            last_fence: None,
+            carried: None,
+            election: request,
+        };
+        self.bids.insert(owner.clone(), bid);
+        self.begin_ballot(ballot);
+    }
+
+    /// A request whose answer counts in `ballot`.
+    pub(super) fn ask_about(
+        &mut self,
+        now: Mono,
+        node: usize,
+        call: Call,
+        owner: &Token,
+        ballot: Option<RequestId>,
+        out: &mut Vec<Effect>,
+    ) {
+        let errand = Errand { call, ballot, owner: owner.clone(), sent: now };
+        self.send(now, node, errand, Manner::Plain, out);
+    }
+
+    pub(super) fn begin_ballot(&mut self, ballot: Ballot) {
+        self.timers.insert((ballot.deadline, Timer::Ballot(ballot.request)));
+        self.ballots.insert(ballot.request, ballot);
+    }
+
+    /// A server's vote: ends the ballot if that makes it certain.
+    pub(super) fn count(
+        &mut self,
+        now: Mono,
+        request: RequestId,
+        node: usize,
+        vote: Vote,
+        out: &mut Vec<Effect>,
+    ) {
+        let Some(ballot) = self.ballots.get_mut(&request) else { return };
+        ballot.votes[node] = vote;
+        self.decide(now, request, out);
+    }
+
+    /// Ends a ballot that is decided.
+    pub(super) fn decide(&mut self, now: Mono, request: RequestId, out: &mut Vec<Effect>) {
+        let standing = self.ballots.get(&request).map(Ballot::standing);
+        let Some(standing @ (Standing::Lost | Standing::Won)) = standing else { return };
+        let Some(ballot) = self.end_ballot(request) else { return };
+        match (ballot.question.clone(), standing) {
+            (Question::Lock(grantee), Standing::Won) => {
+                self.begin_second_round(now, ballot, grantee, out);
+            }
+            (Question::Seal { first, last, .. }, Standing::Won) => {
+                if let Some(bid) = self.bids.get_mut(&ballot.owner) {
+                    bid.last_fence = Some(last);
+                }
+                self.verdicts.push_back((request, Ok(Reply::Granted { fence: first })));
+            }
+            (Question::Lock(grantee) | Question::Seal { grantee, .. }, _) => {
+                self.lose_election(now, &ballot, grantee, out);
+            }
+            (Question::Extend { ttl }, Standing::Won) => self.extended(now, &ballot, ttl, out),
+            (Question::Extend { .. }, _) => self.not_extended(now, &ballot, out),
+            (Question::Withdraw, standing) => self.withdrawn(&ballot, standing),
+        }
+    }
+
+    pub(super) fn end_ballot(&mut self, request: RequestId) -> Option<Ballot> {
+        let ballot = self.ballots.remove(&request)?;
+        self.timers.remove(&(ballot.deadline, Timer::Ballot(request)));
+        Some(ballot)
+    }
+
+    /// Round two: every server that said yes is asked to accept the fence, and every other one as soon
+    /// as it says yes, too.
+    fn begin_second_round(
+        &mut self,
+        now: Mono,
+        mut ballot: Ballot,
+        grantee: Grantee,
+        out: &mut Vec<Effect>,
+    ) {
+        let first = grantee.least;
+        let last = first + u64::from(grantee.block) - 1;
+        // As long again: an answer that was slow to come in round one has not used up the time of two.
+        let (patience, request) = (self.settings.node_timeout, ballot.request);
+        ballot.deadline = now + patience.min(self.machine.config.command_timeout / 4);
+        ballot.question = Question::Seal { grantee, first, last };
+        let yes: Vec<usize> =
+            (0..ballot.votes.len()).filter(|node| ballot.votes[*node] == Vote::Yes).collect();
+        for node in &yes {
+            ballot.votes[*node] = Vote::Awaited;
+        }
+        let owner = ballot.owner.clone();
+        self.begin_ballot(ballot);
+        for node in yes {
+            self.seal(now, node, &owner, (first, last), Some(request), out);
+        }
+    }
+
+    /// Asks a server that has given the lock to accept the fence.
+    pub(super) fn seal(
+        &mut self,
+        now: Mono,
+        node: usize,
+        owner: &Token,
+        (first, last): (u64, u64),
+        ballot: Option<RequestId>,
+        out: &mut Vec<Effect>,
+    ) {
+        let Some(bid) = self.bids.get(owner) else { return };
+        let call = Call::Seal { keys: bid.keys.clone(), token: bid.token.clone(), first, last };
+        self.ask_about(now, node, call, owner, ballot, out);
+    }
+
+    /// No majority: whatever was taken is given back everywhere, ahead of the next attempt.
+    fn lose_election(
+        &mut self,
+        now: Mono,
+        ballot: &Ballot,
+        grantee: Grantee,
+        out: &mut Vec<Effect>,
+    ) {
+        self.give_up(now, &ballot.owner, None, out);
+        let verdict = match grantee.refused {
+            Some((servers, refusal)) if servers >= majority(ballot.votes.len()) => {
+                Err(Failure::Refused(refusal))
+            }
+            _ if ballot.is_out_of_reach() => Err(Failure::NoQuorum(ballot.causes())),
+            _ => {
+                if grantee.waits {
+                    self.listen(now, &ballot.keys, out);
+                }
+                let held = ballot.holder();
+                Ok(Reply::Held(Held { holder: without_attempt(&held.holder).to_owned(), ..held }))
+            }
+        };
+        self.verdicts.push_back((ballot.request, verdict));
+    }
+
+    /// Whoever has not answered by now is not waited for.
+    pub(super) fn ballot_deadline(&mut self, now: Mono, request: RequestId, out: &mut Vec<Effect>) {
+        let patience = self.settings.node_timeout;
+        let Some(ballot) = self.ballots.get_mut(&request) else { return };
+        if let Question::Withdraw = ballot.question {
+            ballot.overdue = true;
+        } else {
+            ballot.end_patience(patience);
+        }
+        self.decide(now, request, out);
+    }
+}
+
+/// A token as the machine knows it: on a server its attempt stands behind it.
+fn without_attempt(holder: &str) -> &str {
+    let attempt = |(_, number): &(&str, &str)| {
+        !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
+    };
+    match holder.rsplit_once('.').filter(attempt) {
+        Some((token, _)) if holder.starts_with(TOKEN_PREFIX) => token,
+        _ => holder,
+    }
+}

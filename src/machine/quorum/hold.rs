@@ -1,0 +1,238 @@
+//! Keeping a lock that a majority carries, and giving one up.
+
+use super::ballot::{Ballot, Question, Standing, Vote};
+use super::node::Debt;
+use super::{Bid, Quorum};
+use crate::clock::Mono;
+use crate::error::Failure;
+use crate::keys::LockKeys;
+use crate::machine::{Effect, RequestId};
+use crate::script::{Call, Reply};
+use crate::token::Token;
+use std::time::Duration;
+
+/// A lost request may still lie in a buffer of the server: its withdrawal is repeated this much later.
+const REPEAT_AFTER: Duration = Duration::from_secs(1);
+
+impl Quorum {
+    /// Leases may become longer than was known: a server that restarted is then without a vote longer.
+    pub(super) fn note_lease(&mut self, ttl: Duration) {
+        if let Some(longest) = &mut self.settings.longest_lease {
+            *longest = ttl.max(*longest);
+        }
+    }
+
+    /// Asks all servers to lengthen the lease. Those that have no vote in elections are asked, too: that
+    /// they carry the token is what counts here.
+    pub(super) fn extend(
+        &mut self,
+        now: Mono,
+        request: RequestId,
+        keys: &LockKeys,
+        owner: &Token,
+        ttl: Duration,
+        out: &mut Vec<Effect>,
+    ) {
+        self.note_lease(ttl);
+        let Some(token) = self.bids.get(owner).map(|bid| bid.token.clone()) else {
+            self.verdicts.push_back((request, Ok(Reply::Owner(false))));
+            return;
+        };
+        let call = Call::Extend { keys: keys.clone(), token, ttl };
+        let votes = self.ask_all(now, request, owner, &call, |_| true, out);
+        let deadline = now + self.patience(ttl);
+        self.begin(request, owner, keys, Question::Extend { ttl }, votes, deadline);
+        self.decide(now, request, out);
+    }
+
+    /// Asks every server for which `is_asked`; who is not connected has failed, who is not asked says no.
+    fn ask_all(
+        &mut self,
+        now: Mono,
+        request: RequestId,
+        owner: &Token,
+        call: &Call,
+        is_asked: impl Fn(usize) -> bool,
+        out: &mut Vec<Effect>,
+    ) -> Vec<Vote> {
+        let mut votes = Vec::with_capacity(self.nodes.len());
+        for node in 0..self.nodes.len() {
+            votes.push(if !is_asked(node) {
+                Vote::No(None)
+            } else if self.nodes[node].up {
+                self.ask_about(now, node, call.clone(), owner, Some(request), out);
+                Vote::Awaited
+            } else {
+                Vote::Failed(self.nodes[node].trouble.clone())
+            });
+        }
+        votes
+    }
+
+    fn begin(
+        &mut self,
+        request: RequestId,
+        owner: &Token,
+        keys: &LockKeys,
+        question: Question,
+        votes: Vec<Vote>,
+        deadline: Mono,
+    ) {
+        let (owner, keys) = (owner.clone(), keys.clone());
+        self.begin_ballot(Ballot {
+            request,
+            owner,
+            keys,
+            question,
+            votes,
+            deadline,
+            overdue: false,
+        });
+    }
+
+    /// A majority carries the token: who lacks it gets it back.
+    pub(super) fn extended(
+        &mut self,
+        now: Mono,
+        ballot: &Ballot,
+        ttl: Duration,
+        out: &mut Vec<Effect>,
+    ) {
+        if let Some(bid) = self.bids.get_mut(&ballot.owner) {
+            bid.carried = Some(ballot.request);
+        }
+        self.verdicts.push_back((ballot.request, Ok(Reply::Owner(true))));
+        for node in 0..ballot.votes.len() {
+            if matches!(ballot.votes[node], Vote::No(_)) {
+                self.fill(now, node, &ballot.owner, ttl, out);
+            }
+        }
+    }
+
+    /// Gives the lock to a server that lacks it. Only in the round in which a majority was seen to carry
+    /// it: after a lost majority the lock may be another's, and this would vote against it.
+    pub(super) fn fill(
+        &mut self,
+        now: Mono,
+        node: usize,
+        owner: &Token,
+        ttl: Duration,
+        out: &mut Vec<Effect>,
+    ) {
+        let Some(bid) = self.bids.get_mut(owner) else { return };
+        let Bid { keys, token, last_fence: Some(last), .. } = bid.clone() else { return };
+        bid.reached[node] = true;
+        self.ask_about(now, node, Call::Fill { keys, token, ttl, last }, owner, None, out);
+    }
+
+    /// No majority has confirmed it. That is final only if a majority denies it; else the machine asks
+    /// again while the lease lasts. Nothing is given up for an answer that did not come.
+    pub(super) fn not_extended(&mut self, now: Mono, ballot: &Ballot, out: &mut Vec<Effect>) {
+        let verdict = if ballot.is_denied() {
+            self.give_up(now, &ballot.owner, None, out);
+            Ok(Reply::Owner(false))
+        } else {
+            Err(Failure::NoQuorum(ballot.causes()))
+        };
+        self.verdicts.push_back((ballot.request, verdict));
+    }
+
+    /// The machine gives a token up, whatever has become of it.
+    pub(super) fn withdraw(
+        &mut self,
+        now: Mono,
+        request: RequestId,
+        keys: &LockKeys,
+        owner: &Token,
+        out: &mut Vec<Effect>,
+    ) {
+        let Some(bid) = self.bids.get(owner).cloned() else {
+            self.verdicts.push_back((request, Ok(Reply::Owner(false))));
+            return;
+        };
+        if self.end_ballot(bid.election).is_some() {
+            // Nobody waits for its end any more.
+            self.verdicts.push_back((bid.election, Err(Failure::NoQuorum(Vec::new()))));
+        }
+        let vote = |node: usize| match (bid.reached[node], self.nodes[node].up) {
+            (false, _) => Vote::No(None),
+            (true, true) => Vote::Awaited,
+            (true, false) => Vote::Failed(self.nodes[node].trouble.clone()),
+        };
+        let votes = (0..self.nodes.len()).map(vote).collect();
+        self.give_up(now, owner, Some(request), out);
+        let deadline = now + self.settings.node_timeout;
+        self.begin(request, owner, keys, Question::Withdraw, votes, deadline);
+        self.decide(now, request, out);
+    }
+
+    pub(super) fn withdrawn(&mut self, ballot: &Ballot, standing: Standing) {
+        let verdict = match standing {
+            Standing::Won => Ok(Reply::Owner(true)),
+            _ if ballot.is_denied() => Ok(Reply::Owner(false)),
+            _ => Err(Failure::NoQuorum(ballot.causes())),
+        };
+        self.verdicts.push_back((ballot.request, verdict));
+    }
+
+    /// Withdraws an attempt from every server that was asked for it, behind all that it was asked: also
+    /// from those whose answers are yet to come. Where there is no connection it is owed.
+    pub(super) fn give_up(
+        &mut self,
+        now: Mono,
+        owner: &Token,
+        ballot: Option<RequestId>,
+        out: &mut Vec<Effect>,
+    ) {
+        let Some(Bid { keys, token, reached, .. }) = self.bids.remove(owner) else { return };
+        for node in (0..reached.len()).filter(|node| reached[*node]) {
+            if self.nodes[node].up {
+                let call = Call::Withdraw { keys: keys.clone(), token: token.clone() };
+                self.ask_about(now, node, call, owner, ballot, out);
+            } else {
+                self.owe(now, node, &keys, &token);
+            }
+        }
+    }
+
+    /// A withdrawal that has not got through.
+    pub(super) fn owe(&mut self, now: Mono, node: usize, keys: &LockKeys, token: &Token) {
+        let debt = Debt { keys: keys.clone(), due: now, confirmed: false };
+        self.nodes[node].debts.entry(token.clone()).or_insert(debt);
+    }
+
+    /// Asks a server for all withdrawals that are due.
+    pub(super) fn pay_debts(&mut self, now: Mono, node: usize, out: &mut Vec<Effect>) {
+        if !self.nodes[node].up {
+            return;
+        }
+        let due = self.nodes[node].debts.iter().filter(|(_, debt)| debt.due <= now);
+        let due: Vec<_> = due.map(|(token, debt)| (token.clone(), debt.keys.clone())).collect();
+        for (token, keys) in due {
+            let call = Call::Withdraw { keys, token: token.clone() };
+            self.ask_about(now, node, call, &token, None, out);
+        }
+    }
+
+    /// A server has answered a withdrawal that was sent at `sent`.
+    pub(super) fn debt_answered(
+        &mut self,
+        now: Mono,
+        node: usize,
+        token: &Token,
+        sent: Mono,
+        gone: bool,
+    ) {
+        let Some(debt) = self.nodes[node].debts.get_mut(token) else { return };
+        if gone && debt.confirmed && sent >= debt.due {
+            self.nodes[node].debts.remove(token);
+            return;
+        }
+        if !(gone && debt.confirmed) {
+            debt.confirmed = gone;
+            debt.due = now + REPEAT_AFTER;
+        }
+        let due = debt.due;
+        self.timers.insert((due, super::Timer::Debts(node)));
+    }
+}

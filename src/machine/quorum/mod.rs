@@ -1,0 +1,305 @@
+//! Redlock: one lock on several servers that know nothing of each other.
+//!
+//! ```text
+//!   driver ── Quorum ── Machine     one virtual server, whose answers are the results of ballots
+//!               └────── servers     each with a connection, a deadline and debts of its own
+//! ```
+//!
+//! The [`Machine`] inside believes to talk to one server. What it asks becomes a [`Ballot`]: a question
+//! to all servers at once, decided as soon as it is certain either way. So waiting, renewal, loss and
+//! closing are those of a single server; here is only what several servers need.
+//!
+//! Source: <https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/>; the two rounds
+//! that issue a fence are those of a replicated register, as ABD and Paxos write one.
+
+mod ballot;
+mod connections;
+mod election;
+mod hold;
+mod node;
+mod replies;
+mod wake;
+
+use self::ballot::Ballot;
+use self::node::Node;
+use super::{Command, Config, Effect, Event, Machine, Manner, NodeId, OpId, RequestId, Stats};
+use crate::clock::Mono;
+use crate::error::Failure;
+use crate::keys::LockKeys;
+use crate::script::{Call, Intent, Reply};
+use crate::token::Token;
+use rustc_hash::FxHashMap;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What a quorum needs to know besides a manager's [`Config`].
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The servers as people call them, without login, by their numbers.
+    pub servers: Vec<String>,
+    /// How long a server may think about one round of a ballot. At most a tenth of the lease counts.
+    pub node_timeout: Duration,
+    /// The longest lease that anybody takes on these servers: one that restarted has no vote for so
+    /// long, for it may have forgotten locks. None where the data survive every restart.
+    pub longest_lease: Option<Duration>,
+}
+
+/// The protocol of one manager on several servers. The same inputs and outputs as [`Machine`].
+#[derive(Debug)]
+pub struct Quorum {
+    machine: Machine,
+    settings: Settings,
+    nodes: Vec<Node>,
+    /// By the machine's requests.
+    ballots: BTreeMap<RequestId, Ballot>,
+    /// What the servers have of the machine's tokens, or may have.
+    bids: FxHashMap<Token, Bid>,
+    /// Answers for the machine.
+    verdicts: VecDeque<(RequestId, Result<Reply, Failure>)>,
+    /// The channels that are listened to.
+    channels: BTreeMap<Arc<str>, wake::Channel>,
+    timers: BTreeSet<(Mono, Timer)>,
+    last_attempt: u64,
+    last_request: u64,
+    requests: u64,
+    opening: connections::Opening,
+    closing: Option<OpId>,
+    /// What ends the manager, held back until the last withdrawals are through.
+    farewell: Vec<Effect>,
+    rng: fastrand::Rng,
+}
+
+/// One attempt of a token, on all servers: its value there is `token.attempt`.
+#[derive(Clone, Debug)]
+struct Bid {
+    keys: LockKeys,
+    /// With its attempt.
+    token: Token,
+    /// Which servers were asked, so that it may stand there.
+    reached: Vec<bool>,
+    /// The last fence of its grant, once it was granted.
+    last_fence: Option<u64>,
+    /// The last ballot in which a majority was seen to carry it.
+    carried: Option<RequestId>,
+    /// The ballot that is about it first.
+    election: RequestId,
+}
+
+/// A request to one server.
+#[derive(Clone, Debug)]
+struct Errand {
+    call: Call,
+    /// The ballot that its answer counts in, if it is still open then.
+    ballot: Option<RequestId>,
+    /// The machine's token.
+    owner: Token,
+    sent: Mono,
+}
+
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+enum Timer {
+    Ballot(RequestId),
+    Debts(usize),
+    Farewell,
+    Forget,
+    Open,
+    Reconnect(usize),
+}
+
+/// The one server that the machine knows.
+const VIRTUAL: NodeId = NodeId(0);
+
+impl Quorum {
+    /// A manager that has done nothing yet. `seed` decides its jitter.
+    #[must_use]
+    pub fn new(config: Config, settings: Settings, seed: u64) -> Self {
+        let nodes = settings.servers.iter().map(|_| Node::new()).collect();
+        Self {
+            machine: Machine::new(Config { quorum: true, ..config }, seed),
+            settings,
+            nodes,
+            ballots: BTreeMap::new(),
+            bids: FxHashMap::default(),
+            verdicts: VecDeque::new(),
+            channels: BTreeMap::new(),
+            timers: BTreeSet::new(),
+            last_attempt: 0,
+            last_request: 0,
+            requests: 0,
+            opening: connections::Opening::default(),
+            closing: None,
+            farewell: Vec::new(),
+            rng: fastrand::Rng::with_seed(!seed),
+        }
+    }
+
+    /// A caller wants something.
+    pub fn handle_command(&mut self, now: Mono, op: OpId, command: Command, out: &mut Vec<Effect>) {
+        if command == Command::Close && self.closing.is_none() {
+            self.closing = Some(op);
+        }
+        let mut effects = Vec::new();
+        self.machine.handle_command(now, op, command, &mut effects);
+        self.settle(now, effects, out);
+    }
+
+    /// A request to a server ended. Does nothing if `request` is unknown or was given up before.
+    pub fn handle_reply(
+        &mut self,
+        now: Mono,
+        node: NodeId,
+        request: RequestId,
+        reply: Result<Reply, Failure>,
+        out: &mut Vec<Effect>,
+    ) {
+        self.reply(now, usize::from(node.0), request, reply, out);
+        self.settle(now, Vec::new(), out);
+    }
+
+    /// Something happened to the connection to `node`.
+    pub fn handle_event(&mut self, now: Mono, node: NodeId, event: Event, out: &mut Vec<Effect>) {
+        let index = usize::from(node.0);
+        let mut effects = Vec::new();
+        match event {
+            Event::Connected { look, .. } => self.connected(now, index, look, out),
+            Event::ConnectFailed(failure) => self.connect_failed(now, index, &failure),
+            Event::Deaf(why) => self.deafened(index, why, &mut effects),
+            Event::Disconnected(detail) => self.disconnected(now, index, &detail, out),
+            Event::Freed(keys) => self.machine.ask_soon(now, &keys),
+            Event::Listening { channel, on: true } => self.listening(now, &channel),
+            Event::Turned(_) => self.machine.handle_event(now, VIRTUAL, event, &mut effects),
+            // Nobody asks for these here.
+            Event::Confirmed { .. }
+            | Event::Discovered(_)
+            | Event::Granted(_)
+            | Event::Listening { .. }
+            | Event::Looked { .. } => {}
+        }
+        self.open_if_decided(now, &mut effects);
+        self.settle(now, effects, out);
+    }
+
+    /// Deadlines have passed. Early or repeated calls change nothing.
+    pub fn handle_timeout(&mut self, now: Mono, out: &mut Vec<Effect>) {
+        // The servers first: what their silence decides, the machine is not to decide by its own.
+        self.give_silent_up(now, out);
+        let mut effects = Vec::new();
+        while let Some(&(at, timer)) = self.timers.first()
+            && at <= now
+        {
+            self.timers.pop_first();
+            match timer {
+                Timer::Ballot(request) => self.ballot_deadline(now, request, out),
+                Timer::Debts(node) => self.pay_debts(now, node, out),
+                Timer::Farewell => out.append(&mut self.farewell),
+                Timer::Forget => self.forget_channels(now, out),
+                Timer::Open => self.open_now(now, &mut effects),
+                Timer::Reconnect(node) => out.push(Effect::Connect { node: node_id(node) }),
+            }
+        }
+        self.settle(now, effects, out);
+        let mut effects = Vec::new();
+        self.machine.handle_timeout(now, &mut effects);
+        self.settle(now, effects, out);
+    }
+
+    /// When [`Self::handle_timeout`] is due next, if at all.
+    #[must_use]
+    pub fn next_timeout(&self) -> Option<Mono> {
+        let timer = self.timers.first().map(|&(at, _)| at);
+        let oldest = self.nodes.iter().filter_map(Node::oldest_request).min();
+        let silence = oldest.map(|sent| sent + self.machine.config.command_timeout);
+        [timer, silence, self.machine.next_timeout()].into_iter().flatten().min()
+    }
+
+    /// Whether every operation, request and lease has ended.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.machine.is_idle()
+            && self.ballots.is_empty()
+            && self.bids.is_empty()
+            && self.timers.is_empty()
+            && self
+                .nodes
+                .iter()
+                .all(|node| node.oldest_request().is_none() && node.debts.is_empty())
+    }
+
+    /// What this manager has done so far, and what it does now. Each server's requests count.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        Stats { requests: self.requests, ..self.machine.stats() }
+    }
+
+    /// Carries out what the machine wants done, and tells it how its ballots ended, until nothing moves.
+    fn settle(&mut self, now: Mono, effects: Vec<Effect>, out: &mut Vec<Effect>) {
+        let mut effects = VecDeque::from(effects);
+        loop {
+            while let Some((request, verdict)) = self.verdicts.pop_front() {
+                let mut more = Vec::new();
+                self.machine.handle_reply(now, VIRTUAL, request, verdict, &mut more);
+                effects.extend(more);
+            }
+            let Some(effect) = effects.pop_front() else { break };
+            match effect {
+                Effect::Connect { .. } => self.connect_all(out),
+                Effect::Disconnect { .. } => self.disconnect_all(),
+                Effect::Complete { op, .. } if Some(op) == self.closing => {
+                    self.farewell.push(effect);
+                }
+                // What the servers' histories say is of no use here: a majority remembers.
+                Effect::Look { .. } => {}
+                Effect::Send { request, call, .. } => self.put_to_vote(now, request, call, out),
+                Effect::Stop => self.stop(now),
+                other => out.push(other),
+            }
+        }
+        self.leave_if_done(out);
+    }
+
+    /// A question of the machine becomes a ballot.
+    fn put_to_vote(&mut self, now: Mono, request: RequestId, call: Call, out: &mut Vec<Effect>) {
+        match call {
+            Call::Acquire { keys, token, ttl, block, intent, .. } => {
+                let waits = intent != Intent::Try;
+                self.elect(now, request, &keys, &token, ttl, block, waits, out);
+            }
+            Call::Extend { keys, token, ttl } => self.extend(now, request, &keys, &token, ttl, out),
+            Call::Release { keys, token, .. } => self.withdraw(now, request, &keys, &token, out),
+            _ => debug_assert!(false, "the machine does not ask {call:?}"),
+        }
+    }
+
+    /// Asks one server, behind all that it was asked before.
+    fn send(
+        &mut self,
+        now: Mono,
+        node: usize,
+        errand: Errand,
+        manner: Manner,
+        out: &mut Vec<Effect>,
+    ) {
+        self.requests += 1;
+        self.last_request += 1;
+        let request = RequestId(self.last_request);
+        let call = errand.call.clone();
+        self.nodes[node].add_request(request, Errand { sent: now, ..errand });
+        out.push(Effect::Send { node: node_id(node), request, call, manner });
+    }
+
+    /// How long a server may think about one round: little of the lease, which counts from its begin.
+    fn patience(&self, ttl: Duration) -> Duration {
+        self.settings.node_timeout.min(ttl / 10).min(self.machine.config.command_timeout / 4)
+    }
+
+    /// Whether an attempt may still be used: nothing of it was given up.
+    fn is_live(&self, owner: &Token, attempt: &Token) -> bool {
+        self.bids.get(owner).is_some_and(|bid| bid.token == *attempt)
+    }
+}
+
+/// The name of the server of a number. There are never more than fit.
+fn node_id(node: usize) -> NodeId {
+    NodeId(u16::try_from(node).unwrap_or(u16::MAX))
+}

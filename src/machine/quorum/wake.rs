@@ -1,0 +1,86 @@
+//! Waking those who wait when a lock may be free.
+//!
+//! There is no line: a line on several servers would be several lines. Whoever was refused marks the
+//! holder's value and listens to the lock's channel on every server; whoever withdraws a marked value
+//! says so there. The first message of any server wakes the waiter, which asks after a pause of its own,
+//! so that several do not split the votes. A message that is missed costs one pause more.
+
+use super::{Quorum, Timer, VIRTUAL, node_id};
+use crate::clock::Mono;
+use crate::keys::LockKeys;
+use crate::machine::Effect;
+use crate::script::free_channel;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A channel that nobody waits on is kept so long, for whoever waits next.
+const CHANNEL_KEPT: Duration = Duration::from_secs(30);
+
+#[derive(Debug)]
+pub(super) struct Channel {
+    keys: LockKeys,
+    /// Nobody has waited since.
+    unused: Option<Mono>,
+}
+
+impl Quorum {
+    /// Somebody waits for a lock: listens to its channel on every server.
+    pub(super) fn listen(&mut self, now: Mono, keys: &LockKeys, out: &mut Vec<Effect>) {
+        let channel = free_channel(keys);
+        if let Some(known) = self.channels.get_mut(&channel) {
+            known.unused = None;
+            return;
+        }
+        if self.channels.is_empty() {
+            self.timers.insert((now + CHANNEL_KEPT, Timer::Forget));
+        }
+        for node in (0..self.nodes.len()).filter(|node| self.nodes[*node].up) {
+            out.push(Effect::Listen { node: node_id(node), channel: Arc::clone(&channel) });
+        }
+        self.channels.insert(channel, Channel { keys: keys.clone(), unused: None });
+    }
+
+    /// A new connection listens to nothing yet.
+    pub(super) fn listen_again(&self, node: usize, out: &mut Vec<Effect>) {
+        for channel in self.channels.keys() {
+            out.push(Effect::Listen { node: node_id(node), channel: Arc::clone(channel) });
+        }
+    }
+
+    /// Messages come from now on; one may have been missed until now.
+    pub(super) fn listening(&mut self, now: Mono, channel: &str) {
+        if let Some(known) = self.channels.get(channel) {
+            self.machine.ask_soon(now, &known.keys);
+        }
+    }
+
+    /// A server lets this manager listen to nothing. If most do, the machine tells so, once.
+    pub(super) fn deafened(&mut self, node: usize, why: String, effects: &mut Vec<Effect>) {
+        self.nodes[node].deaf = true;
+        let deaf = self.nodes.iter().filter(|node| node.deaf).count();
+        if deaf >= super::ballot::majority(self.nodes.len()) {
+            self.machine.set_deaf(VIRTUAL, Some(why), effects);
+        }
+    }
+
+    /// Gives up the channels that nobody has waited on for a while.
+    pub(super) fn forget_channels(&mut self, now: Mono, out: &mut Vec<Effect>) {
+        let (lines, nodes) = (&self.machine.lines, &self.nodes);
+        self.channels.retain(|channel, known| {
+            let waits = lines.contains_key(&known.keys);
+            known.unused = if waits { None } else { Some(known.unused.unwrap_or(now)) };
+            let keep = known.unused.is_none_or(|since| now.since(since) < CHANNEL_KEPT);
+            if !keep {
+                let up = (0..nodes.len()).filter(|node| nodes[*node].up);
+                out.extend(up.map(|node| Effect::Unlisten {
+                    node: node_id(node),
+                    channel: Arc::clone(channel),
+                }));
+            }
+            keep
+        });
+        if !self.channels.is_empty() {
+            self.timers.insert((now + CHANNEL_KEPT, Timer::Forget));
+        }
+    }
+}
