@@ -139,6 +139,7 @@ class Slots {
 function hasText(code: number): boolean {
   return (
     code === OutcomeCode.Connection ||
+    code === OutcomeCode.Quorum ||
     code === OutcomeCode.Server ||
     code === OutcomeCode.TimedOut ||
     code === OutcomeCode.AcquiredAs

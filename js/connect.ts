@@ -7,6 +7,7 @@ import { toError } from './outcome.js';
 import {
   type ClusterTarget,
   checkTarget,
+  type QuorumTarget,
   type Sentinel,
   type SentinelTarget,
   type Target,
@@ -20,10 +21,12 @@ import {
  *   `unix:///path/to/socket[?db=1&user=…&pass=…]`, or `memory:` for unit tests: a store of this
  *   manager alone, `memory:name` one that all managers of this process share who name it, as long
  *   as one of them is open. `{ cluster: [urls] }` is a Redis Cluster, `{ sentinels: [urls], master }`
- *   the server that Sentinels name. By default the environment variable `HOLDFAST_URL`, then
+ *   the server that Sentinels name, and `{ quorum: [url, url, url] }` three or more independent servers, of
+ *   which a majority decides (Redlock). By default the environment variable `HOLDFAST_URL`, then
  *   `REDIS_URL`, then `redis://127.0.0.1:6379`.
  * @throws LockConnectionError if the server cannot be reached within `connectTimeout`; with Sentinels,
  *   what is wrong with each of them.
+ * @throws LockQuorumError if no majority of a quorum can be reached.
  * @throws LockServerError if it refuses the login.
  * @throws TypeError, RangeError if an argument is not what it must be.
  *
@@ -34,17 +37,19 @@ import {
  * ```
  */
 export async function connect(
-  target?: string | UrlLike | ClusterTarget | SentinelTarget,
+  target?: string | UrlLike | ClusterTarget | SentinelTarget | QuorumTarget,
   options?: ConnectOptions,
 ): Promise<LockManager> {
   const where = checkTarget(target);
   const checked = checkConnectOptions(options);
-  if (checked.replicas !== undefined && (where.memory !== null || where.cluster !== null)) {
+  const alone = where.memory === null && where.cluster === null && where.quorum === null;
+  if (checked.replicas !== undefined && !alone) {
     const message = `options.replicas is for one server and its replicas, not for ${where.label}`;
     throw argumentError('ERR_INVALID_ARG_VALUE', message);
   }
   const client = randomUUID().replaceAll('-', '');
-  const context = { client, server: where.label, sharded: where.cluster !== null };
+  const nodes = (where.quorum ?? []).map(({ label }) => label);
+  const context = { client, server: where.label, sharded: where.cluster !== null, nodes };
   let port: Port | undefined;
   const outcome = await new Promise<Outcome>((opened) => {
     port = new Port(portOptions(client, where, checked), opened);
@@ -63,6 +68,7 @@ function portOptions(
     prefix: checked.prefix,
     ...(where.cluster === null ? {} : { cluster: [...where.cluster] }),
     ...(where.sentinels === null ? {} : { sentinels: where.sentinels.map(sentinelOptions) }),
+    ...(where.quorum === null ? {} : { quorum: quorumOptions(where.quorum, checked) }),
     ...optional('master', where.master),
     ...optional('host', where.host),
     port: where.port,
@@ -83,6 +89,23 @@ function portOptions(
 
 function sentinelOptions({ host, port, username, password }: Sentinel) {
   return { host, port, ...optional('username', username), ...optional('password', password) };
+}
+
+function quorumOptions(servers: readonly Target[], checked: ConnectOptions & Defaults) {
+  const { nodeTimeout, longestLease = checked.ttl } = checked;
+  return {
+    servers: servers.map(({ host, port, path, db, label, ...login }) => ({
+      label,
+      ...optional('host', host),
+      port,
+      ...optional('path', path),
+      ...optional('username', checked.username ?? login.username),
+      ...optional('password', checked.password ?? login.password),
+      db,
+    })),
+    nodeTimeout,
+    longestLease,
+  };
 }
 
 function optional<K extends string>(key: K, value: string | null): { [P in K]?: string } {

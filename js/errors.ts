@@ -102,6 +102,31 @@ export class LockLostError extends LockError {
   }
 }
 
+/** What one server of a quorum had to say. */
+export interface QuorumNode {
+  /** The server, without login. */
+  readonly server: string;
+  /** Why it could not be counted on; undefined where it could. */
+  readonly cause: string | undefined;
+}
+
+/**
+ * No majority of the servers of a quorum could be reached in time; `nodes` has each one's own cause.
+ * What was asked may have happened on some of them; it is undone as soon as each can be reached. That
+ * somebody else holds the lock is a `LockTimeoutError`, as on one server.
+ */
+export class LockQuorumError extends LockError {
+  declare readonly code: 'ERR_LOCK_QUORUM';
+  /** Every server, in the order in which they were named. */
+  readonly nodes: readonly QuorumNode[];
+
+  /** @internal */
+  constructor(message: string, nodes: readonly QuorumNode[], lock?: string) {
+    super('ERR_LOCK_QUORUM', message, lock);
+    this.nodes = nodes;
+  }
+}
+
 /** The server answered, and its answer was no. */
 export class LockServerError extends LockError {
   declare readonly code: 'ERR_LOCK_SERVER';
@@ -158,6 +183,7 @@ const CLASSES = {
   LockConnectionError: [LockConnectionError, 'ERR_LOCK_CONNECTION'],
   LockLoadError: [LockLoadError, 'ERR_LOCK_NATIVE_LOAD'],
   LockLostError: [LockLostError, 'ERR_LOCK_LOST'],
+  LockQuorumError: [LockQuorumError, 'ERR_LOCK_QUORUM'],
   LockServerError: [LockServerError, 'ERR_LOCK_SERVER'],
   LockTimeoutError: [LockTimeoutError, 'ERR_LOCK_TIMEOUT'],
 } as const;

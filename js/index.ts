@@ -15,8 +15,10 @@ export {
   LockLoadError,
   LockLostError,
   type LockLostReason,
+  LockQuorumError,
   LockServerError,
   LockTimeoutError,
+  type QuorumNode,
 } from './errors.js';
 export type { Lock } from './lock.js';
 export type { LockManager, LockManagerEvents } from './manager.js';
@@ -27,4 +29,10 @@ export type {
   TryAcquireOptions,
 } from './options.js';
 export type { LockStats } from './stats.js';
-export type { ClusterTarget, SentinelAddress, SentinelTarget, UrlLike } from './target.js';
+export type {
+  ClusterTarget,
+  QuorumTarget,
+  SentinelAddress,
+  SentinelTarget,
+  UrlLike,
+} from './target.js';

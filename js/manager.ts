@@ -228,6 +228,8 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
       this.emit('disconnect', new LockConnectionError(message));
     } else if (code === NewsCode.Reconnected) {
       this.emit('reconnect');
+    } else if (code === NewsCode.SameServer) {
+      this.#warn('WARN_LOCK_SAME_SERVER', `${text} are the same server${SAME_SERVER_ADVICE}`);
     } else {
       this.#warn('WARN_LOCK_POLLING', `waiters on ${server} poll: ${text}${MESSAGES_ADVICE}`);
     }
@@ -238,6 +240,9 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
     process.emitWarning(message, { type: 'HoldfastWarning', code });
   }
 }
+
+const SAME_SERVER_ADVICE =
+  ', which so has two votes: a quorum is safe only on servers that fail one by one';
 
 const MESSAGES_ADVICE =
   '; grant the ACL user subscribe, publish and pubsub on the channels &holdfast:* for hand-offs without delay';

@@ -144,6 +144,23 @@ export interface ConnectOptions {
    */
   readonly password?: string;
   /**
+   * Only with a quorum: how long one server may take to answer before it counts as failed, in whole
+   * ms from 1 to 10 000, and at most a tenth of the `ttl` of the lock. Taking a lock has two such
+   * rounds. Choose some times the round trip to the farthest server.
+   *
+   * @default 100
+   */
+  readonly nodeTimeout?: number;
+  /**
+   * Only with a quorum: the longest lease (`ttl`) that anybody takes on its servers, in whole ms from
+   * 50 to 86 400 000. A server that restarted may have forgotten locks, so it has no vote for as long
+   * after its start, and a second more. `0` turns this off: right only where every server keeps its data
+   * over a restart (`appendonly yes` and `appendfsync always`).
+   *
+   * @default the `ttl` of these options, or the longest that this manager has asked for
+   */
+  readonly longestLease?: number;
+  /**
    * What `CLIENT LIST` shows for the connection: printable ASCII without spaces.
    *
    * @default 'holdfast'
@@ -155,6 +172,7 @@ export interface ConnectOptions {
 const TTL_MS_MIN = 50;
 const TTL_MS_MAX = 86_400_000;
 const TIMEOUT_MS_MAX = 600_000;
+const NODE_TIMEOUT_MS_MAX = 10_000;
 const NAME_BYTES_MAX = 1024;
 const REPLICAS_MAX = 1000;
 /** The `wait` of a single attempt. */
@@ -178,6 +196,7 @@ export interface Defaults extends HoldOptions {
   readonly commandTimeout: number;
   readonly connectTimeout: number;
   readonly clientName: string;
+  readonly nodeTimeout: number;
 }
 
 /** Everything that an acquire needs to know. @internal */
@@ -198,6 +217,7 @@ const DEFAULTS: Defaults = {
   commandTimeout: 2_000,
   connectTimeout: 5_000,
   clientName: 'holdfast',
+  nodeTimeout: 100,
 };
 
 const TRY_ACQUIRE_OPTIONS = ['label', 'maxHold', 'renew', 'stallTimeout', 'ttl'];
@@ -206,7 +226,9 @@ const CONNECT_OPTIONS = [
   'clientName',
   'commandTimeout',
   'connectTimeout',
+  'longestLease',
   'maxHold',
+  'nodeTimeout',
   'password',
   'prefix',
   'replicas',
@@ -228,6 +250,10 @@ export function checkConnectOptions(options: unknown): ConnectOptions & Defaults
   checkWhole(checked.connectTimeout, 'options.connectTimeout', 1, TIMEOUT_MS_MAX);
   if (checked.replicas !== undefined && checked.replicas !== 'majority') {
     checkWhole(checked.replicas, 'options.replicas', 1, REPLICAS_MAX);
+  }
+  checkWhole(checked.nodeTimeout, 'options.nodeTimeout', 1, NODE_TIMEOUT_MS_MAX);
+  if (checked.longestLease !== undefined && checked.longestLease !== 0) {
+    checkWhole(checked.longestLease, 'options.longestLease', TTL_MS_MIN, TTL_MS_MAX);
   }
   if (checked.username !== undefined) checkText(checked.username, 'options.username');
   if (checked.password !== undefined) checkSecret(checked.password, 'options.password');

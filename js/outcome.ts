@@ -5,6 +5,7 @@ import {
   LockClosedError,
   LockConnectionError,
   LockError,
+  LockQuorumError,
   LockServerError,
   LockTimeoutError,
 } from './errors.js';
@@ -13,10 +14,12 @@ import {
 export interface Context {
   /** Names the manager in its tokens. */
   readonly client: string;
-  /** The server, without login. */
+  /** The server, without login; of a quorum all of them. */
   readonly server: string;
   /** Whether the keys of a lock must hash to one slot. */
   readonly sharded: boolean;
+  /** The servers of a quorum, without login; empty for one server. */
+  readonly nodes: readonly string[];
 }
 
 /** What to do about the server's refusals that a person can mend. */
@@ -50,6 +53,8 @@ export function toError(
       return new LockClosedError(`${subject}: its manager was closed`, lock);
     case OutcomeCode.Connection:
       return new LockConnectionError(`${subject}: ${message}`, lock);
+    case OutcomeCode.Quorum:
+      return quorumError(message, context, subject, lock);
     case OutcomeCode.Server:
       return serverError(outcome, subject, lock);
     case OutcomeCode.TimedOut:
@@ -59,6 +64,21 @@ export function toError(
       return new LockError('ERR_INTERNAL', `${subject}: ${report}`, lock);
     }
   }
+}
+
+/** `causes` has a line for each server, empty where it could be counted on. */
+function quorumError(
+  causes: string,
+  { nodes }: Context,
+  subject: string,
+  lock?: string,
+): LockQuorumError {
+  const lines = causes.split('\n');
+  const all = nodes.map((server, i) => ({ server, cause: lines[i] || undefined }));
+  const failed = all.filter(({ cause }) => cause !== undefined);
+  const told = failed.map(({ server, cause }) => `${server}: ${cause}`).join('; ');
+  const text = `${subject}: no majority, ${failed.length} of ${all.length} servers failed: ${told}`;
+  return new LockQuorumError(text, all, lock);
 }
 
 function serverError(outcome: Outcome, subject: string, lock?: string): LockServerError {

@@ -12,6 +12,8 @@ export interface Target {
   readonly cluster: readonly string[] | null;
   /** Who names the server; `host` and `port` mean nothing then. */
   readonly sentinels: readonly Sentinel[] | null;
+  /** Servers that know nothing of each other, of which a majority decides. */
+  readonly quorum: readonly Target[] | null;
   /** What the Sentinels call the server. */
   readonly master: string | null;
   /** The store inside this process: its name, empty for one of its own. */
@@ -29,6 +31,12 @@ export interface Sentinel {
   readonly port: number;
   readonly username: string | null;
   readonly password: string | null;
+}
+
+/** Several servers for one manager, see `connect`. */
+export interface QuorumTarget {
+  /** The servers: each with its own login and database. */
+  readonly quorum: readonly (string | UrlLike)[];
 }
 
 /** A `URL` object, whichever library its type comes from. */
@@ -104,6 +112,9 @@ const DEFAULT_URL = 'redis://127.0.0.1:6379';
 const DEFAULT_PORT = 6379;
 const DEFAULT_SENTINEL_PORT = 26_379;
 const DB_MAX = 99_999;
+/** With fewer than three no server may fail; with more than these every lock is slow. */
+const QUORUM_MIN = 3;
+const QUORUM_MAX = 15;
 const SCHEMES = 'redis://, valkey://, unix:// or memory:';
 const SENTINEL_TARGET = [
   'db',
@@ -121,6 +132,7 @@ const NOWHERE = {
   port: 0,
   path: null,
   cluster: null,
+  quorum: null,
   sentinels: null,
   master: null,
   memory: null,
@@ -140,9 +152,34 @@ export function checkTarget(target: unknown): Target {
   const given = target ?? (environment || DEFAULT_URL);
   if (typeof given === 'object' && given !== null) {
     if ('cluster' in given) return clusterTarget(given as ClusterTarget);
+    if ('quorum' in given) return quorumTarget(given as QuorumTarget);
     if ('sentinels' in given || 'master' in given) return sentinelTarget(given);
   }
   return urlTarget(given);
+}
+
+function quorumTarget(target: QuorumTarget): Target {
+  const given: unknown = target.quorum;
+  const other = Object.keys(target).find((key) => key !== 'quorum');
+  if (other !== undefined) {
+    const message = `a quorum has no "${other}"; options stand in the second argument`;
+    throw argumentError('ERR_INVALID_ARG_TYPE', message);
+  }
+  if (!Array.isArray(given) || given.length < QUORUM_MIN || given.length > QUORUM_MAX) {
+    const message = `a quorum is a list of ${QUORUM_MIN} to ${QUORUM_MAX} URLs of independent servers`;
+    throw argumentError('ERR_INVALID_ARG_VALUE', message);
+  }
+  const servers = given.map((url: unknown) => {
+    if (url === undefined || url === null) throw invalid('each server of a quorum must be a URL');
+    return urlTarget(url);
+  });
+  if (servers.some(({ memory }) => memory !== null)) {
+    throw invalid('a store in this process (memory:) cannot be a server of a quorum');
+  }
+  const labels = servers.map(({ label }) => label);
+  const twice = labels.find((label, i) => labels.indexOf(label) !== i);
+  if (twice !== undefined) throw invalid(`a quorum must not name ${twice} twice`);
+  return { ...NOWHERE, quorum: servers, label: `a quorum of ${labels.join(', ')}` };
 }
 
 /** All seeds must be reachable in the same way, for what one of them says is asked of the others. */
