@@ -2,6 +2,8 @@
 
 mod commands;
 mod differential;
+mod in_step;
+mod lock_scripts;
 mod publishing;
 mod real_server;
 mod scripts;

@@ -13,6 +13,7 @@ const MISSING: &str = "the differential tests need a Redis server on PATH (Debia
 pub(super) struct RealServer {
     process: Child,
     directory: PathBuf,
+    port: u16,
     connection: Connection,
 }
 
@@ -33,17 +34,32 @@ impl RealServer {
             end(&mut process, &directory);
             return None;
         };
-        Some(Self { process, directory, connection })
+        Some(Self { process, directory, port, connection })
+    }
+
+    /// Another connection to it.
+    pub(super) fn connect(&self) -> Connection {
+        client(self.port).get_connection().unwrap()
     }
 
     /// Runs one command and returns what the server sent, error or not.
     pub(super) fn run(&mut self, parts: &[&[u8]]) -> Value {
-        let mut command = Cmd::new();
-        for part in parts {
-            command.arg(*part);
+        let [value] = self.run_all([parts]);
+        value
+    }
+
+    /// Runs commands right after one another.
+    pub(super) fn run_all<const N: usize>(&mut self, commands: [&[&[u8]]; N]) -> [Value; N] {
+        let mut packed = Vec::new();
+        for parts in commands {
+            let mut command = Cmd::new();
+            for part in parts {
+                command.arg(*part);
+            }
+            command.write_packed_command(&mut packed);
         }
-        self.connection.send_packed_command(&command.get_packed_command()).unwrap();
-        self.connection.recv_response().unwrap()
+        self.connection.send_packed_command(&packed).unwrap();
+        commands.map(|_| self.connection.recv_response().unwrap())
     }
 }
 
@@ -51,6 +67,10 @@ impl Drop for RealServer {
     fn drop(&mut self) {
         end(&mut self.process, &self.directory);
     }
+}
+
+fn client(port: u16) -> redis::Client {
+    redis::Client::open(format!("redis://127.0.0.1:{port}")).unwrap()
 }
 
 fn spawn(port: u16, directory: &PathBuf) -> Child {
@@ -67,7 +87,7 @@ fn spawn(port: u16, directory: &PathBuf) -> Child {
 
 /// None if the server ended, or is not ready after ten seconds.
 fn wait_for(port: u16, process: &mut Child) -> Option<Connection> {
-    let client = redis::Client::open(format!("redis://127.0.0.1:{port}")).unwrap();
+    let client = client(port);
     for _ in 0..500 {
         if let Ok(connection) = client.get_connection() {
             return Some(connection);

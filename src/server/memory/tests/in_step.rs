@@ -1,0 +1,284 @@
+//! The store in step with a real server: the same data at the same time.
+//!
+//! Nobody can set the clock of a real server, so the store follows it. Each script runs between two TIMEs.
+//! If they name one millisecond, the finest that a key's end knows, the store runs the script in that
+//! millisecond too, and both must agree in every digit. If not, nobody can tell what the server took for now:
+//! the store takes over its data, and nothing is compared.
+
+use super::real_server::RealServer;
+use super::{error, refusal};
+use crate::clock::ServerTime;
+use crate::server::memory::Store;
+use redis::{Connection, Value};
+use std::time::Duration;
+
+/// In front of every script on the server, on one line so that errors name the same lines. TIME is
+/// later by what was skipped, and its µs are given: what follows from them is the same everywhere then.
+const CLOCK: &str = "
+local server, skipped_ms, us = redis, ARGV[#ARGV - 1], ARGV[#ARGV]
+local redis = {
+  call = function(name, ...)
+    if name ~= 'TIME' then return server.call(name, ...) end
+    local time = server.call('TIME')
+    local ms = time[1] * 1000 + math.floor(time[2] / 1000) + skipped_ms
+    return {
+      string.format('%.0f', math.floor(ms / 1000)),
+      string.format('%.0f', ms % 1000 * 1000 + us),
+    }
+  end,
+  pcall = server.pcall,
+  error_reply = server.error_reply,
+}
+";
+
+/// Every key with its type, what is left of its lease, and its value.
+const DATA: &str = "
+local keys = redis.call('KEYS', '*')
+table.sort(keys)
+for i, key in ipairs(keys) do
+  local kind, value = redis.call('TYPE', key).ok, nil
+  if kind == 'string' then
+    value = redis.call('GET', key)
+  elseif kind == 'zset' then
+    value = redis.call('ZRANGE', key, 0, -1, 'WITHSCORES')
+  else
+    local fields, values = {}, {}
+    local all = redis.call('HGETALL', key)
+    for j = 1, #all, 2 do
+      table.insert(fields, all[j])
+      values[all[j]] = all[j + 1]
+    end
+    table.sort(fields)
+    value = {}
+    for _, field in ipairs(fields) do
+      table.insert(value, field)
+      table.insert(value, values[field])
+    end
+  end
+  keys[i] = { key, kind, redis.call('PTTL', key), value }
+end
+return keys
+";
+
+/// Lets every key end earlier.
+const SKIP: &str = "
+for _, key in ipairs(redis.call('KEYS', '*')) do
+  local at_ms = redis.call('PEXPIRETIME', key)
+  if at_ms > 0 then
+    redis.call('PEXPIREAT', key, string.format('%.0f', at_ms - ARGV[1]))
+  end
+end
+";
+
+/// What there is to see of a script.
+#[derive(Debug, PartialEq)]
+pub(super) struct Effect {
+    pub(super) reply: Value,
+    /// The channel and the text of each.
+    pub(super) messages: Vec<(String, String)>,
+    pub(super) data: Value,
+}
+
+pub(super) struct InStep {
+    store: Store,
+    server: RealServer,
+    listener: Connection,
+    /// In front of every script in the store.
+    defect: String,
+    /// How far the clock of the two is ahead of the server's own.
+    skipped_ms: u64,
+    now: ServerTime,
+}
+
+/// A script with its arguments.
+#[derive(Clone, Copy)]
+pub(super) struct Eval<'a> {
+    pub(super) source: &'a str,
+    pub(super) keys: &'a [&'a [u8]],
+    pub(super) args: &'a [&'a [u8]],
+}
+
+impl Eval<'static> {
+    const fn of(source: &'static str) -> Self {
+        Self { source, keys: &[], args: &[] }
+    }
+}
+
+impl InStep {
+    /// Both, empty.
+    pub(super) fn new() -> Self {
+        let server = RealServer::start();
+        let listener = server.connect();
+        let (store, now) = (Store::new(), ServerTime::default());
+        Self { store, server, listener, defect: String::new(), skipped_ms: 0, now }
+    }
+
+    /// From now on `defect` stands in front of every script in the store.
+    pub(super) fn set_defect(&mut self, defect: String) {
+        self.defect = defect;
+    }
+
+    /// As good as new.
+    pub(super) fn reset(&mut self) {
+        self.store.reset();
+        self.ask_listener(&["UNSUBSCRIBE"]);
+        self.server.run(&[b"FLUSHALL"]);
+        self.skipped_ms = 0;
+        self.data();
+    }
+
+    /// The time of the last script that was compared.
+    pub(super) fn now(&self) -> ServerTime {
+        self.now
+    }
+
+    pub(super) fn subscribe(&mut self, subscriber: u64, channel: &str) {
+        self.store.subscribe(subscriber, channel);
+        self.ask_listener(&["SUBSCRIBE", channel]);
+    }
+
+    pub(super) fn unsubscribe(&mut self, subscriber: u64, channel: &str) {
+        self.store.unsubscribe(subscriber);
+        self.ask_listener(&["UNSUBSCRIBE", channel]);
+    }
+
+    /// Lets time pass without waiting for it.
+    pub(super) fn skip(&mut self, ms: u64) {
+        self.server.run(&[b"EVAL", SKIP.as_bytes(), b"0", ms.to_string().as_bytes()]);
+        self.skipped_ms += ms;
+        // A key that ends in this millisecond is gone from the server already.
+        std::thread::sleep(Duration::from_millis(2));
+    }
+
+    /// What `eval` does in the store and in the server, `us` into a millisecond. None of the store if it is not
+    /// known in which.
+    pub(super) fn run(&mut self, eval: Eval<'_>, us: u64) -> (Option<Effect>, Effect) {
+        let (at_ms, reply) = self.on_server(eval, us);
+        let reply = without_place(reply);
+        let messages = self.ask_listener(&[]);
+        let ours = at_ms.map(|ms| {
+            self.now = ServerTime::from_micros(ms * 1_000 + us);
+            let source = format!("{}{}", self.defect, eval.source);
+            let reply = self.store.eval(self.now, &source, eval.keys, eval.args);
+            let told = self.store.take_messages().into_iter();
+            let told = told.map(|told| (told.channel, text(&Value::BulkString(told.payload))));
+            (without_place(reply), told.collect())
+        });
+        let (our_data, data) = self.data();
+        if ours.is_none() {
+            self.take_over(&data);
+        }
+        let ours = ours.map(|(reply, messages)| Effect { reply, messages, data: our_data });
+        (ours, Effect { reply, messages, data })
+    }
+
+    /// The reply of the server, and the millisecond in which it was given, if it was only one.
+    fn on_server(&mut self, eval: Eval<'_>, us: u64) -> (Option<u64>, Value) {
+        let source = CLOCK.replace('\n', " ") + eval.source;
+        let count = eval.keys.len().to_string();
+        let (skipped, us) = (self.skipped_ms.to_string(), us.to_string());
+        let mut parts = vec![b"EVAL", source.as_bytes(), count.as_bytes()];
+        parts.extend(eval.keys);
+        parts.extend(eval.args);
+        parts.extend([skipped.as_bytes(), us.as_bytes()]);
+        let [before, reply, after] = self.server.run_all([&[b"TIME"], &parts, &[b"TIME"]]);
+        let before_ms = milliseconds(&before);
+        let at_ms = (before_ms == milliseconds(&after)).then_some(before_ms + self.skipped_ms);
+        (at_ms, reply)
+    }
+
+    /// The data of the store and of the server at one time.
+    fn data(&mut self) -> (Value, Value) {
+        let data = Eval::of(DATA);
+        let (ms, theirs) = (0..1_000)
+            .find_map(|_| {
+                let (at_ms, theirs) = self.on_server(data, 0);
+                at_ms.map(|ms| (ms, theirs))
+            })
+            .expect("a millisecond in which the server reads its data");
+        self.now = ServerTime::from_micros(ms * 1_000);
+        (self.store.eval(self.now, DATA, &[], &[]), theirs)
+    }
+
+    /// Puts into the store what the server has now.
+    fn take_over(&self, data: &Value) {
+        self.store.flush();
+        // From a second earlier: no key can be given an end in this millisecond, but may have one.
+        let earlier = ServerTime::from_micros(self.now.as_micros() - 1_000_000);
+        for entry in items(data) {
+            let [key, kind, Value::Int(remaining_ms), value] = items(entry) else {
+                panic!("not an entry: {entry:?}");
+            };
+            let key = bytes(key);
+            let put = |parts: &[&[u8]]| drop(self.store.command(earlier, parts));
+            match bytes(kind) {
+                b"string" => put(&[b"SET", key, bytes(value)]),
+                b"hash" => items(value)
+                    .chunks(2)
+                    .for_each(|pair| put(&[b"HSET", key, bytes(&pair[0]), bytes(&pair[1])])),
+                _ => items(value)
+                    .chunks(2)
+                    .for_each(|pair| put(&[b"ZADD", key, bytes(&pair[1]), bytes(&pair[0])])),
+            }
+            if *remaining_ms >= 0 {
+                put(&[b"PEXPIRE", key, (remaining_ms + 1_000).to_string().as_bytes()]);
+            }
+        }
+    }
+
+    /// Sends a command for subscriptions, if there is one, and returns the messages that have come meanwhile:
+    /// whatever the server has published arrives ahead of its answer to a PING.
+    fn ask_listener(&mut self, parts: &[&str]) -> Vec<(String, String)> {
+        let commands = [parts, &["PING"]].into_iter().filter(|parts| !parts.is_empty());
+        for parts in commands {
+            let mut command = redis::Cmd::new();
+            command.arg(parts);
+            self.listener.send_packed_command(&command.get_packed_command()).unwrap();
+        }
+        let mut messages = Vec::new();
+        loop {
+            match self.listener.recv_response().unwrap() {
+                // Its form while nothing is subscribed to.
+                Value::SimpleString(_) => return messages,
+                Value::Array(parts) => match (bytes(&parts[0]), &parts[1..]) {
+                    (b"pong", _) => return messages,
+                    (b"message", [channel, payload]) => {
+                        messages.push((text(channel), text(payload)));
+                    }
+                    _ => {}
+                },
+                // Valkey says so to who unsubscribes and had not subscribed.
+                Value::ServerError(error) if error.code() == "NOSUB" => {}
+                other => panic!("not for a listener: {other:?}"),
+            }
+        }
+    }
+}
+
+fn milliseconds(time: &Value) -> u64 {
+    let [seconds, micros] = items(time) else { panic!("not a time: {time:?}") };
+    let number = |part| text(part).parse::<u64>().unwrap();
+    number(seconds) * 1_000 + number(micros) / 1_000
+}
+
+fn items(value: &Value) -> &[Value] {
+    let Value::Array(items) = value else { panic!("not a list: {value:?}") };
+    items
+}
+
+fn bytes(value: &Value) -> &[u8] {
+    let Value::BulkString(bytes) = value else { panic!("not a text: {value:?}") };
+    bytes
+}
+
+fn text(value: &Value) -> String {
+    String::from_utf8(bytes(value).to_vec()).unwrap()
+}
+
+/// Only the server says where in a script an error was raised, and nobody is shown that.
+fn without_place(reply: Value) -> Value {
+    match reply {
+        Value::ServerError(_) => error(&refusal(&reply)),
+        reply => reply,
+    }
+}

@@ -1,0 +1,432 @@
+//! The scripts of the locks, in the store and in a real server: random calls have the same replies, send the
+//! same messages and leave the same data.
+//!
+//! What is called follows from a seed: `HOLDFAST_FROM=<seed> HOLDFAST_SEEDS=1` plays one round again. How
+//! much time passes between two calls is not the test's to say, and it finds out.
+
+use super::in_step::{Effect, Eval, InStep};
+use crate::clock::ServerTime;
+use crate::error::Failure;
+use crate::keys::LockKeys;
+use crate::machine::{Manner, inbox};
+use crate::script::{Call, Grant, Held, Intent, Reply};
+use crate::server::wire;
+use crate::token::Token;
+use std::collections::BTreeSet;
+use std::fmt::{Arguments, Debug};
+use std::time::Duration;
+
+/// How many rounds a test run makes.
+const SEEDS: u64 = 100;
+const STEPS: usize = 60;
+
+const CLIENTS: [&str; 3] = ["a", "b", "c"];
+/// A lock has its hash tag around the whole name or within it.
+const LOCKS: [&str; 2] = ["lock:a", "lock:{b} %d é"];
+/// Owner tokens, each with its client.
+const TOKENS: [(&str, &str); 6] = [
+    ("a", "hf1.a.1"),
+    ("a", "hf1.a.2"),
+    ("b", "hf1.b.1.cron"),
+    ("b", "hf1.b.2.x+"),
+    ("c", "hf1.c.1"),
+    ("c", "hf1.c.2.%d é"),
+];
+const LEASES_MS: [u64; 9] = [1, 2, 5, 20, 100, 300, 1_000, 5_000, 30_000];
+/// Around the times that the scripts know, and a day.
+const SKIPS_MS: [u64; 6] = [1_000, 2_000, 3_000, 15_000, 30_000, 86_400_000];
+
+/// What other code or a person may do to the keys of a lock. A token is in ARGV.
+const MEDDLING: &[&str] = &[
+    // The lock is other code's, or nobody's.
+    "redis.call('SET', KEYS[1], 'theirs', 'PX', 200)",
+    "redis.call('SET', KEYS[1], 'theirs+', 'PX', 20)",
+    "redis.call('SET', KEYS[1], 'theirs')",
+    "redis.call('SET', KEYS[1], '', 'PX', 50)",
+    "redis.call('SET', KEYS[1], ARGV[1] .. '+', 'PX', 50)",
+    "redis.call('PEXPIRE', KEYS[1], 3)",
+    "redis.call('DEL', KEYS[1])",
+    // Keys are lost.
+    "redis.call('DEL', KEYS[2])",
+    "redis.call('DEL', KEYS[3])",
+    "redis.call('DEL', KEYS[4])",
+    "redis.call('DEL', unpack(KEYS))",
+    "redis.call('PEXPIRE', KEYS[3], 5)",
+    // Fence counters that are none, or at the end of what numbers can tell.
+    "redis.call('SET', KEYS[2], 'x', 'PX', 100)",
+    "redis.call('SET', KEYS[2], '-5', 'PX', 100)",
+    "redis.call('SET', KEYS[2], '007', 'PX', 100)",
+    "redis.call('SET', KEYS[2], '123')",
+    "redis.call('SET', KEYS[2], '9007199254740992', 'PX', 100)",
+    "redis.call('SET', KEYS[2], '9223372036854775806', 'PX', 100)",
+    "redis.call('SET', KEYS[2], '9223372036854775807000', 'PX', 100)",
+    // Values of another type.
+    "redis.call('DEL', KEYS[1]) redis.call('HSET', KEYS[1], 'f', 'v') redis.call('PEXPIRE', KEYS[1], 50)",
+    "redis.call('DEL', KEYS[2]) redis.call('ZADD', KEYS[2], 1, 'm') redis.call('PEXPIRE', KEYS[2], 50)",
+    "redis.call('SET', KEYS[3], 'x', 'PX', 50)",
+    "redis.call('SET', KEYS[4], 'x', 'PX', 50)",
+    // Waiters that are none.
+    "redis.call('ZADD', KEYS[3], 1, 'stranger')",
+    "redis.call('ZADD', KEYS[3], -2.5, ARGV[1])",
+    "redis.call('ZADD', KEYS[3], 9e15, 'hf1.z.1')",
+    "redis.call('HSET', KEYS[4], ARGV[1], 'nonsense')",
+    "redis.call('HSET', KEYS[4], ARGV[1], '1 2 3 4 holdfast:a')",
+    "redis.call('HSET', KEYS[4], ARGV[1], '99999999999999 0 1 0 holdfast:a')",
+    "redis.call('HSET', KEYS[4], ARGV[1], '99999999999999 100 99999999999999999999 0 ')",
+    "redis.call('HDEL', KEYS[4], ARGV[1])",
+    "redis.call('HSET', KEYS[4], 'unclaimed', 'stranger')",
+    "redis.call('HSET', KEYS[4], 'unclaimed', ARGV[1])",
+    // A line longer than a walk: nobody in it is known, or nobody listens.
+    "redis.call('DEL', KEYS[1])
+     for i = 1, 300 do redis.call('ZADD', KEYS[3], i, 'hf1.gone.' .. i) end",
+    "redis.call('DEL', KEYS[1])
+     for i = 1, 300 do
+       redis.call('ZADD', KEYS[3], 7, 'hf1.gone.' .. i)
+       redis.call('HSET', KEYS[4], 'hf1.gone.' .. i, '99999999999999 100 1 0 holdfast:gone')
+     end",
+];
+
+/// What a store could do wrong: the command, and what it does instead. A test that did not find that would
+/// prove nothing.
+const DEFECTS: &[(&str, &str, &str)] = &[
+    ("a lease seems longer by 1 ms", "PTTL", "return run(name, ...) + 1"),
+    ("a lease is longer by 1 ms", "PEXPIRE", "local key, ms = ... return run(name, key, ms + 1)"),
+    ("a lease is not lengthened", "PEXPIRE", "return 1"),
+    (
+        "a counter loses its end",
+        "SET",
+        "local key, value, option = ...
+         if option == 'KEEPTTL' then return run(name, key, value) end
+         return run(name, ...)",
+    ),
+    (
+        "NX is overlooked",
+        "SET",
+        "local key, value, option, _, ms = ...
+         if option == 'NX' then return run(name, key, value, 'PX', ms) end
+         return run(name, ...)",
+    ),
+    (
+        "what is appended to ends anew",
+        "APPEND",
+        "local key, more = ... return run('SET', key, run('GET', key) .. more)",
+    ),
+    (
+        "a value of another type seems to be none",
+        "GET",
+        "local reply = run(name, ...) return type(reply) == 'string' and reply",
+    ),
+    (
+        "the line is read from its end",
+        "ZRANGE",
+        "local key, from, to, scores = ...
+         if scores then return run(name, ...) end
+         return run(name, key, -1 - to, -1 - from)",
+    ),
+    (
+        "scores lose their last digits",
+        "ZADD",
+        "local key, score, member = ...
+         return run(name, key, string.format('%.14g', score), member)",
+    ),
+    ("a place in line is off by one", "ZRANK", "return run(name, ...) + 1"),
+    ("who has left the line stays", "ZREM", "return 0"),
+    ("a field stays", "HDEL", "return 0"),
+    ("an empty line is there", "EXISTS", "return 1"),
+    ("everybody seems to listen", "PUBSUB", "return { select(2, ...), 1 }"),
+    ("nobody seems to listen", "PUBSUB", "return { select(2, ...), 0 }"),
+    ("a message is lost", "PUBLISH", "return 0"),
+    (
+        "a message is cut off",
+        "PUBLISH",
+        "local to, text = ... return run(name, to, text:sub(1, -2))",
+    ),
+    ("a clock is late by 1 µs", "TIME", "local t = run(name) return { t[1], t[2] - 1 }"),
+];
+
+/// What must have happened at least once.
+const OUTCOMES: &[&str] = &[
+    "a message",
+    "freed",
+    "granted",
+    "held",
+    "in line",
+    "lengthened",
+    "not the owner",
+    "released",
+    "the line is too long",
+    "ERR",
+    "WRONGTYPE",
+];
+
+enum Step {
+    Call(Call),
+    Meddle {
+        source: &'static str,
+        token: &'static str,
+    },
+    Subscribe(usize),
+    Unsubscribe(usize),
+    /// Time passes.
+    Wait(Duration),
+    /// Time passes without waiting for it.
+    Skip(u64),
+}
+
+/// Random steps, taken in the store and in a server.
+struct Round<'a> {
+    pair: &'a mut InStep,
+    seed: u64,
+    rng: fastrand::Rng,
+    /// The lock of the next step.
+    lock: &'static str,
+    /// Who was granted a lock last, and the last place in line that a reply named.
+    owner: Token,
+    seq: u64,
+    story: Vec<String>,
+    seen: BTreeSet<String>,
+    compared: usize,
+}
+
+impl<'a> Round<'a> {
+    fn new(pair: &'a mut InStep, seed: u64) -> Self {
+        pair.reset();
+        Self {
+            pair,
+            seed,
+            rng: fastrand::Rng::with_seed(seed),
+            lock: LOCKS[0],
+            owner: Token::from_text(TOKENS[0].1),
+            seq: 0,
+            story: Vec::new(),
+            seen: BTreeSet::new(),
+            compared: 0,
+        }
+    }
+
+    /// Takes all steps; the story, if the two did not do the same.
+    fn run(&mut self) -> Result<(), String> {
+        for client in 0..CLIENTS.len() {
+            self.take(&Step::Subscribe(client))?;
+        }
+        for _ in 0..STEPS {
+            // Most steps are about one lock.
+            self.lock = LOCKS[usize::from(self.rng.u8(..5) == 0)];
+            let step = self.next();
+            self.take(&step)?;
+        }
+        Ok(())
+    }
+
+    fn next(&mut self) -> Step {
+        let client = self.rng.usize(..CLIENTS.len());
+        match self.rng.u8(..100) {
+            0..70 => Step::Call(self.call()),
+            70..78 => self.meddle(),
+            78..82 => Step::Subscribe(client),
+            82..84 => Step::Unsubscribe(client),
+            84..90 => Step::Wait(Duration::from_millis(self.rng.u64(1..5))),
+            90..95 => Step::Skip(self.rng.u64(1..400)),
+            _ => Step::Skip(self.pick(&SKIPS_MS)),
+        }
+    }
+
+    fn call(&mut self) -> Call {
+        let keys = LockKeys::from_key(self.lock);
+        let (client, token) = self.pick(&TOKENS);
+        let token = Token::from_text(token);
+        let ttl = Duration::from_millis(match self.rng.u8(..50) {
+            0 => self.pick(&[0, u64::MAX]),
+            _ => self.pick(&LEASES_MS),
+        });
+        let now_us = self.pair.now().as_micros();
+        let epoch = self.pick(&[0, now_us - 3_600_000_000, now_us, now_us + 1_000_000_000]);
+        let epoch = ServerTime::from_micros(epoch);
+        // An owner has more to say than anybody else.
+        let owner = if self.rng.bool() { self.owner.clone() } else { token.clone() };
+        match self.rng.u8(..20) {
+            0..12 => Call::Acquire {
+                keys,
+                token,
+                ttl,
+                epoch,
+                block: self.pick(&[1, 1, 2, 16]),
+                inbox: if self.rng.u8(..6) == 0 { "".into() } else { inbox(client) },
+                intent: self.intent(),
+            },
+            12..14 => Call::Extend { keys, token: owner, ttl },
+            14 => Call::Free { keys, token: owner },
+            _ => Call::Release { keys, token: owner, epoch },
+        }
+    }
+
+    fn intent(&mut self) -> Intent {
+        match self.rng.u8(..10) {
+            0..5 => Intent::Join(None),
+            5 => Intent::Join(Some(self.seq)),
+            6..8 => Intent::Poll,
+            _ => Intent::Try,
+        }
+    }
+
+    fn meddle(&mut self) -> Step {
+        let source = match self.rng.u8(..4) {
+            0 => "redis.call('DEL', unpack(KEYS))",
+            _ => self.pick(MEDDLING),
+        };
+        Step::Meddle { source, token: self.pick(&TOKENS).1 }
+    }
+
+    fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        from[self.rng.usize(..from.len())]
+    }
+
+    fn take(&mut self, step: &Step) -> Result<(), String> {
+        match step {
+            Step::Call(call) => {
+                let command = wire::command(call, Manner::Plain);
+                let (keys, args) = wire::arguments(&command);
+                let (name, source) = (format!("{:?}", call.script()), call.script().source());
+                let effect = self.eval(&name, Eval { source, keys: &keys, args: &args })?;
+                self.learn(call, effect);
+            }
+            Step::Meddle { source, token } => {
+                let keys = LockKeys::from_key(self.lock);
+                let keys = [keys.lock(), keys.fence(), keys.queue(), keys.waiters()];
+                let (keys, args) = (keys.map(str::as_bytes), [token.as_bytes()]);
+                self.eval(source, Eval { source, keys: &keys, args: &args })?;
+            }
+            Step::Subscribe(client) => {
+                self.note(format_args!("subscribe {}", CLIENTS[*client]));
+                self.pair.subscribe(*client as u64, &inbox(CLIENTS[*client]));
+            }
+            Step::Unsubscribe(client) => {
+                self.note(format_args!("unsubscribe {}", CLIENTS[*client]));
+                self.pair.unsubscribe(*client as u64, &inbox(CLIENTS[*client]));
+            }
+            Step::Wait(duration) => {
+                self.note(format_args!("wait {duration:?}"));
+                std::thread::sleep(*duration);
+            }
+            Step::Skip(ms) => {
+                self.note(format_args!("skip {ms} ms"));
+                self.pair.skip(*ms);
+            }
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, what: Arguments<'_>) {
+        self.story.push(format!("{}  {}  {what}", self.pair.now().as_micros(), self.lock));
+    }
+
+    /// Runs a script in both. Its effect, or the story, if the two do not have the same.
+    fn eval(&mut self, name: &str, eval: Eval<'_>) -> Result<Effect, String> {
+        let us = self.rng.u64(..1_000);
+        let (ours, theirs) = self.pair.run(eval, us);
+        let args: Vec<_> = eval.args.iter().map(|arg| String::from_utf8_lossy(arg)).collect();
+        self.note(format_args!("{name} {args:?} → {:?}", theirs.reply));
+        let Some(ours) = ours else { return Ok(theirs) };
+        self.compared += 1;
+        if ours == theirs {
+            return Ok(theirs);
+        }
+        let (seed, story) = (self.seed, self.story.join("\n  "));
+        let differences = [
+            difference("reply", &ours.reply, &theirs.reply),
+            difference("messages", &ours.messages, &theirs.messages),
+            difference("data", &ours.data, &theirs.data),
+        ];
+        Err(format!("seed {seed}:\n  {story}{}", differences.concat()))
+    }
+
+    /// Takes note of what happened, for the calls to come.
+    fn learn(&mut self, call: &Call, effect: Effect) {
+        for grant in effect.messages.iter().filter_map(|(_, message)| Grant::parse(message)) {
+            self.owner = Token::from_text(&grant.token);
+            self.seen.insert("a message".to_owned());
+        }
+        let seen = match (wire::reply(call.script(), effect.reply), call) {
+            (Ok(Reply::Granted { .. }), Call::Acquire { token, .. }) => {
+                self.owner = token.clone();
+                "granted"
+            }
+            (Ok(Reply::Held(Held { place: Some(place), .. })), _) => {
+                self.seq = place.seq;
+                "in line"
+            }
+            (Ok(Reply::Held(_)), _) => "held",
+            (Ok(Reply::More), _) => "the line is too long",
+            (Ok(Reply::Owner(true)), Call::Extend { .. }) => "lengthened",
+            (Ok(Reply::Owner(true)), Call::Free { .. }) => "freed",
+            (Ok(Reply::Owner(true)), _) => "released",
+            (Ok(Reply::Owner(false)), _) => "not the owner",
+            (Err(Failure::Refused(refusal)), _) => &refusal.code.clone(),
+            // Out of what was meddled with comes what no client can read.
+            (other, _) => return drop(other),
+        };
+        self.seen.insert(seen.to_owned());
+    }
+}
+
+/// What differs, if it does.
+fn difference<T: Debug + PartialEq>(what: &str, ours: &T, theirs: &T) -> String {
+    if ours == theirs {
+        return String::new();
+    }
+    format!("\n{what} of the last step:\n  store  {ours:?}\n  server {theirs:?}")
+}
+
+fn number(variable: &str, default: u64) -> u64 {
+    std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+}
+
+#[test]
+fn random_calls_do_the_same_as_in_a_server() {
+    let mut pair = InStep::new();
+    let (from, seeds) = (number("HOLDFAST_FROM", 0), number("HOLDFAST_SEEDS", SEEDS));
+    let mut seen = BTreeSet::new();
+    let mut compared = 0;
+    for seed in from..from + seeds {
+        let mut round = Round::new(&mut pair, seed);
+        round.run().unwrap_or_else(|story| panic!("{story}"));
+        seen.append(&mut round.seen);
+        compared += round.compared;
+    }
+    if seeds >= SEEDS {
+        let missing: Vec<_> = OUTCOMES.iter().filter(|outcome| !seen.contains(**outcome)).collect();
+        assert!(missing.is_empty(), "the rounds do too little: {missing:?} never happened");
+    }
+    assert!(compared as u64 > seeds, "too little was compared: {compared} scripts");
+}
+
+#[test]
+fn every_defect_of_the_store_is_found() {
+    let mut pair = InStep::new();
+    let mut find = |command, instead, seeds| {
+        pair.set_defect(defect(command, instead));
+        (0..seeds).find_map(|seed| Round::new(&mut pair, seed).run().err())
+    };
+    assert_eq!(find("NO SUCH COMMAND", "", 3), None, "where there is no defect");
+    let mut missed = DEFECTS.to_vec();
+    missed.retain(|(_, command, instead)| find(command, instead, SEEDS).is_none());
+    assert!(missed.is_empty(), "not found in {SEEDS} rounds: {missed:?}");
+}
+
+/// What stands in front of the scripts of a store whose `command` does `instead`.
+fn defect(command: &str, instead: &str) -> String {
+    let prelude = format!(
+        "local server = redis
+         local function call(run, name, ...)
+           if name ~= '{command}' then return run(name, ...) end
+           {instead}
+         end
+         local redis = {{
+           call = function(...) return call(server.call, ...) end,
+           pcall = function(...) return call(server.pcall, ...) end,
+           error_reply = server.error_reply,
+         }} "
+    );
+    // On one line: errors shall name the same lines as ever.
+    prelude.replace('\n', " ")
+}
