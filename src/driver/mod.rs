@@ -295,10 +295,11 @@ impl Driver {
             }
         }
         self.effects = effects;
-        self.peers.iter_mut().for_each(Peer::send_batch);
         if to_see {
             self.caller.wake();
         }
+        // Last: an embedded server executes the batch at once, while the caller looks.
+        self.peers.iter_mut().for_each(Peer::send_batch);
     }
 
     fn connect(&mut self, node: NodeId) {
