@@ -3,6 +3,7 @@
 use super::channels::Channels;
 use super::sorted_set::SortedSet;
 use crate::clock::ServerTime;
+use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 
 /// Fields and their values.
@@ -97,7 +98,7 @@ pub(super) struct WrongType;
 /// Every key of a keyspace, as it was.
 #[cfg(test)]
 #[derive(Clone, Default)]
-pub(crate) struct Entries(BTreeMap<Vec<u8>, Entry>);
+pub(crate) struct Entries(FxHashMap<Vec<u8>, Entry>);
 
 /// Below so many keys expired ones are not looked for.
 const SWEEP_FROM: usize = 1024;
@@ -106,7 +107,7 @@ const SWEEP_FROM: usize = 1024;
 pub(super) struct Keyspace {
     pub(super) channels: Channels,
     now: ServerTime,
-    entries: BTreeMap<Vec<u8>, Entry>,
+    entries: FxHashMap<Vec<u8>, Entry>,
     /// When there are so many keys, those that nobody looks up any more are removed.
     sweep_at: usize,
 }
@@ -116,7 +117,7 @@ impl Default for Keyspace {
         Self {
             channels: Channels::default(),
             now: ServerTime::default(),
-            entries: BTreeMap::new(),
+            entries: FxHashMap::default(),
             sweep_at: SWEEP_FROM,
         }
     }

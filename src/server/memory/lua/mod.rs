@@ -19,8 +19,6 @@ pub(super) struct Engine {
     run: Function,
     /// What a script sees as its globals.
     environment: Table,
-    /// Where these are looked up.
-    globals: Table,
     /// By their text.
     compiled: BTreeMap<String, Function>,
 }
@@ -34,8 +32,8 @@ impl Engine {
         let invoke =
             lua.create_function(move |lua, args: Variadic<_>| invoke(&keyspace, lua, &args))?;
         let prelude = lua.load(include_str!("prelude.lua")).set_name("=prelude");
-        let (run, environment, globals) = prelude.call(invoke)?;
-        Ok(Self { lua, run, environment, globals, compiled: BTreeMap::new() })
+        let (run, environment) = prelude.call(invoke)?;
+        Ok(Self { lua, run, environment, compiled: BTreeMap::new() })
     }
 
     /// Runs a script and returns what it replies to its caller.
@@ -58,9 +56,8 @@ impl Engine {
     }
 
     fn run(&self, script: Function, keys: &[&[u8]], args: &[&[u8]]) -> mlua::Result<Value> {
-        self.globals.raw_set("KEYS", self.list(keys)?)?;
-        self.globals.raw_set("ARGV", self.list(args)?)?;
-        let (succeeded, result): (bool, mlua::Value) = self.run.call(script)?;
+        let call = (script, self.list(keys)?, self.list(args)?);
+        let (succeeded, result): (bool, mlua::Value) = self.run.call(call)?;
         if succeeded {
             return convert::to_reply(&result);
         }

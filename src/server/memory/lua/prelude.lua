@@ -1,8 +1,8 @@
 --[[ prelude: the environment in which scripts run, as Redis 7 makes it
   ARGS   1 invoke: runs a command, returns whether it failed, and its reply
-  GIVES  1 run: calls a script; returns true and its result, or false and the text of the error
+  GIVES  1 run: calls a script with its keys and arguments; returns true and its result, or false and the
+           text of the error
          2 environment: what a script sees as its globals
-         3 globals: where that is looked up
 ]]
 local invoke = ...
 
@@ -76,17 +76,6 @@ local function with_code(text)
   return text:find(' ', 1, true) and text or 'ERR ' .. text
 end
 
-local function run(script)
-  local succeeded, result = pcall(script)
-  if succeeded then
-    return true, result
-  end
-  if type(result) == 'table' then
-    return false, text_of(result) or 'ERR unknown error'
-  end
-  return false, 'ERR ' .. tostring(result)
-end
-
 local globals = {
   _VERSION = _VERSION,
   assert = assert,
@@ -128,6 +117,18 @@ setmetatable(globals, {
 -- Strings bring their library along, unshielded.
 getmetatable('').__metatable = false
 
+local function run(script, keys, args)
+  globals.KEYS, globals.ARGV = keys, args
+  local succeeded, result = pcall(script)
+  if succeeded then
+    return true, result
+  end
+  if type(result) == 'table' then
+    return false, text_of(result) or 'ERR unknown error'
+  end
+  return false, 'ERR ' .. tostring(result)
+end
+
 local environment = shield(globals)
 globals._G = environment
-return run, environment, globals
+return run, environment
