@@ -59,6 +59,16 @@ describe('with passwords', () => {
     ports = deployment.sentinels.map(({ port }) => port);
   });
 
+  test('a lock can be asked to be on a replica', async () => {
+    const target = { ...deployment.target, password };
+    const locks = await open(target, { replicas: 1 });
+    const [replica] = deployment.servers.filter((server) => server !== master);
+    const lock = await locks.acquire('replicated');
+    const value = await replica?.admin.get('lock:replicated');
+    assert.equal(value, lock.token);
+    assert.equal(await lock.release(), true);
+  });
+
   after(() => deployment.stop());
 
   test('a login for all Sentinels, however they are named', async () => {
