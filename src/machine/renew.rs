@@ -277,7 +277,9 @@ impl Machine {
         let Some(held) = self.leases.get(&id).filter(|held| held.renewal.asked.is_none()) else {
             return;
         };
-        let pause = held.until.since(now).min(held.ttl) / 16;
+        // A slice at least: rounded down to one it must still be later than now, for a quorum without
+        // connections answers at once.
+        let pause = (held.until.since(now).min(held.ttl) / 16).max(SLICE.min(held.ttl / 16));
         self.plan_renewal(id, now, now + pause);
     }
 

@@ -10,6 +10,7 @@
 //! have the same fence.
 
 use super::ballot::{Ballot, Grantee, Question, Standing, Vote, majority};
+use super::node::Node;
 use super::{Bid, Errand, Quorum, Timer};
 use crate::clock::Mono;
 use crate::error::Failure;
@@ -157,13 +158,16 @@ impl Quorum {
         let yes: Vec<usize> =
             (0..ballot.votes.len()).filter(|node| ballot.votes[*node] == Vote::Yes).collect();
         for node in &yes {
-            ballot.votes[*node] = Vote::Awaited;
+            // It may be gone since it voted.
+            let Some(Node { up, trouble, .. }) = self.nodes.get(*node) else { continue };
+            ballot.votes[*node] = if *up { Vote::Awaited } else { Vote::Failed(trouble.clone()) };
         }
         let owner = ballot.owner.clone();
         self.begin_ballot(ballot);
         for node in yes {
             self.seal(now, node, &owner, (first, last), Some(request), out);
         }
+        self.decide(now, request, out);
     }
 
     /// Asks a server that has given the lock to accept the fence.
@@ -176,7 +180,7 @@ impl Quorum {
         ballot: Option<RequestId>,
         out: &mut Vec<Effect>,
     ) {
-        let Some(bid) = self.bids.get(owner) else { return };
+        let Some(bid) = self.bids.get(owner).filter(|_| self.nodes[node].up) else { return };
         let call = Call::Seal { keys: bid.keys.clone(), token: bid.token.clone(), first, last };
         self.ask_about(now, node, call, owner, ballot, out);
     }

@@ -119,7 +119,8 @@ impl Quorum {
         ttl: Duration,
         out: &mut Vec<Effect>,
     ) {
-        let Some(bid) = self.bids.get_mut(owner) else { return };
+        let up = self.nodes[node].up;
+        let Some(bid) = self.bids.get_mut(owner).filter(|_| up) else { return };
         let Bid { keys, token, last_fence: Some(last), .. } = bid.clone() else { return };
         bid.reached[node] = true;
         self.ask_about(now, node, Call::Fill { keys, token, ttl, last }, owner, None, out);

@@ -11,14 +11,14 @@ use std::borrow::Cow;
 use std::cell::Cell;
 
 /// How many seeds may pass until a defect is found.
-const SEEDS: u64 = 2_000;
+pub(super) const SEEDS: u64 = 2_000;
 
 thread_local! {
     static PRESENT: Cell<Option<Change>> = const { Cell::new(None) };
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Change {
+pub(super) enum Change {
     /// In the scripts the first text stands where the second should.
     Script {
         right: &'static str,
@@ -36,6 +36,12 @@ pub(super) enum Defect {
     FencesWithoutEnd,
     /// The loss of a lock is not told.
     LossNotTold,
+    /// On a quorum: an extension takes the lock where it is missing, and counts that as a vote.
+    FilledAnyway,
+    /// On a quorum: what was given up while a connection was gone is not given back.
+    NothingOwed,
+    /// On a quorum: a server that has restarted votes at once.
+    VotesAtOnce,
     /// Waiters rely on messages alone.
     NoPoll,
     /// The scripts are told nothing of other histories of the data.
@@ -135,7 +141,12 @@ pub(super) fn spoil(machine: &mut Machine) {
     }
 }
 
-const fn script(right: &'static str, wrong: &'static str) -> Change {
+/// What goes wrong on this thread from now on.
+pub(super) fn set(change: Option<Change>) {
+    PRESENT.set(change);
+}
+
+pub(super) const fn script(right: &'static str, wrong: &'static str) -> Change {
     Change::Script { right, wrong }
 }
 
@@ -341,7 +352,7 @@ fn every_defect_is_found() {
 }
 
 /// What is caught here is no news; the panics of other tests are.
-fn silence_expected_panics() {
+pub(super) fn silence_expected_panics() {
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         if !any_present() {

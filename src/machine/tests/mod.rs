@@ -6,6 +6,8 @@ mod defects;
 mod faults;
 mod models;
 mod promises;
+mod quorum;
+mod quorum_defects;
 mod renewal;
 mod scripted;
 mod server;

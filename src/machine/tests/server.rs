@@ -7,7 +7,7 @@ use crate::clock::{Mono, ServerTime};
 use crate::error::Failure;
 use crate::keys::LockKeys;
 use crate::machine::Look;
-use crate::script::{Call, Grant, Reply};
+use crate::script::{Call, Grant, Reply, parse_free};
 use crate::server::embedded::{ask, execute};
 use crate::server::memory::{Entries, Store};
 use std::cell::RefCell;
@@ -28,6 +28,8 @@ struct State {
     clock: Option<Mono>,
     /// Messages on their way, by subscriber.
     mail: BTreeMap<u64, VecDeque<Grant>>,
+    /// Who has been told that a lock of a quorum may be free.
+    woken: Vec<u64>,
     next_subscriber: u64,
     /// Judges every call, where somebody asks for that.
     watch: Option<Watch>,
@@ -49,10 +51,16 @@ impl State {
     }
 
     /// The grants that were published since the last call, and to whom.
-    fn take_grants(&self) -> Vec<(u64, Grant)> {
-        let read = |payload: &[u8]| Grant::parse(std::str::from_utf8(payload).unwrap()).unwrap();
-        let messages = self.store.take_messages().into_iter();
-        messages.map(|message| (message.subscriber, read(&message.payload))).collect()
+    fn take_grants(&mut self) -> Vec<(u64, Grant)> {
+        let mut grants = Vec::new();
+        for message in self.store.take_messages() {
+            let text = std::str::from_utf8(&message.payload).unwrap();
+            match parse_free(text) {
+                Some(_) => self.woken.push(message.subscriber),
+                None => grants.push((message.subscriber, Grant::parse(text).unwrap())),
+            }
+        }
+        grants
     }
 }
 
@@ -73,6 +81,7 @@ impl Server {
             clock_us: 1_700_000_000_000_000,
             clock: None,
             mail: BTreeMap::new(),
+            woken: Vec::new(),
             next_subscriber: 0,
             watch: None,
             executed: 0,
@@ -212,6 +221,14 @@ impl Server {
             state.mail.entry(subscriber).or_default().push_back(grant);
         }
         reply
+    }
+
+    /// Whether there was a message for a subscriber that a lock may be free.
+    pub(super) fn take_woken(&self, subscriber: u64) -> bool {
+        let woken = &mut self.0.borrow_mut().woken;
+        let before = woken.len();
+        woken.retain(|other| *other != subscriber);
+        woken.len() < before
     }
 
     pub(super) fn new_subscriber(&self) -> u64 {

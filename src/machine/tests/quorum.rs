@@ -1,0 +1,603 @@
+//! A quorum from a seed: several processes, several servers, networks and clocks, all of them
+//! unreliable. As `simulator.rs`, for the layer that makes one server of many.
+
+use super::defects::Defect;
+use super::server::Server;
+use super::world::{COMMAND_TIMEOUT, RENEWED, World, ms};
+use crate::clock::Mono;
+use crate::error::Failure;
+use crate::machine::{
+    Command, Config, Effect, Event, Hold, LeaseId, Look, NodeId, OpId, Outcome, Quorum, RequestId,
+    Settings, Wait,
+};
+use crate::script::{Call, Reply};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::panic::AssertUnwindSafe;
+use std::time::Duration;
+
+/// How many schedules a test run makes of each kind, unless told otherwise.
+const SEEDS: u64 = 300;
+const STEPS: usize = 260;
+const PROCESSES: usize = 3;
+const BEGIN: Mono = Mono::from_micros(100_000_000);
+const DRIFT_PPM: i64 = 4_000;
+const LATE_MS: u64 = 900;
+const LONGEST: Duration = Duration::from_secs(4);
+const QUIET: Duration = Duration::from_secs(100);
+/// More requests than that in a schedule, and somebody asks in a loop without a pause.
+const REQUESTS_MAX: u64 = 20_000;
+
+/// What may go wrong besides network and processes.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Kind {
+    /// Servers keep their data over a restart.
+    Steady,
+    /// They lose all, and have no vote until the longest lease has ended.
+    Losing,
+}
+
+struct Node {
+    server: Server,
+    drift_ppm: i64,
+    started: Mono,
+    down_until: Option<Mono>,
+    /// Requests of connections that are gone, and when they arrive all the same.
+    late: Vec<(Mono, Call)>,
+}
+
+fn skewed(drift_ppm: i64, now: Mono) -> Mono {
+    let elapsed = i64::try_from(now.since(BEGIN).as_micros()).unwrap();
+    let local = elapsed + elapsed * drift_ppm / 1_000_000;
+    BEGIN + Duration::from_micros(u64::try_from(local).unwrap())
+}
+
+/// One process's line to one server.
+#[derive(Default)]
+struct Link {
+    connecting: bool,
+    up: bool,
+    subscriber: u64,
+    wire: VecDeque<(RequestId, Call)>,
+    answers: VecDeque<(RequestId, Result<Reply, Failure>)>,
+    cut_off_until: Option<Mono>,
+}
+
+struct Process {
+    quorum: Quorum,
+    servers: Vec<Server>,
+    links: Vec<Link>,
+    /// What was on the wire when a connection was given up.
+    dropped: Vec<(usize, Call)>,
+    drift_ppm: i64,
+    now: Mono,
+    stopped_until: Option<Mono>,
+    next_op: u32,
+    /// What has no outcome yet, and when it began.
+    open: BTreeMap<OpId, Mono>,
+    outcomes: Vec<(OpId, Outcome)>,
+    held: Vec<(LeaseId, u64)>,
+    deadlines: BTreeMap<LeaseId, Mono>,
+}
+
+impl Process {
+    fn input(&mut self, give: impl FnOnce(&mut Quorum, Mono, &mut Vec<Effect>)) {
+        let mut out = Vec::new();
+        give(&mut self.quorum, self.now, &mut out);
+        if Defect::NothingOwed.is_on() {
+            self.quorum.forget_debts();
+        }
+        for effect in out {
+            self.perform(effect);
+        }
+    }
+
+    fn perform(&mut self, effect: Effect) {
+        let index = |node: NodeId| usize::from(node.0);
+        match effect {
+            Effect::Complete { op, outcome } => self.outcomes.push((op, outcome)),
+            Effect::Connect { node } => {
+                let link = &mut self.links[index(node)];
+                assert!(!link.connecting && !link.up, "two connections at once");
+                link.connecting = true;
+            }
+            Effect::Disconnect { node, .. } => {
+                let link = &mut self.links[index(node)];
+                link.up = false;
+                let calls = link.wire.drain(..).map(|(_, call)| (index(node), call));
+                self.dropped.extend(calls);
+                link.answers.clear();
+                self.servers[index(node)].unsubscribe(link.subscriber);
+            }
+            Effect::Listen { node, channel } => {
+                let subscriber = self.links[index(node)].subscriber;
+                self.servers[index(node)].subscribe(subscriber, &channel);
+                self.event(index(node), Event::Listening { channel, on: true });
+            }
+            Effect::Ping => self.event(0, Event::Turned(self.now)),
+            Effect::Send { node, request, call, .. } => {
+                assert!(self.links[index(node)].up, "a request without a connection");
+                self.links[index(node)].wire.push_back((request, call));
+            }
+            Effect::SetDeadline { lease, until: Some(until) } => {
+                self.deadlines.insert(lease, until);
+            }
+            Effect::SetDeadline { lease, until: None } => {
+                self.deadlines.remove(&lease);
+            }
+            Effect::Lose { .. } | Effect::Tell(_) | Effect::Unlisten { .. } => {}
+            Effect::Confirm { .. } | Effect::Discover | Effect::Look { .. } | Effect::Stop => {
+                panic!("{effect:?}")
+            }
+        }
+    }
+
+    fn event(&mut self, node: usize, event: Event) {
+        let node = NodeId(u16::try_from(node).unwrap());
+        self.input(|quorum, now, out| quorum.handle_event(now, node, event, out));
+    }
+
+    fn command(&mut self, began: Mono, command: Command) {
+        self.next_op += 1;
+        let op = OpId(self.next_op);
+        self.open.insert(op, began);
+        self.input(|quorum, now, out| quorum.handle_command(now, op, command, out));
+    }
+
+    fn reply(&mut self, node: usize, request: RequestId, reply: Result<Reply, Failure>) {
+        if Defect::ValidFromReply.is_on() {
+            let now = self.now;
+            self.quorum.inner().links.redate(now);
+        }
+        let node = NodeId(u16::try_from(node).unwrap());
+        self.input(|quorum, now, out| quorum.handle_reply(now, node, request, reply, out));
+    }
+
+    fn pass(&mut self, end: Mono) {
+        while let Some(at) = self.quorum.next_timeout()
+            && at <= end
+        {
+            self.now = self.now.max(at);
+            self.input(Quorum::handle_timeout);
+        }
+        self.now = self.now.max(end);
+    }
+}
+
+pub(super) struct Simulation {
+    seed: u64,
+    kind: Kind,
+    rng: fastrand::Rng,
+    now: Mono,
+    nodes: Vec<Node>,
+    processes: Vec<Process>,
+    started: u64,
+    /// Every fence that was granted, and when that was known.
+    fences: BTreeMap<u64, Mono>,
+    /// What a store that checks fences has seen last.
+    highest_written: u64,
+    acquired: usize,
+    trace: Option<Vec<String>>,
+}
+
+impl Simulation {
+    pub(super) fn new(seed: u64, kind: Kind) -> Self {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let count = [3, 3, 4, 5][rng.usize(..4)];
+        let nodes = (0..count).map(|_| {
+            let server = Server::new();
+            // Clocks that people set: apart by less than a server without its data has no vote.
+            server.step_clock(rng.i64(-1_000_000..1_000_000));
+            let drift_ppm = rng.i64(-DRIFT_PPM..=DRIFT_PPM);
+            let started = Mono::from_micros(0);
+            Node { server, drift_ppm, started, down_until: None, late: Vec::new() }
+        });
+        let mut simulation = Self {
+            seed,
+            kind,
+            nodes: nodes.collect(),
+            rng,
+            now: BEGIN,
+            processes: Vec::new(),
+            started: 0,
+            fences: BTreeMap::new(),
+            highest_written: 0,
+            acquired: 0,
+            trace: None,
+        };
+        for _ in 0..PROCESSES {
+            let process = simulation.start();
+            simulation.processes.push(process);
+        }
+        (0..PROCESSES).for_each(|who| simulation.open(who));
+        simulation
+    }
+
+    pub(super) fn run(&mut self) {
+        for _ in 0..STEPS {
+            self.step();
+            self.check();
+        }
+        self.quiet();
+    }
+
+    fn start(&mut self) -> Process {
+        self.started += 1;
+        let config = Config {
+            client: format!("p{}", self.started),
+            prefix: "lock:".to_owned(),
+            command_timeout: COMMAND_TIMEOUT,
+            cluster: false,
+            confirm: false,
+            quorum: true,
+        };
+        let rule = self.kind == Kind::Losing && !Defect::VotesAtOnce.is_on();
+        let settings = Settings {
+            servers: self.nodes.iter().map(|_| String::new()).collect(),
+            node_timeout: ms(100),
+            longest_lease: rule.then_some(LONGEST),
+        };
+        let drift_ppm = self.rng.i64(-DRIFT_PPM..=DRIFT_PPM);
+        let mut process = Process {
+            quorum: Quorum::new(config, settings, self.rng.u64(..)),
+            servers: self.nodes.iter().map(|node| node.server.clone()).collect(),
+            links: self.nodes.iter().map(|_| Link::default()).collect(),
+            dropped: Vec::new(),
+            drift_ppm,
+            now: skewed(drift_ppm, self.now),
+            stopped_until: None,
+            next_op: 0,
+            open: BTreeMap::new(),
+            outcomes: Vec::new(),
+            held: Vec::new(),
+            deadlines: BTreeMap::new(),
+        };
+        process.command(self.now, Command::Open);
+        process
+    }
+
+    /// Nobody begins without a majority.
+    fn open(&mut self, who: usize) {
+        self.nodes.iter_mut().for_each(|node| node.down_until = None);
+        (0..self.nodes.len()).for_each(|node| self.connect(who, node));
+        self.collect(who);
+    }
+
+    fn note(&mut self, what: std::fmt::Arguments<'_>) {
+        let at = self.now.since(BEGIN).as_secs_f64() * 1000.0;
+        if let Some(trace) = &mut self.trace {
+            trace.push(format!("{at:>9.3} ms  {what}"));
+        }
+    }
+
+    fn step(&mut self) {
+        let who = self.rng.usize(..PROCESSES);
+        let node = self.rng.usize(..self.nodes.len());
+        if self.processes[who].stopped_until.is_some() {
+            return self.pass_some();
+        }
+        match self.rng.u32(..100) {
+            0..9 => self.acquire(who),
+            9..17 => self.release(who),
+            17..21 => self.write(who),
+            21..23 => self.extend(who),
+            23..70 => (0..2).for_each(|_| self.network(who)),
+            70..76 => self.fault(who, node),
+            _ => self.pass_some(),
+        }
+        self.collect(who);
+    }
+
+    fn acquire(&mut self, who: usize) {
+        let ttl = ms([200, 1_000, 4_000][self.rng.usize(..3)]);
+        let wait = [Wait::Never, Wait::UpTo(ms(500)), Wait::UpTo(ms(8_000))][self.rng.usize(..3)];
+        let hold = Hold { renew: self.rng.u32(..3) > 0, ..RENEWED };
+        let (name, label) = ("a".to_owned(), String::new());
+        self.note(format_args!("{who}: acquire {ttl:?} {wait:?} renew {}", hold.renew));
+        let began = self.now;
+        let acquire = Command::Acquire { name, ttl, wait, label, hold };
+        self.processes[who].command(began, acquire);
+    }
+
+    fn release(&mut self, who: usize) {
+        if let Some((lease, fence)) = self.processes[who].held.pop() {
+            self.note(format_args!("{who}: release {fence}"));
+            let release = Command::Release { lease, exported: false };
+            self.processes[who].command(self.now, release);
+        }
+    }
+
+    fn extend(&mut self, who: usize) {
+        if let Some((lease, _)) = self.processes[who].held.last().copied() {
+            let ttl = Some(ms(self.rng.u64(200..3_000)));
+            self.processes[who].command(self.now, Command::Extend { lease, ttl });
+        }
+    }
+
+    /// Whoever got the lock once may write, also long after: that is what fences are for.
+    fn write(&mut self, who: usize) {
+        let process = &self.processes[who];
+        let Some((lease, fence)) = process.held.last().copied() else { return };
+        let clock = skewed(process.drift_ppm, self.now);
+        let believes = process.deadlines.get(&lease).is_some_and(|until| *until > clock);
+        let accepted = fence >= self.highest_written;
+        self.demand(accepted || !believes, "a write of the only holder was refused");
+        self.highest_written = self.highest_written.max(fence);
+    }
+
+    fn network(&mut self, who: usize) {
+        let node = self.rng.usize(..self.nodes.len());
+        if self.processes[who].links[node].connecting {
+            return self.connect(who, node);
+        }
+        if self.is_cut_off(who, node) {
+            return;
+        }
+        let slow = self.rng.u32(..4) == 0;
+        while self.execute(who, node) && !slow {}
+        if self.rng.u32(..3) > 0 {
+            while self.answer(who, node) && !slow {}
+        }
+        self.wake(who, node);
+    }
+
+    fn is_cut_off(&self, who: usize, node: usize) -> bool {
+        let cut_off = self.processes[who].links[node].cut_off_until.is_some();
+        cut_off || self.nodes[node].down_until.is_some()
+    }
+
+    fn connect(&mut self, who: usize, node: usize) {
+        let reachable = !self.is_cut_off(who, node);
+        let Node { server, started, .. } = &self.nodes[node];
+        let up = self.now.since(*started);
+        let uptime = Some(Duration::from_secs(up.as_secs()));
+        let look = Look { uptime, history: None, ..server.look(self.now) };
+        let subscriber = server.new_subscriber();
+        let process = &mut self.processes[who];
+        let link = &mut process.links[node];
+        link.connecting = false;
+        if reachable {
+            link.up = true;
+            link.subscriber = subscriber;
+            process.event(node, Event::Connected { look, deaf: None });
+        } else {
+            let failure = Failure::Lost("unreachable".to_owned());
+            process.event(node, Event::ConnectFailed(failure));
+        }
+    }
+
+    fn execute(&mut self, who: usize, node: usize) -> bool {
+        let Some((request, call)) = self.processes[who].links[node].wire.pop_front() else {
+            return false;
+        };
+        let mut reply = self.nodes[node].server.execute(self.now, &call);
+        if let (Call::Extend { keys, token, ttl }, Ok(Reply::Owner(false))) = (&call, &reply)
+            && Defect::FilledAnyway.is_on()
+        {
+            let last = self.fences.last_key_value().map_or(0, |(fence, _)| *fence);
+            let (keys, token, ttl) = (keys.clone(), token.clone(), *ttl);
+            reply =
+                self.nodes[node].server.execute(self.now, &Call::Fill { keys, token, ttl, last });
+        }
+        self.note(format_args!("{node}: {:?} {} -> {reply:?}", call.script(), call.token()));
+        self.processes[who].links[node].answers.push_back((request, reply));
+        true
+    }
+
+    fn answer(&mut self, who: usize, node: usize) -> bool {
+        let Some((request, reply)) = self.processes[who].links[node].answers.pop_front() else {
+            return false;
+        };
+        self.processes[who].reply(node, request, reply);
+        true
+    }
+
+    fn wake(&mut self, who: usize, node: usize) {
+        let subscriber = self.processes[who].links[node].subscriber;
+        if self.nodes[node].server.take_woken(subscriber) {
+            self.processes[who].event(node, Event::Freed(World::keys()));
+        }
+    }
+
+    fn fault(&mut self, who: usize, node: usize) {
+        let until = self.now + ms(self.rng.u64(1..4_000));
+        match self.rng.u32(..10) {
+            0..3 => {
+                self.note(format_args!("{who}: loses its connection to {node}"));
+                self.cut(who, node);
+            }
+            3..5 => {
+                self.note(format_args!("{who}: is cut off from {node}"));
+                self.processes[who].links[node].cut_off_until = Some(until);
+            }
+            5..7 => {
+                self.note(format_args!("{who}: is stopped until {until:?}"));
+                self.processes[who].stopped_until = Some(until);
+            }
+            7 => {
+                self.note(format_args!("{who}: crashes; another takes its place"));
+                (0..self.nodes.len()).for_each(|node| self.cut(who, node));
+                self.processes[who] = self.start();
+                self.open(who);
+            }
+            _ => self.restart(node),
+        }
+    }
+
+    /// A connection breaks; what was on its way is executed later, if at all.
+    fn cut(&mut self, who: usize, node: usize) {
+        if self.processes[who].links[node].up {
+            self.processes[who].event(node, Event::Disconnected("cut".to_owned()));
+        }
+        self.scatter(who);
+    }
+
+    fn scatter(&mut self, who: usize) {
+        for (node, call) in std::mem::take(&mut self.processes[who].dropped) {
+            if self.rng.u32(..4) > 0 {
+                let at = self.now + ms(self.rng.u64(..LATE_MS));
+                self.nodes[node].late.push((at, call));
+            }
+        }
+    }
+
+    fn restart(&mut self, node: usize) {
+        let loses = self.kind == Kind::Losing;
+        self.note(format_args!("server {node} restarts, and loses its data: {loses}"));
+        (0..PROCESSES).for_each(|who| self.cut(who, node));
+        let down = ms(self.rng.u64(1..300));
+        let now = self.now;
+        let node = &mut self.nodes[node];
+        node.late.clear();
+        node.started = now + down;
+        node.down_until = Some(now + down);
+        if loses {
+            node.server.flush();
+        }
+    }
+
+    fn pass_some(&mut self) {
+        let duration = match self.rng.u32(..10) {
+            0..6 => Duration::from_micros(self.rng.u64(1..3_000)),
+            6..9 => ms(self.rng.u64(1..150)),
+            _ => ms(self.rng.u64(1..1_500)),
+        };
+        self.pass(duration);
+    }
+
+    fn pass(&mut self, duration: Duration) {
+        let end = self.now + duration;
+        while self.now < end {
+            let step = end.since(self.now).min(ms(5).max(duration / 16));
+            self.now = self.now + step;
+            let now = self.now;
+            for node in &mut self.nodes {
+                node.server.set_clock(skewed(node.drift_ppm, now));
+                node.down_until = node.down_until.filter(|until| *until > now);
+                let (due, rest): (Vec<_>, Vec<_>) =
+                    std::mem::take(&mut node.late).into_iter().partition(|(at, _)| *at <= now);
+                node.late = rest;
+                for (_, call) in due {
+                    // Nobody is there to hear the answer.
+                    let _unheard = node.server.execute(now, &call);
+                }
+            }
+            for who in 0..PROCESSES {
+                let process = &mut self.processes[who];
+                for link in &mut process.links {
+                    link.cut_off_until = link.cut_off_until.filter(|until| *until > now);
+                }
+                process.stopped_until = process.stopped_until.filter(|until| *until > now);
+                if process.stopped_until.is_none() {
+                    process.pass(skewed(process.drift_ppm, now));
+                }
+                self.collect(who);
+                self.scatter(who);
+            }
+            self.check();
+        }
+    }
+
+    fn collect(&mut self, who: usize) {
+        for (op, outcome) in std::mem::take(&mut self.processes[who].outcomes) {
+            self.note(format_args!("{who}: {op:?} {outcome:?}"));
+            let began = self.processes[who].open.remove(&op);
+            self.demand(began.is_some(), "an operation ended twice");
+            let Outcome::Acquired { lease, fence, .. } = outcome else { continue };
+            self.acquired += 1;
+            let began = began.unwrap_or_default();
+            let before = self.fences.insert(fence, self.now);
+            self.demand(before.is_none(), "a fence was given twice");
+            let mut above = self.fences.range(fence + 1..);
+            self.demand(above.all(|(_, known)| *known >= began), "a fence below an earlier one");
+            self.processes[who].held.push((lease, fence));
+        }
+    }
+
+    fn check(&self) {
+        let believes = |process: &Process| {
+            let clock = skewed(process.drift_ppm, self.now);
+            let valid = process.deadlines.iter().filter(|(_, until)| **until > clock);
+            valid.map(|(lease, _)| lease.attempt()).collect::<BTreeSet<_>>().len()
+        };
+        let holders: usize = self.processes.iter().map(believes).sum();
+        self.demand(holders <= 1, "two believe to hold the lock");
+    }
+
+    /// Everything heals and everybody lets go: whoever waits gets the lock in time, and nothing is left.
+    fn quiet(&mut self) {
+        let began = self.now;
+        for process in &mut self.processes {
+            process.stopped_until = process.stopped_until.map(|_| began);
+            process.links.iter_mut().for_each(|link| link.cut_off_until = None);
+        }
+        self.nodes.iter_mut().for_each(|node| node.down_until = None);
+        for who in 0..PROCESSES {
+            let hold = Hold { renew: false, ..RENEWED };
+            let (name, label) = ("a".to_owned(), String::new());
+            let (ttl, wait) = (ms(1_000), Wait::Forever);
+            let acquire = Command::Acquire { name, ttl, wait, label, hold };
+            self.processes[who].command(began, acquire);
+        }
+        // A lease that is left, or that late requests take, and the votes of servers that restarted.
+        let bound = self.now + LONGEST * 3 + ms(3_000);
+        while self.now < began + QUIET {
+            for who in 0..PROCESSES {
+                for node in 0..self.nodes.len() {
+                    if self.processes[who].links[node].connecting {
+                        self.connect(who, node);
+                    }
+                    while self.execute(who, node) || self.answer(who, node) {}
+                    self.wake(who, node);
+                }
+                self.collect(who);
+                self.release(who);
+            }
+            let waits = self.processes.iter().any(|process| !process.open.is_empty());
+            self.demand(!waits || self.now < bound, "somebody still waits");
+            self.pass(if waits { ms(5) } else { ms(500) });
+        }
+        for process in &self.processes {
+            self.demand(process.quorum.is_idle(), "a process still has something to do");
+            let requests = process.quorum.stats().requests;
+            self.demand(requests < REQUESTS_MAX, "somebody asks without a pause");
+        }
+        for node in &self.nodes {
+            self.demand(node.server.leftovers(self.now).is_empty(), "a lock was left on a server");
+        }
+    }
+
+    fn demand(&self, right: bool, otherwise: &str) {
+        let Self { seed, kind, trace, .. } = self;
+        let story = || trace.as_ref().map_or(String::new(), |trace| trace.join("\n  "));
+        assert!(right, "{otherwise}\n  seed {seed}, {kind:?}:\n  {}\n", story());
+    }
+}
+
+fn simulate(kind: Kind) {
+    let number = |variable: &str, default: u64| {
+        std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+    };
+    let (from, seeds) = (number("HOLDFAST_FROM", 0), number("HOLDFAST_SEEDS", SEEDS));
+    let mut acquired = 0;
+    for seed in from..from + seeds {
+        let mut simulation = Simulation::new(seed, kind);
+        if std::panic::catch_unwind(AssertUnwindSafe(|| simulation.run())).is_err() {
+            // The same again, and this time with its story.
+            let mut again = Simulation::new(seed, kind);
+            again.trace = Some(Vec::new());
+            again.run();
+        }
+        acquired += simulation.acquired;
+    }
+    assert!(acquired as u64 >= seeds, "the schedules do too little: {acquired} locks");
+}
+
+#[test]
+fn quorum_one_holder_rising_fences_and_nothing_left_behind() {
+    simulate(Kind::Steady);
+}
+
+#[test]
+fn quorum_servers_that_forget_have_no_vote() {
+    simulate(Kind::Losing);
+}
