@@ -238,14 +238,6 @@ impl Quorum {
         &mut self.machine
     }
 
-    /// Nothing is owed to anybody.
-    #[cfg(test)]
-    pub(in crate::machine) fn forget_debts(&mut self) {
-        for node in &mut self.nodes {
-            node.debts.clear();
-        }
-    }
-
     /// Carries out what the machine wants done, and tells it how its ballots ended, until nothing moves.
     fn settle(&mut self, now: Mono, effects: Vec<Effect>, out: &mut Vec<Effect>) {
         let mut effects = VecDeque::from(effects);

@@ -36,10 +36,6 @@ pub(super) enum Defect {
     FencesWithoutEnd,
     /// The loss of a lock is not told.
     LossNotTold,
-    /// On a quorum: an extension takes the lock where it is missing, and counts that as a vote.
-    FilledAnyway,
-    /// On a quorum: what was given up while a connection was gone is not given back.
-    NothingOwed,
     /// On a quorum: a server that has restarted votes at once.
     VotesAtOnce,
     /// Waiters rely on messages alone.

@@ -8,12 +8,12 @@ use crate::script::Script;
 const DEFECTS: &[(&str, Kind, Change)] = &[
     (
         "two attempts may have the same fence",
-        Kind::Steady,
-        script("tonumber(counter) >= tonumber(first)", "tonumber(counter) > tonumber(last)"),
+        Kind::Hasty,
+        script("tonumber(counter) >= tonumber(first)", "tonumber(counter) > tonumber(first)"),
     ),
     (
         "round two is asked again, and its repeat accepted",
-        Kind::Steady,
+        Kind::Hasty,
         script(
             "if counter and tonumber(counter) >= tonumber(first) then",
             "if counter and counter ~= last and tonumber(counter) >= tonumber(first) then",
@@ -21,7 +21,7 @@ const DEFECTS: &[(&str, Kind, Change)] = &[
     ),
     (
         "the highest counter that was read is the fence, without a second round",
-        Kind::Steady,
+        Kind::Hasty,
         script(
             "  return 0\nend\n-- Strictly below: two attempts may have computed the same fence, and one \
              of them gets it.\nif counter and tonumber(counter) >= tonumber(first) then\n  return 0\nend",
@@ -47,13 +47,7 @@ const DEFECTS: &[(&str, Kind, Change)] = &[
         ),
     ),
     ("a held lock is taken", Kind::Steady, script("if owner ~= token or", "if false or")),
-    (
-        "a lost lock is taken back where it is free",
-        Kind::Steady,
-        Change::Machine(Defect::FilledAnyway),
-    ),
     ("validity counts from the answer", Kind::Steady, Change::Machine(Defect::ValidFromReply)),
-    ("what was cut off is not given back", Kind::Steady, Change::Machine(Defect::NothingOwed)),
     ("a server that forgot votes at once", Kind::Losing, Change::Machine(Defect::VotesAtOnce)),
 ];
 
