@@ -1,6 +1,7 @@
 //! Scripted and random schedules of the machine against the scripts on an embedded server.
 
 mod cluster;
+mod connection;
 mod corners;
 mod defects;
 mod faults;

@@ -3,7 +3,7 @@
 use super::world::{COMMAND_TIMEOUT, ONE_LEASE, World, ms};
 use crate::error::{Failure, Refusal};
 use crate::machine::{Command, Event, Outcome, Wait};
-use crate::script::{Call, Reply};
+use crate::script::Call;
 
 fn refused(code: &str) -> Failure {
     Failure::Refused(Refusal { code: code.to_owned(), detail: "because".to_owned() })
@@ -124,28 +124,6 @@ fn an_unknown_acquire_fails_at_its_deadline_and_is_released_on_reconnect() {
 }
 
 #[test]
-fn a_silent_connection_is_given_up() {
-    let mut world = World::connected();
-    let op = world.acquire(10_000, Wait::UpTo(ms(10_000)));
-    world.pass(COMMAND_TIMEOUT);
-    assert!(world.connecting);
-    assert!(world.wire.is_empty());
-    world.connect();
-    world.settle();
-    world.lease(op);
-}
-
-#[test]
-fn a_late_reply_of_a_connection_that_was_given_up_is_ignored() {
-    let mut world = World::connected();
-    let op = world.acquire(10_000, Wait::Forever);
-    let (request, _) = world.wire.pop_front().unwrap();
-    world.event(Event::Disconnected("cut".to_owned()));
-    world.reply(request, Ok(Reply::Granted { fence: 1 }));
-    assert_eq!(world.outcome(op), None);
-}
-
-#[test]
 fn a_script_that_the_server_forgot_is_sent_whole() {
     let mut world = World::connected();
     let op = world.acquire(10_000, Wait::Never);
@@ -198,46 +176,6 @@ fn a_lasting_refusal_ends_the_acquire_at_once() {
         };
         assert_eq!((refusal.code.as_str(), key.as_deref()), (code, Some("lock:a")));
     }
-}
-
-#[test]
-fn a_connection_that_shows_new_data_raises_the_epoch() {
-    let mut world = World::connected();
-    let op = world.acquire(10_000, Wait::Never);
-    world.settle();
-    let (lease, fence) = world.lease(op);
-    world.release(lease);
-    world.settle();
-
-    // A failover to a server that lost the last grants, with a clock that is right.
-    world.event(Event::Disconnected("failover".to_owned()));
-    world.server.set_history("second");
-    world.server.set_fence(world.now, &World::keys(), fence - 5);
-    world.pass(ms(10));
-    world.connect();
-    let op = world.acquire(10_000, Wait::Never);
-    world.settle();
-    assert!(world.lease(op).1 > fence);
-}
-
-#[test]
-fn a_return_to_known_data_keeps_its_epoch() {
-    let mut world = World::connected();
-    let mut fences = Vec::new();
-    for history in ["first", "second", "first", "second"] {
-        world.event(Event::Disconnected("failover".to_owned()));
-        world.server.set_history(history);
-        world.pass(ms(10));
-        world.connect();
-        let op = world.acquire(10_000, Wait::Never);
-        world.settle();
-        let (lease, fence) = world.lease(op);
-        fences.push(fence);
-        world.release(lease);
-        world.settle();
-    }
-    assert!(fences.is_sorted_by(|a, b| a < b), "{fences:?}");
-    assert_eq!(fences[3], fences[2] + 1, "no lift on return");
 }
 
 #[test]
@@ -400,15 +338,6 @@ fn close_does_not_wait_for_a_dead_server_for_ever() {
 }
 
 #[test]
-fn a_first_connection_that_fails_ends_the_machine() {
-    let mut world = World::new("c");
-    let op = world.command(Command::Open);
-    world.event(Event::ConnectFailed(Failure::Lost("refused".to_owned())));
-    assert_eq!(world.outcome(op), Some(&Outcome::Connection("refused".to_owned())));
-    assert!(world.stopped);
-}
-
-#[test]
 fn a_reply_is_never_credited_to_a_later_operation_of_the_same_name() {
     let mut world = World::connected();
     let mut out = Vec::new();
@@ -425,73 +354,6 @@ fn a_reply_is_never_credited_to_a_later_operation_of_the_same_name() {
     world.reply(request, reply);
     assert_eq!(world.outcome(op), None);
     assert!(world.deadlines.is_empty());
-}
-
-#[test]
-fn a_connection_that_died_behind_its_handshake_is_replaced() {
-    let mut world = World::connected();
-    let op = world.acquire(10_000, Wait::Forever);
-    let (request, _) = world.wire.pop_front().unwrap();
-    world.reply(request, Err(Failure::Lost("broken pipe".to_owned())));
-    world.connect();
-    world.settle();
-    world.lease(op);
-}
-
-#[test]
-fn a_peer_that_hangs_up_on_every_request_is_not_stormed() {
-    let mut world = World::connected();
-    world.acquire(10_000, Wait::Forever);
-    let mut connections = 0;
-    for _ in 0..300 {
-        if world.connecting {
-            world.connect();
-            connections += 1;
-            world.event(Event::Disconnected("hung up".to_owned()));
-        }
-        world.execute_and_lose_replies();
-        world.pass(ms(10));
-    }
-    assert!(connections <= 12, "{connections} connections in 3 s");
-}
-
-#[test]
-fn a_promotion_in_place_raises_the_epoch_before_the_first_grant() {
-    let mut world = World::connected();
-    let op = world.acquire(10_000, Wait::Forever);
-    let (request, _) = world.wire.pop_front().unwrap();
-    world.reply(request, Err(refused("READONLY")));
-    let looks = world.looks;
-    world.connect();
-    assert_eq!(
-        world.looks,
-        looks + 1,
-        "a look goes ahead of the retry, however new the connection"
-    );
-    world.server.set_history("promoted");
-    let look = world.server.look(world.now);
-    let time = look.time.as_micros();
-    world.event(Event::Looked { look, sent: world.now });
-    world.settle();
-    assert!(world.lease(op).1 >= time);
-}
-
-#[test]
-fn a_replica_that_stays_one_is_not_stormed() {
-    let mut world = World::connected();
-    world.acquire(10_000, Wait::Forever);
-    let mut connects = 0;
-    for _ in 0..1_000 {
-        if let Some((request, _)) = world.wire.pop_front() {
-            world.reply(request, Err(refused("READONLY")));
-        }
-        if world.connecting {
-            connects += 1;
-            world.connect();
-        }
-        world.pass(ms(10));
-    }
-    assert!((5..40).contains(&connects), "{connects} connections in ten seconds");
 }
 
 #[test]
@@ -571,23 +433,6 @@ fn what_is_lost_stays_lost() {
     assert!(world.deadlines.is_empty());
     world.settle();
     assert_eq!(world.server.owner(world.now, &World::keys()), None);
-}
-
-#[test]
-fn reconnecting_backs_off() {
-    let mut world = World::connected();
-    world.event(Event::Disconnected("gone".to_owned()));
-    let mut pauses = Vec::new();
-    for _ in 0..8 {
-        assert!(std::mem::take(&mut world.connecting));
-        world.event(Event::ConnectFailed(Failure::Lost("refused".to_owned())));
-        let at = world.machine.next_timeout().unwrap();
-        pauses.push(at.since(world.now));
-        world.pass(at.since(world.now));
-    }
-    assert!(pauses[0] <= ms(100));
-    assert!(pauses.iter().all(|pause| *pause <= ms(1_000)));
-    assert!(pauses[7] >= ms(500), "{pauses:?}");
 }
 
 #[test]

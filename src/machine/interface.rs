@@ -1,0 +1,346 @@
+//! What goes into a machine and what comes out of it.
+
+use super::{Hold, LossReason, Routes};
+use crate::clock::{Mono, ServerTime};
+use crate::error::{Failure, Refusal};
+use crate::keys::LockKeys;
+use crate::script::{Call, Grant};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What stays the same for the life of a manager.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Names this manager in its tokens; unique among all managers everywhere.
+    pub client: String,
+    /// Stands before every lock's name.
+    pub prefix: String,
+    /// How long a request may stay unanswered before its connection is given up.
+    pub command_timeout: Duration,
+    /// Whether the locks are spread over several servers by their slots.
+    pub cluster: bool,
+    /// Whether a grant counts only once replicas have it.
+    pub confirm: bool,
+    /// Whether the one server is a majority of several (see [`Quorum`]), which keeps no line.
+    pub quorum: bool,
+}
+
+/// The channel on which a manager is told of its grants.
+#[must_use]
+pub fn inbox(client: &str) -> Arc<str> {
+    format!("holdfast:{client}").into()
+}
+
+/// Names an operation of a caller. Chosen by the caller, unique among the open ones.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct OpId(pub u32);
+
+impl OpId {
+    /// An operation that nobody waits for.
+    pub const NOBODY: Self = Self(u32::MAX);
+}
+
+/// Names an attempt to own a lock: the number in its token.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct AttemptId(pub u64);
+
+/// Names the hold of one caller: its attempt, and how often the lock was handed on since. So whoever
+/// has handed a lock on cannot touch the hold of the next.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct LeaseId(pub u64);
+
+impl LeaseId {
+    /// More than a block of fences is long.
+    const GENERATIONS: u64 = 16;
+
+    /// The first hold of an attempt.
+    #[must_use]
+    pub const fn first(attempt: AttemptId) -> Self {
+        Self(attempt.0 * Self::GENERATIONS)
+    }
+
+    /// Which attempt got the lock.
+    #[must_use]
+    pub const fn attempt(self) -> AttemptId {
+        AttemptId(self.0 / Self::GENERATIONS)
+    }
+
+    pub(super) const fn next(self) -> Self {
+        Self(self.0 + 1)
+    }
+}
+
+/// Names a request to the server. Requests are answered in the order of their numbers.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub struct RequestId(pub u64);
+
+/// Names a server of a manager, and the connection to it.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct NodeId(pub u16);
+
+/// A caller wants something. Each ends in exactly one [`Effect::Complete`].
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Command {
+    /// Take a lock.
+    Acquire {
+        /// The lock's name, without prefix.
+        name: String,
+        /// The lease.
+        ttl: Duration,
+        /// How long to wait while somebody else holds it.
+        wait: Wait,
+        /// Who holds it, for people; part of the token. Empty for none.
+        label: String,
+        /// How long it is kept.
+        hold: Hold,
+    },
+    /// End the acquire that this operation began, whatever has become of it.
+    Cancel,
+    /// Release all that is held, refuse all that is open, and end.
+    Close,
+    /// Lengthen a lease to at least `ttl` from now.
+    Extend {
+        /// Which lease.
+        lease: LeaseId,
+        /// How long, or the length it was last given.
+        ttl: Option<Duration>,
+    },
+    /// Connect for the first time. If that fails the machine ends.
+    Open,
+    /// Give a lease up.
+    Release {
+        /// Which lease.
+        lease: LeaseId,
+        /// Whether its token was shown to anybody. Then nobody else may own the lock with it.
+        exported: bool,
+    },
+}
+
+/// How long an acquire waits for a lock that is held.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Wait {
+    /// Until it is granted.
+    Forever,
+    /// One attempt.
+    Never,
+    /// At most this long.
+    UpTo(Duration),
+}
+
+/// How an operation ended.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Outcome {
+    /// The lock is the caller's.
+    Acquired {
+        /// The new lease.
+        lease: LeaseId,
+        /// Strictly greater than every fence issued for this lock before.
+        fence: u64,
+        /// The label in its token, if that is not the caller's own.
+        label: Option<String>,
+    },
+    /// The caller did not want to wait any longer.
+    Cancelled,
+    /// The manager was closed.
+    Closed,
+    /// No answer in time; what was asked may have happened and is undone as soon as the server
+    /// is reachable.
+    Connection(String),
+    /// Done.
+    Done,
+    /// Somebody else holds the lock, and the caller did not want to wait.
+    Held,
+    /// A defect of holdfast; what was asked may have happened.
+    Internal,
+    /// The lease had ended before.
+    Lost,
+    /// No majority of the servers could be reached: each one's cause, by its number; empty where there
+    /// was none. What was asked is undone as soon as each server is reachable.
+    Quorum(Vec<String>),
+    /// The server refused.
+    Server {
+        /// What it said.
+        refusal: Refusal,
+        /// The key it was about.
+        key: Option<String>,
+    },
+    /// Somebody else held the lock for as long as the caller was ready to wait.
+    TimedOut {
+        /// How long the caller waited.
+        waited: Duration,
+        /// The value of the lock.
+        holder: String,
+        /// How long the holder's lease lasted when last asked; none if it never ends by itself.
+        remaining: Option<Duration>,
+        /// The caller's place in line when last asked, 1 for the next; none if it stood in none.
+        position: Option<u32>,
+    },
+}
+
+/// Something that whoever runs the manager may want to know.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum News {
+    /// The server lets this manager neither publish nor subscribe: its waiters poll. Once.
+    Deaf(String),
+    /// The connection is gone. It is made anew at once.
+    Disconnected(String),
+    /// There is a connection again.
+    Reconnected,
+    /// Two servers of a quorum are the same one, and it has two votes.
+    SameServer(String),
+}
+
+/// Something happened to a connection.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Event {
+    /// The answer to [`Effect::Confirm`].
+    Confirmed {
+        /// Which grant.
+        attempt: AttemptId,
+        /// Why too few replicas have it, if so.
+        verdict: Result<(), Refusal>,
+    },
+    /// An attempt to connect succeeded.
+    Connected {
+        /// What the server shows.
+        look: Look,
+        /// Why no messages can be sent or received, if so.
+        deaf: Option<String>,
+    },
+    /// An attempt to connect failed.
+    ConnectFailed(Failure),
+    /// The server lets this manager neither publish nor subscribe, and why.
+    Deaf(String),
+    /// The connection broke.
+    Disconnected(String),
+    /// The answer to [`Effect::Discover`].
+    Discovered(Result<Routes, Failure>),
+    /// A lock of a quorum may be free.
+    Freed(LockKeys),
+    /// A lock was granted by a message.
+    Granted(Grant),
+    /// The messages of a shard channel come from now on, or come no longer.
+    Listening {
+        /// Which.
+        channel: Arc<str>,
+        /// Whether they come.
+        on: bool,
+    },
+    /// The server answered [`Effect::Look`].
+    Looked {
+        /// What it shows.
+        look: Look,
+        /// When it was asked.
+        sent: Mono,
+    },
+    /// JavaScript gave a sign of life at this time.
+    Turned(Mono),
+}
+
+/// Which data the server holds, and its time.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Look {
+    /// Names the history of the data: it changes with every promotion and every restart. None
+    /// where the server keeps it to itself.
+    pub history: Option<String>,
+    /// The server's clock.
+    pub time: ServerTime,
+    /// How long it has been up. None where it keeps that to itself.
+    pub uptime: Option<Duration>,
+}
+
+/// What the machine wants done. The driver carries effects out in order and never retries.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Effect {
+    /// An operation ended.
+    Complete {
+        /// Which.
+        op: OpId,
+        /// How.
+        outcome: Outcome,
+    },
+    /// Wait until replicas have a grant; answered by [`Event::Confirmed`].
+    Confirm {
+        /// Who granted it.
+        node: NodeId,
+        /// Which grant.
+        attempt: AttemptId,
+    },
+    /// Connect; answered by [`Event::Connected`] or [`Event::ConnectFailed`].
+    Connect {
+        /// To whom.
+        node: NodeId,
+    },
+    /// Give the connection up. `abort`: drop what is still unsent, so that nothing arrives late.
+    Disconnect {
+        /// To whom.
+        node: NodeId,
+        /// Whether the connection is suspect.
+        abort: bool,
+    },
+    /// Ask which server has which slot; answered by [`Event::Discovered`].
+    Discover,
+    /// Get the messages of a shard channel; answered by [`Event::Listening`].
+    Listen {
+        /// Who publishes them.
+        node: NodeId,
+        /// Which.
+        channel: Arc<str>,
+    },
+    /// Ask which data the server holds; answered by [`Event::Looked`].
+    Look {
+        /// Whom.
+        node: NodeId,
+        /// Now; part of the answer.
+        sent: Mono,
+    },
+    /// A lease ended that its caller had not released. Once for each.
+    Lose {
+        /// Which.
+        lease: LeaseId,
+        /// How.
+        reason: LossReason,
+    },
+    /// Ask JavaScript for a sign of life; answered by [`Event::Turned`].
+    Ping,
+    /// Call a script; answered by [`Machine::handle_reply`].
+    Send {
+        /// Where.
+        node: NodeId,
+        /// Names the answer.
+        request: RequestId,
+        /// What to call.
+        call: Call,
+        /// How to call it.
+        manner: Manner,
+    },
+    /// Until when a lease is valid; none when it has ended.
+    SetDeadline {
+        /// Which lease.
+        lease: LeaseId,
+        /// The moment before which the server cannot let another in.
+        until: Option<Mono>,
+    },
+    /// The machine has ended; nothing will follow.
+    Stop,
+    /// Tell whoever runs the manager.
+    Tell(News),
+    /// Get the messages of a shard channel no longer.
+    Unlisten {
+        /// Who publishes them.
+        node: NodeId,
+        /// Which.
+        channel: Arc<str>,
+    },
+}
+
+/// How a script is called.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Manner {
+    /// By its hash.
+    Plain,
+    /// With its text, since the server did not know its hash.
+    WithSource,
+    /// With its text, and on a server that a slot is only moving to.
+    Asking(NodeId),
+}
