@@ -6,10 +6,11 @@ import { CONTENDED } from './contended/workload.mjs';
 import { HELD } from './held/workload.mjs';
 import { PEERS } from './pairs/peers.mjs';
 import { PAIRS } from './pairs/workload.mjs';
+import { QUORUM } from './quorum/workload.mjs';
 import { TASKS_WORKLOAD } from './tasks/workload.mjs';
 import { WAITERS } from './waiters/workload.mjs';
 
-const WORKLOADS = [PAIRS, CONTENDED, TASKS_WORKLOAD, WAITERS, HELD, CLUSTER];
+const WORKLOADS = [PAIRS, CONTENDED, TASKS_WORKLOAD, WAITERS, HELD, CLUSTER, QUORUM];
 
 export function readFlags() {
   const { values } = parseArgs({

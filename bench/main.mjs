@@ -1,6 +1,6 @@
 // holdfast beside what people use today, in one run.
 //
-//   npm run bench -- [--only pairs,contended,tasks,waiters,held,cluster] [--rounds N]
+//   npm run bench -- [--only pairs,contended,tasks,waiters,held,cluster,quorum] [--rounds N]
 //                    [--peers name,name] [--levels 1,64,1000] [--ms N]       of the pairs
 //                    [--slice-ms N]                                          of contended and tasks
 //                    [--held-seconds N]                                      of held

@@ -1,0 +1,79 @@
+// Acquire + release of distinct names on five independent servers.
+
+import { Child } from '../child.mjs';
+import { judge } from '../outcome.mjs';
+import { showRound } from '../progress.mjs';
+import { median, Samples, shuffled } from '../samples.mjs';
+import { startOwnServer } from '../server.mjs';
+import { PEERS } from './peers.mjs';
+
+const ROUNDS = 5;
+const SERVERS = 5;
+const LEVEL = 64;
+
+export const QUORUM = { id: 'quorum', run };
+
+async function run({ flags: { ms, rounds = ROUNDS }, fail }) {
+  const servers = await Promise.all(Array.from({ length: SERVERS }, startOwnServer));
+  const children = PEERS.map(({ id }) => new Child('quorum/worker.mjs', id));
+  const failed = new Set();
+  const runs = [];
+  const ask = async (child, command, argument) => {
+    try {
+      return await child.ask(command, argument, ms);
+    } catch (error) {
+      failed.add(child.id);
+      fail(child.id, 'misbehaved', error.message);
+    }
+  };
+  try {
+    const urls = servers.map(({ url }) => url);
+    await Promise.all(children.map((child) => ask(child, 'open', urls)));
+    for (let round = 0; round <= rounds; round++) {
+      showRound('quorum', round, rounds);
+      for (const child of shuffled(children).filter(({ id }) => !failed.has(id))) {
+        const result = await ask(child, 'run', { level: LEVEL, ms });
+        if (result !== undefined && round > 0) {
+          runs.push({ id: child.id, round, level: LEVEL, ...result });
+        }
+      }
+    }
+  } finally {
+    for (const child of children) child.end();
+    await Promise.all(servers.map((server) => server.stop()));
+  }
+  return report(new Samples(runs), rounds, ms);
+}
+
+function report(samples, rounds, ms) {
+  const measured = PEERS.map(({ id }) => id).filter((id) => samples.has(id, LEVEL));
+  const figure = (id, metric, unit) =>
+    `${Math.round(samples.median(id, LEVEL, metric))
+      .toString()
+      .padStart(8)} ${unit}`;
+  const lines = measured.map(
+    (id) =>
+      id.padEnd(24) +
+      figure(id, 'throughput', 'pairs/s') +
+      figure(id, 'p50', 'µs p50') +
+      figure(id, 'p99', 'µs p99') +
+      figure(id, 'clientCpu', 'µs CPU per pair'),
+  );
+  const [own, ...others] = measured;
+  const ratios = others.map((id) =>
+    judge(
+      `pairs/s, holdfast with fences : ${id} without`,
+      median(samples.ratios(own, id, LEVEL, 'throughput')),
+      { unit: ' x' },
+    ),
+  );
+  return [
+    `QUORUM  acquire + release of distinct names on ${SERVERS} servers, ${LEVEL} in flight`,
+    `rounds: ${rounds} after a warm-up, ${ms} ms per run, interleaved`,
+    '',
+    ...lines,
+    '',
+    'Median of the ratios of each round',
+    ...ratios,
+  ];
+}
