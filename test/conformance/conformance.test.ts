@@ -6,11 +6,13 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { ClusterHost, EmbeddedHost, type Host, serverHosts } from './place.js';
+import { QuorumHost } from './quorum.js';
 import { tryAllOn } from './suite.js';
 
 const servers = serverHosts();
 const clusters = servers.map(({ binary }) => new ClusterHost(binary));
-const hosts: Host[] = [new EmbeddedHost(), ...servers, ...clusters];
+const quorums = servers.map((server) => new QuorumHost(server));
+const hosts: Host[] = [new EmbeddedHost(), ...servers, ...clusters, ...quorums];
 
 test('there is a real server to compare the embedded store with', (t) => {
   t.diagnostic(`the behaviours run on ${hosts.map(({ name }) => name).join(', ')}`);

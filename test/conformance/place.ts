@@ -20,12 +20,16 @@ export interface Place {
 export interface Where {
   readonly target: ConnectTarget;
   readonly label: string;
+  /** What every manager there needs. */
+  readonly options?: ConnectOptions;
 }
 
 /** A kind of store, on which every behaviour is tried. */
 export interface Host {
   /** With its version. */
   readonly name: string;
+  /** Whether a behaviour is promised there; everything is, unless told otherwise. */
+  promises?(title: string): boolean;
   start(): Promise<void>;
   /** Where the next behaviour happens; what an earlier one left is not there. */
   next(): Where;
@@ -38,16 +42,18 @@ export interface Host {
 export class Visit implements Place {
   readonly label: string;
   readonly #target: ConnectTarget;
+  readonly #options: ConnectOptions;
   readonly #opened: LockManager[] = [];
 
   constructor(host: Host) {
-    const { target, label } = host.next();
+    const { target, label, options = {} } = host.next();
     this.#target = target;
+    this.#options = options;
     this.label = label;
   }
 
   async open(options: ConnectOptions = {}): Promise<LockManager> {
-    const manager = await connect(this.#target, options);
+    const manager = await connect(this.#target, { ...this.#options, ...options });
     this.#opened.push(manager);
     return manager;
   }

@@ -34,6 +34,7 @@ export function tryAllOn(host: Host): void {
     before(() => host.start());
     after(() => host.stop());
     for (const [title, behave] of Object.entries(BEHAVIOURS)) {
+      if (host.promises?.(title) === false) continue;
       test(title, async () => {
         const visit = new Visit(host);
         try {
