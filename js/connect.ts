@@ -2,7 +2,13 @@ import { randomUUID } from 'node:crypto';
 import { type Outcome, OutcomeCode, Port, type PortOptions } from './bridge.js';
 import { argumentError } from './errors.js';
 import { LockManager } from './manager.js';
-import { type ConnectOptions, checkConnectOptions, type Defaults } from './options.js';
+import {
+  type ConnectOptions,
+  checkConnectOptions,
+  type Defaults,
+  type Pem,
+  type TlsOptions,
+} from './options.js';
 import { toError } from './outcome.js';
 import {
   type ClusterTarget,
@@ -17,17 +23,17 @@ import {
 /**
  * Connects to a Redis (6.2 or newer) or Valkey server, or to a store inside this process.
  *
- * @param target - `redis://[user:password@]host[:port][/db]`, `valkey://…`,
- *   `unix:///path/to/socket[?db=1&user=…&pass=…]`, or `memory:` for unit tests: a store of this
- *   manager alone, `memory:name` one that all managers of this process share who name it, as long
- *   as one of them is open. `{ cluster: [urls] }` is a Redis Cluster, `{ sentinels: [urls], master }`
- *   the server that Sentinels name, and `{ quorum: [url, url, url] }` three or more independent servers, of
- *   which a majority decides (Redlock). By default the environment variable `HOLDFAST_URL`, then
- *   `REDIS_URL`, then `redis://127.0.0.1:6379`.
- * @throws LockConnectionError if the server cannot be reached within `connectTimeout`; with Sentinels,
- *   what is wrong with each of them.
+ * @param target - `redis://[user:password@]host[:port][/db]`, `valkey://…`, with TLS `rediss://…`
+ *   or `valkeys://…`, `unix:///path/to/socket[?db=1&user=…&pass=…]`, or `memory:` for unit tests: a
+ *   store of this manager alone, `memory:name` one that all managers of this process share who name
+ *   it, as long as one of them is open. `{ cluster: [urls] }` is a Redis Cluster,
+ *   `{ sentinels: [urls], master }` the server that Sentinels name, and `{ quorum: [url, url, url] }`
+ *   three or more independent servers, of which a majority decides (Redlock). By default the
+ *   environment variable `HOLDFAST_URL`, then `REDIS_URL`, then `redis://127.0.0.1:6379`.
+ * @throws LockConnectionError if the server cannot be reached within `connectTimeout`, or the
+ *   handshake of TLS fails; with Sentinels, what is wrong with each of them.
  * @throws LockQuorumError if no majority of a quorum can be reached.
- * @throws LockServerError if it refuses the login.
+ * @throws LockServerError if it refuses the login, or is a Sentinel.
  * @throws TypeError, RangeError if an argument is not what it must be.
  *
  * @example
@@ -47,15 +53,29 @@ export async function connect(
     const message = `options.replicas is for one server and its replicas, not for ${where.label}`;
     throw argumentError('ERR_INVALID_ARG_VALUE', message);
   }
+  if (checked.tls !== undefined && !where.tls) {
+    const message = `options.tls needs a URL that begins with rediss:// or valkeys://, got ${where.label}`;
+    throw argumentError('ERR_INVALID_ARG_VALUE', message);
+  }
   const client = randomUUID().replaceAll('-', '');
   const nodes = (where.quorum ?? []).map(({ label }) => label);
   const context = { client, server: where.label, sharded: where.cluster !== null, nodes };
   let port: Port | undefined;
   const outcome = await new Promise<Outcome>((opened) => {
-    port = new Port(portOptions(client, where, checked), opened);
+    port = openPort(portOptions(client, where, checked), opened);
   });
   if (outcome.code !== OutcomeCode.Done) throw toError(outcome, context, 'connect');
   return new LockManager(port as Port, context, checked);
+}
+
+/** Certificates and keys are read by the core; one that cannot be used is an argument's fault. */
+function openPort(options: PortOptions, opened: (outcome: Outcome) => void): Port {
+  try {
+    return new Port(options, opened);
+  } catch (error) {
+    const { code, message } = error as Error & { code?: string };
+    throw code === 'InvalidArg' ? argumentError('ERR_INVALID_ARG_VALUE', message) : error;
+  }
 }
 
 function portOptions(
@@ -74,6 +94,7 @@ function portOptions(
     port: where.port,
     ...optional('path', where.path),
     ...optional('memory', where.memory),
+    ...(where.tls ? { tls: tlsOptions(checked.tls) } : {}),
     ...optional('username', checked.username ?? where.username),
     ...optional('password', checked.password ?? where.password),
     db: where.db,
@@ -94,7 +115,7 @@ function sentinelOptions({ host, port, username, password }: Sentinel) {
 function quorumOptions(servers: readonly Target[], checked: ConnectOptions & Defaults) {
   const { nodeTimeout, longestLease = checked.ttl } = checked;
   return {
-    servers: servers.map(({ host, port, path, db, label, ...login }) => ({
+    servers: servers.map(({ host, port, path, db, label, tls, ...login }) => ({
       label,
       ...optional('host', host),
       port,
@@ -102,10 +123,26 @@ function quorumOptions(servers: readonly Target[], checked: ConnectOptions & Def
       ...optional('username', checked.username ?? login.username),
       ...optional('password', checked.password ?? login.password),
       db,
+      tls,
     })),
     nodeTimeout,
     longestLease,
   };
+}
+
+function tlsOptions(given: TlsOptions = {}): NonNullable<PortOptions['tls']> {
+  const { ca, cert, key, servername, rejectUnauthorized = true } = given;
+  return {
+    ...optional('ca', ca === undefined ? null : [ca].flat().map(textOf).join('\n')),
+    ...optional('cert', cert === undefined ? null : textOf(cert)),
+    ...optional('key', key === undefined ? null : textOf(key)),
+    ...optional('servername', servername ?? null),
+    rejectUnauthorized,
+  };
+}
+
+function textOf(pem: Pem): string {
+  return typeof pem === 'string' ? pem : Buffer.from(pem).toString();
 }
 
 function optional<K extends string>(key: K, value: string | null): { [P in K]?: string } {

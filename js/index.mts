@@ -19,11 +19,13 @@ export {
   type LockStats,
   LockTimeoutError,
   type LockTrace,
+  type Pem,
   type QuorumNode,
   type QuorumTarget,
   type RequestOptions,
   type SentinelAddress,
   type SentinelTarget,
+  type TlsOptions,
   type TryAcquireOptions,
   type UrlLike,
 } from './index.js';

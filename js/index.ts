@@ -25,7 +25,9 @@ export type { LockManager, LockManagerEvents } from './manager.js';
 export type {
   AcquireOptions,
   ConnectOptions,
+  Pem,
   RequestOptions,
+  TlsOptions,
   TryAcquireOptions,
 } from './options.js';
 export type { LockStats } from './stats.js';

@@ -33,8 +33,10 @@ export interface LockManagerEvents {
   /** There is a connection again. */
   reconnect: [];
   /**
-   * Something makes the manager slower or less safe than it could be, such as an ACL that forbids
-   * messages; `code` and `message` say what. Without a listener it becomes a warning of the process.
+   * Something makes the manager slower or less safe than it could be; `message` says what, and what to
+   * do. Each `code` once: `WARN_LOCK_POLLING`, the ACL forbids messages, so waiters poll;
+   * `WARN_LOCK_EVICTION`, the server's `maxmemory-policy` may evict locks; `WARN_LOCK_REPLICA`, the
+   * server is a replica. Without a listener it becomes a warning of the process.
    */
   warning: [warning: LockError];
 }
@@ -49,6 +51,8 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
   readonly #defaults: Defaults;
   /** What an acquire without options wants. */
   readonly #wanted: Wanted;
+  /** The warnings that were told. */
+  readonly #warned = new Set<string>();
   #closing: Promise<void> | undefined;
 
   /** @internal */
@@ -223,19 +227,34 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
 
   readonly #onNews = (code: number, text: string): void => {
     const { server } = this.#context;
-    if (code === NewsCode.Disconnected) {
-      const message = `the connection to ${server} is gone: ${text}`;
-      this.emit('disconnect', new LockConnectionError(message));
-    } else if (code === NewsCode.Reconnected) {
-      this.emit('reconnect');
-    } else if (code === NewsCode.SameServer) {
-      this.#warn('WARN_LOCK_SAME_SERVER', `${text} are the same server${SAME_SERVER_ADVICE}`);
-    } else {
-      this.#warn('WARN_LOCK_POLLING', `waiters on ${server} poll: ${text}${MESSAGES_ADVICE}`);
+    switch (code) {
+      case NewsCode.Disconnected: {
+        const message = `the connection to ${server} is gone: ${text}`;
+        this.emit('disconnect', new LockConnectionError(message));
+        break;
+      }
+      case NewsCode.Reconnected:
+        this.emit('reconnect');
+        break;
+      case NewsCode.Deaf:
+        this.#warn('WARN_LOCK_POLLING', `waiters on ${server} poll: ${text}${MESSAGES_ADVICE}`);
+        break;
+      case NewsCode.SameServer:
+        this.#warn('WARN_LOCK_SAME_SERVER', `${text} are the same server${SAME_SERVER_ADVICE}`);
+        break;
+      case NewsCode.Eviction:
+        this.#warn('WARN_LOCK_EVICTION', `${server} may evict locks: ${text}${EVICTION_ADVICE}`);
+        break;
+      case NewsCode.Replica:
+        this.#warn('WARN_LOCK_REPLICA', `${server} takes no locks: ${text}${REPLICA_ADVICE}`);
+        break;
     }
   };
 
   #warn(code: string, message: string): void {
+    // Each connection tells again.
+    if (this.#warned.has(message)) return;
+    this.#warned.add(message);
     if (this.emit('warning', new LockError(code, message))) return;
     process.emitWarning(message, { type: 'HoldfastWarning', code });
   }
@@ -246,6 +265,9 @@ const SAME_SERVER_ADVICE =
 
 const MESSAGES_ADVICE =
   '; grant the ACL user subscribe, publish and pubsub on the channels &holdfast:* for hand-offs without delay';
+const EVICTION_ADVICE =
+  '; a lock that is evicted lets another in: set it to noeviction, or give locks a server of their own';
+const REPLICA_ADVICE = ' is a replica; connect to its primary, or wait until it is promoted';
 
 function isGrant(outcome: Outcome): boolean {
   return outcome.code === OutcomeCode.Acquired || outcome.code === OutcomeCode.AcquiredAs;

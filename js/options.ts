@@ -161,12 +161,58 @@ export interface ConnectOptions {
    */
   readonly longestLease?: number;
   /**
+   * How to speak TLS, with a URL that begins with `rediss://` or `valkeys://`. Such a URL alone means
+   * `{}`: the server's certificate is checked against the system's roots.
+   *
+   * @default {}
+   */
+  readonly tls?: TlsOptions;
+  /**
    * What `CLIENT LIST` shows for the connection: printable ASCII without spaces.
    *
    * @default 'holdfast'
    */
   readonly clientName?: string;
 }
+
+/** Options of TLS, named as those of Node's `tls.connect`. Certificates and keys are PEM. */
+export interface TlsOptions {
+  /**
+   * The certificates of the CAs that are trusted, in place of the system's roots. A text may hold
+   * several. `SSL_CERT_FILE` and `SSL_CERT_DIR` in the environment name other roots.
+   *
+   * @default the system's roots
+   */
+  readonly ca?: Pem | readonly Pem[];
+  /**
+   * The client's certificate, for a server that asks for one, followed by those that lead to its CA.
+   *
+   * @default undefined
+   */
+  readonly cert?: Pem;
+  /**
+   * The private key of `cert`, not encrypted: RSA, P-256, P-384 or Ed25519.
+   *
+   * @default undefined
+   */
+  readonly key?: Pem;
+  /**
+   * The name that the server's certificate must be for, and that the server is asked for (SNI).
+   *
+   * @default the host of the URL
+   */
+  readonly servername?: string;
+  /**
+   * Whether the server's certificate is checked. Without, anybody on the way can read the password
+   * and grant locks: for tests only.
+   *
+   * @default true
+   */
+  readonly rejectUnauthorized?: boolean;
+}
+
+/** A text in PEM form, or a Buffer that holds one. */
+export type Pem = string | Uint8Array;
 
 /** The lease that a Redis key can have in this library, in ms. */
 const TTL_MS_MIN = 50;
@@ -234,10 +280,12 @@ const CONNECT_OPTIONS = [
   'replicas',
   'renew',
   'stallTimeout',
+  'tls',
   'ttl',
   'username',
   'wait',
 ];
+const TLS_OPTIONS = ['ca', 'cert', 'key', 'rejectUnauthorized', 'servername'];
 
 /** @internal */
 export function checkConnectOptions(options: unknown): ConnectOptions & Defaults {
@@ -257,12 +305,34 @@ export function checkConnectOptions(options: unknown): ConnectOptions & Defaults
   }
   if (checked.username !== undefined) checkText(checked.username, 'options.username');
   if (checked.password !== undefined) checkSecret(checked.password, 'options.password');
+  if (checked.tls !== undefined) checkTls(checked.tls);
   checkText(checked.clientName, 'options.clientName');
   if (!/^[\x21-\x7e]+$/.test(checked.clientName)) {
     const message = `options.clientName must be printable ASCII without spaces, got ${show(checked.clientName)}`;
     throw argumentError('ERR_INVALID_ARG_VALUE', message);
   }
   return checked;
+}
+
+/** Types alone: what a certificate or key holds, the core finds out. */
+function checkTls(tls: unknown): void {
+  const given = checkObject<TlsOptions>(tls, TLS_OPTIONS, 'options.tls');
+  const { ca, cert, key, servername, rejectUnauthorized } = given;
+  for (const each of Array.isArray(ca) ? ca : [ca]) checkPem(each, 'options.tls.ca');
+  checkPem(cert, 'options.tls.cert');
+  checkPem(key, 'options.tls.key');
+  if (servername !== undefined) checkText(servername, 'options.tls.servername');
+  if (rejectUnauthorized !== undefined && typeof rejectUnauthorized !== 'boolean') {
+    const message = `options.tls.rejectUnauthorized must be a boolean, got ${show(rejectUnauthorized)}`;
+    throw argumentError('ERR_INVALID_ARG_TYPE', message);
+  }
+}
+
+/** Never shows the value. */
+function checkPem(value: unknown, what: string): void {
+  if (value === undefined || typeof value === 'string' || value instanceof Uint8Array) return;
+  const message = `${what} must be PEM, as a string or a Buffer, got a value of type ${typeof value}`;
+  throw argumentError('ERR_INVALID_ARG_TYPE', message);
 }
 
 /** The options of `acquire`, or of `request` with its own default for `wait`. @internal */

@@ -7,6 +7,8 @@ import { checkObject, checkSecret, checkText } from './options.js';
 export interface Target {
   readonly host: string | null;
   readonly port: number;
+  /** Whether to speak TLS with it. */
+  readonly tls: boolean;
   readonly path: string | null;
   /** Some servers of a Cluster: host and port, by turns. */
   readonly cluster: readonly string[] | null;
@@ -29,6 +31,7 @@ export interface Target {
 export interface Sentinel {
   readonly host: string;
   readonly port: number;
+  readonly tls: boolean;
   readonly username: string | null;
   readonly password: string | null;
 }
@@ -58,7 +61,7 @@ export interface ClusterTarget {
 export interface SentinelTarget {
   /**
    * The Sentinels, best all of them: URLs (`redis://[user:password@]host[:port]`), `'host:port'`, or
-   * `{ host, port }`. Asked one after the other, so one that answers is enough. The port is 26379
+   * `{ host, port }`. With `rediss://` for all of them they and the master speak TLS. Asked one after the other, so one that answers is enough. The port is 26379
    * unless given.
    */
   readonly sentinels: readonly (string | UrlLike | SentinelAddress)[];
@@ -115,7 +118,8 @@ const DB_MAX = 99_999;
 /** With fewer than three no server may fail; with more than these every lock is slow. */
 const QUORUM_MIN = 3;
 const QUORUM_MAX = 15;
-const SCHEMES = 'redis://, valkey://, unix:// or memory:';
+const SERVER_SCHEMES = 'redis://, rediss://, valkey:// or valkeys://';
+const SCHEMES = 'redis://, rediss://, valkey://, valkeys://, unix:// or memory:';
 const SENTINEL_TARGET = [
   'db',
   'master',
@@ -130,6 +134,7 @@ const SENTINEL_TARGET = [
 const NOWHERE = {
   host: null,
   port: 0,
+  tls: false,
   path: null,
   cluster: null,
   quorum: null,
@@ -179,7 +184,8 @@ function quorumTarget(target: QuorumTarget): Target {
   const labels = servers.map(({ label }) => label);
   const twice = labels.find((label, i) => labels.indexOf(label) !== i);
   if (twice !== undefined) throw invalid(`a quorum must not name ${twice} twice`);
-  return { ...NOWHERE, quorum: servers, label: `a quorum of ${labels.join(', ')}` };
+  const tls = servers.some((server) => server.tls);
+  return { ...NOWHERE, tls, quorum: servers, label: `a quorum of ${labels.join(', ')}` };
 }
 
 /** All seeds must be reachable in the same way, for what one of them says is asked of the others. */
@@ -200,12 +206,18 @@ function clusterTarget(given: ClusterTarget): Target {
     if (db !== 0) throw invalid(`a Cluster has the database 0 alone, not that of ${label}`);
   }
   const [first] = seeds as [Target];
+  checkAllTls(seeds, first.tls, 'the servers of a Cluster');
   return {
     ...first,
     host: null,
     cluster: seeds.flatMap(({ host, port }) => [host as string, `${port}`]),
     label: `the Cluster of ${first.label.replace(/\/0$/, '')}`,
   };
+}
+
+function checkAllTls(all: readonly { readonly tls: boolean }[], tls: boolean, who: string): void {
+  if (all.every((each) => each.tls === tls)) return;
+  throw invalid(`${who} speak TLS all or none of them: name each with rediss://, or none`);
 }
 
 function sentinelTarget(given: object): Target {
@@ -222,10 +234,12 @@ function sentinelTarget(given: object): Target {
   whole(db, 'db', 0, DB_MAX);
   const login = sentinelLogin(target);
   const all = sentinels.map((each, i) => sentinel(each, `sentinels[${i}]`, login));
-  const [{ host, port }] = all as [Sentinel];
+  const [{ host, port, tls }] = all as [Sentinel];
+  checkAllTls(all, tls, 'Sentinels and their master');
   const which = db === 0 ? '' : `, database ${db}`;
   return {
     ...NOWHERE,
+    tls,
     sentinels: all,
     master,
     username: username ?? null,
@@ -254,19 +268,18 @@ function sentinel(given: unknown, what: string, login: Login): Sentinel {
   const { host, port = DEFAULT_SENTINEL_PORT } = address;
   checkText(host, `${what}.host`);
   if (host === '') throw invalid(`${what}.host must not be empty`);
-  return { host, port: whole(port, `${what}.port`, 1, 65_535), ...login };
+  return { host, port: whole(port, `${what}.port`, 1, 65_535), tls: false, ...login };
 }
 
 function sentinelOf(text: string, what: string, login: Login): Sentinel {
-  const complaint = `${what} is not host:port and not a URL that begins with redis:// or valkey://`;
+  const complaint = `${what} is not host:port and not a URL that begins with ${SERVER_SCHEMES}`;
   const url = parse(text.includes('://') ? text : `redis://${text}`, complaint);
-  refuseTls(url);
-  const known = url.protocol === 'redis:' || url.protocol === 'valkey:';
+  const known = /^(redis|valkey)s?:$/.test(url.protocol);
   if (!known || url.hostname === '') throw invalid(complaint);
   if (url.pathname.length > 1) throw invalid(`${what} has a database; that of the master is db`);
-  const { host, port, username, password } = tcpTarget(url, DEFAULT_SENTINEL_PORT);
+  const { host, port, tls, username, password } = tcpTarget(url, DEFAULT_SENTINEL_PORT);
   const own = username === null && password === null ? login : { username, password };
-  return { host: host as string, port, ...own };
+  return { host: host as string, port, tls, ...own };
 }
 
 function whole(value: unknown, what: string, least: number, most: number): number {
@@ -295,10 +308,11 @@ function urlTarget(given: unknown): Target {
     );
   }
   const url = parse(text, `the target is not a URL that begins with ${SCHEMES}`);
-  refuseTls(url);
   switch (url.protocol) {
     case 'redis:':
+    case 'rediss:':
     case 'valkey:':
+    case 'valkeys:':
       return tcpTarget(url);
     case 'unix:':
       return unixTarget(url);
@@ -318,12 +332,6 @@ function parse(given: string, complaint: string): URL {
   }
 }
 
-function refuseTls({ protocol }: URL): void {
-  if (protocol === 'rediss:' || protocol === 'valkeys:') {
-    throw invalid(`TLS (${protocol}//) is not supported yet`);
-  }
-}
-
 function tcpTarget(url: URL, defaultPort = DEFAULT_PORT): Target {
   if (url.search !== '' || url.hash !== '') {
     throw invalid('the URL of a server has no ?parameters and no #fragment; use the options');
@@ -335,6 +343,7 @@ function tcpTarget(url: URL, defaultPort = DEFAULT_PORT): Target {
     ...NOWHERE,
     host,
     port,
+    tls: url.protocol === 'rediss:' || url.protocol === 'valkeys:',
     username: text(url.username),
     password: text(url.password),
     db,

@@ -192,10 +192,10 @@ test('connect: the defaults of a manager hold for its locks', async () => {
 const CONNECT: readonly Case[] = [
   [
     'an unknown option',
-    [undefined, { tls: {} }],
+    [undefined, { tlss: {} }],
     'ERR_INVALID_ARG_TYPE',
     TypeError,
-    /connect has no option "tls"; did you mean "ttl"/,
+    /connect has no option "tlss"; did you mean "tls"/,
   ],
   [
     'a prefix of 5',

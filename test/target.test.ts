@@ -7,7 +7,7 @@ import { until } from './support/wait.js';
 const REFUSED: readonly (readonly [string, RegExp])[] = [
   ['no url at all', /not a URL/],
   ['http://:s3cret@localhost', /must begin with redis:/],
-  ['rediss://:s3cret@localhost', /TLS .* not supported yet/],
+  ['rediss://:s3cret@localhost?db=1', /no \?parameters/],
   ['redis://:s3cret%@localhost', /write %25/],
   ['redis://user:12/s3cret@localhost', /database.*must be a number/],
   ['redis://:s3cret@localhost/one', /database.*must be a number/],
@@ -85,6 +85,14 @@ test('connect: selects the database of the URL', async () => {
   assert.equal(await server.admin.get('lock:a'), null);
   other.disconnect();
   await locks.close();
+});
+
+test('connect: a database that the server does not have is refused', async () => {
+  server = await RedisServer.start();
+  await assert.rejects(connect(`${server.url}/99`), {
+    code: 'ERR_LOCK_SERVER',
+    message: /the server says ERR DB index is out of range/,
+  });
 });
 
 test('connect: logs in with the user and password of the URL, or of the options', async () => {

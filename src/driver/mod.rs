@@ -208,9 +208,9 @@ impl Driver {
                     return;
                 }
                 let event = match result {
-                    Ok((connection, Welcome { look, deaf, .. })) => {
+                    Ok((connection, Welcome { look, risks, deaf })) => {
                         peer.connection = Some(connection);
-                        Event::Connected { look, deaf }
+                        Event::Connected { look, risks, deaf }
                     }
                     Err(failure) => Event::ConnectFailed(failure),
                 };

@@ -186,8 +186,27 @@ pub enum News {
     Disconnected(String),
     /// There is a connection again.
     Reconnected,
+    /// Locks may be less safe on a server than they could be. With each connection to it.
+    Risk(Risk),
     /// Two servers of a quorum are the same one, and it has two votes.
     SameServer(String),
+}
+
+/// Why locks may be less safe on a server than they could be.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Risk {
+    /// It may evict them when its memory is full: which one, and its policy.
+    Eviction(String),
+    /// It is a replica, so none can be taken until it is promoted: which one.
+    Replica(String),
+}
+
+impl Risk {
+    /// Whether it is that of a replica.
+    #[must_use]
+    pub const fn is_replica(&self) -> bool {
+        matches!(self, Self::Replica(_))
+    }
 }
 
 /// Something happened to a connection.
@@ -204,6 +223,8 @@ pub enum Event {
     Connected {
         /// What the server shows.
         look: Look,
+        /// Why locks may be less safe there than they could be.
+        risks: Vec<Risk>,
         /// Why no messages can be sent or received, if so.
         deaf: Option<String>,
     },

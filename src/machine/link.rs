@@ -1,7 +1,8 @@
 //! The connections: coming, going, and which history of the data each shows.
 
 use super::{
-    Effect, Look, Machine, Manner, News, NodeId, OpId, Outcome, Request, RequestId, Timer, in_order,
+    Effect, Look, Machine, Manner, News, NodeId, OpId, Outcome, Request, RequestId, Risk, Timer,
+    in_order,
 };
 use crate::clock::{Mono, ServerTime};
 use crate::error::Failure;
@@ -286,6 +287,7 @@ impl Machine {
         now: Mono,
         node: NodeId,
         look: Look,
+        risks: Vec<Risk>,
         deaf: Option<String>,
         out: &mut Vec<Effect>,
     ) {
@@ -293,10 +295,14 @@ impl Machine {
         link.learn(look);
         link.looked = now;
         link.clocks = None;
+        link.suspect |= risks.iter().any(Risk::is_replica);
         if std::mem::replace(&mut link.state, State::Up) == State::Down {
             out.push(Effect::Tell(News::Reconnected));
         }
         self.set_deaf(node, deaf, out);
+        // Who is whose replica in a Cluster, the manager finds out by itself.
+        let risks = risks.into_iter().filter(|risk| !(self.config.cluster && risk.is_replica()));
+        out.extend(risks.map(|risk| Effect::Tell(News::Risk(risk))));
         self.opened(Ok(()), out);
         self.resume(now, node, out);
     }

@@ -24,7 +24,7 @@ mod tests;
 
 pub use interface::{
     AttemptId, Command, Config, Effect, Event, LeaseId, Look, Manner, News, NodeId, OpId, Outcome,
-    RequestId, Wait, inbox,
+    RequestId, Risk, Wait, inbox,
 };
 pub use quorum::{Quorum, Settings};
 pub use renew::{Hold, LossReason};
@@ -212,7 +212,9 @@ impl Machine {
     pub fn handle_event(&mut self, now: Mono, node: NodeId, event: Event, out: &mut Vec<Effect>) {
         match event {
             Event::Confirmed { attempt, verdict } => self.confirmed(now, attempt, verdict, out),
-            Event::Connected { look, deaf } => self.connected(now, node, look, deaf, out),
+            Event::Connected { look, risks, deaf } => {
+                self.connected(now, node, look, risks, deaf, out);
+            }
             Event::ConnectFailed(failure) => self.connect_failed(now, node, failure, out),
             Event::Deaf(why) => self.deafened(now, node, why, out),
             Event::Disconnected(detail) => self.disconnected(now, node, &detail, out),

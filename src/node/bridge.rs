@@ -48,7 +48,7 @@ impl Bridge {
     }
 
     /// Starts the manager that notices call `manager`. The outcome in `slot` tells whether it could
-    /// connect.
+    /// connect. Throws an `InvalidArg` if an option cannot be used.
     #[napi(catch_unwind)]
     pub fn connect(
         &self,
@@ -58,7 +58,7 @@ impl Bridge {
     ) -> napi::Result<NativeManager> {
         let completions = Arc::clone(&self.completions);
         let caller: Arc<dyn Caller> = Arc::new(ManagerCaller { completions, manager });
-        let (config, endpoint) = options.split();
+        let (config, endpoint) = options.split()?;
         let handle = Handle::start(config, endpoint, Arc::clone(&caller))?;
         handle.submit(Ticket::new(OpId(slot), Arc::clone(&caller)), Command::Open);
         Ok(NativeManager::new(handle, caller))

@@ -2,7 +2,7 @@
 
 use crate::clock::Mono;
 use crate::driver::Caller;
-use crate::machine::{LeaseId, LossReason, News, OpId, Outcome};
+use crate::machine::{LeaseId, LossReason, News, OpId, Outcome, Risk};
 use napi::Status;
 use napi::threadsafe_function::{ThreadsafeFunction, ThreadsafeFunctionCallMode};
 use napi_derive::napi;
@@ -42,6 +42,10 @@ pub enum NewsCode {
     Deaf = 2,
     /// Two servers of a quorum are the same one: their names.
     SameServer = 3,
+    /// The server may evict locks: its policy.
+    Eviction = 4,
+    /// The server is a replica: which.
+    Replica = 5,
 }
 
 /// How a lock was lost.
@@ -192,6 +196,8 @@ impl Caller for ManagerCaller {
             News::Disconnected(why) => (NewsCode::Disconnected, why),
             News::Reconnected => (NewsCode::Reconnected, String::new()),
             News::SameServer(names) => (NewsCode::SameServer, names),
+            News::Risk(Risk::Eviction(policy)) => (NewsCode::Eviction, policy),
+            News::Risk(Risk::Replica(which)) => (NewsCode::Replica, which),
         };
         let manager = f64::from(self.manager);
         let mut queue = self.completions.lock();

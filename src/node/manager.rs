@@ -4,7 +4,7 @@ use super::completions::number;
 use crate::clock::Mono;
 use crate::driver::{Caller, Handle, Ticket};
 use crate::machine::{Command, Config, Hold, LeaseId, OpId, Settings, Stats, Wait, inbox};
-use crate::server::{Address, Endpoint, Replicas, Sentinel, Sentinels};
+use crate::server::{Address, Endpoint, Replicas, Sentinel, Sentinels, Tls, TlsOptions};
 use napi_derive::napi;
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,6 +32,8 @@ pub struct ManagerOptions {
     pub memory: Option<String>,
     /// The servers of a quorum, in place of all of the above.
     pub quorum: Option<QuorumOptions>,
+    /// TLS; null for plain text.
+    pub tls: Option<ManagerTlsOptions>,
     /// ACL user.
     pub username: Option<String>,
     /// Password.
@@ -76,12 +78,20 @@ pub struct QuorumServer {
     pub password: Option<String>,
     /// Database number.
     pub db: u32,
+    /// Whether it speaks TLS.
+    pub tls: bool,
 }
 
 impl QuorumServer {
-    fn endpoint(self, client_name: &str, connect_timeout: Duration) -> Endpoint {
+    fn endpoint(
+        self,
+        client_name: &str,
+        connect_timeout: Duration,
+        tls: Option<&Arc<Tls>>,
+    ) -> Endpoint {
         Endpoint {
             address: server(self.host, self.port, self.path),
+            tls: tls.filter(|_| self.tls).cloned(),
             username: self.username,
             password: self.password,
             db: self.db,
@@ -95,7 +105,12 @@ impl QuorumServer {
 }
 
 impl QuorumOptions {
-    fn address(self, client_name: &str, connect_timeout: Duration) -> Address {
+    fn address(
+        self,
+        client_name: &str,
+        connect_timeout: Duration,
+        tls: Option<&Arc<Tls>>,
+    ) -> Address {
         let longest_lease = Duration::from_millis(self.longest_lease.into());
         let settings = Settings {
             servers: self.servers.iter().map(|server| server.label.clone()).collect(),
@@ -103,7 +118,7 @@ impl QuorumOptions {
             longest_lease: (!longest_lease.is_zero()).then_some(longest_lease),
         };
         let servers = self.servers.into_iter();
-        let servers = servers.map(|server| server.endpoint(client_name, connect_timeout));
+        let servers = servers.map(|server| server.endpoint(client_name, connect_timeout, tls));
         Address::Quorum { servers: servers.collect(), settings }
     }
 }
@@ -116,12 +131,17 @@ fn server(host: Option<String>, port: u16, path: Option<String>) -> Address {
 }
 
 impl ManagerOptions {
-    pub(super) fn split(self) -> (Config, Endpoint) {
+    /// What the machine and what the server module needs to know.
+    pub(super) fn split(self) -> napi::Result<(Config, Endpoint)> {
+        let tls = self.tls.map(|tls| Tls::new(tls.into())).transpose().map_err(|bad| {
+            napi::Error::new(napi::Status::InvalidArg, format!("options.tls.{bad}"))
+        })?;
+        let tls = tls.map(Arc::new);
         let connect_timeout = Duration::from_millis(self.connect_timeout.into());
         let address = if let Some(parts) = self.cluster {
             Address::Cluster { seeds: addresses(&parts) }
         } else if let Some(quorum) = self.quorum {
-            quorum.address(&self.client_name, connect_timeout)
+            quorum.address(&self.client_name, connect_timeout, tls.as_ref())
         } else if let Some(sentinels) = self.sentinels {
             let all = sentinels.into_iter().map(Sentinel::from).collect();
             Address::Sentinel(Sentinels { master: self.master.unwrap_or_default(), all })
@@ -132,6 +152,7 @@ impl ManagerOptions {
         };
         let endpoint = Endpoint {
             address,
+            tls,
             username: self.username,
             password: self.password,
             db: self.db,
@@ -151,7 +172,29 @@ impl ManagerOptions {
             cluster: matches!(endpoint.address, Address::Cluster { .. }),
             quorum: matches!(endpoint.address, Address::Quorum { .. }),
         };
-        (config, endpoint)
+        Ok((config, endpoint))
+    }
+}
+
+/// How to speak TLS; certificates and keys are PEM.
+#[napi(object)]
+pub struct ManagerTlsOptions {
+    /// Who is trusted; null for the system's roots.
+    pub ca: Option<String>,
+    /// The client's certificate, and those that lead to its CA.
+    pub cert: Option<String>,
+    /// The private key of `cert`.
+    pub key: Option<String>,
+    /// The server's name; null for the host's own.
+    pub servername: Option<String>,
+    /// Whether the server's certificate is checked.
+    pub reject_unauthorized: bool,
+}
+
+impl From<ManagerTlsOptions> for TlsOptions {
+    fn from(options: ManagerTlsOptions) -> Self {
+        let ManagerTlsOptions { ca, cert, key, servername, reject_unauthorized } = options;
+        Self { ca, cert, key, server_name: servername, verify: reject_unauthorized }
     }
 }
 

@@ -108,10 +108,7 @@ async fn ask_for_slots(
         let answer = dialled.inner.send_packed_command(&slots).await;
         answer.and_then(Value::extract_error).map_err(|error| wire::failure(&error))
     };
-    let limit = server.connect_timeout;
-    let answer = tokio::time::timeout(limit, question).await;
-    let answer = answer
-        .map_err(|_| Failure::Lost(format!("no answer within {} ms", limit.as_millis())))??;
+    let answer = single::in_time(server, question).await?;
     read_slots(&answer, host, directory)
         .filter(|ranges| !ranges.is_empty())
         .map(|ranges| Routes::new(&ranges))

@@ -39,7 +39,7 @@ pub(super) fn connect(name: &str, endpoint: &Endpoint, deliver: Deliver) -> (Con
     let listener = server.last_listener;
     server.store.subscribe(listener, &endpoint.inbox);
     server.listeners.insert(listener, Arc::clone(&deliver));
-    let welcome = Welcome { look: server.look(), replica: false, deaf: None };
+    let welcome = Welcome { look: server.look(), risks: Vec::new(), deaf: None };
     drop(server);
     (Connection { server: shared, listener, deliver }, welcome)
 }

@@ -7,16 +7,18 @@ mod replicas;
 mod sentinel;
 mod single;
 mod stream;
+mod tls;
 mod wire;
 
 pub(crate) use cluster::{Directory, discover};
 pub use replicas::Replicas;
 pub use sentinel::{Sentinel, Sentinels};
+pub use tls::{BadOption, Tls, TlsOptions};
 
 use crate::clock::Mono;
 use crate::error::{Failure, Refusal};
 use crate::keys::LockKeys;
-use crate::machine::{AttemptId, Look, Manner, NodeId, RequestId, Settings};
+use crate::machine::{AttemptId, Look, Manner, NodeId, RequestId, Risk, Settings};
 use crate::script::{Call, Grant, Reply};
 use std::fmt;
 use std::sync::Arc;
@@ -70,8 +72,8 @@ pub(crate) enum Item {
 pub(crate) struct Welcome {
     /// Which data it shows.
     pub(crate) look: Look,
-    /// Whether it says that it follows another server, and so takes no writes.
-    pub(crate) replica: bool,
+    /// Why locks may be less safe there than they could be.
+    pub(crate) risks: Vec<Risk>,
     /// Why messages cannot be sent or received, if so.
     pub(crate) deaf: Option<String>,
 }
@@ -165,6 +167,8 @@ impl Connection {
 pub struct Endpoint {
     /// Where it listens.
     pub address: Address,
+    /// How to speak TLS with it; none for plain text.
+    pub tls: Option<Arc<Tls>>,
     /// The ACL user; none for the default user.
     pub username: Option<String>,
     /// The password, if one is needed.
@@ -217,11 +221,26 @@ pub enum Address {
     },
 }
 
-/// Shows everything but the password.
+/// What people call it.
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Cluster { .. } => f.write_str("a Cluster"),
+            Self::Memory { name } => write!(f, "memory:{name}"),
+            Self::Quorum { .. } => f.write_str("a quorum"),
+            Self::Sentinel(Sentinels { master, .. }) => f.write_str(master),
+            Self::Tcp { host, port } => write!(f, "{host}:{port}"),
+            Self::Unix { path } => f.write_str(path),
+        }
+    }
+}
+
+/// Shows everything but the password and keys.
 impl fmt::Debug for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Endpoint")
             .field("address", &self.address)
+            .field("tls", &self.tls)
             .field("username", &self.username)
             .field("password", &self.password.as_ref().map(|_| "***"))
             .field("db", &self.db)
@@ -238,9 +257,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_password_is_never_shown() {
+    fn neither_a_password_nor_the_side_of_tls_is_shown() {
+        let server_name = Some("redis.test".to_owned());
+        let tls = TlsOptions { ca: None, cert: None, key: None, server_name, verify: false };
         let endpoint = Endpoint {
             address: Address::Tcp { host: "::1".to_owned(), port: 6379 },
+            tls: Some(Arc::new(Tls::new(tls).unwrap())),
             username: None,
             password: Some("s3cret".to_owned()),
             db: 0,
@@ -249,6 +271,10 @@ mod tests {
             connect_timeout: Duration::from_secs(1),
             replicas: None,
         };
-        assert!(!format!("{endpoint:?}").contains("s3cret"));
+        let shown = format!("{endpoint:?}");
+        assert!(!shown.contains("s3cret"), "{shown}");
+        assert!(
+            shown.contains("tls: Some(Tls { server_name: Some(DnsName(\"redis.test\")), .. })")
+        );
     }
 }

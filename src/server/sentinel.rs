@@ -5,7 +5,7 @@
 use super::{Address, Deliver, Endpoint, Incoming, Item, Welcome, single, wire};
 use crate::clock::Mono;
 use crate::error::Failure;
-use crate::machine::AttemptId;
+use crate::machine::{AttemptId, Risk};
 use redis::{PushInfo, PushKind, Value};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -98,7 +98,7 @@ pub(super) async fn connect(
         let address = Address::Tcp { host: host.clone(), port: *port };
         let server = Endpoint { address, connect_timeout: share, ..endpoint.clone() };
         match single::connect(&server, naming(name.clone(), Arc::clone(&deliver))).await {
-            Ok((_, welcome)) if welcome.replica => {
+            Ok((_, welcome)) if welcome.risks.iter().any(Risk::is_replica) => {
                 failures.push(format!("{name}: it is a replica, a failover is under way"));
             }
             Ok((inner, welcome)) => {
@@ -132,8 +132,9 @@ async fn ask_all(
     let limit = endpoint.connect_timeout / 2;
     let mut questions = JoinSet::new();
     for (number, sentinel) in sentinels.all.iter().enumerate() {
-        let (server, master) = (sentinel.endpoint(endpoint), sentinels.master.clone());
-        questions.spawn(async move { (number, ask(&server, &master, limit).await) });
+        let server = Endpoint { connect_timeout: limit, ..sentinel.endpoint(endpoint) };
+        let master = sentinels.master.clone();
+        questions.spawn(async move { (number, ask(&server, &master).await) });
     }
     let mut answers = BTreeMap::new();
     while let Some(Ok((number, answer))) = questions.join_next().await {
@@ -171,7 +172,7 @@ fn by_votes(answers: &BTreeMap<usize, Answer>) -> Vec<((String, u16), usize)> {
     named
 }
 
-async fn ask(server: &Endpoint, master: &str, limit: Duration) -> Answer {
+async fn ask(server: &Endpoint, master: &str) -> Answer {
     let question = async {
         let mut dialled = single::dial(server, |_| {}).await?;
         let mut question = redis::cmd("SENTINEL");
@@ -179,10 +180,7 @@ async fn ask(server: &Endpoint, master: &str, limit: Duration) -> Answer {
         let answer = dialled.inner.send_packed_command(&question).await;
         answer.and_then(Value::extract_error).map_err(|error| wire::failure(&error))
     };
-    let answer = tokio::time::timeout(limit, question).await;
-    let answer =
-        answer.map_err(|_| Failure::Lost(format!("no answer within {} ms", limit.as_millis())))?;
-    read_address(&answer?)
+    read_address(&single::in_time(server, question).await?)
 }
 
 fn read_address(answer: &Value) -> Answer {

@@ -1,13 +1,17 @@
 //! One Redis or Valkey server: one connection that carries everything.
 
-use super::{Deliver, Endpoint, Incoming, Item, Welcome, replicas::Witness, stream::Stream, wire};
+use super::{
+    Address, Deliver, Endpoint, Incoming, Item, Welcome, replicas::Witness, stream::Stream,
+    tls::NO_TLS_HINT, wire,
+};
 use crate::clock::Mono;
 use crate::error::Failure;
-use crate::machine::{AttemptId, Look, Manner, RequestId};
+use crate::machine::{AttemptId, Look, Manner, RequestId, Risk};
 use crate::script::{Grant, Script, parse_free};
 use redis::aio::MultiplexedConnection;
 use redis::{
-    AsyncConnectionConfig, Pipeline, ProtocolVersion, PushKind, RedisConnectionInfo, Value,
+    AsyncConnectionConfig, Pipeline, ProtocolVersion, PushKind, RedisConnectionInfo, RedisError,
+    Value,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,10 +30,22 @@ pub(super) async fn connect(
     endpoint: &Endpoint,
     deliver: Deliver,
 ) -> Result<(Connection, Welcome), Failure> {
+    in_time(endpoint, handshake(endpoint, deliver)).await
+}
+
+/// Gives up what takes longer than connecting may.
+pub(super) async fn in_time<T>(
+    endpoint: &Endpoint,
+    connecting: impl Future<Output = Result<T, Failure>>,
+) -> Result<T, Failure> {
     let limit = endpoint.connect_timeout;
-    let result = tokio::time::timeout(limit, handshake(endpoint, deliver)).await;
-    result.unwrap_or_else(|_| {
-        Err(Failure::Lost(format!("no connection within {} ms", limit.as_millis())))
+    tokio::time::timeout(limit, connecting).await.unwrap_or_else(|_| {
+        // A server without TLS takes the handshake for the beginning of a line, and waits for its end.
+        let hint = match &endpoint.tls {
+            Some(_) => NO_TLS_HINT,
+            None => "",
+        };
+        Err(Failure::Lost(format!("no connection within {} ms{hint}", limit.as_millis())))
     })
 }
 
@@ -45,7 +61,7 @@ async fn handshake(
     });
     let Dialled { inner, abort, pump } = dialled.await?;
     let mut connection = Connection { inner, deliver, abort, _pump: pump, witness: None };
-    let (look, replica) = connection.introduce(endpoint).await?;
+    let (look, risks) = connection.introduce(endpoint).await?;
     let deaf = match &*endpoint.inbox {
         "" => None,
         _ => connection.listen(endpoint).await?,
@@ -55,7 +71,7 @@ async fn handshake(
         let history = look.history.clone();
         connection.witness = Some(Witness::open(endpoint, replicas, history, deliver).await?);
     }
-    Ok((connection, Welcome { look, replica, deaf }))
+    Ok((connection, Welcome { look, risks, deaf }))
 }
 
 /// A connection that is logged in. Dropping it closes it.
@@ -82,7 +98,7 @@ pub(super) async fn dial(
     pushes: impl Fn(redis::PushInfo) + Send + Sync + 'static,
 ) -> Result<Dialled, Failure> {
     let abort = Arc::new(AtomicBool::new(false));
-    let stream = Stream::open(&endpoint.address, Arc::clone(&abort))
+    let stream = Stream::open(endpoint, Arc::clone(&abort))
         .await
         .map_err(|error| Failure::Lost(error.to_string()))?;
     let config = AsyncConnectionConfig::new()
@@ -96,8 +112,18 @@ pub(super) async fn dial(
         });
     let (inner, pump) = MultiplexedConnection::new_with_config(&login(endpoint), stream, config)
         .await
-        .map_err(|error| wire::failure(&error))?;
+        .map_err(|error| login_failure(endpoint, &error))?;
     Ok(Dialled { inner, abort, pump: Pump(tokio::spawn(pump)) })
+}
+
+/// A server that expects TLS hangs up on whoever says anything else.
+fn login_failure(endpoint: &Endpoint, error: &RedisError) -> Failure {
+    match (wire::failure(error), &endpoint.address, &endpoint.tls) {
+        (Failure::Lost(why), Address::Tcp { .. }, None) => {
+            Failure::Lost(format!("{why}; if the server expects TLS, use rediss://"))
+        }
+        (failure, ..) => failure,
+    }
 }
 
 /// What a message from the server means, if anything.
@@ -118,7 +144,6 @@ pub(super) fn pushed(push: &redis::PushInfo) -> Option<Incoming> {
 fn login(endpoint: &Endpoint) -> RedisConnectionInfo {
     let mut info = RedisConnectionInfo::default()
         .set_protocol(ProtocolVersion::RESP3)
-        .set_db(i64::from(endpoint.db))
         .set_lib_name("holdfast", env!("CARGO_PKG_VERSION"));
     if let Some(username) = &endpoint.username {
         info = info.set_username(username);
@@ -130,17 +155,12 @@ fn login(endpoint: &Endpoint) -> RedisConnectionInfo {
 }
 
 impl Connection {
-    /// Which data the server shows, and whether it is a replica.
-    async fn introduce(&mut self, endpoint: &Endpoint) -> Result<(Look, bool), Failure> {
-        let mut pipeline = Pipeline::new();
-        // A server that does not let clients name themselves is no worse a server.
-        pipeline.cmd("CLIENT").arg("SETNAME").arg(&endpoint.client_name);
-        wire::add_look(&mut pipeline);
+    async fn introduce(&mut self, endpoint: &Endpoint) -> Result<(Look, Vec<Risk>), Failure> {
+        let pipeline = wire::introduction(&endpoint.client_name, endpoint.db);
         let count = pipeline.len();
         let values = self.inner.send_packed_commands(&pipeline, 0, count).await;
         let values = values.map_err(|error| wire::failure(&error))?;
-        let values = values.get(1..).unwrap_or_default();
-        Ok((wire::look(values)?, wire::is_replica(values)))
+        wire::introduced(&values, &endpoint.address.to_string())
     }
 
     /// Subscribes to the inbox and checks that messages may be published to it. Where an ACL forbids

@@ -1,6 +1,6 @@
-//! A socket to a server that can be closed abortively.
+//! A socket to a server, with or without TLS, that can be closed abortively.
 
-use super::Address;
+use super::{Address, Endpoint, tls};
 use socket2::{SockRef, TcpKeepalive};
 use std::io;
 use std::pin::Pin;
@@ -12,6 +12,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 #[cfg(unix)]
 use tokio::net::UnixStream;
+use tokio_rustls::client::TlsStream;
 
 /// How long a connection may be silent before the kernel asks whether the peer is still there.
 const KEEPALIVE: TcpKeepalive =
@@ -24,6 +25,7 @@ pub(super) struct Stream {
 
 enum Socket {
     Tcp(TcpStream),
+    Tls(Box<TlsStream<TcpStream>>),
     #[cfg(unix)]
     Unix(UnixStream),
 }
@@ -31,13 +33,16 @@ enum Socket {
 impl Stream {
     /// Opens a socket. When `abort` is set later, dropping the stream discards what the kernel has
     /// not delivered yet, so that no request arrives after its connection was given up.
-    pub(super) async fn open(address: &Address, abort: Arc<AtomicBool>) -> io::Result<Self> {
-        let socket = match address {
+    pub(super) async fn open(endpoint: &Endpoint, abort: Arc<AtomicBool>) -> io::Result<Self> {
+        let socket = match &endpoint.address {
             Address::Tcp { host, port } => {
                 let stream = TcpStream::connect((host.as_str(), *port)).await?;
                 stream.set_nodelay(true)?;
                 SockRef::from(&stream).set_tcp_keepalive(&KEEPALIVE)?;
-                Socket::Tcp(stream)
+                match &endpoint.tls {
+                    Some(tls) => Socket::Tls(Box::new(tls.connect(host, stream).await?)),
+                    None => Socket::Tcp(stream),
+                }
             }
             #[cfg(unix)]
             Address::Unix { path } => Socket::Unix(UnixStream::connect(path).await?),
@@ -56,12 +61,17 @@ impl Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        if let Socket::Tcp(stream) = &self.socket
-            && self.abort.load(Ordering::Relaxed)
-        {
-            // If the socket is gone already there is nothing left to discard.
-            drop(stream.set_zero_linger());
+        if !self.abort.load(Ordering::Relaxed) {
+            return;
         }
+        let stream = match &self.socket {
+            Socket::Tcp(stream) => stream,
+            Socket::Tls(stream) => stream.get_ref().0,
+            #[cfg(unix)]
+            Socket::Unix(_) => return,
+        };
+        // If the socket is gone already there is nothing left to discard.
+        drop(stream.set_zero_linger());
     }
 }
 
@@ -73,6 +83,7 @@ impl AsyncRead for Stream {
     ) -> Poll<io::Result<()>> {
         match &mut self.get_mut().socket {
             Socket::Tcp(stream) => Pin::new(stream).poll_read(cx, buffer),
+            Socket::Tls(stream) => Pin::new(stream).poll_read(cx, buffer).map_err(tls::explained),
             #[cfg(unix)]
             Socket::Unix(stream) => Pin::new(stream).poll_read(cx, buffer),
         }
@@ -87,6 +98,7 @@ impl AsyncWrite for Stream {
     ) -> Poll<io::Result<usize>> {
         match &mut self.get_mut().socket {
             Socket::Tcp(stream) => Pin::new(stream).poll_write(cx, data),
+            Socket::Tls(stream) => Pin::new(stream).poll_write(cx, data).map_err(tls::explained),
             #[cfg(unix)]
             Socket::Unix(stream) => Pin::new(stream).poll_write(cx, data),
         }
@@ -95,6 +107,7 @@ impl AsyncWrite for Stream {
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match &mut self.get_mut().socket {
             Socket::Tcp(stream) => Pin::new(stream).poll_flush(cx),
+            Socket::Tls(stream) => Pin::new(stream).poll_flush(cx).map_err(tls::explained),
             #[cfg(unix)]
             Socket::Unix(stream) => Pin::new(stream).poll_flush(cx),
         }
@@ -103,6 +116,7 @@ impl AsyncWrite for Stream {
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match &mut self.get_mut().socket {
             Socket::Tcp(stream) => Pin::new(stream).poll_shutdown(cx),
+            Socket::Tls(stream) => Pin::new(stream).poll_shutdown(cx).map_err(tls::explained),
             #[cfg(unix)]
             Socket::Unix(stream) => Pin::new(stream).poll_shutdown(cx),
         }

@@ -3,7 +3,7 @@
 use crate::clock::ServerTime;
 use crate::error::{Failure, Refusal};
 use crate::keys::LockKeys;
-use crate::machine::{Look, Manner};
+use crate::machine::{Look, Manner, Risk};
 use crate::script::{Call, Held, Intent, Place, Reply, Script, free_channel};
 use crate::token::Token;
 use redis::{Cmd, ErrorKind, Pipeline, RedisError, Value};
@@ -163,11 +163,19 @@ fn refused(code: &str, detail: &str) -> Failure {
         return Failure::Halfway;
     }
     let (code, detail) = from_inside_a_script(detail).unwrap_or((code, detail));
+    let (code, detail) = forbidden_to_a_script(detail).map_or((code, detail), |it| ("NOPERM", it));
     // What a person can use ends before the script's hash and line. An unknown command is quoted
     // with its arguments, and those of HELLO are the login.
     let cut = |detail, mark| str::split_once(detail, mark).map_or(detail, |(detail, _)| detail);
     let detail = cut(cut(detail, " script: "), ", with args beginning with");
     Failure::Refused(Refusal { code: code.to_owned(), detail: detail.to_owned() })
+}
+
+/// What an ACL forbids a script has no code of its own: before Redis 7.2 the first, then the second.
+fn forbidden_to_a_script(detail: &str) -> Option<&str> {
+    ["The user executing the script can't", "ACL failure in script: "]
+        .iter()
+        .find_map(|words| detail.get(detail.find(words)?..))
 }
 
 /// Redis 6 wraps an error that a command raised inside a script:
@@ -237,6 +245,49 @@ fn history(server: &Value, replication: &Value) -> Option<String> {
     Some(format!("{run}/{replication}"))
 }
 
+/// What a new connection says and asks first, besides its login.
+pub(super) fn introduction(client_name: &str, db: u32) -> Pipeline {
+    let mut pipeline = Pipeline::new();
+    add_look(&mut pipeline);
+    pipeline.cmd("INFO").arg("memory");
+    pipeline.cmd("CLIENT").arg("SETNAME").arg(client_name);
+    // Not every user who only needs the first database may select one.
+    if db != 0 {
+        pipeline.cmd("SELECT").arg(db);
+    }
+    pipeline
+}
+
+/// What a server answered to an [`introduction`]: which data it shows, and why locks may be less safe
+/// there than they could be; `name` is its own for people.
+pub(super) fn introduced(values: &[Value], name: &str) -> Result<(Look, Vec<Risk>), Failure> {
+    // A server that does not let clients name themselves is no worse a server.
+    let [about, _replication, _time, memory, _name, selected @ ..] = values else {
+        return Err(Failure::Lost("the server left an answer out".to_owned()));
+    };
+    // Ahead of the rest, which a Sentinel does not know.
+    let mode = info_field(about, "redis_mode").or_else(|| info_field(about, "server_mode"));
+    if mode.as_deref() == Some("sentinel") {
+        let detail = "mode: it watches servers and keeps no data".to_owned();
+        return Err(Failure::Refused(Refusal { code: "SENTINEL".to_owned(), detail }));
+    }
+    if let [Value::ServerError(error)] = selected {
+        return Err(refused(error.code(), error.details().unwrap_or_default()));
+    }
+    let look = look(values.get(..LOOK_COMMANDS).unwrap_or_default())?;
+    let risks = is_replica(values).then(|| Risk::Replica(name.to_owned()));
+    let risks = risks.into_iter().chain(eviction(memory, name));
+    Ok((look, risks.collect()))
+}
+
+/// Every policy but one can evict locks, since all of them have a TTL.
+fn eviction(memory: &Value, name: &str) -> Option<Risk> {
+    let policy = info_field(memory, "maxmemory_policy").filter(|policy| policy != "noeviction")?;
+    let unlimited = info_field(memory, "maxmemory").is_some_and(|limit| limit == "0");
+    let yet = if unlimited { ", which evicts nothing as long as maxmemory is 0" } else { "" };
+    Some(Risk::Eviction(format!("the maxmemory-policy of {name} is {policy}{yet}")))
+}
+
 fn info_field(info: &Value, field: &str) -> Option<String> {
     let text = match info {
         Value::BulkString(bytes) => String::from_utf8_lossy(bytes),
@@ -287,16 +338,59 @@ mod tests {
         assert_eq!(look.time.as_micros(), 1_700_000_000_000_042);
     }
 
+    /// What a server answers to an introduction.
+    fn answers(server: &str, replication: &str, memory: &str) -> Vec<Value> {
+        let time = Value::Array(vec![bulk("1"), bulk("0")]);
+        vec![bulk(server), bulk(replication), time, bulk(memory), Value::Okay]
+    }
+
+    #[test]
+    fn a_server_that_can_lose_locks_is_known_at_once() {
+        let risks =
+            |role: &str, memory: &str| introduced(&answers("", role, memory), "a:1").unwrap().1;
+        assert_eq!(risks("role:master\r\n", "maxmemory_policy:noeviction\r\n"), []);
+        assert_eq!(risks("role:slave\r\n", ""), [Risk::Replica("a:1".to_owned())]);
+        let full = "maxmemory:100\r\nmaxmemory_policy:allkeys-lru\r\n";
+        let expected = "the maxmemory-policy of a:1 is allkeys-lru".to_owned();
+        assert_eq!(risks("", full), [Risk::Eviction(expected.clone())]);
+        let unlimited = "maxmemory:0\r\nmaxmemory_policy:allkeys-lru\r\n";
+        let expected = format!("{expected}, which evicts nothing as long as maxmemory is 0");
+        assert_eq!(risks("", unlimited), [Risk::Eviction(expected)]);
+    }
+
+    #[test]
+    fn a_sentinel_is_refused_whatever_it_calls_its_mode() {
+        for mode in ["redis_mode:sentinel\r\n", "server_mode:sentinel\r\n"] {
+            let mut answers = answers(mode, "", "");
+            answers.truncate(3);
+            // It knows neither TIME, nor SELECT, and has no section of that name.
+            answers.extend([bulk(""), Value::Okay, Value::Nil]);
+            let Err(Failure::Refused(refusal)) = introduced(&answers, "") else {
+                panic!("accepted")
+            };
+            assert_eq!(refusal.code, "SENTINEL");
+        }
+        assert!(introduced(&answers("redis_mode:standalone\r\n", "", ""), "").is_ok());
+    }
+
     #[test]
     fn an_error_inside_a_script_has_its_own_code_on_every_server() {
         let six = "Error running script (call to f_5fa): @user_script:19: @user_script: 19: \
                    -OOM command not allowed when used memory > 'maxmemory'.";
         let six_plain = "Error running script (call to f_5fa): @user_script:7: WRONGTYPE Operation";
+        let six_denied = "Error running script (call to f_5fa): @user_script:7: @user_script: 7: \
+                          The user executing the script can't run this command";
+        let seven_denied = "The user executing the script can't access a key script: 5fa, on x.";
+        let valkey_denied =
+            "ACL failure in script: User a has no permissions script: 5fa, on @user_script:7.";
         let seven = "command not allowed. script: 5fa, on @user_script:19.";
         for (code, detail, expected) in [
             ("ERR", six, ("OOM", "command not allowed when used memory > 'maxmemory'.")),
             ("ERR", six_plain, ("WRONGTYPE", "Operation")),
             ("OOM", seven, ("OOM", "command not allowed.")),
+            ("ERR", six_denied, ("NOPERM", "The user executing the script can't run this command")),
+            ("ERR", seven_denied, ("NOPERM", "The user executing the script can't access a key")),
+            ("ERR", valkey_denied, ("NOPERM", "ACL failure in script: User a has no permissions")),
             ("ERR", "something else", ("ERR", "something else")),
             (
                 "ERR",

@@ -5,13 +5,14 @@
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { ClusterHost, EmbeddedHost, type Host, serverHosts } from './place.js';
+import { ClusterHost, EmbeddedHost, type Host, ServerHost, serverHosts } from './place.js';
 import { QuorumHost } from './quorum.js';
 import { tryAllOn } from './suite.js';
 
 const servers = serverHosts();
-const clusters = servers.map(({ binary }) => new ClusterHost(binary));
-const quorums = servers.map((server) => new QuorumHost(server));
+const binaries = new Set(servers.map(({ binary }) => binary));
+const clusters = [...binaries].map((binary) => new ClusterHost(binary));
+const quorums = [...binaries].map((binary) => new QuorumHost(new ServerHost(binary)));
 const hosts: Host[] = [new EmbeddedHost(), ...servers, ...clusters, ...quorums];
 
 test('there is a real server to compare the embedded store with', (t) => {

@@ -7,6 +7,7 @@ import type { ConnectOptions } from 'holdfast';
 import { Cluster } from '../support/cluster.js';
 import { quiet } from '../support/crew.js';
 import { type ConnectTarget, connect, type LockManager } from '../support/holdfast.js';
+import { type AclUser, enrol, leastRights } from '../support/least-rights.js';
 import { RedisServer } from '../support/server.js';
 
 /** What a behaviour gets: a way to open managers that all use the same store. */
@@ -79,22 +80,26 @@ export class EmbeddedHost implements Host {
   async stop(): Promise<void> {}
 }
 
-/** A server of its own, from one binary. */
+/** A server of its own, from one binary; used by its default user, or by another. */
 export class ServerHost implements Host {
   readonly name: string;
   #server: RedisServer | undefined;
+  #url = '';
 
-  constructor(readonly binary: string) {
-    this.name = versionOf(binary);
+  constructor(
+    readonly binary: string,
+    readonly user?: AclUser,
+  ) {
+    this.name = versionOf(binary) + (user === undefined ? '' : ', with the least rights');
   }
 
   async start(): Promise<void> {
     this.#server = await RedisServer.start({ binary: this.binary });
+    this.#url = this.user ? await enrol(this.#server, this.user) : this.#server.url;
   }
 
   next(): Where {
-    const { url } = this.#running;
-    return { target: url, label: `${url}/0` };
+    return { target: this.#url, label: `${this.#running.url}/0` };
   }
 
   async quiet(): Promise<void> {
@@ -148,8 +153,8 @@ export class ClusterHost implements Host {
 }
 
 /**
- * Every server binary at hand, each once: those that `HOLDFAST_SERVERS` (a list like PATH) and
- * `HOLDFAST_REDIS_SERVER` name, and both kinds on PATH.
+ * Every server binary at hand, once with all rights and once with those that the README asks for: those
+ * that `HOLDFAST_SERVERS` (a list like PATH) and `HOLDFAST_REDIS_SERVER` name, and both kinds on PATH.
  */
 export function serverHosts(): ServerHost[] {
   const { HOLDFAST_SERVERS = '', HOLDFAST_REDIS_SERVER = '', PATH = '' } = process.env;
@@ -164,7 +169,11 @@ export function serverHosts(): ServerHost[] {
     .filter((file) => existsSync(file));
   // One file can have many names: a distribution's valkey-server may also be called redis-server.
   const distinct = new Map([...named, ...onPath].map((file) => [realpathSync(file), file]));
-  return [...distinct.values()].map((file) => new ServerHost(file));
+  const least = leastRights();
+  return [...distinct.values()].flatMap((file) => [
+    new ServerHost(file),
+    new ServerHost(file, least),
+  ]);
 }
 
 /** Name and version as people write them, such as `Valkey 8.0.1`. */

@@ -97,14 +97,15 @@ export const TAKING: Behaviours = {
   },
 
   'the prefix is part of the name: managers with the same key share the lock': async (place) => {
-    const [plain, bare, other] = await Promise.all([
+    // All begin alike: not every user may use other keys.
+    const [plain, nested, other] = await Promise.all([
       place.open(),
-      place.open({ prefix: '' }),
-      place.open({ prefix: 'other:' }),
+      place.open({ prefix: 'lock:shop:' }),
+      place.open({ prefix: 'lock:other:' }),
     ]);
-    const lock = await plain.acquire('x');
-    assert.equal(await bare.tryAcquire('lock:x'), null);
-    for (const free of [await bare.tryAcquire('x'), await other.tryAcquire('x')]) {
+    const lock = await plain.acquire('shop:x');
+    assert.equal(await nested.tryAcquire('x'), null);
+    for (const free of [await nested.tryAcquire('shop:x'), await other.tryAcquire('x')]) {
       assert.equal(await free?.release(), true);
     }
     assert.equal(await lock.release(), true);

@@ -205,53 +205,6 @@ test('NOPERM: the error names what the user may not do', async () => {
   await stranger.close();
 });
 
-test('least rights: a user with the rule of the README can do everything', async () => {
-  const rule = [
-    '~lock:*',
-    '~{lock:*',
-    '+hello',
-    '+client|setname',
-    '+info',
-    '+time',
-    '+evalsha',
-    '+eval',
-    '+set',
-    '+get',
-    '+del',
-    '+append',
-    '+exists',
-    '+incrby',
-    '+pttl',
-    '+pexpire',
-    '+hdel',
-    '+hget',
-    '+hset',
-    '+zadd',
-    '+zrange',
-    '+zrank',
-    '+zrem',
-    '+zscore',
-    '+publish',
-    '+pubsub|numsub',
-    '+subscribe',
-    'resetchannels',
-    '&holdfast:*',
-  ];
-  await server.admin.call('ACL', 'SETUSER', 'least', 'on', '>pw', 'resetkeys', '-@all', ...rule);
-  const least = await connect(server.url.replace('//', '//least:pw@'));
-  const warnings: Error[] = [];
-  least.on('warning', (warning) => warnings.push(warning));
-  const lock = await least.acquire('a');
-  assert.equal(await least.tryAcquire('a'), null);
-  await lock.extend();
-  const waiting = least.acquire('a');
-  await until(async () => (await server.admin.exists('{lock:a}:queue')) === 1, 'the waiter');
-  assert.equal(await lock.release(), true);
-  assert.equal(await (await waiting).release(), true);
-  assert.deepEqual(warnings, []);
-  await least.close();
-});
-
 test('without INFO: fences rise even when data that lost grants comes back', async () => {
   await server.admin.call('ACL', 'SETUSER', 'blind', 'on', '>pw', '~*', '&*', '+@all', '-info');
   const blind = await connect(server.url.replace('//', '//blind:pw@'));

@@ -216,7 +216,7 @@ describe('with Sentinels that are away or wrong', () => {
       if (chunk.includes('GET-MASTER-ADDR-BY-NAME')) proxy.loseReplies = true;
     };
     const error = await failure(by(`127.0.0.1:${proxy.port}`));
-    assert.match(error.message, /no answer within 500 ms/);
+    assert.match(error.message, /no connection within 500 ms/);
     await until(() => proxy.open === 0, 'the connection to end');
     await proxy.stop();
   });

@@ -1,7 +1,7 @@
 /** Redis Clusters that tests start themselves. */
 
 import { isInSync } from './replication.js';
-import { RedisServer } from './server.js';
+import { RedisServer, type ServerTls } from './server.js';
 import { until } from './wait.js';
 
 export interface ClusterOptions {
@@ -11,6 +11,8 @@ export interface ClusterOptions {
   readonly replicas?: number;
   /** The binary that all of them run; by default that of `serverBinary`. */
   readonly binary?: string;
+  /** Speak TLS with clients and with each other. */
+  readonly tls?: ServerTls;
 }
 
 const SLOTS = 16_384;

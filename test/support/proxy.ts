@@ -19,6 +19,8 @@ export class FaultProxy {
   requestBytes = 0;
   /** How many connections were accepted so far. */
   accepted = 0;
+  /** How many connections were reset by the manager. */
+  resets = 0;
   /** Called with every chunk of requests before it is forwarded. */
   onRequest: ((chunk: Buffer) => void) | undefined;
 
@@ -75,6 +77,9 @@ export class FaultProxy {
       this.requestBytes += chunk.length;
       this.onRequest?.(chunk);
       upstream.write(chunk);
+    });
+    client.on('error', (error: NodeJS.ErrnoException) => {
+      if (error.code === 'ECONNRESET') this.resets += 1;
     });
     let replies = 0;
     const reply = (chunk: Buffer) => {

@@ -2,7 +2,7 @@
 
 import type { SentinelTarget } from 'holdfast';
 import { isInSync, isPrimary } from './replication.js';
-import { RedisServer } from './server.js';
+import { RedisServer, type ServerTls } from './server.js';
 import { until } from './wait.js';
 
 export interface SentinelsOptions {
@@ -14,6 +14,8 @@ export interface SentinelsOptions {
   readonly sentinelPassword?: string;
   /** How long the master may be silent before a Sentinel takes it for gone, in ms; 1000 by default. */
   readonly downAfter?: number;
+  /** Speak TLS, all with each other and with clients. */
+  readonly tls?: ServerTls;
   /** The binary that all of them run; by default that of `serverBinary`. */
   readonly binary?: string;
 }
@@ -55,7 +57,9 @@ export class Sentinels {
 
   /** What `connect` takes for it. */
   get target(): SentinelTarget {
-    const sentinels = this.sentinels.map(({ port }) => `127.0.0.1:${port}`);
+    const sentinels = this.sentinels.map(({ port, url, options }) =>
+      options.tls === undefined ? `127.0.0.1:${port}` : url,
+    );
     return { sentinels, master: NAME, ...this.#logins };
   }
 
@@ -158,6 +162,7 @@ export class Sentinels {
     const watch = {
       sentinel: configuration(master, downAfter, sentinelPassword),
       ...(options.binary === undefined ? {} : { binary: options.binary }),
+      ...(options.tls === undefined ? {} : { tls: options.tls }),
       ...(sentinelPassword === undefined ? {} : { password: sentinelPassword }),
     };
     this.sentinels.push(...(await RedisServer.startSeveral(SENTINELS, watch)));

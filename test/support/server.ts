@@ -3,10 +3,11 @@
 import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
 import { randomInt } from 'node:crypto';
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { createServer } from 'node:net';
+import { connect, createServer, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Redis } from 'ioredis';
+import type { Certified } from './certificates.js';
 import { until } from './wait.js';
 
 /** The binary that tests run: `HOLDFAST_REDIS_SERVER`, or a Redis or Valkey on PATH. */
@@ -67,6 +68,17 @@ export interface ServerOptions {
   readonly cluster?: boolean;
   /** Run as a Sentinel, with this for a configuration file. */
   readonly sentinel?: string;
+  /** Speak TLS and nothing else. */
+  readonly tls?: ServerTls;
+}
+
+export interface ServerTls {
+  /** What the server shows. */
+  readonly server: Certified;
+  /** The CA of it, and of the clients. */
+  readonly ca: Certified;
+  /** What clients must show, the admin's shows it; by default nothing. */
+  readonly client?: Certified;
 }
 
 /** What runs now: a test that is ended by a signal takes its servers along. */
@@ -115,9 +127,9 @@ export class RedisServer {
   }
 
   get url(): string {
-    return this.options.socket === true
-      ? `unix://${join(this.folder, 'socket')}`
-      : `redis://127.0.0.1:${this.port}`;
+    if (this.options.socket === true) return `unix://${join(this.folder, 'socket')}`;
+    const scheme = this.options.tls === undefined ? 'redis' : 'rediss';
+    return `${scheme}://127.0.0.1:${this.port}`;
   }
 
   get pid(): number {
@@ -141,14 +153,21 @@ export class RedisServer {
     return this.#admin;
   }
 
+  /** A bare connection to its port. */
+  dial(): Socket {
+    return connect(this.port, '127.0.0.1');
+  }
+
   client(options: Record<string, unknown> = {}): Redis {
     const where =
       this.options.socket === true
         ? { path: join(this.folder, 'socket') }
         : { port: this.port, host: '127.0.0.1' };
-    const { password } = this.options;
+    const { password, tls } = this.options;
     const login = password === undefined ? {} : { password };
-    const client = new Redis({ ...where, ...login, lazyConnect: false, ...options });
+    const { cert, key } = tls?.client ?? {};
+    const secure = tls === undefined ? {} : { tls: { ca: tls.ca.cert, cert, key } };
+    const client = new Redis({ ...where, ...login, ...secure, lazyConnect: false, ...options });
     client.on('error', () => {});
     return client;
   }
@@ -161,7 +180,7 @@ export class RedisServer {
     const where =
       this.options.socket === true
         ? ['--port', '0', '--unixsocket', join(this.folder, 'socket')]
-        : ['--port', String(this.port), '--bind', '127.0.0.1'];
+        : [...this.#portArgs(), '--bind', '127.0.0.1'];
     const data =
       this.options.persistent === true
         ? ['--appendonly', 'yes', '--appendfsync', 'always']
@@ -185,6 +204,18 @@ export class RedisServer {
       if (child.exitCode !== null) throw new Error(`the server ended at once:\n${this.log}`);
       return this.log.includes(ready);
     }, `${binary} on port ${this.port}`);
+  }
+
+  #portArgs(): string[] {
+    const { tls } = this.options;
+    if (tls === undefined) return ['--port', String(this.port)];
+    return [
+      ...['--port', '0', '--tls-port', String(this.port)],
+      ...['--tls-cert-file', tls.server.certFile, '--tls-key-file', tls.server.keyFile],
+      ...['--tls-ca-cert-file', tls.ca.certFile],
+      ...['--tls-cluster', 'yes', '--tls-replication', 'yes'],
+      ...['--tls-auth-clients', tls.client === undefined ? 'no' : 'yes'],
+    ];
   }
 
   /** Ends the process like a crash. */

@@ -137,7 +137,7 @@ impl Quorum {
         self.opening = Opening::Done;
         self.timers.retain(|(_, timer)| *timer != Timer::Open);
         let look = Look { history: None, time: ServerTime::default(), uptime: None };
-        let connected = Event::Connected { look, deaf: None };
+        let connected = Event::Connected { look, risks: Vec::new(), deaf: None };
         self.machine.handle_event(now, VIRTUAL, connected, effects);
     }
 

@@ -22,7 +22,9 @@ mod wake;
 
 use self::ballot::Ballot;
 use self::node::Node;
-use super::{Command, Config, Effect, Event, Machine, Manner, NodeId, OpId, RequestId, Stats};
+use super::{
+    Command, Config, Effect, Event, Machine, Manner, News, NodeId, OpId, RequestId, Stats,
+};
 use crate::clock::Mono;
 use crate::error::Failure;
 use crate::keys::LockKeys;
@@ -162,7 +164,10 @@ impl Quorum {
         let index = usize::from(node.0);
         let mut effects = Vec::new();
         match event {
-            Event::Connected { look, .. } => self.connected(now, index, look, out),
+            Event::Connected { look, risks, .. } => {
+                self.connected(now, index, look, out);
+                out.extend(risks.into_iter().map(|risk| Effect::Tell(News::Risk(risk))));
+            }
             Event::ConnectFailed(failure) => self.connect_failed(now, index, &failure),
             Event::Deaf(why) => self.deafened(index, why, &mut effects),
             Event::Disconnected(detail) => self.disconnected(now, index, &detail, out),

@@ -64,7 +64,7 @@ impl Crew {
         let history = Some(format!("of {node:?}"));
         let look =
             Look { history, time: ServerTime::from_micros(1_700_000_000_000_000), uptime: None };
-        self.event(node, Event::Connected { look, deaf: None });
+        self.event(node, Event::Connected { look, risks: Vec::new(), deaf: None });
     }
 
     fn reply(&mut self, node: NodeId, request: RequestId, reply: Result<Reply, Failure>) {

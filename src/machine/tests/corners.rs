@@ -3,7 +3,7 @@
 use super::server::Server;
 use super::world::{ONE_LEASE, RENEWED, World, ms};
 use crate::error::{Failure, Refusal};
-use crate::machine::{Command, Event, Hold, LeaseId, OpId, Outcome, Wait};
+use crate::machine::{Command, Event, Hold, LeaseId, News, OpId, Outcome, Risk, Wait};
 use crate::script::{CLAIM, Reply, valid_until};
 use std::time::Duration;
 
@@ -320,4 +320,26 @@ fn a_grant_is_dated_as_if_the_clocks_had_drifted_apart_since_they_were_compared(
     pass_on(&mut holder, lease, &mut waiter);
     let until = waiter.deadlines[&waiter.lease(op).0];
     assert_eq!(until, valid_until(compared + ms(1_000 - 10), CLAIM));
+}
+
+/// A connection breaks, and the next server shows these risks.
+fn meet(world: &mut World, risks: Vec<Risk>) {
+    world.event(Event::Disconnected("cut".to_owned()));
+    world.connecting = false;
+    let look = world.server.look(world.now);
+    world.event(Event::Connected { look, risks, deaf: None });
+}
+
+#[test]
+fn a_replica_at_connect_is_asked_for_its_history_before_the_first_grant() {
+    let mut world = World::connected();
+    meet(&mut world, vec![Risk::Replica("10.0.0.1:6379".to_owned())]);
+    assert!(matches!(world.news.last(), Some(News::Risk(_))));
+    let looks = world.looks;
+    let op = world.acquire(10_000, Wait::Forever);
+    assert_eq!(world.looks, looks + 1, "it may have been promoted meanwhile");
+    world.settle();
+    world.lease(op);
+    world.acquire(10_000, Wait::Never);
+    assert_eq!(world.looks, looks + 1, "it has taken a write");
 }

@@ -371,7 +371,7 @@ impl Simulation {
         if reachable {
             link.up = true;
             link.subscriber = subscriber;
-            process.event(node, Event::Connected { look, deaf: None });
+            process.event(node, Event::Connected { look, risks: Vec::new(), deaf: None });
         } else {
             let failure = Failure::Lost("unreachable".to_owned());
             process.event(node, Event::ConnectFailed(failure));

@@ -345,7 +345,8 @@ fn who_gets_no_messages_polls() {
     let look = crowd.server.look(crowd.worlds[1].now);
     crowd.worlds[1].event(Event::Disconnected("cut".to_owned()));
     crowd.worlds[1].connecting = false;
-    crowd.worlds[1].event(Event::Connected { look, deaf: Some("NOPERM".to_owned()) });
+    let deaf = Some("NOPERM".to_owned());
+    crowd.worlds[1].event(Event::Connected { look, risks: Vec::new(), deaf });
     assert_eq!(crowd.worlds[1].news.last(), Some(&News::Deaf("NOPERM".to_owned())));
     let lease = crowd.held(0, 10_000);
     let op = crowd.acquire(1, 10_000);

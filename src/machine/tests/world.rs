@@ -225,7 +225,7 @@ impl World {
         if !self.deaf {
             self.listen();
         }
-        self.event(Event::Connected { look, deaf });
+        self.event(Event::Connected { look, risks: Vec::new(), deaf });
     }
 
     /// The server knows that messages go here.
