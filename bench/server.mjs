@@ -26,13 +26,8 @@ export async function startServer() {
   return { url, own: false, stop: async () => {} };
 }
 
-<<<<<<< HEAD
 /** A server of its own on a free port; `more` are further arguments. */
 export async function startOwnServer(more = []) {
-=======
-/** A server that nobody else uses. */
-export async function startOwnServer() {
->>>>>>> 026e2b9 (Measure a quorum beside the Redlocks that people use)
   const binary = findServerBinary(process.env);
   if (binary === undefined) throw new Error(HELP);
   const port = await freePort();

@@ -21,7 +21,7 @@ pub struct Config {
     pub cluster: bool,
     /// Whether a grant counts only once replicas have it.
     pub confirm: bool,
-    /// Whether the one server is a majority of several (see [`Quorum`]), which keeps no line.
+    /// Whether the one server is a majority of several (see [`super::Quorum`]), which keeps no line.
     pub quorum: bool,
 }
 
@@ -324,7 +324,7 @@ pub enum Effect {
     },
     /// Ask JavaScript for a sign of life; answered by [`Event::Turned`].
     Ping,
-    /// Call a script; answered by [`Machine::handle_reply`].
+    /// Call a script; answered by [`super::Machine::handle_reply`].
     Send {
         /// Where.
         node: NodeId,

@@ -9,6 +9,7 @@ mod models;
 mod promises;
 mod quorum;
 mod quorum_defects;
+mod quorum_process;
 mod renewal;
 mod scripted;
 mod server;

@@ -2,16 +2,14 @@
 //! unreliable. As `simulator.rs`, for the layer that makes one server of many.
 
 use super::defects::Defect;
+use super::quorum_process::{Link, Process};
 use super::server::Server;
 use super::world::{COMMAND_TIMEOUT, RENEWED, World, ms};
 use crate::clock::Mono;
 use crate::error::Failure;
-use crate::machine::{
-    Command, Config, Effect, Event, Hold, LeaseId, Look, NodeId, OpId, Outcome, Quorum, RequestId,
-    Settings, Wait,
-};
+use crate::machine::{Command, Config, Event, Hold, Look, Outcome, Quorum, Settings, Wait};
 use crate::script::{Call, Reply};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
@@ -56,115 +54,6 @@ fn skewed(drift_ppm: i64, now: Mono) -> Mono {
     let elapsed = i64::try_from(now.since(BEGIN).as_micros()).unwrap();
     let local = elapsed + elapsed * drift_ppm / 1_000_000;
     BEGIN + Duration::from_micros(u64::try_from(local).unwrap())
-}
-
-/// One process's line to one server.
-#[derive(Default)]
-struct Link {
-    connecting: bool,
-    up: bool,
-    subscriber: u64,
-    wire: VecDeque<(RequestId, Call)>,
-    answers: VecDeque<(RequestId, Result<Reply, Failure>)>,
-    cut_off_until: Option<Mono>,
-}
-
-struct Process {
-    quorum: Quorum,
-    servers: Vec<Server>,
-    links: Vec<Link>,
-    /// What was on the wire when a connection was given up.
-    dropped: Vec<(usize, Call)>,
-    drift_ppm: i64,
-    now: Mono,
-    stopped_until: Option<Mono>,
-    next_op: u32,
-    /// What has no outcome yet, and when it began.
-    open: BTreeMap<OpId, Mono>,
-    outcomes: Vec<(OpId, Outcome)>,
-    held: Vec<(LeaseId, u64)>,
-    deadlines: BTreeMap<LeaseId, Mono>,
-}
-
-impl Process {
-    fn input(&mut self, give: impl FnOnce(&mut Quorum, Mono, &mut Vec<Effect>)) {
-        let mut out = Vec::new();
-        give(&mut self.quorum, self.now, &mut out);
-        for effect in out {
-            self.perform(effect);
-        }
-    }
-
-    fn perform(&mut self, effect: Effect) {
-        let index = |node: NodeId| usize::from(node.0);
-        match effect {
-            Effect::Complete { op, outcome } => self.outcomes.push((op, outcome)),
-            Effect::Connect { node } => {
-                let link = &mut self.links[index(node)];
-                assert!(!link.connecting && !link.up, "two connections at once");
-                link.connecting = true;
-            }
-            Effect::Disconnect { node, .. } => {
-                let link = &mut self.links[index(node)];
-                link.up = false;
-                let calls = link.wire.drain(..).map(|(_, call)| (index(node), call));
-                self.dropped.extend(calls);
-                link.answers.clear();
-                self.servers[index(node)].unsubscribe(link.subscriber);
-            }
-            Effect::Listen { node, channel } => {
-                let subscriber = self.links[index(node)].subscriber;
-                self.servers[index(node)].subscribe(subscriber, &channel);
-                self.event(index(node), Event::Listening { channel, on: true });
-            }
-            Effect::Ping => self.event(0, Event::Turned(self.now)),
-            Effect::Send { node, request, call, .. } => {
-                assert!(self.links[index(node)].up, "a request without a connection");
-                self.links[index(node)].wire.push_back((request, call));
-            }
-            Effect::SetDeadline { lease, until: Some(until) } => {
-                self.deadlines.insert(lease, until);
-            }
-            Effect::SetDeadline { lease, until: None } => {
-                self.deadlines.remove(&lease);
-            }
-            Effect::Lose { .. } | Effect::Tell(_) | Effect::Unlisten { .. } => {}
-            Effect::Confirm { .. } | Effect::Discover | Effect::Look { .. } | Effect::Stop => {
-                panic!("{effect:?}")
-            }
-        }
-    }
-
-    fn event(&mut self, node: usize, event: Event) {
-        let node = NodeId(u16::try_from(node).unwrap());
-        self.input(|quorum, now, out| quorum.handle_event(now, node, event, out));
-    }
-
-    fn command(&mut self, began: Mono, command: Command) {
-        self.next_op += 1;
-        let op = OpId(self.next_op);
-        self.open.insert(op, began);
-        self.input(|quorum, now, out| quorum.handle_command(now, op, command, out));
-    }
-
-    fn reply(&mut self, node: usize, request: RequestId, reply: Result<Reply, Failure>) {
-        if Defect::ValidFromReply.is_on() {
-            let now = self.now;
-            self.quorum.inner().links.redate(now);
-        }
-        let node = NodeId(u16::try_from(node).unwrap());
-        self.input(|quorum, now, out| quorum.handle_reply(now, node, request, reply, out));
-    }
-
-    fn pass(&mut self, end: Mono) {
-        while let Some(at) = self.quorum.next_timeout()
-            && at <= end
-        {
-            self.now = self.now.max(at);
-            self.input(Quorum::handle_timeout);
-        }
-        self.now = self.now.max(end);
-    }
 }
 
 pub(super) struct Simulation {

@@ -1,0 +1,118 @@
+//! One process of the quorum's simulator: its manager, and its lines to the servers.
+
+use super::defects::Defect;
+use super::server::Server;
+use crate::clock::Mono;
+use crate::error::Failure;
+use crate::machine::{Command, Effect, Event, LeaseId, NodeId, OpId, Outcome, Quorum, RequestId};
+use crate::script::{Call, Reply};
+use std::collections::{BTreeMap, VecDeque};
+
+/// One process's line to one server.
+#[derive(Default)]
+pub(super) struct Link {
+    pub(super) connecting: bool,
+    pub(super) up: bool,
+    pub(super) subscriber: u64,
+    pub(super) wire: VecDeque<(RequestId, Call)>,
+    pub(super) answers: VecDeque<(RequestId, Result<Reply, Failure>)>,
+    pub(super) cut_off_until: Option<Mono>,
+}
+
+pub(super) struct Process {
+    pub(super) quorum: Quorum,
+    pub(super) servers: Vec<Server>,
+    pub(super) links: Vec<Link>,
+    /// What was on the wire when a connection was given up.
+    pub(super) dropped: Vec<(usize, Call)>,
+    pub(super) drift_ppm: i64,
+    pub(super) now: Mono,
+    pub(super) stopped_until: Option<Mono>,
+    pub(super) next_op: u32,
+    /// What has no outcome yet, and when it began.
+    pub(super) open: BTreeMap<OpId, Mono>,
+    pub(super) outcomes: Vec<(OpId, Outcome)>,
+    pub(super) held: Vec<(LeaseId, u64)>,
+    pub(super) deadlines: BTreeMap<LeaseId, Mono>,
+}
+
+impl Process {
+    pub(super) fn input(&mut self, give: impl FnOnce(&mut Quorum, Mono, &mut Vec<Effect>)) {
+        let mut out = Vec::new();
+        give(&mut self.quorum, self.now, &mut out);
+        for effect in out {
+            self.perform(effect);
+        }
+    }
+
+    pub(super) fn perform(&mut self, effect: Effect) {
+        let index = |node: NodeId| usize::from(node.0);
+        match effect {
+            Effect::Complete { op, outcome } => self.outcomes.push((op, outcome)),
+            Effect::Connect { node } => {
+                let link = &mut self.links[index(node)];
+                assert!(!link.connecting && !link.up, "two connections at once");
+                link.connecting = true;
+            }
+            Effect::Disconnect { node, .. } => {
+                let link = &mut self.links[index(node)];
+                link.up = false;
+                let calls = link.wire.drain(..).map(|(_, call)| (index(node), call));
+                self.dropped.extend(calls);
+                link.answers.clear();
+                self.servers[index(node)].unsubscribe(link.subscriber);
+            }
+            Effect::Listen { node, channel } => {
+                let subscriber = self.links[index(node)].subscriber;
+                self.servers[index(node)].subscribe(subscriber, &channel);
+                self.event(index(node), Event::Listening { channel, on: true });
+            }
+            Effect::Ping => self.event(0, Event::Turned(self.now)),
+            Effect::Send { node, request, call, .. } => {
+                assert!(self.links[index(node)].up, "a request without a connection");
+                self.links[index(node)].wire.push_back((request, call));
+            }
+            Effect::SetDeadline { lease, until: Some(until) } => {
+                self.deadlines.insert(lease, until);
+            }
+            Effect::SetDeadline { lease, until: None } => {
+                self.deadlines.remove(&lease);
+            }
+            Effect::Lose { .. } | Effect::Tell(_) | Effect::Unlisten { .. } => {}
+            Effect::Confirm { .. } | Effect::Discover | Effect::Look { .. } | Effect::Stop => {
+                panic!("{effect:?}")
+            }
+        }
+    }
+
+    pub(super) fn event(&mut self, node: usize, event: Event) {
+        let node = NodeId(u16::try_from(node).unwrap());
+        self.input(|quorum, now, out| quorum.handle_event(now, node, event, out));
+    }
+
+    pub(super) fn command(&mut self, began: Mono, command: Command) {
+        self.next_op += 1;
+        let op = OpId(self.next_op);
+        self.open.insert(op, began);
+        self.input(|quorum, now, out| quorum.handle_command(now, op, command, out));
+    }
+
+    pub(super) fn reply(&mut self, node: usize, request: RequestId, reply: Result<Reply, Failure>) {
+        if Defect::ValidFromReply.is_on() {
+            let now = self.now;
+            self.quorum.inner().links.redate(now);
+        }
+        let node = NodeId(u16::try_from(node).unwrap());
+        self.input(|quorum, now, out| quorum.handle_reply(now, node, request, reply, out));
+    }
+
+    pub(super) fn pass(&mut self, end: Mono) {
+        while let Some(at) = self.quorum.next_timeout()
+            && at <= end
+        {
+            self.now = self.now.max(at);
+            self.input(Quorum::handle_timeout);
+        }
+        self.now = self.now.max(end);
+    }
+}
