@@ -57,6 +57,12 @@ export async function connect(
     const message = `options.tls needs a URL that begins with rediss:// or valkeys://, got ${where.label}`;
     throw argumentError('ERR_INVALID_ARG_VALUE', message);
   }
+  for (const option of ['nodeTimeout', 'longestLease'] as const) {
+    if (options?.[option] !== undefined && where.quorum === null) {
+      const message = `options.${option} is for a quorum, not for ${where.label}`;
+      throw argumentError('ERR_INVALID_ARG_VALUE', message);
+    }
+  }
   const client = randomUUID().replaceAll('-', '');
   const nodes = (where.quorum ?? []).map(({ label }) => label);
   const context = { client, server: where.label, sharded: where.cluster !== null, nodes };

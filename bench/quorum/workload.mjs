@@ -14,7 +14,7 @@ const LEVEL = 64;
 export const QUORUM = { id: 'quorum', run };
 
 async function run({ flags: { ms, rounds = ROUNDS }, fail }) {
-  const servers = await Promise.all(Array.from({ length: SERVERS }, startOwnServer));
+  const servers = await Promise.all(Array.from({ length: SERVERS }, () => startOwnServer()));
   const children = PEERS.map(({ id }) => new Child('quorum/worker.mjs', id));
   const failed = new Set();
   const runs = [];

@@ -201,6 +201,12 @@ test('a target that is no quorum is refused', async () => {
   ]) {
     await assert.rejects(connect(target as never), TypeError);
   }
+  for (const options of [{ nodeTimeout: 50 }, { longestLease: 5_000 }]) {
+    await assert.rejects(connect('memory:', options), { code: 'ERR_INVALID_ARG_VALUE' });
+  }
+  await assert.rejects(connect({ quorum: many }, { replicas: 1 }), {
+    code: 'ERR_INVALID_ARG_VALUE',
+  });
   for (const options of [{ nodeTimeout: 0 }, { nodeTimeout: 1.5 }, { longestLease: 10 }]) {
     await assert.rejects(connect({ quorum: many }, options), RangeError);
   }
