@@ -166,8 +166,11 @@ fn refused(code: &str, detail: &str) -> Failure {
     let (code, detail) = forbidden_to_a_script(detail).map_or((code, detail), |it| ("NOPERM", it));
     // What a person can use ends before the script's hash and line. An unknown command is quoted
     // with its arguments, and those of HELLO are the login.
-    let cut = |detail, mark| str::split_once(detail, mark).map_or(detail, |(detail, _)| detail);
-    let detail = cut(cut(detail, " script: "), ", with args beginning with");
+    let detail = match detail.rsplit_once(" script: ") {
+        Some((before, place)) if place.contains(", on ") => before,
+        _ => detail,
+    };
+    let detail = detail.split_once(", with args beginning with").map_or(detail, |(it, _)| it);
     Failure::Refused(Refusal { code: code.to_owned(), detail: detail.to_owned() })
 }
 
