@@ -99,6 +99,12 @@ impl Links {
         wanted.all(|link| link.failures > 0)
     }
 
+    /// Whether every server that was asked for is connected or has failed.
+    fn is_decided(&self) -> bool {
+        let mut wanted = self.nodes.iter().filter(|link| link.state != State::Idle);
+        wanted.all(|link| link.is_up() || link.failures > 0)
+    }
+
     /// When the oldest request without an answer was sent.
     pub(super) fn oldest_request(&self) -> Option<Mono> {
         self.nodes.iter().filter_map(Link::oldest_request).min()
@@ -261,6 +267,13 @@ impl Machine {
         }
     }
 
+    /// The manager is open once every server that it began with is connected or has failed.
+    fn opened_if_decided(&mut self, out: &mut Vec<Effect>) {
+        if self.links.is_decided() {
+            self.opened(Ok(()), out);
+        }
+    }
+
     /// Somebody has to do with a server: connects, if nobody did so far.
     pub(super) fn want(&mut self, node: NodeId, out: &mut Vec<Effect>) {
         let link = self.links.at(node);
@@ -303,7 +316,7 @@ impl Machine {
         // Who is whose replica in a Cluster, the manager finds out by itself.
         let risks = risks.into_iter().filter(|risk| !(self.config.cluster && risk.is_replica()));
         out.extend(risks.map(|risk| Effect::Tell(News::Risk(risk))));
-        self.opened(Ok(()), out);
+        self.opened_if_decided(out);
         self.resume(now, node, out);
     }
 
@@ -354,6 +367,7 @@ impl Machine {
         link.trouble = format!("not connected: {failure}");
         self.reconnect_later(now, node);
         self.discover_soon(now);
+        self.opened_if_decided(out);
     }
 
     fn reconnect_later(&mut self, now: Mono, node: NodeId) {

@@ -94,6 +94,8 @@ impl Simulation {
         self.server.reread(self.now);
         let until = self.now + ms(self.rng.u64(1..3_000));
         self.spoiled = Some((until, key));
+        // Nobody takes, loses and takes a lock within the same microsecond.
+        self.pass(ms(1));
     }
 
     pub(super) fn mend_key(&mut self) {

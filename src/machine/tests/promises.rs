@@ -143,13 +143,17 @@ impl Simulation {
     /// Nothing is on its way any more, and nobody keeps a lock.
     fn calm(&mut self) {
         for who in 0..PROCESSES {
+            if self.processes[who].stopped_until.is_some() {
+                // It does not know yet what time it is.
+                continue;
+            }
             self.release(who);
             if self.processes[who].world.connecting {
                 self.connect(who);
             }
             let process = &mut self.processes[who];
             let world = &mut process.world;
-            while process.stopped_until.is_none() && !world.is_silent() {
+            while !world.is_silent() {
                 world.answer_one();
                 world.answer_look();
                 world.confirm(true);
