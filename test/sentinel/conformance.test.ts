@@ -2,7 +2,6 @@
 
 import type { Host, Where } from '../conformance/place.js';
 import { tryAllOn } from '../conformance/suite.js';
-import { quiet } from '../support/crew.js';
 import { Sentinels } from '../support/sentinels.js';
 
 class SentinelHost implements Host {
@@ -20,9 +19,8 @@ class SentinelHost implements Host {
   }
 
   async quiet(): Promise<void> {
-    const master = await this.#running.master();
-    await quiet(master);
-    await master.admin.flushall();
+    await this.#running.quiet();
+    await (await this.#running.master()).admin.flushall();
   }
 
   async stop(): Promise<void> {

@@ -15,6 +15,8 @@ import { freePort, RedisServer } from '../support/server.js';
 import { until } from '../support/wait.js';
 
 const managers: LockManager[] = [];
+/** Servers and proxies of one test. */
+const others: { stop(): Promise<void> }[] = [];
 
 async function open(...args: Parameters<typeof connect>): Promise<LockManager> {
   const manager = await connect(...args);
@@ -24,6 +26,7 @@ async function open(...args: Parameters<typeof connect>): Promise<LockManager> {
 
 afterEach(async () => {
   await Promise.all(managers.splice(0).map((each) => each.close()));
+  await Promise.all(others.splice(0).map((each) => each.stop()));
   assert.equal(openOperations(), 0);
 });
 
@@ -101,8 +104,14 @@ describe('with passwords', () => {
       const rule = ['on', '>pw', 'resetchannels', '&+switch-master', ...rights];
       await admin.call('ACL', 'SETUSER', 'asker', ...rule);
     }
-    const sentinel = { sentinelUsername: 'asker', sentinelPassword: 'pw' };
-    await isOn(master, { ...deployment.target, ...sentinel, username: 'shop', password: 'pw' });
+    const asker = { sentinelUsername: 'asker', sentinelPassword: 'pw' };
+    await isOn(master, { ...deployment.target, ...asker, username: 'shop', password: 'pw' });
+    for (const { admin, port } of deployment.sentinels) {
+      await until(
+        async () => /sub=1 .*user=asker/.test(String(await admin.client('LIST'))),
+        `the manager to listen to the Sentinel on port ${port}`,
+      );
+    }
   });
 
   test('the database of the target', async () => {
@@ -175,6 +184,20 @@ describe('with Sentinels that are away or wrong', () => {
     }
   });
 
+  test('with the option replicas, a lock that no replica has is not granted', async () => {
+    const locks = await open(deployment.target, { replicas: 1 });
+    const [replica] = (await deployment.replicas()) as [RedisServer];
+    const lock = await locks.acquire('confirmed');
+    assert.equal(await replica.admin.get('lock:confirmed'), lock.token);
+    assert.equal(await lock.release(), true);
+    replica.pause();
+    try {
+      await assert.rejects(locks.acquire('confirmed'), { serverCode: 'NOREPLICAS' });
+    } finally {
+      replica.resume();
+    }
+  });
+
   test('a server that is no Sentinel is named with what it says', async () => {
     const error = await failure(by(`127.0.0.1:${master.port}`));
     assert.equal(error.code, 'ERR_LOCK_CONNECTION');
@@ -182,12 +205,14 @@ describe('with Sentinels that are away or wrong', () => {
   });
 
   /** Starts a Sentinel of its own that takes another server for the master. */
-  function mistaken(port: number): Promise<RedisServer> {
+  async function mistaken(port: number): Promise<RedisServer> {
     const lines = [
       `sentinel monitor mymaster 127.0.0.1 ${port} 2`,
       'sentinel down-after-milliseconds mymaster 60000',
     ];
-    return RedisServer.start({ sentinel: `${lines.join('\n')}\n` });
+    const sentinel = await RedisServer.start({ sentinel: `${lines.join('\n')}\n` });
+    others.push(sentinel);
+    return sentinel;
   }
 
   test('a Sentinel that names a replica: the next one is believed; without one, an error', async () => {
@@ -198,27 +223,26 @@ describe('with Sentinels that are away or wrong', () => {
     const error = await failure(by(`127.0.0.1:${wrong.port}`));
     assert.equal(error.code, 'ERR_LOCK_CONNECTION');
     assert.match(error.message, new RegExp(`master 127\\.0\\.0\\.1:${replica.port}: .* replica`));
-    await wrong.stop();
   });
 
   test('a Sentinel that names a master of long ago is outvoted', async () => {
     const former = await RedisServer.start();
+    others.push(former);
     const wrong = await mistaken(former.port);
     const [first, second] = deployment.target.sentinels as [string, string];
     await isOn(former, by(`127.0.0.1:${wrong.port}`));
     await isOn(master, by(`127.0.0.1:${wrong.port}`, first, second));
-    await Promise.all([wrong.stop(), former.stop()]);
   });
 
   test('a Sentinel that falls silent: what was asked of it leaves no connection behind', async () => {
     const proxy = await FaultProxy.start(deployment.sentinels[0]?.port ?? 0);
+    others.push(proxy);
     proxy.onRequest = (chunk) => {
       if (chunk.includes('GET-MASTER-ADDR-BY-NAME')) proxy.loseReplies = true;
     };
     const error = await failure(by(`127.0.0.1:${proxy.port}`));
     assert.match(error.message, /no connection within 500 ms/);
     await until(() => proxy.open === 0, 'the connection to end');
-    await proxy.stop();
   });
 
   test('all Sentinels die: locks are held and taken on, and nobody new can connect', async () => {

@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, test } from 'node:test';
-import { Contender, listens, quiet } from '../support/crew.js';
+import { Contender, listens } from '../support/crew.js';
 import { problemsIn } from '../support/history.js';
 import { connect, type Lock, type LockManager, openOperations } from '../support/holdfast.js';
 import { Ledger } from '../support/ledger.js';
@@ -21,11 +21,14 @@ beforeEach(async () => {
 });
 
 afterEach(async () => {
-  await Promise.all(managers.splice(0).map((each) => each.close()));
-  assert.equal(openOperations(), 0);
-  await Promise.all(crew.splice(0).map((each) => each.stop()));
-  await quiet(await deployment.master());
-  await Promise.all([deployment.stop(), ledger.stop()]);
+  try {
+    await Promise.all(managers.splice(0).map((each) => each.close()));
+    assert.equal(openOperations(), 0);
+    await Promise.all(crew.splice(0).map((each) => each.stop()));
+    await deployment.quiet();
+  } finally {
+    await Promise.all([deployment.stop(), ledger.stop()]);
+  }
 });
 
 async function open<T extends string[]>(...names: T): Promise<{ [I in keyof T]: LockManager }> {

@@ -8,7 +8,7 @@
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, test } from 'node:test';
 import type { ConnectOptions } from 'holdfast';
-import { Contender, quiet } from '../support/crew.js';
+import { Contender } from '../support/crew.js';
 import { problemsIn } from '../support/history.js';
 import type { ConnectTarget } from '../support/holdfast.js';
 import { Ledger } from '../support/ledger.js';
@@ -32,9 +32,12 @@ beforeEach(async () => {
 });
 
 afterEach(async () => {
-  await Promise.all(crew.splice(0).map((each) => each.stop()));
-  await quiet(await deployment.master());
-  await Promise.all([hearsay.stop(), deployment.stop(), ledger.stop()]);
+  try {
+    await Promise.all(crew.splice(0).map((each) => each.stop()));
+    await deployment.quiet();
+  } finally {
+    await Promise.all([hearsay.stop(), deployment.stop(), ledger.stop()]);
+  }
 });
 
 /** Processes that use the new master as soon as there is one. */

@@ -176,16 +176,20 @@ export async function inLine(server: RedisServer, lock: string, who: string[]): 
  * Waits until nothing is left but fences: no lock, nobody in line, nobody who listens. Whoever was
  * killed while in line is forgotten after its liveness at the latest.
  */
-export async function quiet(server: RedisServer): Promise<void> {
+export async function quiet(server: RedisServer, limit?: number): Promise<void> {
   let left = '';
   try {
-    await until(async () => {
-      const keys = (await server.admin.keys('*')).filter((key) => !key.endsWith(':fence'));
-      // Sentinels keep a channel of their own.
-      const channels = await server.admin.pubsub('CHANNELS', 'holdfast:*');
-      left = [...keys, ...(channels as string[])].join(' ');
-      return left === '';
-    }, 'quiet');
+    await until(
+      async () => {
+        const keys = (await server.admin.keys('*')).filter((key) => !key.endsWith(':fence'));
+        // Sentinels keep a channel of their own.
+        const channels = await server.admin.pubsub('CHANNELS', 'holdfast:*');
+        left = [...keys, ...(channels as string[])].join(' ');
+        return left === '';
+      },
+      'quiet',
+      limit,
+    );
   } catch {
     assert.fail(`left behind: ${left}`);
   }

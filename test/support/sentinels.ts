@@ -1,6 +1,7 @@
 /** Sentinel deployments that tests start themselves: a master, its replicas, and who watches them. */
 
 import type { SentinelTarget } from 'holdfast';
+import { quiet } from './crew.js';
 import { isInSync, isPrimary } from './replication.js';
 import { RedisServer, type ServerTls } from './server.js';
 import { until } from './wait.js';
@@ -136,6 +137,14 @@ export class Sentinels {
   async demoted(old: RedisServer): Promise<void> {
     const what = `port ${old.port} to follow the new master`;
     await until(async () => !(await isPrimary(old)), what, CORRECTION);
+  }
+
+  /**
+   * Waits until the master has nothing left but fences. Who left the line at an old master may still
+   * stand in that of the new one, which ends half a minute after it was heard of last.
+   */
+  async quiet(): Promise<void> {
+    await quiet(await this.master(), 45_000);
   }
 
   async stop(): Promise<void> {
