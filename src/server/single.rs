@@ -82,8 +82,7 @@ pub(super) struct Dialled {
     pub(super) pump: Pump,
 }
 
-/// What carries the bytes of a connection. Dropping it ends that also while an answer is missing, for
-/// which the connection by itself would wait as long as the server keeps silent.
+/// What carries the bytes of a connection. Dropping it closes that at once, whatever is under way.
 pub(super) struct Pump(JoinHandle<()>);
 
 impl Drop for Pump {
