@@ -34,9 +34,10 @@ export interface LockManagerEvents {
   reconnect: [];
   /**
    * Something makes the manager slower or less safe than it could be; `message` says what, and what to
-   * do. Each `code` once: `WARN_LOCK_POLLING`, the ACL forbids messages, so waiters poll;
-   * `WARN_LOCK_EVICTION`, the server's `maxmemory-policy` may evict locks; `WARN_LOCK_REPLICA`, the
-   * server is a replica. Without a listener it becomes a warning of the process.
+   * do. Each once, not with every connection: `WARN_LOCK_POLLING`, the ACL forbids messages, so waiters
+   * poll; `WARN_LOCK_EVICTION`, a server's `maxmemory-policy` may evict locks; `WARN_LOCK_REPLICA`, the
+   * server is a replica; `WARN_LOCK_SAME_SERVER`, two servers of a quorum are one. Without a listener it
+   * becomes a warning of the process.
    */
   warning: [warning: LockError];
 }
