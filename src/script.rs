@@ -67,6 +67,7 @@ impl Script {
 fn assemble(file: &str) -> String {
     file.replace("--#include queue.lua", include_str!("lua/queue.lua"))
         .replace("--#include fence.lua", include_str!("lua/fence.lua"))
+        .replace("--#include counter.lua", include_str!("lua/quorum/counter.lua"))
 }
 
 /// One call of a script.

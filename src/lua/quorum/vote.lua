@@ -12,10 +12,7 @@
 local lock_key, fence_key = KEYS[1], KEYS[2]
 local token, attempt, ttl_ms, mark = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 
-local counter = redis.pcall('GET', fence_key)
-if type(counter) == 'table' or (counter and not counter:find('^%d+$')) then
-  return redis.error_reply('WRONGTYPE ' .. fence_key .. ' is not a fence counter')
-end
+--#include counter.lua
 local holder = redis.call('GET', lock_key)
 local marked = ''
 if holder then

@@ -92,6 +92,17 @@ impl Crew {
         one
     }
 
+    /// Waits for a lock that somebody else holds; returns what the server said.
+    fn stand_in_line(&mut self) -> Held {
+        self.acquire(2, LOW);
+        let (node, request, ..) = self.sent();
+        let place = Some(Place { position: 1, seq: 5 });
+        let (holder, remaining) = ("hf1.d.1".to_owned(), Some(ms(9_000)));
+        let held = Held { remaining, holder, place, ..Held::default() };
+        self.reply(node, request, Ok(Reply::Held(held.clone())));
+        held
+    }
+
     fn hold(&mut self, op: u32, name: &str) -> LeaseId {
         self.acquire(op, name);
         let (node, request, ..) = self.sent();
@@ -166,12 +177,7 @@ fn a_release_while_the_keys_are_in_two_places_frees_the_lock_alone() {
 #[test]
 fn who_stands_in_line_listens_and_asks_again_once_it_hears() {
     let mut crew = Crew::new();
-    crew.acquire(2, LOW);
-    let (_, request, ..) = crew.sent();
-    let place = Some(Place { position: 1, seq: 5 });
-    let held =
-        Held { holder: "hf1.d.1".to_owned(), remaining: Some(ms(9_000)), place, ..Held::default() };
-    crew.reply(ONE, request, Ok(Reply::Held(held)));
+    let held = crew.stand_in_line();
     let channel: Arc<str> = "holdfast:c:{lock:item:42}".into();
     assert_eq!(crew.take(), [Effect::Listen { node: ONE, channel: Arc::clone(&channel) }]);
     // Whoever released meanwhile had to skip it.
@@ -183,7 +189,6 @@ fn who_stands_in_line_listens_and_asks_again_once_it_hears() {
     crew.reply(ONE, request, Err(Failure::Moved(TWO)));
     let (node, request, ..) = crew.sent();
     assert_eq!(node, TWO);
-    let held = Held { holder: "hf1.d.1".to_owned(), place, ..Held::default() };
     crew.reply(TWO, request, Ok(Reply::Held(held)));
     let moved = [
         Effect::Unlisten { node: ONE, channel: Arc::clone(&channel) },
@@ -220,12 +225,7 @@ fn a_server_that_fails_costs_the_others_nothing() {
 #[test]
 fn a_server_that_lets_nobody_listen_is_polled() {
     let mut crew = Crew::new();
-    crew.acquire(2, LOW);
-    let (_, request, ..) = crew.sent();
-    let place = Some(Place { position: 1, seq: 5 });
-    let held =
-        Held { holder: "hf1.d.1".to_owned(), remaining: Some(ms(9_000)), place, ..Held::default() };
-    crew.reply(ONE, request, Ok(Reply::Held(held.clone())));
+    let held = crew.stand_in_line();
     crew.take();
     crew.event(ONE, Event::Deaf("ERR unknown command".to_owned()));
     let (_, request, call, _) = crew.sent();
