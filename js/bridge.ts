@@ -29,7 +29,7 @@ const CLOSED: Outcome = { code: OutcomeCode.Closed, a: 0, b: 0, text: null };
 
 /** Numbers per record and per operation: fixed by the native side. */
 const RECORD_LENGTH = 4;
-const OP_LENGTH = 6;
+const OP_LENGTH = 7;
 const DRAIN_RECORDS = 256;
 /** Room for so many operations is kept from one microtask to the next. */
 const OPS_KEPT = 256;
@@ -150,7 +150,7 @@ function hasText(code: number): boolean {
 export type PortOptions = Parameters<InstanceType<typeof native.Bridge>['connect']>[2];
 
 /** What an operation carries besides its slot; unused numbers are 0. */
-type Numbers = readonly [a: number, b?: number, c?: number, d?: number];
+type Numbers = readonly [a: number, b?: number, c?: number, d?: number, e?: number];
 
 /** An operation under way, and a way to end it early. */
 export interface Operation {
@@ -264,7 +264,7 @@ export class Port {
     return this.#native.remaining(lease);
   }
 
-  #add(kind: number, slot: number, [a, b = 0, c = 0, d = 0]: Numbers): void {
+  #add(kind: number, slot: number, [a, b = 0, c = 0, d = 0, e = 0]: Numbers): void {
     const at = this.#count * OP_LENGTH;
     if (at === this.#ops.length) {
       const grown = new Float64Array(at * 2);
@@ -277,6 +277,7 @@ export class Port {
     this.#ops[at + 3] = b;
     this.#ops[at + 4] = c;
     this.#ops[at + 5] = d;
+    this.#ops[at + 6] = e;
     this.#count += 1;
     if (this.#count === 1) soon(() => this.#flush());
   }

@@ -190,7 +190,7 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
     signal?.throwIfAborted();
     // A stall limit that never ends is longer than any process lives.
     const stallLimit = renew ? Math.min(stallTimeout, Number.MAX_SAFE_INTEGER) : -1;
-    const numbers = [ttl, wait, maxHold, stallLimit] as const;
+    const numbers = [ttl, wait, maxHold, stallLimit, -1] as const;
     const operation = this.#port.begin(OpKind.Acquire, numbers, name, label);
     return signal === undefined ? operation.outcome : this.#endEarly(operation, signal);
   }

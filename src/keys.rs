@@ -22,13 +22,14 @@ struct Names {
     fence: usize,
     queue: usize,
     waiters: usize,
+    shared: usize,
 }
 
 impl LockKeys {
     /// The keys of the lock `name` under `prefix`.
     #[must_use]
     pub fn new(prefix: &str, name: &str) -> Self {
-        let mut text = String::with_capacity(4 * (prefix.len() + name.len()) + 32);
+        let mut text = String::with_capacity(5 * (prefix.len() + name.len()) + 48);
         text.push_str(prefix);
         text.push_str(name);
         Self::of(text)
@@ -51,8 +52,9 @@ impl LockKeys {
             text.push_str(suffix);
             begin
         };
-        let (fence, queue, waiters) = (append("fence"), append("queue"), append("waiters"));
-        Self(Arc::new(Names { text, fence, queue, waiters }))
+        let (fence, queue) = (append("fence"), append("queue"));
+        let (waiters, shared) = (append("waiters"), append("shared"));
+        Self(Arc::new(Names { text, fence, queue, waiters, shared }))
     }
 
     /// The key that exists exactly while the lock is held.
@@ -76,7 +78,13 @@ impl LockKeys {
     /// The key of what is known about those who wait.
     #[must_use]
     pub fn waiters(&self) -> &str {
-        self.part(self.0.waiters, self.0.text.len())
+        self.part(self.0.waiters, self.0.shared)
+    }
+
+    /// The key of those who share the lock.
+    #[must_use]
+    pub fn shared(&self) -> &str {
+        self.part(self.0.shared, self.0.text.len())
     }
 
     /// The part of the lock's key that decides its slot, for what must stand in the same.

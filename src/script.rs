@@ -3,6 +3,7 @@
 use crate::clock::{Mono, ServerTime};
 use crate::keys::LockKeys;
 use crate::token::Token;
+use std::num::NonZeroU32;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
@@ -11,10 +12,16 @@ use std::time::Duration;
 pub enum Script {
     /// `acquire.lua`
     Acquire,
+    /// `adopt.lua`
+    Adopt,
+    /// `downgrade.lua`
+    Downgrade,
     /// `extend.lua`
     Extend,
     /// `quorum/fill.lua`
     Fill,
+    /// `force.lua`
+    Force,
     /// `free.lua`
     Free,
     /// `release.lua`
@@ -29,10 +36,13 @@ pub enum Script {
 
 impl Script {
     /// Every script, in the order of the enum.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 11] = [
         Self::Acquire,
+        Self::Adopt,
+        Self::Downgrade,
         Self::Extend,
         Self::Fill,
+        Self::Force,
         Self::Free,
         Self::Release,
         Self::Seal,
@@ -52,8 +62,11 @@ impl Script {
     const fn file(self) -> &'static str {
         match self {
             Self::Acquire => include_str!("lua/acquire.lua"),
+            Self::Adopt => include_str!("lua/adopt.lua"),
+            Self::Downgrade => include_str!("lua/downgrade.lua"),
             Self::Extend => include_str!("lua/extend.lua"),
             Self::Fill => include_str!("lua/quorum/fill.lua"),
+            Self::Force => include_str!("lua/force.lua"),
             Self::Free => include_str!("lua/free.lua"),
             Self::Release => include_str!("lua/release.lua"),
             Self::Seal => include_str!("lua/quorum/seal.lua"),
@@ -89,6 +102,36 @@ pub enum Call {
         inbox: Arc<str>,
         /// What to do if the lock is held.
         intent: Intent,
+        /// How much of it is asked for.
+        mode: Mode,
+    },
+    /// Take over what `owner` has, who has passed its token on.
+    Adopt {
+        /// The lock.
+        keys: LockKeys,
+        /// Who asks.
+        token: Token,
+        /// As in `Acquire`, should the fence be unknown to all.
+        epoch: ServerTime,
+        /// Who owns it until now.
+        owner: Token,
+        /// The lease.
+        ttl: Duration,
+        /// The owner's fence, if the caller knows it.
+        fence: Option<u64>,
+        /// The caller's channel.
+        inbox: Arc<str>,
+    },
+    /// Turn the whole lock, if it is `token`'s, into a share of it.
+    Downgrade {
+        /// The lock.
+        keys: LockKeys,
+        /// Who owns it.
+        token: Token,
+        /// As in `Release`.
+        epoch: ServerTime,
+        /// The owner's fence, which it keeps.
+        fence: u64,
     },
     /// Lengthen the lease of `token` to at least `ttl` from now.
     Extend {
@@ -109,6 +152,19 @@ pub enum Call {
         ttl: Duration,
         /// The last fence that is reserved for the owner.
         last: u64,
+    },
+    /// Free the lock whoever holds it.
+    Force {
+        /// The lock.
+        keys: LockKeys,
+        /// Who asks.
+        token: Token,
+        /// As in `Release`.
+        epoch: ServerTime,
+        /// The caller's channel.
+        inbox: Arc<str>,
+        /// Whether also other code's value is deleted.
+        foreign: bool,
     },
     /// Free the lock if `token` owns it, while its other keys are elsewhere.
     Free {
@@ -166,8 +222,34 @@ pub enum Intent {
     Join(Option<u64>),
     /// Nothing: keep a lock or a place in line, and get neither anew.
     Poll,
+    /// Take the lock from whoever of holdfast holds it.
+    Steal,
     /// Take the lock only if it is free and nobody waits.
     Try,
+}
+
+/// How much of a lock somebody has or wants.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Mode {
+    /// All of it.
+    #[default]
+    Exclusive,
+    /// A share, beside others.
+    Shared {
+        /// How many may have one at once when it is granted; none for any number.
+        limit: Option<NonZeroU32>,
+    },
+}
+
+impl Mode {
+    /// A share beside any number of others.
+    pub const SHARED: Self = Self::Shared { limit: None };
+
+    /// Whether it is a share.
+    #[must_use]
+    pub const fn is_shared(self) -> bool {
+        matches!(self, Self::Shared { .. })
+    }
 }
 
 impl Call {
@@ -176,8 +258,11 @@ impl Call {
     pub const fn keys(&self) -> &LockKeys {
         match self {
             Self::Acquire { keys, .. }
+            | Self::Adopt { keys, .. }
+            | Self::Downgrade { keys, .. }
             | Self::Extend { keys, .. }
             | Self::Fill { keys, .. }
+            | Self::Force { keys, .. }
             | Self::Free { keys, .. }
             | Self::Release { keys, .. }
             | Self::Seal { keys, .. }
@@ -191,8 +276,11 @@ impl Call {
     pub const fn token(&self) -> &Token {
         match self {
             Self::Acquire { token, .. }
+            | Self::Adopt { token, .. }
+            | Self::Downgrade { token, .. }
             | Self::Extend { token, .. }
             | Self::Fill { token, .. }
+            | Self::Force { token, .. }
             | Self::Free { token, .. }
             | Self::Release { token, .. }
             | Self::Seal { token, .. }
@@ -206,8 +294,11 @@ impl Call {
     pub const fn script(&self) -> Script {
         match self {
             Self::Acquire { .. } => Script::Acquire,
+            Self::Adopt { .. } => Script::Adopt,
+            Self::Downgrade { .. } => Script::Downgrade,
             Self::Extend { .. } => Script::Extend,
             Self::Fill { .. } => Script::Fill,
+            Self::Force { .. } => Script::Force,
             Self::Free { .. } => Script::Free,
             Self::Release { .. } => Script::Release,
             Self::Seal { .. } => Script::Seal,
@@ -220,14 +311,14 @@ impl Call {
 /// What a script answered.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Reply {
-    /// `acquire`: the lock is the token's, with this fence.
+    /// `acquire`, `adopt`: the lock is the token's, with this fence.
     Granted {
         /// Strictly greater than every fence issued for this lock before.
         fence: u64,
     },
     /// `acquire`, `vote`: somebody else holds the lock.
     Held(Held),
-    /// `release`: free, but the line is so long that it is to be asked again to pass the lock on.
+    /// `release`, `force`: free, but the line is so long that it is to be asked again to pass the lock on.
     More,
     /// Those that only the owner may call: done if true, not the owner if false.
     Owner(bool),
@@ -262,6 +353,35 @@ pub struct Place {
     pub seq: u64,
 }
 
+/// What a script publishes.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Message {
+    /// A lock of a quorum may be free.
+    Freed(LockKeys),
+    /// The locks or shares that one call gave to one process.
+    Granted(Vec<Grant>),
+    /// A lock was taken from its owner.
+    Taken(Taken),
+}
+
+impl Message {
+    /// Reads `free lock`, `stolen token lock`, `adopted token lock`, or grants:
+    /// `token,fence,claim_ms[;…] now_us lock`.
+    #[must_use]
+    pub fn parse(message: &str) -> Option<Self> {
+        let (word, rest) = message.split_once(' ')?;
+        match word {
+            "free" => Some(Self::Freed(LockKeys::from_key(rest))),
+            "stolen" | "adopted" => {
+                let (token, _lock) = rest.split_once(' ')?;
+                let adopted = word == "adopted";
+                Some(Self::Taken(Taken { token: token.to_owned(), adopted }))
+            }
+            grants => Grant::parse(grants, rest).map(Self::Granted),
+        }
+    }
+}
+
 /// A lock that was granted by a message.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Grant {
@@ -278,30 +398,37 @@ pub struct Grant {
 }
 
 impl Grant {
-    /// Reads the message that the scripts publish: `token fence claim_ms now_us lock`.
-    #[must_use]
-    pub fn parse(message: &str) -> Option<Self> {
-        let mut parts = message.splitn(5, ' ');
-        Some(Self {
-            token: parts.next()?.to_owned(),
-            fence: parts.next()?.parse().ok()?,
-            claim: Duration::from_millis(parts.next()?.parse().ok()?),
-            time: ServerTime::from_micros(parts.next()?.parse().ok()?),
-            keys: LockKeys::from_key(parts.next()?),
-        })
+    fn parse(grants: &str, rest: &str) -> Option<Vec<Self>> {
+        let (time, lock) = rest.split_once(' ')?;
+        let time = ServerTime::from_micros(time.parse().ok()?);
+        let keys = LockKeys::from_key(lock);
+        let one = |grant: &str| {
+            let mut parts = grant.splitn(3, ',');
+            Some(Self {
+                token: parts.next()?.to_owned(),
+                fence: parts.next()?.parse().ok()?,
+                claim: Duration::from_millis(parts.next()?.parse().ok()?),
+                time,
+                keys: keys.clone(),
+            })
+        };
+        grants.split(';').map(one).collect()
     }
+}
+
+/// A lock that was taken from its owner.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Taken {
+    /// Whose it was.
+    pub token: String,
+    /// Whether the owner had passed it on: somebody has adopted it. Stolen otherwise.
+    pub adopted: bool,
 }
 
 /// The channel on which those who wait for a lock of a quorum hear that it may be free.
 #[must_use]
 pub fn free_channel(keys: &LockKeys) -> Arc<str> {
     format!("holdfast:free:{}", keys.lock()).into()
-}
-
-/// Which lock may be free, by the message that `withdraw` publishes.
-#[must_use]
-pub fn parse_free(message: &str) -> Option<LockKeys> {
-    message.strip_prefix("free ").map(LockKeys::from_key)
 }
 
 /// A lease that is granted by a message lasts so long at most, until its owner has claimed it.
@@ -370,11 +497,26 @@ mod tests {
 
     #[test]
     fn a_grant_is_read_as_it_is_published() {
-        let grant = Grant::parse("hf1.c.7.a 1700000000000001 3000 1700000000000000 lock:a b");
-        let grant = grant.unwrap();
-        assert_eq!((grant.token.as_str(), grant.fence), ("hf1.c.7.a", 1_700_000_000_000_001));
-        assert_eq!(grant.keys.lock(), "lock:a b");
-        assert_eq!(Grant::parse(""), None);
-        assert_eq!(Grant::parse("hf1.c.7 x 3000 1 lock:a"), None);
+        let message =
+            "hf1.c.7.a,1700000000000001,3000;hf1.c.9,1700000000000002,50 1700000000000000 lock:a b";
+        let Some(Message::Granted(grants)) = Message::parse(message) else { panic!("no grant") };
+        let read = |grant: &Grant| (grant.token.clone(), grant.fence, grant.claim.as_millis());
+        let [first, second] = [&grants[0], &grants[1]].map(read);
+        assert_eq!(first, ("hf1.c.7.a".to_owned(), 1_700_000_000_000_001, 3_000));
+        assert_eq!(second, ("hf1.c.9".to_owned(), 1_700_000_000_000_002, 50));
+        assert!(grants.iter().all(|grant| grant.keys.lock() == "lock:a b"));
+        for bad in ["", "hf1.c.7,x,3000 1 lock:a", "hf1.c.7,1,3000 1", "hf1.c.7,1,3000;x 1 lock:a"]
+        {
+            assert_eq!(Message::parse(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn what_is_taken_away_is_read_as_it_is_published() {
+        for (message, adopted) in [("adopted hf1.c.7 lock:a b", true), ("stolen hf1.c.7 l", false)]
+        {
+            let taken = Taken { token: "hf1.c.7".to_owned(), adopted };
+            assert_eq!(Message::parse(message), Some(Message::Taken(taken)));
+        }
     }
 }

@@ -231,10 +231,9 @@ impl Driver {
             Incoming::Confirmed(attempt, verdict) => Event::Confirmed { attempt, verdict },
             Incoming::Deaf(why) => Event::Deaf(why),
             Incoming::Disconnected(detail) => Event::Disconnected(detail),
-            Incoming::Freed(keys) => Event::Freed(keys),
-            Incoming::Granted(grant) => Event::Granted(grant),
             Incoming::Listening(channel, on) => Event::Listening { channel, on },
             Incoming::Looked(look, sent) => Event::Looked { look, sent },
+            Incoming::Told(message) => Event::Told(message),
             Incoming::Replies(replies) => {
                 for (request, reply) in replies {
                     self.machine.handle_reply(now, node, request, reply, &mut self.effects);

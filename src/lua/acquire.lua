@@ -1,23 +1,26 @@
---[[ acquire: take a free lock, stand in line for one that is held, or confirm that the caller owns it
-  KEYS   1 lock  2 fence  3 queue  4 waiters
-  ARGV   1 token  2 ttl_ms  3 epoch_us  4 block  5 inbox  6 intent
-         block: how many fences the grant reserves, the same in every repeat
+--[[ acquire: take a free lock or a share of it, stand in line for one that is held, or confirm that the
+  caller owns it
+  KEYS   1 lock  2 fence  3 queue  4 waiters  5 shared
+  ARGV   1 token  2 ttl_ms  3 epoch_us  4 block  5 inbox  6 intent  7 limit
+         block: how many fences the grant reserves, the same in every repeat; 1 for a share
          inbox: the channel that a grant is published to, '' for a caller who only polls
-         intent: 'try' takes nothing but a free lock; 'poll' keeps a place in line or a lock, and gets
-         neither anew; a number stands in line, at that number or, if 0, at the end
+         intent: 'try' takes nothing but what is free; 'steal' takes the lock from whoever of holdfast
+         holds it, and tells them; 'poll' keeps a place in line or a lock, and gets neither anew; a number
+         stands in line, at that number or, if 0, at the end
+         limit: '-' for the whole lock, 0 for a share of it, else a share if fewer than so many have one
   REPLY  fence                                            the lock is the token's; the first of block
          { remaining_ms, holder, now_us, position, seq }  it is not: -1 if it never expires; 0 and ''
                                                           if it is free; position 0 if not in line
-  WRITES lock fence queue waiters
+  WRITES lock fence queue waiters shared
   AGAIN  the same fence or place; a lease is lengthened to ttl_ms, never shortened
   FAILS  WRONGTYPE if a key holds something else; then nothing is changed
 ]]
-local lock_key, fence_key, queue_key, waiters_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local lock_key, fence_key, queue_key, waiters_key, shared_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local token, ttl_ms, epoch_us, block = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
-local inbox, intent = ARGV[5], ARGV[6]
+local inbox, intent, limit = ARGV[5], ARGV[6], ARGV[7]
 
 -- The common case, ahead of everything that only a queue needs: free, and nobody waits.
-if intent ~= 'poll' and redis.call('EXISTS', queue_key) == 0
+if limit == '-' and intent ~= 'poll' and redis.call('EXISTS', queue_key) == 0
   and redis.call('SET', lock_key, token, 'NX', 'PX', ttl_ms) then
   local counter = redis.pcall('INCRBY', fence_key, block)
   local before = type(counter) == 'number' and counter - block
@@ -38,28 +41,48 @@ if intent ~= 'poll' and redis.call('EXISTS', queue_key) == 0
   return refusal(counter, fence_key, 'a fence counter')
 end
 
+local holder = redis.call('GET', lock_key)
 --#include queue.lua
 
-local holder = redis.call('GET', lock_key)
 if holder and bare(holder) == token then
   if redis.call('PTTL', lock_key) <= tonumber(ttl_ms) then
     redis.call('PEXPIRE', lock_key, ttl_ms)
   end
   return counter and counter - block + 1 or issue(counter, block)
 end
+local ends = limit ~= WHOLE and share_end(token)
+if ends then
+  redis.call('ZREM', shared_key, '?' .. token)
+  if ends <= now_ms + ttl_ms then
+    redis.call('ZADD', shared_key, now_ms + ttl_ms, token)
+    fit_to_shares()
+  end
+  return -tonumber(redis.call('ZSCORE', shared_key, '#' .. token))
+end
 
+if intent == 'steal' and (not holder or holder:find('^hf1%.')) then
+  take_away('stolen')
+  return give(token, ttl_ms, block, epoch_us, limit)
+end
 local seq = redis.call('ZSCORE', queue_key, token)
-if seq or (intent ~= 'try' and intent ~= 'poll') then
+if not seq and not found[1] and intent ~= 'poll' and limit ~= WHOLE and has_room(limit) then
+  -- Nobody waits: the caller need not stand in line first.
+  intent = 'try'
+end
+if seq or tonumber(intent) then
   seq = stand_in_line(seq)
 end
-if not holder then
+if is_open() then
   local passed = advance(token)
   if type(passed) == 'number' then
     return passed
   end
-  if passed == NOBODY and intent == 'try' then
-    redis.call('SET', lock_key, token .. mark(), 'PX', ttl_ms)
-    return issue(counter, block)
+  if passed == NOBODY and intent == 'try' and has_room(limit) then
+    local fence = give(token, ttl_ms, block, epoch_us, limit)
+    if limit ~= WHOLE then
+      fit_to_shares()
+    end
+    return fence
   end
   holder = redis.call('GET', lock_key)
 end
@@ -68,5 +91,10 @@ if seq and holder and holder:find('^hf1%.') and holder:sub(-1) ~= MARK then
   redis.call('APPEND', lock_key, MARK)
 end
 local remaining_ms = holder and redis.call('PTTL', lock_key) or 0
+if is_shared() and limit ~= WHOLE then
+  -- The first share that ends makes room.
+  local first = redis.call('ZRANGEBYSCORE', shared_key, '(' .. now_ms, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
+  remaining_ms = first and first - now_ms or remaining_ms
+end
 local rank = seq and redis.call('ZRANK', queue_key, token)
 return { remaining_ms, holder and bare(holder) or '', now_us, rank and rank + 1 or 0, tonumber(seq) or 0 }

@@ -2,13 +2,15 @@
 //!
 //! A wish ends when an attempt on the server gets the lock (see `attempt.rs`), when an owner of the
 //! same process hands it on (`hand_on.rs`), or when its caller's patience does. All wishes that wait
-//! for one lock form a line in the order of their calls, and share one attempt.
+//! for one lock form a line in the order of their calls. Those at its head stand in line at the server
+//! too: who wants the whole lock by one attempt that serves whoever is first here; who wants a share by
+//! an attempt of its own, beside those of all behind it who want one.
 
-use super::attempt::{Obstacle, Whose};
+use super::attempt::{Obstacle, Way, Whose};
 use super::{AttemptId, Effect, Hold, Machine, Manner, OpId, Outcome, Timer, Wait};
 use crate::clock::Mono;
 use crate::keys::LockKeys;
-use crate::script::Held;
+use crate::script::{Held, Mode};
 use crate::token::Token;
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -19,28 +21,23 @@ pub(super) struct Acquire {
     pub(super) label: String,
     pub(super) ttl: Duration,
     pub(super) hold: Hold,
+    pub(super) mode: Mode,
     wait: Wait,
-    seat: Seat,
+    /// Its number in the line of its lock; none if it does not wait.
+    ticket: Option<u64>,
+    /// What gets the lock for it and for nobody else, if there is such an attempt.
+    own: Option<AttemptId>,
     began: Mono,
     /// When it is looked at whether the caller still waits; none if it waits for ever.
     deadline: Option<Mono>,
 }
 
-/// Where a wish waits.
-#[derive(Clone, Copy, Debug)]
-enum Seat {
-    /// In the line of its lock, by this number.
-    Line(u64),
-    /// Nowhere: one attempt of its own.
-    Alone(AttemptId),
-}
-
-/// Those of this process who wait for one lock, in the order of their calls. Never empty.
-#[derive(Debug)]
+/// Those of this process who wait for one lock, in the order of their calls.
+#[derive(Debug, Default)]
 pub(super) struct Line {
     waiters: VecDeque<(u64, OpId)>,
-    /// What gets the lock for the first of them.
-    pub(super) attempt: AttemptId,
+    /// What gets the whole lock for the first of them, while that is what it wants.
+    pub(super) attempt: Option<AttemptId>,
     /// Some have waited long enough, but nothing was known that could be told them.
     overdue: bool,
 }
@@ -68,18 +65,13 @@ impl Line {
             self.waiters.remove(place);
         }
     }
-
-    /// How many fences an attempt for this line reserves: one for each who could get the lock in turn.
-    pub(super) fn block(&self) -> u8 {
-        u8::try_from(self.waiters.len()).map_or(BLOCK_MAX, |count| count.min(BLOCK_MAX))
-    }
 }
 
 impl Acquire {
     fn is_overdue(&self, now: Mono) -> bool {
         match self.wait {
             Wait::Forever => false,
-            Wait::Never => true,
+            Wait::Never | Wait::Steal => true,
             Wait::UpTo(wait) => self.began + wait <= now,
         }
     }
@@ -95,13 +87,14 @@ impl Machine {
         wait: Wait,
         label: String,
         hold: Hold,
+        mode: Mode,
         out: &mut Vec<Effect>,
     ) {
         let keys = self.keys_of(name);
         let patience = match wait {
             Wait::Forever => None,
             // A short wait is a wait for the lock, not for the network: one round trip is always left.
-            Wait::Never => Some(self.config.command_timeout),
+            Wait::Never | Wait::Steal => Some(self.config.command_timeout),
             Wait::UpTo(wait) if wait.is_zero() => Some(self.config.command_timeout),
             Wait::UpTo(wait) => Some(wait),
         };
@@ -109,24 +102,36 @@ impl Machine {
         if let Some(at) = deadline {
             self.timers.insert((at, Timer::AcquireDeadline(op)));
         }
-        let alone = matches!(wait, Wait::Never | Wait::UpTo(Duration::ZERO));
-        let seat = if alone {
-            let attempt = self.new_attempt(&keys, ttl, &label, 1, Whose::Caller(op));
-            Seat::Alone(attempt)
-        } else {
-            Seat::Line(self.next_ticket())
+        let mut acquire = Acquire {
+            keys: keys.clone(),
+            label,
+            ttl,
+            hold,
+            mode,
+            wait,
+            ticket: None,
+            own: None,
+            began: now,
+            deadline,
         };
-        let acquire =
-            Acquire { keys: keys.clone(), label, ttl, hold, wait, seat, began: now, deadline };
-        self.acquires.insert(op, Box::new(acquire));
-        match seat {
-            Seat::Alone(attempt) => self.send_attempt(now, attempt, Manner::Plain, out),
-            Seat::Line(ticket) => self.join_line(now, keys, ticket, op, out),
+        let way = match wait {
+            Wait::Steal => Way::Steal,
+            Wait::Never | Wait::UpTo(Duration::ZERO) => Way::Try,
+            Wait::Forever | Wait::UpTo(_) => Way::Wait,
+        };
+        if way == Way::Wait {
+            let ticket = self.next_ticket();
+            acquire.ticket = Some(ticket);
+            self.acquires.insert(op, Box::new(acquire));
+            self.lines.entry(keys.clone()).or_default().waiters.push_back((ticket, op));
+            return self.serve_line(now, &keys, None, out);
         }
+        self.acquires.insert(op, Box::new(acquire));
+        self.ask_for(now, op, way, out);
     }
 
     /// The keys of a lock. All who wait for one share them, for there may be thousands.
-    fn keys_of(&self, name: &str) -> LockKeys {
+    pub(super) fn keys_of(&self, name: &str) -> LockKeys {
         let keys = LockKeys::new(&self.config.prefix, name);
         let shared = self.lines.get_key_value(&keys).map(|(shared, _)| shared.clone());
         shared.unwrap_or(keys)
@@ -137,50 +142,93 @@ impl Machine {
         self.last_ticket
     }
 
-    fn join_line(
-        &mut self,
-        now: Mono,
-        keys: LockKeys,
-        ticket: u64,
-        op: OpId,
-        out: &mut Vec<Effect>,
-    ) {
-        if let Some(line) = self.lines.get_mut(&keys) {
-            line.waiters.push_back((ticket, op));
-            return;
-        }
+    /// Begins an attempt of this wish alone.
+    fn ask_for(&mut self, now: Mono, op: OpId, way: Way, out: &mut Vec<Effect>) {
         let Some(acquire) = self.acquires.get(&op) else { return };
-        let (ttl, label) = (acquire.ttl, acquire.label.clone());
-        let attempt = self.new_attempt(&keys, ttl, &label, 1, Whose::Line);
-        self.lines.insert(
-            keys,
-            Line { waiters: VecDeque::from([(ticket, op)]), attempt, overdue: false },
-        );
-        self.send_attempt(now, attempt, Manner::Plain, out);
+        let (keys, ttl, label) = (acquire.keys.clone(), acquire.ttl, acquire.label.clone());
+        let id = self.new_attempt(&keys, ttl, &label, acquire.mode, 1, Whose::Caller(op), way);
+        if let Some(acquire) = self.acquires.get_mut(&op) {
+            acquire.own = Some(id);
+        }
+        self.send_attempt(now, id, Manner::Plain, out);
     }
 
-    /// The first of a line has the lock as `holder`: the next attempt stands in line for those behind.
+    /// Somebody has joined or left a line: whoever is at its head stands in line at the server, and nobody
+    /// else does. `holder`: who is known to have the lock now.
     pub(super) fn serve_line(
         &mut self,
         now: Mono,
         keys: &LockKeys,
-        holder: &Token,
+        holder: Option<&Token>,
         out: &mut Vec<Effect>,
     ) {
-        let Some(line) = self.lines.get(keys) else { return };
-        let block = line.block();
-        let first = line.waiters.front().and_then(|(_, op)| self.acquires.get(op));
-        let Some(first) = first else { return };
-        let (ttl, label) = (first.ttl, first.label.clone());
-        let attempt = self.new_attempt(keys, ttl, &label, block, Whose::Line);
-        if let Some(line) = self.lines.get_mut(keys) {
-            line.attempt = attempt;
+        let head = self.first_in_line(keys).and_then(|op| self.acquires.get(&op));
+        let mode = head.map(|acquire| acquire.mode);
+        let Some(line) = self.lines.get_mut(keys) else { return };
+        if mode != Some(Mode::Exclusive)
+            && let Some(id) = line.attempt.take()
+        {
+            self.abandon_attempt(now, id, out);
         }
-        if let Some(attempt) = self.attempts.get_mut(&attempt) {
+        match mode {
+            None => drop(self.lines.remove(keys)),
+            Some(Mode::Exclusive) => self.serve_first(now, keys, holder, out),
+            Some(Mode::Shared { .. }) => {
+                for op in self.sharers(keys) {
+                    self.ask_for(now, op, Way::Wait, out);
+                }
+            }
+        }
+    }
+
+    /// The first of a line wants the whole lock: an attempt stands in line for it and for those behind.
+    fn serve_first(
+        &mut self,
+        now: Mono,
+        keys: &LockKeys,
+        holder: Option<&Token>,
+        out: &mut Vec<Effect>,
+    ) {
+        let Some(line) = self.lines.get(keys).filter(|line| line.attempt.is_none()) else { return };
+        let Some(first) = line.waiters.front().and_then(|(_, op)| self.acquires.get(op)) else {
+            return;
+        };
+        let (ttl, label) = (first.ttl, first.label.clone());
+        let block = self.block(line);
+        let id =
+            self.new_attempt(keys, ttl, &label, Mode::Exclusive, block, Whose::Line, Way::Wait);
+        if let Some(line) = self.lines.get_mut(keys) {
+            line.attempt = Some(id);
+        }
+        if let (Some(attempt), Some(holder)) = (self.attempts.get_mut(&id), holder) {
             let (remaining, holder) = (Some(ttl), holder.to_string());
             attempt.obstacle = Obstacle::Held(Held { remaining, holder, ..Held::default() });
         }
-        self.send_attempt(now, attempt, Manner::Plain, out);
+        self.send_attempt(now, id, Manner::Plain, out);
+    }
+
+    /// How many fences an attempt for a line reserves: one for each who could get the lock in turn.
+    fn block(&self, line: &Line) -> u8 {
+        let whole = |(_, op): &&(u64, OpId)| {
+            self.acquires.get(op).is_some_and(|acquire| !acquire.mode.is_shared())
+        };
+        let count = line.waiters.iter().take(BLOCK_MAX.into()).take_while(whole).count();
+        u8::try_from(count).unwrap_or(BLOCK_MAX)
+    }
+
+    /// Those at the head of a line who want shares and do not stand in line at the server yet.
+    fn sharers(&self, keys: &LockKeys) -> Vec<OpId> {
+        let waiters = self.lines.get(keys).into_iter().flat_map(|line| &line.waiters);
+        let wishes = waiters.filter_map(|(_, op)| Some((*op, self.acquires.get(op)?)));
+        let sharing = wishes.take_while(|(_, acquire)| acquire.mode.is_shared());
+        sharing.filter(|(_, acquire)| acquire.own.is_none()).map(|(op, _)| op).collect()
+    }
+
+    /// What stands in line at the server for those who wait here.
+    pub(super) fn attempts_in_line(&self, keys: &LockKeys) -> Vec<AttemptId> {
+        let Some(line) = self.lines.get(keys) else { return Vec::new() };
+        let own = line.waiters.iter().map_while(|(_, op)| self.acquires.get(op)?.own);
+        line.attempt.into_iter().chain(own).collect()
     }
 
     /// Who of a line gets the lock next.
@@ -188,19 +236,16 @@ impl Machine {
         self.lines.get(keys)?.waiters.front().map(|(_, op)| *op)
     }
 
-    /// Removes a wish, and with the last one of a line the line; its attempt stays.
+    /// Removes a wish. Who is at the head of its line is to be served then.
     pub(super) fn remove_acquire(&mut self, op: OpId) -> Option<Acquire> {
         let acquire = self.acquires.remove(&op)?;
         if let Some(at) = acquire.deadline {
             self.timers.remove(&(at, Timer::AcquireDeadline(op)));
         }
-        if let Seat::Line(ticket) = acquire.seat
+        if let Some(ticket) = acquire.ticket
             && let Some(line) = self.lines.get_mut(&acquire.keys)
         {
             line.remove(ticket);
-            if line.waiters.is_empty() {
-                self.lines.remove(&acquire.keys);
-            }
         }
         Some(*acquire)
     }
@@ -225,13 +270,10 @@ impl Machine {
     /// Something is known about the lock: ends the wishes that have waited only for that.
     pub(super) fn end_overdue(&mut self, now: Mono, id: AttemptId, out: &mut Vec<Effect>) {
         let Some(attempt) = self.attempts.get(&id) else { return };
-        let candidates: Vec<OpId> = match attempt.whose {
-            Whose::Caller(op) => vec![op],
-            Whose::Line => {
-                self.lines.get_mut(&attempt.keys).map(Line::take_overdue).unwrap_or_default()
-            }
-        };
-        for op in candidates {
+        let caller = if let Whose::Caller(op) = attempt.whose { Some(op) } else { None };
+        let line = self.lines.get_mut(&attempt.keys).filter(|_| attempt.way == Way::Wait);
+        let overdue = line.map(Line::take_overdue).unwrap_or_default();
+        for op in caller.into_iter().chain(overdue) {
             if self.acquires.get(&op).is_some_and(|acquire| acquire.is_overdue(now)) {
                 self.end_acquire_by_obstacle(now, op, out);
             }
@@ -255,10 +297,13 @@ impl Machine {
     }
 
     fn attempt_of(&self, acquire: &Acquire) -> Option<AttemptId> {
-        match acquire.seat {
-            Seat::Alone(id) => Some(id),
-            Seat::Line(_) => self.lines.get(&acquire.keys).map(|line| line.attempt),
-        }
+        let of_line = || {
+            let line = self.lines.get(&acquire.keys)?;
+            // Behind those who want shares, what is known is what the first of them knows.
+            let first = || self.acquires.get(&line.waiters.front()?.1)?.own;
+            line.attempt.or_else(first)
+        };
+        acquire.own.or_else(of_line)
     }
 
     fn obstacle(&self, acquire: &Acquire) -> &Obstacle {
@@ -267,10 +312,10 @@ impl Machine {
             .map_or(&Obstacle::Unanswered, |attempt| &attempt.obstacle)
     }
 
-    /// A wish that waits alone has an attempt with another token now.
+    /// The attempt of a wish alone has another token now.
     pub(super) fn reseat(&mut self, op: OpId, id: AttemptId) {
         if let Some(acquire) = self.acquires.get_mut(&op) {
-            acquire.seat = Seat::Alone(id);
+            acquire.own = Some(id);
         }
     }
 
@@ -282,12 +327,12 @@ impl Machine {
                 Outcome::Connection(format!("each answer took longer than the lease of {ms} ms"))
             }
             Obstacle::Unanswered => self.unanswered(&acquire.keys, now.since(acquire.began)),
-            Obstacle::Held(_) if acquire.wait == Wait::Never => Outcome::Held,
+            Obstacle::Held(_) if matches!(acquire.wait, Wait::Never | Wait::Steal) => Outcome::Held,
             Obstacle::Held(held) => self.timed_out(now, acquire, held),
             Obstacle::NoQuorum(causes) => Outcome::Quorum(causes.clone()),
             Obstacle::Refused(refusal) => {
                 let keys = &acquire.keys;
-                let key = [keys.fence(), keys.queue(), keys.waiters()]
+                let key = [keys.fence(), keys.queue(), keys.waiters(), keys.shared()]
                     .into_iter()
                     .find(|key| refusal.detail.starts_with(*key))
                     .unwrap_or_else(|| keys.lock());
@@ -298,11 +343,11 @@ impl Machine {
     }
 
     fn timed_out(&self, now: Mono, acquire: &Acquire, held: &Held) -> Outcome {
-        let ahead_here = match acquire.seat {
-            Seat::Alone(_) => 0,
-            Seat::Line(ticket) => {
+        let ahead_here = match (acquire.own, acquire.ticket) {
+            (None, Some(ticket)) => {
                 self.lines.get(&acquire.keys).map_or(0, |line| line.ahead_of(ticket))
             }
+            _ => 0,
         };
         let ahead_here = u32::try_from(ahead_here).unwrap_or(u32::MAX);
         Outcome::TimedOut {
@@ -322,17 +367,14 @@ impl Machine {
         outcome: Outcome,
         out: &mut Vec<Effect>,
     ) {
-        let Some(acquire) = self.acquires.get(&op) else { return };
-        let attempt = self.attempt_of(acquire);
         let Some(acquire) = self.remove_acquire(op) else { return };
         if matches!(outcome, Outcome::TimedOut { .. }) {
             self.stats.timed_out += 1;
         }
         out.push(Effect::Complete { op, outcome });
-        if let Some(id) = attempt
-            && self.lines.get(&acquire.keys).is_none_or(|line| line.attempt != id)
-        {
+        if let Some(id) = acquire.own {
             self.abandon_attempt(now, id, out);
         }
+        self.serve_line(now, &acquire.keys, None, out);
     }
 }

@@ -13,7 +13,7 @@ use super::{
 use crate::clock::Mono;
 use crate::error::{Failure, Refusal};
 use crate::keys::LockKeys;
-use crate::script::{CLAIM, Call, Grant, Held, Intent, Reply, valid_until};
+use crate::script::{CLAIM, Call, Grant, Held, Intent, Mode, Reply, valid_until};
 use crate::token::{TOKEN_PREFIX, Token};
 use std::time::Duration;
 
@@ -21,6 +21,8 @@ use std::time::Duration;
 pub(super) struct Attempt {
     pub(super) keys: LockKeys,
     pub(super) whose: Whose,
+    pub(super) way: Way,
+    mode: Mode,
     /// Why the lock is not its own yet.
     pub(super) obstacle: Obstacle,
     token: Token,
@@ -47,10 +49,21 @@ pub(super) struct Attempt {
 /// Whom an attempt serves.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Whose {
-    /// One caller, who does not wait.
+    /// One caller: it does not wait, or wants a share.
     Caller(OpId),
     /// Whoever is first in the line of its lock.
     Line,
+}
+
+/// What an attempt does about a lock that somebody else holds.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Way {
+    /// Takes it away.
+    Steal,
+    /// Nothing.
+    Try,
+    /// Stands in line.
+    Wait,
 }
 
 #[derive(Debug)]
@@ -91,14 +104,17 @@ impl Machine {
         keys: &LockKeys,
         ttl: Duration,
         label: &str,
+        mode: Mode,
         block: u8,
         whose: Whose,
+        way: Way,
     ) -> AttemptId {
-        self.last_attempt += 1;
-        let id = AttemptId(self.last_attempt);
+        let id = self.next_attempt();
         let attempt = Attempt {
             keys: keys.clone(),
             whose,
+            way,
+            mode,
             obstacle: Obstacle::Unanswered,
             token: Token::new(&self.config.client, id.0, label),
             label: label.to_owned(),
@@ -114,6 +130,12 @@ impl Machine {
         };
         self.attempts.insert(id, attempt);
         id
+    }
+
+    /// A name that no attempt had before.
+    pub(super) const fn next_attempt(&mut self) -> AttemptId {
+        self.last_attempt += 1;
+        AttemptId(self.last_attempt)
     }
 
     pub(super) fn send_attempt(
@@ -135,11 +157,12 @@ impl Machine {
             self.timers.remove(&(at, Timer::AttemptRetry(id)));
         }
         attempt.ttl = wanted.unwrap_or(attempt.ttl);
-        let intent = match (attempt.whose, attempt.place) {
-            (Whose::Caller(_), _) => Intent::Try,
-            (Whose::Line, Place::Unknown) => Intent::Join(None),
-            (Whose::Line, Place::InLine(_)) => Intent::Poll,
-            (Whose::Line, Place::Lost(seq)) => Intent::Join(Some(seq)),
+        let intent = match (attempt.way, attempt.place) {
+            (Way::Steal, _) => Intent::Steal,
+            (Way::Try, _) => Intent::Try,
+            (Way::Wait, Place::Unknown) => Intent::Join(None),
+            (Way::Wait, Place::InLine(_)) => Intent::Poll,
+            (Way::Wait, Place::Lost(seq)) => Intent::Join(Some(seq)),
         };
         let call = Call::Acquire {
             keys,
@@ -149,6 +172,7 @@ impl Machine {
             block: attempt.block,
             inbox,
             intent,
+            mode: attempt.mode,
         };
         attempt.hinted = false;
         let request = self.send(now, Purpose::Attempt(id), call, manner, out);
@@ -246,8 +270,7 @@ impl Machine {
         let ask_at_once = hinted || matches!(attempt.place, Place::Lost(_));
         attempt.obstacle = Obstacle::Held(held);
         self.end_overdue(now, id, out);
-        if let Some(attempt) = self.attempts.get(&id).filter(|attempt| attempt.whose == Whose::Line)
-        {
+        if let Some(attempt) = self.attempts.get(&id).filter(|attempt| attempt.way == Way::Wait) {
             let keys = attempt.keys.clone();
             self.listen(now, &keys, out);
         }
@@ -309,7 +332,7 @@ impl Machine {
 
     /// A lock of a quorum may be free: whoever waits for it here asks soon.
     pub(super) fn ask_soon(&mut self, now: Mono, keys: &LockKeys) {
-        let Some(id) = self.lines.get(keys).map(|line| line.attempt) else { return };
+        let Some(id) = self.lines.get(keys).and_then(|line| line.attempt) else { return };
         let at = now + self.jitter(WOKEN_MS);
         let Some(attempt) = self.attempts.get_mut(&id) else { return };
         attempt.misses = 0;
@@ -396,7 +419,7 @@ impl Machine {
         let Some((op, acquire)) = first.and_then(|op| Some((op, self.remove_acquire(op)?))) else {
             return self.abandon(now, id, attempt.keys, attempt.token, attempt.uncertain, out);
         };
-        let Attempt { keys, whose, token, label, ttl, block, uncertain, .. } = attempt;
+        let Attempt { keys, whose, token, label, mode, ttl, block, uncertain, .. } = attempt;
         let lease = LeaseId::first(id);
         let owed = owed.or_else(|| (ttl < acquire.ttl).then_some(Owed::Length));
         let other_label = (label != acquire.label).then(|| label.clone());
@@ -405,6 +428,7 @@ impl Machine {
             keys: keys.clone(),
             token: token.clone(),
             label,
+            mode,
             fence,
             fences_left: block - 1,
             ttl: acquire.ttl,
@@ -427,9 +451,10 @@ impl Machine {
         if owed.is_some() {
             self.send_renewal(now, id, Manner::Plain, out);
         }
-        if whose == Whose::Line {
-            self.serve_line(now, &keys, &token, out);
+        if let (Whose::Line, Some(line)) = (whose, self.lines.get_mut(&keys)) {
+            line.attempt = None;
         }
+        self.serve_line(now, &keys, Some(&token), out);
     }
 
     /// The answer took longer than its lease: asks again, if anybody still wants it.
@@ -445,7 +470,8 @@ impl Machine {
     /// The grant cannot be used: its token is given back, and another stands at the same place.
     pub(super) fn renounce(&mut self, now: Mono, id: AttemptId, out: &mut Vec<Effect>) {
         let Some(old) = self.remove_attempt(id) else { return };
-        let new = self.new_attempt(&old.keys, old.ttl, &old.label, old.block, old.whose);
+        let Attempt { ttl, mode, block, whose, way, .. } = old;
+        let new = self.new_attempt(&old.keys, ttl, &old.label, mode, block, whose, way);
         if let (Some(attempt), Place::InLine(seq) | Place::Lost(seq)) =
             (self.attempts.get_mut(&new), old.place)
         {
@@ -455,7 +481,7 @@ impl Machine {
             Whose::Caller(op) => self.reseat(op, new),
             Whose::Line => {
                 if let Some(line) = self.lines.get_mut(&old.keys) {
-                    line.attempt = new;
+                    line.attempt = Some(new);
                 }
             }
         }

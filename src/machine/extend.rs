@@ -49,7 +49,7 @@ impl Machine {
         let Some(held) = self.hold_of(extend.lease) else {
             return self.end_extend(op, Outcome::Lost, out);
         };
-        let call = held.extension(extend.ttl);
+        let call = self.extension(held, extend.ttl);
         let request = self.send(now, Purpose::Extend(op), call, manner, out);
         if let Some(extend) = self.extends.get_mut(&op) {
             extend.request = request;
@@ -79,7 +79,7 @@ impl Machine {
             return self.lease_end(now, id, out);
         }
         match reply {
-            Ok(Reply::Owner(true)) => {
+            Ok(Reply::Owner(true) | Reply::Granted { .. }) => {
                 if let Some(held) = self.leases.get_mut(&id).filter(|held| held.id == lease) {
                     // Later renewals are as long as the caller asked for last.
                     held.ttl = ttl;
@@ -87,7 +87,7 @@ impl Machine {
                 self.lengthen(id, valid_until(sent, ttl), out);
                 self.end_extend(op, Outcome::Done, out);
             }
-            Ok(Reply::Owner(false)) => self.lose(now, id, out),
+            Ok(Reply::Owner(false) | Reply::Held(_)) => self.lose(now, id, out),
             Ok(_) => debug_assert!(false, "not a reply of extend"),
             // A repeat can only lengthen the lease, so it simply asks again once connected.
             Err(Failure::Lost(_) | Failure::Halfway) => {}

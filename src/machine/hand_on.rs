@@ -20,10 +20,10 @@ impl Machine {
         let Some(next) = self.acquires.get(&op) else { return false };
         // Reserved fences of another history of the data may be smaller than what others got in this.
         let outdated = self.link_of(&held.keys).is_outdated(held.fence);
-        if outdated || !held.can_be_handed_on(now, next.ttl, next.hold) {
+        let whole = !held.mode.is_shared() && !next.mode.is_shared();
+        if outdated || !whole || !held.can_be_handed_on(now, next.ttl, next.hold) {
             return false;
         }
-        let waiting_attempt = self.lines.get(&held.keys).map(|line| line.attempt);
         let Some(next) = self.remove_acquire(op) else { return false };
         self.end_extends_of(lease, out);
         self.stop_hold(id);
@@ -36,7 +36,7 @@ impl Machine {
         held.began = now;
         let (lease_now, fence, until) = (held.id, held.fence, held.held_until());
         let label = (held.label != next.label).then(|| held.label.clone());
-        let keys = held.keys.clone();
+        let (keys, token) = (held.keys.clone(), held.token.clone());
         self.start_hold(now, id);
         self.stats.acquired += 1;
         self.stats.handed_on += 1;
@@ -46,12 +46,7 @@ impl Machine {
             op,
             outcome: Outcome::Acquired { lease: lease_now, fence, label },
         });
-        // With the last of the line, its place on the server goes.
-        if let Some(waiting) = waiting_attempt
-            && !self.lines.contains_key(&keys)
-        {
-            self.abandon_attempt(now, waiting, out);
-        }
+        self.serve_line(now, &keys, Some(&token), out);
         true
     }
 }

@@ -3,8 +3,7 @@
 use super::{Hold, LossReason, Routes};
 use crate::clock::{Mono, ServerTime};
 use crate::error::{Failure, Refusal};
-use crate::keys::LockKeys;
-use crate::script::{Call, Grant};
+use crate::script::{Call, Message, Mode};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -81,7 +80,7 @@ pub struct NodeId(pub u16);
 /// A caller wants something. Each ends in exactly one [`Effect::Complete`].
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Command {
-    /// Take a lock.
+    /// Take a lock, or a share of it.
     Acquire {
         /// The lock's name, without prefix.
         name: String,
@@ -93,17 +92,46 @@ pub enum Command {
         label: String,
         /// How long it is kept.
         hold: Hold,
+        /// How much of it.
+        mode: Mode,
+    },
+    /// Take over a lock whose owner has passed its token on.
+    Adopt {
+        /// The lock's name, without prefix.
+        name: String,
+        /// The owner's token.
+        owner: String,
+        /// The lease.
+        ttl: Duration,
+        /// The owner's fence, if known.
+        fence: Option<u64>,
+        /// How long it is kept.
+        hold: Hold,
+        /// Whether it is a share.
+        mode: Mode,
     },
     /// End the acquire that this operation began, whatever has become of it.
     Cancel,
     /// Release all that is held, refuse all that is open, and end.
     Close,
+    /// Turn a whole lock into a share of it.
+    Downgrade {
+        /// Which lease.
+        lease: LeaseId,
+    },
     /// Lengthen a lease to at least `ttl` from now.
     Extend {
         /// Which lease.
         lease: LeaseId,
         /// How long, or the length it was last given.
         ttl: Option<Duration>,
+    },
+    /// Free a lock whoever holds it.
+    Force {
+        /// The lock's name, without prefix.
+        name: String,
+        /// Whether also other code's value is deleted.
+        foreign: bool,
     },
     /// Connect for the first time. If that fails the machine ends.
     Open,
@@ -123,6 +151,8 @@ pub enum Wait {
     Forever,
     /// One attempt.
     Never,
+    /// It does not: the lock is taken from whoever of holdfast holds it.
+    Steal,
     /// At most this long.
     UpTo(Duration),
 }
@@ -236,10 +266,6 @@ pub enum Event {
     Disconnected(String),
     /// The answer to [`Effect::Discover`].
     Discovered(Result<Routes, Failure>),
-    /// A lock of a quorum may be free.
-    Freed(LockKeys),
-    /// A lock was granted by a message.
-    Granted(Grant),
     /// The messages of a shard channel come from now on, or come no longer.
     Listening {
         /// Which.
@@ -254,6 +280,8 @@ pub enum Event {
         /// When it was asked.
         sent: Mono,
     },
+    /// A script published this.
+    Told(Message),
     /// JavaScript gave a sign of life at this time.
     Turned(Mono),
 }

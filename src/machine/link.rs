@@ -345,6 +345,9 @@ impl Machine {
             // Also those that were sent elsewhere while their slot moved to a server without a connection.
             self.send_extend(now, op, Manner::Plain, out);
         }
+        for op in in_order(&self.errands) {
+            self.send_errand(now, op, Manner::Plain, out);
+        }
         for id in in_order(&self.attempts) {
             if self.attempts.get(&id).is_some_and(|attempt| here(self, &attempt.keys)) {
                 self.send_attempt(now, id, Manner::Plain, out);
@@ -430,6 +433,7 @@ impl Machine {
         for op in in_order(&self.extends) {
             self.end_extend(op, Outcome::Closed, out);
         }
+        self.end_errands(now, out);
         for op in in_order(&self.acquires) {
             self.end_acquire(now, op, Outcome::Closed, out);
         }

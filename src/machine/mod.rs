@@ -10,6 +10,7 @@
 mod acquire;
 mod attempt;
 mod confirm;
+mod errand;
 mod extend;
 mod hand_on;
 mod interface;
@@ -34,7 +35,7 @@ pub use stats::Stats;
 use crate::clock::Mono;
 use crate::error::Failure;
 use crate::keys::LockKeys;
-use crate::script::{Call, Reply};
+use crate::script::{Call, Message, Mode, Reply};
 use crate::token::Token;
 use rustc_hash::FxHashMap;
 use std::collections::BTreeSet;
@@ -56,6 +57,7 @@ pub struct Machine {
     /// Boxed, since a map that grows is half empty.
     acquires: FxHashMap<OpId, Box<acquire::Acquire>>,
     attempts: FxHashMap<AttemptId, attempt::Attempt>,
+    errands: FxHashMap<OpId, errand::Errand>,
     extends: FxHashMap<OpId, extend::Extend>,
     leases: FxHashMap<AttemptId, Lease>,
     lines: FxHashMap<LockKeys, acquire::Line>,
@@ -78,6 +80,7 @@ struct Lease {
     token: Token,
     /// The label in its token.
     label: String,
+    mode: Mode,
     fence: u64,
     /// Fences above it that were reserved with it.
     fences_left: u8,
@@ -104,6 +107,7 @@ struct Request {
 #[derive(Clone, Copy, Debug)]
 enum Purpose {
     Attempt(AttemptId),
+    Errand(OpId),
     Extend(OpId),
     Release(AttemptId),
     Renew(AttemptId),
@@ -115,6 +119,8 @@ enum Timer {
     AttemptRetry(AttemptId),
     CloseDeadline,
     Discover,
+    ErrandDeadline(OpId),
+    ErrandRetry(OpId),
     ExtendDeadline(OpId),
     Forget,
     HoldEnd(AttemptId),
@@ -148,6 +154,7 @@ impl Machine {
             stats: Stats::default(),
             acquires: FxHashMap::default(),
             attempts: FxHashMap::default(),
+            errands: FxHashMap::default(),
             extends: FxHashMap::default(),
             leases: FxHashMap::default(),
             lines: FxHashMap::default(),
@@ -170,12 +177,17 @@ impl Machine {
             return out.push(Effect::Complete { op, outcome });
         }
         match command {
-            Command::Acquire { name, ttl, wait, label, hold } => {
-                self.begin_acquire(now, op, &name, ttl, wait, label, hold, out);
+            Command::Acquire { name, ttl, wait, label, hold, mode } => {
+                self.begin_acquire(now, op, &name, ttl, wait, label, hold, mode, out);
+            }
+            Command::Adopt { name, owner, ttl, fence, hold, mode } => {
+                self.begin_adopt(now, op, &name, &owner, ttl, fence, hold, mode, out);
             }
             Command::Cancel => self.end_acquire(now, op, Outcome::Cancelled, out),
             Command::Close => self.begin_close(now, op, out),
+            Command::Downgrade { lease } => self.begin_downgrade(now, op, lease, out),
             Command::Extend { lease, ttl } => self.begin_extend(now, op, lease, ttl, out),
+            Command::Force { name, foreign } => self.begin_force(now, op, &name, foreign, out),
             Command::Open => self.open(now, op, out),
             Command::Release { lease, exported } => {
                 self.begin_release(now, op, lease, exported, out);
@@ -219,15 +231,27 @@ impl Machine {
             Event::Deaf(why) => self.deafened(now, node, why, out),
             Event::Disconnected(detail) => self.disconnected(now, node, &detail, out),
             Event::Discovered(routes) => self.discovered(now, routes, out),
-            Event::Freed(keys) => self.ask_soon(now, &keys),
-            Event::Granted(grant) => self.granted_by_message(now, node, grant, out),
             Event::Listening { channel, on } => self.listening(now, node, &channel, on, out),
             Event::Looked { look, sent } => {
                 let link = self.links.at(node);
                 link.compare_clocks(sent, look.time);
                 link.learn(look);
             }
+            Event::Told(message) => self.told(now, node, message, out),
             Event::Turned(at) => self.pulse.feel(at),
+        }
+    }
+
+    /// A script published something for this manager.
+    fn told(&mut self, now: Mono, node: NodeId, message: Message, out: &mut Vec<Effect>) {
+        match message {
+            Message::Freed(keys) => self.ask_soon(now, &keys),
+            Message::Granted(grants) => {
+                for grant in grants {
+                    self.granted_by_message(now, node, grant, out);
+                }
+            }
+            Message::Taken(taken) => self.taken(now, &taken, out),
         }
     }
 
@@ -245,6 +269,8 @@ impl Machine {
                 Timer::AcquireDeadline(op) => self.acquire_deadline(now, op, out),
                 Timer::AttemptRetry(id) => self.send_attempt(now, id, Manner::Plain, out),
                 Timer::CloseDeadline => self.finish_close(out),
+                Timer::ErrandDeadline(op) => self.errand_deadline(now, op, out),
+                Timer::ErrandRetry(op) => self.send_errand(now, op, Manner::Plain, out),
                 Timer::ExtendDeadline(op) => self.extend_deadline(op, out),
                 Timer::HoldEnd(id) => self.hold_end(now, id, out),
                 Timer::LeaseEnd(id) => self.lease_end(now, id, out),
@@ -271,6 +297,7 @@ impl Machine {
     pub fn is_idle(&self) -> bool {
         self.acquires.is_empty()
             && self.attempts.is_empty()
+            && self.errands.is_empty()
             && self.extends.is_empty()
             && self.leases.is_empty()
             && self.lines.is_empty()
@@ -304,6 +331,7 @@ impl Machine {
         }
         match purpose {
             Purpose::Attempt(id) => self.attempt_reply(now, node, id, sent, reply, out),
+            Purpose::Errand(op) => self.errand_reply(now, op, request, sent, reply, out),
             Purpose::Extend(op) => self.extend_reply(now, op, request, sent, reply, out),
             Purpose::Release(id) => self.release_reply(now, id, sent, reply, out),
             Purpose::Renew(id) => self.renewal_reply(now, id, sent, &reply, out),
@@ -314,6 +342,7 @@ impl Machine {
     fn keys_for(&self, purpose: Purpose) -> Option<&LockKeys> {
         match purpose {
             Purpose::Attempt(id) => self.attempts.get(&id).map(|attempt| &attempt.keys),
+            Purpose::Errand(op) => self.errands.get(&op).map(|errand| errand.call.keys()),
             Purpose::Extend(op) => self.extends.get(&op).map(|extend| &extend.keys),
             Purpose::Release(id) => self.releases.get(&id).map(|release| &release.keys),
             Purpose::Renew(id) => self.leases.get(&id).map(|held| &held.keys),
@@ -338,7 +367,8 @@ impl Machine {
             self.want(node, out);
             return None;
         }
-        let issues_fences = matches!(purpose, Purpose::Attempt(_) | Purpose::Release(_));
+        let issues_fences =
+            matches!(purpose, Purpose::Attempt(_) | Purpose::Errand(_) | Purpose::Release(_));
         if link.look_due(now, issues_fences) {
             out.push(Effect::Look { node, sent: now });
         }

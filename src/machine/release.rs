@@ -33,6 +33,8 @@ pub(super) struct Release {
     alone: bool,
     /// A release that went out while the lease was valid has lost its reply.
     maybe_freed: bool,
+    /// What is given up is a share, of which the lock's own key tells nothing.
+    shared: bool,
     /// An acquire of this token was lost and may still be executed.
     pub(super) uncertain: bool,
     refusals: u32,
@@ -54,6 +56,7 @@ impl Release {
             sending: false,
             alone: false,
             maybe_freed: false,
+            shared: false,
             uncertain,
             refusals: 0,
             refusal: None,
@@ -85,6 +88,7 @@ impl Machine {
         let mut release = Release::new(held.keys, held.token, held.until, held.uncertain);
         release.op = Some(op);
         release.deadline = Some(deadline);
+        release.shared = held.mode.is_shared();
         self.releases.insert(id, release);
         self.send_release(now, id, Manner::Plain, out);
     }
@@ -183,11 +187,13 @@ impl Machine {
             Err(Failure::Halfway) => {
                 // The lock was freed first. Who was next has lost its place, and finds out when it asks.
                 release.maybe_freed |= sent < release.until;
-                release.alone = true;
-                self.send_release(now, id, Manner::Plain, out);
+                release.alone = !release.shared;
+                self.release_later(now, id);
             }
             // Some of its keys have moved already: the lock itself can be freed at least.
-            Err(Failure::Refused(refusal)) if refusal.code == "TRYAGAIN" && !alone => {
+            Err(Failure::Refused(refusal))
+                if refusal.code == "TRYAGAIN" && !alone && !release.shared =>
+            {
                 release.alone = true;
                 self.send_release(now, id, Manner::Plain, out);
             }

@@ -5,10 +5,10 @@
 //! while JavaScript has not turned for `stall_timeout`.
 
 use super::{AttemptId, Effect, Lease, LeaseId, Machine, Manner, NodeId, Purpose, Timer};
-use crate::clock::{Mono, ServerTime};
+use crate::clock::Mono;
 use crate::error::Failure;
-use crate::script::{Call, Intent, Reply, drift, valid_until};
-use std::sync::Arc;
+use crate::script::{Call, Intent, Reply, Taken, drift, valid_until};
+use crate::token::Token;
 use std::time::Duration;
 
 /// How long and on what conditions a lock is kept beyond its first lease.
@@ -25,12 +25,16 @@ pub struct Hold {
 /// How a lock was lost.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum LossReason {
+    /// Another process took it over, to whom its token was passed on.
+    Adopted,
     /// Its lease ended, or the server says that another owns it.
     Expired,
     /// It was kept for `max_hold`.
     MaxHold,
     /// Its lease ended because JavaScript gave no sign of life.
     Stalled,
+    /// It was taken away.
+    Stolen,
 }
 
 /// Renewals that fall into the same slice of time leave as one pipeline.
@@ -89,23 +93,9 @@ impl Lease {
         hold_end.map_or(self.until, |end| end.min(self.until))
     }
 
-    /// The call that makes this lease last at least `ttl`.
-    pub(super) fn extension(&self, ttl: Duration) -> Call {
-        Call::Extend { keys: self.keys.clone(), token: self.token.clone(), ttl }
-    }
-
-    /// The call that also tells the server that a grant by message has reached somebody. The fence in
-    /// its answer is not read: the message had it.
-    fn claim(&self, epoch: ServerTime, inbox: Arc<str>) -> Call {
-        Call::Acquire {
-            keys: self.keys.clone(),
-            token: self.token.clone(),
-            ttl: self.ttl,
-            epoch,
-            block: 1,
-            inbox,
-            intent: Intent::Poll,
-        }
+    /// Whether one key is enough to lengthen it.
+    const fn is_plain(&self) -> bool {
+        !self.mode.is_shared() && !matches!(self.owed, Some(Owed::Claim))
     }
 }
 
@@ -182,6 +172,19 @@ impl Machine {
         self.send_renewal(now, id, Manner::Plain, out);
     }
 
+    /// The call that makes a lease last at least `ttl`. Of a share, and of a grant by message that has
+    /// reached somebody, more than the lock's own key must tell; the fence in the answer is not read, for
+    /// the owner has it.
+    pub(super) fn extension(&self, held: &Lease, ttl: Duration) -> Call {
+        let (keys, token) = (held.keys.clone(), held.token.clone());
+        if held.is_plain() {
+            return Call::Extend { keys, token, ttl };
+        }
+        let (epoch, inbox) = (self.link_of(&keys).epoch, self.inbox(&keys));
+        let (intent, mode) = (Intent::Poll, held.mode);
+        Call::Acquire { keys, token, ttl, epoch, block: 1, inbox, intent, mode }
+    }
+
     /// Asks to renew, if the server is connected; if not, [`Self::resume_renewals`] does later.
     pub(super) fn send_renewal(
         &mut self,
@@ -194,11 +197,7 @@ impl Machine {
             return;
         };
         let ttl = held.ttl;
-        let call = if held.owed == Some(Owed::Claim) {
-            held.claim(self.link_of(&held.keys).epoch, self.inbox(&held.keys))
-        } else {
-            held.extension(ttl)
-        };
+        let call = self.extension(held, ttl);
         let sending = self.send(now, Purpose::Renew(id), call, manner, out).is_some();
         self.unplan_renewal(id);
         if let Some(held) = self.leases.get_mut(&id) {
@@ -307,6 +306,18 @@ impl Machine {
         self.tell_loss(held.id, LossReason::Expired, out);
         if held.uncertain {
             // Its acquire may still arrive, and take the lock for nobody.
+            self.abandon(now, id, held.keys, held.token, true, out);
+        }
+    }
+
+    /// A message says that the lock was taken from its owner.
+    pub(super) fn taken(&mut self, now: Mono, taken: &Taken, out: &mut Vec<Effect>) {
+        let number = Token::from_text(&taken.token).number(&self.config.client);
+        let Some(id) = number.map(AttemptId) else { return };
+        let Some(held) = self.remove_lease(id, out) else { return };
+        let reason = if taken.adopted { LossReason::Adopted } else { LossReason::Stolen };
+        self.tell_loss(held.id, reason, out);
+        if held.uncertain {
             self.abandon(now, id, held.keys, held.token, true, out);
         }
     }

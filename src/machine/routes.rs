@@ -173,11 +173,11 @@ impl Machine {
         let Some(known) = self.channels.get(channel).filter(|known| known.node == node) else {
             return;
         };
-        let line = self.lines.get(&known.keys).map(|line| line.attempt);
+        let waiting = self.attempts_in_line(&known.keys);
         if !on {
             self.channels.remove(channel);
         }
-        if let Some(attempt) = line {
+        for attempt in waiting {
             self.send_attempt(now, attempt, Manner::Plain, out);
         }
     }

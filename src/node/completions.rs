@@ -58,6 +58,10 @@ pub enum LossCode {
     MaxHold = 1,
     /// JavaScript gave no sign of life.
     Stalled = 2,
+    /// It was taken away.
+    Stolen = 3,
+    /// Another process took it over.
+    Adopted = 4,
 }
 
 /// How an operation ended, as a record carries it.
@@ -180,9 +184,11 @@ impl Caller for ManagerCaller {
 
     fn lose(&self, lease: LeaseId, reason: LossReason) {
         let code = match reason {
+            LossReason::Adopted => LossCode::Adopted,
             LossReason::Expired => LossCode::Expired,
             LossReason::MaxHold => LossCode::MaxHold,
             LossReason::Stalled => LossCode::Stalled,
+            LossReason::Stolen => LossCode::Stolen,
         };
         let manager = f64::from(self.manager);
         let record =

@@ -4,8 +4,10 @@ use super::completions::number;
 use crate::clock::Mono;
 use crate::driver::{Caller, Handle, Ticket};
 use crate::machine::{Command, Config, Hold, LeaseId, OpId, Settings, Stats, Wait, inbox};
+use crate::script::Mode;
 use crate::server::{Address, Endpoint, Replicas, Sentinel, Sentinels, Tls, TlsOptions};
 use napi_derive::napi;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -227,8 +229,9 @@ fn addresses(parts: &[String]) -> Vec<(String, u16)> {
 /// What an operation asks for.
 #[napi]
 pub enum OpKind {
-    /// slot, ttl ms, wait ms (Infinity: for ever, -1: never), longest hold ms (Infinity: none), stall
-    /// limit ms (-1: do not renew); strings: name, label
+    /// slot, ttl ms, wait ms (Infinity: for ever, -1: never, -2: steal), longest hold ms (Infinity:
+    /// none), stall limit ms (-1: do not renew), share (-1: the whole lock, 0: a share, more: a share of
+    /// one that at most so many have); strings: name, label
     Acquire = 0,
     /// slot of the acquire to cancel
     Cancel = 1,
@@ -238,10 +241,16 @@ pub enum OpKind {
     Extend = 3,
     /// slot, lease, whether its token was read
     Release = 4,
+    /// slot, lease
+    Downgrade = 5,
+    /// slot, ttl ms, fence (-1: unknown), longest hold ms, stall limit ms, share; strings: name, token
+    Adopt = 6,
+    /// slot, whether also other code's value is deleted; strings: name
+    Force = 7,
 }
 
-/// Numbers per operation that `submit` reads: kind, slot, and four that depend on the kind.
-const OP_LENGTH: usize = 6;
+/// Numbers per operation that `submit` reads: kind, slot, and five that depend on the kind.
+const OP_LENGTH: usize = 7;
 
 /// A manager. Dropping it releases what it holds, as far as that is still possible.
 #[napi]
@@ -256,7 +265,7 @@ impl NativeManager {
         Self { handle, caller }
     }
 
-    /// Starts the first `count` operations in `ops` (six numbers each, see `OpKind`), with their
+    /// Starts the first `count` operations in `ops` (seven numbers each, see `OpKind`), with their
     /// strings.
     #[napi(catch_unwind)]
     pub fn submit(&self, count: u32, ops: &[f64], strings: Vec<String>) {
@@ -335,34 +344,63 @@ fn command(
     strings: &mut impl Iterator<Item = String>,
 ) -> Option<Command> {
     const ACQUIRE: u64 = OpKind::Acquire as u64;
+    const ADOPT: u64 = OpKind::Adopt as u64;
     const CLOSE: u64 = OpKind::Close as u64;
+    const DOWNGRADE: u64 = OpKind::Downgrade as u64;
     const EXTEND: u64 = OpKind::Extend as u64;
+    const FORCE: u64 = OpKind::Force as u64;
     const RELEASE: u64 = OpKind::Release as u64;
-    let &[a, b, longest_hold, stall_limit] = numbers else { return None };
+    let &[a, b, longest_hold, stall_limit, share] = numbers else { return None };
+    let hold = Hold {
+        renew: stall_limit >= 0.0,
+        max_hold: finite(longest_hold),
+        stall_timeout: Duration::from_millis(whole(stall_limit)),
+    };
     Some(match kind {
         ACQUIRE => Command::Acquire {
             name: strings.next()?,
             label: strings.next()?,
             ttl: Duration::from_millis(whole(a)),
             wait: wait(b),
-            hold: Hold {
-                renew: stall_limit >= 0.0,
-                max_hold: finite(longest_hold),
-                stall_timeout: Duration::from_millis(whole(stall_limit)),
-            },
+            hold,
+            mode: mode(share),
+        },
+        ADOPT => Command::Adopt {
+            name: strings.next()?,
+            owner: strings.next()?,
+            ttl: Duration::from_millis(whole(a)),
+            fence: (b >= 0.0).then(|| whole(b)),
+            hold,
+            mode: mode(share),
         },
         CLOSE => Command::Close,
+        DOWNGRADE => Command::Downgrade { lease: LeaseId(whole(a)) },
         EXTEND => Command::Extend {
             lease: LeaseId(whole(a)),
             ttl: (b >= 0.0).then(|| Duration::from_millis(whole(b))),
         },
+        FORCE => Command::Force { name: strings.next()?, foreign: a > 0.0 },
         RELEASE => Command::Release { lease: LeaseId(whole(a)), exported: b > 0.0 },
         _ => return None,
     })
 }
 
 fn wait(ms: f64) -> Wait {
-    if ms < 0.0 { Wait::Never } else { finite(ms).map_or(Wait::Forever, Wait::UpTo) }
+    if ms < -1.0 {
+        Wait::Steal
+    } else if ms < 0.0 {
+        Wait::Never
+    } else {
+        finite(ms).map_or(Wait::Forever, Wait::UpTo)
+    }
+}
+
+fn mode(share: f64) -> Mode {
+    if share < 0.0 {
+        return Mode::Exclusive;
+    }
+    let limit = u32::try_from(whole(share)).unwrap_or(u32::MAX);
+    Mode::Shared { limit: NonZeroU32::new(limit) }
 }
 
 fn finite(ms: f64) -> Option<Duration> {

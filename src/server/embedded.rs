@@ -7,7 +7,7 @@ use super::{Deliver, Endpoint, Incoming, Item, Welcome, wire};
 use crate::clock::{Mono, ServerTime};
 use crate::error::Failure;
 use crate::machine::{Look, Manner};
-use crate::script::{Call, Grant, Reply};
+use crate::script::{Call, Message, Reply};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -81,12 +81,12 @@ impl Server {
         Look { history: Some(self.history.clone()), time: self.time(), uptime }
     }
 
-    /// Tells of the grants of the last call.
+    /// Delivers the messages of the last call.
     fn publish(&self) {
         for message in self.store.take_messages() {
-            let grant = std::str::from_utf8(&message.payload).ok().and_then(Grant::parse);
-            if let (Some(grant), Some(deliver)) = (grant, self.listeners.get(&message.subscriber)) {
-                deliver(Incoming::Granted(grant));
+            let told = std::str::from_utf8(&message.payload).ok().and_then(Message::parse);
+            if let (Some(told), Some(deliver)) = (told, self.listeners.get(&message.subscriber)) {
+                deliver(Incoming::Told(told));
             }
         }
     }

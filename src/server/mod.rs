@@ -17,9 +17,8 @@ pub use tls::{BadOption, Tls, TlsOptions};
 
 use crate::clock::Mono;
 use crate::error::{Failure, Refusal};
-use crate::keys::LockKeys;
 use crate::machine::{AttemptId, Look, Manner, NodeId, RequestId, Risk, Settings};
-use crate::script::{Call, Grant, Reply};
+use crate::script::{Call, Message, Reply};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,16 +32,14 @@ pub(crate) enum Incoming {
     Deaf(String),
     /// It broke, or the server closed it.
     Disconnected(String),
-    /// A lock of a quorum may be free.
-    Freed(LockKeys),
-    /// A lock was granted by a message.
-    Granted(Grant),
     /// The messages of a shard channel come from now on, or come no longer.
     Listening(Arc<str>, bool),
     /// The answer to a look that was sent at this time.
     Looked(Look, Mono),
     /// Answers, in the order of the requests.
     Replies(Vec<(RequestId, Result<Reply, Failure>)>),
+    /// A script published this.
+    Told(Message),
 }
 
 /// Where a connection puts what comes back.

@@ -7,7 +7,7 @@ use super::{
 use crate::clock::Mono;
 use crate::error::Failure;
 use crate::machine::{AttemptId, Look, Manner, RequestId, Risk};
-use crate::script::{Grant, Script, parse_free};
+use crate::script::{Message, Script};
 use redis::aio::MultiplexedConnection;
 use redis::{
     AsyncConnectionConfig, Pipeline, ProtocolVersion, PushKind, RedisConnectionInfo, RedisError,
@@ -132,9 +132,7 @@ pub(super) fn pushed(push: &redis::PushInfo) -> Option<Incoming> {
             Some(Incoming::Disconnected("the server closed the connection".to_owned()))
         }
         (PushKind::Message | PushKind::SMessage, [_, Value::BulkString(message)]) => {
-            let message = std::str::from_utf8(message).ok()?;
-            let freed = || parse_free(message).map(Incoming::Freed);
-            Grant::parse(message).map(Incoming::Granted).or_else(freed)
+            Message::parse(std::str::from_utf8(message).ok()?).map(Incoming::Told)
         }
         _ => None,
     }

@@ -4,9 +4,10 @@ use crate::clock::ServerTime;
 use crate::error::{Failure, Refusal};
 use crate::keys::LockKeys;
 use crate::machine::{Look, Manner, Risk};
-use crate::script::{Call, Held, Intent, Place, Reply, Script, free_channel};
+use crate::script::{Call, Held, Intent, Mode, Place, Reply, Script, free_channel};
 use crate::token::Token;
 use redis::{Cmd, ErrorKind, Pipeline, RedisError, Value};
+use std::num::NonZeroU32;
 use std::sync::LazyLock;
 use std::time::Duration;
 
@@ -34,26 +35,47 @@ pub(super) fn arguments(command: &Cmd) -> (Vec<&[u8]>, Vec<&[u8]>) {
 /// The command that runs `call`: by its hash, or with the whole text.
 pub(super) fn command(call: &Call, manner: Manner) -> Cmd {
     let script = call.script();
-    let mut command = Cmd::with_capacity(14, 512);
+    let mut command = Cmd::with_capacity(16, 576);
     match manner {
         Manner::Plain => command.arg("EVALSHA").arg(hash(script)),
         Manner::WithSource | Manner::Asking(_) => command.arg("EVAL").arg(script.source()),
     };
     match call {
-        Call::Acquire { keys, token, ttl, epoch, block, inbox, intent } => {
+        Call::Acquire { keys, token, ttl, epoch, block, inbox, intent, mode } => {
             all_keys(&mut command, keys, token).arg(ms(*ttl)).arg(epoch.as_micros());
             command.arg(*block).arg(&**inbox);
             match intent {
                 Intent::Join(seq) => command.arg(seq.unwrap_or(0)),
                 Intent::Poll => command.arg("poll"),
+                Intent::Steal => command.arg("steal"),
                 Intent::Try => command.arg("try"),
             };
+            match mode {
+                Mode::Exclusive => command.arg("-"),
+                Mode::Shared { limit } => command.arg(limit.map_or(0, NonZeroU32::get)),
+            };
+        }
+        Call::Adopt { keys, token, epoch, owner, ttl, fence, inbox } => {
+            all_keys(&mut command, keys, token).arg(epoch.as_micros()).arg(owner.as_str());
+            command.arg(ms(*ttl));
+            match fence {
+                Some(fence) => command.arg(*fence),
+                None => command.arg(""),
+            };
+            command.arg(&**inbox);
+        }
+        Call::Downgrade { keys, token, epoch, fence } => {
+            all_keys(&mut command, keys, token).arg(epoch.as_micros()).arg(*fence);
         }
         Call::Extend { keys, token, ttl } => {
             command.arg(1).arg(keys.lock()).arg(token.as_str()).arg(ms(*ttl));
         }
         Call::Fill { keys, token, ttl, last } => {
             two_keys(&mut command, keys, token).arg(ms(*ttl)).arg(*last);
+        }
+        Call::Force { keys, token, epoch, inbox, foreign } => {
+            all_keys(&mut command, keys, token).arg(epoch.as_micros()).arg(&**inbox);
+            command.arg(if *foreign { "foreign" } else { "" });
         }
         Call::Free { keys, token } => {
             command.arg(1).arg(keys.lock()).arg(token.as_str());
@@ -80,8 +102,8 @@ fn two_keys<'a>(command: &'a mut Cmd, keys: &LockKeys, token: &Token) -> &'a mut
 }
 
 fn all_keys<'a>(command: &'a mut Cmd, keys: &LockKeys, token: &Token) -> &'a mut Cmd {
-    command.arg(4).arg(keys.lock()).arg(keys.fence()).arg(keys.queue()).arg(keys.waiters());
-    command.arg(token.as_str())
+    command.arg(5).arg(keys.lock()).arg(keys.fence()).arg(keys.queue()).arg(keys.waiters());
+    command.arg(keys.shared()).arg(token.as_str())
 }
 
 fn ms(duration: Duration) -> u64 {
@@ -94,15 +116,16 @@ pub(super) fn reply(script: Script, value: Value) -> Result<Reply, Failure> {
         (_, Value::ServerError(error)) => {
             Err(refused(error.code(), error.details().unwrap_or_default()))
         }
-        (Script::Acquire, Value::Int(fence)) => u64::try_from(fence)
+        (Script::Adopt, Value::Int(0)) => Ok(Reply::Owner(false)),
+        (Script::Acquire | Script::Adopt, Value::Int(fence)) => u64::try_from(fence)
             .map(|fence| Reply::Granted { fence })
             .map_err(|_| Failure::Lost(format!("the server sent the fence {fence}"))),
         (Script::Acquire, Value::Array(parts)) => held(&parts),
-        (Script::Release, Value::Int(2)) => Ok(Reply::More),
+        (Script::Release | Script::Force, Value::Int(2)) => Ok(Reply::More),
         (Script::Vote, Value::Array(parts)) => {
             read_vote(&parts).ok_or_else(|| unexpected(Script::Vote, &Value::Array(parts)))
         }
-        (Script::Acquire | Script::Vote, value) => Err(unexpected(script, &value)),
+        (Script::Acquire | Script::Adopt | Script::Vote, value) => Err(unexpected(script, &value)),
         (_, Value::Int(answer @ (0 | 1))) => Ok(Reply::Owner(answer == 1)),
         (script, value) => Err(unexpected(script, &value)),
     }

@@ -9,8 +9,9 @@ export const LOCK = 'lock:a';
 export const FENCE = '{lock:a}:fence';
 export const QUEUE = '{lock:a}:queue';
 export const WAITERS = '{lock:a}:waiters';
+export const SHARED = '{lock:a}:shared';
 
-const KEYS = [LOCK, FENCE, QUEUE, WAITERS] as const;
+const KEYS = [LOCK, FENCE, QUEUE, WAITERS, SHARED] as const;
 
 /** The text of a script, with the parts that it shares with others in their places. */
 function source(name: string): string {
@@ -24,6 +25,8 @@ interface Acquire {
   readonly epoch?: number | string;
   /** 'try', 'poll', or a place in line ('0': at the end). */
   readonly seq?: string;
+  /** '-' for the whole lock, '0' for a share, or how many may have one. */
+  readonly limit?: string;
 }
 
 export interface Scripts {
@@ -41,8 +44,10 @@ export function scripts(redis: Redis): Scripts {
     string,
     string,
   ];
-  const ask = (token: string, { ttl = 10_000, epoch = 0, seq = 'try' }: Acquire = {}) =>
-    redis.eval(acquire, 4, ...KEYS, token, ttl, epoch, 1, '', seq);
+  const ask = (
+    token: string,
+    { ttl = 10_000, epoch = 0, seq = 'try', limit = '-' }: Acquire = {},
+  ) => redis.eval(acquire, KEYS.length, ...KEYS, token, ttl, epoch, 1, '', seq, limit);
   return {
     ask,
     acquire: async (token, options) => {
@@ -50,6 +55,6 @@ export function scripts(redis: Redis): Scripts {
       return typeof reply === 'number' ? reply : null;
     },
     extend: (token, ttl) => redis.eval(extend, 1, LOCK, token, ttl),
-    release: (token) => redis.eval(release, 4, ...KEYS, token, 0),
+    release: (token) => redis.eval(release, KEYS.length, ...KEYS, token, 0),
   };
 }

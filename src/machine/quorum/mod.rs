@@ -28,7 +28,7 @@ use super::{
 use crate::clock::Mono;
 use crate::error::Failure;
 use crate::keys::LockKeys;
-use crate::script::{Call, Intent, Reply};
+use crate::script::{Call, Intent, Message, Reply};
 use crate::token::Token;
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -171,15 +171,15 @@ impl Quorum {
             Event::ConnectFailed(failure) => self.connect_failed(now, index, &failure),
             Event::Deaf(why) => self.deafened(index, why, &mut effects),
             Event::Disconnected(detail) => self.disconnected(now, index, &detail, out),
-            Event::Freed(keys) => self.machine.ask_soon(now, &keys),
             Event::Listening { channel, on: true } => self.listening(now, &channel),
+            Event::Told(Message::Freed(keys)) => self.machine.ask_soon(now, &keys),
             Event::Turned(_) => self.machine.handle_event(now, VIRTUAL, event, &mut effects),
             // Nobody asks for these here.
             Event::Confirmed { .. }
             | Event::Discovered(_)
-            | Event::Granted(_)
             | Event::Listening { .. }
-            | Event::Looked { .. } => {}
+            | Event::Looked { .. }
+            | Event::Told(_) => {}
         }
         self.open_if_decided(now, &mut effects);
         self.settle(now, effects, out);

@@ -8,7 +8,7 @@ use crate::machine::{
     Command, Config, Effect, Event, LeaseId, Look, Machine, Manner, NodeId, OpId, Outcome,
     RequestId, Routes, Wait,
 };
-use crate::script::{Call, Held, Intent, Place, Reply};
+use crate::script::{Call, Held, Intent, Mode, Place, Reply};
 use std::sync::Arc;
 
 const ONE: NodeId = NodeId(0);
@@ -78,7 +78,10 @@ impl Crew {
     fn acquire(&mut self, op: u32, name: &str) {
         let (name, ttl, wait) = (name.to_owned(), ms(10_000), Wait::Forever);
         let label = String::new();
-        self.command(OpId(op), Command::Acquire { name, ttl, wait, label, hold: RENEWED });
+        self.command(
+            OpId(op),
+            Command::Acquire { name, ttl, wait, label, hold: RENEWED, mode: Mode::Exclusive },
+        );
     }
 
     /// The one request that was sent, and where.

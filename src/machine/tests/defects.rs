@@ -11,7 +11,7 @@ use std::borrow::Cow;
 use std::cell::Cell;
 
 /// How many seeds may pass until a defect is found.
-pub(super) const SEEDS: u64 = 2_000;
+pub(super) const SEEDS: u64 = 5_000;
 
 thread_local! {
     static PRESENT: Cell<Option<Change>> = const { Cell::new(None) };
@@ -166,27 +166,27 @@ const DEFECTS: &[(&str, Kind, Change)] = &[
     (
         "a poll takes a lock that it does not wait for",
         Kind::Steady,
-        script("if intent ~= 'poll' and", "if"),
+        script("if limit == '-' and intent ~= 'poll' and", "if limit == '-' and"),
     ),
     (
         "a marked value is not known as the releaser's",
         Kind::Steady,
-        script("local owned = holder == token .. MARK", "local owned = false"),
+        script("if holder == token .. MARK then", "if false then"),
     ),
     (
         "a release passes nothing on",
         Kind::Steady,
-        script("(owned or not holder) and advance() == UNKNOWN", "false"),
+        script("if is_open() and advance() == UNKNOWN then", "if false then"),
     ),
     (
         "only an owner's release passes the lock on",
         Kind::Steady,
-        script("(owned or not holder) and", "owned and"),
+        script("if is_open() and advance() == UNKNOWN", "if owned and advance() == UNKNOWN"),
     ),
     (
         "the lock is passed to whoever is gone",
         Kind::Steady,
-        script("and redis.pcall('PUBSUB'", "and false and redis.pcall('PUBSUB'"),
+        script("listens[channel] = answer[2] ~= 0", "listens[channel] = true"),
     ),
     ("a token is used again", Kind::Steady, Change::Machine(Defect::TokenUsedAgain)),
     ("an earlier holder's release counts", Kind::Steady, Change::Machine(Defect::StaleHandle)),
@@ -219,12 +219,12 @@ const DEFECTS: &[(&str, Kind, Change)] = &[
     (
         "a grant by message is longer than its message says",
         Kind::Steady,
-        script("'%s %.0f %d %.0f %s', waiter", "'%s %.0f 9%d %.0f %s', waiter"),
+        script("'%s,%.0f,%d', waiter", "'%s,%.0f,9%d', waiter"),
     ),
     (
         "a grant is dated too late",
         Kind::Steady,
-        script("lease_ms, now_us, lock_key))", "lease_ms, now_us + 2000000, lock_key))"),
+        script("grants, now_us, lock_key))", "grants, now_us + 2000000, lock_key))"),
     ),
     ("validity counts from the answer", Kind::Steady, Change::Machine(Defect::ValidFromReply)),
     ("validity counts from the message", Kind::Steady, Change::Machine(Defect::ValidFromArrival)),
@@ -271,12 +271,7 @@ const DEFECTS: &[(&str, Kind, Change)] = &[
     (
         "a lock that was passed on is not marked",
         Kind::Steady,
-        script("waiter .. MARK, 'PX', lease_ms", "waiter, 'PX', lease_ms"),
-    ),
-    (
-        "a lock that was taken at a poll is not marked",
-        Kind::Steady,
-        script("waiter .. mark(), 'PX', ttl_ms", "waiter, 'PX', ttl_ms"),
+        script("holder = owner .. (marked or mark())", "holder = owner"),
     ),
     (
         "foreign code's value is marked",
@@ -286,7 +281,7 @@ const DEFECTS: &[(&str, Kind, Change)] = &[
     (
         "a release leaves the place in line",
         Kind::Steady,
-        script("else\n  leave_line(token)\nend", "end"),
+        script("else\n  leave_line(token)\n", "else\n"),
     ),
     (
         "newcomers stand at the head",
@@ -315,6 +310,98 @@ const DEFECTS: &[(&str, Kind, Change)] = &[
     ),
     ("a lost place is taken further back", Kind::Steady, Change::Machine(Defect::PlaceForgotten)),
     ("waiters never ask", Kind::Steady, Change::Machine(Defect::NoPoll)),
+    // Shares.
+    (
+        "a share is given while another has the whole lock",
+        Kind::Steady,
+        script("  return is_shared()\n    and (limit == '0'", "  return (limit == '0'"),
+    ),
+    (
+        "nobody counts those who share a lock",
+        Kind::Steady,
+        script("'(' .. now_ms, '+inf') < tonumber(limit)", "'(' .. now_ms, '+inf') < 99"),
+    ),
+    (
+        "the whole lock is given while others share it",
+        Kind::Steady,
+        script(
+            "  if not holder or limit == WHOLE then\n    return not holder",
+            "  if not holder or limit == WHOLE then\n    return true",
+        ),
+    ),
+    (
+        "those who want shares overtake whoever waits for the whole lock",
+        Kind::Steady,
+        script("not seq and not found[1] and", "not seq and"),
+    ),
+    (
+        "the lock ends with the first share",
+        Kind::Steady,
+        script(
+            "redis.call('ZRANGE', shared_key, -1, -1, 'WITHSCORES')[2]",
+            "redis.call('ZRANGEBYSCORE', shared_key, now_ms, '+inf', 'WITHSCORES')[2]",
+        ),
+    ),
+    (
+        "a share is given up, and the lock lasts as long as it would have",
+        Kind::Steady,
+        script("    remove_share(token)\n    fit_to_shares()", "    remove_share(token)"),
+    ),
+    (
+        "anybody has a share",
+        Kind::Steady,
+        script("return ends and ends > now_ms and ends", "return is_shared() and now_ms + 1"),
+    ),
+    (
+        "a share that has ended is lengthened",
+        Kind::Steady,
+        script("return ends and ends > now_ms and ends", "return ends"),
+    ),
+    (
+        "a repeated acquire cuts a share",
+        Kind::Steady,
+        script("if ends <= now_ms + ttl_ms then", "if true then"),
+    ),
+    ("shares have one fence", Kind::Steady, script("  counter = fence + reserved - 1\n", "")),
+    (
+        "only one of those who want shares gets one",
+        Kind::Steady,
+        script(
+            "      if limit == WHOLE then\n        return own or ANOTHER",
+            "      if true then\n        return own or ANOTHER",
+        ),
+    ),
+    (
+        "a downgrade lets nobody in",
+        Kind::Steady,
+        script("  fit_to_shares()\n  advance()\n", "  fit_to_shares()\n"),
+    ),
+    (
+        "a downgrade gets another fence",
+        Kind::Steady,
+        script(
+            "math.max(redis.call('PTTL', lock_key), 1), ARGV[3])",
+            "math.max(redis.call('PTTL', lock_key), 1), ARGV[3] + 1)",
+        ),
+    ),
+    (
+        "a silent process costs a claim for each of its shares",
+        Kind::Steady,
+        script(
+            "silent[manager] = math.max(silent[manager] or 0, -granted_ms)",
+            "local _ = manager",
+        ),
+    ),
+    (
+        "a process that was heard of since is taken for silent",
+        Kind::Steady,
+        script("if silent_ms and heard_ms <= silent_ms then", "if silent_ms then"),
+    ),
+    (
+        "a lock that nobody shares any more is not free",
+        Kind::Losing,
+        script("'(' .. now_ms, '+inf') == 0 then", "'(' .. now_ms, '+inf') < 0 then"),
+    ),
     // What may have happened.
     ("nothing unknown is given back", Kind::Steady, Change::Machine(Defect::NothingGivenBack)),
     ("what may come late is given back once", Kind::Steady, Change::Machine(Defect::ReleasedOnce)),

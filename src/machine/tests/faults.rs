@@ -78,10 +78,13 @@ impl Simulation {
     /// A stranger writes something else to a key of the lock, for a while.
     fn spoil_key(&mut self) {
         let keys = World::keys();
-        let key = [keys.fence(), keys.queue(), keys.waiters()][self.rng.usize(..3)].to_owned();
+        let side_keys = [keys.fence(), keys.queue(), keys.waiters(), keys.shared()];
+        let key = side_keys[self.rng.usize(..4)].to_owned();
         // Without its counter a lock's fences are ordered by the server's clock alone.
         let unordered = self.kind == Kind::Stepping && key == keys.fence();
-        if self.spoiled.is_some() || unordered {
+        // Who shares the lock would lose it unheard.
+        let shared = key == keys.shared() && self.server.is_shared(self.now);
+        if self.spoiled.is_some() || unordered || shared {
             return;
         }
         self.note(9, format_args!("a stranger writes to {key}"));

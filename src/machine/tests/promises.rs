@@ -5,7 +5,6 @@ use super::world::{World, ms};
 use crate::clock::Mono;
 use crate::machine::{AttemptId, Machine, Outcome, Wait};
 use crate::script::CLAIM;
-use crate::token::Token;
 use std::time::Duration;
 
 /// Longer than any lease, liveness or key of a line.
@@ -53,18 +52,16 @@ impl Simulation {
         }
     }
 
-    /// Whoever believes to hold the lock owns it, so there is one at most.
+    /// Whoever believes to hold the lock or a share of it does: the server has one owner, or shares.
     fn check_holders(&self) {
-        let mut owner = None;
+        let mut owners = None;
         for process in &self.processes {
             for id in process.believed(self.now) {
-                let owner =
-                    owner.get_or_insert_with(|| self.server.owner(self.now, &World::keys()));
+                let owners = owners.get_or_insert_with(|| self.server.snapshot(self.now).owners());
                 let client = &process.world.machine.config.client;
-                let owns = owner.as_ref().is_some_and(|owner| {
-                    Token::from_text(owner).number(client).map(AttemptId) == Some(id)
-                });
-                self.demand(owns, || format!("{client} believes to hold the lock of {owner:?}"));
+                let mut own = owners.iter().filter_map(|owner| owner.number(client));
+                let owns = own.any(|number| AttemptId(number) == id);
+                self.demand(owns, || format!("{client} believes to hold the lock of {owners:?}"));
             }
         }
     }
@@ -84,20 +81,23 @@ impl Simulation {
         }
     }
 
-    pub(super) fn check_fence(&mut self, who: usize, fence: u64) {
+    pub(super) fn check_fence(&mut self, who: usize, fence: u64, shared: bool) {
         let before = self.fences.insert(fence, who);
         self.demand(before.is_none(), || format!("the fence {fence} was given twice"));
         // Where leases end too early callers may learn of their locks in another order than they got them.
         let (last, steady) = (self.last_fence, self.kind == Kind::Steady);
         self.demand(!steady || fence > last, || format!("the fence {fence} after {last}"));
-        self.last_fence = fence;
+        // Those who share learn of it in any order.
+        if !shared {
+            self.last_fence = fence;
+        }
     }
 
     pub(super) fn check_outcome(&self, wish: Wish, outcome: &Outcome) {
         let right = match wish {
             Wish::Stale => *outcome == Outcome::Lost,
             Wish::Cancelled => true,
-            Wish::Lock | Wish::Other => *outcome != Outcome::Cancelled,
+            Wish::Lock | Wish::Share | Wish::Other => *outcome != Outcome::Cancelled,
         };
         self.demand(right, || format!("{wish:?} ended with {outcome:?}"));
     }

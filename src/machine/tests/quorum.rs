@@ -8,7 +8,7 @@ use super::world::{COMMAND_TIMEOUT, RENEWED, World, ms};
 use crate::clock::Mono;
 use crate::error::Failure;
 use crate::machine::{Command, Config, Event, Hold, Look, Outcome, Quorum, Settings, Wait};
-use crate::script::{Call, Reply};
+use crate::script::{Call, Message, Mode, Reply};
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
@@ -196,7 +196,7 @@ impl Simulation {
         let (name, label) = ("a".to_owned(), String::new());
         self.note(format_args!("{who}: acquire {ttl:?} {wait:?} renew {}", hold.renew));
         let began = self.now;
-        let acquire = Command::Acquire { name, ttl, wait, label, hold };
+        let acquire = Command::Acquire { name, ttl, wait, label, hold, mode: Mode::Exclusive };
         self.processes[who].command(began, acquire);
     }
 
@@ -305,7 +305,7 @@ impl Simulation {
     fn wake(&mut self, who: usize, node: usize) {
         let subscriber = self.processes[who].links[node].subscriber;
         if self.nodes[node].server.take_woken(subscriber) {
-            self.processes[who].event(node, Event::Freed(World::keys()));
+            self.processes[who].event(node, Event::Told(Message::Freed(World::keys())));
         }
     }
 
@@ -457,7 +457,7 @@ impl Simulation {
             let hold = Hold { renew: false, ..RENEWED };
             let (name, label) = ("a".to_owned(), String::new());
             let (ttl, wait) = (ms(1_000), Wait::Forever);
-            let acquire = Command::Acquire { name, ttl, wait, label, hold };
+            let acquire = Command::Acquire { name, ttl, wait, label, hold, mode: Mode::Exclusive };
             self.processes[who].command(began, acquire);
         }
         // A lease that is left, or that late requests take, and the votes of servers that restarted.

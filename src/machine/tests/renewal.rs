@@ -3,7 +3,7 @@
 use super::world::{ONE_LEASE, RENEWED, World, ms};
 use crate::error::{Failure, Refusal};
 use crate::machine::{Command, Event, Hold, LeaseId, LossReason, Outcome, Wait};
-use crate::script::Call;
+use crate::script::{Call, Mode};
 
 /// Lets time pass in small steps, with a server that answers at once.
 fn run(world: &mut World, duration_ms: u64) {
@@ -46,7 +46,14 @@ fn renewals_that_are_due_together_leave_together() {
     for i in 0..100 {
         let name = format!("lock {i}");
         let (ttl, wait, label) = (ms(3_000), Wait::Never, String::new());
-        world.command(Command::Acquire { name, ttl, wait, label, hold: RENEWED });
+        world.command(Command::Acquire {
+            name,
+            ttl,
+            wait,
+            label,
+            hold: RENEWED,
+            mode: Mode::Exclusive,
+        });
         world.settle();
         world.now = world.now + std::time::Duration::from_micros(100);
     }

@@ -3,7 +3,7 @@
 use super::world::{COMMAND_TIMEOUT, ONE_LEASE, World, ms};
 use crate::error::{Failure, Refusal};
 use crate::machine::{Command, Event, Outcome, Wait};
-use crate::script::Call;
+use crate::script::{Call, Mode};
 
 fn refused(code: &str) -> Failure {
     Failure::Refused(Refusal { code: code.to_owned(), detail: "because".to_owned() })
@@ -348,7 +348,14 @@ fn a_reply_is_never_credited_to_a_later_operation_of_the_same_name() {
     // The caller's next acquire, of another lock, gets the same slot.
     world.outcomes.remove(&op);
     let (ttl, wait, label) = (ms(10_000), Wait::Never, String::new());
-    let next = Command::Acquire { name: "b".to_owned(), ttl, wait, label, hold: ONE_LEASE };
+    let next = Command::Acquire {
+        name: "b".to_owned(),
+        ttl,
+        wait,
+        label,
+        hold: ONE_LEASE,
+        mode: Mode::Exclusive,
+    };
     world.machine.handle_command(world.now, op, next, &mut out);
     let reply = world.server.execute(world.now, &call);
     world.reply(request, reply);

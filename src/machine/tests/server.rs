@@ -7,7 +7,7 @@ use crate::clock::{Mono, ServerTime};
 use crate::error::Failure;
 use crate::keys::LockKeys;
 use crate::machine::Look;
-use crate::script::{Call, Grant, Reply, parse_free};
+use crate::script::{Call, Message, Reply};
 use crate::server::embedded::{ask, execute};
 use crate::server::memory::{Entries, Store};
 use std::cell::RefCell;
@@ -27,7 +27,7 @@ struct State {
     /// The server's own monotonic clock, where it is not that of whoever asks.
     clock: Option<Mono>,
     /// Messages on their way, by subscriber.
-    mail: BTreeMap<u64, VecDeque<Grant>>,
+    mail: BTreeMap<u64, VecDeque<Message>>,
     /// Who has been told that a lock of a quorum may be free.
     woken: Vec<u64>,
     next_subscriber: u64,
@@ -47,20 +47,19 @@ fn run(store: &mut Store, time: ServerTime, call: &Call) -> Result<Reply, Failur
 
 impl State {
     fn snapshot(&self, time: ServerTime) -> Snapshot {
-        Snapshot::take(&|parts| ask(&self.store, time, parts))
+        Snapshot::take(time, &|parts| ask(&self.store, time, parts))
     }
 
-    /// The grants that were published since the last call, and to whom.
-    fn take_grants(&mut self) -> Vec<(u64, Grant)> {
-        let mut grants = Vec::new();
+    /// What was published to managers since the last call, and to whom.
+    fn take_mail(&mut self) -> Vec<(u64, Message)> {
+        let mut mail = Vec::new();
         for message in self.store.take_messages() {
-            let text = std::str::from_utf8(&message.payload).unwrap();
-            match parse_free(text) {
-                Some(_) => self.woken.push(message.subscriber),
-                None => grants.push((message.subscriber, Grant::parse(text).unwrap())),
+            match Message::parse(std::str::from_utf8(&message.payload).unwrap()).unwrap() {
+                Message::Freed(_) => self.woken.push(message.subscriber),
+                told => mail.push((message.subscriber, told)),
             }
         }
-        grants
+        mail
     }
 }
 
@@ -150,6 +149,11 @@ impl Server {
         Some(value.strip_suffix('+').unwrap_or(&value).to_owned())
     }
 
+    /// Whether others share the lock.
+    pub(super) fn is_shared(&self, now: Mono) -> bool {
+        self.owner(now, &World::keys()).is_some_and(|owner| owner == "hf1.shared")
+    }
+
     /// How many stand in line.
     pub(super) fn line(&self, now: Mono, keys: &LockKeys) -> usize {
         self.command(now, &["ZCARD", keys.queue()]).unwrap().parse().unwrap()
@@ -192,8 +196,13 @@ impl Server {
     /// Somebody else than a script has changed the data.
     pub(super) fn reread(&self, now: Mono) {
         let silent = self.command(now, &["HGET", World::keys().waiters(), "unclaimed"]);
+        let shares = self.ask(now, &["ZRANGE", World::keys().shared(), "0", "-1", "WITHSCORES"]);
+        let silent_share = |pair: &[String]| {
+            Some((pair[0].strip_prefix('?')?.to_owned(), pair[1].strip_prefix('-')?.parse().ok()?))
+        };
         if let Some(watch) = &mut self.0.borrow_mut().watch {
             watch.silent = silent;
+            watch.silent_shares = shares.chunks_exact(2).filter_map(silent_share).collect();
         }
     }
 
@@ -209,16 +218,20 @@ impl Server {
         state.executed += 1;
         let before = state.watch.is_some().then(|| state.snapshot(time));
         let reply = run(&mut state.store, time, call);
-        let grants = state.take_grants();
+        let mail = state.take_mail();
         if let Some(before) = before {
             let after = state.snapshot(time);
-            let grants: Vec<_> = grants.iter().map(|(_, grant)| grant.clone()).collect();
+            let granted = mail.iter().filter_map(|(_, message)| match message {
+                Message::Granted(grants) => Some(grants.clone()),
+                _ => None,
+            });
+            let messages: Vec<_> = granted.collect();
             let (before, after, reply) = (&before, &after, reply.as_ref().ok());
-            let done = Executed { time, call, before, after, reply, grants: &grants };
+            let done = Executed { time, call, before, after, reply, messages: &messages };
             state.watch.get_or_insert_default().judge(&done);
         }
-        for (subscriber, grant) in grants {
-            state.mail.entry(subscriber).or_default().push_back(grant);
+        for (subscriber, message) in mail {
+            state.mail.entry(subscriber).or_default().push_back(message);
         }
         reply
     }
@@ -247,7 +260,7 @@ impl Server {
         state.mail.remove(&subscriber);
     }
 
-    pub(super) fn next_mail(&self, subscriber: u64) -> Option<Grant> {
+    pub(super) fn next_mail(&self, subscriber: u64) -> Option<Message> {
         self.0.borrow_mut().mail.get_mut(&subscriber)?.pop_front()
     }
 

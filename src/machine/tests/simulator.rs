@@ -7,9 +7,10 @@ use super::server::Server;
 use super::world::{RENEWED, World, ms};
 use crate::clock::Mono;
 use crate::machine::{Command, Event, Hold, LeaseId, OpId, Outcome, Wait};
-use crate::script::Call;
+use crate::script::{Call, Mode};
 use crate::server::memory::Entries;
 use std::collections::{BTreeMap, VecDeque};
+use std::num::NonZeroU32;
 use std::ops::Range;
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
@@ -52,12 +53,15 @@ pub(super) struct Process {
 pub(super) struct Held {
     pub(super) lease: LeaseId,
     pub(super) fence: u64,
+    /// Whether it is a share, or has been one since it was the whole lock.
+    pub(super) shared: bool,
 }
 
 /// What an operation is for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Wish {
     Lock,
+    Share,
     Other,
     /// Its caller has asked to end it.
     Cancelled,
@@ -84,6 +88,8 @@ pub(super) struct Simulation {
     seed: u64,
     pub(super) rng: fastrand::Rng,
     pub(super) kind: Kind,
+    /// Which kinds of locks are asked for.
+    kinds: u32,
     pub(super) now: Mono,
     pub(super) server: Server,
     pub(super) processes: Vec<Process>,
@@ -108,6 +114,7 @@ impl Simulation {
             seed,
             rng: fastrand::Rng::with_seed(seed),
             kind,
+            kinds: if seed.is_multiple_of(2) { 4 } else { 8 },
             now: BEGIN,
             server: Server::new(),
             processes: Vec::new(),
@@ -207,16 +214,28 @@ impl Simulation {
             _ => Wait::UpTo(ms(8_000)),
         };
         let hold = Hold { renew: self.rng.u32(..4) > 0, ..RENEWED };
-        let op = self.processes[who].world.acquire_held(ttl, wait, hold);
-        self.processes[who].open.insert(op, Wish::Lock);
-        self.note(who, format_args!("acquire {op:?} {ttl} ms, {wait:?}, renew {}", hold.renew));
+        let mode = self.mode();
+        let op = self.processes[who].world.acquire_as(ttl, wait, hold, mode);
+        let wish = if mode.is_shared() { Wish::Share } else { Wish::Lock };
+        self.processes[who].open.insert(op, wish);
+        let renew = hold.renew;
+        self.note(who, format_args!("acquire {op:?} {ttl} ms, {wait:?}, {mode:?}, renew {renew}"));
+    }
+
+    /// Some schedules are about whole locks alone, others about every kind.
+    fn mode(&mut self) -> Mode {
+        match self.rng.u32(..self.kinds) {
+            0..4 => Mode::Exclusive,
+            4 | 5 => Mode::SHARED,
+            _ => Mode::Shared { limit: NonZeroU32::new(self.rng.u32(1..4)) },
+        }
     }
 
     pub(super) fn cancel(&mut self, who: usize) {
         let open: Vec<_> = self.processes[who].open.keys().copied().collect();
         if !open.is_empty() {
             let op = open[self.rng.usize(..open.len())];
-            if let Some(wish @ Wish::Lock) = self.processes[who].open.get_mut(&op) {
+            if let Some(wish @ (Wish::Lock | Wish::Share)) = self.processes[who].open.get_mut(&op) {
                 *wish = Wish::Cancelled;
             }
             self.processes[who].world.cancel(op);
@@ -225,9 +244,17 @@ impl Simulation {
     }
 
     fn extend(&mut self, who: usize) {
-        if let Some(Held { lease, .. }) = self.processes[who].held.last() {
+        if let Some(held) = self.processes[who].held.last_mut() {
+            if self.rng.u32(..3) == 0 {
+                held.shared = true;
+                let downgrade = Command::Downgrade { lease: held.lease };
+                let op = self.processes[who].world.command(downgrade);
+                self.processes[who].open.insert(op, Wish::Other);
+                return self.note(who, format_args!("downgrade {op:?}"));
+            }
+            let lease = held.lease;
             let ttl = self.rng.bool().then(|| ms(self.rng.u64(60..3_000)));
-            let extend = Command::Extend { lease: *lease, ttl };
+            let extend = Command::Extend { lease, ttl };
             let op = self.processes[who].world.command(extend);
             self.processes[who].open.insert(op, Wish::Other);
             self.note(who, format_args!("extend {op:?}"));
@@ -258,7 +285,10 @@ impl Simulation {
 
     /// Whoever got the lock once may write, also long after: that is what fences are for.
     fn write(&mut self, who: usize) {
-        let Some(Held { lease, fence }) = self.processes[who].held.last() else { return };
+        let Some(Held { lease, fence, shared: false }) = self.processes[who].held.last() else {
+            // Those who share a lock only read.
+            return;
+        };
         let (lease, fence) = (*lease, *fence);
         let accepted = fence >= self.store.highest;
         let believes = self.processes[who].world.deadlines.contains_key(&lease);
@@ -409,10 +439,16 @@ impl Simulation {
             self.check_outcome(wish, &outcome);
             if let Outcome::Acquired { lease, fence, .. } = outcome {
                 self.acquired += 1;
-                self.check_fence(who, fence);
-                self.processes[who].held.push(Held { lease, fence });
+                let shared = wish == Wish::Share || self.shares(who, lease);
+                self.check_fence(who, fence, shared);
+                self.processes[who].held.push(Held { lease, fence, shared });
             }
         }
+    }
+
+    fn shares(&self, who: usize, lease: LeaseId) -> bool {
+        let leases = &self.processes[who].world.machine.leases;
+        leases.get(&lease.attempt()).is_some_and(|held| held.mode.is_shared())
     }
 
     pub(super) fn story(&self) -> String {

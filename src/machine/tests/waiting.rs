@@ -3,7 +3,7 @@
 use super::server::Server;
 use super::world::{ONE_LEASE, RENEWED, World, ms};
 use crate::machine::{Command, Event, Hold, LeaseId, LossReason, News, OpId, Outcome, Wait};
-use crate::script::{Call, Intent};
+use crate::script::{Call, Intent, Mode};
 use std::time::Duration;
 
 /// Managers on one server, and one clock for all.
@@ -320,9 +320,9 @@ fn a_grant_for_nobody_is_given_back_at_once() {
     let mut crowd = Crowd::new(1);
     let now = crowd.worlds[0].now;
     crowd.server.set_foreign(now, &World::keys(), "hf1.a.77", ms(60_000));
-    let message = "hf1.a.77 1700000000000001 3000 1700000000000000 lock:a";
-    let grant = crate::script::Grant::parse(message).unwrap();
-    crowd.worlds[0].event(Event::Granted(grant));
+    let message = "hf1.a.77,1700000000000001,3000 1700000000000000 lock:a";
+    let message = crate::script::Message::parse(message).unwrap();
+    crowd.worlds[0].event(Event::Told(message));
     crowd.assert_nothing_left();
 }
 
@@ -563,7 +563,14 @@ fn a_reconnect_asks_for_everybody_in_the_order_of_their_calls() {
     for name in names {
         let (ttl, label, wait) = (ms(10_000), String::new(), Wait::Forever);
         let name = name.to_owned();
-        world.command(Command::Acquire { name, ttl, wait, label, hold: RENEWED });
+        world.command(Command::Acquire {
+            name,
+            ttl,
+            wait,
+            label,
+            hold: RENEWED,
+            mode: Mode::Exclusive,
+        });
     }
     world.lose_requests();
     world.connect();

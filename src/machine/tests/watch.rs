@@ -3,7 +3,7 @@
 
 use super::world::World;
 use crate::clock::ServerTime;
-use crate::script::{CLAIM, Call, Grant, Intent, Reply};
+use crate::script::{CLAIM, Call, Grant, Intent, Mode, Reply};
 use crate::token::{TOKEN_PREFIX, Token};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,6 +16,16 @@ pub(super) struct Snapshot {
     remaining_ms: i64,
     fence: Option<String>,
     line: Vec<Waiter>,
+    /// Those who share it.
+    shares: Vec<Share>,
+}
+
+/// One of those who share the lock.
+#[derive(Clone, Debug, Eq, PartialEq)]
+struct Share {
+    token: String,
+    remaining_ms: i64,
+    fence: u64,
 }
 
 /// An entry of the queue.
@@ -25,6 +35,8 @@ struct Waiter {
     seq: u64,
     deadline_ms: u64,
     epoch: u64,
+    /// How many may share the lock with it, 0 for any number; none if it wants the whole lock.
+    limit: Option<usize>,
     reach: Reach,
 }
 
@@ -39,41 +51,57 @@ enum Reach {
     Gone,
 }
 
-impl Waiter {
-    /// Later entries stand behind; the server orders equals by their tokens.
-    fn order(&self) -> (u64, &str) {
-        (self.seq, &self.token)
-    }
-}
-
 impl Snapshot {
-    /// Reads the server with `ask`, which runs a plain command.
-    pub(super) fn take(ask: &dyn Fn(&[&str]) -> Vec<String>) -> Self {
+    /// Reads the server, whose clock shows `time`, with `ask`, which runs a plain command.
+    pub(super) fn take(time: ServerTime, ask: &dyn Fn(&[&str]) -> Vec<String>) -> Self {
         let keys = World::keys();
         let entries = ask(&["ZRANGE", keys.queue(), "0", "-1", "WITHSCORES"]);
         let line = entries.chunks_exact(2).map(|entry| read_waiter(ask, &entry[0], &entry[1]));
+        let line = line.collect();
+        let value = ask(&["GET", keys.lock()]).pop();
+        let shared = value.as_deref().is_some_and(|value| bare(value) == SHARED);
         Self {
-            value: ask(&["GET", keys.lock()]).pop(),
+            value,
             remaining_ms: ask(&["PTTL", keys.lock()]).pop().map_or(-2, |ms| ms.parse().unwrap()),
             fence: ask(&["GET", keys.fence()]).pop(),
-            line: line.collect(),
+            line,
+            shares: if shared { read_shares(time, ask) } else { Vec::new() },
         }
     }
 
-    /// Who owns the lock, without the mark.
+    /// Who owns the whole lock, without the mark.
     fn owner(&self) -> Option<&str> {
-        let value = self.value.as_deref()?;
-        Some(if is_foreign(value) { value } else { value.strip_suffix('+').unwrap_or(value) })
+        self.value.as_deref().map(bare).filter(|owner| *owner != SHARED)
+    }
+
+    fn is_free(&self) -> bool {
+        self.holders().next().is_none()
+    }
+
+    /// Who has the lock or a share of it, and for how many ms.
+    fn holders(&self) -> impl Iterator<Item = (&str, i64)> {
+        let owner = self.owner().map(|owner| (owner, self.remaining_ms));
+        owner.into_iter().chain(self.shares.iter().map(|it| (it.token.as_str(), it.remaining_ms)))
+    }
+
+    /// For how many ms `token` has the lock or a share of it.
+    fn held_ms(&self, token: &str) -> Option<i64> {
+        self.holders().find(|(holder, _)| *holder == token).map(|(_, ms)| ms)
     }
 
     fn counter(&self) -> Option<u64> {
         self.fence.as_ref()?.parse().ok()
     }
 
-    /// Who owns the lock and who stands in line.
+    /// Who holds the lock.
+    pub(super) fn owners(&self) -> Vec<Token> {
+        self.holders().map(|(owner, _)| Token::from_text(owner)).collect()
+    }
+
+    /// Who holds the lock and who stands in line.
     pub(super) fn tokens(&self) -> Vec<Token> {
         let line = self.line.iter().map(|waiter| waiter.token.as_str());
-        self.owner().into_iter().chain(line).map(Token::from_text).collect()
+        self.holders().map(|(owner, _)| owner).chain(line).map(Token::from_text).collect()
     }
 
     fn waiter(&self, token: &str) -> Option<&Waiter> {
@@ -81,17 +109,21 @@ impl Snapshot {
     }
 }
 
+/// The lock's value while others share it.
+const SHARED: &str = "hf1.shared";
+
 fn read_waiter(ask: &dyn Fn(&[&str]) -> Vec<String>, token: &str, seq: &str) -> Waiter {
     let details = ask(&["HGET", World::keys().waiters(), token]).pop().unwrap_or_default();
     let parts: Vec<_> = details.split(' ').collect();
     let number = |index: usize| parts.get(index).and_then(|text| text.parse().ok()).unwrap_or(0);
-    let channel = parts.get(4).copied().unwrap_or("");
+    let channel = parts.get(5).copied().unwrap_or("");
     let listening = || ask(&["PUBSUB", "NUMSUB", channel]).last().is_some_and(|count| count != "0");
     Waiter {
         token: token.to_owned(),
         seq: seq.parse().unwrap(),
         deadline_ms: number(0),
         epoch: number(3),
+        limit: parts.get(4).and_then(|limit| limit.parse().ok()),
         reach: match channel {
             "" => Reach::Polls,
             _ if listening() => Reach::Listens,
@@ -100,8 +132,31 @@ fn read_waiter(ask: &dyn Fn(&[&str]) -> Vec<String>, token: &str, seq: &str) -> 
     }
 }
 
+fn read_shares(time: ServerTime, ask: &dyn Fn(&[&str]) -> Vec<String>) -> Vec<Share> {
+    let keys = World::keys();
+    let now_ms = time.as_micros() / 1_000;
+    let live = format!("({now_ms}");
+    let entries = ask(&["ZRANGEBYSCORE", keys.shared(), &live, "+inf", "WITHSCORES"]);
+    let read = |entry: &[String]| {
+        let fence = ask(&["ZSCORE", keys.shared(), &format!("#{}", entry[0])]).pop();
+        let fence = fence.and_then(|fence| fence.strip_prefix('-')?.parse().ok());
+        let end_ms: i64 = entry[1].parse().unwrap();
+        Share {
+            token: entry[0].clone(),
+            remaining_ms: end_ms - i64::try_from(now_ms).unwrap(),
+            fence: fence.unwrap_or(0),
+        }
+    };
+    entries.chunks_exact(2).map(read).collect()
+}
+
 fn is_foreign(value: &str) -> bool {
     !value.starts_with(TOKEN_PREFIX)
+}
+
+/// A value without the mark.
+fn bare(value: &str) -> &str {
+    if is_foreign(value) { value } else { value.strip_suffix('+').unwrap_or(value) }
 }
 
 /// Which manager a token belongs to.
@@ -118,8 +173,10 @@ pub(super) struct Watch {
     reserved: BTreeMap<String, u64>,
     /// The numbers of the places in line that each token had.
     places: BTreeMap<String, BTreeSet<u64>>,
-    /// Who was granted the lock by message last, and has not been heard of since.
+    /// Who was granted the whole lock by message last, and has not been heard of since.
     pub(super) silent: Option<String>,
+    /// Those who were granted shares by message and have not claimed them, and when, in ms.
+    pub(super) silent_shares: BTreeMap<String, u64>,
     /// The first rule that was broken.
     pub(super) violation: Option<String>,
 }
@@ -132,7 +189,17 @@ pub(super) struct Executed<'a> {
     pub(super) after: &'a Snapshot,
     /// None if the server refused.
     pub(super) reply: Option<&'a Reply>,
-    pub(super) grants: &'a [Grant],
+    /// What it published, one list for each message.
+    pub(super) messages: &'a [Vec<Grant>],
+}
+
+/// Somebody who may get the lock.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+struct Candidate<'a> {
+    /// Later entries stand behind; the server orders equals by their tokens.
+    seq: u64,
+    token: &'a str,
+    limit: Option<usize>,
 }
 
 impl Executed<'_> {
@@ -148,25 +215,49 @@ impl Executed<'_> {
         if let Call::Acquire { intent, .. } = self.call { Some(*intent) } else { None }
     }
 
-    /// Whether the lock was free, or became so, when this call decided whose it is.
-    fn was_decided(&self) -> bool {
-        let released =
-            matches!(self.call, Call::Release { .. }) && self.before.owner() == Some(self.token());
-        released || (self.before.value.is_none() && !matches!(self.call, Call::Extend { .. }))
+    fn is_release(&self) -> bool {
+        matches!(self.call, Call::Release { .. })
+    }
+
+    /// Whether the caller's whole lock becomes a share by this call.
+    fn is_downgrade(&self) -> bool {
+        matches!(self.call, Call::Downgrade { .. }) && self.before.owner() == Some(self.token())
+    }
+
+    /// Whether this call, without whom it serves, leaves room for others; it looks at the line then.
+    fn opens(&self) -> bool {
+        let owner = self.before.owner();
+        let freed = (self.is_release() || self.is_downgrade()) && owner == Some(self.token());
+        let kept = matches!(self.call, Call::Extend { .. } | Call::Downgrade { .. });
+        let confirms = self.intent().is_some() && self.before.held_ms(self.token()).is_some();
+        self.is_downgrade() || (!kept && !confirms && (freed || owner.is_none()))
+    }
+
+    /// How many share the lock before anybody gets something of it by this call.
+    fn sharing(&self) -> usize {
+        let leaving =
+            self.is_release() && self.before.shares.iter().any(|it| it.token == self.token());
+        self.before.shares.len() - usize::from(leaving) + usize::from(self.is_downgrade())
     }
 
     /// The place in line that the caller asks for or has.
-    fn own_place(&self) -> Option<(u64, &str)> {
+    fn own_place(&self) -> Option<Candidate<'_>> {
+        let Call::Acquire { intent, mode, .. } = self.call else { return None };
         let behind = self.before.line.last().map_or(0, |last| last.seq + 1);
-        let place = match (self.intent()?, self.before.waiter(self.token())) {
+        let token = self.token();
+        let limit = match mode {
+            Mode::Exclusive => None,
+            Mode::Shared { limit } => Some(limit.map_or(0, |limit| limit.get() as usize)),
+        };
+        let seq = match (intent, self.before.waiter(token)) {
             (_, Some(waiter)) => waiter.seq,
-            (Intent::Join(Some(seq)), None) => seq,
+            (Intent::Join(Some(seq)), None) => *seq,
             (Intent::Join(None), None) => behind,
             // Behind everybody.
-            (Intent::Try, None) => u64::MAX,
+            (Intent::Try | Intent::Steal, None) => u64::MAX,
             (Intent::Poll, None) => return None,
         };
-        Some((place, self.token()))
+        Some(Candidate { seq, token, limit })
     }
 }
 
@@ -175,93 +266,150 @@ impl Watch {
     pub(super) fn judge(&mut self, done: &Executed<'_>) {
         let verdict = if done.reply.is_none() { refused(done) } else { self.executed(done) };
         if let (Err(broken), None) = (verdict, &self.violation) {
-            self.violation = Some(format!("{broken}: {:?}\n  {:?}", done.call, done.before));
+            let Executed { call, before, after, .. } = done;
+            self.violation = Some(format!("{broken}: {call:?}\n  {before:?}\n  {after:?}"));
         }
     }
 
     fn executed(&mut self, done: &Executed<'_>) -> Result<(), String> {
         self.heard(done);
-        self.owner_is_right(done)?;
-        lease_is_right(done)?;
-        self.fence_is_right(done)?;
+        let heirs = if done.opens() { self.heirs(done) } else { Vec::new() };
+        holders_are_right(done, &heirs)?;
+        leases_are_right(done)?;
+        self.fences_are_right(done, &heirs)?;
         self.line_is_right(done)?;
         mark_is_right(done)?;
-        messages_are_right(done)?;
-        if done.was_decided() {
-            let heir = done.after.owner().filter(|owner| *owner != done.token());
-            self.silent = heir.map(str::to_owned);
-        }
+        messages_are_right(done, &heirs)?;
+        self.remember_silence(done, &heirs);
         Ok(())
     }
 
     /// A process that asks for the lock which it was granted, or stands in line anew, is not silent.
     fn heard(&mut self, done: &Executed<'_>) {
+        let claims = !matches!(done.call, Call::Extend { .. });
+        if claims && done.before.held_ms(done.token()).is_some() {
+            self.silent_shares.remove(done.token());
+        }
         let Some(silent) = &self.silent else { return };
         let joins = matches!(done.intent(), Some(Intent::Join(_)))
             || (done.intent().is_some() && done.before.waiter(done.token()).is_some());
-        let claims = done.token() == silent && !matches!(done.call, Call::Extend { .. });
-        if claims || (joins && client(silent) == client(done.token())) {
+        if (claims && done.token() == silent) || (joins && client(silent) == client(done.token())) {
             self.silent = None;
         }
     }
 
-    /// While the lock is held it stays its owner's; when it is free the first in line who can be reached
-    /// gets it.
-    fn owner_is_right(&self, done: &Executed<'_>) -> Result<(), String> {
-        let (before, after) = (done.before.owner(), done.after.owner());
-        if !done.was_decided() {
-            return expect(before == after, &format!("{before:?} lost the lock to {after:?}"));
-        }
-        let heir = self.heir(done);
-        expect(after == heir, &format!("{after:?} got the lock, and {heir:?} should have"))
-    }
-
-    /// Who should get the lock by this call.
-    fn heir<'a>(&self, done: &'a Executed<'_>) -> Option<&'a str> {
-        let own = done.own_place();
+    /// Who should get the lock or shares of it by this call, in order: the first in line who can be
+    /// reached, and those behind who may have a share as well.
+    fn heirs<'a>(&self, done: &'a Executed<'_>) -> Vec<Candidate<'a>> {
         let eligible = done.before.line.iter().filter(|waiter| {
             waiter.token != done.token()
                 && waiter.reach != Reach::Gone
                 && waiter.deadline_ms >= done.now_ms()
-                && !self.is_purged(waiter)
+                && !self.is_purged(done, waiter)
         });
-        eligible.map(Waiter::order).chain(own).min().map(|(_, token)| token)
+        let places = eligible.map(|waiter| Candidate {
+            seq: waiter.seq,
+            token: &waiter.token,
+            limit: waiter.limit,
+        });
+        let mut places: Vec<_> = places.chain(done.own_place()).collect();
+        places.sort_unstable();
+        let (mut sharing, mut heirs) = (done.sharing(), Vec::new());
+        for place in places {
+            match place.limit {
+                None if sharing == 0 => return vec![place],
+                Some(limit) if limit == 0 || sharing < limit => sharing += 1,
+                _ => break,
+            }
+            heirs.push(place);
+        }
+        heirs
     }
 
     /// Whether a silent claim of its process cost this waiter its place.
-    fn is_purged(&self, waiter: &Waiter) -> bool {
-        self.silent.as_deref().is_some_and(|silent| client(silent) == client(&waiter.token))
+    fn is_purged(&self, done: &Executed<'_>, waiter: &Waiter) -> bool {
+        let client = client(&waiter.token);
+        let silent = self.silent.as_deref().filter(|_| done.before.is_free());
+        let ended = |token: &str| done.before.held_ms(token).is_none();
+        let heard_ms = waiter.deadline_ms.saturating_sub(LIVENESS_MS);
+        let shares = self.silent_shares.iter().filter(|(token, _)| ended(token));
+        silent.is_some_and(|silent| self::client(silent) == client)
+            || shares
+                .into_iter()
+                .any(|(token, at)| self::client(token) == client && heard_ms <= *at)
+    }
+
+    fn remember_silence(&mut self, done: &Executed<'_>, heirs: &[Candidate<'_>]) {
+        if !done.opens() {
+            return;
+        }
+        if done.before.is_free() || done.before.owner() == Some(done.token()) {
+            self.silent = None;
+        }
+        self.silent_shares.retain(|token, _| done.before.held_ms(token).is_some());
+        for heir in heirs.iter().filter(|heir| heir.token != done.token()) {
+            if heir.limit.is_some() {
+                self.silent_shares.insert(heir.token.to_owned(), done.now_ms());
+            } else {
+                self.silent = Some(heir.token.to_owned());
+            }
+        }
     }
 
     /// Every grant's fence is above all before it; a hold keeps its own.
-    fn fence_is_right(&mut self, done: &Executed<'_>) -> Result<(), String> {
+    fn fences_are_right(
+        &mut self,
+        done: &Executed<'_>,
+        heirs: &[Candidate<'_>],
+    ) -> Result<(), String> {
         let counter = done.after.counter().unwrap_or(0);
         let granted = match done.reply {
             Some(Reply::Granted { fence }) => Some(*fence),
-            _ => done.grants.first().map(|grant| grant.fence),
+            _ => None,
         };
+        for heir in heirs {
+            let told = done.messages.iter().flatten().find(|grant| grant.token == heir.token);
+            let share = done.after.shares.iter().find(|share| share.token == heir.token);
+            let fence = share.map(|share| share.fence).or_else(|| told.map(|grant| grant.fence));
+            let fence = fence.or(granted).unwrap_or(counter);
+            let highest = self.highest;
+            expect(fence > highest, &format!("the fence {fence} after {highest}"))?;
+            let epoch = done.before.waiter(heir.token).map_or(0, |waiter| waiter.epoch);
+            expect(fence >= epoch, "a fence below the epoch of whom it is for")?;
+            let last = if share.is_some() { fence } else { counter };
+            self.reserved.insert(heir.token.to_owned(), last);
+            self.highest = last;
+        }
         let owner = done.after.owner().filter(|owner| !is_foreign(owner));
         match owner {
-            Some(owner) if done.was_decided() => {
-                let (fence, highest) = (granted.unwrap_or(counter), self.highest);
-                expect(fence > highest, &format!("the fence {fence} after {highest}"))?;
-                let epoch = done.before.waiter(owner).map_or(0, |waiter| waiter.epoch);
-                expect(fence >= epoch, "a fence below the epoch of whom it is for")?;
-                self.reserved.insert(owner.to_owned(), counter);
-            }
             // The counter was lost with the data; its owner goes on with what it knows.
             Some(owner) if granted.is_some() && done.before.fence.is_none() => {
                 self.reserved.insert(owner.to_owned(), counter);
             }
-            _ => expect(done.before.fence == done.after.fence, "a fence without a grant")?,
+            _ if heirs.is_empty() => {
+                expect(done.before.fence == done.after.fence, "a fence without a grant")?;
+            }
+            _ => {}
         }
-        if let (Some(Reply::Granted { fence }), Call::Acquire { token, block, .. }) =
-            (done.reply, done.call)
-        {
+        if let (true, Call::Downgrade { token, fence, .. }) = (done.is_downgrade(), done.call) {
+            self.reserved.insert(token.to_string(), *fence);
+        }
+        for share in &done.after.shares {
+            let own = self.reserved.get(&share.token).copied().unwrap_or(share.fence);
+            expect(
+                share.fence == own,
+                &format!("the fence {own} of a share became {}", share.fence),
+            )?;
+        }
+        if let (Some(fence), Call::Acquire { token, block, .. }) = (granted, done.call) {
             let last = fence + u64::from(*block) - 1;
             let own = self.reserved.get(token.as_str()).copied().unwrap_or(last);
             expect(last == own, &format!("the fences of a hold ended at {own} and now at {last}"))?;
-            expect(last <= counter, "the counter is behind the fences that it reserved")?;
+            let forgotten = done.after.fence.is_none();
+            expect(
+                forgotten || last <= counter,
+                "the counter is behind the fences that it reserved",
+            )?;
         }
         self.highest = self.highest.max(counter);
         Ok(())
@@ -286,30 +434,51 @@ impl Watch {
             expect(fresh || known, "an old place was lost")?;
             places.insert(waiter.seq);
         }
-        let left = matches!(done.call, Call::Release { .. });
+        let left = done.is_release();
         let stands = done.after.waiter(done.token()).is_some();
         expect(!(left && stands), "whoever left still stands in line")?;
         let soon_ms = done.now_ms() + 2_000;
         for waiter in &done.before.line {
             let gone = done.after.waiter(&waiter.token).is_none();
-            let owns = done.after.owner() == Some(&waiter.token);
+            let owns = done.after.held_ms(&waiter.token).is_some();
             let left = left && waiter.token == done.token();
-            let lives = waiter.deadline_ms > soon_ms && !self.is_purged(waiter);
+            let lives = waiter.deadline_ms > soon_ms && !self.is_purged(done, waiter);
             expect(!(gone && lives) || owns || left, &format!("{} lost its place", waiter.token))?;
         }
         Ok(())
     }
 }
 
+/// When a waiter was heard of last is known by when it would be given up.
+const LIVENESS_MS: u64 = 15_000;
+
 fn refused(done: &Executed<'_>) -> Result<(), String> {
     expect(done.before == done.after, "a refused call changed something")
 }
 
+/// Whoever has the lock or a share of it keeps that; those whose turn it is get theirs, and nobody else.
+fn holders_are_right(done: &Executed<'_>, heirs: &[Candidate<'_>]) -> Result<(), String> {
+    let left = |token: &str| done.is_release() && token == done.token();
+    let kept = done.before.holders().map(|(token, _)| token).filter(|token| !left(token));
+    let expected: BTreeSet<_> = kept.chain(heirs.iter().map(|heir| heir.token)).collect();
+    let holders: BTreeSet<_> = done.after.holders().map(|(token, _)| token).collect();
+    expect(holders == expected, &format!("{holders:?} hold the lock, and {expected:?} should"))?;
+    let whole = done.after.owner().is_none() || heirs.iter().all(|heir| heir.limit.is_none());
+    expect(whole, "a share is the whole lock")?;
+    let shares = done.after.shares.iter().map(|share| share.remaining_ms).max();
+    let fits = shares.is_none_or(|last_ms| last_ms == done.after.remaining_ms);
+    expect(fits, "the lock does not end with the last share of it")?;
+    let empty = done.after.value.as_deref().is_some_and(|value| bare(value) == SHARED);
+    expect(!empty || shares.is_some(), "the lock is shared by nobody")
+}
+
 /// A lease is as long as it was asked for at least, and nothing shortens it.
-fn lease_is_right(done: &Executed<'_>) -> Result<(), String> {
-    let (before, after) = (done.before.remaining_ms, done.after.remaining_ms);
-    if !done.was_decided() {
-        expect(after >= before, &format!("a lease was cut from {before} to {after} ms"))?;
+fn leases_are_right(done: &Executed<'_>) -> Result<(), String> {
+    for (token, before) in done.before.holders() {
+        let Some(after) = done.after.held_ms(token) else { continue };
+        // A whole lock may last a part of a ms longer than the same as a share.
+        let cut = after < before && !(done.is_downgrade() && after == before - 1);
+        expect(!cut, &format!("a lease was cut from {before} to {after} ms"))?;
     }
     let promised = match (done.call, done.reply) {
         (Call::Acquire { ttl, .. }, Some(Reply::Granted { .. }))
@@ -317,10 +486,11 @@ fn lease_is_right(done: &Executed<'_>) -> Result<(), String> {
         _ => None,
     };
     if let Some(ttl) = promised {
-        let owns = done.after.owner() == Some(done.token());
-        expect(owns, "the answer says that the caller owns a lock which it does not own")?;
+        let Some(given_ms) = done.after.held_ms(done.token()) else {
+            return Err("the answer says that the caller has what it does not have".to_owned());
+        };
         let ttl_ms = i64::try_from(ttl.as_millis()).unwrap();
-        expect(after >= ttl_ms, &format!("{ttl_ms} ms were promised, and {after} ms given"))?;
+        expect(given_ms >= ttl_ms, &format!("{ttl_ms} ms were promised, {given_ms} ms given"))?;
     }
     Ok(())
 }
@@ -335,18 +505,21 @@ fn mark_is_right(done: &Executed<'_>) -> Result<(), String> {
     expect(!stands || value.ends_with('+'), "somebody waits, and the lock's value does not say so")
 }
 
-/// Whoever gets the lock by another's call is told of it, of no more than it got, and nobody else is.
-fn messages_are_right(done: &Executed<'_>) -> Result<(), String> {
-    let owner = done.after.owner();
-    let heir = owner.filter(|owner| done.was_decided() && *owner != done.token());
-    let told = done.grants.iter().map(|grant| grant.token.as_str()).next();
-    let reach = heir.and_then(|heir| done.before.waiter(heir)).map(|waiter| waiter.reach);
-    let heir = heir.filter(|_| reach != Some(Reach::Polls));
-    expect(told == heir, &format!("{heir:?} got the lock, and {told:?} was told"))?;
-    expect(done.grants.len() <= 1, "more than one message")?;
-    for grant in done.grants {
-        let given_ms = u64::try_from(done.after.remaining_ms).unwrap_or(0);
-        let claim_ms = u64::try_from(grant.claim.as_millis()).unwrap();
+/// Whoever gets something of the lock by another's call is told of it, of no more than it got, and nobody
+/// else is; each process in one message.
+fn messages_are_right(done: &Executed<'_>, heirs: &[Candidate<'_>]) -> Result<(), String> {
+    let told: BTreeSet<_> = done.messages.iter().flatten().map(|it| it.token.as_str()).collect();
+    let listens = |token: &str| {
+        token != done.token()
+            && done.before.waiter(token).is_some_and(|waiter| waiter.reach != Reach::Polls)
+    };
+    let due: BTreeSet<_> = heirs.iter().map(|heir| heir.token).filter(|it| listens(it)).collect();
+    expect(told == due, &format!("{due:?} got the lock, and {told:?} were told"))?;
+    let inboxes: BTreeSet<_> = told.iter().map(|token| client(token)).collect();
+    expect(done.messages.len() == inboxes.len(), "a process was told twice")?;
+    for grant in done.messages.iter().flatten() {
+        let given_ms = done.after.held_ms(&grant.token).unwrap_or(0);
+        let claim_ms = i64::try_from(grant.claim.as_millis()).unwrap();
         expect(claim_ms <= given_ms, "a message promises more than was given")?;
         expect(grant.claim <= CLAIM, "a lease that nobody claims lasts too long")?;
         expect(grant.time <= done.time, "a grant is dated too late")?;

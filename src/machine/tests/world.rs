@@ -9,7 +9,7 @@ use crate::machine::{
     AttemptId, Command, Config, Effect, Event, Hold, LeaseId, Look, LossReason, Machine, News,
     NodeId, OpId, Outcome, RequestId, Wait, inbox,
 };
-use crate::script::{Call, Grant, Reply};
+use crate::script::{Call, Message, Mode, Reply};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
@@ -170,8 +170,12 @@ impl World {
     }
 
     pub(super) fn acquire_held(&mut self, ttl_ms: u64, wait: Wait, hold: Hold) -> OpId {
+        self.acquire_as(ttl_ms, wait, hold, Mode::Exclusive)
+    }
+
+    pub(super) fn acquire_as(&mut self, ttl_ms: u64, wait: Wait, hold: Hold, mode: Mode) -> OpId {
         let (name, label) = ("a".to_owned(), String::new());
-        self.command(Command::Acquire { name, ttl: ms(ttl_ms), wait, label, hold })
+        self.command(Command::Acquire { name, ttl: ms(ttl_ms), wait, label, hold, mode })
     }
 
     pub(super) fn release(&mut self, lease: LeaseId) -> OpId {
@@ -198,8 +202,11 @@ impl World {
 
     pub(super) fn event(&mut self, event: Event) {
         let event = match event {
-            Event::Granted(grant) if Defect::ValidFromArrival.is_on() => {
-                Event::Granted(Grant { time: self.server.time(self.now), ..grant })
+            Event::Told(Message::Granted(mut grants)) if Defect::ValidFromArrival.is_on() => {
+                for grant in &mut grants {
+                    grant.time = self.server.time(self.now);
+                }
+                Event::Told(Message::Granted(grants))
             }
             event => event,
         };
@@ -261,10 +268,10 @@ impl World {
 
     /// The oldest message arrives, if there is one.
     pub(super) fn receive_one(&mut self) -> bool {
-        let grant = self.server.next_mail(self.subscriber);
-        let any = grant.is_some();
-        if let Some(grant) = grant {
-            self.event(Event::Granted(grant));
+        let message = self.server.next_mail(self.subscriber);
+        let any = message.is_some();
+        if let Some(message) = message {
+            self.event(Event::Told(message));
         }
         any
     }

@@ -9,11 +9,12 @@ use crate::clock::ServerTime;
 use crate::error::Failure;
 use crate::keys::LockKeys;
 use crate::machine::{Manner, inbox};
-use crate::script::{Call, Grant, Held, Intent, Reply};
+use crate::script::{Call, Held, Intent, Message, Mode, Reply};
 use crate::server::wire;
 use crate::token::Token;
 use std::collections::BTreeSet;
 use std::fmt::{Arguments, Debug};
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 /// How many rounds a test run makes.
@@ -33,6 +34,8 @@ const TOKENS: [(&str, &str); 6] = [
     ("c", "hf1.c.2.%d é"),
 ];
 const LEASES_MS: [u64; 9] = [1, 2, 5, 20, 100, 300, 1_000, 5_000, 30_000];
+const TWO: Option<NonZeroU32> = NonZeroU32::new(2);
+const FENCES: [u64; 2] = [7, 1_800_000_000_000_000];
 /// Around the times that the scripts know, and a day.
 const SKIPS_MS: [u64; 6] = [1_000, 2_000, 3_000, 15_000, 30_000, 86_400_000];
 
@@ -50,8 +53,14 @@ const MEDDLING: &[&str] = &[
     "redis.call('DEL', KEYS[2])",
     "redis.call('DEL', KEYS[3])",
     "redis.call('DEL', KEYS[4])",
+    "redis.call('DEL', KEYS[5])",
     "redis.call('DEL', unpack(KEYS))",
     "redis.call('PEXPIRE', KEYS[3], 5)",
+    // Shares that are none.
+    "redis.call('SET', KEYS[1], 'hf1.shared', 'PX', 50)",
+    "redis.call('ZADD', KEYS[5], 9e12, 'stranger')",
+    "redis.call('ZADD', KEYS[5], 5, ARGV[1], -7, '?' .. ARGV[1])",
+    "redis.call('SET', KEYS[5], 'x', 'PX', 50)",
     // Fence counters that are none, or at the end of what numbers can tell.
     "redis.call('SET', KEYS[2], 'x', 'PX', 100)",
     "redis.call('SET', KEYS[2], '-5', 'PX', 100)",
@@ -147,6 +156,9 @@ const DEFECTS: &[(&str, &str, &str)] = &[
 /// What must have happened at least once.
 const OUTCOMES: &[&str] = &[
     "a message",
+    "adopted",
+    "several shares in a message",
+    "stolen",
     "freed",
     "granted",
     "held",
@@ -253,15 +265,36 @@ impl<'a> Round<'a> {
                 block: self.pick(&[1, 1, 2, 16]),
                 inbox: if self.rng.u8(..6) == 0 { "".into() } else { inbox(client) },
                 intent: self.intent(),
+                mode: self.pick(&[Mode::Exclusive, Mode::SHARED, Mode::Shared { limit: TWO }]),
             },
             12..14 => Call::Extend { keys, token: owner, ttl },
             14 => Call::Free { keys, token: owner },
+            15 => Call::Downgrade { keys, token: owner, epoch, fence: self.pick(&FENCES) },
+            16 => self.adopt(keys, token, client, epoch, ttl),
+            17 if self.rng.bool() => {
+                let foreign = self.rng.bool();
+                Call::Force { keys, token, epoch, inbox: inbox(client), foreign }
+            }
             _ => Call::Release { keys, token: owner, epoch },
         }
     }
 
+    fn adopt(
+        &mut self,
+        keys: LockKeys,
+        token: Token,
+        client: &str,
+        epoch: ServerTime,
+        ttl: Duration,
+    ) -> Call {
+        let fence = self.rng.bool().then(|| self.pick(&FENCES));
+        let owner = self.owner.clone();
+        Call::Adopt { keys, token, epoch, owner, ttl, fence, inbox: inbox(client) }
+    }
+
     fn intent(&mut self) -> Intent {
-        match self.rng.u8(..10) {
+        match self.rng.u8(..11) {
+            10 => Intent::Steal,
             0..5 => Intent::Join(None),
             5 => Intent::Join(Some(self.seq)),
             6..8 => Intent::Poll,
@@ -292,7 +325,7 @@ impl<'a> Round<'a> {
             }
             Step::Meddle { source, token } => {
                 let keys = LockKeys::from_key(self.lock);
-                let keys = [keys.lock(), keys.fence(), keys.queue(), keys.waiters()];
+                let keys = [keys.lock(), keys.fence(), keys.queue(), keys.waiters(), keys.shared()];
                 let (keys, args) = (keys.map(str::as_bytes), [token.as_bytes()]);
                 self.eval(source, Eval { source, keys: &keys, args: &args })?;
             }
@@ -342,9 +375,17 @@ impl<'a> Round<'a> {
 
     /// Takes note of what happened, for the calls to come.
     fn learn(&mut self, call: &Call, effect: Effect) {
-        for grant in effect.messages.iter().filter_map(|(_, message)| Grant::parse(message)) {
-            self.owner = Token::from_text(&grant.token);
-            self.seen.insert("a message".to_owned());
+        for message in effect.messages.iter().filter_map(|(_, text)| Message::parse(text)) {
+            let seen = match message {
+                Message::Granted(grants) => {
+                    self.owner = Token::from_text(&grants[0].token);
+                    if grants.len() > 1 { "several shares in a message" } else { "a message" }
+                }
+                Message::Taken(taken) if taken.adopted => "adopted",
+                Message::Taken(_) => "stolen",
+                Message::Freed(_) => "a quorum",
+            };
+            self.seen.insert(seen.to_owned());
         }
         let seen = match (wire::reply(call.script(), effect.reply), call) {
             (Ok(Reply::Granted { .. }), Call::Acquire { token, .. }) => {

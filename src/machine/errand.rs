@@ -1,0 +1,265 @@
+//! One call for one caller, repeated until the server has answered it: downgrade, adopt, force.
+
+use super::renew::Renewal;
+use super::{
+    AttemptId, Effect, Hold, Lease, LeaseId, Machine, Manner, OpId, Outcome, Purpose, RequestId,
+    Timer, in_order,
+};
+use crate::clock::Mono;
+use crate::error::{Failure, Refusal};
+use crate::script::{Call, Mode, Reply, valid_until};
+use crate::token::Token;
+use std::time::Duration;
+
+#[derive(Debug)]
+pub(super) struct Errand {
+    pub(super) call: Call,
+    aim: Aim,
+    deadline: Mono,
+    /// The request under way.
+    request: Option<RequestId>,
+    /// When it asks again.
+    retry: Option<Mono>,
+    /// What the server said last, if it refused.
+    refusal: Option<Refusal>,
+}
+
+/// What becomes of the answer.
+#[derive(Clone, Debug)]
+enum Aim {
+    /// A new lease.
+    Adopt { id: AttemptId, ttl: Duration, hold: Hold, mode: Mode },
+    /// This lease is a share.
+    Downgrade(LeaseId),
+    /// Nothing.
+    Force,
+}
+
+/// A server that is not ready is asked again after so long.
+const RETRY_MS: (u64, u64) = (20, 60);
+
+impl Machine {
+    pub(super) fn begin_adopt(
+        &mut self,
+        now: Mono,
+        op: OpId,
+        name: &str,
+        owner: &str,
+        ttl: Duration,
+        fence: Option<u64>,
+        hold: Hold,
+        mode: Mode,
+        out: &mut Vec<Effect>,
+    ) {
+        let keys = self.keys_of(name);
+        let id = self.next_attempt();
+        let token = Token::new(&self.config.client, id.0, "");
+        let (epoch, inbox) = (self.link_of(&keys).epoch, self.inbox(&keys));
+        let owner = Token::from_text(owner);
+        let call = Call::Adopt { keys, token, epoch, owner, ttl, fence, inbox };
+        self.begin_errand(now, op, call, Aim::Adopt { id, ttl, hold, mode }, out);
+    }
+
+    pub(super) fn begin_downgrade(
+        &mut self,
+        now: Mono,
+        op: OpId,
+        lease: LeaseId,
+        out: &mut Vec<Effect>,
+    ) {
+        let Some(held) = self.hold_of(lease).filter(|held| now < held.until) else {
+            return out.push(Effect::Complete { op, outcome: Outcome::Lost });
+        };
+        let (keys, token, fence) = (held.keys.clone(), held.token.clone(), held.fence);
+        let epoch = self.link_of(&keys).epoch;
+        if let Some(held) = self.leases.get_mut(&lease.attempt()) {
+            // What lengthens a share does so too for a whole lock, which it is until the server has heard.
+            held.mode = Mode::SHARED;
+        }
+        let call = Call::Downgrade { keys, token, epoch, fence };
+        self.begin_errand(now, op, call, Aim::Downgrade(lease), out);
+    }
+
+    pub(super) fn begin_force(
+        &mut self,
+        now: Mono,
+        op: OpId,
+        name: &str,
+        foreign: bool,
+        out: &mut Vec<Effect>,
+    ) {
+        let keys = self.keys_of(name);
+        let id = self.next_attempt();
+        let token = Token::new(&self.config.client, id.0, "");
+        let (epoch, inbox) = (self.link_of(&keys).epoch, self.inbox(&keys));
+        let call = Call::Force { keys, token, epoch, inbox, foreign };
+        self.begin_errand(now, op, call, Aim::Force, out);
+    }
+
+    fn begin_errand(&mut self, now: Mono, op: OpId, call: Call, aim: Aim, out: &mut Vec<Effect>) {
+        let deadline = now + self.config.command_timeout;
+        let errand = Errand { call, aim, deadline, request: None, retry: None, refusal: None };
+        self.errands.insert(op, errand);
+        self.timers.insert((deadline, Timer::ErrandDeadline(op)));
+        self.send_errand(now, op, Manner::Plain, out);
+    }
+
+    pub(super) fn send_errand(
+        &mut self,
+        now: Mono,
+        op: OpId,
+        manner: Manner,
+        out: &mut Vec<Effect>,
+    ) {
+        let Some(errand) = self.errands.get_mut(&op).filter(|errand| errand.request.is_none())
+        else {
+            return;
+        };
+        if let Some(at) = errand.retry.take() {
+            self.timers.remove(&(at, Timer::ErrandRetry(op)));
+        }
+        let call = errand.call.clone();
+        let request = self.send(now, Purpose::Errand(op), call, manner, out);
+        if let Some(errand) = self.errands.get_mut(&op) {
+            errand.request = request;
+        }
+    }
+
+    pub(super) fn errand_reply(
+        &mut self,
+        now: Mono,
+        op: OpId,
+        request: RequestId,
+        sent: Mono,
+        reply: Result<Reply, Failure>,
+        out: &mut Vec<Effect>,
+    ) {
+        let Some(errand) = self.errands.get_mut(&op) else { return };
+        // An operation that has ended may have had the same name.
+        if errand.request.take_if(|id| *id == request).is_none() {
+            return;
+        }
+        match reply {
+            Ok(Reply::Granted { fence }) => self.adopted(now, op, sent, fence, out),
+            Ok(Reply::Owner(done)) => self.end_errand(now, op, done, out),
+            // A repeat changes nothing, so it simply asks again once connected.
+            Err(Failure::Lost(_)) => {}
+            Err(Failure::NoScript) => self.send_errand(now, op, Manner::WithSource, out),
+            Ok(Reply::More) | Err(Failure::Moved(_)) => {
+                self.send_errand(now, op, Manner::Plain, out);
+            }
+            Ok(_) => debug_assert!(false, "not a reply of an errand"),
+            Err(Failure::Moving(to)) => {
+                self.send_errand(now, op, Manner::Asking(to), out);
+                self.errand_later(now, op);
+            }
+            Err(Failure::Halfway | Failure::NoQuorum(_)) => self.errand_later(now, op),
+            Err(Failure::Refused(refusal)) => {
+                let transient = refusal.is_transient();
+                errand.refusal = Some(refusal);
+                if transient {
+                    self.errand_later(now, op);
+                } else {
+                    self.errand_deadline(now, op, out);
+                }
+            }
+        }
+    }
+
+    /// Asks again after a short pause, if nobody asks now.
+    fn errand_later(&mut self, now: Mono, op: OpId) {
+        let at = now + self.jitter(RETRY_MS);
+        let Some(errand) = self.errands.get_mut(&op).filter(|errand| errand.request.is_none())
+        else {
+            return;
+        };
+        errand.retry = Some(at);
+        self.timers.insert((at, Timer::ErrandRetry(op)));
+    }
+
+    /// A lock was taken over from its owner.
+    fn adopted(&mut self, now: Mono, op: OpId, sent: Mono, fence: u64, out: &mut Vec<Effect>) {
+        let Some(Errand { call, aim, .. }) = self.remove_errand(op) else { return };
+        let Aim::Adopt { id, ttl, hold, mode } = aim else {
+            return debug_assert!(false, "a fence for nobody");
+        };
+        let (keys, token) = (call.keys().clone(), call.token().clone());
+        let until = valid_until(sent, ttl);
+        if until <= now {
+            self.abandon(now, id, keys, token, false, out);
+            let detail = format!("the answer took longer than the lease of {} ms", ttl.as_millis());
+            return out.push(Effect::Complete { op, outcome: Outcome::Connection(detail) });
+        }
+        let lease = LeaseId::first(id);
+        let held = Lease {
+            id: lease,
+            keys,
+            token,
+            label: String::new(),
+            mode,
+            fence,
+            fences_left: 0,
+            ttl,
+            until,
+            fair_until: now,
+            began: now,
+            hold,
+            owed: None,
+            renewal: Renewal::default(),
+            uncertain: false,
+        };
+        self.stats.acquired += 1;
+        let until = Some(held.held_until());
+        self.begin_lease(now, id, held);
+        out.push(Effect::SetDeadline { lease, until });
+        out.push(Effect::Complete { op, outcome: Outcome::Acquired { lease, fence, label: None } });
+    }
+
+    /// The server has done it, or there was nothing to do it to.
+    fn end_errand(&mut self, now: Mono, op: OpId, done: bool, out: &mut Vec<Effect>) {
+        let Some(Errand { aim, .. }) = self.remove_errand(op) else { return };
+        if let Aim::Downgrade(lease) = aim {
+            let id = lease.attempt();
+            if !done && self.hold_of(lease).is_some() {
+                self.lose(now, id, out);
+            }
+        }
+        let outcome = if done { Outcome::Done } else { Outcome::Lost };
+        out.push(Effect::Complete { op, outcome });
+    }
+
+    /// There was no answer in time, or one that is final.
+    pub(super) fn errand_deadline(&mut self, now: Mono, op: OpId, out: &mut Vec<Effect>) {
+        let Some(Errand { call, aim, refusal, .. }) = self.remove_errand(op) else { return };
+        let keys = call.keys();
+        let outcome = match refusal {
+            Some(refusal) => Outcome::Server { refusal, key: Some(keys.lock().to_owned()) },
+            None => self.unanswered(keys, self.config.command_timeout),
+        };
+        if let Aim::Adopt { id, .. } = aim {
+            // It may be taken over yet, for nobody.
+            self.abandon(now, id, keys.clone(), call.token().clone(), true, out);
+        }
+        out.push(Effect::Complete { op, outcome });
+    }
+
+    /// The manager is closed.
+    pub(super) fn end_errands(&mut self, now: Mono, out: &mut Vec<Effect>) {
+        for op in in_order(&self.errands) {
+            let Some(Errand { call, aim, .. }) = self.remove_errand(op) else { continue };
+            if let Aim::Adopt { id, .. } = aim {
+                self.abandon(now, id, call.keys().clone(), call.token().clone(), true, out);
+            }
+            out.push(Effect::Complete { op, outcome: Outcome::Closed });
+        }
+    }
+
+    fn remove_errand(&mut self, op: OpId) -> Option<Errand> {
+        let errand = self.errands.remove(&op)?;
+        self.timers.remove(&(errand.deadline, Timer::ErrandDeadline(op)));
+        if let Some(at) = errand.retry {
+            self.timers.remove(&(at, Timer::ErrandRetry(op)));
+        }
+        Some(errand)
+    }
+}
