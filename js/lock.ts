@@ -118,8 +118,9 @@ export class Lock implements AsyncDisposable {
    *
    * @param ttl - In whole ms from 50 to 86 400 000; by default as long as it was last given.
    * @throws LockLostError if the lock is not held any more.
-   * @throws LockConnectionError if no answer came within `commandTimeout`; the lock is then still
-   *   held for `remaining` ms.
+   * @throws LockConnectionError, LockServerError or LockQuorumError if it could not be done within
+   *   `commandTimeout`, whether there was no answer, a refusal or no majority; the lock is then still
+   *   held for `remaining` ms. A refusal that time does not mend rejects at once.
    */
   async extend(ttl?: number): Promise<void> {
     if (ttl !== undefined) checkTtl(ttl);

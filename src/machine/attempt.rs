@@ -96,7 +96,7 @@ const WOKEN_MS: (u64, u64) = (0, 10);
 /// The first pause of who was refused by a quorum.
 const CONTENDED_MS: (u64, u64) = (10, 40);
 /// A server that is not ready is asked again after so long.
-const RETRY_MS: (u64, u64) = (20, 60);
+pub(super) const RETRY_MS: (u64, u64) = (20, 60);
 
 impl Machine {
     pub(super) fn new_attempt(

@@ -1,5 +1,9 @@
 //! Lengthening a lease because the caller wants it.
+//!
+//! A repeat can only lengthen the lease, so whatever a later request may cure is asked again: until the
+//! caller's patience ends, or the lease.
 
+use super::attempt::RETRY_MS;
 use super::{Effect, Lease, LeaseId, Machine, Manner, OpId, Outcome, Purpose, RequestId, Timer};
 use crate::clock::Mono;
 use crate::error::Failure;
@@ -15,6 +19,10 @@ pub(super) struct Extend {
     deadline: Mono,
     /// The request under way.
     request: Option<RequestId>,
+    /// When it asks again.
+    retry: Option<Mono>,
+    /// Why it is not done yet, if anybody said so: what its caller is told at the deadline.
+    obstacle: Option<Outcome>,
 }
 
 impl Machine {
@@ -31,7 +39,8 @@ impl Machine {
         };
         let (keys, ttl) = (held.keys.clone(), ttl.unwrap_or(held.ttl));
         let deadline = now + self.config.command_timeout;
-        self.extends.insert(op, Extend { keys, lease, ttl, deadline, request: None });
+        let (request, retry, obstacle) = (None, None, None);
+        self.extends.insert(op, Extend { keys, lease, ttl, deadline, request, retry, obstacle });
         self.timers.insert((deadline, Timer::ExtendDeadline(op)));
         self.send_extend(now, op, Manner::Plain, out);
     }
@@ -43,13 +52,18 @@ impl Machine {
         manner: Manner,
         out: &mut Vec<Effect>,
     ) {
-        let Some(extend) = self.extends.get(&op).filter(|extend| extend.request.is_none()) else {
+        let Some(extend) = self.extends.get_mut(&op).filter(|extend| extend.request.is_none())
+        else {
             return;
         };
-        let Some(held) = self.hold_of(extend.lease) else {
+        let (lease, ttl) = (extend.lease, extend.ttl);
+        if let Some(at) = extend.retry.take() {
+            self.timers.remove(&(at, Timer::ExtendRetry(op)));
+        }
+        let Some(held) = self.hold_of(lease) else {
             return self.end_extend(op, Outcome::Lost, out);
         };
-        let call = self.extension(held, extend.ttl);
+        let call = self.extension(held, ttl);
         let request = self.send(now, Purpose::Extend(op), call, manner, out);
         if let Some(extend) = self.extends.get_mut(&op) {
             extend.request = request;
@@ -89,17 +103,48 @@ impl Machine {
             }
             Ok(Reply::Owner(false) | Reply::Held(_)) => self.lose(now, id, out),
             Ok(_) => debug_assert!(false, "not a reply of extend"),
-            // A repeat can only lengthen the lease, so it simply asks again once connected.
-            Err(Failure::Lost(_) | Failure::Halfway) => {}
-            Err(Failure::NoQuorum(causes)) => self.end_extend(op, Outcome::Quorum(causes), out),
+            Err(Failure::Lost(_) | Failure::Halfway) => self.extend_later(now, op),
+            Err(Failure::NoQuorum(causes)) => {
+                self.extend_in_spite(now, op, Outcome::Quorum(causes));
+            }
             Err(Failure::NoScript) => self.send_extend(now, op, Manner::WithSource, out),
             Err(Failure::Moved(_)) => self.send_extend(now, op, Manner::Plain, out),
-            Err(Failure::Moving(to)) => self.send_extend(now, op, Manner::Asking(to), out),
+            Err(Failure::Moving(to)) => {
+                self.send_extend(now, op, Manner::Asking(to), out);
+                self.extend_later(now, op);
+            }
             Err(Failure::Refused(refusal)) => {
+                // Who holds the lock needs no more of the server than to keep it.
+                let curable = refusal.is_transient() || refusal.is_shortage();
                 let key = self.hold_of(lease).map(|held| held.keys.lock().to_owned());
-                self.end_extend(op, Outcome::Server { refusal, key }, out);
+                let outcome = Outcome::Server { refusal, key };
+                if curable {
+                    self.extend_in_spite(now, op, outcome);
+                } else {
+                    self.end_extend(op, outcome, out);
+                }
             }
         }
+    }
+
+    /// Asks again, and tells this if there is nothing better to tell at the deadline.
+    fn extend_in_spite(&mut self, now: Mono, op: OpId, obstacle: Outcome) {
+        if let Some(extend) = self.extends.get_mut(&op) {
+            extend.obstacle = Some(obstacle);
+        }
+        self.extend_later(now, op);
+    }
+
+    /// Asks again after a short pause, if nobody asks now. Also where the connection is gone: what was
+    /// sent to the server that a slot moves to is not asked again when that one is back.
+    fn extend_later(&mut self, now: Mono, op: OpId) {
+        let at = now + self.jitter(RETRY_MS);
+        let Some(extend) = self.extends.get_mut(&op).filter(|extend| extend.request.is_none())
+        else {
+            return;
+        };
+        extend.retry = Some(at);
+        self.timers.insert((at, Timer::ExtendRetry(op)));
     }
 
     /// A lease, if it is still this caller's.
@@ -109,7 +154,10 @@ impl Machine {
 
     pub(super) fn extend_deadline(&mut self, op: OpId, out: &mut Vec<Effect>) {
         let Some(extend) = self.extends.get(&op) else { return };
-        let outcome = self.unanswered(&extend.keys, self.config.command_timeout);
+        let outcome = extend
+            .obstacle
+            .clone()
+            .unwrap_or_else(|| self.unanswered(&extend.keys, self.config.command_timeout));
         self.end_extend(op, outcome, out);
     }
 
@@ -118,6 +166,9 @@ impl Machine {
             return;
         };
         self.timers.remove(&(extend.deadline, Timer::ExtendDeadline(op)));
+        if let Some(at) = extend.retry {
+            self.timers.remove(&(at, Timer::ExtendRetry(op)));
+        }
         out.push(Effect::Complete { op, outcome });
     }
 

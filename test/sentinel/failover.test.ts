@@ -225,7 +225,7 @@ test('ordered failovers in the middle of a contest: fences rise, and nobody pati
 
 test('a master that is made a replica by hand, its connections left open, is left', async () => {
   deployment = await Sentinels.start();
-  const [a, b] = await open('a', 'b');
+  const [a, b, c] = await open('a', 'b', 'c');
   const [old, master] = [await deployment.master(), (await deployment.replicas())[0]];
   assert.ok(master);
   const held = await a.acquire('held', { ttl: 3_000 });
@@ -246,3 +246,7 @@ test('a master that is made a replica by hand, its connections left open, is lef
   assert.ok(next.fence > held.fence);
   assert.equal(await next.release(), true);
 });
+  const extended = await c.acquire('extended', LONG);
+  // What refuses it at first is a replica.
+  await extended.extend();
+  assert.equal(await ownerOf(master, 'extended'), extended.token);

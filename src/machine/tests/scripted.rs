@@ -2,7 +2,7 @@
 
 use super::world::{COMMAND_TIMEOUT, ONE_LEASE, World, ms};
 use crate::error::{Failure, Refusal};
-use crate::machine::{Command, Event, Outcome, Wait};
+use crate::machine::{Command, Event, LeaseId, OpId, Outcome, Wait};
 use crate::script::{Call, Mode};
 
 fn refused(code: &str) -> Failure {
@@ -245,6 +245,88 @@ fn an_extension_goes_on_over_a_reconnect() {
     world.settle();
     assert_eq!(world.outcome(op), Some(&Outcome::Done));
     assert_eq!(world.deadlines[&lease].since(world.now), ms(20_000 - 202));
+}
+
+/// Refuses everything that is asked for so long.
+fn refuse_for(world: &mut World, duration: std::time::Duration, failure: &Failure) {
+    let end = world.now + duration;
+    while world.now < end {
+        while let Some((request, _)) = world.wire.pop_front() {
+            world.reply(request, Err(failure.clone()));
+        }
+        if world.connecting {
+            // A replica is left for whoever leads now.
+            world.connect();
+        }
+        world.pass(ms(5).min(end.since(world.now)));
+    }
+}
+
+/// A lock for so long, and an extension of it to 20 s that is under way.
+fn extending(ttl_ms: u64) -> (World, LeaseId, OpId) {
+    let mut world = World::connected();
+    let op = world.acquire(ttl_ms, Wait::Never);
+    world.settle();
+    let (lease, _) = world.lease(op);
+    let op = world.command(Command::Extend { lease, ttl: Some(ms(20_000)) });
+    (world, lease, op)
+}
+
+#[test]
+fn an_extension_outlasts_what_passes() {
+    let codes = ["BUSY", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "NOREPLICAS", "READONLY"];
+    let mut failures = codes.map(refused).to_vec();
+    failures.push(Failure::NoQuorum(vec!["down".to_owned()]));
+    failures.push(Failure::Halfway);
+    for failure in failures {
+        let (mut world, lease, op) = extending(10_000);
+        refuse_for(&mut world, ms(1_000), &failure);
+        assert_eq!(world.outcome(op), None, "{failure}");
+        for _ in 0..90 {
+            world.settle();
+            world.pass(ms(10));
+            if world.connecting {
+                world.connect();
+            }
+        }
+        assert_eq!(world.outcome(op), Some(&Outcome::Done), "{failure}");
+        assert!(world.deadlines[&lease].since(world.now) > ms(18_000));
+        world.release(lease);
+        world.settle();
+        assert!(world.machine.is_idle(), "{failure}");
+    }
+}
+
+#[test]
+fn an_extension_that_is_refused_until_its_deadline_tells_why() {
+    let (mut world, _, op) = extending(10_000);
+    refuse_for(&mut world, COMMAND_TIMEOUT, &refused("LOADING"));
+    let Some(Outcome::Server { refusal, key }) = world.outcome(op) else {
+        panic!("{:?}", world.outcome(op));
+    };
+    assert_eq!((refusal.code.as_str(), key.as_deref()), ("LOADING", Some(World::keys().lock())));
+
+    let (mut world, _, op) = extending(10_000);
+    let causes = vec!["down".to_owned(), String::new(), "hung".to_owned()];
+    refuse_for(&mut world, COMMAND_TIMEOUT, &Failure::NoQuorum(causes.clone()));
+    assert_eq!(world.outcome(op), Some(&Outcome::Quorum(causes)));
+}
+
+#[test]
+fn an_extension_that_is_refused_for_good_fails_at_once() {
+    for code in ["NOPERM", "WRONGTYPE"] {
+        let (mut world, _, op) = extending(10_000);
+        let (request, _) = world.wire.pop_front().unwrap();
+        world.reply(request, Err(refused(code)));
+        assert!(matches!(world.outcome(op), Some(Outcome::Server { .. })), "{code}");
+    }
+}
+
+#[test]
+fn an_extension_that_is_refused_ends_with_the_lease() {
+    let (mut world, _, op) = extending(500);
+    refuse_for(&mut world, ms(500), &refused("LOADING"));
+    assert_eq!(world.outcome(op), Some(&Outcome::Lost));
 }
 
 #[test]
