@@ -225,6 +225,8 @@ impl Machine {
                 // The same token asks again once connected: if it was granted, it still is.
                 attempt.uncertain = true;
                 attempt.obstacle = Obstacle::Unanswered;
+                // Unless it was sent where its slot moves to.
+                self.attempt_later(now, id);
             }
             Err(Failure::NoScript) => self.send_attempt(now, id, Manner::WithSource, out),
             Err(Failure::Halfway) => {

@@ -177,6 +177,8 @@ impl Machine {
                 release.maybe_freed |= sent < release.until;
                 // Whatever went ahead of it on the connection may be lost too, an acquire included.
                 release.uncertain = true;
+                // Where its slot moves to, nobody asks again once connected.
+                self.release_later(now, id);
             }
             Err(Failure::NoScript) => self.send_release(now, id, Manner::WithSource, out),
             Err(Failure::Moved(_)) => self.send_release(now, id, Manner::Plain, out),

@@ -258,16 +258,14 @@ impl Machine {
             Ok(Reply::More | Reply::Voted { .. }) => {
                 debug_assert!(false, "not a reply of extend or acquire");
             }
-            Err(Failure::Lost(_)) => {}
             Err(Failure::NoScript) => self.send_renewal(now, id, Manner::WithSource, out),
             Err(Failure::Moved(_)) => self.send_renewal(now, id, Manner::Plain, out),
             Err(Failure::Moving(to)) => {
                 self.send_renewal(now, id, Manner::Asking(*to), out);
                 self.renew_later(now, id);
             }
-            Err(Failure::NoQuorum(_) | Failure::Refused(_) | Failure::Halfway) => {
-                self.renew_later(now, id);
-            }
+            // Lost as well: where the slot moves to, nobody asks again once connected.
+            Err(_) => self.renew_later(now, id),
         }
     }
 

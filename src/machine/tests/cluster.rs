@@ -75,6 +75,16 @@ impl Crew {
         std::mem::take(&mut self.out)
     }
 
+    /// Lets time pass, timers included.
+    fn pass(&mut self, duration_ms: u64) {
+        let end = self.now + ms(duration_ms);
+        while let Some(at) = self.machine.next_timeout().filter(|at| *at <= end) {
+            self.now = self.now.max(at);
+            self.machine.handle_timeout(self.now, &mut self.out);
+        }
+        self.now = end;
+    }
+
     fn acquire(&mut self, op: u32, name: &str) {
         let (name, ttl, wait) = (name.to_owned(), ms(10_000), Wait::Forever);
         let label = String::new();
@@ -158,6 +168,49 @@ fn a_lock_that_is_moving_is_asked_for_there_once() {
     crew.take();
     crew.command(OpId(3), Command::Extend { lease, ttl: None });
     assert_eq!(crew.sent().0, ONE);
+}
+
+/// Nobody else would ask again: no connection to where the slot still is was lost or made.
+#[test]
+fn what_was_lost_where_a_slot_moves_to_is_asked_again() {
+    let kinds: [fn(&mut Crew, LeaseId); 4] = [
+        |crew, lease| crew.command(OpId(3), Command::Extend { lease, ttl: None }),
+        |crew, lease| crew.command(OpId(3), Command::Release { lease, exported: false }),
+        |crew, _| crew.acquire(3, "{lock:item:42}"),
+        |crew, _| crew.pass(3_400),
+    ];
+    for (number, ask) in kinds.into_iter().enumerate() {
+        let mut crew = Crew::new();
+        let lease = crew.hold(2, LOW);
+        ask(&mut crew, lease);
+        let (_, request, call, _) = crew.sent();
+        crew.reply(ONE, request, Err(Failure::Moving(TWO)));
+        assert_eq!(crew.sent().0, TWO);
+        crew.event(TWO, Event::Disconnected("died".to_owned()));
+        crew.take();
+        crew.pass(700);
+        let again = crew.take().into_iter().any(
+            |effect| matches!(effect, Effect::Send { node: ONE, call: again, .. } if again == call),
+        );
+        assert!(again, "request {number}");
+    }
+}
+
+#[test]
+fn an_extension_asks_again_where_its_lock_was_while_the_next_server_is_away() {
+    let mut crew = Crew::new();
+    let lease = crew.hold(2, LOW);
+    crew.event(TWO, Event::Disconnected("died".to_owned()));
+    crew.take();
+    crew.command(OpId(3), Command::Extend { lease, ttl: None });
+    let (_, request, ..) = crew.sent();
+    crew.reply(ONE, request, Err(Failure::Moving(TWO)));
+    crew.take();
+    crew.pass(60);
+    let (node, request, ..) = crew.sent();
+    assert_eq!(node, ONE);
+    crew.reply(ONE, request, Ok(Reply::Owner(true)));
+    assert_eq!(crew.take().last(), Some(&Effect::Complete { op: OpId(3), outcome: Outcome::Done }));
 }
 
 #[test]
