@@ -116,7 +116,8 @@ export interface ConnectOptions {
    */
   readonly commandTimeout?: number;
   /**
-   * How long connecting may take, login included, in whole ms from 1 to 600 000.
+   * How long connecting may take, login included, in whole ms from 1 to 600 000. With Sentinels
+   * `connect` tries again for so long: during a failover none of the servers may be the master.
    *
    * @default 5000
    */

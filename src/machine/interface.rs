@@ -16,6 +16,9 @@ pub struct Config {
     pub prefix: String,
     /// How long a request may stay unanswered before its connection is given up.
     pub command_timeout: Duration,
+    /// For how long a first connection that fails is tried again. Not at all where nobody can be expected
+    /// to take the server's place.
+    pub open_patience: Duration,
     /// Whether the locks are spread over several servers by their slots.
     pub cluster: bool,
     /// Whether a grant counts only once replicas have it.
@@ -133,7 +136,7 @@ pub enum Command {
         /// Whether also other code's value is deleted.
         foreign: bool,
     },
-    /// Connect for the first time. If that fails the machine ends.
+    /// Connect for the first time. If that fails for [`Config::open_patience`] the machine ends.
     Open,
     /// Give a lease up.
     Release {

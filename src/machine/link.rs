@@ -66,8 +66,17 @@ pub(super) struct Links {
     nodes: Vec<Link>,
     /// Where messages to this manager go, but for Cluster.
     inbox: Arc<str>,
-    /// Who waits for the first connection.
-    opening: Option<OpId>,
+    opening: Option<Opening>,
+}
+
+/// The first connection, while somebody waits for it.
+#[derive(Debug)]
+struct Opening {
+    op: OpId,
+    /// Until when it is tried again.
+    until: Mono,
+    /// Why it could not be made last.
+    failure: Option<Failure>,
 }
 
 impl Links {
@@ -238,7 +247,8 @@ pub(super) fn is_readonly(reply: &Result<Reply, Failure>) -> bool {
 
 impl Machine {
     pub(super) fn open(&mut self, now: Mono, op: OpId, out: &mut Vec<Effect>) {
-        self.links.opening = Some(op);
+        let until = now + self.config.open_patience;
+        self.links.opening = Some(Opening { op, until, failure: None });
         if self.config.cluster {
             self.discover(now, out);
         } else {
@@ -253,7 +263,8 @@ impl Machine {
 
     /// The first connection was made, or cannot be.
     pub(super) fn opened(&mut self, result: Result<(), Failure>, out: &mut Vec<Effect>) {
-        let Some(op) = self.links.opening.take() else { return };
+        let Some(Opening { op, .. }) = self.links.opening.take() else { return };
+        self.timers.retain(|(_, timer)| *timer != Timer::OpenDeadline);
         let failed = result.is_err();
         let outcome = match result {
             Ok(()) => Outcome::Done,
@@ -364,6 +375,9 @@ impl Machine {
     ) {
         let refused = matches!(failure, Failure::Refused(_));
         if self.is_opening() && (!self.config.cluster || refused || self.links.is_last(node)) {
+            if self.may_open_later(now, &failure) {
+                return self.reconnect_later(now, node);
+            }
             return self.opened(Err(failure), out);
         }
         let link = self.links.at(node);
@@ -371,6 +385,30 @@ impl Machine {
         self.reconnect_later(now, node);
         self.discover_soon(now);
         self.opened_if_decided(out);
+    }
+
+    /// Whether the first connection is to be tried again after this failure.
+    fn may_open_later(&mut self, now: Mono, failure: &Failure) -> bool {
+        let curable = match failure {
+            Failure::Refused(refusal) => refusal.is_transient(),
+            _ => true,
+        };
+        match &mut self.links.opening {
+            Some(opening) if curable && now < opening.until => {
+                opening.failure = Some(failure.clone());
+                self.timers.insert((opening.until, Timer::OpenDeadline));
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Nobody waits any longer for the first connection.
+    pub(super) fn open_deadline(&mut self, out: &mut Vec<Effect>) {
+        let failure = self.links.opening.as_mut().and_then(|opening| opening.failure.take());
+        if let Some(failure) = failure {
+            self.opened(Err(failure), out);
+        }
     }
 
     fn reconnect_later(&mut self, now: Mono, node: NodeId) {

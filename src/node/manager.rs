@@ -166,10 +166,15 @@ impl ManagerOptions {
                 count => Replicas::AtLeast(count),
             }),
         };
+        let open_patience = match endpoint.address {
+            Address::Sentinel(_) => connect_timeout,
+            _ => Duration::ZERO,
+        };
         let config = Config {
             client: self.client,
             prefix: self.prefix,
             command_timeout: Duration::from_millis(self.command_timeout.into()),
+            open_patience,
             confirm: self.replicas.is_some(),
             cluster: matches!(endpoint.address, Address::Cluster { .. }),
             quorum: matches!(endpoint.address, Address::Quorum { .. }),

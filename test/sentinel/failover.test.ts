@@ -182,6 +182,25 @@ test('kill -9: an acquire with enough patience gets its lock, whenever it began'
   }
 });
 
+test('kill -9: an extension and a connect outlast the failover', async () => {
+  deployment = await Sentinels.start();
+  const patient = { connectTimeout: 30_000, commandTimeout: 15_000 };
+  const locks = await connect(deployment.target, patient);
+  managers.push(locks);
+  const old = await deployment.master();
+  const lock = await locks.acquire('extended', LONG);
+  await deployment.inSync();
+  await old.kill();
+  const extended = lock.extend();
+  const later = await connect(deployment.target, patient);
+  managers.push(later);
+  await extended;
+  const master = await deployment.failedOver(old);
+  assert.equal(await ownerOf(master, 'extended'), lock.token);
+  const other = await later.acquire('other', LONG);
+  assert.equal(await ownerOf(master, 'other'), other.token);
+});
+
 test('an ordered failover: nobody loses a lock, and nobody stays on the old master', async () => {
   deployment = await Sentinels.start();
   const [a, b] = await open('a', 'b');
@@ -229,10 +248,14 @@ test('a master that is made a replica by hand, its connections left open, is lef
   const [old, master] = [await deployment.master(), (await deployment.replicas())[0]];
   assert.ok(master);
   const held = await a.acquire('held', { ttl: 3_000 });
+  const extended = await c.acquire('extended', LONG);
   const waiting = startToWait(b, 'held');
   await until(async () => (await old.admin.zcard('{lock:held}:queue')) === 1, 'the waiter');
   await deployment.inSync();
   await deployment.change(old, master);
+  // What refuses it at first is a replica.
+  await extended.extend();
+  assert.equal(await ownerOf(master, 'extended'), extended.token);
   const lock = await b.acquire('other', LONG);
   assert.equal(await ownerOf(master, 'other'), lock.token);
   assert.equal(await lock.release(), true);
@@ -246,7 +269,3 @@ test('a master that is made a replica by hand, its connections left open, is lef
   assert.ok(next.fence > held.fence);
   assert.equal(await next.release(), true);
 });
-  const extended = await c.acquire('extended', LONG);
-  // What refuses it at first is a replica.
-  await extended.extend();
-  assert.equal(await ownerOf(master, 'extended'), extended.token);

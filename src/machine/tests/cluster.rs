@@ -36,6 +36,7 @@ impl Crew {
             client: "c".to_owned(),
             prefix: "lock:".to_owned(),
             command_timeout: COMMAND_TIMEOUT,
+            open_patience: ms(0),
             cluster: true,
             confirm: false,
             quorum: false,

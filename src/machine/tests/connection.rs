@@ -2,7 +2,7 @@
 
 use super::world::{COMMAND_TIMEOUT, World, ms};
 use crate::error::{Failure, Refusal};
-use crate::machine::{Command, Event, Outcome, Wait};
+use crate::machine::{Command, Config, Event, Machine, OpId, Outcome, Wait};
 use crate::script::Reply;
 
 fn refused(code: &str) -> Failure {
@@ -153,6 +153,54 @@ fn reconnecting_backs_off() {
     assert!(pauses[0] <= ms(100));
     assert!(pauses.iter().all(|pause| *pause <= ms(1_000)));
     assert!(pauses[7] >= ms(500), "{pauses:?}");
+}
+
+/// A manager that connects for the first time, and tries that for three seconds.
+fn patient() -> (World, OpId) {
+    let mut world = World::new("c");
+    let config = Config { open_patience: ms(3_000), ..world.machine.config.clone() };
+    world.machine = Machine::new(config, 7);
+    let op = world.command(Command::Open);
+    (world, op)
+}
+
+#[test]
+fn a_first_connection_is_tried_again_during_a_failover() {
+    for failure in [Failure::Lost("a replica".to_owned()), refused("LOADING")] {
+        let (mut world, op) = patient();
+        for _ in 0..4 {
+            assert!(std::mem::take(&mut world.connecting));
+            world.event(Event::ConnectFailed(failure.clone()));
+            assert_eq!(world.outcome(op), None);
+            world.pass(ms(500));
+        }
+        world.connect();
+        assert_eq!(world.outcome(op), Some(&Outcome::Done));
+        assert!(world.machine.is_idle() && world.news.is_empty());
+    }
+}
+
+#[test]
+fn a_first_connection_that_fails_for_long_tells_why() {
+    let (mut world, op) = patient();
+    assert!(std::mem::take(&mut world.connecting));
+    world.event(Event::ConnectFailed(Failure::Lost("first".to_owned())));
+    world.pass(ms(1_000));
+    assert!(std::mem::take(&mut world.connecting));
+    world.event(Event::ConnectFailed(Failure::Lost("second".to_owned())));
+    world.pass(ms(1_990));
+    assert_eq!(world.outcome(op), None);
+    world.pass(ms(10));
+    assert_eq!(world.outcome(op), Some(&Outcome::Connection("second".to_owned())));
+    assert!(world.stopped);
+}
+
+#[test]
+fn a_first_connection_that_is_refused_for_good_is_not_tried_again() {
+    let (mut world, op) = patient();
+    world.event(Event::ConnectFailed(refused("WRONGPASS")));
+    assert!(matches!(world.outcome(op), Some(Outcome::Server { .. })));
+    assert!(world.stopped);
 }
 
 #[test]

@@ -125,6 +125,7 @@ impl Simulation {
             client: format!("p{}", self.started),
             prefix: "lock:".to_owned(),
             command_timeout: COMMAND_TIMEOUT,
+            open_patience: Duration::ZERO,
             cluster: false,
             confirm: false,
             quorum: true,

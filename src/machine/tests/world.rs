@@ -127,6 +127,7 @@ impl World {
             client: client.to_owned(),
             prefix: "lock:".to_owned(),
             command_timeout: COMMAND_TIMEOUT,
+            open_patience: Duration::ZERO,
             cluster: false,
             confirm: false,
             quorum: false,
