@@ -36,8 +36,9 @@ export interface LockManagerEvents {
    * Something makes the manager slower or less safe than it could be; `message` says what, and what to
    * do. Each once, not with every connection: `WARN_LOCK_POLLING`, the ACL forbids messages, so waiters
    * poll; `WARN_LOCK_EVICTION`, a server's `maxmemory-policy` may evict locks; `WARN_LOCK_REPLICA`, the
-   * server is a replica; `WARN_LOCK_SAME_SERVER`, two servers of a quorum are one. Without a listener it
-   * becomes a warning of the process.
+   * server is a replica; `WARN_LOCK_SAME_SERVER`, two servers of a quorum are one;
+   * `WARN_LOCK_PERSISTENCE`, with `longestLease: 0`, one of them may forget locks when it restarts.
+   * Without a listener it becomes a warning of the process.
    */
   warning: [warning: LockError];
 }
@@ -246,6 +247,12 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
       case NewsCode.Eviction:
         this.#warn('WARN_LOCK_EVICTION', `${server} may evict locks: ${text}${EVICTION_ADVICE}`);
         break;
+      case NewsCode.Forgets:
+        this.#warn(
+          'WARN_LOCK_PERSISTENCE',
+          `${server} may forget locks: ${text}${PERSISTENCE_ADVICE}`,
+        );
+        break;
       case NewsCode.Replica:
         this.#warn('WARN_LOCK_REPLICA', `${server} takes no locks: ${text}${REPLICA_ADVICE}`);
         break;
@@ -268,6 +275,8 @@ const MESSAGES_ADVICE =
   '; grant the ACL user subscribe, publish and pubsub on the channels &holdfast:* for hand-offs without delay';
 const EVICTION_ADVICE =
   '; a lock that is evicted lets another in: set it to noeviction, or give locks a server of their own';
+const PERSISTENCE_ADVICE =
+  '; with longestLease: 0 it votes as soon as it has restarted, and may let another in: set appendonly yes and appendfsync always, or leave longestLease at its default';
 const REPLICA_ADVICE = ' is a replica; connect to its primary, or wait until it is promoted';
 
 function isGrant(outcome: Outcome): boolean {

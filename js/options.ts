@@ -156,7 +156,7 @@ export interface ConnectOptions {
    * Only with a quorum: the longest lease (`ttl`) that anybody takes on its servers, in whole ms from
    * 50 to 86 400 000. A server that restarted may have forgotten locks, so it has no vote for as long
    * after its start, and a second more. `0` turns this off: right only where every server keeps its data
-   * over a restart (`appendonly yes` and `appendfsync always`).
+   * over a restart (`appendonly yes` and `appendfsync always`); the event `warning` tells of one that does not.
    *
    * @default the `ttl` of these options, or the longest that this manager has asked for
    */

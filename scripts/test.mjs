@@ -25,6 +25,8 @@ const args = [
   '--test-concurrency=2',
   '--enable-source-maps',
   '--expose-gc',
+  // Quorums of the tests keep no data over a restart, and know it.
+  '--disable-warning=WARN_LOCK_PERSISTENCE',
   // A test that hangs fails; no file takes a third of this.
   '--test-timeout=300000',
   ...flags,

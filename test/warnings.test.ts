@@ -110,6 +110,44 @@ test('a quorum tells which of its servers may evict locks', async () => {
   assert.match(warnings[0]?.message ?? '', new RegExp(`of 127\\.0\\.0\\.1:${careless.port} is`));
 });
 
+/** The quorum warnings of servers with these settings, once its first lock was taken and released. */
+async function quorumWarnings(longestLease: number, ...settings: string[][]) {
+  const servers = await Promise.all(settings.map((args) => start({ args })));
+  const quorum = servers.map(({ url }) => url);
+  const locks = await connect({ quorum }, { longestLease });
+  opened.push(locks);
+  const warnings: (Error & { code?: string })[] = [];
+  locks.on('warning', (warning) => warnings.push(warning));
+  await (await locks.acquire('told', { ttl: 1_000 })).release();
+  return { ports: servers.map(({ port }) => port), warnings };
+}
+
+const DURABLE = ['--appendonly', 'yes', '--appendfsync', 'always'];
+
+test('a quorum that waits for nobody after a restart tells which server may forget locks', async () => {
+  const everysec = ['--appendonly', 'yes', '--appendfsync', 'everysec'];
+  const { ports, warnings } = await quorumWarnings(0, DURABLE, everysec, []);
+  await until(() => warnings.length > 1, 'the warnings');
+  const messages = warnings.map(({ message }) => message).sort();
+  for (const [place, why] of [
+    [1, 'has appendfsync everysec'],
+    [2, 'has appendonly no'],
+  ] as const) {
+    const one = messages.filter((message) => message.includes(`127.0.0.1:${ports[place]} ${why};`));
+    assert.equal(one.length, 1, messages.join('\n'));
+    assert.match(one[0] ?? '', /with longestLease: 0 .*appendonly yes and appendfsync always/);
+  }
+  assert.deepEqual(new Set(warnings.map(({ code }) => code)), new Set(['WARN_LOCK_PERSISTENCE']));
+  assert.equal(warnings.length, 2);
+});
+
+test('a quorum whose servers keep their data, or wait after a restart: no warning', async () => {
+  const durable = await quorumWarnings(0, DURABLE, DURABLE, DURABLE);
+  assert.deepEqual(durable.warnings, []);
+  const waits = await quorumWarnings(1_000, [], [], []);
+  assert.deepEqual(waits.warnings, []);
+});
+
 test('without a listener a warning becomes one of the process', async () => {
   const { url } = await start({ args: ['--maxmemory-policy', 'allkeys-lfu'] });
   const program = `

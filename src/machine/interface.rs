@@ -230,6 +230,8 @@ pub enum News {
 pub enum Risk {
     /// It may evict them when its memory is full: which one, and its policy.
     Eviction(String),
+    /// It may forget them when it restarts, and votes at once afterwards: which one, and why.
+    Forgets(String),
     /// It is a replica, so none can be taken until it is promoted: which one.
     Replica(String),
 }

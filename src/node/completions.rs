@@ -46,6 +46,8 @@ pub enum NewsCode {
     Eviction = 4,
     /// The server is a replica: which.
     Replica = 5,
+    /// A server of a quorum may forget locks when it restarts: which, and why.
+    Forgets = 6,
 }
 
 /// How a lock was lost.
@@ -203,6 +205,7 @@ impl Caller for ManagerCaller {
             News::Reconnected => (NewsCode::Reconnected, String::new()),
             News::SameServer(names) => (NewsCode::SameServer, names),
             News::Risk(Risk::Eviction(policy)) => (NewsCode::Eviction, policy),
+            News::Risk(Risk::Forgets(why)) => (NewsCode::Forgets, why),
             News::Risk(Risk::Replica(which)) => (NewsCode::Replica, which),
         };
         let manager = f64::from(self.manager);

@@ -101,11 +101,12 @@ pub(crate) async fn connect(
             let (connection, welcome) = embedded::connect(name, endpoint, deliver);
             Ok((Connection::Embedded(connection), welcome))
         }
-        Address::Quorum { servers, .. } => {
+        Address::Quorum { servers, settings } => {
             let Some(server) = servers.get(usize::from(node.0)) else {
                 return Err(Failure::Lost("a server that nobody has named".to_owned()));
             };
-            let (connection, welcome) = single::connect(server, deliver).await?;
+            let connecting = connect_voter(server, settings, deliver);
+            let (connection, welcome) = single::in_time(server, connecting).await?;
             Ok((Connection::Single(connection), welcome))
         }
         Address::Sentinel(sentinels) => {
@@ -117,6 +118,20 @@ pub(crate) async fn connect(
             Ok((Connection::Single(connection), welcome))
         }
     }
+}
+
+/// Connects to a server of a quorum. Where no server has to wait after its restart, each is asked whether
+/// its data survive that.
+async fn connect_voter(
+    server: &Endpoint,
+    settings: &Settings,
+    deliver: Deliver,
+) -> Result<(single::Connection, Welcome), Failure> {
+    let (mut connection, mut welcome) = single::connect(server, deliver).await?;
+    if settings.longest_lease.is_none() {
+        welcome.risks.extend(connection.ask_persistence(server).await?);
+    }
+    Ok((connection, welcome))
 }
 
 impl Connection {

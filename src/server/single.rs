@@ -160,6 +160,18 @@ impl Connection {
         wire::introduced(&values, &endpoint.address.to_string())
     }
 
+    /// Asks whether a restart may lose data.
+    pub(super) async fn ask_persistence(
+        &mut self,
+        endpoint: &Endpoint,
+    ) -> Result<Option<Risk>, Failure> {
+        let pipeline = wire::persistence();
+        let count = pipeline.len();
+        let values = self.inner.send_packed_commands(&pipeline, 0, count).await;
+        let values = values.map_err(|error| wire::failure(&error))?;
+        Ok(wire::forgets(&values, &endpoint.address.to_string()))
+    }
+
     /// Subscribes to the inbox and checks that messages may be published to it. Where an ACL forbids
     /// it, says so.
     async fn listen(&mut self, endpoint: &Endpoint) -> Result<Option<String>, Failure> {
