@@ -242,11 +242,12 @@ pub(super) fn look(values: &[Value]) -> Result<Look, Failure> {
     let [server, replication, time] = values else {
         return Err(Failure::Lost("the server left an answer out".to_owned()));
     };
-    let uptime = info_field(server, "uptime_in_seconds").and_then(|text| text.parse().ok());
+    let uptime = info_field(server, "uptime_in_seconds").and_then(|text| text.parse::<i64>().ok());
     Ok(Look {
         history: history(server, replication),
         time: server_time(time)?,
-        uptime: uptime.map(Duration::from_secs),
+        // Below zero once its clock was set back: at least it runs now.
+        uptime: uptime.map(|seconds| Duration::from_secs(u64::try_from(seconds).unwrap_or(0))),
     })
 }
 
@@ -385,6 +386,16 @@ mod tests {
         let look = look(&values).unwrap();
         assert_eq!(look.history.as_deref(), Some("abc/def"));
         assert_eq!(look.time.as_micros(), 1_700_000_000_000_042);
+    }
+
+    #[test]
+    fn an_uptime_below_zero_is_none_at_all() {
+        let uptime = |text: &str| {
+            let time = Value::Array(vec![bulk("1"), bulk("0")]);
+            look(&[bulk(&format!("uptime_in_seconds:{text}\r\n")), bulk(""), time]).unwrap().uptime
+        };
+        assert_eq!(uptime("7"), Some(Duration::from_secs(7)));
+        assert_eq!(uptime("-3598"), Some(Duration::ZERO), "its clock was set back");
     }
 
     /// What a server answers to an introduction.

@@ -70,6 +70,8 @@ export interface ServerOptions {
   readonly sentinel?: string;
   /** Speak TLS and nothing else. */
   readonly tls?: ServerTls;
+  /** Further variables of its environment. */
+  readonly env?: Readonly<Record<string, string>>;
 }
 
 export interface ServerTls {
@@ -194,7 +196,8 @@ export class RedisServer {
       ...extra,
     ];
     const binary = this.options.binary ?? serverBinary();
-    const child = spawn(binary, args, { stdio: 'ignore' });
+    const env = { ...process.env, ...this.options.env };
+    const child = spawn(binary, args, { stdio: 'ignore', env });
     this.#child = child;
     running.add(child);
     this.#paused = false;
