@@ -1,5 +1,6 @@
 // Runs the simulator for as many seeds as one likes: three schedules each, one in which the server keeps
-// its data, one in which it loses them and one in which its clock is set.
+// its data, one in which it loses them and one in which its clock is set. And for a part of the seeds three
+// schedules of a quorum: its servers keep their data, or lose them, or leases end at any moment.
 //
 //   npm run simulate -- [--seeds N] [--from S]
 //
@@ -19,18 +20,30 @@ for (const [flag, value] of Object.entries(values)) {
   if (!/^\d+$/.test(value)) throw new Error(`--${flag} takes a whole number, got ${value}`);
 }
 
+/** Of so many seeds one is used for a quorum as well: its schedules take twice as long. */
+const SEEDS_PER_QUORUM = 20;
+const seeds = Number(values.seeds);
+const quorumSeeds = Math.ceil(seeds / SEEDS_PER_QUORUM);
+
 const cargo = ['test', '--no-default-features', '--features', 'driver'];
 build();
-const env = { ...process.env, HOLDFAST_SEEDS: values.seeds, HOLDFAST_FROM: values.from };
+const env = {
+  ...process.env,
+  HOLDFAST_SEEDS: String(seeds),
+  HOLDFAST_QUORUM_SEEDS: String(quorumSeeds),
+  HOLDFAST_FROM: values.from,
+};
 const began = performance.now();
-const { status } = spawnSync('cargo', [...cargo, '--quiet', 'simulator::'], {
+const schedulesOf = ['simulator::', 'quorum::quorum_'];
+const { status } = spawnSync('cargo', [...cargo, '--quiet', '--', ...schedulesOf], {
   stdio: 'inherit',
   env,
 });
 const seconds = (performance.now() - began) / 1000;
-const schedules = 3 * Number(values.seeds);
+const [one, several] = [3 * seeds, 3 * quorumSeeds];
 console.log(
-  `${schedules} schedules in ${seconds.toFixed(1)} s, ${Math.round(schedules / seconds)} per second`,
+  `${one} schedules of one server and ${several} of a quorum in ${seconds.toFixed(1)} s, ` +
+    `${Math.round((one + several) / seconds)} per second`,
 );
 process.exitCode = status ?? 1;
 

@@ -500,7 +500,7 @@ fn simulate(kind: Kind) {
     let number = |variable: &str, default: u64| {
         std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
     };
-    let (from, seeds) = (number("HOLDFAST_FROM", 0), number("HOLDFAST_SEEDS", SEEDS));
+    let (from, seeds) = (number("HOLDFAST_FROM", 0), number("HOLDFAST_QUORUM_SEEDS", SEEDS));
     let mut acquired = 0;
     for seed in from..from + seeds {
         let mut simulation = Simulation::new(seed, kind);
