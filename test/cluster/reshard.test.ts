@@ -4,6 +4,7 @@ import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { Cluster } from '../support/cluster.js';
 import { connect, type LockManager, openOperations } from '../support/holdfast.js';
+import type { RedisServer } from '../support/server.js';
 
 const MANAGERS = 3;
 const CALLERS = 4;
@@ -13,7 +14,7 @@ const MOVES = 6;
 let cluster: Cluster;
 
 before(async () => {
-  cluster = await Cluster.start();
+  cluster = await Cluster.start({ spare: 1 });
 });
 
 after(() => cluster.stop());
@@ -35,9 +36,14 @@ class Resource {
   }
 }
 
-test('a slot that moves under load costs nobody a lock, an order or an error', async () => {
+/** Everybody wants the locks of a slot, and it moves where `next` says, a few times. */
+async function moveUnderLoad(
+  moves: number,
+  urls: string[],
+  next: (move: number, others: RedisServer[]) => RedisServer | undefined,
+): Promise<void> {
   const managers = await Promise.all(
-    Array.from({ length: MANAGERS }, () => connect({ cluster: cluster.urls })),
+    Array.from({ length: MANAGERS }, () => connect({ cluster: urls })),
   );
   const resources = new Map(NAMES.map((name) => [name, new Resource()]));
   let over = false;
@@ -54,10 +60,10 @@ test('a slot that moves under load costs nobody a lock, an order or an error', a
   );
   try {
     const slot = await cluster.slotOf('{fair}');
-    for (let move = 0; move < MOVES; move += 1) {
+    for (let move = 0; move < moves; move += 1) {
       const from = await cluster.primaryOf(slot);
       const others = (await cluster.primaries()).filter((node) => node !== from);
-      const to = others[move % others.length];
+      const to = next(move, others);
       if (to === undefined) throw new Error('one primary alone');
       await cluster.moveSlot(slot, to);
       const before = [...resources.values()].map(({ uses }) => uses);
@@ -73,4 +79,14 @@ test('a slot that moves under load costs nobody a lock, an order or an error', a
   }
   assert.ok(managers.every((locks) => locks.stats().lost === 0));
   assert.equal(openOperations(), 0);
+}
+
+test('a slot that moves under load costs nobody a lock, an order or an error', async () => {
+  await moveUnderLoad(MOVES, cluster.urls, (move, others) => others[move % others.length]);
+});
+
+test('nor does one that moves to a primary that had none before', async () => {
+  const spare = cluster.nodes.at(-1);
+  // Nobody has told the managers of it: they hear of it when they are sent there.
+  await moveUnderLoad(1, cluster.urls.slice(0, -1), () => spare);
 });

@@ -9,6 +9,8 @@ export interface ClusterOptions {
   readonly primaries?: number;
   /** How many replicas each of them has; none by default. */
   readonly replicas?: number;
+  /** How many more nodes have no slots yet, and follow nobody; none by default. */
+  readonly spare?: number;
   /** The binary that all of them run; by default that of `serverBinary`. */
   readonly binary?: string;
   /** Speak TLS with clients and with each other. */
@@ -27,9 +29,9 @@ interface NodeView {
   readonly ranges: readonly (readonly [number, number])[];
 }
 
-/** Primaries that share the slots, and their replicas. A failover takes three to four seconds. */
+/** Primaries that share the slots, their replicas, and who has nothing yet. A failover takes three to four seconds. */
 export class Cluster {
-  /** The first primaries, then their replicas in turn. A failover changes roles, not the order. */
+  /** The first primaries, then their replicas in turn, then the spare ones. A failover changes roles, not the order. */
   readonly nodes: readonly RedisServer[];
 
   private constructor(nodes: readonly RedisServer[]) {
@@ -38,18 +40,18 @@ export class Cluster {
 
   /** Starts a Cluster, and waits until all slots are served and every failover can succeed. */
   static async start(options: ClusterOptions = {}): Promise<Cluster> {
-    const { primaries = 3, replicas = 0, ...rest } = options;
+    const { primaries = 3, replicas = 0, spare = 0, ...rest } = options;
     const args = [
       ...['--cluster-node-timeout', '2000'],
       // By default a primary waits five seconds for further replicas before it sends its data to one.
       ...['--repl-diskless-sync-delay', '0'],
     ];
-    const count = primaries * (1 + replicas);
+    const count = primaries * (1 + replicas) + spare;
     const cluster = new Cluster(
       await RedisServer.startSeveral(count, { ...rest, cluster: true, args }),
     );
     try {
-      await cluster.#form(primaries);
+      await cluster.#form(primaries, primaries * replicas);
       return cluster;
     } catch (error) {
       await cluster.stop();
@@ -171,7 +173,7 @@ export class Cluster {
     return claims[0]?.node;
   }
 
-  async #form(primaries: number): Promise<void> {
+  async #form(primaries: number, replicas: number): Promise<void> {
     const [first, ...others] = this.nodes as [RedisServer, ...RedisServer[]];
     for (const [i, node] of this.nodes.entries()) {
       // Where two have the same epoch, one yields: not while a test looks.
@@ -189,13 +191,13 @@ export class Cluster {
       );
       return counts.every((count) => count === this.nodes.length);
     }, 'the nodes to meet');
-    for (const [i, replica] of this.nodes.slice(primaries).entries()) {
+    for (const [i, replica] of this.nodes.slice(primaries, primaries + replicas).entries()) {
       const { id } = await viewOfItself(this.nodes[i % primaries] as RedisServer);
       await replica.admin.cluster('REPLICATE', id);
     }
     await until(async () => {
       const all = await Promise.all((await this.primaries()).map((each) => this.replicasOf(each)));
-      return all.flat().length === this.nodes.length - primaries;
+      return all.flat().length === replicas;
     }, 'the primaries to know their replicas');
     await this.#agree();
     await this.inSync();
