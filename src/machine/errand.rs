@@ -142,8 +142,6 @@ impl Machine {
         match reply {
             Ok(Reply::Granted { fence }) => self.adopted(now, op, sent, fence, out),
             Ok(Reply::Owner(done)) => self.end_errand(now, op, done, out),
-            // A repeat changes nothing, so it simply asks again once connected.
-            Err(Failure::Lost(_)) => {}
             Err(Failure::NoScript) => self.send_errand(now, op, Manner::WithSource, out),
             Ok(Reply::More) | Err(Failure::Moved(_)) => {
                 self.send_errand(now, op, Manner::Plain, out);
@@ -153,7 +151,10 @@ impl Machine {
                 self.send_errand(now, op, Manner::Asking(to), out);
                 self.errand_later(now, op);
             }
-            Err(Failure::Halfway | Failure::NoQuorum(_)) => self.errand_later(now, op),
+            // A repeat changes nothing, so it simply asks again.
+            Err(Failure::Lost(_) | Failure::Halfway | Failure::NoQuorum(_)) => {
+                self.errand_later(now, op);
+            }
             Err(Failure::Refused(refusal)) => {
                 let transient = refusal.is_transient();
                 errand.refusal = Some(refusal);
