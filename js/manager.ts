@@ -10,11 +10,10 @@ import {
 import { traced, tracing } from './diagnostics.js';
 import { argumentError, LockConnectionError, LockError, LockLostError } from './errors.js';
 import { Lock } from './lock.js';
+import { checkName, checkSlot } from './names.js';
 import {
   type AcquireOptions,
   checkAcquireOptions,
-  checkName,
-  checkSlot,
   checkTryAcquireOptions,
   type Defaults,
   type RequestOptions,

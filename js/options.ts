@@ -1,5 +1,6 @@
 /** What callers may say, and the checks of it. Nothing is sent before these have passed. */
 
+import { checkBoolean, checkObject, checkSecret, checkText, checkWhole, show } from './checks.js';
 import { argumentError } from './errors.js';
 
 /** Options of `acquire`. */
@@ -220,13 +221,9 @@ const TTL_MS_MIN = 50;
 const TTL_MS_MAX = 86_400_000;
 const TIMEOUT_MS_MAX = 600_000;
 const NODE_TIMEOUT_MS_MAX = 10_000;
-const NAME_BYTES_MAX = 1024;
 const REPLICAS_MAX = 1000;
 /** The `wait` of a single attempt. */
 const NEVER = -1;
-
-/** Keys of other locks' waiters, holders and fences end in these. */
-const RESERVED_SUFFIXES = [':fence', ':queue', ':shared', ':waiters'];
 
 /** What every lock has when it is acquired. */
 interface HoldOptions {
@@ -323,9 +320,8 @@ function checkTls(tls: unknown): void {
   checkPem(cert, 'options.tls.cert');
   checkPem(key, 'options.tls.key');
   if (servername !== undefined) checkText(servername, 'options.tls.servername');
-  if (rejectUnauthorized !== undefined && typeof rejectUnauthorized !== 'boolean') {
-    const message = `options.tls.rejectUnauthorized must be a boolean, got ${show(rejectUnauthorized)}`;
-    throw argumentError('ERR_INVALID_ARG_TYPE', message);
+  if (rejectUnauthorized !== undefined) {
+    checkBoolean(rejectUnauthorized, 'options.tls.rejectUnauthorized');
   }
 }
 
@@ -373,9 +369,7 @@ function checkShared(given: TryAcquireOptions, defaults: Defaults): Wanted {
 
 function checkHold({ ttl, renew, maxHold, stallTimeout }: HoldOptions): void {
   checkTtl(ttl);
-  if (typeof renew !== 'boolean') {
-    throw argumentError('ERR_INVALID_ARG_TYPE', `renew must be a boolean, got ${show(renew)}`);
-  }
+  checkBoolean(renew, 'renew');
   checkWholeOrInfinite(maxHold, 'maxHold', TTL_MS_MIN);
   checkWholeOrInfinite(stallTimeout, 'stallTimeout', 1);
 }
@@ -386,47 +380,6 @@ function checkSignal(signal: unknown): void {
   if (typeof aborted !== 'boolean' || typeof addEventListener !== 'function') {
     const message = `signal must be an AbortSignal, got ${show(signal)}`;
     throw argumentError('ERR_INVALID_ARG_TYPE', message);
-  }
-}
-
-/**
- * On Cluster the side keys of `a}b` or `{}x` would stand in another slot than the lock.
- *
- * @internal
- */
-export function checkSlot(key: string): void {
-  const tag = /^[^{]*\{([^}]*)\}/.exec(key)?.[1];
-  if (!tag && key.includes('}')) {
-    const message = `on Cluster a lock's key with a "}" must have a hash tag, as "cart:{42}" has, got ${show(key)}`;
-    throw argumentError('ERR_INVALID_ARG_VALUE', message);
-  }
-}
-
-/** @internal */
-export function checkName(name: unknown): asserts name is string {
-  if (typeof name !== 'string') {
-    throw argumentError(
-      'ERR_INVALID_ARG_TYPE',
-      `a lock's name must be a string, got ${show(name)}`,
-    );
-  }
-  if (name === '') {
-    throw argumentError('ERR_INVALID_ARG_VALUE', "a lock's name must not be empty");
-  }
-  if (!isWellFormed(name)) {
-    const message = `a lock's name must be well-formed Unicode, got ${show(name)}`;
-    throw argumentError('ERR_INVALID_ARG_VALUE', message);
-  }
-  // A UTF-16 unit is at most three bytes of UTF-8: short names need no count.
-  if (name.length * 3 > NAME_BYTES_MAX && Buffer.byteLength(name) > NAME_BYTES_MAX) {
-    const message = `a lock's name must be at most ${NAME_BYTES_MAX} bytes of UTF-8, got ${Buffer.byteLength(name)}`;
-    throw argumentError('ERR_OUT_OF_RANGE', message);
-  }
-  for (const suffix of RESERVED_SUFFIXES) {
-    if (name.endsWith(suffix)) {
-      const message = `a lock's name must not end in "${suffix}", which marks a key that another lock needs, got ${show(name)}`;
-      throw argumentError('ERR_INVALID_ARG_VALUE', message);
-    }
   }
 }
 
@@ -450,93 +403,4 @@ function checkLabel(label: unknown): void {
     const message = `label must be at most 48 of the characters A-Z a-z 0-9 . _ ~ -, got ${show(label)}`;
     throw argumentError('ERR_INVALID_ARG_VALUE', message);
   }
-}
-
-function checkWhole(value: unknown, what: string, least: number, most: number): void {
-  if (typeof value !== 'number') {
-    throw argumentError('ERR_INVALID_ARG_TYPE', `${what} must be a number, got ${show(value)}`);
-  }
-  if (!Number.isInteger(value) || value < least || value > most) {
-    const range = most === Number.MAX_SAFE_INTEGER ? `${least} or more` : `${least} to ${most}`;
-    throw argumentError('ERR_OUT_OF_RANGE', `${what} must be whole ms, ${range}, got ${value}`);
-  }
-}
-
-/** @internal */
-export function checkText(value: unknown, what: string): asserts value is string {
-  if (typeof value !== 'string') {
-    throw argumentError('ERR_INVALID_ARG_TYPE', `${what} must be a string, got ${show(value)}`);
-  }
-  if (!isWellFormed(value)) {
-    const message = `${what} must be well-formed Unicode, got ${show(value)}`;
-    throw argumentError('ERR_INVALID_ARG_VALUE', message);
-  }
-}
-
-/** Like `checkText`, but never shows the value. @internal */
-export function checkSecret(value: unknown, what: string): void {
-  if (typeof value !== 'string') {
-    throw argumentError('ERR_INVALID_ARG_TYPE', `${what} must be a string, got a ${typeof value}`);
-  }
-}
-
-/** Checks that `options` is a plain bag of known options; a missing one is an empty bag. @internal */
-export function checkObject<T extends object>(
-  options: unknown,
-  known: readonly string[],
-  caller: string,
-): T {
-  if (options === undefined) return {} as T;
-  if (typeof options !== 'object' || options === null || Array.isArray(options)) {
-    const message = `the options of ${caller} must be an object, got ${show(options)}`;
-    throw argumentError('ERR_INVALID_ARG_TYPE', message);
-  }
-  for (const key of Object.keys(options)) {
-    if (!known.includes(key)) {
-      const message = `${caller} has no option "${key}"; did you mean "${nearest(key, known)}"?`;
-      throw argumentError('ERR_INVALID_ARG_TYPE', message);
-    }
-  }
-  const given = Object.entries(options).filter(([, value]) => value !== undefined);
-  return Object.fromEntries(given) as T;
-}
-
-/** The candidate that takes the fewest edits to become, whatever its case. */
-function nearest(word: string, candidates: readonly string[]): string {
-  const distances = candidates.map((candidate) => ({
-    candidate,
-    distance: editDistance(word.toLowerCase(), candidate.toLowerCase()),
-  }));
-  distances.sort((a, b) => a.distance - b.distance);
-  return distances[0]?.candidate ?? '';
-}
-
-/** Levenshtein distance: <https://en.wikipedia.org/wiki/Levenshtein_distance>. */
-function editDistance(a: string, b: string): number {
-  let row = Array.from({ length: b.length + 1 }, (_, column) => column);
-  for (let i = 1; i <= a.length; i++) {
-    const next = [i];
-    for (let j = 1; j <= b.length; j++) {
-      const substitute = (row[j - 1] ?? 0) + (a[i - 1] === b[j - 1] ? 0 : 1);
-      next.push(Math.min(substitute, (row[j] ?? 0) + 1, (next[j - 1] ?? 0) + 1));
-    }
-    row = next;
-  }
-  return row[b.length] ?? 0;
-}
-
-/** `String.prototype.isWellFormed`, which the types of ES2022 do not know. */
-function isWellFormed(text: string): boolean {
-  return (text as string & { isWellFormed(): boolean }).isWellFormed();
-}
-
-/** A value in an error message: short, quoted, with its type. */
-function show(value: unknown): string {
-  if (typeof value === 'string') {
-    const text = value.length > 60 ? `${value.slice(0, 60)}…` : value;
-    return JSON.stringify(text);
-  }
-  if (value === null || value === undefined) return String(value);
-  if (typeof value === 'object') return Array.isArray(value) ? 'an array' : 'an object';
-  return typeof value === 'function' ? 'a function' : `${typeof value} ${String(value)}`;
 }

@@ -1,7 +1,7 @@
 /** Where the server is: from a URL to host, port, login and database. */
 
+import { checkObject, checkSecret, checkText } from './checks.js';
 import { argumentError } from './errors.js';
-import { checkObject, checkSecret, checkText } from './options.js';
 
 /** @internal */
 export interface Target {

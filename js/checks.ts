@@ -1,0 +1,99 @@
+/** Checks of values, and what their errors say: what was expected, and what was given. */
+
+import { argumentError } from './errors.js';
+
+/** @internal */
+export function checkBoolean(value: unknown, what: string): asserts value is boolean {
+  if (typeof value === 'boolean') return;
+  throw argumentError('ERR_INVALID_ARG_TYPE', `${what} must be a boolean, got ${show(value)}`);
+}
+
+/** Checks for a whole number of ms. @internal */
+export function checkWhole(value: unknown, what: string, least: number, most: number): void {
+  if (typeof value !== 'number') {
+    throw argumentError('ERR_INVALID_ARG_TYPE', `${what} must be a number, got ${show(value)}`);
+  }
+  if (!Number.isInteger(value) || value < least || value > most) {
+    const range = most === Number.MAX_SAFE_INTEGER ? `${least} or more` : `${least} to ${most}`;
+    throw argumentError('ERR_OUT_OF_RANGE', `${what} must be whole ms, ${range}, got ${value}`);
+  }
+}
+
+/** @internal */
+export function checkText(value: unknown, what: string): asserts value is string {
+  if (typeof value !== 'string') {
+    throw argumentError('ERR_INVALID_ARG_TYPE', `${what} must be a string, got ${show(value)}`);
+  }
+  if (!isWellFormed(value)) {
+    const message = `${what} must be well-formed Unicode, got ${show(value)}`;
+    throw argumentError('ERR_INVALID_ARG_VALUE', message);
+  }
+}
+
+/** Like `checkText`, but never shows the value. @internal */
+export function checkSecret(value: unknown, what: string): void {
+  if (typeof value !== 'string') {
+    throw argumentError('ERR_INVALID_ARG_TYPE', `${what} must be a string, got a ${typeof value}`);
+  }
+}
+
+/** Checks that `options` is a plain bag of known options; a missing one is an empty bag. @internal */
+export function checkObject<T extends object>(
+  options: unknown,
+  known: readonly string[],
+  caller: string,
+): T {
+  if (options === undefined) return {} as T;
+  if (typeof options !== 'object' || options === null || Array.isArray(options)) {
+    const message = `the options of ${caller} must be an object, got ${show(options)}`;
+    throw argumentError('ERR_INVALID_ARG_TYPE', message);
+  }
+  for (const key of Object.keys(options)) {
+    if (!known.includes(key)) {
+      const message = `${caller} has no option "${key}"; did you mean "${nearest(key, known)}"?`;
+      throw argumentError('ERR_INVALID_ARG_TYPE', message);
+    }
+  }
+  const given = Object.entries(options).filter(([, value]) => value !== undefined);
+  return Object.fromEntries(given) as T;
+}
+
+/** The candidate that takes the fewest edits to become, whatever its case. */
+function nearest(word: string, candidates: readonly string[]): string {
+  const distances = candidates.map((candidate) => ({
+    candidate,
+    distance: editDistance(word.toLowerCase(), candidate.toLowerCase()),
+  }));
+  distances.sort((a, b) => a.distance - b.distance);
+  return distances[0]?.candidate ?? '';
+}
+
+/** Levenshtein distance: <https://en.wikipedia.org/wiki/Levenshtein_distance>. */
+function editDistance(a: string, b: string): number {
+  let row = Array.from({ length: b.length + 1 }, (_, column) => column);
+  for (let i = 1; i <= a.length; i++) {
+    const next = [i];
+    for (let j = 1; j <= b.length; j++) {
+      const substitute = (row[j - 1] ?? 0) + (a[i - 1] === b[j - 1] ? 0 : 1);
+      next.push(Math.min(substitute, (row[j] ?? 0) + 1, (next[j - 1] ?? 0) + 1));
+    }
+    row = next;
+  }
+  return row[b.length] ?? 0;
+}
+
+/** `String.prototype.isWellFormed`, which the types of ES2022 do not know. @internal */
+export function isWellFormed(text: string): boolean {
+  return (text as string & { isWellFormed(): boolean }).isWellFormed();
+}
+
+/** A value in an error message: short, quoted, with its type. @internal */
+export function show(value: unknown): string {
+  if (typeof value === 'string') {
+    const text = value.length > 60 ? `${value.slice(0, 60)}…` : value;
+    return JSON.stringify(text);
+  }
+  if (value === null || value === undefined) return String(value);
+  if (typeof value === 'object') return Array.isArray(value) ? 'an array' : 'an object';
+  return typeof value === 'function' ? 'a function' : `${typeof value} ${String(value)}`;
+}
