@@ -8,14 +8,25 @@ export function checkBoolean(value: unknown, what: string): asserts value is boo
   throw argumentError('ERR_INVALID_ARG_TYPE', `${what} must be a boolean, got ${show(value)}`);
 }
 
-/** Checks for a whole number of ms. @internal */
+/** Checks for a number of ms. @internal */
 export function checkWhole(value: unknown, what: string, least: number, most: number): void {
+  checkWholeNumber(value, what, least, most, 'whole ms');
+}
+
+/** @internal */
+export function checkWholeNumber(
+  value: unknown,
+  what: string,
+  least: number,
+  most: number,
+  kind = 'a whole number',
+): void {
   if (typeof value !== 'number') {
     throw argumentError('ERR_INVALID_ARG_TYPE', `${what} must be a number, got ${show(value)}`);
   }
   if (!Number.isInteger(value) || value < least || value > most) {
     const range = most === Number.MAX_SAFE_INTEGER ? `${least} or more` : `${least} to ${most}`;
-    throw argumentError('ERR_OUT_OF_RANGE', `${what} must be whole ms, ${range}, got ${value}`);
+    throw argumentError('ERR_OUT_OF_RANGE', `${what} must be ${kind}, ${range}, got ${value}`);
   }
 }
 

@@ -1,14 +1,14 @@
 import { randomUUID } from 'node:crypto';
 import { type Outcome, OutcomeCode, Port, type PortOptions } from './bridge.js';
-import { argumentError } from './errors.js';
-import { LockManager } from './manager.js';
 import {
   type ConnectOptions,
   checkConnectOptions,
   type Defaults,
   type Pem,
   type TlsOptions,
-} from './options.js';
+} from './connect-options.js';
+import { argumentError } from './errors.js';
+import { LockManager } from './manager.js';
 import { toError } from './outcome.js';
 import {
   type ClusterTarget,

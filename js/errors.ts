@@ -82,9 +82,10 @@ export class LockLoadError extends LockError {
 /**
  * How a lock was lost: `expired`, its lease ran out or its key vanished; `stalled`, its lease ran out
  * because the event loop had not turned for `stallTimeout`; `maxHold`, it was held for as long as it
- * may be; `released`, the caller had released it.
+ * may be; `stolen`, somebody took it by `steal` or freed it by `forceRelease`; `adopted`, the process
+ * that it was handed to has it; `released`, the caller had released it.
  */
-export type LockLostReason = 'expired' | 'maxHold' | 'released' | 'stalled';
+export type LockLostReason = 'adopted' | 'expired' | 'maxHold' | 'released' | 'stalled' | 'stolen';
 
 /** The lock is not held any more. */
 export class LockLostError extends LockError {

@@ -7,6 +7,7 @@
  */
 
 export { connect } from './connect.js';
+export type { ConnectOptions, Pem, TlsOptions } from './connect-options.js';
 export type { LockLostMessage, LockTrace } from './diagnostics.js';
 export {
   LockClosedError,
@@ -20,16 +21,19 @@ export {
   LockTimeoutError,
   type QuorumNode,
 } from './errors.js';
-export type { Lock } from './lock.js';
+export type { Lock, LockJson } from './lock.js';
+export type { LockSet } from './lock-set.js';
 export type { LockManager, LockManagerEvents } from './manager.js';
 export type {
   AcquireOptions,
-  ConnectOptions,
-  Pem,
+  AdoptOptions,
+  ForceReleaseOptions,
+  LockMode,
+  QueryOptions,
   RequestOptions,
-  TlsOptions,
   TryAcquireOptions,
 } from './options.js';
+export type { HeldLockInfo, LockSnapshot, PendingLockInfo } from './query.js';
 export type { LockStats } from './stats.js';
 export type {
   ClusterTarget,

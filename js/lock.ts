@@ -1,8 +1,4 @@
-import { LossCode, OpKind, OutcomeCode, type Port } from './bridge.js';
-import { traced, tracing } from './diagnostics.js';
-import { LockLostError, type LockLostReason } from './errors.js';
-import { checkTtl } from './options.js';
-import { type Context, toError } from './outcome.js';
+import type { LockMode } from './options.js';
 
 /**
  * A lock that this process holds, until it is released or its lease runs out.
@@ -17,9 +13,11 @@ import { type Context, toError } from './outcome.js';
  * }
  * ```
  */
-export class Lock implements AsyncDisposable {
+export interface Lock extends AsyncDisposable {
   /** The name it was acquired by. */
   readonly name: string;
+  /** `'exclusive'`, or `'shared'` with others that hold it so. Changed by `downgrade` alone. */
+  readonly mode: LockMode;
   /**
    * The fencing token: a safe integer, strictly greater for every later owner of this lock. A
    * resource that refuses smaller fences than it has seen is safe even from an owner that was
@@ -28,65 +26,16 @@ export class Lock implements AsyncDisposable {
    * Source: <https://martin.kleppmann.com/2016/02/08/how-to-do-distributed-locking.html>
    */
   readonly fence: number;
-
-  readonly #port: Port;
-  readonly #context: Context;
-  readonly #lease: number;
-  readonly #label: string;
-  #released = false;
-  /** Whether anybody may have the token: then no other caller may own the lock with it. */
-  #exported = false;
-  /** Made when the lock is lost, with the frames of whoever finds it out first. */
-  #lostBecause: LockLostReason | undefined;
-  /** Made when somebody asks for it: most locks are released unwatched. */
-  #abort: AbortController | undefined;
-
-  /** @internal */
-  constructor(
-    port: Port,
-    context: Context,
-    name: string,
-    label: string,
-    lease: number,
-    fence: number,
-    onLost: (lock: Lock, error: LockLostError) => void,
-  ) {
-    this.name = name;
-    this.fence = fence;
-    this.#port = port;
-    this.#context = context;
-    this.#lease = lease;
-    this.#label = label;
-    port.watch(lease, (reason) => {
-      this.#lostBecause = REASONS[reason] ?? 'expired';
-      const error = this.#lost();
-      this.#abort?.abort(error);
-      onLost(this, error);
-    });
-  }
-
   /** The owner token: what stands in Redis while this lock is held. */
-  get token(): string {
-    this.#exported = true;
-    const attempt = Math.floor(this.#lease / GENERATIONS);
-    const token = `hf1.${this.#context.client}.${attempt}`;
-    return this.#label === '' ? token : `${token}.${this.#label}`;
-  }
-
+  readonly token: string;
   /**
    * Whether the lock is still held. Counted by a monotonic clock from before it was granted, so it
    * turns false before the server can let another in; right even in the first line after the event
    * loop was blocked.
    */
-  get held(): boolean {
-    return !this.#released && this.#port.remaining(this.#lease) > 0;
-  }
-
+  readonly held: boolean;
   /** How long the lock is still held without another `extend`, in ms; 0 when it is not held. */
-  get remaining(): number {
-    return this.#released ? 0 : Math.floor(this.#port.remaining(this.#lease));
-  }
-
+  readonly remaining: number;
   /**
    * Aborted, with a `LockLostError` as its reason, the moment the lock is lost and before the server
    * can let another in; never by a release.
@@ -96,22 +45,14 @@ export class Lock implements AsyncDisposable {
    * await fetch(url, { signal: lock.signal })
    * ```
    */
-  get signal(): AbortSignal {
-    if (this.#abort === undefined) {
-      this.#abort = new AbortController();
-      if (this.#lostBecause !== undefined) this.#abort.abort(this.#lost());
-    }
-    return this.#abort.signal;
-  }
+  readonly signal: AbortSignal;
 
   /**
    * Does nothing while the lock is held.
    *
    * @throws LockLostError if it is not.
    */
-  assertHeld(): void {
-    if (!this.held) throw this.#lost();
-  }
+  assertHeld(): void;
 
   /**
    * Makes the lease last at least `ttl` ms from now. Never shortens it.
@@ -122,18 +63,27 @@ export class Lock implements AsyncDisposable {
    *   `commandTimeout`, whether there was no answer, a refusal or no majority; the lock is then still
    *   held for `remaining` ms. A refusal that time does not mend rejects at once.
    */
-  async extend(ttl?: number): Promise<void> {
-    if (ttl !== undefined) checkTtl(ttl);
-    return traced(tracing.extend, this.name, this.#context.server, () => this.#extend(ttl));
-  }
+  extend(ttl?: number): Promise<void>;
 
-  async #extend(ttl?: number): Promise<void> {
-    if (this.#released) throw this.#lost();
-    const outcome = await this.#port.submit(OpKind.Extend, [this.#lease, ttl ?? -1]);
-    if (outcome.code === OutcomeCode.Done) return;
-    if (outcome.code === OutcomeCode.Lost) throw this.#lost();
-    throw toError(outcome, this.#context, 'extend', this.name);
-  }
+  /**
+   * Turns an exclusive lock into a shared one, at once and without giving it up: others that wait to
+   * share it are let in. Keeps the fence. Does nothing to a lock that is shared already.
+   *
+   * There is no way back: two holders of a shared lock that both want it for themselves would each
+   * wait for the other for ever. Release it, and acquire it anew.
+   *
+   * @returns `true` if it is shared now, `false` if it had been lost or released before.
+   * @throws LockConnectionError if no answer came within `commandTimeout`; it may have happened.
+   *
+   * @example
+   * ```ts
+   * await using lock = await locks.acquire('catalogue')
+   * await rebuild()
+   * await lock.downgrade()   // readers may read, nobody else may write
+   * await publish()
+   * ```
+   */
+  downgrade(): Promise<boolean>;
 
   /**
    * Gives the lock up. `held` is false from the moment of this call.
@@ -142,45 +92,44 @@ export class Lock implements AsyncDisposable {
    * @throws LockConnectionError if no answer came within `commandTimeout`; the release is repeated
    *   when the server can be reached again.
    */
-  release(): Promise<boolean> {
-    return traced(tracing.release, this.name, this.#context.server, () => this.#release());
-  }
+  release(): Promise<boolean>;
 
-  async #release(): Promise<boolean> {
-    if (this.#released) return false;
-    this.#released = true;
-    this.#port.forget(this.#lease);
-    const exported = this.#exported ? 1 : 0;
-    const outcome = await this.#port.submit(OpKind.Release, [this.#lease, exported]);
-    if (outcome.code === OutcomeCode.Done) return true;
-    // A manager that is closed has given everything back.
-    if (outcome.code === OutcomeCode.Lost || outcome.code === OutcomeCode.Closed) return false;
-    throw toError(outcome, this.#context, 'release', this.name);
-  }
+  /**
+   * What another process needs to take the lock over with `adopt`: `JSON.stringify(lock)` has it.
+   * Until it does, the lock stays with this process, which goes on renewing it.
+   *
+   * @example
+   * ```ts
+   * worker.send(JSON.stringify(lock))                             // here
+   * const lock = await locks.adopt(JSON.parse(message))           // there
+   * ```
+   */
+  toJSON(): LockJson;
 
   /** Releases the lock at the end of an `await using` scope. */
-  async [Symbol.asyncDispose](): Promise<void> {
-    await this.release();
-  }
-
-  #lost(): LockLostError {
-    const reason = this.#released ? 'released' : (this.#lostBecause ?? 'expired');
-    return new LockLostError(`lock "${this.name}" ${WHAT_HAPPENED[reason]}`, this.name, reason);
-  }
+  [Symbol.asyncDispose](): Promise<void>;
 }
 
-/** A lease is numbered by its attempt and by how often the lock was handed on since. */
-const GENERATIONS = 16;
+/** A lock on its way to another process, see `adopt`. */
+export interface LockJson {
+  /** The lock's name. */
+  readonly name: string;
+  /** How it is held. */
+  readonly mode: LockMode;
+  /** The owner token: whoever has it can take the lock over. */
+  readonly token: string;
+  /** The fencing token. */
+  readonly fence: number;
+}
 
-const REASONS: Readonly<Record<number, LockLostReason>> = {
-  [LossCode.Expired]: 'expired',
-  [LossCode.MaxHold]: 'maxHold',
-  [LossCode.Stalled]: 'stalled',
-};
-
-const WHAT_HAPPENED: Readonly<Record<LockLostReason, string>> = {
-  expired: 'is not held any more: its lease ran out, or its key was deleted',
-  maxHold: 'is not held any more: it was held for maxHold',
-  released: 'was released',
-  stalled: 'is not held any more: the event loop was blocked for longer than stallTimeout',
-};
+/**
+ * A lock that nested requests can share; who leaves it last releases it.
+ *
+ * @internal
+ */
+export interface SharedHandle extends Lock {
+  /** A view of this lock for one more user. */
+  enter(): SharedHandle;
+  /** One user less. Releases the lock if it was the last. */
+  leave(): Promise<boolean>;
+}

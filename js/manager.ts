@@ -7,20 +7,37 @@ import {
   OutcomeCode,
   type Port,
 } from './bridge.js';
+import type { Defaults } from './connect-options.js';
 import { traced, tracing } from './diagnostics.js';
-import { argumentError, LockConnectionError, LockError, LockLostError } from './errors.js';
-import { Lock } from './lock.js';
-import { checkName, checkSlot } from './names.js';
+import { LockConnectionError, LockError, LockLostError } from './errors.js';
+import { HeldLock } from './held-lock.js';
+import type { Lock, LockJson, SharedHandle } from './lock.js';
+import { LockSet, takeAll } from './lock-set.js';
+import { checkName, checkNames, checkSlot } from './names.js';
+import { heldAround } from './nesting.js';
 import {
   type AcquireOptions,
+  type AdoptOptions,
   checkAcquireOptions,
+  checkAdoptOptions,
+  checkForceReleaseOptions,
+  checkLockJson,
+  checkQueryOptions,
+  checkRequestOptions,
   checkTryAcquireOptions,
-  type Defaults,
+  EXCLUSIVE,
+  type ForceReleaseOptions,
+  NEVER,
+  type QueryOptions,
   type RequestOptions,
+  STEAL,
   type TryAcquireOptions,
   type Wanted,
 } from './options.js';
 import { type Context, toError } from './outcome.js';
+import { gather, type LockSnapshot, readPages } from './query.js';
+import { refuseOnQuorum } from './quorum.js';
+import { checkCallback, runUnder } from './request.js';
 import { type LockStats, readStats } from './stats.js';
 
 /** The events of a manager and what their listeners get. */
@@ -36,8 +53,9 @@ export interface LockManagerEvents {
    * do. Each once, not with every connection: `WARN_LOCK_POLLING`, the ACL forbids messages, so waiters
    * poll; `WARN_LOCK_EVICTION`, a server's `maxmemory-policy` may evict locks; `WARN_LOCK_REPLICA`, the
    * server is a replica; `WARN_LOCK_SAME_SERVER`, two servers of a quorum are one;
-   * `WARN_LOCK_PERSISTENCE`, with `longestLease: 0`, one of them may forget locks when it restarts.
-   * Without a listener it becomes a warning of the process.
+   * `WARN_LOCK_PERSISTENCE`, with `longestLease: 0`, one of them may forget locks when it restarts;
+   * `WARN_LOCK_NESTED`, code under `request` waits for the lock that the request holds. Without a listener
+   * it becomes a warning of the process.
    */
   warning: [warning: LockError];
 }
@@ -54,6 +72,7 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
   readonly #wanted: Wanted;
   /** The warnings that were told. */
   readonly #warned = new Set<string>();
+  #nestingTold = false;
   #closing: Promise<void> | undefined;
 
   /** @internal */
@@ -67,12 +86,22 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
     setImmediate(() => port.report(this.#onNews));
   }
 
+  /** Names this manager in `query`, and in the tokens of its locks. */
+  get clientId(): string {
+    return this.#context.client;
+  }
+
+  /** Takes all of `names`, or none, as told below. */
+  async acquire(names: readonly string[], options?: AcquireOptions): Promise<LockSet>;
   /**
-   * Takes the lock `name`, waiting in line while somebody else holds it.
+   * Takes the lock `name`, waiting in line while somebody else holds it. With several names it takes
+   * all of them or none, in an order that all callers share, so that no two wait for each other.
    *
-   * @param name - 1 to 1024 bytes of UTF-8.
-   * @returns The lock, held until it is released: its lease is renewed, unless `renew` is false.
-   * @throws LockTimeoutError if somebody else held it for `wait` ms.
+   * @param name - 1 to 1024 bytes of UTF-8; or a list of such names, each once.
+   * @returns The lock, held until it is released: its lease is renewed, unless `renew` is false. For
+   *   several names a `LockSet`, which is held and released as one.
+   * @throws LockTimeoutError if somebody else held it for `wait` ms, which is for all names in sum.
+   * @throws LockLostError if one of several was lost while the others were waited for.
    * @throws LockConnectionError if the server gave no answer in time. Should it have granted the
    *   lock all the same, the lock is given back as soon as the server can be reached.
    * @throws LockServerError if the server refuses.
@@ -82,20 +111,31 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
    * @example
    * ```ts
    * await using lock = await locks.acquire('item:42', { ttl: 10_000, wait: 5_000 })
+   * await using both = await locks.acquire(['account:1', 'account:2'])
+   * await using permit = await locks.acquire('api', { mode: 'shared', limit: 10 })
    * ```
    */
-  async acquire(name: string, options?: AcquireOptions): Promise<Lock> {
+  async acquire(name: string, options?: AcquireOptions): Promise<Lock>;
+  async acquire(
+    name: string | readonly string[],
+    options?: AcquireOptions,
+  ): Promise<Lock | LockSet> {
     this.#check(name);
     const wanted =
       options === undefined ? this.#wanted : checkAcquireOptions(options, this.#defaults);
-    if (!tracing.acquire.hasSubscribers) {
-      return this.#settle(name, wanted, await this.#begin(name, wanted));
+    this.#refuse(wanted);
+    if (typeof name !== 'string') return (await this.#takeAll(name, wanted)) as LockSet;
+    if (tracing.acquire.hasSubscribers || heldAround(this, name) !== undefined) {
+      return (await this.#take(name, wanted)) as Lock;
     }
-    return this.#traced(name, () => this.#acquire(name, wanted));
+    return this.#settle(name, wanted, await this.#begin(name, wanted));
   }
 
+  /** Takes all of `names` if they are free, or none, as told below. */
+  async tryAcquire(names: readonly string[], options?: TryAcquireOptions): Promise<LockSet | null>;
   /**
-   * Takes the lock `name` if it is free: one round trip, no waiting.
+   * Takes the lock `name` if it is free: one round trip, no waiting. With several names it takes all
+   * of them or none, with a round trip for each.
    *
    * @returns The lock, or `null` if somebody else holds it.
    * @throws as `acquire` does, but never `LockTimeoutError`.
@@ -106,22 +146,42 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
    * if (lock === null) return // another instance does it
    * ```
    */
-  async tryAcquire(name: string, options?: TryAcquireOptions): Promise<Lock | null> {
+  async tryAcquire(name: string, options?: TryAcquireOptions): Promise<Lock | null>;
+  async tryAcquire(
+    name: string | readonly string[],
+    options?: TryAcquireOptions,
+  ): Promise<Lock | LockSet | null> {
     this.#check(name);
     const wanted = checkTryAcquireOptions(options, this.#defaults);
-    return this.#traced(name, async () => {
-      const outcome = await this.#begin(name, wanted);
-      return outcome.code === OutcomeCode.Held ? null : this.#settle(name, wanted, outcome);
-    });
+    this.#refuse(wanted);
+    return typeof name === 'string' ? this.#take(name, wanted) : this.#takeAll(name, wanted);
   }
 
+  /** Runs `callback` while holding all of `names`, as told below. */
+  async request<T>(names: readonly string[], callback: (locks: LockSet) => T): Promise<Awaited<T>>;
+  async request<T>(
+    names: readonly string[],
+    options: (RequestOptions & { readonly ifAvailable?: false }) | undefined,
+    callback: (locks: LockSet) => T,
+  ): Promise<Awaited<T>>;
+  async request<T>(
+    names: readonly string[],
+    options: RequestOptions | undefined,
+    callback: (locks: LockSet | null) => T,
+  ): Promise<Awaited<T>>;
   /**
-   * Runs `callback` while holding the lock `name`, and releases it when the callback has ended.
+   * Runs `callback` while holding the lock `name`, and releases it when the callback has ended. Takes
+   * what `navigator.locks.request` takes, and answers as it does.
    *
-   * @param callback - Gets the lock; `lock.signal` is aborted if it is lost while the callback runs.
+   * @param callback - Gets the lock, or `null` if it is held and `ifAvailable` is set; `lock.signal` is
+   *   aborted if it is lost while the callback runs.
    * @returns What the callback returns.
    * @throws Whatever the callback throws; its own error always wins.
    * @throws LockLostError if the lock was lost while the callback ran; `result` is what it returned.
+   * @throws LockError `ERR_LOCK_NESTED` if a `reentrant` request wants a lock exclusively that a request
+   *   around it shares: it would wait for itself.
+   * @throws DOMException `NotSupportedError` if `ifAvailable`, `steal`, `signal`, `wait` and `mode` exclude
+   *   each other, or the name begins with a hyphen, as with Web Locks.
    * @throws as `acquire` does.
    *
    * @example
@@ -132,20 +192,117 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
   async request<T>(name: string, callback: (lock: Lock) => T): Promise<Awaited<T>>;
   async request<T>(
     name: string,
-    options: RequestOptions | undefined,
+    options: (RequestOptions & { readonly ifAvailable?: false }) | undefined,
     callback: (lock: Lock) => T,
   ): Promise<Awaited<T>>;
   async request<T>(
     name: string,
-    ...rest: [(lock: Lock) => T] | [RequestOptions | undefined, (lock: Lock) => T]
-  ): Promise<Awaited<T>> {
+    options: RequestOptions | undefined,
+    callback: (lock: Lock | null) => T,
+  ): Promise<Awaited<T>>;
+  async request(name: string | readonly string[], ...rest: unknown[]): Promise<unknown> {
     this.#check(name);
-    const [options, callback] = rest.length === 1 ? [undefined, rest[0]] : rest;
+    const [options, callback] = rest[1] === undefined ? [undefined, rest[0]] : rest;
     checkCallback(callback);
-    const wait = Number.POSITIVE_INFINITY;
-    const wanted = checkAcquireOptions(options, this.#defaults, 'request', wait);
-    const lock = await this.#traced(name, () => this.#acquire(name, wanted));
-    return runUnder(lock, callback);
+    const names = typeof name === 'string' ? [name] : name;
+    const wanted = checkRequestOptions(names, options, this.#defaults);
+    this.#refuse(wanted);
+    const taken = await (typeof name === 'string'
+      ? this.#take(name, wanted)
+      : this.#takeAll(name, wanted));
+    if (taken === null) return callback(null);
+    const locks = taken instanceof LockSet ? taken.locks : [taken];
+    return runUnder(this, locks, () => callback(taken));
+  }
+
+  /**
+   * Takes over a lock that another process, or another manager, has acquired and handed on: the holder
+   * of its `token` changes, the lock is never free meanwhile and keeps its fence. Who had it before is
+   * told `lost`, with the reason `adopted`.
+   *
+   * @param lock - What `lock.toJSON()` said there.
+   * @returns The lock, held as if it had been acquired here.
+   * @throws LockLostError if the token does not hold the lock any more.
+   * @throws as `acquire` does, but never `LockTimeoutError`.
+   *
+   * @example
+   * ```ts
+   * process.on('message', async (message) => {
+   *   await using lock = await locks.adopt(JSON.parse(message))
+   *   await finish(lock.fence)
+   * })
+   * ```
+   */
+  async adopt(
+    lock: Pick<LockJson, 'name' | 'token'> & Partial<LockJson>,
+    options?: AdoptOptions,
+  ): Promise<Lock> {
+    const { name, token, fence, share } = checkLockJson(lock);
+    this.#check(name);
+    const wanted = checkAdoptOptions(options, this.#defaults);
+    refuseOnQuorum(this.#context, 'adopt');
+    const numbers = [wanted.ttl, fence, wanted.maxHold, stallLimit(wanted), share] as const;
+    const outcome = await this.#port.begin(OpKind.Adopt, numbers, name, token).outcome;
+    if (outcome.code === OutcomeCode.Lost) {
+      const message = `cannot adopt lock "${name}" on ${this.#context.server}: the token does not hold it any more`;
+      throw new LockLostError(message, name, 'expired');
+    }
+    return this.#settle(name, { ...wanted, share }, outcome, 'adopt');
+  }
+
+  /**
+   * Frees the lock `name`, whoever holds it, and hands it to the next in line. A tool for operators: who
+   * held it is told `lost`, with the reason `stolen`, but nothing stops what it does just now.
+   *
+   * @returns `true` if it was held.
+   * @throws as `acquire` does, but never `LockTimeoutError`.
+   *
+   * @example
+   * ```ts
+   * await locks.forceRelease('report', { force: 'foreign' })   // also if other code holds it
+   * ```
+   */
+  async forceRelease(name: string, options?: ForceReleaseOptions): Promise<boolean> {
+    checkName(name);
+    this.#check(name);
+    const { force } = checkForceReleaseOptions(options);
+    refuseOnQuorum(this.#context, 'forceRelease');
+    const foreign = force === 'foreign' ? 1 : 0;
+    const outcome = await this.#port.begin(OpKind.Force, [foreign], name).outcome;
+    if (outcome.code === OutcomeCode.Lost) return false;
+    if (outcome.code === OutcomeCode.Done) return true;
+    throw toError(outcome, this.#context, 'release', name);
+  }
+
+  /**
+   * Tells who holds and who waits for which lock, on the whole server, ordered by name. It reads page by
+   * page and stops nobody, so it is no snapshot of one moment; and it looks at every key of the
+   * database, so on a large one `queryPages` is kinder.
+   *
+   * @throws as `acquire` does, but never `LockTimeoutError`.
+   *
+   * @example
+   * ```ts
+   * const { held, pending } = await locks.query({ startsWith: 'item:' })
+   * ```
+   */
+  async query(options?: QueryOptions): Promise<LockSnapshot> {
+    return gather(this.queryPages(options));
+  }
+
+  /**
+   * Tells the same as `query`, page by page, as fast as it is asked. A page may be empty, and a lock may be
+   * on two of them.
+   *
+   * @example
+   * ```ts
+   * for await (const { held } of locks.queryPages({ startsWith: 'item:', count: 500 })) report(held)
+   * ```
+   */
+  async *queryPages(options?: QueryOptions): AsyncGenerator<LockSnapshot, void, undefined> {
+    const checked = checkQueryOptions(options);
+    refuseOnQuorum(this.#context, 'query');
+    yield* readPages(this.#port, this.#context, this.#defaults.prefix, checked);
   }
 
   /** What this manager has counted, and what it does now. Costs next to nothing. */
@@ -172,25 +329,43 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
     await this.#port.close();
   }
 
-  #check(name: string): void {
-    checkName(name);
-    if (this.#context.sharded) checkSlot(this.#defaults.prefix + name);
+  #check(name: string | readonly string[]): void {
+    if (Array.isArray(name)) checkNames(name);
+    else checkName(name);
+    if (this.#context.sharded) {
+      for (const each of [name].flat()) checkSlot(this.#defaults.prefix + each);
+    }
   }
 
-  #traced<T>(name: string, operation: () => Promise<T>): Promise<T> {
-    return traced(tracing.acquire, name, this.#context.server, operation);
+  /** Refuses what the locks' place cannot do. */
+  #refuse({ share, wait }: Wanted): void {
+    if (share > 0) refuseOnQuorum(this.#context, 'limit');
+    if (share !== EXCLUSIVE) refuseOnQuorum(this.#context, 'shared');
+    if (wait === STEAL) refuseOnQuorum(this.#context, 'steal');
   }
 
-  async #acquire(name: string, wanted: Wanted): Promise<Lock> {
-    return this.#settle(name, wanted, await this.#begin(name, wanted));
+  #takeAll(names: readonly string[], wanted: Wanted): Promise<LockSet | null> {
+    return takeAll(names, wanted.wait, (name, wait) => this.#take(name, { ...wanted, wait }));
+  }
+
+  /** Takes one lock, or answers `null` if it is held and `wanted` says not to wait. */
+  async #take(name: string, wanted: Wanted): Promise<SharedHandle | null> {
+    const around = heldAround(this, name);
+    if (around !== undefined) {
+      if (wanted.reentrant) return enter(around, wanted);
+      if (wanted.wait > 0) this.#warnNested(around, wanted);
+    }
+    return traced(tracing.acquire, name, this.#context.server, async () => {
+      const outcome = await this.#begin(name, wanted);
+      if (outcome.code === OutcomeCode.Held && wanted.wait === NEVER) return null;
+      return this.#settle(name, wanted, outcome);
+    });
   }
 
   #begin(name: string, wanted: Wanted): Promise<Outcome> {
-    const { ttl, wait, maxHold, renew, stallTimeout, label, signal } = wanted;
+    const { ttl, wait, maxHold, label, signal, share } = wanted;
     signal?.throwIfAborted();
-    // A stall limit that never ends is longer than any process lives.
-    const stallLimit = renew ? Math.min(stallTimeout, Number.MAX_SAFE_INTEGER) : -1;
-    const numbers = [ttl, wait, maxHold, stallLimit, -1] as const;
+    const numbers = [ttl, wait, maxHold, stallLimit(wanted), share] as const;
     const operation = this.#port.begin(OpKind.Acquire, numbers, name, label);
     return signal === undefined ? operation.outcome : this.#endEarly(operation, signal);
   }
@@ -211,11 +386,13 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
   }
 
   /** The lock that was acquired, or the error that says why it was not. */
-  #settle(name: string, { label }: Wanted, outcome: Outcome): Lock {
-    if (!isGrant(outcome)) throw toError(outcome, this.#context, 'acquire', name);
+  #settle(name: string, { label, share }: Wanted, outcome: Outcome, action = 'acquire'): HeldLock {
+    if (!isGrant(outcome)) throw toError(outcome, this.#context, action, name);
     const { a: lease, b: fence } = outcome;
     const shown = outcome.text?.message ?? label;
-    return new Lock(this.#port, this.#context, name, shown, lease, fence, this.#onLost);
+    const mode = share === EXCLUSIVE ? 'exclusive' : 'shared';
+    const grant = { name, label: shown, mode, lease, fence } as const;
+    return new HeldLock(this.#port, this.#context, grant, this.#onLost);
   }
 
   readonly #onLost = (lock: Lock, error: LockLostError): void => {
@@ -258,6 +435,14 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
     }
   };
 
+  /** Once is enough: whoever nests one lock nests many. */
+  #warnNested({ name, mode }: Lock, { share }: Wanted): void {
+    if (mode === 'shared' && share !== EXCLUSIVE) return;
+    if (this.#nestingTold) return;
+    this.#nestingTold = true;
+    this.#warn('WARN_LOCK_NESTED', `lock "${name}" is waited for by code${NESTED_ADVICE}`);
+  }
+
   #warn(code: string, message: string): void {
     // Each connection tells again.
     if (this.#warned.has(message)) return;
@@ -267,6 +452,23 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
   }
 }
 
+/** A stall limit that never ends is longer than any process lives. */
+function stallLimit({ renew, stallTimeout }: Wanted): number {
+  return renew ? Math.min(stallTimeout, Number.MAX_SAFE_INTEGER) : -1;
+}
+
+/** The lock of a request around this one, for one more user. */
+function enter(around: SharedHandle, { share }: Wanted): SharedHandle {
+  if (around.mode === 'exclusive' || share !== EXCLUSIVE) return around.enter();
+  const { name } = around;
+  const message =
+    `lock "${name}" is shared by the request around this one, which wants it exclusively: it would wait ` +
+    'for itself for ever; make the outer one exclusive, and downgrade it where others may share it';
+  throw new LockError('ERR_LOCK_NESTED', message, name);
+}
+
+const NESTED_ADVICE =
+  ' under a request that holds it, so it waits for itself: pass { reentrant: true } to request, or hand the lock on as an argument';
 const SAME_SERVER_ADVICE =
   ', which so has two votes: a quorum is safe only on servers that fail one by one';
 
@@ -280,37 +482,4 @@ const REPLICA_ADVICE = ' is a replica; connect to its primary, or wait until it 
 
 function isGrant(outcome: Outcome): boolean {
   return outcome.code === OutcomeCode.Acquired || outcome.code === OutcomeCode.AcquiredAs;
-}
-
-/** Runs `callback`, releases, and reports a loss only if the callback has nothing worse to say. */
-async function runUnder<T>(lock: Lock, callback: (lock: Lock) => T): Promise<Awaited<T>> {
-  let result: Awaited<T>;
-  try {
-    result = await callback(lock);
-  } catch (error) {
-    await lock.release().catch(() => {});
-    throw error;
-  }
-  const lost = lossOf(lock, result);
-  await lock.release();
-  if (lost !== undefined) throw lost;
-  return result;
-}
-
-/** The loss of a lock that its callback has not released itself, with what the callback returned. */
-function lossOf(lock: Lock, result: unknown): LockLostError | undefined {
-  try {
-    lock.assertHeld();
-  } catch (error) {
-    const { message, reason } = error as LockLostError;
-    if (reason !== 'released') return new LockLostError(message, lock.name, reason, result);
-  }
-  return undefined;
-}
-
-function checkCallback(callback: unknown): asserts callback is (lock: Lock) => unknown {
-  if (typeof callback !== 'function') {
-    const got = callback === null ? 'null' : typeof callback;
-    throw argumentError('ERR_INVALID_ARG_TYPE', `the callback must be a function, got ${got}`);
-  }
 }

@@ -48,3 +48,20 @@ export function checkName(name: unknown): asserts name is string {
     }
   }
 }
+
+/**
+ * Several names for one acquire.
+ *
+ * @internal
+ */
+export function checkNames(names: readonly unknown[]): asserts names is readonly string[] {
+  if (names.length === 0) {
+    throw argumentError('ERR_INVALID_ARG_VALUE', 'a list of names must not be empty');
+  }
+  for (const name of names) checkName(name);
+  const twice = names.find((name, i) => names.indexOf(name) !== i);
+  if (twice !== undefined) {
+    const message = `a list of names must not have one twice, got ${show(twice)} again`;
+    throw argumentError('ERR_INVALID_ARG_VALUE', message);
+  }
+}

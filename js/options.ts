@@ -1,7 +1,18 @@
 /** What callers may say, and the checks of it. Nothing is sent before these have passed. */
 
-import { checkBoolean, checkObject, checkSecret, checkText, checkWhole, show } from './checks.js';
+import {
+  checkBoolean,
+  checkObject,
+  checkText,
+  checkWhole,
+  checkWholeNumber,
+  show,
+} from './checks.js';
+import type { Defaults } from './connect-options.js';
 import { argumentError } from './errors.js';
+import type { LockJson } from './lock.js';
+import { checkName } from './names.js';
+import { clientOf } from './outcome.js';
 
 /** Options of `acquire`. */
 export interface AcquireOptions extends TryAcquireOptions {
@@ -19,6 +30,14 @@ export interface AcquireOptions extends TryAcquireOptions {
    * @default undefined
    */
   readonly signal?: AbortSignal;
+  /**
+   * Takes the lock at once from whoever holds it, past all who wait: the holder's `signal` is aborted
+   * with the reason `stolen`, but nothing stops what it does just now, so the resource should check
+   * the `fence`. Leaves the values of other code alone. Not with `mode: 'shared'`, `signal` or `wait`.
+   *
+   * @default false
+   */
+  readonly steal?: boolean;
 }
 
 /** Options of `request`: those of `acquire`, but it waits without end unless told otherwise. */
@@ -29,10 +48,78 @@ export interface RequestOptions extends Omit<AcquireOptions, 'wait'> {
    * @default Infinity
    */
   readonly wait?: number;
+  /**
+   * Does not wait: if somebody else holds the lock, the callback gets `null` in its place. Not with
+   * `signal`, `steal` or `wait`.
+   *
+   * @default false
+   */
+  readonly ifAvailable?: boolean;
+  /**
+   * Whether a `request` around this one that holds the lock is good enough: the callback then gets
+   * that very lease, at once and without the server, and the lock is released when the last of the
+   * callbacks that share it has ended. Where the other calls stand in `Promise.all` they share it, and
+   * so do not exclude each other. The options of the outermost one hold for the lease.
+   *
+   * @default false
+   */
+  readonly reentrant?: boolean;
+}
+
+/**
+ * How a lock is held: `'exclusive'`, by one alone, or `'shared'`, by all who want it so while nobody
+ * has it for itself.
+ */
+export type LockMode = 'exclusive' | 'shared';
+
+/** Options of `forceRelease`. */
+export interface ForceReleaseOptions {
+  /**
+   * `'foreign'` to also delete the value of other code that uses the same key.
+   *
+   * @default undefined
+   */
+  readonly force?: 'foreign';
+}
+
+/** Options of `query`. */
+export interface QueryOptions {
+  /**
+   * Only locks whose names begin so.
+   *
+   * @default ''
+   */
+  readonly startsWith?: string;
+  /**
+   * How many keys of the database a page looks at, whether or not they are locks: from 1 to 100 000.
+   * The server does nothing else meanwhile, for about a ms per thousand.
+   *
+   * @default 1000
+   */
+  readonly count?: number;
 }
 
 /** Options of `tryAcquire`. */
-export interface TryAcquireOptions {
+export interface TryAcquireOptions extends AdoptOptions {
+  /**
+   * `'exclusive'` to hold the lock alone, `'shared'` to hold it together with all others who want it
+   * so. Who comes first is served first, whatever it wants: who wants to share waits behind an earlier
+   * one that does not.
+   *
+   * @default 'exclusive'
+   */
+  readonly mode?: LockMode;
+  /**
+   * Only with `mode: 'shared'`: by how many the lock may be held at most once this caller is one of
+   * them, a whole number from 1. All callers should say the same number, which makes it a semaphore.
+   *
+   * @default undefined, no limit
+   */
+  readonly limit?: number;
+}
+
+/** Options of `adopt`: how the lock is held from then on. */
+export interface AdoptOptions {
   /**
    * The lease: how long the lock stays held if this process dies, in whole ms from 50 to
    * 86 400 000 (24 h). A crashed holder blocks the others for this long at most.
@@ -70,304 +157,197 @@ export interface TryAcquireOptions {
   readonly label?: string;
 }
 
-/** Options of `connect`. */
-export interface ConnectOptions {
-  /**
-   * Stands before every lock's name; the lock `item:42` is the key `lock:item:42`. Use `''` to
-   * share locks with code that uses the plain name.
-   *
-   * @default 'lock:'
-   */
-  readonly prefix?: string;
-  /**
-   * The lease of locks that are acquired without a `ttl`, in whole ms from 50 to 86 400 000.
-   *
-   * @default 10000
-   */
-  readonly ttl?: number;
-  /**
-   * How long `acquire` waits without a `wait`, in whole ms, or `Infinity`.
-   *
-   * @default 10000
-   */
-  readonly wait?: number;
-  /**
-   * Whether locks that are acquired without `renew` are renewed.
-   *
-   * @default true
-   */
-  readonly renew?: boolean;
-  /**
-   * The longest hold of locks that are acquired without a `maxHold`, in whole ms, or `Infinity`.
-   *
-   * @default Infinity
-   */
-  readonly maxHold?: number;
-  /**
-   * The stall limit of locks that are acquired without a `stallTimeout`, in whole ms, or `Infinity`.
-   *
-   * @default 30000
-   */
-  readonly stallTimeout?: number;
-  /**
-   * How long a command may stay unanswered before its connection is given up, in whole ms from 1
-   * to 600 000. Also how long `close` waits for the server.
-   *
-   * @default 2000
-   */
-  readonly commandTimeout?: number;
-  /**
-   * How long connecting may take, login included, in whole ms from 1 to 600 000. With Sentinels
-   * `connect` tries again for so long: during a failover none of the servers may be the master.
-   *
-   * @default 5000
-   */
-  readonly connectTimeout?: number;
-  /**
-   * How many replicas must have a lock before it counts as acquired: a number from 1 to 1000, or
-   * `'majority'`, which with the primary makes more than half of all. So a failover to one of them keeps
-   * the lock. Costs a round trip to the replicas. If too few have it within a second the lock is
-   * released again, and `acquire` rejects with `LockServerError`. For one server and its replicas; not
-   * for a Cluster.
-   *
-   * @default undefined
-   */
-  readonly replicas?: number | 'majority';
-  /**
-   * The ACL user. Stands above the one in the URL.
-   *
-   * @default undefined
-   */
-  readonly username?: string;
-  /**
-   * The password. Stands above the one in the URL.
-   *
-   * @default undefined
-   */
-  readonly password?: string;
-  /**
-   * Only with a quorum: how long one server may take to answer before it counts as failed, in whole
-   * ms from 1 to 10 000, and at most a tenth of the `ttl` of the lock. Taking a lock has two such
-   * rounds. Choose some times the round trip to the farthest server.
-   *
-   * @default 100
-   */
-  readonly nodeTimeout?: number;
-  /**
-   * Only with a quorum: the longest lease (`ttl`) that anybody takes on its servers, in whole ms from
-   * 50 to 86 400 000. A server that restarted may have forgotten locks, so it has no vote for as long
-   * after its start, and a second more. `0` turns this off: right only where every server keeps its data
-   * over a restart (`appendonly yes` and `appendfsync always`); the event `warning` tells of one that does not.
-   *
-   * @default the `ttl` of these options, or the longest that this manager has asked for
-   */
-  readonly longestLease?: number;
-  /**
-   * How to speak TLS, with a URL that begins with `rediss://` or `valkeys://`. Such a URL alone means
-   * `{}`: the server's certificate is checked against the system's roots.
-   *
-   * @default {}
-   */
-  readonly tls?: TlsOptions;
-  /**
-   * What `CLIENT LIST` shows for the connection: printable ASCII without spaces.
-   *
-   * @default 'holdfast'
-   */
-  readonly clientName?: string;
-}
+/** The lease that a Redis key can have in this library, in ms. @internal */
+export const TTL_MS_MIN = 50;
+/** @internal */
+export const TTL_MS_MAX = 86_400_000;
+const COUNT_MAX = 100_000;
+/** The `wait` of a single attempt. @internal */
+export const NEVER = -1;
+/** The `wait` of one that takes the lock from its holder. @internal */
+export const STEAL = -2;
+/** The `share` of who wants the lock alone. @internal */
+export const EXCLUSIVE = -1;
+const SHARED = 0;
+/** The fence of a lock to adopt whose fence is not known. */
+const UNKNOWN = -1;
 
-/** Options of TLS, named as those of Node's `tls.connect`. Certificates and keys are PEM. */
-export interface TlsOptions {
-  /**
-   * The certificates of the CAs that are trusted, in place of the system's roots. A text may hold
-   * several. `SSL_CERT_FILE` and `SSL_CERT_DIR` in the environment name other roots.
-   *
-   * @default the system's roots
-   */
-  readonly ca?: Pem | readonly Pem[];
-  /**
-   * The client's certificate, for a server that asks for one, followed by those that lead to its CA.
-   *
-   * @default undefined
-   */
-  readonly cert?: Pem;
-  /**
-   * The private key of `cert`, not encrypted: RSA, P-256, P-384 or Ed25519.
-   *
-   * @default undefined
-   */
-  readonly key?: Pem;
-  /**
-   * The name that the server's certificate must be for, and that the server is asked for (SNI).
-   *
-   * @default the host of the URL
-   */
-  readonly servername?: string;
-  /**
-   * Whether the server's certificate is checked. Without, anybody on the way can read the password
-   * and grant locks: for tests only.
-   *
-   * @default true
-   */
-  readonly rejectUnauthorized?: boolean;
-}
-
-/** A text in PEM form, or a Buffer that holds one. */
-export type Pem = string | Uint8Array;
-
-/** The lease that a Redis key can have in this library, in ms. */
-const TTL_MS_MIN = 50;
-const TTL_MS_MAX = 86_400_000;
-const TIMEOUT_MS_MAX = 600_000;
-const NODE_TIMEOUT_MS_MAX = 10_000;
-const REPLICAS_MAX = 1000;
-/** The `wait` of a single attempt. */
-const NEVER = -1;
-
-/** What every lock has when it is acquired. */
-interface HoldOptions {
+/** What every lock has when it is acquired. @internal */
+export interface HoldOptions {
   readonly ttl: number;
   readonly renew: boolean;
   readonly maxHold: number;
   readonly stallTimeout: number;
 }
 
-/** @internal */
-export interface Defaults extends HoldOptions {
-  readonly prefix: string;
-  readonly wait: number;
-  readonly commandTimeout: number;
-  readonly connectTimeout: number;
-  readonly clientName: string;
-  readonly nodeTimeout: number;
-}
-
 /** Everything that an acquire needs to know. @internal */
 export interface Wanted extends HoldOptions {
   readonly label: string;
-  /** -1 for a single attempt. */
+  /** `NEVER`, `STEAL`, or ms. */
   readonly wait: number;
   readonly signal: AbortSignal | undefined;
+  /** -1 for exclusive, 0 for shared, or by how many at most. */
+  readonly share: number;
+  readonly reentrant: boolean;
 }
 
-const DEFAULTS: Defaults = {
-  prefix: 'lock:',
-  ttl: 10_000,
-  wait: 10_000,
-  renew: true,
-  maxHold: Number.POSITIVE_INFINITY,
-  stallTimeout: 30_000,
-  commandTimeout: 2_000,
-  connectTimeout: 5_000,
-  clientName: 'holdfast',
-  nodeTimeout: 100,
-};
-
-const TRY_ACQUIRE_OPTIONS = ['label', 'maxHold', 'renew', 'stallTimeout', 'ttl'];
-const ACQUIRE_OPTIONS = [...TRY_ACQUIRE_OPTIONS, 'signal', 'wait'];
-const CONNECT_OPTIONS = [
-  'clientName',
-  'commandTimeout',
-  'connectTimeout',
-  'longestLease',
-  'maxHold',
-  'nodeTimeout',
-  'password',
-  'prefix',
-  'replicas',
-  'renew',
-  'stallTimeout',
-  'tls',
-  'ttl',
-  'username',
-  'wait',
-];
-const TLS_OPTIONS = ['ca', 'cert', 'key', 'rejectUnauthorized', 'servername'];
-
+const ADOPT_OPTIONS = ['label', 'maxHold', 'renew', 'stallTimeout', 'ttl'];
+const TRY_ACQUIRE_OPTIONS = [...ADOPT_OPTIONS, 'limit', 'mode'];
+const ACQUIRE_OPTIONS = [...TRY_ACQUIRE_OPTIONS, 'signal', 'steal', 'wait'];
+const LOCK_JSON = ['fence', 'mode', 'name', 'token'];
+const REQUEST_OPTIONS = [...ACQUIRE_OPTIONS, 'ifAvailable', 'reentrant'];
 /** @internal */
-export function checkConnectOptions(options: unknown): ConnectOptions & Defaults {
-  const given = checkObject<ConnectOptions>(options, CONNECT_OPTIONS, 'connect');
-  const checked = { ...DEFAULTS, ...given };
-  checkText(checked.prefix, 'options.prefix');
-  checkHold(checked);
-  checkWait(checked.wait);
-  checkWhole(checked.commandTimeout, 'options.commandTimeout', 1, TIMEOUT_MS_MAX);
-  checkWhole(checked.connectTimeout, 'options.connectTimeout', 1, TIMEOUT_MS_MAX);
-  if (checked.replicas !== undefined && checked.replicas !== 'majority') {
-    checkWhole(checked.replicas, 'options.replicas', 1, REPLICAS_MAX);
-  }
-  checkWhole(checked.nodeTimeout, 'options.nodeTimeout', 1, NODE_TIMEOUT_MS_MAX);
-  if (checked.longestLease !== undefined && checked.longestLease !== 0) {
-    checkWhole(checked.longestLease, 'options.longestLease', TTL_MS_MIN, TTL_MS_MAX);
-  }
-  if (checked.username !== undefined) checkText(checked.username, 'options.username');
-  if (checked.password !== undefined) checkSecret(checked.password, 'options.password');
-  if (checked.tls !== undefined) checkTls(checked.tls);
-  checkText(checked.clientName, 'options.clientName');
-  if (!/^[\x21-\x7e]+$/.test(checked.clientName)) {
-    const message = `options.clientName must be printable ASCII without spaces, got ${show(checked.clientName)}`;
-    throw argumentError('ERR_INVALID_ARG_VALUE', message);
-  }
-  return checked;
+export function checkAcquireOptions(options: unknown, defaults: Defaults): Wanted {
+  if (options === undefined) return { ...bare(defaults), wait: defaults.wait };
+  const given = checkObject<AcquireOptions>(options, ACQUIRE_OPTIONS, 'acquire');
+  const wanted = checkWaiting(given, defaults, defaults.wait);
+  refuseContradictions(given, (message) => argumentError('ERR_INVALID_ARG_VALUE', message));
+  return wanted;
 }
 
-/** Types alone: what a certificate or key holds, the core finds out. */
-function checkTls(tls: unknown): void {
-  const given = checkObject<TlsOptions>(tls, TLS_OPTIONS, 'options.tls');
-  const { ca, cert, key, servername, rejectUnauthorized } = given;
-  for (const each of Array.isArray(ca) ? ca : [ca]) checkPem(each, 'options.tls.ca');
-  checkPem(cert, 'options.tls.cert');
-  checkPem(key, 'options.tls.key');
-  if (servername !== undefined) checkText(servername, 'options.tls.servername');
-  if (rejectUnauthorized !== undefined) {
-    checkBoolean(rejectUnauthorized, 'options.tls.rejectUnauthorized');
-  }
-}
-
-/** Never shows the value. */
-function checkPem(value: unknown, what: string): void {
-  if (value === undefined || typeof value === 'string' || value instanceof Uint8Array) return;
-  const message = `${what} must be PEM, as a string or a Buffer, got a value of type ${typeof value}`;
-  throw argumentError('ERR_INVALID_ARG_TYPE', message);
-}
-
-/** The options of `acquire`, or of `request` with its own default for `wait`. @internal */
-export function checkAcquireOptions(
+/**
+ * What is wrong comes in the order of Web Locks in Node: types, the signal, the name, contradictions.
+ *
+ * @internal
+ */
+export function checkRequestOptions(
+  names: readonly string[],
   options: unknown,
   defaults: Defaults,
-  caller = 'acquire',
-  defaultWait = defaults.wait,
 ): Wanted {
-  if (options === undefined) return { ...bare(defaults), wait: defaultWait };
-  const given = checkObject<AcquireOptions>(options, ACQUIRE_OPTIONS, caller);
-  const { wait = defaultWait, signal } = given;
-  checkWait(wait);
-  checkSignal(signal);
-  return { ...checkShared(given, defaults), wait, signal };
+  const given = checkObject<RequestOptions>(options, REQUEST_OPTIONS, 'request');
+  const { ifAvailable = false, reentrant = false } = given;
+  checkBoolean(ifAvailable, 'ifAvailable');
+  checkBoolean(reentrant, 'reentrant');
+  const wanted = checkWaiting(given, defaults, Number.POSITIVE_INFINITY);
+  given.signal?.throwIfAborted();
+  if (names.some((name) => name.startsWith('-'))) {
+    throw notSupported('the name of a request must not begin with a hyphen, as with Web Locks');
+  }
+  refuseContradictions(given, notSupported);
+  return { ...wanted, reentrant, wait: ifAvailable ? NEVER : wanted.wait };
 }
 
 /** @internal */
 export function checkTryAcquireOptions(options: unknown, defaults: Defaults): Wanted {
   if (options === undefined) return bare(defaults);
   const given = checkObject<TryAcquireOptions>(options, TRY_ACQUIRE_OPTIONS, 'tryAcquire');
-  return checkShared(given, defaults);
+  return checkHeld(given, defaults);
 }
 
-/** What an acquire without options wants. */
+/** @internal */
+export function checkAdoptOptions(options: unknown, defaults: Defaults): Wanted {
+  const given = checkObject<AdoptOptions>(options, ADOPT_OPTIONS, 'adopt');
+  return checkHeld(given, defaults);
+}
+
+/** What stands behind `LockJson`, -1 for a fence that is not known. @internal */
+export function checkLockJson(lock: unknown): {
+  name: string;
+  token: string;
+  fence: number;
+  share: number;
+} {
+  const given = checkObject<LockJson>(lock ?? null, LOCK_JSON, 'the lock that adopt gets');
+  const { name, token, fence, mode } = given;
+  checkName(name);
+  checkText(token, 'token');
+  if (clientOf(token) === null) {
+    const message = `token must be that of a lock of holdfast, got ${show(token)}`;
+    throw argumentError('ERR_INVALID_ARG_VALUE', message);
+  }
+  if (fence !== undefined) checkWholeNumber(fence, 'fence', 1, Number.MAX_SAFE_INTEGER);
+  const share = checkShare(mode === undefined ? {} : { mode });
+  return { name, token, fence: fence ?? UNKNOWN, share };
+}
+
+/** @internal */
+export function checkForceReleaseOptions(options: unknown): ForceReleaseOptions {
+  const given = checkObject<ForceReleaseOptions>(options, ['force'], 'forceRelease');
+  if (given.force !== undefined && given.force !== 'foreign') {
+    const message = `force must be 'foreign' or undefined, got ${show(given.force)}`;
+    throw argumentError('ERR_INVALID_ARG_VALUE', message);
+  }
+  return given;
+}
+
+/** @internal */
+export function checkQueryOptions(options: unknown): Required<QueryOptions> {
+  const given = checkObject<QueryOptions>(options, ['count', 'startsWith'], 'query');
+  const checked = { count: 1_000, startsWith: '', ...given };
+  checkWholeNumber(checked.count, 'count', 1, COUNT_MAX);
+  checkText(checked.startsWith, 'startsWith');
+  return checked;
+}
+
+/** What an acquire without options wants, if it does not wait. */
 function bare(defaults: Defaults): Wanted {
   const { ttl, renew, maxHold, stallTimeout } = defaults;
-  return { ttl, renew, maxHold, stallTimeout, label: '', wait: NEVER, signal: undefined };
+  return {
+    ttl,
+    renew,
+    maxHold,
+    stallTimeout,
+    label: '',
+    wait: NEVER,
+    signal: undefined,
+    share: EXCLUSIVE,
+    reentrant: false,
+  };
 }
 
-function checkShared(given: TryAcquireOptions, defaults: Defaults): Wanted {
-  const wanted = { ...bare(defaults), ...given };
-  checkHold(wanted);
-  checkLabel(wanted.label);
-  return wanted;
+function checkWaiting(given: RequestOptions, defaults: Defaults, defaultWait: number): Wanted {
+  const { wait = defaultWait, signal, steal = false } = given;
+  checkWait(wait);
+  checkSignal(signal);
+  checkBoolean(steal, 'steal');
+  return { ...checkHeld(given, defaults), wait: steal ? STEAL : wait, signal };
 }
 
-function checkHold({ ttl, renew, maxHold, stallTimeout }: HoldOptions): void {
+/** What holds for a lock once it is held. */
+function checkHeld(given: TryAcquireOptions, defaults: Defaults): Wanted {
+  const wanted = bare(defaults);
+  const { ttl = wanted.ttl, renew = wanted.renew, maxHold = wanted.maxHold } = given;
+  const { stallTimeout = wanted.stallTimeout, label = wanted.label } = given;
+  const hold = { ttl, renew, maxHold, stallTimeout };
+  checkHold(hold);
+  checkLabel(label);
+  return { ...wanted, ...hold, label, share: checkShare(given) };
+}
+
+function checkShare({ mode = 'exclusive', limit }: TryAcquireOptions): number {
+  if (mode !== 'exclusive' && mode !== 'shared') {
+    const message = `mode must be 'exclusive' or 'shared', got ${show(mode)}`;
+    throw argumentError('ERR_INVALID_ARG_VALUE', message);
+  }
+  if (limit === undefined) return mode === 'shared' ? SHARED : EXCLUSIVE;
+  if (mode !== 'shared') {
+    const message = `limit is for mode 'shared': an exclusive lock has one holder`;
+    throw argumentError('ERR_INVALID_ARG_VALUE', message);
+  }
+  checkWholeNumber(limit, 'limit', 1, Number.MAX_SAFE_INTEGER);
+  return limit;
+}
+
+/** Options that exclude each other; `refusal` makes the error. */
+function refuseContradictions(given: RequestOptions, refusal: (message: string) => Error): void {
+  const { ifAvailable = false, mode, signal, steal = false, wait } = given;
+  if (ifAvailable && steal) throw refusal('ifAvailable and steal exclude each other');
+  if (steal && mode === 'shared') throw refusal(`steal is for mode 'exclusive'`);
+  for (const [what, set] of Object.entries({ steal, ifAvailable })) {
+    if (!set) continue;
+    if (signal !== undefined) throw refusal(`signal is without effect: ${what} never waits`);
+    if (wait !== undefined) throw refusal(`wait is without effect: ${what} never waits`);
+  }
+}
+
+/** The error that Web Locks have for it. */
+function notSupported(message: string): Error {
+  return new DOMException(message, 'NotSupportedError');
+}
+
+/** @internal */
+export function checkHold({ ttl, renew, maxHold, stallTimeout }: HoldOptions): void {
   checkTtl(ttl);
   checkBoolean(renew, 'renew');
   checkWholeOrInfinite(maxHold, 'maxHold', TTL_MS_MIN);
@@ -388,7 +368,8 @@ export function checkTtl(ttl: unknown): asserts ttl is number {
   checkWhole(ttl, 'ttl', TTL_MS_MIN, TTL_MS_MAX);
 }
 
-function checkWait(wait: unknown): void {
+/** @internal */
+export function checkWait(wait: unknown): void {
   checkWholeOrInfinite(wait, 'wait', 0);
 }
 

@@ -112,6 +112,11 @@ function labelOf(token: string): string | undefined {
   return /^hf1\.[^.]+\.\d+\.(.+)$/.exec(token)?.[1];
 }
 
+/** The manager in a token of holdfast: `hf1.<client>.<n>`; `null` in any other value. */
+export function clientOf(token: string): string | null {
+  return /^hf1\.([^.]+)\.\d+(?:\.|$)/.exec(token)?.[1] ?? null;
+}
+
 function whoIs(token: string, client: string): string {
   const label = labelOf(token);
   if (label !== undefined) return `"${label}"`;

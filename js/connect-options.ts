@@ -1,0 +1,244 @@
+/** What `connect` takes, and the checks of it. */
+
+import { checkBoolean, checkObject, checkSecret, checkText, checkWhole, show } from './checks.js';
+import { argumentError } from './errors.js';
+import { checkHold, checkWait, type HoldOptions, TTL_MS_MAX, TTL_MS_MIN } from './options.js';
+
+/** Options of `connect`. */
+export interface ConnectOptions {
+  /**
+   * Stands before every lock's name; the lock `item:42` is the key `lock:item:42`. Use `''` to
+   * share locks with code that uses the plain name.
+   *
+   * @default 'lock:'
+   */
+  readonly prefix?: string;
+  /**
+   * The lease of locks that are acquired without a `ttl`, in whole ms from 50 to 86 400 000.
+   *
+   * @default 10000
+   */
+  readonly ttl?: number;
+  /**
+   * How long `acquire` waits without a `wait`, in whole ms, or `Infinity`.
+   *
+   * @default 10000
+   */
+  readonly wait?: number;
+  /**
+   * Whether locks that are acquired without `renew` are renewed.
+   *
+   * @default true
+   */
+  readonly renew?: boolean;
+  /**
+   * The longest hold of locks that are acquired without a `maxHold`, in whole ms, or `Infinity`.
+   *
+   * @default Infinity
+   */
+  readonly maxHold?: number;
+  /**
+   * The stall limit of locks that are acquired without a `stallTimeout`, in whole ms, or `Infinity`.
+   *
+   * @default 30000
+   */
+  readonly stallTimeout?: number;
+  /**
+   * How long a command may stay unanswered before its connection is given up, in whole ms from 1
+   * to 600 000. Also how long `close` waits for the server.
+   *
+   * @default 2000
+   */
+  readonly commandTimeout?: number;
+  /**
+   * How long connecting may take, login included, in whole ms from 1 to 600 000. With Sentinels
+   * `connect` tries again for so long: during a failover none of the servers may be the master.
+   *
+   * @default 5000
+   */
+  readonly connectTimeout?: number;
+  /**
+   * How many replicas must have a lock before it counts as acquired: a number from 1 to 1000, or
+   * `'majority'`, which with the primary makes more than half of all. So a failover to one of them keeps
+   * the lock. Costs a round trip to the replicas. If too few have it within a second the lock is
+   * released again, and `acquire` rejects with `LockServerError`. For one server and its replicas; not
+   * for a Cluster.
+   *
+   * @default undefined
+   */
+  readonly replicas?: number | 'majority';
+  /**
+   * The ACL user. Stands above the one in the URL.
+   *
+   * @default undefined
+   */
+  readonly username?: string;
+  /**
+   * The password. Stands above the one in the URL.
+   *
+   * @default undefined
+   */
+  readonly password?: string;
+  /**
+   * Only with a quorum: how long one server may take to answer before it counts as failed, in whole
+   * ms from 1 to 10 000, and at most a tenth of the `ttl` of the lock. Taking a lock has two such
+   * rounds. Choose some times the round trip to the farthest server.
+   *
+   * @default 100
+   */
+  readonly nodeTimeout?: number;
+  /**
+   * Only with a quorum: the longest lease (`ttl`) that anybody takes on its servers, in whole ms from
+   * 50 to 86 400 000. A server that restarted may have forgotten locks, so it has no vote for as long
+   * after its start, and a second more. `0` turns this off: right only where every server keeps its data
+   * over a restart (`appendonly yes` and `appendfsync always`); the event `warning` tells of one that does not.
+   *
+   * @default the `ttl` of these options, or the longest that this manager has asked for
+   */
+  readonly longestLease?: number;
+  /**
+   * How to speak TLS, with a URL that begins with `rediss://` or `valkeys://`. Such a URL alone means
+   * `{}`: the server's certificate is checked against the system's roots.
+   *
+   * @default {}
+   */
+  readonly tls?: TlsOptions;
+  /**
+   * What `CLIENT LIST` shows for the connection: printable ASCII without spaces.
+   *
+   * @default 'holdfast'
+   */
+  readonly clientName?: string;
+}
+
+/** Options of TLS, named as those of Node's `tls.connect`. Certificates and keys are PEM. */
+export interface TlsOptions {
+  /**
+   * The certificates of the CAs that are trusted, in place of the system's roots. A text may hold
+   * several. `SSL_CERT_FILE` and `SSL_CERT_DIR` in the environment name other roots.
+   *
+   * @default the system's roots
+   */
+  readonly ca?: Pem | readonly Pem[];
+  /**
+   * The client's certificate, for a server that asks for one, followed by those that lead to its CA.
+   *
+   * @default undefined
+   */
+  readonly cert?: Pem;
+  /**
+   * The private key of `cert`, not encrypted: RSA, P-256, P-384 or Ed25519.
+   *
+   * @default undefined
+   */
+  readonly key?: Pem;
+  /**
+   * The name that the server's certificate must be for, and that the server is asked for (SNI).
+   *
+   * @default the host of the URL
+   */
+  readonly servername?: string;
+  /**
+   * Whether the server's certificate is checked. Without, anybody on the way can read the password
+   * and grant locks: for tests only.
+   *
+   * @default true
+   */
+  readonly rejectUnauthorized?: boolean;
+}
+
+/** A text in PEM form, or a Buffer that holds one. */
+export type Pem = string | Uint8Array;
+
+const TIMEOUT_MS_MAX = 600_000;
+const NODE_TIMEOUT_MS_MAX = 10_000;
+const REPLICAS_MAX = 1000;
+
+/** @internal */
+export interface Defaults extends HoldOptions {
+  readonly prefix: string;
+  readonly wait: number;
+  readonly commandTimeout: number;
+  readonly connectTimeout: number;
+  readonly clientName: string;
+  readonly nodeTimeout: number;
+}
+
+const DEFAULTS: Defaults = {
+  prefix: 'lock:',
+  ttl: 10_000,
+  wait: 10_000,
+  renew: true,
+  maxHold: Number.POSITIVE_INFINITY,
+  stallTimeout: 30_000,
+  commandTimeout: 2_000,
+  connectTimeout: 5_000,
+  clientName: 'holdfast',
+  nodeTimeout: 100,
+};
+
+const CONNECT_OPTIONS = [
+  'clientName',
+  'commandTimeout',
+  'connectTimeout',
+  'longestLease',
+  'maxHold',
+  'nodeTimeout',
+  'password',
+  'prefix',
+  'replicas',
+  'renew',
+  'stallTimeout',
+  'tls',
+  'ttl',
+  'username',
+  'wait',
+];
+const TLS_OPTIONS = ['ca', 'cert', 'key', 'rejectUnauthorized', 'servername'];
+
+/** @internal */
+export function checkConnectOptions(options: unknown): ConnectOptions & Defaults {
+  const given = checkObject<ConnectOptions>(options, CONNECT_OPTIONS, 'connect');
+  const checked = { ...DEFAULTS, ...given };
+  checkText(checked.prefix, 'options.prefix');
+  checkHold(checked);
+  checkWait(checked.wait);
+  checkWhole(checked.commandTimeout, 'options.commandTimeout', 1, TIMEOUT_MS_MAX);
+  checkWhole(checked.connectTimeout, 'options.connectTimeout', 1, TIMEOUT_MS_MAX);
+  if (checked.replicas !== undefined && checked.replicas !== 'majority') {
+    checkWhole(checked.replicas, 'options.replicas', 1, REPLICAS_MAX);
+  }
+  checkWhole(checked.nodeTimeout, 'options.nodeTimeout', 1, NODE_TIMEOUT_MS_MAX);
+  if (checked.longestLease !== undefined && checked.longestLease !== 0) {
+    checkWhole(checked.longestLease, 'options.longestLease', TTL_MS_MIN, TTL_MS_MAX);
+  }
+  if (checked.username !== undefined) checkText(checked.username, 'options.username');
+  if (checked.password !== undefined) checkSecret(checked.password, 'options.password');
+  if (checked.tls !== undefined) checkTls(checked.tls);
+  checkText(checked.clientName, 'options.clientName');
+  if (!/^[\x21-\x7e]+$/.test(checked.clientName)) {
+    const message = `options.clientName must be printable ASCII without spaces, got ${show(checked.clientName)}`;
+    throw argumentError('ERR_INVALID_ARG_VALUE', message);
+  }
+  return checked;
+}
+
+/** Types alone: what a certificate or key holds, the core finds out. */
+function checkTls(tls: unknown): void {
+  const given = checkObject<TlsOptions>(tls, TLS_OPTIONS, 'options.tls');
+  const { ca, cert, key, servername, rejectUnauthorized } = given;
+  for (const each of Array.isArray(ca) ? ca : [ca]) checkPem(each, 'options.tls.ca');
+  checkPem(cert, 'options.tls.cert');
+  checkPem(key, 'options.tls.key');
+  if (servername !== undefined) checkText(servername, 'options.tls.servername');
+  if (rejectUnauthorized !== undefined) {
+    checkBoolean(rejectUnauthorized, 'options.tls.rejectUnauthorized');
+  }
+}
+
+/** Never shows the value. */
+function checkPem(value: unknown, what: string): void {
+  if (value === undefined || typeof value === 'string' || value instanceof Uint8Array) return;
+  const message = `${what} must be PEM, as a string or a Buffer, got a value of type ${typeof value}`;
+  throw argumentError('ERR_INVALID_ARG_TYPE', message);
+}

@@ -1,0 +1,180 @@
+import { LossCode, OpKind, OutcomeCode, type Port } from './bridge.js';
+import { traced, tracing } from './diagnostics.js';
+import { LockLostError, type LockLostReason } from './errors.js';
+import type { Lock, LockJson, SharedHandle } from './lock.js';
+import { NestedLock } from './nested-lock.js';
+import { checkTtl, type LockMode } from './options.js';
+import { type Context, toError } from './outcome.js';
+import { refuseOnQuorum } from './quorum.js';
+
+/** What was granted. */
+interface Grant {
+  readonly name: string;
+  readonly label: string;
+  readonly mode: LockMode;
+  readonly lease: number;
+  readonly fence: number;
+}
+
+/**
+ * A lock with a lease of its own.
+ *
+ * @internal
+ */
+export class HeldLock implements SharedHandle {
+  readonly name: string;
+  readonly fence: number;
+
+  readonly #port: Port;
+  readonly #context: Context;
+  readonly #lease: number;
+  readonly #label: string;
+  #mode: LockMode;
+  #released = false;
+  /** Whether anybody may have the token: then no other caller may own the lock with it. */
+  #exported = false;
+  /** Made when the lock is lost, with the frames of whoever finds it out first. */
+  #lostBecause: LockLostReason | undefined;
+  /** Made when somebody asks for it: most locks are released unwatched. */
+  #abort: AbortController | undefined;
+  /** Its owner, and the nested requests that share it. */
+  #users = 1;
+
+  constructor(
+    port: Port,
+    context: Context,
+    { name, label, mode, lease, fence }: Grant,
+    onLost: (lock: Lock, error: LockLostError) => void,
+  ) {
+    this.name = name;
+    this.fence = fence;
+    this.#mode = mode;
+    this.#port = port;
+    this.#context = context;
+    this.#lease = lease;
+    this.#label = label;
+    port.watch(lease, (reason) => {
+      this.#lostBecause = REASONS[reason] ?? 'expired';
+      const error = this.#lost();
+      this.#abort?.abort(error);
+      onLost(this, error);
+    });
+  }
+
+  get mode(): LockMode {
+    return this.#mode;
+  }
+
+  get token(): string {
+    this.#exported = true;
+    const attempt = Math.floor(this.#lease / GENERATIONS);
+    const token = `hf1.${this.#context.client}.${attempt}`;
+    return this.#label === '' ? token : `${token}.${this.#label}`;
+  }
+
+  get held(): boolean {
+    return !this.#released && this.#port.remaining(this.#lease) > 0;
+  }
+
+  get remaining(): number {
+    return this.#released ? 0 : Math.floor(this.#port.remaining(this.#lease));
+  }
+
+  get signal(): AbortSignal {
+    if (this.#abort === undefined) {
+      this.#abort = new AbortController();
+      if (this.#lostBecause !== undefined) this.#abort.abort(this.#lost());
+    }
+    return this.#abort.signal;
+  }
+
+  assertHeld(): void {
+    if (!this.held) throw this.#lost();
+  }
+
+  async extend(ttl?: number): Promise<void> {
+    if (ttl !== undefined) checkTtl(ttl);
+    return traced(tracing.extend, this.name, this.#context.server, () => this.#extend(ttl));
+  }
+
+  async #extend(ttl?: number): Promise<void> {
+    if (this.#released) throw this.#lost();
+    const outcome = await this.#port.submit(OpKind.Extend, [this.#lease, ttl ?? -1]);
+    if (outcome.code === OutcomeCode.Done) return;
+    if (outcome.code === OutcomeCode.Lost) throw this.#lost();
+    throw toError(outcome, this.#context, 'extend', this.name);
+  }
+
+  async downgrade(): Promise<boolean> {
+    if (!this.held) return false;
+    if (this.#mode === 'shared') return true;
+    refuseOnQuorum(this.#context, 'downgrade');
+    const outcome = await this.#port.submit(OpKind.Downgrade, [this.#lease]);
+    if (outcome.code === OutcomeCode.Lost || outcome.code === OutcomeCode.Closed) return false;
+    if (outcome.code !== OutcomeCode.Done) {
+      throw toError(outcome, this.#context, 'downgrade', this.name);
+    }
+    this.#mode = 'shared';
+    return true;
+  }
+
+  release(): Promise<boolean> {
+    return traced(tracing.release, this.name, this.#context.server, () => this.#release());
+  }
+
+  async #release(): Promise<boolean> {
+    if (this.#released) return false;
+    this.#released = true;
+    this.#port.forget(this.#lease);
+    const exported = this.#exported ? 1 : 0;
+    const outcome = await this.#port.submit(OpKind.Release, [this.#lease, exported]);
+    if (outcome.code === OutcomeCode.Done) return true;
+    // A manager that is closed has given everything back.
+    if (outcome.code === OutcomeCode.Lost || outcome.code === OutcomeCode.Closed) return false;
+    throw toError(outcome, this.#context, 'release', this.name);
+  }
+
+  toJSON(): LockJson {
+    const { name, mode, token, fence } = this;
+    return { name, mode, token, fence };
+  }
+
+  enter(): SharedHandle {
+    this.#users += 1;
+    return new NestedLock(this);
+  }
+
+  async leave(): Promise<boolean> {
+    this.#users -= 1;
+    return this.#users === 0 ? this.release() : true;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.release();
+  }
+
+  #lost(): LockLostError {
+    const reason = this.#released ? 'released' : (this.#lostBecause ?? 'expired');
+    return new LockLostError(`lock "${this.name}" ${WHAT_HAPPENED[reason]}`, this.name, reason);
+  }
+}
+
+/** A lease is numbered by its attempt and by how often the lock was handed on since. */
+const GENERATIONS = 16;
+
+const REASONS: Readonly<Record<number, LockLostReason>> = {
+  [LossCode.Adopted]: 'adopted',
+  [LossCode.Expired]: 'expired',
+  [LossCode.MaxHold]: 'maxHold',
+  [LossCode.Stalled]: 'stalled',
+  [LossCode.Stolen]: 'stolen',
+};
+
+const WHAT_HAPPENED: Readonly<Record<LockLostReason, string>> = {
+  adopted: 'is not held any more: another process has adopted it',
+  expired: 'is not held any more: its lease ran out, or its key was deleted',
+  maxHold: 'is not held any more: it was held for maxHold',
+  released: 'was released',
+  stalled: 'is not held any more: the event loop was blocked for longer than stallTimeout',
+  stolen: 'is not held any more: somebody has stolen it, or released it by force',
+};

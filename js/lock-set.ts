@@ -1,0 +1,184 @@
+/** Several locks as one: all of them, or none. */
+
+import { LockLostError } from './errors.js';
+import type { LockJson, SharedHandle } from './lock.js';
+import type { LockMode } from './options.js';
+
+/**
+ * Several locks that were acquired together, and are held and released as one.
+ *
+ * @example
+ * ```ts
+ * await using both = await locks.acquire(['account:1', 'account:2'])
+ * await transfer(both.fences['account:1'], both.fences['account:2'])
+ * ```
+ */
+export class LockSet implements AsyncDisposable {
+  /** The names, in the order in which they were given. */
+  readonly names: readonly string[];
+  /** @internal */
+  readonly locks: readonly SharedHandle[];
+  #abort: AbortController | undefined;
+
+  /** @internal */
+  constructor(locks: readonly SharedHandle[]) {
+    this.names = locks.map(({ name }) => name);
+    this.locks = locks;
+  }
+
+  /** `'shared'` if all of them are shared. */
+  get mode(): LockMode {
+    return this.locks.every(({ mode }) => mode === 'shared') ? 'shared' : 'exclusive';
+  }
+
+  /** The fencing token of each lock, by its name. */
+  get fences(): Readonly<Record<string, number>> {
+    return Object.fromEntries(this.locks.map(({ name, fence }) => [name, fence]));
+  }
+
+  /** Whether all of them are still held. */
+  get held(): boolean {
+    return this.locks.every(({ held }) => held);
+  }
+
+  /** How long all of them are still held without another `extend`, in ms; 0 when one is not held. */
+  get remaining(): number {
+    return Math.min(...this.locks.map(({ remaining }) => remaining));
+  }
+
+  /**
+   * Aborted, with a `LockLostError` as its reason, the moment one of the locks is lost; never by a
+   * release. The others stay held until `release`.
+   */
+  get signal(): AbortSignal {
+    if (this.#abort === undefined) {
+      const abort = new AbortController();
+      this.#abort = abort;
+      for (const { signal } of this.locks) {
+        const lost = () => abort.abort(signal.reason);
+        if (signal.aborted) lost();
+        else signal.addEventListener('abort', lost, { once: true });
+      }
+    }
+    return this.#abort.signal;
+  }
+
+  /**
+   * Does nothing while all of them are held.
+   *
+   * @throws LockLostError if one is not.
+   */
+  assertHeld(): void {
+    for (const lock of this.locks) lock.assertHeld();
+  }
+
+  /**
+   * Makes the lease of each last at least `ttl` ms from now. Never shortens one.
+   *
+   * @param ttl - In whole ms from 50 to 86 400 000; by default as long as it was last given.
+   * @throws as the `extend` of a lock does, for the first that fails; the others are extended.
+   */
+  async extend(ttl?: number): Promise<void> {
+    await all(this.locks, (lock) => lock.extend(ttl));
+  }
+
+  /**
+   * Turns each into a shared lock, see `downgrade` of a lock.
+   *
+   * @returns `true` if all are shared now.
+   */
+  async downgrade(): Promise<boolean> {
+    return (await all(this.locks, (lock) => lock.downgrade())).every(Boolean);
+  }
+
+  /**
+   * Gives all of them up.
+   *
+   * @returns `true` if this call freed each of them.
+   * @throws LockConnectionError as the `release` of a lock does; it is tried for all.
+   */
+  async release(): Promise<boolean> {
+    return (await all(this.locks, (lock) => lock.release())).every(Boolean);
+  }
+
+  /** What another process needs to take them over, one after the other, with `adopt`. */
+  toJSON(): LockJson[] {
+    return this.locks.map((lock) => lock.toJSON());
+  }
+
+  /** Releases them at the end of an `await using` scope. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.release();
+  }
+}
+
+/**
+ * Does `action` to all of them, and only then tells of the first that failed.
+ *
+ * @internal
+ */
+export async function all<T>(
+  locks: readonly SharedHandle[],
+  action: (lock: SharedHandle) => Promise<T>,
+): Promise<T[]> {
+  // One lock needs nobody who collects, and most requests have one.
+  if (locks.length === 1) return [await action(locks[0] as SharedHandle)];
+  const ended = await Promise.allSettled(locks.map(action));
+  return ended.map((each) => {
+    if (each.status === 'rejected') throw each.reason;
+    return each.value;
+  });
+}
+
+/** Takes one lock within `wait` ms, or answers `null` if it is held and `wait` says not to wait. */
+type Take = (name: string, wait: number) => Promise<SharedHandle | null>;
+
+/**
+ * Takes all of `names`, one after the other in the order of their bytes, so that two callers never
+ * wait for each other; within `wait` ms in sum. If one cannot be had, what was taken is released.
+ *
+ * @internal
+ */
+export async function takeAll(
+  names: readonly string[],
+  wait: number,
+  take: Take,
+): Promise<LockSet | null> {
+  // What the caller does with its array meanwhile must not matter.
+  const asked = [...names];
+  const end = performance.now() + wait;
+  const taken = new Map<string, SharedHandle>();
+  const giveBack = () => all([...taken.values()], (lock) => lock.release()).catch(() => {});
+  try {
+    for (const name of [...asked].sort(byBytes)) {
+      const left = wait > 0 ? Math.max(0, Math.ceil(end - performance.now())) : wait;
+      const lock = await take(name, left);
+      if (lock === null) {
+        await giveBack();
+        return null;
+      }
+      taken.set(name, lock);
+    }
+    for (const lock of taken.values()) assertStillHeld(lock);
+  } catch (error) {
+    await giveBack();
+    throw error;
+  }
+  return new LockSet(asked.map((name) => taken.get(name) as SharedHandle));
+}
+
+/** Without renewal the first ones may have run out while the last one was waited for. */
+function assertStillHeld(lock: SharedHandle): void {
+  try {
+    lock.assertHeld();
+  } catch (error) {
+    const { message, reason } = error as LockLostError;
+    const text = `${message}; that was while others of its set were waited for: give it a longer ttl, or let it be renewed`;
+    throw new LockLostError(text, lock.name, reason);
+  }
+}
+
+/** The order of UTF-8, which all processes share. All keys begin with the same prefix. */
+function byBytes(a: string, b: string): number {
+  return Buffer.compare(Buffer.from(a), Buffer.from(b));
+}

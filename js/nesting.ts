@@ -1,0 +1,83 @@
+/**
+ * Which locks the code that runs now works under: those of the `request`s around it, as far as its
+ * asynchronous context knows. Until the first `request` of the process all of this costs nothing.
+ *
+ * Source: <https://nodejs.org/api/async_context.html#class-asynclocalstorage>
+ */
+
+import { AsyncLocalStorage } from 'node:async_hooks';
+import type { SharedHandle } from './lock.js';
+
+/** What a `request` holds while its callback runs. */
+class Scope {
+  #locks: readonly SharedHandle[] | undefined;
+  readonly #owner: object;
+  #outer: Scope | undefined;
+
+  constructor(owner: object, locks: readonly SharedHandle[], outer: Scope | undefined) {
+    this.#owner = owner;
+    this.#locks = locks;
+    this.#outer = outer;
+  }
+
+  get open(): boolean {
+    return this.#locks !== undefined;
+  }
+
+  /** The next scope around this one that has not ended. Forgets those that have. */
+  get outer(): Scope | undefined {
+    while (this.#outer?.open === false) this.#outer = this.#outer.#outer;
+    return this.#outer;
+  }
+
+  /** The lock `name` of the manager `owner`, if it is held by this scope. */
+  find(owner: object, name: string): SharedHandle | undefined {
+    if (owner !== this.#owner) return undefined;
+    return this.#locks?.find((lock) => lock.name === name && lock.held);
+  }
+
+  /** Ends the scope: code that still runs in its context gets no lock from it any more. */
+  close(): void {
+    this.#locks = undefined;
+  }
+}
+
+/** Made with the first scope. */
+let scopes: AsyncLocalStorage<Scope> | undefined;
+
+function current(): Scope | undefined {
+  const scope = scopes?.getStore();
+  return scope?.open === false ? scope.outer : scope;
+}
+
+/**
+ * The lock `name` of the manager `owner`, if a `request` around the caller holds it.
+ *
+ * @internal
+ */
+export function heldAround(owner: object, name: string): SharedHandle | undefined {
+  for (let scope = current(); scope !== undefined; scope = scope.outer) {
+    const lock = scope.find(owner, name);
+    if (lock !== undefined) return lock;
+  }
+  return undefined;
+}
+
+/**
+ * Runs `callback` in a scope that holds `locks`, until what it returns has settled.
+ *
+ * @internal
+ */
+export async function runInScope<T>(
+  owner: object,
+  locks: readonly SharedHandle[],
+  callback: () => T,
+): Promise<Awaited<T>> {
+  scopes ??= new AsyncLocalStorage();
+  const scope = new Scope(owner, locks, current());
+  try {
+    return await scopes.run(scope, callback);
+  } finally {
+    scope.close();
+  }
+}

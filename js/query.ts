@@ -1,0 +1,119 @@
+/** Who holds and who waits for what, as the store sees it. */
+
+import { OpKind, OutcomeCode, type Port } from './bridge.js';
+import type { LockMode, QueryOptions } from './options.js';
+import { type Context, clientOf, toError } from './outcome.js';
+
+/** One holder of a lock. */
+export interface HeldLockInfo {
+  /** The lock's name. */
+  readonly name: string;
+  /** How it is held. */
+  readonly mode: LockMode;
+  /** Whose it is: the `clientId` of a manager; `null` for a value of other code. */
+  readonly clientId: string | null;
+  /** The owner token, with the holder's label at its end; what other code has written, as it is. */
+  readonly token: string;
+  /** The fencing token; `null` for a value of other code. */
+  readonly fence: number | null;
+  /** How long its lease lasts unless it is renewed, in ms; `null` if it never ends by itself. */
+  readonly ttl: number | null;
+}
+
+/** One who waits for a lock. The callers of a manager that want it exclusively count as one. */
+export interface PendingLockInfo {
+  /** The lock's name. */
+  readonly name: string;
+  /** How it is wanted. */
+  readonly mode: LockMode;
+  /** Whose it is: the `clientId` of a manager. */
+  readonly clientId: string | null;
+  /** The place in line, 1 for the next. */
+  readonly position: number;
+}
+
+/** What `query` found. */
+export interface LockSnapshot {
+  /** Who holds a lock. */
+  readonly held: HeldLockInfo[];
+  /** Who waits for one. */
+  readonly pending: PendingLockInfo[];
+}
+
+/** A page as the core tells it: keys in place of names, -1 in place of `null`. */
+interface Page {
+  readonly cursor: string;
+  readonly held: readonly {
+    readonly key: string;
+    readonly mode: LockMode;
+    readonly token: string;
+    readonly fence: number | null;
+    readonly ttl: number | null;
+  }[];
+  readonly pending: readonly {
+    readonly key: string;
+    readonly mode: LockMode;
+    readonly token: string;
+    readonly position: number;
+  }[];
+}
+
+/** @internal */
+export async function* readPages(
+  port: Port,
+  context: Context,
+  prefix: string,
+  { count, startsWith }: Required<QueryOptions>,
+): AsyncGenerator<LockSnapshot, void, undefined> {
+  let cursor = '';
+  do {
+    const outcome = await port.begin(OpKind.Query, [count], cursor, startsWith).outcome;
+    if (outcome.code !== OutcomeCode.Done) throw toError(outcome, context, 'query');
+    const page = JSON.parse(outcome.text?.message ?? '') as Page;
+    cursor = page.cursor;
+    yield snapshotOf(page, prefix.length);
+  } while (cursor !== '');
+}
+
+/** All pages as one, in order. A key that moves in the table while it is read is seen twice. */
+export async function gather(pages: AsyncIterable<LockSnapshot>): Promise<LockSnapshot> {
+  const held = new Map<string, HeldLockInfo>();
+  const pending = new Map<string, PendingLockInfo>();
+  for await (const page of pages) {
+    for (const info of page.held) held.set(JSON.stringify([info.name, info.token]), info);
+    for (const info of page.pending) {
+      pending.set(JSON.stringify([info.name, info.position]), info);
+    }
+  }
+  return {
+    held: [...held.values()].sort((a, b) => byName(a, b) || (a.fence ?? 0) - (b.fence ?? 0)),
+    pending: [...pending.values()].sort((a, b) => byName(a, b) || a.position - b.position),
+  };
+}
+
+function snapshotOf({ held, pending }: Page, prefixLength: number): LockSnapshot {
+  return {
+    held: held.map(({ key, mode, token, fence, ttl }) => ({
+      name: key.slice(prefixLength),
+      mode,
+      clientId: clientOf(token),
+      token,
+      fence: orNull(fence),
+      ttl: orNull(ttl),
+    })),
+    pending: pending.map(({ key, mode, token, position }) => ({
+      name: key.slice(prefixLength),
+      mode,
+      clientId: clientOf(token),
+      position,
+    })),
+  };
+}
+
+function orNull(number: number | null): number | null {
+  return number === null || number < 0 ? null : number;
+}
+
+function byName({ name: a }: { name: string }, { name: b }: { name: string }): number {
+  return a < b ? -1 : Number(a > b);
+}

@@ -1,0 +1,51 @@
+/** Working under a lock: from its callback to its release. */
+
+import { show } from './checks.js';
+import { argumentError, LockLostError } from './errors.js';
+import type { SharedHandle } from './lock.js';
+import { all } from './lock-set.js';
+import { runInScope } from './nesting.js';
+
+/**
+ * Runs `callback`, lets go of the locks, and reports a loss only if the callback has nothing worse to
+ * say.
+ *
+ * @internal
+ */
+export async function runUnder<T>(
+  owner: object,
+  locks: readonly SharedHandle[],
+  callback: () => T,
+): Promise<Awaited<T>> {
+  let result: Awaited<T>;
+  try {
+    result = await runInScope(owner, locks, callback);
+  } catch (error) {
+    await all(locks, (lock) => lock.leave()).catch(() => {});
+    throw error;
+  }
+  const lost = lossOf(locks, result);
+  await all(locks, (lock) => lock.leave());
+  if (lost !== undefined) throw lost;
+  return result;
+}
+
+/** The loss of a lock that its callback has not released itself, with what the callback returned. */
+function lossOf(locks: readonly SharedHandle[], result: unknown): LockLostError | undefined {
+  for (const lock of locks) {
+    try {
+      lock.assertHeld();
+    } catch (error) {
+      const { message, reason } = error as LockLostError;
+      if (reason !== 'released') return new LockLostError(message, lock.name, reason, result);
+    }
+  }
+  return undefined;
+}
+
+/** @internal */
+export function checkCallback(callback: unknown): asserts callback is (lock: unknown) => unknown {
+  if (typeof callback === 'function') return;
+  const message = `the callback must be a function, got ${show(callback)}`;
+  throw argumentError('ERR_INVALID_ARG_TYPE', message);
+}
