@@ -116,6 +116,13 @@ export interface TryAcquireOptions extends AdoptOptions {
    * @default undefined, no limit
    */
   readonly limit?: number;
+  /**
+   * Who holds the lock, for people who look into Redis and for the errors of those who wait: at
+   * most 48 of the characters `A-Z a-z 0-9 . _ ~ -`.
+   *
+   * @default ''
+   */
+  readonly label?: string;
 }
 
 /** Options of `adopt`: how the lock is held from then on. */
@@ -148,13 +155,6 @@ export interface AdoptOptions {
    * @default 30000
    */
   readonly stallTimeout?: number;
-  /**
-   * Who holds the lock, for people who look into Redis and for the errors of those who wait: at
-   * most 48 of the characters `A-Z a-z 0-9 . _ ~ -`.
-   *
-   * @default ''
-   */
-  readonly label?: string;
 }
 
 /** The lease that a Redis key can have in this library, in ms. @internal */
@@ -191,8 +191,8 @@ export interface Wanted extends HoldOptions {
   readonly reentrant: boolean;
 }
 
-const ADOPT_OPTIONS = ['label', 'maxHold', 'renew', 'stallTimeout', 'ttl'];
-const TRY_ACQUIRE_OPTIONS = [...ADOPT_OPTIONS, 'limit', 'mode'];
+const ADOPT_OPTIONS = ['maxHold', 'renew', 'stallTimeout', 'ttl'];
+const TRY_ACQUIRE_OPTIONS = [...ADOPT_OPTIONS, 'label', 'limit', 'mode'];
 const ACQUIRE_OPTIONS = [...TRY_ACQUIRE_OPTIONS, 'signal', 'steal', 'wait'];
 const LOCK_JSON = ['fence', 'mode', 'name', 'token'];
 const REQUEST_OPTIONS = [...ACQUIRE_OPTIONS, 'ifAvailable', 'reentrant'];

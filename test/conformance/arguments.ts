@@ -34,12 +34,44 @@ const OPTIONS: readonly Refused[] = [
   [RANGE, ['a', { stallTimeout: 0 }]],
   [VALUE, ['a', { label: 'a b' }]],
   [VALUE, ['a', { label: 'x'.repeat(49) }]],
+  [VALUE, ['a', { mode: 'read' }]],
+  [VALUE, ['a', { mode: null }]],
+  [VALUE, ['a', { limit: 2 }]],
+  [RANGE, ['a', { mode: 'shared', limit: 0 }]],
+  [RANGE, ['a', { mode: 'shared', limit: 1.5 }]],
+  [TYPE, ['a', { mode: 'shared', limit: '2' }]],
 ];
 
 const WAITS: readonly Refused[] = [
   [RANGE, ['a', { wait: -1 }]],
   [TYPE, ['a', { wait: null }]],
   [TYPE, ['a', { signal: 'stop' }]],
+  [TYPE, ['a', { steal: 1 }]],
+];
+
+const NEVER_ABORTED = new AbortController().signal;
+
+/** Options of `acquire` that exclude each other. */
+const CONTRADICTIONS: readonly Refused[] = [
+  [VALUE, ['a', { steal: true, mode: 'shared' }]],
+  [VALUE, ['a', { steal: true, signal: NEVER_ABORTED }]],
+  [VALUE, ['a', { steal: true, wait: 5 }]],
+];
+
+const REQUESTS: readonly Refused[] = [
+  [TYPE, ['a', { ifAvailable: 1 }]],
+  [TYPE, ['a', { reentrant: 'yes' }]],
+];
+
+/** What Web Locks do not support either, or would not. */
+const NOT_SUPPORTED: readonly (readonly [name: string, options: object])[] = [
+  ['-a', {}],
+  ['a', { steal: true, ifAvailable: true }],
+  ['a', { steal: true, mode: 'shared' }],
+  ['a', { steal: true, signal: NEVER_ABORTED }],
+  ['a', { ifAvailable: true, signal: NEVER_ABORTED }],
+  ['a', { ifAvailable: true, wait: 5 }],
+  ['a', { steal: true, wait: 5 }],
 ];
 
 const CALLBACKS: readonly Refused[] = [
@@ -67,11 +99,55 @@ export const ARGUMENTS: Behaviours = {
   ) => {
     const locks = await place.open();
     const { requests } = locks.stats();
-    await refuses(locks, 'acquire', [...NAMES, ...OPTIONS, ...WAITS]);
+    await refuses(locks, 'acquire', [...NAMES, ...OPTIONS, ...WAITS, ...CONTRADICTIONS]);
     await refuses(locks, 'tryAcquire', [...NAMES, ...OPTIONS]);
-    await refuses(locks, 'request', [...NAMES, ...OPTIONS, ...WAITS]);
+    await refuses(locks, 'request', [...NAMES, ...OPTIONS, ...WAITS, ...REQUESTS]);
     await refuses(locks, 'request', CALLBACKS);
-    await assert.rejects(locks.tryAcquire('a', { wait: 5 } as never), { code: TYPE });
+    for (const [name, options] of NOT_SUPPORTED) {
+      const refused = locks.request(name, options, () => assert.fail('it was refused'));
+      await assert.rejects(refused, { name: 'NotSupportedError' });
+    }
+    for (const options of [{ wait: 5 }, { steal: true }, { ifAvailable: true }]) {
+      await assert.rejects(locks.tryAcquire('a', options as never), { code: TYPE });
+    }
+    assert.equal(locks.stats().requests, requests);
+  },
+
+  'arguments: adopt, forceRelease and query refuse wrong ones, and send nothing': async (place) => {
+    const locks = await place.open();
+    const { requests } = locks.stats();
+    const token = `hf1.${locks.clientId}.1`;
+    for (const [code, lock, options] of [
+      [TYPE, undefined],
+      [TYPE, 'x'],
+      [TYPE, { token }],
+      [TYPE, { name: 'x' }],
+      [VALUE, { name: 'x', token: 'somebody' }],
+      [TYPE, { name: 'x', token, fence: '1' }],
+      [RANGE, { name: 'x', token, fence: 0 }],
+      [VALUE, { name: 'x', token, mode: 'read' }],
+      [TYPE, { name: 'x', token, tokens: [] }],
+      [TYPE, { name: 'x', token }, { wait: 5 }],
+      [RANGE, { name: 'x', token }, { ttl: 49 }],
+    ] as const) {
+      await assert.rejects(locks.adopt(lock as never, options as never), { code });
+    }
+    for (const [code, name, options] of [
+      [TYPE, ['a']],
+      [VALUE, ''],
+      [VALUE, 'x', { force: true }],
+      [TYPE, 'x', { foreign: true }],
+    ] as const) {
+      await assert.rejects(locks.forceRelease(name as never, options as never), { code });
+    }
+    for (const [code, options] of [
+      [TYPE, { prefix: 'x' }],
+      [TYPE, { startsWith: 5 }],
+      [RANGE, { count: 0 }],
+      [RANGE, { count: 100_001 }],
+    ] as const) {
+      await assert.rejects(locks.query(options as never), { code });
+    }
     assert.equal(locks.stats().requests, requests);
   },
 

@@ -17,6 +17,8 @@ const WITHOUT: readonly RegExp[] = [
   /^fences of other locks/,
   // Requests to each server count.
   /^stats: /,
+  // Servers that know nothing of each other cannot count, share or change an owner together.
+  /^(shared|limit|downgrade|steal|forceRelease|adopt|query)\b/,
   // A queue in the way stands in the way of nothing here.
   /^a key of another type is refused/,
 ];

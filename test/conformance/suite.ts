@@ -4,14 +4,19 @@ import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import { openOperations } from '../support/holdfast.js';
 import { ARGUMENTS } from './arguments.js';
+import { ASKING } from './asking.js';
 import { CLOSING } from './closing.js';
 import { FENCES } from './fences.js';
 import { HOLDING } from './holding.js';
 import { LINE } from './line.js';
+import { NESTING } from './nested.js';
 import { type Host, Visit } from './place.js';
 import { REFUSALS } from './refusals.js';
 import { REPORTS } from './reports.js';
+import { SEVERAL } from './several.js';
+import { SHARING } from './shared.js';
 import { TAKING } from './taking.js';
+import { TAKING_OVER } from './taking-over.js';
 import { UNDER_LOCK } from './under-lock.js';
 import { WAITING } from './waiting.js';
 
@@ -21,6 +26,11 @@ const BEHAVIOURS = {
   ...UNDER_LOCK,
   ...WAITING,
   ...LINE,
+  ...SHARING,
+  ...SEVERAL,
+  ...NESTING,
+  ...TAKING_OVER,
+  ...ASKING,
   ...FENCES,
   ...CLOSING,
   ...REFUSALS,

@@ -34,6 +34,30 @@ describe('a quorum of five', () => {
     assert.equal(await lock.release(), false);
   });
 
+  test('what its servers cannot agree on is refused, with the reason, before anything is sent', async () => {
+    const locks = await group.open();
+    const lock = await locks.acquire('x');
+    const { requests } = locks.stats();
+    for (const [attempt, why] of [
+      [locks.acquire('y', { mode: 'shared' }), /cannot agree on who shares a lock/],
+      [locks.tryAcquire(['y', 'z'], { mode: 'shared' }), /cannot agree on who shares a lock/],
+      [locks.acquire('y', { mode: 'shared', limit: 2 }), /would count other permits/],
+      [locks.request('x', { steal: true }, () => assert.fail('stolen')), /change the owner/],
+      [locks.forceRelease('x'), /released by force/],
+      [locks.adopt({ name: 'x', token: 'hf1.a.1' }), /adopted/],
+      [locks.query(), /queried/],
+      [lock.downgrade(), /downgraded/],
+    ] as const) {
+      await assert.rejects(attempt as Promise<unknown>, {
+        name: 'TypeError',
+        code: 'ERR_INVALID_ARG_VALUE',
+        message: why,
+      });
+    }
+    assert.equal(locks.stats().requests, requests);
+    assert.equal(await lock.release(), true);
+  });
+
   test('whoever is refused learns who holds the lock', async () => {
     const [a, b] = await Promise.all([group.open(), group.open()]);
     await a.acquire('x', { label: 'cron', ttl: 20_000 });

@@ -1,0 +1,83 @@
+/** `query`: who holds and who waits for what. */
+
+import assert from 'node:assert/strict';
+import { type Behaviours, LONG, openSeveral, standInLine } from './behaviour.js';
+
+const SHARED = { ...LONG, mode: 'shared' } as const;
+
+export const ASKING: Behaviours = {
+  'query: nothing is held, nobody waits': async (place) => {
+    const locks = await place.open();
+    await (await locks.acquire('x')).release();
+    assert.deepEqual(await locks.query(), { held: [], pending: [] });
+  },
+
+  'query: tells holders with mode, client, token, fence and lease': async (place) => {
+    const [a, b] = await openSeveral(place, 'a', 'b');
+    const alone = await a.acquire('alone', { ...LONG, label: 'me' });
+    const shared = [await a.acquire('shared', SHARED), await b.acquire('shared', SHARED)];
+    const { held, pending } = await b.query();
+    assert.deepEqual(pending, []);
+    assert.deepEqual(
+      held.map(({ ttl, ...rest }) => rest),
+      [
+        { lock: alone, clientId: a.clientId },
+        { lock: shared[0], clientId: a.clientId },
+        { lock: shared[1], clientId: b.clientId },
+      ].map(({ lock, clientId }) => ({ ...lock?.toJSON(), clientId })),
+    );
+    for (const { ttl } of held) assert.ok(Number(ttl) > 30_000 && Number(ttl) <= 60_000);
+  },
+
+  'query: tells who waits, in which place': async (place) => {
+    const [a, b, c] = await openSeveral(place, 'a', 'b', 'c');
+    await a.acquire('x', LONG);
+    await standInLine(b, 'x', SHARED);
+    await standInLine(c, 'x');
+    assert.deepEqual((await a.query()).pending, [
+      { name: 'x', mode: 'shared', clientId: b.clientId, position: 1 },
+      { name: 'x', mode: 'exclusive', clientId: c.clientId, position: 2 },
+    ]);
+  },
+
+  'query: only names that begin so, taken literally, and only those of the prefix': async (
+    place,
+  ) => {
+    const [locks, nested] = await Promise.all([place.open(), place.open({ prefix: 'lock:shop:' })]);
+    const names = ['shop:a', 'shop:b', 'shelf', 'a*', 'ab', 'a[b]', 'a?'];
+    for (const name of names) await locks.acquire(name, LONG);
+    const named = async (manager: typeof locks, startsWith: string) =>
+      (await manager.query({ startsWith })).held.map(({ name }) => name);
+    assert.deepEqual(await named(locks, 'sh'), ['shelf', 'shop:a', 'shop:b']);
+    assert.deepEqual(await named(locks, 'a*'), ['a*']);
+    assert.deepEqual(await named(locks, 'a['), ['a[b]']);
+    assert.deepEqual(await named(locks, 'a?'), ['a?']);
+    assert.deepEqual(await named(nested, ''), ['a', 'b']);
+    assert.deepEqual(await named(locks, ''), [...names].sort());
+  },
+
+  'query: page by page it tells each lock, however many keys there are': async (place) => {
+    const locks = await place.open();
+    const names = Array.from({ length: 300 }, (_, i) => `many:${i}`);
+    await Promise.all(names.map((name) => locks.acquire(name, LONG)));
+    const seen = new Set<string>();
+    let pages = 0;
+    for await (const { held } of locks.queryPages({ startsWith: 'many:', count: 50 })) {
+      pages += 1;
+      for (const { name } of held) seen.add(name);
+    }
+    assert.ok(pages > 1, `${pages} pages`);
+    assert.deepEqual([...seen].sort(), names.sort());
+    assert.equal((await locks.query({ startsWith: 'many:', count: 7 })).held.length, 300);
+  },
+
+  'query: who stops asking for pages leaves nothing open': async (place) => {
+    const locks = await place.open();
+    await Promise.all(Array.from({ length: 50 }, (_, i) => locks.acquire(`many:${i}`, LONG)));
+    for await (const { held } of locks.queryPages({ count: 1 })) {
+      if (held.length > 0) break;
+    }
+    await locks.close();
+    await assert.rejects(locks.query(), { code: 'ERR_LOCK_CLOSED' });
+  },
+};

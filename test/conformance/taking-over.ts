@@ -1,0 +1,156 @@
+/** Locks that change hands without their holder's doing: steal, forceRelease and adopt. */
+
+import assert from 'node:assert/strict';
+import { aborted, type Behaviours, LONG, openSeveral, standInLine } from './behaviour.js';
+
+const SHARED = { ...LONG, mode: 'shared' } as const;
+
+export const TAKING_OVER: Behaviours = {
+  'steal: takes the lock at once, and its holder is told': async (place) => {
+    const [a, b] = await openSeveral(place, 'a', 'b');
+    const theirs = await a.acquire('x', LONG);
+    const mine = await b.acquire('x', { ttl: 60_000, steal: true });
+    assert.equal((await aborted(theirs)).reason, 'stolen');
+    assert.ok(mine.fence > theirs.fence);
+    assert.deepEqual([theirs.held, mine.held], [false, true]);
+    assert.equal(await theirs.release(), false);
+    assert.equal(mine.held, true);
+    assert.equal(await a.tryAcquire('x'), null);
+    assert.equal(await mine.release(), true);
+  },
+
+  'steal: takes a lock that is free, and one from all who share it': async (place) => {
+    const [a, b] = await openSeveral(place, 'a', 'b');
+    assert.equal(await (await a.acquire('x', { steal: true })).release(), true);
+    const shared = [await a.acquire('x', SHARED), await b.acquire('x', SHARED)];
+    const mine = await b.acquire('x', { ttl: 60_000, steal: true });
+    for (const lock of shared) assert.equal((await aborted(lock)).reason, 'stolen');
+    assert.ok(shared.every(({ fence }) => fence < mine.fence));
+    assert.equal(await mine.release(), true);
+  },
+
+  'steal: those who wait keep their places': async (place) => {
+    const [a, b, c] = await openSeveral(place, 'a', 'b', 'c');
+    const theirs = await a.acquire('x', LONG);
+    const { granted } = await standInLine(b, 'x');
+    const mine = await c.acquire('x', { ttl: 60_000, steal: true });
+    await aborted(theirs);
+    assert.equal(b.stats().waiting, 1);
+    assert.equal(await mine.release(), true);
+    assert.equal(await (await granted).release(), true);
+  },
+
+  'steal: also from another caller of the same manager': async (place) => {
+    const locks = await place.open();
+    const first = await locks.acquire('x', LONG);
+    const second = await locks.acquire('x', { ttl: 60_000, steal: true });
+    assert.equal((await aborted(first)).reason, 'stolen');
+    assert.equal(second.held, true);
+    assert.equal(await second.release(), true);
+  },
+
+  'steal: a request whose lock is stolen rejects when its callback has ended': async (place) => {
+    const [a, b] = await openSeveral(place, 'a', 'b');
+    const losing = a.request('x', async (lock) => {
+      const thief = await b.acquire('x', { ttl: 60_000, steal: true });
+      await aborted(lock);
+      await thief.release();
+      return 'too late';
+    });
+    await assert.rejects(losing, { code: 'ERR_LOCK_LOST', reason: 'stolen', result: 'too late' });
+  },
+
+  'forceRelease: frees a lock whoever holds it, and tells the holder': async (place) => {
+    const [a, b] = await openSeveral(place, 'a', 'b');
+    assert.equal(await b.forceRelease('x'), false, 'nobody holds it');
+    const lock = await a.acquire('x', LONG);
+    assert.equal(await b.forceRelease('x'), true);
+    assert.equal((await aborted(lock)).reason, 'stolen');
+    const next = await b.acquire('x', { wait: 0 });
+    assert.ok(next.fence > lock.fence);
+    assert.equal(await lock.release(), false);
+    assert.equal(await next.release(), true);
+  },
+
+  'forceRelease: hands the lock to the next in line, and frees shared ones of all': async (
+    place,
+  ) => {
+    const [a, b, c] = await openSeveral(place, 'a', 'b', 'c');
+    const shared = [await a.acquire('x', SHARED), await b.acquire('x', SHARED)];
+    const { granted } = await standInLine(c, 'x');
+    assert.equal(await a.forceRelease('x'), true);
+    assert.equal(await (await granted).release(), true);
+    for (const lock of shared) assert.equal((await aborted(lock)).reason, 'stolen');
+  },
+
+  'forceRelease and steal: leave the value of other code alone, unless told otherwise': async (
+    place,
+  ) => {
+    const [locks, stray] = await Promise.all([place.open(), place.open({ prefix: '{lock:x}:' })]);
+    await (await locks.acquire('x')).release();
+    // Of the released lock its counter stays: a text that is no token.
+    assert.equal(await stray.forceRelease('fence'), false);
+    await assert.rejects(stray.acquire('fence', { steal: true }), { code: 'ERR_LOCK_TIMEOUT' });
+    assert.equal(await stray.forceRelease('fence', { force: 'foreign' }), true);
+    assert.equal(await (await stray.tryAcquire('fence'))?.release(), true);
+  },
+
+  'adopt: takes a lock over, with its fence, and whoever had it is told': async (place) => {
+    const [a, b] = await openSeveral(place, 'a', 'b');
+    const theirs = await a.acquire('x', { ...LONG, label: 'first' });
+    const message = JSON.stringify(theirs);
+    const { token, fence } = theirs;
+    assert.deepEqual(JSON.parse(message), { name: 'x', mode: 'exclusive', token, fence });
+    const mine = await b.adopt(JSON.parse(message), { ttl: 30_000 });
+    assert.deepEqual([mine.name, mine.mode, mine.fence], ['x', 'exclusive', fence]);
+    assert.notEqual(mine.token, token);
+    assert.ok(mine.remaining > 20_000);
+    assert.equal((await aborted(theirs)).reason, 'adopted');
+    assert.equal(await theirs.release(), false);
+    assert.equal(mine.held, true);
+    assert.equal(await a.tryAcquire('x'), null);
+    assert.equal(await mine.release(), true);
+    assert.equal(await (await a.tryAcquire('x'))?.release(), true);
+  },
+
+  'adopt: the lock is renewed, and goes on to the next in line': async (place) => {
+    const [a, b, c] = await openSeveral(place, 'a', 'b', 'c');
+    const theirs = await a.acquire('x', LONG);
+    const { granted } = await standInLine(c, 'x');
+    const mine = await b.adopt(theirs.toJSON(), { ttl: 600 });
+    await new Promise((resolve) => setTimeout(resolve, 1_000));
+    assert.equal(mine.held, true);
+    assert.equal(await mine.release(), true);
+    const next = await granted;
+    assert.ok(next.fence > mine.fence);
+  },
+
+  'adopt: a shared lock stays one, beside the others': async (place) => {
+    const [a, b] = await openSeveral(place, 'a', 'b');
+    const beside = await a.acquire('x', SHARED);
+    const theirs = await a.acquire('x', SHARED);
+    const mine = await b.adopt(theirs.toJSON());
+    assert.deepEqual([mine.mode, mine.fence], ['shared', theirs.fence]);
+    assert.equal((await aborted(theirs)).reason, 'adopted');
+    assert.equal(beside.held, true);
+    await beside.release();
+    assert.equal(await a.tryAcquire('x'), null);
+    assert.equal(await mine.release(), true);
+    assert.equal(await (await a.tryAcquire('x'))?.release(), true);
+  },
+
+  'adopt: fails for a token that does not hold the lock, and changes nothing': async (place) => {
+    const [a, b] = await openSeveral(place, 'a', 'b');
+    const released = await a.acquire('x');
+    const gone = released.toJSON();
+    await released.release();
+    await assert.rejects(b.adopt(gone), { code: 'ERR_LOCK_LOST', lock: 'x' });
+    const lock = await a.acquire('x', LONG);
+    await assert.rejects(b.adopt(gone), { code: 'ERR_LOCK_LOST', lock: 'x' });
+    assert.equal(lock.held, true);
+    const handed = lock.toJSON();
+    const mine = await b.adopt(handed);
+    await assert.rejects(a.adopt(handed), { code: 'ERR_LOCK_LOST', lock: 'x' });
+    assert.equal(await mine.release(), true);
+  },
+};
