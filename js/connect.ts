@@ -70,7 +70,7 @@ export async function connect(
   const outcome = await new Promise<Outcome>((opened) => {
     port = openPort(portOptions(client, where, checked), opened);
   });
-  if (outcome.code !== OutcomeCode.Done) throw toError(outcome, context, 'connect');
+  if (outcome.code !== OutcomeCode.Done) throw toError(outcome, context, 'connect to');
   return new LockManager(port as Port, context, checked);
 }
 

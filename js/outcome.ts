@@ -47,7 +47,7 @@ export function toError(
 ): LockError {
   const subject =
     lock === undefined
-      ? `cannot ${action} to ${context.server}`
+      ? `cannot ${action} ${context.server}`
       : `cannot ${action} lock "${lock}" on ${context.server}`;
   const message = outcome.text?.message ?? '';
   switch (outcome.code) {

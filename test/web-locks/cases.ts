@@ -1,0 +1,284 @@
+/**
+ * What a program can ask of Web Locks, and see. Each case runs on `navigator.locks` and on a manager of
+ * holdfast; what it returns must be the same.
+ */
+
+import { setTimeout as sleep } from 'node:timers/promises';
+
+/** What both have, as far as a program written for Web Locks sees it. */
+export interface WebLocks {
+  request(name: string, ...rest: unknown[]): Promise<unknown>;
+  query(): Promise<{ held: Info[]; pending: Info[] }>;
+}
+
+interface Info {
+  readonly name: string;
+  readonly mode: string;
+  readonly clientId: string | null;
+}
+
+interface Granted {
+  readonly name: string;
+  readonly mode: string;
+}
+
+type Case = (locks: WebLocks) => unknown;
+
+/** Long enough for whatever is sent to arrive, on a machine with other things to do. */
+const A_WHILE = 60;
+
+const later = () => sleep(A_WHILE);
+const live = () => new AbortController().signal;
+const aborted = (reason?: unknown) => AbortSignal.abort(reason);
+
+/** A promise, and the way to fulfil it. */
+function gate(): { opened: Promise<void>; open: () => void } {
+  let open = () => {};
+  const opened = new Promise<void>((resolve) => {
+    open = resolve;
+  });
+  return { opened, open };
+}
+
+/** What a call comes to: its result, or the kind of its error. */
+async function fate(call: () => unknown): Promise<unknown> {
+  try {
+    return { result: (await call()) ?? null };
+  } catch (error) {
+    const { name } = error as Error;
+    return { error: name, isDomException: error instanceof DOMException };
+  }
+}
+
+/** Holds `name` until `open` is called. */
+async function hold(
+  locks: WebLocks,
+  name: string,
+  options: object = {},
+): Promise<{ open: () => void; ended: Promise<unknown> }> {
+  const { opened, open } = gate();
+  const granted = gate();
+  const ended = fate(() =>
+    locks.request(name, options, async () => {
+      granted.open();
+      await opened;
+    }),
+  );
+  await granted.opened;
+  return { open, ended };
+}
+
+/** Held and waited for, without what differs by nature: who holds it, and in which order it is told. */
+async function seen(locks: WebLocks): Promise<unknown> {
+  const { held, pending } = await locks.query();
+  const plain = ({ name, mode, clientId }: Info) => `${name} ${mode} ${typeof clientId}`;
+  return { held: held.map(plain).sort(), pending: pending.map(plain).sort() };
+}
+
+const ok = (lock: Granted | null) => lock?.mode ?? null;
+
+/** Calls whose fate alone counts. */
+const CALLS: Record<string, Case> = {
+  'no arguments': (locks) => (locks.request as () => unknown)(),
+  'no callback': (locks) => locks.request('a'),
+  'options and no callback': (locks) => locks.request('a', {}),
+  'a callback that is none': (locks) => locks.request('a', {}, 5),
+  'a callback of undefined behind the callback': (locks) => locks.request('a', ok, undefined),
+  'options of undefined': (locks) => locks.request('a', undefined, ok),
+  'options of a text': (locks) => locks.request('a', 'x', ok),
+  'options of a number': (locks) => locks.request('a', 5, ok),
+  'an option of undefined': (locks) => locks.request('a', { mode: undefined }, ok),
+  'a name that is a symbol': (locks) => locks.request(Symbol('a') as never, ok),
+  'a name with a hyphen': (locks) => locks.request('-a', ok),
+  'a name with a hyphen, no callback': (locks) => locks.request('-a'),
+  'a name with a hyphen, and contradictions': (locks) =>
+    locks.request('-a', { steal: true, ifAvailable: true }, ok),
+  'a hyphen elsewhere': (locks) => locks.request('a-', ok),
+  'the mode exclusive': (locks) => locks.request('a', { mode: 'exclusive' }, ok),
+  'the mode shared': (locks) => locks.request('a', { mode: 'shared' }, ok),
+  'a mode that is none': (locks) => locks.request('a', { mode: 'x' }, ok),
+  'a mode of null': (locks) => locks.request('a', { mode: null }, ok),
+  'a signal that is none': (locks) => locks.request('a', { signal: 'x' }, ok),
+  'a signal of null': (locks) => locks.request('a', { signal: null }, ok),
+  'a signal': (locks) => locks.request('a', { signal: live() }, ok),
+  'a signal that is aborted': (locks) => locks.request('a', { signal: aborted() }, ok),
+  'a signal with a reason': (locks) =>
+    locks.request('a', { signal: aborted(new RangeError('mine')) }, ok),
+  'a signal that is aborted, a hyphen': (locks) => locks.request('-a', { signal: aborted() }, ok),
+  'a signal that is aborted, no callback': (locks) => locks.request('a', { signal: aborted() }),
+  'a signal that is aborted, steal': (locks) =>
+    locks.request('a', { signal: aborted(), steal: true }, ok),
+  'steal and ifAvailable': (locks) => locks.request('a', { steal: true, ifAvailable: true }, ok),
+  'steal and shared': (locks) => locks.request('a', { steal: true, mode: 'shared' }, ok),
+  'steal and a signal': (locks) => locks.request('a', { steal: true, signal: live() }, ok),
+  'steal and a mode that is none': (locks) => locks.request('a', { steal: true, mode: 'x' }, ok),
+  'ifAvailable and a signal': (locks) =>
+    locks.request('a', { ifAvailable: true, signal: live() }, ok),
+  'ifAvailable, shared': (locks) => locks.request('a', { ifAvailable: true, mode: 'shared' }, ok),
+  'steal of a free lock': (locks) => locks.request('a', { steal: true }, ok),
+  'a callback that returns no promise': (locks) => locks.request('a', () => 5),
+  'a callback that returns nothing': (locks) => locks.request('a', () => {}),
+  'a callback that rejects': (locks) =>
+    locks.request('a', () => Promise.reject(new RangeError('mine'))),
+  'a lock knows its name and mode': (locks) =>
+    locks.request('a b/ä', ({ name, mode }: Granted) => [name, mode]),
+};
+
+/** Stories of several calls. */
+const STORIES: Record<string, Case> = {
+  'the callback is called later, the lock is free when the promise settles': async (locks) => {
+    const order: string[] = [];
+    const first = locks.request('a', async () => {
+      await later();
+      order.push('first');
+    });
+    await first;
+    await locks.request('a', { ifAvailable: true }, (lock: Granted | null) => {
+      order.push(lock === null ? 'held' : 'free');
+    });
+    return order;
+  },
+
+  'ifAvailable: null while somebody holds it, or waits for it': async (locks) => {
+    const results: unknown[] = [];
+    const attempt = (options: object) =>
+      locks.request('a', { ifAvailable: true, ...options }, async (lock: Granted | null) =>
+        results.push(ok(lock)),
+      );
+    const reader = await hold(locks, 'a', { mode: 'shared' });
+    await attempt({ mode: 'shared' });
+    await attempt({});
+    const writer = locks.request('a', later);
+    await later();
+    await attempt({ mode: 'shared' });
+    reader.open();
+    await Promise.all([reader.ended, writer]);
+    await attempt({});
+    return results;
+  },
+
+  "ifAvailable: the callback's result and error count, also without the lock": async (locks) => {
+    const holder = await hold(locks, 'a');
+    const results = [
+      await fate(() => locks.request('a', { ifAvailable: true }, async () => 7)),
+      await fate(() =>
+        locks.request('a', { ifAvailable: true }, async () => {
+          throw new RangeError('mine');
+        }),
+      ),
+    ];
+    holder.open();
+    return results;
+  },
+
+  'order: first come, first served, those in a row that share are let in together': async (
+    locks,
+  ) => {
+    const log: string[] = [];
+    const holder = await hold(locks, 'a');
+    const all = [];
+    for (const [i, mode] of ['shared', 'shared', 'exclusive', 'shared', 'exclusive'].entries()) {
+      all.push(
+        locks.request('a', { mode }, async () => {
+          log.push(`in ${mode === 'shared' && i < 2 ? mode : i}`);
+          await later();
+          log.push(`out ${mode === 'shared' && i < 2 ? mode : i}`);
+        }),
+      );
+      await later();
+    }
+    holder.open();
+    await Promise.all(all);
+    return log;
+  },
+
+  'signal: ends the wait with its reason, whoever is behind goes on': async (locks) => {
+    const holder = await hold(locks, 'a');
+    const controller = new AbortController();
+    const { signal } = controller;
+    const waiting = fate(() => locks.request('a', { signal }, () => 'never'));
+    const behind = fate(() => locks.request('a', () => 'behind'));
+    await later();
+    controller.abort(new RangeError('mine'));
+    const results = [await waiting];
+    holder.open();
+    return [...results, await behind];
+  },
+
+  'signal: without effect once the lock is granted': async (locks) => {
+    const controller = new AbortController();
+    const { signal } = controller;
+    return fate(() =>
+      locks.request('a', { signal }, async () => {
+        controller.abort();
+        await later();
+        return 'done';
+      }),
+    );
+  },
+
+  'steal: comes before all who wait, and they keep their places': async (locks) => {
+    const log: string[] = [];
+    const holder = await hold(locks, 'a');
+    const waiting = locks.request('a', () => log.push('waiter'));
+    await later();
+    await locks.request('a', { steal: true }, async () => {
+      log.push('thief');
+      await later();
+    });
+    await waiting;
+    holder.open();
+    return log;
+  },
+
+  'steal: who held the lock learns of it by an error': async (locks) => {
+    const holder = await hold(locks, 'a');
+    await locks.request('a', { steal: true }, later);
+    holder.open();
+    const { result } = (await holder.ended) as { result?: unknown };
+    return result === undefined ? 'rejected' : 'fulfilled';
+  },
+
+  'query: nothing': seen,
+
+  'query: who holds, and who waits': async (locks) => {
+    const holders = [
+      await hold(locks, 'a'),
+      await hold(locks, 'b', { mode: 'shared' }),
+      await hold(locks, 'b', { mode: 'shared' }),
+    ];
+    const waiting = [
+      locks.request('a', { mode: 'shared' }, () => {}),
+      locks.request('a', { mode: 'shared' }, () => {}),
+      locks.request('b', () => {}),
+    ];
+    await later();
+    const during = await seen(locks);
+    for (const { open } of holders) open();
+    await Promise.all(waiting);
+    return [during, await seen(locks)];
+  },
+};
+
+const calls = Object.entries(CALLS).map(([title, call]): [string, Case] => [
+  title,
+  (locks) => fate(() => call(locks)),
+]);
+
+/** Node 24 never releases the lock of this one, so it comes last, with a name of its own. */
+const THROWN: [string, Case] = [
+  'a callback that throws',
+  (locks) =>
+    fate(() =>
+      locks.request('thrown', () => {
+        throw new RangeError('mine');
+      }),
+    ),
+];
+
+/** All of them. */
+export const CASES: ReadonlyMap<string, Case> = new Map([
+  ...calls,
+  ...Object.entries(STORIES),
+  THROWN,
+]);
