@@ -144,9 +144,9 @@ export class HeldLock implements SharedHandle {
     return new NestedLock(this);
   }
 
-  async leave(): Promise<boolean> {
+  leave(): Promise<boolean> {
     this.#users -= 1;
-    return this.#users === 0 ? this.release() : true;
+    return this.#users === 0 ? this.release() : Promise.resolve(true);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

@@ -8,16 +8,22 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import type { SharedHandle } from './lock.js';
 
-/** What a `request` holds while its callback runs. */
-class Scope {
+/** What a `request` holds while its callback runs. @internal */
+export class Scope {
   #locks: readonly SharedHandle[] | undefined;
   readonly #owner: object;
   #outer: Scope | undefined;
 
-  constructor(owner: object, locks: readonly SharedHandle[], outer: Scope | undefined) {
+  constructor(owner: object, locks: readonly SharedHandle[]) {
     this.#owner = owner;
     this.#locks = locks;
-    this.#outer = outer;
+    this.#outer = current();
+  }
+
+  /** Calls `callback` in this scope. */
+  run<T>(callback: () => T): T {
+    scopes ??= new AsyncLocalStorage();
+    return scopes.run(this, callback);
   }
 
   get open(): boolean {
@@ -61,23 +67,4 @@ export function heldAround(owner: object, name: string): SharedHandle | undefine
     if (lock !== undefined) return lock;
   }
   return undefined;
-}
-
-/**
- * Runs `callback` in a scope that holds `locks`, until what it returns has settled.
- *
- * @internal
- */
-export async function runInScope<T>(
-  owner: object,
-  locks: readonly SharedHandle[],
-  callback: () => T,
-): Promise<Awaited<T>> {
-  scopes ??= new AsyncLocalStorage();
-  const scope = new Scope(owner, locks, current());
-  try {
-    return await scopes.run(scope, callback);
-  } finally {
-    scope.close();
-  }
 }

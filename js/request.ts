@@ -4,7 +4,7 @@ import { show } from './checks.js';
 import { argumentError, LockLostError } from './errors.js';
 import type { SharedHandle } from './lock.js';
 import { all } from './lock-set.js';
-import { runInScope } from './nesting.js';
+import { Scope } from './nesting.js';
 
 /**
  * Runs `callback`, lets go of the locks, and reports a loss only if the callback has nothing worse to
@@ -17,10 +17,13 @@ export async function runUnder<T>(
   locks: readonly SharedHandle[],
   callback: () => T,
 ): Promise<Awaited<T>> {
+  const scope = new Scope(owner, locks);
   let result: Awaited<T>;
   try {
-    result = await runInScope(owner, locks, callback);
+    result = await scope.run(callback);
+    scope.close();
   } catch (error) {
+    scope.close();
     await all(locks, (lock) => lock.leave()).catch(() => {});
     throw error;
   }
