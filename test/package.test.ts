@@ -83,7 +83,9 @@ test('it works by import and by require', () => {
 });
 
 const TYPED = `
-import { connect, type Lock, LockTimeoutError, type LockManager } from 'holdfast';
+import {
+  connect, type Lock, type LockJson, LockTimeoutError, type LockManager, type LockSet,
+} from 'holdfast';
 export async function sell(locks: LockManager): Promise<number> {
   await using lock: Lock = await locks.acquire('item:42', { ttl: 5_000, wait: 1_000 });
   const maybe: Lock | null = await locks.tryAcquire('cron', { label: 'me' });
@@ -92,11 +94,24 @@ export async function sell(locks: LockManager): Promise<number> {
   await lock.extend(freed ? 1_000 : undefined);
   return lock.fence + lock.remaining;
 }
+export async function kinds(locks: LockManager): Promise<number> {
+  await using set: LockSet = await locks.acquire(['a', 'b'], { mode: 'shared', limit: 3 });
+  const name: string = await locks.request('a', (lock) => lock.name);
+  const maybe: string | undefined = await locks.request('a', { ifAvailable: true }, (lock) => lock?.name);
+  const nested = await locks.request(['a', 'b'], { reentrant: true }, async ({ fences }) => fences['a'] ?? 0);
+  const lock: Lock = await locks.adopt(JSON.parse('{}') as LockJson, { ttl: 5_000 });
+  const { held, pending } = await locks.query({ startsWith: name });
+  for await (const page of locks.queryPages({ count: 10 })) void page.held;
+  await locks.forceRelease(maybe ?? lock.mode, { force: 'foreign' });
+  return set.remaining + nested + held.length + (pending[0]?.position ?? 0);
+}
 export function codeOf(error: unknown): 'ERR_LOCK_TIMEOUT' | undefined {
   return error instanceof LockTimeoutError ? error.code : undefined;
 }
 // @ts-expect-error: an option that does not exist
 void connect('redis://127.0.0.1', { tttl: 5 });
+// @ts-expect-error: with ifAvailable there may be no lock
+void connect().then((locks) => locks.request('a', { ifAvailable: true }, (lock) => lock.name));
 // @ts-expect-error: tryAcquire never waits
 void connect().then((locks) => locks.tryAcquire('a', { wait: 5 }));
 `;
