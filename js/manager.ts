@@ -100,7 +100,8 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
    * @param name - 1 to 1024 bytes of UTF-8; or a list of such names, each once.
    * @returns The lock, held until it is released: its lease is renewed, unless `renew` is false. For
    *   several names a `LockSet`, which is held and released as one.
-   * @throws LockTimeoutError if somebody else held it for `wait` ms, which is for all names in sum.
+   * @throws LockTimeoutError if somebody else held it for `wait` ms, which is for all names in sum; or if
+   *   it is to be stolen and other code holds it.
    * @throws LockLostError if one of several was lost while the others were waited for.
    * @throws LockConnectionError if the server gave no answer in time. Should it have granted the
    *   lock all the same, the lock is given back as soon as the server can be reached.

@@ -55,6 +55,8 @@ export function toError(
       return new LockClosedError(`${subject}: its manager was closed`, lock);
     case OutcomeCode.Connection:
       return new LockConnectionError(`${subject}: ${message}`, lock);
+    case OutcomeCode.Held:
+      return foreignError(lock ?? '');
     case OutcomeCode.Quorum:
       return quorumError(message, context, subject, lock);
     case OutcomeCode.Server:
@@ -105,6 +107,14 @@ function timeoutError(outcome: Outcome, { client }: Context, lock: string): Lock
   const place = position === undefined ? '' : `, and the caller was number ${position} in line`;
   const message = `lock "${lock}" was not free within ${waited} ms: ${held}${place}`;
   return new LockTimeoutError(message, lock, { waited, holder, remaining, position });
+}
+
+/** Only one that steals comes to this: it takes the lock from everybody but other code. */
+function foreignError(lock: string): LockTimeoutError {
+  const cure = "forceRelease with { force: 'foreign' } would delete its value";
+  const message = `lock "${lock}" cannot be stolen: it is held by other code; ${cure}`;
+  const unknown = { holder: undefined, remaining: undefined, position: undefined };
+  return new LockTimeoutError(message, lock, { waited: 0, ...unknown });
 }
 
 /** The label at the end of a token of holdfast: `hf1.<client>.<n>.<label>`. */
