@@ -65,6 +65,8 @@ test('acquire: the message of the grant is lost, and a poll finds out', async ()
   const first = await there.acquire('x', MINUTE);
   const second = here.acquire('x', { ...MINUTE, label: 'here' });
   await inLine(server, 'x', ['here']);
+  // Answers come in order: that of the place in line is there as well now, and not lost with the message.
+  await (await here.acquire('y')).release();
   proxy.loseReplies = true;
   assert.equal(await first.release(), true);
   await until(async () => (await owner()) === 'here', 'the grant');
