@@ -3,6 +3,7 @@
  * wake-up. Nothing here knows what a lock is.
  */
 
+import type { QueryPage } from '../native/binding.js';
 import { native } from './native.js';
 
 const { LossCode, NewsCode, Notice, OpKind, OutcomeCode } = native;
@@ -22,6 +23,7 @@ export interface Outcome {
     readonly key?: string;
     readonly holder?: string;
     readonly position?: number;
+    readonly page?: QueryPage;
   } | null;
 }
 
@@ -142,7 +144,8 @@ function hasText(code: number): boolean {
     code === OutcomeCode.Quorum ||
     code === OutcomeCode.Server ||
     code === OutcomeCode.TimedOut ||
-    code === OutcomeCode.AcquiredAs
+    code === OutcomeCode.AcquiredAs ||
+    code === OutcomeCode.Page
   );
 }
 

@@ -1,6 +1,6 @@
 /** Who holds and who waits for what, as the store sees it. */
 
-import { OpKind, OutcomeCode, type Port } from './bridge.js';
+import { OpKind, type Outcome, type Port } from './bridge.js';
 import type { LockMode, QueryOptions } from './options.js';
 import { type Context, clientOf, toError } from './outcome.js';
 
@@ -41,22 +41,7 @@ export interface LockSnapshot {
 }
 
 /** A page as the core tells it: keys in place of names, -1 in place of `null`. */
-interface Page {
-  readonly cursor: string;
-  readonly held: readonly {
-    readonly key: string;
-    readonly mode: LockMode;
-    readonly token: string;
-    readonly fence: number | null;
-    readonly ttl: number | null;
-  }[];
-  readonly pending: readonly {
-    readonly key: string;
-    readonly mode: LockMode;
-    readonly token: string;
-    readonly position: number;
-  }[];
-}
+type Page = NonNullable<NonNullable<Outcome['text']>['page']>;
 
 /** @internal */
 export async function* readPages(
@@ -67,9 +52,9 @@ export async function* readPages(
 ): AsyncGenerator<LockSnapshot, void, undefined> {
   let cursor = '';
   do {
-    const outcome = await port.begin(OpKind.Query, [count], cursor, startsWith).outcome;
-    if (outcome.code !== OutcomeCode.Done) throw toError(outcome, context, 'query');
-    const page = JSON.parse(outcome.text?.message ?? '') as Page;
+    const outcome = await port.begin(OpKind.Query, [count], cursor, prefix + startsWith).outcome;
+    const page = outcome.text?.page;
+    if (page === undefined) throw toError(outcome, context, 'query');
     cursor = page.cursor;
     yield snapshotOf(page, prefix.length);
   } while (cursor !== '');
@@ -93,25 +78,25 @@ export async function gather(pages: AsyncIterable<LockSnapshot>): Promise<LockSn
 
 function snapshotOf({ held, pending }: Page, prefixLength: number): LockSnapshot {
   return {
-    held: held.map(({ key, mode, token, fence, ttl }) => ({
+    held: held.map(({ key, shared, token, fence, ttl }) => ({
       name: key.slice(prefixLength),
-      mode,
+      mode: modeOf(shared),
       clientId: clientOf(token),
       token,
-      fence: orNull(fence),
-      ttl: orNull(ttl),
+      fence,
+      ttl: ttl < 0 ? null : ttl,
     })),
-    pending: pending.map(({ key, mode, token, position }) => ({
+    pending: pending.map(({ key, shared, token, position }) => ({
       name: key.slice(prefixLength),
-      mode,
+      mode: modeOf(shared),
       clientId: clientOf(token),
       position,
     })),
   };
 }
 
-function orNull(number: number | null): number | null {
-  return number === null || number < 0 ? null : number;
+function modeOf(shared: boolean): LockMode {
+  return shared ? 'shared' : 'exclusive';
 }
 
 function byName({ name: a }: { name: string }, { name: b }: { name: string }): number {

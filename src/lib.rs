@@ -18,6 +18,7 @@ pub mod clock;
 pub mod error;
 pub mod keys;
 pub mod machine;
+pub mod page;
 pub mod script;
 pub mod token;
 

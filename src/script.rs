@@ -24,6 +24,8 @@ pub enum Script {
     Force,
     /// `free.lua`
     Free,
+    /// `inspect.lua`
+    Inspect,
     /// `release.lua`
     Release,
     /// `quorum/seal.lua`
@@ -36,7 +38,7 @@ pub enum Script {
 
 impl Script {
     /// Every script, in the order of the enum.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Acquire,
         Self::Adopt,
         Self::Downgrade,
@@ -44,6 +46,7 @@ impl Script {
         Self::Fill,
         Self::Force,
         Self::Free,
+        Self::Inspect,
         Self::Release,
         Self::Seal,
         Self::Vote,
@@ -68,6 +71,7 @@ impl Script {
             Self::Fill => include_str!("lua/quorum/fill.lua"),
             Self::Force => include_str!("lua/force.lua"),
             Self::Free => include_str!("lua/free.lua"),
+            Self::Inspect => include_str!("lua/inspect.lua"),
             Self::Release => include_str!("lua/release.lua"),
             Self::Seal => include_str!("lua/quorum/seal.lua"),
             Self::Vote => include_str!("lua/quorum/vote.lua"),
@@ -119,8 +123,6 @@ pub enum Call {
         ttl: Duration,
         /// The owner's fence, if the caller knows it.
         fence: Option<u64>,
-        /// The caller's channel.
-        inbox: Arc<str>,
     },
     /// Turn the whole lock, if it is `token`'s, into a share of it.
     Downgrade {
@@ -161,8 +163,6 @@ pub enum Call {
         token: Token,
         /// As in `Release`.
         epoch: ServerTime,
-        /// The caller's channel.
-        inbox: Arc<str>,
         /// Whether also other code's value is deleted.
         foreign: bool,
     },

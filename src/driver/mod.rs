@@ -16,7 +16,8 @@ use self::protocol::Protocol;
 use self::spin::Spin;
 use crate::clock::Mono;
 use crate::error::Failure;
-use crate::machine::{Command, Config, Effect, Event, NodeId, OpId, Routes};
+use crate::machine::{Command, Config, Effect, Event, NodeId, OpId, Outcome, Routes};
+use crate::page::Question;
 use crate::server::{self, Connection, Deliver, Directory, Endpoint, Incoming, Item, Welcome};
 use rustc_hash::FxHashMap;
 use std::io;
@@ -73,6 +74,11 @@ impl Handle {
         drop(self.commands.send(Submission::Begin(ticket, command)));
     }
 
+    /// Asks who holds and who waits for what. The ticket is completed whatever happens.
+    pub fn query(&self, ticket: Ticket, question: Question) {
+        drop(self.commands.send(Submission::Query(ticket, question)));
+    }
+
     /// Ends the acquire `op`, if it has not ended yet. Its own ticket tells.
     pub fn cancel(&self, op: OpId) {
         // If the loop has ended, so has the operation.
@@ -98,6 +104,7 @@ type Generation = u64;
 /// What callers hand to the loop.
 enum Submission {
     Begin(Ticket, Command),
+    Query(Ticket, Question),
     Cancel(OpId),
 }
 
@@ -193,6 +200,7 @@ impl Driver {
                 self.tickets.insert(op, ticket);
                 (op, command)
             }
+            Submission::Query(ticket, question) => return self.query(ticket, question),
             Submission::Cancel(op) => (op, Command::Cancel),
         };
         self.machine.handle_command(now, op, command, &mut self.effects);
@@ -339,6 +347,26 @@ impl Driver {
             let routes = server::discover(&endpoint, &directory).await;
             // If the loop has ended, nobody is left to be told.
             drop(inputs.send(Input::Discovered(routes)));
+        });
+    }
+
+    /// Apart from the machine: what others hold is none of its business.
+    fn query(&mut self, ticket: Ticket, question: Question) {
+        let here = self.peer(NodeId::default()).connection.as_ref();
+        if let Some(page) = here.and_then(|connection| connection.page(&question)) {
+            ticket.complete(Outcome::Page(page));
+            return self.caller.wake();
+        }
+        let (endpoint, directory) = (Arc::clone(&self.endpoint), Arc::clone(&self.directory));
+        let caller = Arc::clone(&self.caller);
+        tokio::spawn(async move {
+            let outcome = match server::page(&endpoint, &directory, &question).await {
+                Ok(page) => Outcome::Page(page),
+                Err(Failure::Refused(refusal)) => Outcome::Server { refusal, key: None },
+                Err(other) => Outcome::Connection(other.to_string()),
+            };
+            ticket.complete(outcome);
+            caller.wake();
         });
     }
 

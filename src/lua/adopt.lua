@@ -1,9 +1,8 @@
 --[[ adopt: take over a lock or a share from its owner, who has passed the token on
   KEYS   1 lock  2 fence  3 queue  4 waiters  5 shared
-  ARGV   1 token  2 epoch_us  3 owner  4 ttl_ms  5 fence  6 inbox
+  ARGV   1 token  2 epoch_us  3 owner  4 ttl_ms  5 fence
          owner: the token until now
          fence: the owner's, '' if unknown
-         inbox: the caller's
   REPLY  fence: the lock is the token's, and lasts at least ttl_ms · 0 the owner has it no longer
   WRITES lock fence waiters shared
   AGAIN  the same fence
@@ -11,7 +10,7 @@
 ]]
 local lock_key, fence_key, queue_key, waiters_key, shared_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local token, epoch_us, owner, ttl_ms = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
-local known, inbox = ARGV[5], ARGV[6]
+local known = ARGV[5]
 
 local holder = redis.call('GET', lock_key)
 --#include queue.lua

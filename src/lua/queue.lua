@@ -177,12 +177,12 @@ local function publish(channel, message)
   redis.pcall(is_sharded(channel) and 'SPUBLISH' or 'PUBLISH', channel, message)
 end
 
--- Tells an owner what has become of its lock. Its channel is named like the caller's.
+-- Tells an owner what has become of its lock. On Cluster too it is found by its own channel, which all
+-- servers pass on: this is rare.
 local function announce(what, owner)
   local manager = client(owner)
   if manager then
-    local channel = 'holdfast:' .. manager .. (inbox:match(':{.*$') or '')
-    publish(channel, string.format('%s %s %s', what, owner, lock_key))
+    publish('holdfast:' .. manager, string.format('%s %s %s', what, owner, lock_key))
   end
 end
 

@@ -54,9 +54,9 @@ impl Machine {
         let keys = self.keys_of(name);
         let id = self.next_attempt();
         let token = Token::new(&self.config.client, id.0, "");
-        let (epoch, inbox) = (self.link_of(&keys).epoch, self.inbox(&keys));
+        let epoch = self.link_of(&keys).epoch;
         let owner = Token::from_text(owner);
-        let call = Call::Adopt { keys, token, epoch, owner, ttl, fence, inbox };
+        let call = Call::Adopt { keys, token, epoch, owner, ttl, fence };
         self.begin_errand(now, op, call, Aim::Adopt { id, ttl, hold, mode }, out);
     }
 
@@ -91,8 +91,8 @@ impl Machine {
         let keys = self.keys_of(name);
         let id = self.next_attempt();
         let token = Token::new(&self.config.client, id.0, "");
-        let (epoch, inbox) = (self.link_of(&keys).epoch, self.inbox(&keys));
-        let call = Call::Force { keys, token, epoch, inbox, foreign };
+        let epoch = self.link_of(&keys).epoch;
+        let call = Call::Force { keys, token, epoch, foreign };
         self.begin_errand(now, op, call, Aim::Force, out);
     }
 

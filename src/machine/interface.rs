@@ -3,6 +3,7 @@
 use super::{Hold, LossReason, Routes};
 use crate::clock::{Mono, ServerTime};
 use crate::error::{Failure, Refusal};
+use crate::page::Page;
 use crate::script::{Call, Message, Mode};
 use std::sync::Arc;
 use std::time::Duration;
@@ -187,6 +188,8 @@ pub enum Outcome {
     Internal,
     /// The lease had ended before.
     Lost,
+    /// What a query found; not asked of a machine.
+    Page(Page),
     /// No majority of the servers could be reached: each one's cause, by its number; empty where there
     /// was none. What was asked is undone as soon as each server is reachable.
     Quorum(Vec<String>),

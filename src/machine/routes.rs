@@ -70,7 +70,9 @@ impl Routes {
         }
     }
 
-    fn nodes(&self) -> Vec<NodeId> {
+    /// The servers that have slots.
+    #[must_use]
+    pub fn nodes(&self) -> Vec<NodeId> {
         let mut nodes = self.0.clone();
         nodes.sort_unstable();
         nodes.dedup();

@@ -3,6 +3,7 @@
 use crate::clock::Mono;
 use crate::driver::Caller;
 use crate::machine::{LeaseId, LossReason, News, OpId, Outcome, Risk};
+use crate::page::{Holding, Page, Waiting};
 use napi::Status;
 use napi::threadsafe_function::{ThreadsafeFunction, ThreadsafeFunctionCallMode};
 use napi_derive::napi;
@@ -95,6 +96,8 @@ pub enum OutcomeCode {
     /// No majority of the servers could be reached: each one's cause on a line of the text, which is
     /// empty where there was none.
     Quorum = 11,
+    /// What a query found: text, with a page.
+    Page = 12,
 }
 
 /// The text of an outcome.
@@ -110,6 +113,66 @@ pub struct OutcomeText {
     pub holder: Option<String>,
     /// The caller's place in line, 1 for the next.
     pub position: Option<u32>,
+    /// What a query found.
+    pub page: Option<QueryPage>,
+}
+
+/// A part of what there is.
+#[napi(object)]
+pub struct QueryPage {
+    /// Where to go on; empty at the end.
+    pub cursor: String,
+    /// Who holds a lock.
+    pub held: Vec<QueryHolder>,
+    /// Who waits for one.
+    pub pending: Vec<QueryWaiter>,
+}
+
+/// One holder of a lock.
+#[napi(object)]
+pub struct QueryHolder {
+    /// The lock's key.
+    pub key: String,
+    /// Whether it is a share.
+    pub shared: bool,
+    /// The owner token.
+    pub token: String,
+    /// Of the whole lock the last fence that is reserved for its owner.
+    pub fence: f64,
+    /// The lease that is left, in ms; negative if it never ends by itself.
+    pub ttl: f64,
+}
+
+/// One who waits for a lock.
+#[napi(object)]
+pub struct QueryWaiter {
+    /// The lock's key.
+    pub key: String,
+    /// Whether it wants a share.
+    pub shared: bool,
+    /// Its token.
+    pub token: String,
+    /// 1 for who is next.
+    pub position: u32,
+}
+
+impl From<Page> for QueryPage {
+    fn from(Page { cursor, held, pending }: Page) -> Self {
+        let holder = |Holding { key, shared, token, fence, remaining_ms }| QueryHolder {
+            key,
+            shared,
+            token,
+            fence: number(fence),
+            ttl: u64::try_from(remaining_ms).map_or(-1.0, number),
+        };
+        let waiter =
+            |Waiting { key, shared, token, position }| QueryWaiter { key, shared, token, position };
+        Self {
+            cursor,
+            held: held.into_iter().map(holder).collect(),
+            pending: pending.into_iter().map(waiter).collect(),
+        }
+    }
 }
 
 /// The outcomes of one environment that JavaScript has not seen yet.
@@ -260,6 +323,11 @@ fn encode(outcome: Outcome) -> (OutcomeCode, f64, f64, Option<OutcomeText>) {
         Outcome::Held => plain(OutcomeCode::Held),
         Outcome::Internal => plain(OutcomeCode::Internal),
         Outcome::Lost => plain(OutcomeCode::Lost),
+        Outcome::Page(page) => {
+            let mut text = OutcomeText::new(String::new());
+            text.page = Some(page.into());
+            (OutcomeCode::Page, 0.0, 0.0, Some(text))
+        }
         Outcome::Quorum(causes) => {
             let lines: Vec<_> = causes.iter().map(|cause| cause.replace('\n', " ")).collect();
             (OutcomeCode::Quorum, 0.0, 0.0, Some(OutcomeText::new(lines.join("\n"))))
@@ -281,7 +349,7 @@ fn encode(outcome: Outcome) -> (OutcomeCode, f64, f64, Option<OutcomeText>) {
 
 impl OutcomeText {
     const fn new(message: String) -> Self {
-        Self { message, server_code: None, key: None, holder: None, position: None }
+        Self { message, server_code: None, key: None, holder: None, position: None, page: None }
     }
 }
 

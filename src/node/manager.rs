@@ -4,6 +4,7 @@ use super::completions::number;
 use crate::clock::Mono;
 use crate::driver::{Caller, Handle, Ticket};
 use crate::machine::{Command, Config, Hold, LeaseId, OpId, Settings, Stats, Wait, inbox};
+use crate::page::Question;
 use crate::script::Mode;
 use crate::server::{Address, Endpoint, Replicas, Sentinel, Sentinels, Tls, TlsOptions};
 use napi_derive::napi;
@@ -252,6 +253,8 @@ pub enum OpKind {
     Adopt = 6,
     /// slot, whether also other code's value is deleted; strings: name
     Force = 7,
+    /// slot, how many keys are looked at; strings: cursor, what the keys begin with
+    Query = 8,
 }
 
 /// Numbers per operation that `submit` reads: kind, slot, and five that depend on the kind.
@@ -283,6 +286,12 @@ impl NativeManager {
                 continue;
             }
             let ticket = Ticket::new(op, Arc::clone(&self.caller));
+            if whole(kind) == OpKind::Query as u64 {
+                if let Some(question) = question(numbers, &mut strings) {
+                    self.handle.query(ticket, question);
+                }
+                continue;
+            }
             // An operation that makes no sense is a defect of ours: the ticket says so.
             if let Some(command) = command(whole(kind), numbers, &mut strings) {
                 self.handle.submit(ticket, command);
@@ -388,6 +397,12 @@ fn command(
         RELEASE => Command::Release { lease: LeaseId(whole(a)), exported: b > 0.0 },
         _ => return None,
     })
+}
+
+fn question(numbers: &[f64], strings: &mut impl Iterator<Item = String>) -> Option<Question> {
+    let (cursor, starts_with) = (strings.next()?, strings.next()?);
+    let count = u32::try_from(whole(*numbers.first()?)).unwrap_or(u32::MAX);
+    Some(Question { cursor, starts_with, count })
 }
 
 fn wait(ms: f64) -> Wait {

@@ -45,8 +45,19 @@ impl Directory {
 impl Endpoint {
     /// One server of the same kind. Its shard channels have a connection of their own.
     fn server(&self, host: String, port: u16) -> Self {
-        Self { address: Address::Tcp { host, port }, inbox: "".into(), ..self.clone() }
+        Self { address: Address::Tcp { host, port }, ..self.clone() }
     }
+}
+
+/// The servers that have slots, in the order of their names.
+pub(super) async fn primaries(
+    endpoint: &Arc<Endpoint>,
+    directory: &Arc<Directory>,
+) -> Result<Vec<Endpoint>, Failure> {
+    let routes = discover(endpoint, directory).await?;
+    let nodes = routes.nodes().into_iter();
+    let known = nodes.filter_map(|node| directory.address(node));
+    Ok(known.map(|(host, port)| endpoint.server(host, port)).collect())
 }
 
 /// A server that has not told the slots within this time is not waited for: another is asked as well.

@@ -3,10 +3,11 @@
 //! Managers that name the same store share it; it lives as long as one of them is connected.
 
 use super::memory::Store;
-use super::{Deliver, Endpoint, Incoming, Item, Welcome, wire};
+use super::{Deliver, Endpoint, Incoming, Item, Welcome, query, wire};
 use crate::clock::{Mono, ServerTime};
 use crate::error::Failure;
 use crate::machine::{Look, Manner};
+use crate::page::{Page, Question};
 use crate::script::{Call, Message, Reply};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -110,6 +111,30 @@ impl Connection {
         }
         drop(server);
         (self.deliver)(Incoming::Replies(replies));
+    }
+}
+
+impl Connection {
+    /// The next keys in their order, and who has to do with them.
+    pub(super) fn page(&self, question: &Question) -> Page {
+        let mut server = access(&self.server);
+        let time = server.time();
+        let mut keys = server.store.keys();
+        keys.retain(|key| *key > question.cursor && key.starts_with(&question.starts_with));
+        keys.sort_unstable();
+        let count = usize::try_from(question.count).unwrap_or(usize::MAX);
+        let mut page = Page::default();
+        if count < keys.len() {
+            keys.truncate(count);
+            page.cursor = keys.last().cloned().unwrap_or_default();
+        }
+        for key in keys {
+            let command = query::call(&key, true);
+            let (keys, args) = wire::arguments(&command);
+            let answer = server.store.eval(time, query::source(), &keys, &args);
+            query::add(&mut page, &key, answer);
+        }
+        page
     }
 }
 

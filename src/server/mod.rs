@@ -3,6 +3,7 @@
 mod cluster;
 pub(crate) mod embedded;
 pub(crate) mod memory;
+mod query;
 mod replicas;
 mod sentinel;
 mod single;
@@ -18,6 +19,7 @@ pub use tls::{BadOption, Tls, TlsOptions};
 use crate::clock::Mono;
 use crate::error::{Failure, Refusal};
 use crate::machine::{AttemptId, Look, Manner, NodeId, RequestId, Risk, Settings};
+use crate::page::{Page, Question};
 use crate::script::{Call, Message, Reply};
 use std::fmt;
 use std::sync::Arc;
@@ -134,7 +136,24 @@ async fn connect_voter(
     Ok((connection, welcome))
 }
 
+/// The next page of an answer. What this process keeps itself, [`Connection::page`] tells.
+pub(crate) async fn page(
+    endpoint: &Arc<Endpoint>,
+    directory: &Arc<Directory>,
+    question: &Question,
+) -> Result<Page, Failure> {
+    query::page(endpoint, directory, question).await
+}
+
 impl Connection {
+    /// All that there is, if it is in this process.
+    pub(crate) fn page(&self, question: &Question) -> Option<Page> {
+        match self {
+            Self::Embedded(connection) => Some(connection.page(question)),
+            Self::Cluster(_) | Self::Sentinel(_) | Self::Single(_) => None,
+        }
+    }
+
     /// Sends `items` as one pipeline, behind everything sent before.
     pub(crate) fn send(&self, items: &[Item]) {
         match self {

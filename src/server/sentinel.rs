@@ -112,6 +112,17 @@ pub(super) async fn connect(
     Err(Failure::Lost(failures.join("; ")))
 }
 
+/// Whom the Sentinels name, whom most of them name first.
+pub(super) async fn masters(
+    endpoint: &Endpoint,
+    sentinels: &Sentinels,
+) -> Result<Vec<Endpoint>, Failure> {
+    let named = ask_all(endpoint, sentinels).await?.into_iter();
+    let server =
+        |(host, port)| Endpoint { address: Address::Tcp { host, port }, ..endpoint.clone() };
+    Ok(named.map(server).collect())
+}
+
 /// Says which server it was that went away.
 fn naming(name: String, deliver: Deliver) -> Deliver {
     Arc::new(move |incoming| {

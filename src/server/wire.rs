@@ -55,14 +55,13 @@ pub(super) fn command(call: &Call, manner: Manner) -> Cmd {
                 Mode::Shared { limit } => command.arg(limit.map_or(0, NonZeroU32::get)),
             };
         }
-        Call::Adopt { keys, token, epoch, owner, ttl, fence, inbox } => {
+        Call::Adopt { keys, token, epoch, owner, ttl, fence } => {
             all_keys(&mut command, keys, token).arg(epoch.as_micros()).arg(owner.as_str());
             command.arg(ms(*ttl));
             match fence {
                 Some(fence) => command.arg(*fence),
                 None => command.arg(""),
             };
-            command.arg(&**inbox);
         }
         Call::Downgrade { keys, token, epoch, fence } => {
             all_keys(&mut command, keys, token).arg(epoch.as_micros()).arg(*fence);
@@ -73,8 +72,8 @@ pub(super) fn command(call: &Call, manner: Manner) -> Cmd {
         Call::Fill { keys, token, ttl, last } => {
             two_keys(&mut command, keys, token).arg(ms(*ttl)).arg(*last);
         }
-        Call::Force { keys, token, epoch, inbox, foreign } => {
-            all_keys(&mut command, keys, token).arg(epoch.as_micros()).arg(&**inbox);
+        Call::Force { keys, token, epoch, foreign } => {
+            all_keys(&mut command, keys, token).arg(epoch.as_micros());
             command.arg(if *foreign { "foreign" } else { "" });
         }
         Call::Free { keys, token } => {
@@ -96,14 +95,30 @@ pub(super) fn command(call: &Call, manner: Manner) -> Cmd {
     command
 }
 
+/// The command that asks who holds a lock and who waits for it: so many of each.
+pub(super) fn inspection(keys: &LockKeys, most: u32, with_source: bool) -> Cmd {
+    let mut command = Cmd::new();
+    if with_source {
+        command.arg("EVAL").arg(Script::Inspect.source());
+    } else {
+        command.arg("EVALSHA").arg(hash(Script::Inspect));
+    }
+    names(&mut command, keys).arg(most);
+    command
+}
+
 /// The keys of a lock of a quorum, which has no line.
 fn two_keys<'a>(command: &'a mut Cmd, keys: &LockKeys, token: &Token) -> &'a mut Cmd {
     command.arg(2).arg(keys.lock()).arg(keys.fence()).arg(token.as_str())
 }
 
 fn all_keys<'a>(command: &'a mut Cmd, keys: &LockKeys, token: &Token) -> &'a mut Cmd {
+    names(command, keys).arg(token.as_str())
+}
+
+fn names<'a>(command: &'a mut Cmd, keys: &LockKeys) -> &'a mut Cmd {
     command.arg(5).arg(keys.lock()).arg(keys.fence()).arg(keys.queue()).arg(keys.waiters());
-    command.arg(keys.shared()).arg(token.as_str())
+    command.arg(keys.shared())
 }
 
 fn ms(duration: Duration) -> u64 {

@@ -169,7 +169,7 @@ export function serverHosts(): ServerHost[] {
     .filter((file) => existsSync(file));
   // One file can have many names: a distribution's valkey-server may also be called redis-server.
   const distinct = new Map([...named, ...onPath].map((file) => [realpathSync(file), file]));
-  const least = leastRights();
+  const least = leastRights('for query');
   return [...distinct.values()].flatMap((file) => [
     new ServerHost(file),
     new ServerHost(file, least),

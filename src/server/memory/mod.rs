@@ -86,6 +86,12 @@ impl Store {
         outcome.unwrap_or_else(|text| reply::error(&text))
     }
 
+    /// Every key that is text.
+    pub(crate) fn keys(&self) -> Vec<String> {
+        let keyspace = access(&self.keyspace);
+        keyspace.keys().filter_map(|key| String::from_utf8(key.to_vec()).ok()).collect()
+    }
+
     /// From now on `subscriber` gets what is published on `channel`.
     pub(crate) fn subscribe(&self, subscriber: u64, channel: &str) {
         access(&self.keyspace).channels.subscribe(subscriber, channel);

@@ -270,26 +270,19 @@ impl<'a> Round<'a> {
             12..14 => Call::Extend { keys, token: owner, ttl },
             14 => Call::Free { keys, token: owner },
             15 => Call::Downgrade { keys, token: owner, epoch, fence: self.pick(&FENCES) },
-            16 => self.adopt(keys, token, client, epoch, ttl),
+            16 => self.adopt(keys, token, epoch, ttl),
             17 if self.rng.bool() => {
                 let foreign = self.rng.bool();
-                Call::Force { keys, token, epoch, inbox: inbox(client), foreign }
+                Call::Force { keys, token, epoch, foreign }
             }
             _ => Call::Release { keys, token: owner, epoch },
         }
     }
 
-    fn adopt(
-        &mut self,
-        keys: LockKeys,
-        token: Token,
-        client: &str,
-        epoch: ServerTime,
-        ttl: Duration,
-    ) -> Call {
+    fn adopt(&mut self, keys: LockKeys, token: Token, epoch: ServerTime, ttl: Duration) -> Call {
         let fence = self.rng.bool().then(|| self.pick(&FENCES));
         let owner = self.owner.clone();
-        Call::Adopt { keys, token, epoch, owner, ttl, fence, inbox: inbox(client) }
+        Call::Adopt { keys, token, epoch, owner, ttl, fence }
     }
 
     fn intent(&mut self) -> Intent {
