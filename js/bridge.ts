@@ -145,7 +145,8 @@ function hasText(code: number): boolean {
     code === OutcomeCode.Server ||
     code === OutcomeCode.TimedOut ||
     code === OutcomeCode.AcquiredAs ||
-    code === OutcomeCode.Page
+    code === OutcomeCode.Page ||
+    code === OutcomeCode.AcquiredAll
   );
 }
 

@@ -162,6 +162,11 @@ export class HeldLock implements SharedHandle {
 /** A lease is numbered by its attempt and by how often the lock was handed on since. */
 const GENERATIONS = 16;
 
+/** The lease of the attempt that is so many behind the one of `lease`. @internal */
+export function nextLease(lease: number, behind: number): number {
+  return lease + behind * GENERATIONS;
+}
+
 const REASONS: Readonly<Record<number, LockLostReason>> = {
   [LossCode.Adopted]: 'adopted',
   [LossCode.Expired]: 'expired',

@@ -10,7 +10,7 @@ import {
 import type { Defaults } from './connect-options.js';
 import { traced, tracing } from './diagnostics.js';
 import { LockConnectionError, LockError, LockLostError } from './errors.js';
-import { HeldLock } from './held-lock.js';
+import { HeldLock, nextLease } from './held-lock.js';
 import type { Lock, LockJson, SharedHandle } from './lock.js';
 import { LockSet, takeAll } from './lock-set.js';
 import { checkName, checkNames, checkSlot } from './names.js';
@@ -345,8 +345,47 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
     if (wait === STEAL) refuseOnQuorum(this.#context, 'steal');
   }
 
-  #takeAll(names: readonly string[], wanted: Wanted): Promise<LockSet | null> {
+  async #takeAll(names: readonly string[], wanted: Wanted): Promise<LockSet | null> {
+    const alone = names.every((name) => heldAround(this, name) === undefined);
+    if (alone && wanted.share === EXCLUSIVE && wanted.wait !== STEAL) {
+      const all = names.join(', ');
+      const together = () => this.#takeTogether(names, wanted);
+      const locks = await traced(tracing.acquire, all, this.#context.server, together);
+      if (locks !== undefined) return locks;
+    }
     return takeAll(names, wanted.wait, (name, wait) => this.#take(name, { ...wanted, wait }));
+  }
+
+  /**
+   * Takes all of `names` by one call, if all are free. `null`: they are not, and `wanted` says not to
+   * wait. `undefined`: they are to be taken one after the other.
+   */
+  async #takeTogether(
+    names: readonly string[],
+    wanted: Wanted,
+  ): Promise<LockSet | null | undefined> {
+    const { ttl, wait, maxHold, label, signal } = wanted;
+    signal?.throwIfAborted();
+    const numbers = [ttl, names.length, maxHold, stallLimit(wanted)] as const;
+    const { outcome } = this.#port.begin(OpKind.Together, numbers, label, ...names);
+    const { code, a: lease, b, text } = await outcome;
+    if (code === OutcomeCode.Apart) return undefined;
+    if (code === OutcomeCode.Held) return wait === NEVER ? null : undefined;
+    if (code !== OutcomeCode.AcquiredAll) {
+      throw toError({ code, a: lease, b, text }, this.#context, 'acquire', names.join('", "'));
+    }
+    const fences = (text?.message ?? '').split(',').map(Number);
+    const locks = names.map((name, i) => {
+      const own = { name, label, mode: 'exclusive', lease: nextLease(lease, i) } as const;
+      const grant = { ...own, fence: fences[i] as number };
+      return new HeldLock(this.#port, this.#context, grant, this.#onLost);
+    });
+    const set = new LockSet(locks);
+    if (signal?.aborted) {
+      await set.release();
+      throw signal.reason;
+    }
+    return set;
   }
 
   /** Takes one lock, or answers `null` if it is held and `wanted` says not to wait. */

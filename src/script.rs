@@ -30,6 +30,8 @@ pub enum Script {
     Release,
     /// `quorum/seal.lua`
     Seal,
+    /// `together.lua`
+    Together,
     /// `quorum/vote.lua`
     Vote,
     /// `quorum/withdraw.lua`
@@ -38,7 +40,7 @@ pub enum Script {
 
 impl Script {
     /// Every script, in the order of the enum.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Acquire,
         Self::Adopt,
         Self::Downgrade,
@@ -49,6 +51,7 @@ impl Script {
         Self::Inspect,
         Self::Release,
         Self::Seal,
+        Self::Together,
         Self::Vote,
         Self::Withdraw,
     ];
@@ -74,6 +77,7 @@ impl Script {
             Self::Inspect => include_str!("lua/inspect.lua"),
             Self::Release => include_str!("lua/release.lua"),
             Self::Seal => include_str!("lua/quorum/seal.lua"),
+            Self::Together => include_str!("lua/together.lua"),
             Self::Vote => include_str!("lua/quorum/vote.lua"),
             Self::Withdraw => include_str!("lua/quorum/withdraw.lua"),
         }
@@ -193,6 +197,17 @@ pub enum Call {
         /// The last one that is reserved with it.
         last: u64,
     },
+    /// Take several free locks, or none of them.
+    Together {
+        /// The first lock, and who asks for it.
+        first: (LockKeys, Token),
+        /// The others.
+        others: Vec<(LockKeys, Token)>,
+        /// The lease.
+        ttl: Duration,
+        /// As in `Acquire`.
+        epoch: ServerTime,
+    },
     /// Take a free lock on one server of a quorum.
     Vote {
         /// The lock.
@@ -253,7 +268,7 @@ impl Mode {
 }
 
 impl Call {
-    /// Which lock it is about.
+    /// Which lock it is about, of several the first.
     #[must_use]
     pub const fn keys(&self) -> &LockKeys {
         match self {
@@ -266,6 +281,7 @@ impl Call {
             | Self::Free { keys, .. }
             | Self::Release { keys, .. }
             | Self::Seal { keys, .. }
+            | Self::Together { first: (keys, _), .. }
             | Self::Vote { keys, .. }
             | Self::Withdraw { keys, .. } => keys,
         }
@@ -284,9 +300,17 @@ impl Call {
             | Self::Free { token, .. }
             | Self::Release { token, .. }
             | Self::Seal { token, .. }
+            | Self::Together { first: (_, token), .. }
             | Self::Vote { token, .. }
             | Self::Withdraw { token, .. } => token,
         }
+    }
+
+    /// Every lock that it is about, and who asks for it.
+    pub fn into_locks(self) -> impl Iterator<Item = (LockKeys, Token)> {
+        let (keys, token) = (self.keys().clone(), self.token().clone());
+        let others = if let Self::Together { others, .. } = self { others } else { Vec::new() };
+        std::iter::once((keys, token)).chain(others)
     }
 
     /// Which script this calls.
@@ -302,6 +326,7 @@ impl Call {
             Self::Free { .. } => Script::Free,
             Self::Release { .. } => Script::Release,
             Self::Seal { .. } => Script::Seal,
+            Self::Together { .. } => Script::Together,
             Self::Vote { .. } => Script::Vote,
             Self::Withdraw { .. } => Script::Withdraw,
         }
@@ -316,11 +341,14 @@ pub enum Reply {
         /// Strictly greater than every fence issued for this lock before.
         fence: u64,
     },
+    /// `together`: all locks are the tokens', with these fences.
+    All(Vec<u64>),
     /// `acquire`, `vote`: somebody else holds the lock.
     Held(Held),
     /// `release`, `force`: free, but the line is so long that it is to be asked again to pass the lock on.
     More,
-    /// Those that only the owner may call: done if true, not the owner if false.
+    /// Those that only the owner may call: done if true, not the owner if false. `together`: false if
+    /// not all of them are free.
     Owner(bool),
     /// `vote`: this server's lock is the attempt's.
     Voted {

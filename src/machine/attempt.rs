@@ -213,7 +213,7 @@ impl Machine {
                 }
             }
             Ok(Reply::Held(held)) => self.attempt_held(now, id, held, out),
-            Ok(Reply::Owner(_) | Reply::More | Reply::Voted { .. }) => {
+            Ok(Reply::All(_) | Reply::Owner(_) | Reply::More | Reply::Voted { .. }) => {
                 debug_assert!(false, "not a reply of acquire");
             }
             Err(Failure::NoQuorum(causes)) => {

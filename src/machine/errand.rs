@@ -1,4 +1,5 @@
-//! One call for one caller, repeated until the server has answered it: downgrade, adopt, force.
+//! One call for one caller, repeated until the server has answered it: downgrade, adopt, force, and
+//! several locks at once.
 
 use super::renew::Renewal;
 use super::{
@@ -7,6 +8,7 @@ use super::{
 };
 use crate::clock::Mono;
 use crate::error::{Failure, Refusal};
+use crate::keys::LockKeys;
 use crate::script::{Call, Mode, Reply, valid_until};
 use crate::token::Token;
 use std::time::Duration;
@@ -22,6 +24,8 @@ pub(super) struct Errand {
     retry: Option<Mono>,
     /// What the server said last, if it refused.
     refusal: Option<Refusal>,
+    /// An answer was lost: what it asked for may have been given, or may yet be.
+    uncertain: bool,
 }
 
 /// What becomes of the answer.
@@ -33,6 +37,21 @@ enum Aim {
     Downgrade(LeaseId),
     /// Nothing.
     Force,
+    /// New leases, all or none: for the locks of the call, of attempts that follow each other.
+    Together { first: AttemptId, ttl: Duration, label: String, hold: Hold },
+}
+
+/// A lease as one call has given it.
+struct Given {
+    id: AttemptId,
+    keys: LockKeys,
+    token: Token,
+    label: String,
+    mode: Mode,
+    fence: u64,
+    ttl: Duration,
+    until: Mono,
+    hold: Hold,
 }
 
 /// A server that is not ready is asked again after so long.
@@ -96,9 +115,45 @@ impl Machine {
         self.begin_errand(now, op, call, Aim::Force, out);
     }
 
+    pub(super) fn begin_together(
+        &mut self,
+        now: Mono,
+        op: OpId,
+        names: &[String],
+        ttl: Duration,
+        label: &str,
+        hold: Hold,
+        out: &mut Vec<Effect>,
+    ) {
+        let keys: Vec<_> = names.iter().map(|name| self.keys_of(name)).collect();
+        let slot = |keys: &LockKeys| self.config.cluster.then(|| keys.slot());
+        let together = keys.windows(2).all(|pair| slot(&pair[0]) == slot(&pair[1]));
+        if !together || self.config.quorum || self.config.confirm {
+            return out.push(Effect::Complete { op, outcome: Outcome::Apart });
+        }
+        let ids: Vec<_> = keys.iter().map(|_| self.next_attempt()).collect();
+        let token = |id: &AttemptId| Token::new(&self.config.client, id.0, label);
+        let mut locks = keys.into_iter().zip(ids.iter().map(token));
+        let (Some(first), Some(&id)) = (locks.next(), ids.first()) else {
+            return out.push(Effect::Complete { op, outcome: Outcome::Apart });
+        };
+        let (others, epoch) = (locks.collect(), self.link_of(&first.0).epoch);
+        let call = Call::Together { first, others, ttl, epoch };
+        let aim = Aim::Together { first: id, ttl, label: label.to_owned(), hold };
+        self.begin_errand(now, op, call, aim, out);
+    }
+
     fn begin_errand(&mut self, now: Mono, op: OpId, call: Call, aim: Aim, out: &mut Vec<Effect>) {
         let deadline = now + self.config.command_timeout;
-        let errand = Errand { call, aim, deadline, request: None, retry: None, refusal: None };
+        let errand = Errand {
+            call,
+            aim,
+            deadline,
+            request: None,
+            retry: None,
+            refusal: None,
+            uncertain: false,
+        };
         self.errands.insert(op, errand);
         self.timers.insert((deadline, Timer::ErrandDeadline(op)));
         self.send_errand(now, op, Manner::Plain, out);
@@ -140,6 +195,7 @@ impl Machine {
             return;
         }
         match reply {
+            Ok(Reply::All(fences)) => self.given_together(now, op, sent, fences, out),
             Ok(Reply::Granted { fence }) => self.adopted(now, op, sent, fence, out),
             Ok(Reply::Owner(done)) => self.end_errand(now, op, done, out),
             Err(Failure::NoScript) => self.send_errand(now, op, Manner::WithSource, out),
@@ -153,6 +209,7 @@ impl Machine {
             }
             // A repeat changes nothing, so it simply asks again.
             Err(Failure::Lost(_) | Failure::Halfway | Failure::NoQuorum(_)) => {
+                errand.uncertain = true;
                 self.errand_later(now, op);
             }
             Err(Failure::Refused(refusal)) => {
@@ -191,12 +248,53 @@ impl Machine {
             let detail = format!("the answer took longer than the lease of {} ms", ttl.as_millis());
             return out.push(Effect::Complete { op, outcome: Outcome::Connection(detail) });
         }
+        let label = String::new();
+        let given = Given { id, keys, token, label, mode, fence, ttl, until, hold };
+        let lease = self.take_given(now, given, out);
+        out.push(Effect::Complete { op, outcome: Outcome::Acquired { lease, fence, label: None } });
+    }
+
+    /// Several locks were free.
+    fn given_together(
+        &mut self,
+        now: Mono,
+        op: OpId,
+        sent: Mono,
+        fences: Vec<u64>,
+        out: &mut Vec<Effect>,
+    ) {
+        let Some(errand) = self.errands.get_mut(&op) else { return };
+        errand.uncertain = true;
+        let Some(errand) = self.errands.get(&op) else { return };
+        let Aim::Together { first, ttl, label, hold } = errand.aim.clone() else {
+            return debug_assert!(false, "fences for nobody");
+        };
+        let until = valid_until(sent, ttl);
+        let link = self.link_of(errand.call.keys());
+        let outdated = fences.iter().any(|fence| link.is_outdated(*fence));
+        if outdated || until <= now {
+            // What cannot be relied on goes back, and is asked for one by one.
+            return self.end_errand(now, op, false, out);
+        }
+        let Some(Errand { call, .. }) = self.remove_errand(op) else { return };
+        for (((keys, token), fence), number) in call.into_locks().zip(&fences).zip(first.0..) {
+            let (id, label, fence) = (AttemptId(number), label.clone(), *fence);
+            let mode = Mode::Exclusive;
+            let given = Given { id, keys, token, label, mode, fence, ttl, until, hold };
+            self.take_given(now, given, out);
+        }
+        let lease = LeaseId::first(first);
+        out.push(Effect::Complete { op, outcome: Outcome::AcquiredAll { lease, fences } });
+    }
+
+    fn take_given(&mut self, now: Mono, given: Given, out: &mut Vec<Effect>) -> LeaseId {
+        let Given { id, keys, token, label, mode, fence, ttl, until, hold } = given;
         let lease = LeaseId::first(id);
         let held = Lease {
             id: lease,
             keys,
             token,
-            label: String::new(),
+            label,
             mode,
             fence,
             fences_left: 0,
@@ -213,44 +311,57 @@ impl Machine {
         let until = Some(held.held_until());
         self.begin_lease(now, id, held);
         out.push(Effect::SetDeadline { lease, until });
-        out.push(Effect::Complete { op, outcome: Outcome::Acquired { lease, fence, label: None } });
+        lease
     }
 
     /// The server has done it, or there was nothing to do it to.
     fn end_errand(&mut self, now: Mono, op: OpId, done: bool, out: &mut Vec<Effect>) {
-        let Some(Errand { aim, .. }) = self.remove_errand(op) else { return };
-        if let Aim::Downgrade(lease) = aim {
-            let id = lease.attempt();
-            if !done && self.hold_of(lease).is_some() {
-                self.lose(now, id, out);
+        let Some(errand) = self.remove_errand(op) else { return };
+        let mut outcome = if done { Outcome::Done } else { Outcome::Lost };
+        match errand.aim {
+            Aim::Downgrade(lease) if !done && self.hold_of(lease).is_some() => {
+                self.lose(now, lease.attempt(), out);
             }
+            Aim::Together { .. } => {
+                if errand.uncertain {
+                    self.give_back(now, errand, out);
+                }
+                outcome = Outcome::Held;
+            }
+            _ => {}
         }
-        let outcome = if done { Outcome::Done } else { Outcome::Lost };
         out.push(Effect::Complete { op, outcome });
     }
 
     /// There was no answer in time, or one that is final.
     pub(super) fn errand_deadline(&mut self, now: Mono, op: OpId, out: &mut Vec<Effect>) {
-        let Some(Errand { call, aim, refusal, .. }) = self.remove_errand(op) else { return };
-        let keys = call.keys();
-        let outcome = match refusal {
+        let Some(mut errand) = self.remove_errand(op) else { return };
+        let keys = errand.call.keys();
+        let outcome = match errand.refusal.take() {
             Some(refusal) => Outcome::Server { refusal, key: Some(keys.lock().to_owned()) },
             None => self.unanswered(keys, self.config.command_timeout),
         };
-        if let Aim::Adopt { id, .. } = aim {
-            // It may be taken over yet, for nobody.
-            self.abandon(now, id, keys.clone(), call.token().clone(), true, out);
-        }
+        self.give_back(now, errand, out);
         out.push(Effect::Complete { op, outcome });
+    }
+
+    /// What an errand may have got, or may yet get, is nobody's.
+    fn give_back(&mut self, now: Mono, Errand { call, aim, .. }: Errand, out: &mut Vec<Effect>) {
+        let first = match aim {
+            Aim::Adopt { id, .. } => id,
+            Aim::Together { first, .. } => first,
+            Aim::Downgrade(_) | Aim::Force => return,
+        };
+        for ((keys, token), number) in call.into_locks().zip(first.0..) {
+            self.abandon(now, AttemptId(number), keys, token, true, out);
+        }
     }
 
     /// The manager is closed.
     pub(super) fn end_errands(&mut self, now: Mono, out: &mut Vec<Effect>) {
         for op in in_order(&self.errands) {
-            let Some(Errand { call, aim, .. }) = self.remove_errand(op) else { continue };
-            if let Aim::Adopt { id, .. } = aim {
-                self.abandon(now, id, call.keys().clone(), call.token().clone(), true, out);
-            }
+            let Some(errand) = self.remove_errand(op) else { continue };
+            self.give_back(now, errand, out);
             out.push(Effect::Complete { op, outcome: Outcome::Closed });
         }
     }

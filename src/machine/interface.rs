@@ -137,6 +137,17 @@ pub enum Command {
         /// Whether also other code's value is deleted.
         foreign: bool,
     },
+    /// Take several whole locks, if all of them are free.
+    Together {
+        /// Their names, without prefix.
+        names: Vec<String>,
+        /// The lease.
+        ttl: Duration,
+        /// Who holds them, for people.
+        label: String,
+        /// How long they are kept.
+        hold: Hold,
+    },
     /// Connect for the first time. If that fails for [`Config::open_patience`] the machine ends.
     Open,
     /// Give a lease up.
@@ -173,6 +184,16 @@ pub enum Outcome {
         /// The label in its token, if that is not the caller's own.
         label: Option<String>,
     },
+    /// Several locks are the caller's: the first one's lease, whose attempts follow each other, and the
+    /// fence of each.
+    AcquiredAll {
+        /// The lease of the first.
+        lease: LeaseId,
+        /// Of each.
+        fences: Vec<u64>,
+    },
+    /// These locks cannot be taken by one call: each is on another server, or wants more than that.
+    Apart,
     /// The caller did not want to wait any longer.
     Cancelled,
     /// The manager was closed.

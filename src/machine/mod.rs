@@ -190,6 +190,9 @@ impl Machine {
             Command::Downgrade { lease } => self.begin_downgrade(now, op, lease, out),
             Command::Extend { lease, ttl } => self.begin_extend(now, op, lease, ttl, out),
             Command::Force { name, foreign } => self.begin_force(now, op, &name, foreign, out),
+            Command::Together { names, ttl, label, hold } => {
+                self.begin_together(now, op, &names, ttl, &label, hold, out);
+            }
             Command::Open => self.open(now, op, out),
             Command::Release { lease, exported } => {
                 self.begin_release(now, op, lease, exported, out);

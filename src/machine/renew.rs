@@ -255,7 +255,7 @@ impl Machine {
                 held.uncertain |= seen.place.is_some();
                 self.lose(now, id, out);
             }
-            Ok(Reply::More | Reply::Voted { .. }) => {
+            Ok(Reply::All(_) | Reply::More | Reply::Voted { .. }) => {
                 debug_assert!(false, "not a reply of extend or acquire");
             }
             Err(Failure::NoScript) => self.send_renewal(now, id, Manner::WithSource, out),

@@ -98,6 +98,10 @@ pub enum OutcomeCode {
     Quorum = 11,
     /// What a query found: text, with a page.
     Page = 12,
+    /// Several locks are the caller's: the first one's lease; text, each one's fence.
+    AcquiredAll = 13,
+    /// These locks cannot be taken at once.
+    Apart = 14,
 }
 
 /// The text of an outcome.
@@ -314,6 +318,12 @@ fn encode(outcome: Outcome) -> (OutcomeCode, f64, f64, Option<OutcomeText>) {
             let text = Some(OutcomeText::new(label));
             (OutcomeCode::AcquiredAs, number(lease.0), number(fence), text)
         }
+        Outcome::AcquiredAll { lease, fences } => {
+            let fences: Vec<_> = fences.iter().map(u64::to_string).collect();
+            let text = Some(OutcomeText::new(fences.join(",")));
+            (OutcomeCode::AcquiredAll, number(lease.0), 0.0, text)
+        }
+        Outcome::Apart => plain(OutcomeCode::Apart),
         Outcome::Cancelled => plain(OutcomeCode::Cancelled),
         Outcome::Closed => plain(OutcomeCode::Closed),
         Outcome::Connection(message) => {

@@ -255,6 +255,8 @@ pub enum OpKind {
     Force = 7,
     /// slot, how many keys are looked at; strings: cursor, what the keys begin with
     Query = 8,
+    /// slot, ttl ms, how many names, longest hold ms, stall limit ms; strings: label, names
+    Together = 9,
 }
 
 /// Numbers per operation that `submit` reads: kind, slot, and five that depend on the kind.
@@ -364,6 +366,7 @@ fn command(
     const EXTEND: u64 = OpKind::Extend as u64;
     const FORCE: u64 = OpKind::Force as u64;
     const RELEASE: u64 = OpKind::Release as u64;
+    const TOGETHER: u64 = OpKind::Together as u64;
     let &[a, b, longest_hold, stall_limit, share] = numbers else { return None };
     let hold = Hold {
         renew: stall_limit >= 0.0,
@@ -395,6 +398,12 @@ fn command(
         },
         FORCE => Command::Force { name: strings.next()?, foreign: a > 0.0 },
         RELEASE => Command::Release { lease: LeaseId(whole(a)), exported: b > 0.0 },
+        TOGETHER => Command::Together {
+            ttl: Duration::from_millis(whole(a)),
+            label: strings.next()?,
+            names: strings.take(usize::try_from(whole(b)).unwrap_or(0)).collect(),
+            hold,
+        },
         _ => return None,
     })
 }

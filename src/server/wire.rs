@@ -85,6 +85,17 @@ pub(super) fn command(call: &Call, manner: Manner) -> Cmd {
         Call::Seal { keys, token, first, last } => {
             two_keys(&mut command, keys, token).arg(*first).arg(*last);
         }
+        Call::Together { first, others, ttl, epoch } => {
+            let locks = || std::iter::once(first).chain(others);
+            command.arg(3 * (1 + others.len()));
+            for (keys, _) in locks() {
+                command.arg(keys.lock()).arg(keys.fence()).arg(keys.queue());
+            }
+            command.arg(ms(*ttl)).arg(epoch.as_micros());
+            for (_, token) in locks() {
+                command.arg(token.as_str());
+            }
+        }
         Call::Vote { keys, token, attempt, ttl, mark } => {
             two_keys(&mut command, keys, token).arg(*attempt).arg(ms(*ttl)).arg(u8::from(*mark));
         }
@@ -136,6 +147,10 @@ pub(super) fn reply(script: Script, value: Value) -> Result<Reply, Failure> {
             .map(|fence| Reply::Granted { fence })
             .map_err(|_| Failure::Lost(format!("the server sent the fence {fence}"))),
         (Script::Acquire, Value::Array(parts)) => held(&parts),
+        (Script::Together, Value::Array(parts)) => {
+            let fences = redis::from_redis_value(Value::Array(parts));
+            fences.map(Reply::All).map_err(|error| Failure::Lost(error.to_string()))
+        }
         (Script::Release | Script::Force, Value::Int(2)) => Ok(Reply::More),
         (Script::Vote, Value::Array(parts)) => {
             read_vote(&parts).ok_or_else(|| unexpected(Script::Vote, &Value::Array(parts)))

@@ -287,7 +287,7 @@ impl Watch {
     /// A process that asks for the lock which it was granted, or stands in line anew, is not silent.
     fn heard(&mut self, done: &Executed<'_>) {
         let claims = !matches!(done.call, Call::Extend { .. });
-        if claims && done.before.held_ms(done.token()).is_some() {
+        if claims && (done.is_release() || done.before.held_ms(done.token()).is_some()) {
             self.silent_shares.remove(done.token());
         }
         let Some(silent) = &self.silent else { return };

@@ -1,0 +1,47 @@
+--[[ together: take several free locks, or none of them
+  KEYS   lock,fence,queue,…
+         these three of each lock
+  ARGV   1 ttl_ms  2 epoch_us
+         and then a token for each lock
+  REPLY  { fence, … }  each lock is its token's · 0 one of them is held, or somebody waits for it
+  WRITES lock fence
+  AGAIN  the same fences; a lease is lengthened to ttl_ms, never shortened
+  FAILS  WRONGTYPE if a key holds something else; then nothing is changed
+]]
+local ttl_ms, epoch_us = ARGV[1], ARGV[2]
+local fence_key
+--#include fence.lua
+
+local function owns(holder, token)
+  return holder == token or holder == token .. '+'
+end
+
+local holders, counters, fences = {}, {}, {}
+for i = 1, #ARGV - 2 do
+  local holder = redis.call('GET', KEYS[3 * i - 2])
+  if not owns(holder, ARGV[i + 2]) and (holder or redis.call('EXISTS', KEYS[3 * i]) == 1) then
+    return 0
+  end
+  fence_key = KEYS[3 * i - 1]
+  local counter = redis.pcall('GET', fence_key)
+  if type(counter) == 'table' then
+    return refusal(counter, fence_key, 'a fence counter')
+  elseif counter and not counter:find('^%d+$') then
+    return refusal({ err = 'not an integer' }, fence_key, 'a fence counter')
+  end
+  holders[i], counters[i] = holder, counter and tonumber(counter) or nil
+end
+for i = 1, #ARGV - 2 do
+  local lock_key = KEYS[3 * i - 2]
+  fence_key = KEYS[3 * i - 1]
+  if not holders[i] then
+    redis.call('SET', lock_key, ARGV[i + 2], 'PX', ttl_ms)
+    fences[i] = issue(counters[i], 1)
+  else
+    if redis.call('PTTL', lock_key) < tonumber(ttl_ms) then
+      redis.call('PEXPIRE', lock_key, ttl_ms)
+    end
+    fences[i] = counters[i] or issue(nil, 1)
+  end
+end
+return fences
