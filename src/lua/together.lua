@@ -19,7 +19,7 @@ end
 local holders, counters, fences = {}, {}, {}
 for i = 1, #ARGV - 2 do
   local holder = redis.call('GET', KEYS[3 * i - 2])
-  if not owns(holder, ARGV[i + 2]) and (holder or redis.call('EXISTS', KEYS[3 * i]) == 1) then
+  if not owns(holder, ARGV[2 + i]) and (holder or redis.call('EXISTS', KEYS[3 * i]) == 1) then
     return 0
   end
   fence_key = KEYS[3 * i - 1]
@@ -35,7 +35,7 @@ for i = 1, #ARGV - 2 do
   local lock_key = KEYS[3 * i - 2]
   fence_key = KEYS[3 * i - 1]
   if not holders[i] then
-    redis.call('SET', lock_key, ARGV[i + 2], 'PX', ttl_ms)
+    redis.call('SET', lock_key, ARGV[2 + i], 'PX', ttl_ms)
     fences[i] = issue(counters[i], 1)
   else
     if redis.call('PTTL', lock_key) < tonumber(ttl_ms) then
