@@ -52,7 +52,6 @@ if holder and bare(holder) == token then
 end
 local ends = limit ~= WHOLE and share_end(token)
 if ends then
-  redis.call('ZREM', shared_key, '?' .. token)
   if ends <= now_ms + ttl_ms then
     redis.call('ZADD', shared_key, now_ms + ttl_ms, token)
     fit_to_shares()

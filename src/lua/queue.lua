@@ -332,6 +332,9 @@ end
 if unclaimed == token then
   claimed()
 end
+if shares > 0 then
+  redis.call('ZREM', shared_key, '?' .. token)
+end
 if is_shared() and redis.call('ZCOUNT', shared_key, '(' .. now_ms, '+inf') == 0 then
   -- The last share ends in this very ms, or their key was lost.
   redis.call('DEL', lock_key)

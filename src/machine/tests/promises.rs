@@ -57,7 +57,7 @@ impl Simulation {
         let mut owners = None;
         for process in &self.processes {
             for id in process.believed(self.now) {
-                let owners = owners.get_or_insert_with(|| self.server.snapshot(self.now).owners());
+                let owners = owners.get_or_insert_with(|| self.server.owners(self.now));
                 let client = &process.world.machine.config.client;
                 let mut own = owners.iter().filter_map(|owner| owner.number(client));
                 let owns = own.any(|number| AttemptId(number) == id);

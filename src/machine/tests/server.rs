@@ -1,7 +1,7 @@
 //! A server in virtual time: the scripts as they are, on a keyspace in the process.
 
 use super::defects;
-use super::watch::{Executed, Snapshot, Watch};
+use super::watch::{Executed, Snapshot, Watch, holders};
 use super::world::World;
 use crate::clock::{Mono, ServerTime};
 use crate::error::Failure;
@@ -10,6 +10,7 @@ use crate::machine::Look;
 use crate::script::{Call, Message, Reply};
 use crate::server::embedded::{ask, execute};
 use crate::server::memory::{Entries, Store};
+use crate::token::Token;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
@@ -152,6 +153,12 @@ impl Server {
     /// Whether others share the lock.
     pub(super) fn is_shared(&self, now: Mono) -> bool {
         self.owner(now, &World::keys()).is_some_and(|owner| owner == "hf1.shared")
+    }
+
+    /// Who has the lock or a share of it.
+    pub(super) fn owners(&self, now: Mono) -> Vec<Token> {
+        let time = self.time(now);
+        holders(&|parts| ask(&self.0.borrow().store, time, parts), time)
     }
 
     /// How many stand in line.

@@ -93,11 +93,6 @@ impl Snapshot {
         self.fence.as_ref()?.parse().ok()
     }
 
-    /// Who holds the lock.
-    pub(super) fn owners(&self) -> Vec<Token> {
-        self.holders().map(|(owner, _)| Token::from_text(owner)).collect()
-    }
-
     /// Who holds the lock and who stands in line.
     pub(super) fn tokens(&self) -> Vec<Token> {
         let line = self.line.iter().map(|waiter| waiter.token.as_str());
@@ -107,6 +102,18 @@ impl Snapshot {
     fn waiter(&self, token: &str) -> Option<&Waiter> {
         self.line.iter().find(|waiter| waiter.token == token)
     }
+}
+
+/// Who has the lock or a share of it.
+pub(super) fn holders(ask: &dyn Fn(&[&str]) -> Vec<String>, time: ServerTime) -> Vec<Token> {
+    let keys = World::keys();
+    let Some(value) = ask(&["GET", keys.lock()]).pop() else { return Vec::new() };
+    if bare(&value) != SHARED {
+        return vec![Token::from_text(bare(&value))];
+    }
+    let live = format!("({}", time.as_micros() / 1_000);
+    let tokens = ask(&["ZRANGEBYSCORE", keys.shared(), &live, "+inf"]);
+    tokens.iter().map(|token| Token::from_text(token)).collect()
 }
 
 /// The lock's value while others share it.
@@ -287,7 +294,7 @@ impl Watch {
     /// A process that asks for the lock which it was granted, or stands in line anew, is not silent.
     fn heard(&mut self, done: &Executed<'_>) {
         let claims = !matches!(done.call, Call::Extend { .. });
-        if claims && (done.is_release() || done.before.held_ms(done.token()).is_some()) {
+        if claims {
             self.silent_shares.remove(done.token());
         }
         let Some(silent) = &self.silent else { return };
