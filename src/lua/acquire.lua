@@ -15,9 +15,9 @@
   AGAIN  the same fence or place; a lease is lengthened to ttl_ms, never shortened
   FAILS  WRONGTYPE if a key holds something else; then nothing is changed
 ]]
-local lock_key, fence_key, queue_key, waiters_key, shared_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local lock_key, fence_key, queue_key = KEYS[1], KEYS[2], KEYS[3]
 local token, ttl_ms, epoch_us, block = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
-local inbox, intent, limit = ARGV[5], ARGV[6], ARGV[7]
+local intent, limit = ARGV[6], ARGV[7]
 
 -- The common case, ahead of everything that only a queue needs: free, and nobody waits.
 if limit == '-' and intent ~= 'poll' and redis.call('EXISTS', queue_key) == 0
@@ -41,6 +41,7 @@ if limit == '-' and intent ~= 'poll' and redis.call('EXISTS', queue_key) == 0
   return refusal(counter, fence_key, 'a fence counter')
 end
 
+local waiters_key, shared_key, inbox = KEYS[4], KEYS[5], ARGV[5]
 local holder = redis.call('GET', lock_key)
 --#include queue.lua
 

@@ -7,8 +7,7 @@
   AGAIN  0, or 2 as long as it stays free; after a lost reply the caller reads it as freed if it asked first while it held the lock
   FAILS  WRONGTYPE if a key holds something else; then nothing is changed
 ]]
-local lock_key, fence_key, queue_key, waiters_key, shared_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local token, epoch_us = ARGV[1], ARGV[2]
+local lock_key, token = KEYS[1], ARGV[1]
 
 -- The common case: nobody waits, or the value would carry the mark.
 local holder = redis.call('GET', lock_key)
@@ -17,6 +16,8 @@ if holder == token then
   return 1
 end
 
+local fence_key, queue_key, waiters_key, shared_key = KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local epoch_us = ARGV[2]
 --#include queue.lua
 
 local owned = holder == token .. MARK or share_end(token)
