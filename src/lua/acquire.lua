@@ -66,8 +66,11 @@ if intent == 'steal' and (not holder or holder:find('^hf1%.')) then
 end
 local seq = redis.call('ZSCORE', queue_key, token)
 if not seq and not found[1] and intent ~= 'poll' and limit ~= WHOLE and has_room(limit) then
-  -- Nobody waits: the caller need not stand in line first.
-  intent = 'try'
+  -- Nobody waits, so the caller need not stand in line first.
+  bury()
+  local fence = give(token, ttl_ms, block, epoch_us, limit)
+  fit_to_shares()
+  return fence
 end
 if seq or tonumber(intent) then
   seq = stand_in_line(seq)
