@@ -63,6 +63,7 @@ async function tryOut(rules: readonly string[]): Promise<string> {
     await lock.extend(60_000);
     assert.equal(await lock.release(), true);
     assert.equal(await (await waiting).release(), true);
+    await share(here, there);
     await until(() => warnings.size > 0 || !rules.includes('+info'), 'the warnings');
     const told = [...warnings].sort().join(' and ') || 'nothing';
     return `works, ${named ? 'is called here' : 'has no name'}, warns of ${told}`;
@@ -72,6 +73,17 @@ async function tryOut(rules: readonly string[]): Promise<string> {
   } finally {
     await Promise.all(opened.map((manager) => manager.close()));
   }
+}
+
+/** What shared locks have commands for, and what an operator does. */
+async function share(here: LockManager, there: LockManager): Promise<void> {
+  const two = { mode: 'shared', limit: 2 } as const;
+  const permits = [await here.acquire('a', two), await there.acquire('a', two)];
+  const waiting = there.acquire('a', two);
+  assert.equal((await here.query()).held.length, 2);
+  await permits[0]?.release();
+  await (await waiting).release();
+  assert.equal(await there.forceRelease('a'), true);
 }
 
 test('with the whole rule everything works', async () => {

@@ -1,0 +1,101 @@
+/** What `query` makes of keys that holdfast has not written, or not as locks. */
+
+import assert from 'node:assert/strict';
+import { after, before, beforeEach, test } from 'node:test';
+import { connect, type LockManager, openOperations } from './support/holdfast.js';
+import { RedisServer } from './support/server.js';
+
+let server: RedisServer;
+let locks: LockManager;
+
+before(async () => {
+  server = await RedisServer.start();
+  locks = await connect(server.url);
+});
+
+beforeEach(() => server.admin.flushall());
+
+after(async () => {
+  await locks.close();
+  assert.equal(openOperations(), 0);
+  await server.stop();
+});
+
+test('a value of other code is told as it is, without a client and a fence', async () => {
+  await server.admin.set('lock:old', 'somebody', 'PX', 60_000);
+  await server.admin.set('lock:older', 'for ever');
+  const { held } = await locks.query();
+  const [old, older] = held;
+  assert.equal(held.length, 2);
+  const foreign = { mode: 'exclusive', clientId: null, fence: null };
+  const { ttl, ...rest } = old ?? { ttl: null };
+  assert.deepEqual(rest, { name: 'old', token: 'somebody', ...foreign });
+  assert.ok(Number(ttl) > 30_000 && Number(ttl) <= 60_000);
+  assert.deepEqual(older, { name: 'older', token: 'for ever', ttl: null, ...foreign });
+});
+
+test('keys of other types, other keys and side keys are no locks', async () => {
+  await server.admin.hset('lock:hash', 'field', 'value');
+  await server.admin.set('other', 'value');
+  const shared = await locks.acquire('{tag}:shared one', { mode: 'shared' });
+  const lock = await locks.acquire('x');
+  const waiting = locks.acquire('x');
+  while ((await locks.query()).pending.length === 0);
+  const { held, pending } = await locks.query();
+  assert.deepEqual(
+    held.map(({ name }) => name),
+    ['x', '{tag}:shared one'],
+  );
+  assert.deepEqual(
+    pending.map(({ name }) => name),
+    ['x'],
+  );
+  await lock.release();
+  await (await waiting).release();
+  await shared.release();
+  assert.deepEqual(await locks.query(), { held: [], pending: [] });
+});
+
+test('the mark of a queue and the share of nobody are never shown', async () => {
+  const lock = await locks.acquire('x');
+  const waiting = locks.acquire('x', { mode: 'shared' });
+  while ((await locks.query()).pending.length === 0);
+  const { held } = await locks.query();
+  assert.deepEqual(
+    held.map(({ token }) => token),
+    [lock.token],
+  );
+  assert.equal(await server.admin.get('lock:x'), `${lock.token}+`);
+  await lock.release();
+  const share = await waiting;
+  assert.deepEqual(
+    (await locks.query()).held.map(({ token }) => token),
+    [share.token],
+  );
+});
+
+test('with an empty prefix the whole database is looked at', async () => {
+  const plain = await connect(server.url, { prefix: '' });
+  const lock = await plain.acquire('job');
+  const { held } = await plain.query({ startsWith: 'jo' });
+  assert.deepEqual(
+    held.map(({ name, token }) => [name, token]),
+    [['job', lock.token]],
+  );
+  await plain.close();
+});
+
+test('a name with characters that patterns know is taken as it is', async () => {
+  for (const name of ['a*b', 'a[bc]d', 'a\\b', '^a', 'a?c', 'a-b']) {
+    const lock = await locks.acquire(name);
+    await locks.acquire(`${name}x`);
+    const { held } = await locks.query({ startsWith: name });
+    assert.deepEqual(
+      held.map((info) => info.name),
+      [name, `${name}x`],
+      name,
+    );
+    assert.equal(held[0]?.token, lock.token);
+    await server.admin.flushall();
+  }
+});
