@@ -18,7 +18,7 @@ const WITHOUT: readonly RegExp[] = [
   // Requests to each server count.
   /^stats: /,
   // Servers that know nothing of each other cannot count, share or change an owner together.
-  /^(shared|limit|downgrade|steal|forceRelease|adopt|query)\b/,
+  /^(shared|limit|downgrade|taken away|steal|forceRelease|adopt|query)\b/,
   // A queue in the way stands in the way of nothing here.
   /^a key of another type is refused/,
 ];
