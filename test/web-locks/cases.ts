@@ -249,7 +249,6 @@ const STORIES: Record<string, Case> = {
     ];
     const waiting = [
       locks.request('a', { mode: 'shared' }, () => {}),
-      locks.request('a', { mode: 'shared' }, () => {}),
       locks.request('b', () => {}),
     ];
     await later();
