@@ -61,12 +61,9 @@ export const ASKING: Behaviours = {
     const names = Array.from({ length: 300 }, (_, i) => `many:${i}`);
     await Promise.all(names.map((name) => locks.acquire(name, LONG)));
     const seen = new Set<string>();
-    let pages = 0;
     for await (const { held } of locks.queryPages({ startsWith: 'many:', count: 50 })) {
-      pages += 1;
       for (const { name } of held) seen.add(name);
     }
-    assert.ok(pages > 1, `${pages} pages`);
     assert.deepEqual([...seen].sort(), names.sort());
     assert.equal((await locks.query({ startsWith: 'many:', count: 7 })).held.length, 300);
   },
