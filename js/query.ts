@@ -10,24 +10,24 @@ export interface HeldLockInfo {
   readonly name: string;
   /** How it is held. */
   readonly mode: LockMode;
-  /** Whose it is: the `clientId` of a manager; `null` for a value of other code. */
-  readonly clientId: string | null;
-  /** The owner token, with the holder's label at its end; what other code has written, as it is. */
+  /** Whose it is: the `clientId` of a manager. */
+  readonly clientId: string;
+  /** The owner token, with the holder's label at its end. */
   readonly token: string;
-  /** The fencing token; `null` for a value of other code. */
-  readonly fence: number | null;
+  /** The fencing token; or a larger one, as far as the holder may hand the lock on by itself. */
+  readonly fence: number;
   /** How long its lease lasts unless it is renewed, in ms; `null` if it never ends by itself. */
   readonly ttl: number | null;
 }
 
-/** One who waits for a lock. The callers of a manager that want it exclusively count as one. */
+/** One who waits for a lock. Of the callers of a manager that want it the first stands for all. */
 export interface PendingLockInfo {
   /** The lock's name. */
   readonly name: string;
   /** How it is wanted. */
   readonly mode: LockMode;
   /** Whose it is: the `clientId` of a manager. */
-  readonly clientId: string | null;
+  readonly clientId: string;
   /** The place in line, 1 for the next. */
   readonly position: number;
 }
@@ -60,7 +60,7 @@ export async function* readPages(
   } while (cursor !== '');
 }
 
-/** All pages as one, in order. A key that moves in the table while it is read is seen twice. */
+/** All pages as one, in order. A key that moves in the table while it is read is seen twice. @internal */
 export async function gather(pages: AsyncIterable<LockSnapshot>): Promise<LockSnapshot> {
   const held = new Map<string, HeldLockInfo>();
   const pending = new Map<string, PendingLockInfo>();
@@ -71,7 +71,7 @@ export async function gather(pages: AsyncIterable<LockSnapshot>): Promise<LockSn
     }
   }
   return {
-    held: [...held.values()].sort((a, b) => byName(a, b) || (a.fence ?? 0) - (b.fence ?? 0)),
+    held: [...held.values()].sort((a, b) => byName(a, b) || a.fence - b.fence),
     pending: [...pending.values()].sort((a, b) => byName(a, b) || a.position - b.position),
   };
 }
@@ -81,7 +81,7 @@ function snapshotOf({ held, pending }: Page, prefixLength: number): LockSnapshot
     held: held.map(({ key, shared, token, fence, ttl }) => ({
       name: key.slice(prefixLength),
       mode: modeOf(shared),
-      clientId: clientOf(token),
+      clientId: clientOf(token) ?? '',
       token,
       fence,
       ttl: ttl < 0 ? null : ttl,
@@ -89,7 +89,7 @@ function snapshotOf({ held, pending }: Page, prefixLength: number): LockSnapshot
     pending: pending.map(({ key, shared, token, position }) => ({
       name: key.slice(prefixLength),
       mode: modeOf(shared),
-      clientId: clientOf(token),
+      clientId: clientOf(token) ?? '',
       position,
     })),
   };

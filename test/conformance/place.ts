@@ -126,11 +126,6 @@ export class ClusterHost implements Host {
     this.name = `a Cluster of ${versionOf(binary)}`;
   }
 
-  /** A manager listens to the shards where it waits: elsewhere it learns of a loss when it renews. */
-  promises(title: string): boolean {
-    return !title.startsWith('taken away: its holder is told at once');
-  }
-
   async start(): Promise<void> {
     this.#cluster = await Cluster.start({ binary: this.binary });
   }

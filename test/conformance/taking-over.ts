@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { aborted, type Behaviours, LONG, openSeveral, standInLine } from './behaviour.js';
 
-/** Renewed so often that a holder soon learns that the lock is gone, also where nobody tells it. */
+/** Renewed so often that a holder soon learns that the lock is gone, even if the message is lost. */
 const BRIEF = { ttl: 900, wait: 60_000 } as const;
 const SHARED = { ...BRIEF, mode: 'shared' } as const;
 

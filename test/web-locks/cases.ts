@@ -14,7 +14,7 @@ export interface WebLocks {
 interface Info {
   readonly name: string;
   readonly mode: string;
-  readonly clientId: string | null;
+  readonly clientId: string;
 }
 
 interface Granted {
