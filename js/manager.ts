@@ -176,7 +176,8 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
    *
    * @param callback - Gets the lock, or `null` if it is held and `ifAvailable` is set; `lock.signal` is
    *   aborted if it is lost while the callback runs.
-   * @returns What the callback returns.
+   * @returns What the callback returns; also if the server cannot be reached for the release then, which
+   *   is made up for.
    * @throws Whatever the callback throws; its own error always wins.
    * @throws LockLostError if the lock was lost while the callback ran; `result` is what it returned.
    * @throws LockError `ERR_LOCK_NESTED` if a `reentrant` request wants a lock exclusively that a request

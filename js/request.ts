@@ -1,7 +1,7 @@
 /** Working under a lock: from its callback to its release. */
 
 import { show } from './checks.js';
-import { argumentError, LockLostError } from './errors.js';
+import { argumentError, LockConnectionError, LockLostError, LockQuorumError } from './errors.js';
 import type { SharedHandle } from './lock.js';
 import { all } from './lock-set.js';
 import { Scope } from './nesting.js';
@@ -28,9 +28,21 @@ export async function runUnder<T>(
     throw error;
   }
   const lost = lossOf(locks, result);
-  await all(locks, (lock) => lock.leave());
+  const unreleased = await all(locks, (lock) => lock.leave()).then(noError, asError);
   if (lost !== undefined) throw lost;
+  if (unreleased !== undefined && !isUnreachable(unreleased)) throw unreleased;
   return result;
+}
+
+function noError(): undefined {}
+
+function asError(error: unknown): unknown {
+  return error;
+}
+
+/** The callback has done its work; the core goes on releasing, and the lease ends in any case. */
+function isUnreachable(error: unknown): boolean {
+  return error instanceof LockConnectionError || error instanceof LockQuorumError;
 }
 
 /** The loss of a lock that its callback has not released itself, with what the callback returned. */

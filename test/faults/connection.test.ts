@@ -129,6 +129,16 @@ test('release: the reply is lost after execution, and it still answers true', as
   assert.equal(await pending, true);
 });
 
+test('request: what its callback returned counts, also if the release has to be made up for', async () => {
+  const result = await locks.request('done', MINUTE, async () => {
+    proxy.blackhole = true;
+    return 42;
+  });
+  assert.equal(result, 42);
+  proxy.blackhole = false;
+  await becomesFree('done');
+});
+
 test('release: fails in time while the server is away, and is made up for later', async () => {
   const lock = await locks.acquire('later', MINUTE);
   proxy.blackhole = true;
