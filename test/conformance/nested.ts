@@ -119,13 +119,17 @@ export const NESTING: Behaviours = {
       finish = resolve;
     });
     let nested: Promise<boolean> = Promise.resolve(false);
+    let late: Promise<unknown> = Promise.resolve();
     await a.request('x', async () => {
+      late = sleep(50).then(() => a.request('x', { ...AGAIN, wait: 50 }, () => 'got it'));
+      late.catch(() => {});
       nested = a.request('x', AGAIN, async (lock) => {
         await gate;
         return lock.held;
       });
     });
     assert.equal(await b.tryAcquire('x'), null);
+    await assert.rejects(late, { code: 'ERR_LOCK_TIMEOUT' }, 'the request around it has ended');
     finish();
     assert.equal(await nested, true);
     assert.equal(await (await b.tryAcquire('x'))?.release(), true);
@@ -189,9 +193,9 @@ export const NESTING: Behaviours = {
     const locks = await place.open();
     const warnings = warningsOf(locks);
     const failing = { wait: 50 };
-    await locks.request('x', async () => {
+    await locks.request(['x', 'y'], async () => {
       await assert.rejects(locks.acquire('x', failing), { code: 'ERR_LOCK_TIMEOUT' });
-      const nested = locks.request('x', failing, () => assert.fail('it was held'));
+      const nested = locks.request('y', failing, () => assert.fail('it was held'));
       await assert.rejects(nested, { code: 'ERR_LOCK_TIMEOUT' });
       await assert.rejects(locks.acquire(['w', 'x'], failing), { code: 'ERR_LOCK_TIMEOUT' });
     });

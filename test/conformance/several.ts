@@ -79,6 +79,19 @@ export const SEVERAL: Behaviours = {
     assert.equal(done, 60);
   },
 
+  'several: are waited for in the order of their bytes, whoever names them': async (place) => {
+    const [a, b, c] = await openSeveral(place, 'a', 'b', 'c');
+    const [first, last] = [await a.acquire('é', LONG), await a.acquire('😀', LONG)];
+    // Each would have one of them and wait for the other.
+    const waiting = [b.acquire(['😀', 'é'], LONG), c.acquire(['é', '😀'], LONG)];
+    await sleep(100);
+    await last.release();
+    await sleep(100);
+    await first.release();
+    const freed = waiting.map(async (set) => (await set).release());
+    assert.deepEqual(await Promise.all(freed), [true, true]);
+  },
+
   'several: those that are held already are renewed while one is waited for': async (place) => {
     const [a, b] = await openSeveral(place, 'a', 'b');
     const lock = await a.acquire('z', LONG);
