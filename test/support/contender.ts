@@ -13,6 +13,7 @@ import {
   openOperations,
 } from './holdfast.js';
 import { guardedStep, plainStep } from './ledger.js';
+import { type Roam, roam } from './roam.js';
 
 const [who = '', ledgerUrl = ''] = process.argv.slice(2);
 const recorder = new Recorder(who, ledgerUrl);
@@ -125,6 +126,23 @@ const orders = {
       Array.from({ length: contest.tasks }, () => runTask(each, contest, tally)),
     );
     await Promise.all(tasks);
+    await recorder.flush();
+    return tally;
+  },
+
+  /** Wants locks of all kinds, until `halt`. */
+  async roam(plan: Roam): Promise<Tally> {
+    const tally: Tally = {};
+    halted = false;
+    const remember = (lock: Lock, recorded: Recorded) => void recordedOf.set(lock, recorded);
+    const ground = { ...plan, locks: manager(0), recorder, remember };
+    const task = async () => {
+      while (!halted) {
+        const ended = await roam(ground);
+        tally[ended] = (tally[ended] ?? 0) + 1;
+      }
+    };
+    await Promise.all(Array.from({ length: plan.tasks }, task));
     await recorder.flush();
     return tally;
   },

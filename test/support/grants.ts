@@ -4,7 +4,10 @@ import type { Redis } from 'ioredis';
 import type { RedisServer } from './server.js';
 import { until } from './wait.js';
 
-/** The lock as it was given to a token. */
+/** The lock's value while others share it. */
+const SHARED = 'hf1.shared';
+
+/** The lock, or a share of it, as it was given to a token. */
 export interface Grant {
   readonly token: string;
   /** Who stood in line at that moment, first to last, the new owner included. */
@@ -17,6 +20,8 @@ export class GrantWatch {
   readonly #places = new Map<string, number>();
   /** The head's place is taken away a moment ahead of, or after, the write of the lock's value. */
   #before: readonly string[] = [];
+  /** Who has wanted it whole. */
+  readonly #whole = new Set<string>();
   #seen = '';
 
   private constructor(
@@ -25,10 +30,11 @@ export class GrantWatch {
     readonly monitor: Redis,
   ) {}
 
+  /** To be awaited ahead of other traffic: ioredis takes what it sees meanwhile for answers. */
   static async start(server: RedisServer, name: string): Promise<GrantWatch> {
-    const client = server.client();
-    const watch = new GrantWatch(server, name, await client.monitor());
-    client.disconnect();
+    // An answer first: a client that is ready sends nothing that its own monitor would see.
+    await server.admin.ping();
+    const watch = new GrantWatch(server, name, await server.admin.monitor());
     watch.monitor.on('monitor', (_time: string, args: string[]) => watch.#see(args));
     return watch;
   }
@@ -56,9 +62,18 @@ export class GrantWatch {
         break;
       case `SET lock:${this.name}`: {
         const token = (rest[0] ?? '').replace(/\+$/, '');
+        this.#whole.add(token);
         const line = this.#before.includes(token) ? this.#before : this.#line();
         // Where nobody waits the lock is taken with NX; then it may have been in vain.
-        if (rest[1] !== 'NX') this.grants.push({ token, line });
+        if (rest[1] !== 'NX' && token !== SHARED) this.grants.push({ token, line });
+        break;
+      }
+      case `ZADD {lock:${this.name}}:shared`: {
+        // A new share comes with its fence, and is no grant to who had the whole lock: it was downgraded.
+        const [, token = '', , fenceOf] = rest;
+        if (fenceOf !== `#${token}` || this.#whole.has(token)) break;
+        const line = this.#before.includes(token) ? this.#before : this.#line();
+        this.grants.push({ token, line });
         break;
       }
       default:

@@ -22,10 +22,25 @@ export interface Hold {
   readonly stillborn: boolean;
   /** It was lost before its release. */
   lost: boolean;
+  /** Until when the holder may believe in it, as it knew last; only while its end is not written. */
+  until?: number;
+  /** What was asked for, where locks of several kinds are used. */
+  readonly wish?: HoldWish;
+  /** When it was about to be downgraded: from then on it is shared at least. */
+  downgraded?: number;
+}
+
+/** What a holder had asked for. */
+export interface HoldWish {
+  /** When `acquire` was about to be called. */
+  readonly asked: number;
+  readonly shared: boolean;
+  /** By how many it could be held at most. */
+  readonly limit?: number;
 }
 
 /** What the recorder must know of a lock. */
-interface HeldLock {
+export interface HeldLock {
   readonly name: string;
   readonly fence: number;
   readonly remaining: number;
@@ -45,13 +60,16 @@ export class Recorded {
     who: string,
     readonly lock: HeldLock,
     readonly id: string,
+    wish?: HoldWish,
   ) {
     const begin = now();
     // The clock is read first, so this moment is never later than the lease's end by that clock.
     this.#until = begin + lock.remaining * 1000;
-    const stillborn = this.#until === begin;
+    const until = this.#until;
+    const stillborn = until === begin;
     const { name, fence } = lock;
-    this.hold = { who, lock: name, fence, begin, end: begin, stillborn, lost: stillborn };
+    this.hold = { who, lock: name, fence, begin, end: begin, stillborn, lost: stillborn, until };
+    if (wish !== undefined) this.hold = { ...this.hold, wish };
   }
 
   /** Looks whether it is still held. */
@@ -65,6 +83,11 @@ export class Recorded {
     }
     this.lose(at);
     return false;
+  }
+
+  /** To be called, and written, right before `downgrade`. */
+  downgrade(): void {
+    if (this.check()) this.hold.downgraded = this.hold.end;
   }
 
   /** It was seen to be lost at `at`, or before. */
@@ -90,20 +113,27 @@ export class Recorder {
   }
 
   /** To be called when `acquire` has returned. */
-  begin(lock: HeldLock): Recorded {
+  begin(lock: HeldLock, wish?: HoldWish): Recorded {
     this.#count += 1;
-    const recorded = new Recorded(this.who, lock, `${this.who}.${this.#count}`);
+    const recorded = new Recorded(this.who, lock, `${this.who}.${this.#count}`, wish);
     this.#write(recorded);
     return recorded;
+  }
+
+  /** To be called right before `downgrade`. */
+  downgrade(recorded: Recorded): void {
+    recorded.downgrade();
+    this.#write(recorded);
   }
 
   /** To be called right before `release`. */
   end(recorded: Recorded): void {
     recorded.check();
+    delete recorded.hold.until;
     this.#write(recorded);
   }
 
-  /** When all is written. */
+  /** When all is written. Who may be killed awaits it ahead of a release: no end is missed then. */
   async flush(): Promise<void> {
     await new Promise((resolve) => setImmediate(resolve));
     await this.#written;

@@ -6,7 +6,7 @@ import * as holdfast from 'holdfast';
 
 export { holdfast };
 export const { connect } = holdfast;
-export type { Lock, LockManager } from 'holdfast';
+export type { Lock, LockManager, LockSet } from 'holdfast';
 
 /** What `connect` takes for a place. */
 export type ConnectTarget = NonNullable<Parameters<typeof connect>[0]>;

@@ -45,6 +45,16 @@ export async function guardedStep(redis: Redis, lock: string, fence: number): Pr
   return Number(await redis.eval(ACCESS, 1, `store:${lock}`, fence, read + 1)) >= 0;
 }
 
+/** What the store of `lock` has, for a holder that shares the lock; undefined if the store refused. */
+export async function guardedRead(
+  redis: Redis,
+  lock: string,
+  fence: number,
+): Promise<number | undefined> {
+  const read = Number(await redis.eval(ACCESS, 1, `store:${lock}`, fence));
+  return read < 0 ? undefined : read;
+}
+
 /** Counts one up, guarded by nothing but the lock. */
 export async function plainStep(redis: Redis, lock: string): Promise<void> {
   const read = Number(await redis.get(`plain:${lock}`));

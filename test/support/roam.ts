@@ -1,0 +1,203 @@
+/** A process that wants locks of all kinds at random, and writes down what it got. Ordered by `contender.ts`. */
+
+import { setTimeout as sleep } from 'node:timers/promises';
+import { type HeldLock, type HoldWish, now, type Recorded, type Recorder } from './history.js';
+import { holdfast, type Lock, type LockManager, type LockSet } from './holdfast.js';
+import { guardedRead, guardedStep, plainStep } from './ledger.js';
+
+/** What is wanted in which places. */
+export interface Roam {
+  readonly names: readonly string[];
+  /** How many want something at a time. */
+  readonly tasks: number;
+  /** The longest lease, in ms. */
+  readonly ttl: number;
+  /** The patience of those who have some, in ms. */
+  readonly wait: number;
+  /** Nobody is stopped or killed, so that the lock alone protects the stores. */
+  readonly peaceful?: boolean;
+}
+
+/** Where it roams. */
+export interface Ground extends Roam {
+  readonly locks: LockManager;
+  readonly recorder: Recorder;
+  /** Remembers what stands for a lock, which may be lost. */
+  readonly remember: (lock: Lock, recorded: Recorded) => void;
+}
+
+type Taken = Lock | LockSet;
+type Names = string | string[];
+type Options = { ttl: number; label: string; renew: boolean; mode?: 'shared'; limit?: number };
+
+/** Wants something once; answers how that ended: `ok`, `refused`, `cancelled` or the code of an error. */
+export async function roam(ground: Ground): Promise<string> {
+  const options = anyOptions(ground);
+  try {
+    return await oneOf(WAYS)(ground, anyNames(ground.names), options);
+  } catch (error) {
+    const { code, name } = error as { code?: unknown; name?: string };
+    if (name === 'TimeoutError') return 'cancelled';
+    return typeof code === 'string' ? code : String((error as Error).stack);
+  }
+}
+
+type Way = (ground: Ground, names: Names, options: Options) => Promise<string>;
+
+const patiently: Way = async (ground, names, options) => {
+  const asked = now();
+  const { wait } = ground;
+  const taken = await ground.locks.acquire(names as string, { ...options, wait });
+  return useAndRelease(ground, taken, wishOf(asked, options));
+};
+
+const hastily: Way = async (ground, ...rest) => {
+  try {
+    return await patiently({ ...ground, wait: below(30) }, ...rest);
+  } catch (error) {
+    // So short a wait may end ahead of the answer.
+    if (error instanceof holdfast.LockConnectionError) return 'unanswered';
+    throw error;
+  }
+};
+
+const once: Way = async (ground, names, options) => {
+  const asked = now();
+  const taken = await ground.locks.tryAcquire(names as string, options);
+  if (taken === null) return 'refused';
+  return useAndRelease(ground, taken, wishOf(asked, options));
+};
+
+const untilCancelled: Way = async (ground, names, options) => {
+  const asked = now();
+  const more = { ...options, wait: ground.wait, signal: AbortSignal.timeout(1 + below(40)) };
+  const taken = await ground.locks.acquire(names as string, more);
+  return useAndRelease(ground, taken, wishOf(asked, options));
+};
+
+const onRequest: Way = async (ground, names, options) => {
+  const asked = now();
+  const more = { ...options, wait: ground.wait };
+  return ground.locks.request(names as string, more, async (taken) => {
+    await use(ground, taken, wishOf(asked, options));
+    return 'ok';
+  });
+};
+
+const WAYS: readonly Way[] = [
+  patiently,
+  patiently,
+  patiently,
+  onRequest,
+  onRequest,
+  once,
+  hastily,
+  untilCancelled,
+];
+
+async function useAndRelease(ground: Ground, taken: Taken, wish: HoldWish): Promise<string> {
+  try {
+    await use(ground, taken, wish);
+  } finally {
+    await taken.release();
+  }
+  return 'ok';
+}
+
+/** Does what a holder does, until right before its release. */
+async function use(ground: Ground, taken: Taken, wish: HoldWish): Promise<void> {
+  const { recorder } = ground;
+  const recorded = partsOf(taken).map((part) => recorder.begin(part, wish));
+  if (!('fences' in taken)) ground.remember(taken, recorded[0] as Recorded);
+  try {
+    if (!wish.shared) await write(ground, recorded);
+    if (Math.random() < 0.2) await taken.extend(ground.ttl);
+    if (!wish.shared && Math.random() < 0.3) {
+      for (const each of recorded) recorder.downgrade(each);
+      await recorder.flush();
+      await taken.downgrade();
+    }
+    if (taken.mode === 'shared') await read(ground, recorded);
+    else await work(ground);
+  } finally {
+    for (const each of recorded) recorder.end(each);
+    // Ahead of the release: who is killed after it must not seem to hold.
+    await recorder.flush();
+  }
+}
+
+async function write({ recorder, peaceful }: Ground, recorded: readonly Recorded[]): Promise<void> {
+  for (const each of recorded) {
+    const { name, fence } = each.lock;
+    await guardedStep(recorder.redis, name, fence);
+    // Without a look at the fence this is for those who cannot be stopped after the check.
+    if (peaceful === true && each.check()) await plainStep(recorder.redis, name);
+  }
+}
+
+/** What one who shares a lock may read twice did not change in between. */
+async function read(ground: Ground, recorded: readonly Recorded[]): Promise<void> {
+  const { redis } = ground.recorder;
+  const look = () =>
+    Promise.all(recorded.map(({ lock }) => guardedRead(redis, lock.name, lock.fence)));
+  const first = await look();
+  await work(ground);
+  for (const [i, second] of (await look()).entries()) {
+    if (first[i] === undefined || second === undefined || first[i] === second) continue;
+    throw new Error(`${first[i]} became ${second} under #${recorded[i]?.lock.fence}`);
+  }
+}
+
+/** Where faults are to be met, now and then for longer than a lease. */
+function work({ peaceful, ttl }: Ground): Promise<unknown> {
+  return sleep(below(peaceful !== true && Math.random() < 0.05 ? 2 * ttl : 10));
+}
+
+/** Of several locks each is one hold, as long as all are held. */
+function partsOf(taken: Taken): HeldLock[] {
+  if (!('fences' in taken)) return [taken];
+  return Object.entries(taken.fences).map(([name, fence]) => ({
+    name,
+    fence,
+    get remaining() {
+      return taken.remaining;
+    },
+  }));
+}
+
+function wishOf(asked: number, { mode, limit }: { mode?: 'shared'; limit?: number }): HoldWish {
+  const wish = { asked, shared: mode === 'shared' };
+  return limit === undefined ? wish : { ...wish, limit };
+}
+
+function anyOptions({ ttl, recorder }: Ground): Options {
+  const kind = oneOf([
+    {},
+    {},
+    {},
+    SHARED,
+    SHARED,
+    { ...SHARED, limit: 2 },
+    { ...SHARED, limit: 3 },
+  ]);
+  const renew = Math.random() < 0.8;
+  return { ttl: Math.max(50, ttl - below(ttl / 2)), renew, label: recorder.who, ...kind };
+}
+
+const SHARED = { mode: 'shared' } as const;
+
+/** One name, or several in any order. */
+function anyNames(names: readonly string[]): Names {
+  if (Math.random() < 0.75) return oneOf(names);
+  const shuffled = names.map((name) => [Math.random(), name] as const).sort(([a], [b]) => a - b);
+  return shuffled.slice(0, 2 + below(2)).map(([, name]) => name);
+}
+
+function oneOf<T>(choices: readonly T[]): T {
+  return choices[below(choices.length)] as T;
+}
+
+/** A whole number from 0 up to, but not including, `limit`. */
+function below(limit: number): number {
+  return Math.floor(Math.random() * limit);
+}
