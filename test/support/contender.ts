@@ -13,7 +13,7 @@ import {
   openOperations,
 } from './holdfast.js';
 import { guardedStep, plainStep } from './ledger.js';
-import { type Roam, roam } from './roam.js';
+import { partsOf, type Roam, roam } from './roam.js';
 
 const [who = '', ledgerUrl = ''] = process.argv.slice(2);
 const recorder = new Recorder(who, ledgerUrl);
@@ -43,6 +43,14 @@ interface Contest extends Wish {
   readonly stores?: boolean;
   /** How long each holder works besides, in ms. */
   readonly work?: number;
+}
+
+interface SetContest {
+  readonly orders: string[][];
+  readonly tasks: number;
+  /** Rounds of each task. */
+  readonly rounds: number;
+  readonly wait: number;
 }
 
 interface Held {
@@ -130,6 +138,23 @@ const orders = {
     return tally;
   },
 
+  /** Takes and releases several locks at a time, again and again, named in each of these orders in turn. */
+  async sets({ orders, tasks, rounds, wait }: SetContest): Promise<Tally> {
+    const tally: Tally = {};
+    const task = async () => {
+      for (let round = 0; round < rounds; round++) {
+        const names = orders[round % orders.length] as string[];
+        const ended = await takeSet(names, wait);
+        tally[ended] = (tally[ended] ?? 0) + 1;
+        // Otherwise it would take the rest of the rounds to tell.
+        if (ended !== 'ok') return;
+      }
+    };
+    await Promise.all(Array.from({ length: tasks }, task));
+    await recorder.flush();
+    return tally;
+  },
+
   /** Wants locks of all kinds, until `halt`. */
   async roam(plan: Roam): Promise<Tally> {
     const tally: Tally = {};
@@ -184,6 +209,17 @@ async function runTask(locks: LockManager, contest: Contest, tally: Tally): Prom
       if (code === 'ERR_LOCK_CLOSED') return;
     }
     tally[ended] = (tally[ended] ?? 0) + 1;
+  }
+}
+
+async function takeSet(names: string[], wait: number): Promise<string> {
+  try {
+    const set = await manager(0).acquire(names, { label: who, wait });
+    const recorded = partsOf(set).map((part) => recorder.begin(part));
+    for (const each of recorded) recorder.end(each);
+    return (await set.release()) ? 'ok' : 'lost';
+  } catch (error) {
+    return (error as { code?: string }).code ?? String(error);
   }
 }
 

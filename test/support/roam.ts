@@ -154,7 +154,7 @@ function work({ peaceful, ttl }: Ground): Promise<unknown> {
 }
 
 /** Of several locks each is one hold, as long as all are held. */
-function partsOf(taken: Taken): HeldLock[] {
+export function partsOf(taken: Taken): HeldLock[] {
   if (!('fences' in taken)) return [taken];
   return Object.entries(taken.fences).map(([name, fence]) => ({
     name,
