@@ -4,7 +4,7 @@
  */
 
 import { setTimeout as sleep } from 'node:timers/promises';
-import { now, type Recorded, Recorder } from './history.js';
+import { type HoldWish, now, type Recorded, Recorder } from './history.js';
 import {
   type ConnectTarget,
   connect,
@@ -13,7 +13,7 @@ import {
   openOperations,
 } from './holdfast.js';
 import { guardedStep, plainStep } from './ledger.js';
-import { partsOf, type Roam, roam } from './roam.js';
+import { partsOf, type Roam, roam, wishOf } from './roam.js';
 
 const [who = '', ledgerUrl = ''] = process.argv.slice(2);
 const recorder = new Recorder(who, ledgerUrl);
@@ -31,6 +31,8 @@ interface Wish {
   readonly ttl?: number;
   readonly wait?: number;
   readonly maxHold?: number;
+  readonly mode?: 'shared';
+  readonly limit?: number;
 }
 
 interface Contest extends Wish {
@@ -43,6 +45,8 @@ interface Contest extends Wish {
   readonly stores?: boolean;
   /** How long each holder works besides, in ms. */
   readonly work?: number;
+  /** Who is killed after a release must not seem to hold: its end is written before. */
+  readonly killable?: boolean;
 }
 
 interface SetContest {
@@ -77,8 +81,9 @@ const orders = {
 
   /** Acquires a lock and keeps it. */
   async hold(name: string, wish: Wish = {}): Promise<Held> {
+    const asked = now();
     const lock = await manager(0).acquire(name, { label: who, ...wish });
-    const recorded = record(lock);
+    const recorded = record(lock, wishOf(asked, wish));
     const id = count++;
     held.set(id, { lock, recorded });
     return { id, fence: lock.fence, at: recorded.hold.begin };
@@ -191,16 +196,18 @@ const orders = {
 export type Orders = typeof orders;
 
 async function runTask(locks: LockManager, contest: Contest, tally: Tally): Promise<void> {
-  const { name, rounds, stores = false, work = 0, tasks: _, ...wish } = contest;
+  const { name, rounds, stores = false, work = 0, killable, tasks: _, ...wish } = contest;
   for (let round = 0; round < rounds && !halted; round++) {
     let ended = 'ok';
     let step = '';
     try {
+      const asked = now();
       const lock = await locks.acquire(name, { label: who, ...wish });
-      const recorded = record(lock);
+      const recorded = record(lock, wishOf(asked, wish));
       if (stores) await useStores(name, lock, recorded);
       if (work > 0) await sleep(work);
       recorder.end(recorded);
+      if (killable === true) await recorder.flush();
       step = 'release:';
       await lock.release();
     } catch (error) {
@@ -229,8 +236,8 @@ async function useStores(name: string, lock: Lock, recorded: Recorded): Promise<
   recorded.check();
 }
 
-function record(lock: Lock): Recorded {
-  const recorded = recorder.begin(lock);
+function record(lock: Lock, wish: HoldWish): Recorded {
+  const recorded = recorder.begin(lock, wish);
   recordedOf.set(lock, recorded);
   return recorded;
 }

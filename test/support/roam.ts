@@ -165,7 +165,10 @@ export function partsOf(taken: Taken): HeldLock[] {
   }));
 }
 
-function wishOf(asked: number, { mode, limit }: { mode?: 'shared'; limit?: number }): HoldWish {
+export function wishOf(
+  asked: number,
+  { mode, limit }: { mode?: 'shared'; limit?: number },
+): HoldWish {
   const wish = { asked, shared: mode === 'shared' };
   return limit === undefined ? wish : { ...wish, limit };
 }
