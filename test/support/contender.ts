@@ -13,6 +13,7 @@ import {
   openOperations,
 } from './holdfast.js';
 import { guardedStep, plainStep } from './ledger.js';
+import { lockByHand, type OldCode } from './old-code.js';
 import { partsOf, type Roam, roam, wishOf } from './roam.js';
 
 const [who = '', ledgerUrl = ''] = process.argv.slice(2);
@@ -175,6 +176,14 @@ const orders = {
     await Promise.all(Array.from({ length: plan.tasks }, task));
     await recorder.flush();
     return tally;
+  },
+
+  /** Locks by hand, as code without holdfast does, until `halt`. Needs no manager. */
+  async lockByHand(url: string, plan: OldCode): Promise<number> {
+    halted = false;
+    const count = await lockByHand(url, recorder, plan, () => halted);
+    await recorder.flush();
+    return count;
   },
 
   /** Ends all contests after the round under way. */
