@@ -129,7 +129,7 @@ test('without faults: nothing is lost, and every grant is that of the first in l
   const tallies = await Promise.all(roaming);
   const grants: Grant[] = [];
   for (const watch of watches) grants.push(...(await watch.stop()));
-  assert.ok(grants.length > 100, `${grants.length} grants`);
+  assert.ok(grants.length > 20, `${grants.length} grants`);
   assert.deepEqual(outOfTurn(grants), []);
   const holds = await ledger.holds();
   covers(t, holds, tallies);
