@@ -52,6 +52,8 @@ struct Given {
     ttl: Duration,
     until: Mono,
     hold: Hold,
+    /// What asked for it was lost once, and may still be executed.
+    uncertain: bool,
 }
 
 /// A server that is not ready is asked again after so long.
@@ -237,7 +239,7 @@ impl Machine {
 
     /// A lock was taken over from its owner.
     fn adopted(&mut self, now: Mono, op: OpId, sent: Mono, fence: u64, out: &mut Vec<Effect>) {
-        let Some(Errand { call, aim, .. }) = self.remove_errand(op) else { return };
+        let Some(Errand { call, aim, uncertain, .. }) = self.remove_errand(op) else { return };
         let Aim::Adopt { id, ttl, hold, mode } = aim else {
             return debug_assert!(false, "a fence for nobody");
         };
@@ -249,7 +251,7 @@ impl Machine {
             return out.push(Effect::Complete { op, outcome: Outcome::Connection(detail) });
         }
         let label = String::new();
-        let given = Given { id, keys, token, label, mode, fence, ttl, until, hold };
+        let given = Given { id, keys, token, label, mode, fence, ttl, until, hold, uncertain };
         let lease = self.take_given(now, given, out);
         out.push(Effect::Complete { op, outcome: Outcome::Acquired { lease, fence, label: None } });
     }
@@ -263,8 +265,6 @@ impl Machine {
         fences: Vec<u64>,
         out: &mut Vec<Effect>,
     ) {
-        let Some(errand) = self.errands.get_mut(&op) else { return };
-        errand.uncertain = true;
         let Some(errand) = self.errands.get(&op) else { return };
         let Aim::Together { first, ttl, label, hold } = errand.aim.clone() else {
             return debug_assert!(false, "fences for nobody");
@@ -274,13 +274,16 @@ impl Machine {
         let outdated = fences.iter().any(|fence| link.is_outdated(*fence));
         if outdated || until <= now {
             // What cannot be relied on goes back, and is asked for one by one.
+            if let Some(errand) = self.errands.get_mut(&op) {
+                errand.uncertain = true;
+            }
             return self.end_errand(now, op, false, out);
         }
-        let Some(Errand { call, .. }) = self.remove_errand(op) else { return };
+        let Some(Errand { call, uncertain, .. }) = self.remove_errand(op) else { return };
         for (((keys, token), fence), number) in call.into_locks().zip(&fences).zip(first.0..) {
             let (id, label, fence) = (AttemptId(number), label.clone(), *fence);
             let mode = Mode::Exclusive;
-            let given = Given { id, keys, token, label, mode, fence, ttl, until, hold };
+            let given = Given { id, keys, token, label, mode, fence, ttl, until, hold, uncertain };
             self.take_given(now, given, out);
         }
         let lease = LeaseId::first(first);
@@ -288,7 +291,7 @@ impl Machine {
     }
 
     fn take_given(&mut self, now: Mono, given: Given, out: &mut Vec<Effect>) -> LeaseId {
-        let Given { id, keys, token, label, mode, fence, ttl, until, hold } = given;
+        let Given { id, keys, token, label, mode, fence, ttl, until, hold, uncertain } = given;
         let lease = LeaseId::first(id);
         let held = Lease {
             id: lease,
@@ -305,7 +308,7 @@ impl Machine {
             hold,
             owed: None,
             renewal: Renewal::default(),
-            uncertain: false,
+            uncertain,
         };
         self.stats.acquired += 1;
         let until = Some(held.held_until());
