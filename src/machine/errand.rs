@@ -54,6 +54,8 @@ struct Given {
     hold: Hold,
     /// What asked for it was lost once, and may still be executed.
     uncertain: bool,
+    /// An earlier owner had this fence.
+    inherited: bool,
 }
 
 /// A server that is not ready is asked again after so long.
@@ -251,7 +253,9 @@ impl Machine {
             return out.push(Effect::Complete { op, outcome: Outcome::Connection(detail) });
         }
         let label = String::new();
-        let given = Given { id, keys, token, label, mode, fence, ttl, until, hold, uncertain };
+        let inherited = true;
+        let given =
+            Given { id, keys, token, label, mode, fence, ttl, until, hold, uncertain, inherited };
         let lease = self.take_given(now, given, out);
         out.push(Effect::Complete { op, outcome: Outcome::Acquired { lease, fence, label: None } });
     }
@@ -283,7 +287,9 @@ impl Machine {
         for (((keys, token), fence), number) in call.into_locks().zip(&fences).zip(first.0..) {
             let (id, label, fence) = (AttemptId(number), label.clone(), *fence);
             let mode = Mode::Exclusive;
-            let given = Given { id, keys, token, label, mode, fence, ttl, until, hold, uncertain };
+            let inherited = false;
+            let given =
+                Given { id, keys, token, label, mode, fence, ttl, until, hold, uncertain, inherited };
             self.take_given(now, given, out);
         }
         let lease = LeaseId::first(first);
@@ -291,7 +297,8 @@ impl Machine {
     }
 
     fn take_given(&mut self, now: Mono, given: Given, out: &mut Vec<Effect>) -> LeaseId {
-        let Given { id, keys, token, label, mode, fence, ttl, until, hold, uncertain } = given;
+        let Given { id, keys, token, label, mode, fence, ttl, until, hold, uncertain, inherited } =
+            given;
         let lease = LeaseId::first(id);
         let held = Lease {
             id: lease,
@@ -309,6 +316,7 @@ impl Machine {
             owed: None,
             renewal: Renewal::default(),
             uncertain,
+            inherited,
         };
         self.stats.acquired += 1;
         let until = Some(held.held_until());

@@ -231,7 +231,7 @@ impl Machine {
         out: &mut Vec<Effect>,
     ) {
         let Some(held) = self.leases.get(&id) else { return };
-        let outdated = self.link_of(&held.keys).is_outdated(held.fence);
+        let outdated = !held.inherited && self.link_of(&held.keys).is_outdated(held.fence);
         let Some(held) = self.leases.get_mut(&id) else { return };
         let Some(asked) = held.renewal.asked.take() else { return };
         if held.until <= now {
