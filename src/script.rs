@@ -127,6 +127,8 @@ pub enum Call {
         ttl: Duration,
         /// The owner's fence, if the caller knows it.
         fence: Option<u64>,
+        /// How much of it, at most.
+        mode: Mode,
     },
     /// Turn the whole lock, if it is `token`'s, into a share of it.
     Downgrade {

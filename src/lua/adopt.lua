@@ -1,8 +1,9 @@
 --[[ adopt: take over a lock or a share from its owner, who has passed the token on
   KEYS   1 lock  2 fence  3 queue  4 waiters  5 shared
-  ARGV   1 token  2 epoch_us  3 owner  4 ttl_ms  5 fence
+  ARGV   1 token  2 epoch_us  3 owner  4 ttl_ms  5 fence  6 limit
          owner: the token until now
          fence: the owner's, '' if unknown
+         limit: '-' for the whole lock and nothing less, as in acquire
   REPLY  fence: the lock is the token's, and lasts at least ttl_ms · 0 the owner has it no longer
   WRITES lock fence waiters shared
   AGAIN  the same fence
@@ -10,7 +11,7 @@
 ]]
 local lock_key, fence_key, queue_key, waiters_key, shared_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local token, epoch_us, owner, ttl_ms = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
-local known = ARGV[5]
+local known, limit = ARGV[5], ARGV[6]
 
 local holder = redis.call('GET', lock_key)
 --#include queue.lua
@@ -25,13 +26,14 @@ if holder and (bare(holder) == owner or bare(holder) == token) then
   -- No later owner gets a fence below the last that was issued.
   return tonumber(known) or counter or issue(counter, 1)
 end
-local ends = share_end(owner)
+-- Who believes to have the whole lock would be mistaken in a share: the owner may have downgraded it since.
+local ends = limit ~= WHOLE and share_end(owner)
 if ends then
   local fence = redis.call('ZSCORE', shared_key, '#' .. owner)
   announce('adopted', owner)
   remove_share(owner)
   add_share(token, math.max(ends, ends_ms), -fence)
-elseif share_end(token) then
+elseif limit ~= WHOLE and share_end(token) then
   redis.call('ZADD', shared_key, math.max(share_end(token), ends_ms), token)
 else
   return 0

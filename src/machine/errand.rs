@@ -79,7 +79,7 @@ impl Machine {
         let token = Token::new(&self.config.client, id.0, "");
         let epoch = self.link_of(&keys).epoch;
         let owner = Token::from_text(owner);
-        let call = Call::Adopt { keys, token, epoch, owner, ttl, fence };
+        let call = Call::Adopt { keys, token, epoch, owner, ttl, fence, mode };
         self.begin_errand(now, op, call, Aim::Adopt { id, ttl, hold, mode }, out);
     }
 

@@ -32,6 +32,14 @@ pub(super) fn arguments(command: &Cmd) -> (Vec<&[u8]>, Vec<&[u8]>) {
     (keys, parts.collect())
 }
 
+/// How much of a lock is asked for.
+fn limit(command: &mut Cmd, mode: Mode) {
+    match mode {
+        Mode::Exclusive => command.arg("-"),
+        Mode::Shared { limit } => command.arg(limit.map_or(0, NonZeroU32::get)),
+    };
+}
+
 /// The command that runs `call`: by its hash, or with the whole text.
 pub(super) fn command(call: &Call, manner: Manner) -> Cmd {
     let script = call.script();
@@ -50,18 +58,16 @@ pub(super) fn command(call: &Call, manner: Manner) -> Cmd {
                 Intent::Steal => command.arg("steal"),
                 Intent::Try => command.arg("try"),
             };
-            match mode {
-                Mode::Exclusive => command.arg("-"),
-                Mode::Shared { limit } => command.arg(limit.map_or(0, NonZeroU32::get)),
-            };
+            limit(&mut command, *mode);
         }
-        Call::Adopt { keys, token, epoch, owner, ttl, fence } => {
+        Call::Adopt { keys, token, epoch, owner, ttl, fence, mode } => {
             all_keys(&mut command, keys, token).arg(epoch.as_micros()).arg(owner.as_str());
             command.arg(ms(*ttl));
             match fence {
                 Some(fence) => command.arg(*fence),
                 None => command.arg(""),
             };
+            limit(&mut command, *mode);
         }
         Call::Downgrade { keys, token, epoch, fence } => {
             all_keys(&mut command, keys, token).arg(epoch.as_micros()).arg(*fence);
