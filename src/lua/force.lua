@@ -4,7 +4,7 @@
          token: who asks
          scope: 'foreign' to free it also from other code
   REPLY  1 freed, and passed on if somebody waits · 0 it was not held, or by other code
-         2 freed, and nobody has it yet: the line is too long to be walked at once, call again
+         2 freed, and nobody has it yet: the line is too long to be walked at once, call release
   WRITES lock fence queue waiters shared
   AGAIN  takes the lock away from whoever holds it then
   FAILS  WRONGTYPE if a key holds something else; then nothing is changed

@@ -36,7 +36,7 @@ enum Aim {
     /// This lease is a share.
     Downgrade(LeaseId),
     /// Nothing.
-    Force,
+    Force(AttemptId),
     /// New leases, all or none: for the locks of the call, of attempts that follow each other.
     Together { first: AttemptId, ttl: Duration, label: String, hold: Hold },
 }
@@ -116,7 +116,7 @@ impl Machine {
         let token = Token::new(&self.config.client, id.0, "");
         let epoch = self.link_of(&keys).epoch;
         let call = Call::Force { keys, token, epoch, foreign };
-        self.begin_errand(now, op, call, Aim::Force, out);
+        self.begin_errand(now, op, call, Aim::Force(id), out);
     }
 
     pub(super) fn begin_together(
@@ -203,9 +203,8 @@ impl Machine {
             Ok(Reply::Granted { fence }) => self.adopted(now, op, sent, fence, out),
             Ok(Reply::Owner(done)) => self.end_errand(now, op, done, out),
             Err(Failure::NoScript) => self.send_errand(now, op, Manner::WithSource, out),
-            Ok(Reply::More) | Err(Failure::Moved(_)) => {
-                self.send_errand(now, op, Manner::Plain, out);
-            }
+            Ok(Reply::More) => self.walk_on(now, op, out),
+            Err(Failure::Moved(_)) => self.send_errand(now, op, Manner::Plain, out),
             Ok(_) => debug_assert!(false, "not a reply of an errand"),
             Err(Failure::Moving(to)) => {
                 self.send_errand(now, op, Manner::Asking(to), out);
@@ -237,6 +236,16 @@ impl Machine {
         };
         errand.retry = Some(at);
         self.timers.insert((at, Timer::ErrandRetry(op)));
+    }
+
+    /// A lock was freed whose line is too long to be walked at once. A release walks on: to force it once
+    /// more would take the lock from whoever has got it since.
+    fn walk_on(&mut self, now: Mono, op: OpId, out: &mut Vec<Effect>) {
+        let Some(Errand { call, aim, .. }) = self.remove_errand(op) else { return };
+        let Aim::Force(id) = aim else { return debug_assert!(false, "nothing was freed") };
+        let (keys, token) = (call.keys().clone(), call.token().clone());
+        out.push(Effect::Complete { op, outcome: Outcome::Done });
+        self.abandon(now, id, keys, token, false, out);
     }
 
     /// A lock was taken over from its owner.
@@ -361,7 +370,7 @@ impl Machine {
         let first = match aim {
             Aim::Adopt { id, .. } => id,
             Aim::Together { first, .. } => first,
-            Aim::Downgrade(_) | Aim::Force => return,
+            Aim::Downgrade(_) | Aim::Force(_) => return,
         };
         for ((keys, token), number) in call.into_locks().zip(first.0..) {
             self.abandon(now, AttemptId(number), keys, token, true, out);
