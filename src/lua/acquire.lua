@@ -62,7 +62,11 @@ end
 
 if intent == 'steal' and (not holder or holder:find('^hf1%.')) then
   take_away('stolen')
-  return give(token, ttl_ms, block, epoch_us, limit)
+  local fence = give(token, ttl_ms, block, epoch_us, limit)
+  if limit ~= WHOLE then
+    fit_to_shares()
+  end
+  return fence
 end
 local seq = redis.call('ZSCORE', queue_key, token)
 if not seq and not found[1] and intent ~= 'poll' and limit ~= WHOLE and has_room(limit) then
