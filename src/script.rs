@@ -308,6 +308,19 @@ impl Call {
         }
     }
 
+    /// Repeats a call under what is known of the data by now.
+    pub const fn set_epoch(&mut self, now: ServerTime) {
+        match self {
+            Self::Acquire { epoch, .. }
+            | Self::Adopt { epoch, .. }
+            | Self::Downgrade { epoch, .. }
+            | Self::Force { epoch, .. }
+            | Self::Release { epoch, .. }
+            | Self::Together { epoch, .. } => *epoch = now,
+            _ => {}
+        }
+    }
+
     /// Every lock that it is about, and who asks for it.
     pub fn into_locks(self) -> impl Iterator<Item = (LockKeys, Token)> {
         let (keys, token) = (self.keys().clone(), self.token().clone());

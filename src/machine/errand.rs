@@ -177,6 +177,8 @@ impl Machine {
         if let Some(at) = errand.retry.take() {
             self.timers.remove(&(at, Timer::ErrandRetry(op)));
         }
+        let epoch = self.links.get(self.routes.node(errand.call.keys())).epoch;
+        errand.call.set_epoch(epoch);
         let call = errand.call.clone();
         let request = self.send(now, Purpose::Errand(op), call, manner, out);
         if let Some(errand) = self.errands.get_mut(&op) {
