@@ -312,6 +312,10 @@ impl Machine {
     pub(super) fn taken(&mut self, now: Mono, taken: &Taken, out: &mut Vec<Effect>) {
         let number = Token::from_text(&taken.token).number(&self.config.client);
         let Some(id) = number.map(AttemptId) else { return };
+        if self.attempts.get(&id).is_some_and(|attempt| attempt.unconfirmed.is_some()) {
+            // Replicas would confirm what is gone already.
+            return self.renounce(now, id, out);
+        }
         let Some(held) = self.remove_lease(id, out) else { return };
         let reason = if taken.adopted { LossReason::Adopted } else { LossReason::Stolen };
         self.tell_loss(held.id, reason, out);
