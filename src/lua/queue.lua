@@ -198,6 +198,10 @@ local function take_away(what)
   end
   redis.call('DEL', lock_key, shared_key)
   holder = nil
+  -- Its owner need not claim it any more, so silence is no sign of death.
+  if unclaimed then
+    claimed()
+  end
 end
 
 -- What each process is told at the end, one message for all that it is granted, and in which order.
