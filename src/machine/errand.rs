@@ -9,7 +9,7 @@ use super::{
 use crate::clock::Mono;
 use crate::error::{Failure, Refusal};
 use crate::keys::LockKeys;
-use crate::script::{Call, Mode, Reply, valid_until};
+use crate::script::{Call, Mode, Reply, Taken, valid_until};
 use crate::token::Token;
 use std::time::Duration;
 
@@ -257,6 +257,10 @@ impl Machine {
             return debug_assert!(false, "a fence for nobody");
         };
         let (keys, token) = (call.keys().clone(), call.token().clone());
+        if let Call::Adopt { owner, .. } = &call {
+            // It may be this manager's own, and the message may never come.
+            self.taken(now, &Taken { token: owner.to_string(), adopted: true }, out);
+        }
         let until = valid_until(sent, ttl);
         if until <= now {
             self.abandon(now, id, keys, token, false, out);
