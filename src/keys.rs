@@ -81,6 +81,15 @@ impl LockKeys {
         self.part(self.0.waiters, self.0.shared)
     }
 
+    /// Which of the keys an error of a script is about, if it names one.
+    #[must_use]
+    pub fn named_by(&self, error: &str) -> Option<&str> {
+        let keys = [self.lock(), self.fence(), self.queue(), self.waiters(), self.shared()];
+        let names =
+            |key: &&str| error.strip_prefix(*key).is_some_and(|rest| rest.starts_with(" is not "));
+        keys.into_iter().find(names)
+    }
+
     /// The key of those who share the lock.
     #[must_use]
     pub fn shared(&self) -> &str {

@@ -18,7 +18,11 @@ end
 
 local holders, counters, fences = {}, {}, {}
 for i = 1, #ARGV - 2 do
-  local holder = redis.call('GET', KEYS[3 * i - 2])
+  local lock_key = KEYS[3 * i - 2]
+  local holder = redis.pcall('GET', lock_key)
+  if type(holder) == 'table' then
+    return refusal(holder, lock_key, 'a lock')
+  end
   if not owns(holder, ARGV[2 + i]) and (holder or redis.call('EXISTS', KEYS[3 * i]) == 1) then
     return 0
   end

@@ -332,10 +332,7 @@ impl Machine {
             Obstacle::NoQuorum(causes) => Outcome::Quorum(causes.clone()),
             Obstacle::Refused(refusal) => {
                 let keys = &acquire.keys;
-                let key = [keys.fence(), keys.queue(), keys.waiters(), keys.shared()]
-                    .into_iter()
-                    .find(|key| refusal.detail.starts_with(*key))
-                    .unwrap_or_else(|| keys.lock());
+                let key = keys.named_by(&refusal.detail).unwrap_or_else(|| keys.lock());
                 Outcome::Server { refusal: refusal.clone(), key: Some(key.to_owned()) }
             }
         };

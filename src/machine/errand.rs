@@ -303,8 +303,19 @@ impl Machine {
             let (id, label, fence) = (AttemptId(number), label.clone(), *fence);
             let mode = Mode::Exclusive;
             let inherited = false;
-            let given =
-                Given { id, keys, token, label, mode, fence, ttl, until, hold, uncertain, inherited };
+            let given = Given {
+                id,
+                keys,
+                token,
+                label,
+                mode,
+                fence,
+                ttl,
+                until,
+                hold,
+                uncertain,
+                inherited,
+            };
             self.take_given(now, given, out);
         }
         let lease = LeaseId::first(first);
@@ -364,7 +375,13 @@ impl Machine {
         let Some(mut errand) = self.remove_errand(op) else { return };
         let keys = errand.call.keys();
         let outcome = match errand.refusal.take() {
-            Some(refusal) => Outcome::Server { refusal, key: Some(keys.lock().to_owned()) },
+            Some(refusal) => {
+                let mut locks = errand.call.clone().into_locks();
+                let blamed =
+                    locks.find_map(|(keys, _)| Some(keys.named_by(&refusal.detail)?.to_owned()));
+                let key = Some(blamed.unwrap_or_else(|| keys.lock().to_owned()));
+                Outcome::Server { refusal, key }
+            }
             None => self.unanswered(keys, self.config.command_timeout),
         };
         self.give_back(now, errand, out);
