@@ -4,6 +4,7 @@ mod cluster;
 mod connection;
 mod corners;
 mod defects;
+mod errands;
 mod faults;
 mod models;
 mod promises;

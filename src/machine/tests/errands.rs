@@ -1,0 +1,440 @@
+//! Downgrade, adopt, force, steal, and several locks by one call: lost replies, repeats, late arrivals.
+
+use super::server::Server;
+use super::world::{COMMAND_TIMEOUT, ONE_LEASE, RENEWED, World, ms};
+use crate::keys::LockKeys;
+use crate::machine::{Command, Hold, LeaseId, LossReason, OpId, Outcome, Wait};
+use crate::script::{Call, Mode};
+
+/// Two managers on one server.
+fn two() -> (World, World) {
+    let server = Server::new();
+    (World::connected_to(&server, "a"), World::connected_to(&server, "b"))
+}
+
+fn take(world: &mut World, mode: Mode) -> (LeaseId, u64) {
+    take_held(world, ONE_LEASE, mode)
+}
+
+fn take_held(world: &mut World, hold: Hold, mode: Mode) -> (LeaseId, u64) {
+    let op = world.acquire_as(10_000, Wait::Never, hold, mode);
+    world.settle();
+    world.lease(op)
+}
+
+fn adopt(world: &mut World, owner: &str, fence: Option<u64>, mode: Mode) -> OpId {
+    let (name, owner, ttl) = ("a".to_owned(), owner.to_owned(), ms(10_000));
+    world.command(Command::Adopt { name, owner, ttl, fence, hold: RENEWED, mode })
+}
+
+fn together(world: &mut World) -> OpId {
+    let names = vec!["a".to_owned(), "b".to_owned()];
+    let (ttl, label) = (ms(10_000), String::new());
+    world.command(Command::Together { names, ttl, label, hold: ONE_LEASE })
+}
+
+fn both() -> [LockKeys; 2] {
+    ["a", "b"].map(|name| LockKeys::new("lock:", name))
+}
+
+fn owners(world: &World) -> [Option<String>; 2] {
+    both().map(|keys| world.server.owner(world.now, &keys))
+}
+
+fn force(world: &mut World) -> OpId {
+    world.command(Command::Force { name: "a".to_owned(), foreign: false })
+}
+
+/// The requests that were lost arrive, for nobody.
+fn arrive_late(world: &mut World) {
+    for call in std::mem::take(&mut world.late) {
+        let _unheard = world.server.execute(world.now, &call);
+    }
+}
+
+fn assert_idle(world: &mut World) {
+    world.settle();
+    world.pass(ms(1_000));
+    world.settle();
+    assert!(world.machine.is_idle(), "{:?}", world.machine);
+}
+
+#[test]
+fn an_adopted_lock_keeps_its_fence_and_its_former_owner_is_told() {
+    for mode in [Mode::Exclusive, Mode::SHARED] {
+        let (mut a, mut b) = two();
+        let (lease, fence) = take(&mut a, mode);
+        let op = adopt(&mut b, "hf1.a.1", (!mode.is_shared()).then_some(fence), mode);
+        b.settle();
+        let (adopted, same) = b.lease(op);
+        assert_eq!(same, fence);
+        a.settle();
+        assert_eq!(a.lost, [(lease, LossReason::Adopted)]);
+        // A repeat that is late changes nothing.
+        b.release(adopted);
+        assert_idle(&mut b);
+        assert_idle(&mut a);
+        assert_eq!(b.server.owner(b.now, &World::keys()), None);
+        assert!(take(&mut b, Mode::Exclusive).1 > fence);
+    }
+}
+
+#[test]
+fn an_adoption_whose_reply_was_lost_is_repeated_with_the_same_fence() {
+    for mode in [Mode::Exclusive, Mode::SHARED] {
+        let (mut a, mut b) = two();
+        let (_, fence) = take(&mut a, mode);
+        let op = adopt(&mut b, "hf1.a.1", None, mode);
+        b.execute_and_lose_replies();
+        b.connect();
+        b.settle();
+        assert_eq!(b.lease(op).1, fence);
+    }
+}
+
+#[test]
+fn an_adoption_that_nobody_hears_of_is_given_back() {
+    let (mut a, mut b) = two();
+    take(&mut a, Mode::Exclusive);
+    let op = adopt(&mut b, "hf1.a.1", None, Mode::Exclusive);
+    b.execute_and_lose_replies();
+    b.pass(COMMAND_TIMEOUT);
+    assert!(matches!(b.outcome(op), Some(Outcome::Connection(_))));
+    b.connect();
+    assert_idle(&mut b);
+    assert_eq!(b.server.owner(b.now, &World::keys()), None);
+}
+
+#[test]
+fn an_adoption_that_a_close_overtakes_is_given_back() {
+    let (mut a, mut b) = two();
+    take(&mut a, Mode::Exclusive);
+    let op = adopt(&mut b, "hf1.a.1", None, Mode::Exclusive);
+    b.command(Command::Close);
+    assert_eq!(b.outcome(op), Some(&Outcome::Closed));
+    b.settle();
+    assert!(b.stopped && b.machine.is_idle());
+    assert_eq!(b.server.owner(b.now, &World::keys()), None);
+}
+
+#[test]
+fn a_share_that_is_older_than_its_adopter_is_kept() {
+    let server = Server::new();
+    let mut a = World::connected_to(&server, "a");
+    let (_, fence) = take(&mut a, Mode::SHARED);
+    a.pass(ms(1_000));
+    let mut b = World::joining(&server, "b", a.now);
+    let op = adopt(&mut b, "hf1.a.1", None, Mode::SHARED);
+    b.settle();
+    assert_eq!(b.lease(op).1, fence);
+    for _ in 0..30 {
+        b.pass(ms(1_000));
+        b.settle();
+    }
+    assert_eq!(b.lost, []);
+}
+
+#[test]
+fn what_was_downgraded_since_is_not_adopted_as_the_whole() {
+    let (mut a, mut b) = two();
+    let (lease, _) = take(&mut a, Mode::Exclusive);
+    a.command(Command::Downgrade { lease });
+    a.settle();
+    let op = adopt(&mut b, "hf1.a.1", None, Mode::Exclusive);
+    b.settle();
+    assert_eq!(b.outcome(op), Some(&Outcome::Lost));
+    let op = adopt(&mut b, "hf1.a.1", None, Mode::SHARED);
+    b.settle();
+    b.lease(op);
+}
+
+#[test]
+fn a_manager_that_adopts_its_own_lock_has_it_once() {
+    let mut world = World::connected();
+    let (lease, fence) = take(&mut world, Mode::Exclusive);
+    world.deaf = true;
+    let op = adopt(&mut world, "hf1.c.1", Some(fence), Mode::Exclusive);
+    world.answer_one();
+    world.lose_messages();
+    let adopted = world.lease(op).0;
+    assert_eq!(world.deadlines.keys().collect::<Vec<_>>(), [&adopted]);
+    assert_eq!(world.lost, [(lease, LossReason::Adopted)]);
+}
+
+#[test]
+fn a_renewal_that_crosses_a_downgrade_loses_nothing() {
+    let mut world = World::connected();
+    let (lease, fence) = take_held(&mut world, RENEWED, Mode::Exclusive);
+    let before = world.command(Command::Extend { lease, ttl: None });
+    let op = world.command(Command::Downgrade { lease });
+    let behind = world.command(Command::Extend { lease, ttl: None });
+    world.execute_and_lose_replies();
+    world.connect();
+    world.settle();
+    for op in [before, op, behind] {
+        assert_eq!(world.outcome(op), Some(&Outcome::Done));
+    }
+    for _ in 0..30 {
+        world.pass(ms(1_000));
+        world.settle();
+    }
+    assert_eq!(world.lost, []);
+    // A share keeps the fence of the whole, and the whole gets a higher one.
+    world.release(lease);
+    assert_idle(&mut world);
+    assert_eq!(world.server.leftovers(world.now), "");
+    assert!(take(&mut world, Mode::Exclusive).1 > fence);
+}
+
+#[test]
+fn a_release_that_crosses_a_downgrade_frees_the_lock() {
+    let mut world = World::connected();
+    let (lease, _) = take(&mut world, Mode::Exclusive);
+    let op = world.command(Command::Downgrade { lease });
+    world.release(lease);
+    world.lose_requests();
+    world.connect();
+    world.settle();
+    arrive_late(&mut world);
+    assert!(world.outcome(op).is_some());
+    assert_idle(&mut world);
+    assert!(world.server.owners(world.now).is_empty());
+}
+
+#[test]
+fn an_errand_is_repeated_under_the_epoch_that_it_meets() {
+    let mut world = World::connected();
+    let (lease, _) = take(&mut world, Mode::Exclusive);
+    world.command(Command::Downgrade { lease });
+    world.lose_requests();
+    world.server.set_history("second");
+    world.pass(ms(500));
+    let time = world.server.time(world.now);
+    world.connect();
+    let epoch = world.wire.iter().find_map(|(_, call)| match call {
+        Call::Downgrade { epoch, .. } => Some(*epoch),
+        _ => None,
+    });
+    assert_eq!(epoch, Some(time));
+}
+
+#[test]
+fn several_locks_are_taken_and_given_back() {
+    let mut world = World::connected();
+    let op = together(&mut world);
+    world.execute_and_lose_replies();
+    let issued = both().map(|keys| world.server.fence(world.now, &keys));
+    world.connect();
+    world.settle();
+    let Some(Outcome::AcquiredAll { lease, fences }) = world.outcome(op).cloned() else {
+        panic!("{:?}", world.outcome(op));
+    };
+    assert_eq!(fences.iter().copied().map(Some).collect::<Vec<_>>(), issued);
+    world.release(lease);
+    world.release(LeaseId(lease.0 + 16));
+    assert_idle(&mut world);
+    assert_eq!(owners(&world), [None, None]);
+}
+
+#[test]
+fn several_locks_that_were_asked_for_twice_are_released_twice() {
+    let mut world = World::connected();
+    let op = together(&mut world);
+    world.lose_requests();
+    world.connect();
+    world.settle();
+    let Some(Outcome::AcquiredAll { lease, .. }) = world.outcome(op).cloned() else {
+        panic!("{:?}", world.outcome(op));
+    };
+    world.release(lease);
+    world.release(LeaseId(lease.0 + 16));
+    world.settle();
+    arrive_late(&mut world);
+    assert!(owners(&world).iter().all(Option::is_some), "taken for nobody");
+    world.pass(ms(1_000));
+    world.settle();
+    assert_eq!(owners(&world), [None, None]);
+    assert!(world.machine.is_idle());
+}
+
+#[test]
+fn several_locks_that_come_after_their_caller_gave_up_are_given_back() {
+    let mut world = World::connected();
+    let op = together(&mut world);
+    world.lose_requests();
+    world.pass(COMMAND_TIMEOUT);
+    assert!(matches!(world.outcome(op), Some(Outcome::Connection(_))));
+    world.connect();
+    world.settle();
+    arrive_late(&mut world);
+    world.pass(ms(1_000));
+    world.settle();
+    assert_eq!(owners(&world), [None, None]);
+    assert!(world.machine.is_idle());
+}
+
+#[test]
+fn of_several_locks_all_or_none_are_taken() {
+    let mut world = World::connected();
+    let [a, b] = both();
+    world.server.set_foreign(world.now, &b, "other", ms(5_000));
+    let op = together(&mut world);
+    world.settle();
+    assert_eq!(world.outcome(op), Some(&Outcome::Held));
+    assert_eq!(world.server.owner(world.now, &a), None);
+    assert_idle(&mut world);
+}
+
+#[test]
+fn of_several_locks_the_key_that_is_wrong_is_named() {
+    let [_, b] = both();
+    for wrong in [b.lock(), b.fence()] {
+        let mut world = World::connected();
+        world.server.command(world.now, &["ZADD", wrong, "1", "x"]);
+        let op = together(&mut world);
+        world.settle();
+        let Some(Outcome::Server { refusal, key }) = world.outcome(op) else {
+            panic!("{:?}", world.outcome(op));
+        };
+        assert_eq!((refusal.code.as_str(), key.as_deref()), ("WRONGTYPE", Some(wrong)));
+        let [a, _] = both();
+        assert_eq!(world.server.owner(world.now, &a), None);
+    }
+}
+
+#[test]
+fn several_locks_of_a_lost_history_are_not_used() {
+    let mut world = World::connected();
+    world.server.set_fence(world.now, &World::keys(), 1_700_000_001_000_000);
+    let op = together(&mut world);
+    let (request, call) = world.wire.pop_front().unwrap();
+    let reply = world.server.execute(world.now, &call);
+    world.pass(ms(1_500));
+    world.server.set_history("second");
+    let look = world.server.look(world.now);
+    world.event(crate::machine::Event::Looked { look, sent: world.now });
+    world.reply(request, reply);
+    assert_eq!(world.outcome(op), Some(&Outcome::Held), "to be asked for one by one");
+    assert_idle(&mut world);
+    assert_eq!(owners(&world), [None, None]);
+}
+
+#[test]
+fn a_forced_lock_goes_to_the_first_in_line_and_its_owner_is_told() {
+    let (mut a, mut b) = two();
+    let (lease, fence) = take_held(&mut a, RENEWED, Mode::Exclusive);
+    let op = b.acquire(10_000, Wait::Forever);
+    b.settle();
+    let forced = force(&mut b);
+    b.settle();
+    a.settle();
+    assert_eq!(b.outcome(forced), Some(&Outcome::Done));
+    assert_eq!(a.lost, [(lease, LossReason::Stolen)]);
+    assert!(b.lease(op).1 > fence);
+    assert_idle(&mut a);
+}
+
+#[test]
+fn a_line_that_is_too_long_to_be_walked_is_walked_on_without_force() {
+    let (mut a, mut b) = two();
+    take(&mut a, Mode::Exclusive);
+    // They asked and died: nobody has heard of them since.
+    for number in 0..200 {
+        let (score, dead) = (number.to_string(), format!("hf1.dead.{number}"));
+        b.server.command(b.now, &["ZADD", World::keys().queue(), &score, &dead]);
+    }
+    let op = force(&mut b);
+    b.answer_one();
+    assert_eq!(b.outcome(op), Some(&Outcome::Done));
+    assert!(!b.wire.iter().any(|(_, call)| matches!(call, Call::Force { .. })), "{:?}", b.wire);
+    assert_idle(&mut b);
+    assert_eq!(b.server.line(b.now, &World::keys()), 0);
+}
+
+#[test]
+fn force_tells_all_who_share_and_leaves_other_code_alone() {
+    let (mut a, mut b) = two();
+    let (lease, _) = take(&mut a, Mode::SHARED);
+    let (other, _) = take(&mut b, Mode::SHARED);
+    let op = force(&mut b);
+    b.settle();
+    a.settle();
+    assert_eq!(b.outcome(op), Some(&Outcome::Done));
+    assert_eq!((a.lost[0], b.lost[0]), ((lease, LossReason::Stolen), (other, LossReason::Stolen)));
+    assert_eq!(b.server.leftovers(b.now), "");
+    b.server.set_foreign(b.now, &World::keys(), "other", ms(5_000));
+    let op = force(&mut b);
+    b.settle();
+    assert_eq!(b.outcome(op), Some(&Outcome::Lost));
+    assert_eq!(b.server.owner(b.now, &World::keys()).as_deref(), Some("other"));
+}
+
+#[test]
+fn a_stolen_share_holds_the_lock() {
+    let (mut a, mut b) = two();
+    let (lease, fence) = take(&mut a, Mode::Exclusive);
+    let op = b.acquire_as(10_000, Wait::Steal, ONE_LEASE, Mode::SHARED);
+    b.settle();
+    a.settle();
+    assert!(b.lease(op).1 > fence);
+    assert_eq!(a.lost, [(lease, LossReason::Stolen)]);
+    assert!(b.server.is_shared(b.now));
+    let ttl = b.server.command(b.now, &["PTTL", World::keys().shared()]);
+    assert!(ttl.is_some_and(|ttl| ttl.parse::<i64>().unwrap() > 0), "it has an end");
+}
+
+#[test]
+fn a_lock_that_is_stolen_while_replicas_confirm_it_is_asked_for_again() {
+    let (mut a, mut b) = two();
+    a.machine.config.confirm = true;
+    let op = a.acquire(10_000, Wait::Forever);
+    a.settle();
+    assert_eq!(a.confirms.len(), 1);
+    let stolen = b.acquire(10_000, Wait::Steal);
+    b.settle();
+    b.lease(stolen);
+    a.settle();
+    a.confirm(true);
+    assert_eq!(a.outcome(op), None);
+    let (lease, _) = b.lease(stolen);
+    b.release(lease);
+    b.settle();
+    a.settle();
+    a.confirm(true);
+    a.lease(op);
+}
+
+#[test]
+fn who_is_robbed_before_its_claim_is_not_taken_for_dead() {
+    for steal in [true, false] {
+        let (mut a, mut b) = two();
+        let (lease, _) = take(&mut b, Mode::Exclusive);
+        a.acquire(10_000, Wait::Forever);
+        a.settle();
+        b.release(lease);
+        b.settle();
+        let waiters = World::keys();
+        let unclaimed =
+            |b: &World| b.server.command(b.now, &["HGET", waiters.waiters(), "unclaimed"]);
+        assert!(unclaimed(&b).is_some());
+        if steal {
+            b.acquire(10_000, Wait::Steal);
+        } else {
+            adopt(&mut b, "hf1.a.1", None, Mode::Exclusive);
+        }
+        b.settle();
+        assert_eq!(unclaimed(&b), None);
+    }
+}
+
+#[test]
+fn a_theft_that_is_repeated_robs_nobody_anew() {
+    let (mut a, mut b) = two();
+    take(&mut a, Mode::Exclusive);
+    let op = b.acquire(10_000, Wait::Steal);
+    b.execute_and_lose_replies();
+    let issued = b.server.fence(b.now, &World::keys());
+    b.connect();
+    b.settle();
+    assert_eq!(Some(b.lease(op).1), issued);
+}
