@@ -402,6 +402,21 @@ const DEFECTS: &[(&str, Kind, Change)] = &[
         Kind::Losing,
         script("'(' .. now_ms, '+inf') == 0 then", "'(' .. now_ms, '+inf') < 0 then"),
     ),
+    (
+        "an adopted share gets another fence",
+        Kind::Steady,
+        script("math.max(ends, ends_ms), -fence)", "math.max(ends, ends_ms), -fence + 1)"),
+    ),
+    (
+        "an adopted share stays with its former owner as well",
+        Kind::Steady,
+        script("announce('adopted', owner)\n  remove_share(owner)", "announce('adopted', owner)"),
+    ),
+    (
+        "an adopted lock has another fence",
+        Kind::Steady,
+        script("return tonumber(known) or counter or", "return counter and counter + 1 or"),
+    ),
     // What may have happened.
     ("nothing unknown is given back", Kind::Steady, Change::Machine(Defect::NothingGivenBack)),
     ("what may come late is given back once", Kind::Steady, Change::Machine(Defect::ReleasedOnce)),

@@ -28,6 +28,10 @@ fn knows(machine: &Machine, id: AttemptId) -> bool {
     machine.attempts.contains_key(&id)
         || machine.leases.contains_key(&id)
         || machine.releases.contains_key(&id)
+        || machine
+            .errands
+            .values()
+            .any(|errand| errand.call.token().number(&machine.config.client) == Some(id.0))
 }
 
 impl Simulation {
@@ -56,7 +60,11 @@ impl Simulation {
     fn check_holders(&self) {
         let mut owners = None;
         for process in &self.processes {
-            for id in process.believed(self.now) {
+            // Whose token was passed on may be told a little later that it was adopted.
+            let passed_on = |id: &AttemptId| {
+                process.held.iter().any(|held| held.passed_on && held.lease.attempt() == *id)
+            };
+            for id in process.believed(self.now).filter(|id| !passed_on(id)) {
                 let owners = owners.get_or_insert_with(|| self.server.owners(self.now));
                 let client = &process.world.machine.config.client;
                 let mut own = owners.iter().filter_map(|owner| owner.number(client));
@@ -97,7 +105,9 @@ impl Simulation {
         let right = match wish {
             Wish::Stale => *outcome == Outcome::Lost,
             Wish::Cancelled => true,
-            Wish::Lock | Wish::Share | Wish::Other => *outcome != Outcome::Cancelled,
+            Wish::Lock | Wish::Share | Wish::Adopt { .. } | Wish::Other => {
+                *outcome != Outcome::Cancelled
+            }
         };
         self.demand(right, || format!("{wish:?} ended with {outcome:?}"));
     }

@@ -55,6 +55,8 @@ pub(super) struct Held {
     pub(super) fence: u64,
     /// Whether it is a share, or has been one since it was the whole lock.
     pub(super) shared: bool,
+    /// Whether its token was passed on: another may have adopted it.
+    pub(super) passed_on: bool,
 }
 
 /// What an operation is for.
@@ -62,6 +64,11 @@ pub(super) struct Held {
 pub(super) enum Wish {
     Lock,
     Share,
+    /// What somebody else has, with this fence.
+    Adopt {
+        fence: u64,
+        shared: bool,
+    },
     Other,
     /// Its caller has asked to end it.
     Cancelled,
@@ -184,7 +191,8 @@ impl Simulation {
         match action {
             0..11 => self.acquire(who),
             11..14 => (0..4).for_each(|_| self.acquire(who)),
-            14..17 => self.cancel(who),
+            14..16 => self.cancel(who),
+            16 => self.adopt(who),
             17..20 => self.extend(who),
             20..33 => self.release(who),
             33..37 => self.write(who),
@@ -261,9 +269,26 @@ impl Simulation {
         }
     }
 
+    /// Takes over what another process has, or also the same one.
+    fn adopt(&mut self, who: usize) {
+        let from = &mut self.processes[self.rng.usize(..PROCESSES)];
+        let Some(has) = from.held.last_mut() else { return };
+        let lease = from.world.machine.leases.get(&has.lease.attempt());
+        let Some(lease) = lease.filter(|lease| lease.id == has.lease) else { return };
+        has.passed_on = true;
+        let (owner, mode) = (lease.token.to_string(), lease.mode);
+        let (fence, shared) = (has.fence, has.shared);
+        let (name, ttl) = ("a".to_owned(), ms(self.rng.u64(60..8_000)));
+        let hold = Hold { renew: self.rng.u32(..4) > 0, ..RENEWED };
+        self.note(who, format_args!("adopts {owner}, {mode:?}"));
+        let adopt = Command::Adopt { name, owner, ttl, fence: Some(fence), hold, mode };
+        let op = self.processes[who].world.command(adopt);
+        self.processes[who].open.insert(op, Wish::Adopt { fence, shared });
+    }
+
     pub(super) fn release(&mut self, who: usize) {
-        if let Some(Held { lease, .. }) = self.processes[who].held.pop() {
-            let exported = self.rng.u32(..8) == 0;
+        if let Some(Held { lease, passed_on, .. }) = self.processes[who].held.pop() {
+            let exported = self.rng.u32(..8) == 0 || passed_on;
             let op = self.processes[who].world.command(Command::Release { lease, exported });
             self.processes[who].open.insert(op, Wish::Other);
             self.processes[who].given_up.push(lease);
@@ -285,18 +310,19 @@ impl Simulation {
 
     /// Whoever got the lock once may write, also long after: that is what fences are for.
     fn write(&mut self, who: usize) {
-        let Some(Held { lease, fence, shared: false }) = self.processes[who].held.last() else {
+        let Some(Held { lease, fence, shared: false, passed_on }) = self.processes[who].held.last()
+        else {
             // Those who share a lock only read.
             return;
         };
-        let (lease, fence) = (*lease, *fence);
+        let (lease, fence, passed_on) = (*lease, *fence, *passed_on);
         let accepted = fence >= self.store.highest;
         let believes = self.processes[who].world.deadlines.contains_key(&lease);
         self.note(who, format_args!("write with {fence}: {accepted}"));
         if !accepted {
             self.store.refused += 1;
             assert!(
-                !believes || self.kind != Kind::Steady,
+                !believes || passed_on || self.kind != Kind::Steady,
                 "a write of the only holder was refused{}",
                 self.story()
             );
@@ -425,7 +451,7 @@ impl Simulation {
     /// The longest lease that may yet be taken by a request that is late.
     pub(super) fn late_lease(&self) -> Duration {
         let asked = self.late.iter().map(|(_, call)| match call {
-            Call::Acquire { ttl, .. } | Call::Extend { ttl, .. } => *ttl,
+            Call::Acquire { ttl, .. } | Call::Adopt { ttl, .. } | Call::Extend { ttl, .. } => *ttl,
             _ => Duration::ZERO,
         });
         asked.max().unwrap_or_default()
@@ -440,8 +466,14 @@ impl Simulation {
             if let Outcome::Acquired { lease, fence, .. } = outcome {
                 self.acquired += 1;
                 let shared = wish == Wish::Share || self.shares(who, lease);
-                self.check_fence(who, fence, shared);
-                self.processes[who].held.push(Held { lease, fence, shared });
+                let shared = if let Wish::Adopt { fence: own, shared } = wish {
+                    assert_eq!(fence, own, "an adopted fence{}", self.story());
+                    shared
+                } else {
+                    self.check_fence(who, fence, shared);
+                    shared
+                };
+                self.processes[who].held.push(Held { lease, fence, shared, passed_on: false });
             }
         }
     }

@@ -231,11 +231,19 @@ impl Executed<'_> {
         matches!(self.call, Call::Downgrade { .. }) && self.before.owner() == Some(self.token())
     }
 
+    /// Who loses what it has to the caller by this call.
+    fn adopted(&self) -> Option<&str> {
+        let Call::Adopt { owner, .. } = self.call else { return None };
+        let owned = self.before.held_ms(owner.as_str()).is_some();
+        (owned && matches!(self.reply, Some(Reply::Granted { .. }))).then(|| owner.as_str())
+    }
+
     /// Whether this call, without whom it serves, leaves room for others; it looks at the line then.
     fn opens(&self) -> bool {
         let owner = self.before.owner();
         let freed = (self.is_release() || self.is_downgrade()) && owner == Some(self.token());
-        let kept = matches!(self.call, Call::Extend { .. } | Call::Downgrade { .. });
+        let kept =
+            matches!(self.call, Call::Adopt { .. } | Call::Extend { .. } | Call::Downgrade { .. });
         let confirms = self.intent().is_some() && self.before.held_ms(self.token()).is_some();
         self.is_downgrade() || (!kept && !confirms && (freed || owner.is_none()))
     }
@@ -296,6 +304,10 @@ impl Watch {
         let claims = !matches!(done.call, Call::Extend { .. });
         if claims {
             self.silent_shares.remove(done.token());
+        }
+        if let Some(owner) = done.adopted() {
+            self.silent_shares.remove(owner);
+            self.silent.take_if(|_| done.before.owner() == Some(owner));
         }
         let Some(silent) = &self.silent else { return };
         let joins = matches!(done.intent(), Some(Intent::Join(_)))
@@ -398,6 +410,9 @@ impl Watch {
             }
             _ => {}
         }
+        if let Some(reserved) = done.adopted().and_then(|owner| self.reserved.get(owner)) {
+            self.reserved.insert(done.token().to_owned(), *reserved);
+        }
         if let (true, Call::Downgrade { token, fence, .. }) = (done.is_downgrade(), done.call) {
             self.reserved.insert(token.to_string(), *fence);
         }
@@ -465,9 +480,12 @@ fn refused(done: &Executed<'_>) -> Result<(), String> {
 
 /// Whoever has the lock or a share of it keeps that; those whose turn it is get theirs, and nobody else.
 fn holders_are_right(done: &Executed<'_>, heirs: &[Candidate<'_>]) -> Result<(), String> {
-    let left = |token: &str| done.is_release() && token == done.token();
+    let left =
+        |token: &str| (done.is_release() && token == done.token()) || done.adopted() == Some(token);
     let kept = done.before.holders().map(|(token, _)| token).filter(|token| !left(token));
-    let expected: BTreeSet<_> = kept.chain(heirs.iter().map(|heir| heir.token)).collect();
+    let adopter = done.adopted().map(|_| done.token());
+    let heirs_of = heirs.iter().map(|heir| heir.token);
+    let expected: BTreeSet<_> = kept.chain(heirs_of).chain(adopter).collect();
     let holders: BTreeSet<_> = done.after.holders().map(|(token, _)| token).collect();
     expect(holders == expected, &format!("{holders:?} hold the lock, and {expected:?} should"))?;
     let whole = done.after.owner().is_none() || heirs.iter().all(|heir| heir.limit.is_none());
@@ -489,6 +507,7 @@ fn leases_are_right(done: &Executed<'_>) -> Result<(), String> {
     }
     let promised = match (done.call, done.reply) {
         (Call::Acquire { ttl, .. }, Some(Reply::Granted { .. }))
+        | (Call::Adopt { ttl, .. }, Some(Reply::Granted { .. }))
         | (Call::Extend { ttl, .. }, Some(Reply::Owner(true))) => Some(ttl),
         _ => None,
     };
