@@ -441,7 +441,6 @@ impl Machine {
             owed,
             renewal: Renewal::default(),
             uncertain,
-            inherited: false,
         };
         self.stats.acquired += 1;
         let until = Some(held.held_until());

@@ -54,8 +54,6 @@ struct Given {
     hold: Hold,
     /// What asked for it was lost once, and may still be executed.
     uncertain: bool,
-    /// An earlier owner had this fence.
-    inherited: bool,
 }
 
 /// A server that is not ready is asked again after so long.
@@ -268,9 +266,7 @@ impl Machine {
             return out.push(Effect::Complete { op, outcome: Outcome::Connection(detail) });
         }
         let label = String::new();
-        let inherited = true;
-        let given =
-            Given { id, keys, token, label, mode, fence, ttl, until, hold, uncertain, inherited };
+        let given = Given { id, keys, token, label, mode, fence, ttl, until, hold, uncertain };
         let lease = self.take_given(now, given, out);
         out.push(Effect::Complete { op, outcome: Outcome::Acquired { lease, fence, label: None } });
     }
@@ -302,20 +298,7 @@ impl Machine {
         for (((keys, token), fence), number) in call.into_locks().zip(&fences).zip(first.0..) {
             let (id, label, fence) = (AttemptId(number), label.clone(), *fence);
             let mode = Mode::Exclusive;
-            let inherited = false;
-            let given = Given {
-                id,
-                keys,
-                token,
-                label,
-                mode,
-                fence,
-                ttl,
-                until,
-                hold,
-                uncertain,
-                inherited,
-            };
+            let given = Given { id, keys, token, label, mode, fence, ttl, until, hold, uncertain };
             self.take_given(now, given, out);
         }
         let lease = LeaseId::first(first);
@@ -323,8 +306,7 @@ impl Machine {
     }
 
     fn take_given(&mut self, now: Mono, given: Given, out: &mut Vec<Effect>) -> LeaseId {
-        let Given { id, keys, token, label, mode, fence, ttl, until, hold, uncertain, inherited } =
-            given;
+        let Given { id, keys, token, label, mode, fence, ttl, until, hold, uncertain } = given;
         let lease = LeaseId::first(id);
         let held = Lease {
             id: lease,
@@ -342,7 +324,6 @@ impl Machine {
             owed: None,
             renewal: Renewal::default(),
             uncertain,
-            inherited,
         };
         self.stats.acquired += 1;
         let until = Some(held.held_until());

@@ -96,8 +96,6 @@ struct Lease {
     renewal: renew::Renewal,
     /// An acquire of this token was lost and may still be executed: release it twice.
     uncertain: bool,
-    /// Its fence is that of an earlier owner, who may have got it before this process saw the data.
-    inherited: bool,
 }
 
 #[derive(Debug)]

@@ -231,15 +231,15 @@ impl Machine {
         out: &mut Vec<Effect>,
     ) {
         let Some(held) = self.leases.get(&id) else { return };
-        let outdated = !held.inherited && self.link_of(&held.keys).is_outdated(held.fence);
+        let outdated = self.link_of(&held.keys).is_outdated(held.fence);
         let Some(held) = self.leases.get_mut(&id) else { return };
         let Some(asked) = held.renewal.asked.take() else { return };
         if held.until <= now {
             return self.lease_end(now, id, out);
         }
         match reply {
-            // Since it was granted, the data has turned out to be another history.
-            Ok(Reply::Granted { .. }) if outdated => {
+            // Since it was granted, the data has turned out to be another history, and knows another grant.
+            Ok(Reply::Granted { fence }) if outdated && *fence != held.fence => {
                 self.lose_and_give_back(now, id, LossReason::Expired, out);
             }
             Ok(Reply::Owner(true) | Reply::Granted { .. }) => {

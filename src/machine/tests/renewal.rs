@@ -78,6 +78,26 @@ fn a_renewal_goes_on_after_a_reconnect() {
 }
 
 #[test]
+fn a_share_is_kept_by_a_server_that_takes_over_with_it_and_lost_by_one_without() {
+    for keeps in [true, false] {
+        let mut world = World::connected();
+        let op = world.acquire_as(3_000, Wait::Never, RENEWED, Mode::SHARED);
+        world.settle();
+        let (lease, _) = world.lease(op);
+        world.event(Event::Disconnected("failover".to_owned()));
+        if !keeps {
+            world.server.flush();
+        }
+        world.server.set_history("promoted");
+        world.pass(ms(500));
+        world.connect();
+        run(&mut world, 3_000);
+        assert_eq!(world.deadlines.contains_key(&lease), keeps);
+        assert_eq!(world.lost.is_empty(), keeps, "{:?}", world.lost);
+    }
+}
+
+#[test]
 fn only_not_the_owner_is_final() {
     for code in ["BUSY", "LOADING", "OOM", "NOPERM", "READONLY"] {
         let mut world = World::connected();
