@@ -210,6 +210,12 @@ impl Machine {
                 self.send_errand(now, op, Manner::Asking(to), out);
                 self.errand_later(now, op);
             }
+            // A repeat would take the lock from whoever has it next.
+            Err(Failure::Lost(detail)) if matches!(errand.aim, Aim::Force(_)) => {
+                self.remove_errand(op);
+                let outcome = Outcome::Connection(format!("{detail}; it may have been freed"));
+                out.push(Effect::Complete { op, outcome });
+            }
             // A repeat changes nothing, so it simply asks again.
             Err(Failure::Lost(_) | Failure::Halfway | Failure::NoQuorum(_)) => {
                 errand.uncertain = true;

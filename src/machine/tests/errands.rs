@@ -352,6 +352,21 @@ fn a_line_that_is_too_long_to_be_walked_is_walked_on_without_force() {
 }
 
 #[test]
+fn a_forced_release_whose_answer_is_lost_does_not_rob_the_next_owner() {
+    let (mut a, mut b) = two();
+    take(&mut a, Mode::Exclusive);
+    let op = force(&mut b);
+    b.execute_and_lose_replies();
+    assert!(matches!(b.outcome(op), Some(Outcome::Connection(_))), "{:?}", b.outcome(op));
+    a.settle();
+    let (next, _) = take_held(&mut a, RENEWED, Mode::Exclusive);
+    b.connect();
+    assert_idle(&mut b);
+    a.settle();
+    assert!(a.deadlines.contains_key(&next), "{:?}", a.lost);
+}
+
+#[test]
 fn force_tells_all_who_share_and_leaves_other_code_alone() {
     let (mut a, mut b) = two();
     let (lease, _) = take(&mut a, Mode::SHARED);
