@@ -23,8 +23,12 @@ if holder and (bare(holder) == owner or bare(holder) == token) then
     take_away('adopted')
   end
   redis.call('SET', lock_key, token .. mark(), 'PX', ends_ms - now_ms)
-  -- No later owner gets a fence below the last that was issued.
-  return tonumber(known) or counter or issue(counter, 1)
+  -- The last one issued, which is the owner's unless more were reserved with it: its own may be one of
+  -- an earlier grant, if an acquire of its token came late, after others had the lock.
+  if counter then
+    return math.max(counter, tonumber(known) or 0)
+  end
+  return tonumber(known) or issue(counter, 1)
 end
 -- Who believes to have the whole lock would be mistaken in a share: the owner may have downgraded it since.
 local ends = limit ~= WHOLE and share_end(owner)

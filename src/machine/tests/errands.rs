@@ -352,6 +352,25 @@ fn a_line_that_is_too_long_to_be_walked_is_walked_on_without_force() {
 }
 
 #[test]
+fn a_lock_that_came_back_by_a_late_acquire_is_adopted_with_a_fence_above_all_between() {
+    let (mut a, mut b) = two();
+    let op = a.acquire(10_000, Wait::Never);
+    let (_, late) = a.wire.front().cloned().unwrap();
+    a.settle();
+    let (lease, fence) = a.lease(op);
+    a.release(lease);
+    a.settle();
+    let (next, between) = take(&mut b, Mode::Exclusive);
+    b.release(next);
+    b.settle();
+    // The same acquire once more, out of some buffer.
+    let _unheard = a.server.execute(a.now, &late);
+    let op = adopt(&mut b, "hf1.a.1", Some(fence), Mode::Exclusive);
+    b.settle();
+    assert!(b.lease(op).1 > between, "{} after {between}", b.lease(op).1);
+}
+
+#[test]
 fn a_forced_release_whose_answer_is_lost_does_not_rob_the_next_owner() {
     let (mut a, mut b) = two();
     take(&mut a, Mode::Exclusive);

@@ -132,6 +132,9 @@ impl Server {
         // Whether the server refuses is the same again.
         let _refused = run(&mut state.store, time, call).is_err();
         assert!(state.store.take_messages().is_empty(), "a repeat of {call:?} sent a message");
+        drop(state);
+        // Who was just granted the lock may have been heard of by it.
+        self.reread(now);
     }
 
     /// Runs a plain command; the texts of its answer.

@@ -467,7 +467,8 @@ impl Simulation {
                 self.acquired += 1;
                 let shared = wish == Wish::Share || self.shares(who, lease);
                 let shared = if let Wish::Adopt { fence: own, shared } = wish {
-                    assert_eq!(fence, own, "an adopted fence{}", self.story());
+                    // Higher, if the token got the lock again by an acquire that came late.
+                    assert!(fence >= own, "an adopted fence fell to {fence}{}", self.story());
                     shared
                 } else {
                     self.check_fence(who, fence, shared);
