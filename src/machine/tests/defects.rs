@@ -413,9 +413,9 @@ const DEFECTS: &[(&str, Kind, Change)] = &[
         script("announce('adopted', owner)\n  remove_share(owner)", "announce('adopted', owner)"),
     ),
     (
-        "an adopted lock has another fence",
+        "an adopted lock has a lower fence",
         Kind::Steady,
-        script("return tonumber(known) or counter or", "return counter and counter + 1 or"),
+        script("return math.max(counter, tonumber(known) or 0)", "return counter - 1"),
     ),
     // What may have happened.
     ("nothing unknown is given back", Kind::Steady, Change::Machine(Defect::NothingGivenBack)),
