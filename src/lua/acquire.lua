@@ -60,21 +60,24 @@ if ends then
   return -tonumber(redis.call('ZSCORE', shared_key, '#' .. token))
 end
 
-if intent == 'steal' and (not holder or holder:find('^hf1%.')) then
-  take_away('stolen')
+-- Gives the caller what there is room for.
+local function take()
   local fence = give(token, ttl_ms, block, epoch_us, limit)
   if limit ~= WHOLE then
     fit_to_shares()
   end
   return fence
 end
+
+if intent == 'steal' and (not holder or holder:find('^hf1%.')) then
+  take_away('stolen')
+  return take()
+end
 local seq = redis.call('ZSCORE', queue_key, token)
 if not seq and not found[1] and intent ~= 'poll' and limit ~= WHOLE and has_room(limit) then
   -- Nobody waits, so the caller need not stand in line first.
   bury()
-  local fence = give(token, ttl_ms, block, epoch_us, limit)
-  fit_to_shares()
-  return fence
+  return take()
 end
 if seq or tonumber(intent) then
   seq = stand_in_line(seq)
@@ -85,11 +88,7 @@ if is_open() then
     return passed
   end
   if passed == NOBODY and intent == 'try' and has_room(limit) then
-    local fence = give(token, ttl_ms, block, epoch_us, limit)
-    if limit ~= WHOLE then
-      fit_to_shares()
-    end
-    return fence
+    return take()
   end
   holder = redis.call('GET', lock_key)
 end

@@ -27,3 +27,14 @@ local function refusal(failure, key, what)
   end
   return failure
 end
+
+-- The last fence issued, or nothing; and the error, if their key holds something else.
+local function last_fence()
+  local counter = redis.pcall('GET', fence_key)
+  if type(counter) == 'table' then
+    return nil, refusal(counter, fence_key, 'a fence counter')
+  elseif counter and not counter:find('^%d+$') then
+    return nil, refusal({ err = 'not an integer' }, fence_key, 'a fence counter')
+  end
+  return counter and tonumber(counter) or nil
+end

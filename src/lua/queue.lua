@@ -40,13 +40,10 @@ local unclaimed = redis.pcall('HGET', waiters_key, 'unclaimed')
 if type(unclaimed) == 'table' then
   return refusal(unclaimed, waiters_key, 'a table of waiters')
 end
-local counter = redis.pcall('GET', fence_key)
-if type(counter) == 'table' then
-  return refusal(counter, fence_key, 'a fence counter')
-elseif counter and not counter:find('^%d+$') then
-  return refusal({ err = 'not an integer' }, fence_key, 'a fence counter')
+local counter, unreadable = last_fence()
+if unreadable then
+  return unreadable
 end
-counter = counter and tonumber(counter)
 local now_ms = math.floor(now_us / 1000)
 
 -- The lock's value as its owner knows it.

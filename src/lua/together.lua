@@ -27,13 +27,11 @@ for i = 1, #ARGV - 2 do
     return 0
   end
   fence_key = KEYS[3 * i - 1]
-  local counter = redis.pcall('GET', fence_key)
-  if type(counter) == 'table' then
-    return refusal(counter, fence_key, 'a fence counter')
-  elseif counter and not counter:find('^%d+$') then
-    return refusal({ err = 'not an integer' }, fence_key, 'a fence counter')
+  local counter, unreadable = last_fence()
+  if unreadable then
+    return unreadable
   end
-  holders[i], counters[i] = holder, counter and tonumber(counter) or nil
+  holders[i], counters[i] = holder, counter
 end
 for i = 1, #ARGV - 2 do
   local lock_key = KEYS[3 * i - 2]

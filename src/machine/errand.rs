@@ -1,6 +1,7 @@
 //! One call for one caller, repeated until the server has answered it: downgrade, adopt, force, and
 //! several locks at once.
 
+use super::attempt::RETRY_MS;
 use super::renew::Renewal;
 use super::{
     AttemptId, Effect, Hold, Lease, LeaseId, Machine, Manner, OpId, Outcome, Purpose, RequestId,
@@ -55,9 +56,6 @@ struct Given {
     /// What asked for it was lost once, and may still be executed.
     uncertain: bool,
 }
-
-/// A server that is not ready is asked again after so long.
-const RETRY_MS: (u64, u64) = (20, 60);
 
 impl Machine {
     pub(super) fn begin_adopt(
