@@ -1,6 +1,9 @@
 // holdfast beside what people use today, in one run.
 //
-//   npm run bench -- [--only pairs,contended,tasks,waiters,held,cluster,quorum] [--rounds N]
+//   npm run bench -- [--quick]            what tells most, in under two minutes
+//                    [--report]           also writes docs/benchmarks.md and its charts
+//                    [--only pairs,limit,delay,contended,tasks,waiters,held,shared,cluster,quorum,embedded,growth,load]
+//                    [--rounds N]
 //                    [--peers name,name] [--levels 1,64,1000] [--ms N]       of the pairs
 //                    [--slice-ms N]                                          of contended and tasks
 //                    [--held-seconds N]                                      of held

@@ -14,6 +14,8 @@ const COLUMNS = [
   { head: 'p99 µs', value: 'p99', digits: 0 },
   { head: 'client µs', value: 'clientCpu', digits: 1 },
   { head: 'server µs', value: 'serverCpu', digits: 1 },
+  { head: 'commands', value: 'commands', digits: 1 },
+  { head: 'bytes', value: 'bytes', digits: 0 },
 ];
 const NAME_WIDTH = 24;
 const WIDTH = 11;
@@ -27,7 +29,8 @@ export function report({ peers, levels, runs, failures }) {
   return lines;
 }
 
-function table(peers, level, samples, failures) {
+/** How the peers did with so many in flight. */
+export function table(peers, level, samples, failures) {
   const ratios = COLUMNS.filter(({ ratio }) => ratio).length;
   const groups =
     ' '.repeat(NAME_WIDTH) +
