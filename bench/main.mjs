@@ -14,6 +14,7 @@
 import { Admin } from './admin.mjs';
 import { readFlags } from './flags.mjs';
 import { heading } from './heading.mjs';
+import { writeRecord } from './record.mjs';
 import { startServer } from './server.mjs';
 
 const flags = readFlags();
@@ -21,12 +22,15 @@ const server = await startServer();
 const admin = await Admin.connect(server.url);
 /** Who failed, how, and with what message. */
 const failures = [];
-console.log(heading(await admin.version(), server.own));
+const where = heading(await admin.version(), server.own);
+const sections = [];
+console.log(where);
 try {
-  for (const { run } of flags.workloads) {
-    const fail = (id, how, message) => failures.push(`${id} ${how}: ${message.trim()}`);
-    const report = await run({ url: server.url, admin, flags, fail });
-    console.log(['', ...report].join('\n'));
+  for (const { id, about, run } of flags.workloads) {
+    const fail = (who, how, message) => failures.push(`${who} ${how}: ${message.trim()}`);
+    const { lines, charts } = await run({ url: server.url, admin, flags, fail });
+    console.log(['', ...lines].join('\n'));
+    sections.push({ id, about, lines, charts });
   }
   // A server that belongs to somebody else gets rid of what is left.
   if (!server.own) await admin.deleteAll();
@@ -35,4 +39,5 @@ try {
   await server.stop();
 }
 if (failures.length > 0) console.log(['', 'Incomplete:', ...failures].join('\n'));
+if (flags.report) writeRecord({ where, sections, failures });
 process.exitCode = failures.length === 0 ? 0 : 1;

@@ -42,6 +42,20 @@ export function report(ids, runs, { targets = true } = {}) {
   ];
 }
 
+/** What a chart shows. */
+export function charts(ids, runs) {
+  const samples = new Samples(runs);
+  const bars = ids
+    .filter((id) => samples.has(id, 'burst'))
+    .map((id) => {
+      const value = samples.median(id, 'burst', 'perSecond');
+      return { label: id, value, text: `${Math.round(value).toLocaleString('en')} per second` };
+    });
+  return [
+    { name: 'burst', title: 'One lock that a hundred callers in four processes want once', bars },
+  ];
+}
+
 function table(mode, ids, samples) {
   const heads = COLUMNS.map(({ head }) => head.padStart(WIDTH)).join('');
   const ratio = (id) => {

@@ -14,7 +14,10 @@ const [MEMORY, REDIS, UNIVERSAL] = [
   'redlock-universal, memory',
 ];
 
-export const EMBEDDED = { id: 'embedded', run };
+const ABOUT = `\`memory:\`, the store for unit tests: the same scripts on an embedded Lua. redlock-universal's is a Map of JavaScript, without
+scripts, queue or fences.`;
+
+export const EMBEDDED = { id: 'embedded', about: ABOUT, run };
 
 async function run({ url, flags: { ms, rounds = ROUNDS } }) {
   const ids = [MEMORY, REDIS, UNIVERSAL];
@@ -45,7 +48,7 @@ function report(samples, { ids, rounds, ms }) {
       `${samples.median(id, level, 'p50').toFixed(0).padStart(6)} µs p50`,
       `${samples.median(id, level, 'clientCpu').toFixed(1).padStart(7)} µs CPU`,
     ].join('');
-  return [
+  const lines = [
     'EMBEDDED  acquire + release of distinct names without a server',
     `rounds: ${rounds} after a warm-up, ${ms} ms per run`,
     '',
@@ -61,4 +64,5 @@ function report(samples, { ids, rounds, ms }) {
       },
     ),
   ];
+  return { lines, charts: [] };
 }

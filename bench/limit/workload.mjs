@@ -17,7 +17,11 @@ const TOKEN = 'a-token-of-32-characters-{n}';
 const RELEASE =
   'if redis.call("get", KEYS[1]) == ARGV[1] then return redis.call("del", KEYS[1]) else return 0 end';
 
-export const LIMIT = { id: 'limit', run };
+const ABOUT = `The physical limit: commands made before, and a client that only writes them and waits. Between the rows lies what a
+script costs, and what fences, the look at the queue and the longer arguments cost. The distance from here to *Pairs* is that
+of the library in the client, with which the server shares two cores.`;
+
+export const LIMIT = { id: 'limit', about: ABOUT, run };
 
 async function run({ url, admin, flags: { rounds = ROUNDS } }) {
   const kinds = [
@@ -44,7 +48,7 @@ async function run({ url, admin, flags: { rounds = ROUNDS } }) {
     const [plain, snippet, own] = kinds.map(({ id }) => id);
     const ratio = (id, other) =>
       samples.median(id, LEVEL, 'serverCpu') / samples.median(other, LEVEL, 'serverCpu');
-    return [
+    const lines = [
       `LIMIT  the commands of a pair alone, ${LEVEL} in flight, without a library`,
       `rounds: ${rounds} after a warm-up, ${PAIRS} pairs per run`,
       '',
@@ -54,6 +58,7 @@ async function run({ url, admin, flags: { rounds = ROUNDS } }) {
       judge(`server CPU of a pair: ${own} to ${snippet}`, ratio(own, snippet), { unit: ' x' }),
       judge(`server CPU of a pair: ${snippet} to ${plain}`, ratio(snippet, plain), { unit: ' x' }),
     ];
+    return { lines, charts: [] };
   } finally {
     child.end();
   }

@@ -16,7 +16,9 @@ const PACKAGES = [
   { id: 'redis', path: join(import.meta.dirname, '..', 'node_modules', 'redis') },
 ];
 
-export const LOAD = { id: 'load', run };
+const ABOUT = `What a service pays once.`;
+
+export const LOAD = { id: 'load', about: ABOUT, run };
 
 async function run() {
   const took = new Map(PACKAGES.map(({ id }) => [id, []]));
@@ -31,7 +33,7 @@ async function run() {
   const native = join(ROOT, 'native');
   const [addon] = readdirSync(native).filter((file) => file.endsWith('.node'));
   const megabytes = statSync(join(native, addon)).size / 1e6;
-  return [
+  const lines = [
     'LOAD  require(), each in a new process',
     `rounds: ${ROUNDS} after a warm-up`,
     '',
@@ -43,6 +45,7 @@ async function run() {
     judge("require('holdfast')", median(took.get(own.id)), { atMost: 15, unit: ' ms' }, 1),
     judge('size of the addon, stripped', megabytes, { atMost: 4, unit: ' MB' }),
   ];
+  return { lines, charts: [] };
 }
 
 async function load(path) {

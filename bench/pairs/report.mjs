@@ -29,6 +29,25 @@ export function report({ peers, levels, runs, failures }) {
   return lines;
 }
 
+const CHARTED = 64;
+
+/** What a chart shows: the rates and the client's costs to those of the baseline. */
+export function charts({ peers, levels, runs, failures }) {
+  if (!levels.includes(CHARTED)) return [];
+  const samples = new Samples(runs.filter(({ id }) => !failures.has(id)));
+  const measured = peers.filter(({ id }) => samples.has(id, CHARTED));
+  const bars = (metric) =>
+    measured.map(({ id }) => {
+      const value = median(samples.ratios(id, BASELINE, CHARTED, metric));
+      return { label: id, value, text: `${value.toFixed(2)} ×` };
+    });
+  const to = `relative to ${BASELINE}, ${CHARTED} in flight`;
+  return [
+    { name: 'pairs', title: `Locks per second, ${to}`, bars: bars('throughput') },
+    { name: 'pairs-cpu', title: `CPU of the client per lock, ${to}`, bars: bars('clientCpu') },
+  ];
+}
+
 /** How the peers did with so many in flight. */
 export function table(peers, level, samples, failures) {
   const ratios = COLUMNS.filter(({ ratio }) => ratio).length;

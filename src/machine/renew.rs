@@ -103,7 +103,7 @@ impl Machine {
     /// A lock was granted: plans what ends or keeps it.
     pub(super) fn begin_lease(&mut self, now: Mono, id: AttemptId, held: Lease) {
         self.timers.insert((held.until, Timer::LeaseEnd(id)));
-        self.leases.insert(id, held);
+        self.leases.insert(id, Box::new(held));
         self.start_hold(now, id);
     }
 
@@ -113,7 +113,7 @@ impl Machine {
         let held = self.leases.remove(&id)?;
         self.timers.remove(&(held.until, Timer::LeaseEnd(id)));
         out.push(Effect::SetDeadline { lease: held.id, until: None });
-        Some(held)
+        Some(*held)
     }
 
     /// Plans what a caller's hold needs: renewal, and its longest time.
@@ -209,13 +209,14 @@ impl Machine {
     /// what was granted in another history of the data is known in this one.
     pub(super) fn resume_renewals(&mut self, now: Mono, node: NodeId, out: &mut Vec<Effect>) {
         let link = self.links.get(node);
-        let waits = |(id, held): (&AttemptId, &Lease)| {
+        let waits = |held: &Lease| {
             let here = self.routes.node(&held.keys) == node;
             let wanted = here && (held.hold.renew || held.owed.is_some());
             let at_once = held.renewal.due.is_none() || link.is_outdated(held.fence);
-            (wanted && at_once && held.renewal.asked.is_none()).then_some(*id)
+            wanted && at_once && held.renewal.asked.is_none()
         };
-        let mut waiting: Vec<_> = self.leases.iter().filter_map(waits).collect();
+        let waiting = self.leases.iter().filter(|(_, held)| waits(held));
+        let mut waiting: Vec<_> = waiting.map(|(id, _)| *id).collect();
         waiting.sort_unstable();
         for id in waiting {
             self.renewal_due(now, id, out);
