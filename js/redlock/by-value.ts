@@ -1,0 +1,93 @@
+/**
+ * Locks that this process knows by their value alone: another one has acquired them, with holdfast or
+ * with node-redlock 5. They are released and extended by the service's own clients.
+ */
+
+import { locked } from './errors.js';
+import type { Client } from './votes.js';
+
+/**
+ * Whether ARGV[1] owns KEYS[1], here and below. Behind a token of holdfast stands the number of its attempt
+ * on a quorum, and a mark while somebody waits.
+ */
+const OWNS = `
+local token, holder = ARGV[1], redis.call('GET', KEYS[1])
+if not holder or holder:sub(1, #token) ~= token then return 0 end
+local rest = holder:sub(#token + 1)
+local ours = token:sub(1, 4) == 'hf1.' and (rest == '+' or rest:match('^%.%d+%+?$'))
+if rest ~= '' and not ours then return 0 end
+`;
+const RELEASE = `${OWNS}return redis.call('DEL', KEYS[1])`;
+/** ARGV[2]: ms that the lease lasts at least. */
+const EXTEND = `${OWNS}
+if redis.call('PTTL', KEYS[1]) < tonumber(ARGV[2]) then redis.call('PEXPIRE', KEYS[1], ARGV[2]) end
+return 1`;
+
+/** One key, and the token that its lock has. @internal */
+export interface Share {
+  readonly key: string;
+  readonly token: string;
+}
+
+/** The value of a lock on several resources has the tokens of all in their order. */
+const BETWEEN_TOKENS = ',';
+
+/** The value of a lock, by the tokens of its resources. @internal */
+export function joinTokens(tokens: readonly string[]): string {
+  return tokens.join(BETWEEN_TOKENS);
+}
+
+/** The resources of a lock with their tokens. One of node-redlock has the same for all. @internal */
+export function sharesOf(resources: readonly string[], value: string): Share[] {
+  const tokens = value.split(BETWEEN_TOKENS);
+  const several = tokens.length === resources.length;
+  return resources.map((key, i) => ({ key, token: several ? (tokens[i] as string) : value }));
+}
+
+/** Releases a lock at every client: who did not have all of it, and why. @internal */
+export function releaseByValue(clients: Iterable<Client>, shares: readonly Share[]) {
+  return everywhere(clients, shares, RELEASE, []);
+}
+
+/** Makes a lock last `duration` ms from now at every client: who does not have all of it, and why. @internal */
+export function extendByValue(
+  clients: Iterable<Client>,
+  shares: readonly Share[],
+  duration: number,
+) {
+  return everywhere(clients, shares, EXTEND, [`${duration}`]);
+}
+
+async function everywhere(
+  clients: Iterable<Client>,
+  shares: readonly Share[],
+  script: string,
+  args: readonly string[],
+): Promise<Map<Client, Error>> {
+  const against = new Map<Client, Error>();
+  const asked = Array.from(clients, async (client) => {
+    try {
+      // One key at a time: on a Cluster each may be in another slot.
+      const answers = shares.map(({ key, token }) => run(client, script, key, [token, ...args]));
+      const had = (await Promise.all(answers)).filter((answer) => answer === 1).length;
+      if (had < shares.length) against.set(client, locked(had, shares.length));
+    } catch (error) {
+      against.set(client, error as Error);
+    }
+  });
+  await Promise.all(asked);
+  return against;
+}
+
+/** What both libraries call `eval`. */
+interface Evaluating {
+  readonly evalSha?: unknown;
+  eval(script: string, ...rest: unknown[]): Promise<unknown>;
+}
+
+function run(client: Client, script: string, key: string, args: string[]): Promise<unknown> {
+  const evaluating = client as unknown as Evaluating;
+  // Only node-redis writes it so, and passes an object.
+  if ('evalSha' in evaluating) return evaluating.eval(script, { keys: [key], arguments: args });
+  return evaluating.eval(script, 1, key, ...args);
+}

@@ -1,0 +1,99 @@
+/** The connection of holdfast that stands beside a service's own clients, as long as they do. */
+
+import { connect } from '../connect.js';
+import type { LockManager } from '../manager.js';
+import type { Whereabouts } from './clients.js';
+import type { Client } from './votes.js';
+
+/** What tells of the end of a client. */
+interface Ending {
+  once?(event: 'end', listener: () => void): unknown;
+}
+
+/**
+ * One connection for the same clients, however many `Redlock`s they are given to: some services make
+ * one for every request.
+ *
+ * @internal
+ */
+export class Connection {
+  readonly #clients: readonly Client[];
+  #manager: Promise<LockManager> | undefined;
+  /** Who is told of servers that are lost. */
+  readonly #listeners = new Set<WeakRef<(error: Error) => void>>();
+  /** Clients that live. */
+  #open = 0;
+
+  private constructor(clients: readonly Client[]) {
+    this.#clients = clients;
+  }
+
+  static of(clients: readonly Client[]): Connection {
+    const [first] = clients as [Client];
+    const known = connections.get(first) ?? [];
+    const same = known.find((each) => each.#isOf(clients));
+    if (same !== undefined) return same;
+    const connection = new Connection(clients);
+    connections.set(first, [...known, connection]);
+    return connection;
+  }
+
+  #isOf(clients: readonly Client[]): boolean {
+    const all = this.#clients;
+    return all.length === clients.length && all.every((client, i) => client === clients[i]);
+  }
+
+  /** The manager, connected on first use. One that could not connect is tried anew. */
+  open(where: () => Whereabouts): Promise<LockManager> {
+    this.#manager ??= this.#connect(where());
+    return this.#manager;
+  }
+
+  /** Has `listener` called, as long as its owner lives, when a server is lost. */
+  listen(listener: (error: Error) => void): void {
+    this.#listeners.add(new WeakRef(listener));
+  }
+
+  async #connect({ target, options }: Whereabouts): Promise<LockManager> {
+    try {
+      const manager = await connect(target, options);
+      manager.on('disconnect', (error) => this.#tell(error));
+      this.#watch();
+      return manager;
+    } catch (error) {
+      this.#manager = undefined;
+      throw error;
+    }
+  }
+
+  #tell(error: Error): void {
+    for (const each of this.#listeners) {
+      const listener = each.deref();
+      if (listener === undefined) this.#listeners.delete(each);
+      else listener(error);
+    }
+  }
+
+  /** With the last of the clients it ends, too. */
+  #watch(): void {
+    this.#open = this.#clients.length;
+    for (const client of this.#clients as readonly Ending[]) {
+      client.once?.('end', () => {
+        this.#open -= 1;
+        if (this.#open === 0) void this.close();
+      });
+    }
+  }
+
+  /** Ends it; what waits is refused, and locks that are held are left to their leases. */
+  async close(): Promise<void> {
+    const manager = this.#manager;
+    this.#manager = undefined;
+    await manager?.then(
+      (each) => each.close(),
+      () => {},
+    );
+  }
+}
+
+const connections = new WeakMap<Client, readonly Connection[]>();
