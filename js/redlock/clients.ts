@@ -4,7 +4,7 @@ import type { ConnectOptions } from '../connect-options.js';
 import type { ClusterTarget, QuorumTarget, SentinelTarget } from '../target.js';
 import { readIoredis } from './ioredis.js';
 import { readNodeRedis } from './node-redis.js';
-import { type Place, refuse, type Unknown } from './place.js';
+import { bag, type Place, refuse } from './place.js';
 
 /** What `connect` takes. @internal */
 export interface Whereabouts {
@@ -21,7 +21,7 @@ const QUORUM_MAX = 15;
  * @throws TypeError if the connection of one of them cannot be told, or cannot be made in its way.
  * @internal
  */
-export function readClients(clients: readonly object[]): Whereabouts {
+export function readClients(clients: readonly unknown[]): Whereabouts {
   const places = clients.map(readClient);
   const [first] = places as [Place];
   const options = {
@@ -51,8 +51,8 @@ export function readClients(clients: readonly object[]): Whereabouts {
   return { target: { quorum: urls }, options: { ...options, longestLease: 0 } };
 }
 
-function readClient(given: object, i: number): Place {
-  const client = given as Unknown;
+function readClient(given: unknown, i: number): Place {
+  const client = bag(given);
   const place = readIoredis(client) ?? readNodeRedis(client);
   if (place !== undefined) return place;
   const what = `client ${i + 1} does not tell where it is connected to`;
