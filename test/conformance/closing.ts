@@ -20,6 +20,20 @@ export const CLOSING: Behaviours = {
     await a.close();
   },
 
+  'close: leaves a lock to its lease that was acquired with keep': async (place) => {
+    const [a, b] = await openSeveral(place, 'a', 'b');
+    const keep = { renew: false, keep: true } as const;
+    await a.acquire('kept', { ...LONG, ...keep });
+    await a.acquire('brief', { ttl: 400, ...keep });
+    await a.acquire(['kept:1', 'kept:2'], { ...LONG, ...keep });
+    await a.close();
+    for (const name of ['kept', 'kept:1', 'kept:2']) {
+      assert.equal(await b.tryAcquire(name), null, name);
+    }
+    const lock = await b.acquire('brief');
+    assert.equal(await lock.release(), true);
+  },
+
   'close: whatever is asked for afterwards is refused': async (place) => {
     const locks = await place.open();
     await locks.close();

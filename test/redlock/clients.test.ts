@@ -5,7 +5,7 @@
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { type Client, Redlock } from 'holdfast/redlock';
+import { type Client, Lock, Redlock } from 'holdfast/redlock';
 import { Cluster as ClusterClient, Redis } from 'ioredis';
 import { createClient, createClientPool, createCluster, createSentinel } from 'redis';
 import { Authority } from '../support/certificates.js';
@@ -49,7 +49,10 @@ async function findsLock(client: Reader): Promise<void> {
   const redlock = new Redlock([client], { retryCount: 0 });
   const lock = await redlock.acquire(['tea'], 60_000);
   assert.equal(await client.get('tea'), lock.value);
-  await lock.release();
+  // As if another process had told of it: then it is this client that extends.
+  const told = new Lock(redlock, lock.resources, lock.value, [], lock.expiration);
+  const extended = await told.extend(120_000);
+  await extended.release();
   assert.equal(await client.get('tea'), null);
   await redlock.quit();
 }
