@@ -181,14 +181,15 @@ export class Redlock extends EventEmitter {
    * ```
    */
   async release(lock: Lock, _settings?: Partial<Settings>): Promise<ExecutionResult> {
+    const expired = lock.expiration < Date.now();
     lock.expiration = 0;
     const held = holds.get(lock);
-    const count = held === undefined ? new Set(lock.resources).size : tokensOf(held).length;
+    const count = new Set(lock.resources).size;
     let stats: ExecutionStats;
     try {
-      if (held === undefined) stats = await this.#releaseByValue(lock);
-      else if (await held.release()) stats = statsOf(this.clients);
-      else stats = statsOfError(this.clients, locked(0, count), count);
+      if (held?.held) stats = this.#released(await held.release(), count);
+      else if (held !== undefined && expired) stats = this.#released(false, count);
+      else stats = await this.#releaseByValue(lock);
     } catch (error) {
       throw this.#failed(count, [], error);
     }
@@ -216,7 +217,7 @@ export class Redlock extends EventEmitter {
     const held = holds.get(existing);
     const { resources, value } = existing;
     const extend = async () => {
-      if (held === undefined) return this.#extendByValue(existing, duration);
+      if (!held?.held) return this.#extendByValue(existing, duration);
       await held.extend(duration).catch(asLocked);
       return held.remaining;
     };
@@ -375,6 +376,11 @@ export class Redlock extends EventEmitter {
   #tell(stats: ExecutionStats): Promise<ExecutionStats> {
     for (const error of stats.votesAgainst.values()) this.emit('error', error);
     return Promise.resolve(stats);
+  }
+
+  #released(freed: boolean, resources: number): ExecutionStats {
+    if (freed) return statsOf(this.clients);
+    return statsOfError(this.clients, locked(0, resources), resources);
   }
 
   async #releaseByValue({ resources, value }: Lock): Promise<ExecutionStats> {

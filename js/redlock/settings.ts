@@ -76,7 +76,12 @@ export function patience(settings: Settings): number | null {
   const retries = attemptsMax(settings) - 1;
   if (retries <= 0) return null;
   if (retries === Number.POSITIVE_INFINITY) return retries;
-  return Math.round(retries * Math.max(0, settings.retryDelay));
+  return Math.round(retries * meanDelay(settings));
+}
+
+/** The mean of `nextDelay`, which is never below zero. */
+function meanDelay({ retryDelay: delay, retryJitter: jitter }: Settings): number {
+  return delay >= jitter ? Math.max(0, delay) : Math.max(0, delay + jitter) ** 2 / (4 * jitter);
 }
 
 /** The time until the next attempt, in ms. @internal */

@@ -293,9 +293,17 @@ for (const name of [OLD, NEW]) {
     );
     const [, , third] = servers as [RedisServer, RedisServer, RedisServer];
     const lock = await redlock.acquire(['a'], LONG_MS);
-    for (const each of servers) assert.equal(await each.admin.exists('a'), 1);
+    const seen = (times: number) =>
+      until(
+        async () => {
+          const counts = await Promise.all(servers.map((each) => each.admin.exists('a')));
+          return counts.every((count) => count === times);
+        },
+        `the lock on ${times === 1 ? 'all servers' : 'none'}`,
+      );
+    await seen(1);
     await lock.release();
-    for (const each of servers) await until(async () => !(await each.admin.exists('a')), 'its end');
+    await seen(0);
     await third.kill();
     try {
       const next = await redlock.acquire(['a'], LONG_MS);

@@ -197,9 +197,33 @@ test('a service that makes a Redlock for every request has one connection all th
     const lock = await new Redlock([own]).acquire([`item:${i}`], LONG_MS);
     await lock.release();
   }
-  assert.equal(await connections(), 1);
+  await until(async () => (await connections()) === 1, 'those of earlier tests to end');
   own.disconnect();
   await until(async () => (await connections()) === 0, 'the end of the connection');
+});
+
+test('a lock outlasts the connection that acquired it, and is released by another', async () => {
+  const own = client();
+  const redlock = new Redlock([own], once);
+  const locks = [await redlock.acquire(['a'], LONG_MS), await redlock.acquire(['b'], LONG_MS)];
+  own.disconnect();
+  await until(async () => (await connections()) === 0, 'the end of the connection');
+  assert.equal(await server.admin.exists('a', 'b'), 2);
+  await own.connect();
+  const [first, second] = locks as [Lock, Lock];
+  await first.release();
+  await (await second.extend(LONG_MS)).release();
+  assert.equal(await server.admin.exists('a', 'b'), 0);
+});
+
+test('after quit a release is refused, for the lock stays until it expires', async () => {
+  const redlock = open(once);
+  const lock = await redlock.acquire(['a'], LONG_MS);
+  await redlock.quit();
+  const error = await errorOf(lock.release());
+  assert.ok(error instanceof ExecutionError);
+  assert.ok(error.cause instanceof holdfast.LockClosedError);
+  assert.equal(await server.admin.exists('a'), 1);
 });
 
 test('a resource that is named twice is locked once, and released', async () => {
@@ -283,6 +307,7 @@ test('a Cluster: several resources, wherever they are', async () => {
 });
 
 test('arguments that cannot be are refused before anything is sent', async () => {
+  await until(async () => (await connections()) === 0, 'the end of earlier connections');
   const redlock = open();
   const refused = (promise: Promise<unknown>, code: string) => assert.rejects(promise, { code });
   await refused(redlock.acquire('a' as never, LONG_MS), 'ERR_INVALID_ARG_TYPE');
