@@ -11,7 +11,6 @@ import {
   argumentError,
   LockClosedError,
   LockConnectionError,
-  LockError,
   LockLostError,
   LockQuorumError,
   LockTimeoutError,
@@ -187,8 +186,8 @@ export class Redlock extends EventEmitter {
     const count = new Set(lock.resources).size;
     let stats: ExecutionStats;
     try {
-      if (held?.held) stats = this.#released(await held.release(), count);
-      else if (held !== undefined && expired) stats = this.#released(false, count);
+      if (held?.held) stats = this.#released((await held.release()) ? count : 0, count);
+      else if (held !== undefined && expired) stats = this.#released(0, count);
       else stats = await this.#releaseByValue(lock);
     } catch (error) {
       throw this.#failed(count, [], error);
@@ -216,12 +215,16 @@ export class Redlock extends EventEmitter {
     const chosen = { ...this.settings, ...settings };
     const held = holds.get(existing);
     const { resources, value } = existing;
+    const count = new Set(resources).size;
     const extend = async () => {
       if (!held?.held) return this.#extendByValue(existing, duration);
-      await held.extend(duration).catch(asLocked);
+      await held.extend(duration).catch((error: unknown) => {
+        // Who has lost a lock does not get it back by asking again.
+        throw error instanceof LockLostError ? locked(0, count) : error;
+      });
       return held.remaining;
     };
-    const { result, attempts } = await this.#attempt(new Set(resources).size, chosen, extend);
+    const { result, attempts } = await this.#attempt(count, chosen, extend);
     existing.expiration = 0;
     const lock = new Lock(this, resources, value, attempts, expirationOf(result, duration, chosen));
     if (held !== undefined) holds.set(lock, held);
@@ -367,8 +370,8 @@ export class Redlock extends EventEmitter {
     attempts: readonly Promise<ExecutionStats>[],
     cause: unknown,
   ): ExecutionError {
-    if (!isVote(cause)) throw cause;
-    const last = this.#tell(statsOfError(this.clients, cause, resources));
+    if (isMistake(cause)) throw cause;
+    const last = this.#tell(statsOfError(this.clients, cause as Error, resources));
     return new ExecutionError(NO_QUORUM, [...attempts, last], { cause });
   }
 
@@ -378,16 +381,17 @@ export class Redlock extends EventEmitter {
     return Promise.resolve(stats);
   }
 
-  #released(freed: boolean, resources: number): ExecutionStats {
-    if (freed) return statsOf(this.clients);
-    return statsOfError(this.clients, locked(0, resources), resources);
+  /** What is told of a release that has freed `had` of so many resources. */
+  #released(had: number, resources: number): ExecutionStats {
+    if (had === resources) return statsOf(this.clients);
+    return statsOfError(this.clients, locked(had, resources), resources);
   }
 
   async #releaseByValue({ resources, value }: Lock): Promise<ExecutionStats> {
     const shares = sharesOf([...new Set(resources)], value);
     const ours = shares.every(({ token }) => clientOf(token) !== null);
     if (ours && this.clients.size === 1) return this.#releaseAdopted(shares);
-    const stats = statsOf(this.clients, await releaseByValue(this.clients, shares));
+    const stats = await releaseByValue(this.clients, shares);
     const failure = failureOf(stats);
     if (stats.votesFor.size < stats.quorumSize && failure !== undefined) throw failure;
     return stats;
@@ -406,16 +410,14 @@ export class Redlock extends EventEmitter {
       }
     });
     const had = (await Promise.all(released)).filter(Boolean).length;
-    if (had === shares.length) return statsOf(this.clients);
-    const error = locked(had, shares.length);
-    return statsOf(this.clients, new Map(Array.from(this.clients, (client) => [client, error])));
+    return this.#released(had, shares.length);
   }
 
   /** Extends the lock of another process: how long it is valid. */
   async #extendByValue({ resources, value }: Lock, duration: number): Promise<number> {
     const start = performance.now();
     const shares = sharesOf([...new Set(resources)], value);
-    const stats = statsOf(this.clients, await extendByValue(this.clients, shares, duration));
+    const stats = await extendByValue(this.clients, shares, duration);
     if (stats.votesFor.size < stats.quorumSize) {
       throw failureOf(stats) ?? locked(0, shares.length);
     }
@@ -445,20 +447,15 @@ function failureOf({ votesAgainst }: ExecutionStats): Error | undefined {
   return others.find((error) => !(error instanceof ResourceLockedError));
 }
 
-/** Whether an error is a server's, or that of the way to it; all else is a caller's. */
-function isVote(error: unknown): error is Error {
-  return error instanceof LockError || error instanceof ResourceLockedError;
-}
-
-/** Who has lost a lock does not get it back by asking again. */
-function asLocked(error: unknown): never {
-  throw error instanceof LockLostError ? locked(0, 1) : error;
+/** Whether an error is a caller's own fault, and not that of a server or of the way to it. */
+function isMistake(error: unknown): boolean {
+  return error instanceof TypeError || error instanceof RangeError;
 }
 
 /** Whether it is of no use to try again: the patience is used up, or nothing can change. */
 function isFinal(error: unknown): boolean {
   return (
-    !isVote(error) ||
+    isMistake(error) ||
     error instanceof LockClosedError ||
     error instanceof LockTimeoutError ||
     error instanceof ResourceLockedError

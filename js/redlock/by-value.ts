@@ -4,7 +4,7 @@
  */
 
 import { locked } from './errors.js';
-import type { Client } from './votes.js';
+import { type Client, type ExecutionStats, statsOf } from './votes.js';
 
 /**
  * Whether ARGV[1] owns KEYS[1], here and below. Behind a token of holdfast stands the number of its attempt
@@ -44,39 +44,61 @@ export function sharesOf(resources: readonly string[], value: string): Share[] {
   return resources.map((key, i) => ({ key, token: several ? (tokens[i] as string) : value }));
 }
 
-/** Releases a lock at every client: who did not have all of it, and why. @internal */
-export function releaseByValue(clients: Iterable<Client>, shares: readonly Share[]) {
+/** Releases a lock at every client. @internal */
+export function releaseByValue(
+  clients: ReadonlySet<Client>,
+  shares: readonly Share[],
+): Promise<ExecutionStats> {
   return everywhere(clients, shares, RELEASE, []);
 }
 
-/** Makes a lock last `duration` ms from now at every client: who does not have all of it, and why. @internal */
+/** Makes a lock last `duration` ms from now at every client. @internal */
 export function extendByValue(
-  clients: Iterable<Client>,
+  clients: ReadonlySet<Client>,
   shares: readonly Share[],
   duration: number,
-) {
+): Promise<ExecutionStats> {
   return everywhere(clients, shares, EXTEND, [`${duration}`]);
 }
 
-async function everywhere(
-  clients: Iterable<Client>,
+/** Asks all clients, and waits until a majority has agreed or all have answered. */
+function everywhere(
+  clients: ReadonlySet<Client>,
   shares: readonly Share[],
   script: string,
   args: readonly string[],
-): Promise<Map<Client, Error>> {
-  const against = new Map<Client, Error>();
-  const asked = Array.from(clients, async (client) => {
-    try {
-      // One key at a time: on a Cluster each may be in another slot.
-      const answers = shares.map(({ key, token }) => run(client, script, key, [token, ...args]));
-      const had = (await Promise.all(answers)).filter((answer) => answer === 1).length;
-      if (had < shares.length) against.set(client, locked(had, shares.length));
-    } catch (error) {
-      against.set(client, error as Error);
+): Promise<ExecutionStats> {
+  const { membershipSize, quorumSize } = statsOf(clients);
+  const votesFor = new Set<Client>();
+  const votesAgainst = new Map<Client, Error>();
+  return new Promise((resolve) => {
+    for (const client of clients) {
+      void ask(client, shares, script, args).then((error) => {
+        if (error === undefined) votesFor.add(client);
+        else votesAgainst.set(client, error);
+        const all = votesFor.size + votesAgainst.size === membershipSize;
+        if (!all && votesFor.size < quorumSize) return;
+        resolve({ membershipSize, quorumSize, votesFor, votesAgainst });
+      });
     }
   });
-  await Promise.all(asked);
-  return against;
+}
+
+/** Why a client did not agree, if it did not. */
+async function ask(
+  client: Client,
+  shares: readonly Share[],
+  script: string,
+  args: readonly string[],
+): Promise<Error | undefined> {
+  try {
+    // One key at a time: on a Cluster each may be in another slot.
+    const answers = shares.map(({ key, token }) => run(client, script, key, [token, ...args]));
+    const had = (await Promise.all(answers)).filter((answer) => answer === 1).length;
+    return had < shares.length ? locked(had, shares.length) : undefined;
+  } catch (error) {
+    return error as Error;
+  }
 }
 
 /** What both libraries call `eval`. */

@@ -1,7 +1,7 @@
 /** What each client said to an operation, in the words of node-redlock 5. */
 
 import { LockLostError, LockQuorumError, LockTimeoutError } from '../errors.js';
-import { locked, ResourceLockedError } from './errors.js';
+import { locked } from './errors.js';
 
 /** What is asked of a client here: it can be ended. Its type is that of ioredis or node-redis. */
 export interface Client {
@@ -63,16 +63,13 @@ export function statsOfError(
       if (cause !== undefined) against.set(client, new Error(cause));
     });
   } else {
-    const reason = isLocked(error) ? locked(0, resources) : error;
+    const reason = isHeld(error) ? locked(0, resources) : error;
     for (const client of clients) against.set(client, reason);
   }
   return statsOf(clients, against);
 }
 
-function isLocked(error: Error): boolean {
-  return (
-    error instanceof ResourceLockedError ||
-    error instanceof LockTimeoutError ||
-    error instanceof LockLostError
-  );
+/** Whether the lock is another's, or nobody's. */
+function isHeld(error: Error): boolean {
+  return error instanceof LockTimeoutError || error instanceof LockLostError;
 }
