@@ -128,8 +128,8 @@ export class Redlock extends EventEmitter {
   }
 
   /**
-   * Ends the clients, and the connection to where they were. What waits is refused; locks that are held
-   * stay until they expire, but those of `using` are released.
+   * Ends the clients, and the connection to where they were as soon as no routine of `using` runs any more.
+   * Other locks that are held stay until they expire. Nothing new is begun.
    */
   async quit(): Promise<void> {
     this.#ended = true;
@@ -271,7 +271,8 @@ export class Redlock extends EventEmitter {
     const names = checkResources(resources);
     const take = (wait: number | null) => this.#take(names, { ttl: duration, renew: true }, wait);
     const { result: held } = await this.#attempt(names.length, settings, take);
-    return this.#runUnder(held, names.length, routine as (signal: AbortSignal) => Promise<T>);
+    const run = routine as (signal: RedlockAbortSignal) => Promise<T>;
+    return this.#connection.during(() => this.#runUnder(held, names.length, run));
   }
 
   async #runUnder<T>(
@@ -279,6 +280,7 @@ export class Redlock extends EventEmitter {
     resources: number,
     routine: (signal: RedlockAbortSignal) => Promise<T>,
   ): Promise<T> {
+    if (!held.held) throw this.#failed(resources, [], lossOf(held));
     const controller = new AbortController();
     const signal: RedlockAbortSignal = controller.signal;
     let lost: ExecutionError | undefined;
@@ -287,8 +289,7 @@ export class Redlock extends EventEmitter {
       signal.error = lost;
       controller.abort();
     };
-    if (held.signal.aborted) lose();
-    else held.signal.addEventListener('abort', lose, { once: true });
+    held.signal.addEventListener('abort', lose, { once: true });
     let result: T;
     try {
       result = await routine(signal);
@@ -308,7 +309,7 @@ export class Redlock extends EventEmitter {
   }
 
   async #open(): Promise<LockManager> {
-    if (this.#ended) throw new LockClosedError('redlock: quit() has ended it; make a new one');
+    if (this.#ended) throw ended();
     return this.#connection.open(() => readClients([...this.clients]));
   }
 
@@ -317,13 +318,13 @@ export class Redlock extends EventEmitter {
     const manager = await this.#open();
     const [name] = names as [string];
     const single = names.length === 1;
-    if (wait !== null) {
-      const options = { ...hold, wait };
-      return single ? manager.acquire(name, options) : manager.acquire(names, options);
-    }
-    const held = await (single ? manager.tryAcquire(name, hold) : manager.tryAcquire(names, hold));
+    const options = wait === null ? hold : { ...hold, wait };
+    const method = wait === null ? 'tryAcquire' : 'acquire';
+    const held = await (single ? manager[method](name, options) : manager[method](names, options));
     if (held === null) throw locked(0, names.length);
-    return held;
+    if (!this.#ended) return held;
+    await held.release().catch(() => {});
+    throw ended();
   }
 
   /** The same, for `duration` from now and no longer. */
@@ -426,6 +427,10 @@ export class Redlock extends EventEmitter {
 }
 
 export default Redlock;
+
+function ended(): LockClosedError {
+  return new LockClosedError('redlock: quit() has ended it; make a new one');
+}
 
 function tokensOf(held: Held): string[] {
   return [held.toJSON()].flat().map(({ token }) => token);

@@ -21,6 +21,8 @@ export class Connection {
   #manager: Promise<LockManager> | undefined;
   /** Who is told of servers that are lost. */
   readonly #listeners = new Set<WeakRef<(error: Error) => void>>();
+  /** What runs under a lock. */
+  readonly #running = new Set<Promise<unknown>>();
   /** Clients that live. */
   #open = 0;
 
@@ -85,14 +87,26 @@ export class Connection {
     }
   }
 
-  /** Ends it; what waits is refused, and locks that are held are left to their leases. */
+  /** Runs `routine`: the connection does not end before it. */
+  async during<T>(routine: () => Promise<T>): Promise<T> {
+    // It may end the connection in its first line, and must be known by then.
+    const running = Promise.resolve().then(routine);
+    this.#running.add(running);
+    try {
+      return await running;
+    } finally {
+      this.#running.delete(running);
+    }
+  }
+
+  /** Ends it, once no routine runs any more: at once if none does. Locks are left to their leases. */
   async close(): Promise<void> {
     const manager = this.#manager;
     this.#manager = undefined;
-    await manager?.then(
-      (each) => each.close(),
-      () => {},
-    );
+    const end = async () => (await manager?.catch(() => undefined))?.close();
+    if (this.#running.size === 0) return end();
+    // Not waited for: whoever ends it may be one of them.
+    void Promise.allSettled(this.#running).then(end);
   }
 }
 

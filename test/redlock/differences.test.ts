@@ -152,6 +152,39 @@ test('using: an event loop that is blocked for longer than the duration keeps th
   });
 });
 
+test('using: a routine that is running when everything is ended keeps its lock to its own end', async () => {
+  for (const end of ['quit', 'disconnect'] as const) {
+    const own = client();
+    const redlock = new Redlock([own]);
+    const result = await redlock.using(['a'], 700, async (signal) => {
+      if (end === 'quit') await redlock.quit();
+      else own.disconnect();
+      await sleep(1_200);
+      assert.equal(await server.admin.exists('a'), 1);
+      assert.equal(signal.aborted, false);
+      return end;
+    });
+    assert.equal(result, end);
+    assert.equal(await server.admin.exists('a'), 0);
+  }
+  await until(async () => (await connections()) === 0, 'the end of the connections');
+});
+
+test('quit: who waits gets nothing any more', async () => {
+  const holder = open();
+  const lock = await holder.acquire(['a'], LONG_MS);
+  const redlock = open({ retryCount: -1 });
+  const waiting = errorOf(redlock.acquire(['a'], LONG_MS));
+  await until(async () => (await server.admin.zcard('{a}:queue')) > 0, 'the line');
+  const other = redlock.using(['b'], 1_000, async () => {
+    await redlock.quit();
+    await lock.release();
+    assert.ok((await waiting) instanceof ExecutionError);
+  });
+  await other;
+  await until(async () => (await server.admin.exists('a')) === 0, 'the lock to be free');
+});
+
 test('an error has the cause: what happened, to which lock, on which server', async () => {
   const redlock = open({ retryCount: 1, retryDelay: 20 });
   const lock = await redlock.acquire(['a'], LONG_MS);
