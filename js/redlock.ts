@@ -75,7 +75,7 @@ const WHOLE = 0.9;
 /**
  * Locks that exclude those of node-redlock 4 and 5, with the methods, settings, errors and messages of
  * node-redlock 5. It reads from the clients where they are connected to, and makes a connection of its own on
- * first use, which ends with the last of them. `docs/redlock.md` lists what differs.
+ * first use, which ends with them. `docs/redlock.md` lists what differs.
  *
  * @example
  * ```ts

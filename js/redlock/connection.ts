@@ -23,8 +23,6 @@ export class Connection {
   readonly #listeners = new Set<WeakRef<(error: Error) => void>>();
   /** What runs under a lock. */
   readonly #running = new Set<Promise<unknown>>();
-  /** Clients that live. */
-  #open = 0;
 
   private constructor(clients: readonly Client[]) {
     this.#clients = clients;
@@ -76,13 +74,15 @@ export class Connection {
     }
   }
 
-  /** With the last of the clients it ends, too. */
+  /** It ends with the clients: as soon as those that are left would be no majority. */
   #watch(): void {
-    this.#open = this.#clients.length;
-    for (const client of this.#clients as readonly Ending[]) {
-      client.once?.('end', () => {
-        this.#open -= 1;
-        if (this.#open === 0) void this.close();
+    const own = this.#manager;
+    const ended = new Set<Client>();
+    for (const client of this.#clients) {
+      (client as Ending).once?.('end', () => {
+        ended.add(client);
+        const decided = ended.size * 2 >= this.#clients.length;
+        if (decided && this.#manager === own) void this.close();
       });
     }
   }
