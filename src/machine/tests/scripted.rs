@@ -409,10 +409,9 @@ fn close_ends_everything_and_leaves_nothing() {
 #[test]
 fn close_leaves_a_lease_that_is_to_be_kept() {
     let mut world = World::connected();
-    let hold = Hold { keep: true, ..ONE_LEASE };
-    let held = world.acquire_held(60_000, Wait::Never, hold);
+    let op = world.acquire_held(60_000, Wait::Never, Hold { keep: true, ..ONE_LEASE });
     world.settle();
-    world.lease(held);
+    world.lease(op);
     let owner = world.server.owner(world.now, &World::keys());
     assert!(owner.is_some());
     let close = world.command(Command::Close);
@@ -425,10 +424,9 @@ fn close_leaves_a_lease_that_is_to_be_kept() {
 #[test]
 fn the_end_of_a_lease_that_is_to_be_kept_is_the_servers() {
     let mut world = World::connected();
-    let hold = Hold { keep: true, ..ONE_LEASE };
-    let held = world.acquire_held(10_000, Wait::Never, hold);
+    let op = world.acquire_held(10_000, Wait::Never, Hold { keep: true, ..ONE_LEASE });
     world.settle();
-    let (lease, _) = world.lease(held);
+    let (lease, _) = world.lease(op);
     let owner = world.server.owner(world.now, &World::keys());
     world.pass(ms(9_950));
     world.settle();
