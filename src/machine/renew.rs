@@ -16,6 +16,8 @@ use std::time::Duration;
 pub struct Hold {
     /// Whether the lease is renewed until the lock is released.
     pub renew: bool,
+    /// Whether the lease runs to its end, though the manager is closed or its process ends before.
+    pub keep: bool,
     /// The longest time that the lock is kept, renewals included.
     pub max_hold: Option<Duration>,
     /// How long JavaScript may give no sign of life before renewal pauses.
@@ -328,6 +330,10 @@ impl Machine {
     /// The lease has ended by this process's clock, a little before it does by the server's.
     pub(super) fn lease_end(&mut self, now: Mono, id: AttemptId, out: &mut Vec<Effect>) {
         let stalled = self.leases.get(&id).is_some_and(|held| held.renewal.stalled);
+        if self.leases.get(&id).is_some_and(|held| held.hold.keep) {
+            // The server ends it; until then its token may be lengthened by whoever else has it.
+            return self.lose(now, id, out);
+        }
         let reason = if stalled { LossReason::Stalled } else { LossReason::Expired };
         self.lose_and_give_back(now, id, reason, out);
     }

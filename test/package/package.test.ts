@@ -79,10 +79,44 @@ test('npm took the addon of this platform, and asked for no other', () => {
   assert.deepEqual(missed, []);
 });
 
+test('its redlock works by import and by require, as the default and by name', async () => {
+  const same =
+    'console.log(new Set([Redlock, all.default ?? all, all.Redlock]).size, typeof Lock, ExecutionError.name)';
+  const mjs = `import Redlock, * as all from 'holdfast/redlock';
+    import { ExecutionError, Lock } from 'holdfast/redlock';${same}`;
+  const cjs = `const all = require('holdfast/redlock');
+    const { default: Redlock, ExecutionError, Lock } = all;${same}`;
+  writeFileSync(join(folder, 'redlock.mjs'), mjs);
+  writeFileSync(join(folder, 'redlock.cjs'), cjs);
+  for (const file of ['redlock.mjs', 'redlock.cjs']) {
+    const said = await succeeds(process.execPath, [file], folder);
+    assert.equal(said, '1 function ExecutionError\n');
+  }
+});
+
 const TYPED = `
 import {
   connect, type Lock, type LockJson, LockTimeoutError, type LockManager, type LockSet,
 } from 'holdfast';
+import Redlock, {
+  type Client, ExecutionError, Lock as RedlockLock, type RedlockAbortSignal, ResourceLockedError, type Settings,
+} from 'holdfast/redlock';
+export async function redlocked(clients: Client[], settings: Partial<Settings>): Promise<number> {
+  const redlock = new Redlock(clients, settings);
+  redlock.on('error', (error) => error instanceof ResourceLockedError);
+  let lock: RedlockLock = await redlock.acquire(['a'], 5_000);
+  lock = await lock.extend(5_000);
+  const { attempts } = await new RedlockLock(redlock, ['a'], lock.value, [], lock.expiration).release();
+  const check = (signal: RedlockAbortSignal) => { if (signal.aborted) throw signal.error; };
+  const n: number = await redlock.using(['a'], 5_000, { retryCount: 5 }, async (signal) => { check(signal); return 1; });
+  const s: string = await redlock.using(['a'], 5_000, async (signal) => { check(signal); return ''; });
+  // @ts-expect-error: a list of resources
+  await redlock.acquire('a', 5_000);
+  return n + s.length + ((await attempts[0])?.votesAgainst.size ?? 0);
+}
+export function attemptsOf(error: unknown): number {
+  return error instanceof ExecutionError ? error.attempts.length : 0;
+}
 export async function sell(locks: LockManager): Promise<number> {
   await using lock: Lock = await locks.acquire('item:42', { ttl: 5_000, wait: 1_000 });
   const maybe: Lock | null = await locks.tryAcquire('cron', { label: 'me' });
