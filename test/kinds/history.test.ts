@@ -66,8 +66,9 @@ test('the check finds what cannot have been', () => {
     ['a smaller fence later', [reader, held(1, 30, 40)]],
     ['a smaller fence later', [reader, shared(1, 12, 13, { asked: 11 })]],
   ];
+  const deaths = new Map([['dead', 40]]);
   for (const [problem, holds] of wrong) {
-    const found = problemsOfKinds(holds, new Map([['dead', 40]])).join();
+    const found = problemsOfKinds(holds, { deaths }).join();
     assert.match(found, new RegExp(problem), JSON.stringify(holds));
   }
   const right = [
@@ -80,12 +81,12 @@ test('the check finds what cannot have been', () => {
     [held(1, 10, 10, { who: 'dead', until: 30 }), held(2, 30, 50)],
     [held(2, 10, 20), held(1, 15, 15, { stillborn: true })],
   ];
-  for (const holds of right) assert.deepEqual(problemsOfKinds(holds, new Map([['dead', 40]])), []);
+  for (const holds of right) assert.deepEqual(problemsOfKinds(holds, { deaths }), []);
 });
 
 /** What the holders wrote down, and what became of the stores that the locks protect. */
 async function problems(deaths: Deaths = new Map()): Promise<string[]> {
-  const found = problemsOfKinds(await ledger.holds(), deaths);
+  const found = problemsOfKinds(await ledger.holds(), { deaths });
   for (const [lock, { value, accepted }] of await ledger.stores()) {
     if (value !== accepted) found.push(`${lock}: ${accepted} guarded writes made ${value}`);
   }

@@ -63,7 +63,7 @@ test('old code and holdfast exclude each other, also from shares, whoever is kil
   );
   t.diagnostic(`${deaths.size} kills, ${pauses} pauses, ${lost} lost`);
   assert.ok(olds > 0 && shares > 0 && deaths.size > 0 && pauses > 0);
-  assert.deepEqual(problemsOfKinds(holds, deaths), []);
+  assert.deepEqual(problemsOfKinds(holds, { deaths }), []);
 });
 
 test('the shares of readers that were killed keep old code out until the last one ends', async () => {

@@ -28,7 +28,7 @@ before(async () => {
 
 afterEach(async () => {
   await Promise.all(crew.splice(0).map((each) => each.stop()));
-  assert.deepEqual(problemsOfKinds(await ledger.holds(), deaths), []);
+  assert.deepEqual(problemsOfKinds(await ledger.holds(), { deaths }), []);
   await ledger.clear();
 });
 

@@ -4,6 +4,7 @@
  */
 
 import { setTimeout as sleep } from 'node:timers/promises';
+import { Dice } from './dice.js';
 import { type HoldWish, now, type Recorded, Recorder } from './history.js';
 import {
   type ConnectTarget,
@@ -14,6 +15,7 @@ import {
 } from './holdfast.js';
 import { guardedStep, plainStep } from './ledger.js';
 import { lockByHand, type OldCode } from './old-code.js';
+import { serve } from './orders.js';
 import { partsOf, type Roam, roam, wishOf } from './roam.js';
 
 const [who = '', ledgerUrl = ''] = process.argv.slice(2);
@@ -166,7 +168,7 @@ const orders = {
     const tally: Tally = {};
     halted = false;
     const remember = (lock: Lock, recorded: Recorded) => void recordedOf.set(lock, recorded);
-    const ground = { ...plan, locks: manager(0), recorder, remember };
+    const ground = { ...plan, locks: manager(0), recorder, dice: new Dice(), remember };
     const task = async () => {
       while (!halted) {
         const ended = await roam(ground);
@@ -263,21 +265,5 @@ function get(id: number): { lock: Lock; recorded: Recorded } {
   return found;
 }
 
-interface Order {
-  readonly id: number;
-  readonly kind: keyof Orders;
-  readonly args: readonly unknown[];
-}
-
-process.on('message', ({ id, kind, args }: Order) => {
-  // An order may block the event loop: its arrival is confirmed first.
-  process.send?.({ id, begun: true }, () => {
-    Promise.resolve()
-      .then(() => (orders[kind] as (...args: readonly unknown[]) => unknown)(...args))
-      .then(
-        (value) => process.send?.({ id, value }),
-        (error: Error) => process.send?.({ id, error: String(error.stack) }),
-      );
-  });
-});
+serve(orders);
 process.once('disconnect', () => process.exit(0));

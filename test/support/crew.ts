@@ -8,6 +8,7 @@ import type { ConnectOptions } from 'holdfast';
 import type { Orders } from './contender.js';
 import type { ConnectTarget } from './holdfast.js';
 import type { Ledger } from './ledger.js';
+import type { Serving } from './orders.js';
 import type { RedisServer } from './server.js';
 import { until } from './wait.js';
 
@@ -29,18 +30,24 @@ process.once('exit', () => {
   for (const child of running) child.kill('SIGKILL');
 });
 
-type Result<K extends keyof Orders> = Promise<Awaited<ReturnType<Orders[K]>>>;
+type Does = (...args: never[]) => unknown;
+type Kind<O> = { [K in keyof O]: O[K] extends Does ? K : never }[keyof O] & string;
+type Args<O, K extends keyof O> = O[K] extends Does ? Parameters<O[K]> : never;
+type Result<O, K extends keyof O> = O[K] extends Does ? Promise<Awaited<ReturnType<O[K]>>> : never;
 
-export class Contender {
+/** A process on orders: those of `contender.ts`, or of another program. */
+export class Contender<O extends Serving = Orders> {
   readonly #child: ChildProcess;
   readonly #pending = new Map<number, Pending>();
   #count = 0;
 
-  private constructor(
+  /** Runs `program`, which serves orders; `who` is its first argument. */
+  constructor(
     readonly who: string,
-    ledger: Ledger,
+    program: string,
+    ...args: readonly string[]
   ) {
-    const child = fork(join(__dirname, 'contender.js'), [who, ledger.url], {
+    const child = fork(program, [who, ...args], {
       execArgv: ['--enable-source-maps'],
       serialization: 'advanced',
       stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
@@ -63,35 +70,23 @@ export class Contender {
     ledger: Ledger,
     { managers = 1, ...options }: ConnectOptions & { managers?: number } = {},
   ): Promise<Contender> {
-    const contender = new Contender(who, ledger);
+    const contender = new Contender(who, join(__dirname, 'contender.js'), ledger.url);
     await contender.order('open', target, managers, options);
     return contender;
   }
 
   /** Has the process do something, and answers what it answers. */
-  order<K extends keyof Orders>(kind: K, ...args: Parameters<Orders[K]>): Result<K> {
+  order<K extends Kind<O>>(kind: K, ...args: Args<O, K>): Result<O, K> {
     return this.orderBegun(kind, ...args).result;
   }
 
   /** Like `order`; `begun` tells when the process has the order. */
-  orderBegun<K extends keyof Orders>(
+  orderBegun<K extends Kind<O>>(
     kind: K,
-    ...args: Parameters<Orders[K]>
-  ): { begun: Promise<void>; result: Result<K> } {
-    const id = this.#count++;
-    let begun: () => void = () => {};
-    const started = new Promise<void>((resolve) => {
-      begun = resolve;
-    });
-    const result = new Promise<unknown>((resolve, reject) => {
-      this.#pending.set(id, { begun, resolve, reject });
-    });
-    // Whoever is killed answers no more; that is no news unless somebody awaits it.
-    result.catch(() => {});
-    this.#child.send({ id, kind, args }, (error) => {
-      if (error !== null) this.#settle({ id, error: String(error) });
-    });
-    return { begun: started, result: result as Result<K> };
+    ...args: Args<O, K>
+  ): { begun: Promise<void>; result: Result<O, K> } {
+    const { begun, result } = this.#send(kind, args);
+    return { begun, result: result as Result<O, K> };
   }
 
   get alive(): boolean {
@@ -122,12 +117,32 @@ export class Contender {
     this.resume();
     const gone = new Promise((resolve) => this.#child.once('exit', resolve));
     try {
-      assert.equal(await this.order('close'), 0, 'no operation may be left open');
+      assert.equal(await this.#send('close', []).result, 0, 'no operation may be left open');
       this.#child.disconnect();
       await gone;
     } finally {
       await this.kill();
     }
+  }
+
+  #send(
+    kind: string,
+    args: readonly unknown[],
+  ): { begun: Promise<void>; result: Promise<unknown> } {
+    const id = this.#count++;
+    let begun: () => void = () => {};
+    const started = new Promise<void>((resolve) => {
+      begun = resolve;
+    });
+    const result = new Promise<unknown>((resolve, reject) => {
+      this.#pending.set(id, { begun, resolve, reject });
+    });
+    // Whoever is killed answers no more; that is no news unless somebody awaits it.
+    result.catch(() => {});
+    this.#child.send({ id, kind, args }, (error) => {
+      if (error !== null) this.#settle({ id, error: String(error) });
+    });
+    return { begun: started, result };
   }
 
   #settle({ id, begun, value, error }: Answer): void {

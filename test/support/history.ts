@@ -28,6 +28,8 @@ export interface Hold {
   readonly wish?: HoldWish;
   /** When it was about to be downgraded: from then on it is shared at least. */
   downgraded?: number;
+  /** Handed from one process to another it is one lock still: all its holds have the same heritage. */
+  heritage?: string;
 }
 
 /** What a holder had asked for. */
@@ -55,6 +57,7 @@ export class Recorded {
   readonly hold: Hold;
   /** How long the holder may believe to hold it, as it knew last. */
   #until: number;
+  #ended = false;
 
   constructor(
     who: string,
@@ -74,6 +77,7 @@ export class Recorded {
 
   /** Looks whether it is still held. */
   check(): boolean {
+    if (this.#ended) return false;
     const at = now();
     const remaining = this.lock.remaining;
     if (remaining > 0 && !this.hold.lost) {
@@ -92,11 +96,21 @@ export class Recorded {
 
   /** It was seen to be lost at `at`, or before. */
   lose(at: number): void {
-    if (this.hold.lost) return;
+    if (this.hold.lost || this.#ended) return;
     this.hold.lost = true;
     this.hold.lostAt = Math.min(at, this.#until);
   }
+
+  /** To be called right before `release`: what is seen of the lock from now on does not count. */
+  end(): void {
+    this.check();
+    this.#ended = true;
+    delete this.hold.until;
+  }
 }
+
+/** Who writes holds down, see `Recorder`. */
+export type Scribe = Pick<Recorder, 'who' | 'redis' | 'begin' | 'downgrade' | 'end' | 'flush'>;
 
 /** Writes holds down, at once and out of this process, so that its sudden end loses next to nothing. */
 export class Recorder {
@@ -128,8 +142,7 @@ export class Recorder {
 
   /** To be called right before `release`. */
   end(recorded: Recorded): void {
-    recorded.check();
-    delete recorded.hold.until;
+    recorded.end();
     this.#write(recorded);
   }
 

@@ -8,6 +8,25 @@ import type { Hold } from './history.js';
 /** When processes were killed, by their names and the clock of the history. */
 export type Deaths = ReadonlyMap<string, number>;
 
+/**
+ * A time at which the server may have let somebody in beside those who held a lock: it lost data, or
+ * the lock was taken away by force.
+ */
+export interface Rift {
+  /** The lock; without a name it goes through all. */
+  readonly lock?: string;
+  readonly from: number;
+  readonly to: number;
+}
+
+/** What else is known about a history. */
+export interface Known {
+  readonly deaths?: Deaths;
+  readonly rifts?: readonly Rift[];
+  /** The longest lease, in µs: so long after a rift everybody knows what he has lost. */
+  readonly lease?: number;
+}
+
 /** A hold whose end is known. */
 interface Ended extends Hold {
   /** Until when the holder believed in it. */
@@ -15,16 +34,37 @@ interface Ended extends Hold {
 }
 
 /** Everything that cannot have been so, in words. Empty if all is well. */
-export function problemsOfKinds(holds: readonly Hold[], deaths: Deaths = new Map()): string[] {
+export function problemsOfKinds(holds: readonly Hold[], known: Known = {}): string[] {
+  const { deaths = new Map(), rifts = [], lease = 0 } = known;
   const problems: string[] = [];
   for (const lock of new Set(holds.map((hold) => hold.lock))) {
     const ofLock = holds.filter((hold) => hold.lock === lock);
     const ended = ofLock.map((hold) => ({ ...hold, over: overOf(hold, deaths) }));
     const live = ended.filter((hold) => !hold.stillborn);
     live.sort((a, b) => a.begin - b.begin);
-    problems.push(...excluded(live), ...limits(live), ...repeatedFences(ended), ...order(live));
+    const through = rifts.filter((rift) => (rift.lock ?? lock) === lock);
+    const apart = (a: Ended, b: Ended) => parted(a, b, through, lease);
+    problems.push(
+      ...excluded(live, apart),
+      ...limits(live, apart),
+      ...repeatedFences(ended),
+      ...order(live, apart),
+    );
   }
   return problems;
+}
+
+/** Whether two holds have nothing to do with each other. */
+type Apart = (a: Ended, b: Ended) => boolean;
+
+/** Whether a rift lies between two holds: one was granted before it, the other began after it. */
+function parted(a: Ended, b: Ended, rifts: readonly Rift[], lease: number): boolean {
+  const survives = ({ begin, over, wish }: Ended, { from, to }: Rift) =>
+    (wish?.asked ?? begin) <= to && over >= from && over <= to + lease;
+  return rifts.some(
+    (rift) =>
+      (survives(a, rift) && b.begin >= rift.from) || (survives(b, rift) && a.begin >= rift.from),
+  );
 }
 
 /** Who was killed believed until then, or as long as it could know that it might. */
@@ -36,7 +76,7 @@ function overOf({ who, end, lostAt, until }: Hold, deaths: Deaths): number {
 
 /** A time during which a lock was held in one way. */
 interface Span {
-  readonly hold: Hold;
+  readonly hold: Ended;
   readonly alone: boolean;
   readonly from: number;
   readonly to: number;
@@ -44,7 +84,7 @@ interface Span {
 
 function spansOf(hold: Ended): Span[] {
   const { begin, over, downgraded } = hold;
-  const whole = { hold, alone: hold.wish?.shared !== true, from: begin, to: over };
+  const whole = { hold, alone: isAlone(hold), from: begin, to: over };
   if (downgraded === undefined) return [whole];
   return [
     { ...whole, to: downgraded },
@@ -53,18 +93,17 @@ function spansOf(hold: Ended): Span[] {
 }
 
 /** Whoever holds a lock alone is the only one. */
-function excluded(holds: readonly Ended[]): string[] {
+function excluded(holds: readonly Ended[], apart: Apart): string[] {
   const problems: string[] = [];
-  let alone: Span | undefined;
-  let longest: Span | undefined;
-  const spans = holds.flatMap(spansOf).sort((a, b) => a.from - b.from);
-  for (const span of spans) {
-    const other = span.alone ? longest : alone;
-    if (other !== undefined && span.from < other.to) {
+  let current: Span[] = [];
+  for (const span of holds.flatMap(spansOf).sort((a, b) => a.from - b.from)) {
+    current = current.filter(({ to }) => to > span.from);
+    for (const other of current) {
+      if (!(span.alone || other.alone) || other.hold === span.hold) continue;
+      if (apart(other.hold, span.hold)) continue;
       problems.push(`not alone: ${tell(other.hold)} and ${tell(span.hold)}`);
     }
-    if (span.alone && span.to > (alone?.to ?? 0)) alone = span;
-    if (span.to > (longest?.to ?? 0)) longest = span;
+    current.push(span);
   }
   return problems;
 }
@@ -73,7 +112,7 @@ function excluded(holds: readonly Ended[]): string[] {
  * At each grant with a limit so many had the lock at most. Fences tell the order of the grants: whoever
  * has a smaller one, and holds the lock still when this holder knows, had it at the grant for certain.
  */
-function limits(holds: readonly Ended[]): string[] {
+function limits(holds: readonly Ended[], apart: Apart): string[] {
   const problems: string[] = [];
   const granted = holds.filter(hasFence).sort((a, b) => a.fence - b.fence);
   const soonest = soonestBegins(granted);
@@ -82,7 +121,7 @@ function limits(holds: readonly Ended[]): string[] {
     // Those that ended before anybody who is yet to come began are of no concern any more.
     earlier = earlier.filter(({ over }) => over > (soonest[i] as number));
     const limit = hold.wish?.limit ?? Number.POSITIVE_INFINITY;
-    const others = earlier.filter(({ over }) => over > hold.begin);
+    const others = earlier.filter((other) => other.over > hold.begin && !apart(other, hold));
     if (others.length >= limit) {
       problems.push(`over ${limit}: ${tell(hold)} beside ${others.map(tell).join(', ')}`);
     }
@@ -107,7 +146,10 @@ function repeatedFences(holds: readonly Hold[]): string[] {
   const problems: string[] = [];
   for (const hold of holds.filter(hasFence)) {
     const other = byFence.get(hold.fence);
-    if (other !== undefined) problems.push(`one fence twice: ${tell(other)} and ${tell(hold)}`);
+    const handedOn = hold.heritage !== undefined && hold.heritage === other?.heritage;
+    if (other !== undefined && !handedOn) {
+      problems.push(`one fence twice: ${tell(other)} and ${tell(hold)}`);
+    }
     byFence.set(hold.fence, hold);
   }
   return problems;
@@ -115,43 +157,43 @@ function repeatedFences(holds: readonly Hold[]): string[] {
 
 /**
  * Whoever asked when another had the lock already has the greater fence. Where one of two held it alone,
- * so has whoever began later; those who share learn of their grants in any order.
+ * so has whoever began later, unless the other was granted the lock before a rift and learned of it
+ * after that; those who share learn of their grants in any order.
  */
-function order(holds: readonly Ended[]): string[] {
+function order(holds: readonly Ended[], apart: Apart): string[] {
   const fenced = holds.filter(hasFence);
-  const all = greatestFences(fenced);
-  const alone = greatestFences(fenced.filter((hold) => hold.wish?.shared !== true));
+  const all = fencesBefore(fenced);
+  const alone = fencesBefore(fenced.filter(isAlone));
   const problems: string[] = [];
   for (const hold of fenced) {
-    const isAlone = hold.wish?.shared !== true;
-    const before = [
-      all(isAlone ? hold.begin : (hold.wish?.asked ?? hold.begin)),
-      alone(hold.begin),
-    ];
-    for (const other of before) {
-      if (other === undefined || other.fence <= hold.fence) continue;
+    const asked = all(hold.wish?.asked ?? hold.begin, hold);
+    const began = (isAlone(hold) ? all : alone)(hold.begin, hold);
+    const before = [...asked, ...began.filter((other) => !apart(other, hold))];
+    for (const other of new Set(before)) {
       problems.push(`a smaller fence later: ${tell(other)} and then ${tell(hold)}`);
     }
   }
   return problems;
 }
 
-/** Tells who has the greatest fence of those that began before a moment. */
-function greatestFences(holds: readonly Hold[]): (moment: number) => Hold | undefined {
-  const greatest: Hold[] = [];
-  for (const hold of holds) {
-    const last = greatest.at(-1);
-    greatest.push(last === undefined || hold.fence > last.fence ? hold : last);
-  }
-  return (moment) => {
+/** Tells which of `holds`, in the order of their begins, began before a moment with a greater fence than a hold. */
+function fencesBefore(holds: readonly Ended[]): (moment: number, hold: Ended) => Ended[] {
+  const greatest: number[] = [];
+  for (const { fence } of holds) greatest.push(Math.max(fence, greatest.at(-1) ?? 0));
+  return (moment, hold) => {
     let [low, high] = [0, holds.length];
     while (low < high) {
       const middle = (low + high) >> 1;
-      if ((holds[middle] as Hold).begin < moment) low = middle + 1;
+      if ((holds[middle] as Ended).begin < moment) low = middle + 1;
       else high = middle;
     }
-    return greatest[low - 1];
+    if ((greatest[low - 1] ?? 0) <= hold.fence) return [];
+    return holds.slice(0, low).filter(({ fence }) => fence > hold.fence);
   };
+}
+
+function isAlone({ wish }: Hold): boolean {
+  return wish?.shared !== true;
 }
 
 /** Other code has none. */

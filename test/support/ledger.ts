@@ -26,23 +26,32 @@ export interface Store {
 // A read shows its fence too: otherwise a newer holder's read could be undone by an older one's write.
 const ACCESS = `
   local seen = tonumber(redis.call('HGET', KEYS[1], 'fence') or '0')
-  if tonumber(ARGV[1]) < seen then
+  if tonumber(ARGV[1]) < seen and ARGV[2] == 'guard' then
     redis.call('HINCRBY', KEYS[1], 'refused', 1)
     return -1
   end
   redis.call('HSET', KEYS[1], 'fence', ARGV[1])
-  if ARGV[2] then
-    redis.call('HSET', KEYS[1], 'value', ARGV[2])
+  if ARGV[3] then
+    redis.call('RPUSH', KEYS[2], ARGV[1])
+    redis.call('HSET', KEYS[1], 'value', ARGV[3])
     redis.call('HINCRBY', KEYS[1], 'accepted', 1)
   end
   return tonumber(redis.call('HGET', KEYS[1], 'value') or '0')
 `;
 
-/** Counts one up in the store of `lock`, guarded by the fence; false if the store refused. */
-export async function guardedStep(redis: Redis, lock: string, fence: number): Promise<boolean> {
-  const read = Number(await redis.eval(ACCESS, 1, `store:${lock}`, fence));
-  if (read < 0) return false;
-  return Number(await redis.eval(ACCESS, 1, `store:${lock}`, fence, read + 1)) >= 0;
+/**
+ * Counts one up in the store of `lock`, guarded by the fence; false if the store refused. With
+ * `unfenced` the guard looks away.
+ */
+export async function guardedStep(
+  redis: Redis,
+  lock: string,
+  fence: number,
+  unfenced = false,
+): Promise<boolean> {
+  const guard = unfenced ? 'none' : 'guard';
+  const read = await access(redis, lock, fence, guard);
+  return read >= 0 && (await access(redis, lock, fence, guard, read + 1)) >= 0;
 }
 
 /** What the store of `lock` has, for a holder that shares the lock; undefined if the store refused. */
@@ -51,8 +60,20 @@ export async function guardedRead(
   lock: string,
   fence: number,
 ): Promise<number | undefined> {
-  const read = Number(await redis.eval(ACCESS, 1, `store:${lock}`, fence));
+  const read = await access(redis, lock, fence, 'guard');
   return read < 0 ? undefined : read;
+}
+
+/** Reads, or writes `value` if there is one; less than 0 if the store refused. */
+async function access(
+  redis: Redis,
+  lock: string,
+  fence: number,
+  guard: 'guard' | 'none',
+  ...value: number[]
+): Promise<number> {
+  const keys = [`store:${lock}`, `writes:${lock}`];
+  return Number(await redis.eval(ACCESS, keys.length, ...keys, fence, guard, ...value));
 }
 
 /** Counts one up, guarded by nothing but the lock. */
@@ -94,6 +115,17 @@ export class Ledger {
       });
     }
     return stores;
+  }
+
+  /** The fences of all writes that the stores accepted, in their order, by their locks. */
+  async writes(): Promise<Map<string, number[]>> {
+    const { admin } = this.server;
+    const keys = await admin.keys('writes:*');
+    const entries = keys.map(async (key) => {
+      const fences = (await admin.lrange(key, 0, -1)).map(Number);
+      return [key.slice('writes:'.length), fences] as const;
+    });
+    return new Map(await Promise.all(entries));
   }
 
   /** Forgets everything. */

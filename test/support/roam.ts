@@ -1,7 +1,8 @@
 /** A process that wants locks of all kinds at random, and writes down what it got. Ordered by `contender.ts`. */
 
 import { setTimeout as sleep } from 'node:timers/promises';
-import { type HeldLock, type HoldWish, now, type Recorded, type Recorder } from './history.js';
+import type { Dice } from './dice.js';
+import { type HeldLock, type HoldWish, now, type Recorded, type Scribe } from './history.js';
 import { holdfast, type Lock, type LockManager, type LockSet } from './holdfast.js';
 import { guardedRead, guardedStep, plainStep } from './ledger.js';
 
@@ -16,25 +17,30 @@ export interface Roam {
   readonly wait: number;
   /** Nobody is stopped or killed, so that the lock alone protects the stores. */
   readonly peaceful?: boolean;
+  /** Nothing but exclusive locks: a quorum has no others. */
+  readonly alone?: boolean;
+  /** The store does not look at fences: to see what they are good for. */
+  readonly unfenced?: boolean;
 }
 
 /** Where it roams. */
 export interface Ground extends Roam {
   readonly locks: LockManager;
-  readonly recorder: Recorder;
+  readonly recorder: Scribe;
+  readonly dice: Dice;
   /** Remembers what stands for a lock, which may be lost. */
   readonly remember: (lock: Lock, recorded: Recorded) => void;
 }
 
-type Taken = Lock | LockSet;
+export type Taken = Lock | LockSet;
 type Names = string | string[];
 type Options = { ttl: number; label: string; renew: boolean; mode?: 'shared'; limit?: number };
 
 /** Wants something once; answers how that ended: `ok`, `refused`, `cancelled` or the code of an error. */
-export async function roam(ground: Ground): Promise<string> {
+export async function roam(ground: Ground, way = ground.dice.oneOf(WAYS)): Promise<string> {
   const options = anyOptions(ground);
   try {
-    return await oneOf(WAYS)(ground, anyNames(ground.names), options);
+    return await way(ground, anyNames(ground), options);
   } catch (error) {
     const { code, name } = error as { code?: unknown; name?: string };
     if (name === 'TimeoutError') return 'cancelled';
@@ -42,7 +48,8 @@ export async function roam(ground: Ground): Promise<string> {
   }
 }
 
-type Way = (ground: Ground, names: Names, options: Options) => Promise<string>;
+/** One way to want something. */
+export type Way = (ground: Ground, names: Names, options: Options) => Promise<string>;
 
 const patiently: Way = async (ground, names, options) => {
   const asked = now();
@@ -53,7 +60,7 @@ const patiently: Way = async (ground, names, options) => {
 
 const hastily: Way = async (ground, ...rest) => {
   try {
-    return await patiently({ ...ground, wait: below(30) }, ...rest);
+    return await patiently({ ...ground, wait: ground.dice.below(30) }, ...rest);
   } catch (error) {
     // So short a wait may end ahead of the answer.
     if (error instanceof holdfast.LockConnectionError) return 'unanswered';
@@ -70,7 +77,11 @@ const once: Way = async (ground, names, options) => {
 
 const untilCancelled: Way = async (ground, names, options) => {
   const asked = now();
-  const more = { ...options, wait: ground.wait, signal: AbortSignal.timeout(1 + below(40)) };
+  const more = {
+    ...options,
+    wait: ground.wait,
+    signal: AbortSignal.timeout(1 + ground.dice.below(40)),
+  };
   const taken = await ground.locks.acquire(names as string, more);
   return useAndRelease(ground, taken, wishOf(asked, options));
 };
@@ -84,7 +95,8 @@ const onRequest: Way = async (ground, names, options) => {
   });
 };
 
-const WAYS: readonly Way[] = [
+/** The usual ways; what is named more often is done more often. */
+export const WAYS: readonly Way[] = [
   patiently,
   patiently,
   patiently,
@@ -95,7 +107,7 @@ const WAYS: readonly Way[] = [
   untilCancelled,
 ];
 
-async function useAndRelease(ground: Ground, taken: Taken, wish: HoldWish): Promise<string> {
+export async function useAndRelease(ground: Ground, taken: Taken, wish: HoldWish): Promise<string> {
   try {
     await use(ground, taken, wish);
   } finally {
@@ -105,20 +117,25 @@ async function useAndRelease(ground: Ground, taken: Taken, wish: HoldWish): Prom
 }
 
 /** Does what a holder does, until right before its release. */
-async function use(ground: Ground, taken: Taken, wish: HoldWish): Promise<void> {
-  const { recorder } = ground;
+export async function use(ground: Ground, taken: Taken, wish: HoldWish): Promise<void> {
+  const { dice, recorder } = ground;
   const recorded = partsOf(taken).map((part) => recorder.begin(part, wish));
   if (!('fences' in taken)) ground.remember(taken, recorded[0] as Recorded);
   try {
     if (!wish.shared) await write(ground, recorded);
-    if (Math.random() < 0.2) await taken.extend(ground.ttl);
-    if (!wish.shared && Math.random() < 0.3) {
+    if (dice.chance(0.2)) await taken.extend(ground.ttl);
+    if (!wish.shared && dice.chance(0.3)) {
       for (const each of recorded) recorder.downgrade(each);
       await recorder.flush();
       await taken.downgrade();
     }
-    if (taken.mode === 'shared') await read(ground, recorded);
-    else await work(ground);
+    if (taken.mode === 'shared') {
+      await read(ground, recorded);
+    } else {
+      await work(ground);
+      // As one does that was stopped right after a look at the lock.
+      await write(ground, recorded);
+    }
   } finally {
     for (const each of recorded) recorder.end(each);
     // Ahead of the release: who is killed after it must not seem to hold.
@@ -126,10 +143,13 @@ async function use(ground: Ground, taken: Taken, wish: HoldWish): Promise<void> 
   }
 }
 
-async function write({ recorder, peaceful }: Ground, recorded: readonly Recorded[]): Promise<void> {
+async function write(
+  { recorder, peaceful, unfenced }: Ground,
+  recorded: readonly Recorded[],
+): Promise<void> {
   for (const each of recorded) {
     const { name, fence } = each.lock;
-    await guardedStep(recorder.redis, name, fence);
+    await guardedStep(recorder.redis, name, fence, unfenced);
     // Without a look at the fence this is for those who cannot be stopped after the check.
     if (peaceful === true && each.check()) await plainStep(recorder.redis, name);
   }
@@ -149,8 +169,8 @@ async function read(ground: Ground, recorded: readonly Recorded[]): Promise<void
 }
 
 /** Where faults are to be met, now and then for longer than a lease. */
-function work({ peaceful, ttl }: Ground): Promise<unknown> {
-  return sleep(below(peaceful !== true && Math.random() < 0.05 ? 2 * ttl : 10));
+export function work({ dice, peaceful, ttl }: Ground): Promise<unknown> {
+  return sleep(dice.below(peaceful !== true && dice.chance(0.05) ? 2 * ttl : 10));
 }
 
 /** Of several locks each is one hold, as long as all are held. */
@@ -173,34 +193,26 @@ export function wishOf(
   return limit === undefined ? wish : { ...wish, limit };
 }
 
-function anyOptions({ ttl, recorder }: Ground): Options {
-  const kind = oneOf([
-    {},
-    {},
-    {},
-    SHARED,
-    SHARED,
-    { ...SHARED, limit: 2 },
-    { ...SHARED, limit: 3 },
-  ]);
-  const renew = Math.random() < 0.8;
-  return { ttl: Math.max(50, ttl - below(ttl / 2)), renew, label: recorder.who, ...kind };
+function anyOptions({ alone, dice, ttl, recorder }: Ground): Options {
+  const kind = alone === true ? {} : dice.oneOf(KINDS);
+  const renew = dice.chance(0.8);
+  const lease = Math.max(50, ttl - dice.below(ttl / 2));
+  return { ttl: lease, renew, label: recorder.who, ...kind };
 }
 
 const SHARED = { mode: 'shared' } as const;
+const KINDS = [
+  {},
+  {},
+  {},
+  SHARED,
+  SHARED,
+  { ...SHARED, limit: 2 },
+  { ...SHARED, limit: 3 },
+] as const;
 
 /** One name, or several in any order. */
-function anyNames(names: readonly string[]): Names {
-  if (Math.random() < 0.75) return oneOf(names);
-  const shuffled = names.map((name) => [Math.random(), name] as const).sort(([a], [b]) => a - b);
-  return shuffled.slice(0, 2 + below(2)).map(([, name]) => name);
-}
-
-function oneOf<T>(choices: readonly T[]): T {
-  return choices[below(choices.length)] as T;
-}
-
-/** A whole number from 0 up to, but not including, `limit`. */
-function below(limit: number): number {
-  return Math.floor(Math.random() * limit);
+function anyNames({ dice, names }: Ground): Names {
+  if (dice.chance(0.75)) return dice.oneOf(names);
+  return dice.shuffled(names).slice(0, 2 + dice.below(2));
 }
