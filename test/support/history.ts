@@ -28,8 +28,6 @@ export interface Hold {
   readonly wish?: HoldWish;
   /** When it was about to be downgraded: from then on it is shared at least. */
   downgraded?: number;
-  /** Handed from one process to another it is one lock still: all its holds have the same heritage. */
-  heritage?: string;
 }
 
 /** What a holder had asked for. */
@@ -39,6 +37,8 @@ export interface HoldWish {
   readonly shared: boolean;
   /** By how many it could be held at most. */
   readonly limit?: number;
+  /** Handed from one process to another it is one lock still: all its holds have the same heritage. */
+  readonly heritage?: string;
 }
 
 /** What the recorder must know of a lock. */

@@ -146,7 +146,8 @@ function repeatedFences(holds: readonly Hold[]): string[] {
   const problems: string[] = [];
   for (const hold of holds.filter(hasFence)) {
     const other = byFence.get(hold.fence);
-    const handedOn = hold.heritage !== undefined && hold.heritage === other?.heritage;
+    const { heritage } = hold.wish ?? {};
+    const handedOn = heritage !== undefined && heritage === other?.wish?.heritage;
     if (other !== undefined && !handedOn) {
       problems.push(`one fence twice: ${tell(other)} and ${tell(hold)}`);
     }

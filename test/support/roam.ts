@@ -130,7 +130,9 @@ export async function use(ground: Ground, taken: Taken, wish: HoldWish): Promise
       await taken.downgrade();
     }
     if (taken.mode === 'shared') {
-      await read(ground, recorded);
+      // Nobody promises anything to a reader of a store that looks away.
+      if (ground.unfenced === true) await work(ground);
+      else await read(ground, recorded);
     } else {
       await work(ground);
       // As one does that was stopped right after a look at the lock.

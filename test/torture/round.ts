@@ -1,0 +1,251 @@
+/** A round of the campaign: processes in one place, faults, peace, and the judgement. */
+
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { Contender } from '../support/crew.js';
+import { Dice } from '../support/dice.js';
+import { now } from '../support/history.js';
+import type { Rift } from '../support/kinds.js';
+import { Ledger } from '../support/ledger.js';
+import { sleep, until } from '../support/wait.js';
+import type { ClientOrders } from './client.js';
+import { clientFaults, type Post } from './client-faults.js';
+import { type Operation, readHistory } from './journal.js';
+import { judge, judgeStores, type StoresVerdict, type Verdict } from './judge.js';
+import { LEASE_MS, leftovers, PLACES, type Place } from './places.js';
+import type { Setup } from './roamer.js';
+import type { Scene } from './server-faults.js';
+
+/** What a round is made of. */
+export interface RoundPlan {
+  /** A key of `PLACES`. */
+  readonly where: string;
+  readonly seed: number;
+  /** How long faults occur. */
+  readonly seconds: number;
+  /** The stores do not look at fences. */
+  readonly unfenced: boolean;
+}
+
+/** A fault, with times of the clock of the history. */
+interface Occurrence {
+  readonly kind: string;
+  readonly from: number;
+  readonly to: number;
+}
+
+/** What came of a round. */
+export interface RoundResult {
+  readonly plan: RoundPlan;
+  readonly faults: readonly Occurrence[];
+  readonly operations: readonly Operation[];
+  /** Holds by kind. */
+  readonly holds: Readonly<Record<string, number>>;
+  readonly verdict: Verdict;
+  readonly stores: StoresVerdict;
+  /** What went wrong, in words. */
+  readonly problems: readonly string[];
+  /** Where the journals are, if something went wrong. */
+  readonly folder: string;
+  /** What was left at last; it may take the servers most of a minute to forget the dead. */
+  readonly left: Promise<readonly string[]>;
+}
+
+const PROCESSES = 3;
+const TASKS = 5;
+const CALM_MS = 6_000;
+/** How long the end of everything may take, in ms. */
+const PATIENCE_MS = 40_000;
+
+/** Plays a round. */
+export async function playRound(plan: RoundPlan): Promise<RoundResult> {
+  const open = PLACES[plan.where] as () => Promise<Place>;
+  const folder = mkdtempSync(join(tmpdir(), 'holdfast-torture-'));
+  const [place, ledger] = await Promise.all([open(), Ledger.start()]);
+  const round = new Round(plan, place, ledger, folder);
+  let settled: Promise<readonly string[]> | undefined;
+  try {
+    const result = await round.play();
+    settled = leftovers(place);
+    return { ...result, left: settled.finally(() => place.stop()) };
+  } finally {
+    await round.end();
+    await ledger.stop();
+    if (settled === undefined) await place.stop();
+  }
+}
+
+class Round {
+  readonly #dice: Dice;
+  readonly #posts: Post[] = [];
+  readonly #faults: Occurrence[] = [];
+  readonly #rifts: Rift[] = [];
+  readonly #deaths = new Map<string, number>();
+  readonly #problems: string[] = [];
+  #count = 0;
+
+  constructor(
+    readonly plan: RoundPlan,
+    readonly place: Place,
+    readonly ledger: Ledger,
+    readonly folder: string,
+  ) {
+    this.#dice = new Dice(plan.seed);
+  }
+
+  async play(): Promise<Omit<RoundResult, 'left'>> {
+    const posts = Array.from({ length: PROCESSES }, () => this.#man());
+    this.#posts.push(...(await Promise.all(posts)));
+    const until = now() + this.plan.seconds * 1_000_000;
+    await Promise.all([this.#tortureServers(until), this.#tortureClients(until)]);
+    const healed = now();
+    await this.#peace();
+    const ended = now();
+    await this.#halt();
+    return this.#judge(healed, ended);
+  }
+
+  /** Ends everybody who still lives. */
+  async end(): Promise<void> {
+    await Promise.all(this.#posts.map(({ contender }) => contender.kill()));
+  }
+
+  /** Server faults one at a time: what is promised is promised for one. */
+  async #tortureServers(end: number): Promise<void> {
+    const dice = new Dice(this.plan.seed + 1);
+    const rift: Scene['rift'] = async (during, lastsMs = 0) => {
+      const from = now();
+      await during();
+      this.#rifts.push({ from, to: now() + lastsMs * 1_000 });
+    };
+    while (now() < end) {
+      await sleep(300 + dice.below(1_500));
+      const fault = dice.oneOf(this.place.faults);
+      await this.#note(fault.kind, () => fault.cause({ dice, rift }));
+    }
+  }
+
+  /** Processes suffer at any time, one after the other or together. */
+  async #tortureClients(end: number): Promise<void> {
+    const dice = new Dice(this.plan.seed + 2);
+    const faults = clientFaults({
+      dice,
+      died: (who) => void this.#deaths.set(who, now()),
+      replace: async (post) => {
+        const { contender } = await this.#man();
+        post.contender = contender;
+      },
+    });
+    const suffering: Promise<void>[] = [];
+    while (now() < end) {
+      await sleep(dice.below(800));
+      const post = dice.oneOf(this.#posts);
+      const fault = dice.oneOf(faults);
+      if (post.suffers) continue;
+      post.suffers = true;
+      const over = this.#note(fault.kind, () => fault.cause(post));
+      suffering.push(
+        over.finally(() => {
+          post.suffers = false;
+        }),
+      );
+    }
+    await Promise.all(suffering);
+  }
+
+  async #note(kind: string, cause: () => Promise<unknown>): Promise<void> {
+    const from = now();
+    await cause();
+    this.#faults.push({ kind, from, to: now() });
+  }
+
+  async #man(): Promise<Post> {
+    this.#count += 1;
+    const who = `p${this.#count}`;
+    const { place, plan, ledger, folder } = this;
+    const program = join(__dirname, 'client.js');
+    const contender = new Contender<ClientOrders>(who, program);
+    const setup: Setup = {
+      who,
+      folder,
+      ledgerUrl: ledger.url,
+      target: place.target,
+      options: place.options,
+      seed: this.#dice.below(2 ** 31),
+      plan: {
+        names: place.names,
+        tasks: TASKS,
+        ttl: LEASE_MS,
+        wait: 20_000,
+        alone: place.quorum,
+        unfenced: plan.unfenced,
+      },
+    };
+    await contender.order('open', setup);
+    return { contender, suffers: false };
+  }
+
+  /** After the faults every lock is granted again, and again. */
+  async #peace(): Promise<void> {
+    const crew = this.#posts.map(({ contender }) => contender);
+    await Promise.all(crew.map((each) => each.order('calm')));
+    await sleep(CALM_MS);
+    const missing = async () => {
+      const granted = await Promise.all(crew.map((each) => each.order('granted')));
+      return this.place.names.filter((name) => !granted.flat().includes(name));
+    };
+    await until(async () => (await missing()).length === 0, 'peace').catch(async () => {
+      this.#problems.push(`never granted after all faults: ${await missing()}`);
+    });
+  }
+
+  /** Everybody ends what he does, closes, and exits by himself. */
+  async #halt(): Promise<void> {
+    const ends = this.#posts.map(async ({ contender }) => {
+      const { who } = contender;
+      const open = await within(contender.order('halt'), `${who} has promises that do not settle`);
+      if (open > 0) throw new Error(`a thread of ${who} left ${open} operations open`);
+      await within(contender.stop(), `${who} does not exit by itself`);
+    });
+    for (const end of await Promise.allSettled(ends)) {
+      if (end.status === 'rejected') this.#problems.push(String(end.reason));
+    }
+  }
+
+  async #judge(healed: number, ended: number): Promise<Omit<RoundResult, 'left'>> {
+    const { folder, plan, place } = this;
+    const written = readHistory(folder);
+    const rifts = [...written.rifts, ...this.#rifts];
+    const history = { ...written, rifts, deaths: new Map([...written.deaths, ...this.#deaths]) };
+    const managers = place.quorum ? 0 : 2 * PROCESSES;
+    const facts = { healed, ended, lease: LEASE_MS * 1_000, names: place.names, managers };
+    const verdict = judge(history, facts);
+    const stores = await judgeStores(this.ledger);
+    const problems = [...this.#problems, ...verdict.problems];
+    if (!plan.unfenced) problems.push(...stores.problems);
+    if (problems.length === 0) rmSync(folder, { recursive: true });
+    const faults = this.#faults.sort((a, b) => a.from - b.from);
+    const holds: Record<string, number> = {};
+    for (const { wish, downgraded } of history.holds) {
+      const kind = wish?.limit ? 'semaphore' : wish?.shared ? 'shared' : 'exclusive';
+      for (const each of downgraded === undefined ? [kind] : [kind, 'downgraded']) {
+        holds[each] = (holds[each] ?? 0) + 1;
+      }
+    }
+    const { operations } = history;
+    return { plan, faults, operations, holds, verdict, stores, problems, folder };
+  }
+}
+
+async function within<T>(promise: Promise<T>, problem: string): Promise<T> {
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => reject(new Error(problem)), PATIENCE_MS);
+  });
+  try {
+    return await Promise.race([promise, late]);
+  } finally {
+    clearTimeout(timer);
+  }
+}
