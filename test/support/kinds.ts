@@ -122,7 +122,10 @@ function limits(holds: readonly Ended[], apart: Apart): string[] {
     earlier = earlier.filter(({ over }) => over > (soonest[i] as number));
     const limit = hold.wish?.limit ?? Number.POSITIVE_INFINITY;
     const others = earlier.filter((other) => other.over > hold.begin && !apart(other, hold));
-    if (others.length >= limit) {
+    // Handed from one to another it is one share still.
+    const fences = new Set(others.map(({ fence }) => fence));
+    fences.delete(hold.fence);
+    if (fences.size >= limit) {
       problems.push(`over ${limit}: ${tell(hold)} beside ${others.map(tell).join(', ')}`);
     }
     earlier.push(hold);

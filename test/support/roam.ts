@@ -124,7 +124,7 @@ export async function use(ground: Ground, taken: Taken, wish: HoldWish): Promise
   try {
     if (!wish.shared) await write(ground, recorded);
     if (dice.chance(0.2)) await taken.extend(ground.ttl);
-    if (!wish.shared && dice.chance(0.3)) {
+    if (!wish.shared && ground.alone !== true && dice.chance(0.3)) {
       for (const each of recorded) recorder.downgrade(each);
       await recorder.flush();
       await taken.downgrade();

@@ -24,7 +24,7 @@ class Thread {
     Thread.#count += 1;
     this.who = `${setup.who}.t${Thread.#count}`;
     const seed = setup.seed + Thread.#count;
-    const plan = { ...setup.plan, tasks: 2 };
+    const plan = { ...setup.plan, tasks: 3 };
     const workerData: Setup = { ...setup, who: this.who, seed, plan };
     this.#worker = new Worker(join(__dirname, 'thread.js'), { workerData });
     this.ended = new Promise((resolve) => {

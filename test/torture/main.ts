@@ -25,6 +25,8 @@ const ROUND_SECONDS = 25;
 /** The shortest round that is worth it. */
 const LEAST_SECONDS = 5;
 const CONTROL_SECONDS = 10;
+/** Chance may have it that nobody writes too late in one of them. */
+const CONTROLS = 3;
 
 async function main(flags: Flags): Promise<boolean> {
   const { minutes, places, seed, unfenced } = flags;
@@ -45,9 +47,13 @@ async function main(flags: Flags): Promise<boolean> {
     const seconds = Math.max(LEAST_SECONDS, Math.min(ROUND_SECONDS, remaining));
     rounds.push(await play({ where, seed: seed + number, seconds, unfenced }));
   }
-  const controls = unfenced ? rounds : [await play(control(seed))];
+  const controls = unfenced ? rounds : [];
+  const staleWrites = () => controls.reduce((sum, { stores }) => sum + stores.stale, 0);
+  for (let number = 0; !unfenced && number < CONTROLS && staleWrites() === 0; number++) {
+    controls.push(await play(control(seed + number)));
+  }
   const leftovers = (await Promise.all(left)).flat();
-  const stale = controls.reduce((sum, { stores }) => sum + stores.stale, 0);
+  const stale = staleWrites();
   console.log(table(rounds, leftovers, stale));
   for (const each of leftovers) console.log(`left behind: ${each}`);
   if (stale === 0) console.log('No stale write without a fence: this campaign proves nothing.');

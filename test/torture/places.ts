@@ -36,7 +36,7 @@ export interface Place {
   stop(): Promise<void>;
 }
 
-const NAMES = ['a', 'b', 'c', 'd', 'e', 'f'];
+const NAMES = ['a', 'b', 'c', 'd', 'e', 'f', 'g', 'h'];
 
 /** One server that forgets everything when it is killed, or nothing. */
 async function single(persistent: boolean): Promise<Place> {
@@ -260,12 +260,12 @@ export const PLACES: Readonly<Record<string, () => Promise<Place>>> = {
 };
 
 /** What is left when nobody is there any more: anything but fences, and a fence without an end. */
-export async function leftovers(place: Place): Promise<string[]> {
+export async function leftovers(place: Place, patienceMs = QUIET_MS): Promise<string[]> {
   const servers = await place.servers();
   const found = await Promise.all(
     servers.map(async (server) => {
       try {
-        await quiet(server, QUIET_MS);
+        await quiet(server, patienceMs);
       } catch (error) {
         return [(error as Error).message];
       }

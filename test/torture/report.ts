@@ -2,6 +2,9 @@
 
 import type { RoundResult } from './round.js';
 
+/** So many violations of a round are told: the others have the same cause as a rule. */
+const SHOWN = 20;
+
 /** One line about a round that is over. */
 export function line({ plan, faults, operations, verdict, stores, problems }: RoundResult): string {
   const { where, seed, seconds } = plan;
@@ -22,7 +25,8 @@ export function story({ plan, faults, problems, folder }: RoundResult): string {
   const happened = faults.map(({ kind, from, to }) => `  [${from} … ${to}] ${kind}`);
   return [
     `Violations in a round on ${plan.where}, seed ${plan.seed}:`,
-    ...problems.map((problem) => `  ${problem}`),
+    ...problems.slice(0, SHOWN).map((problem) => `  ${problem}`),
+    ...(problems.length > SHOWN ? [`  and ${problems.length - SHOWN} more`] : []),
     'What had happened meanwhile, in µs of CLOCK_MONOTONIC:',
     ...happened,
     `The journals are in ${folder}; npm run torture -- --seed ${plan.seed} --only ${plan.where} begins with this round.`,

@@ -29,6 +29,7 @@ export class Roamer {
   readonly #recordedOf = new WeakMap<Lock, Recorded>();
   #calm = false;
   #halted = false;
+  #reopening: Promise<void> | undefined;
 
   private constructor(
     readonly setup: Setup,
@@ -64,11 +65,14 @@ export class Roamer {
   }
 
   /** Closes the manager, whatever it does, and goes on with another. */
-  async reopen(): Promise<void> {
+  reopen(): Promise<void> {
     this.journal.endAll();
-    await this.locks.close();
-    this.locks = await connectPatiently(this.setup);
-    this.#listen();
+    const closing = this.locks.close();
+    this.#reopening = closing.then(async () => {
+      this.locks = await connectPatiently(this.setup);
+      this.#listen();
+    });
+    return this.#reopening;
   }
 
   async close(): Promise<void> {
@@ -89,6 +93,7 @@ export class Roamer {
       const outcome = await roam({ ...ground, remember }, way);
       const operation = { who: setup.who, way: way.name, asked, ended: now(), outcome };
       journal.write({ operation });
+      if (outcome === 'ERR_LOCK_CLOSED') await this.#reopening;
       // Where nothing can be reached an answer takes no time.
       if (outcome.startsWith('ERR_')) await sleep(dice.below(50));
     }
