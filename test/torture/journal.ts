@@ -27,11 +27,21 @@ export interface Operation {
   readonly outcome: string;
 }
 
+/** What a manager had counted when it was closed. */
+export interface Counts {
+  readonly who: string;
+  /** Locks that went from caller to caller without the server. */
+  readonly handedOn: number;
+  /** What it still held or waited for, though all its callers had ended. */
+  readonly left: number;
+}
+
 /** A line of a file; of those with the same id the last one counts. */
 export type Line =
   | { readonly hold: Hold; readonly id: string }
   | { readonly rift: Rift; readonly id: string }
   | { readonly operation: Operation }
+  | { readonly counts: Counts }
   | { readonly death: { readonly who: string; readonly at: number } };
 
 /** A request may lie in a buffer for so long after its caller has given up, in µs. */
@@ -125,6 +135,7 @@ export interface History {
   readonly holds: readonly Hold[];
   readonly rifts: readonly Rift[];
   readonly operations: readonly Operation[];
+  readonly counts: readonly Counts[];
   readonly deaths: ReadonlyMap<string, number>;
 }
 
@@ -133,14 +144,16 @@ export function readHistory(folder: string): History {
   const holds = new Map<string, Hold>();
   const rifts = new Map<string, Rift>();
   const operations: Operation[] = [];
+  const counts: Counts[] = [];
   const deaths = new Map<string, number>();
   for (const line of readdirSync(folder).flatMap((file) => linesOf(join(folder, file)))) {
     if ('hold' in line) holds.set(line.id, line.hold);
     else if ('rift' in line) rifts.set(line.id, line.rift);
     else if ('death' in line) deaths.set(line.death.who, line.death.at);
+    else if ('counts' in line) counts.push(line.counts);
     else operations.push(line.operation);
   }
-  return { holds: [...holds.values()], rifts: [...rifts.values()], operations, deaths };
+  return { holds: [...holds.values()], rifts: [...rifts.values()], operations, counts, deaths };
 }
 
 /** Whoever was killed in the middle of a line has not said it. */

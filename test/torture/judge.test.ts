@@ -83,7 +83,8 @@ test('a share that was handed over counts once', () => {
 describe('a round', () => {
   const facts = { healed: 0, ended: 60 * SECOND, lease: SECOND, names: ['a'], managers: 2 };
   const grants = [5, 15, 25, 35, 45, 55].map((at, i) => held(i + 1, at * SECOND, at * SECOND + 1));
-  const quietly: History = { holds: grants, rifts: [], operations: [], deaths: new Map() };
+  const nothing = { rifts: [], operations: [], counts: [], deaths: new Map() };
+  const quietly: History = { holds: grants, ...nothing };
   const problems = (more: Partial<History>) =>
     judge({ ...quietly, ...more }, facts).problems.join();
   const ended = (outcome: string, more: Partial<Operation> = {}): Operation => ({
@@ -143,6 +144,11 @@ describe('a round', () => {
     assert.match(problems({ operations: [refused] }), /after all faults: p1 patiently/);
     assert.equal(problems({ operations: [{ ...refused, way: 'hastily' }] }), '');
     assert.equal(problems({ operations: [ended('ok', { asked })] }), '');
+  });
+
+  test('what a manager holds for nobody', () => {
+    const counts = [{ who: 'p1', handedOn: 3, left: 2 }];
+    assert.match(problems({ counts }), /p1 holds or waits for 2 locks/);
   });
 
   test('with a process its threads have died', () => {

@@ -39,7 +39,7 @@ const TURN = 16;
 
 /** Weighs a history. */
 export function judge(history: History, facts: Case): Verdict {
-  const { holds, operations } = history;
+  const { counts, holds, operations } = history;
   const known: Known = { ...history, deaths: allDeaths(history), lease: facts.lease };
   const waits = holds.filter(({ wish }) => wish !== undefined && wish.heritage === undefined);
   const calm = waits.filter((hold) => askedOf(hold) > facts.healed);
@@ -54,6 +54,9 @@ export function judge(history: History, facts: Case): Verdict {
   const problems = [
     ...problemsOfKinds(holds, known),
     ...operations.filter(isUnknown).map((each) => `unexpected: ${tell(each)}`),
+    ...counts
+      .filter(({ left }) => left > 0)
+      .map(({ who, left }) => `${who} holds or waits for ${left} locks that nobody wants`),
     ...unwell(operations, facts).map((each) => `after all faults: ${tell(each)}`),
     ...calm.filter((hold) => waitOf(hold) > PATIENCE_US).map((hold) => `starved: ${show(hold)}`),
     ...facts.names

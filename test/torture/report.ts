@@ -15,7 +15,7 @@ export function line({ plan, faults, operations, verdict, stores, problems }: Ro
     `${faults.length} faults`,
     `longest wait ${secondsOf(verdict.longestWait)}`,
     `gap ${secondsOf(verdict.longestGap)}`,
-    `${stores.refused} stale accesses refused`,
+    `${stores.refused} accesses refused for their fence`,
     problems.length === 0 ? 'ok' : `${problems.length} VIOLATIONS`,
   ].join(' · ');
 }
@@ -59,13 +59,14 @@ export function table(
       'Holds',
       kinds.map((kind) => [kind, sum((round) => round.holds[kind] ?? 0)]),
     ),
+    ...section('Hand-offs', [['within a process', sum(({ handedOn }) => handedOn)]]),
     ...section('Result', [
       ['longest wait, under faults', secondsOf(most(({ verdict }) => verdict.longestWait))],
       ['longest wait, after them', secondsOf(most(({ verdict }) => verdict.longestCalmWait))],
       ['longest gap after them', secondsOf(most(({ verdict }) => verdict.longestGap))],
       ['most overtaken, after them', most(({ verdict }) => verdict.mostOvertaken)],
       ['writes to the fenced stores', sum(({ stores }) => stores.accepted)],
-      ['stale accesses they refused', sum(({ stores }) => stores.refused)],
+      ['accesses they refused', sum(({ stores }) => stores.refused)],
       ['stale writes without a fence', stale],
       ['violations', sum(({ problems }) => problems.length)],
       ['leftovers', left.length],

@@ -67,6 +67,7 @@ export class Roamer {
   /** Closes the manager, whatever it does, and goes on with another. */
   reopen(): Promise<void> {
     this.journal.endAll();
+    this.#count(0);
     const closing = this.locks.close();
     this.#reopening = closing.then(async () => {
       this.locks = await connectPatiently(this.setup);
@@ -75,7 +76,10 @@ export class Roamer {
     return this.#reopening;
   }
 
+  /** Closes the manager for good. To be called when `run` has ended. */
   async close(): Promise<void> {
+    const { held, waiting } = this.locks.stats();
+    this.#count(held + waiting);
     await this.locks.close();
     this.journal.close();
   }
@@ -97,6 +101,11 @@ export class Roamer {
       // Where nothing can be reached an answer takes no time.
       if (outcome.startsWith('ERR_')) await sleep(dice.below(50));
     }
+  }
+
+  #count(left: number): void {
+    const { handedOn } = this.locks.stats();
+    this.journal.write({ counts: { who: this.setup.who, handedOn, left } });
   }
 
   #listen(): void {

@@ -42,6 +42,8 @@ export interface RoundResult {
   readonly operations: readonly Operation[];
   /** Holds by kind. */
   readonly holds: Readonly<Record<string, number>>;
+  /** Of those who closed in order, so many locks went from caller to caller without the server. */
+  readonly handedOn: number;
   readonly verdict: Verdict;
   readonly stores: StoresVerdict;
   /** What went wrong, in words. */
@@ -54,6 +56,8 @@ export interface RoundResult {
 
 const PROCESSES = 3;
 const TASKS = 8;
+/** How long there is peace between faults at most: of few at a time one sees more. In ms. */
+const PAUSES_MS = [700, 1_500, 4_000];
 const CALM_MS = 6_000;
 /** How long the end of everything may take, in ms. */
 const PATIENCE_MS = 40_000;
@@ -100,11 +104,11 @@ class Round {
     const posts = Array.from({ length: PROCESSES }, () => this.#man());
     this.#posts.push(...(await Promise.all(posts)));
     const until = now() + this.plan.seconds * 1_000_000;
-    await Promise.all([this.#tortureServers(until), this.#tortureClients(until)]);
+    await this.#attempt(this.#tortureServers(until), this.#tortureClients(until));
     const healed = now();
-    await this.#peace();
+    await this.#attempt(this.#peace());
     const ended = now();
-    await this.#halt();
+    await this.#attempt(...this.#posts.map((post) => this.#halt(post)));
     return this.#judge(healed, ended);
   }
 
@@ -113,17 +117,26 @@ class Round {
     await Promise.all(this.#posts.map(({ contender }) => contender.kill()));
   }
 
+  /** What fails is a problem of the round, such as a process that ended by itself. */
+  async #attempt(...parts: readonly Promise<void>[]): Promise<void> {
+    for (const part of await Promise.allSettled(parts)) {
+      if (part.status === 'rejected') this.#problems.push(String(part.reason));
+    }
+  }
+
   /** Server faults one at a time: what is promised is promised for one. */
   async #tortureServers(end: number): Promise<void> {
     const dice = new Dice(this.plan.seed + 1);
+    const faults = someOf(this.place.faults, dice);
+    const pauseMs = dice.oneOf(PAUSES_MS);
     const rift: Scene['rift'] = async (during, lastsMs = 0) => {
       const from = now();
       await during();
       this.#rifts.push({ from, to: now() + lastsMs * 1_000 });
     };
     while (now() < end) {
-      await sleep(300 + dice.below(1_500));
-      const fault = dice.oneOf(this.place.faults);
+      await sleep(dice.below(pauseMs));
+      const fault = dice.oneOf(faults);
       await this.#note(fault.kind, () => fault.cause({ dice, rift }));
     }
   }
@@ -131,7 +144,7 @@ class Round {
   /** Processes suffer at any time, one after the other or together. */
   async #tortureClients(end: number): Promise<void> {
     const dice = new Dice(this.plan.seed + 2);
-    const faults = clientFaults({
+    const all = clientFaults({
       dice,
       died: (who) => void this.#deaths.set(who, now()),
       replace: async (post) => {
@@ -139,9 +152,11 @@ class Round {
         post.contender = contender;
       },
     });
+    const faults = someOf(all, dice);
+    const pauseMs = dice.oneOf(PAUSES_MS);
     const suffering: Promise<void>[] = [];
     while (now() < end) {
-      await sleep(dice.below(800));
+      await sleep(dice.below(pauseMs));
       const post = dice.oneOf(this.#posts);
       const fault = dice.oneOf(faults);
       if (post.suffers) continue;
@@ -193,26 +208,23 @@ class Round {
     const crew = this.#posts.map(({ contender }) => contender);
     await Promise.all(crew.map((each) => each.order('calm')));
     await sleep(CALM_MS);
-    const missing = async () => {
+    let missing = this.place.names;
+    const all = async () => {
       const granted = await Promise.all(crew.map((each) => each.order('granted')));
-      return this.place.names.filter((name) => !granted.flat().includes(name));
+      missing = this.place.names.filter((name) => !granted.flat().includes(name));
+      return missing.length === 0;
     };
-    await until(async () => (await missing()).length === 0, 'peace').catch(async () => {
-      this.#problems.push(`never granted after all faults: ${await missing()}`);
+    await until(all, 'peace').catch(() => {
+      throw new Error(`never granted after all faults: ${missing}`);
     });
   }
 
-  /** Everybody ends what he does, closes, and exits by himself. */
-  async #halt(): Promise<void> {
-    const ends = this.#posts.map(async ({ contender }) => {
-      const { who } = contender;
-      const open = await within(contender.order('halt'), `${who} has promises that do not settle`);
-      if (open > 0) throw new Error(`a thread of ${who} left ${open} operations open`);
-      await within(contender.stop(), `${who} does not exit by itself`);
-    });
-    for (const end of await Promise.allSettled(ends)) {
-      if (end.status === 'rejected') this.#problems.push(String(end.reason));
-    }
+  /** One process ends what it does, closes, and exits by itself. */
+  async #halt({ contender }: Post): Promise<void> {
+    const { who } = contender;
+    const open = await within(contender.order('halt'), `${who} has promises that do not settle`);
+    if (open > 0) throw new Error(`a thread of ${who} left ${open} operations open`);
+    await within(contender.stop(), `${who} does not exit by itself`);
   }
 
   async #judge(healed: number, ended: number): Promise<Omit<RoundResult, 'left'>> {
@@ -236,8 +248,15 @@ class Round {
       }
     }
     const { operations } = history;
-    return { plan, faults, operations, holds, verdict, stores, problems, folder };
+    const handedOn = history.counts.reduce((sum, counts) => sum + counts.handedOn, 0);
+    return { plan, faults, operations, holds, handedOn, verdict, stores, problems, folder };
   }
+}
+
+/** At least half of what there is: where everything happens, much cannot be seen. */
+function someOf<T>(all: readonly T[], dice: Dice): readonly T[] {
+  const count = Math.ceil(all.length / 2) + dice.below(all.length / 2 + 1);
+  return dice.shuffled(all).slice(0, count);
 }
 
 async function within<T>(promise: Promise<T>, problem: string): Promise<T> {
