@@ -17,6 +17,8 @@ export interface Roam {
   readonly wait: number;
   /** Nobody is stopped or killed, so that the lock alone protects the stores. */
   readonly peaceful?: boolean;
+  /** How many of those who hold a lock do so for up to two leases, from 0 to 1; 0.05 by default. */
+  readonly lingering?: number;
   /** Nothing but exclusive locks: a quorum has no others. */
   readonly alone?: boolean;
   /** The store does not look at fences: to see what they are good for. */
@@ -171,8 +173,8 @@ async function read(ground: Ground, recorded: readonly Recorded[]): Promise<void
 }
 
 /** Where faults are to be met, now and then for longer than a lease. */
-export function work({ dice, peaceful, ttl }: Ground): Promise<unknown> {
-  return sleep(dice.below(peaceful !== true && dice.chance(0.05) ? 2 * ttl : 10));
+export function work({ dice, lingering = 0.05, peaceful, ttl }: Ground): Promise<unknown> {
+  return sleep(dice.below(peaceful !== true && dice.chance(lingering) ? 2 * ttl : 10));
 }
 
 /** Of several locks each is one hold, as long as all are held. */

@@ -15,11 +15,13 @@ interface Ended {
 
 function campaign(...flags: readonly string[]): Promise<Ended> {
   const args = ['--enable-source-maps', join(__dirname, 'main.js'), ...flags];
-  const child = spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'inherit'] });
+  const child = spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'pipe'] });
   let said = '';
-  child.stdout.on('data', (chunk) => {
-    said += chunk;
-  });
+  for (const stream of [child.stdout, child.stderr]) {
+    stream.on('data', (chunk) => {
+      said += chunk;
+    });
+  }
   return new Promise((resolve) => child.once('close', (code) => resolve({ code, said })));
 }
 

@@ -4,7 +4,6 @@ import type { Contender } from '../support/crew.js';
 import type { Dice } from '../support/dice.js';
 import { sleep } from '../support/wait.js';
 import type { ClientOrders } from './client.js';
-import { LEASE_MS } from './places.js';
 
 /** What one process after the other mans. */
 export interface Post {
@@ -22,6 +21,8 @@ export interface ClientFault {
 /** What the faults need of the round. */
 interface Ground {
   readonly dice: Dice;
+  /** The longest lease. */
+  readonly leaseMs: number;
   /** To be told right before a process is killed. */
   died(who: string): void;
   /** Has another process take a post. */
@@ -29,7 +30,7 @@ interface Ground {
 }
 
 /** All of them; what is listed twice is drawn twice as often. */
-export function clientFaults({ dice, died, replace }: Ground): ClientFault[] {
+export function clientFaults({ dice, leaseMs, died, replace }: Ground): ClientFault[] {
   const killed: ClientFault = {
     kind: 'process killed (SIGKILL)',
     async cause(post) {
@@ -41,7 +42,7 @@ export function clientFaults({ dice, died, replace }: Ground): ClientFault[] {
   const stopped: ClientFault = {
     kind: 'process stopped (SIGSTOP)',
     async cause({ contender }) {
-      const ms = LEASE_MS / 4 + dice.below(2 * LEASE_MS);
+      const ms = leaseMs / 4 + dice.below(2 * leaseMs);
       await contender.pause();
       await sleep(ms);
       contender.resume();
@@ -53,7 +54,7 @@ export function clientFaults({ dice, died, replace }: Ground): ClientFault[] {
     stopped,
     {
       kind: 'event loop blocked',
-      cause: ({ contender }) => contender.order('block', 100 + dice.below(2 * LEASE_MS)),
+      cause: ({ contender }) => contender.order('block', 100 + dice.below(2 * leaseMs)),
     },
     {
       kind: 'worker thread terminated',

@@ -89,6 +89,10 @@ class Round {
   readonly #rifts: Rift[] = [];
   readonly #deaths = new Map<string, number>();
   readonly #problems: string[] = [];
+  /** What this round is like. */
+  readonly #leaseMs: number;
+  readonly #lingering: number;
+  readonly #commandTimeout: number;
   #count = 0;
 
   constructor(
@@ -97,7 +101,12 @@ class Round {
     readonly ledger: Ledger,
     readonly folder: string,
   ) {
-    this.#dice = new Dice(plan.seed);
+    const dice = new Dice(plan.seed);
+    this.#dice = dice;
+    // Servers of a quorum take a tenth of a lease to answer, and a busy machine needs that.
+    this.#leaseMs = place.quorum ? LEASE_MS : dice.oneOf([300, 800, LEASE_MS]);
+    this.#lingering = dice.oneOf([0, 0.01, 0.05]);
+    this.#commandTimeout = dice.oneOf([300, 2_000]);
   }
 
   async play(): Promise<Omit<RoundResult, 'left'>> {
@@ -146,6 +155,7 @@ class Round {
     const dice = new Dice(this.plan.seed + 2);
     const all = clientFaults({
       dice,
+      leaseMs: this.#leaseMs,
       died: (who) => void this.#deaths.set(who, now()),
       replace: async (post) => {
         const { contender } = await this.#man();
@@ -188,13 +198,14 @@ class Round {
       folder,
       ledgerUrl: ledger.url,
       target: place.target,
-      options: place.options,
+      options: { commandTimeout: this.#commandTimeout, ...place.options },
       seed: this.#dice.below(2 ** 31),
       plan: {
         names: place.names,
         tasks: TASKS,
-        ttl: LEASE_MS,
+        ttl: this.#leaseMs,
         wait: 20_000,
+        lingering: this.#lingering,
         alone: place.quorum,
         unfenced: plan.unfenced,
       },
@@ -233,7 +244,7 @@ class Round {
     const rifts = [...written.rifts, ...this.#rifts];
     const history = { ...written, rifts, deaths: new Map([...written.deaths, ...this.#deaths]) };
     const managers = place.quorum ? 0 : 2 * PROCESSES;
-    const facts = { healed, ended, lease: LEASE_MS * 1_000, names: place.names, managers };
+    const facts = { healed, ended, lease: this.#leaseMs * 1_000, names: place.names, managers };
     const verdict = judge(history, facts);
     const stores = await judgeStores(this.ledger);
     const problems = [...this.#problems, ...verdict.problems];
