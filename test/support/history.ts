@@ -37,6 +37,8 @@ export interface HoldWish {
   readonly shared: boolean;
   /** By how many it could be held at most. */
   readonly limit?: number;
+  /** It is one of several that were asked for at once, and taken one after the other. */
+  readonly several?: boolean;
   /** Handed from one process to another it is one lock still: all its holds have the same heritage. */
   readonly heritage?: string;
 }

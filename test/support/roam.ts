@@ -121,8 +121,10 @@ export async function useAndRelease(ground: Ground, taken: Taken, wish: HoldWish
 /** Does what a holder does, until right before its release. */
 export async function use(ground: Ground, taken: Taken, wish: HoldWish): Promise<void> {
   const { dice, recorder } = ground;
-  const recorded = partsOf(taken).map((part) => recorder.begin(part, wish));
-  if (!('fences' in taken)) ground.remember(taken, recorded[0] as Recorded);
+  const several = 'fences' in taken;
+  const told = several ? { ...wish, several } : wish;
+  const recorded = partsOf(taken).map((part) => recorder.begin(part, told));
+  if (!several) ground.remember(taken, recorded[0] as Recorded);
   try {
     if (!wish.shared) await write(ground, recorded);
     if (dice.chance(0.2)) await taken.extend(ground.ttl);

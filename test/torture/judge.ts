@@ -33,7 +33,7 @@ export interface Verdict {
 /** How long a lock may take to be granted again, and a caller to be served, when nothing is in the way. */
 const PATIENCE_US = 15_000_000;
 /** By then everybody is connected again, and all who are gone are forgotten. */
-const RECOVERY_US = 6_000_000;
+export const RECOVERY_US = 4_000_000;
 /** In a process at most so many have a lock one after the other. */
 const TURN = 16;
 
@@ -147,10 +147,11 @@ function gapOf(lock: string, holds: readonly Hold[], { healed, ended }: Case): n
   return longest(moments.slice(1).map((moment, i) => moment - (moments[i] as number)));
 }
 
-/** For each exclusive hold how many asked after it, and were served first. */
+/** For each hold of one whole lock how many asked for it later, and were served first. */
 function overtakings(calm: readonly Hold[], { healed }: Case): { hold: Hold; by: number }[] {
   const alone = calm.filter(
-    (hold) => hold.wish?.shared === false && askedOf(hold) > healed + RECOVERY_US,
+    ({ wish }) =>
+      wish?.shared === false && wish.several !== true && wish.asked > healed + RECOVERY_US,
   );
   return alone.map((hold) => {
     const asked = askedOf(hold);

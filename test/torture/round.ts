@@ -12,7 +12,7 @@ import { sleep, until } from '../support/wait.js';
 import type { ClientOrders } from './client.js';
 import { clientFaults, type Post } from './client-faults.js';
 import { type Operation, readHistory } from './journal.js';
-import { judge, judgeStores, type StoresVerdict, type Verdict } from './judge.js';
+import { judge, judgeStores, RECOVERY_US, type StoresVerdict, type Verdict } from './judge.js';
 import { LEASE_MS, leftovers, PLACES, type Place } from './places.js';
 import type { Setup } from './roamer.js';
 import type { Scene } from './server-faults.js';
@@ -58,7 +58,8 @@ const PROCESSES = 3;
 const TASKS = 8;
 /** How long there is peace between faults at most: of few at a time one sees more. In ms. */
 const PAUSES_MS = [700, 1_500, 4_000];
-const CALM_MS = 6_000;
+/** Long enough to see how it goes when all have recovered. */
+const CALM_MS = RECOVERY_US / 1_000 + 4_000;
 /** How long the end of everything may take, in ms. */
 const PATIENCE_MS = 40_000;
 
