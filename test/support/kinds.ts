@@ -172,10 +172,10 @@ function order(holds: readonly Ended[], apart: Apart): string[] {
   for (const hold of fenced) {
     const asked = all(hold.wish?.asked ?? hold.begin, hold);
     const began = (isAlone(hold) ? all : alone)(hold.begin, hold);
-    const before = [...asked, ...began.filter((other) => !apart(other, hold))];
-    for (const other of new Set(before)) {
-      problems.push(`a smaller fence later: ${tell(other)} and then ${tell(hold)}`);
-    }
+    // One is enough: behind a fence that fell all are smaller.
+    const [other] = [...asked, ...began.filter((each) => !apart(each, hold))];
+    if (other === undefined) continue;
+    problems.push(`a smaller fence later: ${tell(other)} and then ${tell(hold)}`);
   }
   return problems;
 }
