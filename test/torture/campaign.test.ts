@@ -5,7 +5,8 @@ import { spawn } from 'node:child_process';
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { leftovers, PLACES, type Place } from './places.js';
+import { leftovers, type Place } from './places/place.js';
+import { PLACES } from './places.js';
 import { playRound } from './round.js';
 
 interface Ended {

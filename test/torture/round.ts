@@ -13,7 +13,8 @@ import type { ClientOrders } from './client.js';
 import { clientFaults, type Post } from './client-faults.js';
 import { type Operation, readHistory } from './journal.js';
 import { judge, judgeStores, RECOVERY_US, type StoresVerdict, type Verdict } from './judge.js';
-import { LEASE_MS, leftovers, PLACES, type Place } from './places.js';
+import { LEASE_MS, leftovers, type Place } from './places/place.js';
+import { PLACES } from './places.js';
 import type { Setup } from './roamer.js';
 import type { Scene } from './server-faults.js';
 

@@ -19,7 +19,7 @@ export interface ServerFault {
   cause(scene: Scene): Promise<void>;
 }
 
-/** What can happen to a server that stays what it is. `forgets`: what it loses was known nowhere else. */
+/** What can happen to servers that stay what they are; each for itself, or to all at once. */
 export function serverFaults(servers: readonly RedisServer[]): ServerFault[] {
   return [
     {
