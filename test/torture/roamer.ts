@@ -53,7 +53,7 @@ export class Roamer {
     await Promise.all(Array.from({ length: plan.tasks }, () => this.#task(plan)));
   }
 
-  /** From now on nobody is robbed. */
+  /** From now on nobody is robbed, and nobody holds a lock for longer than a moment. */
   calm(): void {
     this.#calm = true;
     this.journal.granted.clear();
@@ -92,7 +92,8 @@ export class Roamer {
     const remember = (lock: Lock, recorded: Recorded) => void this.#recordedOf.set(lock, recorded);
     while (!this.#halted) {
       const way = dice.oneOf(this.#calm ? calm : rough);
-      const ground = { ...plan, locks: this.locks, dice, recorder: journal };
+      const pace = this.#calm ? { ...plan, lingering: 0 } : plan;
+      const ground = { ...pace, locks: this.locks, dice, recorder: journal };
       const asked = now();
       const outcome = await roam({ ...ground, remember }, way);
       const operation = { who: setup.who, way: way.name, asked, ended: now(), outcome };
