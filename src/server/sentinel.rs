@@ -102,7 +102,7 @@ pub(super) async fn connect(
                 failures.push(format!("{name}: it is a replica, a failover is under way"));
             }
             Ok((inner, welcome)) => {
-                let watch = watch_all(endpoint, sentinels, &deliver);
+                let watch = watch_all(endpoint, sentinels, (host, *port), &deliver);
                 return Ok((Connection { inner, _watch: watch }, welcome));
             }
             Err(Failure::Lost(why)) => failures.push(format!("{name}: {why}")),
@@ -133,12 +133,12 @@ fn naming(name: String, deliver: Deliver) -> Deliver {
     })
 }
 
+/// A host and a port, as Sentinels name them.
+type Named = (String, u16);
+
 /// Asks all Sentinels at once, and answers who the master is. They may not agree: one that is cut off
 /// from the others has not heard of a failover. So whom most of them name comes first.
-async fn ask_all(
-    endpoint: &Endpoint,
-    sentinels: &Sentinels,
-) -> Result<Vec<(String, u16)>, Failure> {
+async fn ask_all(endpoint: &Endpoint, sentinels: &Sentinels) -> Result<Vec<Named>, Failure> {
     // Half of the time is the master's.
     let limit = endpoint.connect_timeout / 2;
     let mut questions = JoinSet::new();
@@ -168,11 +168,11 @@ async fn ask_all(
     Ok(named.into_iter().map(|(address, _)| address).collect())
 }
 
-type Answer = Result<(String, u16), Failure>;
+type Answer = Result<Named, Failure>;
 
 /// Who was named, and by how many: most votes first, then in the order of the Sentinels.
-fn by_votes(answers: &BTreeMap<usize, Answer>) -> Vec<((String, u16), usize)> {
-    let mut named: Vec<((String, u16), usize)> = Vec::new();
+fn by_votes(answers: &BTreeMap<usize, Answer>) -> Vec<(Named, usize)> {
+    let mut named: Vec<(Named, usize)> = Vec::new();
     for address in answers.values().flatten() {
         match named.iter_mut().find(|(other, _)| other == address) {
             Some((_, votes)) => *votes += 1,
@@ -186,12 +186,17 @@ fn by_votes(answers: &BTreeMap<usize, Answer>) -> Vec<((String, u16), usize)> {
 async fn ask(server: &Endpoint, master: &str) -> Answer {
     let question = async {
         let mut dialled = single::dial(server, |_| {}).await?;
-        let mut question = redis::cmd("SENTINEL");
-        question.arg("GET-MASTER-ADDR-BY-NAME").arg(master);
-        let answer = dialled.inner.send_packed_command(&question).await;
-        answer.and_then(Value::extract_error).map_err(|error| wire::failure(&error))
+        ask_on(&mut dialled, master).await
     };
-    read_address(&single::in_time(server, question).await?)
+    single::in_time(server, question).await
+}
+
+async fn ask_on(dialled: &mut single::Dialled, master: &str) -> Answer {
+    let mut question = redis::cmd("SENTINEL");
+    question.arg("GET-MASTER-ADDR-BY-NAME").arg(master);
+    let answer = dialled.inner.send_packed_command(&question).await;
+    let answer = answer.and_then(Value::extract_error).map_err(|error| wire::failure(&error))?;
+    read_address(&answer)
 }
 
 fn read_address(answer: &Value) -> Answer {
@@ -210,16 +215,26 @@ fn read_address(answer: &Value) -> Answer {
     address.ok_or_else(|| Failure::Lost(format!("it answered {answer:?}")))
 }
 
-/// Gives the connection up as soon as a Sentinel tells that the master is another one. The old master
-/// takes writes for about ten more seconds, also after a failover that was ordered: nobody has told it.
-fn watch_all(endpoint: &Endpoint, sentinels: &Sentinels, deliver: &Deliver) -> JoinSet<()> {
+/// Gives the connection to `current` up as soon as a Sentinel tells that the master is another one. The old
+/// master takes writes for about ten more seconds, also after a failover that was ordered: nobody has told it.
+fn watch_all(
+    endpoint: &Endpoint,
+    sentinels: &Sentinels,
+    current: (&str, u16),
+    deliver: &Deliver,
+) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
     for sentinel in &sentinels.all {
-        let (server, master) = (sentinel.endpoint(endpoint), sentinels.master.clone());
-        let deliver = Arc::clone(deliver);
+        let watch = Watch {
+            sentinel: sentinel.endpoint(endpoint),
+            endpoint: endpoint.clone(),
+            sentinels: sentinels.clone(),
+            current: (current.0.to_owned(), current.1),
+            deliver: Arc::clone(deliver),
+        };
         tasks.spawn(async move {
             loop {
-                watch(&server, &master, &deliver).await;
+                watch.listen().await;
                 tokio::time::sleep(WATCH_PAUSE).await;
             }
         });
@@ -227,28 +242,60 @@ fn watch_all(endpoint: &Endpoint, sentinels: &Sentinels, deliver: &Deliver) -> J
     tasks
 }
 
-/// Listens to one Sentinel until it is gone; for ever if it does not allow that, for what cannot be
-/// heard is not worth asking for again.
-async fn watch(server: &Endpoint, master: &str, deliver: &Deliver) {
-    let (sender, mut pushes) = mpsc::unbounded_channel();
-    // If nobody listens any more, the connection is about to be closed.
-    let dialled = single::dial(server, move |push| drop(sender.send(push)));
-    let Ok(Ok(mut dialled)) = tokio::time::timeout(server.connect_timeout, dialled).await else {
-        return;
-    };
-    match dialled.inner.subscribe(SWITCH).await.map_err(|error| wire::failure(&error)) {
-        Ok(()) => {}
-        Err(Failure::Refused(_)) => return std::future::pending().await,
-        Err(_) => return,
+/// What is needed to listen to one Sentinel.
+struct Watch {
+    sentinel: Endpoint,
+    endpoint: Endpoint,
+    sentinels: Sentinels,
+    /// Where the connection leads that is given up.
+    current: Named,
+    deliver: Deliver,
+}
+
+impl Watch {
+    /// Listens until the Sentinel is gone; for ever if it does not allow that, for what cannot be heard is
+    /// not worth asking for again.
+    async fn listen(&self) {
+        let (sender, mut pushes) = mpsc::unbounded_channel();
+        // If nobody listens any more, the connection is about to be closed.
+        let dialled = single::dial(&self.sentinel, move |push| drop(sender.send(push)));
+        let limit = self.sentinel.connect_timeout;
+        let Ok(Ok(mut dialled)) = tokio::time::timeout(limit, dialled).await else {
+            return;
+        };
+        match dialled.inner.subscribe(SWITCH).await.map_err(|error| wire::failure(&error)) {
+            Ok(()) => {}
+            Err(Failure::Refused(_)) => return std::future::pending().await,
+            Err(_) => return,
+        }
+        self.catch_up(&mut dialled).await;
+        while let Some(push) = pushes.recv().await {
+            if push.kind == PushKind::Disconnection {
+                return;
+            }
+            if let Some(successor) = successor(&push, &self.sentinels.master) {
+                self.give_up(&successor);
+            }
+        }
     }
-    while let Some(push) = pushes.recv().await {
-        if push.kind == PushKind::Disconnection {
+
+    /// Asks what may have been told when nobody listened. Connecting can outlast a failover: the master
+    /// stops, is named still, and answers as soon as it goes on, when there is another already.
+    async fn catch_up(&self, dialled: &mut single::Dialled) {
+        let Ok(named) = ask_on(dialled, &self.sentinels.master).await else { return };
+        if named == self.current {
             return;
         }
-        if let Some(successor) = successor(&push, master) {
-            let why = format!("a Sentinel tells that the master is {successor} now");
-            deliver(Incoming::Disconnected(why));
+        // It may be the one that has not heard of the failover.
+        let Ok(all) = ask_all(&self.endpoint, &self.sentinels).await else { return };
+        if let Some((host, port)) = all.first().filter(|first| **first != self.current) {
+            self.give_up(&format!("{host}:{port}"));
         }
+    }
+
+    fn give_up(&self, successor: &str) {
+        let why = format!("a Sentinel tells that the master is {successor} now");
+        (self.deliver)(Incoming::Disconnected(why));
     }
 }
 

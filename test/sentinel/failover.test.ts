@@ -269,3 +269,24 @@ test('a master that is made a replica by hand, its connections left open, is lef
   assert.ok(next.fence > held.fence);
   assert.equal(await next.release(), true);
 });
+
+test('a master that stops while it is connected to, and goes on when it is none: it is left at once', async () => {
+  deployment = await Sentinels.start();
+  await deployment.inSync();
+  const old = await deployment.master();
+  old.pause();
+  // It is named still. By the time it answers there is another, and the Sentinels have told so.
+  const connecting = connect(deployment.target, { connectTimeout: 60_000 });
+  const master = await deployment.failedOver(old);
+  old.resume();
+  const locks = await connecting;
+  managers.push(locks);
+  const arrived = async () => {
+    const lock = await locks.acquire('x', LONG);
+    const owner = await ownerOf(master, 'x');
+    await lock.release();
+    return owner === lock.token;
+  };
+  await until(arrived, 'locks to be taken at the new master', 5_000);
+  assert.equal(await isPrimary(old), true, 'and that before the old one was told');
+});
