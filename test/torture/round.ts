@@ -173,7 +173,7 @@ class Round {
       const fault = dice.oneOf(faults);
       if (post.suffers) continue;
       post.suffers = true;
-      const over = this.#note(fault.kind, () => fault.cause(post));
+      const over = this.#attempt(this.#note(fault.kind, () => fault.cause(post)));
       suffering.push(
         over.finally(() => {
           post.suffers = false;
