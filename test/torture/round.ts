@@ -75,7 +75,8 @@ export async function playRound(
   let settled: Promise<readonly string[]> | undefined;
   try {
     const result = await round.play();
-    settled = leftovers(place);
+    // Awaited when other rounds are over.
+    settled = leftovers(place).catch((error) => [String(error)]);
     return { ...result, left: settled.finally(() => place.stop()) };
   } finally {
     await round.end();
