@@ -1,0 +1,21 @@
+// What the pages take for granted, as globals: a program that shows one thing does not show how it came
+// to its connections. All of it is real: managers on the server of the test, a database where one runs.
+
+import * as holdfast from 'holdfast';
+import pg from 'pg';
+
+const { env } = process;
+const given = { ...holdfast };
+
+if (env.REDIS_URL !== undefined) {
+  given.locks = await holdfast.connect(env.REDIS_URL);
+  // Another process, so to speak.
+  given.others = await holdfast.connect(env.REDIS_URL);
+}
+if (env.DATABASE_URL !== undefined) {
+  given.db = new pg.Pool({ connectionString: env.DATABASE_URL, allowExitOnIdle: true });
+}
+
+for (const [name, value] of Object.entries(given)) {
+  Object.defineProperty(globalThis, name, { value, configurable: true, writable: true });
+}
