@@ -15,10 +15,10 @@ export interface Block {
   readonly code: string;
 }
 
-/** Every page that users read: what lies directly in docs. */
+/** Every page that users read: the README, and what lies directly in docs. */
 export function pages(): string[] {
   const docs = readdirSync(join(ROOT, 'docs')).filter((file) => file.endsWith('.md'));
-  return docs.sort().map((file) => `docs/${file}`);
+  return ['README.md', ...docs.sort().map((file) => `docs/${file}`)];
 }
 
 /** Every block of a page, such as `docs/guide.md`, in order. */

@@ -63,13 +63,22 @@ function write(folder: string, code: string): string {
   return file;
 }
 
-/** In a scope of its own, a block may declare what its stage gives as a global, and may return. */
+/**
+ * In a scope of its own a block may declare what its stage gives as a global, and may return. As in a
+ * service something else keeps the process alive, since locks do not; one that ends all the same, before
+ * the block does, has failed.
+ */
 function scoped(code: string): string {
   if (/^export /m.test(code)) return code;
   const imports = code.match(/^import .*$/gm) ?? [];
   const rest = code.replace(/^import .*$/gm, '');
-  const body = `(async () => {\n${rest}\n})().catch((error) => { console.error(error); process.exit(1) })`;
-  return `${imports.join('\n')}\n;${body}`;
+  return `${imports.join('\n')}
+    process.exitCode = 13;
+    const alive = setInterval(() => {}, 60_000);
+    (async () => {\n${rest}\n})().then(
+      () => { process.exitCode = 0; clearInterval(alive) },
+      (error) => { console.error(error); process.exit(1) },
+    );`;
 }
 
 /** Node 20 knows neither types nor `await using`. */

@@ -5,7 +5,11 @@ import * as holdfast from 'holdfast';
 import pg from 'pg';
 
 const { env } = process;
-const given = { ...holdfast };
+const given = { ...holdfast, shop: env.SHOP_URL };
+
+/** What a service would do under its lock. */
+for (const work of ['finish', 'rebuild', 'report', 'settle', 'transfer'])
+  given[work] = async () => {};
 
 if (env.REDIS_URL !== undefined) {
   given.locks = await holdfast.connect(env.REDIS_URL);
