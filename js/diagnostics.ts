@@ -12,6 +12,15 @@ import type { Lock } from './lock.js';
 /**
  * What the subscribers of the tracing channels get. Node adds `result` (of an acquire the lock, or
  * `null`) or `error` when the operation has ended.
+ *
+ * @example
+ * ```ts
+ * import { tracingChannel } from 'node:diagnostics_channel'
+ *
+ * tracingChannel('holdfast:acquire').subscribe({
+ *   asyncEnd: ({ lock, server, error }) => console.error(lock, server, error?.code),
+ * })
+ * ```
  */
 export interface LockTrace {
   /** The lock's name. */
@@ -20,7 +29,16 @@ export interface LockTrace {
   readonly server: string;
 }
 
-/** What the subscribers of `holdfast:lost` get. */
+/**
+ * What the subscribers of `holdfast:lost` get.
+ *
+ * @example
+ * ```ts
+ * import { subscribe } from 'node:diagnostics_channel'
+ *
+ * subscribe('holdfast:lost', ({ lock, error, holder }) => console.error(lock, error.reason, holder.fence))
+ * ```
+ */
 export interface LockLostMessage extends LockTrace {
   /** How it was lost. */
   readonly error: LockLostError;
