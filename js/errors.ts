@@ -238,7 +238,7 @@ export class LockServerError extends LockError {
  * @example
  * ```ts
  * const held = await others.acquire('item:42', { label: 'shop-3' })
- * await locks.acquire('item:42', { wait: 50 }).catch((error) => {
+ * await locks.acquire('item:42', { wait: 1_000 }).catch((error) => {
  *   console.log(error instanceof LockTimeoutError, error.holder, error.position) // true shop-3 1
  * })
  * ```

@@ -16,6 +16,13 @@ if (env.REDIS_URL !== undefined) {
   // Another process, so to speak.
   given.others = await holdfast.connect(env.REDIS_URL);
 }
+/** Returns when somebody stands in line for a lock. */
+given.somebodyWaits = async (name) => {
+  for (;;) {
+    const { pending } = await given.locks.query({ startsWith: name });
+    if (pending.length > 0) return;
+  }
+};
 if (env.DATABASE_URL !== undefined) {
   given.db = new pg.Pool({ connectionString: env.DATABASE_URL, allowExitOnIdle: true });
 }

@@ -67,7 +67,7 @@ function assertOneAtATime(): void {
 }
 
 test('a leader that is killed is followed by another, and both never lead at a time', async () => {
-  await startNodes(1_000);
+  await startNodes(4_000);
   const first = await nextLeader();
   first.kill('SIGKILL');
   const second = await nextLeader(first);
