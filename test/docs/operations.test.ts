@@ -1,7 +1,7 @@
 /** What docs/operations.md tells operators to send. That the rule of the ACL suffices, test/acl.test.ts shows. */
 
 import assert from 'node:assert/strict';
-import { after, before } from 'node:test';
+import { after, before, test } from 'node:test';
 import { inLine } from '../support/crew.js';
 import { connect } from '../support/holdfast.js';
 import { RedisServer } from '../support/server.js';
@@ -49,5 +49,24 @@ async function look(block: Block): Promise<void> {
   await lock.release();
   await (await waiting).release();
 }
+
+const LOCKS = 5_000;
+
+async function memory(): Promise<number> {
+  return Number(/used_memory:(\d+)/.exec(await server.admin.info('memory'))?.[1]);
+}
+
+test('a lock costs about the memory that the page says', async () => {
+  await using locks = await connect(server.url);
+  const before = await memory();
+  const names = Array.from({ length: LOCKS }, (_, index) => `item:${index}`);
+  const held = await Promise.all(names.map((name) => locks.acquire(name)));
+  const perHeld = ((await memory()) - before) / LOCKS;
+  await Promise.all(held.map((lock) => lock.release()));
+  const perReleased = ((await memory()) - before) / LOCKS;
+  // Other versions of the server differ by some tens of bytes.
+  assert.ok(perHeld > 165 && perHeld < 500, `330 bytes for a lock that is held, not ${perHeld}`);
+  assert.ok(perReleased < 250, `165 bytes for one that was released, not ${perReleased}`);
+});
 
 runPage('docs/operations.md', { otherwise: { 'ACL SETUSER': makeUser, 'GET lock:item:42': look } });

@@ -34,16 +34,18 @@ for (const page of pages()) {
       assert.notEqual(runners.length, 0, `no test calls runPage('${page}') or blocksOf('${page}')`);
     });
   }
+}
 
+/** What else has links: pages whose code is shown, not taught. */
+const others = ['CONTRIBUTING.md', 'docs/api/README.md'].concat(
+  readdirSync(join(ROOT, 'examples'), { recursive: true, encoding: 'utf8' })
+    .filter((file) => file.endsWith('.md'))
+    .map((file) => `examples/${file}`),
+);
+
+for (const page of [...pages(), ...others]) {
   test(`${page} links to what exists`, () => {
-    const text = readFileSync(join(ROOT, page), 'utf8').replace(/^```.*?^```$/gms, '');
-    const targets = Array.from(
-      text.matchAll(/\]\(([^)\s]+)\)|(?:src|srcset)="([^"]+)"/g),
-      (found) => {
-        return found[1] ?? found[2] ?? '';
-      },
-    );
-    for (const target of targets) {
+    for (const target of targetsOf(page)) {
       if (/^https?:/.test(target)) continue;
       const [path = '', anchor] = target.split('#');
       const file = path === '' ? page : join(dirname(page), path);
@@ -55,17 +57,29 @@ for (const page of pages()) {
   });
 }
 
-/** The headings of a page, as GitHub names them. */
-function anchorsOf(file: string): Set<string> {
-  const text = readFileSync(join(ROOT, file), 'utf8').replace(/^```.*?^```$/gms, '');
-  const headings = Array.from(text.matchAll(/^#+ (.+)$/gm), ([, heading = '']) => heading);
-  return new Set(
-    headings.map((heading) =>
-      heading
-        .toLowerCase()
-        .replace(/\[([^\]]*)\]\([^)]*\)/g, '$1')
-        .replace(/[^\p{L}\p{N}\s_-]/gu, '')
-        .replaceAll(' ', '-'),
-    ),
-  );
+/** What a page says besides its code. */
+function proseOf(page: string): string {
+  return readFileSync(join(ROOT, page), 'utf8').replace(/^```.*?^```$/gms, '');
+}
+
+function targetsOf(page: string): string[] {
+  const found = proseOf(page).matchAll(/\]\(([^)\s]+)\)|src="([^"]+)"/g);
+  return Array.from(found, ([, link, picture]) => link ?? picture ?? '');
+}
+
+/** The headings of a page, as GitHub names them: the second of a name gets a number. */
+function anchorsOf(page: string): Set<string> {
+  const text = proseOf(page);
+  const anchors = new Set(Array.from(text.matchAll(/<a id="([^"]+)">/g), ([, id = '']) => id));
+  for (const [, heading = ''] of text.matchAll(/^#+ (.+)$/gm)) {
+    const name = heading
+      .toLowerCase()
+      .replace(/\[([^\]]*)\]\([^)]*\)/g, '$1')
+      .replace(/[^\p{L}\p{N}\s_-]/gu, '')
+      .replaceAll(' ', '-');
+    let anchor = name;
+    for (let count = 1; anchors.has(anchor); count++) anchor = `${name}-${count}`;
+    anchors.add(anchor);
+  }
+  return anchors;
 }
