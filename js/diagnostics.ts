@@ -23,7 +23,7 @@ import type { Lock } from './lock.js';
  * ```
  */
 export interface LockTrace {
-  /** The lock's name. */
+  /** The lock's name; of several that are acquired together, their names with `, ` in between. */
   readonly lock: string;
   /** The server, without login. */
   readonly server: string;

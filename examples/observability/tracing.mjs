@@ -43,7 +43,10 @@ function traceOperation(tracer, operation) {
 /** `null` is the answer of a `tryAcquire` whose lock was taken: no error. */
 function describe(span, lock) {
   span.setAttribute('lock.acquired', lock !== null)
-  if (lock !== null) span.setAttributes({ 'lock.mode': lock.mode, 'lock.fence': lock.fence })
+  if (lock === null) return
+  span.setAttribute('lock.mode', lock.mode)
+  // Several locks that were acquired together have one each.
+  if (lock.fence !== undefined) span.setAttribute('lock.fence', lock.fence)
 }
 
 function fail(span, error) {

@@ -95,6 +95,19 @@ test('a lock that is taken is no error, a wait in vain is one', async () => {
   assert.equal(waited?.events[0]?.name, 'exception');
 });
 
+test('several locks that are acquired together are one span, and are released one by one', async () => {
+  const spans = await traced(async () => {
+    await (await locks.acquire(['a', 'b'])).release();
+  });
+  const seen = spans.map(({ name, attributes }) => [name, attributes['lock.name']]);
+  assert.deepEqual(seen[0], ['lock acquire', 'a, b']);
+  assert.deepEqual(seen.slice(1).sort(), [
+    ['lock release', 'a'],
+    ['lock release', 'b'],
+  ]);
+  assert.equal(spans[0]?.attributes['lock.mode'], 'exclusive');
+});
+
 test('when tracing has ended nothing is traced', async () => {
   await traced(async () => {});
   await (await locks.acquire('item:42')).release();
