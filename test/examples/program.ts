@@ -3,14 +3,17 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
+import { after } from 'node:test';
 import { ROOT } from '../support/child.js';
 import { until } from '../support/wait.js';
 
-/** What runs now: a test that ends takes it along. */
+/** What runs now: a test file that ends takes it along. */
 const running = new Set<ChildProcess>();
-process.once('exit', () => {
+const killAll = () => {
   for (const child of running) child.kill('SIGKILL');
-});
+};
+after(killAll);
+process.once('exit', killAll);
 
 export class Program {
   /** What it has said. */
