@@ -71,8 +71,8 @@ export interface LockManagerEvents {
 }
 
 /**
- * Takes locks on one server. One manager per process is enough: it carries any number of locks
- * over one connection. Made by `connect`.
+ * Takes locks, wherever `connect` was told that they live. One manager per process is enough: it carries
+ * any number of locks over one connection to each server. Made by `connect`.
  *
  * @example
  * ```ts

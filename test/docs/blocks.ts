@@ -10,7 +10,7 @@ export interface Block {
   readonly page: string;
   /** Where its fence stands. */
   readonly line: number;
-  /** What stands behind the fence, such as `ts`; empty if nothing does. */
+  /** The first word behind the fence, such as `ts`; empty if there is none. */
   readonly language: string;
   readonly code: string;
 }
@@ -24,7 +24,7 @@ export function pages(): string[] {
 /** Every block of a page, such as `docs/guide.md`, in order. */
 export function blocksOf(page: string): Block[] {
   const text = readFileSync(join(ROOT, page), 'utf8');
-  return Array.from(text.matchAll(/^```(\S*)\n(.*?)^```$/gms), (found) => {
+  return Array.from(text.matchAll(/^```(\S*)[^\n]*\n(.*?)^```$/gms), (found) => {
     const [, language = '', code = ''] = found;
     const line = text.slice(0, found.index).split('\n').length;
     return { page, line, language, code };

@@ -19,10 +19,12 @@ const sources = new Map(
     .map((file) => [file, readFileSync(join(ROOT, 'test', file), 'utf8')]),
 );
 
-/** The tests that run a page: they take its blocks through `runPage` or `blocksOf`. */
+/** The tests that run a page: they take its blocks by `runPage` or `blocksOf`, or read it by themselves. */
 function runnersOf(page: string): string[] {
-  const takes = new RegExp(`\\b(?:runPage|blocksOf)\\(\\s*'${page.replaceAll('.', '\\.')}'`);
-  return [...sources].filter(([, text]) => takes.test(text)).map(([file]) => file);
+  const file = page.replaceAll('.', '\\.');
+  const [folder, name] = file.split('/');
+  const takes = new RegExp(`\\b(?:runPage|blocksOf)\\(\\s*'${file}'|'${folder}', '${name}'`);
+  return [...sources].filter(([, text]) => takes.test(text)).map(([source]) => source);
 }
 
 for (const page of pages()) {
