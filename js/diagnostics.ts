@@ -16,9 +16,11 @@ import type { Lock } from './lock.js';
  * @example
  * ```ts
  * import { tracingChannel } from 'node:diagnostics_channel'
+ * import type { LockTrace } from 'holdfast'
  *
- * tracingChannel('holdfast:acquire').subscribe({
- *   asyncEnd: ({ lock, server, error }) => console.error(lock, server, error?.code),
+ * tracingChannel('holdfast:acquire').asyncEnd.subscribe((message) => {
+ *   const { lock, server } = message as LockTrace
+ *   console.error(lock, server)
  * })
  * ```
  */
@@ -35,8 +37,12 @@ export interface LockTrace {
  * @example
  * ```ts
  * import { subscribe } from 'node:diagnostics_channel'
+ * import type { LockLostMessage } from 'holdfast'
  *
- * subscribe('holdfast:lost', ({ lock, error, holder }) => console.error(lock, error.reason, holder.fence))
+ * subscribe('holdfast:lost', (message) => {
+ *   const { lock, error, holder } = message as LockLostMessage
+ *   console.error(lock, error.reason, holder.fence)
+ * })
  * ```
  */
 export interface LockLostMessage extends LockTrace {

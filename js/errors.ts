@@ -104,11 +104,10 @@ export class LockConnectionError extends LockError {
  *
  * @example
  * ```ts
- * try {
- *   require('holdfast')
- * } catch (error) {
+ * const { connect } = await import('holdfast').catch((error) => {
  *   if (error.code === 'ERR_LOCK_NATIVE_LOAD') console.error(error.message, error.cause)
- * }
+ *   throw error
+ * })
  * ```
  */
 export class LockLoadError extends LockError {

@@ -11,7 +11,7 @@ import { type Context, clientOf, toError } from './outcome.js';
  * ```ts
  * await using lock = await locks.acquire('item:42')
  * const [{ name, clientId, ttl }] = (await locks.query()).held
- * console.log(name, clientId === locks.clientId, ttl > 0) // item:42 true true
+ * console.log(name, clientId === locks.clientId, ttl !== null) // item:42 true true
  * ```
  */
 export interface HeldLockInfo {
