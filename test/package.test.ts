@@ -40,7 +40,7 @@ before(async () => {
   ]);
   tarball = join(folder, JSON.parse(packed)[0].filename);
   writeFileSync(join(folder, 'package.json'), '{"private":true}');
-  succeeds('npm', ['install', '--offline', '--no-audit', '--no-fund', tarball], folder);
+  succeeds('npm', ['install', '--prefer-offline', '--no-audit', '--no-fund', tarball], folder);
 });
 
 after(async () => {
@@ -56,13 +56,14 @@ test('arethetypeswrong finds nothing', () => {
   succeeds(bin('attw'), [tarball, '--no-emoji', '--format', 'ascii']);
 });
 
-test('the package has no dependencies, no install scripts and no sources', () => {
+test('the package has one dependency, no install scripts and no sources', () => {
   const listed = succeeds('tar', ['-tzf', tarball]).trim().split('\n');
   for (const file of listed) {
     assert.match(file, /^package\/(dist\/|native\/|LICENSE$|README\.md$|package\.json$)/);
   }
   const manifest = JSON.parse(succeeds('tar', ['-xzOf', tarball, 'package/package.json']));
-  assert.equal(manifest.dependencies, undefined);
+  // The parser of the command line, which has none of its own. The library does not load it.
+  assert.deepEqual(Object.keys(manifest.dependencies), ['commander']);
   assert.equal(manifest.scripts.install ?? manifest.scripts.postinstall, undefined);
 });
 
@@ -80,6 +81,20 @@ test('it works by import and by require', () => {
   for (const file of ['a.mjs', 'b.cjs']) {
     assert.equal(succeeds(process.execPath, [file, server.url], folder), 'true\n');
   }
+});
+
+test('its command line is installed, runs, and finds its parser', () => {
+  const installed = join(folder, 'node_modules', '.bin', 'holdfast');
+  const words = ['run', 'packed', '--url', server.url, '--', 'echo', 'ran'];
+  assert.equal(succeeds(installed, words, folder), 'ran\n');
+  assert.match(succeeds(installed, ['--version'], folder), /^\d+\.\d+\.\d+\n$/);
+});
+
+test('the library works without that dependency', () => {
+  const commander = join(folder, 'node_modules', 'commander');
+  rmSync(commander, { recursive: true });
+  const said = succeeds(process.execPath, ['-p', "typeof require('holdfast').connect"], folder);
+  assert.equal(said, 'function\n');
 });
 
 const TYPED = `
