@@ -4,6 +4,7 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Command } from 'commander';
+import { addDoctor } from './doctor.js';
 import { EXIT_CODES, Exit, exitCodeOf, report } from './exit.js';
 import { addLs } from './ls.js';
 import { addRelease } from './release.js';
@@ -47,7 +48,7 @@ async function main(): Promise<void> {
     // What is wrong with the arguments is reported like all else.
     .configureOutput({ outputError: () => {} })
     .addHelpText('after', HELP);
-  for (const add of [addRun, addLs, addWatch, addRelease]) add(program, end);
+  for (const add of [addRun, addLs, addWatch, addRelease, addDoctor]) add(program, end);
   // The words of a command that runs under a lock are its own.
   const [ours] = process.argv.join('\0').split('\0--\0', 1);
   try {
