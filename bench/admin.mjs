@@ -13,10 +13,36 @@ export class Admin {
     return admin;
   }
 
-  /** CPU time of the server process so far, in µs. */
-  async cpu() {
-    const info = parse(await this.#client.info('cpu'));
-    return (Number(info.used_cpu_user) + Number(info.used_cpu_sys)) * 1e6;
+  /**
+   * What the server did so far: CPU time in µs, commands (inside of scripts too), bytes from and to all clients.
+   * To ask for it is part of it.
+   */
+  async work() {
+    const info = parse(await this.#client.info('all'));
+    const calls = (key) => Number(/calls=(\d+)/.exec(info[key])?.[1]);
+    const stats = Object.keys(info).filter((key) => /^cmdstat_(?!info)/.test(key));
+    return {
+      cpu: (Number(info.used_cpu_user) + Number(info.used_cpu_sys)) * 1e6,
+      commands: stats.reduce((sum, key) => sum + calls(key), 0),
+      bytes: Number(info.total_net_input_bytes) + Number(info.total_net_output_bytes),
+    };
+  }
+
+  /** Bytes that the data take. */
+  async memory() {
+    return Number(parse(await this.#client.info('memory')).used_memory_dataset);
+  }
+
+  /** Bytes that a hand-written lock of such a name takes: a string with an expiry, and nothing else. */
+  async plainStrings(names) {
+    const keys = names.slice(0, 10_000).map((name) => `${name}:plain`);
+    const before = await this.memory();
+    const set = this.#client.pipeline();
+    for (const key of keys) set.set(key, 'a-token-of-32-characters-or-some', 'PX', 600_000);
+    await set.exec();
+    const bytes = ((await this.memory()) - before) / keys.length;
+    await this.#client.unlink(...keys);
+    return bytes;
   }
 
   async version() {

@@ -3,18 +3,50 @@
 import { parseArgs } from 'node:util';
 import { CLUSTER } from './cluster/workload.mjs';
 import { CONTENDED } from './contended/workload.mjs';
+import { DELAY } from './delay/workload.mjs';
+import { EMBEDDED } from './embedded/workload.mjs';
+import { GROWTH } from './growth/workload.mjs';
 import { HELD } from './held/workload.mjs';
+import { LIMIT } from './limit/workload.mjs';
+import { LOAD } from './load/workload.mjs';
 import { PEERS } from './pairs/peers.mjs';
 import { PAIRS } from './pairs/workload.mjs';
 import { QUORUM } from './quorum/workload.mjs';
+import { SHARED } from './shared/workload.mjs';
 import { TASKS_WORKLOAD } from './tasks/workload.mjs';
 import { WAITERS } from './waiters/workload.mjs';
 
-const WORKLOADS = [PAIRS, CONTENDED, TASKS_WORKLOAD, WAITERS, HELD, CLUSTER, QUORUM];
+const WORKLOADS = [
+  PAIRS,
+  LIMIT,
+  DELAY,
+  CONTENDED,
+  TASKS_WORKLOAD,
+  WAITERS,
+  HELD,
+  SHARED,
+  CLUSTER,
+  QUORUM,
+  EMBEDDED,
+  GROWTH,
+  LOAD,
+];
+
+/** For every day: shorter runs of what tells most, in under two minutes. */
+const QUICK = {
+  workloads: [PAIRS, CONTENDED, HELD, SHARED, EMBEDDED, LOAD],
+  rounds: 2,
+  levels: [1, 64],
+  ms: 200,
+  sliceMs: 500,
+  heldSeconds: 4,
+};
 
 export function readFlags() {
   const { values } = parseArgs({
     options: {
+      quick: { type: 'boolean', default: false },
+      report: { type: 'boolean', default: false },
       only: { type: 'string' },
       rounds: { type: 'string' },
       peers: { type: 'string' },
@@ -24,11 +56,14 @@ export function readFlags() {
       'held-seconds': { type: 'string', default: '10' },
     },
   });
+  const peers = choose(values.peers, PEERS, '--peers');
+  if (values.quick) return { ...QUICK, peers, report: values.report };
   return {
+    report: values.report,
     workloads: choose(values.only, WORKLOADS, '--only'),
     /** None: each workload has a number of its own. */
     rounds: values.rounds === undefined ? undefined : count(values.rounds, '--rounds'),
-    peers: choose(values.peers, PEERS, '--peers'),
+    peers,
     levels: values.levels.split(',').map((level) => count(level, '--levels')),
     ms: count(values.ms, '--ms'),
     sliceMs: count(values['slice-ms'], '--slice-ms'),

@@ -1,6 +1,9 @@
 // holdfast beside what people use today, in one run.
 //
-//   npm run bench -- [--only pairs,contended,tasks,waiters,held,cluster,quorum] [--rounds N]
+//   npm run bench -- [--quick]            what tells most, in under two minutes
+//                    [--report]           also writes docs/benchmarks.md and its charts
+//                    [--only pairs,limit,delay,contended,tasks,waiters,held,shared,cluster,quorum,embedded,growth,load]
+//                    [--rounds N]
 //                    [--peers name,name] [--levels 1,64,1000] [--ms N]       of the pairs
 //                    [--slice-ms N]                                          of contended and tasks
 //                    [--held-seconds N]                                      of held
@@ -11,6 +14,7 @@
 import { Admin } from './admin.mjs';
 import { readFlags } from './flags.mjs';
 import { heading } from './heading.mjs';
+import { writeRecord } from './record.mjs';
 import { startServer } from './server.mjs';
 
 const flags = readFlags();
@@ -18,12 +22,15 @@ const server = await startServer();
 const admin = await Admin.connect(server.url);
 /** Who failed, how, and with what message. */
 const failures = [];
-console.log(heading(await admin.version(), server.own));
+const where = heading(await admin.version(), server.own);
+const sections = [];
+console.log(where);
 try {
-  for (const { run } of flags.workloads) {
-    const fail = (id, how, message) => failures.push(`${id} ${how}: ${message.trim()}`);
-    const report = await run({ url: server.url, admin, flags, fail });
-    console.log(['', ...report].join('\n'));
+  for (const { id, about, run } of flags.workloads) {
+    const fail = (who, how, message) => failures.push(`${who} ${how}: ${message.trim()}`);
+    const { lines, charts } = await run({ url: server.url, admin, flags, fail });
+    console.log(['', ...lines].join('\n'));
+    sections.push({ id, about, lines, charts });
   }
   // A server that belongs to somebody else gets rid of what is left.
   if (!server.own) await admin.deleteAll();
@@ -32,4 +39,5 @@ try {
   await server.stop();
 }
 if (failures.length > 0) console.log(['', 'Incomplete:', ...failures].join('\n'));
+if (flags.report) writeRecord({ where, sections, failures });
 process.exitCode = failures.length === 0 ? 0 : 1;

@@ -158,6 +158,11 @@ export type PortOptions = Parameters<InstanceType<typeof native.Bridge>['connect
 /** What an operation carries besides its slot; unused numbers are 0. */
 type Numbers = readonly [a: number, b?: number, c?: number, d?: number, e?: number];
 
+/** Whoever holds a lease: an object, not a function, for there may be very many. */
+export interface Holder {
+  lose(reason: number): void;
+}
+
 /** An operation under way, and a way to end it early. */
 export interface Operation {
   readonly slot: number;
@@ -170,7 +175,7 @@ export interface Operation {
 export class Port {
   readonly #native: InstanceType<typeof native.NativeManager>;
   /** Who is told when a lease is lost. */
-  readonly #holders = new Map<number, (reason: number) => void>();
+  readonly #holders = new Map<number, Holder>();
   /** Who is told of what happens to the connection. */
   #reporter: ((code: number, text: string) => void) | undefined;
   /** News from before somebody listened. */
@@ -223,11 +228,11 @@ export class Port {
     if (!this.#closed && slots.isOpen(slot, use)) this.#add(OpKind.Cancel, slot, [0]);
   }
 
-  /** Has `lost` called, once, when `lease` is lost. */
-  watch(lease: number, lost: (reason: number) => void): void {
+  /** Has `holder` told, once, when `lease` is lost. */
+  watch(lease: number, holder: Holder): void {
     const early = this.#early.get(lease);
-    if (early === undefined) this.#holders.set(lease, lost);
-    else soon(() => lost(early));
+    if (early === undefined) this.#holders.set(lease, holder);
+    else soon(() => holder.lose(early));
   }
 
   /** The lease is over in a way that its holder knows. */
@@ -237,15 +242,15 @@ export class Port {
 
   /** A lease was lost. */
   lose(lease: number, reason: number): void {
-    const lost = this.#holders.get(lease);
-    if (lost === undefined) {
+    const holder = this.#holders.get(lease);
+    if (holder === undefined) {
       // Lost while the event loop was blocked, its grant is read in this very turn; or released.
       if (this.#early.size === 0) setImmediate(() => this.#early.clear());
       this.#early.set(lease, reason);
       return;
     }
     this.#holders.delete(lease);
-    lost(reason);
+    holder.lose(reason);
   }
 
   /** Has `reporter` called with all news of the connection, also those that came before. */

@@ -1,4 +1,4 @@
-import { LossCode, OpKind, OutcomeCode, type Port } from './bridge.js';
+import { type Holder, LossCode, OpKind, OutcomeCode, type Port } from './bridge.js';
 import { traced, tracing } from './diagnostics.js';
 import { LockLostError, type LockLostReason } from './errors.js';
 import type { Lock, LockJson, SharedHandle } from './lock.js';
@@ -21,7 +21,7 @@ interface Grant {
  *
  * @internal
  */
-export class HeldLock implements SharedHandle {
+export class HeldLock implements Holder, SharedHandle {
   readonly name: string;
   readonly fence: number;
 
@@ -29,6 +29,7 @@ export class HeldLock implements SharedHandle {
   readonly #context: Context;
   readonly #lease: number;
   readonly #label: string;
+  readonly #onLost: (lock: Lock, error: LockLostError) => void;
   #mode: LockMode;
   #released = false;
   /** Whether anybody may have the token: then no other caller may own the lock with it. */
@@ -53,12 +54,16 @@ export class HeldLock implements SharedHandle {
     this.#context = context;
     this.#lease = lease;
     this.#label = label;
-    port.watch(lease, (reason) => {
-      this.#lostBecause = REASONS[reason] ?? 'expired';
-      const error = this.#lost();
-      this.#abort?.abort(error);
-      onLost(this, error);
-    });
+    this.#onLost = onLost;
+    port.watch(lease, this);
+  }
+
+  /** @internal */
+  lose(reason: number): void {
+    this.#lostBecause = REASONS[reason] ?? 'expired';
+    const error = this.#lost();
+    this.#abort?.abort(error);
+    this.#onLost(this, error);
   }
 
   get mode(): LockMode {

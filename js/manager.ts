@@ -494,9 +494,14 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
 }
 
 /** A stall limit that never ends is longer than any process lives. */
-function stallLimit({ renew, stallTimeout }: Wanted): number {
-  return renew ? Math.min(stallTimeout, Number.MAX_SAFE_INTEGER) : -1;
+function stallLimit({ renew, keep, stallTimeout }: Wanted): number {
+  if (!renew) return keep ? LEFT_TO_ITS_LEASE : NOT_RENEWED;
+  return Math.min(stallTimeout, Number.MAX_SAFE_INTEGER);
 }
+
+/** Stall limits that say more, see `OpKind` of the native side. */
+const NOT_RENEWED = -1;
+const LEFT_TO_ITS_LEASE = -2;
 
 /** The lock of a request around this one, for one more user. */
 function enter(around: SharedHandle, { share }: Wanted): SharedHandle {

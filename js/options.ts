@@ -123,6 +123,14 @@ export interface TryAcquireOptions extends AdoptOptions {
    * @default ''
    */
   readonly label?: string;
+  /**
+   * Only with `renew: false`: whether an unreleased lock stays until its lease ends, though the manager
+   * is closed or the process ends before. For what is to happen once in `ttl`, whoever does it. Without,
+   * the end of the manager releases the lock.
+   *
+   * @default false
+   */
+  readonly keep?: boolean;
 }
 
 /** Options of `adopt`: how the lock is held from then on. */
@@ -189,10 +197,12 @@ export interface Wanted extends HoldOptions {
   /** -1 for exclusive, 0 for shared, or by how many at most. */
   readonly share: number;
   readonly reentrant: boolean;
+  /** Whether the end of the manager leaves the lock to its lease. */
+  readonly keep: boolean;
 }
 
 const ADOPT_OPTIONS = ['maxHold', 'renew', 'stallTimeout', 'ttl'];
-const TRY_ACQUIRE_OPTIONS = [...ADOPT_OPTIONS, 'label', 'limit', 'mode'];
+const TRY_ACQUIRE_OPTIONS = [...ADOPT_OPTIONS, 'keep', 'label', 'limit', 'mode'];
 const ACQUIRE_OPTIONS = [...TRY_ACQUIRE_OPTIONS, 'signal', 'steal', 'wait'];
 const LOCK_JSON = ['fence', 'mode', 'name', 'token'];
 const REQUEST_OPTIONS = [...ACQUIRE_OPTIONS, 'ifAvailable', 'reentrant'];
@@ -293,6 +303,7 @@ function bare(defaults: Defaults): Wanted {
     signal: undefined,
     share: EXCLUSIVE,
     reentrant: false,
+    keep: false,
   };
 }
 
@@ -308,11 +319,16 @@ function checkWaiting(given: RequestOptions, defaults: Defaults, defaultWait: nu
 function checkHeld(given: TryAcquireOptions, defaults: Defaults): Wanted {
   const wanted = bare(defaults);
   const { ttl = wanted.ttl, renew = wanted.renew, maxHold = wanted.maxHold } = given;
-  const { stallTimeout = wanted.stallTimeout, label = wanted.label } = given;
+  const { stallTimeout = wanted.stallTimeout, label = wanted.label, keep = false } = given;
   const hold = { ttl, renew, maxHold, stallTimeout };
   checkHold(hold);
   checkLabel(label);
-  return { ...wanted, ...hold, label, share: checkShare(given) };
+  checkBoolean(keep, 'keep');
+  if (keep && renew) {
+    const message = 'keep is for renew: false: a lock that is renewed has no end to be kept until';
+    throw argumentError('ERR_INVALID_ARG_VALUE', message);
+  }
+  return { ...wanted, ...hold, label, keep, share: checkShare(given) };
 }
 
 function checkShare({ mode = 'exclusive', limit }: TryAcquireOptions): number {

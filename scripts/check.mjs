@@ -10,6 +10,7 @@ const STEPS = [
   ['docs of the Rust code', 'cargo', 'doc', '--no-deps', '--quiet'],
   ['format and lints of the TypeScript code', 'npx', 'biome', 'check', '--error-on-warnings'],
   ['types', 'npm', 'run', '--silent', 'build:js'],
+  ['workflows', 'node', 'scripts/workflows.mjs'],
   ['house rules', 'node', 'scripts/house-rules.mjs'],
   ['unit tests', 'cargo', 'test', '--no-default-features', '--features', 'driver', '--quiet'],
 ];

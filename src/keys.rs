@@ -1,6 +1,6 @@
 //! Which Redis keys a lock uses.
 
-use std::hash::{Hash, Hasher};
+use std::fmt;
 use std::sync::Arc;
 
 /// The keys of one lock, all in one Cluster slot.
@@ -11,89 +11,73 @@ use std::sync::Arc;
 /// share their side keys.
 ///
 /// Source of the hash tag rule: <https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/#hash-tags>
-#[derive(Clone, Debug)]
-pub struct LockKeys(Arc<Names>);
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub struct LockKeys(Arc<str>);
 
-/// All names in one text, since every call of a script needs them all.
-#[derive(Debug)]
-struct Names {
-    text: String,
-    /// Where the names of the side keys begin.
-    fence: usize,
-    queue: usize,
-    waiters: usize,
-    shared: usize,
+/// A key beside that of a lock, as it is written: a manager may hold very many locks, so none is kept as text.
+#[derive(Clone, Copy, Debug)]
+pub struct SideKey<'a> {
+    lock: &'a str,
+    tagged: bool,
+    suffix: &'static str,
+}
+
+impl fmt::Display for SideKey<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (open, close) = if self.tagged { ("", "::") } else { ("{", "}:") };
+        [open, self.lock, close, self.suffix].into_iter().try_for_each(|part| f.write_str(part))
+    }
 }
 
 impl LockKeys {
     /// The keys of the lock `name` under `prefix`.
     #[must_use]
     pub fn new(prefix: &str, name: &str) -> Self {
-        let mut text = String::with_capacity(5 * (prefix.len() + name.len()) + 48);
-        text.push_str(prefix);
-        text.push_str(name);
-        Self::of(text)
+        Self([prefix, name].concat().into())
     }
 
     /// A lock by the key that stands in Redis, prefix included.
     #[must_use]
     pub fn from_key(key: &str) -> Self {
-        Self::of(key.to_owned())
-    }
-
-    fn of(mut text: String) -> Self {
-        let lock = ..text.len();
-        let tagged = hash_tag(&text).is_some();
-        let mut append = |suffix: &str| {
-            let begin = text.len();
-            text.push_str(if tagged { "" } else { "{" });
-            text.extend_from_within(lock);
-            text.push_str(if tagged { "::" } else { "}:" });
-            text.push_str(suffix);
-            begin
-        };
-        let (fence, queue) = (append("fence"), append("queue"));
-        let (waiters, shared) = (append("waiters"), append("shared"));
-        Self(Arc::new(Names { text, fence, queue, waiters, shared }))
+        Self(key.into())
     }
 
     /// The key that exists exactly while the lock is held.
     #[must_use]
     pub fn lock(&self) -> &str {
-        self.part(0, self.0.fence)
+        &self.0
     }
 
     /// The key of the last fence issued.
     #[must_use]
-    pub fn fence(&self) -> &str {
-        self.part(self.0.fence, self.0.queue)
+    pub fn fence(&self) -> String {
+        self.side("fence").to_string()
     }
 
     /// The key of the line of those who wait.
     #[must_use]
-    pub fn queue(&self) -> &str {
-        self.part(self.0.queue, self.0.waiters)
+    pub fn queue(&self) -> String {
+        self.side("queue").to_string()
     }
 
     /// The key of what is known about those who wait.
     #[must_use]
-    pub fn waiters(&self) -> &str {
-        self.part(self.0.waiters, self.0.shared)
+    pub fn waiters(&self) -> String {
+        self.side("waiters").to_string()
     }
 
     /// Which of the keys an error of a script is about, if it names one.
     #[must_use]
-    pub fn named_by(&self, error: &str) -> Option<&str> {
-        let keys = [self.lock(), self.fence(), self.queue(), self.waiters(), self.shared()];
-        let names =
-            |key: &&str| error.strip_prefix(*key).is_some_and(|rest| rest.starts_with(" is not "));
-        keys.into_iter().find(names)
+    pub fn named_by(&self, error: &str) -> Option<String> {
+        let sides = self.side_keys().map(|key| key.to_string());
+        let mut keys = sides.into_iter().chain([self.lock().to_owned()]);
+        keys.find(|key| error.strip_prefix(key).is_some_and(|rest| rest.starts_with(" is not ")))
     }
 
     /// The key of those who share the lock.
     #[must_use]
-    pub fn shared(&self) -> &str {
-        self.part(self.0.shared, self.0.text.len())
+    pub fn shared(&self) -> String {
+        self.side("shared").to_string()
     }
 
     /// The part of the lock's key that decides its slot, for what must stand in the same.
@@ -108,23 +92,14 @@ impl LockKeys {
         crc16(self.tag().as_bytes()) % SLOTS
     }
 
-    fn part(&self, begin: usize, end: usize) -> &str {
-        self.0.text.get(begin..end).unwrap_or_default()
+    /// Those of its fences, its line, what is known about those who wait, and those who share it.
+    #[must_use]
+    pub fn side_keys(&self) -> [SideKey<'_>; 4] {
+        ["fence", "queue", "waiters", "shared"].map(|suffix| self.side(suffix))
     }
-}
 
-/// The side keys follow from the lock's.
-impl PartialEq for LockKeys {
-    fn eq(&self, other: &Self) -> bool {
-        self.lock() == other.lock()
-    }
-}
-
-impl Eq for LockKeys {}
-
-impl Hash for LockKeys {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.lock().hash(state);
+    fn side(&self, suffix: &'static str) -> SideKey<'_> {
+        SideKey { lock: self.lock(), tagged: hash_tag(self.lock()).is_some(), suffix }
     }
 }
 
@@ -156,7 +131,7 @@ mod tests {
 
     #[test]
     fn side_keys_share_the_slot_of_the_lock() {
-        let fence = |prefix, name| LockKeys::new(prefix, name).fence().to_owned();
+        let fence = |prefix, name| LockKeys::new(prefix, name).fence();
         assert_eq!(fence("lock:", "item:42"), "{lock:item:42}:fence");
         assert_eq!(LockKeys::new("lock:", "item:42").queue(), "{lock:item:42}:queue");
         assert_eq!(LockKeys::from_key("lock:item:42").waiters(), "{lock:item:42}:waiters");

@@ -86,7 +86,8 @@ impl Script {
 
 /// The text of a script with the parts that it shares with others in their places.
 fn assemble(file: &str) -> String {
-    file.replace("--#include queue.lua", include_str!("lua/queue.lua"))
+    file.replace("--#include share.lua", include_str!("lua/share.lua"))
+        .replace("--#include queue.lua", include_str!("lua/queue.lua"))
         .replace("--#include fence.lua", include_str!("lua/fence.lua"))
         .replace("--#include counter.lua", include_str!("lua/quorum/counter.lua"))
 }

@@ -68,6 +68,20 @@ const OPTIONS: readonly Case[] = [
   ],
   ['a ttl of NaN', ['a', { ttl: Number.NaN }], 'ERR_OUT_OF_RANGE', RangeError, /got NaN/],
   [
+    'keep for a lock that is renewed',
+    ['a', { keep: true }],
+    'ERR_INVALID_ARG_VALUE',
+    TypeError,
+    /keep is for renew: false/,
+  ],
+  [
+    'keep of text',
+    ['a', { renew: false, keep: 'yes' }],
+    'ERR_INVALID_ARG_TYPE',
+    TypeError,
+    /boolean/,
+  ],
+  [
     'a label with a space',
     ['a', { label: 'a b' }],
     'ERR_INVALID_ARG_VALUE',

@@ -12,14 +12,16 @@ const OWN = 'holdfast';
 const SNIPPET = 'ioredis Cluster';
 const IDS = [OWN, SNIPPET];
 
-export const CLUSTER = { id: 'cluster', run };
+const ABOUT = `A Cluster of three primaries, on the same two cores as the clients.`;
+
+export const CLUSTER = { id: 'cluster', about: ABOUT, run };
 
 async function run({ flags: { rounds = ROUNDS, ms }, fail }) {
   const cluster = await startCluster();
   const children = IDS.map((id) => new Child('cluster/worker.mjs', id));
   try {
     const samples = new Samples(await measureAll(children, cluster.urls, rounds, ms));
-    return [
+    const lines = [
       `CLUSTER  acquire + release of distinct names on three servers, ${LEVEL} in flight`,
       `rounds: ${rounds} after a warm-up, ${ms} ms per run`,
       '',
@@ -31,9 +33,10 @@ async function run({ flags: { rounds = ROUNDS, ms }, fail }) {
         unit: ' x',
       }),
     ];
+    return { lines, charts: [] };
   } catch (error) {
     fail('cluster', 'misbehaved', error.message);
-    return ['CLUSTER  failed'];
+    return { lines: ['CLUSTER  failed'], charts: [] };
   } finally {
     for (const child of children) child.end();
     await cluster.stop();

@@ -26,7 +26,8 @@ const RIVALS = [
   { id: 'redlock, 10 ms retry', atLeast: 5, note: '' },
 ];
 
-export function report(ids, runs) {
+/** Without `targets` where no target was set. */
+export function report(ids, runs, { targets = true } = {}) {
   const samples = new Samples(runs);
   const measured = ids.filter((id) => samples.has(id, 'loop'));
   const tables = MODES.flatMap(({ mode, title }) => ['', title, ...table(mode, measured, samples)]);
@@ -35,9 +36,23 @@ export function report(ids, runs) {
     '',
     'From one holder’s call of release to the next one’s acquire, ms (of the loops; all rounds)',
     ...measured.map((id) => gapLine(id, gapsOf(id, runs))),
-    '',
-    'Targets (medians of the ratios of each round)',
-    ...verdict(samples, runs),
+    ...(targets
+      ? ['', 'Targets (medians of the ratios of each round)', ...verdict(samples, runs)]
+      : []),
+  ];
+}
+
+/** What a chart shows. */
+export function charts(ids, runs) {
+  const samples = new Samples(runs);
+  const bars = ids
+    .filter((id) => samples.has(id, 'burst'))
+    .map((id) => {
+      const value = samples.median(id, 'burst', 'perSecond');
+      return { label: id, value, text: `${Math.round(value).toLocaleString('en')} per second` };
+    });
+  return [
+    { name: 'burst', title: 'One lock that a hundred callers in four processes want once', bars },
   ];
 }
 

@@ -14,6 +14,8 @@ const COLUMNS = [
   { head: 'p99 µs', value: 'p99', digits: 0 },
   { head: 'client µs', value: 'clientCpu', digits: 1 },
   { head: 'server µs', value: 'serverCpu', digits: 1 },
+  { head: 'commands', value: 'commands', digits: 1 },
+  { head: 'bytes', value: 'bytes', digits: 0 },
 ];
 const NAME_WIDTH = 24;
 const WIDTH = 11;
@@ -27,7 +29,27 @@ export function report({ peers, levels, runs, failures }) {
   return lines;
 }
 
-function table(peers, level, samples, failures) {
+const CHARTED = 64;
+
+/** What a chart shows: the rates and the client's costs to those of the baseline. */
+export function charts({ peers, levels, runs, failures }) {
+  if (!levels.includes(CHARTED)) return [];
+  const samples = new Samples(runs.filter(({ id }) => !failures.has(id)));
+  const measured = peers.filter(({ id }) => samples.has(id, CHARTED));
+  const bars = (metric) =>
+    measured.map(({ id }) => {
+      const value = median(samples.ratios(id, BASELINE, CHARTED, metric));
+      return { label: id, value, text: `${value.toFixed(2)} ×` };
+    });
+  const to = `relative to ${BASELINE}, ${CHARTED} in flight`;
+  return [
+    { name: 'pairs', title: `Locks per second, ${to}`, bars: bars('throughput') },
+    { name: 'pairs-cpu', title: `CPU of the client per lock, ${to}`, bars: bars('clientCpu') },
+  ];
+}
+
+/** How the peers did with so many in flight. */
+export function table(peers, level, samples, failures) {
   const ratios = COLUMNS.filter(({ ratio }) => ratio).length;
   const groups =
     ' '.repeat(NAME_WIDTH) +

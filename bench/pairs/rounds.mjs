@@ -67,10 +67,11 @@ async function prove(child, admin) {
 }
 
 async function runOnce(child, { level, ms, admin }) {
-  const before = await admin.cpu();
+  const before = await admin.work();
   const result = await child.ask('run', { level, ms }, ms);
-  const serverCpu = ((await admin.cpu()) - before) / result.pairs;
+  const after = await admin.work();
+  const per = (what) => (after[what] - before[what]) / result.pairs;
   const left = await admin.exists(namesFor(child.pid, level).map(child.peer.key));
   if (left !== 0) throw new Error(`${left} locks were still held after a run`);
-  return { ...result, serverCpu };
+  return { ...result, serverCpu: per('cpu'), commands: per('commands'), bytes: per('bytes') };
 }

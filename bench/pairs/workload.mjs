@@ -1,12 +1,16 @@
 // Acquire + release of distinct names: what a lock costs that nobody else wants.
 
 import { showRound } from '../progress.mjs';
-import { report } from './report.mjs';
+import { charts, report } from './report.mjs';
 import { openAll, runRounds } from './rounds.mjs';
 
 const ROUNDS = 5;
 
-export const PAIRS = { id: 'pairs', run };
+const ABOUT = `What a lock costs that nobody else wants: the daily case. The baseline is the snippet that everybody writes
+by hand (\`SET NX PX\`, then EVALSHA of a compare-and-delete) on ioredis. holdfast issues a fence with each lock and renews it;
+the snippets do neither. Commands are those that the server ran, inside of scripts too; bytes those of both directions.`;
+
+export const PAIRS = { id: 'pairs', about: ABOUT, run };
 
 async function run({ url, admin, flags: { peers, levels, ms, rounds = ROUNDS }, fail }) {
   const failures = new Map();
@@ -15,11 +19,12 @@ async function run({ url, admin, flags: { peers, levels, ms, rounds = ROUNDS }, 
   try {
     const runs = await runRounds(children, { levels, rounds, ms, admin, failures, onRound });
     for (const [id, { how, message }] of failures) fail(id, how, message);
-    return [
+    const lines = [
       `PAIRS  acquire + release of distinct names, ${levels.join(', ')} in flight`,
       `rounds: ${rounds} after a warm-up, ${ms} ms per run`,
       ...report({ peers, levels, runs, failures }),
     ];
+    return { lines, charts: charts({ peers, levels, runs, failures }) };
   } finally {
     for (const child of children) child.end();
   }

@@ -11,7 +11,10 @@ const ROUNDS = 5;
 const SERVERS = 5;
 const LEVEL = 64;
 
-export const QUORUM = { id: 'quorum', run };
+const ABOUT = `Redlock over five servers. holdfast takes two rounds for its fences where the others take one and have none; five
+servers and the clients share two cores here, and the servers are the limit.`;
+
+export const QUORUM = { id: 'quorum', about: ABOUT, run };
 
 async function run({ flags: { ms, rounds = ROUNDS }, fail }) {
   const servers = await Promise.all(Array.from({ length: SERVERS }, () => startOwnServer()));
@@ -51,7 +54,7 @@ function report(samples, rounds, ms) {
     `${Math.round(samples.median(id, LEVEL, metric))
       .toString()
       .padStart(8)} ${unit}`;
-  const lines = measured.map(
+  const rows = measured.map(
     (id) =>
       id.padEnd(24) +
       figure(id, 'throughput', 'pairs/s') +
@@ -67,13 +70,26 @@ function report(samples, rounds, ms) {
       { unit: ' x' },
     ),
   );
-  return [
+  const lines = [
     `QUORUM  acquire + release of distinct names on ${SERVERS} servers, ${LEVEL} in flight`,
     `rounds: ${rounds} after a warm-up, ${ms} ms per run, interleaved`,
     '',
-    ...lines,
+    ...rows,
     '',
     'Median of the ratios of each round',
     ...ratios,
   ];
+  return { lines, charts: [chart(measured, samples)] };
+}
+
+function chart(ids, samples) {
+  const bars = ids.map((id) => {
+    const value = samples.median(id, LEVEL, 'throughput');
+    return { label: id, value, text: `${Math.round(value).toLocaleString('en')} per second` };
+  });
+  return {
+    name: 'quorum',
+    title: `Locks per second on ${SERVERS} servers, ${LEVEL} in flight`,
+    bars,
+  };
 }

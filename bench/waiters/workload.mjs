@@ -19,7 +19,9 @@ const SETTLE_MS = 1000;
 const NODE_FLAGS = ['--expose-gc', '--min-semi-space-size=16', '--max-semi-space-size=16'];
 const IDS = ['holdfast', 'redis-semaphore', 'redlock', 'redlock-universal'];
 
-export const WAITERS = { id: 'waiters', run };
+const ABOUT = `What waiting costs the process that waits: memory, and whether the rest of it still runs.`;
+
+export const WAITERS = { id: 'waiters', about: ABOUT, run };
 
 async function run({ url, flags: { rounds = ROUNDS }, fail }) {
   const runs = [];
@@ -35,12 +37,13 @@ async function run({ url, flags: { rounds = ROUNDS }, fail }) {
       }
     }
   }
-  return [
+  const lines = [
     `WAITERS  ${COUNT} callers of one process wait for a lock that another process holds`,
     `rounds: ${rounds}, each in new processes; a small file is read for ${READ_MS} ms before and meanwhile;`,
     `memory is what each of ${MORE} more takes`,
     ...report(IDS, COUNT, runs),
   ];
+  return { lines, charts: [] };
 }
 
 async function runOnce(id, url) {

@@ -15,20 +15,18 @@
   AGAIN  the same fence or place; a lease is lengthened to ttl_ms, never shortened
   FAILS  WRONGTYPE if a key holds something else; then nothing is changed
 ]]
-local lock_key, fence_key, queue_key = KEYS[1], KEYS[2], KEYS[3]
+local lock_key, fence_key, queue_key, waiters_key, shared_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local token, ttl_ms, epoch_us, block = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
-local intent, limit = ARGV[6], ARGV[7]
+local inbox, intent, limit = ARGV[5], ARGV[6], ARGV[7]
 
--- The common case, ahead of everything that only a queue needs: free, and nobody waits.
-if limit == '-' and intent ~= 'poll' and redis.call('EXISTS', queue_key) == 0
-  and redis.call('SET', lock_key, token, 'NX', 'PX', ttl_ms) then
+-- A fence as fence.lua issues it, without what only a new counter needs; or nothing, and the error.
+local function next_fence()
   local counter = redis.pcall('INCRBY', fence_key, block)
   local before = type(counter) == 'number' and counter - block
   if before and before > 0 and before >= tonumber(epoch_us) then
     return before + 1
-  end
-  -- As fence.lua says, without what only a new counter needs: every first use by a process comes here.
-  if before and before > 0 then
+  elseif before and before > 0 then
+    -- Every first use by a process comes here.
     redis.call('SET', fence_key, string.format('%.0f', epoch_us + block - 1), 'KEEPTTL')
     return tonumber(epoch_us)
   end
@@ -36,12 +34,24 @@ if limit == '-' and intent ~= 'poll' and redis.call('EXISTS', queue_key) == 0
   if before then
     return issue(nil, block)
   end
-  -- Scripts are not rolled back: what could not be fenced is undone by hand.
-  redis.call('DEL', lock_key)
-  return refusal(counter, fence_key, 'a fence counter')
+  return nil, refusal(counter, fence_key, 'a fence counter')
 end
 
-local waiters_key, shared_key, inbox = KEYS[4], KEYS[5], ARGV[5]
+-- The common cases, ahead of everything that only a queue needs: nobody waits, and there is room.
+if intent ~= 'poll' and redis.call('EXISTS', queue_key) == 0 then
+  if limit ~= '-' then
+    --#include share.lua
+  elseif redis.call('SET', lock_key, token, 'NX', 'PX', ttl_ms) then
+    local fence, failure = next_fence()
+    if failure then
+      -- Scripts are not rolled back: what could not be fenced is undone by hand.
+      redis.call('DEL', lock_key)
+      return failure
+    end
+    return fence
+  end
+end
+
 local holder = redis.call('GET', lock_key)
 --#include queue.lua
 

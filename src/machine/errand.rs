@@ -362,8 +362,7 @@ impl Machine {
         let outcome = match errand.refusal.take() {
             Some(refusal) => {
                 let mut locks = errand.call.clone().into_locks();
-                let blamed =
-                    locks.find_map(|(keys, _)| Some(keys.named_by(&refusal.detail)?.to_owned()));
+                let blamed = locks.find_map(|(keys, _)| keys.named_by(&refusal.detail));
                 let key = Some(blamed.unwrap_or_else(|| keys.lock().to_owned()));
                 Outcome::Server { refusal, key }
             }

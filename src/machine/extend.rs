@@ -149,7 +149,7 @@ impl Machine {
 
     /// A lease, if it is still this caller's.
     pub(super) fn hold_of(&self, lease: LeaseId) -> Option<&Lease> {
-        self.leases.get(&lease.attempt()).filter(|held| held.id == lease)
+        self.leases.get(&lease.attempt()).map(Box::as_ref).filter(|held| held.id == lease)
     }
 
     pub(super) fn extend_deadline(&mut self, op: OpId, out: &mut Vec<Effect>) {

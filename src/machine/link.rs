@@ -464,7 +464,7 @@ impl Machine {
         }
     }
 
-    /// Refuses what is open, gives back what is held, and ends once the server has confirmed it or
+    /// Refuses what is open, gives back what is held and not to be kept, and ends once the server has confirmed it or
     /// `command_timeout` has passed.
     pub(super) fn begin_close(&mut self, now: Mono, op: OpId, out: &mut Vec<Effect>) {
         self.closing = Some(op);
@@ -476,7 +476,11 @@ impl Machine {
             self.end_acquire(now, op, Outcome::Closed, out);
         }
         for id in in_order(&self.leases) {
-            self.give_up_lease(now, id, out);
+            if self.leases.get(&id).is_some_and(|held| held.hold.keep) {
+                self.remove_lease(id, out);
+            } else {
+                self.give_up_lease(now, id, out);
+            }
         }
         self.timers.insert((now + self.config.command_timeout, Timer::CloseDeadline));
         self.finish_close_if_done(out);

@@ -54,12 +54,12 @@ pub struct Machine {
     last_request: u64,
     last_ticket: u64,
     stats: Stats,
-    /// Boxed, since a map that grows is half empty.
+    // Those of which there may be very many are boxed, since a map that grows is half empty.
     acquires: FxHashMap<OpId, Box<acquire::Acquire>>,
     attempts: FxHashMap<AttemptId, attempt::Attempt>,
     errands: FxHashMap<OpId, errand::Errand>,
     extends: FxHashMap<OpId, extend::Extend>,
-    leases: FxHashMap<AttemptId, Lease>,
+    leases: FxHashMap<AttemptId, Box<Lease>>,
     lines: FxHashMap<LockKeys, acquire::Line>,
     pulse: renew::Pulse,
     releases: FxHashMap<AttemptId, release::Release>,

@@ -16,6 +16,8 @@ use std::time::Duration;
 pub struct Hold {
     /// Whether the lease is renewed until the lock is released.
     pub renew: bool,
+    /// Whether the lease runs to its end, though the manager is closed or its process ends before.
+    pub keep: bool,
     /// The longest time that the lock is kept, renewals included.
     pub max_hold: Option<Duration>,
     /// How long JavaScript may give no sign of life before renewal pauses.
@@ -103,7 +105,7 @@ impl Machine {
     /// A lock was granted: plans what ends or keeps it.
     pub(super) fn begin_lease(&mut self, now: Mono, id: AttemptId, held: Lease) {
         self.timers.insert((held.until, Timer::LeaseEnd(id)));
-        self.leases.insert(id, held);
+        self.leases.insert(id, Box::new(held));
         self.start_hold(now, id);
     }
 
@@ -113,7 +115,7 @@ impl Machine {
         let held = self.leases.remove(&id)?;
         self.timers.remove(&(held.until, Timer::LeaseEnd(id)));
         out.push(Effect::SetDeadline { lease: held.id, until: None });
-        Some(held)
+        Some(*held)
     }
 
     /// Plans what a caller's hold needs: renewal, and its longest time.
@@ -209,13 +211,14 @@ impl Machine {
     /// what was granted in another history of the data is known in this one.
     pub(super) fn resume_renewals(&mut self, now: Mono, node: NodeId, out: &mut Vec<Effect>) {
         let link = self.links.get(node);
-        let waits = |(id, held): (&AttemptId, &Lease)| {
+        let waits = |held: &Lease| {
             let here = self.routes.node(&held.keys) == node;
             let wanted = here && (held.hold.renew || held.owed.is_some());
             let at_once = held.renewal.due.is_none() || link.is_outdated(held.fence);
-            (wanted && at_once && held.renewal.asked.is_none()).then_some(*id)
+            wanted && at_once && held.renewal.asked.is_none()
         };
-        let mut waiting: Vec<_> = self.leases.iter().filter_map(waits).collect();
+        let waiting = self.leases.iter().filter(|(_, held)| waits(held));
+        let mut waiting: Vec<_> = waiting.map(|(id, _)| *id).collect();
         waiting.sort_unstable();
         for id in waiting {
             self.renewal_due(now, id, out);
@@ -327,6 +330,10 @@ impl Machine {
     /// The lease has ended by this process's clock, a little before it does by the server's.
     pub(super) fn lease_end(&mut self, now: Mono, id: AttemptId, out: &mut Vec<Effect>) {
         let stalled = self.leases.get(&id).is_some_and(|held| held.renewal.stalled);
+        if self.leases.get(&id).is_some_and(|held| held.hold.keep) {
+            // The server ends it; until then its token may be lengthened by whoever else has it.
+            return self.lose(now, id, out);
+        }
         let reason = if stalled { LossReason::Stalled } else { LossReason::Expired };
         self.lose_and_give_back(now, id, reason, out);
     }

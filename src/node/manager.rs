@@ -236,8 +236,8 @@ fn addresses(parts: &[String]) -> Vec<(String, u16)> {
 #[napi]
 pub enum OpKind {
     /// slot, ttl ms, wait ms (Infinity: for ever, -1: never, -2: steal), longest hold ms (Infinity:
-    /// none), stall limit ms (-1: do not renew), share (-1: the whole lock, 0: a share, more: a share of
-    /// one that at most so many have); strings: name, label
+    /// none), stall limit ms (-1: do not renew, -2: nor give back when the manager ends), share (-1: the
+    /// whole lock, 0: a share, more: a share of one that at most so many have); strings: name, label
     Acquire = 0,
     /// slot of the acquire to cancel
     Cancel = 1,
@@ -370,6 +370,7 @@ fn command(
     let &[a, b, longest_hold, stall_limit, share] = numbers else { return None };
     let hold = Hold {
         renew: stall_limit >= 0.0,
+        keep: stall_limit <= -2.0,
         max_hold: finite(longest_hold),
         stall_timeout: Duration::from_millis(whole(stall_limit)),
     };

@@ -2,11 +2,13 @@
 
 use crate::clock::ServerTime;
 use crate::error::{Failure, Refusal};
-use crate::keys::LockKeys;
+use crate::keys::{LockKeys, SideKey};
 use crate::machine::{Look, Manner, Risk};
 use crate::script::{Call, Held, Intent, Mode, Place, Reply, Script, free_channel};
 use crate::token::Token;
-use redis::{Cmd, ErrorKind, Pipeline, RedisError, Value};
+use redis::{
+    Cmd, ErrorKind, Pipeline, RedisError, RedisWrite, ToRedisArgs, ToSingleRedisArg, Value,
+};
 use std::num::NonZeroU32;
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -95,7 +97,8 @@ pub(super) fn command(call: &Call, manner: Manner) -> Cmd {
             let locks = || std::iter::once(first).chain(others);
             command.arg(3 * (1 + others.len()));
             for (keys, _) in locks() {
-                command.arg(keys.lock()).arg(keys.fence()).arg(keys.queue());
+                let [fence, queue, ..] = keys.side_keys().map(Side);
+                command.arg(keys.lock()).arg(fence).arg(queue);
             }
             command.arg(ms(*ttl)).arg(epoch.as_micros());
             for (_, token) in locks() {
@@ -124,9 +127,21 @@ pub(super) fn inspection(keys: &LockKeys, most: u32, with_source: bool) -> Cmd {
     command
 }
 
+/// Written straight into the command.
+struct Side<'a>(SideKey<'a>);
+
+impl ToRedisArgs for Side<'_> {
+    fn write_redis_args<W: ?Sized + RedisWrite>(&self, out: &mut W) {
+        out.write_arg_fmt(self.0);
+    }
+}
+
+impl ToSingleRedisArg for Side<'_> {}
+
 /// The keys of a lock of a quorum, which has no line.
 fn two_keys<'a>(command: &'a mut Cmd, keys: &LockKeys, token: &Token) -> &'a mut Cmd {
-    command.arg(2).arg(keys.lock()).arg(keys.fence()).arg(token.as_str())
+    let [fence, ..] = keys.side_keys().map(Side);
+    command.arg(2).arg(keys.lock()).arg(fence).arg(token.as_str())
 }
 
 fn all_keys<'a>(command: &'a mut Cmd, keys: &LockKeys, token: &Token) -> &'a mut Cmd {
@@ -134,8 +149,8 @@ fn all_keys<'a>(command: &'a mut Cmd, keys: &LockKeys, token: &Token) -> &'a mut
 }
 
 fn names<'a>(command: &'a mut Cmd, keys: &LockKeys) -> &'a mut Cmd {
-    command.arg(5).arg(keys.lock()).arg(keys.fence()).arg(keys.queue()).arg(keys.waiters());
-    command.arg(keys.shared())
+    let [fence, queue, waiters, shared] = keys.side_keys().map(Side);
+    command.arg(5).arg(keys.lock()).arg(fence).arg(queue).arg(waiters).arg(shared)
 }
 
 fn ms(duration: Duration) -> u64 {

@@ -20,6 +20,18 @@ export const CLOSING: Behaviours = {
     await a.close();
   },
 
+  'close: leaves a lock to its lease that was acquired with keep': async (place) => {
+    const [a, b] = await openSeveral(place, 'a', 'b');
+    const keep = { ttl: 3_000, renew: false, keep: true } as const;
+    await a.acquire('kept', keep);
+    await a.acquire(['kept:1', 'kept:2'], keep);
+    await a.close();
+    const names = ['kept', 'kept:1', 'kept:2'];
+    for (const name of names) assert.equal(await b.tryAcquire(name), null, name);
+    const all = await b.acquire(names);
+    assert.equal(await all.release(), true, 'their leases have ended');
+  },
+
   'close: whatever is asked for afterwards is refused': async (place) => {
     const locks = await place.open();
     await locks.close();

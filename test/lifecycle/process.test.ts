@@ -54,6 +54,20 @@ test('await at the top level waits, and held locks do not keep the process alive
   assert.equal(ended.stdout, 'done\n');
 });
 
+test('a lock that was acquired with keep outlasts its process', async () => {
+  const ended = await run(
+    `${CONNECT}
+    await locks.acquire('kept', { ttl: 60_000, renew: false, keep: true });`,
+    server.url,
+  );
+  endedWell(ended);
+  await until(
+    async () => !(await clients()).includes('name=holdfast '),
+    'the end of its connection',
+  );
+  assert.equal(await server.admin.exists('lock:kept'), 1);
+});
+
 test('an acquire that waits keeps the process alive until it has its answer', async () => {
   await server.admin.set('lock:later', 'somebody', 'PX', 60_000);
   const running = run(

@@ -236,8 +236,9 @@ fn a_claim_that_finds_its_token_in_line_leaves_the_line() {
     // A failover to a replica that has not seen the grant.
     let (server, now, keys) = (waiter.server.clone(), waiter.now, World::keys());
     server.command(now, &["SET", keys.lock(), "hf1.a.1+", "PX", "60000"]);
-    server.command(now, &["ZADD", keys.queue(), "1700000001000000", "hf1.b.1"]);
-    server.command(now, &["HSET", keys.waiters(), "hf1.b.1", "1700000020000 60000 1 0 holdfast:b"]);
+    server.command(now, &["ZADD", &keys.queue(), "1700000001000000", "hf1.b.1"]);
+    server
+        .command(now, &["HSET", &keys.waiters(), "hf1.b.1", "1700000020000 60000 1 0 holdfast:b"]);
     waiter.settle();
     assert_eq!(waiter.lost.len(), 1);
     assert_eq!(server.line(now, &keys), 0);

@@ -166,7 +166,7 @@ const DEFECTS: &[(&str, Kind, Change)] = &[
     (
         "a poll takes a lock that it does not wait for",
         Kind::Steady,
-        script("if limit == '-' and intent ~= 'poll' and", "if limit == '-' and"),
+        script("if intent ~= 'poll' and redis.call('EXISTS'", "if redis.call('EXISTS'"),
     ),
     (
         "a marked value is not known as the releaser's",
@@ -260,7 +260,7 @@ const DEFECTS: &[(&str, Kind, Change)] = &[
     (
         "a lock that cannot be fenced stays taken",
         Kind::Steady,
-        script("redis.call('DEL', lock_key)\n  return refusal(counter", "return refusal(counter"),
+        script("redis.call('DEL', lock_key)\n      return failure", "return failure"),
     ),
     // The line.
     (
@@ -320,6 +320,26 @@ const DEFECTS: &[(&str, Kind, Change)] = &[
         "nobody counts those who share a lock",
         Kind::Steady,
         script("'(' .. now_ms, '+inf') < tonumber(limit)", "'(' .. now_ms, '+inf') < 99"),
+    ),
+    (
+        "a share is taken at once, however many there are",
+        Kind::Steady,
+        script("live < tonumber(limit))", "true)"),
+    ),
+    (
+        "a repeated acquire takes a share anew",
+        Kind::Steady,
+        script("and not redis.call('ZSCORE', shared_key, token)", ""),
+    ),
+    (
+        "a share that is taken at once does not lengthen the lock",
+        Kind::Steady,
+        script("if not value or redis.call('PTTL', lock_key) <", "if not value or 0 >"),
+    ),
+    (
+        "the last share is given up at once, and the lock lasts as long as it would have",
+        Kind::Steady,
+        script("  else\n    redis.call('DEL', lock_key)\n  end\n  return", "  end\n  return"),
     ),
     (
         "the whole lock is given while others share it",

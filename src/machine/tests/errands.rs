@@ -288,7 +288,7 @@ fn of_several_locks_all_or_none_are_taken() {
 #[test]
 fn of_several_locks_the_key_that_is_wrong_is_named() {
     let [_, b] = both();
-    for wrong in [b.lock(), b.fence()] {
+    for wrong in [b.lock(), &b.fence()] {
         let mut world = World::connected();
         world.server.command(world.now, &["ZADD", wrong, "1", "x"]);
         let op = together(&mut world);
@@ -341,7 +341,7 @@ fn a_line_that_is_too_long_to_be_walked_is_walked_on_without_force() {
     // They asked and died: nobody has heard of them since.
     for number in 0..200 {
         let (score, dead) = (number.to_string(), format!("hf1.dead.{number}"));
-        b.server.command(b.now, &["ZADD", World::keys().queue(), &score, &dead]);
+        b.server.command(b.now, &["ZADD", &World::keys().queue(), &score, &dead]);
     }
     let op = force(&mut b);
     b.answer_one();
@@ -413,7 +413,7 @@ fn a_stolen_share_holds_the_lock() {
     assert!(b.lease(op).1 > fence);
     assert_eq!(a.lost, [(lease, LossReason::Stolen)]);
     assert!(b.server.is_shared(b.now));
-    let ttl = b.server.command(b.now, &["PTTL", World::keys().shared()]);
+    let ttl = b.server.command(b.now, &["PTTL", &World::keys().shared()]);
     assert!(ttl.is_some_and(|ttl| ttl.parse::<i64>().unwrap() > 0), "it has an end");
 }
 
@@ -449,7 +449,7 @@ fn who_is_robbed_before_its_claim_is_not_taken_for_dead() {
         b.settle();
         let waiters = World::keys();
         let unclaimed =
-            |b: &World| b.server.command(b.now, &["HGET", waiters.waiters(), "unclaimed"]);
+            |b: &World| b.server.command(b.now, &["HGET", &waiters.waiters(), "unclaimed"]);
         assert!(unclaimed(&b).is_some());
         if steal {
             b.acquire(10_000, Wait::Steal);

@@ -78,7 +78,7 @@ impl Simulation {
     /// A stranger writes something else to a key of the lock, for a while.
     fn spoil_key(&mut self) {
         let keys = World::keys();
-        let side_keys = [keys.fence(), keys.queue(), keys.waiters(), keys.shared()];
+        let side_keys = [&keys.fence(), &keys.queue(), &keys.waiters(), &keys.shared()];
         let key = side_keys[self.rng.usize(..4)].to_owned();
         // Without its counter a lock's fences are ordered by the server's clock alone.
         let unordered = self.kind == Kind::Stepping && key == keys.fence();

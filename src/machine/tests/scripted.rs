@@ -2,7 +2,7 @@
 
 use super::world::{COMMAND_TIMEOUT, ONE_LEASE, World, ms};
 use crate::error::{Failure, Refusal};
-use crate::machine::{Command, Event, LeaseId, OpId, Outcome, Wait};
+use crate::machine::{Command, Event, Hold, LeaseId, OpId, Outcome, Wait};
 use crate::script::{Call, Mode};
 
 fn refused(code: &str) -> Failure {
@@ -404,6 +404,34 @@ fn close_ends_everything_and_leaves_nothing() {
     assert_eq!(world.outcome(close), Some(&Outcome::Done));
     assert!(world.stopped && world.machine.is_idle());
     assert_eq!(world.server.owner(world.now, &World::keys()), None);
+}
+
+#[test]
+fn close_leaves_a_lease_that_is_to_be_kept() {
+    let mut world = World::connected();
+    let op = world.acquire_held(60_000, Wait::Never, Hold { keep: true, ..ONE_LEASE });
+    world.settle();
+    world.lease(op);
+    let owner = world.server.owner(world.now, &World::keys());
+    assert!(owner.is_some());
+    let close = world.command(Command::Close);
+    world.settle();
+    assert_eq!(world.outcome(close), Some(&Outcome::Done));
+    assert!(world.stopped && world.machine.is_idle());
+    assert_eq!(world.server.owner(world.now, &World::keys()), owner);
+}
+
+#[test]
+fn the_end_of_a_lease_that_is_to_be_kept_is_the_servers() {
+    let mut world = World::connected();
+    let op = world.acquire_held(10_000, Wait::Never, Hold { keep: true, ..ONE_LEASE });
+    world.settle();
+    let (lease, _) = world.lease(op);
+    let owner = world.server.owner(world.now, &World::keys());
+    world.pass(ms(9_950));
+    world.settle();
+    assert!(!world.lost.is_empty() && !world.deadlines.contains_key(&lease));
+    assert_eq!(world.server.owner(world.now, &World::keys()), owner);
 }
 
 #[test]

@@ -166,14 +166,14 @@ impl Server {
 
     /// How many stand in line.
     pub(super) fn line(&self, now: Mono, keys: &LockKeys) -> usize {
-        self.command(now, &["ZCARD", keys.queue()]).unwrap().parse().unwrap()
+        self.command(now, &["ZCARD", &keys.queue()]).unwrap().parse().unwrap()
     }
 
     /// Every key but the fence counters.
     pub(super) fn leftovers(&self, now: Mono) -> String {
         let keys = World::keys();
         let names = self.ask(now, &["KEYS", "*"]).into_iter();
-        names.filter(|key| key != keys.fence()).collect::<Vec<_>>().join(" ")
+        names.filter(|key| *key != keys.fence()).collect::<Vec<_>>().join(" ")
     }
 
     pub(super) fn set_foreign(&self, now: Mono, keys: &LockKeys, value: &str, lease: Duration) {
@@ -182,11 +182,11 @@ impl Server {
     }
 
     pub(super) fn set_fence(&self, now: Mono, keys: &LockKeys, fence: u64) {
-        self.command(now, &["SET", keys.fence(), &fence.to_string(), "PX", "86400000"]);
+        self.command(now, &["SET", &keys.fence(), &fence.to_string(), "PX", "86400000"]);
     }
 
     pub(super) fn fence(&self, now: Mono, keys: &LockKeys) -> Option<u64> {
-        self.command(now, &["GET", keys.fence()])?.parse().ok()
+        self.command(now, &["GET", &keys.fence()])?.parse().ok()
     }
 
     pub(super) fn flush(&self) {
@@ -205,8 +205,8 @@ impl Server {
 
     /// Somebody else than a script has changed the data.
     pub(super) fn reread(&self, now: Mono) {
-        let silent = self.command(now, &["HGET", World::keys().waiters(), "unclaimed"]);
-        let shares = self.ask(now, &["ZRANGE", World::keys().shared(), "0", "-1", "WITHSCORES"]);
+        let silent = self.command(now, &["HGET", &World::keys().waiters(), "unclaimed"]);
+        let shares = self.ask(now, &["ZRANGE", &World::keys().shared(), "0", "-1", "WITHSCORES"]);
         let silent_share = |pair: &[String]| {
             Some((pair[0].strip_prefix('?')?.to_owned(), pair[1].strip_prefix('-')?.parse().ok()?))
         };

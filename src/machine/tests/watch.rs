@@ -55,7 +55,7 @@ impl Snapshot {
     /// Reads the server, whose clock shows `time`, with `ask`, which runs a plain command.
     pub(super) fn take(time: ServerTime, ask: &dyn Fn(&[&str]) -> Vec<String>) -> Self {
         let keys = World::keys();
-        let entries = ask(&["ZRANGE", keys.queue(), "0", "-1", "WITHSCORES"]);
+        let entries = ask(&["ZRANGE", &keys.queue(), "0", "-1", "WITHSCORES"]);
         let line = entries.chunks_exact(2).map(|entry| read_waiter(ask, &entry[0], &entry[1]));
         let line = line.collect();
         let value = ask(&["GET", keys.lock()]).pop();
@@ -63,7 +63,7 @@ impl Snapshot {
         Self {
             value,
             remaining_ms: ask(&["PTTL", keys.lock()]).pop().map_or(-2, |ms| ms.parse().unwrap()),
-            fence: ask(&["GET", keys.fence()]).pop(),
+            fence: ask(&["GET", &keys.fence()]).pop(),
             line,
             shares: if shared { read_shares(time, ask) } else { Vec::new() },
         }
@@ -112,7 +112,7 @@ pub(super) fn holders(ask: &dyn Fn(&[&str]) -> Vec<String>, time: ServerTime) ->
         return vec![Token::from_text(bare(&value))];
     }
     let live = format!("({}", time.as_micros() / 1_000);
-    let tokens = ask(&["ZRANGEBYSCORE", keys.shared(), &live, "+inf"]);
+    let tokens = ask(&["ZRANGEBYSCORE", &keys.shared(), &live, "+inf"]);
     tokens.iter().map(|token| Token::from_text(token)).collect()
 }
 
@@ -120,7 +120,7 @@ pub(super) fn holders(ask: &dyn Fn(&[&str]) -> Vec<String>, time: ServerTime) ->
 const SHARED: &str = "hf1.shared";
 
 fn read_waiter(ask: &dyn Fn(&[&str]) -> Vec<String>, token: &str, seq: &str) -> Waiter {
-    let details = ask(&["HGET", World::keys().waiters(), token]).pop().unwrap_or_default();
+    let details = ask(&["HGET", &World::keys().waiters(), token]).pop().unwrap_or_default();
     let parts: Vec<_> = details.split(' ').collect();
     let number = |index: usize| parts.get(index).and_then(|text| text.parse().ok()).unwrap_or(0);
     let channel = parts.get(5).copied().unwrap_or("");
@@ -143,9 +143,9 @@ fn read_shares(time: ServerTime, ask: &dyn Fn(&[&str]) -> Vec<String>) -> Vec<Sh
     let keys = World::keys();
     let now_ms = time.as_micros() / 1_000;
     let live = format!("({now_ms}");
-    let entries = ask(&["ZRANGEBYSCORE", keys.shared(), &live, "+inf", "WITHSCORES"]);
+    let entries = ask(&["ZRANGEBYSCORE", &keys.shared(), &live, "+inf", "WITHSCORES"]);
     let read = |entry: &[String]| {
-        let fence = ask(&["ZSCORE", keys.shared(), &format!("#{}", entry[0])]).pop();
+        let fence = ask(&["ZSCORE", &keys.shared(), &format!("#{}", entry[0])]).pop();
         let fence = fence.and_then(|fence| fence.strip_prefix('-')?.parse().ok());
         let end_ms: i64 = entry[1].parse().unwrap();
         Share {

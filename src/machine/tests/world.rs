@@ -17,7 +17,7 @@ pub(super) const COMMAND_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Not renewed: most schedules are about one lease.
 pub(super) const ONE_LEASE: Hold =
-    Hold { renew: false, max_hold: None, stall_timeout: Duration::from_secs(30) };
+    Hold { renew: false, keep: false, max_hold: None, stall_timeout: Duration::from_secs(30) };
 
 pub(super) const RENEWED: Hold = Hold { renew: true, ..ONE_LEASE };
 

@@ -318,7 +318,8 @@ impl<'a> Round<'a> {
             }
             Step::Meddle { source, token } => {
                 let keys = LockKeys::from_key(self.lock);
-                let keys = [keys.lock(), keys.fence(), keys.queue(), keys.waiters(), keys.shared()];
+                let keys =
+                    [keys.lock(), &keys.fence(), &keys.queue(), &keys.waiters(), &keys.shared()];
                 let (keys, args) = (keys.map(str::as_bytes), [token.as_bytes()]);
                 self.eval(source, Eval { source, keys: &keys, args: &args })?;
             }

@@ -1,0 +1,82 @@
+// What users see off loopback: the same on a network of half a millisecond each way.
+
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { join } from 'node:path';
+import { report as contendedReport } from '../contended/report.mjs';
+import { runRounds as contend, endAll, openTeams } from '../contended/rounds.mjs';
+import { CONTENDERS } from '../contenders.mjs';
+import { PEERS } from '../pairs/peers.mjs';
+import { table } from '../pairs/report.mjs';
+import { openAll, runRounds } from '../pairs/rounds.mjs';
+import { showRound } from '../progress.mjs';
+import { Samples } from '../samples.mjs';
+
+const DELAY_MS = 0.5;
+const ROUNDS = 3;
+const LEVELS = [1, 64];
+const PAIRS = ['holdfast', 'ioredis EVALSHA', 'redlock', 'redis-semaphore', 'redlock-universal'];
+const CONTENDED = ['holdfast', 'redis-semaphore', 'redlock, 10 ms retry'];
+
+const ABOUT = `What users see off loopback: a proxy holds everything back for half a millisecond in each direction, so a round trip takes
+a little over one. With 64 in flight the proxy itself is a limit.`;
+
+export const DELAY = { id: 'delay', about: ABOUT, run };
+
+async function run({ url, admin, flags: { ms, sliceMs, rounds = ROUNDS }, fail }) {
+  const proxy = await startProxy(url);
+  try {
+    const lines = [
+      `DELAY  ${DELAY_MS} ms each way between clients and server`,
+      `rounds: ${rounds} after a warm-up, ${ms} ms per run, ${sliceMs} ms per contended loop`,
+      ...(await pairs({ url: proxy.url, admin, ms, rounds, fail })),
+      '',
+      ...(await contended({ url: proxy.url, admin, ms: sliceMs, rounds, fail })),
+    ];
+    return { lines, charts: [] };
+  } finally {
+    proxy.stop();
+  }
+}
+
+async function pairs({ url, admin, ms, rounds, fail }) {
+  const peers = PEERS.filter(({ id }) => PAIRS.includes(id));
+  const failures = new Map();
+  const children = await openAll(peers, { url, admin, failures });
+  const onRound = (round) => showRound('delay, pairs', round, rounds);
+  try {
+    const runs = await runRounds(children, {
+      levels: LEVELS,
+      rounds,
+      ms,
+      admin,
+      failures,
+      onRound,
+    });
+    for (const [id, { how, message }] of failures) fail(id, how, message);
+    const samples = new Samples(runs.filter(({ id }) => !failures.has(id)));
+    return LEVELS.flatMap((level) => ['', ...table(peers, level, samples, failures)]);
+  } finally {
+    endAll(children);
+  }
+}
+
+async function contended({ url, admin, ms, rounds, fail }) {
+  const contenders = CONTENDERS.filter(({ id }) => CONTENDED.includes(id));
+  const teams = await openTeams(contenders, { url, fail });
+  try {
+    const runs = await contend(teams, { rounds, ms, admin, fail });
+    return contendedReport(CONTENDED, runs, { targets: false });
+  } finally {
+    for (const { children } of teams) endAll(children);
+  }
+}
+
+async function startProxy(url) {
+  const target = new URL(url);
+  const args = [join(import.meta.dirname, '..', 'proxy.mjs'), target.port, String(DELAY_MS)];
+  const child = spawn(process.execPath, args, { stdio: ['pipe', 'pipe', 'inherit'] });
+  const [port] = await once(child.stdout, 'data');
+  target.port = String(port).trim();
+  return { url: target.href, stop: () => child.stdin.end() };
+}

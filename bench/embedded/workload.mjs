@@ -1,0 +1,68 @@
+// The store that needs no server beside one that does: what a unit test pays.
+
+import { Child } from '../child.mjs';
+import { endAll } from '../contended/rounds.mjs';
+import { judge } from '../outcome.mjs';
+import { showRound } from '../progress.mjs';
+import { median, Samples, shuffled } from '../samples.mjs';
+
+const ROUNDS = 5;
+const LEVELS = [1, 64];
+const [MEMORY, REDIS, UNIVERSAL] = [
+  'holdfast, memory:',
+  'holdfast, Redis',
+  'redlock-universal, memory',
+];
+
+const ABOUT = `\`memory:\`, the store for unit tests: the same scripts on an embedded Lua. redlock-universal's is a Map of JavaScript, without
+scripts, queue or fences.`;
+
+export const EMBEDDED = { id: 'embedded', about: ABOUT, run };
+
+async function run({ url, flags: { ms, rounds = ROUNDS } }) {
+  const ids = [MEMORY, REDIS, UNIVERSAL];
+  const children = ids.map((id) => new Child('embedded/worker.mjs', id));
+  const runs = [];
+  try {
+    for (const child of children) await child.ask('open', child.id === MEMORY ? 'memory:' : url);
+    for (let round = 0; round <= rounds; round++) {
+      showRound('embedded', round, rounds);
+      for (const level of LEVELS) {
+        for (const child of shuffled(children)) {
+          const result = await child.ask('run', { level, ms }, ms);
+          if (round > 0) runs.push({ id: child.id, round, level, ...result });
+        }
+      }
+    }
+  } finally {
+    endAll(children);
+  }
+  return report(new Samples(runs), { ids, rounds, ms });
+}
+
+function report(samples, { ids, rounds, ms }) {
+  const line = (id, level) =>
+    [
+      `${String(level).padStart(3)} in flight  ${id.padEnd(28)}`,
+      `${samples.median(id, level, 'throughput').toFixed(0).padStart(8)} pairs/s`,
+      `${samples.median(id, level, 'p50').toFixed(0).padStart(6)} µs p50`,
+      `${samples.median(id, level, 'clientCpu').toFixed(1).padStart(7)} µs CPU`,
+    ].join('');
+  const lines = [
+    'EMBEDDED  acquire + release of distinct names without a server',
+    `rounds: ${rounds} after a warm-up, ${ms} ms per run`,
+    '',
+    ...LEVELS.flatMap((level) => ids.map((id) => line(id, level))),
+    '',
+    'Target (median of the ratios of each round)',
+    judge(
+      '64 in flight: memory: to Redis on loopback',
+      median(samples.ratios(MEMORY, REDIS, 64, 'throughput')),
+      {
+        atLeast: 1,
+        unit: ' x',
+      },
+    ),
+  ];
+  return { lines, charts: [] };
+}

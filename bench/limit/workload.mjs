@@ -1,0 +1,152 @@
+// What the server can do at most: the commands of a pair, made before, and nothing but written and awaited.
+
+import { execFile } from 'node:child_process';
+import { promisify } from 'node:util';
+import { Redis } from 'ioredis';
+import { Child } from '../child.mjs';
+import { NAMES } from '../names.mjs';
+import { judge } from '../outcome.mjs';
+import { PEERS } from '../pairs/peers.mjs';
+import { showRound } from '../progress.mjs';
+import { Samples, shuffled } from '../samples.mjs';
+
+const ROUNDS = 5;
+const LEVEL = 64;
+const PAIRS = 20_032;
+const TOKEN = 'a-token-of-32-characters-{n}';
+const RELEASE =
+  'if redis.call("get", KEYS[1]) == ARGV[1] then return redis.call("del", KEYS[1]) else return 0 end';
+
+const ABOUT = `The physical limit: commands made before, and a client that only writes them and waits. Between the rows lies what a
+script costs, and what fences, the look at the queue and the longer arguments cost. The distance from here to *Pairs* is that
+of the library in the client, with which the server shares two cores.`;
+
+export const LIMIT = { id: 'limit', about: ABOUT, run };
+
+async function run({ url, admin, flags: { rounds = ROUNDS } }) {
+  const kinds = [
+    {
+      id: 'SET and DEL',
+      steps: [
+        ['SET', '{name}', TOKEN, 'NX', 'PX', '10000'],
+        ['DEL', '{name}'],
+      ],
+    },
+    {
+      id: 'the hand-written snippet',
+      steps: [
+        ['SET', '{name}', TOKEN, 'NX', 'PX', '10000'],
+        ['EVALSHA', await load(url, RELEASE), '1', '{name}', TOKEN],
+      ],
+    },
+    { id: "holdfast's scripts", steps: await captured(url) },
+  ];
+  const child = new Child('limit/worker.mjs', 'limit');
+  try {
+    await child.ask('open', url);
+    const samples = new Samples(await measureAll(child, kinds, { admin, rounds }));
+    const [plain, snippet, own] = kinds.map(({ id }) => id);
+    const ratio = (id, other) =>
+      samples.median(id, LEVEL, 'serverCpu') / samples.median(other, LEVEL, 'serverCpu');
+    const lines = [
+      `LIMIT  the commands of a pair alone, ${LEVEL} in flight, without a library`,
+      `rounds: ${rounds} after a warm-up, ${PAIRS} pairs per run`,
+      '',
+      ...kinds.map(({ id }) => line(id, samples)),
+      ...(await redisBenchmark(url)),
+      '',
+      judge(`server CPU of a pair: ${own} to ${snippet}`, ratio(own, snippet), { unit: ' x' }),
+      judge(`server CPU of a pair: ${snippet} to ${plain}`, ratio(snippet, plain), { unit: ' x' }),
+    ];
+    return { lines, charts: [] };
+  } finally {
+    child.end();
+  }
+}
+
+async function measureAll(child, kinds, { admin, rounds }) {
+  const runs = [];
+  for (let round = 0; round <= rounds; round++) {
+    showRound('limit', round, rounds);
+    for (const { id, steps } of shuffled(kinds)) {
+      const before = await admin.work();
+      const result = await child.ask('run', { steps, pairs: PAIRS, level: LEVEL });
+      const after = await admin.work();
+      const per = (what) => (after[what] - before[what]) / result.pairs;
+      const costs = { serverCpu: per('cpu'), commands: per('commands'), bytes: per('bytes') };
+      if (round > 0) runs.push({ id, round, level: LEVEL, ...result, ...costs });
+    }
+  }
+  return runs;
+}
+
+function line(id, samples) {
+  const value = (metric, digits = 0) => samples.median(id, LEVEL, metric).toFixed(digits);
+  return [
+    id.padEnd(26),
+    `${value('throughput').padStart(8)} pairs/s`,
+    `${value('serverCpu', 1).padStart(6)} µs server CPU`,
+    `${value('clientCpu', 1).padStart(6)} µs client CPU`,
+    `${value('commands', 1).padStart(5)} commands`,
+    `${value('bytes').padStart(5)} bytes`,
+  ].join('  ');
+}
+
+async function load(url, script) {
+  const client = new Redis(url);
+  const sha = await client.script('LOAD', script);
+  client.disconnect();
+  return sha;
+}
+
+/** What holdfast sends for a pair, as the server sees it, with its name and token left open. */
+async function captured(url) {
+  const probe = `${NAMES}limit:probe`;
+  const seen = [];
+  const watcher = new Redis(url);
+  const monitor = await watcher.monitor();
+  monitor.on('monitor', (_time, parts, source) => {
+    if (source !== 'lua' && /^evalsha$/i.test(parts[0]) && parts.join(' ').includes(probe)) {
+      seen.push(parts);
+    }
+  });
+  const own = await PEERS.find(({ role }) => role === 'own').open(url);
+  // The first pair may have to bring the scripts along.
+  for (let turn = 0; turn < 2; turn++) await own.release(probe, await own.acquire(probe));
+  await watcher.ping();
+  while (seen.length < 4) await new Promise(setImmediate);
+  monitor.disconnect();
+  watcher.disconnect();
+  const pair = seen.slice(-2);
+  const token = /hf1\.[\w-]+\.\d+/.exec(pair[0].join(' '))[0];
+  const open = (part) => part.replaceAll(probe, '{name}').replaceAll(token, `${token}{n}`);
+  return pair.map((parts) => parts.map(open));
+}
+
+/** Redis' own yardstick, where it is installed. */
+async function redisBenchmark(url) {
+  const { hostname, port } = new URL(url);
+  const where = [
+    '-h',
+    hostname,
+    '-p',
+    port,
+    '-c',
+    '1',
+    '-P',
+    String(LEVEL),
+    '-r',
+    '10000',
+    '--csv',
+  ];
+  const set = ['-n', '200000', 'SET', `${NAMES}__rand_int__`, 'token', 'PX', '10000'];
+  try {
+    const { stdout } = await promisify(execFile)('redis-benchmark', [...where, ...set]);
+    const [, perSecond = '?'] = stdout.trim().split('\n').at(-1).split('","');
+    return [
+      `redis-benchmark, SET with PX alone: ${Math.round(Number.parseFloat(perSecond.replace('"', '')))} per second`,
+    ];
+  } catch {
+    return ['redis-benchmark is not installed'];
+  }
+}

@@ -1,0 +1,16 @@
+// The CommonJS build is the real code; one implementation means one identity of every class.
+import { Redlock } from './redlock.js';
+
+export {
+  type Client,
+  type ClientExecutionResult,
+  ExecutionError,
+  type ExecutionResult,
+  type ExecutionStats,
+  Lock,
+  Redlock,
+  type RedlockAbortSignal,
+  ResourceLockedError,
+  type Settings,
+} from './redlock.js';
+export default Redlock;

@@ -1,0 +1,473 @@
+/// <reference lib="esnext.disposable" preserve="true" />
+
+/**
+ * `Redlock` of node-redlock 5, on holdfast.
+ *
+ * @packageDocumentation
+ */
+
+import { EventEmitter } from 'node:events';
+import {
+  argumentError,
+  LockClosedError,
+  LockConnectionError,
+  LockLostError,
+  LockQuorumError,
+  LockTimeoutError,
+} from './errors.js';
+import type { Lock as HeldLock } from './lock.js';
+import type { LockSet } from './lock-set.js';
+import type { LockManager } from './manager.js';
+import { clientOf } from './outcome.js';
+import {
+  extendByValue,
+  joinTokens,
+  releaseByValue,
+  type Share,
+  sharesOf,
+} from './redlock/by-value.js';
+import { readClients } from './redlock/clients.js';
+import { Connection } from './redlock/connection.js';
+import { ExecutionError, locked, NO_QUORUM, ResourceLockedError } from './redlock/errors.js';
+import { Lock } from './redlock/lock.js';
+import {
+  attemptsMax,
+  checkDuration,
+  checkResources,
+  expirationOf,
+  nextDelay,
+  patience,
+  type Settings,
+  validFor,
+  withDefaults,
+} from './redlock/settings.js';
+import {
+  type Client,
+  type ClientExecutionResult,
+  type ExecutionResult,
+  type ExecutionStats,
+  statsOf,
+  statsOfError,
+} from './redlock/votes.js';
+
+export type { Client, ClientExecutionResult, ExecutionResult, ExecutionStats, Settings };
+export { ExecutionError, Lock, ResourceLockedError };
+
+/** Aborted when the lock of `using` is lost; `error` says then why. */
+export type RedlockAbortSignal = AbortSignal & { error?: Error };
+
+/** What is held: one resource, or several as one. */
+type Held = HeldLock | LockSet;
+
+/** How a lock is held. */
+interface Hold {
+  readonly ttl: number;
+  readonly renew: boolean;
+  readonly keep?: boolean;
+}
+
+/** What this process holds; of another's locks it knows the value alone. */
+const holds = new WeakMap<Lock, Held>();
+
+/** A lock that was handed on may begin with less of its duration than this. */
+const WHOLE = 0.9;
+
+/**
+ * Locks that exclude those of node-redlock 4 and 5, with the methods, settings, errors and messages of
+ * node-redlock 5. It reads from the clients where they are connected to, and makes a connection of its own on
+ * first use, which ends with them. `docs/redlock.md` lists what differs.
+ *
+ * @example
+ * ```ts
+ * import Redlock from 'holdfast/redlock'
+ *
+ * const redlock = new Redlock([new Redis()])
+ * await redlock.using(['item:42'], 5_000, async (signal) => {
+ *   await reserve(42)
+ *   if (signal.aborted) throw signal.error
+ *   await charge(42)
+ * })
+ * ```
+ */
+export class Redlock extends EventEmitter {
+  /** The service's own clients. They are asked for locks of other processes alone. */
+  readonly clients: Set<Client>;
+  /** The settings of operations that are not given others. */
+  readonly settings: Settings;
+  readonly #connection: Connection;
+  #ended = false;
+  readonly #onDisconnect = (error: Error) => this.emit('error', error);
+
+  /**
+   * @param clients - One client of ioredis or node-redis for one server, one Cluster or the master of
+   *   Sentinels; three to fifteen for a quorum of independent servers.
+   * @param settings - See there for defaults and units.
+   * @param scripts - Not possible here.
+   * @throws TypeError if a client does not tell where it is connected to, or is connected in a way that
+   *   holdfast does not know; the message says which, and what to do.
+   */
+  constructor(clients: Iterable<Client>, settings: Partial<Settings> = {}, scripts: object = {}) {
+    super();
+    // Without a listener of its own a service would end with the first server that is away.
+    this.on('error', () => {});
+    this.clients = new Set(clients);
+    if (this.clients.size === 0) {
+      throw new Error('Redlock must be instantiated with at least one redis client.');
+    }
+    if (Object.values(scripts).some((script) => script !== undefined)) {
+      const message =
+        'redlock: the third argument, scripts, is not possible: what runs in Redis is of one piece with ' +
+        'the rest of holdfast; leave it out';
+      throw argumentError('ERR_INVALID_ARG_VALUE', message);
+    }
+    this.settings = withDefaults(settings);
+    const all = [...this.clients];
+    readClients(all);
+    this.#connection = Connection.of(all);
+    this.#connection.listen(this.#onDisconnect);
+  }
+
+  /**
+   * Ends the clients, and the connection to where they were as soon as no routine of `using` runs any more.
+   * Other locks that are held stay until they expire. Nothing new is begun.
+   */
+  async quit(): Promise<void> {
+    this.#ended = true;
+    const clients = Array.from(this.clients, (client) => client.quit());
+    await Promise.all([this.#connection.close(), ...clients]);
+  }
+
+  /**
+   * Locks all of `resources`, or none of them, for `duration`. Waits in line while somebody else has
+   * one, for as long as the retries of the settings would take.
+   *
+   * @param resources - Names of 1 to 1024 bytes, which are the keys in Redis.
+   * @param duration - In whole ms, 50 to 86 400 000. The lock is not extended by itself.
+   * @throws ExecutionError if it could not be had; its `cause` says why.
+   * @throws Error, TypeError, RangeError if an argument is not what it must be; nothing is sent.
+   *
+   * @example
+   * ```ts
+   * const lock = await redlock.acquire(['item:42'], 5_000)
+   * ```
+   */
+  async acquire(
+    resources: string[],
+    duration: number,
+    settings?: Partial<Settings>,
+  ): Promise<Lock> {
+    checkDuration(duration);
+    const names = checkResources(resources);
+    const chosen = { ...this.settings, ...settings };
+    const take = (wait: number | null) => this.#takeFor(names, duration, wait);
+    const { result: held, attempts } = await this.#attempt(names.length, chosen, take);
+    const expiration = expirationOf(held.remaining, duration, chosen);
+    const lock = new Lock(this, resources, joinTokens(tokensOf(held)), attempts, expiration);
+    holds.set(lock, held);
+    return lock;
+  }
+
+  /**
+   * Gives a lock up. Of one that is held no more it says so in `attempts`, and by the event `error`; it
+   * does not reject. It is not retried: what does not reach the server now is made up for later.
+   *
+   * @throws ExecutionError if the servers could not be reached, or refused.
+   *
+   * @example
+   * ```ts
+   * const { attempts } = await redlock.release(lock)
+   * const released = (await attempts[0])?.votesFor.size === redlock.clients.size
+   * ```
+   */
+  async release(lock: Lock, _settings?: Partial<Settings>): Promise<ExecutionResult> {
+    const expired = lock.expiration < Date.now();
+    lock.expiration = 0;
+    const held = holds.get(lock);
+    const count = new Set(lock.resources).size;
+    let stats: ExecutionStats;
+    try {
+      if (held?.held) stats = this.#released((await held.release()) ? count : 0, count);
+      else if (held !== undefined && expired) stats = this.#released(0, count);
+      else stats = await this.#releaseByValue(lock);
+    } catch (error) {
+      throw this.#failed(count, [], error);
+    }
+    return { attempts: [this.#tell(stats)] };
+  }
+
+  /**
+   * Has a lock last at least `duration` from now.
+   *
+   * @param existing - Has expired afterwards: the lock that is resolved stands for it.
+   * @param duration - In whole ms, 50 to 86 400 000. A lock is never shortened.
+   * @throws ExecutionError if the lock has expired, is not held any more, or no server answers.
+   *
+   * @example
+   * ```ts
+   * lock = await redlock.extend(lock, 5_000)
+   * ```
+   */
+  async extend(existing: Lock, duration: number, settings?: Partial<Settings>): Promise<Lock> {
+    checkDuration(duration);
+    if (existing.expiration < Date.now()) {
+      throw new ExecutionError('Cannot extend an already-expired lock.', []);
+    }
+    const chosen = { ...this.settings, ...settings };
+    const held = holds.get(existing);
+    const { resources, value } = existing;
+    const count = new Set(resources).size;
+    const extend = async () => {
+      if (!held?.held) return this.#extendByValue(existing, duration);
+      await held.extend(duration).catch((error: unknown) => {
+        // Who has lost a lock does not get it back by asking again.
+        throw error instanceof LockLostError ? locked(0, count) : error;
+      });
+      return held.remaining;
+    };
+    const { result, attempts } = await this.#attempt(count, chosen, extend);
+    existing.expiration = 0;
+    const lock = new Lock(this, resources, value, attempts, expirationOf(result, duration, chosen));
+    if (held !== undefined) holds.set(lock, held);
+    return lock;
+  }
+
+  /**
+   * Runs `routine` while holding the lock, which a native thread extends until the routine has ended: a
+   * blocked event loop does not lose it.
+   *
+   * @param routine - Gets a signal that is aborted when the lock is lost; its `error` says why.
+   * @returns What the routine returns.
+   * @throws Whatever the routine throws; its own error always wins.
+   * @throws ExecutionError if the lock was lost while the routine ran; `result` is what it returned.
+   * @throws as `acquire` does.
+   *
+   * @example
+   * ```ts
+   * const left = await redlock.using(['item:42'], 5_000, { retryCount: 5 }, async (signal) => sellOne(42))
+   * ```
+   */
+  async using<T>(
+    resources: string[],
+    duration: number,
+    settings: Partial<Settings>,
+    routine?: (signal: RedlockAbortSignal) => Promise<T>,
+  ): Promise<T>;
+  async using<T>(
+    resources: string[],
+    duration: number,
+    routine: (signal: RedlockAbortSignal) => Promise<T>,
+  ): Promise<T>;
+  async using<T>(resources: string[], duration: number, ...rest: readonly unknown[]): Promise<T> {
+    checkDuration(duration);
+    const given = typeof rest[0] === 'function' ? {} : (rest[0] as Partial<Settings>);
+    const routine = rest[1] ?? rest[0];
+    const settings = { ...this.settings, ...given };
+    if (typeof routine !== 'function') throw new Error('INVARIANT: routine is not a function.');
+    if (settings.automaticExtensionThreshold > duration - 100) {
+      throw new Error(
+        'A lock `duration` must be at least 100ms greater than the `automaticExtensionThreshold` setting.',
+      );
+    }
+    const names = checkResources(resources);
+    const take = (wait: number | null) => this.#take(names, { ttl: duration, renew: true }, wait);
+    const { result: held } = await this.#attempt(names.length, settings, take);
+    const run = routine as (signal: RedlockAbortSignal) => Promise<T>;
+    return this.#connection.during(() => this.#runUnder(held, names.length, run));
+  }
+
+  async #runUnder<T>(
+    held: Held,
+    resources: number,
+    routine: (signal: RedlockAbortSignal) => Promise<T>,
+  ): Promise<T> {
+    if (!held.held) throw this.#failed(resources, [], lossOf(held));
+    const controller = new AbortController();
+    const signal: RedlockAbortSignal = controller.signal;
+    let lost: ExecutionError | undefined;
+    const lose = () => {
+      lost = this.#failed(resources, [], held.signal.reason);
+      signal.error = lost;
+      controller.abort();
+    };
+    held.signal.addEventListener('abort', lose, { once: true });
+    let result: T;
+    try {
+      result = await routine(signal);
+    } catch (error) {
+      await held.release().catch(() => {});
+      throw error;
+    }
+    if (!held.held) lost ??= this.#failed(resources, [], lossOf(held));
+    try {
+      await held.release();
+    } catch (error) {
+      // The routine has done its work; the release is made up for.
+      if (!isUnreachable(error)) throw this.#failed(resources, [], error);
+    }
+    if (lost === undefined) return result;
+    throw new ExecutionError(lost.message, lost.attempts, { cause: lost.cause, result });
+  }
+
+  async #open(): Promise<LockManager> {
+    if (this.#ended) throw ended();
+    return this.#connection.open(() => readClients([...this.clients]));
+  }
+
+  /** Takes all of `names`, or none: waits for `wait` ms, or not at all. */
+  async #take(names: readonly string[], hold: Hold, wait: number | null): Promise<Held> {
+    const manager = await this.#open();
+    const [name] = names as [string];
+    const single = names.length === 1;
+    const options = wait === null ? hold : { ...hold, wait };
+    const method = wait === null ? 'tryAcquire' : 'acquire';
+    const held = await (single ? manager[method](name, options) : manager[method](names, options));
+    if (held === null) throw locked(0, names.length);
+    if (!this.#ended) return held;
+    await held.release().catch(() => {});
+    throw ended();
+  }
+
+  /** The same, for `duration` from now and no longer. */
+  async #takeFor(names: readonly string[], duration: number, wait: number | null): Promise<Held> {
+    const held = await this.#take(names, { ttl: duration, renew: false, keep: true }, wait);
+    try {
+      if (held.remaining < duration * WHOLE) await held.extend(duration);
+      return held;
+    } catch (error) {
+      await held.release().catch(() => {});
+      throw error;
+    }
+  }
+
+  /** Tries an operation, and tries again where that may help, as often as the settings say. */
+  async #attempt<T>(
+    resources: number,
+    settings: Settings,
+    operation: (wait: number | null) => Promise<T>,
+  ): Promise<{ result: T; attempts: Promise<ExecutionStats>[] }> {
+    const attempts: Promise<ExecutionStats>[] = [];
+    const most = attemptsMax(settings);
+    const waiting = patience(settings);
+    const end = performance.now() + (waiting ?? 0);
+    for (;;) {
+      try {
+        const left = Math.max(0, Math.ceil(end - performance.now()));
+        const result = await operation(waiting === null ? null : left);
+        attempts.push(this.#tell(statsOf(this.clients)));
+        return { result, attempts };
+      } catch (error) {
+        if (isFinal(error) || attempts.length + 1 >= most) {
+          throw this.#failed(resources, attempts, error);
+        }
+        attempts.push(this.#tell(statsOfError(this.clients, error as Error, resources)));
+      }
+      await new Promise((resolve) => setTimeout(resolve, nextDelay(settings)));
+    }
+  }
+
+  /** The error of an operation whose last attempt has failed; an argument's fault is its own. */
+  #failed(
+    resources: number,
+    attempts: readonly Promise<ExecutionStats>[],
+    cause: unknown,
+  ): ExecutionError {
+    if (isMistake(cause)) throw cause;
+    const last = this.#tell(statsOfError(this.clients, cause as Error, resources));
+    return new ExecutionError(NO_QUORUM, [...attempts, last], { cause });
+  }
+
+  /** Tells each vote against by the event `error`. */
+  #tell(stats: ExecutionStats): Promise<ExecutionStats> {
+    for (const error of stats.votesAgainst.values()) this.emit('error', error);
+    return Promise.resolve(stats);
+  }
+
+  /** What is told of a release that has freed `had` of so many resources. */
+  #released(had: number, resources: number): ExecutionStats {
+    if (had === resources) return statsOf(this.clients);
+    return statsOfError(this.clients, locked(had, resources), resources);
+  }
+
+  async #releaseByValue({ resources, value }: Lock): Promise<ExecutionStats> {
+    const shares = sharesOf([...new Set(resources)], value);
+    const ours = shares.every(({ token }) => clientOf(token) !== null);
+    if (ours && this.clients.size === 1) return this.#releaseAdopted(shares);
+    const stats = await releaseByValue(this.clients, shares);
+    const failure = failureOf(stats);
+    if (stats.votesFor.size < stats.quorumSize && failure !== undefined) throw failure;
+    return stats;
+  }
+
+  /** Takes a lock over to release it, so that it is handed to whoever waits for it. */
+  async #releaseAdopted(shares: readonly Share[]): Promise<ExecutionStats> {
+    const manager = await this.#open();
+    const released = shares.map(async ({ key, token }) => {
+      try {
+        const lock = await manager.adopt({ name: key, token }, { renew: false });
+        return await lock.release();
+      } catch (error) {
+        if (error instanceof LockLostError) return false;
+        throw error;
+      }
+    });
+    const had = (await Promise.all(released)).filter(Boolean).length;
+    return this.#released(had, shares.length);
+  }
+
+  /** Extends the lock of another process: how long it is valid. */
+  async #extendByValue({ resources, value }: Lock, duration: number): Promise<number> {
+    const start = performance.now();
+    const shares = sharesOf([...new Set(resources)], value);
+    const stats = await extendByValue(this.clients, shares, duration);
+    if (stats.votesFor.size < stats.quorumSize) {
+      throw failureOf(stats) ?? locked(0, shares.length);
+    }
+    return Math.floor(validFor(duration) - (performance.now() - start));
+  }
+}
+
+export default Redlock;
+
+function ended(): LockClosedError {
+  return new LockClosedError('redlock: quit() has ended it; make a new one');
+}
+
+function tokensOf(held: Held): string[] {
+  return [held.toJSON()].flat().map(({ token }) => token);
+}
+
+/** Why it is not held any more. */
+function lossOf(held: Held): unknown {
+  try {
+    held.assertHeld();
+  } catch (error) {
+    return error;
+  }
+  return held.signal.reason;
+}
+
+/** What a client said besides that the lock is not held. */
+function failureOf({ votesAgainst }: ExecutionStats): Error | undefined {
+  const others = [...votesAgainst.values()];
+  return others.find((error) => !(error instanceof ResourceLockedError));
+}
+
+/** Whether an error is a caller's own fault, and not that of a server or of the way to it. */
+function isMistake(error: unknown): boolean {
+  return error instanceof TypeError || error instanceof RangeError;
+}
+
+/** Whether it is of no use to try again: the patience is used up, or nothing can change. */
+function isFinal(error: unknown): boolean {
+  return (
+    isMistake(error) ||
+    error instanceof LockClosedError ||
+    error instanceof LockTimeoutError ||
+    error instanceof ResourceLockedError
+  );
+}
+
+/** The core goes on releasing, and the lock ends in any case. */
+function isUnreachable(error: unknown): boolean {
+  return error instanceof LockConnectionError || error instanceof LockQuorumError;
+}

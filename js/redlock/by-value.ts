@@ -1,0 +1,115 @@
+/**
+ * Locks that this process knows by their value alone: another one has acquired them, with holdfast or
+ * with node-redlock 5. They are released and extended by the service's own clients.
+ */
+
+import { locked } from './errors.js';
+import { type Client, type ExecutionStats, statsOf } from './votes.js';
+
+/**
+ * Whether ARGV[1] owns KEYS[1], here and below. Behind a token of holdfast stands the number of its attempt
+ * on a quorum, and a mark while somebody waits.
+ */
+const OWNS = `
+local token, holder = ARGV[1], redis.call('GET', KEYS[1])
+if not holder or holder:sub(1, #token) ~= token then return 0 end
+local rest = holder:sub(#token + 1)
+local ours = token:sub(1, 4) == 'hf1.' and (rest == '+' or rest:match('^%.%d+%+?$'))
+if rest ~= '' and not ours then return 0 end
+`;
+const RELEASE = `${OWNS}return redis.call('DEL', KEYS[1])`;
+/** ARGV[2]: ms that the lease lasts at least. */
+const EXTEND = `${OWNS}
+if redis.call('PTTL', KEYS[1]) < tonumber(ARGV[2]) then redis.call('PEXPIRE', KEYS[1], ARGV[2]) end
+return 1`;
+
+/** One key, and the token that its lock has. @internal */
+export interface Share {
+  readonly key: string;
+  readonly token: string;
+}
+
+/** The value of a lock on several resources has the tokens of all in their order. */
+const BETWEEN_TOKENS = ',';
+
+/** The value of a lock, by the tokens of its resources. @internal */
+export function joinTokens(tokens: readonly string[]): string {
+  return tokens.join(BETWEEN_TOKENS);
+}
+
+/** The resources of a lock with their tokens. One of node-redlock has the same for all. @internal */
+export function sharesOf(resources: readonly string[], value: string): Share[] {
+  const tokens = value.split(BETWEEN_TOKENS);
+  const several = tokens.length === resources.length;
+  return resources.map((key, i) => ({ key, token: several ? (tokens[i] as string) : value }));
+}
+
+/** Releases a lock at every client. @internal */
+export function releaseByValue(
+  clients: ReadonlySet<Client>,
+  shares: readonly Share[],
+): Promise<ExecutionStats> {
+  return everywhere(clients, shares, RELEASE, []);
+}
+
+/** Makes a lock last `duration` ms from now at every client. @internal */
+export function extendByValue(
+  clients: ReadonlySet<Client>,
+  shares: readonly Share[],
+  duration: number,
+): Promise<ExecutionStats> {
+  return everywhere(clients, shares, EXTEND, [`${duration}`]);
+}
+
+/** Asks all clients, and waits until a majority has agreed or all have answered. */
+function everywhere(
+  clients: ReadonlySet<Client>,
+  shares: readonly Share[],
+  script: string,
+  args: readonly string[],
+): Promise<ExecutionStats> {
+  const { membershipSize, quorumSize } = statsOf(clients);
+  const votesFor = new Set<Client>();
+  const votesAgainst = new Map<Client, Error>();
+  return new Promise((resolve) => {
+    for (const client of clients) {
+      void ask(client, shares, script, args).then((error) => {
+        if (error === undefined) votesFor.add(client);
+        else votesAgainst.set(client, error);
+        const all = votesFor.size + votesAgainst.size === membershipSize;
+        if (!all && votesFor.size < quorumSize) return;
+        resolve({ membershipSize, quorumSize, votesFor, votesAgainst });
+      });
+    }
+  });
+}
+
+/** Why a client did not agree, if it did not. */
+async function ask(
+  client: Client,
+  shares: readonly Share[],
+  script: string,
+  args: readonly string[],
+): Promise<Error | undefined> {
+  try {
+    // One key at a time: on a Cluster each may be in another slot.
+    const answers = shares.map(({ key, token }) => run(client, script, key, [token, ...args]));
+    const had = (await Promise.all(answers)).filter((answer) => answer === 1).length;
+    return had < shares.length ? locked(had, shares.length) : undefined;
+  } catch (error) {
+    return error as Error;
+  }
+}
+
+/** What both libraries call `eval`. */
+interface Evaluating {
+  readonly evalSha?: unknown;
+  eval(script: string, ...rest: unknown[]): Promise<unknown>;
+}
+
+function run(client: Client, script: string, key: string, args: string[]): Promise<unknown> {
+  const evaluating = client as unknown as Evaluating;
+  // Only node-redis writes it so, and passes an object.
+  if ('evalSha' in evaluating) return evaluating.eval(script, { keys: [key], arguments: args });
+  return evaluating.eval(script, 1, key, ...args);
+}

@@ -1,0 +1,60 @@
+/** Where the clients of ioredis and node-redis that a service has are connected to. */
+
+import type { ConnectOptions } from '../connect-options.js';
+import type { ClusterTarget, QuorumTarget, SentinelTarget } from '../target.js';
+import { readIoredis } from './ioredis.js';
+import { readNodeRedis } from './node-redis.js';
+import { bag, type Place, refuse } from './place.js';
+
+/** What `connect` takes. @internal */
+export interface Whereabouts {
+  readonly target: string | ClusterTarget | SentinelTarget | QuorumTarget;
+  readonly options: ConnectOptions;
+}
+
+const QUORUM_MIN = 3;
+const QUORUM_MAX = 15;
+
+/**
+ * One client is its server, its Sentinels' master or its Cluster; three or more are a quorum.
+ *
+ * @throws TypeError if the connection of one of them cannot be told, or cannot be made in its way.
+ * @internal
+ */
+export function readClients(clients: readonly unknown[]): Whereabouts {
+  const places = clients.map(readClient);
+  const [first] = places as [Place];
+  const options = {
+    prefix: first.prefix,
+    ...(first.tls === undefined ? {} : { tls: first.tls }),
+  };
+  if (clients.length === 1) return { target: first.target, options };
+  if (clients.length < QUORUM_MIN || clients.length > QUORUM_MAX) {
+    const why = clients.length === 2 ? 'two stop when one of them does' : 'more are slow';
+    const what = `a quorum is ${QUORUM_MIN} to ${QUORUM_MAX} servers (${why}), got ${clients.length} clients`;
+    throw refuse(what, 'pass one client, or three');
+  }
+  const urls = places.map(({ target, prefix, tls }, i) => {
+    const which = `client ${i + 1} of ${places.length}`;
+    if (typeof target !== 'string') {
+      throw refuse(`${which} is not that of a single server`, 'a quorum is of single servers');
+    }
+    if (prefix !== first.prefix) {
+      throw refuse(`${which} has another keyPrefix than the first`, 'give all of them one');
+    }
+    if (JSON.stringify(tls) !== JSON.stringify(first.tls)) {
+      throw refuse(`${which} has another "tls" than the first`, 'give all of them one');
+    }
+    return target;
+  });
+  // As with redlock: a server has a vote as soon as it has started. See docs/redlock.md.
+  return { target: { quorum: urls }, options: { ...options, longestLease: 0 } };
+}
+
+function readClient(given: unknown, i: number): Place {
+  const client = bag(given);
+  const place = readIoredis(client) ?? readNodeRedis(client);
+  if (place !== undefined) return place;
+  const what = `client ${i + 1} does not tell where it is connected to`;
+  throw refuse(what, 'a Redis or Cluster of ioredis and a client or cluster of node-redis do');
+}

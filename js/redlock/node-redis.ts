@@ -1,0 +1,109 @@
+/** Clients of node-redis 4, 5 and 6: `createClient`, and `createCluster` from 5 on. */
+
+import {
+  type Address,
+  bag,
+  type Place,
+  prefixOf,
+  refuse,
+  refuseSet,
+  text,
+  tlsOf,
+  type Unknown,
+  urlOf,
+} from './place.js';
+
+/** What a socket may say besides TLS. */
+const SOCKET_OPTIONS = [
+  'connectTimeout',
+  'family',
+  'host',
+  'keepAlive',
+  'keepAliveInitialDelay',
+  'noDelay',
+  'path',
+  'port',
+  'reconnectStrategy',
+  'socketTimeout',
+  'timeout',
+  'tls',
+];
+const CLIENT = 'node-redis client';
+
+/** Where a client of node-redis is connected to; undefined if it is none, or does not tell. @internal */
+export function readNodeRedis(client: Unknown): Place | undefined {
+  if (typeof client['sendCommand'] !== 'function') return undefined;
+  const nodes = client['_options'];
+  if (typeof nodes === 'object' && nodes !== null && 'rootNodes' in nodes) return cluster(nodes);
+  const options = client['options'];
+  // A pool, Sentinels and a cluster of version 4 keep theirs to themselves.
+  if (typeof client['evalSha'] !== 'function' || typeof options !== 'object') return undefined;
+  return place(bag(options));
+}
+
+function place(options: Unknown): Place {
+  checkCredentials(options);
+  const { address, tls } = addressOf(options);
+  const prefix = prefixOf(options['keyPrefix']);
+  return { target: urlOf(address), prefix, ...(tls === undefined ? {} : { tls }) };
+}
+
+function cluster(given: object): Place {
+  const options = given as Unknown;
+  refuseSet(options, ['nodeAddressMap'], 'node-redis cluster');
+  const shared = bag(options['defaults']);
+  checkCredentials(shared);
+  const roots = [options['rootNodes']].flat().map((root) => addressOf(bag(root)));
+  const common = addressOf(shared);
+  const tls = common.tls ?? roots[0]?.tls;
+  const username = text(common.address.username) ?? roots[0]?.address.username;
+  const password = text(common.address.password) ?? roots[0]?.address.password;
+  const login = { username, password, tls: tls !== undefined };
+  const urls = roots.map(({ address: { host, port } }) => urlOf({ host, port, ...login }));
+  const prefix = prefixOf(options['keyPrefix'] ?? shared['keyPrefix']);
+  return { target: { cluster: urls }, prefix, ...(tls === undefined ? {} : { tls }) };
+}
+
+/** Passwords that are asked for anew, or that a service streams, are not known here. */
+function checkCredentials({ credentialsProvider, username, password }: Unknown): void {
+  if (credentialsProvider === undefined || credentialsProvider === null) return;
+  // The client makes such a one itself of a user and a password.
+  const own = bag(credentialsProvider)['type'] === 'async-credentials-provider';
+  if (own && (text(username) ?? text(password)) !== undefined) return;
+  const what = `"credentialsProvider" of the ${CLIENT} cannot be carried over`;
+  throw refuse(what, 'give it a username and a password');
+}
+
+/** A client has taken its `url` apart already; a node of a cluster has not. */
+function addressOf(options: Unknown): { address: Address; tls: Place['tls'] } {
+  const socket = bag(options['socket']);
+  const url = parse(options['url']);
+  const tls = tlsOf(tlsOptions(socket, url?.protocol === 'rediss:'), CLIENT);
+  const address = {
+    host: text(socket['host']) ?? url?.hostname,
+    port: socket['port'] ?? (url?.port || undefined),
+    path: socket['path'],
+    username: text(options['username']) ?? decodeURIComponent(url?.username ?? ''),
+    password: text(options['password']) ?? decodeURIComponent(url?.password ?? ''),
+    db: options['database'],
+    tls: tls !== undefined,
+  };
+  return { address, tls };
+}
+
+/** Here the options of TLS stand among those of the socket. */
+function tlsOptions(socket: Unknown, secure: boolean): unknown {
+  if (socket['tls'] !== true && !secure) return undefined;
+  const other = Object.entries(socket).filter(([key]) => !SOCKET_OPTIONS.includes(key));
+  return Object.fromEntries(other);
+}
+
+function parse(url: unknown): URL | undefined {
+  if (typeof url !== 'string') return undefined;
+  try {
+    return new URL(url);
+  } catch {
+    // Not shown: it may have a password.
+    throw refuse(`the url of the ${CLIENT} is none`, 'use redis://host:port');
+  }
+}

@@ -1,0 +1,90 @@
+/** A place in the words of `connect`, and what every kind of client has in common. */
+
+import type { TlsOptions } from '../connect-options.js';
+import { argumentError } from '../errors.js';
+import type { ClusterTarget, SentinelTarget } from '../target.js';
+
+/** Where one client is connected to. @internal */
+export interface Place {
+  readonly target: string | ClusterTarget | SentinelTarget;
+  readonly prefix: string;
+  readonly tls?: TlsOptions;
+}
+
+/** An object of another library, of which nothing is certain. @internal */
+export type Unknown = Readonly<Record<string, unknown>>;
+
+/** The parts of a URL of one server. @internal */
+export interface Address {
+  readonly host?: unknown;
+  readonly port?: unknown;
+  readonly path?: unknown;
+  readonly username?: unknown;
+  readonly password?: unknown;
+  readonly db?: unknown;
+  readonly tls: boolean;
+}
+
+const TLS_OPTIONS = ['ca', 'cert', 'key', 'rejectUnauthorized', 'servername'];
+
+/** @internal */
+export function refuse(what: string, cure: string): Error {
+  const other = 'or give locks a connection of their own with connect() of holdfast';
+  return argumentError('ERR_INVALID_ARG_VALUE', `redlock: ${what}; ${cure}, ${other}`);
+}
+
+/** Refuses the first of `keys` that is set: what it does could not be done here. @internal */
+export function refuseSet(options: Unknown, keys: readonly string[], client: string): void {
+  const set = keys.find((key) => options[key] !== undefined && options[key] !== null);
+  if (set === undefined) return;
+  throw refuse(`"${set}" of the ${client} cannot be carried over`, 'leave it out');
+}
+
+/** An object, or an empty one. @internal */
+export function bag(value: unknown): Unknown {
+  return typeof value === 'object' && value !== null ? (value as Unknown) : {};
+}
+
+/** A text that says something. @internal */
+export function text(value: unknown): string | undefined {
+  return typeof value === 'string' && value !== '' ? value : undefined;
+}
+
+/** The prefix of all keys. @internal */
+export function prefixOf(keyPrefix: unknown): string {
+  if (keyPrefix === undefined || keyPrefix === null) return '';
+  if (typeof keyPrefix === 'string') return keyPrefix;
+  throw refuse('a keyPrefix that is not a string cannot be carried over', 'make it a string');
+}
+
+/** What `tls` of a client says in the words of `connect`; undefined if it speaks none. @internal */
+export function tlsOf(tls: unknown, client: string): TlsOptions | undefined {
+  if (tls === undefined || tls === null || tls === false) return undefined;
+  if (tls === true) return {};
+  if (typeof tls === 'string') {
+    throw refuse(`"tls" of the ${client} is a text`, 'say what it means as an object');
+  }
+  const given = Object.entries(bag(tls)).filter(([, value]) => value !== undefined);
+  const other = given.find(([key]) => !TLS_OPTIONS.includes(key));
+  if (other !== undefined) {
+    throw refuse(`"tls.${other[0]}" of the ${client} cannot be carried over`, 'leave it out');
+  }
+  return Object.fromEntries(given) as TlsOptions;
+}
+
+/** The URL of a server. Parts that are missing are as every client has them. @internal */
+export function urlOf({ host, port, path, username, password, db, tls }: Address): string {
+  const user = text(username);
+  const secret = text(password);
+  if (text(path) !== undefined) {
+    const search = new URLSearchParams({ db: `${db ?? 0}` });
+    if (user !== undefined) search.set('user', user);
+    if (secret !== undefined) search.set('pass', secret);
+    return `unix://${encodeURI(path as string).replace(/[?#]/g, encodeURIComponent)}?${search}`;
+  }
+  const login = `${encodeURIComponent(user ?? '')}:${encodeURIComponent(secret ?? '')}@`;
+  const name = text(host) ?? '127.0.0.1';
+  const shown = name.includes(':') && !name.startsWith('[') ? `[${name}]` : name;
+  const where = `${shown}:${port ?? 6379}/${db ?? 0}`;
+  return `${tls ? 'rediss' : 'redis'}://${login === ':@' ? '' : login}${where}`;
+}

@@ -1,0 +1,198 @@
+/**
+ * docs/migration.md: all its code runs, and old and new code of one section exclude each other. Only the old
+ * code for node-redis 3 is not run: there is no such client here.
+ */
+
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { after, before, test } from 'node:test';
+import { pathToFileURL } from 'node:url';
+import { ROOT } from '../support/child.js';
+import { RedisServer } from '../support/server.js';
+import { sleep, until } from '../support/wait.js';
+
+/** A block of code: what it belongs to, and what its fence says of it. */
+interface Block {
+  readonly section: string;
+  readonly kind: 'after' | 'before';
+  /** `quorum`: for several servers; `apart`: the two do not know each other. */
+  readonly place: string;
+  readonly code: string;
+}
+
+/** What a block of most sections exports. */
+interface Shop {
+  sell(item: string, work: () => Promise<void>): Promise<boolean>;
+  close(): Promise<unknown>;
+}
+
+interface Callers {
+  call<T>(work: () => Promise<T>): Promise<T>;
+  close(): Promise<unknown>;
+}
+
+/** Old packages by the names that they are installed by here. */
+const PACKAGES: Readonly<Record<string, string>> = {
+  'redlock 4': 'redlock4',
+  'redlock 5': 'redlock5',
+};
+const NOT_INSTALLED = 'By hand, with node-redis 3';
+const FOLDER = join(ROOT, 'build', 'migration');
+
+let servers: RedisServer[];
+
+before(async () => {
+  rmSync(FOLDER, { recursive: true, force: true });
+  mkdirSync(FOLDER, { recursive: true });
+  servers = await RedisServer.startSeveral(3);
+  process.env['REDIS_URL'] = servers[0]?.url;
+  process.env['REDIS_URLS'] = servers.map(({ url }) => url).join(' ');
+});
+
+after(() => Promise.all(servers.map((server) => server.stop())));
+
+function blocks(): Block[] {
+  const guide = readFileSync(join(ROOT, 'docs', 'migration.md'), 'utf8');
+  const found: Block[] = [];
+  let section = '';
+  for (const [, heading, fence = '', code = ''] of guide.matchAll(
+    /^(?:## ([^\n]*)|```([^\n]*)\n(.*?)^```)$/gms,
+  )) {
+    if (heading !== undefined) {
+      section = heading;
+      continue;
+    }
+    const [language, kind, place = ''] = fence.split(' ');
+    assert.equal(language, 'js', section);
+    assert.ok(kind === 'after' || kind === 'before', `${section}: ${fence}`);
+    found.push({ section, kind, place, code });
+  }
+  return found;
+}
+
+const ALL = blocks();
+let files = 0;
+
+/** Runs a block as a module of its own. */
+async function load<T>({ section, code }: Block): Promise<T> {
+  const old = PACKAGES[section.split(' ').slice(0, 2).join(' ')] ?? 'redlock';
+  const text = code.replace(/(from |require\()'redlock'/, `$1'${old}'`);
+  const file = join(FOLDER, `${files++}.${code.includes('require(') ? 'cjs' : 'mjs'}`);
+  writeFileSync(file, text);
+  const module = await import(pathToFileURL(file).href);
+  return module.sell === undefined && module.default !== undefined ? module.default : module;
+}
+
+/** Whether `work` was run: a refusal is `false`, or an error. */
+async function sold(shop: Shop, item: string, work: () => Promise<void>): Promise<boolean> {
+  let ran = false;
+  const noted = async () => {
+    ran = true;
+    await work();
+  };
+  try {
+    assert.equal(await shop.sell(item, noted), ran);
+  } catch (error) {
+    // What went wrong inside is no refusal.
+    if (ran) throw error;
+  }
+  return ran;
+}
+
+/** While `holder` is in, `other` is not; afterwards it is. */
+async function excludes(holder: Shop, other: Shop, item: string): Promise<void> {
+  const told: string[] = [];
+  let leave = () => {};
+  const stay = new Promise<void>((resolve) => {
+    leave = resolve;
+  });
+  const first = sold(holder, item, async () => {
+    told.push('in');
+    await stay;
+    told.push('out');
+  });
+  await until(() => told.length === 1, 'the first to be in');
+  const second = sold(other, item, async () => void told.push('other'));
+  await sleep(150);
+  leave();
+  assert.ok(await first);
+  if (!(await second)) assert.ok(await sold(other, item, async () => void told.push('other')));
+  assert.deepEqual(told, ['in', 'out', 'other']);
+}
+
+const TIMES = 10;
+
+/** Tasks of all shops at once lose no update of a counter. */
+async function contend(shops: readonly Shop[], item: string): Promise<void> {
+  let count = 0;
+  const task = async (shop: Shop) => {
+    for (let done = 0; done < TIMES; ) {
+      const increment = async () => {
+        const read = count;
+        await sleep(1);
+        count = read + 1;
+      };
+      if (await sold(shop, item, increment)) done += 1;
+      await sleep(Math.random() * 30);
+    }
+  };
+  const tasks = [...shops, ...shops].map(task);
+  await Promise.all(tasks);
+  assert.equal(count, tasks.length * TIMES);
+}
+
+/** Old code that is not run is read at least. */
+function parses({ code }: Block): void {
+  const file = join(FOLDER, `${files++}.cjs`);
+  writeFileSync(file, code);
+  execFileSync(process.execPath, ['--check', file]);
+}
+
+const SECTIONS = [...new Set(ALL.map(({ section }) => section))];
+
+test('each section has code before and after', () => {
+  assert.ok(SECTIONS.length >= 9);
+  for (const section of SECTIONS) {
+    const kinds = new Set(ALL.filter((each) => each.section === section).map(({ kind }) => kind));
+    assert.equal(kinds.size, 2, section);
+  }
+});
+
+for (const section of SECTIONS) {
+  const own = ALL.filter((block) => block.section === section && block.place !== 'apart');
+  const run = own.filter(({ kind }) => kind === 'after' || section !== NOT_INSTALLED);
+  if (run.length === 0) continue;
+  test(`${section}: old and new code exclude each other`, async () => {
+    for (const block of own.filter((each) => !run.includes(each))) parses(block);
+    const shops = await Promise.all(run.map((block) => load<Shop>(block)));
+    for (const [i, holder] of shops.entries()) {
+      for (const [k, other] of shops.entries()) {
+        await excludes(holder, other, `${section}:${i}:${k}`);
+      }
+    }
+    await contend(shops, `${section}:contended`);
+    await Promise.all(shops.map((shop) => shop.close()));
+  });
+}
+
+test('semaphores: each lets ten in, and no more', async () => {
+  const apart = ALL.filter(({ place }) => place === 'apart');
+  assert.equal(apart.length, 2);
+  for (const block of apart) {
+    const { call, close } = await load<Callers>(block);
+    let inside = 0;
+    let most = 0;
+    const work = async () => {
+      inside += 1;
+      most = Math.max(most, inside);
+      await until(() => most === 10, 'ten to be in');
+      await sleep(5);
+      inside -= 1;
+    };
+    await Promise.all(Array.from({ length: 25 }, () => call(work)));
+    assert.equal(most, 10);
+    await close();
+  }
+});

@@ -1,0 +1,208 @@
+/** The package as npm would publish it for this platform, installed into an empty folder. */
+
+import assert from 'node:assert/strict';
+import { mkdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { after, before, test } from 'node:test';
+import { ROOT } from '../support/child.js';
+import { RedisServer } from '../support/server.js';
+import { Packed, succeeds } from './packed.js';
+
+let packed: Packed;
+let folder: string;
+
+/** Node's own types, which a service in TypeScript has: AbortSignal and EventEmitter are theirs. */
+const TYPES = join(ROOT, 'node_modules', '@types');
+
+const bin = (name: string) => join(ROOT, 'node_modules', '.bin', name);
+
+before(async () => {
+  packed = await Packed.start();
+  folder = await packed.installed('service');
+});
+
+after(() => packed.stop());
+
+test('publint finds nothing', async () => {
+  await succeeds(bin('publint'), ['--strict', packed.main]);
+});
+
+test('arethetypeswrong finds nothing', async () => {
+  await succeeds(bin('attw'), [packed.main, '--no-emoji', '--format', 'ascii']);
+});
+
+const list = async (tarball: string) =>
+  (await succeeds('tar', ['-tzf', tarball])).trim().split('\n');
+
+test('the main package has no sources, no addon, no scripts, and few dependencies', async () => {
+  for (const file of await list(packed.main)) {
+    assert.match(
+      file,
+      /^package\/(dist\/|native\/binding\.js$|LICENSE$|README\.md$|package\.json$)/,
+    );
+  }
+  const { scripts, devDependencies, dependencies = {} } = packed.manifest as never as Manifest;
+  assert.equal(scripts ?? devDependencies, undefined);
+  // The parser of the command line, which has none of its own. The library does not load it.
+  assert.deepEqual(Object.keys(dependencies), ['commander']);
+});
+
+interface Manifest {
+  readonly scripts?: object;
+  readonly devDependencies?: object;
+  readonly dependencies?: object;
+}
+
+test('its command line is installed, runs, and finds its parser', async () => {
+  const server = await RedisServer.start();
+  try {
+    const installed = join(folder, 'node_modules', '.bin', 'holdfast');
+    const words = ['run', 'packed', '--url', server.url, '--', 'echo', 'ran'];
+    assert.equal(await succeeds(installed, words, folder), 'ran\n');
+    assert.equal(await succeeds(installed, ['--version'], folder), `${packed.manifest.version}\n`);
+  } finally {
+    await server.stop();
+  }
+});
+
+test('the package of a platform has its addon alone, of at most 4 MB', async () => {
+  const files = await list(packed.addon);
+  const texts = ['LICENSE', 'README.md', 'THIRD-PARTY.txt', 'package.json'];
+  const others = texts.map((file) => `package/${file}`);
+  const [addon = '', ...rest] = files.filter((file) => !others.includes(file));
+  assert.match(addon, /^package\/holdfast\.[\w-]+\.node$/);
+  assert.deepEqual(rest, []);
+  const installed = join(folder, 'node_modules', packed.addonName, addon.slice('package/'.length));
+  assert.ok(statSync(installed).size <= 4_000_000);
+});
+
+test('the licences of what is linked into the addon come along', async () => {
+  const texts = await succeeds('tar', ['-xzOf', packed.addon, 'package/THIRD-PARTY.txt']);
+  for (const name of ['redis', 'ring', 'mlua-sys', 'tokio']) {
+    assert.match(texts, new RegExp(`^${name} \\d[\\d.]* \\(.+\\)$`, 'm'));
+  }
+  assert.match(texts, /Permission is hereby granted, free of charge/);
+});
+
+test('npm took the addon of this platform, and asked for no other', () => {
+  const { fetched, missed } = packed.registry;
+  assert.deepEqual(
+    [...fetched].filter((name) => name.includes('/addon-')),
+    [packed.addonName],
+  );
+  assert.deepEqual(missed, []);
+});
+
+test('its redlock works by import and by require, as the default and by name', async () => {
+  const same =
+    'console.log(new Set([Redlock, all.default ?? all, all.Redlock]).size, typeof Lock, ExecutionError.name)';
+  const mjs = `import Redlock, * as all from 'holdfast/redlock';
+    import { ExecutionError, Lock } from 'holdfast/redlock';${same}`;
+  const cjs = `const all = require('holdfast/redlock');
+    const { default: Redlock, ExecutionError, Lock } = all;${same}`;
+  writeFileSync(join(folder, 'redlock.mjs'), mjs);
+  writeFileSync(join(folder, 'redlock.cjs'), cjs);
+  for (const file of ['redlock.mjs', 'redlock.cjs']) {
+    const said = await succeeds(process.execPath, [file], folder);
+    assert.equal(said, '1 function ExecutionError\n');
+  }
+});
+
+const TYPED = `
+import {
+  connect, type Lock, type LockJson, LockTimeoutError, type LockManager, type LockSet,
+} from 'holdfast';
+import Redlock, {
+  type Client, ExecutionError, Lock as RedlockLock, type RedlockAbortSignal, ResourceLockedError, type Settings,
+} from 'holdfast/redlock';
+export async function redlocked(clients: Client[], settings: Partial<Settings>): Promise<number> {
+  const redlock = new Redlock(clients, settings);
+  redlock.on('error', (error) => error instanceof ResourceLockedError);
+  let lock: RedlockLock = await redlock.acquire(['a'], 5_000);
+  lock = await lock.extend(5_000);
+  const { attempts } = await new RedlockLock(redlock, ['a'], lock.value, [], lock.expiration).release();
+  const check = (signal: RedlockAbortSignal) => { if (signal.aborted) throw signal.error; };
+  const n: number = await redlock.using(['a'], 5_000, { retryCount: 5 }, async (signal) => { check(signal); return 1; });
+  const s: string = await redlock.using(['a'], 5_000, async (signal) => { check(signal); return ''; });
+  // @ts-expect-error: a list of resources
+  await redlock.acquire('a', 5_000);
+  return n + s.length + ((await attempts[0])?.votesAgainst.size ?? 0);
+}
+export function attemptsOf(error: unknown): number {
+  return error instanceof ExecutionError ? error.attempts.length : 0;
+}
+export async function sell(locks: LockManager): Promise<number> {
+  await using lock: Lock = await locks.acquire('item:42', { ttl: 5_000, wait: 1_000 });
+  const maybe: Lock | null = await locks.tryAcquire('cron', { label: 'me' });
+  const freed: boolean = (await maybe?.release()) ?? false;
+  lock.assertHeld();
+  await lock.extend(freed ? 1_000 : undefined);
+  return lock.fence + lock.remaining;
+}
+export async function kinds(locks: LockManager): Promise<number> {
+  await using set: LockSet = await locks.acquire(['a', 'b'], { mode: 'shared', limit: 3 });
+  const name: string = await locks.request('a', (lock) => lock.name);
+  const maybe: string | undefined = await locks.request('a', { ifAvailable: true }, (lock) => lock?.name);
+  const nested = await locks.request(['a', 'b'], { reentrant: true }, async ({ fences }) => fences['a'] ?? 0);
+  const lock: Lock = await locks.adopt(JSON.parse('{}') as LockJson, { ttl: 5_000 });
+  const { held, pending } = await locks.query({ startsWith: name });
+  for await (const page of locks.queryPages({ count: 10 })) void page.held;
+  await locks.forceRelease(maybe ?? lock.mode, { force: 'foreign' });
+  return set.remaining + nested + held.length + (pending[0]?.position ?? 0);
+}
+export function codeOf(error: unknown): 'ERR_LOCK_TIMEOUT' | undefined {
+  return error instanceof LockTimeoutError ? error.code : undefined;
+}
+// @ts-expect-error: an option that does not exist
+void connect('redis://127.0.0.1', { tttl: 5 });
+// @ts-expect-error: with ifAvailable there may be no lock
+void connect().then((locks) => locks.request('a', { ifAvailable: true }, (lock) => lock.name));
+// @ts-expect-error: tryAcquire never waits
+void connect().then((locks) => locks.tryAcquire('a', { wait: 5 }));
+`;
+
+for (const [module, resolution, file] of [
+  ['nodenext', 'nodenext', 'typed.mts'],
+  ['nodenext', 'nodenext', 'typed.cts'],
+  ['esnext', 'bundler', 'typed.ts'],
+] as const) {
+  test(`its types are right for ${file} with ${resolution}, checked strictly to the last library`, async () => {
+    const project = join(folder, file.replace('.', '-'));
+    mkdirSync(project, { recursive: true });
+    writeFileSync(join(project, file), TYPED);
+    const flags = ['--noEmit', '--strict', '--skipLibCheck', 'false', '--target', 'es2022'];
+    const rest = ['--lib', 'es2022', '--typeRoots', TYPES, '--types', 'node'];
+    const kind = ['--module', module, '--moduleResolution', resolution];
+    await succeeds(bin('tsc'), [...flags, ...rest, ...kind, file], project);
+  });
+}
+
+const LOAD = "try { require('holdfast') } catch (error) { console.log(error.code, error.message) }";
+
+test('without its addon it says for which platform it has none, and what to do', async () => {
+  const service = await packed.installed('no-addon');
+  rmSync(join(service, 'node_modules', packed.addonName), { recursive: true });
+  const said = await succeeds(process.execPath, ['-e', LOAD], service);
+  const libc = process.platform === 'linux' ? ' \\((musl|glibc [\\d.]+)\\)' : '';
+  const where = `${process.platform}-${process.arch}${libc}, Node ${process.version}`;
+  assert.match(
+    said,
+    new RegExp(`^ERR_LOCK_NATIVE_LOAD holdfast cannot load its addon for ${where}`),
+  );
+  assert.match(said, new RegExp(`Cannot find module '${packed.addonName}'`));
+  assert.match(said, /npm install --include=optional/);
+});
+
+test('where addons are not allowed, it says so', async () => {
+  const said = await succeeds(process.execPath, ['--no-addons', '-e', LOAD], folder);
+  assert.match(said, /^ERR_LOCK_NATIVE_LOAD .*--no-addons/);
+});
+
+test('an addon that cannot be loaded is told with the reason of the system', async () => {
+  const service = await packed.installed('broken-addon');
+  const addon = join(service, 'node_modules', packed.addonName);
+  const [file = ''] = (await list(packed.addon)).filter((name) => name.endsWith('.node'));
+  writeFileSync(join(addon, file.slice('package/'.length)), 'no program');
+  const said = await succeeds(process.execPath, ['-e', LOAD], service);
+  assert.match(said, /^ERR_LOCK_NATIVE_LOAD .*(invalid ELF header|file too short|not a mach-o)/);
+});

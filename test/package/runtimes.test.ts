@@ -1,0 +1,110 @@
+/** The installed package in every runtime that it is for. */
+
+import assert from 'node:assert/strict';
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { after, before, test } from 'node:test';
+import { fetched, nodeOf } from '../support/fetched.js';
+import { RedisServer } from '../support/server.js';
+import { Packed, succeeds } from './packed.js';
+
+let packed: Packed;
+let server: RedisServer;
+let folder: string;
+
+before(async () => {
+  server = await RedisServer.start();
+  packed = await Packed.start();
+  folder = await packed.installed('service');
+  for (const [file, source] of Object.entries(SOURCES)) writeFileSync(join(folder, file), source);
+});
+
+after(async () => {
+  await server.stop();
+  await packed.stop();
+});
+
+/** Twenty callers, one at a time; and a store without a server. Ends by itself. */
+const BODY = `
+const locks = await connect(url);
+let inside = 0;
+let most = 0;
+const fences = await Promise.all(Array.from({ length: 20 }, () => locks.request('packed', async (lock) => {
+  most = Math.max(most, ++inside);
+  await new Promise((resolve) => setTimeout(resolve, 1));
+  inside--;
+  return lock.fence;
+})));
+const lock = await locks.acquire('packed');
+const refused = await locks.acquire('packed', { wait: 0 }).catch((error) => error);
+const memory = await connect('memory:');
+const there = await memory.tryAcquire('packed');
+report([
+  most === 1,
+  new Set(fences).size === 20,
+  refused instanceof LockTimeoutError,
+  there !== null,
+  await lock.release(),
+].join());
+await memory.close();
+await locks.close();
+`;
+const SAYS = 'true,true,true,true,true\n';
+
+const SOURCES = {
+  'a.mjs': `import { connect, LockTimeoutError } from 'holdfast';
+const url = process.argv[2];
+const report = console.log;
+${BODY}`,
+  'b.cjs': `const { connect, LockTimeoutError } = require('holdfast');
+(async () => {
+const url = process.argv[2];
+const report = console.log;
+${BODY}
+})();`,
+  'worker.mjs': `import { Worker } from 'node:worker_threads';
+const worker = new Worker(new URL('./thread.mjs', import.meta.url), { workerData: process.argv[2] });
+worker.on('message', (said) => console.log(said));
+worker.on('error', (error) => { throw error; });
+`,
+  'thread.mjs': `import { parentPort, workerData as url } from 'node:worker_threads';
+import { connect, LockTimeoutError } from 'holdfast';
+const report = (said) => parentPort.postMessage(said);
+${BODY}`,
+  'service.test.mjs': `import { test } from 'node:test';
+import assert from 'node:assert/strict';
+import { connect } from 'holdfast';
+test('a service', async () => {
+  const locks = await connect('memory:');
+  assert.equal(await locks.request('a', (lock) => lock.held), true);
+  await locks.close();
+});
+`,
+};
+
+const runs = (program: string, ...args: string[]) => succeeds(program, args, folder);
+
+for (const major of [20, 22, 24, 26]) {
+  test(`Node ${major}: by import, by require, in a worker thread, and in its test runner`, async () => {
+    const node = await nodeOf(major);
+    for (const file of ['a.mjs', 'b.cjs', 'worker.mjs']) {
+      assert.equal(await runs(node, file, server.url), SAYS, file);
+    }
+    const said = await runs(node, '--test', '--test-reporter=tap', 'service.test.mjs');
+    assert.match(said, /^# pass 1$/m);
+  });
+}
+
+test('Bun: by import, by require and in a worker thread', async () => {
+  const bun = await fetched('bun@1', 'bin/bun');
+  for (const file of ['a.mjs', 'b.cjs', 'worker.mjs']) {
+    assert.equal(await runs(bun, file, server.url), SAYS, file);
+  }
+});
+
+test('Deno: by import, by require and in a worker thread', async () => {
+  const deno = await fetched('deno@2', 'deno');
+  for (const file of ['a.mjs', 'b.cjs', 'worker.mjs']) {
+    assert.equal(await runs(deno, 'run', '--allow-all', file, server.url), SAYS, file);
+  }
+});
