@@ -118,7 +118,7 @@ function foreignError(lock: string): LockTimeoutError {
 }
 
 /** The label at the end of a token of holdfast: `hf1.<client>.<n>.<label>`. */
-function labelOf(token: string): string | undefined {
+export function labelOf(token: string): string | undefined {
   return /^hf1\.[^.]+\.\d+\.(.+)$/.exec(token)?.[1];
 }
 

@@ -152,6 +152,9 @@ export interface SentinelAddress {
   readonly port?: number;
 }
 
+/** Whatever `connect` takes for a place. @internal */
+export type Place = string | UrlLike | ClusterTarget | SentinelTarget | QuorumTarget;
+
 const DEFAULT_URL = 'redis://127.0.0.1:6379';
 const DEFAULT_PORT = 6379;
 const DEFAULT_SENTINEL_PORT = 26_379;
