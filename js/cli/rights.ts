@@ -103,7 +103,7 @@ export function judgeRights(
     if (commands.length === 0) return [];
     const { level, message } = WITHOUT[use];
     const refused = commands.join(', ').replaceAll(name, 'NAME');
-    const advice = `see the README for the ACL rule; refused: ${refused}`;
+    const advice = `see docs/operations.md for the ACL rule; refused: ${refused}`;
     return [{ check: 'rights', level, message: `the user ${user} ${message}`, advice }];
   });
 }
