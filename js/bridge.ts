@@ -3,7 +3,7 @@
  * wake-up. Nothing here knows what a lock is.
  */
 
-import type { QueryPage } from '../native/binding.js';
+import type { QueryPage, ServerSurvey } from '../native/binding.js';
 import { native } from './native.js';
 
 const { LossCode, NewsCode, Notice, OpKind, OutcomeCode } = native;
@@ -24,6 +24,7 @@ export interface Outcome {
     readonly holder?: string;
     readonly position?: number;
     readonly page?: QueryPage;
+    readonly surveys?: ServerSurvey[];
   } | null;
 }
 
@@ -146,6 +147,7 @@ function hasText(code: number): boolean {
     code === OutcomeCode.TimedOut ||
     code === OutcomeCode.AcquiredAs ||
     code === OutcomeCode.Page ||
+    code === OutcomeCode.Surveyed ||
     code === OutcomeCode.AcquiredAll
   );
 }
@@ -302,6 +304,21 @@ export class Port {
 }
 
 const slots = new Slots();
+
+/** Asks every server of a place the questions, each a command; `asked` is called with the answers. */
+export function askServers(
+  options: PortOptions,
+  questions: readonly string[][],
+  asked: Resolve,
+): void {
+  const slot = slots.take(asked);
+  try {
+    slots.bridge.survey(slot, options, [...questions]);
+  } catch (error) {
+    slots.free(slot);
+    throw error;
+  }
+}
 
 /** How many operations have no outcome yet, in this environment. */
 export function openOperations(): number {

@@ -4,7 +4,14 @@ import { checkBoolean, checkObject, checkSecret, checkText, checkWhole, show } f
 import { argumentError } from './errors.js';
 import { checkHold, checkWait, type HoldOptions, TTL_MS_MAX, TTL_MS_MIN } from './options.js';
 
-/** Options of `connect`. */
+/**
+ * Options of `connect`.
+ *
+ * @example
+ * ```ts
+ * const locks = await connect('redis://127.0.0.1:6379', { ttl: 20_000, clientName: 'shop' })
+ * ```
+ */
 export interface ConnectOptions {
   /**
    * Stands before every lock's name; the lock `item:42` is the key `lock:item:42`. Use `''` to
@@ -111,7 +118,19 @@ export interface ConnectOptions {
   readonly clientName?: string;
 }
 
-/** Options of TLS, named as those of Node's `tls.connect`. Certificates and keys are PEM. */
+/**
+ * Options of TLS, named as those of Node's `tls.connect`. Certificates and keys are PEM.
+ *
+ * @example
+ * ```ts
+ * import { readFileSync } from 'node:fs'
+ *
+ * const locks = await connect('rediss://redis.example.com:6380', {
+ *   password: process.env.REDIS_PASSWORD,
+ *   tls: { ca: readFileSync('/etc/redis/ca.pem') },
+ * })
+ * ```
+ */
 export interface TlsOptions {
   /**
    * The certificates of the CAs that are trusted, in place of the system's roots. A text may hold
@@ -147,7 +166,18 @@ export interface TlsOptions {
   readonly rejectUnauthorized?: boolean;
 }
 
-/** A text in PEM form, or a Buffer that holds one. */
+/**
+ * A text in PEM form, or a Buffer that holds one.
+ *
+ * @example
+ * ```ts
+ * import { readFileSync } from 'node:fs'
+ *
+ * const ca: string | Uint8Array = readFileSync('/etc/redis/ca.pem')
+ * const password = process.env.REDIS_PASSWORD
+ * const locks = await connect('rediss://redis.example.com:6380', { password, tls: { ca } })
+ * ```
+ */
 export type Pem = string | Uint8Array;
 
 const TIMEOUT_MS_MAX = 600_000;

@@ -9,7 +9,7 @@ import {
 } from './connect-options.js';
 import { argumentError } from './errors.js';
 import { LockManager } from './manager.js';
-import { toError } from './outcome.js';
+import { type Context, toError } from './outcome.js';
 import {
   type ClusterTarget,
   checkTarget,
@@ -46,6 +46,25 @@ export async function connect(
   target?: string | UrlLike | ClusterTarget | SentinelTarget | QuorumTarget,
   options?: ConnectOptions,
 ): Promise<LockManager> {
+  const { context, checked, options: wanted } = prepare(target, options);
+  let port: Port | undefined;
+  const outcome = await new Promise<Outcome>((opened) => {
+    port = usable(() => new Port(wanted, opened));
+  });
+  if (outcome.code !== OutcomeCode.Done) throw toError(outcome, context, 'connect to');
+  return new LockManager(port as Port, context, checked);
+}
+
+/** Everything that is known before anything is sent. */
+interface Prepared {
+  readonly context: Context;
+  readonly checked: ConnectOptions & Defaults;
+  /** The same for the core. */
+  readonly options: PortOptions;
+}
+
+/** Checks what `connect` is given. @internal */
+export function prepare(target: unknown, options: ConnectOptions | undefined): Prepared {
   const where = checkTarget(target);
   const checked = checkConnectOptions(options);
   const alone = where.memory === null && where.cluster === null && where.quorum === null;
@@ -66,18 +85,13 @@ export async function connect(
   const client = randomUUID().replaceAll('-', '');
   const nodes = (where.quorum ?? []).map(({ label }) => label);
   const context = { client, server: where.label, sharded: where.cluster !== null, nodes };
-  let port: Port | undefined;
-  const outcome = await new Promise<Outcome>((opened) => {
-    port = openPort(portOptions(client, where, checked), opened);
-  });
-  if (outcome.code !== OutcomeCode.Done) throw toError(outcome, context, 'connect to');
-  return new LockManager(port as Port, context, checked);
+  return { context, checked, options: portOptions(client, where, checked) };
 }
 
-/** Certificates and keys are read by the core; one that cannot be used is an argument's fault. */
-function openPort(options: PortOptions, opened: (outcome: Outcome) => void): Port {
+/** Certificates and keys are read by the core; one that cannot be used is an argument's fault. @internal */
+export function usable<T>(start: () => T): T {
   try {
-    return new Port(options, opened);
+    return start();
   } catch (error) {
     const { code, message } = error as Error & { code?: string };
     throw code === 'InvalidArg' ? argumentError('ERR_INVALID_ARG_VALUE', message) : error;

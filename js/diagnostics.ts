@@ -12,15 +12,39 @@ import type { Lock } from './lock.js';
 /**
  * What the subscribers of the tracing channels get. Node adds `result` (of an acquire the lock, or
  * `null`) or `error` when the operation has ended.
+ *
+ * @example
+ * ```ts
+ * import { tracingChannel } from 'node:diagnostics_channel'
+ * import type { LockTrace } from 'holdfast'
+ *
+ * tracingChannel('holdfast:acquire').asyncEnd.subscribe((message) => {
+ *   const { lock, server } = message as LockTrace
+ *   console.error(lock, server)
+ * })
+ * ```
  */
 export interface LockTrace {
-  /** The lock's name. */
+  /** The lock's name; of several that are acquired together, their names with `, ` in between. */
   readonly lock: string;
   /** The server, without login. */
   readonly server: string;
 }
 
-/** What the subscribers of `holdfast:lost` get. */
+/**
+ * What the subscribers of `holdfast:lost` get.
+ *
+ * @example
+ * ```ts
+ * import { subscribe } from 'node:diagnostics_channel'
+ * import type { LockLostMessage } from 'holdfast'
+ *
+ * subscribe('holdfast:lost', (message) => {
+ *   const { lock, error, holder } = message as LockLostMessage
+ *   console.error(lock, error.reason, holder.fence)
+ * })
+ * ```
+ */
 export interface LockLostMessage extends LockTrace {
   /** How it was lost. */
   readonly error: LockLostError;

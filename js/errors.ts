@@ -17,7 +17,18 @@ function brand(target: { prototype: object }, code: string): void {
   Object.defineProperty(target.prototype, symbol, { value: true });
 }
 
-/** The base of all errors of holdfast that are not about bad arguments. */
+/**
+ * The base of all errors of holdfast that are not about bad arguments.
+ *
+ * @example
+ * ```ts
+ * try {
+ *   await locks.acquire('item:42', { wait: 1_000 })
+ * } catch (error) {
+ *   if (error instanceof LockError) console.error(error.code, error.lock)
+ * }
+ * ```
+ */
 export class LockError extends Error {
   /** Names the kind of error; stable across versions. */
   readonly code: string;
@@ -34,6 +45,8 @@ export class LockError extends Error {
   /**
    * Recognises errors of another copy of the package. A user's subclass has no brand of its own
    * and keeps the ordinary meaning.
+   *
+   * @hidden
    */
   static override [Symbol.hasInstance](value: unknown): boolean {
     // biome-ignore lint/complexity/noThisInStatic: a subclass inherits this method and asks for itself
@@ -46,7 +59,17 @@ export class LockError extends Error {
   }
 }
 
-/** The manager was closed before the operation could end. */
+/**
+ * The manager was closed before the operation could end.
+ *
+ * @example
+ * ```ts
+ * await locks.close()
+ * await locks.acquire('item:42').catch((error) => {
+ *   console.log(error instanceof LockClosedError) // true
+ * })
+ * ```
+ */
 export class LockClosedError extends LockError {
   declare readonly code: 'ERR_LOCK_CLOSED';
 
@@ -59,6 +82,13 @@ export class LockClosedError extends LockError {
 /**
  * The server could not be reached, or did not answer in time. What was asked may have happened;
  * a lock that may have been taken is given back as soon as the server can be reached.
+ *
+ * @example
+ * ```ts
+ * await connect('redis://127.0.0.1:1').catch((error) => {
+ *   console.log(error instanceof LockConnectionError, error.code) // true ERR_LOCK_CONNECTION
+ * })
+ * ```
  */
 export class LockConnectionError extends LockError {
   declare readonly code: 'ERR_LOCK_CONNECTION';
@@ -69,7 +99,17 @@ export class LockConnectionError extends LockError {
   }
 }
 
-/** The native addon could not be loaded. `cause` is the loader's own error. */
+/**
+ * The native addon could not be loaded. `cause` is the loader's own error.
+ *
+ * @example
+ * ```ts
+ * const { connect } = await import('holdfast').catch((error) => {
+ *   if (error.code === 'ERR_LOCK_NATIVE_LOAD') console.error(error.message, error.cause)
+ *   throw error
+ * })
+ * ```
+ */
 export class LockLoadError extends LockError {
   declare readonly code: 'ERR_LOCK_NATIVE_LOAD';
 
@@ -84,10 +124,28 @@ export class LockLoadError extends LockError {
  * because the event loop had not turned for `stallTimeout`; `maxHold`, it was held for as long as it
  * may be; `stolen`, somebody took it by `steal` or freed it by `forceRelease`; `adopted`, the process
  * that it was handed to has it; `released`, the caller had released it.
+ *
+ * @example
+ * ```ts
+ * locks.on('lost', (lock, { reason }) => {
+ *   if (reason === 'expired') console.error(`${lock.name} may have had two holders`)
+ * })
+ * ```
  */
 export type LockLostReason = 'adopted' | 'expired' | 'maxHold' | 'released' | 'stalled' | 'stolen';
 
-/** The lock is not held any more. */
+/**
+ * The lock is not held any more.
+ *
+ * @example
+ * ```ts
+ * const lock = await locks.acquire('item:42')
+ * lock.signal.addEventListener('abort', () => {
+ *   const { reason } = lock.signal   // a LockLostError
+ *   console.error(reason.message, reason.reason)
+ * })
+ * ```
+ */
 export class LockLostError extends LockError {
   declare readonly code: 'ERR_LOCK_LOST';
   /** How it was lost. */
@@ -103,7 +161,17 @@ export class LockLostError extends LockError {
   }
 }
 
-/** What one server of a quorum had to say. */
+/**
+ * What one server of a quorum had to say.
+ *
+ * @example
+ * ```ts
+ * const urls = ['redis://127.0.0.1:1', 'redis://127.0.0.1:2', 'redis://127.0.0.1:3']
+ * await connect({ quorum: urls }).catch(({ nodes }) => {
+ *   for (const { server, cause } of nodes) console.error(server, cause ?? 'is well')
+ * })
+ * ```
+ */
 export interface QuorumNode {
   /** The server, without login. */
   readonly server: string;
@@ -115,6 +183,14 @@ export interface QuorumNode {
  * No majority of the servers of a quorum could be reached in time; `nodes` has each one's own cause.
  * What was asked may have happened on some of them; it is undone as soon as each can be reached. That
  * somebody else holds the lock is a `LockTimeoutError`, as on one server.
+ *
+ * @example
+ * ```ts
+ * const urls = ['redis://127.0.0.1:1', 'redis://127.0.0.1:2', 'redis://127.0.0.1:3']
+ * await connect({ quorum: urls }).catch((error) => {
+ *   console.log(error instanceof LockQuorumError, error.nodes.length) // true 3
+ * })
+ * ```
  */
 export class LockQuorumError extends LockError {
   declare readonly code: 'ERR_LOCK_QUORUM';
@@ -128,7 +204,18 @@ export class LockQuorumError extends LockError {
   }
 }
 
-/** The server answered, and its answer was no. */
+/**
+ * The server answered, and its answer was no.
+ *
+ * @example
+ * ```ts
+ * try {
+ *   await locks.acquire('item:42')
+ * } catch (error) {
+ *   if (error instanceof LockServerError) console.error(error.serverCode, error.key)
+ * }
+ * ```
+ */
 export class LockServerError extends LockError {
   declare readonly code: 'ERR_LOCK_SERVER';
   /** The first word of the server's error, such as `WRONGTYPE`, `NOPERM` or `OOM`. */
@@ -144,7 +231,17 @@ export class LockServerError extends LockError {
   }
 }
 
-/** Somebody else held the lock for as long as the caller was ready to wait. */
+/**
+ * Somebody else held the lock for as long as the caller was ready to wait.
+ *
+ * @example
+ * ```ts
+ * const held = await others.acquire('item:42', { label: 'shop-3' })
+ * await locks.acquire('item:42', { wait: 1_000 }).catch((error) => {
+ *   console.log(error instanceof LockTimeoutError, error.holder, error.position) // true shop-3 1
+ * })
+ * ```
+ */
 export class LockTimeoutError extends LockError {
   declare readonly code: 'ERR_LOCK_TIMEOUT';
   /** How long the caller waited, in ms. */

@@ -6,6 +6,7 @@ export {
   type ConnectOptions,
   connect,
   type ForceReleaseOptions,
+  type HandOffCount,
   type HeldLockInfo,
   type Lock,
   LockClosedError,

@@ -34,7 +34,7 @@ export type {
   TryAcquireOptions,
 } from './options.js';
 export type { HeldLockInfo, LockSnapshot, PendingLockInfo } from './query.js';
-export type { LockStats } from './stats.js';
+export type { HandOffCount, LockStats } from './stats.js';
 export type {
   ClusterTarget,
   QuorumTarget,

@@ -67,6 +67,13 @@ export class LockSet implements AsyncDisposable {
    * Does nothing while all of them are held.
    *
    * @throws LockLostError if one is not.
+   *
+   * @example
+   * ```ts
+   * await using both = await locks.acquire(['account:1', 'account:2'])
+   * await settle()
+   * both.assertHeld()
+   * ```
    */
   assertHeld(): void {
     for (const lock of this.locks) lock.assertHeld();
@@ -77,6 +84,12 @@ export class LockSet implements AsyncDisposable {
    *
    * @param ttl - In whole ms from 50 to 86 400 000; by default as long as it was last given.
    * @throws as the `extend` of a lock does, for the first that fails; the others are extended.
+   *
+   * @example
+   * ```ts
+   * await using both = await locks.acquire(['account:1', 'account:2'], { renew: false })
+   * await both.extend(60_000)
+   * ```
    */
   async extend(ttl?: number): Promise<void> {
     await all(this.locks, (lock) => lock.extend(ttl));
@@ -86,6 +99,13 @@ export class LockSet implements AsyncDisposable {
    * Turns each into a shared lock, see `downgrade` of a lock.
    *
    * @returns `true` if all are shared now.
+   *
+   * @example
+   * ```ts
+   * await using both = await locks.acquire(['account:1', 'account:2'])
+   * await both.downgrade()
+   * console.log(both.mode) // shared
+   * ```
    */
   async downgrade(): Promise<boolean> {
     return (await all(this.locks, (lock) => lock.downgrade())).every(Boolean);
@@ -96,17 +116,42 @@ export class LockSet implements AsyncDisposable {
    *
    * @returns `true` if this call freed each of them.
    * @throws LockConnectionError as the `release` of a lock does; it is tried for all.
+   *
+   * @example
+   * ```ts
+   * const both = await locks.acquire(['account:1', 'account:2'])
+   * console.log(await both.release()) // true
+   * ```
    */
   async release(): Promise<boolean> {
     return (await all(this.locks, (lock) => lock.release())).every(Boolean);
   }
 
-  /** What another process needs to take them over, one after the other, with `adopt`. */
+  /**
+   * What another process needs to take them over, one after the other, with `adopt`.
+   *
+   * @example
+   * ```ts
+   * const both = await locks.acquire(['account:1', 'account:2'])
+   * const adopted = await Promise.all(both.toJSON().map((lock) => others.adopt(lock)))
+   * console.log(adopted.every(({ held }) => held)) // true
+   * ```
+   */
   toJSON(): LockJson[] {
     return this.locks.map((lock) => lock.toJSON());
   }
 
-  /** Releases them at the end of an `await using` scope. */
+  /**
+   * Releases them at the end of an `await using` scope.
+   *
+   * @example
+   * ```ts
+   * {
+   *   await using both = await locks.acquire(['account:1', 'account:2'])
+   * }
+   * console.log((await locks.query()).held.length) // 0
+   * ```
+   */
   async [Symbol.asyncDispose](): Promise<void> {
     await this.release();
   }

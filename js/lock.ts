@@ -42,7 +42,8 @@ export interface Lock extends AsyncDisposable {
    *
    * @example
    * ```ts
-   * await fetch(url, { signal: lock.signal })
+   * await using lock = await locks.acquire('item:42')
+   * await fetch(shop, { signal: lock.signal })
    * ```
    */
   readonly signal: AbortSignal;
@@ -51,6 +52,13 @@ export interface Lock extends AsyncDisposable {
    * Does nothing while the lock is held.
    *
    * @throws LockLostError if it is not.
+   *
+   * @example
+   * ```ts
+   * await using lock = await locks.acquire('item:42')
+   * await settle()
+   * lock.assertHeld()   // nothing was lost meanwhile
+   * ```
    */
   assertHeld(): void;
 
@@ -62,6 +70,13 @@ export interface Lock extends AsyncDisposable {
    * @throws LockConnectionError, LockServerError or LockQuorumError if it could not be done within
    *   `commandTimeout`, whether there was no answer, a refusal or no majority; the lock is then still
    *   held for `remaining` ms. A refusal that time does not mend rejects at once.
+   *
+   * @example
+   * ```ts
+   * await using lock = await locks.acquire('export', { renew: false })
+   * await lock.extend(60_000)
+   * console.log(lock.remaining > 50_000) // true
+   * ```
    */
   extend(ttl?: number): Promise<void>;
 
@@ -80,7 +95,7 @@ export interface Lock extends AsyncDisposable {
    * await using lock = await locks.acquire('catalogue')
    * await rebuild()
    * await lock.downgrade()   // readers may read, nobody else may write
-   * await publish()
+   * await report()
    * ```
    */
   downgrade(): Promise<boolean>;
@@ -91,6 +106,12 @@ export interface Lock extends AsyncDisposable {
    * @returns `true` if this call freed it, `false` if it had been lost or released before.
    * @throws LockConnectionError if no answer came within `commandTimeout`; the release is repeated
    *   when the server can be reached again.
+   *
+   * @example
+   * ```ts
+   * const lock = await locks.acquire('item:42')
+   * console.log(await lock.release(), await lock.release()) // true false
+   * ```
    */
   release(): Promise<boolean>;
 
@@ -100,17 +121,38 @@ export interface Lock extends AsyncDisposable {
    *
    * @example
    * ```ts
-   * worker.send(JSON.stringify(lock))                             // here
-   * const lock = await locks.adopt(JSON.parse(message))           // there
+   * const lock = await locks.acquire('video:9')
+   * const message = JSON.stringify(lock)                          // here
+   * const adopted = await others.adopt(JSON.parse(message))       // there
+   * console.log(lock.fence === adopted.fence) // true
    * ```
    */
   toJSON(): LockJson;
 
-  /** Releases the lock at the end of an `await using` scope. */
+  /**
+   * Releases the lock at the end of an `await using` scope.
+   *
+   * @example
+   * ```ts
+   * {
+   *   await using lock = await locks.acquire('item:42')
+   * }
+   * console.log((await locks.query()).held.length) // 0
+   * ```
+   */
   [Symbol.asyncDispose](): Promise<void>;
 }
 
-/** A lock on its way to another process, see `adopt`. */
+/**
+ * A lock on its way to another process, see `adopt`.
+ *
+ * @example
+ * ```ts
+ * const lock = await locks.acquire('video:9')
+ * const { name, mode, token, fence } = JSON.parse(JSON.stringify(lock))
+ * await others.adopt({ name, mode, token, fence })
+ * ```
+ */
 export interface LockJson {
   /** The lock's name. */
   readonly name: string;

@@ -40,7 +40,17 @@ import { refuseOnQuorum } from './quorum.js';
 import { checkCallback, runUnder } from './request.js';
 import { type LockStats, readStats } from './stats.js';
 
-/** The events of a manager and what their listeners get. */
+/**
+ * The events of a manager and what their listeners get.
+ *
+ * @example
+ * ```ts
+ * locks.on('lost', (lock, error) => console.error(error.message))
+ * locks.on('disconnect', (error) => console.error(error.message))
+ * locks.on('reconnect', () => console.error('connected again'))
+ * locks.on('warning', (warning) => console.error(warning.code, warning.message))
+ * ```
+ */
 export interface LockManagerEvents {
   /** A lock was lost that had not been released. Its `signal` is aborted already. */
   lost: [lock: Lock, error: LockLostError];
@@ -61,8 +71,17 @@ export interface LockManagerEvents {
 }
 
 /**
- * Takes locks on one server. One manager per process is enough: it carries any number of locks
- * over one connection. Made by `connect`.
+ * Takes locks, wherever `connect` was told that they live. One manager per process is enough: it carries
+ * any number of locks over one connection to each server. Made by `connect`.
+ *
+ * @example
+ * ```ts
+ * import { connect } from 'holdfast'
+ *
+ * const locks = await connect('redis://127.0.0.1:6379')
+ * await locks.request('item:42', async (lock) => console.log(lock.held)) // true
+ * await locks.close()
+ * ```
  */
 export class LockManager extends EventEmitter<LockManagerEvents> implements AsyncDisposable {
   readonly #port: Port;
@@ -188,7 +207,7 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
    *
    * @example
    * ```ts
-   * const left = await locks.request('item:42', async (lock) => sellOne(42, lock.fence))
+   * const left = await locks.request('item:42', async (lock) => settle(42, lock.fence))
    * ```
    */
   async request<T>(name: string, callback: (lock: Lock) => T): Promise<Awaited<T>>;
@@ -229,10 +248,9 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
    *
    * @example
    * ```ts
-   * process.on('message', async (message) => {
-   *   await using lock = await locks.adopt(JSON.parse(message))
-   *   await finish(lock.fence)
-   * })
+   * const message = JSON.stringify(await others.acquire('video:9'))
+   * await using lock = await locks.adopt(JSON.parse(message))
+   * await finish(lock.fence)
    * ```
    */
   async adopt(
@@ -300,6 +318,8 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
    * ```ts
    * for await (const { held } of locks.queryPages({ startsWith: 'item:', count: 500 })) report(held)
    * ```
+   *
+   * @throws as `query` does.
    */
   async *queryPages(options?: QueryOptions): AsyncGenerator<LockSnapshot, void, undefined> {
     const checked = checkQueryOptions(options);
@@ -307,7 +327,15 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
     yield* readPages(this.#port, this.#context, this.#defaults.prefix, checked);
   }
 
-  /** What this manager has counted, and what it does now. Costs next to nothing. */
+  /**
+   * What this manager has counted, and what it does now. Costs next to nothing.
+   *
+   * @example
+   * ```ts
+   * await using lock = await locks.acquire('item:42')
+   * console.log(locks.stats().held) // 1
+   * ```
+   */
   stats(): LockStats {
     return readStats(this.#port);
   }
@@ -316,13 +344,28 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
    * Releases every lock that this manager holds, refuses what is under way with `LockClosedError`
    * and closes the connection. Waits for the server at most `commandTimeout` ms. May be called
    * again at any time; never rejects.
+   *
+   * @example
+   * ```ts
+   * process.once('SIGTERM', () => locks.close())
+   * ```
    */
   close(): Promise<void> {
     this.#closing ??= this.#close();
     return this.#closing;
   }
 
-  /** Closes the manager at the end of an `await using` scope. */
+  /**
+   * Closes the manager at the end of an `await using` scope.
+   *
+   * @example
+   * ```ts
+   * {
+   *   await using locks = await connect('redis://127.0.0.1:6379')
+   *   await locks.request('item:42', async () => {})
+   * }
+   * ```
+   */
   async [Symbol.asyncDispose](): Promise<void> {
     await this.close();
   }

@@ -14,7 +14,14 @@ import type { LockJson } from './lock.js';
 import { checkName } from './names.js';
 import { clientOf } from './outcome.js';
 
-/** Options of `acquire`. */
+/**
+ * Options of `acquire`.
+ *
+ * @example
+ * ```ts
+ * await using lock = await locks.acquire('item:42', { wait: 5_000, label: 'shop-3' })
+ * ```
+ */
 export interface AcquireOptions extends TryAcquireOptions {
   /**
    * How long to wait while somebody else holds the lock, in whole ms. `0` tries once, `Infinity`
@@ -40,7 +47,16 @@ export interface AcquireOptions extends TryAcquireOptions {
   readonly steal?: boolean;
 }
 
-/** Options of `request`: those of `acquire`, but it waits without end unless told otherwise. */
+/**
+ * Options of `request`: those of `acquire`, but it waits without end unless told otherwise.
+ *
+ * @example
+ * ```ts
+ * await locks.request('cron', { ifAvailable: true }, async (lock) => {
+ *   console.log(lock !== null) // true
+ * })
+ * ```
+ */
 export interface RequestOptions extends Omit<AcquireOptions, 'wait'> {
   /**
    * How long to wait while somebody else holds the lock, in whole ms.
@@ -69,10 +85,23 @@ export interface RequestOptions extends Omit<AcquireOptions, 'wait'> {
 /**
  * How a lock is held: `'exclusive'`, by one alone, or `'shared'`, by all who want it so while nobody
  * has it for itself.
+ *
+ * @example
+ * ```ts
+ * await using lock = await locks.acquire('catalogue', { mode: 'shared' })
+ * console.log(lock.mode) // shared
+ * ```
  */
 export type LockMode = 'exclusive' | 'shared';
 
-/** Options of `forceRelease`. */
+/**
+ * Options of `forceRelease`.
+ *
+ * @example
+ * ```ts
+ * console.log(await locks.forceRelease('report', { force: 'foreign' })) // false
+ * ```
+ */
 export interface ForceReleaseOptions {
   /**
    * `'foreign'` to also delete the value of other code that uses the same key.
@@ -82,7 +111,14 @@ export interface ForceReleaseOptions {
   readonly force?: 'foreign';
 }
 
-/** Options of `query`. */
+/**
+ * Options of `query`.
+ *
+ * @example
+ * ```ts
+ * const { held } = await locks.query({ startsWith: 'item:', count: 500 })
+ * ```
+ */
 export interface QueryOptions {
   /**
    * Only locks whose names begin so.
@@ -99,7 +135,15 @@ export interface QueryOptions {
   readonly count?: number;
 }
 
-/** Options of `tryAcquire`. */
+/**
+ * Options of `tryAcquire`.
+ *
+ * @example
+ * ```ts
+ * const permit = await locks.tryAcquire('api', { mode: 'shared', limit: 10, label: 'shop-3' })
+ * console.log(permit !== null) // true
+ * ```
+ */
 export interface TryAcquireOptions extends AdoptOptions {
   /**
    * `'exclusive'` to hold the lock alone, `'shared'` to hold it together with all others who want it
@@ -133,7 +177,15 @@ export interface TryAcquireOptions extends AdoptOptions {
   readonly keep?: boolean;
 }
 
-/** Options of `adopt`: how the lock is held from then on. */
+/**
+ * Options of `adopt`: how the lock is held from then on.
+ *
+ * @example
+ * ```ts
+ * const lock = await locks.acquire('video:9')
+ * await others.adopt(lock.toJSON(), { ttl: 60_000, maxHold: 3_600_000 })
+ * ```
+ */
 export interface AdoptOptions {
   /**
    * The lease: how long the lock stays held if this process dies, in whole ms from 50 to

@@ -27,7 +27,7 @@ const CURES: Readonly<Record<string, string>> = {
   BUSY: 'a script or function blocks the server: end it with SCRIPT KILL or FUNCTION KILL',
   LOADING: 'the server still loads its data: wait until it has',
   NOAUTH: 'the server wants a login: give username and password in the URL or the options',
-  NOPERM: 'the ACL user may not do this: see the README for the rule that holdfast needs',
+  NOPERM: 'the ACL user may not do this: see docs/operations.md for the rule that holdfast needs',
   NOREPLICAS: 'too few replicas follow the server: see that they run and keep up',
   OOM: 'the server is at its maxmemory: free memory or raise it',
   READONLY: 'this server is a replica: connect to its primary',
@@ -118,7 +118,7 @@ function foreignError(lock: string): LockTimeoutError {
 }
 
 /** The label at the end of a token of holdfast: `hf1.<client>.<n>.<label>`. */
-function labelOf(token: string): string | undefined {
+export function labelOf(token: string): string | undefined {
   return /^hf1\.[^.]+\.\d+\.(.+)$/.exec(token)?.[1];
 }
 

@@ -4,7 +4,16 @@ import { OpKind, type Outcome, type Port } from './bridge.js';
 import type { LockMode, QueryOptions } from './options.js';
 import { type Context, clientOf, toError } from './outcome.js';
 
-/** One holder of a lock. */
+/**
+ * One holder of a lock.
+ *
+ * @example
+ * ```ts
+ * await using lock = await locks.acquire('item:42')
+ * const [{ name, clientId, ttl }] = (await locks.query()).held
+ * console.log(name, clientId === locks.clientId, ttl !== null) // item:42 true true
+ * ```
+ */
 export interface HeldLockInfo {
   /** The lock's name. */
   readonly name: string;
@@ -20,7 +29,14 @@ export interface HeldLockInfo {
   readonly ttl: number | null;
 }
 
-/** One who waits for a lock. Of the callers of a manager that want it the first stands for all. */
+/**
+ * One who waits for a lock. Of the callers of a manager that want it the first stands for all.
+ *
+ * @example
+ * ```ts
+ * const longest = (await locks.query()).pending.filter(({ position }) => position > 10)
+ * ```
+ */
 export interface PendingLockInfo {
   /** The lock's name. */
   readonly name: string;
@@ -32,7 +48,15 @@ export interface PendingLockInfo {
   readonly position: number;
 }
 
-/** What `query` found. */
+/**
+ * What `query` found.
+ *
+ * @example
+ * ```ts
+ * const { held, pending } = await locks.query()
+ * console.log(held.length, pending.length) // 0 0
+ * ```
+ */
 export interface LockSnapshot {
   /** Who holds a lock. */
   readonly held: HeldLockInfo[];

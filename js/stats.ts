@@ -2,7 +2,15 @@
 
 import type { Port } from './bridge.js';
 
-/** Counts since `connect`, but for `held` and `waiting`, which are as of now. */
+/**
+ * Counts since `connect`, but for `held` and `waiting`, which are as of now.
+ *
+ * @example
+ * ```ts
+ * const { held, waiting, lost } = locks.stats()
+ * console.log(held, waiting, lost) // 0 0 0
+ * ```
+ */
 export interface LockStats {
   /** Locks that this manager holds. */
   readonly held: number;
@@ -24,7 +32,23 @@ export interface LockStats {
    * How long hand-offs from other processes took, from the moment that the server passed the lock on
    * until it was known here: how many took at most `upTo` ms and more than the entry before.
    */
-  readonly handOffs: readonly { readonly upTo: number; readonly count: number }[];
+  readonly handOffs: readonly HandOffCount[];
+}
+
+/**
+ * How many hand-offs took about so long.
+ *
+ * @example
+ * ```ts
+ * const slow = locks.stats().handOffs.filter(({ upTo }) => upTo > 100)
+ * console.log(slow.every(({ count }) => count === 0)) // true
+ * ```
+ */
+export interface HandOffCount {
+  /** The longest that they took, in ms; `Infinity` for the last entry. */
+  readonly upTo: number;
+  /** How many there were, since `connect`. */
+  readonly count: number;
 }
 
 /** @internal */

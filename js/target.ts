@@ -36,19 +36,40 @@ export interface Sentinel {
   readonly password: string | null;
 }
 
-/** Several servers for one manager, see `connect`. */
+/**
+ * Several servers for one manager, see `connect`.
+ *
+ * @example
+ * ```ts
+ * const locks = await connect({ quorum: ['redis://a:6379', 'redis://b:6379', 'redis://c:6379'] })
+ * ```
+ */
 export interface QuorumTarget {
   /** The servers: each with its own login and database. */
   readonly quorum: readonly (string | UrlLike)[];
 }
 
-/** A `URL` object, whichever library its type comes from. */
+/**
+ * A `URL` object, whichever library its type comes from.
+ *
+ * @example
+ * ```ts
+ * const locks = await connect(new URL('redis://127.0.0.1:6379'))
+ * ```
+ */
 export interface UrlLike {
   /** The whole URL. */
   readonly href: string;
 }
 
-/** Where a Redis Cluster is. */
+/**
+ * Where a Redis Cluster is.
+ *
+ * @example
+ * ```ts
+ * const locks = await connect({ cluster: ['redis://10.0.0.1:6379', 'redis://10.0.0.2:6379'] })
+ * ```
+ */
 export interface ClusterTarget {
   /**
    * Some of its servers, as URLs; they are asked for the others. The login of the first one, or that
@@ -57,7 +78,19 @@ export interface ClusterTarget {
   readonly cluster: readonly (string | UrlLike)[];
 }
 
-/** Where the Sentinels are that watch a master, and which of its masters is meant. */
+/**
+ * Where the Sentinels are that watch a master, and which of its masters is meant.
+ *
+ * @example
+ * ```ts
+ * const locks = await connect({
+ *   sentinels: ['10.0.0.1:26379', '10.0.0.2:26379', '10.0.0.3:26379'],
+ *   master: 'mymaster',
+ *   password: process.env.REDIS_PASSWORD,
+ *   sentinelPassword: process.env.SENTINEL_PASSWORD,
+ * })
+ * ```
+ */
 export interface SentinelTarget {
   /**
    * The Sentinels, best all of them: URLs (`redis://[user:password@]host[:port]`), `'host:port'`, or
@@ -99,7 +132,15 @@ export interface SentinelTarget {
   readonly db?: number;
 }
 
-/** Where a Sentinel listens. */
+/**
+ * Where a Sentinel listens.
+ *
+ * @example
+ * ```ts
+ * const sentinels = [{ host: '10.0.0.1' }, { host: '10.0.0.2', port: 26379 }]
+ * const locks = await connect({ sentinels, master: 'mymaster' }).catch((error) => console.error(error.message))
+ * ```
+ */
 export interface SentinelAddress {
   /** Host name or IP address. */
   readonly host: string;
@@ -110,6 +151,9 @@ export interface SentinelAddress {
    */
   readonly port?: number;
 }
+
+/** Whatever `connect` takes for a place. @internal */
+export type Place = string | UrlLike | ClusterTarget | SentinelTarget | QuorumTarget;
 
 const DEFAULT_URL = 'redis://127.0.0.1:6379';
 const DEFAULT_PORT = 6379;

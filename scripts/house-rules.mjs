@@ -25,6 +25,12 @@ const RULES = [
     instead: 'the machine knows neither clock nor network: time is an argument',
   },
   {
+    files: /^js\//,
+    except: /^js\/cli\//,
+    banned: /from '(commander|\.\/cli\/.*)'/,
+    instead: 'only js/cli/ names the parser of arguments, and nothing else names js/cli/',
+  },
+  {
     files: /^src\/lua\//,
     banned: /loadstring|KEYS\[[^\d]|ARGV\[[^\d]/,
     instead: 'every key and argument is bound to a name, by its number',

@@ -62,10 +62,11 @@ impl ServerTime {
         self.0
     }
 
-    /// Reads this machine's wall clock, for a server inside this process.
+    /// Reads this machine's wall clock: for a server inside this process, or to be compared with a
+    /// server's.
     #[cfg(feature = "driver")]
     #[must_use]
-    #[expect(clippy::disallowed_types, reason = "here the client's machine is the server's")]
+    #[expect(clippy::disallowed_types, reason = "decides nothing about a server elsewhere")]
     pub fn now() -> Self {
         let since_1970 = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         Self(since_1970.map_or(0, |since| u64::try_from(since.as_micros()).unwrap_or(u64::MAX)))

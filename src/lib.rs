@@ -20,6 +20,7 @@ pub mod keys;
 pub mod machine;
 pub mod page;
 pub mod script;
+pub mod survey;
 pub mod token;
 
 #[cfg(feature = "driver")]

@@ -1,5 +1,5 @@
 /**
- * The ACL rule of the README is all that holdfast needs and nothing more: whatever is left out of it is
+ * The ACL rule of docs/operations.md is all that holdfast needs and nothing more: whatever is left out of it is
  * missed. That it suffices for everything, the conformance suite shows.
  */
 
@@ -21,7 +21,7 @@ const user = leastRights();
 /** What is given, in place of what is taken away first. */
 const GIVEN = user.rules.filter((rule) => /^[~&+]/.test(rule));
 
-/** What the README says becomes of a user without these rights; without any other it is refused. */
+/** What the page says becomes of a user without these rights; without any other it is refused. */
 const DEGRADED: Readonly<Record<string, string>> = {
   '+client|setname': 'works, has no name, warns of WARN_LOCK_EVICTION',
   '+info': 'works, is called here, warns of nothing',
@@ -97,7 +97,7 @@ for (const given of GIVEN) {
   });
 }
 
-test('query needs what the README says', async () => {
+test('query needs what the page says', async () => {
   for (const [rules, allowed] of [
     [user.rules, false],
     [leastRights('for query').rules, true],
@@ -112,7 +112,7 @@ test('query needs what the README says', async () => {
   }
 });
 
-test('another database and the option replicas need what the README says', async () => {
+test('another database and the option replicas need what the page says', async () => {
   for (const [purpose, right, options] of [
     ['for another database', '+select', {}],
     ['for the option replicas', '+wait', { replicas: 1 }],
@@ -129,14 +129,14 @@ test('another database and the option replicas need what the README says', async
   }
 });
 
-/** What the README says becomes of a user of a Cluster without these rights. */
+/** What the page says becomes of a user of a Cluster without these rights. */
 const DEGRADED_IN_A_CLUSTER: Readonly<Record<string, string>> = {
   '': 'works',
   '+cluster|slots': 'ERR_LOCK_CONNECTION NOPERM',
   '+ssubscribe': 'works, warns of WARN_LOCK_POLLING',
 };
 
-test('a Cluster needs what the README says', async (t) => {
+test('a Cluster needs what the page says', async (t) => {
   if (serverVersion().startsWith('6.')) return t.skip('it has no shard channels');
   const cluster = await Cluster.start();
   const { rules } = leastRights('for a Cluster');
@@ -186,12 +186,12 @@ async function waitInCluster(target: ClusterTarget, cluster: Cluster): Promise<s
   }
 }
 
-test('Sentinels need what the README says', async () => {
+test('Sentinels need what the page says', async () => {
   const config = `sentinel monitor master 127.0.0.1 ${server.port} 1\n`;
   const sentinel = await RedisServer.start({ sentinel: config });
   const rules = 'resetchannels &+switch-master -@all +sentinel|get-master-addr-by-name +subscribe';
-  const readme = readFileSync(join(ROOT, 'README.md'), 'utf8');
-  assert.ok(readme.replaceAll('\n', ' ').includes(rules));
+  const page = readFileSync(join(ROOT, 'docs', 'operations.md'), 'utf8');
+  assert.ok(page.replaceAll('\n', ' ').includes(rules));
   try {
     const url = await enrol(sentinel, { ...user, rules: rules.split(' ') });
     const locks = await connect({ sentinels: [url], master: 'master' });

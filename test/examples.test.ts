@@ -1,10 +1,11 @@
-/** The examples: they work, and the README shows them as they are. */
+/** The examples: they work, and docs/testing.md shows them as they are. */
 
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
+import { blocksOf } from './docs/blocks.js';
 import { ROOT } from './support/child.js';
 
 const FOLDER = join(ROOT, 'examples', 'testing');
@@ -30,12 +31,12 @@ test('the example for Jest passes with Jest, which then ends by itself', () => {
   assert.doesNotMatch(said, /did not exit/);
 });
 
-test('the README shows the files of the examples, word for word', () => {
-  const readme = readFileSync(join(ROOT, 'README.md'), 'utf8');
-  const blocks = readme.matchAll(/^```js\n\/\/ (\S+)\n(.*?)^```$/gms);
-  const shown = new Map(Array.from(blocks, ([, file = '', code = '']) => [file, code]));
-  assert.deepEqual([...shown.keys()], ['shop.js', 'shop.test.mjs', 'shop.jest.test.js']);
-  for (const [file, code] of shown) {
+test('the page on testing shows the files of the examples, word for word', () => {
+  const blocks = blocksOf('docs/testing.md').filter(({ language }) => language === 'js');
+  const shown = blocks.map(({ code }) => /^\/\/ (\S+)\n(.*)$/s.exec(code) ?? []);
+  const files = shown.map(([, file]) => file);
+  assert.deepEqual(files, ['shop.js', 'shop.test.mjs', 'shop.jest.test.js']);
+  for (const [, file = '', code] of shown) {
     assert.equal(code, readFileSync(join(FOLDER, file), 'utf8'), file);
   }
 });

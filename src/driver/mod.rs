@@ -92,6 +92,32 @@ impl Handle {
     }
 }
 
+/// Asks every server of a place about itself, without a manager. The ticket is completed whatever
+/// happens.
+///
+/// # Errors
+/// If the thread that carries all managers of the process cannot be started.
+pub fn survey(
+    endpoint: Endpoint,
+    questions: Vec<Vec<String>>,
+    ticket: Ticket,
+    caller: Arc<dyn Caller>,
+) -> io::Result<()> {
+    runtime::get()?.spawn(async move {
+        let surveys = server::survey(&Arc::new(endpoint), questions).await;
+        ticket.complete(surveys.map_or_else(outcome_of, Outcome::Surveyed));
+        caller.wake();
+    });
+    Ok(())
+}
+
+fn outcome_of(failure: Failure) -> Outcome {
+    match failure {
+        Failure::Refused(refusal) => Outcome::Server { refusal, key: None },
+        other => Outcome::Connection(other.to_string()),
+    }
+}
+
 /// A seed for jitter; it need not be secret.
 fn jitter_seed() -> u64 {
     let (high, low) = uuid::Uuid::new_v4().as_u64_pair();
@@ -360,12 +386,8 @@ impl Driver {
         let (endpoint, directory) = (Arc::clone(&self.endpoint), Arc::clone(&self.directory));
         let caller = Arc::clone(&self.caller);
         tokio::spawn(async move {
-            let outcome = match server::page(&endpoint, &directory, &question).await {
-                Ok(page) => Outcome::Page(page),
-                Err(Failure::Refused(refusal)) => Outcome::Server { refusal, key: None },
-                Err(other) => Outcome::Connection(other.to_string()),
-            };
-            ticket.complete(outcome);
+            let page = server::page(&endpoint, &directory, &question).await;
+            ticket.complete(page.map_or_else(outcome_of, Outcome::Page));
             caller.wake();
         });
     }

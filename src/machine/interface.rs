@@ -5,6 +5,7 @@ use crate::clock::{Mono, ServerTime};
 use crate::error::{Failure, Refusal};
 use crate::page::Page;
 use crate::script::{Call, Message, Mode};
+use crate::survey::Survey;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -221,6 +222,8 @@ pub enum Outcome {
         /// The key it was about.
         key: Option<String>,
     },
+    /// What servers tell about themselves; not asked of a machine.
+    Surveyed(Vec<Survey>),
     /// Somebody else held the lock for as long as the caller was ready to wait.
     TimedOut {
         /// How long the caller waited.

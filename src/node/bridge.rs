@@ -4,7 +4,7 @@
 
 use super::completions::{Completions, ManagerCaller, OutcomeText};
 use super::manager::{ManagerOptions, NativeManager};
-use crate::driver::{Caller, Handle, Ticket};
+use crate::driver::{self, Caller, Handle, Ticket};
 use crate::machine::{Command, OpId};
 use napi::bindgen_prelude::{Float64ArraySlice, Function};
 use napi_derive::napi;
@@ -62,5 +62,22 @@ impl Bridge {
         let handle = Handle::start(config, endpoint, Arc::clone(&caller))?;
         handle.submit(Ticket::new(OpId(slot), Arc::clone(&caller)), Command::Open);
         Ok(NativeManager::new(handle, caller))
+    }
+
+    /// Asks every server of a place the questions, each a command, without a manager. Throws an
+    /// `InvalidArg` if an option cannot be used.
+    #[napi(catch_unwind)]
+    pub fn survey(
+        &self,
+        slot: u32,
+        options: ManagerOptions,
+        questions: Vec<Vec<String>>,
+    ) -> napi::Result<()> {
+        let completions = Arc::clone(&self.completions);
+        // No notice is about it.
+        let caller: Arc<dyn Caller> = Arc::new(ManagerCaller { completions, manager: u32::MAX });
+        let (_, endpoint) = options.split()?;
+        let ticket = Ticket::new(OpId(slot), Arc::clone(&caller));
+        Ok(driver::survey(endpoint, questions, ticket, caller)?)
     }
 }

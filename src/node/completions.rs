@@ -4,6 +4,7 @@ use crate::clock::Mono;
 use crate::driver::Caller;
 use crate::machine::{LeaseId, LossReason, News, OpId, Outcome, Risk};
 use crate::page::{Holding, Page, Waiting};
+use crate::survey::{Answer, Survey};
 use napi::Status;
 use napi::threadsafe_function::{ThreadsafeFunction, ThreadsafeFunctionCallMode};
 use napi_derive::napi;
@@ -102,6 +103,8 @@ pub enum OutcomeCode {
     AcquiredAll = 13,
     /// These locks cannot be taken at once.
     Apart = 14,
+    /// What servers tell about themselves: text, with surveys.
+    Surveyed = 15,
 }
 
 /// The text of an outcome.
@@ -119,6 +122,46 @@ pub struct OutcomeText {
     pub position: Option<u32>,
     /// What a query found.
     pub page: Option<QueryPage>,
+    /// What servers tell about themselves.
+    pub surveys: Option<Vec<ServerSurvey>>,
+}
+
+/// What one server answered.
+#[napi(object)]
+pub struct ServerSurvey {
+    /// The server, without login.
+    pub server: String,
+    /// Why it could not be asked. The rest is empty then.
+    pub failure: Option<String>,
+    /// How long each of a few round trips took, in µs.
+    pub round_trips: Vec<f64>,
+    /// How far its clock is ahead of this machine's, in µs.
+    pub ahead: f64,
+    /// Its answers, in the order of the questions.
+    pub answers: Vec<ServerAnswer>,
+}
+
+/// An answer to one question.
+#[napi(object)]
+pub struct ServerAnswer {
+    /// What it said, an item per line.
+    pub text: String,
+    /// Whether it refused to answer.
+    pub refused: bool,
+}
+
+impl From<Survey> for ServerSurvey {
+    fn from(Survey { server, failure, round_trips, ahead, answers }: Survey) -> Self {
+        let answer = |Answer { text, refused }| ServerAnswer { text, refused };
+        let size = number(ahead.unsigned_abs());
+        Self {
+            server,
+            failure,
+            round_trips: round_trips.into_iter().map(number).collect(),
+            ahead: if ahead < 0 { -size } else { size },
+            answers: answers.into_iter().map(answer).collect(),
+        }
+    }
 }
 
 /// A part of what there is.
@@ -348,6 +391,11 @@ fn encode(outcome: Outcome) -> (OutcomeCode, f64, f64, Option<OutcomeText>) {
             text.key = key;
             (OutcomeCode::Server, 0.0, 0.0, Some(text))
         }
+        Outcome::Surveyed(surveys) => {
+            let mut text = OutcomeText::new(String::new());
+            text.surveys = Some(surveys.into_iter().map(ServerSurvey::from).collect());
+            (OutcomeCode::Surveyed, 0.0, 0.0, Some(text))
+        }
         Outcome::TimedOut { waited, holder, remaining, position } => {
             let mut text = OutcomeText::new(String::new());
             text.holder = Some(holder);
@@ -359,7 +407,15 @@ fn encode(outcome: Outcome) -> (OutcomeCode, f64, f64, Option<OutcomeText>) {
 
 impl OutcomeText {
     const fn new(message: String) -> Self {
-        Self { message, server_code: None, key: None, holder: None, position: None, page: None }
+        Self {
+            message,
+            server_code: None,
+            key: None,
+            holder: None,
+            position: None,
+            page: None,
+            surveys: None,
+        }
     }
 }
 

@@ -8,12 +8,14 @@ mod replicas;
 mod sentinel;
 mod single;
 mod stream;
+mod survey;
 mod tls;
 mod wire;
 
 pub(crate) use cluster::{Directory, discover};
 pub use replicas::Replicas;
 pub use sentinel::{Sentinel, Sentinels};
+pub(crate) use survey::Questions;
 pub use tls::{BadOption, Tls, TlsOptions};
 
 use crate::clock::Mono;
@@ -21,6 +23,7 @@ use crate::error::{Failure, Refusal};
 use crate::machine::{AttemptId, Look, Manner, NodeId, RequestId, Risk, Settings};
 use crate::page::{Page, Question};
 use crate::script::{Call, Message, Reply};
+use crate::survey::Survey;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -143,6 +146,14 @@ pub(crate) async fn page(
     question: &Question,
 ) -> Result<Page, Failure> {
     query::page(endpoint, directory, question).await
+}
+
+/// What each server of a place answers, on a connection of its own.
+pub(crate) async fn survey(
+    endpoint: &Arc<Endpoint>,
+    questions: Questions,
+) -> Result<Vec<Survey>, Failure> {
+    survey::survey(endpoint, questions).await
 }
 
 impl Connection {

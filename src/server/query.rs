@@ -60,7 +60,7 @@ fn place(cursor: &str) -> (usize, String) {
 }
 
 /// Those that have keys, in an order that stays.
-async fn servers(
+pub(super) async fn servers(
     endpoint: &Arc<Endpoint>,
     directory: &Arc<Directory>,
 ) -> Result<Vec<Endpoint>, Failure> {
@@ -69,11 +69,15 @@ async fn servers(
         Address::Sentinel(sentinels) => {
             Ok(sentinel::masters(endpoint, sentinels).await?.into_iter().take(1).collect())
         }
+        Address::Quorum { servers, .. } => Ok(servers.clone()),
         _ => Ok(vec![Endpoint::clone(endpoint)]),
     }
 }
 
-async fn run(connection: &mut MultiplexedConnection, command: &Cmd) -> Result<Value, Failure> {
+pub(super) async fn run(
+    connection: &mut MultiplexedConnection,
+    command: &Cmd,
+) -> Result<Value, Failure> {
     let answer = connection.send_packed_command(command).await;
     answer.and_then(Value::extract_error).map_err(|error| wire::failure(&error))
 }

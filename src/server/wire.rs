@@ -399,7 +399,7 @@ fn info_field(info: &Value, field: &str) -> Option<String> {
     Some(value.trim().to_owned())
 }
 
-fn server_time(value: &Value) -> Result<ServerTime, Failure> {
+pub(super) fn server_time(value: &Value) -> Result<ServerTime, Failure> {
     let number = |value: &Value| match value {
         Value::BulkString(digits) => std::str::from_utf8(digits).ok()?.parse::<u64>().ok(),
         _ => None,

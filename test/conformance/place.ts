@@ -153,7 +153,7 @@ export class ClusterHost implements Host {
 }
 
 /**
- * Every server binary at hand, once with all rights and once with those that the README asks for: those
+ * Every server binary at hand, once with all rights and once with those that docs/operations.md asks for: those
  * that `HOLDFAST_SERVERS` (a list like PATH) and `HOLDFAST_REDIS_SERVER` name, and both kinds on PATH.
  */
 export function serverHosts(): ServerHost[] {

@@ -3,15 +3,14 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
+import { type Block, blocksOf } from '../docs/blocks.js';
 import { ROOT } from '../support/child.js';
 
 export const FOLDER = join(ROOT, 'examples', 'fencing');
 
-/** Every block of code of the guide: its language, and its text. */
-export function blocks(): { language: string; code: string }[] {
-  const guide = readFileSync(join(ROOT, 'docs', 'fencing.md'), 'utf8');
-  const found = guide.matchAll(/^```(\S*)\n(.*?)^```$/gms);
-  return Array.from(found, ([, language = '', code = '']) => ({ language, code }));
+/** Every block of code of the guide. */
+export function blocks(): Block[] {
+  return blocksOf('docs/fencing.md');
 }
 
 /** A file of the examples, as it is. */

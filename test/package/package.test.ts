@@ -5,6 +5,7 @@ import { mkdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { ROOT } from '../support/child.js';
+import { RedisServer } from '../support/server.js';
 import { Packed, succeeds } from './packed.js';
 
 let packed: Packed;
@@ -42,7 +43,8 @@ test('the main package has no sources, no addon, no scripts, and few dependencie
   }
   const { scripts, devDependencies, dependencies = {} } = packed.manifest as never as Manifest;
   assert.equal(scripts ?? devDependencies, undefined);
-  assert.deepEqual(Object.keys(dependencies), []);
+  // The parser of the command line, which has none of its own. The library does not load it.
+  assert.deepEqual(Object.keys(dependencies), ['commander']);
 });
 
 interface Manifest {
@@ -50,6 +52,18 @@ interface Manifest {
   readonly devDependencies?: object;
   readonly dependencies?: object;
 }
+
+test('its command line is installed, runs, and finds its parser', async () => {
+  const server = await RedisServer.start();
+  try {
+    const installed = join(folder, 'node_modules', '.bin', 'holdfast');
+    const words = ['run', 'packed', '--url', server.url, '--', 'echo', 'ran'];
+    assert.equal(await succeeds(installed, words, folder), 'ran\n');
+    assert.equal(await succeeds(installed, ['--version'], folder), `${packed.manifest.version}\n`);
+  } finally {
+    await server.stop();
+  }
+});
 
 test('the package of a platform has its addon alone, of at most 4 MB', async () => {
   const files = await list(packed.addon);

@@ -1,4 +1,4 @@
-/** The user that the README tells operators to make. */
+/** The user that docs/operations.md tells operators to make. */
 
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -8,19 +8,19 @@ import type { RedisServer } from './server.js';
 export interface AclUser {
   readonly name: string;
   readonly password: string;
-  /** What it may do, as the README says it, word for word. */
+  /** What it may do, as the page says it, word for word. */
   readonly rules: readonly string[];
 }
 
-/** Reads the rule out of the README, with what it adds for the given purposes. */
+/** Reads the rule out of the page, with what it adds for the given purposes. */
 export function leastRights(...purposes: readonly string[]): AclUser {
-  const readme = readFileSync(join(ROOT, 'README.md'), 'utf8');
-  const found = /^ACL SETUSER (\S+) on >(\S+) (.+)$/m.exec(readme);
-  if (found === null) throw new Error('the README tells no ACL rule');
+  const page = readFileSync(join(ROOT, 'docs', 'operations.md'), 'utf8');
+  const found = /^ACL SETUSER (\S+) on >(\S+) (.+)$/m.exec(page);
+  if (found === null) throw new Error('docs/operations.md tells no ACL rule');
   const [, name = '', password = '', rules = ''] = found;
   const added = purposes.map((purpose) => {
-    const line = readme.split('\n').find((each) => each.startsWith('+') && each.includes(purpose));
-    if (line === undefined) throw new Error(`the README tells no ACL rule for ${purpose}`);
+    const line = page.split('\n').find((each) => each.startsWith('+') && each.includes(purpose));
+    if (line === undefined) throw new Error(`docs/operations.md tells no ACL rule for ${purpose}`);
     return line.split('#')[0]?.trim() ?? '';
   });
   return { name, password, rules: [rules, ...added].join(' ').split(' ') };

@@ -1,0 +1,17 @@
+/**
+ * Leads whenever it is this process's turn, until `stop` is aborted: `work` gets a signal, and ends when
+ * that is aborted, whether `stop` was or the lead is lost; and the fence of this lead, for whatever it
+ * writes. A leader that is killed is followed after `ttl` ms, one that stops at once.
+ */
+export async function lead(locks, name, { ttl, stop }, work) {
+  while (!stop.aborted) {
+    try {
+      await locks.request(name, { ttl, signal: stop }, (lock) =>
+        work(AbortSignal.any([lock.signal, stop]), lock.fence),
+      )
+    } catch (error) {
+      // The lead was lost, or this process stops while it waits for it.
+      if (!stop.aborted && error.code !== 'ERR_LOCK_LOST') throw error
+    }
+  }
+}

@@ -1,0 +1,164 @@
+/** `holdfast doctor`: whether servers are fit for locks, and what to mend. */
+
+import { randomUUID } from 'node:crypto';
+import { type Command, Option } from 'commander';
+import { connect } from '../connect.js';
+import { LockTimeoutError } from '../errors.js';
+import { type ServerSurvey, survey } from '../survey.js';
+import { checkTarget } from '../target.js';
+import { EXIT_CODES, Exit } from './exit.js';
+import { type Finding, fields, judge, type Kind, QUESTIONS } from './judge.js';
+import { type PlaceOptions, type Where, whereOf, withPlace } from './options.js';
+import { judgeRights, questions, rights } from './rights.js';
+import { type Paint, paint, print, printable } from './terminal.js';
+
+interface DoctorOptions extends PlaceOptions {
+  readonly aclUser?: string;
+}
+
+const HELP = `
+It looks at the connection, version, role, eviction, persistence, clock and replicas of every server, at what
+the ACL user may do, and takes and releases a lock of its own.
+
+${EXIT_CODES}
+Examples:
+  holdfast doctor --url rediss://10.0.0.1:6379 --ca ca.pem
+  holdfast doctor --json | jq '.findings[] | select(.level != "ok")'
+  holdfast doctor --acl-user app    # asked as an administrator about another user
+`;
+
+/** How long the trial waits in line, in ms. */
+const TRIAL_WAIT_MS = 50;
+
+const MARKS: Readonly<Record<Finding['level'], readonly [string, Paint]>> = {
+  ok: ['ok', 'green'],
+  warning: ['warning', 'yellow'],
+  problem: ['PROBLEM', 'red'],
+};
+
+const MARK_WIDTH = 7;
+const CHECK_WIDTH = 11;
+const ADVICE_INDENT = 2 + MARK_WIDTH + 2 + CHECK_WIDTH + 2;
+
+/** Adds the command. */
+export function addDoctor(program: Command, end: (code: number) => void): void {
+  const command = program
+    .command('doctor')
+    .summary('see whether the servers are fit for locks')
+    .description('See whether the servers are fit for locks, and say what to mend.')
+    .addOption(new Option('--acl-user <name>', 'whose rights are looked at (default: the login)'));
+  withPlace(command)
+    .addHelpText('after', HELP)
+    .action(async (options: DoctorOptions) => {
+      end(await doctor(options));
+    });
+}
+
+async function doctor(options: DoctorOptions): Promise<number> {
+  const where = whereOf(options);
+  const findings = await examine(where, options.aclUser);
+  const ok = findings.every(({ level }) => level !== 'problem');
+  if (options.json === true) print(JSON.stringify({ ok, findings }));
+  else print(page(where, findings));
+  return ok ? Exit.Done : Exit.No;
+}
+
+async function examine(where: Where, aclUser: string | undefined): Promise<Finding[]> {
+  const { target, options } = where;
+  const { db, username, cluster, quorum } = checkTarget(target);
+  const kind = { cluster: cluster !== null, quorum: quorum !== null };
+  const login = options.username ?? username ?? 'default';
+  const user = aclUser ?? login;
+  const name = `holdfast:doctor:${randomUUID()}`;
+  const { prefix = 'lock:' } = options;
+  const needed = rights({ name, prefix, db, cluster: kind.cluster });
+  const asked = [...QUESTIONS, ...questions(needed, user, user === login)];
+  let surveys: ServerSurvey[];
+  try {
+    surveys = await survey(target, options, asked);
+  } catch (error) {
+    return [trouble('connection', error)];
+  }
+  const findings = surveys.flatMap((each) => {
+    const about = each.answers.slice(QUESTIONS.length);
+    const allowed = each.failure === undefined ? judgeRights(needed, user, name, about) : [];
+    return [...judge(each, kind), ...allowed].map((found) => ({ server: each.server, ...found }));
+  });
+  return [...findings, ...twins(surveys, kind), ...(await trial(where, name))];
+}
+
+/** Servers of a quorum that are one. */
+function twins(surveys: readonly ServerSurvey[], { quorum }: Kind): Finding[] {
+  if (!quorum) return [];
+  const runs = surveys.map(({ answers }) => fields(answers[0]?.text ?? '').get('run_id'));
+  const twice = surveys.filter((_, i) => runs[i] !== undefined && runs.indexOf(runs[i]) !== i);
+  return twice.map(({ server }) => ({
+    server,
+    check: 'role',
+    level: 'problem',
+    message: 'it is the same server as another one of the quorum',
+    advice: 'name each server once: they must not fail together',
+  }));
+}
+
+/** Takes a lock as services do, stands in line for it, and gives it back. */
+async function trial({ target, options }: Where, name: string): Promise<Finding[]> {
+  const findings: Finding[] = [];
+  try {
+    const locks = await connect(target, { ...options, ttl: 1_000 });
+    locks.on('warning', ({ message }) => {
+      findings.push({ server: null, check: 'trial', level: 'warning', message });
+    });
+    try {
+      const began = performance.now();
+      const lock = await locks.acquire(name);
+      await lock.extend();
+      const took = performance.now() - began;
+      await locks.acquire(name, { wait: TRIAL_WAIT_MS }).catch(expectTimeout);
+      await lock.release();
+      const message = `a lock was taken and extended in ${took.toFixed(2)} ms, waited for, and released`;
+      findings.push({ server: null, check: 'trial', level: 'ok', message });
+    } finally {
+      await locks.close();
+    }
+  } catch (error) {
+    findings.push(trouble('trial', error));
+  }
+  return findings;
+}
+
+function expectTimeout(error: unknown): void {
+  if (!(error instanceof LockTimeoutError)) throw error;
+}
+
+function trouble(check: string, error: unknown): Finding {
+  return { server: null, check, level: 'problem', message: (error as Error).message };
+}
+
+function page({ label }: Where, findings: readonly Finding[]): string {
+  const lines = [paint(process.stdout, 'bold', label)];
+  let server: string | null | undefined;
+  for (const finding of findings) {
+    if (finding.server !== server) {
+      server = finding.server;
+      lines.push('', server ?? 'All together');
+    }
+    lines.push(...linesOf(finding));
+  }
+  const count = (level: Finding['level']) => findings.filter((each) => each.level === level).length;
+  return [...lines, '', verdict(count('problem'), count('warning'))].join('\n');
+}
+
+function linesOf({ check, level, message, advice }: Finding): string[] {
+  const [word, colour] = MARKS[level];
+  const mark = paint(process.stdout, colour, word.padEnd(MARK_WIDTH));
+  const line = `  ${mark}  ${check.padEnd(CHECK_WIDTH)}  ${printable(message)}`;
+  return advice === undefined ? [line] : [line, `${' '.repeat(ADVICE_INDENT)}→ ${advice}`];
+}
+
+function verdict(problems: number, warnings: number): string {
+  if (problems > 0)
+    return paint(process.stdout, 'red', `${problems} to mend, ${warnings} to consider.`);
+  if (warnings > 0) return `Fit for locks; ${warnings} to consider.`;
+  return paint(process.stdout, 'green', 'Fit for locks.');
+}

@@ -1,0 +1,89 @@
+/** `holdfast ls` and `holdfast show`: who holds and who waits for what. */
+
+import type { Command } from 'commander';
+import { EXIT_CODES, Exit } from './exit.js';
+import { open, type PlaceOptions, whereOf, withPlace } from './options.js';
+import { foreignLease, type LockView, leaseOf, look, nameOf, tableOf, viewOf } from './snapshot.js';
+import { human, paint, print, printable, table } from './terminal.js';
+
+const LS_HELP = `
+Every key of the database is looked at, a thousand at a time, which stops nobody. Locks of other code, which
+have no label and no fence, are not told. Not for a quorum.
+
+${EXIT_CODES}
+Examples:
+  holdfast ls
+  holdfast ls 'item:*' --json | jq '.locks[].name'
+`;
+
+const SHOW_HELP = `
+${EXIT_CODES}
+Examples:
+  holdfast show nightly
+  holdfast show nightly --json
+`;
+
+/** Adds both commands. */
+export function addLs(program: Command, end: (code: number) => void): void {
+  const ls = program
+    .command('ls')
+    .summary('list locks')
+    .description('List the locks that are held or waited for.')
+    .argument('[pattern]', 'names: * stands for any text, ? for one character', '*');
+  withPlace(ls)
+    .addHelpText('after', LS_HELP)
+    .action(async (pattern: string, options: PlaceOptions) => {
+      end(await list(pattern, options));
+    });
+  const show = program
+    .command('show')
+    .summary('show a lock, its holders and its line')
+    .description('Show who holds a lock and who stands in line for it.')
+    .argument('<name>', "the lock's name");
+  withPlace(show)
+    .addHelpText('after', SHOW_HELP)
+    .action(async (name: string, options: PlaceOptions) => {
+      end(await showOne(name, options));
+    });
+}
+
+async function list(pattern: string, options: PlaceOptions): Promise<number> {
+  const locks = await open(whereOf(options));
+  const views = await look(locks, pattern);
+  await locks.close();
+  if (options.json === true) print(JSON.stringify({ locks: views }));
+  else if (views.length === 0) print('No lock is held or waited for.');
+  else print(headed(tableOf(views)));
+  return Exit.Done;
+}
+
+async function showOne(name: string, options: PlaceOptions): Promise<number> {
+  const where = whereOf(options);
+  const locks = await open(where);
+  const view = await viewOf(locks, name);
+  await locks.close();
+  const foreign = view.mode === null ? await foreignLease(where, name) : undefined;
+  if (options.json === true) {
+    print(JSON.stringify({ ...view, foreign: foreign === undefined ? null : { lease: foreign } }));
+  } else print(described(view, foreign));
+  return view.mode === null && foreign === undefined ? Exit.No : Exit.Done;
+}
+
+function described({ name, mode, holders, waiters }: LockView, foreign?: number | null): string {
+  const shown = `Lock "${printable(name)}"`;
+  const line = waiters.map(({ position, mode, clientId }) => [`${position}`, mode, clientId]);
+  const waiting =
+    waiters.length === 0 ? [] : ['', headed(table(['PLACE', 'MODE', 'WAITER'], line))];
+  if (foreign !== undefined) {
+    const lease = foreign === null ? 'without an end to its lease' : `for ${human(foreign)} more`;
+    return [`${shown} is held by other code ${lease}.`, ...waiting].join('\n');
+  }
+  if (mode === null) return [`${shown} is held by nobody.`, ...waiting].join('\n');
+  const rows = holders.map((each) => [nameOf(each), each.clientId, `${each.fence}`, leaseOf(each)]);
+  const held = headed(table(['HOLDER', 'CLIENT', 'FENCE', 'LEASE'], rows));
+  return [`${shown} is held, ${mode}.`, '', held, ...waiting].join('\n');
+}
+
+function headed([heads = '', ...rows]: readonly string[]): string {
+  return [paint(process.stdout, 'bold', heads), ...rows].join('\n');
+}

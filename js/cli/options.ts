@@ -1,0 +1,153 @@
+/** Options that several commands have, and what their values mean. */
+
+import { readFileSync } from 'node:fs';
+import { type Command, InvalidArgumentError, Option } from 'commander';
+import { connect } from '../connect.js';
+import type { ConnectOptions, TlsOptions } from '../connect-options.js';
+import type { LockManager } from '../manager.js';
+import { checkTarget, type Place } from '../target.js';
+import { say, UsageError } from './exit.js';
+
+/** What every command is told. */
+export interface PlaceOptions {
+  readonly url?: string;
+  readonly sentinel?: string[];
+  readonly master?: string;
+  readonly cluster?: string[];
+  readonly quorum?: string[];
+  readonly longestLease?: number;
+  readonly prefix?: string;
+  readonly ca?: string;
+  readonly cert?: string;
+  readonly key?: string;
+  readonly json?: boolean;
+}
+
+/** Where the locks are, and how to get there. */
+export interface Where {
+  readonly target: Place | undefined;
+  readonly options: ConnectOptions;
+  /** For people, without login. */
+  readonly label: string;
+}
+
+/** By default the `ttl` of `connect`, as there. */
+const LONGEST_LEASE_MS = 10_000;
+const UNITS = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000 } as const;
+
+/** Reads a length of time such as `30s`, in ms. */
+export function duration(text: string): number {
+  const [, digits, unit] = /^(\d+(?:\.\d+)?)(ms|s|m|h)$/.exec(text) ?? [];
+  if (digits === undefined) {
+    throw new InvalidArgumentError('Say how long with a unit: 500ms, 30s, 2m or 1h.');
+  }
+  return Math.round(Number(digits) * UNITS[unit as keyof typeof UNITS]);
+}
+
+/** Reads a whole number from `least` to `most`. */
+export function whole(least: number, most: number): (text: string) => number {
+  return (text) => {
+    const number = /^\d{1,15}$/.test(text) ? Number(text) : Number.NaN;
+    if (number >= least && number <= most) return number;
+    throw new InvalidArgumentError(`Say a whole number from ${least} to ${most}.`);
+  };
+}
+
+const collect = (url: string, before: string[] = []): string[] => [...before, url];
+
+/** Adds the options by which the servers are found. */
+export function withPlace(command: Command): Command {
+  return command
+    .optionsGroup('Where the locks are:')
+    .option('--url <url>', 'the server (default: HOLDFAST_URL, REDIS_URL, redis://127.0.0.1:6379)')
+    .addOption(new Option('--sentinel <url>', 'a Sentinel; one option for each').argParser(collect))
+    .option('--master <name>', 'what the Sentinels call the server')
+    .addOption(
+      new Option('--cluster <url>', 'a server of a Cluster; one option for each').argParser(
+        collect,
+      ),
+    )
+    .addOption(
+      new Option('--quorum <url>', 'a server of a quorum; one option for each').argParser(collect),
+    )
+    .option('--longest-lease <time>', 'of a quorum: taken by anybody (default: 10s)', duration)
+    .option('--prefix <text>', 'before every name in Redis (default: "lock:")')
+    .option('--ca <file>', 'TLS: the CA that is trusted, for rediss:// URLs')
+    .option('--cert <file>', "TLS: this client's certificate")
+    .option('--key <file>', 'TLS: the key of the certificate')
+    .optionsGroup('Options:')
+    .option('--json', 'write JSON, also for errors');
+}
+
+/**
+ * Which servers are meant; checks everything that can be checked without them. `lease` is the longest that
+ * the command takes, in ms.
+ */
+export function whereOf(given: PlaceOptions, lease = 0): Where {
+  const target = targetOf(given);
+  const { label, memory, quorum } = checkTarget(target);
+  if (memory !== null) {
+    throw new UsageError(`${label} ends with this command: name a server with --url`);
+  }
+  const { HOLDFAST_USERNAME: username, HOLDFAST_PASSWORD: password } = process.env;
+  const tls = tlsOf(given);
+  const options: ConnectOptions = {
+    clientName: 'holdfast-cli',
+    ...(quorum === null && given.longestLease === undefined
+      ? {}
+      : { longestLease: longest(given, lease) }),
+    ...(given.prefix === undefined ? {} : { prefix: given.prefix }),
+    ...(username ? { username } : {}),
+    ...(password ? { password } : {}),
+    ...(tls === undefined ? {} : { tls }),
+  };
+  return { target, options, label };
+}
+
+/** A server of a quorum that restarted has no vote for so long; 0 where it has all data again. */
+function longest({ longestLease = LONGEST_LEASE_MS }: PlaceOptions, lease: number): number {
+  return longestLease === 0 ? 0 : Math.max(longestLease, lease);
+}
+
+/** Connects, and has warnings told. Events of the connection are no news for a short command. */
+export async function open({ target, options }: Where): Promise<LockManager> {
+  const locks = await connect(target, options);
+  locks.on('warning', ({ message }) => say(message));
+  return locks;
+}
+
+function targetOf({ url, sentinel, master, cluster, quorum }: PlaceOptions): Place | undefined {
+  const named = Object.entries({ url, sentinel, cluster, quorum }).filter(([, each]) => each);
+  if (named.length > 1) {
+    const both = named.map(([option]) => `--${option}`).join(' and ');
+    throw new UsageError(`${both} exclude each other: name one place`);
+  }
+  if ((sentinel === undefined) !== (master === undefined)) {
+    throw new UsageError('--sentinel and --master belong together');
+  }
+  if (cluster !== undefined) return { cluster };
+  if (quorum !== undefined) return { quorum };
+  if (sentinel === undefined || master === undefined) return url;
+  const { HOLDFAST_SENTINEL_USERNAME: sentinelUsername } = process.env;
+  const { HOLDFAST_SENTINEL_PASSWORD: sentinelPassword } = process.env;
+  return {
+    sentinels: sentinel,
+    master,
+    ...(sentinelUsername ? { sentinelUsername } : {}),
+    ...(sentinelPassword ? { sentinelPassword } : {}),
+  };
+}
+
+function tlsOf({ ca, cert, key }: PlaceOptions): TlsOptions | undefined {
+  const files = Object.entries({ ca, cert, key }).filter(([, file]) => file !== undefined);
+  if (files.length === 0) return undefined;
+  return Object.fromEntries(files.map(([option, file]) => [option, read(option, file as string)]));
+}
+
+function read(option: string, file: string): string {
+  try {
+    return readFileSync(file, 'utf8');
+  } catch (error) {
+    throw new UsageError(`--${option}: ${(error as Error).message}`);
+  }
+}

@@ -1,0 +1,108 @@
+/** `holdfast release`: takes a lock away from whoever holds it. */
+
+import { createInterface } from 'node:readline/promises';
+import type { Command } from 'commander';
+import { EXIT_CODES, Exit, UsageError } from './exit.js';
+import { open, type PlaceOptions, type Where, whereOf, withPlace } from './options.js';
+import { foreignLease, type LockView, leaseOf, nameOf, viewOf } from './snapshot.js';
+import { human, print, printable } from './terminal.js';
+
+interface ReleaseOptions extends PlaceOptions {
+  readonly force?: true;
+  readonly foreign?: true;
+  readonly yes?: true;
+}
+
+const HELP = `
+The next in line gets the lock at once. Its holder is told, and what it does until it has stopped is no longer
+protected: stop it first, if you can.
+
+${EXIT_CODES}
+Examples:
+  holdfast release nightly --force
+  holdfast release nightly --force --yes --json    # in a script
+`;
+
+/** Adds the command. */
+export function addRelease(program: Command, end: (code: number) => void): void {
+  const command = program
+    .command('release')
+    .summary('take a lock away from its holder')
+    .description('Take a lock away from whoever holds it. Asks first.')
+    .argument('<name>', "the lock's name")
+    .option('--force', 'yes, from whoever holds it: without it nothing is done')
+    .option('--foreign', 'also if other code than holdfast holds it')
+    .option('-y, --yes', 'do not ask');
+  withPlace(command)
+    .addHelpText('after', HELP)
+    .action(async (name: string, options: ReleaseOptions) => {
+      end(await release(name, options));
+    });
+}
+
+async function release(name: string, options: ReleaseOptions): Promise<number> {
+  if (options.force !== true) {
+    throw new UsageError('release takes a lock away from its holder: say --force if you mean it');
+  }
+  if (options.yes !== true && !(process.stdin.isTTY && process.stderr.isTTY)) {
+    throw new UsageError('there is no terminal to ask on: say --yes if you are sure');
+  }
+  const where = whereOf(options);
+  const locks = await open(where);
+  const view = await viewOf(locks, name);
+  if (options.yes !== true && !(await agreed(view, where, options))) {
+    await locks.close();
+    print('Nothing was done.');
+    return Exit.No;
+  }
+  const force = options.foreign === true ? { force: 'foreign' as const } : {};
+  const released = await locks.forceRelease(name, force);
+  await locks.close();
+  const foreign = released ? undefined : await foreignLease(where, name);
+  if (options.json === true) {
+    print(JSON.stringify({ name, released, holders: released ? view.holders : [] }));
+  } else print(told(name, released, foreign !== undefined));
+  return released ? Exit.Done : Exit.No;
+}
+
+function told(name: string, released: boolean, foreign: boolean): string {
+  const shown = `Lock "${printable(name)}"`;
+  if (released) return `${shown} was released.`;
+  if (foreign) return `${shown} is held by other code: --foreign releases that as well.`;
+  return `${shown} is held by nobody.`;
+}
+
+/** Asks at the terminal, having told who is concerned. */
+async function agreed(view: LockView, where: Where, options: ReleaseOptions): Promise<boolean> {
+  const terminal = createInterface({ input: process.stdin, output: process.stderr });
+  const ended = new AbortController();
+  // Ctrl-C and Ctrl-D say no.
+  terminal.once('close', () => ended.abort());
+  try {
+    const question = `${await concern(view, where, options)} Release it? [y/N] `;
+    const answer = await terminal.question(question, { signal: ended.signal });
+    return /^y(es)?$/i.test(answer.trim());
+  } catch {
+    process.stderr.write('\n');
+    return false;
+  } finally {
+    terminal.close();
+  }
+}
+
+async function concern(
+  { name, mode, holders, waiters }: LockView,
+  where: Where,
+  { foreign }: ReleaseOptions,
+): Promise<string> {
+  const shown = `Lock "${printable(name)}" on ${where.label}`;
+  const line = waiters.length === 0 ? '' : ` ${waiters.length} in line.`;
+  if (mode !== null) {
+    const who = holders.map((each) => `${nameOf(each)} (lease ${leaseOf(each)})`);
+    return `${shown} is held, ${mode}, by ${who.join(', ')}.${line}`;
+  }
+  const lease = foreign === true ? await foreignLease(where, name) : undefined;
+  if (lease === undefined) return `${shown} is held by nobody of holdfast.${line}`;
+  const left = lease === null ? 'without an end to its lease' : `for ${human(lease)} more`;
+  return `${shown} is held by other code ${left}.${line}`;
+}

@@ -1,0 +1,109 @@
+/** What an ACL user must be allowed to do, and how to find out whether he is. */
+
+import type { ServerAnswer } from '../survey.js';
+import type { Finding } from './judge.js';
+
+/** One right. */
+interface Right {
+  /** A command that needs it, as `ACL DRYRUN` takes it. */
+  readonly words: readonly string[];
+  /** One that needs it and changes nothing: what it cannot mean is refused only behind the ACL. */
+  readonly trial: readonly string[] | undefined;
+  readonly use: Use;
+}
+
+/** What does not work without it; needed: nothing does. */
+type Use = 'needed' | 'messages' | 'lists';
+
+const WITHOUT = {
+  needed: { level: 'problem', message: 'may not do what locks need' },
+  messages: { level: 'warning', message: 'may not send or get messages, so waiters poll' },
+  lists: { level: 'warning', message: 'may not list locks: no ls, show and watch' },
+} as const;
+
+const USES = Object.keys(WITHOUT) as Use[];
+const CHANNEL = 'holdfast:{doctor}';
+
+/** Where the locks are whose rights are asked for. */
+export interface Scope {
+  /** A lock that nobody has. */
+  readonly name: string;
+  readonly prefix: string;
+  readonly db: number;
+  readonly cluster: boolean;
+}
+
+/** Everything that holdfast does, on the keys of one lock. */
+export function rights({ name, prefix, db, cluster }: Scope): Right[] {
+  const lock = `${prefix}${name}`;
+  const side = /\{[^}]+\}/.test(lock) ? `${lock}:queue` : `{${lock}}:queue`;
+  const right = (text: string, trial: string | null = text, use: Use = 'needed'): Right => {
+    return { words: text.split(' '), trial: trial?.split(' '), use };
+  };
+  const forKey = (key: string) => [
+    right(`SET ${key} x`, `SET ${key} x NONSENSE`),
+    ...[`GET ${key}`, `DEL ${key}`, `PEXPIRE ${key} 1`].map((text) => right(text)),
+  ];
+  return [
+    ...['INFO server', 'TIME', 'EVAL x 0', 'EVALSHA x 0'].map((text) => right(text)),
+    ...forKey(lock),
+    ...[`EXISTS ${lock}`, `PTTL ${lock}`].map((text) => right(text)),
+    right(`APPEND ${lock} x`, null),
+    ...forKey(side),
+    right(`INCRBY ${side} 1`, `INCRBY ${side} nonsense`),
+    right(`HSET ${side} x x`, `HSET ${side} x x x`),
+    right(`ZADD ${side} 1 x`, `ZADD ${side} nonsense x`),
+    ...[`HGET ${side} x`, `HDEL ${side} x`, `ZREM ${side} x`].map((text) => right(text)),
+    ...[`ZRANGE ${side} 0 0`, `ZRANGEBYSCORE ${side} 0 0`].map((text) => right(text)),
+    ...[`ZRANK ${side} x`, `ZSCORE ${side} x`, `ZCOUNT ${side} 0 0`].map((text) => right(text)),
+    ...(db === 0 ? [] : [right(`SELECT ${db}`)]),
+    ...(cluster ? [right('CLUSTER SLOTS'), right('ASKING', null)] : []),
+    ...messages(cluster).map((text) => right(text, null, 'messages')),
+    right('SCAN 0', 'SCAN 0 COUNT 1', 'lists'),
+  ];
+}
+
+/** Not tried: the manager of the trial does, and warns. */
+function messages(cluster: boolean): string[] {
+  return cluster
+    ? [`SPUBLISH ${CHANNEL} x`, `SSUBSCRIBE ${CHANNEL}`, `SUNSUBSCRIBE ${CHANNEL}`]
+    : [`PUBLISH ${CHANNEL} x`, `SUBSCRIBE ${CHANNEL}`, `PUBSUB NUMSUB ${CHANNEL}`];
+}
+
+/** What the server is asked: what the user may do, and then, if that is the login, to let him try. */
+export function questions(all: readonly Right[], user: string, isLogin: boolean): string[][] {
+  const asked = all.map(({ words }) => ['ACL', 'DRYRUN', user, ...words]);
+  return isLogin ? [...asked, ...all.map(({ trial }) => [...(trial ?? ['TIME'])])] : asked;
+}
+
+/** What the answers mean. Servers from 7.0 on tell what a user may do, if he may ask. */
+export function judgeRights(
+  all: readonly Right[],
+  user: string,
+  name: string,
+  answers: readonly ServerAnswer[],
+): Omit<Finding, 'server'>[] {
+  const asked = answers.slice(0, all.length);
+  const tried = answers.slice(all.length);
+  const told = asked[0]?.refused === false;
+  if (!told && tried.length === 0) {
+    const message = `it is not known what the user ${user} may do: ${asked[0]?.text ?? 'no answer'}`;
+    const advice = 'ask as a user who may ACL DRYRUN; servers before 7.0 cannot tell';
+    return [{ check: 'rights', level: 'warning', message, advice }];
+  }
+  const missing = told
+    ? all.filter((_, i) => asked[i]?.text !== 'OK')
+    : all.filter((_, i) => /^NOPERM/.test(tried[i]?.text ?? ''));
+  if (missing.length === 0) {
+    const what = told ? 'all that is needed' : 'all that could be tried without changing anything';
+    return [{ check: 'rights', level: 'ok', message: `the user ${user} may do ${what}` }];
+  }
+  return USES.flatMap((use) => {
+    const commands = missing.filter((each) => each.use === use).map(({ words }) => words.join(' '));
+    if (commands.length === 0) return [];
+    const { level, message } = WITHOUT[use];
+    const refused = commands.join(', ').replaceAll(name, 'NAME');
+    const advice = `see docs/operations.md for the ACL rule; refused: ${refused}`;
+    return [{ check: 'rights', level, message: `the user ${user} ${message}`, advice }];
+  });
+}

@@ -1,0 +1,230 @@
+/** `holdfast run`: a command under a lock. */
+
+import { hostname } from 'node:os';
+import { type Command, InvalidArgumentError, Option } from 'commander';
+import type { Lock } from '../lock.js';
+import type { LockManager } from '../manager.js';
+import type { LockMode } from '../options.js';
+import { CliError, Exit, exitCodeOf, report } from './exit.js';
+import { codeOf, Job } from './job.js';
+import { duration, open, type PlaceOptions, whereOf, whole, withPlace } from './options.js';
+
+interface RunOptions extends PlaceOptions {
+  readonly ttl: number;
+  readonly wait?: number;
+  readonly ifAvailable?: true;
+  readonly conflictExitCode: number;
+  readonly mode: LockMode;
+  readonly limit?: number;
+  readonly atLeast?: number;
+  readonly label: string;
+  readonly grace: number;
+}
+
+const TTL_MS = 10_000;
+const GRACE_MS = 10_000;
+const LIMIT_MAX = 2 ** 31;
+const LABEL_MAX = 48;
+/** The bounds of a lease, in ms. */
+const LEASE_MS_MIN = 50;
+const LEASE_MS_MAX = 24 * 3_600_000;
+
+const HELP = `
+The command gets HOLDFAST_LOCK, the name, and HOLDFAST_FENCE, a number that is greater for every later
+owner, in its environment. If it has options of its own, write -- before it.
+
+Exit codes:
+  the command's own; 128+n if signal n ended it
+  64   wrong usage; nothing was sent
+  69   the servers cannot be reached, or refused; the command was not run
+  75   somebody else holds the lock; the command was not run (see -E)
+  76   the lock was lost while the command ran, so the command was stopped
+  126  the command cannot be executed
+  127  the command was not found
+
+Examples:
+  holdfast run deploy -- ./deploy.sh --now
+  holdfast run report --wait 30s -- node report.js
+  holdfast run api --mode shared --limit 4 -- ./import.sh
+  holdfast run nightly --if-available --at-least 5m -E 0 -- ./nightly.sh    # in the crontab of every machine
+`;
+
+/** Adds the command. */
+export function addRun(program: Command, end: (code: number) => void): void {
+  const command = program
+    .command('run')
+    .summary('run a command while holding a lock')
+    .description(
+      'Run a command while holding a lock. The lock is renewed as long as the command runs, and released ' +
+        'when it has ended. If it is lost, the command is stopped.',
+    )
+    .argument('<name>', "the lock's name")
+    .argument('<command...>', 'the command and its arguments')
+    .addOption(
+      new Option('--ttl <time>', 'how long it blocks others if this machine dies')
+        .argParser(duration)
+        .default(TTL_MS, '10s'),
+    )
+    .addOption(
+      new Option('--wait <time>', 'how long to wait for it (default: for ever)')
+        .argParser(duration)
+        .conflicts('ifAvailable'),
+    )
+    .option('--if-available', 'do not wait')
+    .option('-E, --conflict-exit-code <n>', 'if it is not free', whole(0, 255), Exit.Conflict)
+    .addOption(
+      new Option('--mode <mode>', 'alone, or together with others')
+        .choices(['exclusive', 'shared'])
+        .default('exclusive'),
+    )
+    .option('--limit <n>', 'with --mode shared: at most so many at once', whole(1, LIMIT_MAX))
+    .option('--at-least <time>', 'keep it so long, even if the command ends sooner', upToADay)
+    .option('--label <text>', 'who holds it, for people', defaultLabel())
+    .addOption(
+      new Option('--grace <time>', 'from SIGTERM to SIGKILL when it is lost')
+        .argParser(duration)
+        .default(GRACE_MS, '10s'),
+    );
+  withPlace(command)
+    .addHelpText('after', HELP)
+    .action(async (name: string, words: string[], options: RunOptions) => {
+      end(await run(name, words, options));
+    });
+}
+
+function upToADay(text: string): number {
+  const ms = duration(text);
+  if (ms > LEASE_MS_MAX) throw new InvalidArgumentError('No lease is longer than 24h.');
+  return ms;
+}
+
+/** The machine and the process: what one wants to know of a holder. */
+function defaultLabel(): string {
+  const suffix = `.${process.pid}`;
+  const host = hostname().replace(/[^A-Za-z0-9._~-]/g, '-');
+  return host.slice(0, LABEL_MAX - suffix.length) + suffix;
+}
+
+/** Takes the lock, runs the command, and answers with what code to end. */
+async function run(name: string, words: readonly string[], options: RunOptions): Promise<number> {
+  const signals = new Signals();
+  const locks = await open(whereOf(options, Math.max(options.ttl, options.atLeast ?? 0)));
+  const lock = await take(locks, name, options, signals.waiting);
+  if (typeof lock === 'number') {
+    await locks.close();
+    return lock;
+  }
+  const acquired = performance.now();
+  const { exit, ran } = await runUnder(lock, words, options, signals);
+  const left = (options.atLeast ?? 0) - (performance.now() - acquired);
+  const kept = ran && left > 0 && lock.held;
+  const lost = await isLost(options, async () => {
+    if (kept) await leave(lock, Math.ceil(left));
+    else if (!(await lock.release()) && exit !== Exit.Lost) {
+      throw new CliError('ERR_LOCK_LOST', Exit.Lost, `lock "${name}" had been lost`, name);
+    }
+  });
+  // Closing would release what is kept. The end of the process does not.
+  if (!kept) await locks.close();
+  return lost ? Exit.Lost : exit;
+}
+
+/** The lock, or with what code to end. */
+async function take(
+  locks: LockManager,
+  name: string,
+  options: RunOptions,
+  signal: AbortSignal,
+): Promise<Lock | number> {
+  const { ttl, mode, limit, label, wait = Number.POSITIVE_INFINITY, json = false } = options;
+  const wanted = { ttl, mode, label, ...(limit === undefined ? {} : { limit }) };
+  try {
+    if (options.ifAvailable !== true) return await locks.acquire(name, { ...wanted, wait, signal });
+    const lock = await locks.tryAcquire(name, wanted);
+    if (lock !== null) return lock;
+    throw new CliError('ERR_LOCK_HELD', Exit.Conflict, `lock "${name}" is not free`, name);
+  } catch (error) {
+    if (signal.aborted) return codeOf(signal.reason);
+    if (exitCodeOf(error) !== Exit.Conflict) throw error;
+    // Who has asked for success wants to hear nothing, in a mail of cron's for instance.
+    if (options.conflictExitCode !== 0) report(error, json);
+    return options.conflictExitCode;
+  }
+}
+
+/** How the command ended, and whether it ran at all. */
+interface Ran {
+  readonly exit: number;
+  readonly ran: boolean;
+}
+
+async function runUnder(
+  lock: Lock,
+  words: readonly string[],
+  { grace, json = false }: RunOptions,
+  signals: Signals,
+): Promise<Ran> {
+  const env = { HOLDFAST_LOCK: lock.name, HOLDFAST_FENCE: String(lock.fence) };
+  const job = new Job(words, env);
+  signals.to(job);
+  let stopping: Promise<void> | undefined;
+  const stop = () => {
+    report(lock.signal.reason, json);
+    stopping = job.stop(grace);
+  };
+  lock.signal.addEventListener('abort', stop, { once: true });
+  if (lock.signal.aborted) stop();
+  try {
+    const exit = await job.ended;
+    await stopping;
+    return { exit: stopping === undefined ? exit : Exit.Lost, ran: true };
+  } catch (error) {
+    report(error, json);
+    return { exit: exitCodeOf(error), ran: false };
+  } finally {
+    lock.signal.removeEventListener('abort', stop);
+  }
+}
+
+/** Has the lease last at least `left` ms from now. */
+async function leave(lock: Lock, left: number): Promise<void> {
+  if (lock.remaining < left) await lock.extend(Math.max(left, LEASE_MS_MIN));
+}
+
+/** Gives the lock up in some way once the command has ended; answers whether it had been lost. */
+async function isLost({ json = false }: RunOptions, giveUp: () => Promise<void>): Promise<boolean> {
+  try {
+    await giveUp();
+    return false;
+  } catch (error) {
+    // Whatever else it is, the command has run, and the lease ends by itself.
+    report(error, json);
+    return exitCodeOf(error) === Exit.Lost;
+  }
+}
+
+/** The signals that end this process: while it waits they end the wait, later the command gets them. */
+class Signals {
+  readonly #waiting = new AbortController();
+  #job: Job | undefined;
+
+  constructor() {
+    for (const signal of ['SIGHUP', 'SIGINT', 'SIGTERM'] as const) {
+      process.on(signal, () => {
+        if (this.#job === undefined) this.#waiting.abort(signal);
+        else this.#job.tell(signal);
+      });
+    }
+  }
+
+  /** Aborted by a signal, with its name for a reason. */
+  get waiting(): AbortSignal {
+    return this.#waiting.signal;
+  }
+
+  /** From now on `job` gets them. */
+  to(job: Job): void {
+    this.#job = job;
+    if (this.waiting.aborted) job.tell(this.waiting.reason);
+  }
+}

@@ -1,0 +1,142 @@
+/** Who holds and who waits for what, lock by lock, as `ls`, `show` and `watch` tell it. */
+
+import type { LockManager } from '../manager.js';
+import type { LockMode } from '../options.js';
+import { labelOf } from '../outcome.js';
+import type { HeldLockInfo, PendingLockInfo } from '../query.js';
+import { survey } from '../survey.js';
+import { CliError, Exit } from './exit.js';
+import type { Where } from './options.js';
+import { human, printable, table } from './terminal.js';
+
+/** One lock. The documented shape of `--json`. */
+export interface LockView {
+  readonly name: string;
+  /** How it is held; `null` while nobody holds it. */
+  readonly mode: LockMode | null;
+  readonly holders: readonly Holder[];
+  readonly waiters: readonly Waiter[];
+}
+
+/** Who holds it. */
+export interface Holder {
+  readonly label: string | null;
+  readonly clientId: string;
+  readonly fence: number;
+  /** What is left of the lease in ms; `null` if it never ends by itself. */
+  readonly lease: number | null;
+}
+
+/** Who waits for it: the callers of one process count as one. */
+export interface Waiter {
+  readonly clientId: string;
+  readonly mode: LockMode;
+  readonly position: number;
+}
+
+/** All locks whose names match a pattern, in order. */
+export async function look(locks: LockManager, pattern: string): Promise<LockView[]> {
+  const [startsWith = ''] = pattern.split(/[*?]/, 1);
+  const { held, pending } = await locks.query({ startsWith });
+  const matches = matcher(pattern);
+  const names = new Set([...held, ...pending].map(({ name }) => name).filter(matches));
+  const heldBy = group(held);
+  const waited = group(pending);
+  return [...names].sort().map((name) => {
+    const holders = heldBy.get(name) ?? [];
+    return {
+      name,
+      mode: holders[0]?.mode ?? null,
+      holders: holders.map(holderOf),
+      waiters: (waited.get(name) ?? []).map(waiterOf),
+    };
+  });
+}
+
+/** One lock, whatever its name looks like as a pattern. */
+export async function viewOf(locks: LockManager, name: string): Promise<LockView> {
+  const views = await look(locks, name.replace(/[*?]/g, '?'));
+  const nobody: LockView = { name, mode: null, holders: [], waiters: [] };
+  return views.find((view) => view.name === name) ?? nobody;
+}
+
+/**
+ * How long other code holds the lock, in ms; `null`: without an end; undefined if nobody does. The other
+ * servers of a Cluster than that of its slot refuse to answer.
+ */
+export async function foreignLease(
+  { target, options, label }: Where,
+  name: string,
+): Promise<number | null | undefined> {
+  const key = `${options.prefix ?? 'lock:'}${name}`;
+  const surveys = await survey(target, options, [['PTTL', key]]);
+  const answers = surveys.flatMap((each) => each.answers);
+  const answer = answers.find(({ refused }) => !refused);
+  if (answer === undefined) {
+    const why = answers[0]?.text ?? surveys[0]?.failure ?? 'no server answered';
+    const message = `it is not known whether other code holds lock "${name}" on ${label}: ${why}`;
+    throw new CliError('ERR_LOCK_SERVER', Exit.Unavailable, message, name);
+  }
+  const lease = Number(answer.text);
+  if (lease === -2) return undefined;
+  return lease < 0 ? null : lease;
+}
+
+/** `*` stands for any text, `?` for one character. */
+function matcher(pattern: string): (name: string) => boolean {
+  const source = pattern.replace(/[\\^$.|+()[\]{}]/g, '\\$&').replace(/\*/g, '.*');
+  const expression = new RegExp(`^${source.replace(/\?/g, '.')}$`, 'su');
+  return (name) => expression.test(name);
+}
+
+function group<T extends { readonly name: string }>(all: readonly T[]): Map<string, T[]> {
+  const groups = new Map<string, T[]>();
+  for (const each of all) {
+    const group = groups.get(each.name);
+    if (group === undefined) groups.set(each.name, [each]);
+    else group.push(each);
+  }
+  return groups;
+}
+
+function holderOf({ token, clientId, fence, ttl }: HeldLockInfo): Holder {
+  return { label: labelOf(token) ?? null, clientId, fence, lease: ttl };
+}
+
+function waiterOf({ clientId, mode, position }: PendingLockInfo): Waiter {
+  return { clientId, mode, position };
+}
+
+/** What people call a holder: its label, or the beginning of its number. */
+export function nameOf({ label, clientId }: Holder): string {
+  return label ?? clientId.slice(0, 8);
+}
+
+/** A row for each holder of each lock. */
+export function rowsOf(views: readonly LockView[]): string[][] {
+  return views.flatMap(({ name, mode, holders, waiters }) => {
+    const waiting = waiters.length === 0 ? '' : String(waiters.length);
+    if (holders.length === 0) return [[printable(name), '', 'nobody', '', '', waiting]];
+    return holders.map((holder, i) => [
+      i === 0 ? printable(name) : '',
+      i === 0 ? (mode ?? '') : '',
+      nameOf(holder),
+      String(holder.fence),
+      leaseOf(holder),
+      i === 0 ? waiting : '',
+    ]);
+  });
+}
+
+/** The heads of these rows. */
+export const HEADS = ['NAME', 'MODE', 'HOLDER', 'FENCE', 'LEASE', 'WAITING'];
+
+/** The lines of a table of locks. */
+export function tableOf(views: readonly LockView[]): string[] {
+  return table(HEADS, rowsOf(views));
+}
+
+/** What is left of a lease, for people. */
+export function leaseOf({ lease }: Holder): string {
+  return lease === null ? 'no end' : human(lease);
+}

@@ -1,0 +1,57 @@
+/** What people see: colours where they are wanted, tables, lengths of time. */
+
+const CODES = { bold: 1, dim: 2, red: 31, green: 32, yellow: 33 } as const;
+
+/** A colour or weight of text. */
+export type Paint = keyof typeof CODES;
+
+/** Paints text for a terminal; for anything else, and with `NO_COLOR`, it stays plain. */
+export function paint(stream: NodeJS.WriteStream, how: Paint, text: string): string {
+  const { NO_COLOR, TERM } = process.env;
+  // https://no-color.org: whatever it is set to, as long as it is not empty.
+  if (!stream.isTTY || NO_COLOR || TERM === 'dumb') return text;
+  return `\x1b[${CODES[how]}m${text}\x1b[0m`;
+}
+
+/** Writes a document or a page to stdout. */
+export function print(text: string): void {
+  process.stdout.write(`${text}\n`);
+}
+
+/** Text that cannot move the cursor: a lock may be called anything. */
+export function printable(text: string): string {
+  return text.replace(/\p{C}/gu, (letter) => {
+    const code = letter.codePointAt(0) as number;
+    return `\\u{${code.toString(16)}}`;
+  });
+}
+
+/** Rows under their heads, each column as wide as its widest cell. */
+export function table(heads: readonly string[], rows: readonly (readonly string[])[]): string[] {
+  const widths = heads.map((_, i) => Math.max(...[heads, ...rows].map((row) => length(row[i]))));
+  const line = (cells: readonly string[]) =>
+    cells
+      .map((cell, i) => cell + ' '.repeat((widths[i] ?? 0) - length(cell)))
+      .join('  ')
+      .trimEnd();
+  return [heads, ...rows].map(line);
+}
+
+function length(text = ''): number {
+  return [...text].length;
+}
+
+/** A length of time in ms for people: `850ms`, `8.2s`, `3m20s`, `2h05m`. */
+export function human(ms: number): string {
+  if (ms < 1_000) return `${Math.round(ms)}ms`;
+  const seconds = ms / 1_000;
+  if (seconds < 59.95) return `${seconds.toFixed(1)}s`;
+  const whole = Math.round(seconds);
+  if (whole < 3_600) return `${Math.floor(whole / 60)}m${pad(whole % 60)}s`;
+  const minutes = Math.round(seconds / 60);
+  return `${Math.floor(minutes / 60)}h${pad(minutes % 60)}m`;
+}
+
+function pad(number: number): string {
+  return String(number).padStart(2, '0');
+}

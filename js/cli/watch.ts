@@ -1,0 +1,175 @@
+/** `holdfast watch`: a table of locks that keeps itself up to date. */
+
+import { setTimeout as sleep } from 'node:timers/promises';
+import { type Command, Option } from 'commander';
+import type { LockManager } from '../manager.js';
+import { EXIT_CODES, Exit, say } from './exit.js';
+import { duration, open, type PlaceOptions, type Where, whereOf, withPlace } from './options.js';
+import { Screen } from './screen.js';
+import { HEADS, type LockView, look, nameOf, rowsOf } from './snapshot.js';
+import { print, printable, table } from './terminal.js';
+
+interface WatchOptions extends PlaceOptions {
+  readonly interval: number;
+}
+
+const INTERVAL_MS = 1_000;
+
+const HELP = `
+On a terminal q or Ctrl-C ends it. CHANGES counts how often a lock was seen with another fence since the
+watch began: it was handed on, or taken anew, at least so often. Without a terminal, and with --json, it
+writes a line for each change of a holder or of the line.
+
+Each look reads every key of the database: give it a longer --interval on a large one.
+
+${EXIT_CODES}
+Examples:
+  holdfast watch 'item:*'
+  holdfast watch --interval 10s --json >> locks.log
+`;
+
+/** Adds the command. */
+export function addWatch(program: Command, end: (code: number) => void): void {
+  const command = program
+    .command('watch')
+    .summary('watch locks change hands')
+    .description('Show the locks that are held or waited for, and keep showing them.')
+    .argument('[pattern]', 'names: * stands for any text, ? for one character', '*')
+    .addOption(
+      new Option('--interval <time>', 'how often to look')
+        .argParser(duration)
+        .default(INTERVAL_MS, '1s'),
+    );
+  withPlace(command)
+    .addHelpText('after', HELP)
+    .action(async (pattern: string, options: WatchOptions) => {
+      end(await watch(pattern, options));
+    });
+}
+
+async function watch(pattern: string, options: WatchOptions): Promise<number> {
+  const where = whereOf(options);
+  const locks = await open(where);
+  const ended = new AbortController();
+  for (const signal of ['SIGHUP', 'SIGINT', 'SIGTERM'] as const) {
+    process.once(signal, () => ended.abort());
+  }
+  const asLines = options.json === true || !process.stdout.isTTY;
+  const follow = asLines ? followInLines : followOnScreen;
+  await follow({ locks, where, pattern, options, ended });
+  await locks.close();
+  return Exit.Done;
+}
+
+interface Watch {
+  readonly locks: LockManager;
+  readonly where: Where;
+  readonly pattern: string;
+  readonly options: WatchOptions;
+  readonly ended: AbortController;
+}
+
+async function followOnScreen({ locks, where, pattern, options, ended }: Watch): Promise<void> {
+  const changes = new Changes();
+  const screen = new Screen(() => ended.abort());
+  try {
+    while (!ended.signal.aborted) {
+      screen.show(await frame());
+      await pause(options.interval, ended.signal);
+    }
+  } finally {
+    screen.close();
+  }
+
+  async function frame(): Promise<string[]> {
+    const title = `${where.label}  ${printable(pattern)}  ${new Date().toLocaleTimeString()}  q quits`;
+    try {
+      const views = await look(locks, pattern);
+      changes.count(views);
+      const rows = views.flatMap((view) =>
+        rowsOf([view]).map((row, i) => [...row, i === 0 ? changes.of(view.name) : '']),
+      );
+      return [title, '', ...table([...HEADS, 'CHANGES'], rows)];
+    } catch (error) {
+      // The next look may find the server again.
+      return [title, '', (error as Error).message];
+    }
+  }
+}
+
+/** How often each lock was seen with another fence than before. */
+class Changes {
+  readonly #seen = new Map<string, { fence: number; count: number }>();
+
+  count(views: readonly LockView[]): void {
+    for (const { name, holders } of views) {
+      const fence = Math.max(0, ...holders.map((holder) => holder.fence));
+      const before = this.#seen.get(name);
+      const changed = before !== undefined && fence > before.fence;
+      const count = (before?.count ?? 0) + Number(changed);
+      this.#seen.set(name, { fence: Math.max(fence, before?.fence ?? 0), count });
+    }
+  }
+
+  of(name: string): string {
+    return String(this.#seen.get(name)?.count ?? 0);
+  }
+}
+
+/** What is written of a lock when it has changed. */
+interface Line {
+  readonly time: string;
+  readonly lock: LockView;
+}
+
+async function followInLines({ locks, pattern, options, ended }: Watch): Promise<void> {
+  let known = new Map<string, string>();
+  let trouble = '';
+  while (!ended.signal.aborted) {
+    try {
+      known = tell(known, await look(locks, pattern), options.json === true);
+      trouble = '';
+    } catch (error) {
+      const { message } = error as Error;
+      if (message !== trouble) say(message);
+      trouble = message;
+    }
+    await pause(options.interval, ended.signal);
+  }
+}
+
+/** Writes a line for each lock that is not as it was; answers how all are now. */
+function tell(
+  known: ReadonlyMap<string, string>,
+  views: readonly LockView[],
+  json: boolean,
+): Map<string, string> {
+  const now = new Map(views.map((view) => [view.name, essence(view)]));
+  const gone = [...known.keys()].filter((name) => !now.has(name));
+  const nobody = gone.map((name): LockView => ({ name, mode: null, holders: [], waiters: [] }));
+  const time = new Date().toISOString();
+  for (const lock of [...views, ...nobody]) {
+    if (known.get(lock.name) === now.get(lock.name)) continue;
+    const line: Line = { time, lock };
+    print(json ? JSON.stringify(line) : sentence(line));
+  }
+  return now;
+}
+
+/** What counts as a change: who, and how many wait, but not how long a lease lasts. */
+function essence({ mode, holders, waiters }: LockView): string {
+  const who = holders.map(({ clientId, fence }) => [clientId, fence]);
+  return JSON.stringify([mode, who, waiters.length]);
+}
+
+function sentence({ time, lock: { name, mode, holders, waiters } }: Line): string {
+  const who = holders.map((holder) => `${nameOf(holder)} (fence ${holder.fence})`).join(', ');
+  const held = mode === null ? 'free' : `held, ${mode}, by ${who}`;
+  const line = waiters.length === 0 ? '' : `, ${waiters.length} waiting`;
+  return `${time} ${printable(name)}: ${held}${line}`;
+}
+
+async function pause(ms: number, signal: AbortSignal): Promise<void> {
+  // Ended early it is no error.
+  await sleep(ms, undefined, { signal }).catch(() => {});
+}

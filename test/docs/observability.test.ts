@@ -1,0 +1,22 @@
+/** What docs/observability.md shows. */
+
+import { after, before } from 'node:test';
+import { RedisServer } from '../support/server.js';
+import { runPage } from './run-page.js';
+
+let server: RedisServer;
+
+before(async () => {
+  server = await RedisServer.start();
+});
+
+after(() => server?.stop());
+
+runPage('docs/observability.md', {
+  surroundings: () => ({
+    env: { REDIS_URL: server.url },
+    // Whoever copies the files has them beside the program.
+    instead: { "'./": "'../../../examples/observability/" },
+    stage: 'test/docs/stage.mjs',
+  }),
+});

@@ -1,0 +1,72 @@
+/** What docs/operations.md tells operators to send. That the rule of the ACL suffices, test/acl.test.ts shows. */
+
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import { inLine } from '../support/crew.js';
+import { connect } from '../support/holdfast.js';
+import { RedisServer } from '../support/server.js';
+import type { Block } from './blocks.js';
+import { runPage } from './run-page.js';
+
+let server: RedisServer;
+
+before(async () => {
+  server = await RedisServer.start();
+});
+
+after(() => server?.stop());
+
+/** Sends each line, and answers what came back. */
+async function send(block: Block): Promise<unknown[]> {
+  const answers: unknown[] = [];
+  for (const line of block.code.trim().split('\n')) {
+    const [command = '', ...args] = line.split(' ');
+    answers.push(await server.admin.call(command, ...args));
+  }
+  return answers;
+}
+
+async function makeUser(block: Block): Promise<void> {
+  assert.deepEqual(await send(block), ['OK']);
+  const url = server.url.replace('//', '//holdfast:password@');
+  await using locks = await connect(url);
+  await (await locks.acquire('item:42')).release();
+}
+
+/** A lock, with somebody in line, looks as the page says. */
+async function look(block: Block): Promise<void> {
+  await using locks = await connect(server.url);
+  await using others = await connect(server.url);
+  const lock = await locks.acquire('item:42', { label: 'shop' });
+  const waiting = others.acquire('item:42', { label: 'next' });
+  await inLine(server, 'item:42', ['next']);
+  const [value, lease, line, shares, fence] = await send(block);
+  assert.match(String(value), /^hf1\.[0-9a-f]+\.\d+\.shop\+$/);
+  assert.ok(Number(lease) > 0);
+  assert.equal((line as string[]).length, 1);
+  assert.deepEqual(shares, []);
+  assert.ok(Number(fence) >= lock.fence);
+  await lock.release();
+  await (await waiting).release();
+}
+
+const LOCKS = 5_000;
+
+async function memory(): Promise<number> {
+  return Number(/used_memory:(\d+)/.exec(await server.admin.info('memory'))?.[1]);
+}
+
+test('a lock costs about the memory that the page says', async () => {
+  await using locks = await connect(server.url);
+  const before = await memory();
+  const names = Array.from({ length: LOCKS }, (_, index) => `item:${index}`);
+  const held = await Promise.all(names.map((name) => locks.acquire(name)));
+  const perHeld = ((await memory()) - before) / LOCKS;
+  await Promise.all(held.map((lock) => lock.release()));
+  const perReleased = ((await memory()) - before) / LOCKS;
+  // Other versions of the server differ by some tens of bytes.
+  assert.ok(perHeld > 165 && perHeld < 500, `330 bytes for a lock that is held, not ${perHeld}`);
+  assert.ok(perReleased < 250, `165 bytes for one that was released, not ${perReleased}`);
+});
+
+runPage('docs/operations.md', { otherwise: { 'ACL SETUSER': makeUser, 'GET lock:item:42': look } });

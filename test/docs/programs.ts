@@ -1,0 +1,126 @@
+/** Runs blocks of code as programs of their own, as a reader would. */
+
+import assert from 'node:assert/strict';
+import { execFile } from 'node:child_process';
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import ts from 'typescript';
+import { ROOT } from '../support/child.js';
+import type { Block } from './blocks.js';
+
+/** Where a block runs. */
+export interface Surroundings {
+  /** Its environment variables, besides those of this process. */
+  readonly env: Readonly<Record<string, string>>;
+  /** What the page says, and what is there instead: addresses, above all. */
+  readonly instead: Readonly<Record<string, string>>;
+  /** A module, run first: it gives the block what the page takes for granted, as globals. */
+  readonly stage?: string;
+}
+
+/** A program that still runs then has hung. */
+const PATIENCE_MS = 60_000;
+
+/**
+ * Runs a block of TypeScript, JavaScript or shell, which must end well. Behind a `console.log` the page
+ * may say what is printed, as in `console.log(lock.held) // true`; that must be so, `…` standing for
+ * anything.
+ */
+export async function runProgram(
+  block: Block,
+  { env, instead, stage }: Surroundings,
+): Promise<void> {
+  let { code } = block;
+  for (const [said, real] of Object.entries(instead)) code = code.replaceAll(said, real);
+  // Inside the package, where its own name and its development dependencies resolve.
+  const parent = join(ROOT, 'build', 'docs');
+  mkdirSync(parent, { recursive: true });
+  const folder = mkdtempSync(join(parent, 'block-'));
+  try {
+    const command =
+      block.language === 'sh'
+        ? ['bash', '-euo', 'pipefail', '-c', code]
+        : [process.execPath, ...staged(stage), write(folder, code)];
+    const cwd = block.language === 'sh' ? ROOT : folder;
+    const { failure, stdout, stderr } = await execute(command, cwd, env);
+    const said = `${stdout}${stderr}`;
+    assert.equal(failure, undefined, `${block.page}:${block.line}: ${failure}\n${said}`);
+    comparePrinted(block, stdout);
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
+
+function staged(stage?: string): string[] {
+  return stage === undefined ? [] : ['--import', join(ROOT, stage)];
+}
+
+/** Writes the program of a block, answers its file. */
+function write(folder: string, code: string): string {
+  const kind = /\brequire\(/.test(code) ? 'cjs' : 'mjs';
+  const file = join(folder, `block.${kind}`);
+  writeFileSync(file, toJavaScript(scoped(code)));
+  return file;
+}
+
+/**
+ * In a scope of its own a block may declare what its stage gives as a global, and may return. As in a
+ * service something else keeps the process alive, since locks do not; one that ends all the same, before
+ * the block does, has failed.
+ */
+function scoped(code: string): string {
+  if (/^export /m.test(code)) return code;
+  const imports = code.match(/^import .*$/gm) ?? [];
+  const rest = code.replace(/^import .*$/gm, '');
+  return `${imports.join('\n')}
+    process.exitCode = 13;
+    const alive = setInterval(() => {}, 60_000);
+    (async () => {\n${rest}\n})().then(
+      () => { process.exitCode = 0; clearInterval(alive) },
+      (error) => { console.error(error); process.exit(1) },
+    );`;
+}
+
+/** Node 20 knows neither types nor `await using`. */
+function toJavaScript(code: string): string {
+  const { ESNext } = ts.ModuleKind;
+  const compilerOptions = { module: ESNext, target: ts.ScriptTarget.ES2022 };
+  return ts.transpileModule(code, { compilerOptions }).outputText;
+}
+
+interface Executed {
+  readonly failure: string | undefined;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+function execute(
+  [program = '', ...args]: string[],
+  cwd: string,
+  more: Readonly<Record<string, string>>,
+): Promise<Executed> {
+  // A runner of tests that is started by another would report to it instead of running.
+  const { NODE_TEST_CONTEXT: _, ...env } = { ...process.env, ...more };
+  return new Promise((resolve) => {
+    execFile(program, args, { cwd, env, timeout: PATIENCE_MS }, (error, stdout, stderr) => {
+      const failure = error === null ? undefined : `ended with ${error.code ?? error.signal}`;
+      resolve({ failure, stdout, stderr });
+    });
+  });
+}
+
+/** What a page says behind `console.log` is what it prints. */
+function comparePrinted({ page, line, code }: Block, stdout: string): void {
+  const said = Array.from(
+    code.matchAll(/console\.log\(.*\)\s*\/\/ (.+)$/gm),
+    ([, text]) => text ?? '',
+  );
+  if (said.length === 0) return;
+  const printed = stdout.trimEnd().split('\n');
+  const where = `${page}:${line} prints\n${stdout}`;
+  assert.equal(printed.length, said.length, where);
+  printed.forEach((text, index) => {
+    const parts = (said[index] ?? '').split('…').map((part) => part.replace(/[^\w\s]/g, '\\$&'));
+    assert.match(text, new RegExp(`^${parts.join('.*')}$`), where);
+  });
+}
