@@ -168,7 +168,7 @@ async fn ask_all(
     Ok(named.into_iter().map(|(address, _)| address).collect())
 }
 
-type Answer = Result<(String, u16), Failure>;
+pub(super) type Answer = Result<(String, u16), Failure>;
 
 /// Who was named, and by how many: most votes first, then in the order of the Sentinels.
 fn by_votes(answers: &BTreeMap<usize, Answer>) -> Vec<((String, u16), usize)> {
@@ -194,7 +194,7 @@ async fn ask(server: &Endpoint, master: &str) -> Answer {
     read_address(&single::in_time(server, question).await?)
 }
 
-fn read_address(answer: &Value) -> Answer {
+pub(super) fn read_address(answer: &Value) -> Answer {
     let read = |value: &Value| match value {
         Value::BulkString(bytes) => String::from_utf8(bytes.clone()).ok(),
         _ => None,
@@ -207,7 +207,7 @@ fn read_address(answer: &Value) -> Answer {
         },
         _ => None,
     };
-    address.ok_or_else(|| Failure::Lost(format!("it answered {answer:?}")))
+    address.ok_or_else(|| Failure::Lost(wire::brief(format!("it answered {answer:?}"))))
 }
 
 /// Gives the connection up as soon as a Sentinel tells that the master is another one. The old master
@@ -253,7 +253,7 @@ async fn watch(server: &Endpoint, master: &str, deliver: &Deliver) {
 }
 
 /// Reads `<master> <old host> <old port> <new host> <new port>`.
-fn successor(push: &PushInfo, master: &str) -> Option<String> {
+pub(super) fn successor(push: &PushInfo, master: &str) -> Option<String> {
     let (PushKind::Message, [_, Value::BulkString(message)]) = (&push.kind, push.data.as_slice())
     else {
         return None;
