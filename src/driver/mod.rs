@@ -51,6 +51,7 @@ impl Handle {
         let shared = Arc::new(Shared::default());
         let (incoming_sender, incoming) = mpsc::unbounded_channel();
         let driver = Driver {
+            command_timeout: config.command_timeout,
             machine: Protocol::new(config, &endpoint, jitter_seed()),
             endpoint: Arc::new(endpoint),
             caller,
@@ -136,6 +137,8 @@ struct Driver {
     /// By their numbers.
     peers: Vec<Peer>,
     effects: Vec<Effect>,
+    /// How long what does not go through the machine may stay unanswered.
+    command_timeout: Duration,
     stopped: bool,
 }
 
@@ -358,9 +361,9 @@ impl Driver {
             return self.caller.wake();
         }
         let (endpoint, directory) = (Arc::clone(&self.endpoint), Arc::clone(&self.directory));
-        let caller = Arc::clone(&self.caller);
+        let (caller, patience) = (Arc::clone(&self.caller), self.command_timeout);
         tokio::spawn(async move {
-            let outcome = match server::page(&endpoint, &directory, &question).await {
+            let outcome = match server::page(&endpoint, &directory, &question, patience).await {
                 Ok(page) => Outcome::Page(page),
                 Err(Failure::Refused(refusal)) => Outcome::Server { refusal, key: None },
                 Err(other) => Outcome::Connection(other.to_string()),
