@@ -3,6 +3,13 @@
 //! It carries commands, replies and timeouts into the machine and carries out its effects. All
 //! requests of one turn leave as one pipeline. It decides nothing.
 
+#[cfg(any(test, fuzzing))]
+#[expect(
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a fuzzer learns so that a promise is broken"
+)]
+pub(crate) mod fuzz;
 mod protocol;
 mod runtime;
 mod shared;

@@ -120,7 +120,7 @@ impl Links {
     }
 
     /// All that was asked was asked now.
-    #[cfg(test)]
+    #[cfg(all(test, feature = "driver"))]
     pub(super) fn redate(&mut self, now: Mono) {
         for (_, request) in self.nodes.iter_mut().flat_map(|link| &mut link.requests) {
             request.sent = now;

@@ -2,6 +2,8 @@
 
 mod cluster;
 pub(crate) mod embedded;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzz;
 pub(crate) mod memory;
 mod query;
 mod replicas;

@@ -238,7 +238,7 @@ impl Quorum {
     }
 
     /// The machine inside, for tests that spoil it.
-    #[cfg(test)]
+    #[cfg(all(test, feature = "driver"))]
     pub(in crate::machine) fn inner(&mut self) -> &mut Machine {
         &mut self.machine
     }
