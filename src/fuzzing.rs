@@ -6,6 +6,7 @@
 mod names;
 
 pub use self::names::names;
+#[cfg(unix)]
 pub use crate::driver::fuzz::conversation;
 pub use crate::machine::fuzz::machine;
 pub use crate::server::fuzz::replies;
@@ -94,6 +95,7 @@ mod tests {
         }
     }
 
+    #[cfg(unix)]
     #[test]
     fn the_corpus_of_conversation_still_passes() {
         replay("conversation", super::conversation);

@@ -3,7 +3,7 @@
 //! It carries commands, replies and timeouts into the machine and carries out its effects. All
 //! requests of one turn leave as one pipeline. It decides nothing.
 
-#[cfg(any(test, fuzzing))]
+#[cfg(all(unix, any(test, fuzzing)))]
 #[expect(
     clippy::expect_used,
     clippy::panic,

@@ -17,7 +17,7 @@ use std::time::Duration;
 const STEPS_MAX: usize = 256;
 /// At one moment a machine has so much to do at most that nobody has asked for.
 const TIMEOUTS_MAX: usize = 64;
-/// One input may have so many effects for each thing under way, and some besides.
+/// One input may have so many effects for each operation and request so far, and some besides.
 const EFFECTS_PER_THING: usize = 8;
 const EFFECTS_BESIDES: usize = 64;
 /// The first operation of all.
@@ -241,7 +241,8 @@ impl Scene {
     }
 
     fn judge(&mut self) {
-        let things = self.open.len() + self.leases.len() + self.asked.len();
+        // What is given back after its operation has ended counts too.
+        let things = self.last_op as usize + self.asked.len();
         let most = EFFECTS_BESIDES + EFFECTS_PER_THING * things;
         assert!(self.out.len() <= most, "{} effects, {things} things", self.out.len());
         for effect in std::mem::take(&mut self.out) {
