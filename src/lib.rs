@@ -25,7 +25,15 @@ pub mod token;
 
 #[cfg(feature = "driver")]
 pub mod driver;
+#[cfg(all(any(test, fuzzing), feature = "driver"))]
+#[doc(hidden)]
+#[expect(clippy::panic, reason = "a fuzzer learns so that a promise is broken")]
+pub mod fuzzing;
 #[cfg(feature = "node")]
 mod node;
+#[cfg(all(test, loom))]
+#[expect(dead_code, reason = "what the model does without")]
+#[path = "node/outbox.rs"]
+mod outbox;
 #[cfg(feature = "driver")]
 pub mod server;

@@ -309,6 +309,12 @@ impl Call {
         }
     }
 
+    /// How many locks it is about.
+    #[must_use]
+    pub const fn locks(&self) -> usize {
+        if let Self::Together { others, .. } = self { 1 + others.len() } else { 1 }
+    }
+
     /// Repeats a call under what is known of the data by now.
     pub const fn set_epoch(&mut self, now: ServerTime) {
         match self {
@@ -444,14 +450,15 @@ pub struct Grant {
 impl Grant {
     fn parse(grants: &str, rest: &str) -> Option<Vec<Self>> {
         let (time, lock) = rest.split_once(' ')?;
-        let time = ServerTime::from_micros(time.parse().ok()?);
+        let number = |digits: &str| exact(digits.parse().ok()?);
+        let time = ServerTime::from_micros(number(time)?);
         let keys = LockKeys::from_key(lock);
         let one = |grant: &str| {
             let mut parts = grant.splitn(3, ',');
             Some(Self {
                 token: parts.next()?.to_owned(),
-                fence: parts.next()?.parse().ok()?,
-                claim: Duration::from_millis(parts.next()?.parse().ok()?),
+                fence: number(parts.next()?)?,
+                claim: Duration::from_millis(number(parts.next()?)?),
                 time,
                 keys: keys.clone(),
             })
@@ -467,6 +474,16 @@ pub struct Taken {
     pub token: String,
     /// Whether the owner had passed it on: somebody has adopted it. Stolen otherwise.
     pub adopted: bool,
+}
+
+/// The largest number that Lua and JavaScript keep exactly. No fence and no clock of a server that is in
+/// order comes near it, and two of them always have a sum.
+pub const EXACT_MAX: u64 = (1 << 53) - 1;
+
+/// A number that a server sent, unless no server in order sends it.
+#[must_use]
+pub const fn exact(number: u64) -> Option<u64> {
+    if number <= EXACT_MAX { Some(number) } else { None }
 }
 
 /// The channel on which those who wait for a lock of a quorum hear that it may be free.
@@ -549,8 +566,14 @@ mod tests {
         assert_eq!(first, ("hf1.c.7.a".to_owned(), 1_700_000_000_000_001, 3_000));
         assert_eq!(second, ("hf1.c.9".to_owned(), 1_700_000_000_000_002, 50));
         assert!(grants.iter().all(|grant| grant.keys.lock() == "lock:a b"));
-        for bad in ["", "hf1.c.7,x,3000 1 lock:a", "hf1.c.7,1,3000 1", "hf1.c.7,1,3000;x 1 lock:a"]
-        {
+        for bad in [
+            "",
+            "hf1.c.7,x,3000 1 lock:a",
+            "hf1.c.7,1,3000 1",
+            "hf1.c.7,1,3000;x 1 lock:a",
+            "hf1.c.7,9007199254740992,3000 1 lock:a",
+            "hf1.c.7,1,3000 18446744073709551615 lock:a",
+        ] {
             assert_eq!(Message::parse(bad), None, "{bad}");
         }
     }

@@ -3,6 +3,7 @@
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, test } from 'node:test';
 import { connect, type LockManager, openOperations } from './support/holdfast.js';
+import { FaultProxy } from './support/proxy.js';
 import { RedisServer } from './support/server.js';
 
 let server: RedisServer;
@@ -114,4 +115,21 @@ test('a name with characters that patterns know is taken as it is', async () => 
     assert.equal(held[0]?.token, lock.token);
     await server.admin.flushall();
   }
+});
+
+test('a server that falls silent in the middle is not waited for', async () => {
+  const proxy = await FaultProxy.start(server.port);
+  const patient = await connect(proxy.url, { commandTimeout: 300 });
+  for (const last of ['SCAN', 'EVAL']) {
+    await server.admin.set('lock:a', 'hf1.a.1', 'PX', 60_000);
+    proxy.onRequest = (chunk) => {
+      if (chunk.includes(last)) proxy.loseReplies = true;
+    };
+    const silence = { code: 'ERR_LOCK_CONNECTION', message: /no answer within 300 ms/ };
+    await assert.rejects(patient.query(), silence, last);
+    proxy.onRequest = undefined;
+    proxy.loseReplies = false;
+  }
+  await patient.close();
+  await proxy.stop();
 });

@@ -3,6 +3,13 @@
 //! It carries commands, replies and timeouts into the machine and carries out its effects. All
 //! requests of one turn leave as one pipeline. It decides nothing.
 
+#[cfg(all(unix, any(test, fuzzing)))]
+#[expect(
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a fuzzer learns so that a promise is broken"
+)]
+pub(crate) mod fuzz;
 mod protocol;
 mod runtime;
 mod shared;
@@ -51,6 +58,7 @@ impl Handle {
         let shared = Arc::new(Shared::default());
         let (incoming_sender, incoming) = mpsc::unbounded_channel();
         let driver = Driver {
+            command_timeout: config.command_timeout,
             machine: Protocol::new(config, &endpoint, jitter_seed()),
             endpoint: Arc::new(endpoint),
             caller,
@@ -162,6 +170,8 @@ struct Driver {
     /// By their numbers.
     peers: Vec<Peer>,
     effects: Vec<Effect>,
+    /// How long what does not go through the machine may stay unanswered.
+    command_timeout: Duration,
     stopped: bool,
 }
 
@@ -384,9 +394,9 @@ impl Driver {
             return self.caller.wake();
         }
         let (endpoint, directory) = (Arc::clone(&self.endpoint), Arc::clone(&self.directory));
-        let caller = Arc::clone(&self.caller);
+        let (caller, patience) = (Arc::clone(&self.caller), self.command_timeout);
         tokio::spawn(async move {
-            let page = server::page(&endpoint, &directory, &question).await;
+            let page = server::page(&endpoint, &directory, &question, patience).await;
             ticket.complete(page.map_or_else(outcome_of, Outcome::Page));
             caller.wake();
         });

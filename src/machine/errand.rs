@@ -197,13 +197,17 @@ impl Machine {
             return;
         }
         match reply {
-            Ok(Reply::All(fences)) => self.given_together(now, op, sent, fences, out),
+            Ok(Reply::All(fences)) if fences.len() == errand.call.locks() => {
+                self.given_together(now, op, sent, fences, out);
+            }
             Ok(Reply::Granted { fence }) => self.adopted(now, op, sent, fence, out),
             Ok(Reply::Owner(done)) => self.end_errand(now, op, done, out),
             Err(Failure::NoScript) => self.send_errand(now, op, Manner::WithSource, out),
             Ok(Reply::More) => self.walk_on(now, op, out),
             Err(Failure::Moved(_)) => self.send_errand(now, op, Manner::Plain, out),
-            Ok(_) => debug_assert!(false, "not a reply of an errand"),
+            Ok(Reply::Held(_) | Reply::Voted { .. }) => {
+                debug_assert!(false, "not a reply of an errand");
+            }
             Err(Failure::Moving(to)) => {
                 self.send_errand(now, op, Manner::Asking(to), out);
                 self.errand_later(now, op);
@@ -214,8 +218,8 @@ impl Machine {
                 let outcome = Outcome::Connection(format!("{detail}; it may have been freed"));
                 out.push(Effect::Complete { op, outcome });
             }
-            // A repeat changes nothing, so it simply asks again.
-            Err(Failure::Lost(_) | Failure::Halfway | Failure::NoQuorum(_)) => {
+            // A repeat changes nothing, so it simply asks again; also a server that left a fence out.
+            Ok(Reply::All(_)) | Err(Failure::Lost(_) | Failure::Halfway | Failure::NoQuorum(_)) => {
                 errand.uncertain = true;
                 self.errand_later(now, op);
             }

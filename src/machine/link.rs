@@ -120,7 +120,7 @@ impl Links {
     }
 
     /// All that was asked was asked now.
-    #[cfg(test)]
+    #[cfg(all(test, feature = "driver"))]
     pub(super) fn redate(&mut self, now: Mono) {
         for (_, request) in self.nodes.iter_mut().flat_map(|link| &mut link.requests) {
             request.sent = now;
@@ -468,6 +468,9 @@ impl Machine {
     /// `command_timeout` has passed.
     pub(super) fn begin_close(&mut self, now: Mono, op: OpId, out: &mut Vec<Effect>) {
         self.closing = Some(op);
+        if let Some(Opening { op, .. }) = self.links.opening.take() {
+            out.push(Effect::Complete { op, outcome: Outcome::Closed });
+        }
         for op in in_order(&self.extends) {
             self.end_extend(op, Outcome::Closed, out);
         }

@@ -12,6 +12,9 @@ mod attempt;
 mod confirm;
 mod errand;
 mod extend;
+#[cfg(all(any(test, fuzzing), feature = "driver"))]
+#[expect(clippy::panic, reason = "a fuzzer learns so that a promise is broken")]
+pub(crate) mod fuzz;
 mod hand_on;
 mod interface;
 mod link;
@@ -21,6 +24,7 @@ mod renew;
 mod routes;
 mod stats;
 #[cfg(test)]
+#[cfg(feature = "driver")]
 mod tests;
 
 pub use interface::{

@@ -114,11 +114,13 @@ impl Machine {
         };
         let news = self.routes != routes;
         self.routes = routes;
-        for node in self.routes.nodes() {
-            // It exists from now on.
-            let up = self.links.at(node).is_up();
-            self.want(node, out);
-            if news && up {
+        let nodes = self.routes.nodes();
+        for node in &nodes {
+            // Each exists from now on: what is resumed may be on any of them.
+            self.want(*node, out);
+        }
+        for node in nodes {
+            if news && self.links.at(node).is_up() {
                 self.resume(now, node, out);
             }
         }

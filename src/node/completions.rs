@@ -1,5 +1,9 @@
-//! Outcomes on their way to JavaScript.
+//! Outcomes on their way to JavaScript: how they become records.
+//!
+//! A record has a slot, a code, and two numbers that depend on the code. One that is no outcome has a
+//! negative slot, see [`Notice`].
 
+use super::outbox::Outbox;
 use crate::clock::Mono;
 use crate::driver::Caller;
 use crate::machine::{LeaseId, LossReason, News, OpId, Outcome, Risk};
@@ -8,17 +12,11 @@ use crate::survey::{Answer, Survey};
 use napi::Status;
 use napi::threadsafe_function::{ThreadsafeFunction, ThreadsafeFunctionCallMode};
 use napi_derive::napi;
-use std::collections::{BTreeMap, VecDeque};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Calls the wake function of an environment without keeping its event loop alive.
 pub(super) type Wake = ThreadsafeFunction<(), (), (), Status, false, true>;
-
-/// Numbers of a record: slot, code, and two that depend on the code. A record that is no outcome
-/// has a negative slot, see [`Notice`].
-const RECORD_LENGTH: usize = 4;
 
 /// What a record without an operation tells, in place of a slot.
 #[napi]
@@ -225,54 +223,27 @@ impl From<Page> for QueryPage {
 /// The outcomes of one environment that JavaScript has not seen yet.
 pub(super) struct Completions {
     wake: Wake,
-    queue: Mutex<Queue>,
-    /// When JavaScript last looked, in µs of the monotonic clock.
-    turned: AtomicU64,
-}
-
-#[derive(Default)]
-struct Queue {
-    records: VecDeque<[f64; RECORD_LENGTH]>,
-    texts: BTreeMap<u32, OutcomeText>,
-    /// The texts of news, in the order of their records.
-    news: VecDeque<String>,
-    /// Whether JavaScript was woken and has not found the queue empty since.
-    armed: bool,
+    outbox: Outbox<OutcomeText>,
 }
 
 impl Completions {
     pub(super) fn new(wake: Wake) -> Self {
-        Self { wake, queue: Mutex::default(), turned: AtomicU64::new(0) }
+        Self { wake, outbox: Outbox::new() }
     }
 
     /// Moves records into `into` and returns how many. Zero re-arms the wake function.
     pub(super) fn drain(&self, into: &mut [f64]) -> usize {
-        self.turned.store(Mono::now().as_micros(), Ordering::Relaxed);
-        let mut queue = self.lock();
-        let mut count = 0;
-        for space in into.chunks_exact_mut(RECORD_LENGTH) {
-            let Some(record) = queue.records.pop_front() else {
-                break;
-            };
-            space.copy_from_slice(&record);
-            count += 1;
-        }
-        queue.armed = count > 0;
-        count
+        self.outbox.drain(Mono::now(), into)
     }
 
     /// The text of the outcome in `slot`, once.
     pub(super) fn take_text(&self, slot: u32) -> Option<OutcomeText> {
-        self.lock().texts.remove(&slot)
+        self.outbox.take_text(slot)
     }
 
     /// The text of the oldest news that was not taken yet.
     pub(super) fn take_news(&self) -> Option<String> {
-        self.lock().news.pop_front()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+        self.outbox.take_news()
     }
 }
 
@@ -287,11 +258,8 @@ impl Caller for ManagerCaller {
     fn complete(&self, op: OpId, outcome: Outcome) {
         let OpId(slot) = op;
         let (code, a, b, text) = encode(outcome);
-        let mut queue = self.completions.lock();
-        queue.records.push_back([f64::from(slot), f64::from(code as i32), a, b]);
-        if let Some(text) = text {
-            queue.texts.insert(slot, text);
-        }
+        let record = [f64::from(slot), f64::from(code as i32), a, b];
+        self.completions.outbox.push(record, text.map(|text| (slot, text)));
     }
 
     fn lose(&self, lease: LeaseId, reason: LossReason) {
@@ -305,7 +273,7 @@ impl Caller for ManagerCaller {
         let manager = f64::from(self.manager);
         let record =
             [f64::from(Notice::Loss as i32), manager, number(lease.0), f64::from(code as i32)];
-        self.completions.lock().records.push_back(record);
+        self.completions.outbox.push(record, None);
     }
 
     fn tell(&self, news: News) {
@@ -319,35 +287,25 @@ impl Caller for ManagerCaller {
             News::Risk(Risk::Replica(which)) => (NewsCode::Replica, which),
         };
         let manager = f64::from(self.manager);
-        let mut queue = self.completions.lock();
-        queue.records.push_back([
-            f64::from(Notice::News as i32),
-            manager,
-            f64::from(code as i32),
-            0.0,
-        ]);
-        queue.news.push_back(text);
+        let record = [f64::from(Notice::News as i32), manager, f64::from(code as i32), 0.0];
+        self.completions.outbox.push_news(record, text);
     }
 
     fn ping(&self) {
         let record = [f64::from(Notice::Ping as i32), 0.0, 0.0, 0.0];
-        self.completions.lock().records.push_back(record);
+        self.completions.outbox.push(record, None);
     }
 
     fn last_turn(&self) -> Mono {
-        Mono::from_micros(self.completions.turned.load(Ordering::Relaxed))
+        self.completions.outbox.last_turn()
     }
 
     fn wake(&self) {
         let completions = &self.completions;
-        let mut queue = completions.lock();
-        if queue.armed || queue.records.is_empty() {
-            return;
+        if completions.outbox.arm() {
+            // An environment that is being torn down refuses; then nobody is left to be woken.
+            completions.wake.call((), ThreadsafeFunctionCallMode::NonBlocking);
         }
-        queue.armed = true;
-        drop(queue);
-        // An environment that is being torn down refuses; then nobody is left to be woken.
-        completions.wake.call((), ThreadsafeFunctionCallMode::NonBlocking);
     }
 }
 

@@ -14,3 +14,4 @@
 mod bridge;
 mod completions;
 mod manager;
+mod outbox;

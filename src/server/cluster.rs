@@ -128,7 +128,7 @@ async fn ask_for_slots(
 
 /// Reads `[first, last, [host, port, …], …]` of every range. A server that does not know its own
 /// address leaves the host out.
-fn read_slots(
+pub(super) fn read_slots(
     answer: &Value,
     asked: &str,
     directory: &Directory,
@@ -194,7 +194,7 @@ pub(super) async fn connect(
 }
 
 /// Reads `MOVED 3999 host:port` and `ASK 3999 host:port`.
-fn redirect(failure: &mut Failure, asked: &str, directory: &Directory) {
+pub(super) fn redirect(failure: &mut Failure, asked: &str, directory: &Directory) {
     let Failure::Refused(refusal) = failure else { return };
     let moved = refusal.code == "MOVED";
     if !moved && refusal.code != "ASK" {
@@ -320,6 +320,13 @@ fn heard(push: &PushInfo, known: &Mutex<Option<BTreeSet<Arc<str>>>>, deliver: &D
             }
         }
     }
+}
+
+/// What a push does to one who listens to two channels.
+#[cfg(any(test, fuzzing))]
+pub(super) fn overhear(push: &PushInfo, deliver: &Deliver) {
+    let channels = ["a".into(), "b".into()];
+    heard(push, &Mutex::new(Some(BTreeSet::from(channels))), deliver);
 }
 
 #[cfg(test)]

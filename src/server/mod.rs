@@ -2,6 +2,8 @@
 
 mod cluster;
 pub(crate) mod embedded;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzz;
 pub(crate) mod memory;
 mod query;
 mod replicas;
@@ -139,13 +141,14 @@ async fn connect_voter(
     Ok((connection, welcome))
 }
 
-/// The next page of an answer. What this process keeps itself, [`Connection::page`] tells.
+/// The next page of an answer, each of whose replies may take `patience`. What this process keeps itself, [`Connection::page`] tells.
 pub(crate) async fn page(
     endpoint: &Arc<Endpoint>,
     directory: &Arc<Directory>,
     question: &Question,
+    patience: Duration,
 ) -> Result<Page, Failure> {
-    query::page(endpoint, directory, question).await
+    query::page(endpoint, directory, question, patience).await
 }
 
 /// What each server of a place answers, on a connection of its own.

@@ -11,9 +11,9 @@ use crate::error::Failure;
 use crate::keys::LockKeys;
 use crate::page::{Holding, Page, Question, Waiting};
 use crate::script::Script;
-use redis::aio::MultiplexedConnection;
-use redis::{Cmd, Pipeline, Value};
+use redis::{Cmd, Pipeline, RedisResult, Value};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// How many keys one SCAN looks at, and about how long it holds the server up: a tenth of a ms.
 const SCAN_COUNT: u32 = 500;
@@ -22,25 +22,27 @@ const MOST: u32 = 1_000;
 /// The lock's value while others share it.
 const SHARED: &str = "hf1.shared";
 
-/// The next page of an answer.
+/// The next page of an answer. No single reply is waited for longer than `patience`.
 pub(crate) async fn page(
     endpoint: &Arc<Endpoint>,
     directory: &Arc<Directory>,
     question: &Question,
+    patience: Duration,
 ) -> Result<Page, Failure> {
     let servers = servers(endpoint, directory).await?;
     let (server, mut cursor) = place(&question.cursor);
     let Some(endpoint) = servers.get(server) else { return Ok(Page::default()) };
-    let mut dialled = single::in_time(endpoint, single::dial(endpoint, |_| {})).await?;
+    let dialled = single::in_time(endpoint, single::dial(endpoint, |_| {})).await?;
+    let mut line = Line { dialled, patience };
     if endpoint.db != 0 {
-        run(&mut dialled.inner, redis::cmd("SELECT").arg(endpoint.db)).await?;
+        line.run(redis::cmd("SELECT").arg(endpoint.db)).await?;
     }
     let mut page = Page::default();
     let mut looked_at = 0;
     while looked_at < question.count {
         let count = SCAN_COUNT.min(question.count - looked_at);
-        let (next, keys) = scan(&mut dialled.inner, &cursor, &question.starts_with, count).await?;
-        inspect(&mut dialled.inner, &keys, &mut page).await?;
+        let (next, keys) = line.scan(&cursor, &question.starts_with, count).await?;
+        line.inspect(&keys, &mut page).await?;
         looked_at += count;
         cursor = next;
         if cursor == "0" {
@@ -74,25 +76,65 @@ pub(super) async fn servers(
     }
 }
 
-pub(super) async fn run(
-    connection: &mut MultiplexedConnection,
-    command: &Cmd,
-) -> Result<Value, Failure> {
-    let answer = connection.send_packed_command(command).await;
-    answer.and_then(Value::extract_error).map_err(|error| wire::failure(&error))
+/// A connection that carries one page.
+struct Line {
+    dialled: single::Dialled,
+    /// How long a reply may take.
+    patience: Duration,
 }
 
-async fn scan(
-    connection: &mut MultiplexedConnection,
-    cursor: &str,
-    starts_with: &str,
-    count: u32,
-) -> Result<(String, Vec<String>), Failure> {
-    let mut command = redis::cmd("SCAN");
-    command.arg(cursor).arg("MATCH").arg(literally(starts_with)).arg("COUNT").arg(count);
-    let answer = run(connection, &command).await?;
+impl Line {
+    async fn run(&mut self, command: &Cmd) -> Result<Value, Failure> {
+        let answer = in_time(self.patience, self.dialled.inner.send_packed_command(command));
+        answer.await?.extract_error().map_err(|error| wire::failure(&error))
+    }
+
+    async fn scan(
+        &mut self,
+        cursor: &str,
+        starts_with: &str,
+        count: u32,
+    ) -> Result<(String, Vec<String>), Failure> {
+        let mut command = redis::cmd("SCAN");
+        command.arg(cursor).arg("MATCH").arg(literally(starts_with)).arg("COUNT").arg(count);
+        read_scan(self.run(&command).await?)
+    }
+
+    /// Adds what is known of these keys.
+    async fn inspect(&mut self, keys: &[String], page: &mut Page) -> Result<(), Failure> {
+        if keys.is_empty() {
+            return Ok(());
+        }
+        let mut pipeline = Pipeline::with_capacity(keys.len());
+        for (number, key) in keys.iter().enumerate() {
+            // The first one teaches the server the script.
+            pipeline.add_command(call(key, number == 0));
+        }
+        let answers = self.dialled.inner.send_packed_commands(&pipeline, 0, keys.len());
+        for (key, answer) in keys.iter().zip(in_time(self.patience, answers).await?) {
+            // A key that is no lock, or that has moved to another server meanwhile, where it is seen.
+            if let Ok(answer) = answer.extract_error() {
+                add(page, key, answer);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Waits for a reply, but not for ever: the server may have stopped.
+async fn in_time<T>(
+    patience: Duration,
+    reply: impl Future<Output = RedisResult<T>>,
+) -> Result<T, Failure> {
+    let silence = |_| Failure::Lost(format!("no answer within {} ms", patience.as_millis()));
+    let reply = tokio::time::timeout(patience, reply).await.map_err(silence)?;
+    reply.map_err(|error| wire::failure(&error))
+}
+
+/// Reads a cursor and keys.
+pub(super) fn read_scan(answer: Value) -> Result<(String, Vec<String>), Failure> {
     let read = redis::from_redis_value::<(String, Vec<Vec<u8>>)>(answer);
-    let (next, keys) = read.map_err(|error| Failure::Lost(error.to_string()))?;
+    let (next, keys) = read.map_err(|error| Failure::Lost(wire::brief(error.to_string())))?;
     // What is no text is no lock of ours.
     let keys = keys.into_iter().filter_map(|key| String::from_utf8(key).ok());
     Ok((next, keys.collect()))
@@ -109,31 +151,6 @@ fn literally(text: &str) -> String {
     }
     pattern.push('*');
     pattern
-}
-
-/// Adds what is known of these keys.
-async fn inspect(
-    connection: &mut MultiplexedConnection,
-    keys: &[String],
-    page: &mut Page,
-) -> Result<(), Failure> {
-    if keys.is_empty() {
-        return Ok(());
-    }
-    let mut pipeline = Pipeline::with_capacity(keys.len());
-    for (number, key) in keys.iter().enumerate() {
-        // The first one teaches the server the script.
-        pipeline.add_command(call(key, number == 0));
-    }
-    let answers = connection.send_packed_commands(&pipeline, 0, keys.len()).await;
-    let answers = answers.map_err(|error| wire::failure(&error))?;
-    for (key, answer) in keys.iter().zip(answers) {
-        // A key that is no lock, or that has moved to another server meanwhile, where it is seen.
-        if let Ok(answer) = answer.extract_error() {
-            add(page, key, answer);
-        }
-    }
-    Ok(())
 }
 
 pub(super) fn call(key: &str, with_source: bool) -> Cmd {

@@ -168,7 +168,7 @@ async fn ask_all(endpoint: &Endpoint, sentinels: &Sentinels) -> Result<Vec<Named
     Ok(named.into_iter().map(|(address, _)| address).collect())
 }
 
-type Answer = Result<Named, Failure>;
+pub(super) type Answer = Result<Named, Failure>;
 
 /// Who was named, and by how many: most votes first, then in the order of the Sentinels.
 fn by_votes(answers: &BTreeMap<usize, Answer>) -> Vec<(Named, usize)> {
@@ -199,7 +199,7 @@ async fn ask_on(dialled: &mut single::Dialled, master: &str) -> Answer {
     read_address(&answer)
 }
 
-fn read_address(answer: &Value) -> Answer {
+pub(super) fn read_address(answer: &Value) -> Answer {
     let read = |value: &Value| match value {
         Value::BulkString(bytes) => String::from_utf8(bytes.clone()).ok(),
         _ => None,
@@ -212,7 +212,7 @@ fn read_address(answer: &Value) -> Answer {
         },
         _ => None,
     };
-    address.ok_or_else(|| Failure::Lost(format!("it answered {answer:?}")))
+    address.ok_or_else(|| Failure::Lost(wire::brief(format!("it answered {answer:?}"))))
 }
 
 /// Gives the connection to `current` up as soon as a Sentinel tells that the master is another one. The old
@@ -300,7 +300,7 @@ impl Watch {
 }
 
 /// Reads `<master> <old host> <old port> <new host> <new port>`.
-fn successor(push: &PushInfo, master: &str) -> Option<String> {
+pub(super) fn successor(push: &PushInfo, master: &str) -> Option<String> {
     let (PushKind::Message, [_, Value::BulkString(message)]) = (&push.kind, push.data.as_slice())
     else {
         return None;

@@ -220,7 +220,8 @@ impl Connection {
         tokio::spawn(async move {
             let count = pipeline.len();
             let result = inner.send_packed_commands(&pipeline, 0, count).await;
-            for answer in answers(expected, result.map_err(|error| error.to_string())) {
+            for answer in answers(expected, result.map_err(|error| wire::brief(error.to_string())))
+            {
                 deliver(answer);
             }
         });

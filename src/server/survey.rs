@@ -51,7 +51,8 @@ async fn about(server: &Endpoint, questions: &Questions) -> Survey {
 async fn ask(server: &Endpoint, questions: &Questions) -> Result<Survey, Failure> {
     let mut dialled = single::dial(server, |_| {}).await?;
     if server.db != 0 {
-        query::run(&mut dialled.inner, redis::cmd("SELECT").arg(server.db)).await?;
+        let chosen = dialled.inner.send_packed_command(redis::cmd("SELECT").arg(server.db)).await;
+        chosen.and_then(Value::extract_error).map_err(|error| wire::failure(&error))?;
     }
     let mut survey = measure(&mut dialled.inner).await?;
     for question in questions {

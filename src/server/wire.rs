@@ -4,7 +4,7 @@ use crate::clock::ServerTime;
 use crate::error::{Failure, Refusal};
 use crate::keys::{LockKeys, SideKey};
 use crate::machine::{Look, Manner, Risk};
-use crate::script::{Call, Held, Intent, Mode, Place, Reply, Script, free_channel};
+use crate::script::{Call, Held, Intent, Mode, Place, Reply, Script, exact, free_channel};
 use crate::token::Token;
 use redis::{
     Cmd, ErrorKind, Pipeline, RedisError, RedisWrite, ToRedisArgs, ToSingleRedisArg, Value,
@@ -164,13 +164,13 @@ pub(super) fn reply(script: Script, value: Value) -> Result<Reply, Failure> {
             Err(refused(error.code(), error.details().unwrap_or_default()))
         }
         (Script::Adopt, Value::Int(0)) => Ok(Reply::Owner(false)),
-        (Script::Acquire | Script::Adopt, Value::Int(fence)) => u64::try_from(fence)
+        (Script::Acquire | Script::Adopt, Value::Int(fence)) => whole(fence)
             .map(|fence| Reply::Granted { fence })
-            .map_err(|_| Failure::Lost(format!("the server sent the fence {fence}"))),
+            .ok_or_else(|| Failure::Lost(format!("the server sent the fence {fence}"))),
         (Script::Acquire, Value::Array(parts)) => held(&parts),
         (Script::Together, Value::Array(parts)) => {
-            let fences = redis::from_redis_value(Value::Array(parts));
-            fences.map(Reply::All).map_err(|error| Failure::Lost(error.to_string()))
+            let fences = parts.iter().map(whole_value).collect::<Option<_>>();
+            fences.map(Reply::All).ok_or_else(|| unexpected(script, &Value::Array(parts)))
         }
         (Script::Release | Script::Force, Value::Int(2)) => Ok(Reply::More),
         (Script::Vote, Value::Array(parts)) => {
@@ -190,13 +190,13 @@ fn held(parts: &[Value]) -> Result<Reply, Failure> {
 
 fn read_vote(parts: &[Value]) -> Option<Reply> {
     match parts {
-        [Value::Int(1), Value::Int(counter), Value::Int(time)] => Some(Reply::Voted {
-            counter: u64::try_from(*counter).ok()?,
-            time: ServerTime::from_micros(u64::try_from(*time).ok()?),
+        [Value::Int(1), counter, time] => Some(Reply::Voted {
+            counter: whole_value(counter)?,
+            time: ServerTime::from_micros(whole_value(time)?),
         }),
         [Value::Int(0), Value::Int(remaining_ms), Value::BulkString(holder)] => {
             Some(Reply::Held(Held {
-                remaining: u64::try_from(*remaining_ms).ok().map(Duration::from_millis),
+                remaining: whole(*remaining_ms).map(Duration::from_millis),
                 holder: String::from_utf8_lossy(holder).into_owned(),
                 ..Held::default()
             }))
@@ -209,23 +209,41 @@ fn read_held(parts: &[Value]) -> Option<Held> {
     let [remaining_ms, Value::BulkString(holder), time, position, seq] = parts else {
         return None;
     };
-    let number = |value: &Value| match value {
-        Value::Int(number) => u64::try_from(*number).ok(),
-        _ => None,
-    };
-    let position = u32::try_from(number(position)?).ok()?;
-    let seq = number(seq)?;
+    let position = u32::try_from(whole_value(position)?).ok()?;
+    let seq = whole_value(seq)?;
     Some(Held {
-        remaining: number(remaining_ms).map(Duration::from_millis),
+        remaining: whole_value(remaining_ms).map(Duration::from_millis),
         holder: String::from_utf8_lossy(holder).into_owned(),
-        time: ServerTime::from_micros(number(time)?),
+        time: ServerTime::from_micros(whole_value(time)?),
         place: (position > 0).then_some(Place { position, seq }),
     })
 }
 
+/// A number as scripts answer it, if it is not below zero.
+fn whole(number: i64) -> Option<u64> {
+    exact(u64::try_from(number).ok()?)
+}
+
+fn whole_value(value: &Value) -> Option<u64> {
+    if let Value::Int(number) = value { whole(*number) } else { None }
+}
+
 /// A reply that no script of ours gives: what it did is unknown.
 fn unexpected(script: Script, value: &Value) -> Failure {
-    Failure::Lost(format!("the server answered {script:?} with {value:?}"))
+    Failure::Lost(brief(format!("the server answered {script:?} with {value:?}")))
+}
+
+/// No text of a server is passed on beyond this many bytes: people are to read it.
+const TEXT_MAX: usize = 400;
+
+/// A text, or its beginning if it is long.
+pub(super) fn brief(mut text: String) -> String {
+    if text.len() > TEXT_MAX {
+        let end = (0..=TEXT_MAX).rev().find(|end| text.is_char_boundary(*end));
+        text.truncate(end.unwrap_or(0));
+        text.push('…');
+    }
+    text
 }
 
 fn refused(code: &str, detail: &str) -> Failure {
@@ -245,7 +263,7 @@ fn refused(code: &str, detail: &str) -> Failure {
         _ => detail,
     };
     let detail = detail.split_once(", with args beginning with").map_or(detail, |(it, _)| it);
-    Failure::Refused(Refusal { code: code.to_owned(), detail: detail.to_owned() })
+    Failure::Refused(Refusal { code: brief(code.to_owned()), detail: brief(detail.to_owned()) })
 }
 
 /// What an ACL forbids a script has no code of its own: before Redis 7.2 the first, then the second.
@@ -274,7 +292,7 @@ pub(super) fn failure(error: &RedisError) -> Failure {
     match (error.code(), error.kind()) {
         (Some(code), _) => refused(code, detail),
         (None, ErrorKind::AuthenticationFailed) => refused("WRONGPASS", detail),
-        (None, _) => Failure::Lost(error.to_string()),
+        (None, _) => Failure::Lost(brief(error.to_string())),
     }
 }
 
@@ -400,23 +418,25 @@ fn info_field(info: &Value, field: &str) -> Option<String> {
 }
 
 pub(super) fn server_time(value: &Value) -> Result<ServerTime, Failure> {
-    let number = |value: &Value| match value {
-        Value::BulkString(digits) => std::str::from_utf8(digits).ok()?.parse::<u64>().ok(),
-        _ => None,
-    };
     match value {
         Value::ServerError(error) => {
             Err(refused(error.code(), error.details().unwrap_or_default()))
         }
-        Value::Array(parts) => match parts.as_slice() {
-            [seconds, micros] => number(seconds)
-                .zip(number(micros))
-                .map(|(seconds, micros)| ServerTime::from_micros(seconds * 1_000_000 + micros)),
-            _ => None,
-        }
-        .ok_or_else(|| Failure::Lost(format!("the server answered TIME with {value:?}"))),
-        _ => Err(Failure::Lost(format!("the server answered TIME with {value:?}"))),
+        value => read_time(value).ok_or_else(|| {
+            Failure::Lost(brief(format!("the server answered TIME with {value:?}")))
+        }),
     }
+}
+
+/// Reads `[seconds, µs]`.
+fn read_time(value: &Value) -> Option<ServerTime> {
+    let Value::Array(parts) = value else { return None };
+    let [Value::BulkString(seconds), Value::BulkString(micros)] = parts.as_slice() else {
+        return None;
+    };
+    let number = |digits: &[u8]| std::str::from_utf8(digits).ok()?.parse::<u64>().ok();
+    let time = number(seconds)?.checked_mul(1_000_000)?.checked_add(number(micros)?)?;
+    exact(time).map(ServerTime::from_micros)
 }
 
 #[cfg(test)]
@@ -532,6 +552,37 @@ mod tests {
             let Failure::Refused(refusal) = refused(code, detail) else { panic!("not refused") };
             assert_eq!((refusal.code.as_str(), refusal.detail.as_str()), expected);
         }
+    }
+
+    #[test]
+    fn numbers_that_no_server_in_order_sends_are_an_unknown_outcome() {
+        const MORE: i64 = 1 << 53;
+        let held = [Value::Int(1), bulk("x"), Value::Int(MORE), Value::Int(0), Value::Int(0)];
+        let voted = [Value::Int(1), Value::Int(0), Value::Int(i64::MAX)];
+        for (script, value) in [
+            (Script::Acquire, Value::Int(MORE)),
+            (Script::Acquire, Value::Array(held.to_vec())),
+            (Script::Together, Value::Array(vec![Value::Int(1), Value::Int(MORE)])),
+            (Script::Vote, Value::Array(voted.to_vec())),
+        ] {
+            assert!(matches!(reply(script, value), Err(Failure::Lost(_))), "{script:?}");
+        }
+        for seconds in ["18446744073709", "18446744073709551615"] {
+            let time = Value::Array(vec![bulk(seconds), bulk("999999")]);
+            assert!(matches!(server_time(&time), Err(Failure::Lost(_))), "{seconds}");
+        }
+    }
+
+    #[test]
+    fn a_text_without_end_is_cut_where_a_letter_ends() {
+        let Err(Failure::Lost(text)) = reply(Script::Release, bulk(&"€".repeat(10_000))) else {
+            panic!("accepted")
+        };
+        assert!(text.len() < 500 && text.ends_with('…'), "{text}");
+        let Failure::Refused(refusal) = refused("ERR", &"€".repeat(10_000)) else {
+            panic!("not")
+        };
+        assert!(refusal.detail.len() < 500, "{}", refusal.detail);
     }
 
     #[test]

@@ -197,7 +197,11 @@ impl Quorum {
             match timer {
                 Timer::Ballot(request) => self.ballot_deadline(now, request, out),
                 Timer::Debts(node) => self.pay_debts(now, node, out),
-                Timer::Farewell => out.append(&mut self.farewell),
+                Timer::Farewell => {
+                    // Nothing follows the end.
+                    self.timers.clear();
+                    out.append(&mut self.farewell);
+                }
                 Timer::Forget => self.forget_channels(now, out),
                 Timer::Open => self.open_now(now, &mut effects),
                 Timer::Reconnect(node) => out.push(Effect::Connect { node: node_id(node) }),
@@ -238,7 +242,7 @@ impl Quorum {
     }
 
     /// The machine inside, for tests that spoil it.
-    #[cfg(test)]
+    #[cfg(all(test, feature = "driver"))]
     pub(in crate::machine) fn inner(&mut self) -> &mut Machine {
         &mut self.machine
     }

@@ -134,6 +134,24 @@ fn refused(code: &str) -> Result<Reply, Failure> {
 }
 
 #[test]
+fn an_errand_survives_the_news_that_its_lock_is_on_a_server_of_which_nobody_had_heard() {
+    let mut crew = Crew::new();
+    let three = NodeId(2);
+    crew.command(OpId(2), Command::Force { name: HIGH.to_owned(), foreign: false });
+    let (node, request, ..) = crew.sent();
+    crew.reply(node, request, refused("TRYAGAIN"));
+    let moved = Routes::new(&[(0, SLOTS / 2 - 1, ONE), (SLOTS / 2, SLOTS - 1, three)]);
+    crew.event(ONE, Event::Discovered(Ok(moved)));
+    assert!(crew.take().contains(&Effect::Connect { node: three }));
+    crew.connect(three);
+    let (node, request, ..) = crew.sent();
+    assert_eq!(node, three);
+    crew.reply(node, request, Ok(Reply::Owner(true)));
+    let done = Effect::Complete { op: OpId(2), outcome: Outcome::Done };
+    assert!(crew.take().contains(&done));
+}
+
+#[test]
 fn each_lock_is_asked_for_where_its_slot_is() {
     let mut crew = Crew::new();
     crew.acquire(2, LOW);

@@ -181,6 +181,14 @@ fn a_first_connection_is_tried_again_during_a_failover() {
 }
 
 #[test]
+fn close_ends_a_first_connection_that_is_still_awaited() {
+    let (mut world, open) = patient();
+    let close = world.command(Command::Close);
+    assert_eq!(world.outcome(open), Some(&Outcome::Closed));
+    assert_eq!(world.outcome(close), Some(&Outcome::Done));
+}
+
+#[test]
 fn a_first_connection_that_fails_for_long_tells_why() {
     let (mut world, op) = patient();
     assert!(std::mem::take(&mut world.connecting));

@@ -4,7 +4,7 @@ use super::server::Server;
 use super::world::{COMMAND_TIMEOUT, ONE_LEASE, RENEWED, World, ms};
 use crate::keys::LockKeys;
 use crate::machine::{Command, Hold, LeaseId, LossReason, OpId, Outcome, Wait};
-use crate::script::{Call, Mode};
+use crate::script::{Call, Mode, Reply};
 
 /// Two managers on one server.
 fn two() -> (World, World) {
@@ -234,6 +234,20 @@ fn several_locks_are_taken_and_given_back() {
     world.release(LeaseId(lease.0 + 16));
     assert_idle(&mut world);
     assert_eq!(owners(&world), [None, None]);
+}
+
+#[test]
+fn a_server_that_leaves_a_fence_out_is_asked_again() {
+    let mut world = World::connected();
+    let op = together(&mut world);
+    let (request, _) = world.wire.pop_front().unwrap();
+    world.reply(request, Ok(Reply::All(vec![1])));
+    assert_eq!(world.outcome(op), None, "one of the two would be held by nobody");
+    world.pass(ms(1_000));
+    world.settle();
+    assert!(
+        matches!(world.outcome(op), Some(Outcome::AcquiredAll { fences, .. }) if fences.len() == 2)
+    );
 }
 
 #[test]

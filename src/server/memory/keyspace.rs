@@ -11,6 +11,7 @@ pub(super) type Hash = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// What a key can hold.
 #[derive(Clone)]
+#[cfg_attr(any(test, fuzzing), derive(Debug, PartialEq))]
 pub(super) enum Datum {
     String(Vec<u8>),
     Hash(Hash),
@@ -80,6 +81,7 @@ impl Kind for SortedSet {
 
 /// The value of a key and its expiry.
 #[derive(Clone)]
+#[cfg_attr(any(test, fuzzing), derive(Debug, PartialEq))]
 pub(super) struct Entry {
     pub(super) datum: Datum,
     /// In ms since 1970; none if the key never expires.
@@ -96,8 +98,8 @@ impl Entry {
 pub(super) struct WrongType;
 
 /// Every key of a keyspace, as it was.
-#[cfg(test)]
-#[derive(Clone, Default)]
+#[cfg(any(test, fuzzing))]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Entries(FxHashMap<Vec<u8>, Entry>);
 
 /// Below so many keys expired ones are not looked for.
@@ -136,7 +138,7 @@ impl Keyspace {
         i64::try_from(self.now.as_micros() / 1_000).unwrap_or(i64::MAX)
     }
 
-    #[cfg(test)]
+    #[cfg(any(test, fuzzing))]
     pub(super) fn save(&self) -> Entries {
         Entries(self.entries.clone())
     }
@@ -219,7 +221,7 @@ impl Keyspace {
 
     /// Removes what expired. As it waits for twice the keys that are left, it costs each new key
     /// only a constant share.
-    fn sweep(&mut self) {
+    pub(super) fn sweep(&mut self) {
         let now_ms = self.now_ms();
         self.entries.retain(|_, entry| !entry.is_over(now_ms));
         self.sweep_at = SWEEP_FROM.max(self.entries.len() * 2);

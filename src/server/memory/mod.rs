@@ -10,6 +10,8 @@
 
 mod channels;
 mod commands;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzz;
 mod keyspace;
 mod lua;
 mod number;
@@ -19,11 +21,11 @@ mod sorted_set;
 mod tests;
 
 pub(crate) use channels::Message;
-#[cfg(test)]
+#[cfg(any(test, fuzzing))]
 pub(crate) use keyspace::Entries;
 
 use crate::clock::ServerTime;
-#[cfg(test)]
+#[cfg(any(test, fuzzing))]
 use commands::Caller;
 use keyspace::Keyspace;
 use lua::Engine;
@@ -57,7 +59,7 @@ impl Store {
     }
 
     /// As good as new, but for the scripts that it knows.
-    #[cfg(test)]
+    #[cfg(any(test, fuzzing))]
     pub(crate) fn reset(&self) {
         *access(&self.keyspace) = Keyspace::default();
     }
@@ -78,7 +80,7 @@ impl Store {
     }
 
     /// Runs one plain command, given as its name and arguments.
-    #[cfg(test)]
+    #[cfg(any(test, fuzzing))]
     pub(crate) fn command(&self, now: ServerTime, parts: &[&[u8]]) -> Value {
         let mut keyspace = access(&self.keyspace);
         keyspace.set_now(now);

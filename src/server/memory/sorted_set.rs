@@ -30,7 +30,7 @@ impl PartialEq for Score {
 impl Eq for Score {}
 
 /// A set whose members have scores.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct SortedSet {
     scores: BTreeMap<Vec<u8>, f64>,
     order: BTreeSet<(Score, Vec<u8>)>,

@@ -85,7 +85,10 @@ const COMMANDS: &[(&str, Command)] = &[
 /// Redis words some errors differently for the two.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Caller {
-    #[cfg_attr(not(test), expect(dead_code, reason = "only tests ask without a script"))]
+    #[cfg_attr(
+        not(any(test, fuzzing)),
+        expect(dead_code, reason = "only tests ask without a script")
+    )]
     Client,
     Script,
 }

@@ -1,0 +1,50 @@
+// Feeds the core with arbitrary bytes, each target for so many minutes. Needs cargo-fuzz
+// (`cargo install cargo-fuzz`) and a C++ compiler.
+//
+//   npm run fuzz -- [--minutes M] [--keep] [target…]
+//
+// What breaks a promise is written to `fuzz/artifacts/<target>/` and ends the run. What was found on the way
+// stays in `fuzz/found/`, for the next run; `--keep` adds what of it reaches new code to `fuzz/corpus/`, which
+// the unit tests replay.
+
+import { spawnSync } from 'node:child_process';
+import { mkdirSync, readdirSync } from 'node:fs';
+import { join } from 'node:path';
+import { parseArgs } from 'node:util';
+
+const folder = join(import.meta.dirname, '..', 'fuzz');
+const all = readdirSync(join(folder, 'fuzz_targets')).map((file) => file.replace(/\.rs$/, ''));
+const { values, positionals } = parseArgs({
+  allowPositionals: true,
+  options: {
+    minutes: { type: 'string', default: '10' },
+    keep: { type: 'boolean', default: false },
+  },
+});
+const minutes = Number(values.minutes);
+if (!(minutes > 0)) throw new Error(`--minutes takes a number above 0, got ${values.minutes}`);
+const targets = positionals.length === 0 ? all : positionals;
+const unknown = targets.find((target) => !all.includes(target));
+if (unknown !== undefined) throw new Error(`no target ${unknown}; there are ${all.join(', ')}`);
+
+/** Longer inputs find little more, and nobody reads them. */
+const LENGTH_MAX = { conversation: 2_048, replies: 1_024 };
+
+for (const target of targets) {
+  const found = join(folder, 'found', target);
+  mkdirSync(found, { recursive: true });
+  const corpus = join(folder, 'corpus', target);
+  const limits = [`-max_len=${LENGTH_MAX[target] ?? 512}`, '-timeout=60', '-rss_limit_mb=2048'];
+  const seconds = Math.ceil(minutes * 60);
+  fuzz(target, [found, corpus], [`-max_total_time=${seconds}`, '-print_final_stats=1', ...limits]);
+  if (values.keep) fuzz(target, [corpus, found], ['-merge=1', ...limits]);
+}
+
+/** Without a sanitizer: the core has no unsafe code, and finds as much in half of the time. */
+function fuzz(target, corpora, options) {
+  const args = ['fuzz', 'run', '--sanitizer', 'none', '--fuzz-dir', folder, target, ...corpora];
+  console.log(`── ${target}: ${options.join(' ')}`);
+  const { status, error } = spawnSync('cargo', [...args, '--', ...options], { stdio: 'inherit' });
+  if (error !== undefined) throw error;
+  if (status !== 0) process.exit(status ?? 1);
+}

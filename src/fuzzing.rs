@@ -1,0 +1,123 @@
+//! What `fuzz/` feeds with arbitrary bytes: one function per target. Compiled for it and for tests alone.
+//!
+//! Each function panics if a promise is broken. What was found worth keeping lies in `fuzz/corpus`, and
+//! the test below replays it, without a fuzzer.
+
+mod names;
+
+pub use self::names::names;
+#[cfg(unix)]
+pub use crate::driver::fuzz::conversation;
+pub use crate::machine::fuzz::machine;
+pub use crate::server::fuzz::replies;
+pub use crate::server::memory::fuzz::scripts;
+
+/// Reads decisions from arbitrary bytes. When these are used up every decision is the first one.
+pub(crate) struct Bytes<'a>(&'a [u8]);
+
+impl<'a> Bytes<'a> {
+    pub(crate) const fn new(bytes: &'a [u8]) -> Self {
+        Self(bytes)
+    }
+
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(crate) fn byte(&mut self) -> u8 {
+        let Some((first, rest)) = self.0.split_first() else { return 0 };
+        self.0 = rest;
+        *first
+    }
+
+    pub(crate) fn flag(&mut self) -> bool {
+        self.byte() & 1 == 1
+    }
+
+    /// One of `count` things, which are at most 256.
+    pub(crate) fn below(&mut self, count: usize) -> usize {
+        usize::from(self.byte()) % count.max(1)
+    }
+
+    pub(crate) fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        from[self.below(from.len())]
+    }
+
+    /// A small number, one at the edge of what a type holds, or any.
+    pub(crate) fn number(&mut self) -> u64 {
+        const EDGES: [u64; 8] = [
+            0,
+            1,
+            u32::MAX as u64,
+            (1 << 53) - 1,
+            1_700_000_000_000_000,
+            i64::MAX as u64 - 1,
+            i64::MAX as u64,
+            u64::MAX,
+        ];
+        match self.byte() {
+            small @ 0..128 => small.into(),
+            thousands @ 128..192 => u64::from(thousands - 127) * 1_000,
+            edge @ 192..224 => EDGES[usize::from(edge) % EDGES.len()],
+            _ => u64::from_le_bytes(std::array::from_fn(|_| self.byte())),
+        }
+    }
+
+    /// So many of the bytes that follow, or fewer.
+    pub(crate) fn take(&mut self, count: usize) -> &'a [u8] {
+        let (taken, rest) = self.0.split_at(count.min(self.0.len()));
+        self.0 = rest;
+        taken
+    }
+
+    /// At most 31 bytes, as text.
+    pub(crate) fn text(&mut self) -> String {
+        let length = self.below(32);
+        String::from_utf8_lossy(self.take(length)).into_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    fn replay(target: &str, run: fn(&[u8])) {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus").join(target);
+        let mut files: Vec<_> =
+            folder.read_dir().expect(target).map(|file| file.expect(target).path()).collect();
+        files.sort_unstable();
+        assert!(!files.is_empty(), "no corpus of {target}");
+        for file in files {
+            let input = std::fs::read(&file).expect(target);
+            // Shown if this input breaks a promise.
+            println!("{}", file.display());
+            run(&input);
+        }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn the_corpus_of_conversation_still_passes() {
+        replay("conversation", super::conversation);
+    }
+
+    #[test]
+    fn the_corpus_of_machine_still_passes() {
+        replay("machine", super::machine);
+    }
+
+    #[test]
+    fn the_corpus_of_names_still_passes() {
+        replay("names", super::names);
+    }
+
+    #[test]
+    fn the_corpus_of_replies_still_passes() {
+        replay("replies", super::replies);
+    }
+
+    #[test]
+    fn the_corpus_of_scripts_still_passes() {
+        replay("scripts", super::scripts);
+    }
+}

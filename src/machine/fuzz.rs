@@ -1,0 +1,506 @@
+//! The machine, fed with inputs in an order that no server and no caller would choose.
+
+use super::{
+    AttemptId, Command, Config, Effect, Event, Hold, LeaseId, Look, Machine, NodeId, OpId, Outcome,
+    Quorum, RequestId, Risk, Routes, Settings, Wait, inbox,
+};
+use crate::clock::{Mono, ServerTime};
+use crate::error::{Failure, Refusal};
+use crate::fuzzing::Bytes;
+use crate::keys::LockKeys;
+use crate::script::{Call, EXACT_MAX, Grant, Held, Message, Mode, Place, Reply, Script, Taken};
+use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+/// More inputs find nothing that fewer do not.
+const STEPS_MAX: usize = 256;
+/// At one moment a machine has so much to do at most that nobody has asked for.
+const TIMEOUTS_MAX: usize = 64;
+/// One input may have so many effects for each operation and request so far, and some besides.
+const EFFECTS_PER_THING: usize = 8;
+const EFFECTS_BESIDES: usize = 64;
+/// The first operation of all.
+const OPEN: OpId = OpId(1);
+const CLIENT: &str = "c";
+/// As many as a quorum has here; of a Cluster these are all that there are.
+const NODES: u8 = 3;
+
+/// Commands, replies, events and timeouts in any order, of a machine for one server, for a Cluster, or for
+/// a quorum.
+///
+/// # Panics
+/// If an operation ends twice or never, an input has effects without end, or the machine is never at rest.
+pub fn machine(data: &[u8]) {
+    let mut bytes = Bytes::new(data);
+    let mut scene = Scene::new(&mut bytes);
+    for _ in 0..STEPS_MAX {
+        // Whoever carries its effects out stops with it.
+        if bytes.is_empty() || scene.stopped {
+            break;
+        }
+        scene.step(&mut bytes);
+    }
+    scene.close();
+}
+
+enum Protocol {
+    Quorum(Box<Quorum>),
+    Single(Box<Machine>),
+}
+
+/// Calls the method of whichever it is.
+macro_rules! either {
+    ($protocol:expr, $machine:ident => $call:expr) => {
+        match $protocol {
+            Protocol::Quorum($machine) => $call,
+            Protocol::Single($machine) => $call,
+        }
+    };
+}
+
+struct Scene {
+    protocol: Protocol,
+    now: Mono,
+    last_op: u32,
+    /// Operations without an outcome.
+    open: BTreeSet<OpId>,
+    /// How many locks were asked for at once.
+    together: BTreeMap<OpId, usize>,
+    /// Leases that were granted.
+    leases: Vec<LeaseId>,
+    /// Requests without an answer, by their numbers.
+    asked: BTreeMap<(NodeId, RequestId), Call>,
+    cluster: bool,
+    connecting: BTreeSet<NodeId>,
+    up: BTreeSet<NodeId>,
+    opened: bool,
+    stopped: bool,
+    out: Vec<Effect>,
+}
+
+impl Scene {
+    fn new(bytes: &mut Bytes<'_>) -> Self {
+        let kind = bytes.below(4);
+        let config = Config {
+            client: CLIENT.to_owned(),
+            prefix: "lock:".to_owned(),
+            command_timeout: Duration::from_secs(2),
+            open_patience: Duration::from_millis(bytes.pick(&[0, 5_000])),
+            cluster: kind == 1,
+            confirm: bytes.flag(),
+            quorum: kind == 2,
+        };
+        let seed = bytes.byte().into();
+        let protocol = if config.quorum {
+            let settings = Settings {
+                servers: ["a:1", "b:1", "c:1"].map(str::to_owned).into(),
+                node_timeout: Duration::from_millis(100),
+                longest_lease: bytes.flag().then_some(Duration::from_secs(60)),
+            };
+            Protocol::Quorum(Box::new(Quorum::new(config, settings, seed)))
+        } else {
+            Protocol::Single(Box::new(Machine::new(config, seed)))
+        };
+        let mut scene = Self {
+            protocol,
+            now: Mono::from_micros(1_000_000_000),
+            last_op: 0,
+            open: BTreeSet::new(),
+            together: BTreeMap::new(),
+            leases: Vec::new(),
+            asked: BTreeMap::new(),
+            cluster: kind == 1,
+            connecting: BTreeSet::new(),
+            up: BTreeSet::new(),
+            opened: false,
+            stopped: false,
+            out: Vec::new(),
+        };
+        scene.command(Command::Open);
+        scene
+    }
+
+    fn step(&mut self, bytes: &mut Bytes<'_>) {
+        match bytes.below(8) {
+            // Nobody has a manager before it is open.
+            0 | 1 if self.opened => {
+                let mut command = any_command(bytes, &self.leases);
+                if matches!(self.protocol, Protocol::Quorum(_)) {
+                    command = of_quorum(command);
+                }
+                self.command(command);
+            }
+            2 => self.cancel(bytes),
+            3 | 4 => self.answer(bytes),
+            5 => self.event(bytes),
+            6 => self.pass(Duration::from_millis(bytes.number() % 100_000)),
+            _ => self.pass_until_due(),
+        }
+    }
+
+    fn command(&mut self, command: Command) {
+        self.last_op += 1;
+        let op = OpId(self.last_op);
+        self.open.insert(op);
+        if let Command::Together { names, .. } = &command {
+            self.together.insert(op, names.len());
+        }
+        let (now, out) = (self.now, &mut self.out);
+        either!(&mut self.protocol, machine => machine.handle_command(now, op, command, out));
+        self.judge();
+    }
+
+    /// An operation is cancelled, or one that there never was.
+    fn cancel(&mut self, bytes: &mut Bytes<'_>) {
+        let op = OpId(u32::from(bytes.byte()) % (self.last_op + 2));
+        let (now, out) = (self.now, &mut self.out);
+        either!(&mut self.protocol, machine => {
+            machine.handle_command(now, op, Command::Cancel, out);
+        });
+        self.judge();
+    }
+
+    /// A request is answered, early or late, or one that was never sent.
+    fn answer(&mut self, bytes: &mut Bytes<'_>) {
+        let index = bytes.below(self.asked.len() + 1);
+        let place = match self.asked.keys().nth(index) {
+            Some(place) => *place,
+            None => (node(bytes), RequestId(u64::MAX - u64::from(bytes.byte()))),
+        };
+        let script = self.asked.get(&place).map_or(Script::Acquire, Call::script);
+        if !self.up.contains(&place.0) {
+            return;
+        }
+        // Once in a while the same answer comes twice.
+        if bytes.below(8) > 0 {
+            self.asked.remove(&place);
+        }
+        let reply = any_reply(bytes, script);
+        if matches!(reply, Err(Failure::Moved(_) | Failure::Moving(_))) && !self.cluster {
+            return;
+        }
+        let (now, out) = (self.now, &mut self.out);
+        let (node, request) = place;
+        either!(&mut self.protocol, machine => {
+            machine.handle_reply(now, node, request, reply, out);
+        });
+        self.judge();
+    }
+
+    fn event(&mut self, bytes: &mut Bytes<'_>) {
+        let (event, node) = (any_event(bytes, self.now), node(bytes));
+        if !self.may_happen(node, &event) {
+            return;
+        }
+        let (now, out) = (self.now, &mut self.out);
+        either!(&mut self.protocol, machine => machine.handle_event(now, node, event, out));
+        self.judge();
+    }
+
+    /// What the driver keeps to: an attempt to connect ends once, and only what is connected is heard of.
+    fn may_happen(&mut self, node: NodeId, event: &Event) -> bool {
+        match event {
+            Event::Turned(_) => true,
+            Event::Discovered(_) => self.cluster,
+            Event::Connected { .. } => self.connecting.remove(&node) && self.up.insert(node),
+            Event::ConnectFailed(_) => self.connecting.remove(&node),
+            Event::Disconnected(_) => self.up.remove(&node),
+            Event::Listening { .. } => self.cluster && self.up.contains(&node),
+            _ => self.up.contains(&node),
+        }
+    }
+
+    fn pass(&mut self, time: Duration) {
+        self.now = self.now + time;
+        self.time_out();
+    }
+
+    fn pass_until_due(&mut self) {
+        if let Some(at) = self.next_timeout() {
+            self.now = self.now.max(at);
+            self.time_out();
+        }
+    }
+
+    fn next_timeout(&self) -> Option<Mono> {
+        either!(&self.protocol, machine => machine.next_timeout())
+    }
+
+    /// As the driver does, until nothing is due any more.
+    fn time_out(&mut self) {
+        for _ in 0..TIMEOUTS_MAX {
+            if self.stopped || self.next_timeout().is_none_or(|at| at > self.now) {
+                return;
+            }
+            let (now, out) = (self.now, &mut self.out);
+            either!(&mut self.protocol, machine => machine.handle_timeout(now, out));
+            self.judge();
+        }
+        panic!("something is always due at {:?}", self.now);
+    }
+
+    fn judge(&mut self) {
+        // What is given back after its operation has ended counts too.
+        let things = self.last_op as usize + self.asked.len();
+        let most = EFFECTS_BESIDES + EFFECTS_PER_THING * things;
+        assert!(self.out.len() <= most, "{} effects, {things} things", self.out.len());
+        for effect in std::mem::take(&mut self.out) {
+            assert!(!self.stopped, "{effect:?} after the end");
+            match effect {
+                Effect::Complete { op, outcome } => {
+                    assert!(op == OpId::NOBODY || self.open.remove(&op), "{op:?}: {outcome:?}");
+                    self.opened |= op == OPEN && outcome == Outcome::Done;
+                    self.judge_outcome(op, &outcome);
+                }
+                Effect::SetDeadline { lease, until } => {
+                    self.leases.retain(|other| *other != lease);
+                    self.leases.extend(until.is_some().then_some(lease));
+                }
+                Effect::Connect { node } => {
+                    self.connecting.insert(node);
+                }
+                Effect::Send { node, request, call, .. } => {
+                    self.asked.insert((node, request), call);
+                }
+                Effect::Disconnect { node, .. } => {
+                    self.asked.retain(|(other, _), _| *other != node);
+                    self.connecting.remove(&node);
+                    self.up.remove(&node);
+                }
+                Effect::Stop => self.stopped = true,
+                _ => {}
+            }
+        }
+    }
+
+    /// What is said to be held is held: each lock of it has a deadline.
+    fn judge_outcome(&self, op: OpId, outcome: &Outcome) {
+        let (lease, count) = match outcome {
+            Outcome::Acquired { lease, .. } => (*lease, 1),
+            Outcome::AcquiredAll { lease, fences } => {
+                assert_eq!(Some(&fences.len()), self.together.get(&op), "{op:?}: {outcome:?}");
+                (*lease, fences.len() as u64)
+            }
+            _ => return,
+        };
+        for number in 0..count {
+            let attempt = AttemptId(lease.attempt().0 + number);
+            let held = self.leases.iter().any(|other| other.attempt() == attempt);
+            assert!(held, "{outcome:?} of {op:?} holds nothing");
+        }
+    }
+
+    /// Nobody answers any more: all that is open ends all the same.
+    fn close(&mut self) {
+        if !self.stopped {
+            self.command(Command::Close);
+        }
+        for _ in 0..10 * STEPS_MAX {
+            if self.stopped {
+                break;
+            }
+            assert!(self.next_timeout().is_some(), "nothing would ever end {:?}", self.open);
+            self.pass_until_due();
+        }
+        assert!(self.stopped, "it never ends");
+        // Whoever asks after the end is answered by whoever drops the tickets.
+        assert!(self.open.is_empty(), "{:?} never ended", self.open);
+    }
+}
+
+fn node(bytes: &mut Bytes<'_>) -> NodeId {
+    NodeId(u16::from(bytes.byte() % NODES))
+}
+
+fn lock(bytes: &mut Bytes<'_>) -> LockKeys {
+    LockKeys::new("lock:", name(bytes))
+}
+
+fn name(bytes: &mut Bytes<'_>) -> &'static str {
+    bytes.pick(&["a", "b", "{a}c"])
+}
+
+/// Times as they come from callers: whole ms.
+fn duration(bytes: &mut Bytes<'_>) -> Duration {
+    Duration::from_millis(exact(bytes))
+}
+
+/// All numbers that come from outside are checked to be of these.
+fn exact(bytes: &mut Bytes<'_>) -> u64 {
+    bytes.number() % (EXACT_MAX + 1)
+}
+
+fn ttl(bytes: &mut Bytes<'_>) -> Duration {
+    Duration::from_millis(bytes.pick(&[50, 1_000, 10_000, 86_400_000]))
+}
+
+fn mode(bytes: &mut Bytes<'_>) -> Mode {
+    match bytes.below(3) {
+        0 => Mode::Exclusive,
+        limit => Mode::Shared { limit: NonZeroU32::new(u32::from(limit == 2)) },
+    }
+}
+
+fn hold(bytes: &mut Bytes<'_>) -> Hold {
+    let renew = bytes.flag();
+    Hold {
+        renew,
+        keep: !renew,
+        max_hold: bytes.flag().then(|| duration(bytes)),
+        stall_timeout: duration(bytes),
+    }
+}
+
+fn any_command(bytes: &mut Bytes<'_>, leases: &[LeaseId]) -> Command {
+    let lease = match leases.get(bytes.below(leases.len() + 1)) {
+        Some(lease) => *lease,
+        None => LeaseId(bytes.number()),
+    };
+    match bytes.below(10) {
+        0..3 => {
+            let wait = match bytes.below(4) {
+                0 => Wait::Forever,
+                1 => Wait::Never,
+                2 => Wait::Steal,
+                _ => Wait::UpTo(duration(bytes)),
+            };
+            let (ttl, label) = (ttl(bytes), bytes.pick(&["", "label"]).to_owned());
+            let (hold, mode) = (hold(bytes), mode(bytes));
+            Command::Acquire { name: name(bytes).to_owned(), ttl, wait, label, hold, mode }
+        }
+        3 => Command::Adopt {
+            name: name(bytes).to_owned(),
+            owner: bytes.pick(&["hf1.x.1", "hf1.c.1", "hf1.c.2"]).to_owned(),
+            ttl: ttl(bytes),
+            fence: bytes.flag().then(|| exact(bytes)),
+            hold: hold(bytes),
+            mode: mode(bytes),
+        },
+        4 => Command::Downgrade { lease },
+        5 => Command::Extend { lease, ttl: bytes.flag().then(|| ttl(bytes)) },
+        6 => Command::Force { name: name(bytes).to_owned(), foreign: bytes.flag() },
+        7 => Command::Together {
+            names: (0..=bytes.below(4)).map(|_| name(bytes).to_owned()).collect(),
+            ttl: ttl(bytes),
+            label: String::new(),
+            hold: hold(bytes),
+        },
+        // Rarely, or nothing else would ever be tried.
+        8 if bytes.below(16) == 15 => Command::Close,
+        _ => Command::Release { lease, exported: bytes.flag() },
+    }
+}
+
+/// TypeScript refuses what a quorum cannot do.
+fn of_quorum(command: Command) -> Command {
+    match command {
+        Command::Acquire { name, ttl, wait, label, hold, .. } => {
+            let wait = if wait == Wait::Steal { Wait::Never } else { wait };
+            Command::Acquire { name, ttl, wait, label, hold, mode: Mode::Exclusive }
+        }
+        Command::Adopt { .. } | Command::Downgrade { .. } | Command::Force { .. } => {
+            Command::Extend { lease: LeaseId(0), ttl: None }
+        }
+        other => other,
+    }
+}
+
+/// What a server can make the driver believe that a script has answered.
+fn any_reply(bytes: &mut Bytes<'_>, script: Script) -> Result<Reply, Failure> {
+    if bytes.below(4) == 0 {
+        return Err(any_failure(bytes));
+    }
+    Ok(match (script, bytes.below(4)) {
+        (Script::Adopt, 0) => Reply::Owner(false),
+        (Script::Acquire, 0) => Reply::Held(Held {
+            remaining: bytes.flag().then(|| Duration::from_millis(exact(bytes))),
+            holder: bytes.pick(&["", "somebody", "hf1.c.1", "hf1.x.1+"]).to_owned(),
+            time: ServerTime::from_micros(exact(bytes)),
+            place: bytes
+                .flag()
+                .then(|| Place { position: u32::from(bytes.byte()), seq: exact(bytes) }),
+        }),
+        (Script::Acquire | Script::Adopt, _) => Reply::Granted { fence: exact(bytes) },
+        (Script::Together, 0..3) => Reply::All((0..bytes.below(5)).map(|_| exact(bytes)).collect()),
+        (Script::Release | Script::Force, 0) => Reply::More,
+        (Script::Vote, 0..3) => {
+            Reply::Voted { counter: exact(bytes), time: ServerTime::from_micros(exact(bytes)) }
+        }
+        (Script::Vote, _) => Reply::Held(Held {
+            remaining: bytes.flag().then(|| Duration::from_millis(exact(bytes))),
+            holder: bytes.pick(&["somebody", "hf1.c.1.1", "hf1.x.1.2"]).to_owned(),
+            ..Held::default()
+        }),
+        _ => Reply::Owner(bytes.flag()),
+    })
+}
+
+fn any_failure(bytes: &mut Bytes<'_>) -> Failure {
+    match bytes.below(7) {
+        0 => Failure::Lost("gone".to_owned()),
+        1 => Failure::Halfway,
+        2 => Failure::Moved(node(bytes)),
+        3 => Failure::Moving(node(bytes)),
+        4 => Failure::NoScript,
+        _ => Failure::Refused(any_refusal(bytes)),
+    }
+}
+
+fn any_refusal(bytes: &mut Bytes<'_>) -> Refusal {
+    let codes =
+        ["ERR", "READONLY", "OOM", "NOPERM", "WRONGTYPE", "TRYAGAIN", "WRONGPASS", "CROSSSLOT"];
+    Refusal { code: bytes.pick(&codes).to_owned(), detail: "no".to_owned() }
+}
+
+fn any_look(bytes: &mut Bytes<'_>) -> Look {
+    Look {
+        history: bytes.flag().then(|| bytes.pick(&["one", "two"]).to_owned()),
+        time: ServerTime::from_micros(exact(bytes)),
+        uptime: bytes.flag().then(|| Duration::from_secs(exact(bytes))),
+    }
+}
+
+fn any_event(bytes: &mut Bytes<'_>, now: Mono) -> Event {
+    match bytes.below(12) {
+        0 => Event::Confirmed {
+            attempt: AttemptId(bytes.number()),
+            verdict: if bytes.flag() { Ok(()) } else { Err(any_refusal(bytes)) },
+        },
+        1..4 => Event::Connected {
+            look: any_look(bytes),
+            risks: bytes.flag().then(|| Risk::Replica("a:1".to_owned())).into_iter().collect(),
+            deaf: bytes.flag().then(|| "NOPERM".to_owned()),
+        },
+        4 => Event::ConnectFailed(any_failure(bytes)),
+        5 => Event::Deaf("NOPERM".to_owned()),
+        6 => Event::Disconnected("gone".to_owned()),
+        7 => Event::Discovered(if bytes.flag() {
+            Ok(Routes::new(&[(0, 8_000, node(bytes)), (8_001, 16_383, node(bytes))]))
+        } else {
+            Err(any_failure(bytes))
+        }),
+        8 => Event::Listening {
+            channel: format!("{}:{{{}}}", inbox(CLIENT), lock(bytes).tag()).into(),
+            on: bytes.flag(),
+        },
+        9 => Event::Looked { look: any_look(bytes), sent: now },
+        10 => Event::Told(any_message(bytes)),
+        _ => Event::Turned(now),
+    }
+}
+
+fn any_message(bytes: &mut Bytes<'_>) -> Message {
+    let token = format!("hf1.{}.{}", bytes.pick(&[CLIENT, "x"]), bytes.number());
+    match bytes.below(3) {
+        0 => Message::Freed(lock(bytes)),
+        1 => Message::Taken(Taken { token, adopted: bytes.flag() }),
+        _ => Message::Granted(vec![Grant {
+            token,
+            fence: exact(bytes),
+            claim: duration(bytes),
+            time: ServerTime::from_micros(exact(bytes)),
+            keys: lock(bytes),
+        }]),
+    }
+}

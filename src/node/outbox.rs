@@ -1,0 +1,204 @@
+//! Records on their way from the loop to JavaScript, and when JavaScript has to be woken.
+//!
+//! Any thread puts records in; one thread takes them out. Nobody may be left waiting for a record that
+//! nobody is going to read: `npm run loom` tries every order in which threads can come here.
+
+use crate::clock::Mono;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::PoisonError;
+
+#[cfg(loom)]
+use loom::sync::{
+    Mutex, MutexGuard,
+    atomic::{AtomicU64, Ordering},
+};
+#[cfg(not(loom))]
+use std::sync::{
+    Mutex, MutexGuard,
+    atomic::{AtomicU64, Ordering},
+};
+
+/// Numbers of a record. What they mean is none of its business.
+pub(super) const RECORD_LENGTH: usize = 4;
+
+/// One outcome, loss or notice.
+pub(super) type Record = [f64; RECORD_LENGTH];
+
+/// The records of one environment that JavaScript has not seen yet, and texts of type `T` that some of
+/// them have.
+pub(super) struct Outbox<T> {
+    queue: Mutex<Queue<T>>,
+    /// When JavaScript last looked, in µs of the monotonic clock.
+    turned: AtomicU64,
+}
+
+struct Queue<T> {
+    records: VecDeque<Record>,
+    /// By the slots of their operations.
+    texts: BTreeMap<u32, T>,
+    /// The texts of news, in the order of their records.
+    news: VecDeque<String>,
+    /// Whether JavaScript was woken and has not found the queue empty since.
+    armed: bool,
+}
+
+impl<T> Outbox<T> {
+    pub(super) fn new() -> Self {
+        let queue = Queue {
+            records: VecDeque::new(),
+            texts: BTreeMap::new(),
+            news: VecDeque::new(),
+            armed: false,
+        };
+        Self { queue: Mutex::new(queue), turned: AtomicU64::new(0) }
+    }
+
+    /// Adds a record, with the text of its slot.
+    pub(super) fn push(&self, record: Record, text: Option<(u32, T)>) {
+        let mut queue = self.lock();
+        queue.records.push_back(record);
+        queue.texts.extend(text);
+    }
+
+    /// Adds a record of news, with its text.
+    pub(super) fn push_news(&self, record: Record, text: String) {
+        let mut queue = self.lock();
+        queue.records.push_back(record);
+        queue.news.push_back(text);
+    }
+
+    /// Whether there are records that JavaScript has to be woken for. Who is told so wakes it: until it
+    /// has found nothing more, nobody else is.
+    pub(super) fn arm(&self) -> bool {
+        let mut queue = self.lock();
+        let wake = !queue.armed && !queue.records.is_empty();
+        queue.armed |= wake;
+        wake
+    }
+
+    /// Moves records into `into` and returns how many. Zero means that the next record wakes again.
+    pub(super) fn drain(&self, now: Mono, into: &mut [f64]) -> usize {
+        self.turned.store(now.as_micros(), Ordering::Relaxed);
+        let mut queue = self.lock();
+        let count = queue.take(into);
+        // Under the same lock: a record that came after the look and before this would wake nobody.
+        queue.armed = count > 0;
+        count
+    }
+
+    /// The text of `slot`, once.
+    pub(super) fn take_text(&self, slot: u32) -> Option<T> {
+        self.lock().texts.remove(&slot)
+    }
+
+    /// The text of the oldest news that was not taken yet.
+    pub(super) fn take_news(&self) -> Option<String> {
+        self.lock().news.pop_front()
+    }
+
+    /// When JavaScript last looked.
+    pub(super) fn last_turn(&self) -> Mono {
+        Mono::from_micros(self.turned.load(Ordering::Relaxed))
+    }
+
+    /// A panic elsewhere leaves whole records behind, so poison means nothing.
+    fn lock(&self) -> MutexGuard<'_, Queue<T>> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<T> Queue<T> {
+    fn take(&mut self, into: &mut [f64]) -> usize {
+        let mut count = 0;
+        for space in into.chunks_exact_mut(RECORD_LENGTH) {
+            let Some(record) = self.records.pop_front() else {
+                break;
+            };
+            space.copy_from_slice(&record);
+            count += 1;
+        }
+        count
+    }
+}
+
+#[cfg(all(test, loom))]
+mod model {
+    use super::*;
+    use loom::sync::Arc;
+    use loom::sync::atomic::AtomicUsize;
+
+    /// How JavaScript takes records out.
+    type Drain = fn(&Outbox<u32>, &mut [f64]) -> usize;
+
+    /// An environment: a wake arrives later, on its own thread, and then it looks until there is nothing.
+    struct Environment {
+        outbox: Outbox<u32>,
+        wakes: AtomicUsize,
+    }
+
+    impl Environment {
+        fn put(&self, slot: u32) {
+            self.outbox.push([f64::from(slot), 0.0, 0.0, 0.0], Some((slot, slot)));
+            if self.outbox.arm() {
+                self.wakes.fetch_add(1, Ordering::AcqRel);
+            }
+        }
+
+        fn turn(&self, drain: Drain, seen: &mut Vec<u32>) {
+            // Of one record, so that it is filled and emptied more than once.
+            let mut buffer = [0.0; RECORD_LENGTH];
+            while self.wakes.swap(0, Ordering::AcqRel) > 0 {
+                while drain(&self.outbox, &mut buffer) > 0 {
+                    let slot = buffer[0] as u32;
+                    assert_eq!(
+                        self.outbox.take_text(slot),
+                        Some(slot),
+                        "a record without its text"
+                    );
+                    seen.push(slot);
+                }
+            }
+        }
+    }
+
+    /// Two threads put records in while JavaScript looks: it sees each, once, without being asked to.
+    fn every_record_is_seen(drain: Drain) {
+        loom::model(move || {
+            let environment =
+                Arc::new(Environment { outbox: Outbox::new(), wakes: AtomicUsize::new(0) });
+            let threads = [1, 2].map(|slot| {
+                let environment = Arc::clone(&environment);
+                loom::thread::spawn(move || environment.put(slot))
+            });
+            let mut seen = Vec::new();
+            environment.turn(drain, &mut seen);
+            for thread in threads {
+                thread.join().unwrap();
+            }
+            environment.turn(drain, &mut seen);
+            seen.sort_unstable();
+            assert_eq!(seen, [1, 2], "a record that nobody reads");
+        });
+    }
+
+    #[test]
+    fn no_record_is_left_behind() {
+        every_record_is_seen(|outbox, into| outbox.drain(Mono::default(), into));
+    }
+
+    #[test]
+    #[should_panic(expected = "a record that nobody reads")]
+    fn a_flag_that_is_cleared_outside_the_lock_loses_a_record() {
+        every_record_is_seen(|outbox, into| {
+            let count = outbox.lock().take(into);
+            outbox.lock().armed = count > 0;
+            count
+        });
+    }
+
+    #[test]
+    #[should_panic(expected = "a record that nobody reads")]
+    fn a_flag_that_is_never_cleared_loses_a_record() {
+        every_record_is_seen(|outbox, into| outbox.lock().take(into));
+    }
+}

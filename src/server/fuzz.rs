@@ -1,0 +1,78 @@
+//! What a hostile or broken server may answer and say.
+
+use super::cluster::{self, Directory};
+use super::{Deliver, query, sentinel, single, wire};
+use crate::error::{Failure, Refusal};
+use crate::page::Page;
+use crate::script::Script;
+use redis::{Parser, PushInfo, Value};
+use std::sync::Arc;
+
+/// No answer takes more of a log than this, however much the server sent.
+const TEXT_MAX: usize = 1_000;
+
+/// Reads answers from bytes as they come from a socket, and has every reader of answers read each.
+///
+/// # Panics
+/// If an answer makes a reader panic, or its error is no text for people.
+pub fn replies(data: &[u8]) {
+    let values = parse(data);
+    for value in &values {
+        for script in Script::ALL {
+            judge(wire::reply(script, value.clone()));
+        }
+        judge(sentinel::read_address(value));
+        let directory = Directory::default();
+        let _slots = cluster::read_slots(value, "asked", &directory);
+        judge(query::read_scan(value.clone()));
+        query::add(&mut Page::default(), "key", value.clone());
+        if let Value::ServerError(error) = value {
+            refuse(error.code(), error.details().unwrap_or_default(), &directory);
+        }
+        if let Value::Push { kind, data } = value {
+            push(&PushInfo { kind: kind.clone(), data: data.clone() });
+        }
+    }
+    judge(wire::look(values.get(..wire::LOOK_COMMANDS).unwrap_or(&values)));
+    judge(wire::introduced(&values, "a:1"));
+    let _about = (
+        wire::connected_replicas(&values),
+        wire::is_replica(&values),
+        wire::forgets(&values, "a:1"),
+    );
+}
+
+fn parse(data: &[u8]) -> Vec<Value> {
+    let (mut parser, mut left, mut values) = (Parser::new(), data, Vec::new());
+    while !left.is_empty()
+        && let Ok(value) = parser.parse_value(&mut left)
+    {
+        values.push(value);
+    }
+    values
+}
+
+fn push(push: &PushInfo) {
+    let _told = single::pushed(push);
+    let _successor = sentinel::successor(push, "mymaster");
+    let nobody: Deliver = Arc::new(|_| {});
+    cluster::overhear(push, &nobody);
+}
+
+fn refuse(code: &str, detail: &str, directory: &Directory) {
+    let mut failure =
+        Failure::Refused(Refusal { code: code.to_owned(), detail: detail.to_owned() });
+    cluster::redirect(&mut failure, "asked", directory);
+}
+
+fn judge<T>(answer: Result<T, Failure>) {
+    if let Err(failure) = answer {
+        judge_failure(&failure);
+    }
+}
+
+fn judge_failure(failure: &Failure) {
+    let text = failure.to_string();
+    assert!(!text.is_empty(), "{failure:?} says nothing");
+    assert!(text.len() <= TEXT_MAX, "{} bytes of {failure:?}", text.len());
+}

@@ -1,0 +1,196 @@
+//! The scripts on a keyspace in which anything may stand.
+
+use super::{Entries, Store, access};
+use crate::clock::ServerTime;
+use crate::error::Failure;
+use crate::fuzzing::Bytes;
+use crate::keys::LockKeys;
+use crate::machine::Manner;
+use crate::script::{Call, EXACT_MAX, Intent, Mode, Script};
+use crate::server::wire;
+use crate::token::Token;
+use redis::Value;
+use std::cell::RefCell;
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+/// More steps find nothing that fewer do not.
+const STEPS_MAX: usize = 64;
+
+/// Runs scripts as the driver calls them, scripts with arguments that make no sense, and commands of
+/// others who write to the same keys.
+///
+/// # Panics
+/// If a script that fails has changed anything.
+pub fn scripts(data: &[u8]) {
+    thread_local! {
+        // To start a Lua and to compile the scripts takes longer than to run them.
+        static STORE: RefCell<Store> = RefCell::new(Store::new());
+    }
+    STORE.with_borrow_mut(|store| {
+        store.reset();
+        // Who listens to an inbox can be granted a lock by message.
+        store.subscribe(1, "inbox");
+        Scene { store, now_ms: 1_700_000_000_000 }.play(&mut Bytes::new(data));
+    });
+}
+
+struct Scene<'a> {
+    store: &'a mut Store,
+    now_ms: u64,
+}
+
+impl Scene<'_> {
+    fn play(&mut self, bytes: &mut Bytes<'_>) {
+        for _ in 0..STEPS_MAX {
+            if bytes.is_empty() {
+                return;
+            }
+            match bytes.below(8) {
+                0 => self.now_ms = self.now_ms.saturating_add(bytes.number() % 100_000),
+                1 | 2 => self.meddle(bytes),
+                3 => self.nonsense(bytes),
+                _ => self.call(bytes),
+            }
+            let _published = self.store.take_messages();
+        }
+    }
+
+    fn now(&self) -> ServerTime {
+        ServerTime::from_micros(self.now_ms * 1_000)
+    }
+
+    /// Somebody else writes to a key of a lock.
+    fn meddle(&self, bytes: &mut Bytes<'_>) {
+        let keys = lock(bytes);
+        let key = key(bytes, &keys);
+        let name = bytes.pick(&["SET", "HSET", "ZADD", "DEL", "PEXPIRE", "INCRBY", "APPEND"]);
+        let member = if bytes.flag() { token(bytes).as_str().to_owned() } else { bytes.text() };
+        // What Lua keeps exactly: a time beyond it no clock shows and no holdfast writes.
+        let number = (bytes.number() % EXACT_MAX).to_string();
+        let parts = match name {
+            "SET" => vec![name, &key, &member, "PX", &number],
+            "HSET" => vec![name, &key, &member, &number],
+            "ZADD" => vec![name, &key, &number, &member],
+            "PEXPIRE" | "INCRBY" => vec![name, &key, &number],
+            "APPEND" => vec![name, &key, &member],
+            _ => vec![name, &key],
+        };
+        let parts: Vec<&[u8]> = parts.into_iter().map(str::as_bytes).collect();
+        let _answer = self.store.command(self.now(), &parts);
+    }
+
+    /// A script gets keys and arguments of which only some are right.
+    fn nonsense(&mut self, bytes: &mut Bytes<'_>) {
+        let source = bytes.pick(&Script::ALL).source();
+        let keys = lock(bytes);
+        let keys: Vec<String> = (0..bytes.below(7)).map(|_| key(bytes, &keys)).collect();
+        let args: Vec<String> = (0..bytes.below(9)).map(|_| argument(bytes)).collect();
+        let [keys, args] = [&keys, &args].map(|texts| texts.iter().map(String::as_bytes).collect());
+        let (keys, args): (Vec<&[u8]>, Vec<&[u8]>) = (keys, args);
+        let _answer = self.store.eval(self.now(), source, &keys, &args);
+    }
+
+    /// A script is called as the driver does.
+    fn call(&mut self, bytes: &mut Bytes<'_>) {
+        let call = any_call(bytes);
+        let before = self.save();
+        let command = wire::command(&call, Manner::Plain);
+        let (keys, args) = wire::arguments(&command);
+        let value = self.store.eval(self.now(), call.script().source(), &keys, &args);
+        let failed = matches!(value, Value::ServerError(_));
+        let reply = wire::reply(call.script(), value);
+        if failed {
+            assert!(matches!(reply, Err(Failure::Refused(_))), "{reply:?}");
+            assert_eq!(
+                self.save(),
+                before,
+                "{call:?} was refused ({reply:?}) and changed something"
+            );
+        }
+    }
+
+    /// What is there and has not expired.
+    fn save(&self) -> Entries {
+        let mut keyspace = access(&self.store.keyspace);
+        keyspace.set_now(self.now());
+        keyspace.sweep();
+        keyspace.save()
+    }
+}
+
+fn lock(bytes: &mut Bytes<'_>) -> LockKeys {
+    LockKeys::new("lock:", bytes.pick(&["a", "b", "{t}c"]))
+}
+
+fn key(bytes: &mut Bytes<'_>, keys: &LockKeys) -> String {
+    let [fence, queue, waiters, shared] = keys.side_keys().map(|key| key.to_string());
+    bytes.pick(&[keys.lock(), &fence, &queue, &waiters, &shared, "elsewhere"]).to_owned()
+}
+
+fn token(bytes: &mut Bytes<'_>) -> Token {
+    match bytes.below(6) {
+        0 => Token::from_text(&bytes.text()),
+        number => Token::new("client", number as u64, bytes.pick(&["", "label"])),
+    }
+}
+
+fn argument(bytes: &mut Bytes<'_>) -> String {
+    match bytes.below(4) {
+        0 => token(bytes).as_str().to_owned(),
+        1 => bytes.number().to_string(),
+        2 => bytes.pick(&["poll", "try", "steal", "-", "inbox", "foreign", "", "1"]).to_owned(),
+        _ => bytes.text(),
+    }
+}
+
+/// Leases from nothing to more than anybody may ask for.
+fn ttl(bytes: &mut Bytes<'_>) -> Duration {
+    Duration::from_millis(bytes.pick(&[1, 50, 10_000, 86_400_000, 9_000_000_000_000]))
+}
+
+fn any_call(bytes: &mut Bytes<'_>) -> Call {
+    let (script, keys, token) = (bytes.pick(&Script::ALL), lock(bytes), token(bytes));
+    let ttl = ttl(bytes);
+    // A server's clock, or something that never was one.
+    let epoch = ServerTime::from_micros(bytes.number() % EXACT_MAX);
+    let (first, last) = (bytes.number() % EXACT_MAX, bytes.number() % EXACT_MAX);
+    match script {
+        Script::Acquire | Script::Inspect => {
+            let intent = match bytes.below(5) {
+                0 => Intent::Join(Some(first)),
+                1 => Intent::Join(None),
+                2 => Intent::Poll,
+                3 => Intent::Steal,
+                _ => Intent::Try,
+            };
+            let inbox = bytes.pick(&["", "inbox", "nobody listens"]).into();
+            let block = bytes.pick(&[1, 16]);
+            Call::Acquire { keys, token, ttl, epoch, block, inbox, intent, mode: mode(bytes) }
+        }
+        Script::Adopt => {
+            let (owner, fence) = (self::token(bytes), bytes.flag().then_some(first));
+            Call::Adopt { keys, token, epoch, owner, ttl, fence, mode: mode(bytes) }
+        }
+        Script::Downgrade => Call::Downgrade { keys, token, epoch, fence: first },
+        Script::Extend => Call::Extend { keys, token, ttl },
+        Script::Fill => Call::Fill { keys, token, ttl, last },
+        Script::Force => Call::Force { keys, token, epoch, foreign: bytes.flag() },
+        Script::Free => Call::Free { keys, token },
+        Script::Release => Call::Release { keys, token, epoch },
+        Script::Seal => Call::Seal { keys, token, first, last },
+        Script::Together => {
+            let others = (0..bytes.below(4)).map(|_| (lock(bytes), self::token(bytes))).collect();
+            Call::Together { first: (keys, token), others, ttl, epoch }
+        }
+        Script::Vote => Call::Vote { keys, token, attempt: first, ttl, mark: bytes.flag() },
+        Script::Withdraw => Call::Withdraw { keys, token },
+    }
+}
+
+fn mode(bytes: &mut Bytes<'_>) -> Mode {
+    match bytes.byte() % 4 {
+        0 => Mode::Exclusive,
+        limit => Mode::Shared { limit: NonZeroU32::new(u32::from(limit) - 1) },
+    }
+}
