@@ -273,8 +273,10 @@ impl Watch {
             if push.kind == PushKind::Disconnection {
                 return;
             }
-            if let Some(successor) = successor(&push, &self.sentinels.master) {
-                self.give_up(&successor);
+            // A Sentinel that hears of it late tells what this connection has followed already.
+            let named = successor(&push, &self.sentinels.master);
+            if let Some(other) = named.filter(|named| *named != self.current) {
+                self.give_up(&other);
             }
         }
     }
@@ -288,26 +290,26 @@ impl Watch {
         }
         // It may be the one that has not heard of the failover.
         let Ok(all) = ask_all(&self.endpoint, &self.sentinels).await else { return };
-        if let Some((host, port)) = all.first().filter(|first| **first != self.current) {
-            self.give_up(&format!("{host}:{port}"));
+        if let Some(other) = all.first().filter(|first| **first != self.current) {
+            self.give_up(other);
         }
     }
 
-    fn give_up(&self, successor: &str) {
-        let why = format!("a Sentinel tells that the master is {successor} now");
+    fn give_up(&self, (host, port): &Named) {
+        let why = format!("a Sentinel tells that the master is {host}:{port} now");
         (self.deliver)(Incoming::Disconnected(why));
     }
 }
 
 /// Reads `<master> <old host> <old port> <new host> <new port>`.
-pub(super) fn successor(push: &PushInfo, master: &str) -> Option<String> {
+pub(super) fn successor(push: &PushInfo, master: &str) -> Option<Named> {
     let (PushKind::Message, [_, Value::BulkString(message)]) = (&push.kind, push.data.as_slice())
     else {
         return None;
     };
     let mut words = std::str::from_utf8(message).ok()?.strip_prefix(master)?.split(' ');
     match (words.next()?, words.nth(2)?, words.next()?) {
-        ("", host, port) => Some(format!("{host}:{port}")),
+        ("", host, port) => Some((host.to_owned(), port.parse().ok()?)),
         _ => None,
     }
 }
@@ -362,7 +364,7 @@ mod tests {
         let push =
             |text: &str| PushInfo { kind: PushKind::Message, data: vec![bulk(SWITCH), bulk(text)] };
         let switch = push("my 10.0.0.1 6379 10.0.0.2 6380");
-        assert_eq!(successor(&switch, "my").as_deref(), Some("10.0.0.2:6380"));
+        assert_eq!(successor(&switch, "my"), Some(("10.0.0.2".to_owned(), 6380)));
         assert_eq!(successor(&push("my2 10.0.0.1 6379 10.0.0.2 6380"), "my"), None);
         assert_eq!(successor(&push("my 10.0.0.1"), "my"), None);
     }

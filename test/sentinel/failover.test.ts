@@ -98,7 +98,7 @@ test('kill -9: what the replica has is held on, what it has not is told lost', a
     isLock(next);
     assert.ok(next.fence > (lost[i] as Lock).fence);
     assert.equal(await ownerOf(master, next.name), next.token);
-    assert.equal(await next.release(), true);
+    assert.equal(await next.release(), true, `${next.name}: ${next.signal.reason}`);
   }
   for (const lock of kept) {
     await lock.extend();
