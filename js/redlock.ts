@@ -158,7 +158,7 @@ export class Redlock extends EventEmitter {
   ): Promise<Lock> {
     checkDuration(duration);
     const names = checkResources(resources);
-    const chosen = { ...this.settings, ...settings };
+    const chosen = withDefaults(settings ?? {}, this.settings);
     const take = (wait: number | null) => this.#takeFor(names, duration, wait);
     const { result: held, attempts } = await this.#attempt(names.length, chosen, take);
     const expiration = expirationOf(held.remaining, duration, chosen);
@@ -212,7 +212,7 @@ export class Redlock extends EventEmitter {
     if (existing.expiration < Date.now()) {
       throw new ExecutionError('Cannot extend an already-expired lock.', []);
     }
-    const chosen = { ...this.settings, ...settings };
+    const chosen = withDefaults(settings ?? {}, this.settings);
     const held = holds.get(existing);
     const { resources, value } = existing;
     const count = new Set(resources).size;
@@ -259,9 +259,9 @@ export class Redlock extends EventEmitter {
   ): Promise<T>;
   async using<T>(resources: string[], duration: number, ...rest: readonly unknown[]): Promise<T> {
     checkDuration(duration);
-    const given = typeof rest[0] === 'function' ? {} : (rest[0] as Partial<Settings>);
+    const given = typeof rest[0] === 'function' ? {} : (rest[0] as Partial<Settings> | undefined);
     const routine = rest[1] ?? rest[0];
-    const settings = { ...this.settings, ...given };
+    const settings = withDefaults(given ?? {}, this.settings);
     if (typeof routine !== 'function') throw new Error('INVARIANT: routine is not a function.');
     if (settings.automaticExtensionThreshold > duration - 100) {
       throw new Error(
