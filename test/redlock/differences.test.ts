@@ -144,6 +144,21 @@ test('using: the result of a routine that has lost its lock comes with the error
   assert.ok(error.cause instanceof holdfast.LockLostError);
 });
 
+test('using: the result of a routine whose lock may not be released comes with the error', async () => {
+  const setUser = (...rules: string[]) => server.admin.call('ACL', 'SETUSER', 'service', ...rules);
+  await setUser('on', '>secret', '~*', '&*', '+@all');
+  const redlock = new Redlock([client(server, { username: 'service', password: 'secret' })]);
+  const used = redlock.using(['a'], LONG_MS, async () => {
+    await setUser('-del');
+    return 42;
+  });
+  const error = await errorOf(used);
+  assert.ok(error instanceof ExecutionError);
+  assert.equal(error.result, 42);
+  assert.match(String(error.cause), /NOPERM/);
+  await server.admin.call('ACL', 'DELUSER', 'service');
+});
+
 test('using: an event loop that is blocked for longer than the duration keeps the lock', async () => {
   await open().using(['a'], 700, async (signal) => {
     Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 2_000);
