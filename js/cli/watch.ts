@@ -3,7 +3,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Command, Option } from 'commander';
 import type { LockManager } from '../manager.js';
-import { EXIT_CODES, Exit, say } from './exit.js';
+import { EXIT_CODES, Exit, exitCodeOf, say } from './exit.js';
 import { duration, open, type PlaceOptions, type Where, whereOf, withPlace } from './options.js';
 import { Screen } from './screen.js';
 import { HEADS, type LockView, look, nameOf, rowsOf } from './snapshot.js';
@@ -91,10 +91,15 @@ async function followOnScreen({ locks, where, pattern, options, ended }: Watch):
       );
       return [title, '', ...table([...HEADS, 'CHANGES'], rows)];
     } catch (error) {
-      // The next look may find the server again.
-      return [title, '', (error as Error).message];
+      return [title, '', troubleOf(error)];
     }
   }
+}
+
+/** What has gone wrong: the next look may find the server again, unless it is of no use to look at all. */
+function troubleOf(error: unknown): string {
+  if (exitCodeOf(error) === Exit.Usage) throw error;
+  return (error as Error).message;
 }
 
 /** How often each lock was seen with another fence than before. */
@@ -130,7 +135,7 @@ async function followInLines({ locks, pattern, options, ended }: Watch): Promise
       known = tell(known, await look(locks, pattern), options.json === true);
       trouble = '';
     } catch (error) {
-      const { message } = error as Error;
+      const message = troubleOf(error);
       if (message !== trouble) say(message);
       trouble = message;
     }
