@@ -1,7 +1,7 @@
 /** `holdfast watch`: a table of locks that keeps itself up to date. */
 
 import { setTimeout as sleep } from 'node:timers/promises';
-import { type Command, Option } from 'commander';
+import { type Command, InvalidArgumentError, Option } from 'commander';
 import type { LockManager } from '../manager.js';
 import { EXIT_CODES, Exit, exitCodeOf, say } from './exit.js';
 import { duration, open, type PlaceOptions, type Where, whereOf, withPlace } from './options.js';
@@ -14,6 +14,8 @@ interface WatchOptions extends PlaceOptions {
 }
 
 const INTERVAL_MS = 1_000;
+const INTERVAL_MS_MIN = 10;
+const INTERVAL_MS_MAX = 24 * 3_600_000;
 
 const HELP = `
 On a terminal q or Ctrl-C ends it. CHANGES counts how often a lock was seen with another fence since the
@@ -37,7 +39,7 @@ export function addWatch(program: Command, end: (code: number) => void): void {
     .argument('[pattern]', 'names: * stands for any text, ? for one character', '*')
     .addOption(
       new Option('--interval <time>', 'how often to look')
-        .argParser(duration)
+        .argParser(interval)
         .default(INTERVAL_MS, '1s'),
     );
   withPlace(command)
@@ -45,6 +47,15 @@ export function addWatch(program: Command, end: (code: number) => void): void {
     .action(async (pattern: string, options: WatchOptions) => {
       end(await watch(pattern, options));
     });
+}
+
+/** More often would be no more than load, and timers do not reach much further. */
+function interval(text: string): number {
+  const ms = duration(text);
+  if (ms < INTERVAL_MS_MIN || ms > INTERVAL_MS_MAX) {
+    throw new InvalidArgumentError('Look every 10ms at most, and every 24h at least.');
+  }
+  return ms;
 }
 
 async function watch(pattern: string, options: WatchOptions): Promise<number> {

@@ -228,3 +228,10 @@ test('69 with the reason as a document if there is no server', async () => {
     assert.equal(JSON.parse(stderr).error.code, 'ERR_LOCK_CONNECTION');
   }
 });
+
+test('watch looks neither without a pause nor beyond what a timer can wait', async () => {
+  for (const interval of ['0ms', '25h']) {
+    const { stderr } = await ends(64, env, 'watch', '--interval', interval);
+    assert.match(stderr, /10ms .* 24h/);
+  }
+});
