@@ -158,7 +158,7 @@ export class Redlock extends EventEmitter {
   ): Promise<Lock> {
     checkDuration(duration);
     const names = checkResources(resources);
-    const chosen = { ...this.settings, ...settings };
+    const chosen = withDefaults(settings ?? {}, this.settings);
     const take = (wait: number | null) => this.#takeFor(names, duration, wait);
     const { result: held, attempts } = await this.#attempt(names.length, chosen, take);
     const expiration = expirationOf(held.remaining, duration, chosen);
@@ -212,7 +212,7 @@ export class Redlock extends EventEmitter {
     if (existing.expiration < Date.now()) {
       throw new ExecutionError('Cannot extend an already-expired lock.', []);
     }
-    const chosen = { ...this.settings, ...settings };
+    const chosen = withDefaults(settings ?? {}, this.settings);
     const held = holds.get(existing);
     const { resources, value } = existing;
     const count = new Set(resources).size;
@@ -238,7 +238,8 @@ export class Redlock extends EventEmitter {
    * @param routine - Gets a signal that is aborted when the lock is lost; its `error` says why.
    * @returns What the routine returns.
    * @throws Whatever the routine throws; its own error always wins.
-   * @throws ExecutionError if the lock was lost while the routine ran; `result` is what it returned.
+   * @throws ExecutionError if the lock was lost while the routine ran, or the server refuses to release it;
+   *   `result` is what the routine returned.
    * @throws as `acquire` does.
    *
    * @example
@@ -259,9 +260,9 @@ export class Redlock extends EventEmitter {
   ): Promise<T>;
   async using<T>(resources: string[], duration: number, ...rest: readonly unknown[]): Promise<T> {
     checkDuration(duration);
-    const given = typeof rest[0] === 'function' ? {} : (rest[0] as Partial<Settings>);
+    const given = typeof rest[0] === 'function' ? {} : (rest[0] as Partial<Settings> | undefined);
     const routine = rest[1] ?? rest[0];
-    const settings = { ...this.settings, ...given };
+    const settings = withDefaults(given ?? {}, this.settings);
     if (typeof routine !== 'function') throw new Error('INVARIANT: routine is not a function.');
     if (settings.automaticExtensionThreshold > duration - 100) {
       throw new Error(
@@ -283,10 +284,10 @@ export class Redlock extends EventEmitter {
     if (!held.held) throw this.#failed(resources, [], lossOf(held));
     const controller = new AbortController();
     const signal: RedlockAbortSignal = controller.signal;
-    let lost: ExecutionError | undefined;
+    let failure: ExecutionError | undefined;
     const lose = () => {
-      lost = this.#failed(resources, [], held.signal.reason);
-      signal.error = lost;
+      failure = this.#failed(resources, [], held.signal.reason);
+      signal.error = failure;
       controller.abort();
     };
     held.signal.addEventListener('abort', lose, { once: true });
@@ -297,15 +298,15 @@ export class Redlock extends EventEmitter {
       await held.release().catch(() => {});
       throw error;
     }
-    if (!held.held) lost ??= this.#failed(resources, [], lossOf(held));
+    if (!held.held) failure ??= this.#failed(resources, [], lossOf(held));
     try {
       await held.release();
     } catch (error) {
       // The routine has done its work; the release is made up for.
-      if (!isUnreachable(error)) throw this.#failed(resources, [], error);
+      if (!isUnreachable(error)) failure ??= this.#failed(resources, [], error);
     }
-    if (lost === undefined) return result;
-    throw new ExecutionError(lost.message, lost.attempts, { cause: lost.cause, result });
+    if (failure === undefined) return result;
+    throw new ExecutionError(failure.message, failure.attempts, { cause: failure.cause, result });
   }
 
   async #open(): Promise<LockManager> {

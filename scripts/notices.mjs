@@ -4,13 +4,19 @@ import { execFileSync } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 
+const ROOT = join(import.meta.dirname, '..');
 const RULE = '='.repeat(100);
 const TEXTS = /^(licen[cs]e|copying|copyright|notice|unlicense)/i;
 
 /** Every text once, below the names, versions and licences of the crates that it is for. */
 export function notices() {
   const args = ['metadata', '--format-version', '1', '--locked', '--all-features'];
-  const options = { encoding: 'utf8', maxBuffer: 2 ** 28, stdio: ['ignore', 'pipe', 'pipe'] };
+  const options = {
+    cwd: ROOT,
+    encoding: 'utf8',
+    maxBuffer: 2 ** 28,
+    stdio: ['ignore', 'pipe', 'pipe'],
+  };
   const metadata = JSON.parse(execFileSync('cargo', args, options));
   const linked = linkedInto(metadata);
   const crates = metadata.packages.filter(

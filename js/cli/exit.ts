@@ -76,13 +76,23 @@ export function exitCodeOf(error: unknown): number {
 
 /** Says on stderr what went wrong: a line for people, or a document. */
 export function report(error: unknown, json: boolean): void {
-  const { message, code = 'ERR_INTERNAL', lock, stack } = error as Error & Partial<CliError>;
+  const { message, code = 'ERR_INTERNAL', lock, stack } = ours(error);
   if (json) {
     process.stderr.write(`${JSON.stringify({ error: { code, message, lock } })}\n`);
     return;
   }
-  const text = exitCodeOf(error) === Exit.Internal ? (stack ?? message) : message;
-  say(text.replace(/^error: /, ''));
+  say(exitCodeOf(error) === Exit.Internal ? (stack ?? message) : message);
+}
+
+/** The parser's errors show the word that is wrong, which may be a URL behind a mistyped option. */
+function ours(error: unknown): Error & Partial<CliError> {
+  if (!(error instanceof CommanderError)) return error as Error;
+  return new UsageError(withoutLogin(error.message.replace(/^error: /, '')));
+}
+
+/** A text without what may be a login in it, and what follows that. */
+export function withoutLogin(text: string): string {
+  return text.replace(/(:\/\/|=).*(@|pass=).*/s, '$1***');
 }
 
 /** Says something to people, on stderr. */

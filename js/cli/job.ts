@@ -7,6 +7,8 @@ import { CliError, Exit } from './exit.js';
 
 /** How often it is looked whether what the command has started is gone, in ms. */
 const LOOK_MS = 20;
+/** What a terminal sends to all that is in its foreground. */
+const TYPED: readonly NodeJS.Signals[] = ['SIGINT', 'SIGQUIT'];
 
 /** A command under way. */
 export class Job {
@@ -33,7 +35,7 @@ export class Job {
 
   /** Hands on a signal that this process got, unless the terminal has sent it to the command as well. */
   tell(signal: NodeJS.Signals): void {
-    if (this.#group || signal !== 'SIGINT') this.#send(signal);
+    if (this.#group || !TYPED.includes(signal)) this.#send(signal);
   }
 
   /** Ends the command: kindly, and by force if it has not ended after `grace` ms. */

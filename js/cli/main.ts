@@ -3,9 +3,9 @@
 
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { Command } from 'commander';
+import { Command, CommanderError } from 'commander';
 import { addDoctor } from './doctor.js';
-import { EXIT_CODES, Exit, exitCodeOf, report } from './exit.js';
+import { EXIT_CODES, Exit, exitCodeOf, report, withoutLogin } from './exit.js';
 import { addLs } from './ls.js';
 import { addRelease } from './release.js';
 import { addRun } from './run.js';
@@ -34,9 +34,12 @@ function version(): string {
   return (JSON.parse(manifest) as { version: string }).version;
 }
 
-/** Not by running out of work: a lock that is to be kept would be released on that way. */
-function end(code: number): never {
-  process.exit(code);
+/**
+ * Not by running out of work: a lock that is to be kept would be released on that way. What was written comes
+ * first: of a long list the reader at the other end of a pipe may not have taken all yet.
+ */
+function end(code: number): void {
+  process.stdout.write('', () => process.exit(code));
 }
 
 async function main(): Promise<void> {
@@ -55,19 +58,24 @@ async function main(): Promise<void> {
     await program.parseAsync();
   } catch (error) {
     const code = exitCodeOf(error);
-    if (code !== Exit.Done) report(error, ours?.split('\0').includes('--json') === true);
+    if (code !== Exit.Done && !isHelp(error))
+      report(error, ours?.split('\0').includes('--json') === true);
     end(code);
   }
 }
 
+/** Whether no command was named: all that there is to say to that is the help. */
+function isHelp(error: unknown): boolean {
+  return error instanceof CommanderError && error.code === 'commander.help';
+}
+
 /** The arguments as `ps` may show them, from here on: without what may be a login. */
 function title(): string {
-  const words = process.argv.slice(2).map((word) => word.replace(/:\/\/.*(@|pass=).*/, '://***'));
-  return ['holdfast', ...words].join(' ');
+  return ['holdfast', ...process.argv.slice(2).map(withoutLogin)].join(' ');
 }
 
 // Whoever read has read enough, as `head` has; and a lost word is no reason to drop a lock.
-process.stdout.on('error', () => end(Exit.Done));
+process.stdout.on('error', () => process.exit(Exit.Done));
 process.stderr.on('error', () => {});
 process.title = title();
 void main();

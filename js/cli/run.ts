@@ -209,7 +209,9 @@ class Signals {
   #job: Job | undefined;
 
   constructor() {
-    for (const signal of ['SIGHUP', 'SIGINT', 'SIGTERM'] as const) {
+    // Ctrl-Z at a terminal that is not the command's would stop this process alone, and with it the renewal.
+    if (process.stdin.isTTY !== true) process.on('SIGTSTP', () => {});
+    for (const signal of ['SIGHUP', 'SIGINT', 'SIGQUIT', 'SIGTERM'] as const) {
       process.on(signal, () => {
         if (this.#job === undefined) this.#waiting.abort(signal);
         else this.#job.tell(signal);

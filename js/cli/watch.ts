@@ -1,9 +1,9 @@
 /** `holdfast watch`: a table of locks that keeps itself up to date. */
 
 import { setTimeout as sleep } from 'node:timers/promises';
-import { type Command, Option } from 'commander';
+import { type Command, InvalidArgumentError, Option } from 'commander';
 import type { LockManager } from '../manager.js';
-import { EXIT_CODES, Exit, say } from './exit.js';
+import { EXIT_CODES, Exit, exitCodeOf, say } from './exit.js';
 import { duration, open, type PlaceOptions, type Where, whereOf, withPlace } from './options.js';
 import { Screen } from './screen.js';
 import { HEADS, type LockView, look, nameOf, rowsOf } from './snapshot.js';
@@ -14,6 +14,8 @@ interface WatchOptions extends PlaceOptions {
 }
 
 const INTERVAL_MS = 1_000;
+const INTERVAL_MS_MIN = 10;
+const INTERVAL_MS_MAX = 24 * 3_600_000;
 
 const HELP = `
 On a terminal q or Ctrl-C ends it. CHANGES counts how often a lock was seen with another fence since the
@@ -37,7 +39,7 @@ export function addWatch(program: Command, end: (code: number) => void): void {
     .argument('[pattern]', 'names: * stands for any text, ? for one character', '*')
     .addOption(
       new Option('--interval <time>', 'how often to look')
-        .argParser(duration)
+        .argParser(interval)
         .default(INTERVAL_MS, '1s'),
     );
   withPlace(command)
@@ -45,6 +47,15 @@ export function addWatch(program: Command, end: (code: number) => void): void {
     .action(async (pattern: string, options: WatchOptions) => {
       end(await watch(pattern, options));
     });
+}
+
+/** More often would be no more than load, and timers do not reach much further. */
+function interval(text: string): number {
+  const ms = duration(text);
+  if (ms < INTERVAL_MS_MIN || ms > INTERVAL_MS_MAX) {
+    throw new InvalidArgumentError('Look every 10ms at most, and every 24h at least.');
+  }
+  return ms;
 }
 
 async function watch(pattern: string, options: WatchOptions): Promise<number> {
@@ -91,10 +102,15 @@ async function followOnScreen({ locks, where, pattern, options, ended }: Watch):
       );
       return [title, '', ...table([...HEADS, 'CHANGES'], rows)];
     } catch (error) {
-      // The next look may find the server again.
-      return [title, '', (error as Error).message];
+      return [title, '', troubleOf(error)];
     }
   }
+}
+
+/** What has gone wrong: the next look may find the server again, unless it is of no use to look at all. */
+function troubleOf(error: unknown): string {
+  if (exitCodeOf(error) === Exit.Usage) throw error;
+  return (error as Error).message;
 }
 
 /** How often each lock was seen with another fence than before. */
@@ -130,7 +146,7 @@ async function followInLines({ locks, pattern, options, ended }: Watch): Promise
       known = tell(known, await look(locks, pattern), options.json === true);
       trouble = '';
     } catch (error) {
-      const { message } = error as Error;
+      const message = troubleOf(error);
       if (message !== trouble) say(message);
       trouble = message;
     }

@@ -5,6 +5,8 @@ import type { LockManager } from '../manager.js';
 import type { Whereabouts } from './clients.js';
 import type { Client } from './votes.js';
 
+type Listener = (error: Error) => void;
+
 /** What tells of the end of a client. */
 interface Ending {
   once?(event: 'end', listener: () => void): unknown;
@@ -20,7 +22,10 @@ export class Connection {
   readonly #clients: readonly Client[];
   #manager: Promise<LockManager> | undefined;
   /** Who is told of servers that are lost. */
-  readonly #listeners = new Set<WeakRef<(error: Error) => void>>();
+  readonly #listeners = new Set<WeakRef<Listener>>();
+  readonly #gone = new FinalizationRegistry<WeakRef<Listener>>((each) => {
+    this.#listeners.delete(each);
+  });
   /** What runs under a lock. */
   readonly #running = new Set<Promise<unknown>>();
 
@@ -50,8 +55,10 @@ export class Connection {
   }
 
   /** Has `listener` called, as long as its owner lives, when a server is lost. */
-  listen(listener: (error: Error) => void): void {
-    this.#listeners.add(new WeakRef(listener));
+  listen(listener: Listener): void {
+    const reference = new WeakRef(listener);
+    this.#listeners.add(reference);
+    this.#gone.register(listener, reference);
   }
 
   async #connect({ target, options }: Whereabouts): Promise<LockManager> {
@@ -67,11 +74,7 @@ export class Connection {
   }
 
   #tell(error: Error): void {
-    for (const each of this.#listeners) {
-      const listener = each.deref();
-      if (listener === undefined) this.#listeners.delete(each);
-      else listener(error);
-    }
+    for (const each of this.#listeners) each.deref()?.(error);
   }
 
   /** It ends with the clients: as soon as those that are left would be no majority. */

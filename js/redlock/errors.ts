@@ -34,7 +34,7 @@ export class ExecutionError extends Error {
   override readonly message: string;
   /** What each client said, at each attempt. */
   readonly attempts: ReadonlyArray<Promise<ExecutionStats>>;
-  /** Of `using` whose lock was lost: what the routine returned all the same. */
+  /** Of `using` whose lock was lost, or could not be released: what the routine returned all the same. */
   readonly result: unknown;
 
   constructor(

@@ -53,10 +53,12 @@ const DEFAULTS: Settings = {
 /** The drift that holdfast itself allows for. */
 const DRIFT_FACTOR = 0.01;
 
-/** What is no number has its default. @internal */
-export function withDefaults(given: Partial<Settings>): Settings {
-  const pick = (key: keyof Settings) =>
-    typeof given[key] === 'number' ? given[key] : DEFAULTS[key];
+/** What is no number has its default: of an operation, that of its `Redlock`. @internal */
+export function withDefaults(given: Partial<Settings>, defaults = DEFAULTS): Settings {
+  const pick = (key: keyof Settings): number => {
+    const value = given[key];
+    return typeof value === 'number' && !Number.isNaN(value) ? value : defaults[key];
+  };
   return {
     driftFactor: pick('driftFactor'),
     retryCount: pick('retryCount'),
@@ -75,8 +77,9 @@ export function attemptsMax({ retryCount }: Settings): number {
 export function patience(settings: Settings): number | null {
   const retries = attemptsMax(settings) - 1;
   if (retries <= 0) return null;
-  if (retries === Number.POSITIVE_INFINITY) return retries;
-  return Math.round(retries * meanDelay(settings));
+  const sum = Math.round(retries * meanDelay(settings));
+  // Some say for ever by a number that is as large as can be.
+  return Number.isSafeInteger(sum) ? sum : Number.POSITIVE_INFINITY;
 }
 
 /** The mean of `nextDelay`, which is never below zero. */

@@ -1,7 +1,7 @@
 -- share: take a share of a lock that nobody waits for. Part of acquire, whose names it uses. What it does not
 -- return from is left to queue.lua, which also says what the keys hold.
 
-local members = redis.pcall('ZCARD', shared_key)
+local members = redis.pcall('ZCOUNT', shared_key, '-inf', '+inf')
 local value = redis.call('GET', lock_key)
 local is_plain = type(members) == 'number' and intent ~= 'steal' and (not value or value == 'hf1.shared')
 local time = redis.call('TIME')

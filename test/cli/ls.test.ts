@@ -1,12 +1,14 @@
 /** `holdfast ls`, `show`, `release` and `watch` without a terminal: what they tell, and their JSON. */
 
 import assert from 'node:assert/strict';
+import { execFile } from 'node:child_process';
 import { after, afterEach, before, beforeEach, test } from 'node:test';
+import { promisify } from 'node:util';
 import { connect, type LockManager } from '../support/holdfast.js';
 import { enrol, leastRights } from '../support/least-rights.js';
 import { RedisServer } from '../support/server.js';
 import { until } from '../support/wait.js';
-import { ends, environment, Running } from './support.js';
+import { ends, environment, MAIN, Running } from './support.js';
 
 let server: RedisServer;
 let locks: LockManager;
@@ -46,6 +48,19 @@ test('ls tells each lock with its holder, lease and line', async () => {
   assert.match(first, /^item:1 +exclusive +web-1 +\d+ +\d+\.\ds +1$/);
   const short = locks.clientId.slice(0, 8);
   assert.match(second, new RegExp(`^item:2 +shared +${short} +\\d+ +(\\d+\\.\\ds|1m00s)$`));
+});
+
+test('ls --json is whole, also for a reader who takes its time', async () => {
+  const names = Array.from({ length: 1_000 }, (_, i) => `${'x'.repeat(100)}${i}`);
+  await Promise.all(names.map((name) => locks.acquire(name, { ttl: 60_000 })));
+  // More than a pipe holds.
+  const reader = `setTimeout(() => process.stdin.pipe(process.stdout), 300)`;
+  const pipe = `"$0" "$1" ls --json | "$0" -e '${reader}'`;
+  const { stdout } = await promisify(execFile)('sh', ['-c', pipe, process.execPath, MAIN], {
+    env,
+    maxBuffer: 2 ** 24,
+  });
+  assert.equal(JSON.parse(stdout).locks.length, names.length);
 });
 
 test('ls --json is one document of a stable shape', async () => {
@@ -211,5 +226,12 @@ test('69 with the reason as a document if there is no server', async () => {
     const { stdout, stderr } = await ends(69, nowhere, ...args, '--json');
     assert.equal(stdout, '');
     assert.equal(JSON.parse(stderr).error.code, 'ERR_LOCK_CONNECTION');
+  }
+});
+
+test('watch looks neither without a pause nor beyond what a timer can wait', async () => {
+  for (const interval of ['0ms', '25h']) {
+    const { stderr } = await ends(64, env, 'watch', '--interval', interval);
+    assert.match(stderr, /10ms .* 24h/);
   }
 });

@@ -82,8 +82,15 @@ test('a quorum, whose servers vote when the longest lease has passed', async () 
       const args = ['run', 'other', ...place, ...lease, '--if-available'];
       await ends(69, env, ...args, '--', 'true');
     }
-    const { stderr } = await ends(64, env, 'ls', ...place);
-    assert.match(stderr, /quorum/);
+    for (const command of [
+      ['ls'],
+      ['show', 'job'],
+      ['watch'],
+      ['release', 'job', '--force', '--yes'],
+    ]) {
+      const { stderr } = await ends(64, env, ...command, ...place);
+      assert.match(stderr, /quorum/);
+    }
   } finally {
     await Promise.all(three.map((server) => server.stop()));
   }

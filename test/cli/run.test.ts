@@ -151,7 +151,7 @@ test('with --json its own errors are documents, also for wrong usage', async () 
     lock: 'held',
   });
   const wrong = await ends(64, env, 'run', '--json');
-  assert.equal(JSON.parse(wrong.stderr).error.code, 'commander.missingArgument');
+  assert.equal(JSON.parse(wrong.stderr).error.code, 'ERR_USAGE');
   const own = await ends(127, env, 'run', 'free', '--', 'no-such-command', '--json');
   assert.match(own.stderr, /^holdfast: /, 'behind -- it is an option of the command');
 });
@@ -165,14 +165,14 @@ test('it waits for as long as it takes, in line, and then runs', async () => {
   assert.deepEqual([code, stdout], [0, 'ran\n']);
 });
 
-for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) {
+for (const signal of ['SIGINT', 'SIGQUIT', 'SIGTERM', 'SIGHUP'] as const) {
   test(`${signal} ends the wait`, async () => {
     await using _ = await locks.acquire('waited');
     const running = new Running(['run', 'waited', '--', 'echo', 'ran'], env);
     await until(async () => (await locks.query()).pending.length === 1, 'its place in line');
     running.child.kill(signal);
     const { code, stdout, stderr } = await running.ended;
-    const number = { SIGINT: 2, SIGTERM: 15, SIGHUP: 1 }[signal];
+    const number = { SIGINT: 2, SIGQUIT: 3, SIGTERM: 15, SIGHUP: 1 }[signal];
     assert.deepEqual([code, stdout, stderr], [128 + number, '', '']);
     await until(async () => (await locks.query()).pending.length === 0, 'its place to be given up');
   });

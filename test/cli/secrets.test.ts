@@ -53,6 +53,24 @@ test('no error shows a password', async () => {
   }
 });
 
+test('what is wrong with the arguments is told without the password in them', async () => {
+  const wrong = `redis://user:${OTHER}@host`;
+  for (const args of [
+    ['ls', `--ulr=${wrong}`],
+    ['ls', `--ulr=user:${OTHER}@host`],
+    ['ls', `--ulr=unix:///socket?pass=${OTHER}`],
+    ['watch', '--interval', wrong],
+    ['run', 'job', '--mode', wrong, 'true'],
+    [wrong],
+  ]) {
+    for (const json of [[], ['--json']]) {
+      const { stderr } = await ends(64, environment(), ...args, ...json);
+      assert.ok(stderr !== '' && !stderr.includes(OTHER), stderr);
+      if (json.length > 0) assert.equal(JSON.parse(stderr).error.code, 'ERR_USAGE');
+    }
+  }
+});
+
 test('no answer shows a password', async () => {
   for (const args of [['ls'], ['show', 'job'], ['doctor'], ['doctor', '--json']]) {
     const { ended } = new Running([...args, '--url', url], environment());

@@ -141,3 +141,15 @@ test('a command at a terminal has the terminal, and Ctrl-C reaches it once', asy
   assert.equal(await locks.forceRelease('job'), true);
   await terminal.shows(/holdfast: lock "job" is not held any more/);
 });
+
+test('Ctrl-Z does not stop the renewal alone, where the command has its input from elsewhere', async () => {
+  const own = `${process.execPath} ${MAIN} run job --ttl 500ms`;
+  terminal.line(`(sleep 1000) | ${own} -- sh -c 'echo started; sleep 1000'`);
+  await terminal.shows(/^started$/m);
+  terminal.key('C-z');
+  await terminal.shows(/\^Z/);
+  // Whoever waits for three leases does not get it.
+  assert.equal(await locks.acquire('job', { wait: 1_500 }).catch(() => null), null);
+  assert.equal(await locks.forceRelease('job'), true);
+  await terminal.shows(/holdfast: lock "job" is not held any more/);
+});

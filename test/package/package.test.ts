@@ -1,8 +1,8 @@
 /** The package as npm would publish it for this platform, installed into an empty folder. */
 
 import assert from 'node:assert/strict';
-import { mkdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { copyFileSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { basename, join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { ROOT } from '../support/child.js';
 import { RedisServer } from '../support/server.js';
@@ -82,6 +82,19 @@ test('the licences of what is linked into the addon come along', async () => {
     assert.match(texts, new RegExp(`^${name} \\d[\\d.]* \\(.+\\)$`, 'm'));
   }
   assert.match(texts, /Permission is hereby granted, free of charge/);
+});
+
+test('a release is tried by a script that installs the tarballs as they lie there', async () => {
+  const workflow = readFileSync(join(ROOT, '.github', 'workflows', 'release.yml'), 'utf8');
+  const script = /cat > try\.sh <<'END'\n(.*?)\n +END\n/s.exec(workflow)?.[1] ?? '';
+  const tried = packed.project('tried');
+  mkdirSync(join(tried, 'packages'));
+  for (const tarball of [packed.addon, packed.main]) {
+    copyFileSync(tarball, join(tried, 'packages', basename(tarball)));
+  }
+  writeFileSync(join(tried, 'try.sh'), script);
+  const said = await succeeds('sh', ['try.sh'], tried, packed.environment(tried));
+  assert.match(said, new RegExp(`^${process.platform} ${process.arch} \\d+$`, 'm'));
 });
 
 test('npm took the addon of this platform, and asked for no other', () => {

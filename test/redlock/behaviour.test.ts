@@ -52,6 +52,19 @@ for (const name of [OLD, NEW]) {
     assert.deepEqual({ ...open(given).settings }, { ...defaults, retryCount: -1 });
   });
 
+  test(`${name}: an operation may have settings that say nothing, or for ever`, async () => {
+    const redlock = open();
+    for (const settings of [
+      { retryCount: undefined, retryDelay: undefined, retryJitter: Number.NaN },
+      { retryCount: Number.NaN, driftFactor: undefined, automaticExtensionThreshold: undefined },
+      { retryCount: Number.MAX_SAFE_INTEGER },
+      { retryCount: Number.POSITIVE_INFINITY },
+    ]) {
+      const lock = await redlock.acquire(['a'], 1_000, settings as object);
+      await lock.release();
+    }
+  });
+
   test(`${name}: at least one client, from whatever can be iterated, each once`, () => {
     const message = 'Redlock must be instantiated with at least one redis client.';
     assert.throws(() => new Redlock([]), { name: 'Error', message });

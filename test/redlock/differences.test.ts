@@ -5,6 +5,7 @@ import { after, afterEach, before, test } from 'node:test';
 import * as drop from 'holdfast/redlock';
 import { ExecutionError, Lock, Redlock, ResourceLockedError } from 'holdfast/redlock';
 import { Cluster as ClusterClient, type Redis } from 'ioredis';
+import { run } from '../support/child.js';
 import { Cluster } from '../support/cluster.js';
 import { holdfast, openOperations } from '../support/holdfast.js';
 import { RedisServer } from '../support/server.js';
@@ -143,6 +144,21 @@ test('using: the result of a routine that has lost its lock comes with the error
   assert.ok(error.cause instanceof holdfast.LockLostError);
 });
 
+test('using: the result of a routine whose lock may not be released comes with the error', async () => {
+  const setUser = (...rules: string[]) => server.admin.call('ACL', 'SETUSER', 'service', ...rules);
+  await setUser('on', '>secret', '~*', '&*', '+@all');
+  const redlock = new Redlock([client(server, { username: 'service', password: 'secret' })]);
+  const used = redlock.using(['a'], LONG_MS, async () => {
+    await setUser('-del');
+    return 42;
+  });
+  const error = await errorOf(used);
+  assert.ok(error instanceof ExecutionError);
+  assert.equal(error.result, 42);
+  assert.match(String(error.cause), /NOPERM/);
+  await server.admin.call('ACL', 'DELUSER', 'service');
+});
+
 test('using: an event loop that is blocked for longer than the duration keeps the lock', async () => {
   await open().using(['a'], 700, async (signal) => {
     Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 2_000);
@@ -233,6 +249,44 @@ test('a service that makes a Redlock for every request has one connection all th
   await until(async () => (await connections()) === 1, 'those of earlier tests to end');
   own.disconnect();
   await until(async () => (await connections()) === 0, 'the end of the connection');
+});
+
+test('a service that makes a Redlock for every request loses no memory', async () => {
+  const source = `
+    import { setImmediate as turn } from 'node:timers/promises'
+    import { runInNewContext } from 'node:vm'
+    import { setFlagsFromString } from 'node:v8'
+    import { Redis } from 'ioredis'
+    import Redlock from 'holdfast/redlock'
+    setFlagsFromString('--expose-gc')
+    const collect = runInNewContext('gc')
+    const client = new Redis({ lazyConnect: true })
+    async function used(requests) {
+      for (let i = 0; i < requests; i += 1) {
+        new Redlock([client])
+        if (i % 1_000 === 0) await turn()
+      }
+      for (let i = 0; i < 5; i += 1) {
+        collect()
+        await turn()
+      }
+      return process.memoryUsage().heapUsed
+    }
+    const before = await used(5_000)
+    console.log((await used(30_000) - before) / 30_000)
+    client.disconnect()`;
+  const { stdout, stderr } = await run(source);
+  // A reference that stays takes some sixty bytes.
+  assert.ok(Number.parseFloat(stdout) < 20, `${stdout} bytes for each; ${stderr}`);
+});
+
+test('a setting of an operation that is no number is that of the Redlock', async () => {
+  const redlock = open({ retryCount: 0 });
+  const lock = await redlock.acquire(['a'], LONG_MS);
+  const began = performance.now();
+  await errorOf(redlock.acquire(['a'], 1_000, { retryCount: undefined } as object));
+  assert.ok(performance.now() - began < 1_000);
+  await lock.release();
 });
 
 test('a lock outlasts the connection that acquired it, and is released by another', async () => {
