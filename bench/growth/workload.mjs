@@ -22,8 +22,8 @@ const SERIES = [
   { id: 'line', unit: 'managers want one lock', values: [2, 10, 100, 500], run: line },
 ];
 
-const ABOUT = `What else there is should not matter, and hardly does. A longer name is more to copy, on its way and into the keys beside
-the lock. The line of two is cheaper because a manager that is alone in line often finds the lock free.`;
+const ABOUT = `What else there is should not matter, and hardly does. A longer name is more to copy: each script gets it five times, as
+the lock's key and in those beside it. The line of two is cheaper because a manager that is alone in line often finds the lock free.`;
 
 export const GROWTH = { id: 'growth', about: ABOUT, run };
 

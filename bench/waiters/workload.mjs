@@ -58,7 +58,7 @@ async function runOnce(id, url) {
 }
 
 async function measure(holder, child, url) {
-  const name = `${NAMES}${child.pid}:waiters`;
+  const name = `${NAMES}${child.pid}:wanted`;
   await Promise.all([holder.ask('open', url), child.ask('open', url)]);
   await holder.ask('hold', name);
   await child.ask('read', READ_MS, READ_MS);
