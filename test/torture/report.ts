@@ -6,7 +6,8 @@ import type { RoundResult } from './round.js';
 const SHOWN = 20;
 
 /** One line about a round that is over. */
-export function line({ plan, faults, operations, verdict, stores, problems }: RoundResult): string {
+export function line(round: RoundResult): string {
+  const { plan, faults, operations, verdict, stores, problems, mishaps } = round;
   const { where, seed, seconds } = plan;
   return [
     `${where.padEnd(10)} seed ${seed}`,
@@ -17,6 +18,7 @@ export function line({ plan, faults, operations, verdict, stores, problems }: Ro
     `gap ${secondsOf(verdict.longestGap)}`,
     `${stores.refused} accesses refused for their fence`,
     problems.length === 0 ? 'ok' : `${problems.length} VIOLATIONS`,
+    ...mishaps.map((mishap) => `not brought about: ${mishap}`),
   ].join(' · ');
 }
 
@@ -68,6 +70,7 @@ export function table(
       ['writes to the fenced stores', sum(({ stores }) => stores.accepted)],
       ['accesses they refused', sum(({ stores }) => stores.refused)],
       ['stale writes without a fence', stale],
+      ['faults not brought about', sum(({ mishaps }) => mishaps.length)],
       ['violations', sum(({ problems }) => problems.length)],
       ['leftovers', left.length],
     ]),

@@ -49,6 +49,8 @@ export interface RoundResult {
   readonly stores: StoresVerdict;
   /** What went wrong, in words. */
   readonly problems: readonly string[];
+  /** Faults that the servers did not suffer as they were meant to: no promise of holdfast's. */
+  readonly mishaps: readonly string[];
   /** Where the journals are, if something went wrong. */
   readonly folder: string;
   /** What was left at last; it may take the servers most of a minute to forget the dead. */
@@ -92,6 +94,7 @@ class Round {
   readonly #rifts: Rift[] = [];
   readonly #deaths = new Map<string, number>();
   readonly #problems: string[] = [];
+  readonly #mishaps: string[] = [];
   /** What this round is like. */
   readonly #leaseMs: number;
   readonly #lingering: number;
@@ -143,13 +146,22 @@ class Round {
     const pauseMs = dice.oneOf(PAUSES_MS);
     const rift: Scene['rift'] = async (during, lastsMs = 0) => {
       const from = now();
-      await during();
-      this.#rifts.push({ from, to: now() + lastsMs * 1_000 });
+      try {
+        await during();
+      } finally {
+        this.#rifts.push({ from, to: now() + lastsMs * 1_000 });
+      }
     };
     while (now() < end) {
       await sleep(dice.below(pauseMs));
       const fault = dice.oneOf(faults);
-      await this.#note(fault.kind, () => fault.cause({ dice, rift }));
+      try {
+        await this.#note(fault.kind, () => fault.cause({ dice, rift }));
+      } catch (error) {
+        // Servers that are not as they should be do not get another fault.
+        this.#mishaps.push(`${fault.kind}: ${error}`);
+        return;
+      }
     }
   }
 
@@ -243,6 +255,7 @@ class Round {
 
   async #judge(healed: number, ended: number): Promise<Omit<RoundResult, 'left'>> {
     const { folder, plan, place } = this;
+    const mishaps = this.#mishaps;
     const written = readHistory(folder);
     const rifts = [...written.rifts, ...this.#rifts];
     const history = { ...written, rifts, deaths: new Map([...written.deaths, ...this.#deaths]) };
@@ -263,7 +276,8 @@ class Round {
     }
     const { operations } = history;
     const handedOn = history.counts.reduce((sum, counts) => sum + counts.handedOn, 0);
-    return { plan, faults, operations, holds, handedOn, verdict, stores, problems, folder };
+    const found = { verdict, stores, problems, mishaps };
+    return { plan, faults, operations, holds, handedOn, ...found, folder };
   }
 }
 

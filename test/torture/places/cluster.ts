@@ -32,6 +32,7 @@ function faultsOf(nodes: Cluster, slots: readonly number[]): ServerFault[] {
     heal: (old: RedisServer) => unknown,
   ) => {
     const old = await nodes.primaryOf(slot);
+    if (!(await hasReplica(old))) return;
     await nodes.inSync(old);
     await hurt(old);
     const primary = await nodes.failedOver(slot, old);
@@ -39,13 +40,18 @@ function faultsOf(nodes: Cluster, slots: readonly number[]): ServerFault[] {
     await until(async () => !(await isPrimary(old)), `port ${old.port} to follow`);
     await nodes.inSync(primary);
   };
+  /** The replica of a primary that had its last slot moved away goes to another one. */
+  const hasReplica = async (primary: RedisServer) => (await nodes.replicasOf(primary)).length > 0;
   const onAll = async (action: (server: RedisServer) => Promise<unknown>) => {
     await Promise.all((await nodes.primaries()).map(action));
   };
   return [
     {
       kind: 'failover, ordered',
-      cause: async ({ dice }) => void (await nodes.failOver(dice.oneOf(slots))),
+      cause: async ({ dice }) => {
+        const slot = dice.oneOf(slots);
+        if (await hasReplica(await nodes.primaryOf(slot))) await nodes.failOver(slot);
+      },
     },
     {
       kind: 'failover, primary killed',
