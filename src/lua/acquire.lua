@@ -62,12 +62,13 @@ if holder and bare(holder) == token then
   return counter and counter - block + 1 or issue(counter, block)
 end
 local ends = limit ~= WHOLE and share_end(token)
-if ends then
+local fence = ends and redis.call('ZSCORE', shared_key, '#' .. token)
+if fence then
   if ends <= now_ms + ttl_ms then
     redis.call('ZADD', shared_key, now_ms + ttl_ms, token)
     fit_to_shares()
   end
-  return -tonumber(redis.call('ZSCORE', shared_key, '#' .. token))
+  return -tonumber(fence)
 end
 
 -- Gives the caller what there is room for.

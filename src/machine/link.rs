@@ -274,6 +274,8 @@ impl Machine {
         };
         out.push(Effect::Complete { op, outcome });
         if failed {
+            // Nothing follows the end.
+            self.timers.clear();
             out.push(Effect::Stop);
         }
     }

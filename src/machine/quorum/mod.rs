@@ -200,7 +200,9 @@ impl Quorum {
                 Timer::Farewell => {
                     // Nothing follows the end.
                     self.timers.clear();
+                    self.settle(now, effects, out);
                     out.append(&mut self.farewell);
+                    return;
                 }
                 Timer::Forget => self.forget_channels(now, out),
                 Timer::Open => self.open_now(now, &mut effects),
