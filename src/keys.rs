@@ -51,19 +51,22 @@ impl LockKeys {
     /// The key of the last fence issued.
     #[must_use]
     pub fn fence(&self) -> String {
-        self.side("fence").to_string()
+        let [fence, ..] = self.side_keys();
+        fence.to_string()
     }
 
     /// The key of the line of those who wait.
     #[must_use]
     pub fn queue(&self) -> String {
-        self.side("queue").to_string()
+        let [_, queue, ..] = self.side_keys();
+        queue.to_string()
     }
 
     /// The key of what is known about those who wait.
     #[must_use]
     pub fn waiters(&self) -> String {
-        self.side("waiters").to_string()
+        let [_, _, waiters, _] = self.side_keys();
+        waiters.to_string()
     }
 
     /// Which of the keys an error of a script is about, if it names one.
@@ -77,7 +80,8 @@ impl LockKeys {
     /// The key of those who share the lock.
     #[must_use]
     pub fn shared(&self) -> String {
-        self.side("shared").to_string()
+        let [.., shared] = self.side_keys();
+        shared.to_string()
     }
 
     /// The part of the lock's key that decides its slot, for what must stand in the same.
@@ -95,11 +99,9 @@ impl LockKeys {
     /// Those of its fences, its line, what is known about those who wait, and those who share it.
     #[must_use]
     pub fn side_keys(&self) -> [SideKey<'_>; 4] {
-        ["fence", "queue", "waiters", "shared"].map(|suffix| self.side(suffix))
-    }
-
-    fn side(&self, suffix: &'static str) -> SideKey<'_> {
-        SideKey { lock: self.lock(), tagged: hash_tag(self.lock()).is_some(), suffix }
+        let lock = self.lock();
+        let tagged = hash_tag(lock).is_some();
+        ["fence", "queue", "waiters", "shared"].map(|suffix| SideKey { lock, tagged, suffix })
     }
 }
 

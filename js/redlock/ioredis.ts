@@ -3,6 +3,7 @@
 import {
   type Address,
   bag,
+  clusterOf,
   type Place,
   prefixOf,
   refuse,
@@ -69,7 +70,6 @@ function optional<K extends string>(key: K, value: unknown): { [P in K]?: string
   return given === undefined ? {} : ({ [key]: given } as { [P in K]?: string });
 }
 
-/** All nodes have one login: that of `redisOptions`, or of the first node. */
 function cluster(client: Unknown, options: Unknown): Place {
   refuseSet(options, ['natMap'], 'ioredis Cluster');
   if (options['useSRVRecords'] === true) {
@@ -80,12 +80,7 @@ function cluster(client: Unknown, options: Unknown): Place {
   const nodes = [client['startupNodes']].flat().map(startupNode);
   const [first] = nodes;
   const tls = tlsOf(shared['tls'], 'ioredis Cluster') ?? (first?.tls === true ? {} : undefined);
-  const username = text(shared['username']) ?? first?.username;
-  const password = text(shared['password']) ?? first?.password;
-  const login = { username, password, tls: tls !== undefined };
-  const urls = nodes.map(({ host, port }) => urlOf({ host, port, ...login }));
-  const prefix = prefixOf(options['keyPrefix'] ?? shared['keyPrefix']);
-  return { target: { cluster: urls }, prefix, ...(tls === undefined ? {} : { tls }) };
+  return clusterOf(nodes, shared, tls, options['keyPrefix'] ?? shared['keyPrefix']);
 }
 
 /** A node of the list that a Cluster begins with: a port, a URL, or an object. */

@@ -3,6 +3,7 @@
 import {
   type Address,
   bag,
+  clusterOf,
   type Place,
   prefixOf,
   refuse,
@@ -56,12 +57,8 @@ function cluster(given: object): Place {
   const roots = [options['rootNodes']].flat().map((root) => addressOf(bag(root)));
   const common = addressOf(shared);
   const tls = common.tls ?? roots[0]?.tls;
-  const username = text(common.address.username) ?? roots[0]?.address.username;
-  const password = text(common.address.password) ?? roots[0]?.address.password;
-  const login = { username, password, tls: tls !== undefined };
-  const urls = roots.map(({ address: { host, port } }) => urlOf({ host, port, ...login }));
-  const prefix = prefixOf(options['keyPrefix'] ?? shared['keyPrefix']);
-  return { target: { cluster: urls }, prefix, ...(tls === undefined ? {} : { tls }) };
+  const nodes = roots.map(({ address }) => address);
+  return clusterOf(nodes, common.address, tls, options['keyPrefix'] ?? shared['keyPrefix']);
 }
 
 /** Passwords that are asked for anew, or that a service streams, are not known here. */

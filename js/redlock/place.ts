@@ -88,3 +88,19 @@ export function urlOf({ host, port, path, username, password, db, tls }: Address
   const where = `${shown}:${port ?? 6379}/${db ?? 0}`;
   return `${tls ? 'rediss' : 'redis'}://${login === ':@' ? '' : login}${where}`;
 }
+
+/** A Cluster. All nodes have one login: the `shared` one, or that of the first node. @internal */
+export function clusterOf(
+  nodes: readonly Address[],
+  shared: Pick<Address, 'username' | 'password'>,
+  tls: TlsOptions | undefined,
+  keyPrefix: unknown,
+): Place {
+  const [first] = nodes;
+  const username = text(shared.username) ?? first?.username;
+  const password = text(shared.password) ?? first?.password;
+  const login = { username, password, tls: tls !== undefined };
+  const urls = nodes.map(({ host, port }) => urlOf({ host, port, ...login }));
+  const prefix = prefixOf(keyPrefix);
+  return { target: { cluster: urls }, prefix, ...(tls === undefined ? {} : { tls }) };
+}
