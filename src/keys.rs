@@ -24,8 +24,16 @@ pub struct SideKey<'a> {
 
 impl fmt::Display for SideKey<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.parts().into_iter().try_for_each(|part| f.write_str(part))
+    }
+}
+
+impl SideKey<'_> {
+    /// What it is made of, in this order.
+    #[must_use]
+    pub const fn parts(&self) -> [&str; 4] {
         let (open, close) = if self.tagged { ("", "::") } else { ("{", "}:") };
-        [open, self.lock, close, self.suffix].into_iter().try_for_each(|part| f.write_str(part))
+        [open, self.lock, close, self.suffix]
     }
 }
 

@@ -19,12 +19,8 @@ impl Token {
     /// The token of attempt `n` of `client`, with a label for people (empty for none).
     #[must_use]
     pub fn new(client: &str, n: u64, label: &str) -> Self {
-        let token = if label.is_empty() {
-            format!("{TOKEN_PREFIX}{client}.{n}")
-        } else {
-            format!("{TOKEN_PREFIX}{client}.{n}.{label}")
-        };
-        Self(token.into())
+        let dot = if label.is_empty() { "" } else { "." };
+        Self([TOKEN_PREFIX, client, ".", &n.to_string(), dot, label].concat().into())
     }
 
     /// A token that was read from Redis.

@@ -28,9 +28,11 @@ use crate::page::Question;
 use crate::server::{self, Connection, Deliver, Directory, Endpoint, Incoming, Item, Welcome};
 use rustc_hash::FxHashMap;
 use std::io;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
+use tokio::time;
 
 /// Timers of the runtime stop during suspend; leases do not. No sleep is longer than this.
 const SLEEP_MAX: Duration = Duration::from_millis(500);
@@ -180,9 +182,14 @@ impl Driver {
         let mut commands = Vec::new();
         let mut detached = false;
         let mut spin = Spin::new(Mono::now());
+        // One for all turns: a new one would have to wake the very thread that waits for it.
+        let mut alarm = pin!(time::sleep(SLEEP_MAX));
         while !self.stopped {
             let now = Mono::now();
             let sleep = self.sleep_time(now);
+            if let Some(sleep) = sleep {
+                alarm.as_mut().reset(time::Instant::now() + sleep);
+            }
             tokio::select! {
                 biased;
                 count = self.commands.recv_many(&mut commands, TURN_MAX), if !detached => {
@@ -195,7 +202,7 @@ impl Driver {
                 }
                 Some(input) = self.incoming.recv() => self.handle_input(input),
                 () = tokio::task::yield_now(), if self.may_spin() && spin.is_on(now) => continue,
-                () = sleep_for(sleep) => {}
+                () = alarm.as_mut(), if sleep.is_some() => {}
             }
             spin.end(Mono::now());
             // Whatever else has arrived joins this turn's pipeline.
@@ -417,12 +424,5 @@ impl Peer {
             connection.send(&self.batch);
         }
         self.batch.clear();
-    }
-}
-
-async fn sleep_for(duration: Option<Duration>) {
-    match duration {
-        Some(duration) => tokio::time::sleep(duration).await,
-        None => std::future::pending().await,
     }
 }

@@ -1,13 +1,14 @@
 --[[ acquire: take a free lock or a share of it, stand in line for one that is held, or confirm that the
   caller owns it
   KEYS   1 lock  2 fence  3 queue  4 waiters  5 shared
-  ARGV   1 token  2 ttl_ms  3 epoch_us  4 block  5 inbox  6 intent  7 limit
-         block: how many fences the grant reserves, the same in every repeat; 1 for a share
+  ARGV   1 token  2 ttl_ms  3 epoch_us  4 inbox  5 intent  6 limit  7 block
          inbox: the channel that a grant is published to, '' for a caller who only polls
          intent: 'try' takes nothing but what is free; 'steal' takes the lock from whoever of holdfast
          holds it, and tells them; 'poll' keeps a place in line or a lock, and gets neither anew; a number
          stands in line, at that number or, if 0, at the end
          limit: '-' for the whole lock, 0 for a share of it, else a share if fewer than so many have one
+         block: how many fences the grant reserves, the same in every repeat; 1 for a share
+         the last three may be left out together: 0, '-' and 1
   REPLY  fence                                            the lock is the token's; the first of block
          { remaining_ms, holder, now_us, position, seq }  it is not: -1 if it never expires; 0 and ''
                                                           if it is free; position 0 if not in line
@@ -16,14 +17,15 @@
   FAILS  WRONGTYPE if a key holds something else; then nothing is changed
 ]]
 local lock_key, fence_key, queue_key, waiters_key, shared_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local token, ttl_ms, epoch_us, block = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
-local inbox, intent, limit = ARGV[5], ARGV[6], ARGV[7]
+local token, ttl_ms, epoch_us, inbox = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local intent, limit, block = ARGV[5] or '0', ARGV[6] or '-', ARGV[7] or '1'
 
--- A fence as fence.lua issues it, without what only a new counter needs; or nothing, and the error.
-local function next_fence()
+-- A fence as fence.lua issues it, without what only a new counter needs; or nothing, and the error. What it
+-- needs is passed: a function that refers to locals around it costs each call more than all that it does.
+local function next_fence(fence_key, epoch_us, block)
   local counter = redis.pcall('INCRBY', fence_key, block)
   local before = type(counter) == 'number' and counter - block
-  if before and before > 0 and before >= tonumber(epoch_us) then
+  if before and before > 0 and before - epoch_us >= 0 then
     return before + 1
   elseif before and before > 0 then
     -- Every first use by a process comes here.
@@ -42,7 +44,7 @@ if intent ~= 'poll' and redis.call('EXISTS', queue_key) == 0 then
   if limit ~= '-' then
     --#include share.lua
   elseif redis.call('SET', lock_key, token, 'NX', 'PX', ttl_ms) then
-    local fence, failure = next_fence()
+    local fence, failure = next_fence(fence_key, epoch_us, block)
     if failure then
       -- Scripts are not rolled back: what could not be fenced is undone by hand.
       redis.call('DEL', lock_key)

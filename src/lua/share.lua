@@ -13,7 +13,7 @@ if is_plain and value then
     and not redis.call('ZSCORE', shared_key, token)
 end
 if is_plain then
-  local fence, failure = next_fence()
+  local fence, failure = next_fence(fence_key, epoch_us, block)
   if failure then
     return failure
   end

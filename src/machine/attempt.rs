@@ -421,8 +421,9 @@ impl Machine {
         let Some((op, acquire)) = first.and_then(|op| Some((op, self.remove_acquire(op)?))) else {
             return self.abandon(now, id, attempt.keys, attempt.token, attempt.uncertain, out);
         };
-        let Attempt { keys, whose, token, label, mode, ttl, block, uncertain, .. } = attempt;
+        let Attempt { keys, whose, token, label, mode, ttl, block, place, uncertain, .. } = attempt;
         let lease = LeaseId::first(id);
+        let contended = owed.is_some() || !matches!(place, Place::Unknown);
         let owed = owed.or_else(|| (ttl < acquire.ttl).then_some(Owed::Length));
         let other_label = (label != acquire.label).then(|| label.clone());
         let held = Lease {
@@ -441,6 +442,7 @@ impl Machine {
             owed,
             renewal: Renewal::default(),
             uncertain,
+            contended,
         };
         self.stats.acquired += 1;
         let until = Some(held.held_until());

@@ -332,6 +332,7 @@ impl Machine {
             owed: None,
             renewal: Renewal::default(),
             uncertain,
+            contended: false,
         };
         self.stats.acquired += 1;
         let until = Some(held.held_until());

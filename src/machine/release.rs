@@ -29,8 +29,7 @@ pub(super) struct Release {
     deadline: Option<Mono>,
     retry: Option<Mono>,
     sending: bool,
-    /// Some of its keys are on another server already: the lock is freed alone.
-    alone: bool,
+    way: Way,
     /// A release that went out while the lease was valid has lost its reply.
     maybe_freed: bool,
     /// What is given up is a share, of which the lock's own key tells nothing.
@@ -44,6 +43,17 @@ pub(super) struct Release {
     pub(super) confirmed: Option<Mono>,
 }
 
+/// Which script gives it back.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Way {
+    /// `free.lua`: some of its keys are on another server already, so the lock is freed alone.
+    Free,
+    /// `release.lua`, which does everything.
+    Release,
+    /// `unlock.lua`, which needs one key, and does nothing if somebody waits for the lock.
+    Unlock,
+}
+
 impl Release {
     fn new(keys: LockKeys, token: Token, until: Mono, uncertain: bool) -> Self {
         Self {
@@ -54,7 +64,7 @@ impl Release {
             deadline: None,
             retry: None,
             sending: false,
-            alone: false,
+            way: Way::Release,
             maybe_freed: false,
             shared: false,
             uncertain,
@@ -89,6 +99,11 @@ impl Machine {
         release.op = Some(op);
         release.deadline = Some(deadline);
         release.shared = held.mode.is_shared();
+        let alone = !held.contended && !self.lines.contains_key(&release.keys);
+        // A quorum has no line, and its own script.
+        if alone && !release.shared && !release.uncertain && !self.config.quorum {
+            release.way = Way::Unlock;
+        }
         self.releases.insert(id, release);
         self.send_release(now, id, Manner::Plain, out);
     }
@@ -126,10 +141,10 @@ impl Machine {
             self.timers.remove(&(at, Timer::ReleaseRetry(id)));
         }
         let (keys, token) = (release.keys.clone(), release.token.clone());
-        let call = if release.alone {
-            Call::Free { keys, token }
-        } else {
-            Call::Release { keys, token, epoch }
+        let call = match release.way {
+            Way::Free => Call::Free { keys, token },
+            Way::Release => Call::Release { keys, token, epoch },
+            Way::Unlock => Call::Unlock { keys, token },
         };
         let sending = self.send(now, Purpose::Release(id), call, manner, out).is_some();
         if let Some(release) = self.releases.get_mut(&id) {
@@ -149,11 +164,16 @@ impl Machine {
             return;
         };
         release.sending = false;
-        let alone = release.alone;
+        let way = release.way;
         match reply {
-            Ok(Reply::Owner(false)) if alone && release.op.is_none() => {
+            Ok(Reply::Owner(false)) if way == Way::Unlock => {
+                // Somebody waits, or it is not the owner.
+                release.way = Way::Release;
+                self.send_release(now, id, Manner::Plain, out);
+            }
+            Ok(Reply::Owner(false)) if way == Way::Free && release.op.is_none() => {
                 // It may stand in line still.
-                release.alone = false;
+                release.way = Way::Release;
                 release.refusals += 1;
                 self.release_refused(now, id, out);
             }
@@ -177,6 +197,10 @@ impl Machine {
                 release.maybe_freed |= sent < release.until;
                 // Whatever went ahead of it on the connection may be lost too, an acquire included.
                 release.uncertain = true;
+                if way == Way::Unlock {
+                    // By now its token may stand in line.
+                    release.way = Way::Release;
+                }
                 // Where its slot moves to, nobody asks again once connected.
                 self.release_later(now, id);
             }
@@ -189,14 +213,14 @@ impl Machine {
             Err(Failure::Halfway) => {
                 // The lock was freed first. Who was next has lost its place, and finds out when it asks.
                 release.maybe_freed |= sent < release.until;
-                release.alone = !release.shared;
+                release.way = if release.shared { Way::Release } else { Way::Free };
                 self.release_later(now, id);
             }
             // Some of its keys have moved already: the lock itself can be freed at least.
             Err(Failure::Refused(refusal))
-                if refusal.code == "TRYAGAIN" && !alone && !release.shared =>
+                if refusal.code == "TRYAGAIN" && way == Way::Release && !release.shared =>
             {
-                release.alone = true;
+                release.way = Way::Free;
                 self.send_release(now, id, Manner::Plain, out);
             }
             Err(Failure::Refused(refusal)) => {

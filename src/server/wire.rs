@@ -9,6 +9,7 @@ use crate::token::Token;
 use redis::{
     Cmd, ErrorKind, Pipeline, RedisError, RedisWrite, ToRedisArgs, ToSingleRedisArg, Value,
 };
+use std::io::Write;
 use std::num::NonZeroU32;
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -53,14 +54,18 @@ pub(super) fn command(call: &Call, manner: Manner) -> Cmd {
     match call {
         Call::Acquire { keys, token, ttl, epoch, block, inbox, intent, mode } => {
             all_keys(&mut command, keys, token).arg(ms(*ttl)).arg(epoch.as_micros());
-            command.arg(*block).arg(&**inbox);
-            match intent {
-                Intent::Join(seq) => command.arg(seq.unwrap_or(0)),
-                Intent::Poll => command.arg("poll"),
-                Intent::Steal => command.arg("steal"),
-                Intent::Try => command.arg("try"),
-            };
-            limit(&mut command, *mode);
+            command.arg(&**inbox);
+            // The common case goes without: the server makes a value of Lua of each argument.
+            if (*intent, *mode, *block) != (Intent::Join(None), Mode::Exclusive, 1) {
+                match intent {
+                    Intent::Join(seq) => command.arg(seq.unwrap_or(0)),
+                    Intent::Poll => command.arg("poll"),
+                    Intent::Steal => command.arg("steal"),
+                    Intent::Try => command.arg("try"),
+                };
+                limit(&mut command, *mode);
+                command.arg(*block);
+            }
         }
         Call::Adopt { keys, token, epoch, owner, ttl, fence, mode } => {
             all_keys(&mut command, keys, token).arg(epoch.as_micros()).arg(owner.as_str());
@@ -84,7 +89,7 @@ pub(super) fn command(call: &Call, manner: Manner) -> Cmd {
             all_keys(&mut command, keys, token).arg(epoch.as_micros());
             command.arg(if *foreign { "foreign" } else { "" });
         }
-        Call::Free { keys, token } => {
+        Call::Free { keys, token } | Call::Unlock { keys, token } => {
             command.arg(1).arg(keys.lock()).arg(token.as_str());
         }
         Call::Release { keys, token, epoch } => {
@@ -132,7 +137,10 @@ struct Side<'a>(SideKey<'a>);
 
 impl ToRedisArgs for Side<'_> {
     fn write_redis_args<W: ?Sized + RedisWrite>(&self, out: &mut W) {
-        out.write_arg_fmt(self.0);
+        let mut arg = out.writer_for_next_arg();
+        let written =
+            self.0.parts().into_iter().try_for_each(|part| arg.write_all(part.as_bytes()));
+        debug_assert!(written.is_ok(), "memory takes everything");
     }
 }
 

@@ -223,7 +223,12 @@ impl Executed<'_> {
     }
 
     fn is_release(&self) -> bool {
-        matches!(self.call, Call::Release { .. })
+        match self.call {
+            Call::Release { .. } => true,
+            // It leaves a lock alone that somebody waits for.
+            Call::Unlock { .. } => self.before.value.as_deref() == Some(self.token()),
+            _ => false,
+        }
     }
 
     /// Whether the caller's whole lock becomes a share by this call.

@@ -15,7 +15,7 @@ use std::time::Duration;
 /// In front of every script on the server, on one line so that errors name the same lines. TIME is
 /// later by what was skipped, and its µs are given: what follows from them is the same everywhere then.
 const CLOCK: &str = "
-local server, skipped_ms, us = redis, ARGV[#ARGV - 1], ARGV[#ARGV]
+local server, us, skipped_ms = redis, table.remove(ARGV), table.remove(ARGV)
 local redis = {
   call = function(name, ...)
     if name ~= 'TIME' then return server.call(name, ...) end

@@ -268,7 +268,8 @@ impl<'a> Round<'a> {
                 mode: self.pick(&[Mode::Exclusive, Mode::SHARED, Mode::Shared { limit: TWO }]),
             },
             12..14 => Call::Extend { keys, token: owner, ttl },
-            14 => Call::Free { keys, token: owner },
+            14 if self.rng.bool() => Call::Free { keys, token: owner },
+            14 => Call::Unlock { keys, token: owner },
             15 => Call::Downgrade { keys, token: owner, epoch, fence: self.pick(&FENCES) },
             16 => self.adopt(keys, token, epoch, ttl),
             17 if self.rng.bool() => {
