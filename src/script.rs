@@ -26,6 +26,8 @@ pub enum Script {
     Free,
     /// `inspect.lua`
     Inspect,
+    /// `pass.lua`
+    Pass,
     /// `release.lua`
     Release,
     /// `quorum/seal.lua`
@@ -40,7 +42,7 @@ pub enum Script {
 
 impl Script {
     /// Every script, in the order of the enum.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Acquire,
         Self::Adopt,
         Self::Downgrade,
@@ -49,6 +51,7 @@ impl Script {
         Self::Force,
         Self::Free,
         Self::Inspect,
+        Self::Pass,
         Self::Release,
         Self::Seal,
         Self::Together,
@@ -75,6 +78,7 @@ impl Script {
             Self::Force => include_str!("lua/force.lua"),
             Self::Free => include_str!("lua/free.lua"),
             Self::Inspect => include_str!("lua/inspect.lua"),
+            Self::Pass => include_str!("lua/pass.lua"),
             Self::Release => include_str!("lua/release.lua"),
             Self::Seal => include_str!("lua/quorum/seal.lua"),
             Self::Together => include_str!("lua/together.lua"),
@@ -180,6 +184,19 @@ pub enum Call {
         /// Who owns it.
         token: Token,
     },
+    /// Give the share of `token` up to another of the same process.
+    Pass {
+        /// The lock.
+        keys: LockKeys,
+        /// Who has the share.
+        token: Token,
+        /// As in `Acquire`.
+        epoch: ServerTime,
+        /// Who gets it.
+        heir: Token,
+        /// The heir's lease.
+        ttl: Duration,
+    },
     /// Free the lock if `token` owns it, or give up its place in line.
     Release {
         /// The lock.
@@ -282,6 +299,7 @@ impl Call {
             | Self::Fill { keys, .. }
             | Self::Force { keys, .. }
             | Self::Free { keys, .. }
+            | Self::Pass { keys, .. }
             | Self::Release { keys, .. }
             | Self::Seal { keys, .. }
             | Self::Together { first: (keys, _), .. }
@@ -301,6 +319,7 @@ impl Call {
             | Self::Fill { token, .. }
             | Self::Force { token, .. }
             | Self::Free { token, .. }
+            | Self::Pass { token, .. }
             | Self::Release { token, .. }
             | Self::Seal { token, .. }
             | Self::Together { first: (_, token), .. }
@@ -322,6 +341,7 @@ impl Call {
             | Self::Adopt { epoch, .. }
             | Self::Downgrade { epoch, .. }
             | Self::Force { epoch, .. }
+            | Self::Pass { epoch, .. }
             | Self::Release { epoch, .. }
             | Self::Together { epoch, .. } => *epoch = now,
             _ => {}
@@ -346,6 +366,7 @@ impl Call {
             Self::Fill { .. } => Script::Fill,
             Self::Force { .. } => Script::Force,
             Self::Free { .. } => Script::Free,
+            Self::Pass { .. } => Script::Pass,
             Self::Release { .. } => Script::Release,
             Self::Seal { .. } => Script::Seal,
             Self::Together { .. } => Script::Together,
@@ -358,7 +379,7 @@ impl Call {
 /// What a script answered.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Reply {
-    /// `acquire`, `adopt`: the lock is the token's, with this fence.
+    /// `acquire`, `adopt`: the lock is the token's, with this fence. `pass`: the share is the heir's.
     Granted {
         /// Strictly greater than every fence issued for this lock before.
         fence: u64,
