@@ -2,6 +2,7 @@
 //! several locks at once.
 
 use super::attempt::RETRY_MS;
+use super::hand_on::Turn;
 use super::renew::Renewal;
 use super::{
     AttemptId, Effect, Hold, Lease, LeaseId, Machine, Manner, OpId, Outcome, Purpose, RequestId,
@@ -323,10 +324,9 @@ impl Machine {
             label,
             mode,
             fence,
-            fences_left: 0,
             ttl,
             until,
-            fair_until: now,
+            turn: Turn::over(now),
             began: now,
             hold,
             owed: None,

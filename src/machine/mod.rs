@@ -86,12 +86,10 @@ struct Lease {
     label: String,
     mode: Mode,
     fence: u64,
-    /// Fences above it that were reserved with it.
-    fences_left: u8,
     ttl: Duration,
     until: Mono,
-    /// It may be handed on until then, for others wait as well.
-    fair_until: Mono,
+    /// How long it may be handed on here.
+    turn: hand_on::Turn,
     /// When its caller got it.
     began: Mono,
     hold: Hold,
@@ -346,7 +344,7 @@ impl Machine {
             Purpose::Attempt(id) => self.attempt_reply(now, node, id, sent, reply, out),
             Purpose::Errand(op) => self.errand_reply(now, op, request, sent, reply, out),
             Purpose::Extend(op) => self.extend_reply(now, op, request, sent, reply, out),
-            Purpose::Release(id) => self.release_reply(now, id, sent, reply, out),
+            Purpose::Release(id) => self.release_reply(now, node, id, sent, reply, out),
             Purpose::Renew(id) => self.renewal_reply(now, id, sent, &reply, out),
         }
     }

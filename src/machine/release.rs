@@ -2,7 +2,8 @@
 //!
 //! Once a release was sent its token is burned: nothing acquires or extends with it again.
 
-use super::{AttemptId, Effect, LeaseId, Machine, Manner, OpId, Outcome, Purpose, Timer};
+use super::hand_on::Heir;
+use super::{AttemptId, Effect, LeaseId, Machine, Manner, NodeId, OpId, Outcome, Purpose, Timer};
 use crate::clock::Mono;
 use crate::error::{Failure, Refusal};
 use crate::keys::LockKeys;
@@ -32,6 +33,8 @@ pub(super) struct Release {
     way: Way,
     /// A release that went out while the lease was valid has lost its reply.
     maybe_freed: bool,
+    /// Who gets what is given up, while that may still be.
+    pub(super) heir: Option<Box<Heir>>,
     /// What is given up is a share, of which the lock's own key tells nothing.
     shared: bool,
     /// An acquire of this token was lost and may still be executed.
@@ -66,6 +69,7 @@ impl Release {
             sending: false,
             way: Way::Release,
             maybe_freed: false,
+            heir: None,
             shared: false,
             uncertain,
             refusals: 0,
@@ -93,11 +97,13 @@ impl Machine {
         }
         let id = lease.attempt();
         let Some(held) = self.remove_lease(id, out) else { return };
+        let heir = if exported { None } else { self.heir(now, &held) };
         let deadline = now + self.config.command_timeout;
         self.timers.insert((deadline, Timer::ReleaseDeadline(id)));
         let mut release = Release::new(held.keys, held.token, held.until, held.uncertain);
         release.op = Some(op);
         release.deadline = Some(deadline);
+        release.heir = heir;
         release.shared = held.mode.is_shared();
         let alone = !held.contended && !self.lines.contains_key(&release.keys);
         // A quorum has no line, and its own script.
@@ -141,10 +147,13 @@ impl Machine {
             self.timers.remove(&(at, Timer::ReleaseRetry(id)));
         }
         let (keys, token) = (release.keys.clone(), release.token.clone());
-        let call = match release.way {
-            Way::Free => Call::Free { keys, token },
-            Way::Release => Call::Release { keys, token, epoch },
-            Way::Unlock => Call::Unlock { keys, token },
+        let call = match (release.way, &release.heir) {
+            (Way::Free, _) => Call::Free { keys, token },
+            (Way::Unlock, _) => Call::Unlock { keys, token },
+            (Way::Release, Some(heir)) => {
+                Call::Pass { keys, token, epoch, heir: heir.token.clone(), ttl: heir.ttl }
+            }
+            (Way::Release, None) => Call::Release { keys, token, epoch },
         };
         let sending = self.send(now, Purpose::Release(id), call, manner, out).is_some();
         if let Some(release) = self.releases.get_mut(&id) {
@@ -155,6 +164,7 @@ impl Machine {
     pub(super) fn release_reply(
         &mut self,
         now: Mono,
+        node: NodeId,
         id: AttemptId,
         sent: Mono,
         reply: Result<Reply, Failure>,
@@ -164,6 +174,8 @@ impl Machine {
             return;
         };
         release.sending = false;
+        let Some(reply) = self.passed(now, node, id, sent, reply, out) else { return };
+        let Some(release) = self.releases.get_mut(&id) else { return };
         let way = release.way;
         match reply {
             Ok(Reply::Owner(false)) if way == Way::Unlock => {

@@ -485,40 +485,6 @@ fn a_lock_is_not_handed_on_past_half_of_its_lease() {
 }
 
 #[test]
-fn a_lock_that_was_free_is_given_up_by_its_own_key() {
-    let mut crowd = Crowd::new(1);
-    let lease = crowd.held(0, 10_000);
-    let release = crowd.worlds[0].release(lease);
-    assert!(matches!(crowd.worlds[0].wire.front(), Some((_, Call::Unlock { .. }))));
-    crowd.settle();
-    assert_eq!(crowd.worlds[0].outcome(release), Some(&Outcome::Done));
-    assert_eq!(crowd.worlds[0].machine.stats().requests, 2);
-}
-
-#[test]
-fn a_lock_that_others_wait_for_by_now_is_passed_on() {
-    let mut crowd = Crowd::new(2);
-    let lease = crowd.held(0, 10_000);
-    let waiting = crowd.acquire(1, 10_000);
-    crowd.release(0, lease);
-    assert!(crowd.has(1, waiting), "what frees a lock that nobody waits for leaves this one alone");
-    // Who had to wait expects others behind it, and asks for everything at once.
-    let (lease, _) = crowd.worlds[1].lease(waiting);
-    crowd.worlds[1].release(lease);
-    assert!(matches!(crowd.worlds[1].wire.front(), Some((_, Call::Release { .. }))));
-}
-
-#[test]
-fn a_lock_that_is_not_the_owners_any_more_is_known_as_lost_when_it_is_given_up() {
-    let mut crowd = Crowd::new(1);
-    let lease = crowd.held(0, 10_000);
-    crowd.server.flush();
-    let release = crowd.worlds[0].release(lease);
-    crowd.settle();
-    assert_eq!(crowd.worlds[0].outcome(release), Some(&Outcome::Lost));
-}
-
-#[test]
 fn max_hold_counts_for_each_owner() {
     let mut crowd = Crowd::new(1);
     let hold = Hold { max_hold: Some(ms(3_000)), ..RENEWED };

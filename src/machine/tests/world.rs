@@ -400,7 +400,10 @@ impl World {
                 Effect::Ping if self.alive => self.event(Event::Turned(self.now)),
                 Effect::Ping => {}
                 Effect::Send { request, call, .. } => {
-                    if let Call::Release { token, .. } | Call::Unlock { token, .. } = &call {
+                    if let Call::Pass { token, .. }
+                    | Call::Release { token, .. }
+                    | Call::Unlock { token, .. } = &call
+                    {
                         self.released.push(token.to_string());
                     }
                     self.wire.push_back((request, defects::distort(call)));

@@ -1,0 +1,102 @@
+//! What a server refuses, and what it says then.
+
+use crate::error::{Failure, Refusal};
+use redis::{ErrorKind, RedisError};
+
+/// No text of a server is passed on beyond this many bytes: people are to read it.
+const TEXT_MAX: usize = 400;
+
+/// A text, or its beginning if it is long.
+pub(in crate::server) fn brief(mut text: String) -> String {
+    if text.len() > TEXT_MAX {
+        let end = (0..=TEXT_MAX).rev().find(|end| text.is_char_boundary(*end));
+        text.truncate(end.unwrap_or(0));
+        text.push('…');
+    }
+    text
+}
+
+pub(super) fn refused(code: &str, detail: &str) -> Failure {
+    if code == "NOSCRIPT" {
+        return Failure::NoScript;
+    }
+    // While a slot moves, a key that a script has deleted is no longer there for it to write.
+    if detail.contains("attempted to access a non local key") {
+        return Failure::Halfway;
+    }
+    let (code, detail) = from_inside_a_script(detail).unwrap_or((code, detail));
+    let (code, detail) = forbidden_to_a_script(detail).map_or((code, detail), |it| ("NOPERM", it));
+    // What a person can use ends before the script's hash and line. An unknown command is quoted
+    // with its arguments, and those of HELLO are the login.
+    let detail = match detail.rsplit_once(" script: ") {
+        Some((before, place)) if place.contains(", on ") => before,
+        _ => detail,
+    };
+    let detail = detail.split_once(", with args beginning with").map_or(detail, |(it, _)| it);
+    Failure::Refused(Refusal { code: brief(code.to_owned()), detail: brief(detail.to_owned()) })
+}
+
+/// What an ACL forbids a script has no code of its own: before Redis 7.2 the first, then the second.
+fn forbidden_to_a_script(detail: &str) -> Option<&str> {
+    ["The user executing the script can't", "ACL failure in script: "]
+        .iter()
+        .find_map(|words| detail.get(detail.find(words)?..))
+}
+
+/// Redis 6 wraps an error that a command raised inside a script:
+/// `ERR Error running script (call to f_…): @user_script:7: @user_script: 7: -OOM command not …`.
+fn from_inside_a_script(detail: &str) -> Option<(&str, &str)> {
+    if !detail.starts_with("Error running script") {
+        return None;
+    }
+    let (_, place) = detail.rsplit_once("@user_script")?;
+    let mut parts = place.splitn(3, ':');
+    let error = parts.nth(2)?.trim_start().trim_start_matches('-');
+    let (code, detail) = error.split_once(' ')?;
+    code.bytes().all(|byte| byte.is_ascii_uppercase()).then_some((code, detail))
+}
+
+/// What an error of the client library means to the protocol.
+pub(in crate::server) fn failure(error: &RedisError) -> Failure {
+    let detail = error.detail().unwrap_or_default();
+    match (error.code(), error.kind()) {
+        (Some(code), _) => refused(code, detail),
+        (None, ErrorKind::AuthenticationFailed) => refused("WRONGPASS", detail),
+        (None, _) => Failure::Lost(brief(error.to_string())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_inside_a_script_has_its_own_code_on_every_server() {
+        let six = "Error running script (call to f_5fa): @user_script:19: @user_script: 19: \
+                   -OOM command not allowed when used memory > 'maxmemory'.";
+        let six_plain = "Error running script (call to f_5fa): @user_script:7: WRONGTYPE Operation";
+        let six_denied = "Error running script (call to f_5fa): @user_script:7: @user_script: 7: \
+                          The user executing the script can't run this command";
+        let seven_denied = "The user executing the script can't access a key script: 5fa, on x.";
+        let valkey_denied =
+            "ACL failure in script: User a has no permissions script: 5fa, on @user_script:7.";
+        let seven = "command not allowed. script: 5fa, on @user_script:19.";
+        for (code, detail, expected) in [
+            ("ERR", six, ("OOM", "command not allowed when used memory > 'maxmemory'.")),
+            ("ERR", six_plain, ("WRONGTYPE", "Operation")),
+            ("OOM", seven, ("OOM", "command not allowed.")),
+            ("ERR", six_denied, ("NOPERM", "The user executing the script can't run this command")),
+            ("ERR", seven_denied, ("NOPERM", "The user executing the script can't access a key")),
+            ("ERR", valkey_denied, ("NOPERM", "ACL failure in script: User a has no permissions")),
+            ("ERR", "something else", ("ERR", "something else")),
+            (
+                "ERR",
+                "unknown command 'HELLO', with args beginning with: '3' 'AUTH' 'me' 's3cret' ",
+                ("ERR", "unknown command 'HELLO'"),
+            ),
+        ] {
+            let Failure::Refused(refusal) = refused(code, detail) else { panic!("not refused") };
+            assert_eq!((refusal.code.as_str(), refusal.detail.as_str()), expected);
+        }
+    }
+}
