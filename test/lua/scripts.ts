@@ -47,7 +47,7 @@ export function scripts(redis: Redis): Scripts {
   const ask = (
     token: string,
     { ttl = 10_000, epoch = 0, seq = 'try', limit = '-' }: Acquire = {},
-  ) => redis.eval(acquire, KEYS.length, ...KEYS, token, ttl, epoch, 1, '', seq, limit);
+  ) => redis.eval(acquire, KEYS.length, ...KEYS, token, ttl, epoch, '', seq, limit, 1);
   return {
     ask,
     acquire: async (token, options) => {

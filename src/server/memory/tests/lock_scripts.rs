@@ -256,7 +256,7 @@ impl<'a> Round<'a> {
         let epoch = ServerTime::from_micros(epoch);
         // An owner has more to say than anybody else.
         let owner = if self.rng.bool() { self.owner.clone() } else { token.clone() };
-        match self.rng.u8(..20) {
+        match self.rng.u8(..21) {
             0..12 => Call::Acquire {
                 keys,
                 token,
@@ -268,8 +268,7 @@ impl<'a> Round<'a> {
                 mode: self.pick(&[Mode::Exclusive, Mode::SHARED, Mode::Shared { limit: TWO }]),
             },
             12..14 => Call::Extend { keys, token: owner, ttl },
-            14 if self.rng.bool() => Call::Free { keys, token: owner },
-            14 => Call::Unlock { keys, token: owner },
+            14 => Call::Free { keys, token: owner },
             15 => Call::Downgrade { keys, token: owner, epoch, fence: self.pick(&FENCES) },
             16 => self.adopt(keys, token, epoch, ttl),
             17 if self.rng.bool() => {
@@ -280,6 +279,7 @@ impl<'a> Round<'a> {
                 let foreign = self.rng.bool();
                 Call::Force { keys, token, epoch, foreign }
             }
+            19 => Call::Unlock { keys, token: owner },
             _ => Call::Release { keys, token: owner, epoch },
         }
     }
