@@ -13,9 +13,9 @@ const LEVEL = 64;
 const IDS = PEERS.map(({ id }) => id);
 
 const ABOUT = `Shared locks and semaphores. Where nobody waits, a share costs the server about twice an exclusive lock: it is a member of a
-set, with an end and a fence of its own. Where sixty-four callers want ten permits, holdfast hands each on in the order of the
-line, by message, which takes three scripts of some 27 commands each; redis-semaphore lets have it whoever polls at the right
-moment, which is five times cheaper, and unfair (see p99). Permits are not handed on within a process yet, as whole locks are.`;
+set, with an end and a fence of its own. Where sixty-four callers want ten permits, each
+goes from one of them to the next in the order of their calls, by one script of some ten commands, and after fifteen times to
+whoever is first in line at the server; redis-semaphore lets have it whoever polls at the right moment (see p99).`;
 
 export const SHARED = { id: 'shared', about: ABOUT, run };
 
