@@ -3,7 +3,8 @@
 
 use super::world::World;
 use crate::clock::ServerTime;
-use crate::script::{CLAIM, Call, Grant, Intent, Mode, Reply};
+use crate::message::Grant;
+use crate::script::{CLAIM, Call, Intent, Mode, Reply};
 use crate::token::{TOKEN_PREFIX, Token};
 use std::collections::{BTreeMap, BTreeSet};
 
