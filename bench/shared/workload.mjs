@@ -1,11 +1,9 @@
 // Locks that several hold at once: pairs of distinct names, and many who want the permits of one.
 
-import { Child } from '../child.mjs';
-import { endAll } from '../contended/rounds.mjs';
+import { interleaved } from '../interleaved.mjs';
 import { NAMES } from '../names.mjs';
 import { judge } from '../outcome.mjs';
-import { showRound } from '../progress.mjs';
-import { median, Samples, shuffled } from '../samples.mjs';
+import { median } from '../samples.mjs';
 import { PEERS } from './peers.mjs';
 
 const ROUNDS = 5;
@@ -20,35 +18,10 @@ whoever is first in line at the server; redis-semaphore lets have it whoever pol
 export const SHARED = { id: 'shared', about: ABOUT, run };
 
 async function run({ url, admin, flags: { ms, rounds = ROUNDS }, fail }) {
-  const children = IDS.map((id) => new Child('shared/worker.mjs', id));
-  const failed = new Set();
-  const runs = [];
-  const attempt = async (child, task) => {
-    if (failed.has(child.id)) return;
-    try {
-      await task();
-    } catch (error) {
-      failed.add(child.id);
-      fail(child.id, 'misbehaved', error.message);
-    }
-  };
-  try {
-    for (const child of children) await attempt(child, () => child.ask('open', url));
-    for (let round = 0; round <= rounds; round++) {
-      showRound('shared', round, rounds);
-      for (const child of shuffled(children)) {
-        for (const kind of ['distinct', 'one']) {
-          await attempt(child, async () => {
-            const run = await runOnce(child, { kind, ms, admin });
-            if (round > 0) runs.push({ id: child.id, round, level: kind, ...run });
-          });
-        }
-      }
-    }
-  } finally {
-    endAll(children);
-  }
-  return report(new Samples(runs), { rounds, ms });
+  const levels = ['distinct', 'one'];
+  const run = (child, kind) => runOnce(child, { kind, ms, admin });
+  const plan = { workload: 'shared', ids: IDS, target: () => url, levels, rounds, ms, run, fail };
+  return report(await interleaved(plan), { rounds, ms });
 }
 
 async function runOnce(child, { kind, ms, admin }) {
