@@ -96,6 +96,7 @@ impl LockKeys {
     }
 
     /// The key of those who share the lock.
+    #[cfg(feature = "driver")]
     pub(crate) fn shared(&self) -> String {
         self.side_keys()[3].to_string()
     }
