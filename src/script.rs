@@ -1,9 +1,5 @@
 //! The Lua scripts, what is passed to them and what they answer.
 
-mod message;
-
-pub use message::{Grant, Message, Taken};
-
 use crate::clock::{Mono, ServerTime};
 use crate::keys::LockKeys;
 use crate::token::Token;

@@ -233,7 +233,9 @@ impl Machine {
         let block = if mode.is_shared() { 1 } else { self.block(line) };
         let id = self.new_attempt(keys, ttl, &label, mode, block, Whose::Line, Way::Wait);
         self.add_to_line(keys, id);
-        if let (Some(attempt), Some(holder)) = (self.attempts.get_mut(&id), holder) {
+        // Beside a share there may be room for another.
+        let known = holder.filter(|_| !mode.is_shared());
+        if let (Some(attempt), Some(holder)) = (self.attempts.get_mut(&id), known) {
             let (remaining, holder) = (Some(ttl), holder.to_string());
             attempt.obstacle = Obstacle::Held(Held { remaining, holder, ..Held::default() });
         }

@@ -14,7 +14,8 @@ use super::{
 use crate::clock::Mono;
 use crate::error::{Failure, Refusal};
 use crate::keys::LockKeys;
-use crate::script::{CLAIM, Call, Grant, Held, Intent, Mode, Reply, valid_until};
+use crate::message::Grant;
+use crate::script::{CLAIM, Call, Held, Intent, Mode, Reply, valid_until};
 use crate::token::{TOKEN_PREFIX, Token};
 use std::time::Duration;
 

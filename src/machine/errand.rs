@@ -11,7 +11,8 @@ use super::{
 use crate::clock::Mono;
 use crate::error::{Failure, Refusal};
 use crate::keys::LockKeys;
-use crate::script::{Call, Mode, Reply, Taken, valid_until};
+use crate::message::Taken;
+use crate::script::{Call, Mode, Reply, valid_until};
 use crate::token::Token;
 use std::time::Duration;
 

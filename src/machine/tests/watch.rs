@@ -3,7 +3,8 @@
 
 use super::world::World;
 use crate::clock::ServerTime;
-use crate::script::{CLAIM, Call, Grant, Intent, Mode, Reply};
+use crate::message::Grant;
+use crate::script::{CLAIM, Call, Intent, Mode, Reply};
 use crate::token::{TOKEN_PREFIX, Token};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -254,10 +255,14 @@ impl Executed<'_> {
     fn opens(&self) -> bool {
         let owner = self.before.owner();
         let freed = (self.is_release() || self.is_downgrade()) && owner == Some(self.token());
-        let kept = matches!(
-            self.call,
-            Call::Adopt { .. } | Call::Extend { .. } | Call::Downgrade { .. } | Call::Pass { .. }
-        );
+        let kept = match self.call {
+            Call::Adopt { .. }
+            | Call::Extend { .. }
+            | Call::Downgrade { .. }
+            | Call::Pass { .. } => true,
+            Call::Unlock { .. } => !self.is_release(),
+            _ => false,
+        };
         let confirms = self.intent().is_some() && self.before.held_ms(self.token()).is_some();
         self.is_downgrade() || (!kept && !confirms && (freed || owner.is_none()))
     }

@@ -9,7 +9,8 @@ use crate::machine::{
     AttemptId, Command, Config, Effect, Event, Hold, LeaseId, Look, LossReason, Machine, News,
     NodeId, OpId, Outcome, RequestId, Wait, inbox,
 };
-use crate::script::{Call, Message, Mode, Reply};
+use crate::message::Message;
+use crate::script::{Call, Mode, Reply};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 

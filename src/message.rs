@@ -1,8 +1,8 @@
-//! What scripts publish.
+//! What the scripts publish to managers.
 
-use super::exact;
 use crate::clock::ServerTime;
 use crate::keys::LockKeys;
+use crate::script::exact;
 use std::time::Duration;
 
 /// What a script publishes.
