@@ -34,8 +34,6 @@ pub enum Script {
     Seal,
     /// `together.lua`
     Together,
-    /// `unlock.lua`
-    Unlock,
     /// `quorum/vote.lua`
     Vote,
     /// `quorum/withdraw.lua`
@@ -44,7 +42,7 @@ pub enum Script {
 
 impl Script {
     /// Every script, in the order of the enum.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 14] = [
         Self::Acquire,
         Self::Adopt,
         Self::Downgrade,
@@ -57,7 +55,6 @@ impl Script {
         Self::Release,
         Self::Seal,
         Self::Together,
-        Self::Unlock,
         Self::Vote,
         Self::Withdraw,
     ];
@@ -85,7 +82,6 @@ impl Script {
             Self::Release => include_str!("lua/release.lua"),
             Self::Seal => include_str!("lua/quorum/seal.lua"),
             Self::Together => include_str!("lua/together.lua"),
-            Self::Unlock => include_str!("lua/unlock.lua"),
             Self::Vote => include_str!("lua/quorum/vote.lua"),
             Self::Withdraw => include_str!("lua/quorum/withdraw.lua"),
         }
@@ -232,13 +228,6 @@ pub enum Call {
         /// As in `Acquire`.
         epoch: ServerTime,
     },
-    /// Free the lock if `token` owns it and nobody waits for it.
-    Unlock {
-        /// The lock.
-        keys: LockKeys,
-        /// Who owns it.
-        token: Token,
-    },
     /// Take a free lock on one server of a quorum.
     Vote {
         /// The lock.
@@ -314,7 +303,6 @@ impl Call {
             | Self::Release { keys, .. }
             | Self::Seal { keys, .. }
             | Self::Together { first: (keys, _), .. }
-            | Self::Unlock { keys, .. }
             | Self::Vote { keys, .. }
             | Self::Withdraw { keys, .. } => keys,
         }
@@ -335,7 +323,6 @@ impl Call {
             | Self::Release { token, .. }
             | Self::Seal { token, .. }
             | Self::Together { first: (_, token), .. }
-            | Self::Unlock { token, .. }
             | Self::Vote { token, .. }
             | Self::Withdraw { token, .. } => token,
         }
@@ -383,7 +370,6 @@ impl Call {
             Self::Release { .. } => Script::Release,
             Self::Seal { .. } => Script::Seal,
             Self::Together { .. } => Script::Together,
-            Self::Unlock { .. } => Script::Unlock,
             Self::Vote { .. } => Script::Vote,
             Self::Withdraw { .. } => Script::Withdraw,
         }
@@ -404,8 +390,8 @@ pub enum Reply {
     Held(Held),
     /// `release`, `force`: free, but the line is so long that it is to be asked again to pass the lock on.
     More,
-    /// Those that only the owner may call: done if true, not the owner if false. `unlock`: false also if
-    /// somebody waits. `together`: false if not all of them are free.
+    /// Those that only the owner may call: done if true, not the owner if false. `together`: false if
+    /// not all of them are free.
     Owner(bool),
     /// `vote`: this server's lock is the attempt's.
     Voted {

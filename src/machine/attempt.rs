@@ -442,10 +442,8 @@ impl Machine {
         let Some((op, acquire)) = first.and_then(|op| Some((op, self.remove_acquire(op)?))) else {
             return self.abandon(now, id, attempt.keys, attempt.token, attempt.uncertain, out);
         };
-        let Attempt { keys, whose, token, label, mode, ttl, turn, block, place, uncertain, .. } =
-            attempt;
+        let Attempt { keys, whose, token, label, mode, ttl, turn, block, uncertain, .. } = attempt;
         let lease = LeaseId::first(id);
-        let contended = owed.is_some() || !matches!(place, Place::Unknown);
         let owed = owed.or_else(|| (ttl < acquire.ttl).then_some(Owed::Length));
         let other_label = (label != acquire.label).then(|| label.clone());
         let held = Lease {
@@ -463,7 +461,6 @@ impl Machine {
             owed,
             renewal: Renewal::default(),
             uncertain,
-            contended,
         };
         self.stats.acquired += 1;
         let until = Some(held.held_until());

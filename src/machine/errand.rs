@@ -333,7 +333,6 @@ impl Machine {
             owed: None,
             renewal: Renewal::default(),
             uncertain,
-            contended: false,
         };
         self.stats.acquired += 1;
         let until = Some(held.held_until());

@@ -99,8 +99,6 @@ struct Lease {
     renewal: renew::Renewal,
     /// An acquire of this token was lost and may still be executed: release it twice.
     uncertain: bool,
-    /// It was waited for, so others may wait for it now.
-    contended: bool,
 }
 
 #[derive(Debug)]

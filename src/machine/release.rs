@@ -30,7 +30,8 @@ pub(super) struct Release {
     deadline: Option<Mono>,
     retry: Option<Mono>,
     sending: bool,
-    way: Way,
+    /// Some of its keys are on another server already: the lock is freed alone.
+    alone: bool,
     /// A release that went out while the lease was valid has lost its reply.
     maybe_freed: bool,
     /// Who gets what is given up, while that may still be.
@@ -46,17 +47,6 @@ pub(super) struct Release {
     pub(super) confirmed: Option<Mono>,
 }
 
-/// Which script gives it back.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Way {
-    /// `free.lua`: some of its keys are on another server already, so the lock is freed alone.
-    Free,
-    /// `release.lua`, which does everything.
-    Release,
-    /// `unlock.lua`, which needs one key, and does nothing if somebody waits for the lock.
-    Unlock,
-}
-
 impl Release {
     fn new(keys: LockKeys, token: Token, until: Mono, uncertain: bool) -> Self {
         Self {
@@ -67,7 +57,7 @@ impl Release {
             deadline: None,
             retry: None,
             sending: false,
-            way: Way::Release,
+            alone: false,
             maybe_freed: false,
             heir: None,
             shared: false,
@@ -105,11 +95,6 @@ impl Machine {
         release.deadline = Some(deadline);
         release.heir = heir;
         release.shared = held.mode.is_shared();
-        let alone = !held.contended && !self.lines.contains_key(&release.keys);
-        // A quorum has no line, and its own script.
-        if alone && !release.shared && !release.uncertain && !self.config.quorum {
-            release.way = Way::Unlock;
-        }
         self.releases.insert(id, release);
         self.send_release(now, id, Manner::Plain, out);
     }
@@ -147,13 +132,12 @@ impl Machine {
             self.timers.remove(&(at, Timer::ReleaseRetry(id)));
         }
         let (keys, token) = (release.keys.clone(), release.token.clone());
-        let call = match (release.way, &release.heir) {
-            (Way::Free, _) => Call::Free { keys, token },
-            (Way::Unlock, _) => Call::Unlock { keys, token },
-            (Way::Release, Some(heir)) => {
-                Call::Pass { keys, token, epoch, heir: heir.token.clone(), ttl: heir.ttl }
-            }
-            (Way::Release, None) => Call::Release { keys, token, epoch },
+        let call = if release.alone {
+            Call::Free { keys, token }
+        } else if let Some(heir) = &release.heir {
+            Call::Pass { keys, token, epoch, heir: heir.token.clone(), ttl: heir.ttl }
+        } else {
+            Call::Release { keys, token, epoch }
         };
         let sending = self.send(now, Purpose::Release(id), call, manner, out).is_some();
         if let Some(release) = self.releases.get_mut(&id) {
@@ -176,16 +160,11 @@ impl Machine {
         release.sending = false;
         let Some(reply) = self.passed(now, node, id, sent, reply, out) else { return };
         let Some(release) = self.releases.get_mut(&id) else { return };
-        let way = release.way;
+        let alone = release.alone;
         match reply {
-            Ok(Reply::Owner(false)) if way == Way::Unlock => {
-                // Somebody waits, or it is not the owner.
-                release.way = Way::Release;
-                self.send_release(now, id, Manner::Plain, out);
-            }
-            Ok(Reply::Owner(false)) if way == Way::Free && release.op.is_none() => {
+            Ok(Reply::Owner(false)) if alone && release.op.is_none() => {
                 // It may stand in line still.
-                release.way = Way::Release;
+                release.alone = false;
                 release.refusals += 1;
                 self.release_refused(now, id, out);
             }
@@ -209,10 +188,6 @@ impl Machine {
                 release.maybe_freed |= sent < release.until;
                 // Whatever went ahead of it on the connection may be lost too, an acquire included.
                 release.uncertain = true;
-                if way == Way::Unlock {
-                    // By now its token may stand in line.
-                    release.way = Way::Release;
-                }
                 // Where its slot moves to, nobody asks again once connected.
                 self.release_later(now, id);
             }
@@ -225,14 +200,14 @@ impl Machine {
             Err(Failure::Halfway) => {
                 // The lock was freed first. Who was next has lost its place, and finds out when it asks.
                 release.maybe_freed |= sent < release.until;
-                release.way = if release.shared { Way::Release } else { Way::Free };
+                release.alone = !release.shared;
                 self.release_later(now, id);
             }
             // Some of its keys have moved already: the lock itself can be freed at least.
             Err(Failure::Refused(refusal))
-                if refusal.code == "TRYAGAIN" && way == Way::Release && !release.shared =>
+                if refusal.code == "TRYAGAIN" && !alone && !release.shared =>
             {
-                release.way = Way::Free;
+                release.alone = true;
                 self.send_release(now, id, Manner::Plain, out);
             }
             Err(Failure::Refused(refusal)) => {

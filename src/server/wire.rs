@@ -92,7 +92,7 @@ pub(super) fn command(call: &Call, manner: Manner) -> Cmd {
             all_keys(&mut command, keys, token).arg(epoch.as_micros());
             command.arg(if *foreign { "foreign" } else { "" });
         }
-        Call::Free { keys, token } | Call::Unlock { keys, token } => {
+        Call::Free { keys, token } => {
             command.arg(1).arg(keys.lock()).arg(token.as_str());
         }
         Call::Pass { keys, token, epoch, heir, ttl } => {

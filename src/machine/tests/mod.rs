@@ -16,7 +16,6 @@ mod renewal;
 mod scripted;
 mod server;
 mod simulator;
-mod unlocking;
 mod waiting;
 mod watch;
 mod world;

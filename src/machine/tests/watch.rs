@@ -224,12 +224,7 @@ impl Executed<'_> {
     }
 
     fn is_release(&self) -> bool {
-        match self.call {
-            Call::Release { .. } => true,
-            // It leaves a lock alone that somebody waits for.
-            Call::Unlock { .. } => self.before.value.as_deref() == Some(self.token()),
-            _ => false,
-        }
+        matches!(self.call, Call::Release { .. })
     }
 
     /// Whether the caller's whole lock becomes a share by this call.
@@ -255,14 +250,10 @@ impl Executed<'_> {
     fn opens(&self) -> bool {
         let owner = self.before.owner();
         let freed = (self.is_release() || self.is_downgrade()) && owner == Some(self.token());
-        let kept = match self.call {
-            Call::Adopt { .. }
-            | Call::Extend { .. }
-            | Call::Downgrade { .. }
-            | Call::Pass { .. } => true,
-            Call::Unlock { .. } => !self.is_release(),
-            _ => false,
-        };
+        let kept = matches!(
+            self.call,
+            Call::Adopt { .. } | Call::Extend { .. } | Call::Downgrade { .. } | Call::Pass { .. }
+        );
         let confirms = self.intent().is_some() && self.before.held_ms(self.token()).is_some();
         self.is_downgrade() || (!kept && !confirms && (freed || owner.is_none()))
     }

@@ -401,10 +401,7 @@ impl World {
                 Effect::Ping if self.alive => self.event(Event::Turned(self.now)),
                 Effect::Ping => {}
                 Effect::Send { request, call, .. } => {
-                    if let Call::Pass { token, .. }
-                    | Call::Release { token, .. }
-                    | Call::Unlock { token, .. } = &call
-                    {
+                    if let Call::Pass { token, .. } | Call::Release { token, .. } = &call {
                         self.released.push(token.to_string());
                     }
                     self.wire.push_back((request, defects::distort(call)));

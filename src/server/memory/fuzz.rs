@@ -184,7 +184,6 @@ fn any_call(bytes: &mut Bytes<'_>) -> Call {
             let others = (0..bytes.below(4)).map(|_| (lock(bytes), self::token(bytes))).collect();
             Call::Together { first: (keys, token), others, ttl, epoch }
         }
-        Script::Unlock => Call::Unlock { keys, token },
         Script::Vote => Call::Vote { keys, token, attempt: first, ttl, mark: bytes.flag() },
         Script::Withdraw => Call::Withdraw { keys, token },
     }

@@ -257,7 +257,7 @@ impl<'a> Round<'a> {
         let epoch = ServerTime::from_micros(epoch);
         // An owner has more to say than anybody else.
         let owner = if self.rng.bool() { self.owner.clone() } else { token.clone() };
-        match self.rng.u8(..21) {
+        match self.rng.u8(..20) {
             0..12 => Call::Acquire {
                 keys,
                 token,
@@ -280,7 +280,6 @@ impl<'a> Round<'a> {
                 let foreign = self.rng.bool();
                 Call::Force { keys, token, epoch, foreign }
             }
-            19 => Call::Unlock { keys, token: owner },
             _ => Call::Release { keys, token: owner, epoch },
         }
     }
