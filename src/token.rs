@@ -19,10 +19,11 @@ impl Token {
     /// The token of attempt `n` of `client`, with a label for people (empty for none).
     #[must_use]
     pub fn new(client: &str, n: u64, label: &str) -> Self {
+        let n = n.to_string();
         let token = if label.is_empty() {
-            format!("{TOKEN_PREFIX}{client}.{n}")
+            [TOKEN_PREFIX, client, ".", &n].concat()
         } else {
-            format!("{TOKEN_PREFIX}{client}.{n}.{label}")
+            [TOKEN_PREFIX, client, ".", &n, ".", label].concat()
         };
         Self(token.into())
     }

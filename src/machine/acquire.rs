@@ -11,14 +11,13 @@ use super::{AttemptId, Effect, Hold, Machine, Manner, OpId, Outcome, Timer, Wait
 use crate::clock::Mono;
 use crate::keys::LockKeys;
 use crate::script::{Held, Mode};
-use crate::token::Token;
 use std::collections::VecDeque;
 use std::time::Duration;
 
 #[derive(Debug)]
 pub(super) struct Acquire {
     pub(super) keys: LockKeys,
-    pub(super) label: String,
+    pub(super) label: Box<str>,
     pub(super) ttl: Duration,
     pub(super) hold: Hold,
     pub(super) mode: Mode,
@@ -104,7 +103,7 @@ impl Machine {
         }
         let mut acquire = Acquire {
             keys: keys.clone(),
-            label,
+            label: label.into(),
             ttl,
             hold,
             mode,
@@ -154,12 +153,12 @@ impl Machine {
     }
 
     /// Somebody has joined or left a line: whoever is at its head stands in line at the server, and nobody
-    /// else does. `holder`: who is known to have the lock now.
+    /// else does. `holder`: whose lease here is known to be the lock's.
     pub(super) fn serve_line(
         &mut self,
         now: Mono,
         keys: &LockKeys,
-        holder: Option<&Token>,
+        holder: Option<AttemptId>,
         out: &mut Vec<Effect>,
     ) {
         let head = self.first_in_line(keys).and_then(|op| self.acquires.get(&op));
@@ -186,7 +185,7 @@ impl Machine {
         &mut self,
         now: Mono,
         keys: &LockKeys,
-        holder: Option<&Token>,
+        holder: Option<AttemptId>,
         out: &mut Vec<Effect>,
     ) {
         let Some(line) = self.lines.get(keys).filter(|line| line.attempt.is_none()) else { return };
@@ -200,6 +199,7 @@ impl Machine {
         if let Some(line) = self.lines.get_mut(keys) {
             line.attempt = Some(id);
         }
+        let holder = holder.and_then(|id| self.leases.get(&id)).map(|held| self.token_of(held));
         if let (Some(attempt), Some(holder)) = (self.attempts.get_mut(&id), holder) {
             let (remaining, holder) = (Some(ttl), holder.to_string());
             attempt.obstacle = Obstacle::Held(Held { remaining, holder, ..Held::default() });

@@ -26,7 +26,8 @@ pub(super) struct Attempt {
     /// Why the lock is not its own yet.
     pub(super) obstacle: Obstacle,
     token: Token,
-    label: String,
+    /// The one in its token.
+    label: Box<str>,
     /// The lease that was asked for last: that of whoever is first in line.
     ttl: Duration,
     /// How many fences its grant reserves. Never changes, so that a repeat finds the same fence.
@@ -117,7 +118,7 @@ impl Machine {
             mode,
             obstacle: Obstacle::Unanswered,
             token: Token::new(&self.config.client, id.0, label),
-            label: label.to_owned(),
+            label: label.into(),
             ttl,
             block,
             place: Place::Unknown,
@@ -421,14 +422,13 @@ impl Machine {
         let Some((op, acquire)) = first.and_then(|op| Some((op, self.remove_acquire(op)?))) else {
             return self.abandon(now, id, attempt.keys, attempt.token, attempt.uncertain, out);
         };
-        let Attempt { keys, whose, token, label, mode, ttl, block, uncertain, .. } = attempt;
+        let Attempt { keys, whose, label, mode, ttl, block, uncertain, .. } = attempt;
         let lease = LeaseId::first(id);
         let owed = owed.or_else(|| (ttl < acquire.ttl).then_some(Owed::Length));
-        let other_label = (label != acquire.label).then(|| label.clone());
+        let other_label = (label != acquire.label).then(|| label.to_string());
         let held = Lease {
             id: lease,
             keys: keys.clone(),
-            token: token.clone(),
             label,
             mode,
             fence,
@@ -456,7 +456,7 @@ impl Machine {
         if let (Whose::Line, Some(line)) = (whose, self.lines.get_mut(&keys)) {
             line.attempt = None;
         }
-        self.serve_line(now, &keys, Some(&token), out);
+        self.serve_line(now, &keys, Some(id), out);
     }
 
     /// The answer took longer than its lease: asks again, if anybody still wants it.

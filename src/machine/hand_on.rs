@@ -26,18 +26,18 @@ impl Machine {
         }
         let Some(next) = self.remove_acquire(op) else { return false };
         self.end_extends_of(lease, out);
-        self.stop_hold(id);
-        let Some(held) = self.leases.get_mut(&id) else { return false };
-        held.id = lease.next();
-        held.fence += 1;
-        held.fences_left -= 1;
-        held.ttl = next.ttl;
-        held.hold = next.hold;
-        held.began = now;
+        self.change_lease(id, |held| {
+            held.id = lease.next();
+            held.fence += 1;
+            held.fences_left -= 1;
+            held.ttl = next.ttl;
+            held.hold = next.hold;
+            held.began = now;
+            held.plan_next_renewal(now);
+        });
+        let Some(held) = self.leases.get(&id) else { return false };
         let (lease_now, fence, until) = (held.id, held.fence, held.held_until());
-        let label = (held.label != next.label).then(|| held.label.clone());
-        let (keys, token) = (held.keys.clone(), held.token.clone());
-        self.start_hold(now, id);
+        let label = (held.label != next.label).then(|| held.label.to_string());
         self.stats.acquired += 1;
         self.stats.handed_on += 1;
         out.push(Effect::SetDeadline { lease, until: None });
@@ -46,7 +46,7 @@ impl Machine {
             op,
             outcome: Outcome::Acquired { lease: lease_now, fence, label },
         });
-        self.serve_line(now, &keys, Some(&token), out);
+        self.serve_line(now, &next.keys, Some(id), out);
         true
     }
 }

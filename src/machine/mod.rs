@@ -39,8 +39,7 @@ pub use stats::Stats;
 use crate::clock::Mono;
 use crate::error::Failure;
 use crate::keys::LockKeys;
-use crate::script::{Call, Message, Mode, Reply};
-use crate::token::Token;
+use crate::script::{Call, Message, Mode, Reply, valid_until};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -81,9 +80,8 @@ struct Lease {
     /// Whose hold it is now.
     id: LeaseId,
     keys: LockKeys,
-    token: Token,
-    /// The label in its token.
-    label: String,
+    /// The label in its token, which [`Machine::token_of`] writes out.
+    label: Box<str>,
     mode: Mode,
     fence: u64,
     /// Fences above it that were reserved with it.
@@ -114,7 +112,8 @@ enum Purpose {
     Errand(OpId),
     Extend(OpId),
     Release(AttemptId),
-    Renew(AttemptId),
+    /// Of a lease, for so long from when it was sent.
+    Renew(AttemptId, Duration),
 }
 
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
@@ -128,13 +127,12 @@ enum Timer {
     ExtendDeadline(OpId),
     ExtendRetry(OpId),
     Forget,
-    HoldEnd(AttemptId),
-    LeaseEnd(AttemptId),
+    /// Whatever a lease plans next: of each there is one.
+    Lease(AttemptId),
     OpenDeadline,
     Reconnect(NodeId),
     ReleaseDeadline(AttemptId),
     ReleaseRetry(AttemptId),
-    Renew(AttemptId),
 }
 
 /// The names in `map`, the oldest first.
@@ -282,15 +280,13 @@ impl Machine {
                 Timer::ErrandRetry(op) => self.send_errand(now, op, Manner::Plain, out),
                 Timer::ExtendDeadline(op) => self.extend_deadline(op, out),
                 Timer::ExtendRetry(op) => self.send_extend(now, op, Manner::Plain, out),
-                Timer::HoldEnd(id) => self.hold_end(now, id, out),
-                Timer::LeaseEnd(id) => self.lease_end(now, id, out),
+                Timer::Lease(id) => self.lease_due(now, id, out),
                 Timer::OpenDeadline => self.open_deadline(out),
                 Timer::Discover => self.discover(now, out),
                 Timer::Forget => self.forget_channels(now, out),
                 Timer::Reconnect(node) => self.reconnect(node, out),
                 Timer::ReleaseDeadline(id) => self.release_deadline(id, out),
                 Timer::ReleaseRetry(id) => self.send_release(now, id, Manner::Plain, out),
-                Timer::Renew(id) => self.renewal_due(now, id, out),
             }
         }
     }
@@ -345,7 +341,9 @@ impl Machine {
             Purpose::Errand(op) => self.errand_reply(now, op, request, sent, reply, out),
             Purpose::Extend(op) => self.extend_reply(now, op, request, sent, reply, out),
             Purpose::Release(id) => self.release_reply(now, id, sent, reply, out),
-            Purpose::Renew(id) => self.renewal_reply(now, id, sent, &reply, out),
+            Purpose::Renew(id, asked) => {
+                self.renewal_reply(now, id, valid_until(sent, asked), &reply, out);
+            }
         }
     }
 
@@ -356,7 +354,7 @@ impl Machine {
             Purpose::Errand(op) => self.errands.get(&op).map(|errand| errand.call.keys()),
             Purpose::Extend(op) => self.extends.get(&op).map(|extend| &extend.keys),
             Purpose::Release(id) => self.releases.get(&id).map(|release| &release.keys),
-            Purpose::Renew(id) => self.leases.get(&id).map(|held| &held.keys),
+            Purpose::Renew(id, _) => self.leases.get(&id).map(|held| &held.keys),
         }
     }
 

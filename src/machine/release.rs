@@ -85,7 +85,8 @@ impl Machine {
         let Some(held) = self.remove_lease(id, out) else { return };
         let deadline = now + self.config.command_timeout;
         self.timers.insert((deadline, Timer::ReleaseDeadline(id)));
-        let mut release = Release::new(held.keys, held.token, held.until, held.uncertain);
+        let token = self.token_of(&held);
+        let mut release = Release::new(held.keys, token, held.until, held.uncertain);
         release.op = Some(op);
         release.deadline = Some(deadline);
         release.shared = held.mode.is_shared();
