@@ -19,13 +19,8 @@ impl Token {
     /// The token of attempt `n` of `client`, with a label for people (empty for none).
     #[must_use]
     pub fn new(client: &str, n: u64, label: &str) -> Self {
-        let n = n.to_string();
-        let token = if label.is_empty() {
-            [TOKEN_PREFIX, client, ".", &n].concat()
-        } else {
-            [TOKEN_PREFIX, client, ".", &n, ".", label].concat()
-        };
-        Self(token.into())
+        let dot = if label.is_empty() { "" } else { "." };
+        Self([TOKEN_PREFIX, client, ".", &n.to_string(), dot, label].concat().into())
     }
 
     /// A token that was read from Redis.
