@@ -2,7 +2,7 @@
 //! several locks at once.
 
 use super::attempt::RETRY_MS;
-use super::renew::Renewal;
+use super::hand_on::Turn;
 use super::{
     AttemptId, Effect, Hold, Lease, LeaseId, Machine, Manner, OpId, Outcome, Purpose, RequestId,
     Timer, in_order,
@@ -10,7 +10,8 @@ use super::{
 use crate::clock::Mono;
 use crate::error::{Failure, Refusal};
 use crate::keys::LockKeys;
-use crate::script::{Call, Mode, Reply, Taken, valid_until};
+use crate::message::Taken;
+use crate::script::{Call, Mode, Reply, valid_until};
 use crate::token::Token;
 use std::time::Duration;
 
@@ -315,26 +316,10 @@ impl Machine {
     fn take_given(&mut self, now: Mono, given: Given, out: &mut Vec<Effect>) -> LeaseId {
         let Given { id, keys, label, mode, fence, ttl, until, hold, uncertain } = given;
         let lease = LeaseId::first(id);
-        let held = Lease {
-            id: lease,
-            keys,
-            label,
-            mode,
-            fence,
-            fences_left: 0,
-            ttl,
-            until,
-            fair_until: now,
-            began: now,
-            hold,
-            owed: None,
-            renewal: Renewal::default(),
-            uncertain,
-        };
-        self.stats.acquired += 1;
-        let until = Some(held.held_until());
-        self.begin_lease(now, id, held);
-        out.push(Effect::SetDeadline { lease, until });
+        let turn = Turn::over(now);
+        let held =
+            Lease { label, mode, ttl, turn, uncertain, ..Lease::new(lease, keys, fence, until) };
+        self.begin_lease(now, held, hold, out);
         lease
     }
 

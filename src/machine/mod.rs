@@ -39,7 +39,8 @@ pub use stats::Stats;
 use crate::clock::Mono;
 use crate::error::Failure;
 use crate::keys::LockKeys;
-use crate::script::{Call, Message, Mode, Reply, valid_until};
+use crate::message::Message;
+use crate::script::{Call, Mode, Reply, valid_until};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -74,8 +75,10 @@ pub struct Machine {
     timers: BTreeSet<(Mono, Timer)>,
 }
 
-/// A lock that this manager holds, by its own clock.
+/// A lock that this manager holds, by its own clock. There may be very many, so what can be computed is not
+/// kept.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "facts that are independent")]
 struct Lease {
     /// Whose hold it is now.
     id: LeaseId,
@@ -84,18 +87,24 @@ struct Lease {
     label: Box<str>,
     mode: Mode,
     fence: u64,
-    /// Fences above it that were reserved with it.
-    fences_left: u8,
     ttl: Duration,
     until: Mono,
-    /// It may be handed on until then, for others wait as well.
-    fair_until: Mono,
-    /// When its caller got it.
-    began: Mono,
-    hold: Hold,
+    /// How long it may be handed on here.
+    turn: hand_on::Turn,
+    /// See [`Hold`].
+    renew: bool,
+    keep: bool,
+    stall_timeout: Duration,
+    /// When its caller has had it for as long as it may be held.
+    hold_end: Option<Mono>,
     /// What must be asked of the server, also if the lease is not renewed.
     owed: Option<renew::Owed>,
-    renewal: renew::Renewal,
+    /// When the next renewal is due.
+    renewal: Option<Mono>,
+    /// Whether a request for one is under way.
+    renewing: bool,
+    /// Whether renewal pauses because JavaScript gives no sign of life.
+    stalled: bool,
     /// An acquire of this token was lost and may still be executed: release it twice.
     uncertain: bool,
 }
@@ -340,7 +349,7 @@ impl Machine {
             Purpose::Attempt(id) => self.attempt_reply(now, node, id, sent, reply, out),
             Purpose::Errand(op) => self.errand_reply(now, op, request, sent, reply, out),
             Purpose::Extend(op) => self.extend_reply(now, op, request, sent, reply, out),
-            Purpose::Release(id) => self.release_reply(now, id, sent, reply, out),
+            Purpose::Release(id) => self.release_reply(now, node, id, sent, reply, out),
             Purpose::Renew(id, asked) => {
                 self.renewal_reply(now, id, valid_until(sent, asked), &reply, out);
             }

@@ -4,10 +4,13 @@
 //! event loop cannot stop that; so that a wedged process does not hold for ever, renewal pauses
 //! while JavaScript has not turned for `stall_timeout`.
 
+use super::hand_on::Turn;
 use super::{AttemptId, Effect, Lease, LeaseId, Machine, Manner, NodeId, Purpose, Timer};
 use crate::clock::Mono;
 use crate::error::Failure;
-use crate::script::{Call, Intent, Reply, Taken, drift};
+use crate::keys::LockKeys;
+use crate::message::Taken;
+use crate::script::{Call, Intent, Mode, Reply, drift};
 use crate::token::Token;
 use std::time::Duration;
 
@@ -51,16 +54,6 @@ pub(super) enum Owed {
     Length,
 }
 
-#[derive(Debug, Default)]
-pub(super) struct Renewal {
-    /// When the next one is due.
-    pub(super) due: Option<Mono>,
-    /// Whether a request for it is under way.
-    asking: bool,
-    /// Whether it pauses because JavaScript gives no sign of life.
-    stalled: bool,
-}
-
 /// What a lease plans. Of what is planned for one moment the first comes first.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 enum Plan {
@@ -97,27 +90,54 @@ impl Pulse {
 }
 
 impl Lease {
-    /// Until when its caller has it: as long as it is valid, or as it may be held.
-    pub(super) fn held_until(&self) -> Mono {
-        self.hold_end().map_or(self.until, |end| end.min(self.until))
+    /// Of a whole lock, until `until`, for nobody yet.
+    pub(super) fn new(id: LeaseId, keys: LockKeys, fence: u64, until: Mono) -> Self {
+        Self {
+            id,
+            keys,
+            label: Box::default(),
+            mode: Mode::Exclusive,
+            fence,
+            ttl: Duration::ZERO,
+            until,
+            turn: Turn::over(until),
+            renew: false,
+            keep: false,
+            stall_timeout: Duration::ZERO,
+            hold_end: None,
+            owed: None,
+            renewal: None,
+            renewing: false,
+            stalled: false,
+            uncertain: false,
+        }
     }
 
-    fn hold_end(&self) -> Option<Mono> {
-        self.hold.max_hold.map(|max_hold| self.began + max_hold)
+    /// A caller gets it, who wants to keep it like this.
+    pub(super) fn begin_hold(&mut self, now: Mono, hold: Hold) {
+        let Hold { renew, keep, max_hold, stall_timeout } = hold;
+        (self.renew, self.keep, self.stall_timeout) = (renew, keep, stall_timeout);
+        self.hold_end = max_hold.map(|max_hold| now + max_hold);
+        self.plan_next_renewal(now);
+    }
+
+    /// Until when its caller has it: as long as it is valid, or as it may be held.
+    pub(super) fn held_until(&self) -> Mono {
+        self.hold_end.map_or(self.until, |end| end.min(self.until))
     }
 
     /// What it plans next, and when.
     fn plan(&self) -> (Mono, Plan) {
-        let hold_end = self.hold_end().map(|at| (at, Plan::HoldEnd));
-        let renewal = self.renewal.due.map(|at| (at, Plan::Renewal));
+        let hold_end = self.hold_end.map(|at| (at, Plan::HoldEnd));
+        let renewal = self.renewal.map(|at| (at, Plan::Renewal));
         let others = [hold_end, renewal].into_iter().flatten();
         others.fold((self.until, Plan::LeaseEnd), Ord::min)
     }
 
     /// Plans its next renewal, unless one is under way or there is to be none: a third of the lease after
     /// it was asked for, two thirds are left of it.
-    pub(super) fn plan_next_renewal(&mut self, now: Mono) {
-        if self.hold.renew && !self.renewal.asking {
+    fn plan_next_renewal(&mut self, now: Mono) {
+        if self.renew && !self.renewing {
             let left = self.until.since(now) + drift(self.ttl);
             self.plan_renewal(now, now + left.saturating_sub(self.ttl * 2 / 3));
         }
@@ -126,7 +146,7 @@ impl Lease {
     fn plan_renewal(&mut self, now: Mono, at: Mono) {
         let slice_us = u64::try_from(SLICE.min(self.ttl / 16).as_micros()).unwrap_or(1).max(1);
         let at = Mono::from_micros(at.as_micros() - at.as_micros() % slice_us).max(now);
-        self.renewal.due = Some(at);
+        self.renewal = Some(at);
     }
 
     /// Its lease ends at `until`, unless it does so later already.
@@ -145,8 +165,17 @@ impl Lease {
 
 impl Machine {
     /// A lock was granted: plans what ends or keeps it.
-    pub(super) fn begin_lease(&mut self, now: Mono, id: AttemptId, mut held: Lease) {
-        held.plan_next_renewal(now);
+    pub(super) fn begin_lease(
+        &mut self,
+        now: Mono,
+        mut held: Lease,
+        hold: Hold,
+        out: &mut Vec<Effect>,
+    ) {
+        let id = held.id.attempt();
+        held.begin_hold(now, hold);
+        self.stats.acquired += 1;
+        out.push(Effect::SetDeadline { lease: held.id, until: Some(held.held_until()) });
         self.timers.insert((held.plan().0, Timer::Lease(id)));
         self.leases.insert(id, Box::new(held));
     }
@@ -190,8 +219,8 @@ impl Machine {
         self.pulse.ask(now, out);
         let pulse = &self.pulse;
         let Some(held) = self.leases.get_mut(&id) else { return };
-        held.renewal.stalled = pulse.is_gone(now, held.hold.stall_timeout);
-        if held.renewal.stalled {
+        held.stalled = pulse.is_gone(now, held.stall_timeout);
+        if held.stalled {
             // JavaScript may come back before the lease ends; then renewal goes on.
             return self.change_lease(id, |held| held.plan_renewal(now, now + held.ttl / 16));
         }
@@ -219,15 +248,15 @@ impl Machine {
         manner: Manner,
         out: &mut Vec<Effect>,
     ) {
-        let Some(held) = self.leases.get(&id).filter(|held| !held.renewal.asking) else {
+        let Some(held) = self.leases.get(&id).filter(|held| !held.renewing) else {
             return;
         };
         let ttl = held.ttl;
         let call = self.extension(held, ttl);
-        let asking = self.send(now, Purpose::Renew(id, ttl), call, manner, out).is_some();
+        let renewing = self.send(now, Purpose::Renew(id, ttl), call, manner, out).is_some();
         self.change_lease(id, |held| {
-            held.renewal.asking = asking;
-            held.renewal.due = None;
+            held.renewing = renewing;
+            held.renewal = None;
         });
     }
 
@@ -237,9 +266,9 @@ impl Machine {
         let link = self.links.get(node);
         let waits = |held: &Lease| {
             let here = self.routes.node(&held.keys) == node;
-            let wanted = here && (held.hold.renew || held.owed.is_some());
-            let at_once = held.renewal.due.is_none() || link.is_outdated(held.fence);
-            wanted && at_once && !held.renewal.asking
+            let wanted = here && (held.renew || held.owed.is_some());
+            let at_once = held.renewal.is_none() || link.is_outdated(held.fence);
+            wanted && at_once && !held.renewing
         };
         let waiting = self.leases.iter().filter(|(_, held)| waits(held));
         let mut waiting: Vec<_> = waiting.map(|(id, _)| *id).collect();
@@ -260,7 +289,7 @@ impl Machine {
         let Some(held) = self.leases.get(&id) else { return };
         let outdated = self.link_of(&held.keys).is_outdated(held.fence);
         let Some(held) = self.leases.get_mut(&id) else { return };
-        if !std::mem::take(&mut held.renewal.asking) {
+        if !std::mem::take(&mut held.renewing) {
             return;
         }
         if held.until <= now {
@@ -302,7 +331,7 @@ impl Machine {
 
     /// Asks again after a part of what is left, if nobody asks now.
     fn renew_later(&mut self, now: Mono, id: AttemptId) {
-        let Some(held) = self.leases.get(&id).filter(|held| !held.renewal.asking) else {
+        let Some(held) = self.leases.get(&id).filter(|held| !held.renewing) else {
             return;
         };
         // A slice at least: rounded down to one it must still be later than now, for a quorum without
@@ -341,8 +370,8 @@ impl Machine {
 
     /// The lease has ended by this process's clock, a little before it does by the server's.
     pub(super) fn lease_end(&mut self, now: Mono, id: AttemptId, out: &mut Vec<Effect>) {
-        let stalled = self.leases.get(&id).is_some_and(|held| held.renewal.stalled);
-        if self.leases.get(&id).is_some_and(|held| held.hold.keep) {
+        let stalled = self.leases.get(&id).is_some_and(|held| held.stalled);
+        if self.leases.get(&id).is_some_and(|held| held.keep) {
             // The server ends it; until then its token may be lengthened by whoever else has it.
             return self.lose(now, id, out);
         }
