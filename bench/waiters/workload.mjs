@@ -22,7 +22,8 @@ const SETTLE_MS = 1000;
 const NODE_FLAGS = ['--expose-gc', '--min-semi-space-size=16', '--max-semi-space-size=16'];
 const IDS = ['holdfast', 'redis-semaphore', 'redlock', 'redlock-universal'];
 
-const ABOUT = `What waiting costs the process that waits: memory, and whether the rest of it still runs.`;
+const ABOUT = `What waiting costs the process that waits: memory, and whether the rest of it still runs. Of a waiter of holdfast about 640
+bytes are what JavaScript keeps of a call of an async function that waits, and 280 are in use by the core.`;
 
 export const WAITERS = { id: 'waiters', about: ABOUT, run };
 
@@ -43,7 +44,7 @@ async function run({ url, flags: { rounds = ROUNDS }, fail }) {
   const lines = [
     `WAITERS  ${COUNT} callers of one process wait for a lock that another process holds`,
     `rounds: ${rounds}, each in new processes; a small file is read for ${READ_MS} ms before and meanwhile;`,
-    `memory is what each of ${MORE} more takes`,
+    `memory is what each of ${MORE} more takes, ${COUNT} at once`,
     ...report(IDS, COUNT, runs),
   ];
   return { lines, charts: [] };
