@@ -169,11 +169,11 @@ impl Machine {
         &mut self,
         now: Mono,
         mut held: Lease,
-        hold: Hold,
+        terms: Hold,
         out: &mut Vec<Effect>,
     ) {
         let id = held.id.attempt();
-        held.begin_hold(now, hold);
+        held.begin_hold(now, terms);
         self.stats.acquired += 1;
         out.push(Effect::SetDeadline { lease: held.id, until: Some(held.held_until()) });
         self.timers.insert((held.plan().0, Timer::Lease(id)));
@@ -363,8 +363,8 @@ impl Machine {
         let reason = if taken.adopted { LossReason::Adopted } else { LossReason::Stolen };
         self.tell_loss(held.id, reason, out);
         if held.uncertain {
-            let token = self.token_of(&held);
-            self.abandon(now, id, held.keys, token, true, out);
+            let owner = self.token_of(&held);
+            self.abandon(now, id, held.keys, owner, true, out);
         }
     }
 
