@@ -7,6 +7,13 @@ import { checkTtl, type LockMode } from './options.js';
 import { type Context, toError } from './outcome.js';
 import { refuseOnQuorum } from './quorum.js';
 
+/** What all locks of a manager have in common. @internal */
+export interface Home {
+  readonly port: Port;
+  readonly context: Context;
+  readonly onLost: (lock: Lock, error: LockLostError) => void;
+}
+
 /** What was granted. */
 interface Grant {
   readonly name: string;
@@ -25,11 +32,10 @@ export class HeldLock implements Holder, SharedHandle {
   readonly name: string;
   readonly fence: number;
 
-  readonly #port: Port;
-  readonly #context: Context;
+  /** Kept in one place: there may be very many locks. */
+  readonly #home: Home;
   readonly #lease: number;
   readonly #label: string;
-  readonly #onLost: (lock: Lock, error: LockLostError) => void;
   #mode: LockMode;
   #released = false;
   /** Whether anybody may have the token: then no other caller may own the lock with it. */
@@ -41,21 +47,14 @@ export class HeldLock implements Holder, SharedHandle {
   /** Its owner, and the nested requests that share it. */
   #users = 1;
 
-  constructor(
-    port: Port,
-    context: Context,
-    { name, label, mode, lease, fence }: Grant,
-    onLost: (lock: Lock, error: LockLostError) => void,
-  ) {
+  constructor(home: Home, { name, label, mode, lease, fence }: Grant) {
     this.name = name;
     this.fence = fence;
     this.#mode = mode;
-    this.#port = port;
-    this.#context = context;
+    this.#home = home;
     this.#lease = lease;
     this.#label = label;
-    this.#onLost = onLost;
-    port.watch(lease, this);
+    home.port.watch(lease, this);
   }
 
   /** @internal */
@@ -63,7 +62,7 @@ export class HeldLock implements Holder, SharedHandle {
     this.#lostBecause = REASONS[reason] ?? 'expired';
     const error = this.#lost();
     this.#abort?.abort(error);
-    this.#onLost(this, error);
+    this.#home.onLost(this, error);
   }
 
   get mode(): LockMode {
@@ -73,16 +72,16 @@ export class HeldLock implements Holder, SharedHandle {
   get token(): string {
     this.#exported = true;
     const attempt = Math.floor(this.#lease / GENERATIONS);
-    const token = `hf1.${this.#context.client}.${attempt}`;
+    const token = `hf1.${this.#home.context.client}.${attempt}`;
     return this.#label === '' ? token : `${token}.${this.#label}`;
   }
 
   get held(): boolean {
-    return !this.#released && this.#port.remaining(this.#lease) > 0;
+    return !this.#released && this.#home.port.remaining(this.#lease) > 0;
   }
 
   get remaining(): number {
-    return this.#released ? 0 : Math.floor(this.#port.remaining(this.#lease));
+    return this.#released ? 0 : Math.floor(this.#home.port.remaining(this.#lease));
   }
 
   get signal(): AbortSignal {
@@ -99,44 +98,44 @@ export class HeldLock implements Holder, SharedHandle {
 
   async extend(ttl?: number): Promise<void> {
     if (ttl !== undefined) checkTtl(ttl);
-    return traced(tracing.extend, this.name, this.#context.server, () => this.#extend(ttl));
+    return traced(tracing.extend, this.name, this.#home.context.server, () => this.#extend(ttl));
   }
 
   async #extend(ttl?: number): Promise<void> {
     if (this.#released) throw this.#lost();
-    const outcome = await this.#port.submit(OpKind.Extend, [this.#lease, ttl ?? -1]);
+    const outcome = await this.#home.port.submit(OpKind.Extend, [this.#lease, ttl ?? -1]);
     if (outcome.code === OutcomeCode.Done) return;
     if (outcome.code === OutcomeCode.Lost) throw this.#lost();
-    throw toError(outcome, this.#context, 'extend', this.name);
+    throw toError(outcome, this.#home.context, 'extend', this.name);
   }
 
   async downgrade(): Promise<boolean> {
     if (!this.held) return false;
     if (this.#mode === 'shared') return true;
-    refuseOnQuorum(this.#context, 'downgrade');
-    const outcome = await this.#port.submit(OpKind.Downgrade, [this.#lease]);
+    refuseOnQuorum(this.#home.context, 'downgrade');
+    const outcome = await this.#home.port.submit(OpKind.Downgrade, [this.#lease]);
     if (outcome.code === OutcomeCode.Lost || outcome.code === OutcomeCode.Closed) return false;
     if (outcome.code !== OutcomeCode.Done) {
-      throw toError(outcome, this.#context, 'downgrade', this.name);
+      throw toError(outcome, this.#home.context, 'downgrade', this.name);
     }
     this.#mode = 'shared';
     return true;
   }
 
   release(): Promise<boolean> {
-    return traced(tracing.release, this.name, this.#context.server, () => this.#release());
+    return traced(tracing.release, this.name, this.#home.context.server, () => this.#release());
   }
 
   async #release(): Promise<boolean> {
     if (this.#released) return false;
     this.#released = true;
-    this.#port.forget(this.#lease);
+    this.#home.port.forget(this.#lease);
     const exported = this.#exported ? 1 : 0;
-    const outcome = await this.#port.submit(OpKind.Release, [this.#lease, exported]);
+    const outcome = await this.#home.port.submit(OpKind.Release, [this.#lease, exported]);
     if (outcome.code === OutcomeCode.Done) return true;
     // A manager that is closed has given everything back.
     if (outcome.code === OutcomeCode.Lost || outcome.code === OutcomeCode.Closed) return false;
-    throw toError(outcome, this.#context, 'release', this.name);
+    throw toError(outcome, this.#home.context, 'release', this.name);
   }
 
   toJSON(): LockJson {

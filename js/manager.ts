@@ -10,7 +10,7 @@ import {
 import type { Defaults } from './connect-options.js';
 import { traced, tracing } from './diagnostics.js';
 import { LockConnectionError, LockError, LockLostError } from './errors.js';
-import { HeldLock, nextLease } from './held-lock.js';
+import { HeldLock, type Home, nextLease } from './held-lock.js';
 import type { Lock, LockJson, SharedHandle } from './lock.js';
 import { LockSet, takeAll } from './lock-set.js';
 import { checkName, checkNames, checkSlot } from './names.js';
@@ -87,6 +87,8 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
   readonly #port: Port;
   readonly #context: Context;
   readonly #defaults: Defaults;
+  /** What its locks need of it. */
+  readonly #home: Home;
   /** What an acquire without options wants. */
   readonly #wanted: Wanted;
   /** The warnings that were told. */
@@ -100,6 +102,7 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
     this.#port = port;
     this.#context = context;
     this.#defaults = defaults;
+    this.#home = { port, context, onLost: this.#onLost };
     this.#wanted = checkAcquireOptions(undefined, defaults);
     // Whoever awaits this manager must have had the time to listen.
     setImmediate(() => port.report(this.#onNews));
@@ -422,7 +425,7 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
     const locks = names.map((name, i) => {
       const own = { name, label, mode: 'exclusive', lease: nextLease(lease, i) } as const;
       const grant = { ...own, fence: fences[i] as number };
-      return new HeldLock(this.#port, this.#context, grant, this.#onLost);
+      return new HeldLock(this.#home, grant);
     });
     const set = new LockSet(locks);
     if (signal?.aborted) {
@@ -476,7 +479,7 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
     const shown = outcome.text?.message ?? label;
     const mode = share === EXCLUSIVE ? 'exclusive' : 'shared';
     const grant = { name, label: shown, mode, lease, fence } as const;
-    return new HeldLock(this.#port, this.#context, grant, this.#onLost);
+    return new HeldLock(this.#home, grant);
   }
 
   readonly #onLost = (lock: Lock, error: LockLostError): void => {

@@ -8,7 +8,10 @@ import { report } from './report.mjs';
 
 const ROUNDS = 3;
 const COUNT = 10_000;
-/** How many more are weighed: what the process had to spare took the weight of those before. */
+/**
+ * How many more are weighed, as many at once as before: what the process had to spare took the weight of those
+ * before, and it has grown by then as far as so many calls at once make it.
+ */
 const MORE = 20_000;
 const READ_MS = 700;
 const SETTLE_MS = 1000;
@@ -19,7 +22,8 @@ const SETTLE_MS = 1000;
 const NODE_FLAGS = ['--expose-gc', '--min-semi-space-size=16', '--max-semi-space-size=16'];
 const IDS = ['holdfast', 'redis-semaphore', 'redlock', 'redlock-universal'];
 
-const ABOUT = `What waiting costs the process that waits: memory, and whether the rest of it still runs.`;
+const ABOUT = `What waiting costs the process that waits: memory, and whether the rest of it still runs. Of a waiter of holdfast about 640
+bytes are what JavaScript keeps of a call of an async function that waits, and 280 are in use by the core.`;
 
 export const WAITERS = { id: 'waiters', about: ABOUT, run };
 
@@ -40,7 +44,7 @@ async function run({ url, flags: { rounds = ROUNDS }, fail }) {
   const lines = [
     `WAITERS  ${COUNT} callers of one process wait for a lock that another process holds`,
     `rounds: ${rounds}, each in new processes; a small file is read for ${READ_MS} ms before and meanwhile;`,
-    `memory is what each of ${MORE} more takes`,
+    `memory is what each of ${MORE} more takes, ${COUNT} at once`,
     ...report(IDS, COUNT, runs),
   ];
   return { lines, charts: [] };
@@ -66,7 +70,9 @@ async function measure(holder, child, url) {
   await child.ask('wait', { name, count: COUNT, ms: SETTLE_MS }, SETTLE_MS);
   const busy = await child.ask('read', READ_MS, READ_MS);
   const before = await child.ask('memory');
-  await child.ask('wait', { name, count: MORE, ms: SETTLE_MS }, SETTLE_MS);
+  for (let more = 0; more < MORE; more += COUNT) {
+    await child.ask('wait', { name, count: COUNT, ms: SETTLE_MS }, SETTLE_MS);
+  }
   const after = await child.ask('memory');
   return {
     idle,

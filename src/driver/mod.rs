@@ -21,12 +21,12 @@ pub use ticket::{Caller, Ticket};
 
 use self::protocol::Protocol;
 use self::spin::Spin;
+use self::ticket::Open;
 use crate::clock::Mono;
 use crate::error::Failure;
 use crate::machine::{Command, Config, Effect, Event, NodeId, OpId, Outcome, Routes};
 use crate::page::Question;
 use crate::server::{self, Connection, Deliver, Directory, Endpoint, Incoming, Item, Welcome};
-use rustc_hash::FxHashMap;
 use std::io;
 use std::pin::pin;
 use std::sync::Arc;
@@ -63,8 +63,8 @@ impl Handle {
             command_timeout: config.command_timeout,
             machine: Protocol::new(config, &endpoint, jitter_seed()),
             endpoint: Arc::new(endpoint),
+            open: Open::new(Arc::clone(&caller)),
             caller,
-            tickets: FxHashMap::default(),
             shared: Arc::clone(&shared),
             commands: receiver,
             incoming_sender,
@@ -163,7 +163,7 @@ struct Driver {
     machine: Protocol,
     endpoint: Arc<Endpoint>,
     caller: Arc<dyn Caller>,
-    tickets: FxHashMap<OpId, Ticket>,
+    open: Open,
     shared: Arc<Shared>,
     commands: UnboundedReceiver<Submission>,
     incoming_sender: UnboundedSender<Input>,
@@ -228,7 +228,7 @@ impl Driver {
     }
 
     fn may_spin(&self) -> bool {
-        self.tickets.len() <= SPIN_OPERATIONS
+        self.open.len() <= SPIN_OPERATIONS
     }
 
     fn sleep_time(&self, now: Mono) -> Option<Duration> {
@@ -238,11 +238,7 @@ impl Driver {
 
     fn handle_submission(&mut self, now: Mono, submission: Submission) {
         let (op, command) = match submission {
-            Submission::Begin(ticket, command) => {
-                let op = ticket.op();
-                self.tickets.insert(op, ticket);
-                (op, command)
-            }
+            Submission::Begin(ticket, command) => (self.open.take_over(ticket), command),
             Submission::Query(ticket, question) => return self.query(ticket, question),
             Submission::Cancel(op) => (op, Command::Cancel),
         };
@@ -309,10 +305,7 @@ impl Driver {
         for effect in effects.drain(..) {
             match effect {
                 Effect::Complete { op, outcome } => {
-                    if let Some(ticket) = self.tickets.remove(&op) {
-                        ticket.complete(outcome);
-                        to_see = true;
-                    }
+                    to_see |= self.open.complete(op, outcome);
                 }
                 Effect::Confirm { node, attempt } => {
                     if let Some(connection) = &self.peer(node).connection {

@@ -2,6 +2,7 @@
 
 use crate::clock::Mono;
 use crate::machine::{LeaseId, LossReason, News, OpId, Outcome};
+use rustc_hash::FxHashSet;
 use std::sync::Arc;
 
 /// Where the outcomes of a manager's operations go.
@@ -34,12 +35,6 @@ impl Ticket {
         Self { op, caller: Some(caller) }
     }
 
-    /// Which operation this is.
-    #[must_use]
-    pub const fn op(&self) -> OpId {
-        self.op
-    }
-
     /// Ends the operation. The caller is woken by whoever completes a batch.
     pub fn complete(mut self, outcome: Outcome) {
         if let Some(caller) = self.caller.take() {
@@ -54,6 +49,48 @@ impl Drop for Ticket {
             caller.complete(self.op, Outcome::Internal);
             caller.wake();
         }
+    }
+}
+
+/// The operations of one caller that a loop works at. It makes the promise of all their tickets: there
+/// may be very many, and this is a few bytes for each.
+pub(super) struct Open {
+    caller: Arc<dyn Caller>,
+    ops: FxHashSet<OpId>,
+}
+
+impl Open {
+    pub(super) fn new(caller: Arc<dyn Caller>) -> Self {
+        Self { caller, ops: FxHashSet::default() }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.ops.len()
+    }
+
+    /// Makes the promise of a ticket of this caller its own.
+    pub(super) fn take_over(&mut self, mut ticket: Ticket) -> OpId {
+        self.ops.insert(ticket.op);
+        ticket.caller = None;
+        ticket.op
+    }
+
+    /// Ends an operation, if it is open. The caller is woken by whoever completes a batch.
+    pub(super) fn complete(&mut self, op: OpId, outcome: Outcome) -> bool {
+        let open = self.ops.remove(&op);
+        if open {
+            self.caller.complete(op, outcome);
+        }
+        open
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        for op in self.ops.drain() {
+            self.caller.complete(op, Outcome::Internal);
+        }
+        self.caller.wake();
     }
 }
 
@@ -84,6 +121,21 @@ mod tests {
         let caller = || Arc::clone(&recorder) as Arc<dyn Caller>;
         Ticket::new(OpId(1), caller()).complete(Outcome::Done);
         drop(Ticket::new(OpId(2), caller()));
+        let seen = recorder.0.lock().unwrap().clone();
+        assert_eq!(seen, [(OpId(1), Outcome::Done), (OpId(2), Outcome::Internal)]);
+    }
+
+    #[test]
+    fn a_loop_that_ends_completes_what_is_open() {
+        let recorder = Arc::new(Recorder::default());
+        let caller = || Arc::clone(&recorder) as Arc<dyn Caller>;
+        let mut open = Open::new(caller());
+        for op in [1, 2].map(OpId) {
+            assert_eq!(open.take_over(Ticket::new(op, caller())), op);
+        }
+        assert!(open.complete(OpId(1), Outcome::Done));
+        assert!(!open.complete(OpId(1), Outcome::Done), "once");
+        drop(open);
         let seen = recorder.0.lock().unwrap().clone();
         assert_eq!(seen, [(OpId(1), Outcome::Done), (OpId(2), Outcome::Internal)]);
     }

@@ -11,14 +11,13 @@ use super::{AttemptId, Effect, Hold, Machine, Manner, OpId, Outcome, Timer, Wait
 use crate::clock::Mono;
 use crate::keys::LockKeys;
 use crate::script::{Held, Mode};
-use crate::token::Token;
 use std::collections::VecDeque;
 use std::time::Duration;
 
 #[derive(Debug)]
 pub(super) struct Acquire {
     pub(super) keys: LockKeys,
-    pub(super) label: String,
+    pub(super) label: Box<str>,
     pub(super) ttl: Duration,
     pub(super) hold: Hold,
     pub(super) mode: Mode,
@@ -128,7 +127,7 @@ impl Machine {
         }
         let mut acquire = Acquire {
             keys: keys.clone(),
-            label,
+            label: label.into(),
             ttl,
             hold,
             mode,
@@ -177,13 +176,13 @@ impl Machine {
         self.send_attempt(now, id, Manner::Plain, out);
     }
 
-    /// One has joined or left a line: keeps as many in line at the server as its head needs. `holder`: who
-    /// is known to have the lock now.
+    /// One has joined or left a line: keeps as many in line at the server as its head needs. `holder`:
+    /// whose lease here is known to be the lock's.
     pub(super) fn serve_line(
         &mut self,
         now: Mono,
         keys: &LockKeys,
-        holder: Option<&Token>,
+        holder: Option<AttemptId>,
         out: &mut Vec<Effect>,
     ) {
         let head = self.first_in_line(keys).and_then(|op| self.acquires.get(&op));
@@ -223,7 +222,7 @@ impl Machine {
         &mut self,
         now: Mono,
         keys: &LockKeys,
-        holder: Option<&Token>,
+        holder: Option<AttemptId>,
         out: &mut Vec<Effect>,
     ) {
         let Some(line) = self.lines.get(keys) else { return };
@@ -234,7 +233,8 @@ impl Machine {
         let id = self.new_attempt(keys, ttl, &label, mode, block, Whose::Line, Way::Wait);
         self.add_to_line(keys, id);
         // Beside a share there may be room for another.
-        let known = holder.filter(|_| !mode.is_shared());
+        let holder = holder.filter(|_| !mode.is_shared()).and_then(|id| self.leases.get(&id));
+        let known = holder.map(|held| self.token_of(held));
         if let (Some(attempt), Some(holder)) = (self.attempts.get_mut(&id), known) {
             let (remaining, holder) = (Some(ttl), holder.to_string());
             attempt.obstacle = Obstacle::Held(Held { remaining, holder, ..Held::default() });

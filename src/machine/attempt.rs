@@ -6,7 +6,7 @@
 
 use super::confirm::Unconfirmed;
 use super::hand_on::Turn;
-use super::renew::{Owed, Renewal};
+use super::renew::Owed;
 use super::{
     AttemptId, Effect, Lease, LeaseId, Machine, Manner, NodeId, OpId, Outcome, Purpose, RequestId,
     Timer,
@@ -28,7 +28,8 @@ pub(super) struct Attempt {
     /// Why the lock is not its own yet.
     pub(super) obstacle: Obstacle,
     token: Token,
-    label: String,
+    /// The one in its token.
+    label: Box<str>,
     /// The lease that was asked for last: that of whoever is first in line.
     ttl: Duration,
     /// What is left of its process's turn, if it was passed on to it.
@@ -108,7 +109,7 @@ impl Attempt {
         keys: LockKeys,
         token: Token,
         ttl: Duration,
-        label: String,
+        label: Box<str>,
         mode: Mode,
         whose: Whose,
         way: Way,
@@ -148,7 +149,7 @@ impl Machine {
     ) -> AttemptId {
         let id = self.next_attempt();
         let token = Token::new(&self.config.client, id.0, label);
-        let attempt = Attempt::new(keys.clone(), token, ttl, label.to_owned(), mode, whose, way);
+        let attempt = Attempt::new(keys.clone(), token, ttl, label.into(), mode, whose, way);
         self.attempts.insert(id, Attempt { block, ..attempt });
         id
     }
@@ -442,30 +443,20 @@ impl Machine {
         let Some((op, acquire)) = first.and_then(|op| Some((op, self.remove_acquire(op)?))) else {
             return self.abandon(now, id, attempt.keys, attempt.token, attempt.uncertain, out);
         };
-        let Attempt { keys, whose, token, label, mode, ttl, turn, block, uncertain, .. } = attempt;
+        let Attempt { keys, whose, label, mode, ttl, turn, block, uncertain, .. } = attempt;
         let lease = LeaseId::first(id);
         let owed = owed.or_else(|| (ttl < acquire.ttl).then_some(Owed::Length));
-        let other_label = (label != acquire.label).then(|| label.clone());
+        let other_label = (label != acquire.label).then(|| label.to_string());
         let held = Lease {
-            id: lease,
-            keys: keys.clone(),
-            token: token.clone(),
             label,
             mode,
-            fence,
             ttl: acquire.ttl,
-            until,
             turn: turn.unwrap_or_else(|| Turn::new(now, acquire.ttl, mode, block)),
-            began: now,
-            hold: acquire.hold,
             owed,
-            renewal: Renewal::default(),
             uncertain,
+            ..Lease::new(lease, keys.clone(), fence, until)
         };
-        self.stats.acquired += 1;
-        let until = Some(held.held_until());
-        self.begin_lease(now, id, held);
-        out.push(Effect::SetDeadline { lease, until });
+        self.begin_lease(now, held, acquire.hold, out);
         out.push(Effect::Complete {
             op,
             outcome: Outcome::Acquired { lease, fence, label: other_label },
@@ -476,7 +467,7 @@ impl Machine {
         if let (Whose::Line, Some(line)) = (whose, self.lines.get_mut(&keys)) {
             line.forget(id);
         }
-        self.serve_line(now, &keys, Some(&token), out);
+        self.serve_line(now, &keys, Some(id), out);
     }
 
     /// The answer took longer than its lease: asks again, if anybody still wants it.

@@ -3,7 +3,6 @@
 
 use super::attempt::RETRY_MS;
 use super::hand_on::Turn;
-use super::renew::Renewal;
 use super::{
     AttemptId, Effect, Hold, Lease, LeaseId, Machine, Manner, OpId, Outcome, Purpose, RequestId,
     Timer, in_order,
@@ -41,15 +40,14 @@ enum Aim {
     /// Nothing.
     Force(AttemptId),
     /// New leases, all or none: for the locks of the call, of attempts that follow each other.
-    Together { first: AttemptId, ttl: Duration, label: String, hold: Hold },
+    Together { first: AttemptId, ttl: Duration, label: Box<str>, hold: Hold },
 }
 
 /// A lease as one call has given it.
 struct Given {
     id: AttemptId,
     keys: LockKeys,
-    token: Token,
-    label: String,
+    label: Box<str>,
     mode: Mode,
     fence: u64,
     ttl: Duration,
@@ -91,7 +89,7 @@ impl Machine {
         let Some(held) = self.hold_of(lease).filter(|held| now < held.until) else {
             return out.push(Effect::Complete { op, outcome: Outcome::Lost });
         };
-        let (keys, token, fence) = (held.keys.clone(), held.token.clone(), held.fence);
+        let (keys, token, fence) = (held.keys.clone(), self.token_of(held), held.fence);
         let epoch = self.link_of(&keys).epoch;
         if let Some(held) = self.leases.get_mut(&lease.attempt()) {
             // What lengthens a share does so too for a whole lock, which it is until the server has heard.
@@ -141,7 +139,7 @@ impl Machine {
         };
         let (others, epoch) = (locks.collect(), self.link_of(&first.0).epoch);
         let call = Call::Together { first, others, ttl, epoch };
-        let aim = Aim::Together { first: id, ttl, label: label.to_owned(), hold };
+        let aim = Aim::Together { first: id, ttl, label: label.into(), hold };
         self.begin_errand(now, op, call, aim, out);
     }
 
@@ -275,8 +273,8 @@ impl Machine {
             let detail = format!("the answer took longer than the lease of {} ms", ttl.as_millis());
             return out.push(Effect::Complete { op, outcome: Outcome::Connection(detail) });
         }
-        let label = String::new();
-        let given = Given { id, keys, token, label, mode, fence, ttl, until, hold, uncertain };
+        let label = Box::default();
+        let given = Given { id, keys, label, mode, fence, ttl, until, hold, uncertain };
         let lease = self.take_given(now, given, out);
         out.push(Effect::Complete { op, outcome: Outcome::Acquired { lease, fence, label: None } });
     }
@@ -305,10 +303,10 @@ impl Machine {
             return self.end_errand(now, op, false, out);
         }
         let Some(Errand { call, uncertain, .. }) = self.remove_errand(op) else { return };
-        for (((keys, token), fence), number) in call.into_locks().zip(&fences).zip(first.0..) {
+        for (((keys, _), fence), number) in call.into_locks().zip(&fences).zip(first.0..) {
             let (id, label, fence) = (AttemptId(number), label.clone(), *fence);
             let mode = Mode::Exclusive;
-            let given = Given { id, keys, token, label, mode, fence, ttl, until, hold, uncertain };
+            let given = Given { id, keys, label, mode, fence, ttl, until, hold, uncertain };
             self.take_given(now, given, out);
         }
         let lease = LeaseId::first(first);
@@ -316,28 +314,12 @@ impl Machine {
     }
 
     fn take_given(&mut self, now: Mono, given: Given, out: &mut Vec<Effect>) -> LeaseId {
-        let Given { id, keys, token, label, mode, fence, ttl, until, hold, uncertain } = given;
+        let Given { id, keys, label, mode, fence, ttl, until, hold, uncertain } = given;
         let lease = LeaseId::first(id);
-        let held = Lease {
-            id: lease,
-            keys,
-            token,
-            label,
-            mode,
-            fence,
-            ttl,
-            until,
-            turn: Turn::over(now),
-            began: now,
-            hold,
-            owed: None,
-            renewal: Renewal::default(),
-            uncertain,
-        };
-        self.stats.acquired += 1;
-        let until = Some(held.held_until());
-        self.begin_lease(now, id, held);
-        out.push(Effect::SetDeadline { lease, until });
+        let turn = Turn::over(now);
+        let held =
+            Lease { label, mode, ttl, turn, uncertain, ..Lease::new(lease, keys, fence, until) };
+        self.begin_lease(now, held, hold, out);
         lease
     }
 

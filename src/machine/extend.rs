@@ -98,7 +98,7 @@ impl Machine {
                     // Later renewals are as long as the caller asked for last.
                     held.ttl = ttl;
                 }
-                self.lengthen(id, valid_until(sent, ttl), out);
+                self.change_lease(id, |held| held.lengthen(valid_until(sent, ttl), out));
                 self.end_extend(op, Outcome::Done, out);
             }
             Ok(Reply::Owner(false) | Reply::Held(_)) => self.lose(now, id, out),

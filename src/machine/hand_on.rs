@@ -32,7 +32,7 @@ const PASSES_MAX: u8 = 15;
 pub(super) struct Heir {
     pub(super) id: AttemptId,
     pub(super) token: Token,
-    label: String,
+    label: Box<str>,
     pub(super) ttl: Duration,
     mode: Mode,
     turn: Turn,
@@ -75,18 +75,16 @@ impl Machine {
         }
         let Some(next) = self.remove_acquire(op) else { return false };
         self.end_extends_of(lease, out);
-        self.stop_hold(id);
-        let Some(held) = self.leases.get_mut(&id) else { return false };
-        held.id = lease.next();
-        held.fence += 1;
-        held.turn = held.turn.next();
-        held.ttl = next.ttl;
-        held.hold = next.hold;
-        held.began = now;
+        self.change_lease(id, |held| {
+            held.id = lease.next();
+            held.fence += 1;
+            held.turn = held.turn.next();
+            held.ttl = next.ttl;
+            held.begin_hold(now, next.hold);
+        });
+        let Some(held) = self.leases.get(&id) else { return false };
         let (lease_now, fence, until) = (held.id, held.fence, held.held_until());
-        let label = (held.label != next.label).then(|| held.label.clone());
-        let (keys, token) = (held.keys.clone(), held.token.clone());
-        self.start_hold(now, id);
+        let label = (held.label != next.label).then(|| held.label.to_string());
         self.stats.acquired += 1;
         self.stats.handed_on += 1;
         out.push(Effect::SetDeadline { lease, until: None });
@@ -95,7 +93,7 @@ impl Machine {
             op,
             outcome: Outcome::Acquired { lease: lease_now, fence, label },
         });
-        self.serve_line(now, &keys, Some(&token), out);
+        self.serve_line(now, &next.keys, Some(id), out);
         true
     }
 

@@ -481,7 +481,7 @@ impl Machine {
             self.end_acquire(now, op, Outcome::Closed, out);
         }
         for id in in_order(&self.leases) {
-            if self.leases.get(&id).is_some_and(|held| held.hold.keep) {
+            if self.leases.get(&id).is_some_and(|held| held.keep) {
                 self.remove_lease(id, out);
             } else {
                 self.give_up_lease(now, id, out);

@@ -40,8 +40,7 @@ use crate::clock::Mono;
 use crate::error::Failure;
 use crate::keys::LockKeys;
 use crate::message::Message;
-use crate::script::{Call, Mode, Reply};
-use crate::token::Token;
+use crate::script::{Call, Mode, Reply, valid_until};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -76,27 +75,36 @@ pub struct Machine {
     timers: BTreeSet<(Mono, Timer)>,
 }
 
-/// A lock that this manager holds, by its own clock.
+/// A lock that this manager holds, by its own clock. There may be very many, so what can be computed is not
+/// kept.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "facts that are independent")]
 struct Lease {
     /// Whose hold it is now.
     id: LeaseId,
     keys: LockKeys,
-    token: Token,
-    /// The label in its token.
-    label: String,
+    /// The label in its token, which [`Machine::token_of`] writes out.
+    label: Box<str>,
     mode: Mode,
     fence: u64,
     ttl: Duration,
     until: Mono,
     /// How long it may be handed on here.
     turn: hand_on::Turn,
-    /// When its caller got it.
-    began: Mono,
-    hold: Hold,
+    /// See [`Hold`].
+    renew: bool,
+    keep: bool,
+    stall_timeout: Duration,
+    /// When its caller has had it for as long as it may be held.
+    hold_end: Option<Mono>,
     /// What must be asked of the server, also if the lease is not renewed.
     owed: Option<renew::Owed>,
-    renewal: renew::Renewal,
+    /// When the next renewal is due.
+    renewal: Option<Mono>,
+    /// Whether a request for one is under way.
+    renewing: bool,
+    /// Whether renewal pauses because JavaScript gives no sign of life.
+    stalled: bool,
     /// An acquire of this token was lost and may still be executed: release it twice.
     uncertain: bool,
 }
@@ -113,7 +121,8 @@ enum Purpose {
     Errand(OpId),
     Extend(OpId),
     Release(AttemptId),
-    Renew(AttemptId),
+    /// Of a lease, for so long from when it was sent.
+    Renew(AttemptId, Duration),
 }
 
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
@@ -127,13 +136,12 @@ enum Timer {
     ExtendDeadline(OpId),
     ExtendRetry(OpId),
     Forget,
-    HoldEnd(AttemptId),
-    LeaseEnd(AttemptId),
+    /// Whatever a lease plans next: of each there is one.
+    Lease(AttemptId),
     OpenDeadline,
     Reconnect(NodeId),
     ReleaseDeadline(AttemptId),
     ReleaseRetry(AttemptId),
-    Renew(AttemptId),
 }
 
 /// The names in `map`, the oldest first.
@@ -281,15 +289,13 @@ impl Machine {
                 Timer::ErrandRetry(op) => self.send_errand(now, op, Manner::Plain, out),
                 Timer::ExtendDeadline(op) => self.extend_deadline(op, out),
                 Timer::ExtendRetry(op) => self.send_extend(now, op, Manner::Plain, out),
-                Timer::HoldEnd(id) => self.hold_end(now, id, out),
-                Timer::LeaseEnd(id) => self.lease_end(now, id, out),
+                Timer::Lease(id) => self.lease_due(now, id, out),
                 Timer::OpenDeadline => self.open_deadline(out),
                 Timer::Discover => self.discover(now, out),
                 Timer::Forget => self.forget_channels(now, out),
                 Timer::Reconnect(node) => self.reconnect(node, out),
                 Timer::ReleaseDeadline(id) => self.release_deadline(id, out),
                 Timer::ReleaseRetry(id) => self.send_release(now, id, Manner::Plain, out),
-                Timer::Renew(id) => self.renewal_due(now, id, out),
             }
         }
     }
@@ -344,7 +350,9 @@ impl Machine {
             Purpose::Errand(op) => self.errand_reply(now, op, request, sent, reply, out),
             Purpose::Extend(op) => self.extend_reply(now, op, request, sent, reply, out),
             Purpose::Release(id) => self.release_reply(now, node, id, sent, reply, out),
-            Purpose::Renew(id) => self.renewal_reply(now, id, sent, &reply, out),
+            Purpose::Renew(id, asked) => {
+                self.renewal_reply(now, id, valid_until(sent, asked), &reply, out);
+            }
         }
     }
 
@@ -355,7 +363,7 @@ impl Machine {
             Purpose::Errand(op) => self.errands.get(&op).map(|errand| errand.call.keys()),
             Purpose::Extend(op) => self.extends.get(&op).map(|extend| &extend.keys),
             Purpose::Release(id) => self.releases.get(&id).map(|release| &release.keys),
-            Purpose::Renew(id) => self.leases.get(&id).map(|held| &held.keys),
+            Purpose::Renew(id, _) => self.leases.get(&id).map(|held| &held.keys),
         }
     }
 

@@ -90,7 +90,8 @@ impl Machine {
         let heir = if exported { None } else { self.heir(now, &held) };
         let deadline = now + self.config.command_timeout;
         self.timers.insert((deadline, Timer::ReleaseDeadline(id)));
-        let mut release = Release::new(held.keys, held.token, held.until, held.uncertain);
+        let token = self.token_of(&held);
+        let mut release = Release::new(held.keys, token, held.until, held.uncertain);
         release.op = Some(op);
         release.deadline = Some(deadline);
         release.heir = heir;

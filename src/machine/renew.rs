@@ -4,11 +4,13 @@
 //! event loop cannot stop that; so that a wedged process does not hold for ever, renewal pauses
 //! while JavaScript has not turned for `stall_timeout`.
 
+use super::hand_on::Turn;
 use super::{AttemptId, Effect, Lease, LeaseId, Machine, Manner, NodeId, Purpose, Timer};
 use crate::clock::Mono;
 use crate::error::Failure;
+use crate::keys::LockKeys;
 use crate::message::Taken;
-use crate::script::{Call, Intent, Reply, drift, valid_until};
+use crate::script::{Call, Intent, Mode, Reply, drift};
 use crate::token::Token;
 use std::time::Duration;
 
@@ -52,14 +54,12 @@ pub(super) enum Owed {
     Length,
 }
 
-#[derive(Debug, Default)]
-pub(super) struct Renewal {
-    /// When the next one is due.
-    pub(super) due: Option<Mono>,
-    /// The lease that the request under way asks for.
-    asked: Option<Duration>,
-    /// Whether it pauses because JavaScript gives no sign of life.
-    stalled: bool,
+/// What a lease plans. Of what is planned for one moment the first comes first.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+enum Plan {
+    HoldEnd,
+    LeaseEnd,
+    Renewal,
 }
 
 /// Whether JavaScript still turns.
@@ -90,10 +90,71 @@ impl Pulse {
 }
 
 impl Lease {
+    /// Of a whole lock, until `until`, for nobody yet.
+    pub(super) fn new(id: LeaseId, keys: LockKeys, fence: u64, until: Mono) -> Self {
+        Self {
+            id,
+            keys,
+            label: Box::default(),
+            mode: Mode::Exclusive,
+            fence,
+            ttl: Duration::ZERO,
+            until,
+            turn: Turn::over(until),
+            renew: false,
+            keep: false,
+            stall_timeout: Duration::ZERO,
+            hold_end: None,
+            owed: None,
+            renewal: None,
+            renewing: false,
+            stalled: false,
+            uncertain: false,
+        }
+    }
+
+    /// A caller gets it, who wants to keep it like this.
+    pub(super) fn begin_hold(&mut self, now: Mono, hold: Hold) {
+        let Hold { renew, keep, max_hold, stall_timeout } = hold;
+        (self.renew, self.keep, self.stall_timeout) = (renew, keep, stall_timeout);
+        self.hold_end = max_hold.map(|max_hold| now + max_hold);
+        self.plan_next_renewal(now);
+    }
+
     /// Until when its caller has it: as long as it is valid, or as it may be held.
     pub(super) fn held_until(&self) -> Mono {
-        let hold_end = self.hold.max_hold.map(|max_hold| self.began + max_hold);
-        hold_end.map_or(self.until, |end| end.min(self.until))
+        self.hold_end.map_or(self.until, |end| end.min(self.until))
+    }
+
+    /// What it plans next, and when.
+    fn plan(&self) -> (Mono, Plan) {
+        let hold_end = self.hold_end.map(|at| (at, Plan::HoldEnd));
+        let renewal = self.renewal.map(|at| (at, Plan::Renewal));
+        let others = [hold_end, renewal].into_iter().flatten();
+        others.fold((self.until, Plan::LeaseEnd), Ord::min)
+    }
+
+    /// Plans its next renewal, unless one is under way or there is to be none: a third of the lease after
+    /// it was asked for, two thirds are left of it.
+    fn plan_next_renewal(&mut self, now: Mono) {
+        if self.renew && !self.renewing {
+            let left = self.until.since(now) + drift(self.ttl);
+            self.plan_renewal(now, now + left.saturating_sub(self.ttl * 2 / 3));
+        }
+    }
+
+    fn plan_renewal(&mut self, now: Mono, at: Mono) {
+        let slice_us = u64::try_from(SLICE.min(self.ttl / 16).as_micros()).unwrap_or(1).max(1);
+        let at = Mono::from_micros(at.as_micros() - at.as_micros() % slice_us).max(now);
+        self.renewal = Some(at);
+    }
+
+    /// Its lease ends at `until`, unless it does so later already.
+    pub(super) fn lengthen(&mut self, until: Mono, out: &mut Vec<Effect>) {
+        if until > self.until {
+            self.until = until;
+            out.push(Effect::SetDeadline { lease: self.id, until: Some(self.held_until()) });
+        }
     }
 
     /// Whether one key is enough to lengthen it.
@@ -104,73 +165,64 @@ impl Lease {
 
 impl Machine {
     /// A lock was granted: plans what ends or keeps it.
-    pub(super) fn begin_lease(&mut self, now: Mono, id: AttemptId, held: Lease) {
-        self.timers.insert((held.until, Timer::LeaseEnd(id)));
+    pub(super) fn begin_lease(
+        &mut self,
+        now: Mono,
+        mut held: Lease,
+        terms: Hold,
+        out: &mut Vec<Effect>,
+    ) {
+        let id = held.id.attempt();
+        held.begin_hold(now, terms);
+        self.stats.acquired += 1;
+        out.push(Effect::SetDeadline { lease: held.id, until: Some(held.held_until()) });
+        self.timers.insert((held.plan().0, Timer::Lease(id)));
         self.leases.insert(id, Box::new(held));
-        self.start_hold(now, id);
     }
 
     /// Ends a lease here: nothing is planned for it any more, and it is not valid any more.
     pub(super) fn remove_lease(&mut self, id: AttemptId, out: &mut Vec<Effect>) -> Option<Lease> {
-        self.stop_hold(id);
         let held = self.leases.remove(&id)?;
-        self.timers.remove(&(held.until, Timer::LeaseEnd(id)));
+        self.timers.remove(&(held.plan().0, Timer::Lease(id)));
         out.push(Effect::SetDeadline { lease: held.id, until: None });
         Some(*held)
     }
 
-    /// Plans what a caller's hold needs: renewal, and its longest time.
-    pub(super) fn start_hold(&mut self, now: Mono, id: AttemptId) {
-        let Some(held) = self.leases.get(&id) else { return };
-        if let Some(max_hold) = held.hold.max_hold {
-            self.timers.insert((held.began + max_hold, Timer::HoldEnd(id)));
-        }
-        if held.renewal.asked.is_none() {
-            self.start_renewal(now, id);
-        }
-    }
-
-    /// A third of a lease after it was asked for, two thirds are left of it.
-    fn plan_next_renewal(&mut self, now: Mono, id: AttemptId) {
-        let Some(held) = self.leases.get(&id) else { return };
-        let left = held.until.since(now) + drift(held.ttl);
-        let at = now + left.saturating_sub(held.ttl * 2 / 3);
-        self.plan_renewal(id, now, at);
-    }
-
-    pub(super) fn stop_hold(&mut self, id: AttemptId) {
-        self.unplan_renewal(id);
-        let Some(held) = self.leases.get(&id) else { return };
-        if let Some(max_hold) = held.hold.max_hold {
-            self.timers.remove(&(held.began + max_hold, Timer::HoldEnd(id)));
-        }
-    }
-
-    fn unplan_renewal(&mut self, id: AttemptId) {
+    /// Changes a lease, and with it when its timer is due.
+    pub(super) fn change_lease(&mut self, id: AttemptId, change: impl FnOnce(&mut Lease)) {
         let Some(held) = self.leases.get_mut(&id) else { return };
-        if let Some(at) = held.renewal.due.take() {
-            self.timers.remove(&(at, Timer::Renew(id)));
+        let (before, _) = held.plan();
+        change(held);
+        let (after, _) = held.plan();
+        if before != after {
+            self.timers.remove(&(before, Timer::Lease(id)));
+            self.timers.insert((after, Timer::Lease(id)));
         }
     }
 
-    fn plan_renewal(&mut self, id: AttemptId, now: Mono, at: Mono) {
-        self.unplan_renewal(id);
-        let Some(held) = self.leases.get_mut(&id) else { return };
-        let slice_us = u64::try_from(SLICE.min(held.ttl / 16).as_micros()).unwrap_or(1).max(1);
-        let at = Mono::from_micros(at.as_micros() - at.as_micros() % slice_us).max(now);
-        held.renewal.due = Some(at);
-        self.timers.insert((at, Timer::Renew(id)));
+    /// The token by which a lock is held.
+    pub(super) fn token_of(&self, held: &Lease) -> Token {
+        Token::new(&self.config.client, held.id.attempt().0, &held.label)
+    }
+
+    /// What a lease has planned next is due. Whatever it is takes the plan back.
+    pub(super) fn lease_due(&mut self, now: Mono, id: AttemptId, out: &mut Vec<Effect>) {
+        let Some(held) = self.leases.get(&id) else { return };
+        match held.plan().1 {
+            Plan::HoldEnd => self.lose_and_give_back(now, id, LossReason::MaxHold, out),
+            Plan::LeaseEnd => self.lease_end(now, id, out),
+            Plan::Renewal => self.renewal_due(now, id, out),
+        }
     }
 
     pub(super) fn renewal_due(&mut self, now: Mono, id: AttemptId, out: &mut Vec<Effect>) {
-        self.unplan_renewal(id);
-        let Some(held) = self.leases.get_mut(&id) else { return };
         self.pulse.ask(now, out);
-        held.renewal.stalled = self.pulse.is_gone(now, held.hold.stall_timeout);
-        if held.renewal.stalled {
+        let pulse = &self.pulse;
+        let Some(held) = self.leases.get_mut(&id) else { return };
+        held.stalled = pulse.is_gone(now, held.stall_timeout);
+        if held.stalled {
             // JavaScript may come back before the lease ends; then renewal goes on.
-            let pause = held.ttl / 16;
-            return self.plan_renewal(id, now, now + pause);
+            return self.change_lease(id, |held| held.plan_renewal(now, now + held.ttl / 16));
         }
         self.send_renewal(now, id, Manner::Plain, out);
     }
@@ -179,7 +231,7 @@ impl Machine {
     /// reached somebody, more than the lock's own key must tell; the fence in the answer is not read, for
     /// the owner has it.
     pub(super) fn extension(&self, held: &Lease, ttl: Duration) -> Call {
-        let (keys, token) = (held.keys.clone(), held.token.clone());
+        let (keys, token) = (held.keys.clone(), self.token_of(held));
         if held.is_plain() {
             return Call::Extend { keys, token, ttl };
         }
@@ -196,16 +248,16 @@ impl Machine {
         manner: Manner,
         out: &mut Vec<Effect>,
     ) {
-        let Some(held) = self.leases.get(&id).filter(|held| held.renewal.asked.is_none()) else {
+        let Some(held) = self.leases.get(&id).filter(|held| !held.renewing) else {
             return;
         };
         let ttl = held.ttl;
         let call = self.extension(held, ttl);
-        let sending = self.send(now, Purpose::Renew(id), call, manner, out).is_some();
-        self.unplan_renewal(id);
-        if let Some(held) = self.leases.get_mut(&id) {
-            held.renewal.asked = sending.then_some(ttl);
-        }
+        let renewing = self.send(now, Purpose::Renew(id, ttl), call, manner, out).is_some();
+        self.change_lease(id, |held| {
+            held.renewing = renewing;
+            held.renewal = None;
+        });
     }
 
     /// The server is connected again: asks for every renewal that could not be asked for, and whether
@@ -214,9 +266,9 @@ impl Machine {
         let link = self.links.get(node);
         let waits = |held: &Lease| {
             let here = self.routes.node(&held.keys) == node;
-            let wanted = here && (held.hold.renew || held.owed.is_some());
-            let at_once = held.renewal.due.is_none() || link.is_outdated(held.fence);
-            wanted && at_once && held.renewal.asked.is_none()
+            let wanted = here && (held.renew || held.owed.is_some());
+            let at_once = held.renewal.is_none() || link.is_outdated(held.fence);
+            wanted && at_once && !held.renewing
         };
         let waiting = self.leases.iter().filter(|(_, held)| waits(held));
         let mut waiting: Vec<_> = waiting.map(|(id, _)| *id).collect();
@@ -230,14 +282,16 @@ impl Machine {
         &mut self,
         now: Mono,
         id: AttemptId,
-        sent: Mono,
+        until: Mono,
         reply: &Result<Reply, Failure>,
         out: &mut Vec<Effect>,
     ) {
         let Some(held) = self.leases.get(&id) else { return };
         let outdated = self.link_of(&held.keys).is_outdated(held.fence);
         let Some(held) = self.leases.get_mut(&id) else { return };
-        let Some(asked) = held.renewal.asked.take() else { return };
+        if !std::mem::take(&mut held.renewing) {
+            return;
+        }
         if held.until <= now {
             return self.lease_end(now, id, out);
         }
@@ -247,10 +301,12 @@ impl Machine {
                 self.lose_and_give_back(now, id, LossReason::Expired, out);
             }
             Ok(Reply::Owner(true) | Reply::Granted { .. }) => {
-                held.owed = None;
                 self.stats.renewals += 1;
-                self.lengthen(id, valid_until(sent, asked), out);
-                self.start_renewal(now, id);
+                self.change_lease(id, |held| {
+                    held.owed = None;
+                    held.lengthen(until, out);
+                    held.plan_next_renewal(now);
+                });
             }
             // The only final answers; all else is tried again until the lease ends.
             Ok(Reply::Owner(false)) => self.lose(now, id, out),
@@ -275,31 +331,13 @@ impl Machine {
 
     /// Asks again after a part of what is left, if nobody asks now.
     fn renew_later(&mut self, now: Mono, id: AttemptId) {
-        let Some(held) = self.leases.get(&id).filter(|held| held.renewal.asked.is_none()) else {
+        let Some(held) = self.leases.get(&id).filter(|held| !held.renewing) else {
             return;
         };
         // A slice at least: rounded down to one it must still be later than now, for a quorum without
         // connections answers at once.
         let pause = (held.until.since(now).min(held.ttl) / 16).max(SLICE.min(held.ttl / 16));
-        self.plan_renewal(id, now, now + pause);
-    }
-
-    fn start_renewal(&mut self, now: Mono, id: AttemptId) {
-        if self.leases.get(&id).is_some_and(|held| held.hold.renew) {
-            self.plan_next_renewal(now, id);
-        }
-    }
-
-    pub(super) fn lengthen(&mut self, id: AttemptId, until: Mono, out: &mut Vec<Effect>) {
-        let Some(held) = self.leases.get_mut(&id) else { return };
-        if until <= held.until {
-            return;
-        }
-        self.timers.remove(&(held.until, Timer::LeaseEnd(id)));
-        held.until = until;
-        self.timers.insert((until, Timer::LeaseEnd(id)));
-        let until = Some(held.held_until());
-        out.push(Effect::SetDeadline { lease: held.id, until });
+        self.change_lease(id, |held| held.plan_renewal(now, now + pause));
     }
 
     /// The server says that another owns the lock, or nobody.
@@ -308,7 +346,8 @@ impl Machine {
         self.tell_loss(held.id, LossReason::Expired, out);
         if held.uncertain {
             // Its acquire may still arrive, and take the lock for nobody.
-            self.abandon(now, id, held.keys, held.token, true, out);
+            let token = self.token_of(&held);
+            self.abandon(now, id, held.keys, token, true, out);
         }
     }
 
@@ -324,24 +363,20 @@ impl Machine {
         let reason = if taken.adopted { LossReason::Adopted } else { LossReason::Stolen };
         self.tell_loss(held.id, reason, out);
         if held.uncertain {
-            self.abandon(now, id, held.keys, held.token, true, out);
+            let owner = self.token_of(&held);
+            self.abandon(now, id, held.keys, owner, true, out);
         }
     }
 
     /// The lease has ended by this process's clock, a little before it does by the server's.
     pub(super) fn lease_end(&mut self, now: Mono, id: AttemptId, out: &mut Vec<Effect>) {
-        let stalled = self.leases.get(&id).is_some_and(|held| held.renewal.stalled);
-        if self.leases.get(&id).is_some_and(|held| held.hold.keep) {
+        let stalled = self.leases.get(&id).is_some_and(|held| held.stalled);
+        if self.leases.get(&id).is_some_and(|held| held.keep) {
             // The server ends it; until then its token may be lengthened by whoever else has it.
             return self.lose(now, id, out);
         }
         let reason = if stalled { LossReason::Stalled } else { LossReason::Expired };
         self.lose_and_give_back(now, id, reason, out);
-    }
-
-    /// The lock was kept for as long as it may be.
-    pub(super) fn hold_end(&mut self, now: Mono, id: AttemptId, out: &mut Vec<Effect>) {
-        self.lose_and_give_back(now, id, LossReason::MaxHold, out);
     }
 
     fn lose_and_give_back(
@@ -366,6 +401,7 @@ impl Machine {
     /// arrives late would otherwise leave the lock held by nobody.
     pub(super) fn give_up_lease(&mut self, now: Mono, id: AttemptId, out: &mut Vec<Effect>) {
         let Some(held) = self.remove_lease(id, out) else { return };
-        self.abandon(now, id, held.keys, held.token, held.uncertain, out);
+        let token = self.token_of(&held);
+        self.abandon(now, id, held.keys, token, held.uncertain, out);
     }
 }

@@ -177,7 +177,8 @@ fn who_has_lost_its_permit_passes_nothing_on() {
 fn a_permit_that_has_ended_is_not_passed_on() {
     let mut world = World::connected();
     let (leases, waiting) = busy(&mut world, 1);
-    let token = world.machine.leases[&leases[0].attempt()].token.to_string();
+    let held = &world.machine.leases[&leases[0].attempt()];
+    let token = world.machine.token_of(held).to_string();
     let past = (world.server.time(world.now).as_micros() / 1_000).to_string();
     world.server.command(world.now, &["ZADD", &World::keys().shared(), &past, &token]);
     let release = world.release(leases[0]);

@@ -2,7 +2,8 @@
 
 use super::world::{ONE_LEASE, RENEWED, World, ms};
 use crate::error::{Failure, Refusal};
-use crate::machine::{Command, Event, Hold, LeaseId, LossReason, Outcome, Wait};
+use crate::machine::acquire::Acquire;
+use crate::machine::{Command, Event, Hold, Lease, LeaseId, LossReason, Outcome, Wait};
 use crate::script::{Call, Mode};
 
 /// Lets time pass in small steps, with a server that answers at once.
@@ -38,6 +39,16 @@ fn a_lease_is_renewed_at_a_third_of_its_length_until_release() {
     assert_eq!(world.outcome(op), Some(&Outcome::Done));
     assert!(world.machine.is_idle(), "{:?}", world.machine);
     assert!(world.lost.is_empty());
+}
+
+/// A process may hold a hundred thousand, and have ten thousand callers that wait.
+#[test]
+fn locks_and_waiters_are_small() {
+    let sizes = (size_of::<Lease>(), size_of::<Acquire>());
+    assert!(sizes.0 <= 152 && sizes.1 <= 168, "{sizes:?} bytes");
+    let mut world = World::connected();
+    held(&mut world, 3_000, Hold { max_hold: Some(ms(5_000)), ..RENEWED });
+    assert_eq!(world.machine.timers.len(), 1, "whatever a lease plans");
 }
 
 #[test]

@@ -276,7 +276,7 @@ impl Simulation {
         let lease = from.world.machine.leases.get(&has.lease.attempt());
         let Some(lease) = lease.filter(|lease| lease.id == has.lease) else { return };
         has.passed_on = true;
-        let (owner, mode) = (lease.token.to_string(), lease.mode);
+        let (owner, mode) = (from.world.machine.token_of(lease).to_string(), lease.mode);
         let (fence, shared) = (has.fence, has.shared);
         let (name, ttl) = ("a".to_owned(), ms(self.rng.u64(60..8_000)));
         let hold = Hold { renew: self.rng.u32(..4) > 0, ..RENEWED };
