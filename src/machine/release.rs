@@ -32,7 +32,7 @@ pub(super) struct Release {
     /// Some of its keys are on another server already: the lock is freed alone.
     alone: bool,
     /// A release that went out while the lease was valid has lost its reply.
-    maybe_freed: bool,
+    pub(super) maybe_freed: bool,
     /// What is given up is a share, of which the lock's own key tells nothing.
     shared: bool,
     /// An acquire of this token was lost and may still be executed.
