@@ -41,10 +41,10 @@ function splitBrain(
 ): ServerFault {
   return {
     kind: 'two masters, both with clients',
-    cause: ({ dice, rift }) => {
+    async cause({ dice, rift }) {
+      await deployment.inSync();
+      const old = await deployment.master();
       const during = async () => {
-        await deployment.inSync();
-        const old = await deployment.master();
         for (const way of hearsay) way.blackhole = true;
         old.proxy.sparesClients = true;
         old.proxy.blackhole = true;
