@@ -11,7 +11,7 @@ import { isPrimary } from '../support/replication.js';
 import { Sentinels } from '../support/sentinels.js';
 import { until } from '../support/wait.js';
 
-const PATIENT = { ttl: 2_000, wait: 20_000 };
+const PATIENT = { ttl: 4_000, wait: 30_000 };
 
 test('replicas: a master that is cut off grants nothing more; what was granted before is lengthened there', async (t) => {
   const deployment = await Sentinels.start({ replicas: 2, proxied: true });
