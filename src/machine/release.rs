@@ -135,7 +135,8 @@ impl Machine {
         let call = if release.alone {
             Call::Free { keys, token }
         } else if let Some(heir) = &release.heir {
-            Call::Pass { keys, token, epoch, heir: heir.token.clone(), ttl: heir.ttl }
+            let (heir, ttl, mode) = (heir.token.clone(), heir.ttl, heir.mode);
+            Call::Pass { keys, token, epoch, heir, ttl, mode }
         } else {
             Call::Release { keys, token, epoch }
         };
