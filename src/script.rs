@@ -196,6 +196,8 @@ pub enum Call {
         heir: Token,
         /// The heir's lease.
         ttl: Duration,
+        /// What the heir wants: a share with a limit.
+        mode: Mode,
     },
     /// Free the lock if `token` owns it, or give up its place in line.
     Release {

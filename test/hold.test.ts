@@ -179,6 +179,15 @@ test('loss: of a lock that nobody watched, the signal tells afterwards', async (
   await until(() => lock.signal.aborted, 'the signal');
 });
 
+test('loss: `held` tells in the middle of a turn, the signal in a later one', async () => {
+  const lock = await locks.acquire('polled', { ttl: 100, renew: false });
+  assert.equal(lock.signal.aborted, false);
+  while (lock.held);
+  assert.equal(lock.signal.aborted, false, 'no listener runs in the middle of other code');
+  assert.throws(() => lock.assertHeld(), { code: 'ERR_LOCK_LOST' });
+  assert.equal(((await aborted(lock)) as { reason: string }).reason, 'expired');
+});
+
 test('loss: while the event loop was blocked and the grant not read yet', async () => {
   const pending = direct.acquire('unread', { ttl: 500, renew: false });
   await Promise.resolve();

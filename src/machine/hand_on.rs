@@ -34,7 +34,7 @@ pub(super) struct Heir {
     pub(super) token: Token,
     label: Box<str>,
     pub(super) ttl: Duration,
-    mode: Mode,
+    pub(super) mode: Mode,
     turn: Turn,
 }
 
@@ -136,8 +136,9 @@ impl Machine {
                 self.inherit(now, node, keys, heir, fence, sent, out);
                 Some(Ok(Reply::Owner(true)))
             }
-            // To give a share up needs less than to pass it on.
-            Err(Failure::Refused(_)) => {
+            // To give a share up needs less than to pass it on. Where more have one than the heir may be
+            // beside, that one waits.
+            Ok(Reply::More) | Err(Failure::Refused(_)) => {
                 self.send_release(now, release, Manner::Plain, out);
                 None
             }

@@ -33,7 +33,7 @@ pub(super) struct Release {
     /// Some of its keys are on another server already: the lock is freed alone.
     alone: bool,
     /// A release that went out while the lease was valid has lost its reply.
-    maybe_freed: bool,
+    pub(super) maybe_freed: bool,
     /// Who gets what is given up, while that may still be.
     pub(super) heir: Option<Box<Heir>>,
     /// What is given up is a share, of which the lock's own key tells nothing.
@@ -136,7 +136,8 @@ impl Machine {
         let call = if release.alone {
             Call::Free { keys, token }
         } else if let Some(heir) = &release.heir {
-            Call::Pass { keys, token, epoch, heir: heir.token.clone(), ttl: heir.ttl }
+            let (heir, ttl, mode) = (heir.token.clone(), heir.ttl, heir.mode);
+            Call::Pass { keys, token, epoch, heir, ttl, mode }
         } else {
             Call::Release { keys, token, epoch }
         };

@@ -95,10 +95,11 @@ pub(super) fn command(call: &Call, manner: Manner) -> Cmd {
         Call::Free { keys, token } => {
             command.arg(1).arg(keys.lock()).arg(token.as_str());
         }
-        Call::Pass { keys, token, epoch, heir, ttl } => {
+        Call::Pass { keys, token, epoch, heir, ttl, mode } => {
             let [fence, _, _, shared] = keys.side_keys().map(Side);
             command.arg(3).arg(keys.lock()).arg(fence).arg(shared).arg(token.as_str());
             command.arg(epoch.as_micros()).arg(heir.as_str()).arg(ms(*ttl));
+            limit(&mut command, *mode);
         }
         Call::Release { keys, token, epoch } => {
             all_keys(&mut command, keys, token).arg(epoch.as_micros());
@@ -180,6 +181,7 @@ pub(super) fn reply(script: Script, value: Value) -> Result<Reply, Failure> {
             Err(refused(error.code(), error.details().unwrap_or_default()))
         }
         (Script::Adopt | Script::Pass, Value::Int(0)) => Ok(Reply::Owner(false)),
+        (Script::Pass, Value::Int(2)) => Ok(Reply::More),
         (Script::Acquire | Script::Adopt | Script::Pass, Value::Int(fence)) => whole(fence)
             .map(|fence| Reply::Granted { fence })
             .ok_or_else(|| Failure::Lost(format!("the server sent the fence {fence}"))),

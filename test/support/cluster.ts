@@ -13,6 +13,8 @@ export interface ClusterOptions {
   readonly spare?: number;
   /** The binary that all of them run; by default that of `serverBinary`. */
   readonly binary?: string;
+  /** A proxy stands in front of each node, for clients and for replication; the nodes' bus has none. */
+  readonly proxied?: boolean;
   /** Speak TLS with clients and with each other. */
   readonly tls?: ServerTls;
 }
@@ -60,7 +62,7 @@ export class Cluster {
   }
 
   get urls(): string[] {
-    return this.nodes.map((node) => node.url);
+    return this.nodes.map(({ announced, port, url }) => url.replace(`:${port}`, `:${announced}`));
   }
 
   /** The slot of a key. */
@@ -83,7 +85,7 @@ export class Cluster {
     const { id } = await viewOfItself(primary);
     const lines = (await primary.admin.cluster('REPLICAS', id)) as string[];
     const ports = lines.map((line) => parse(line).port);
-    return this.nodes.filter((node) => ports.includes(node.port));
+    return this.nodes.filter((node) => ports.includes(node.announced));
   }
 
   /** Waits until another node than `old` serves `slot`, and the nodes that run agree on that. */

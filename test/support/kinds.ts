@@ -5,6 +5,9 @@
 
 import type { Hold } from './history.js';
 
+/** How late a process may learn of its lock that nothing blocks, in µs. */
+const MOMENT = 300_000;
+
 /** When processes were killed, by their names and the clock of the history. */
 export type Deaths = ReadonlyMap<string, number>;
 
@@ -17,6 +20,11 @@ export interface Rift {
   readonly lock?: string;
   readonly from: number;
   readonly to: number;
+  /**
+   * Two servers granted locks at once, and fences rise in the history of each. Where grants are confirmed by others, the
+   * one that is cut off can grant nothing more: who had a lock before, and lengthens it there, may be one too many.
+   */
+  readonly fork?: 'confirmed' | 'unconfirmed';
 }
 
 /** What else is known about a history. */
@@ -44,11 +52,12 @@ export function problemsOfKinds(holds: readonly Hold[], known: Known = {}): stri
     live.sort((a, b) => a.begin - b.begin);
     const through = rifts.filter((rift) => (rift.lock ?? lock) === lock);
     const apart = (a: Ended, b: Ended) => parted(a, b, through, lease);
+    const aside = (a: Ended, b: Ended) => forked(a, b, through);
     problems.push(
       ...excluded(live, apart),
       ...limits(live, apart),
       ...repeatedFences(ended),
-      ...order(live, apart),
+      ...order(live, apart, aside),
     );
   }
   return problems;
@@ -59,11 +68,29 @@ type Apart = (a: Ended, b: Ended) => boolean;
 
 /** Whether a rift lies between two holds: one was granted before it, the other began after it. */
 function parted(a: Ended, b: Ended, rifts: readonly Rift[], lease: number): boolean {
-  const survives = ({ begin, over, wish }: Ended, { from, to }: Rift) =>
-    (wish?.asked ?? begin) <= to && over >= from && over <= to + lease;
+  const survives = (hold: Ended, { from, to, fork }: Rift) => {
+    const { begin, over, wish } = hold;
+    const asked = wish?.asked ?? begin;
+    // Its caller may have been blocked for two leases before it knew.
+    const had = fork === 'confirmed' ? grantedBy(hold) <= from + 2 * lease + MOMENT : asked <= to;
+    return had && over >= from && over <= to + lease;
+  };
   return rifts.some(
     (rift) =>
       (survives(a, rift) && b.begin >= rift.from) || (survives(b, rift) && a.begin >= rift.from),
+  );
+}
+
+/** When a hold had been granted at the latest: handed from one process to another it is one grant still. */
+function grantedBy({ begin, wish }: Hold): number {
+  return wish?.heritage === undefined ? begin : wish.asked;
+}
+
+/** Whether one was granted by a server that was cut off, beside what another had granted. */
+function forked({ wish, begin }: Hold, other: Ended, rifts: readonly Rift[]): boolean {
+  return rifts.some(
+    ({ fork, from, to }) =>
+      fork === 'unconfirmed' && (wish?.asked ?? begin) <= to && begin >= from && other.over >= from,
   );
 }
 
@@ -164,7 +191,7 @@ function repeatedFences(holds: readonly Hold[]): string[] {
  * so has whoever began later, unless the other was granted the lock before a rift and learned of it
  * after that; those who share learn of their grants in any order.
  */
-function order(holds: readonly Ended[], apart: Apart): string[] {
+function order(holds: readonly Ended[], apart: Apart, aside: Apart): string[] {
   const fenced = holds.filter(hasFence);
   const all = fencesBefore(fenced);
   const alone = fencesBefore(fenced.filter(isAlone));
@@ -173,7 +200,10 @@ function order(holds: readonly Ended[], apart: Apart): string[] {
     const asked = all(hold.wish?.asked ?? hold.begin, hold);
     const began = (isAlone(hold) ? all : alone)(hold.begin, hold);
     // One is enough: behind a fence that fell all are smaller.
-    const [other] = [...asked, ...began.filter((each) => !apart(each, hold))];
+    const [other] = [
+      ...asked.filter((each) => !aside(hold, each)),
+      ...began.filter((each) => !apart(each, hold)),
+    ];
     if (other === undefined) continue;
     problems.push(`a smaller fence later: ${tell(other)} and then ${tell(hold)}`);
   }

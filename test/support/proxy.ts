@@ -1,10 +1,18 @@
-/** A TCP proxy between a manager and its server, with faults on demand. */
+/** A TCP proxy between a server and all who talk to it, with faults on demand. */
 
 import { createServer, connect as dial, type Server, type Socket } from 'node:net';
 
+/** A connection and its other half. */
+interface Pair {
+  readonly client: Socket;
+  readonly upstream: Socket;
+  /** Whether it began with HELLO; unknown until it has said anything. */
+  greets?: boolean;
+}
+
 export class FaultProxy {
   readonly #server: Server;
-  readonly #pairs = new Set<{ client: Socket; upstream: Socket }>();
+  readonly #pairs = new Set<Pair>();
   /** Forward requests, drop replies. */
   loseReplies = false;
   /** Forward nothing, keep everything open. */
@@ -15,6 +23,8 @@ export class FaultProxy {
   cutAfterReplies = Number.POSITIVE_INFINITY;
   /** How long every reply is held back, in ms. */
   delayMs = 0;
+  /** What is wrong concerns servers and Sentinels alone; those who greet, as clients do, are spared. */
+  sparesClients = false;
   /** Bytes of requests that were forwarded. */
   requestBytes = 0;
   /** How many connections were accepted so far. */
@@ -49,18 +59,24 @@ export class FaultProxy {
     return this.#pairs.size;
   }
 
-  /** Resets every connection. */
+  /** Resets every connection that is not spared. */
   cut(): void {
-    for (const { client, upstream } of this.#pairs) {
-      reset(client);
-      upstream.destroy();
+    for (const pair of this.#pairs) {
+      if (this.#spares(pair)) continue;
+      reset(pair.client);
+      pair.upstream.destroy();
+      this.#pairs.delete(pair);
     }
-    this.#pairs.clear();
   }
 
   async stop(): Promise<void> {
+    this.sparesClients = false;
     this.cut();
     await new Promise((resolve) => this.#server.close(resolve));
+  }
+
+  #spares({ greets }: Pair): boolean {
+    return this.sparesClients && greets === true;
   }
 
   #accept(client: Socket): void {
@@ -70,10 +86,11 @@ export class FaultProxy {
       return;
     }
     const upstream = dial(this.upstreamPort, '127.0.0.1');
-    const pair = { client, upstream };
+    const pair: Pair = { client, upstream };
     this.#pairs.add(pair);
     client.on('data', (chunk) => {
-      if (this.blackhole) return;
+      pair.greets ??= chunk.includes('HELLO');
+      if (this.blackhole && !this.#spares(pair)) return;
       this.requestBytes += chunk.length;
       this.onRequest?.(chunk);
       upstream.write(chunk);
@@ -88,8 +105,9 @@ export class FaultProxy {
       else client.write(chunk);
     };
     upstream.on('data', (chunk) => {
-      if (this.loseReplies || this.blackhole) return;
-      if (this.delayMs === 0) reply(chunk);
+      const spared = this.#spares(pair);
+      if ((this.loseReplies || this.blackhole) && !spared) return;
+      if (this.delayMs === 0 || spared) reply(chunk);
       else setTimeout(reply, this.delayMs, chunk);
     });
     for (const [socket, other] of [

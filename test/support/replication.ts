@@ -27,7 +27,7 @@ export async function isInSync(
   const all = await Promise.all(replicas.map((replica) => replicationOf(replica)));
   const follows = all.every(
     (fields) =>
-      fields.get('master_port') === String(primary.port) &&
+      fields.get('master_port') === String(primary.announced) &&
       fields.get('master_link_status') === 'up' &&
       Number(fields.get('slave_repl_offset')) >= written,
   );

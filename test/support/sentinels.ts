@@ -15,6 +15,8 @@ export interface SentinelsOptions {
   readonly sentinelPassword?: string;
   /** How long the master may be silent before a Sentinel takes it for gone, in ms; 1000 by default. */
   readonly downAfter?: number;
+  /** A proxy stands in front of the master and each replica, for all: clients, Sentinels, and each other. */
+  readonly proxied?: boolean;
   /** Speak TLS, all with each other and with clients. */
   readonly tls?: ServerTls;
   /** The binary that all of them run; by default that of `serverBinary`. */
@@ -70,7 +72,7 @@ export class Sentinels {
     let named: RedisServer | undefined;
     await until(async () => {
       const ports = await Promise.all(watching.map((sentinel) => namedBy(sentinel)));
-      named = this.servers.find(({ port }) => ports.every((each) => each === port));
+      named = this.servers.find(({ announced }) => ports.every((each) => each === announced));
       return named !== undefined;
     }, 'the Sentinels to agree');
     return named as RedisServer;
@@ -114,8 +116,8 @@ export class Sentinels {
       Promise.all(this.sentinels.map(({ admin }) => admin.call('SENTINEL', ...args)));
     await tell('REMOVE', NAME);
     await master.admin.call('REPLICAOF', 'NO', 'ONE');
-    await old.admin.call('REPLICAOF', '127.0.0.1', String(master.port));
-    await tell('MONITOR', NAME, '127.0.0.1', String(master.port), String(QUORUM));
+    await old.admin.call('REPLICAOF', '127.0.0.1', String(master.announced));
+    await tell('MONITOR', NAME, '127.0.0.1', String(master.announced), String(QUORUM));
   }
 
   /**
@@ -131,6 +133,19 @@ export class Sentinels {
       'the replicas to be in sync',
       CORRECTION,
     );
+  }
+
+  /** Waits until no Sentinel finds fault with the master, and all others that run follow it. */
+  async settled(): Promise<void> {
+    const watching = this.sentinels.filter((sentinel) => sentinel.running);
+    const content = async (sentinel: RedisServer) =>
+      (await viewOf(sentinel)).get('flags') === 'master';
+    await until(
+      async () => (await Promise.all(watching.map(content))).every(Boolean),
+      'the Sentinels to be content with the master',
+      CORRECTION,
+    );
+    await this.inSync();
   }
 
   /** Waits until `old` is told that it is the master no more. */
@@ -164,7 +179,7 @@ export class Sentinels {
     const sync = ['--repl-diskless-sync-delay', '0'];
     const master = await RedisServer.start({ ...options, args: sync });
     this.servers.push(master);
-    const args = [...sync, '--replicaof', '127.0.0.1', String(master.port)];
+    const args = [...sync, '--replicaof', '127.0.0.1', String(master.announced)];
     this.servers.push(...(await RedisServer.startSeveral(replicas, { ...options, args })));
     const followed = () => isInSync(master, this.servers.slice(1));
     await until(followed, 'the replicas to be in sync');
@@ -181,11 +196,10 @@ export class Sentinels {
   /** Waits until a Sentinel knows every other one and every replica. */
   async #knowsAll(sentinel: RedisServer): Promise<void> {
     await until(async () => {
-      const answer = (await sentinel.admin.call('SENTINEL', 'MASTER', NAME)) as string[];
-      const field = (name: string) => Number(answer[answer.indexOf(name) + 1]);
+      const view = await viewOf(sentinel);
       return (
-        field('num-slaves') === this.servers.length - 1 &&
-        field('num-other-sentinels') === SENTINELS - 1
+        Number(view.get('num-slaves')) === this.servers.length - 1 &&
+        Number(view.get('num-other-sentinels')) === SENTINELS - 1
       );
     }, `the Sentinel on port ${sentinel.port} to know all others`);
   }
@@ -198,7 +212,7 @@ function configuration(
 ): string {
   const { password } = master.options;
   const lines = [
-    `sentinel monitor ${NAME} 127.0.0.1 ${master.port} ${QUORUM}`,
+    `sentinel monitor ${NAME} 127.0.0.1 ${master.announced} ${QUORUM}`,
     `sentinel down-after-milliseconds ${NAME} ${downAfter}`,
     // A failed election is repeated after twice this time; a failover that takes longer is given up.
     `sentinel failover-timeout ${NAME} 4000`,
@@ -207,6 +221,12 @@ function configuration(
   // Sentinels show it to each other as well.
   if (sentinelPassword !== undefined) lines.push(`requirepass ${sentinelPassword}`);
   return `${lines.join('\n')}\n`;
+}
+
+/** What a Sentinel knows of the master, by field. */
+async function viewOf(sentinel: RedisServer): Promise<ReadonlyMap<string, string>> {
+  const answer = (await sentinel.admin.call('SENTINEL', 'MASTER', NAME)) as string[];
+  return new Map(answer.flatMap((name, i) => (i % 2 === 0 ? [[name, answer[i + 1] ?? '']] : [])));
 }
 
 /** The port of the server that a Sentinel takes for the master. */

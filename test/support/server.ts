@@ -8,6 +8,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Redis } from 'ioredis';
 import type { Certified } from './certificates.js';
+import { FaultProxy } from './proxy.js';
 import { until } from './wait.js';
 
 /** The binary that tests run: `HOLDFAST_REDIS_SERVER`, or a Redis or Valkey on PATH. */
@@ -70,6 +71,8 @@ export interface ServerOptions {
   readonly sentinel?: string;
   /** Speak TLS and nothing else. */
   readonly tls?: ServerTls;
+  /** Name a proxy's port to all others as its own: whoever learns of it from them comes through the proxy. */
+  readonly proxied?: boolean;
   /** Further variables of its environment. */
   readonly env?: Readonly<Record<string, string>>;
 }
@@ -99,6 +102,7 @@ export class RedisServer {
   #child: ChildProcess | undefined;
   #admin: Redis | undefined;
   #paused = false;
+  #proxy: FaultProxy | undefined;
 
   private constructor(readonly options: ServerOptions) {}
 
@@ -107,10 +111,12 @@ export class RedisServer {
     const server = new RedisServer(options);
     for (let attempt = 1; ; attempt++) {
       server.port = await freePort(options.cluster === true ? BUS : 0);
+      if (options.proxied === true) server.#proxy = await FaultProxy.start(server.port);
       try {
         await server.start();
         return server;
       } catch (error) {
+        await server.#proxy?.stop();
         // Somebody else may have taken the port meanwhile.
         if (attempt === 3) throw error;
       }
@@ -132,6 +138,17 @@ export class RedisServer {
     if (this.options.socket === true) return `unix://${join(this.folder, 'socket')}`;
     const scheme = this.options.tls === undefined ? 'redis' : 'rediss';
     return `${scheme}://127.0.0.1:${this.port}`;
+  }
+
+  /** The port that others know it by. */
+  get announced(): number {
+    return this.#proxy?.port ?? this.port;
+  }
+
+  /** What stands between it and all others, if it was started as `proxied`. */
+  get proxy(): FaultProxy {
+    if (this.#proxy === undefined) throw new Error(`no proxy in front of port ${this.port}`);
+    return this.#proxy;
   }
 
   get pid(): number {
@@ -190,6 +207,7 @@ export class RedisServer {
     const args = [
       ...this.#mode(),
       ...where,
+      ...this.#announcement(),
       ...data,
       ...['--dir', this.folder, '--logfile', join(this.folder, 'log')],
       ...(this.options.args ?? []),
@@ -207,6 +225,17 @@ export class RedisServer {
       if (child.exitCode !== null) throw new Error(`the server ended at once:\n${this.log}`);
       return this.log.includes(ready);
     }, `${binary} on port ${this.port}`);
+  }
+
+  #announcement(): string[] {
+    if (this.#proxy === undefined) return [];
+    const own = (kind: string) => [
+      ...[`--${kind}-announce-ip`, '127.0.0.1'],
+      ...[`--${kind}-announce-port`, String(this.announced)],
+    ];
+    if (this.options.cluster !== true) return own('replica');
+    // The bus has no proxy, and would otherwise be looked for above the announced port.
+    return [...own('cluster'), '--cluster-announce-bus-port', String(this.port + BUS)];
   }
 
   #portArgs(): string[] {
@@ -267,6 +296,7 @@ export class RedisServer {
   async stop(): Promise<void> {
     this.#admin?.disconnect();
     this.resume();
+    await this.#proxy?.stop();
     await this.kill();
     rmSync(this.folder, { recursive: true, force: true });
   }

@@ -1,6 +1,8 @@
 /** The servers of the tests: do they form what they should, and fail over as they should? */
 
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { connect as dial } from 'node:net';
 import { after, before, describe, test } from 'node:test';
 import { Cluster } from './cluster.js';
 import { isPrimary, replicationOf } from './replication.js';
@@ -78,6 +80,40 @@ describe('a Sentinel deployment with passwords', () => {
   });
 });
 
+describe('servers that announce proxies', () => {
+  test('Sentinels and replicas come through them too, and may be cut off alone', async (t) => {
+    const deployment = await Sentinels.start({ proxied: true });
+    t.after(() => deployment.stop());
+    const master = await deployment.master();
+    // Two of each Sentinel, for commands and for messages, and the replica's.
+    await until(() => master.proxy.open >= 7, 'all to be there');
+    const client = dial(master.announced, '127.0.0.1');
+    client.on('error', () => {});
+    t.after(() => client.destroy());
+    const ask = async (command: string) => {
+      client.write(`${command}\r\n`);
+      return String(await once(client, 'data'));
+    };
+    master.proxy.sparesClients = true;
+    master.proxy.blackhole = true;
+    assert.match(await ask('HELLO 2'), /version/);
+    const promoted = await deployment.failedOver(master);
+    assert.equal(await ask('SET x 1'), '+OK\r\n');
+    assert.equal(await isPrimary(master), true);
+    assert.equal(await promoted.admin.get('x'), null);
+  });
+
+  test('a Cluster names them in its answers, and its replicas come through them', async (t) => {
+    const cluster = await Cluster.start({ replicas: 1, proxied: true });
+    t.after(() => cluster.stop());
+    const [primary] = await cluster.primaries();
+    assert.ok(primary);
+    const told = String(await primary.admin.cluster('NODES'));
+    for (const { announced } of cluster.nodes) assert.match(told, new RegExp(`:${announced}@`));
+    assert.equal(primary.proxy.open, 1, 'its replica');
+  });
+});
+
 describe('a Cluster of three primaries with a replica each', () => {
   let cluster: Cluster;
 
@@ -145,5 +181,16 @@ describe('a Cluster of three primaries with a replica each', () => {
     await until(async () => !(await isPrimary(old)), 'the old primary to follow');
     await cluster.inSync(primary);
     assert.equal((await replicationOf(old)).get('master_port'), String(primary.port));
+  });
+
+  test('a primary that reaches none of the others refuses all commands', async () => {
+    const primary = await cluster.primaryOf(await cluster.slotOf('a'));
+    const others = cluster.nodes.filter((node) => node !== primary);
+    for (const other of others) other.pause();
+    const refuses = async () => String(await primary.admin.set('a', 2).catch(String));
+    await until(async () => /CLUSTERDOWN/.test(await refuses()), 'it to refuse');
+    for (const other of others) other.resume();
+    // Another may serve the slot by then.
+    await until(async () => /OK|MOVED/.test(await refuses()), 'all to go on');
   });
 });

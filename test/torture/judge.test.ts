@@ -63,6 +63,37 @@ describe('rifts', () => {
   });
 });
 
+describe('two servers that grant locks at once', () => {
+  const rift = { from: 10 * SECOND, to: 60 * SECOND };
+  const problems = (holds: Hold[], fork: 'confirmed' | 'unconfirmed') =>
+    problemsOfKinds(holds, { rifts: [{ ...rift, fork }], lease: SECOND }).join();
+  const before = held(1, 5 * SECOND, 40 * SECOND);
+  const promoted = held(9, 20 * SECOND, 50 * SECOND);
+  const cutOff = held(2, 30 * SECOND, 45 * SECOND);
+
+  test('who had a lock before may believe in it, also where grants are confirmed', () => {
+    assert.equal(problems([before, promoted], 'confirmed'), '');
+    assert.equal(problems([before, promoted], 'unconfirmed'), '');
+  });
+
+  test('the one that is cut off confirms nothing more', () => {
+    assert.match(problems([promoted, cutOff], 'confirmed'), /not alone.*smaller fence later/);
+    assert.equal(problems([promoted, cutOff], 'unconfirmed'), '');
+    const adopted = { asked: 5 * SECOND, heritage: 'x' };
+    assert.equal(problems([held(1, 15 * SECOND, 40 * SECOND, adopted), promoted], 'confirmed'), '');
+  });
+
+  test('when it has been told, all is as ever', () => {
+    const late = held(2, 61 * SECOND, 65 * SECOND);
+    assert.match(
+      problems([held(9, 20 * SECOND, 50 * SECOND), late], 'unconfirmed'),
+      /smaller fence/,
+    );
+    const both = [held(9, 61 * SECOND, 64 * SECOND), held(10, 62 * SECOND, 65 * SECOND)];
+    assert.match(problems(both, 'unconfirmed'), /not alone/);
+  });
+});
+
 test('a lock that was handed over has one fence, and nobody else has it', () => {
   const giver = held(1, 10, 20, { heritage: 'x' });
   assert.deepEqual(problemsOfKinds([giver, held(1, 25, 30, { heritage: 'x', asked: 9 })]), []);

@@ -5,6 +5,7 @@ import type { Place } from './places/place.js';
 import { quorum } from './places/quorum.js';
 import { sentinel } from './places/sentinel.js';
 import { single } from './places/single.js';
+import { split } from './places/split.js';
 
 /** All there are, by what they are called. */
 export const PLACES: Readonly<Record<string, () => Promise<Place>>> = {
@@ -12,6 +13,8 @@ export const PLACES: Readonly<Record<string, () => Promise<Place>>> = {
   persistent: () => single(true),
   sentinel: () => sentinel(false),
   replicas: () => sentinel(true),
+  split: () => split(false),
+  'split-replicas': () => split(true),
   cluster,
   quorum,
 };

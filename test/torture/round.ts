@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { Contender } from '../support/crew.js';
 import { Dice } from '../support/dice.js';
 import { now } from '../support/history.js';
+import type { ConnectTarget } from '../support/holdfast.js';
 import type { Rift } from '../support/kinds.js';
 import { Ledger } from '../support/ledger.js';
 import { sleep, until } from '../support/wait.js';
@@ -144,12 +145,12 @@ class Round {
     const dice = new Dice(this.plan.seed + 1);
     const faults = someOf(this.place.faults, dice);
     const pauseMs = dice.oneOf(PAUSES_MS);
-    const rift: Scene['rift'] = async (during, lastsMs = 0) => {
+    const rift: Scene['rift'] = async (during, { lastsMs = 0, ...more } = {}) => {
       const from = now();
       try {
         await during();
       } finally {
-        this.#rifts.push({ from, to: now() + lastsMs * 1_000 });
+        this.#rifts.push({ from, to: now() + lastsMs * 1_000, ...more });
       }
     };
     while (now() < end) {
@@ -212,7 +213,7 @@ class Round {
       who,
       folder,
       ledgerUrl: ledger.url,
-      target: place.target,
+      target: place.targets[this.#count % place.targets.length] as ConnectTarget,
       options: { commandTimeout: this.#commandTimeout, ...place.options },
       seed: this.#dice.below(2 ** 31),
       plan: {

@@ -2,6 +2,7 @@
 
 import type { SteppedServer } from '../support/clock.js';
 import type { Dice } from '../support/dice.js';
+import type { Rift } from '../support/kinds.js';
 import type { FaultProxy } from '../support/proxy.js';
 import type { RedisServer } from '../support/server.js';
 import { sleep } from '../support/wait.js';
@@ -10,7 +11,12 @@ import { sleep } from '../support/wait.js';
 export interface Scene {
   readonly dice: Dice;
   /** The server may forget what it knew: exclusion is not promised from before until after `during`. */
-  rift(during: () => Promise<unknown>, lastsMs?: number): Promise<void>;
+  rift(during: () => Promise<unknown>, more?: RiftOptions): Promise<void>;
+}
+
+export interface RiftOptions extends Pick<Rift, 'fork'> {
+  /** How long its consequences outlast it, in ms. */
+  readonly lastsMs?: number;
 }
 
 /** One that a seed may draw; over when its cause is gone. */
@@ -55,18 +61,20 @@ export async function restart({ dice }: Scene, server: RedisServer): Promise<voi
   await server.start();
 }
 
-/** What can happen on the way: to all at once, or to one of them. */
-export function networkFaults(proxies: readonly FaultProxy[]): ServerFault[] {
-  const some = ({ dice }: Scene) =>
-    proxies.length === 1 || dice.chance(0.2) ? proxies : [dice.oneOf(proxies)];
+/** What can happen on the ways that there are at that moment: to all at once, or to one of them. */
+export function networkFaults(ways: () => Promise<readonly FaultProxy[]>): ServerFault[] {
+  const some = async ({ dice }: Scene) => {
+    const proxies = await ways();
+    return proxies.length === 1 || dice.chance(0.2) ? proxies : [dice.oneOf(proxies)];
+  };
   const fault = (kind: string, set: (proxy: FaultProxy, dice: Dice) => void): ServerFault => ({
     kind,
     async cause(scene) {
       const { dice } = scene;
-      const ways = some(scene);
-      for (const proxy of ways) set(proxy, dice);
+      const disturbed = await some(scene);
+      for (const proxy of disturbed) set(proxy, dice);
       await sleep(100 + dice.below(2_500));
-      for (const proxy of ways) undisturbed(proxy);
+      for (const proxy of disturbed) undisturbed(proxy);
     },
   });
   return [
@@ -86,7 +94,7 @@ export function networkFaults(proxies: readonly FaultProxy[]): ServerFault[] {
     {
       kind: 'connections cut',
       async cause(scene) {
-        for (const proxy of some(scene)) proxy.cut();
+        for (const proxy of await some(scene)) proxy.cut();
       },
     },
   ];
@@ -99,6 +107,7 @@ export function undisturbed(proxy: FaultProxy): void {
   proxy.loseReplies = false;
   proxy.refuse = false;
   proxy.delayMs = 0;
+  proxy.sparesClients = false;
 }
 
 /** Sets the clock of a server ahead, again and again: back, a lease would last for as long. */
@@ -117,7 +126,7 @@ export class ClockFault implements ServerFault {
     this.#ahead += this.seconds;
     const step = () => this.stepped.step(this.#ahead);
     // A grant is dated by a reading of the clock that is 10 s old at most.
-    if (this.alone) await rift(step, 10_000);
+    if (this.alone) await rift(step, { lastsMs: 10_000 });
     else await step();
   }
 }

@@ -48,6 +48,8 @@ pub(super) enum Defect {
     PlaceForgotten,
     /// What may still be executed is given back once only, ahead of it.
     ReleasedOnce,
+    /// A release that has to be repeated is taken for one of a lock that was lost before.
+    RepeatReadAsLost,
     /// An earlier holder can release the lock of the next one in its process.
     StaleHandle,
     /// A token is used again once its release was sent.
@@ -125,6 +127,11 @@ pub(super) fn spoil(machine: &mut Machine) {
         Defect::ReleasedOnce => {
             for release in machine.releases.values_mut() {
                 release.uncertain = false;
+            }
+        }
+        Defect::RepeatReadAsLost => {
+            for release in machine.releases.values_mut() {
+                release.maybe_freed = false;
             }
         }
         Defect::TokenUsedAgain => {
@@ -465,6 +472,11 @@ const DEFECTS: &[(&str, Kind, Change)] = &[
     // What may have happened.
     ("nothing unknown is given back", Kind::Steady, Change::Machine(Defect::NothingGivenBack)),
     ("what may come late is given back once", Kind::Steady, Change::Machine(Defect::ReleasedOnce)),
+    (
+        "a release whose answer was lost tells of a loss",
+        Kind::Steady,
+        Change::Machine(Defect::RepeatReadAsLost),
+    ),
     (
         "a connection is closed so that its requests arrive later",
         Kind::Steady,

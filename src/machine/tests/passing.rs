@@ -190,6 +190,32 @@ fn a_permit_that_has_ended_is_not_passed_on() {
 }
 
 #[test]
+fn a_permit_is_not_passed_on_beside_more_than_its_heir_may_be() {
+    let mut world = World::connected();
+    let mut other = World::connected_to(&world.server, "d");
+    // The others mind nobody.
+    let first = acquire(&mut world, TWO);
+    world.settle();
+    for _ in 0..2 {
+        acquire(&mut other, Mode::SHARED);
+        other.settle();
+    }
+    let next = acquire(&mut world, TWO);
+    world.settle();
+    assert!(!has(&world, next));
+    let release = world.release(world.lease(first).0);
+    assert!(matches!(next_call(&world), Some(Call::Pass { .. })));
+    world.settle();
+    assert_eq!(world.outcome(release), Some(&Outcome::Done));
+    assert!(!has(&world, next), "two others share the lock still");
+    let lease = *other.deadlines.keys().next().unwrap();
+    other.release(lease);
+    other.settle();
+    world.settle();
+    assert!(has(&world, next), "as many as it said");
+}
+
+#[test]
 fn what_was_passed_on_behind_a_lost_answer_is_found_or_given_back() {
     for executed in [true, false] {
         let mut world = World::connected();

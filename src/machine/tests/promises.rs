@@ -105,9 +105,15 @@ impl Simulation {
         }
     }
 
-    pub(super) fn check_outcome(&self, wish: Wish, outcome: &Outcome) {
+    pub(super) fn check_outcome(&self, who: usize, wish: Wish, outcome: &Outcome) {
+        let clock = self.processes[who].world.now;
         let right = match wish {
             Wish::Stale => *outcome == Outcome::Lost,
+            // However often it was asked: nobody else can have ended it.
+            Wish::Release { until } if self.kind == Kind::Steady && clock < until => {
+                *outcome != Outcome::Lost
+            }
+            Wish::Release { .. } => true,
             Wish::Cancelled => true,
             Wish::Lock | Wish::Share | Wish::Adopt { .. } | Wish::Other => {
                 *outcome != Outcome::Cancelled

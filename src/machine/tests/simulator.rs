@@ -69,6 +69,10 @@ pub(super) enum Wish {
         fence: u64,
         shared: bool,
     },
+    /// To give up what its caller holds until then, and nobody else has had to do with.
+    Release {
+        until: Mono,
+    },
     Other,
     /// Its caller has asked to end it.
     Cancelled,
@@ -289,8 +293,13 @@ impl Simulation {
     pub(super) fn release(&mut self, who: usize) {
         if let Some(Held { lease, passed_on, .. }) = self.processes[who].held.pop() {
             let exported = self.rng.u32(..8) == 0 || passed_on;
+            let until = self.processes[who].world.deadlines.get(&lease).copied();
             let op = self.processes[who].world.command(Command::Release { lease, exported });
-            self.processes[who].open.insert(op, Wish::Other);
+            let wish = match until {
+                Some(until) if !passed_on => Wish::Release { until },
+                _ => Wish::Other,
+            };
+            self.processes[who].open.insert(op, wish);
             self.processes[who].given_up.push(lease);
             self.note(who, format_args!("release {lease:?}"));
         }
@@ -462,7 +471,7 @@ impl Simulation {
             let Some(outcome) = self.processes[who].world.take_outcome(op) else { continue };
             let Some(wish) = self.processes[who].open.remove(&op) else { continue };
             self.note(who, format_args!("{op:?}: {outcome:?}"));
-            self.check_outcome(wish, &outcome);
+            self.check_outcome(who, wish, &outcome);
             if let Outcome::Acquired { lease, fence, .. } = outcome {
                 self.acquired += 1;
                 let shared = wish == Wish::Share || self.shares(who, lease);

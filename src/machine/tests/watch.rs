@@ -243,7 +243,8 @@ impl Executed<'_> {
     fn passed(&self) -> Option<(&str, &str)> {
         let Call::Pass { token, heir, .. } = self.call else { return None };
         let shares = self.before.shares.iter().any(|share| share.token == token.as_str());
-        shares.then(|| (token.as_str(), heir.as_str()))
+        (shares && matches!(self.reply, Some(Reply::Granted { .. })))
+            .then(|| (token.as_str(), heir.as_str()))
     }
 
     /// Whether this call, without whom it serves, leaves room for others; it looks at the line then.
@@ -523,6 +524,15 @@ fn leases_are_right(done: &Executed<'_>) -> Result<(), String> {
         // A whole lock may last a part of a ms longer than the same as a share.
         let cut = after < before && !(done.is_downgrade() && after == before - 1);
         expect(!cut, &format!("a lease was cut from {before} to {after} ms"))?;
+    }
+    if let (Call::Pass { mode: Mode::Shared { limit: Some(limit) }, .. }, Some(_)) =
+        (done.call, done.passed())
+    {
+        let sharing = done.after.shares.len();
+        expect(
+            sharing <= limit.get() as usize,
+            "a permit was passed on beside more than its limit",
+        )?;
     }
     let promised = match (done.call, done.reply) {
         (Call::Acquire { ttl, .. }, Some(Reply::Granted { .. }))

@@ -177,7 +177,9 @@ fn any_call(bytes: &mut Bytes<'_>) -> Call {
         Script::Fill => Call::Fill { keys, token, ttl, last },
         Script::Force => Call::Force { keys, token, epoch, foreign: bytes.flag() },
         Script::Free => Call::Free { keys, token },
-        Script::Pass => Call::Pass { keys, token, epoch, heir: self::token(bytes), ttl },
+        Script::Pass => {
+            Call::Pass { keys, token, epoch, heir: self::token(bytes), ttl, mode: mode(bytes) }
+        }
         Script::Release => Call::Release { keys, token, epoch },
         Script::Seal => Call::Seal { keys, token, first, last },
         Script::Together => {

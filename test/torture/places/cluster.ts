@@ -5,17 +5,17 @@ import type { Dice } from '../../support/dice.js';
 import { isPrimary } from '../../support/replication.js';
 import type { RedisServer } from '../../support/server.js';
 import { sleep, until } from '../../support/wait.js';
-import type { ServerFault } from '../server-faults.js';
+import { networkFaults, type ServerFault } from '../server-faults.js';
 import type { Place } from './place.js';
 
-/** Primaries with a replica each. */
+/** Primaries with a replica each. Whoever is cut off goes on talking to the other nodes, so no partition alone promotes. */
 export async function cluster(): Promise<Place> {
-  const nodes = await Cluster.start({ replicas: 1 });
+  const nodes = await Cluster.start({ replicas: 1, proxied: true });
   // The first three have a server each, the last two share a slot.
   const names = ['a', 'c', 'd', '{t}1', '{t}2'];
   const slots = await Promise.all(names.map((name) => nodes.slotOf(`lock:${name}`)));
   return {
-    target: { cluster: nodes.urls },
+    targets: [{ cluster: nodes.urls }],
     options: {},
     names,
     quorum: false,
@@ -80,6 +80,7 @@ function faultsOf(nodes: Cluster, slots: readonly number[]): ServerFault[] {
       kind: 'FLUSHALL',
       cause: ({ rift }) => rift(() => onAll(({ admin }) => admin.flushall())),
     },
+    ...networkFaults(async () => (await nodes.primaries()).map(({ proxy }) => proxy)),
     { kind: 'SCRIPT FLUSH', cause: () => onAll(({ admin }) => admin.script('FLUSH')) },
     { kind: 'CLIENT KILL', cause: () => onAll((server) => server.killClients()) },
   ];

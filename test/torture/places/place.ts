@@ -13,7 +13,8 @@ const QUIET_MS = 45_000;
 
 /** Servers that run, and how to get there. */
 export interface Place {
-  readonly target: ConnectTarget;
+  /** Ways to get there: processes take them in turn. */
+  readonly targets: readonly ConnectTarget[];
   readonly options: ConnectOptions;
   readonly names: readonly string[];
   /** It has exclusive locks alone, and no line of waiters. */

@@ -29,13 +29,13 @@ export async function quorum(): Promise<Place> {
     },
   };
   return {
-    target: { quorum: proxies.map(({ url }) => url) },
+    targets: [{ quorum: proxies.map(({ url }) => url) }],
     options: { longestLease: LEASE_MS },
     names: NAMES,
     quorum: true,
     faults: [
       ...serverFaults(servers),
-      ...networkFaults(proxies),
+      ...networkFaults(async () => proxies),
       restarted,
       restarted,
       new ClockFault(stepped, 3_600, false),

@@ -2,12 +2,12 @@
 
 import { Sentinels } from '../../support/sentinels.js';
 import type { RedisServer } from '../../support/server.js';
-import type { ServerFault } from '../server-faults.js';
+import { networkFaults, type ServerFault } from '../server-faults.js';
 import { NAMES, type Place } from './place.js';
 
 /** A master that fails over: what its replica has not got is lost, unless every lock waits for it. */
 export async function sentinel(replicated: boolean): Promise<Place> {
-  const deployment = await Sentinels.start();
+  const deployment = await Sentinels.start({ proxied: true });
   const cut: ServerFault = {
     kind: 'CLIENT KILL',
     cause: async () => (await deployment.master()).killClients(),
@@ -17,14 +17,38 @@ export async function sentinel(replicated: boolean): Promise<Place> {
     cause: ({ rift }) => rift(async () => (await deployment.master()).admin.flushall()),
   };
   return {
-    target: deployment.target,
+    targets: [deployment.target],
     options: replicated ? { replicas: 1 } : {},
     names: NAMES,
     quorum: false,
-    faults: [...failovers(deployment, replicated), cut, cut, flush],
+    faults: [
+      ...failovers(deployment, replicated),
+      ...disturbances(deployment, replicated),
+      cut,
+      flush,
+    ],
     servers: async () => [await deployment.master()],
     stop: () => deployment.stop(),
   };
+}
+
+/**
+ * Nobody reaches the master, or not well, its replica and the Sentinels neither. What lasts longer than these wait for
+ * makes another the master.
+ */
+function disturbances(deployment: Sentinels, replicated: boolean): ServerFault[] {
+  const faults = networkFaults(async () => [(await deployment.master()).proxy]);
+  return faults.map(({ kind, cause }) => ({
+    kind,
+    cause: (scene) => {
+      const during = async () => {
+        await deployment.inSync();
+        await cause(scene);
+        await deployment.settled();
+      };
+      return replicated ? during() : scene.rift(during);
+    },
+  }));
 }
 
 function failovers(deployment: Sentinels, replicated: boolean): ServerFault[] {

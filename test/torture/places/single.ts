@@ -28,11 +28,17 @@ export async function single(persistent: boolean): Promise<Place> {
       };
   const clocks = stepped === undefined ? [] : [new ClockFault(stepped, 5, true)];
   return {
-    target: proxy.url,
+    targets: [proxy.url],
     options: {},
     names: NAMES,
     quorum: false,
-    faults: [...serverFaults([server]), ...networkFaults([proxy]), restarted, restarted, ...clocks],
+    faults: [
+      ...serverFaults([server]),
+      ...networkFaults(async () => [proxy]),
+      restarted,
+      restarted,
+      ...clocks,
+    ],
     servers: async () => [server],
     async stop() {
       await Promise.all([proxy.stop(), (stepped ?? server).stop()]);

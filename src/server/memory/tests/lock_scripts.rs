@@ -274,7 +274,8 @@ impl<'a> Round<'a> {
             16 => self.adopt(keys, token, epoch, ttl),
             17 if self.rng.bool() => {
                 let (_, heir) = self.pick(&TOKENS);
-                Call::Pass { keys, token: owner, epoch, heir: Token::from_text(heir), ttl }
+                let (heir, mode) = (Token::from_text(heir), Mode::Shared { limit: TWO });
+                Call::Pass { keys, token: owner, epoch, heir, ttl, mode }
             }
             18 if self.rng.bool() => {
                 let foreign = self.rng.bool();
