@@ -6,7 +6,7 @@
 //! too: who wants the whole lock by one attempt that serves whoever is first here; who wants a share by
 //! an attempt of its own, beside those of all behind it who want one.
 
-use super::attempt::{Obstacle, Way, Whose};
+use super::attempt::{Obstacle, Way, Whose, is_foreign};
 use super::{AttemptId, Effect, Hold, Machine, Manner, OpId, Outcome, Timer, Wait};
 use crate::clock::Mono;
 use crate::keys::LockKeys;
@@ -115,7 +115,7 @@ impl Machine {
             deadline,
         };
         let way = match wait {
-            Wait::Steal => Way::Steal,
+            Wait::Steal => Way::Steal(None),
             Wait::Never | Wait::UpTo(Duration::ZERO) => Way::Try,
             Wait::Forever | Wait::UpTo(_) => Way::Wait,
         };
@@ -327,6 +327,9 @@ impl Machine {
                 Outcome::Connection(format!("each answer took longer than the lease of {ms} ms"))
             }
             Obstacle::Unanswered => self.unanswered(&acquire.keys, now.since(acquire.began)),
+            Obstacle::Held(held) if acquire.wait == Wait::Steal && !is_foreign(&held.holder) => {
+                Outcome::Connection("it changed hands before it could be stolen".to_owned())
+            }
             Obstacle::Held(_) if matches!(acquire.wait, Wait::Never | Wait::Steal) => Outcome::Held,
             Obstacle::Held(held) => self.timed_out(now, acquire, held),
             Obstacle::NoQuorum(causes) => Outcome::Quorum(causes.clone()),

@@ -58,8 +58,8 @@ pub(super) enum Whose {
 /// What an attempt does about a lock that somebody else holds.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Way {
-    /// Takes it away.
-    Steal,
+    /// Takes it away, once an answer has told the last fence issued: nobody who came later is robbed.
+    Steal(Option<u64>),
     /// Nothing.
     Try,
     /// Stands in line.
@@ -97,6 +97,23 @@ const WOKEN_MS: (u64, u64) = (0, 10);
 const CONTENDED_MS: (u64, u64) = (10, 40);
 /// A server that is not ready is asked again after so long.
 pub(super) const RETRY_MS: (u64, u64) = (20, 60);
+
+/// Whether other code holds a lock whose holder is named so.
+pub(super) fn is_foreign(holder: &str) -> bool {
+    !holder.is_empty() && !holder.starts_with(TOKEN_PREFIX)
+}
+
+impl Attempt {
+    /// Whether it takes the lock from those who have it, now that `last` is the last fence issued. If an
+    /// answer was lost it may have had the lock already, and who has it since is not robbed.
+    fn may_steal(&self, last: u64) -> bool {
+        match self.way {
+            Way::Steal(None) => true,
+            Way::Steal(Some(seen)) => seen != last && !self.uncertain,
+            Way::Try | Way::Wait => false,
+        }
+    }
+}
 
 impl Machine {
     pub(super) fn new_attempt(
@@ -158,7 +175,8 @@ impl Machine {
         }
         attempt.ttl = wanted.unwrap_or(attempt.ttl);
         let intent = match (attempt.way, attempt.place) {
-            (Way::Steal, _) => Intent::Steal,
+            (Way::Steal(None), _) => Intent::Poll,
+            (Way::Steal(Some(seen)), _) => Intent::Steal(seen),
             (Way::Try, _) => Intent::Try,
             (Way::Wait, Place::Unknown) => Intent::Join(None),
             (Way::Wait, Place::InLine(_)) => Intent::Poll,
@@ -213,9 +231,7 @@ impl Machine {
                 }
             }
             Ok(Reply::Held(held)) => self.attempt_held(now, id, held, out),
-            Ok(Reply::All(_) | Reply::Owner(_) | Reply::More | Reply::Voted { .. }) => {
-                debug_assert!(false, "not a reply of acquire");
-            }
+            Ok(_) => debug_assert!(false, "not a reply of acquire"),
             Err(Failure::NoQuorum(causes)) => {
                 attempt.obstacle = Obstacle::NoQuorum(causes);
                 self.end_overdue(now, id, out);
@@ -223,7 +239,8 @@ impl Machine {
             }
             Err(Failure::Lost(_)) => {
                 // The same token asks again once connected: if it was granted, it still is.
-                attempt.uncertain = true;
+                // Who has only looked may have got nothing.
+                attempt.uncertain |= attempt.way != Way::Steal(None);
                 attempt.obstacle = Obstacle::Unanswered;
                 // Unless it was sent where its slot moves to.
                 self.attempt_later(now, id);
@@ -270,7 +287,12 @@ impl Machine {
         attempt.misses = if attempt.hinted { 0 } else { attempt.misses + 1 };
         let hinted = attempt.hinted && !self.config.quorum;
         let ask_at_once = hinted || matches!(attempt.place, Place::Lost(_));
+        let seen = held.last;
         attempt.obstacle = Obstacle::Held(held);
+        if attempt.may_steal(seen) {
+            attempt.way = Way::Steal(Some(seen));
+            return self.send_attempt(now, id, Manner::Plain, out);
+        }
         self.end_overdue(now, id, out);
         if let Some(attempt) = self.attempts.get(&id).filter(|attempt| attempt.way == Way::Wait) {
             let keys = attempt.keys.clone();
@@ -296,8 +318,7 @@ impl Machine {
             return self.pause_without_line(misses, remaining, foreign || deaf);
         }
         let claim = CLAIM.min(attempt.ttl);
-        let foreign = !held.holder.is_empty() && !held.holder.starts_with(TOKEN_PREFIX);
-        if foreign {
+        if is_foreign(&held.holder) {
             return blind;
         }
         let position = held.place.map_or(1, |place| place.position);
@@ -474,10 +495,12 @@ impl Machine {
         let Some(old) = self.remove_attempt(id) else { return };
         let Attempt { ttl, mode, block, whose, way, .. } = old;
         let new = self.new_attempt(&old.keys, ttl, &old.label, mode, block, whose, way);
-        if let (Some(attempt), Place::InLine(seq) | Place::Lost(seq)) =
-            (self.attempts.get_mut(&new), old.place)
-        {
-            attempt.place = Place::Lost(seq);
+        if let Some(attempt) = self.attempts.get_mut(&new) {
+            if let Place::InLine(seq) | Place::Lost(seq) = old.place {
+                attempt.place = Place::Lost(seq);
+            }
+            // It has robbed somebody, and robs nobody else.
+            attempt.uncertain = matches!(way, Way::Steal(_));
         }
         match old.whose {
             Whose::Caller(op) => self.reseat(op, new),

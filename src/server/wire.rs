@@ -57,10 +57,13 @@ pub(super) fn command(call: &Call, manner: Manner) -> Cmd {
             match intent {
                 Intent::Join(seq) => command.arg(seq.unwrap_or(0)),
                 Intent::Poll => command.arg("poll"),
-                Intent::Steal => command.arg("steal"),
+                Intent::Steal(_) => command.arg("steal"),
                 Intent::Try => command.arg("try"),
             };
             limit(&mut command, *mode);
+            if let Intent::Steal(seen) = intent {
+                command.arg(*seen);
+            }
         }
         Call::Adopt { keys, token, epoch, owner, ttl, fence, mode } => {
             all_keys(&mut command, keys, token).arg(epoch.as_micros()).arg(owner.as_str());
@@ -80,9 +83,13 @@ pub(super) fn command(call: &Call, manner: Manner) -> Cmd {
         Call::Fill { keys, token, ttl, last } => {
             two_keys(&mut command, keys, token).arg(ms(*ttl)).arg(*last);
         }
-        Call::Force { keys, token, epoch, foreign } => {
+        Call::Force { keys, token, epoch, foreign, seen } => {
             all_keys(&mut command, keys, token).arg(epoch.as_micros());
             command.arg(if *foreign { "foreign" } else { "" });
+            match seen {
+                Some(seen) => command.arg(*seen),
+                None => command.arg(""),
+            };
         }
         Call::Free { keys, token } => {
             command.arg(1).arg(keys.lock()).arg(token.as_str());
@@ -173,6 +180,10 @@ pub(super) fn reply(script: Script, value: Value) -> Result<Reply, Failure> {
             fences.map(Reply::All).ok_or_else(|| unexpected(script, &Value::Array(parts)))
         }
         (Script::Release | Script::Force, Value::Int(2)) => Ok(Reply::More),
+        (Script::Force, Value::Array(parts)) => match parts.first().and_then(whole_value) {
+            Some(last) => Ok(Reply::Seen { last }),
+            None => Err(unexpected(script, &Value::Array(parts))),
+        },
         (Script::Vote, Value::Array(parts)) => {
             read_vote(&parts).ok_or_else(|| unexpected(Script::Vote, &Value::Array(parts)))
         }
@@ -206,7 +217,7 @@ fn read_vote(parts: &[Value]) -> Option<Reply> {
 }
 
 fn read_held(parts: &[Value]) -> Option<Held> {
-    let [remaining_ms, Value::BulkString(holder), time, position, seq] = parts else {
+    let [remaining_ms, Value::BulkString(holder), time, position, seq, last] = parts else {
         return None;
     };
     let position = u32::try_from(whole_value(position)?).ok()?;
@@ -216,6 +227,7 @@ fn read_held(parts: &[Value]) -> Option<Held> {
         holder: String::from_utf8_lossy(holder).into_owned(),
         time: ServerTime::from_micros(whole_value(time)?),
         place: (position > 0).then_some(Place { position, seq }),
+        last: whole_value(last)?,
     })
 }
 
@@ -557,7 +569,8 @@ mod tests {
     #[test]
     fn numbers_that_no_server_in_order_sends_are_an_unknown_outcome() {
         const MORE: i64 = 1 << 53;
-        let held = [Value::Int(1), bulk("x"), Value::Int(MORE), Value::Int(0), Value::Int(0)];
+        let [zero, time] = [Value::Int(0), Value::Int(MORE)];
+        let held = [Value::Int(1), bulk("x"), time, zero.clone(), zero.clone(), zero];
         let voted = [Value::Int(1), Value::Int(0), Value::Int(i64::MAX)];
         for (script, value) in [
             (Script::Acquire, Value::Int(MORE)),
