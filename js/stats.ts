@@ -18,7 +18,10 @@ export interface LockStats {
   readonly waiting: number;
   /** Locks acquired. */
   readonly acquired: number;
-  /** Those of them that came straight from another caller of this manager, without the server. */
+  /**
+   * Those of them that came straight from another caller of this manager: whole locks without the server,
+   * permits by one request.
+   */
   readonly handedOn: number;
   /** Acquires that waited in vain. */
   readonly timedOut: number;

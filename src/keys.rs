@@ -48,40 +48,12 @@ impl LockKeys {
         &self.0
     }
 
-    /// The key of the last fence issued.
-    #[must_use]
-    pub fn fence(&self) -> String {
-        let [fence, ..] = self.side_keys();
-        fence.to_string()
-    }
-
-    /// The key of the line of those who wait.
-    #[must_use]
-    pub fn queue(&self) -> String {
-        let [_, queue, ..] = self.side_keys();
-        queue.to_string()
-    }
-
-    /// The key of what is known about those who wait.
-    #[must_use]
-    pub fn waiters(&self) -> String {
-        let [_, _, waiters, _] = self.side_keys();
-        waiters.to_string()
-    }
-
     /// Which of the keys an error of a script is about, if it names one.
     #[must_use]
     pub fn named_by(&self, error: &str) -> Option<String> {
         let sides = self.side_keys().map(|key| key.to_string());
         let mut keys = sides.into_iter().chain([self.lock().to_owned()]);
         keys.find(|key| error.strip_prefix(key).is_some_and(|rest| rest.starts_with(" is not ")))
-    }
-
-    /// The key of those who share the lock.
-    #[must_use]
-    pub fn shared(&self) -> String {
-        let [.., shared] = self.side_keys();
-        shared.to_string()
     }
 
     /// The part of the lock's key that decides its slot, for what must stand in the same.
@@ -102,6 +74,31 @@ impl LockKeys {
         let lock = self.lock();
         let tagged = hash_tag(lock).is_some();
         ["fence", "queue", "waiters", "shared"].map(|suffix| SideKey { lock, tagged, suffix })
+    }
+}
+
+/// The side keys as text, for those who look into a server from outside.
+#[cfg(test)]
+impl LockKeys {
+    /// The key of the last fence issued.
+    pub(crate) fn fence(&self) -> String {
+        self.side_keys()[0].to_string()
+    }
+
+    /// The key of the line of those who wait.
+    pub(crate) fn queue(&self) -> String {
+        self.side_keys()[1].to_string()
+    }
+
+    /// The key of what is known about those who wait.
+    pub(crate) fn waiters(&self) -> String {
+        self.side_keys()[2].to_string()
+    }
+
+    /// The key of those who share the lock.
+    #[cfg(feature = "driver")]
+    pub(crate) fn shared(&self) -> String {
+        self.side_keys()[3].to_string()
     }
 }
 

@@ -18,6 +18,7 @@ pub mod clock;
 pub mod error;
 pub mod keys;
 pub mod machine;
+pub mod message;
 pub mod page;
 pub mod script;
 pub mod survey;

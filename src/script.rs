@@ -26,6 +26,8 @@ pub enum Script {
     Free,
     /// `inspect.lua`
     Inspect,
+    /// `pass.lua`
+    Pass,
     /// `release.lua`
     Release,
     /// `quorum/seal.lua`
@@ -40,7 +42,7 @@ pub enum Script {
 
 impl Script {
     /// Every script, in the order of the enum.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Acquire,
         Self::Adopt,
         Self::Downgrade,
@@ -49,6 +51,7 @@ impl Script {
         Self::Force,
         Self::Free,
         Self::Inspect,
+        Self::Pass,
         Self::Release,
         Self::Seal,
         Self::Together,
@@ -75,6 +78,7 @@ impl Script {
             Self::Force => include_str!("lua/force.lua"),
             Self::Free => include_str!("lua/free.lua"),
             Self::Inspect => include_str!("lua/inspect.lua"),
+            Self::Pass => include_str!("lua/pass.lua"),
             Self::Release => include_str!("lua/release.lua"),
             Self::Seal => include_str!("lua/quorum/seal.lua"),
             Self::Together => include_str!("lua/together.lua"),
@@ -182,6 +186,19 @@ pub enum Call {
         /// Who owns it.
         token: Token,
     },
+    /// Give the share of `token` up to another of the same process.
+    Pass {
+        /// The lock.
+        keys: LockKeys,
+        /// Who has the share.
+        token: Token,
+        /// As in `Acquire`.
+        epoch: ServerTime,
+        /// Who gets it.
+        heir: Token,
+        /// The heir's lease.
+        ttl: Duration,
+    },
     /// Free the lock if `token` owns it, or give up its place in line.
     Release {
         /// The lock.
@@ -285,6 +302,7 @@ impl Call {
             | Self::Fill { keys, .. }
             | Self::Force { keys, .. }
             | Self::Free { keys, .. }
+            | Self::Pass { keys, .. }
             | Self::Release { keys, .. }
             | Self::Seal { keys, .. }
             | Self::Together { first: (keys, _), .. }
@@ -304,6 +322,7 @@ impl Call {
             | Self::Fill { token, .. }
             | Self::Force { token, .. }
             | Self::Free { token, .. }
+            | Self::Pass { token, .. }
             | Self::Release { token, .. }
             | Self::Seal { token, .. }
             | Self::Together { first: (_, token), .. }
@@ -325,6 +344,7 @@ impl Call {
             | Self::Adopt { epoch, .. }
             | Self::Downgrade { epoch, .. }
             | Self::Force { epoch, .. }
+            | Self::Pass { epoch, .. }
             | Self::Release { epoch, .. }
             | Self::Together { epoch, .. } => *epoch = now,
             _ => {}
@@ -349,6 +369,7 @@ impl Call {
             Self::Fill { .. } => Script::Fill,
             Self::Force { .. } => Script::Force,
             Self::Free { .. } => Script::Free,
+            Self::Pass { .. } => Script::Pass,
             Self::Release { .. } => Script::Release,
             Self::Seal { .. } => Script::Seal,
             Self::Together { .. } => Script::Together,
@@ -361,7 +382,7 @@ impl Call {
 /// What a script answered.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Reply {
-    /// `acquire`, `adopt`: the lock is the token's, with this fence.
+    /// `acquire`, `adopt`: the lock is the token's, with this fence. `pass`: the share is the heir's.
     Granted {
         /// Strictly greater than every fence issued for this lock before.
         fence: u64,
@@ -411,79 +432,6 @@ pub struct Place {
     pub position: u32,
     /// Orders the line, and gives a place back to who has lost it.
     pub seq: u64,
-}
-
-/// What a script publishes.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub enum Message {
-    /// A lock of a quorum may be free.
-    Freed(LockKeys),
-    /// The locks or shares that one call gave to one process.
-    Granted(Vec<Grant>),
-    /// A lock was taken from its owner.
-    Taken(Taken),
-}
-
-impl Message {
-    /// Reads `free lock`, `stolen token lock`, `adopted token lock`, or grants:
-    /// `token,fence,claim_ms[;…] now_us lock`.
-    #[must_use]
-    pub fn parse(message: &str) -> Option<Self> {
-        let (word, rest) = message.split_once(' ')?;
-        match word {
-            "free" => Some(Self::Freed(LockKeys::from_key(rest))),
-            "stolen" | "adopted" => {
-                let (token, _lock) = rest.split_once(' ')?;
-                let adopted = word == "adopted";
-                Some(Self::Taken(Taken { token: token.to_owned(), adopted }))
-            }
-            grants => Grant::parse(grants, rest).map(Self::Granted),
-        }
-    }
-}
-
-/// A lock that was granted by a message.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Grant {
-    /// Whose it is.
-    pub token: String,
-    /// As in [`Reply::Granted`].
-    pub fence: u64,
-    /// The lease, unless it is claimed for longer.
-    pub claim: Duration,
-    /// When it was granted, by the server's clock.
-    pub time: ServerTime,
-    /// The lock.
-    pub keys: LockKeys,
-}
-
-impl Grant {
-    fn parse(grants: &str, rest: &str) -> Option<Vec<Self>> {
-        let (time, lock) = rest.split_once(' ')?;
-        let number = |digits: &str| exact(digits.parse().ok()?);
-        let time = ServerTime::from_micros(number(time)?);
-        let keys = LockKeys::from_key(lock);
-        let one = |grant: &str| {
-            let mut parts = grant.splitn(3, ',');
-            Some(Self {
-                token: parts.next()?.to_owned(),
-                fence: number(parts.next()?)?,
-                claim: Duration::from_millis(number(parts.next()?)?),
-                time,
-                keys: keys.clone(),
-            })
-        };
-        grants.split(';').map(one).collect()
-    }
-}
-
-/// A lock that was taken from its owner.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Taken {
-    /// Whose it was.
-    pub token: String,
-    /// Whether the owner had passed it on: somebody has adopted it. Stolen otherwise.
-    pub adopted: bool,
 }
 
 /// The largest number that Lua and JavaScript keep exactly. No fence and no clock of a server that is in
@@ -564,36 +512,5 @@ mod tests {
     fn the_claim_is_as_long_here_as_in_the_scripts() {
         let line = format!("local CLAIM_MS = {}", CLAIM.as_millis());
         assert!(Script::Release.source().contains(&line));
-    }
-
-    #[test]
-    fn a_grant_is_read_as_it_is_published() {
-        let message =
-            "hf1.c.7.a,1700000000000001,3000;hf1.c.9,1700000000000002,50 1700000000000000 lock:a b";
-        let Some(Message::Granted(grants)) = Message::parse(message) else { panic!("no grant") };
-        let read = |grant: &Grant| (grant.token.clone(), grant.fence, grant.claim.as_millis());
-        let [first, second] = [&grants[0], &grants[1]].map(read);
-        assert_eq!(first, ("hf1.c.7.a".to_owned(), 1_700_000_000_000_001, 3_000));
-        assert_eq!(second, ("hf1.c.9".to_owned(), 1_700_000_000_000_002, 50));
-        assert!(grants.iter().all(|grant| grant.keys.lock() == "lock:a b"));
-        for bad in [
-            "",
-            "hf1.c.7,x,3000 1 lock:a",
-            "hf1.c.7,1,3000 1",
-            "hf1.c.7,1,3000;x 1 lock:a",
-            "hf1.c.7,9007199254740992,3000 1 lock:a",
-            "hf1.c.7,1,3000 18446744073709551615 lock:a",
-        ] {
-            assert_eq!(Message::parse(bad), None, "{bad}");
-        }
-    }
-
-    #[test]
-    fn what_is_taken_away_is_read_as_it_is_published() {
-        for (message, adopted) in [("adopted hf1.c.7 lock:a b", true), ("stolen hf1.c.7 l", false)]
-        {
-            let taken = Taken { token: "hf1.c.7".to_owned(), adopted };
-            assert_eq!(Message::parse(message), Some(Message::Taken(taken)));
-        }
     }
 }

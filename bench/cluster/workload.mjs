@@ -1,9 +1,8 @@
 // Acquire + release of distinct names on a Cluster of three.
 
-import { Child } from '../child.mjs';
+import { interleaved } from '../interleaved.mjs';
 import { judge } from '../outcome.mjs';
-import { showRound } from '../progress.mjs';
-import { median, Samples, shuffled } from '../samples.mjs';
+import { median } from '../samples.mjs';
 import { startCluster } from './servers.mjs';
 
 const ROUNDS = 5;
@@ -18,14 +17,15 @@ export const CLUSTER = { id: 'cluster', about: ABOUT, run };
 
 async function run({ flags: { rounds = ROUNDS, ms }, fail }) {
   const cluster = await startCluster();
-  const children = IDS.map((id) => new Child('cluster/worker.mjs', id));
   try {
-    const samples = new Samples(await measureAll(children, cluster.urls, rounds, ms));
+    const target = () => cluster.urls;
+    const plan = { workload: 'cluster', ids: IDS, target, levels: [LEVEL], rounds, ms, fail };
+    const samples = await interleaved(plan);
     const lines = [
       `CLUSTER  acquire + release of distinct names on three servers, ${LEVEL} in flight`,
       `rounds: ${rounds} after a warm-up, ${ms} ms per run`,
       '',
-      ...IDS.map((id) => line(id, samples)),
+      ...IDS.filter((id) => samples.has(id, LEVEL)).map((id) => line(id, samples)),
       '',
       'Target (median of the ratios of each round)',
       judge('pairs/s', median(samples.ratios(OWN, SNIPPET, LEVEL, 'throughput')), {
@@ -34,26 +34,9 @@ async function run({ flags: { rounds = ROUNDS, ms }, fail }) {
       }),
     ];
     return { lines, charts: [] };
-  } catch (error) {
-    fail('cluster', 'misbehaved', error.message);
-    return { lines: ['CLUSTER  failed'], charts: [] };
   } finally {
-    for (const child of children) child.end();
     await cluster.stop();
   }
-}
-
-async function measureAll(children, urls, rounds, ms) {
-  const runs = [];
-  for (const child of children) await child.ask('open', urls);
-  for (let round = 0; round <= rounds; round++) {
-    showRound('cluster', round, rounds);
-    for (const child of shuffled(children)) {
-      const result = await child.ask('run', { level: LEVEL, ms }, ms);
-      if (round > 0) runs.push({ id: child.id, level: LEVEL, round, ...result });
-    }
-  }
-  return runs;
 }
 
 function line(id, samples) {

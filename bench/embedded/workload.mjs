@@ -1,10 +1,8 @@
 // The store that needs no server beside one that does: what a unit test pays.
 
-import { Child } from '../child.mjs';
-import { endAll } from '../contended/rounds.mjs';
+import { interleaved } from '../interleaved.mjs';
 import { judge } from '../outcome.mjs';
-import { showRound } from '../progress.mjs';
-import { median, Samples, shuffled } from '../samples.mjs';
+import { median } from '../samples.mjs';
 
 const ROUNDS = 5;
 const LEVELS = [1, 64];
@@ -19,25 +17,11 @@ scripts, queue or fences.`;
 
 export const EMBEDDED = { id: 'embedded', about: ABOUT, run };
 
-async function run({ url, flags: { ms, rounds = ROUNDS } }) {
+async function run({ url, flags: { ms, rounds = ROUNDS }, fail }) {
   const ids = [MEMORY, REDIS, UNIVERSAL];
-  const children = ids.map((id) => new Child('embedded/worker.mjs', id));
-  const runs = [];
-  try {
-    for (const child of children) await child.ask('open', child.id === MEMORY ? 'memory:' : url);
-    for (let round = 0; round <= rounds; round++) {
-      showRound('embedded', round, rounds);
-      for (const level of LEVELS) {
-        for (const child of shuffled(children)) {
-          const result = await child.ask('run', { level, ms }, ms);
-          if (round > 0) runs.push({ id: child.id, round, level, ...result });
-        }
-      }
-    }
-  } finally {
-    endAll(children);
-  }
-  return report(new Samples(runs), { ids, rounds, ms });
+  const target = (id) => (id === MEMORY ? 'memory:' : url);
+  const plan = { workload: 'embedded', ids, target, levels: LEVELS, rounds, ms, fail };
+  return report(await interleaved(plan), { ids, rounds, ms });
 }
 
 function report(samples, { ids, rounds, ms }) {

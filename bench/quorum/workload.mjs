@@ -1,9 +1,8 @@
 // Acquire + release of distinct names on five independent servers.
 
-import { Child } from '../child.mjs';
+import { interleaved } from '../interleaved.mjs';
 import { judge } from '../outcome.mjs';
-import { showRound } from '../progress.mjs';
-import { median, Samples, shuffled } from '../samples.mjs';
+import { median } from '../samples.mjs';
 import { startOwnServer } from '../server.mjs';
 import { PEERS } from './peers.mjs';
 
@@ -18,34 +17,14 @@ export const QUORUM = { id: 'quorum', about: ABOUT, run };
 
 async function run({ flags: { ms, rounds = ROUNDS }, fail }) {
   const servers = await Promise.all(Array.from({ length: SERVERS }, () => startOwnServer()));
-  const children = PEERS.map(({ id }) => new Child('quorum/worker.mjs', id));
-  const failed = new Set();
-  const runs = [];
-  const ask = async (child, command, argument) => {
-    try {
-      return await child.ask(command, argument, ms);
-    } catch (error) {
-      failed.add(child.id);
-      fail(child.id, 'misbehaved', error.message);
-    }
-  };
+  const urls = servers.map(({ url }) => url);
+  const ids = PEERS.map(({ id }) => id);
+  const plan = { workload: 'quorum', ids, target: () => urls, levels: [LEVEL], rounds, ms, fail };
   try {
-    const urls = servers.map(({ url }) => url);
-    await Promise.all(children.map((child) => ask(child, 'open', urls)));
-    for (let round = 0; round <= rounds; round++) {
-      showRound('quorum', round, rounds);
-      for (const child of shuffled(children).filter(({ id }) => !failed.has(id))) {
-        const result = await ask(child, 'run', { level: LEVEL, ms });
-        if (result !== undefined && round > 0) {
-          runs.push({ id: child.id, round, level: LEVEL, ...result });
-        }
-      }
-    }
+    return report(await interleaved(plan), rounds, ms);
   } finally {
-    for (const child of children) child.end();
     await Promise.all(servers.map((server) => server.stop()));
   }
-  return report(new Samples(runs), rounds, ms);
 }
 
 function report(samples, rounds, ms) {

@@ -1,11 +1,9 @@
 // Locks that several hold at once: pairs of distinct names, and many who want the permits of one.
 
-import { Child } from '../child.mjs';
-import { endAll } from '../contended/rounds.mjs';
+import { interleaved } from '../interleaved.mjs';
 import { NAMES } from '../names.mjs';
 import { judge } from '../outcome.mjs';
-import { showRound } from '../progress.mjs';
-import { median, Samples, shuffled } from '../samples.mjs';
+import { median } from '../samples.mjs';
 import { PEERS } from './peers.mjs';
 
 const ROUNDS = 5;
@@ -13,42 +11,17 @@ const LEVEL = 64;
 const IDS = PEERS.map(({ id }) => id);
 
 const ABOUT = `Shared locks and semaphores. Where nobody waits, a share costs the server about twice an exclusive lock: it is a member of a
-set, with an end and a fence of its own. Where sixty-four callers want ten permits, holdfast hands each on in the order of the
-line, by message, which takes three scripts of some 27 commands each; redis-semaphore lets have it whoever polls at the right
-moment, which is five times cheaper, and unfair (see p99). Permits are not handed on within a process yet, as whole locks are.`;
+set, with an end and a fence of its own. Where sixty-four callers want ten permits, each
+goes from one of them to the next in the order of their calls, by one script of some ten commands, and after fifteen times to
+whoever is first in line at the server; redis-semaphore lets have it whoever polls at the right moment (see p99).`;
 
 export const SHARED = { id: 'shared', about: ABOUT, run };
 
 async function run({ url, admin, flags: { ms, rounds = ROUNDS }, fail }) {
-  const children = IDS.map((id) => new Child('shared/worker.mjs', id));
-  const failed = new Set();
-  const runs = [];
-  const attempt = async (child, task) => {
-    if (failed.has(child.id)) return;
-    try {
-      await task();
-    } catch (error) {
-      failed.add(child.id);
-      fail(child.id, 'misbehaved', error.message);
-    }
-  };
-  try {
-    for (const child of children) await attempt(child, () => child.ask('open', url));
-    for (let round = 0; round <= rounds; round++) {
-      showRound('shared', round, rounds);
-      for (const child of shuffled(children)) {
-        for (const kind of ['distinct', 'one']) {
-          await attempt(child, async () => {
-            const run = await runOnce(child, { kind, ms, admin });
-            if (round > 0) runs.push({ id: child.id, round, level: kind, ...run });
-          });
-        }
-      }
-    }
-  } finally {
-    endAll(children);
-  }
-  return report(new Samples(runs), { rounds, ms });
+  const levels = ['distinct', 'one'];
+  const run = (child, kind) => runOnce(child, { kind, ms, admin });
+  const plan = { workload: 'shared', ids: IDS, target: () => url, levels, rounds, ms, run, fail };
+  return report(await interleaved(plan), { rounds, ms });
 }
 
 async function runOnce(child, { kind, ms, admin }) {

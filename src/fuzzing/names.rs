@@ -2,7 +2,8 @@
 
 use super::Bytes;
 use crate::keys::{LockKeys, SLOTS};
-use crate::script::{EXACT_MAX, Message, free_channel};
+use crate::message::Message;
+use crate::script::{EXACT_MAX, free_channel};
 use crate::token::Token;
 
 /// Keys of a lock are its own and lie in one slot; tokens and messages are read as they are written.

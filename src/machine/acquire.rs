@@ -2,9 +2,9 @@
 //!
 //! A wish ends when an attempt on the server gets the lock (see `attempt.rs`), when an owner of the
 //! same process hands it on (`hand_on.rs`), or when its caller's patience does. All wishes that wait
-//! for one lock form a line in the order of their calls. Those at its head stand in line at the server
-//! too: who wants the whole lock by one attempt that serves whoever is first here; who wants a share by
-//! an attempt of its own, beside those of all behind it who want one.
+//! for one lock form a line in the order of their calls. What its head wants, attempts stand in line for
+//! at the server: one for a whole lock, as many as could have one at once for shares. Each serves whoever
+//! is first here when it gets something.
 
 use super::attempt::{Obstacle, Way, Whose, is_foreign};
 use super::{AttemptId, Effect, Hold, Machine, Manner, OpId, Outcome, Timer, Wait};
@@ -25,7 +25,7 @@ pub(super) struct Acquire {
     wait: Wait,
     /// Its number in the line of its lock; none if it does not wait.
     ticket: Option<u64>,
-    /// What gets the lock for it and for nobody else, if there is such an attempt.
+    /// What gets the lock for it and for nobody else, if it does not wait.
     own: Option<AttemptId>,
     began: Mono,
     /// When it is looked at whether the caller still waits; none if it waits for ever.
@@ -36,8 +36,10 @@ pub(super) struct Acquire {
 #[derive(Debug, Default)]
 pub(super) struct Line {
     waiters: VecDeque<(u64, OpId)>,
-    /// What gets the whole lock for the first of them, while that is what it wants.
-    pub(super) attempt: Option<AttemptId>,
+    /// What stands in line at the server for the first of them, all of whom want the same of the lock.
+    pub(super) attempts: VecDeque<AttemptId>,
+    /// How many of them are about to get a share that an owner here passes on.
+    pub(super) heirs: usize,
     /// Some have waited long enough, but nothing was known that could be told them.
     overdue: bool,
 }
@@ -59,11 +61,33 @@ impl Line {
         Vec::new()
     }
 
+    /// Who comes behind so many.
+    pub(super) fn behind(&self, count: usize) -> Option<OpId> {
+        self.waiters.get(count).map(|(_, op)| *op)
+    }
+
+    /// An attempt does not stand in line any more.
+    pub(super) fn forget(&mut self, id: AttemptId) {
+        if let Some(place) = self.attempts.iter().position(|other| *other == id) {
+            self.attempts.remove(place);
+        }
+    }
+
     fn remove(&mut self, ticket: u64) {
         let place = self.ahead_of(ticket);
         if self.waiters.get(place).is_some_and(|(other, _)| *other == ticket) {
             self.waiters.remove(place);
         }
+    }
+}
+
+/// How many attempts of a process stand in line at the server at most: no more than could get something
+/// at once.
+fn places(mode: Mode) -> usize {
+    match mode {
+        Mode::Exclusive => 1,
+        Mode::Shared { limit: None } => usize::MAX,
+        Mode::Shared { limit: Some(limit) } => limit.get() as usize,
     }
 }
 
@@ -153,8 +177,8 @@ impl Machine {
         self.send_attempt(now, id, Manner::Plain, out);
     }
 
-    /// Somebody has joined or left a line: whoever is at its head stands in line at the server, and nobody
-    /// else does. `holder`: who is known to have the lock now.
+    /// One has joined or left a line: keeps as many in line at the server as its head needs. `holder`: who
+    /// is known to have the lock now.
     pub(super) fn serve_line(
         &mut self,
         now: Mono,
@@ -164,43 +188,54 @@ impl Machine {
     ) {
         let head = self.first_in_line(keys).and_then(|op| self.acquires.get(&op));
         let mode = head.map(|acquire| acquire.mode);
-        let Some(line) = self.lines.get_mut(keys) else { return };
-        if mode != Some(Mode::Exclusive)
-            && let Some(id) = line.attempt.take()
-        {
+        while let Some(id) = self.lines.get_mut(keys).and_then(|line| line.attempts.pop_back()) {
+            let count = self.lines.get(keys).map_or(0, |line| line.attempts.len());
+            let right = self.attempts.get(&id).is_some_and(|attempt| Some(attempt.mode) == mode);
+            if right && self.wanted_behind(keys, count) == mode {
+                self.add_to_line(keys, id);
+                break;
+            }
             self.abandon_attempt(now, id, out);
         }
-        match mode {
-            None => drop(self.lines.remove(keys)),
-            Some(Mode::Exclusive) => self.serve_first(now, keys, holder, out),
-            Some(Mode::Shared { .. }) => {
-                for op in self.sharers(keys) {
-                    self.ask_for(now, op, Way::Wait, out);
-                }
-            }
+        let Some(mode) = mode else { return drop(self.lines.remove(keys)) };
+        while let Some(line) = self.lines.get(keys)
+            && line.attempts.len() < places(mode)
+            && self.wanted_behind(keys, line.attempts.len()) == Some(mode)
+        {
+            self.stand_in_line(now, keys, holder, out);
         }
     }
 
-    /// The first of a line wants the whole lock: an attempt stands in line for it and for those behind.
-    fn serve_first(
+    /// What the one behind so many of a line wants.
+    fn wanted_behind(&self, keys: &LockKeys, count: usize) -> Option<Mode> {
+        let op = self.lines.get(keys)?.behind(count)?;
+        self.acquires.get(&op).map(|acquire| acquire.mode)
+    }
+
+    fn add_to_line(&mut self, keys: &LockKeys, id: AttemptId) {
+        if let Some(line) = self.lines.get_mut(keys) {
+            line.attempts.push_back(id);
+        }
+    }
+
+    /// One more attempt stands in line: for the first here who has none.
+    fn stand_in_line(
         &mut self,
         now: Mono,
         keys: &LockKeys,
         holder: Option<&Token>,
         out: &mut Vec<Effect>,
     ) {
-        let Some(line) = self.lines.get(keys).filter(|line| line.attempt.is_none()) else { return };
-        let Some(first) = line.waiters.front().and_then(|(_, op)| self.acquires.get(op)) else {
-            return;
-        };
-        let (ttl, label) = (first.ttl, first.label.clone());
-        let block = self.block(line);
-        let id =
-            self.new_attempt(keys, ttl, &label, Mode::Exclusive, block, Whose::Line, Way::Wait);
-        if let Some(line) = self.lines.get_mut(keys) {
-            line.attempt = Some(id);
-        }
-        if let (Some(attempt), Some(holder)) = (self.attempts.get_mut(&id), holder) {
+        let Some(line) = self.lines.get(keys) else { return };
+        let op = line.behind(line.attempts.len());
+        let Some(wish) = op.and_then(|op| self.acquires.get(&op)) else { return };
+        let (ttl, label, mode) = (wish.ttl, wish.label.clone(), wish.mode);
+        let block = if mode.is_shared() { 1 } else { self.block(line) };
+        let id = self.new_attempt(keys, ttl, &label, mode, block, Whose::Line, Way::Wait);
+        self.add_to_line(keys, id);
+        // Beside a share there may be room for another.
+        let known = holder.filter(|_| !mode.is_shared());
+        if let (Some(attempt), Some(holder)) = (self.attempts.get_mut(&id), known) {
             let (remaining, holder) = (Some(ttl), holder.to_string());
             attempt.obstacle = Obstacle::Held(Held { remaining, holder, ..Held::default() });
         }
@@ -216,19 +251,9 @@ impl Machine {
         u8::try_from(count).unwrap_or(BLOCK_MAX)
     }
 
-    /// Those at the head of a line who want shares and do not stand in line at the server yet.
-    fn sharers(&self, keys: &LockKeys) -> Vec<OpId> {
-        let waiters = self.lines.get(keys).into_iter().flat_map(|line| &line.waiters);
-        let wishes = waiters.filter_map(|(_, op)| Some((*op, self.acquires.get(op)?)));
-        let sharing = wishes.take_while(|(_, acquire)| acquire.mode.is_shared());
-        sharing.filter(|(_, acquire)| acquire.own.is_none()).map(|(op, _)| op).collect()
-    }
-
     /// What stands in line at the server for those who wait here.
     pub(super) fn attempts_in_line(&self, keys: &LockKeys) -> Vec<AttemptId> {
-        let Some(line) = self.lines.get(keys) else { return Vec::new() };
-        let own = line.waiters.iter().map_while(|(_, op)| self.acquires.get(op)?.own);
-        line.attempt.into_iter().chain(own).collect()
+        self.lines.get(keys).into_iter().flat_map(|line| line.attempts.iter().copied()).collect()
     }
 
     /// Who of a line gets the lock next.
@@ -254,7 +279,7 @@ impl Machine {
     pub(super) fn acquire_deadline(&mut self, now: Mono, op: OpId, out: &mut Vec<Effect>) {
         let Some(acquire) = self.acquires.get(&op) else { return };
         let last = acquire.began + self.config.command_timeout;
-        if now < last && matches!(self.obstacle(acquire), Obstacle::Unanswered) {
+        if now < last && matches!(self.obstacle(self.attempt_of(acquire)), Obstacle::Unanswered) {
             if let Some(acquire) = self.acquires.get_mut(&op) {
                 acquire.deadline = Some(last);
                 self.timers.insert((last, Timer::AcquireDeadline(op)));
@@ -264,7 +289,8 @@ impl Machine {
             }
             return;
         }
-        self.end_acquire_by_obstacle(now, op, out);
+        let known = self.attempt_of(acquire);
+        self.end_acquire_by_obstacle(now, op, known, out);
     }
 
     /// Something is known about the lock: ends the wishes that have waited only for that.
@@ -275,7 +301,7 @@ impl Machine {
         let overdue = line.map(Line::take_overdue).unwrap_or_default();
         for op in caller.into_iter().chain(overdue) {
             if self.acquires.get(&op).is_some_and(|acquire| acquire.is_overdue(now)) {
-                self.end_acquire_by_obstacle(now, op, out);
+                self.end_acquire_by_obstacle(now, op, Some(id), out);
             }
         }
     }
@@ -283,7 +309,7 @@ impl Machine {
     /// Ends every wish that an attempt serves, for the reason that it has met.
     pub(super) fn end_all_of(&mut self, now: Mono, id: AttemptId, out: &mut Vec<Effect>) {
         while let Some(op) = self.first_of(id) {
-            self.end_acquire_by_obstacle(now, op, out);
+            self.end_acquire_by_obstacle(now, op, Some(id), out);
         }
     }
 
@@ -296,19 +322,19 @@ impl Machine {
         }
     }
 
+    /// What stands in line for a wish, or else for the last ahead of it who is stood in line for.
     fn attempt_of(&self, acquire: &Acquire) -> Option<AttemptId> {
         let of_line = || {
             let line = self.lines.get(&acquire.keys)?;
-            // Behind those who want shares, what is known is what the first of them knows.
-            let first = || self.acquires.get(&line.waiters.front()?.1)?.own;
-            line.attempt.or_else(first)
+            let place = line.ahead_of(acquire.ticket?);
+            line.attempts.get(place).or_else(|| line.attempts.back()).copied()
         };
         acquire.own.or_else(of_line)
     }
 
-    fn obstacle(&self, acquire: &Acquire) -> &Obstacle {
-        self.attempt_of(acquire)
-            .and_then(|id| self.attempts.get(&id))
+    /// Why an attempt has not got the lock.
+    fn obstacle(&self, id: Option<AttemptId>) -> &Obstacle {
+        id.and_then(|id| self.attempts.get(&id))
             .map_or(&Obstacle::Unanswered, |attempt| &attempt.obstacle)
     }
 
@@ -319,9 +345,16 @@ impl Machine {
         }
     }
 
-    pub(super) fn end_acquire_by_obstacle(&mut self, now: Mono, op: OpId, out: &mut Vec<Effect>) {
+    /// Ends a wish for the reason that an attempt has met.
+    pub(super) fn end_acquire_by_obstacle(
+        &mut self,
+        now: Mono,
+        op: OpId,
+        known: Option<AttemptId>,
+        out: &mut Vec<Effect>,
+    ) {
         let Some(acquire) = self.acquires.get(&op) else { return };
-        let outcome = match self.obstacle(acquire) {
+        let outcome = match self.obstacle(known) {
             Obstacle::Late => {
                 let ms = acquire.ttl.as_millis();
                 Outcome::Connection(format!("each answer took longer than the lease of {ms} ms"))
@@ -331,7 +364,7 @@ impl Machine {
                 Outcome::Connection("it changed hands before it could be stolen".to_owned())
             }
             Obstacle::Held(_) if matches!(acquire.wait, Wait::Never | Wait::Steal) => Outcome::Held,
-            Obstacle::Held(held) => self.timed_out(now, acquire, held),
+            Obstacle::Held(held) => self.timed_out(now, acquire, known, held),
             Obstacle::NoQuorum(causes) => Outcome::Quorum(causes.clone()),
             Obstacle::Refused(refusal) => {
                 let keys = &acquire.keys;
@@ -342,13 +375,18 @@ impl Machine {
         self.end_acquire(now, op, outcome, out);
     }
 
-    fn timed_out(&self, now: Mono, acquire: &Acquire, held: &Held) -> Outcome {
-        let ahead_here = match (acquire.own, acquire.ticket) {
-            (None, Some(ticket)) => {
-                self.lines.get(&acquire.keys).map_or(0, |line| line.ahead_of(ticket))
-            }
-            _ => 0,
-        };
+    fn timed_out(
+        &self,
+        now: Mono,
+        acquire: &Acquire,
+        known: Option<AttemptId>,
+        held: &Held,
+    ) -> Outcome {
+        let line = self.lines.get(&acquire.keys).zip(acquire.ticket);
+        let ahead_here = line.map_or(0, |(line, ticket)| {
+            let place = line.attempts.iter().position(|id| Some(*id) == known).unwrap_or(0);
+            line.ahead_of(ticket).saturating_sub(place)
+        });
         let ahead_here = u32::try_from(ahead_here).unwrap_or(u32::MAX);
         Outcome::TimedOut {
             waited: now.since(acquire.began),

@@ -5,6 +5,7 @@
 //! that somebody still waits.
 
 use super::confirm::Unconfirmed;
+use super::hand_on::Turn;
 use super::renew::{Owed, Renewal};
 use super::{
     AttemptId, Effect, Lease, LeaseId, Machine, Manner, NodeId, OpId, Outcome, Purpose, RequestId,
@@ -13,7 +14,8 @@ use super::{
 use crate::clock::Mono;
 use crate::error::{Failure, Refusal};
 use crate::keys::LockKeys;
-use crate::script::{CLAIM, Call, Grant, Held, Intent, Mode, Reply, valid_until};
+use crate::message::Grant;
+use crate::script::{CLAIM, Call, Held, Intent, Mode, Reply, valid_until};
 use crate::token::{TOKEN_PREFIX, Token};
 use std::time::Duration;
 
@@ -22,13 +24,15 @@ pub(super) struct Attempt {
     pub(super) keys: LockKeys,
     pub(super) whose: Whose,
     pub(super) way: Way,
-    mode: Mode,
+    pub(super) mode: Mode,
     /// Why the lock is not its own yet.
     pub(super) obstacle: Obstacle,
     token: Token,
     label: String,
     /// The lease that was asked for last: that of whoever is first in line.
     ttl: Duration,
+    /// What is left of its process's turn, if it was passed on to it.
+    pub(super) turn: Option<Turn>,
     /// How many fences its grant reserves. Never changes, so that a repeat finds the same fence.
     block: u8,
     place: Place,
@@ -49,7 +53,7 @@ pub(super) struct Attempt {
 /// Whom an attempt serves.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Whose {
-    /// One caller: it does not wait, or wants a share.
+    /// One caller, who does not wait.
     Caller(OpId),
     /// Whoever is first in the line of its lock.
     Line,
@@ -104,6 +108,37 @@ pub(super) fn is_foreign(holder: &str) -> bool {
 }
 
 impl Attempt {
+    /// Reserves one fence.
+    pub(super) const fn new(
+        keys: LockKeys,
+        token: Token,
+        ttl: Duration,
+        label: String,
+        mode: Mode,
+        whose: Whose,
+        way: Way,
+    ) -> Self {
+        Self {
+            keys,
+            whose,
+            way,
+            mode,
+            obstacle: Obstacle::Unanswered,
+            token,
+            label,
+            ttl,
+            turn: None,
+            block: 1,
+            place: Place::Unknown,
+            request: None,
+            retry: None,
+            hinted: false,
+            unconfirmed: None,
+            misses: 0,
+            uncertain: false,
+        }
+    }
+
     /// Whether it takes the lock from those who have it, now that `last` is the last fence issued. If an
     /// answer was lost it may have had the lock already, and who has it since is not robbed.
     fn may_steal(&self, last: u64) -> bool {
@@ -127,25 +162,9 @@ impl Machine {
         way: Way,
     ) -> AttemptId {
         let id = self.next_attempt();
-        let attempt = Attempt {
-            keys: keys.clone(),
-            whose,
-            way,
-            mode,
-            obstacle: Obstacle::Unanswered,
-            token: Token::new(&self.config.client, id.0, label),
-            label: label.to_owned(),
-            ttl,
-            block,
-            place: Place::Unknown,
-            request: None,
-            retry: None,
-            hinted: false,
-            unconfirmed: None,
-            misses: 0,
-            uncertain: false,
-        };
-        self.attempts.insert(id, attempt);
+        let token = Token::new(&self.config.client, id.0, label);
+        let attempt = Attempt::new(keys.clone(), token, ttl, label.to_owned(), mode, whose, way);
+        self.attempts.insert(id, Attempt { block, ..attempt });
         id
     }
 
@@ -355,7 +374,7 @@ impl Machine {
 
     /// A lock of a quorum may be free: whoever waits for it here asks soon.
     pub(super) fn ask_soon(&mut self, now: Mono, keys: &LockKeys) {
-        let Some(id) = self.lines.get(keys).and_then(|line| line.attempt) else { return };
+        let Some(&id) = self.lines.get(keys).and_then(|line| line.attempts.front()) else { return };
         let at = now + self.jitter(WOKEN_MS);
         let Some(attempt) = self.attempts.get_mut(&id) else { return };
         attempt.misses = 0;
@@ -442,7 +461,7 @@ impl Machine {
         let Some((op, acquire)) = first.and_then(|op| Some((op, self.remove_acquire(op)?))) else {
             return self.abandon(now, id, attempt.keys, attempt.token, attempt.uncertain, out);
         };
-        let Attempt { keys, whose, token, label, mode, ttl, block, uncertain, .. } = attempt;
+        let Attempt { keys, whose, token, label, mode, ttl, turn, block, uncertain, .. } = attempt;
         let lease = LeaseId::first(id);
         let owed = owed.or_else(|| (ttl < acquire.ttl).then_some(Owed::Length));
         let other_label = (label != acquire.label).then(|| label.clone());
@@ -453,10 +472,9 @@ impl Machine {
             label,
             mode,
             fence,
-            fences_left: block - 1,
             ttl: acquire.ttl,
             until,
-            fair_until: now + acquire.ttl / 2,
+            turn: turn.unwrap_or_else(|| Turn::new(now, acquire.ttl, mode, block)),
             began: now,
             hold: acquire.hold,
             owed,
@@ -475,7 +493,7 @@ impl Machine {
             self.send_renewal(now, id, Manner::Plain, out);
         }
         if let (Whose::Line, Some(line)) = (whose, self.lines.get_mut(&keys)) {
-            line.attempt = None;
+            line.forget(id);
         }
         self.serve_line(now, &keys, Some(&token), out);
     }
@@ -505,8 +523,10 @@ impl Machine {
         match old.whose {
             Whose::Caller(op) => self.reseat(op, new),
             Whose::Line => {
-                if let Some(line) = self.lines.get_mut(&old.keys) {
-                    line.attempt = Some(new);
+                let line = self.lines.get_mut(&old.keys).into_iter();
+                for known in line.flat_map(|line| &mut line.attempts).filter(|known| **known == id)
+                {
+                    *known = new;
                 }
             }
         }

@@ -61,7 +61,7 @@ impl Machine {
         attempt.uncertain = true;
         attempt.obstacle = super::attempt::Obstacle::Refused(refusal);
         if let Some(op) = self.first_of(id) {
-            self.end_acquire_by_obstacle(now, op, out);
+            self.end_acquire_by_obstacle(now, op, Some(id), out);
         }
         // Others wait in the same line: for them another token asks.
         self.renounce(now, id, out);

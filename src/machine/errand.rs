@@ -2,6 +2,7 @@
 //! several locks at once.
 
 use super::attempt::RETRY_MS;
+use super::hand_on::Turn;
 use super::renew::Renewal;
 use super::{
     AttemptId, Effect, Hold, Lease, LeaseId, Machine, Manner, OpId, Outcome, Purpose, RequestId,
@@ -10,7 +11,8 @@ use super::{
 use crate::clock::Mono;
 use crate::error::{Failure, Refusal};
 use crate::keys::LockKeys;
-use crate::script::{Call, Mode, Reply, Taken, valid_until};
+use crate::message::Taken;
+use crate::script::{Call, Mode, Reply, valid_until};
 use crate::token::Token;
 use std::time::Duration;
 
@@ -336,10 +338,9 @@ impl Machine {
             label,
             mode,
             fence,
-            fences_left: 0,
             ttl,
             until,
-            fair_until: now,
+            turn: Turn::over(now),
             began: now,
             hold,
             owed: None,

@@ -1,18 +1,67 @@
-//! Passing a lock from one caller of this process to the next without the server.
+//! Passing what one caller of this process gives up to the next, ahead of others.
 //!
 //! A thousand tasks of one process that want one lock would otherwise cost the server a thousand
-//! releases and grants. Others wait meanwhile, so it ends after a while; then the lock goes through
-//! the server to whoever is first in line there.
+//! releases, grants and claims. A whole lock goes on without the server; a share by one call, since each
+//! has its own fence. Others wait meanwhile, so it ends after a while; then what is given up goes to
+//! whoever is first in line at the server.
 
+use super::attempt::{Attempt, Way, Whose};
 use super::renew::{Hold, Owed};
-use super::{Effect, Lease, LeaseId, Machine, Outcome};
+use super::{AttemptId, Effect, Lease, LeaseId, Machine, Manner, NodeId, Outcome};
 use crate::clock::Mono;
-use crate::script::CLAIM;
+use crate::error::Failure;
+use crate::keys::LockKeys;
+use crate::script::{CLAIM, Mode, Reply, valid_until};
+use crate::token::Token;
 use std::time::Duration;
 
+/// How long a process may keep a lock or a share to itself.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Turn {
+    /// How many more of its callers may have it.
+    pub(super) left: u8,
+    /// Until when it may be handed on.
+    until: Mono,
+}
+
+/// How often a share is passed on; a whole lock as often as its grant has reserved fences.
+const PASSES_MAX: u8 = 15;
+
+/// Who gets a share that a release passes on.
+#[derive(Debug)]
+pub(super) struct Heir {
+    pub(super) id: AttemptId,
+    pub(super) token: Token,
+    label: String,
+    pub(super) ttl: Duration,
+    mode: Mode,
+    turn: Turn,
+}
+
+impl Turn {
+    /// Of a grant that has reserved `block` fences for a lease of `ttl`.
+    pub(super) fn new(now: Mono, ttl: Duration, mode: Mode, block: u8) -> Self {
+        let left = if mode.is_shared() { PASSES_MAX } else { block - 1 };
+        Self { left, until: now + ttl / 2 }
+    }
+
+    /// Not to be handed on.
+    pub(super) const fn over(now: Mono) -> Self {
+        Self { left: 0, until: now }
+    }
+
+    fn is_over(&self, now: Mono) -> bool {
+        self.left == 0 || self.until <= now
+    }
+
+    const fn next(self) -> Self {
+        Self { left: self.left - 1, ..self }
+    }
+}
+
 impl Machine {
-    /// Hands the lock of `held`, which its caller gives up, to the next in line here. False if it must
-    /// go through the server.
+    /// Hands the whole lock of `held`, which its caller gives up, to the next in line here. False if it
+    /// must go through the server.
     pub(super) fn hand_on(&mut self, now: Mono, lease: LeaseId, out: &mut Vec<Effect>) -> bool {
         let id = lease.attempt();
         let Some(held) = self.leases.get(&id) else { return false };
@@ -30,7 +79,7 @@ impl Machine {
         let Some(held) = self.leases.get_mut(&id) else { return false };
         held.id = lease.next();
         held.fence += 1;
-        held.fences_left -= 1;
+        held.turn = held.turn.next();
         held.ttl = next.ttl;
         held.hold = next.hold;
         held.began = now;
@@ -49,6 +98,97 @@ impl Machine {
         self.serve_line(now, &keys, Some(&token), out);
         true
     }
+
+    /// Who here gets the share of `held`, which its caller gives up: one who wants the same and is
+    /// nobody's heir yet. A share without a limit is waited for only behind somebody who wants the whole
+    /// lock, and is not to be kept from that one.
+    pub(super) fn heir(&mut self, now: Mono, held: &Lease) -> Option<Box<Heir>> {
+        if !matches!(held.mode, Mode::Shared { limit: Some(_) }) || held.turn.is_over(now) {
+            return None;
+        }
+        let line = self.lines.get_mut(&held.keys)?;
+        let next = self.acquires.get(&line.behind(line.heirs)?)?;
+        if next.mode != held.mode {
+            return None;
+        }
+        line.heirs += 1;
+        let (label, ttl, mode, turn) = (next.label.clone(), next.ttl, next.mode, held.turn.next());
+        let id = self.next_attempt();
+        let token = Token::new(&self.config.client, id.0, &label);
+        Some(Box::new(Heir { id, token, label, ttl, mode, turn }))
+    }
+
+    /// What the answer to a release says to whoever released, after an heir that it named has been seen
+    /// to; none if the release was sent anew without.
+    pub(super) fn passed(
+        &mut self,
+        now: Mono,
+        node: NodeId,
+        release: AttemptId,
+        sent: Mono,
+        reply: Result<Reply, Failure>,
+        out: &mut Vec<Effect>,
+    ) -> Option<Result<Reply, Failure>> {
+        let again =
+            matches!(reply, Err(Failure::NoScript | Failure::Moved(_) | Failure::Moving(_)));
+        let heir = if again { None } else { self.take_heir(release) };
+        let Some((keys, heir)) = heir else { return Some(reply) };
+        match reply {
+            Ok(Reply::Granted { fence }) => {
+                self.inherit(now, node, keys, heir, fence, sent, out);
+                Some(Ok(Reply::Owner(true)))
+            }
+            // To give a share up needs less than to pass it on.
+            Err(Failure::Refused(_)) => {
+                self.send_release(now, release, Manner::Plain, out);
+                None
+            }
+            Ok(_) => Some(reply),
+            // Nobody knows whether the heir has it.
+            Err(_) => {
+                self.abandon(now, heir.id, keys, heir.token, true, out);
+                Some(reply)
+            }
+        }
+    }
+
+    /// The heir has the share, asked for at `sent`: whoever is first in line now gets it.
+    fn inherit(
+        &mut self,
+        now: Mono,
+        node: NodeId,
+        keys: LockKeys,
+        heir: Heir,
+        fence: u64,
+        sent: Mono,
+        out: &mut Vec<Effect>,
+    ) {
+        let Heir { id, token, label, ttl, mode, turn } = heir;
+        let until = valid_until(sent, ttl);
+        let usable = now < until && !self.links.get(node).is_outdated(fence);
+        // Whoever wanted it may have left.
+        let first = self.first_in_line(&keys).and_then(|op| self.acquires.get(&op));
+        let wanted = first.is_some_and(|first| first.mode == mode);
+        let line = self.lines.get_mut(&keys);
+        let Some(line) = line.filter(|_| usable && wanted) else {
+            return self.abandon(now, id, keys, token, false, out);
+        };
+        line.attempts.push_front(id);
+        let mut attempt = Attempt::new(keys, token, ttl, label, mode, Whose::Line, Way::Wait);
+        attempt.turn = Some(turn);
+        self.attempts.insert(id, attempt);
+        self.stats.handed_on += 1;
+        self.accept(now, node, id, fence, until, None, out);
+    }
+
+    fn take_heir(&mut self, release: AttemptId) -> Option<(LockKeys, Heir)> {
+        let release = self.releases.get_mut(&release)?;
+        let heir = release.heir.take()?;
+        if let Some(line) = self.lines.get_mut(&release.keys) {
+            line.heirs = line.heirs.saturating_sub(1);
+        }
+        Some((release.keys.clone(), *heir))
+    }
 }
 
 impl Lease {
@@ -57,9 +197,6 @@ impl Lease {
     fn can_be_handed_on(&self, now: Mono, ttl: Duration, hold: Hold) -> bool {
         // Until the claim is answered, its length is all that can be asked for.
         let whole = if self.owed == Some(Owed::Claim) { ttl.min(CLAIM) } else { ttl };
-        self.fences_left > 0
-            && hold.renew
-            && now < self.fair_until
-            && self.until.since(now) >= whole / 2
+        !self.turn.is_over(now) && hold.renew && self.until.since(now) >= whole / 2
     }
 }

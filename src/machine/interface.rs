@@ -3,8 +3,9 @@
 use super::{Hold, LossReason, Routes};
 use crate::clock::{Mono, ServerTime};
 use crate::error::{Failure, Refusal};
+use crate::message::Message;
 use crate::page::Page;
-use crate::script::{Call, Message, Mode};
+use crate::script::{Call, Mode};
 use crate::survey::Survey;
 use std::sync::Arc;
 use std::time::Duration;

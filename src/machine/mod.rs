@@ -39,7 +39,8 @@ pub use stats::Stats;
 use crate::clock::Mono;
 use crate::error::Failure;
 use crate::keys::LockKeys;
-use crate::script::{Call, Message, Mode, Reply};
+use crate::message::Message;
+use crate::script::{Call, Mode, Reply};
 use crate::token::Token;
 use rustc_hash::FxHashMap;
 use std::collections::BTreeSet;
@@ -86,12 +87,10 @@ struct Lease {
     label: String,
     mode: Mode,
     fence: u64,
-    /// Fences above it that were reserved with it.
-    fences_left: u8,
     ttl: Duration,
     until: Mono,
-    /// It may be handed on until then, for others wait as well.
-    fair_until: Mono,
+    /// How long it may be handed on here.
+    turn: hand_on::Turn,
     /// When its caller got it.
     began: Mono,
     hold: Hold,
@@ -344,7 +343,7 @@ impl Machine {
             Purpose::Attempt(id) => self.attempt_reply(now, node, id, sent, reply, out),
             Purpose::Errand(op) => self.errand_reply(now, op, request, sent, reply, out),
             Purpose::Extend(op) => self.extend_reply(now, op, request, sent, reply, out),
-            Purpose::Release(id) => self.release_reply(now, id, sent, reply, out),
+            Purpose::Release(id) => self.release_reply(now, node, id, sent, reply, out),
             Purpose::Renew(id) => self.renewal_reply(now, id, sent, &reply, out),
         }
     }

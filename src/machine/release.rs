@@ -2,7 +2,8 @@
 //!
 //! Once a release was sent its token is burned: nothing acquires or extends with it again.
 
-use super::{AttemptId, Effect, LeaseId, Machine, Manner, OpId, Outcome, Purpose, Timer};
+use super::hand_on::Heir;
+use super::{AttemptId, Effect, LeaseId, Machine, Manner, NodeId, OpId, Outcome, Purpose, Timer};
 use crate::clock::Mono;
 use crate::error::{Failure, Refusal};
 use crate::keys::LockKeys;
@@ -33,6 +34,8 @@ pub(super) struct Release {
     alone: bool,
     /// A release that went out while the lease was valid has lost its reply.
     maybe_freed: bool,
+    /// Who gets what is given up, while that may still be.
+    pub(super) heir: Option<Box<Heir>>,
     /// What is given up is a share, of which the lock's own key tells nothing.
     shared: bool,
     /// An acquire of this token was lost and may still be executed.
@@ -56,6 +59,7 @@ impl Release {
             sending: false,
             alone: false,
             maybe_freed: false,
+            heir: None,
             shared: false,
             uncertain,
             refusals: 0,
@@ -83,11 +87,13 @@ impl Machine {
         }
         let id = lease.attempt();
         let Some(held) = self.remove_lease(id, out) else { return };
+        let heir = if exported { None } else { self.heir(now, &held) };
         let deadline = now + self.config.command_timeout;
         self.timers.insert((deadline, Timer::ReleaseDeadline(id)));
         let mut release = Release::new(held.keys, held.token, held.until, held.uncertain);
         release.op = Some(op);
         release.deadline = Some(deadline);
+        release.heir = heir;
         release.shared = held.mode.is_shared();
         self.releases.insert(id, release);
         self.send_release(now, id, Manner::Plain, out);
@@ -128,6 +134,8 @@ impl Machine {
         let (keys, token) = (release.keys.clone(), release.token.clone());
         let call = if release.alone {
             Call::Free { keys, token }
+        } else if let Some(heir) = &release.heir {
+            Call::Pass { keys, token, epoch, heir: heir.token.clone(), ttl: heir.ttl }
         } else {
             Call::Release { keys, token, epoch }
         };
@@ -140,6 +148,7 @@ impl Machine {
     pub(super) fn release_reply(
         &mut self,
         now: Mono,
+        node: NodeId,
         id: AttemptId,
         sent: Mono,
         reply: Result<Reply, Failure>,
@@ -149,6 +158,8 @@ impl Machine {
             return;
         };
         release.sending = false;
+        let Some(reply) = self.passed(now, node, id, sent, reply, out) else { return };
+        let Some(release) = self.releases.get_mut(&id) else { return };
         let alone = release.alone;
         match reply {
             Ok(Reply::Owner(false)) if alone && release.op.is_none() => {

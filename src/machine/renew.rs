@@ -7,7 +7,8 @@
 use super::{AttemptId, Effect, Lease, LeaseId, Machine, Manner, NodeId, Purpose, Timer};
 use crate::clock::Mono;
 use crate::error::Failure;
-use crate::script::{Call, Intent, Reply, Taken, drift, valid_until};
+use crate::message::Taken;
+use crate::script::{Call, Intent, Reply, drift, valid_until};
 use crate::token::Token;
 use std::time::Duration;
 

@@ -7,8 +7,9 @@ use super::{Deliver, Endpoint, Incoming, Item, Welcome, query, wire};
 use crate::clock::{Mono, ServerTime};
 use crate::error::Failure;
 use crate::machine::{Look, Manner};
+use crate::message::Message;
 use crate::page::{Page, Question};
-use crate::script::{Call, Message, Reply};
+use crate::script::{Call, Reply};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 

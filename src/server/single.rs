@@ -7,7 +7,8 @@ use super::{
 use crate::clock::Mono;
 use crate::error::Failure;
 use crate::machine::{AttemptId, Look, Manner, RequestId, Risk};
-use crate::script::{Message, Script};
+use crate::message::Message;
+use crate::script::Script;
 use redis::aio::MultiplexedConnection;
 use redis::{
     AsyncConnectionConfig, Pipeline, ProtocolVersion, PushKind, RedisConnectionInfo, RedisError,

@@ -94,6 +94,11 @@ pub(super) fn command(call: &Call, manner: Manner) -> Cmd {
         Call::Free { keys, token } => {
             command.arg(1).arg(keys.lock()).arg(token.as_str());
         }
+        Call::Pass { keys, token, epoch, heir, ttl } => {
+            let [fence, _, _, shared] = keys.side_keys().map(Side);
+            command.arg(3).arg(keys.lock()).arg(fence).arg(shared).arg(token.as_str());
+            command.arg(epoch.as_micros()).arg(heir.as_str()).arg(ms(*ttl));
+        }
         Call::Release { keys, token, epoch } => {
             all_keys(&mut command, keys, token).arg(epoch.as_micros());
         }
@@ -170,8 +175,8 @@ pub(super) fn reply(script: Script, value: Value) -> Result<Reply, Failure> {
         (_, Value::ServerError(error)) => {
             Err(refused(error.code(), error.details().unwrap_or_default()))
         }
-        (Script::Adopt, Value::Int(0)) => Ok(Reply::Owner(false)),
-        (Script::Acquire | Script::Adopt, Value::Int(fence)) => whole(fence)
+        (Script::Adopt | Script::Pass, Value::Int(0)) => Ok(Reply::Owner(false)),
+        (Script::Acquire | Script::Adopt | Script::Pass, Value::Int(fence)) => whole(fence)
             .map(|fence| Reply::Granted { fence })
             .ok_or_else(|| Failure::Lost(format!("the server sent the fence {fence}"))),
         (Script::Acquire, Value::Array(parts)) => held(&parts),
@@ -187,7 +192,9 @@ pub(super) fn reply(script: Script, value: Value) -> Result<Reply, Failure> {
         (Script::Vote, Value::Array(parts)) => {
             read_vote(&parts).ok_or_else(|| unexpected(Script::Vote, &Value::Array(parts)))
         }
-        (Script::Acquire | Script::Adopt | Script::Vote, value) => Err(unexpected(script, &value)),
+        (Script::Acquire | Script::Adopt | Script::Pass | Script::Vote, value) => {
+            Err(unexpected(script, &value))
+        }
         (_, Value::Int(answer @ (0 | 1))) => Ok(Reply::Owner(answer == 1)),
         (script, value) => Err(unexpected(script, &value)),
     }

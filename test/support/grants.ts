@@ -14,6 +14,11 @@ export interface Grant {
   readonly line: readonly string[];
 }
 
+/** `hf1.<manager>.<number>`. */
+function managerOf(token: string): string | undefined {
+  return token.split('.')[1];
+}
+
 /** Follows one lock through MONITOR. */
 export class GrantWatch {
   readonly grants: Grant[] = [];
@@ -22,6 +27,8 @@ export class GrantWatch {
   #before: readonly string[] = [];
   /** Who has wanted it whole. */
   readonly #whole = new Set<string>();
+  /** Whose permit a call is about to pass on within its process, which may overtake those of others. */
+  #giver: string | undefined;
   #seen = '';
 
   private constructor(
@@ -50,6 +57,8 @@ export class GrantWatch {
 
   #see(args: readonly string[]): void {
     const [command = '', key = '', ...rest] = args;
+    // Calls of a pass alone have the shares as their third key.
+    if (/^eval/i.test(command)) this.#giver = this.#isPass(args) ? args[6] : undefined;
     const queue = `{lock:${this.name}}:queue`;
     switch (`${command.toUpperCase()} ${key}`) {
       case `ZADD ${queue}`:
@@ -72,6 +81,7 @@ export class GrantWatch {
         // A new share comes with its fence, and is no grant to who had the whole lock: it was downgraded.
         const [, token = '', , fenceOf] = rest;
         if (fenceOf !== `#${token}` || this.#whole.has(token)) break;
+        if (this.#giver !== undefined && managerOf(this.#giver) === managerOf(token)) break;
         const line = this.#before.includes(token) ? this.#before : this.#line();
         this.grants.push({ token, line });
         break;
@@ -79,6 +89,12 @@ export class GrantWatch {
       default:
         if (command.toUpperCase() === 'ECHO') this.#seen = key;
     }
+  }
+
+  #isPass(args: readonly string[]): boolean {
+    return (
+      args[2] === '3' && args[3] === `lock:${this.name}` && args[5]?.endsWith(':shared') === true
+    );
   }
 
   #line(): string[] {

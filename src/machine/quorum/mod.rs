@@ -28,7 +28,8 @@ use super::{
 use crate::clock::Mono;
 use crate::error::Failure;
 use crate::keys::LockKeys;
-use crate::script::{Call, Intent, Message, Reply};
+use crate::message::Message;
+use crate::script::{Call, Intent, Reply};
 use crate::token::Token;
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

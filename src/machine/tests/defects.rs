@@ -124,7 +124,7 @@ pub(super) fn spoil(machine: &mut Machine) {
     match defect {
         Defect::FencesWithoutEnd => {
             for held in machine.leases.values_mut() {
-                held.fences_left = 9;
+                held.turn.left = 9;
             }
         }
         Defect::NoPoll => {
@@ -280,6 +280,31 @@ const DEFECTS: &[(&str, Kind, Change)] = &[
         "a lock that cannot be fenced stays taken",
         Kind::Steady,
         script("redis.call('DEL', lock_key)\n      return failure", "return failure"),
+    ),
+    // Passing on.
+    (
+        "whoever passes a share on keeps it",
+        Kind::Steady,
+        script(
+            "redis.call('ZREM', shared_key, token, '#' .. token, '?' .. token)\nlocal fence",
+            "local fence",
+        ),
+    ),
+    (
+        "an heir's share outlives the lock",
+        Kind::Steady,
+        script(
+            "redis.call('PEXPIRE', lock_key, last - now_ms)\nredis.call('PEXPIRE', shared_key, last",
+            "redis.call('PEXPIRE', shared_key, last",
+        ),
+    ),
+    (
+        "an heir has the fence of another",
+        Kind::Steady,
+        script(
+            "local fence = issue(counter, 1)\nredis.call('ZADD'",
+            "local fence = counter\nredis.call('ZADD'",
+        ),
     ),
     // The line.
     (

@@ -7,6 +7,7 @@ mod defects;
 mod errands;
 mod faults;
 mod models;
+mod passing;
 mod promises;
 mod quorum;
 mod quorum_defects;

@@ -30,6 +30,10 @@ fn knows(machine: &Machine, id: AttemptId) -> bool {
         || machine.leases.contains_key(&id)
         || machine.releases.contains_key(&id)
         || machine
+            .releases
+            .values()
+            .any(|release| release.heir.as_ref().is_some_and(|heir| heir.id == id))
+        || machine
             .errands
             .values()
             .any(|errand| errand.call.token().number(&machine.config.client) == Some(id.0))

@@ -4,7 +4,8 @@
 use super::snapshot::{Reach, SHARED, Snapshot, Waiter, bare, is_foreign};
 use super::taking::Takings;
 use crate::clock::ServerTime;
-use crate::script::{CLAIM, Call, Grant, Intent, Mode, Reply, Taken};
+use crate::message::{Grant, Taken};
+use crate::script::{CLAIM, Call, Intent, Mode, Reply};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Which manager a token belongs to.
@@ -85,6 +86,13 @@ impl Executed<'_> {
         (owned && matches!(self.reply, Some(Reply::Granted { .. }))).then(|| owner.as_str())
     }
 
+    /// Whose share goes to whom by this call.
+    fn passed(&self) -> Option<(&str, &str)> {
+        let Call::Pass { token, heir, .. } = self.call else { return None };
+        let shares = self.before.shares.iter().any(|share| share.token == token.as_str());
+        shares.then(|| (token.as_str(), heir.as_str()))
+    }
+
     /// Whether this call, without whom it serves, leaves room for others; it looks at the line then.
     fn opens(&self) -> bool {
         if matches!(self.call, Call::Force { .. }) {
@@ -93,8 +101,10 @@ impl Executed<'_> {
         }
         let owner = self.before.owner();
         let freed = (self.is_release() || self.is_downgrade()) && owner == Some(self.token());
-        let kept =
-            matches!(self.call, Call::Adopt { .. } | Call::Extend { .. } | Call::Downgrade { .. });
+        let kept = matches!(
+            self.call,
+            Call::Adopt { .. } | Call::Extend { .. } | Call::Downgrade { .. } | Call::Pass { .. }
+        );
         let confirms = self.intent().is_some() && self.before.held_ms(self.token()).is_some();
         self.is_downgrade() || self.robs() || (!kept && !confirms && (freed || owner.is_none()))
     }
@@ -265,10 +275,15 @@ impl Watch {
             Some(owner) if granted.is_some() && done.before.fence.is_none() => {
                 self.reserved.insert(owner.to_owned(), counter);
             }
-            _ if heirs.is_empty() => {
+            _ if heirs.is_empty() && done.passed().is_none() => {
                 expect(done.before.fence == done.after.fence, "a fence without a grant")?;
             }
             _ => {}
+        }
+        if let Some((_, heir)) = done.passed() {
+            let (fence, highest) = (granted.unwrap_or(0), self.highest);
+            expect(fence > highest, &format!("the fence {fence} after {highest}"))?;
+            self.reserved.insert(heir.to_owned(), fence);
         }
         if let Some(reserved) = done.adopted().and_then(|owner| self.reserved.get(owner)) {
             self.reserved.insert(done.token().to_owned(), *reserved);
@@ -341,10 +356,14 @@ fn refused(done: &Executed<'_>) -> Result<(), String> {
 /// Whoever has the lock or a share of it keeps that; those whose turn it is get theirs, and nobody else.
 fn holders_are_right(done: &Executed<'_>, heirs: &[Candidate<'_>]) -> Result<(), String> {
     let left = |token: &str| {
-        (done.is_release() && token == done.token()) || done.adopted() == Some(token) || done.robs()
+        (done.is_release() && token == done.token())
+            || done.adopted() == Some(token)
+            || done.passed().is_some_and(|(from, _)| from == token)
+            || done.robs()
     };
     let kept = done.before.holders().map(|(token, _)| token).filter(|token| !left(token));
     let adopter = done.adopted().map(|_| done.token());
+    let adopter = adopter.or_else(|| done.passed().map(|(_, heir)| heir));
     let heirs_of = heirs.iter().map(|heir| heir.token);
     let expected: BTreeSet<_> = kept.chain(heirs_of).chain(adopter).collect();
     let holders: BTreeSet<_> = done.after.holders().map(|(token, _)| token).collect();
@@ -372,13 +391,18 @@ fn leases_are_right(done: &Executed<'_>) -> Result<(), String> {
         | (Call::Extend { ttl, .. }, Some(Reply::Owner(true))) => Some(ttl),
         _ => None,
     };
+    let (whose, promised) = match (done.call, done.reply) {
+        (Call::Pass { heir, ttl, .. }, Some(Reply::Granted { .. })) => (heir.as_str(), Some(ttl)),
+        _ => (done.token(), promised),
+    };
     if let Some(ttl) = promised {
-        let Some(given_ms) = done.after.held_ms(done.token()) else {
+        let Some(given_ms) = done.after.held_ms(whose) else {
             return Err("the answer says that the caller has what it does not have".to_owned());
         };
         let ttl_ms = i64::try_from(ttl.as_millis()).unwrap();
         expect(given_ms >= ttl_ms, &format!("{ttl_ms} ms were promised, {given_ms} ms given"))?;
-        let owner = done.adopted().unwrap_or(done.token());
+        let owner = done.adopted().or(done.passed().map(|(from, _)| from));
+        let owner = owner.unwrap_or(done.token());
         let most_ms = done.before.held_ms(owner).map_or(ttl_ms, |had_ms| had_ms.max(ttl_ms));
         expect(given_ms <= most_ms, &format!("{ttl_ms} ms were asked for, {given_ms} ms given"))?;
     }

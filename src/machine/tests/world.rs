@@ -9,7 +9,8 @@ use crate::machine::{
     AttemptId, Command, Config, Effect, Event, Hold, LeaseId, Look, LossReason, Machine, News,
     NodeId, OpId, Outcome, RequestId, Wait, inbox,
 };
-use crate::script::{Call, Message, Mode, Reply};
+use crate::message::Message;
+use crate::script::{Call, Mode, Reply};
 use crate::token::Token;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -413,7 +414,7 @@ impl World {
                 Effect::Ping if self.alive => self.event(Event::Turned(self.now)),
                 Effect::Ping => {}
                 Effect::Send { request, call, .. } => {
-                    if let Call::Release { token, .. } = &call {
+                    if let Call::Pass { token, .. } | Call::Release { token, .. } = &call {
                         self.released.push(token.to_string());
                     }
                     let call = defects::distort(call);

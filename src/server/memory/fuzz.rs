@@ -183,6 +183,7 @@ fn any_call(bytes: &mut Bytes<'_>) -> Call {
             seen: bytes.flag().then_some(last),
         },
         Script::Free => Call::Free { keys, token },
+        Script::Pass => Call::Pass { keys, token, epoch, heir: self::token(bytes), ttl },
         Script::Release => Call::Release { keys, token, epoch },
         Script::Seal => Call::Seal { keys, token, first, last },
         Script::Together => {

@@ -9,7 +9,8 @@ use crate::clock::ServerTime;
 use crate::error::Failure;
 use crate::keys::LockKeys;
 use crate::machine::{Manner, inbox};
-use crate::script::{Call, Held, Intent, Message, Mode, Reply};
+use crate::message::Message;
+use crate::script::{Call, Held, Intent, Mode, Reply};
 use crate::server::wire;
 use crate::token::Token;
 use std::collections::BTreeSet;
@@ -276,6 +277,10 @@ impl<'a> Round<'a> {
             15 => Call::Downgrade { keys, token: owner, epoch, fence: self.pick(&FENCES) },
             16 => self.adopt(keys, token, epoch, ttl),
             17 if self.rng.bool() => {
+                let (_, heir) = self.pick(&TOKENS);
+                Call::Pass { keys, token: owner, epoch, heir: Token::from_text(heir), ttl }
+            }
+            18 if self.rng.bool() => {
                 let foreign = self.rng.bool();
                 let seen = self.rng.bool().then_some(self.last);
                 Call::Force { keys, token, epoch, foreign, seen }
@@ -387,6 +392,10 @@ impl<'a> Round<'a> {
             self.seen.insert(seen.to_owned());
         }
         let seen = match (wire::reply(call.script(), effect.reply), call) {
+            (Ok(Reply::Granted { .. }), Call::Pass { heir, .. }) => {
+                self.owner = heir.clone();
+                "passed on"
+            }
             (Ok(Reply::Granted { fence }), Call::Acquire { token, block, .. }) => {
                 self.owner = token.clone();
                 self.last = fence + u64::from(*block) - 1;

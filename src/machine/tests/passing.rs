@@ -1,0 +1,325 @@
+//! Shares that one caller of a process passes on to the next.
+
+use super::world::{RENEWED, World, ms};
+use crate::error::{Failure, Refusal};
+use crate::machine::{Command, LeaseId, LossReason, OpId, Outcome, Wait};
+use crate::script::{Call, Mode};
+use std::num::NonZeroU32;
+
+const TWO: Mode = Mode::Shared { limit: NonZeroU32::new(2) };
+
+fn acquire(world: &mut World, mode: Mode) -> OpId {
+    world.acquire_as(10_000, Wait::Forever, RENEWED, mode)
+}
+
+/// Two callers have a permit each, so many wait.
+fn busy(world: &mut World, waiting: usize) -> ([LeaseId; 2], Vec<OpId>) {
+    let ops: Vec<_> = (0..2 + waiting).map(|_| acquire(world, TWO)).collect();
+    world.settle();
+    ([world.lease(ops[0]).0, world.lease(ops[1]).0], ops[2..].to_vec())
+}
+
+fn has(world: &World, op: OpId) -> bool {
+    matches!(world.outcome(op), Some(Outcome::Acquired { .. }))
+}
+
+fn next_call(world: &World) -> Option<&Call> {
+    world.wire.front().map(|(_, call)| call)
+}
+
+fn assert_nothing_left(world: &mut World) {
+    for lease in world.deadlines.keys().copied().collect::<Vec<_>>() {
+        world.release(lease);
+    }
+    for _ in 0..3 {
+        world.pass(ms(1_000));
+        world.settle();
+    }
+    assert_eq!(world.server.leftovers(world.now), "");
+    assert!(world.machine.is_idle(), "{:?}", world.machine);
+}
+
+#[test]
+fn as_many_stand_in_line_at_the_server_as_could_have_a_permit_at_once() {
+    let mut world = World::connected();
+    let (leases, waiting) = busy(&mut world, 50);
+    assert_eq!(world.server.line(world.now, &World::keys()), 2);
+    for lease in leases {
+        world.release(lease);
+    }
+    world.settle();
+    assert!(has(&world, waiting[0]) && has(&world, waiting[1]) && !has(&world, waiting[2]));
+    assert_eq!(world.server.line(world.now, &World::keys()), 2);
+    // Who leaves is not stood in line for any longer.
+    for op in &waiting[2..49] {
+        world.cancel(*op);
+    }
+    world.settle();
+    assert_eq!(world.server.line(world.now, &World::keys()), 1);
+    world.cancel(waiting[49]);
+    assert_nothing_left(&mut world);
+}
+
+#[test]
+fn a_permit_is_passed_on_by_one_call_with_a_fence_above_all() {
+    let mut world = World::connected();
+    let (leases, waiting) = busy(&mut world, 5);
+    let sent = world.machine.stats().requests;
+    let mut last = world.server.fence(world.now, &World::keys()).unwrap();
+    for (lease, op) in leases.into_iter().zip(&waiting) {
+        let release = world.release(lease);
+        assert!(world.outcome(release).is_none(), "nobody knows yet whether it had it still");
+        world.settle();
+        assert_eq!(world.take_outcome(release), Some(Outcome::Done));
+        let (_, fence) = world.lease(*op);
+        assert!(fence > last);
+        last = fence;
+    }
+    assert_eq!(world.machine.stats().requests, sent + 2);
+    for op in &waiting[2..] {
+        world.cancel(*op);
+    }
+    assert_nothing_left(&mut world);
+}
+
+#[test]
+fn a_permit_is_passed_on_fifteen_times_and_then_goes_to_who_is_first_at_the_server() {
+    let mut world = World::connected();
+    let ([mut lease, _other], waiting) = busy(&mut world, 40);
+    let mut elsewhere = World::connected_to(&world.server, "d");
+    let op = acquire(&mut elsewhere, TWO);
+    elsewhere.settle();
+    let mut passed_on = 0;
+    for next in waiting {
+        world.release(lease);
+        if !matches!(next_call(&world), Some(Call::Pass { .. })) {
+            break;
+        }
+        world.settle();
+        lease = world.lease(next).0;
+        passed_on += 1;
+    }
+    assert_eq!(passed_on, 15);
+    // Two of this process stand ahead of the other one, and what they get may be passed on as well.
+    for _ in 0..40 {
+        world.settle();
+        elsewhere.settle();
+        let Some(lease) = world.deadlines.keys().last().copied() else { break };
+        world.release(lease);
+    }
+    elsewhere.settle();
+    assert!(has(&elsewhere, op), "the other process gets its turn");
+}
+
+#[test]
+fn a_permit_is_not_passed_on_past_half_of_its_lease_or_if_it_was_shown() {
+    let mut world = World::connected();
+    let ([first, second], _) = busy(&mut world, 5);
+    world.command(Command::Release { lease: first, exported: true });
+    assert!(matches!(next_call(&world), Some(Call::Release { .. })));
+    world.settle();
+    for _ in 0..5 {
+        world.pass(ms(1_000));
+        world.settle();
+    }
+    world.release(second);
+    assert!(matches!(next_call(&world), Some(Call::Release { .. })));
+}
+
+#[test]
+fn a_share_without_a_limit_goes_to_who_waits_for_the_whole_lock() {
+    let mut world = World::connected();
+    let reader = acquire(&mut world, Mode::SHARED);
+    world.settle();
+    let mut elsewhere = World::connected_to(&world.server, "d");
+    let writer = acquire(&mut elsewhere, Mode::Exclusive);
+    elsewhere.settle();
+    let late = acquire(&mut world, Mode::SHARED);
+    world.settle();
+    assert!(!has(&world, late), "nobody overtakes");
+    world.release(world.lease(reader).0);
+    world.settle();
+    elsewhere.settle();
+    assert!(has(&elsewhere, writer) && !has(&world, late));
+}
+
+#[test]
+fn a_permit_goes_to_who_wants_as_much() {
+    let three = Mode::Shared { limit: NonZeroU32::new(3) };
+    for other in [Mode::Exclusive, Mode::SHARED, three] {
+        let mut world = World::connected();
+        let ([lease, _], _) = busy(&mut world, 0);
+        acquire(&mut world, other);
+        world.settle();
+        world.release(lease);
+        assert!(!matches!(next_call(&world), Some(Call::Pass { .. })), "{other:?}");
+    }
+}
+
+#[test]
+fn who_has_lost_its_permit_passes_nothing_on() {
+    let mut world = World::connected();
+    let ([lease, _], waiting) = busy(&mut world, 1);
+    world.server.command(world.now, &["DEL", &World::keys().shared()]);
+    let release = world.release(lease);
+    world.settle();
+    assert_eq!(world.outcome(release), Some(&Outcome::Lost));
+    assert!(!has(&world, waiting[0]));
+    // It stands in line, and asks.
+    for _ in 0..6 {
+        world.pass(ms(1_000));
+        world.settle();
+    }
+    assert!(has(&world, waiting[0]));
+}
+
+#[test]
+fn a_permit_that_has_ended_is_not_passed_on() {
+    let mut world = World::connected();
+    let (leases, waiting) = busy(&mut world, 1);
+    let token = world.machine.leases[&leases[0].attempt()].token.to_string();
+    let past = (world.server.time(world.now).as_micros() / 1_000).to_string();
+    world.server.command(world.now, &["ZADD", &World::keys().shared(), &past, &token]);
+    let release = world.release(leases[0]);
+    world.settle();
+    assert_eq!(world.outcome(release), Some(&Outcome::Lost));
+    assert!(!has(&world, waiting[0]), "its permit may be another's");
+    world.cancel(waiting[0]);
+    assert_nothing_left(&mut world);
+}
+
+#[test]
+fn what_was_passed_on_behind_a_lost_answer_is_found_or_given_back() {
+    for executed in [true, false] {
+        let mut world = World::connected();
+        let ([lease, _], waiting) = busy(&mut world, 3);
+        let release = world.release(lease);
+        assert!(matches!(next_call(&world), Some(Call::Pass { .. })));
+        if executed {
+            world.execute_and_lose_replies();
+        } else {
+            world.lose_requests();
+        }
+        world.connect();
+        world.settle();
+        assert_eq!(world.outcome(release), Some(&Outcome::Done));
+        assert!(has(&world, waiting[0]) && !has(&world, waiting[1]), "{executed}");
+        // The lost call arrives, at the worst moment.
+        for call in std::mem::take(&mut world.late) {
+            let _answered = world.server.execute(world.now, &call);
+        }
+        for op in &waiting[1..] {
+            world.cancel(*op);
+        }
+        assert_nothing_left(&mut world);
+    }
+}
+
+#[test]
+fn a_lost_call_that_arrives_ahead_of_the_release_gives_nobody_a_permit_for_long() {
+    let mut world = World::connected();
+    let ([lease, _], waiting) = busy(&mut world, 1);
+    world.release(lease);
+    let Some(Call::Pass { heir, .. }) = next_call(&world).cloned() else { panic!("not passed on") };
+    world.lose_requests();
+    world.connect();
+    // The heir's permit is given back ahead of the call that gives it one, and its giver's release after.
+    let (heirs, givers): (Vec<_>, Vec<_>) =
+        std::mem::take(&mut world.wire).into_iter().partition(|(_, call)| *call.token() == heir);
+    assert!(!heirs.is_empty() && !givers.is_empty());
+    world.wire.extend(heirs);
+    world.settle();
+    for call in std::mem::take(&mut world.late) {
+        let _answered = world.server.execute(world.now, &call);
+    }
+    world.wire.extend(givers);
+    world.settle();
+    world.cancel(waiting[0]);
+    assert_nothing_left(&mut world);
+}
+
+#[test]
+fn what_nobody_wants_any_more_is_given_back() {
+    let mut world = World::connected();
+    let ([lease, _], waiting) = busy(&mut world, 1);
+    let release = world.release(lease);
+    world.execute_one();
+    world.cancel(waiting[0]);
+    world.settle();
+    while world.has_answers() {
+        world.answer_one();
+    }
+    world.settle();
+    assert_eq!(world.outcome(release), Some(&Outcome::Done));
+    assert_nothing_left(&mut world);
+}
+
+#[test]
+fn a_permit_is_not_given_to_who_wants_the_whole_lock_by_then() {
+    let mut world = World::connected();
+    let ([lease, _], waiting) = busy(&mut world, 1);
+    let whole = acquire(&mut world, Mode::Exclusive);
+    world.release(lease);
+    world.execute_one();
+    world.cancel(waiting[0]);
+    while world.has_answers() {
+        world.answer_one();
+    }
+    world.settle();
+    assert!(!has(&world, whole), "the other permit is out still");
+}
+
+#[test]
+fn a_server_that_refuses_to_pass_a_permit_on_is_asked_to_free_it() {
+    let mut world = World::connected();
+    let ([lease, _], waiting) = busy(&mut world, 1);
+    let release = world.release(lease);
+    let (request, _) = world.wire.pop_front().unwrap();
+    let refusal = Refusal { code: "OOM".to_owned(), detail: "command not allowed".to_owned() };
+    world.reply(request, Err(Failure::Refused(refusal)));
+    assert!(matches!(next_call(&world), Some(Call::Release { .. })));
+    world.settle();
+    assert_eq!(world.outcome(release), Some(&Outcome::Done));
+    assert!(has(&world, waiting[0]));
+}
+
+#[test]
+fn a_script_that_the_server_does_not_know_is_sent() {
+    let mut world = World::connected();
+    let ([lease, _], waiting) = busy(&mut world, 1);
+    world.release(lease);
+    let (request, _) = world.wire.pop_front().unwrap();
+    world.reply(request, Err(Failure::NoScript));
+    assert!(matches!(next_call(&world), Some(Call::Pass { .. })));
+    world.settle();
+    assert!(has(&world, waiting[0]));
+}
+
+#[test]
+fn a_stolen_permit_of_an_heir_is_lost() {
+    let mut world = World::connected();
+    let ([lease, _], waiting) = busy(&mut world, 1);
+    world.release(lease);
+    world.settle();
+    let (heirs, _) = world.lease(waiting[0]);
+    world.acquire_as(10_000, Wait::Steal, RENEWED, Mode::Exclusive);
+    world.settle();
+    assert!(world.lost.contains(&(heirs, LossReason::Stolen)));
+}
+
+#[test]
+fn replicas_must_have_what_an_heir_got() {
+    let mut world = World::connected();
+    world.machine.config.confirm = true;
+    let ops: Vec<_> = (0..3).map(|_| acquire(&mut world, TWO)).collect();
+    world.settle();
+    world.confirm(true);
+    world.confirm(true);
+    world.settle();
+    world.release(world.lease(ops[0]).0);
+    world.settle();
+    assert!(!has(&world, ops[2]), "nobody has confirmed it");
+    world.confirm(true);
+    assert!(has(&world, ops[2]));
+    assert_nothing_left(&mut world);
+}
