@@ -194,11 +194,10 @@ impl Machine {
         }
         attempt.ttl = wanted.unwrap_or(attempt.ttl);
         let intent = match (attempt.way, attempt.place) {
-            (Way::Steal(None), _) => Intent::Poll,
             (Way::Steal(Some(seen)), _) => Intent::Steal(seen),
             (Way::Try, _) => Intent::Try,
             (Way::Wait, Place::Unknown) => Intent::Join(None),
-            (Way::Wait, Place::InLine(_)) => Intent::Poll,
+            (Way::Steal(None), _) | (Way::Wait, Place::InLine(_)) => Intent::Poll,
             (Way::Wait, Place::Lost(seq)) => Intent::Join(Some(seq)),
         };
         let call = Call::Acquire {
@@ -410,7 +409,10 @@ impl Machine {
         if self.releases.contains_key(&id) {
             return self.send_release(now, id, Manner::Plain, out);
         }
-        if !self.leases.contains_key(&id) {
+        // A claim that is over is nobody's to give back: of a lock that is kept, another may have the token.
+        let began = self.links.get(node).local_time(now, grant.time);
+        let over = began.is_some_and(|began| began + grant.claim <= now);
+        if !over && !self.leases.contains_key(&id) {
             // Nobody knows it any more, but it owns a lock.
             self.abandon(now, id, grant.keys, token, false, out);
         }

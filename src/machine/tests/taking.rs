@@ -170,7 +170,7 @@ impl Simulation {
         let process = &self.processes[who];
         let kept = |held: &&Held| !held.shared && !held.passed_on;
         let tokens = process.held.iter().filter(kept).filter_map(|held| process.token(held.lease));
-        let Some(token) = tokens.filter(|it| self.kept.contains(it.as_str())).last() else {
+        let Some(token) = tokens.filter(|it| self.kept.contains(it.as_str())).next_back() else {
             return;
         };
         let (keys, ttl) = (World::keys(), ms(self.rng.u64(60..8_000)));
