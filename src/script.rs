@@ -176,6 +176,8 @@ pub enum Call {
         epoch: ServerTime,
         /// Whether also other code's value is deleted.
         foreign: bool,
+        /// As in [`Intent::Steal`]; none to be told.
+        seen: Option<u64>,
     },
     /// Free the lock if `token` owns it, while its other keys are elsewhere.
     Free {
@@ -259,8 +261,9 @@ pub enum Intent {
     Join(Option<u64>),
     /// Nothing: keep a lock or a place in line, and get neither anew.
     Poll,
-    /// Take the lock from whoever of holdfast holds it.
-    Steal,
+    /// Take the lock from whoever of holdfast holds it, if this is still the last fence issued: so who was
+    /// granted it since is not robbed, however late the request arrives.
+    Steal(u64),
     /// Take the lock only if it is free and nobody waits.
     Try,
 }
@@ -390,6 +393,11 @@ pub enum Reply {
     All(Vec<u64>),
     /// `acquire`, `vote`: somebody else holds the lock.
     Held(Held),
+    /// `force`: it is held, and nothing is done yet.
+    Seen {
+        /// The last fence issued; 0 if none is known.
+        last: u64,
+    },
     /// `release`, `force`: free, but the line is so long that it is to be asked again to pass the lock on.
     More,
     /// Those that only the owner may call: done if true, not the owner if false. `together`: false if
@@ -415,6 +423,8 @@ pub struct Held {
     pub time: ServerTime,
     /// The asker's place in line, if it has one.
     pub place: Option<Place>,
+    /// The last fence issued; 0 if none is known.
+    pub last: u64,
 }
 
 /// A place in line.

@@ -1,17 +1,20 @@
 --[[ acquire: take a free lock or a share of it, stand in line for one that is held, or confirm that the
   caller owns it
   KEYS   1 lock  2 fence  3 queue  4 waiters  5 shared
-  ARGV   1 token  2 ttl_ms  3 epoch_us  4 inbox  5 intent  6 limit  7 block
+  ARGV   1 token  2 ttl_ms  3 epoch_us  4 inbox  5 intent  6 limit  7 block  8 seen
          inbox: the channel that a grant is published to, '' for a caller who only polls
          intent: 'try' takes nothing but what is free; 'steal' takes the lock from whoever of holdfast
          holds it, and tells them; 'poll' keeps a place in line or a lock, and gets neither anew; a number
          stands in line, at that number or, if 0, at the end
          limit: '-' for the whole lock, 0 for a share of it, else a share if fewer than so many have one
          block: how many fences the grant reserves, the same in every repeat; 1 for a share
-         the last three may be left out together: 0, '-' and 1
+         seen: only to steal: the last fence issued as an answer told it; if it is another now, nobody is robbed, for who
+         has the lock may have come since
+         intent, limit and block may be left out together: 0, '-' and 1
   REPLY  fence                                            the lock is the token's; the first of block
-         { remaining_ms, holder, now_us, position, seq }  it is not: -1 if it never expires; 0 and ''
-                                                          if it is free; position 0 if not in line
+         { remaining_ms, holder, now_us, position, seq,   it is not: -1 if it never expires; 0 and ''
+           last }                                         if it is free; position 0 if not in line;
+                                                          last: the last fence issued, 0 if none
   WRITES lock fence queue waiters shared
   AGAIN  the same fence or place; a lease is lengthened to ttl_ms, never shortened
   FAILS  WRONGTYPE if a key holds something else; then nothing is changed
@@ -82,7 +85,7 @@ local function take()
   return fence
 end
 
-if intent == 'steal' and (not holder or holder:find('^hf1%.')) then
+if intent == 'steal' and (not holder or holder:find('^hf1%.') and (counter or 0) == tonumber(ARGV[8])) then
   take_away('stolen')
   return take()
 end
@@ -116,4 +119,6 @@ if is_shared() and limit ~= WHOLE then
   remaining_ms = first and first - now_ms or remaining_ms
 end
 local rank = seq and redis.call('ZRANK', queue_key, token)
-return { remaining_ms, holder and bare(holder) or '', now_us, rank and rank + 1 or 0, tonumber(seq) or 0 }
+return {
+  remaining_ms, holder and bare(holder) or '', now_us, rank and rank + 1 or 0, tonumber(seq) or 0, counter or 0,
+}

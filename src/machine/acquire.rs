@@ -6,7 +6,7 @@
 //! at the server: one for a whole lock, as many as could have one at once for shares. Each serves whoever
 //! is first here when it gets something.
 
-use super::attempt::{Obstacle, Way, Whose};
+use super::attempt::{Obstacle, Way, Whose, is_foreign};
 use super::{AttemptId, Effect, Hold, Machine, Manner, OpId, Outcome, Timer, Wait};
 use crate::clock::Mono;
 use crate::keys::LockKeys;
@@ -138,7 +138,7 @@ impl Machine {
             deadline,
         };
         let way = match wait {
-            Wait::Steal => Way::Steal,
+            Wait::Steal => Way::Steal(None),
             Wait::Never | Wait::UpTo(Duration::ZERO) => Way::Try,
             Wait::Forever | Wait::UpTo(_) => Way::Wait,
         };
@@ -360,6 +360,9 @@ impl Machine {
                 Outcome::Connection(format!("each answer took longer than the lease of {ms} ms"))
             }
             Obstacle::Unanswered => self.unanswered(&acquire.keys, now.since(acquire.began)),
+            Obstacle::Held(held) if acquire.wait == Wait::Steal && !is_foreign(&held.holder) => {
+                Outcome::Connection("it changed hands before it could be stolen".to_owned())
+            }
             Obstacle::Held(_) if matches!(acquire.wait, Wait::Never | Wait::Steal) => Outcome::Held,
             Obstacle::Held(held) => self.timed_out(now, acquire, known, held),
             Obstacle::NoQuorum(causes) => Outcome::Quorum(causes.clone()),

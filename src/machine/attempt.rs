@@ -63,8 +63,8 @@ pub(super) enum Whose {
 /// What an attempt does about a lock that somebody else holds.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Way {
-    /// Takes it away.
-    Steal,
+    /// Takes it away, once an answer has told the last fence issued: nobody who came later is robbed.
+    Steal(Option<u64>),
     /// Nothing.
     Try,
     /// Stands in line.
@@ -103,6 +103,11 @@ const CONTENDED_MS: (u64, u64) = (10, 40);
 /// A server that is not ready is asked again after so long.
 pub(super) const RETRY_MS: (u64, u64) = (20, 60);
 
+/// Whether other code holds a lock whose holder is named so.
+pub(super) fn is_foreign(holder: &str) -> bool {
+    !holder.is_empty() && !holder.starts_with(TOKEN_PREFIX)
+}
+
 impl Attempt {
     /// Reserves one fence.
     pub(super) const fn new(
@@ -132,6 +137,16 @@ impl Attempt {
             unconfirmed: None,
             misses: 0,
             uncertain: false,
+        }
+    }
+
+    /// Whether it takes the lock from those who have it, now that `last` is the last fence issued. If an
+    /// answer was lost it may have had the lock already, and who has it since is not robbed.
+    fn may_steal(&self, last: u64) -> bool {
+        match self.way {
+            Way::Steal(None) => true,
+            Way::Steal(Some(seen)) => seen != last && !self.uncertain,
+            Way::Try | Way::Wait => false,
         }
     }
 }
@@ -180,10 +195,10 @@ impl Machine {
         }
         attempt.ttl = wanted.unwrap_or(attempt.ttl);
         let intent = match (attempt.way, attempt.place) {
-            (Way::Steal, _) => Intent::Steal,
+            (Way::Steal(Some(seen)), _) => Intent::Steal(seen),
             (Way::Try, _) => Intent::Try,
             (Way::Wait, Place::Unknown) => Intent::Join(None),
-            (Way::Wait, Place::InLine(_)) => Intent::Poll,
+            (Way::Steal(None), _) | (Way::Wait, Place::InLine(_)) => Intent::Poll,
             (Way::Wait, Place::Lost(seq)) => Intent::Join(Some(seq)),
         };
         let call = Call::Acquire {
@@ -235,9 +250,7 @@ impl Machine {
                 }
             }
             Ok(Reply::Held(held)) => self.attempt_held(now, id, held, out),
-            Ok(Reply::All(_) | Reply::Owner(_) | Reply::More | Reply::Voted { .. }) => {
-                debug_assert!(false, "not a reply of acquire");
-            }
+            Ok(_) => debug_assert!(false, "not a reply of acquire"),
             Err(Failure::NoQuorum(causes)) => {
                 attempt.obstacle = Obstacle::NoQuorum(causes);
                 self.end_overdue(now, id, out);
@@ -245,7 +258,8 @@ impl Machine {
             }
             Err(Failure::Lost(_)) => {
                 // The same token asks again once connected: if it was granted, it still is.
-                attempt.uncertain = true;
+                // Who has only looked may have got nothing.
+                attempt.uncertain |= attempt.way != Way::Steal(None);
                 attempt.obstacle = Obstacle::Unanswered;
                 // Unless it was sent where its slot moves to.
                 self.attempt_later(now, id);
@@ -292,7 +306,12 @@ impl Machine {
         attempt.misses = if attempt.hinted { 0 } else { attempt.misses + 1 };
         let hinted = attempt.hinted && !self.config.quorum;
         let ask_at_once = hinted || matches!(attempt.place, Place::Lost(_));
+        let seen = held.last;
         attempt.obstacle = Obstacle::Held(held);
+        if attempt.may_steal(seen) {
+            attempt.way = Way::Steal(Some(seen));
+            return self.send_attempt(now, id, Manner::Plain, out);
+        }
         self.end_overdue(now, id, out);
         if let Some(attempt) = self.attempts.get(&id).filter(|attempt| attempt.way == Way::Wait) {
             let keys = attempt.keys.clone();
@@ -318,8 +337,7 @@ impl Machine {
             return self.pause_without_line(misses, remaining, foreign || deaf);
         }
         let claim = CLAIM.min(attempt.ttl);
-        let foreign = !held.holder.is_empty() && !held.holder.starts_with(TOKEN_PREFIX);
-        if foreign {
+        if is_foreign(&held.holder) {
             return blind;
         }
         let position = held.place.map_or(1, |place| place.position);
@@ -392,7 +410,10 @@ impl Machine {
         if self.releases.contains_key(&id) {
             return self.send_release(now, id, Manner::Plain, out);
         }
-        if !self.leases.contains_key(&id) {
+        // A claim that is over is nobody's to give back: of a lock that is kept, another may have the token.
+        let began = self.links.get(node).local_time(now, grant.time);
+        let over = began.is_some_and(|began| began + grant.claim <= now);
+        if !over && !self.leases.contains_key(&id) {
             // Nobody knows it any more, but it owns a lock.
             self.abandon(now, id, grant.keys, token, false, out);
         }
@@ -485,10 +506,12 @@ impl Machine {
         let Some(old) = self.remove_attempt(id) else { return };
         let Attempt { ttl, mode, block, whose, way, .. } = old;
         let new = self.new_attempt(&old.keys, ttl, &old.label, mode, block, whose, way);
-        if let (Some(attempt), Place::InLine(seq) | Place::Lost(seq)) =
-            (self.attempts.get_mut(&new), old.place)
-        {
-            attempt.place = Place::Lost(seq);
+        if let Some(attempt) = self.attempts.get_mut(&new) {
+            if let Place::InLine(seq) | Place::Lost(seq) = old.place {
+                attempt.place = Place::Lost(seq);
+            }
+            // It has robbed somebody, and robs nobody else.
+            attempt.uncertain = matches!(way, Way::Steal(_));
         }
         match old.whose {
             Whose::Caller(op) => self.reseat(op, new),

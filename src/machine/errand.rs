@@ -111,7 +111,7 @@ impl Machine {
         let id = self.next_attempt();
         let token = Token::new(&self.config.client, id.0, "");
         let epoch = self.link_of(&keys).epoch;
-        let call = Call::Force { keys, token, epoch, foreign };
+        let call = Call::Force { keys, token, epoch, foreign, seen: None };
         self.begin_errand(now, op, call, Aim::Force(id), out);
     }
 
@@ -204,6 +204,7 @@ impl Machine {
             Ok(Reply::Owner(done)) => self.end_errand(now, op, done, out),
             Err(Failure::NoScript) => self.send_errand(now, op, Manner::WithSource, out),
             Ok(Reply::More) => self.walk_on(now, op, out),
+            Ok(Reply::Seen { last }) => self.force_seen(now, op, last, out),
             Err(Failure::Moved(_)) => self.send_errand(now, op, Manner::Plain, out),
             Ok(Reply::Held(_) | Reply::Voted { .. }) => {
                 debug_assert!(false, "not a reply of an errand");
@@ -212,8 +213,10 @@ impl Machine {
                 self.send_errand(now, op, Manner::Asking(to), out);
                 self.errand_later(now, op);
             }
-            // A repeat would take the lock from whoever has it next.
-            Err(Failure::Lost(detail)) if matches!(errand.aim, Aim::Force(_)) => {
+            // What a repeat finds may be somebody who got the lock since. Who has only looked may ask again.
+            Err(Failure::Lost(detail))
+                if matches!(errand.call, Call::Force { seen: Some(_), .. }) =>
+            {
                 self.remove_errand(op);
                 let outcome = Outcome::Connection(format!("{detail}; it may have been freed"));
                 out.push(Effect::Complete { op, outcome });
@@ -244,6 +247,16 @@ impl Machine {
         };
         errand.retry = Some(at);
         self.timers.insert((at, Timer::ErrandRetry(op)));
+    }
+
+    /// Frees the lock from those who have it, now that this is the last fence issued: from nobody who gets
+    /// it later, however late the request arrives.
+    fn force_seen(&mut self, now: Mono, op: OpId, last: u64, out: &mut Vec<Effect>) {
+        let Some(errand) = self.errands.get_mut(&op) else { return };
+        if let Call::Force { seen, .. } = &mut errand.call {
+            *seen = Some(last);
+        }
+        self.send_errand(now, op, Manner::Plain, out);
     }
 
     /// A lock was freed whose line is too long to be walked at once. A release walks on: to force it once

@@ -421,10 +421,12 @@ fn any_reply(bytes: &mut Bytes<'_>, script: Script) -> Result<Reply, Failure> {
             place: bytes
                 .flag()
                 .then(|| Place { position: u32::from(bytes.byte()), seq: exact(bytes) }),
+            last: exact(bytes),
         }),
         (Script::Acquire | Script::Adopt, _) => Reply::Granted { fence: exact(bytes) },
         (Script::Together, 0..3) => Reply::All((0..bytes.below(5)).map(|_| exact(bytes)).collect()),
         (Script::Release | Script::Force, 0) => Reply::More,
+        (Script::Force, 1) => Reply::Seen { last: exact(bytes) },
         (Script::Vote, 0..3) => {
             Reply::Voted { counter: exact(bytes), time: ServerTime::from_micros(exact(bytes)) }
         }

@@ -315,9 +315,7 @@ impl Machine {
                 held.uncertain |= seen.place.is_some();
                 self.lose(now, id, out);
             }
-            Ok(Reply::All(_) | Reply::More | Reply::Voted { .. }) => {
-                debug_assert!(false, "not a reply of extend or acquire");
-            }
+            Ok(_) => debug_assert!(false, "not a reply of extend or acquire"),
             Err(Failure::NoScript) => self.send_renewal(now, id, Manner::WithSource, out),
             Err(Failure::Moved(_)) => self.send_renewal(now, id, Manner::Plain, out),
             Err(Failure::Moving(to)) => {
@@ -372,8 +370,10 @@ impl Machine {
     pub(super) fn lease_end(&mut self, now: Mono, id: AttemptId, out: &mut Vec<Effect>) {
         let stalled = self.leases.get(&id).is_some_and(|held| held.stalled);
         if self.leases.get(&id).is_some_and(|held| held.keep) {
-            // The server ends it; until then its token may be lengthened by whoever else has it.
-            return self.lose(now, id, out);
+            // The server ends it; until then its token may be lengthened by whoever else has it. So also where
+            // its acquire may still arrive, and take the lock for nobody, for a lease at most.
+            let Some(held) = self.remove_lease(id, out) else { return };
+            return self.tell_loss(held.id, LossReason::Expired, out);
         }
         let reason = if stalled { LossReason::Stalled } else { LossReason::Expired };
         self.lose_and_give_back(now, id, reason, out);

@@ -1,7 +1,7 @@
 //! What a hostile or broken server may answer and say.
 
 use super::cluster::{self, Directory};
-use super::{Deliver, query, sentinel, single, wire};
+use super::{Deliver, persistence, query, sentinel, single, wire};
 use crate::error::{Failure, Refusal};
 use crate::page::Page;
 use crate::script::Script;
@@ -38,7 +38,7 @@ pub fn replies(data: &[u8]) {
     let _about = (
         wire::connected_replicas(&values),
         wire::is_replica(&values),
-        wire::forgets(&values, "a:1"),
+        persistence::forgets(&values, "a:1"),
     );
 }
 

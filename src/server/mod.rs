@@ -5,6 +5,7 @@ pub(crate) mod embedded;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
 pub(crate) mod memory;
+mod persistence;
 mod query;
 mod replicas;
 mod sentinel;

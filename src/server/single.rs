@@ -1,8 +1,8 @@
 //! One Redis or Valkey server: one connection that carries everything.
 
 use super::{
-    Address, Deliver, Endpoint, Incoming, Item, Welcome, replicas::Witness, stream::Stream,
-    tls::NO_TLS_HINT, wire,
+    Address, Deliver, Endpoint, Incoming, Item, Welcome, persistence, replicas::Witness,
+    stream::Stream, tls::NO_TLS_HINT, wire,
 };
 use crate::clock::Mono;
 use crate::error::Failure;
@@ -166,11 +166,11 @@ impl Connection {
         &mut self,
         endpoint: &Endpoint,
     ) -> Result<Option<Risk>, Failure> {
-        let pipeline = wire::persistence();
+        let pipeline = persistence::question();
         let count = pipeline.len();
         let values = self.inner.send_packed_commands(&pipeline, 0, count).await;
         let values = values.map_err(|error| wire::failure(&error))?;
-        Ok(wire::forgets(&values, &endpoint.address.to_string()))
+        Ok(persistence::forgets(&values, &endpoint.address.to_string()))
     }
 
     /// Subscribes to the inbox and checks that messages may be published to it. Where an ACL forbids

@@ -63,11 +63,14 @@ pub(super) fn command(call: &Call, manner: Manner) -> Cmd {
                 match intent {
                     Intent::Join(seq) => command.arg(seq.unwrap_or(0)),
                     Intent::Poll => command.arg("poll"),
-                    Intent::Steal => command.arg("steal"),
+                    Intent::Steal(_) => command.arg("steal"),
                     Intent::Try => command.arg("try"),
                 };
                 limit(&mut command, *mode);
                 command.arg(*block);
+            }
+            if let Intent::Steal(seen) = intent {
+                command.arg(*seen);
             }
         }
         Call::Adopt { keys, token, epoch, owner, ttl, fence, mode } => {
@@ -88,9 +91,13 @@ pub(super) fn command(call: &Call, manner: Manner) -> Cmd {
         Call::Fill { keys, token, ttl, last } => {
             two_keys(&mut command, keys, token).arg(ms(*ttl)).arg(*last);
         }
-        Call::Force { keys, token, epoch, foreign } => {
+        Call::Force { keys, token, epoch, foreign, seen } => {
             all_keys(&mut command, keys, token).arg(epoch.as_micros());
             command.arg(if *foreign { "foreign" } else { "" });
+            match seen {
+                Some(seen) => command.arg(*seen),
+                None => command.arg(""),
+            };
         }
         Call::Free { keys, token } => {
             command.arg(1).arg(keys.lock()).arg(token.as_str());
@@ -181,7 +188,6 @@ pub(super) fn reply(script: Script, value: Value) -> Result<Reply, Failure> {
             Err(refused(error.code(), error.details().unwrap_or_default()))
         }
         (Script::Adopt | Script::Pass, Value::Int(0)) => Ok(Reply::Owner(false)),
-        (Script::Pass, Value::Int(2)) => Ok(Reply::More),
         (Script::Acquire | Script::Adopt | Script::Pass, Value::Int(fence)) => whole(fence)
             .map(|fence| Reply::Granted { fence })
             .ok_or_else(|| Failure::Lost(format!("the server sent the fence {fence}"))),
@@ -191,6 +197,10 @@ pub(super) fn reply(script: Script, value: Value) -> Result<Reply, Failure> {
             fences.map(Reply::All).ok_or_else(|| unexpected(script, &Value::Array(parts)))
         }
         (Script::Release | Script::Force, Value::Int(2)) => Ok(Reply::More),
+        (Script::Force, Value::Array(parts)) => match parts.first().and_then(whole_value) {
+            Some(last) => Ok(Reply::Seen { last }),
+            None => Err(unexpected(script, &Value::Array(parts))),
+        },
         (Script::Vote, Value::Array(parts)) => {
             read_vote(&parts).ok_or_else(|| unexpected(Script::Vote, &Value::Array(parts)))
         }
@@ -226,7 +236,7 @@ fn read_vote(parts: &[Value]) -> Option<Reply> {
 }
 
 fn read_held(parts: &[Value]) -> Option<Held> {
-    let [remaining_ms, Value::BulkString(holder), time, position, seq] = parts else {
+    let [remaining_ms, Value::BulkString(holder), time, position, seq, last] = parts else {
         return None;
     };
     let position = u32::try_from(whole_value(position)?).ok()?;
@@ -236,6 +246,7 @@ fn read_held(parts: &[Value]) -> Option<Held> {
         holder: String::from_utf8_lossy(holder).into_owned(),
         time: ServerTime::from_micros(whole_value(time)?),
         place: (position > 0).then_some(Place { position, seq }),
+        last: whole_value(last)?,
     })
 }
 
@@ -341,30 +352,7 @@ fn eviction(memory: &Value, name: &str) -> Option<Risk> {
     Some(Risk::Eviction(format!("the maxmemory-policy of {name} is {policy}{yet}")))
 }
 
-/// Asks what a server keeps over a restart.
-pub(super) fn persistence() -> Pipeline {
-    let mut pipeline = Pipeline::new();
-    pipeline.cmd("INFO").arg("persistence");
-    pipeline.cmd("CONFIG").arg("GET").arg("appendfsync");
-    pipeline
-}
-
-/// Why a server that answered to [`persistence`] may forget locks when it restarts, if it says so. Only
-/// what is on the disk before it is answered survives every restart. An ACL may forbid either question.
-pub(super) fn forgets(values: &[Value], name: &str) -> Option<Risk> {
-    let [info, config] = values else { return None };
-    let appends = info_field(info, "aof_enabled")?;
-    if appends == "0" {
-        return Some(Risk::Forgets(format!("{name} has appendonly no")));
-    }
-    let Value::Map(settings) = config else { return None };
-    let (_, policy) = settings.first()?;
-    let Value::BulkString(policy) = policy else { return None };
-    let policy = String::from_utf8_lossy(policy);
-    (policy != "always").then(|| Risk::Forgets(format!("{name} has appendfsync {policy}")))
-}
-
-fn info_field(info: &Value, field: &str) -> Option<String> {
+pub(super) fn info_field(info: &Value, field: &str) -> Option<String> {
     let text = match info {
         Value::BulkString(bytes) => String::from_utf8_lossy(bytes),
         Value::VerbatimString { text, .. } => text.into(),
@@ -447,26 +435,6 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_may_forget_locks_says_why() {
-        let config = |policy: &str| Value::Map(vec![(bulk("appendfsync"), bulk(policy))]);
-        let why = |info: &str, config: Value| forgets(&[bulk(info), config], "a:1");
-        let told = |why: &str| Some(Risk::Forgets(why.to_owned()));
-        assert_eq!(why("aof_enabled:1\r\n", config("always")), None);
-        assert_eq!(
-            why("aof_enabled:0\r\n", config("always")),
-            told("a:1 has appendonly no"),
-            "its policy is of no use then"
-        );
-        assert_eq!(
-            why("aof_enabled:1\r\n", config("everysec")),
-            told("a:1 has appendfsync everysec")
-        );
-        // What it keeps to itself is no reason for a warning.
-        assert_eq!(why("aof_enabled:1\r\n", Value::Nil), None);
-        assert_eq!(forgets(&[Value::Nil, config("no")], "a:1"), None);
-    }
-
-    #[test]
     fn a_sentinel_is_refused_whatever_it_calls_its_mode() {
         for mode in ["redis_mode:sentinel\r\n", "server_mode:sentinel\r\n"] {
             let mut answers = answers(mode, "", "");
@@ -484,7 +452,8 @@ mod tests {
     #[test]
     fn numbers_that_no_server_in_order_sends_are_an_unknown_outcome() {
         const MORE: i64 = 1 << 53;
-        let held = [Value::Int(1), bulk("x"), Value::Int(MORE), Value::Int(0), Value::Int(0)];
+        let [zero, time] = [Value::Int(0), Value::Int(MORE)];
+        let held = [Value::Int(1), bulk("x"), time, zero.clone(), zero.clone(), zero];
         let voted = [Value::Int(1), Value::Int(0), Value::Int(i64::MAX)];
         for (script, value) in [
             (Script::Acquire, Value::Int(MORE)),

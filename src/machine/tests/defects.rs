@@ -5,6 +5,7 @@
 
 use super::simulator::{Kind, Simulation};
 use crate::clock::{Mono, ServerTime};
+use crate::machine::attempt::Way;
 use crate::machine::{Command, Machine, Timer};
 use crate::script::{Call, Intent, Script};
 use std::borrow::Cow;
@@ -42,8 +43,12 @@ pub(super) enum Defect {
     NoPoll,
     /// The scripts are told nothing of other histories of the data.
     NoEpoch,
+    /// Everything is kept, also what is to be given back.
+    EverythingKept,
     /// What a caller no longer waits for is not given back.
     NothingGivenBack,
+    /// What is to be kept is given back.
+    NothingKept,
     /// A place in line that the server forgot is taken further back.
     PlaceForgotten,
     /// What may still be executed is given back once only, ahead of it.
@@ -52,6 +57,10 @@ pub(super) enum Defect {
     RepeatReadAsLost,
     /// An earlier holder can release the lock of the next one in its process.
     StaleHandle,
+    /// A thief whose answer was lost robs whoever has the lock now.
+    StolenAgain,
+    /// Who is told of a theft goes on.
+    TheftUnheard,
     /// A token is used again once its release was sent.
     TokenUsedAgain,
     /// A grant by message is relied on for its whole claim, however late it comes.
@@ -122,6 +131,16 @@ pub(super) fn spoil(machine: &mut Machine) {
         }
         Defect::NoPoll => {
             machine.timers.retain(|(_, timer)| !matches!(timer, Timer::AttemptRetry(_)));
+        }
+        Defect::EverythingKept | Defect::NothingKept => {
+            for held in machine.leases.values_mut() {
+                held.keep = defect == Defect::EverythingKept;
+            }
+        }
+        Defect::StolenAgain => {
+            for attempt in machine.attempts.values_mut() {
+                attempt.uncertain &= !matches!(attempt.way, Way::Steal(_));
+            }
         }
         Defect::NothingGivenBack => machine.releases.retain(|_, release| release.op.is_some()),
         Defect::ReleasedOnce => {
@@ -469,6 +488,64 @@ const DEFECTS: &[(&str, Kind, Change)] = &[
         Kind::Steady,
         script("return math.max(counter, tonumber(known) or 0)", "return counter - 1"),
     ),
+    // Taking a lock away, and keeping it.
+    (
+        "a theft robs whoever has the lock by then",
+        Kind::Steady,
+        script(
+            "holder:find('^hf1%.') and (counter or 0) == tonumber(ARGV[8])",
+            "holder:find('^hf1%.')",
+        ),
+    ),
+    (
+        "a lock is freed from whoever has it by then",
+        Kind::Steady,
+        script("or (counter or 0) ~= tonumber(ARGV[4])", ""),
+    ),
+    (
+        "other code is robbed",
+        Kind::Steady,
+        script("holder:find('^hf1%.') and (counter or 0)", "(counter or 0)"),
+    ),
+    (
+        "other code is robbed by every force",
+        Kind::Steady,
+        script("holder and (ARGV[3] == 'foreign' or holder:find('^hf1%.'))", "holder"),
+    ),
+    (
+        "who is robbed is not told",
+        Kind::Steady,
+        script("announce(what, bare(holder))", "local _ = what"),
+    ),
+    (
+        "who is robbed of a share is not told",
+        Kind::Steady,
+        script("      announce(what, owner)\n", ""),
+    ),
+    (
+        "who is robbed ahead of its claim is taken for dead",
+        Kind::Steady,
+        script("  if unclaimed then\n    claimed()\n  end\nend", "end"),
+    ),
+    (
+        "a lock that was freed goes to nobody",
+        Kind::Steady,
+        script("if not holder and advance() == UNKNOWN then", "if false then"),
+    ),
+    (
+        "whose lock was adopted is told of a theft",
+        Kind::Steady,
+        script("take_away('adopted')", "take_away('stolen')"),
+    ),
+    (
+        "a lock lasts longer than was asked for",
+        Kind::Steady,
+        script("token, 'NX', 'PX', ttl_ms)", "token, 'NX', 'PX', ttl_ms + 1)"),
+    ),
+    ("a thief robs twice", Kind::Steady, Change::Machine(Defect::StolenAgain)),
+    ("who hears of a theft goes on", Kind::Steady, Change::Machine(Defect::TheftUnheard)),
+    ("a kept lock is given back", Kind::Steady, Change::Machine(Defect::NothingKept)),
+    ("a close gives nothing back", Kind::Steady, Change::Machine(Defect::EverythingKept)),
     // What may have happened.
     ("nothing unknown is given back", Kind::Steady, Change::Machine(Defect::NothingGivenBack)),
     ("what may come late is given back once", Kind::Steady, Change::Machine(Defect::ReleasedOnce)),

@@ -1,4 +1,4 @@
-//! Downgrade, adopt, force, steal, and several locks by one call: lost replies, repeats, late arrivals.
+//! Downgrade, adopt, and several locks by one call: lost replies, repeats, late arrivals.
 
 use super::server::Server;
 use super::world::{COMMAND_TIMEOUT, ONE_LEASE, RENEWED, World, ms};
@@ -7,22 +7,22 @@ use crate::machine::{Command, Hold, LeaseId, LossReason, OpId, Outcome, Wait};
 use crate::script::{Call, Mode, Reply};
 
 /// Two managers on one server.
-fn two() -> (World, World) {
+pub(super) fn two() -> (World, World) {
     let server = Server::new();
     (World::connected_to(&server, "a"), World::connected_to(&server, "b"))
 }
 
-fn take(world: &mut World, mode: Mode) -> (LeaseId, u64) {
+pub(super) fn take(world: &mut World, mode: Mode) -> (LeaseId, u64) {
     take_held(world, ONE_LEASE, mode)
 }
 
-fn take_held(world: &mut World, hold: Hold, mode: Mode) -> (LeaseId, u64) {
+pub(super) fn take_held(world: &mut World, hold: Hold, mode: Mode) -> (LeaseId, u64) {
     let op = world.acquire_as(10_000, Wait::Never, hold, mode);
     world.settle();
     world.lease(op)
 }
 
-fn adopt(world: &mut World, owner: &str, fence: Option<u64>, mode: Mode) -> OpId {
+pub(super) fn adopt(world: &mut World, owner: &str, fence: Option<u64>, mode: Mode) -> OpId {
     let (name, owner, ttl) = ("a".to_owned(), owner.to_owned(), ms(10_000));
     world.command(Command::Adopt { name, owner, ttl, fence, hold: RENEWED, mode })
 }
@@ -41,18 +41,14 @@ fn owners(world: &World) -> [Option<String>; 2] {
     both().map(|keys| world.server.owner(world.now, &keys))
 }
 
-fn force(world: &mut World) -> OpId {
-    world.command(Command::Force { name: "a".to_owned(), foreign: false })
-}
-
 /// The requests that were lost arrive, for nobody.
-fn arrive_late(world: &mut World) {
+pub(super) fn arrive_late(world: &mut World) {
     for call in std::mem::take(&mut world.late) {
         let _unheard = world.server.execute(world.now, &call);
     }
 }
 
-fn assert_idle(world: &mut World) {
+pub(super) fn assert_idle(world: &mut World) {
     world.settle();
     world.pass(ms(1_000));
     world.settle();
@@ -334,38 +330,6 @@ fn several_locks_of_a_lost_history_are_not_used() {
 }
 
 #[test]
-fn a_forced_lock_goes_to_the_first_in_line_and_its_owner_is_told() {
-    let (mut a, mut b) = two();
-    let (lease, fence) = take_held(&mut a, RENEWED, Mode::Exclusive);
-    let op = b.acquire(10_000, Wait::Forever);
-    b.settle();
-    let forced = force(&mut b);
-    b.settle();
-    a.settle();
-    assert_eq!(b.outcome(forced), Some(&Outcome::Done));
-    assert_eq!(a.lost, [(lease, LossReason::Stolen)]);
-    assert!(b.lease(op).1 > fence);
-    assert_idle(&mut a);
-}
-
-#[test]
-fn a_line_that_is_too_long_to_be_walked_is_walked_on_without_force() {
-    let (mut a, mut b) = two();
-    take(&mut a, Mode::Exclusive);
-    // They asked and died: nobody has heard of them since.
-    for number in 0..200 {
-        let (score, dead) = (number.to_string(), format!("hf1.dead.{number}"));
-        b.server.command(b.now, &["ZADD", &World::keys().queue(), &score, &dead]);
-    }
-    let op = force(&mut b);
-    b.answer_one();
-    assert_eq!(b.outcome(op), Some(&Outcome::Done));
-    assert!(!b.wire.iter().any(|(_, call)| matches!(call, Call::Force { .. })), "{:?}", b.wire);
-    assert_idle(&mut b);
-    assert_eq!(b.server.line(b.now, &World::keys()), 0);
-}
-
-#[test]
 fn a_lock_that_came_back_by_a_late_acquire_is_adopted_with_a_fence_above_all_between() {
     let (mut a, mut b) = two();
     let op = a.acquire(10_000, Wait::Never);
@@ -382,107 +346,4 @@ fn a_lock_that_came_back_by_a_late_acquire_is_adopted_with_a_fence_above_all_bet
     let op = adopt(&mut b, "hf1.a.1", Some(fence), Mode::Exclusive);
     b.settle();
     assert!(b.lease(op).1 > between, "{} after {between}", b.lease(op).1);
-}
-
-#[test]
-fn a_forced_release_whose_answer_is_lost_does_not_rob_the_next_owner() {
-    let (mut a, mut b) = two();
-    take(&mut a, Mode::Exclusive);
-    let op = force(&mut b);
-    b.execute_and_lose_replies();
-    assert!(matches!(b.outcome(op), Some(Outcome::Connection(_))), "{:?}", b.outcome(op));
-    a.settle();
-    let (next, _) = take_held(&mut a, RENEWED, Mode::Exclusive);
-    b.connect();
-    assert_idle(&mut b);
-    a.settle();
-    assert!(a.deadlines.contains_key(&next), "{:?}", a.lost);
-}
-
-#[test]
-fn force_tells_all_who_share_and_leaves_other_code_alone() {
-    let (mut a, mut b) = two();
-    let (lease, _) = take(&mut a, Mode::SHARED);
-    let (other, _) = take(&mut b, Mode::SHARED);
-    let op = force(&mut b);
-    b.settle();
-    a.settle();
-    assert_eq!(b.outcome(op), Some(&Outcome::Done));
-    assert_eq!((a.lost[0], b.lost[0]), ((lease, LossReason::Stolen), (other, LossReason::Stolen)));
-    assert_eq!(b.server.leftovers(b.now), "");
-    b.server.set_foreign(b.now, &World::keys(), "other", ms(5_000));
-    let op = force(&mut b);
-    b.settle();
-    assert_eq!(b.outcome(op), Some(&Outcome::Lost));
-    assert_eq!(b.server.owner(b.now, &World::keys()).as_deref(), Some("other"));
-}
-
-#[test]
-fn a_stolen_share_holds_the_lock() {
-    let (mut a, mut b) = two();
-    let (lease, fence) = take(&mut a, Mode::Exclusive);
-    let op = b.acquire_as(10_000, Wait::Steal, ONE_LEASE, Mode::SHARED);
-    b.settle();
-    a.settle();
-    assert!(b.lease(op).1 > fence);
-    assert_eq!(a.lost, [(lease, LossReason::Stolen)]);
-    assert!(b.server.is_shared(b.now));
-    let ttl = b.server.command(b.now, &["PTTL", &World::keys().shared()]);
-    assert!(ttl.is_some_and(|ttl| ttl.parse::<i64>().unwrap() > 0), "it has an end");
-}
-
-#[test]
-fn a_lock_that_is_stolen_while_replicas_confirm_it_is_asked_for_again() {
-    let (mut a, mut b) = two();
-    a.machine.config.confirm = true;
-    let op = a.acquire(10_000, Wait::Forever);
-    a.settle();
-    assert_eq!(a.confirms.len(), 1);
-    let stolen = b.acquire(10_000, Wait::Steal);
-    b.settle();
-    b.lease(stolen);
-    a.settle();
-    a.confirm(true);
-    assert_eq!(a.outcome(op), None);
-    let (lease, _) = b.lease(stolen);
-    b.release(lease);
-    b.settle();
-    a.settle();
-    a.confirm(true);
-    a.lease(op);
-}
-
-#[test]
-fn who_is_robbed_before_its_claim_is_not_taken_for_dead() {
-    for steal in [true, false] {
-        let (mut a, mut b) = two();
-        let (lease, _) = take(&mut b, Mode::Exclusive);
-        a.acquire(10_000, Wait::Forever);
-        a.settle();
-        b.release(lease);
-        b.settle();
-        let waiters = World::keys();
-        let unclaimed =
-            |b: &World| b.server.command(b.now, &["HGET", &waiters.waiters(), "unclaimed"]);
-        assert!(unclaimed(&b).is_some());
-        if steal {
-            b.acquire(10_000, Wait::Steal);
-        } else {
-            adopt(&mut b, "hf1.a.1", None, Mode::Exclusive);
-        }
-        b.settle();
-        assert_eq!(unclaimed(&b), None);
-    }
-}
-
-#[test]
-fn a_theft_that_is_repeated_robs_nobody_anew() {
-    let (mut a, mut b) = two();
-    take(&mut a, Mode::Exclusive);
-    let op = b.acquire(10_000, Wait::Steal);
-    b.execute_and_lose_replies();
-    let issued = b.server.fence(b.now, &World::keys());
-    b.connect();
-    b.settle();
-    assert_eq!(Some(b.lease(op).1), issued);
 }

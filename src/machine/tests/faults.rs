@@ -58,6 +58,7 @@ impl Simulation {
     }
 
     pub(super) fn lose_requests(&mut self, who: usize) {
+        self.processes[who].tidy = false;
         self.processes[who].world.lose_requests();
         for call in std::mem::take(&mut self.processes[who].world.late) {
             if self.rng.u32(..4) > 0 {

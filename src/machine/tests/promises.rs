@@ -3,8 +3,9 @@
 use super::simulator::{Kind, PROCESSES, Process, Simulation, Wish};
 use super::world::{World, ms};
 use crate::clock::Mono;
-use crate::machine::{AttemptId, Machine, Outcome, Wait};
+use crate::machine::{AttemptId, LeaseId, Machine, Outcome, Wait};
 use crate::script::CLAIM;
+use crate::token::Token;
 use std::time::Duration;
 
 /// Longer than any lease, liveness or key of a line.
@@ -39,15 +40,21 @@ fn knows(machine: &Machine, id: AttemptId) -> bool {
 }
 
 impl Simulation {
-    fn demand(&self, right: bool, otherwise: impl FnOnce() -> String) {
+    pub(super) fn demand(&self, right: bool, otherwise: impl FnOnce() -> String) {
         assert!(right, "{}{}", otherwise(), self.story());
     }
 
-    pub(super) fn check(&self) {
+    /// No call has broken a rule.
+    pub(super) fn check_calls(&self) {
         let violation = self.server.violation();
         self.demand(violation.is_none(), || violation.unwrap_or_default());
-        if self.kind == Kind::Steady {
+    }
+
+    pub(super) fn check(&self) {
+        self.check_calls();
+        if self.is_steady() {
             self.check_holders();
+            self.check_lengthened();
         }
         for (who, process) in self.processes.iter().enumerate() {
             let (deadlines, lost) = (&process.world.deadlines, &process.world.lost);
@@ -72,7 +79,9 @@ impl Simulation {
                 let owners = owners.get_or_insert_with(|| self.server.owners(self.now));
                 let client = &process.world.machine.config.client;
                 let mut own = owners.iter().filter_map(|owner| owner.number(client));
-                let owns = own.any(|number| AttemptId(number) == id);
+                let owns = own.any(|number| AttemptId(number) == id)
+                    || self.server.robbed_until_ms(Token::new(client, id.0, "").as_str())
+                        >= Some(self.server.time(self.now).as_micros() / 1_000);
                 self.demand(owns, || format!("{client} believes to hold the lock of {owners:?}"));
             }
         }
@@ -87,21 +96,25 @@ impl Simulation {
         let tokens = self.server.snapshot(self.now).tokens();
         for process in &self.processes {
             let machine = &process.world.machine;
+            let client = &machine.config.client;
+            let is_kept = |id: AttemptId| self.kept.contains(&*format!("hf1.{client}.{}", id.0));
             let own = tokens.iter().filter_map(|token| token.number(&machine.config.client));
-            let orphan = own.map(AttemptId).find(|id| !knows(machine, *id));
+            let orphan = own.map(AttemptId).find(|id| !knows(machine, *id) && !is_kept(*id));
             self.demand(orphan.is_none(), || format!("{orphan:?} is on the server for nobody"));
         }
     }
 
-    pub(super) fn check_fence(&mut self, who: usize, fence: u64, shared: bool) {
+    pub(super) fn check_fence(&mut self, who: usize, lease: LeaseId, fence: u64, shared: bool) {
         let before = self.fences.insert(fence, who);
         self.demand(before.is_none(), || format!("the fence {fence} was given twice"));
         // Where leases end too early callers may learn of their locks in another order than they got them.
-        let (last, steady) = (self.last_fence, self.kind == Kind::Steady);
+        // So also where it was stolen before they have learned of it.
+        let stolen = self.is_robbed(&self.processes[who].token_of(lease));
+        let (last, steady) = (self.last_fence, self.is_steady() && !stolen);
         self.demand(!steady || fence > last, || format!("the fence {fence} after {last}"));
         // Those who share learn of it in any order.
         if !shared {
-            self.last_fence = fence;
+            self.last_fence = fence.max(if stolen { last } else { 0 });
         }
     }
 
@@ -109,12 +122,11 @@ impl Simulation {
         let clock = self.processes[who].world.now;
         let right = match wish {
             Wish::Stale => *outcome == Outcome::Lost,
-            // However often it was asked: nobody else can have ended it.
-            Wish::Release { until } if self.kind == Kind::Steady && clock < until => {
-                *outcome != Outcome::Lost
+            // However often it was asked: nobody else can have ended it but a thief.
+            Wish::Release { lease, until } if self.is_steady() && clock < until => {
+                *outcome != Outcome::Lost || self.is_robbed(&self.processes[who].token_of(lease))
             }
-            Wish::Release { .. } => true,
-            Wish::Cancelled => true,
+            Wish::Release { .. } | Wish::Cancelled => true,
             Wish::Lock | Wish::Share | Wish::Adopt { .. } | Wish::Other => {
                 *outcome != Outcome::Cancelled
             }

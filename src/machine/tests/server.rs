@@ -1,12 +1,13 @@
 //! A server in virtual time: the scripts as they are, on a keyspace in the process.
 
 use super::defects;
-use super::watch::{Executed, Snapshot, Watch, holders};
+use super::snapshot::{Snapshot, holders};
+use super::watch::{Executed, Watch};
 use super::world::World;
 use crate::clock::{Mono, ServerTime};
 use crate::error::Failure;
 use crate::keys::LockKeys;
-use crate::machine::Look;
+use crate::machine::{Look, inbox};
 use crate::message::Message;
 use crate::script::{Call, Reply};
 use crate::server::embedded::{ask, execute};
@@ -35,6 +36,8 @@ struct State {
     next_subscriber: u64,
     /// Judges every call, where somebody asks for that.
     watch: Option<Watch>,
+    /// What lay on it after the last call and when, if nothing else has changed it since.
+    seen: Option<(ServerTime, Snapshot)>,
     executed: usize,
 }
 
@@ -49,7 +52,17 @@ fn run(store: &mut Store, time: ServerTime, call: &Call) -> Result<Reply, Failur
 
 impl State {
     fn snapshot(&self, time: ServerTime) -> Snapshot {
-        Snapshot::take(time, &|parts| ask(&self.store, time, parts))
+        match &self.seen {
+            Some((at, seen)) if *at == time => seen.clone(),
+            _ => Snapshot::take(time, &|parts| ask(&self.store, time, parts)),
+        }
+    }
+
+    /// Whether the manager of a token hears what becomes of its locks.
+    fn listens(&self, time: ServerTime, owner: &str) -> bool {
+        let channel = inbox(owner.split('.').nth(1).unwrap_or(""));
+        let count = ask(&self.store, time, &["PUBSUB", "NUMSUB", &channel]).pop();
+        count.is_some_and(|count| count != "0")
     }
 
     /// What was published to managers since the last call, and to whom.
@@ -85,6 +98,7 @@ impl Server {
             woken: Vec::new(),
             next_subscriber: 0,
             watch: None,
+            seen: None,
             executed: 0,
         };
         Self(Rc::new(RefCell::new(state)))
@@ -122,6 +136,31 @@ impl Server {
         self.0.borrow().watch.as_ref()?.violation.clone()
     }
 
+    /// A call leaves its machine.
+    pub(super) fn sent(&self, call: &Call) {
+        if let Some(watch) = &mut self.0.borrow_mut().watch {
+            watch.takings.sent(call);
+        }
+    }
+
+    /// Nobody gives back what this token has, until it is given up.
+    pub(super) fn keep(&self, token: &str) {
+        if let Some(watch) = &mut self.0.borrow_mut().watch {
+            watch.takings.kept.insert(token.to_owned());
+        }
+    }
+
+    pub(super) fn give_up(&self, token: &str) {
+        if let Some(watch) = &mut self.0.borrow_mut().watch {
+            watch.takings.kept.remove(token);
+        }
+    }
+
+    /// When the lease of a token would have ended, in ms, if the lock was taken from it.
+    pub(super) fn robbed_until_ms(&self, token: &str) -> Option<u64> {
+        self.0.borrow().watch.as_ref()?.takings.robbed.get(token).copied()
+    }
+
     pub(super) fn snapshot(&self, now: Mono) -> Snapshot {
         self.0.borrow().snapshot(self.time(now))
     }
@@ -130,6 +169,7 @@ impl Server {
     pub(super) fn execute_again(&self, now: Mono, call: &Call) {
         let time = self.time(now);
         let mut state = self.0.borrow_mut();
+        state.seen = None;
         // Whether the server refuses is the same again.
         let _refused = run(&mut state.store, time, call).is_err();
         assert!(state.store.take_messages().is_empty(), "a repeat of {call:?} sent a message");
@@ -145,6 +185,7 @@ impl Server {
 
     /// Runs a plain command; its answer as text, or none if it is nil.
     pub(super) fn command(&self, now: Mono, parts: &[&str]) -> Option<String> {
+        self.0.borrow_mut().seen = None;
         self.ask(now, parts).pop()
     }
 
@@ -191,7 +232,9 @@ impl Server {
     }
 
     pub(super) fn flush(&self) {
-        self.0.borrow_mut().store.flush();
+        let mut state = self.0.borrow_mut();
+        state.seen = None;
+        state.store.flush();
     }
 
     pub(super) fn save(&self) -> Entries {
@@ -200,7 +243,13 @@ impl Server {
 
     /// The data are those of an earlier moment.
     pub(super) fn restore(&self, now: Mono, entries: Entries) {
-        self.0.borrow().store.restore(entries);
+        let mut state = self.0.borrow_mut();
+        state.seen = None;
+        state.store.restore(entries);
+        if let Some(watch) = &mut state.watch {
+            watch.takings.forgotten = true;
+        }
+        drop(state);
         self.reread(now);
     }
 
@@ -220,6 +269,7 @@ impl Server {
     /// The server's clock is set.
     pub(super) fn step_clock(&self, step_us: i64) {
         let mut state = self.0.borrow_mut();
+        state.seen = None;
         state.clock_us = state.clock_us.saturating_add_signed(step_us);
     }
 
@@ -227,19 +277,37 @@ impl Server {
         let time = self.time(now);
         let mut state = self.0.borrow_mut();
         state.executed += 1;
-        let before = state.watch.is_some().then(|| state.snapshot(time));
+        let seen = state.seen.take().filter(|(at, _)| *at == time).map(|(_, seen)| seen);
+        let before = state.watch.is_some().then(|| seen.unwrap_or_else(|| state.snapshot(time)));
         let reply = run(&mut state.store, time, call);
         let mail = state.take_mail();
         if let Some(before) = before {
             let after = state.snapshot(time);
-            let granted = mail.iter().filter_map(|(_, message)| match message {
-                Message::Granted(grants) => Some(grants.clone()),
-                _ => None,
+            let (mut messages, mut taken) = (Vec::new(), Vec::new());
+            for (_, message) in &mail {
+                match message {
+                    Message::Freed(_) => {}
+                    Message::Granted(grants) => messages.push(grants.clone()),
+                    Message::Taken(lost) => taken.push(lost.clone()),
+                }
+            }
+            let reply = reply.as_ref().ok();
+            let mut watch = state.watch.take().unwrap_or_default();
+            let listens = |owner: &str| state.listens(time, owner);
+            let (messages, taken, listens) = (&messages, &taken, &listens);
+            let (before, after_it) = (&before, &after);
+            watch.judge(&Executed {
+                time,
+                call,
+                before,
+                after: after_it,
+                reply,
+                messages,
+                taken,
+                listens,
             });
-            let messages: Vec<_> = granted.collect();
-            let (before, after, reply) = (&before, &after, reply.as_ref().ok());
-            let done = Executed { time, call, before, after, reply, messages: &messages };
-            state.watch.get_or_insert_default().judge(&done);
+            state.watch = Some(watch);
+            state.seen = Some((time, after));
         }
         for (subscriber, message) in mail {
             state.mail.entry(subscriber).or_default().push_back(message);
@@ -262,11 +330,14 @@ impl Server {
     }
 
     pub(super) fn subscribe(&self, subscriber: u64, channel: &str) {
-        self.0.borrow_mut().store.subscribe(subscriber, channel);
+        let mut state = self.0.borrow_mut();
+        state.seen = None;
+        state.store.subscribe(subscriber, channel);
     }
 
     pub(super) fn unsubscribe(&self, subscriber: u64) {
         let mut state = self.0.borrow_mut();
+        state.seen = None;
         state.store.unsubscribe(subscriber);
         state.mail.remove(&subscriber);
     }

@@ -4,12 +4,13 @@
 //! --seeds 1`. Time is virtual, and the scripts are those that are shipped.
 
 use super::server::Server;
+use super::taking::Closing;
 use super::world::{RENEWED, World, ms};
 use crate::clock::Mono;
-use crate::machine::{Command, Event, Hold, LeaseId, OpId, Outcome, Wait};
+use crate::machine::{Command, Hold, LeaseId, OpId, Outcome, Wait};
 use crate::script::{Call, Mode};
 use crate::server::memory::Entries;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::num::NonZeroU32;
 use std::ops::Range;
 use std::panic::AssertUnwindSafe;
@@ -48,6 +49,12 @@ pub(super) struct Process {
     pub(super) held: Vec<Held>,
     /// The handles of those who gave the lock up.
     given_up: Vec<LeaseId>,
+    /// It is being closed, and nobody asks it for anything any more.
+    pub(super) closing: Option<Closing>,
+    /// Nothing that it has asked may arrive later than an answer to it.
+    pub(super) tidy: bool,
+    /// How many of its losses were looked at.
+    pub(super) losses_seen: usize,
 }
 
 pub(super) struct Held {
@@ -71,6 +78,7 @@ pub(super) enum Wish {
     },
     /// To give up what its caller holds until then, and nobody else has had to do with.
     Release {
+        lease: LeaseId,
         until: Mono,
     },
     Other,
@@ -101,6 +109,8 @@ pub(super) struct Simulation {
     pub(super) kind: Kind,
     /// Which kinds of locks are asked for.
     kinds: u32,
+    /// How many kinds of steps there are: the last ones are thefts.
+    actions: u32,
     pub(super) now: Mono,
     pub(super) server: Server,
     pub(super) processes: Vec<Process>,
@@ -114,6 +124,10 @@ pub(super) struct Simulation {
     pub(super) fences: BTreeMap<u64, usize>,
     pub(super) last_fence: u64,
     store: FencedStore,
+    /// The tokens of the locks that are kept.
+    pub(super) kept: BTreeSet<String>,
+    /// Those that another process has lengthened, and until when at least.
+    pub(super) lengthened: BTreeMap<String, Mono>,
     /// What happened, if anybody wants to know.
     trace: Option<Vec<String>>,
     pub(super) acquired: usize,
@@ -126,6 +140,7 @@ impl Simulation {
             rng: fastrand::Rng::with_seed(seed),
             kind,
             kinds: if seed.is_multiple_of(2) { 4 } else { 8 },
+            actions: if seed & 2 == 0 { 105 } else { 102 },
             now: BEGIN,
             server: Server::new(),
             processes: Vec::new(),
@@ -136,6 +151,8 @@ impl Simulation {
             fences: BTreeMap::new(),
             last_fence: 0,
             store: FencedStore::default(),
+            kept: BTreeSet::new(),
+            lengthened: BTreeMap::new(),
             trace: None,
             acquired: 0,
         };
@@ -182,15 +199,27 @@ impl Simulation {
             open: BTreeMap::new(),
             held: Vec::new(),
             given_up: Vec::new(),
+            closing: None,
+            tidy: true,
+            losses_seen: 0,
         }
     }
 
     fn step(&mut self) {
         let who = self.rng.usize(..PROCESSES);
-        let action = self.rng.u32(..100);
+        let action = self.rng.u32(..self.actions);
         if self.processes[who].stopped_until.is_some() {
             // The world goes on without it.
             return self.pass_some();
+        }
+        if self.processes[who].closing.is_some() {
+            match action % 4 {
+                0 => self.network(who),
+                1 => self.receive(who),
+                2 => self.fault(who),
+                _ => self.pass_some(),
+            }
+            return self.collect(who);
         }
         match action {
             0..11 => self.acquire(who),
@@ -205,7 +234,11 @@ impl Simulation {
             68..69 => self.old_code(),
             69..72 => self.stale_release(who),
             72..76 => self.fault(who),
-            _ => self.pass_some(),
+            76..100 => self.pass_some(),
+            100 => self.close(who),
+            101 => self.lengthen_elsewhere(who),
+            102..104 => self.steal(who),
+            _ => self.force(who),
         }
         self.collect(who);
     }
@@ -225,13 +258,15 @@ impl Simulation {
             3 => Wait::Forever,
             _ => Wait::UpTo(ms(8_000)),
         };
-        let hold = Hold { renew: self.rng.u32(..4) > 0, ..RENEWED };
+        let renew = self.rng.u32(..4) > 0;
+        let hold = Hold { renew, keep: !renew && self.rng.bool(), ..RENEWED };
         let mode = self.mode();
         let op = self.processes[who].world.acquire_as(ttl, wait, hold, mode);
         let wish = if mode.is_shared() { Wish::Share } else { Wish::Lock };
         self.processes[who].open.insert(op, wish);
-        let renew = hold.renew;
-        self.note(who, format_args!("acquire {op:?} {ttl} ms, {wait:?}, {mode:?}, renew {renew}"));
+        let keep = hold.keep;
+        let how = format_args!("renew {renew}, keep {keep}");
+        self.note(who, format_args!("acquire {op:?} {ttl} ms, {wait:?}, {mode:?}, {how}"));
     }
 
     /// Some schedules are about whole locks alone, others about every kind.
@@ -280,10 +315,12 @@ impl Simulation {
         let lease = from.world.machine.leases.get(&has.lease.attempt());
         let Some(lease) = lease.filter(|lease| lease.id == has.lease) else { return };
         has.passed_on = true;
-        let (owner, mode) = (from.world.machine.token_of(lease).to_string(), lease.mode);
+        let (token, mode) = (from.world.machine.token_of(lease), lease.mode);
         let (fence, shared) = (has.fence, has.shared);
         let (name, ttl) = ("a".to_owned(), ms(self.rng.u64(60..8_000)));
         let hold = Hold { renew: self.rng.u32(..4) > 0, ..RENEWED };
+        self.give_up(&token);
+        let owner = token.to_string();
         self.note(who, format_args!("adopts {owner}, {mode:?}"));
         let adopt = Command::Adopt { name, owner, ttl, fence: Some(fence), hold, mode };
         let op = self.processes[who].world.command(adopt);
@@ -292,11 +329,14 @@ impl Simulation {
 
     pub(super) fn release(&mut self, who: usize) {
         if let Some(Held { lease, passed_on, .. }) = self.processes[who].held.pop() {
+            if let Some(token) = self.processes[who].token(lease) {
+                self.give_up(&token);
+            }
             let exported = self.rng.u32(..8) == 0 || passed_on;
             let until = self.processes[who].world.deadlines.get(&lease).copied();
             let op = self.processes[who].world.command(Command::Release { lease, exported });
             let wish = match until {
-                Some(until) if !passed_on => Wish::Release { until },
+                Some(until) if !passed_on => Wish::Release { lease, until },
                 _ => Wish::Other,
             };
             self.processes[who].open.insert(op, wish);
@@ -330,71 +370,14 @@ impl Simulation {
         self.note(who, format_args!("write with {fence}: {accepted}"));
         if !accepted {
             self.store.refused += 1;
+            let robbed = self.is_robbed(&self.processes[who].token_of(lease));
             assert!(
-                !believes || passed_on || self.kind != Kind::Steady,
+                !believes || passed_on || robbed || self.kind != Kind::Steady,
                 "a write of the only holder was refused{}",
                 self.story()
             );
         }
         self.store.highest = self.store.highest.max(fence);
-    }
-
-    fn reachable(&self, who: usize) -> bool {
-        self.processes[who].cut_off_until.is_none()
-    }
-
-    fn network(&mut self, who: usize) {
-        if self.processes[who].world.connecting {
-            return self.connect(who);
-        }
-        if !self.reachable(who) {
-            return;
-        }
-        if self.rng.u32(..4) == 0 {
-            let enough = self.rng.u32(..8) > 0;
-            self.processes[who].world.answer_look();
-            self.processes[who].world.confirm(enough);
-        } else if self.rng.u32(..3) == 0 {
-            self.execute(who);
-        } else {
-            self.note(who, format_args!("gets an answer"));
-            if !self.processes[who].world.has_answers() {
-                self.execute(who);
-            }
-            self.processes[who].world.answer_one();
-        }
-    }
-
-    /// The server executes the oldest request, now and then twice.
-    fn execute(&mut self, who: usize) {
-        let Some((_, call)) = self.processes[who].world.wire.front().cloned() else { return };
-        self.note(who, format_args!("server executes {}", brief(&call)));
-        self.processes[who].world.execute_one();
-        if self.rng.u32(..12) == 0 {
-            let before = self.server.snapshot(self.now);
-            self.server.execute_again(self.now, &call);
-            let after = self.server.snapshot(self.now);
-            assert_eq!(before, after, "a repeat of {call:?} changed something{}", self.story());
-        }
-    }
-
-    pub(super) fn connect(&mut self, who: usize) {
-        let process = &mut self.processes[who];
-        if process.cut_off_until.is_some() {
-            process.world.connecting = false;
-            let failure = crate::error::Failure::Lost("unreachable".to_owned());
-            process.world.event(Event::ConnectFailed(failure));
-        } else {
-            process.world.deaf = self.rng.u32(..12) == 0;
-            process.world.connect();
-        }
-        self.note(who, format_args!("connects"));
-    }
-
-    fn receive(&mut self, who: usize) {
-        if self.reachable(who) && self.processes[who].world.receive_one() {
-            self.note(who, format_args!("gets a message"));
-        }
     }
 
     fn pass_some(&mut self) {
@@ -446,17 +429,6 @@ impl Simulation {
         self.collect(who);
     }
 
-    fn arrive_late(&mut self) {
-        let (now, late) = (self.now, std::mem::take(&mut self.late));
-        let (due, rest): (Vec<_>, Vec<_>) = late.into_iter().partition(|(at, _)| *at <= now);
-        self.late = rest;
-        for (_, call) in due {
-            self.note(9, format_args!("late: server executes {}", brief(&call)));
-            // Nobody is there to hear the answer.
-            let _unheard = self.server.execute(now, &call);
-        }
-    }
-
     /// The longest lease that may yet be taken by a request that is late.
     pub(super) fn late_lease(&self) -> Duration {
         let asked = self.late.iter().map(|(_, call)| match call {
@@ -474,18 +446,27 @@ impl Simulation {
             self.check_outcome(who, wish, &outcome);
             if let Outcome::Acquired { lease, fence, .. } = outcome {
                 self.acquired += 1;
+                self.keep(who, lease);
                 let shared = wish == Wish::Share || self.shares(who, lease);
                 let shared = if let Wish::Adopt { fence: own, shared } = wish {
                     // Higher, if the token got the lock again by an acquire that came late.
                     assert!(fence >= own, "an adopted fence fell to {fence}{}", self.story());
                     shared
                 } else {
-                    self.check_fence(who, fence, shared);
+                    self.check_fence(who, lease, fence, shared);
                     shared
                 };
                 self.processes[who].held.push(Held { lease, fence, shared, passed_on: false });
             }
         }
+        self.check_losses(who);
+        if self.processes[who].world.stopped {
+            self.closed(who);
+        }
+    }
+
+    pub(super) fn is_steady(&self) -> bool {
+        self.kind == Kind::Steady
     }
 
     fn shares(&self, who: usize, lease: LeaseId) -> bool {
@@ -497,14 +478,6 @@ impl Simulation {
         let Self { seed, kind, trace, .. } = self;
         let trace = trace.as_ref().map_or(String::new(), |trace| trace.join("\n  "));
         format!("\n  seed {seed}, {kind:?}:\n  {trace}\n")
-    }
-}
-
-/// A call in a few words.
-fn brief(call: &Call) -> String {
-    match call {
-        Call::Acquire { token, intent, .. } => format!("acquire {token} {intent:?}"),
-        _ => format!("{:?} {}", call.script(), call.token()),
     }
 }
 

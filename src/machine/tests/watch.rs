@@ -1,171 +1,12 @@
 //! Judges every script call of a simulated server by what it did to the lock: the rules of
 //! `docs/protocol.md`, told a second time and without the scripts.
 
-use super::world::World;
+use super::snapshot::{Reach, SHARED, Snapshot, Waiter, bare, is_foreign};
+use super::taking::Takings;
 use crate::clock::ServerTime;
-use crate::message::Grant;
+use crate::message::{Grant, Taken};
 use crate::script::{CLAIM, Call, Intent, Mode, Reply};
-use crate::token::{TOKEN_PREFIX, Token};
 use std::collections::{BTreeMap, BTreeSet};
-
-/// What lies on the server about the lock.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub(super) struct Snapshot {
-    /// The lock's value, mark included.
-    value: Option<String>,
-    /// The ms that are left of the lock; negative if it has no end or does not exist.
-    remaining_ms: i64,
-    fence: Option<String>,
-    line: Vec<Waiter>,
-    /// Those who share it.
-    shares: Vec<Share>,
-}
-
-/// One of those who share the lock.
-#[derive(Clone, Debug, Eq, PartialEq)]
-struct Share {
-    token: String,
-    remaining_ms: i64,
-    fence: u64,
-}
-
-/// An entry of the queue.
-#[derive(Clone, Debug, Eq, PartialEq)]
-struct Waiter {
-    token: String,
-    seq: u64,
-    deadline_ms: u64,
-    epoch: u64,
-    /// How many may share the lock with it, 0 for any number; none if it wants the whole lock.
-    limit: Option<usize>,
-    reach: Reach,
-}
-
-/// How a waiter learns of its turn.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Reach {
-    /// A message finds it.
-    Listens,
-    /// It only asks.
-    Polls,
-    /// Its connection is gone.
-    Gone,
-}
-
-impl Snapshot {
-    /// Reads the server, whose clock shows `time`, with `ask`, which runs a plain command.
-    pub(super) fn take(time: ServerTime, ask: &dyn Fn(&[&str]) -> Vec<String>) -> Self {
-        let keys = World::keys();
-        let entries = ask(&["ZRANGE", &keys.queue(), "0", "-1", "WITHSCORES"]);
-        let line = entries.chunks_exact(2).map(|entry| read_waiter(ask, &entry[0], &entry[1]));
-        let line = line.collect();
-        let value = ask(&["GET", keys.lock()]).pop();
-        let shared = value.as_deref().is_some_and(|value| bare(value) == SHARED);
-        Self {
-            value,
-            remaining_ms: ask(&["PTTL", keys.lock()]).pop().map_or(-2, |ms| ms.parse().unwrap()),
-            fence: ask(&["GET", &keys.fence()]).pop(),
-            line,
-            shares: if shared { read_shares(time, ask) } else { Vec::new() },
-        }
-    }
-
-    /// Who owns the whole lock, without the mark.
-    fn owner(&self) -> Option<&str> {
-        self.value.as_deref().map(bare).filter(|owner| *owner != SHARED)
-    }
-
-    fn is_free(&self) -> bool {
-        self.holders().next().is_none()
-    }
-
-    /// Who has the lock or a share of it, and for how many ms.
-    fn holders(&self) -> impl Iterator<Item = (&str, i64)> {
-        let owner = self.owner().map(|owner| (owner, self.remaining_ms));
-        owner.into_iter().chain(self.shares.iter().map(|it| (it.token.as_str(), it.remaining_ms)))
-    }
-
-    /// For how many ms `token` has the lock or a share of it.
-    fn held_ms(&self, token: &str) -> Option<i64> {
-        self.holders().find(|(holder, _)| *holder == token).map(|(_, ms)| ms)
-    }
-
-    fn counter(&self) -> Option<u64> {
-        self.fence.as_ref()?.parse().ok()
-    }
-
-    /// Who holds the lock and who stands in line.
-    pub(super) fn tokens(&self) -> Vec<Token> {
-        let line = self.line.iter().map(|waiter| waiter.token.as_str());
-        self.holders().map(|(owner, _)| owner).chain(line).map(Token::from_text).collect()
-    }
-
-    fn waiter(&self, token: &str) -> Option<&Waiter> {
-        self.line.iter().find(|waiter| waiter.token == token)
-    }
-}
-
-/// Who has the lock or a share of it.
-pub(super) fn holders(ask: &dyn Fn(&[&str]) -> Vec<String>, time: ServerTime) -> Vec<Token> {
-    let keys = World::keys();
-    let Some(value) = ask(&["GET", keys.lock()]).pop() else { return Vec::new() };
-    if bare(&value) != SHARED {
-        return vec![Token::from_text(bare(&value))];
-    }
-    let live = format!("({}", time.as_micros() / 1_000);
-    let tokens = ask(&["ZRANGEBYSCORE", &keys.shared(), &live, "+inf"]);
-    tokens.iter().map(|token| Token::from_text(token)).collect()
-}
-
-/// The lock's value while others share it.
-const SHARED: &str = "hf1.shared";
-
-fn read_waiter(ask: &dyn Fn(&[&str]) -> Vec<String>, token: &str, seq: &str) -> Waiter {
-    let details = ask(&["HGET", &World::keys().waiters(), token]).pop().unwrap_or_default();
-    let parts: Vec<_> = details.split(' ').collect();
-    let number = |index: usize| parts.get(index).and_then(|text| text.parse().ok()).unwrap_or(0);
-    let channel = parts.get(5).copied().unwrap_or("");
-    let listening = || ask(&["PUBSUB", "NUMSUB", channel]).last().is_some_and(|count| count != "0");
-    Waiter {
-        token: token.to_owned(),
-        seq: seq.parse().unwrap(),
-        deadline_ms: number(0),
-        epoch: number(3),
-        limit: parts.get(4).and_then(|limit| limit.parse().ok()),
-        reach: match channel {
-            "" => Reach::Polls,
-            _ if listening() => Reach::Listens,
-            _ => Reach::Gone,
-        },
-    }
-}
-
-fn read_shares(time: ServerTime, ask: &dyn Fn(&[&str]) -> Vec<String>) -> Vec<Share> {
-    let keys = World::keys();
-    let now_ms = time.as_micros() / 1_000;
-    let live = format!("({now_ms}");
-    let entries = ask(&["ZRANGEBYSCORE", &keys.shared(), &live, "+inf", "WITHSCORES"]);
-    let read = |entry: &[String]| {
-        let fence = ask(&["ZSCORE", &keys.shared(), &format!("#{}", entry[0])]).pop();
-        let fence = fence.and_then(|fence| fence.strip_prefix('-')?.parse().ok());
-        let end_ms: i64 = entry[1].parse().unwrap();
-        Share {
-            token: entry[0].clone(),
-            remaining_ms: end_ms - i64::try_from(now_ms).unwrap(),
-            fence: fence.unwrap_or(0),
-        }
-    };
-    entries.chunks_exact(2).map(read).collect()
-}
-
-fn is_foreign(value: &str) -> bool {
-    !value.starts_with(TOKEN_PREFIX)
-}
-
-/// A value without the mark.
-fn bare(value: &str) -> &str {
-    if is_foreign(value) { value } else { value.strip_suffix('+').unwrap_or(value) }
-}
 
 /// Which manager a token belongs to.
 fn client(token: &str) -> &str {
@@ -185,6 +26,8 @@ pub(super) struct Watch {
     pub(super) silent: Option<String>,
     /// Those who were granted shares by message and have not claimed them, and when, in ms.
     pub(super) silent_shares: BTreeMap<String, u64>,
+    /// What was taken from whom.
+    pub(super) takings: Takings,
     /// The first rule that was broken.
     pub(super) violation: Option<String>,
 }
@@ -199,6 +42,10 @@ pub(super) struct Executed<'a> {
     pub(super) reply: Option<&'a Reply>,
     /// What it published, one list for each message.
     pub(super) messages: &'a [Vec<Grant>],
+    /// Who was told that it has lost its lock.
+    pub(super) taken: &'a [Taken],
+    /// Whether the manager of a token can be told.
+    pub(super) listens: &'a dyn Fn(&str) -> bool,
 }
 
 /// Somebody who may get the lock.
@@ -211,19 +58,19 @@ struct Candidate<'a> {
 }
 
 impl Executed<'_> {
-    fn now_ms(&self) -> u64 {
+    pub(super) fn now_ms(&self) -> u64 {
         self.time.as_micros() / 1_000
     }
 
-    fn token(&self) -> &str {
+    pub(super) fn token(&self) -> &str {
         self.call.token().as_str()
     }
 
-    fn intent(&self) -> Option<Intent> {
+    pub(super) fn intent(&self) -> Option<Intent> {
         if let Call::Acquire { intent, .. } = self.call { Some(*intent) } else { None }
     }
 
-    fn is_release(&self) -> bool {
+    pub(super) fn is_release(&self) -> bool {
         matches!(self.call, Call::Release { .. })
     }
 
@@ -233,7 +80,7 @@ impl Executed<'_> {
     }
 
     /// Who loses what it has to the caller by this call.
-    fn adopted(&self) -> Option<&str> {
+    pub(super) fn adopted(&self) -> Option<&str> {
         let Call::Adopt { owner, .. } = self.call else { return None };
         let owned = self.before.held_ms(owner.as_str()).is_some();
         (owned && matches!(self.reply, Some(Reply::Granted { .. }))).then(|| owner.as_str())
@@ -249,6 +96,10 @@ impl Executed<'_> {
 
     /// Whether this call, without whom it serves, leaves room for others; it looks at the line then.
     fn opens(&self) -> bool {
+        if matches!(self.call, Call::Force { .. }) {
+            // While it is held, who forces it only asks.
+            return self.robs() || self.before.is_free();
+        }
         let owner = self.before.owner();
         let freed = (self.is_release() || self.is_downgrade()) && owner == Some(self.token());
         let kept = matches!(
@@ -256,14 +107,15 @@ impl Executed<'_> {
             Call::Adopt { .. } | Call::Extend { .. } | Call::Downgrade { .. } | Call::Pass { .. }
         );
         let confirms = self.intent().is_some() && self.before.held_ms(self.token()).is_some();
-        self.is_downgrade() || (!kept && !confirms && (freed || owner.is_none()))
+        self.is_downgrade() || self.robs() || (!kept && !confirms && (freed || owner.is_none()))
     }
 
     /// How many share the lock before anybody gets something of it by this call.
     fn sharing(&self) -> usize {
         let leaving =
             self.is_release() && self.before.shares.iter().any(|it| it.token == self.token());
-        self.before.shares.len() - usize::from(leaving) + usize::from(self.is_downgrade())
+        let shares = if self.robs() { 0 } else { self.before.shares.len() };
+        shares - usize::from(leaving) + usize::from(self.is_downgrade())
     }
 
     /// The place in line that the caller asks for or has.
@@ -280,8 +132,10 @@ impl Executed<'_> {
             (Intent::Join(Some(seq)), None) => *seq,
             (Intent::Join(None), None) => behind,
             // Behind everybody.
-            (Intent::Try | Intent::Steal, None) => u64::MAX,
-            (Intent::Poll, None) => return None,
+            (Intent::Try, None) => u64::MAX,
+            // Ahead of everybody.
+            (Intent::Steal(_), None) if self.steals() => 0,
+            (Intent::Steal(_) | Intent::Poll, None) => return None,
         };
         Some(Candidate { seq, token, limit })
     }
@@ -306,12 +160,17 @@ impl Watch {
         self.line_is_right(done)?;
         mark_is_right(done)?;
         messages_are_right(done, &heirs)?;
+        self.takings.judge(done)?;
         self.remember_silence(done, &heirs);
         Ok(())
     }
 
     /// A process that asks for the lock which it was granted, or stands in line anew, is not silent.
     fn heard(&mut self, done: &Executed<'_>) {
+        if done.robs() {
+            self.silent = None;
+            self.silent_shares.clear();
+        }
         let claims = !matches!(done.call, Call::Extend { .. });
         if claims {
             self.silent_shares.remove(done.token());
@@ -500,6 +359,7 @@ fn holders_are_right(done: &Executed<'_>, heirs: &[Candidate<'_>]) -> Result<(),
         (done.is_release() && token == done.token())
             || done.adopted() == Some(token)
             || done.passed().is_some_and(|(from, _)| from == token)
+            || done.robs()
     };
     let kept = done.before.holders().map(|(token, _)| token).filter(|token| !left(token));
     let adopter = done.adopted().map(|_| done.token());
@@ -550,6 +410,10 @@ fn leases_are_right(done: &Executed<'_>) -> Result<(), String> {
         };
         let ttl_ms = i64::try_from(ttl.as_millis()).unwrap();
         expect(given_ms >= ttl_ms, &format!("{ttl_ms} ms were promised, {given_ms} ms given"))?;
+        let owner = done.adopted().or_else(|| done.passed().map(|(from, _)| from));
+        let owner = owner.unwrap_or_else(|| done.token());
+        let most_ms = done.before.held_ms(owner).map_or(ttl_ms, |had_ms| had_ms.max(ttl_ms));
+        expect(given_ms <= most_ms, &format!("{ttl_ms} ms were asked for, {given_ms} ms given"))?;
     }
     Ok(())
 }
@@ -586,6 +450,6 @@ fn messages_are_right(done: &Executed<'_>, heirs: &[Candidate<'_>]) -> Result<()
     Ok(())
 }
 
-fn expect(right: bool, otherwise: &str) -> Result<(), String> {
+pub(super) fn expect(right: bool, otherwise: &str) -> Result<(), String> {
     if right { Ok(()) } else { Err(otherwise.to_owned()) }
 }

@@ -11,6 +11,7 @@ use crate::machine::{
 };
 use crate::message::Message;
 use crate::script::{Call, Mode, Reply};
+use crate::token::Token;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
@@ -212,9 +213,20 @@ impl World {
             }
             event => event,
         };
+        let robbed = match &event {
+            Event::Told(Message::Taken(taken)) => {
+                Token::from_text(&taken.token).number(&self.machine.config.client)
+            }
+            _ => None,
+        };
+        let unheard = robbed.is_some() && Defect::TheftUnheard.is_on();
         let mut out = Vec::new();
-        self.machine.handle_event(self.now, NodeId::default(), event, &mut out);
+        if !unheard {
+            self.machine.handle_event(self.now, NodeId::default(), event, &mut out);
+        }
         self.perform(out);
+        let believes = self.deadlines.keys().any(|lease| Some(lease.attempt().0) == robbed);
+        assert!(!believes, "who was told of its loss still believes to hold the lock");
     }
 
     pub(super) fn reply(&mut self, request: RequestId, reply: Result<Reply, Failure>) {
@@ -374,8 +386,9 @@ impl World {
                     assert!(!self.connecting, "two attempts to connect at once");
                     self.connecting = true;
                 }
-                Effect::Disconnect { .. } => {
-                    self.wire.clear();
+                Effect::Disconnect { abort, .. } => {
+                    let unsent = self.wire.drain(..).map(|(_, call)| call);
+                    self.late.extend(unsent.filter(|_| !abort));
                     self.answers.clear();
                     self.confirms.clear();
                     if let Some(looks) = &mut self.unanswered_looks {
@@ -404,7 +417,9 @@ impl World {
                     if let Call::Pass { token, .. } | Call::Release { token, .. } = &call {
                         self.released.push(token.to_string());
                     }
-                    self.wire.push_back((request, defects::distort(call)));
+                    let call = defects::distort(call);
+                    self.server.sent(&call);
+                    self.wire.push_back((request, call));
                 }
                 Effect::SetDeadline { lease, until: Some(until) } => {
                     self.deadlines.insert(lease, until);

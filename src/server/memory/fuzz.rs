@@ -161,7 +161,7 @@ fn any_call(bytes: &mut Bytes<'_>) -> Call {
                 0 => Intent::Join(Some(first)),
                 1 => Intent::Join(None),
                 2 => Intent::Poll,
-                3 => Intent::Steal,
+                3 => Intent::Steal(last),
                 _ => Intent::Try,
             };
             let inbox = bytes.pick(&["", "inbox", "nobody listens"]).into();
@@ -175,7 +175,13 @@ fn any_call(bytes: &mut Bytes<'_>) -> Call {
         Script::Downgrade => Call::Downgrade { keys, token, epoch, fence: first },
         Script::Extend => Call::Extend { keys, token, ttl },
         Script::Fill => Call::Fill { keys, token, ttl, last },
-        Script::Force => Call::Force { keys, token, epoch, foreign: bytes.flag() },
+        Script::Force => Call::Force {
+            keys,
+            token,
+            epoch,
+            foreign: bytes.flag(),
+            seen: bytes.flag().then_some(last),
+        },
         Script::Free => Call::Free { keys, token },
         Script::Pass => {
             Call::Pass { keys, token, epoch, heir: self::token(bytes), ttl, mode: mode(bytes) }

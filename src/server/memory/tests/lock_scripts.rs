@@ -160,6 +160,7 @@ const OUTCOMES: &[&str] = &[
     "adopted",
     "several shares in a message",
     "stolen",
+    "to be freed",
     "freed",
     "granted",
     "held",
@@ -196,6 +197,8 @@ struct Round<'a> {
     /// Who was granted a lock last, and the last place in line that a reply named.
     owner: Token,
     seq: u64,
+    /// The last fence that a reply named.
+    last: u64,
     story: Vec<String>,
     seen: BTreeSet<String>,
     compared: usize,
@@ -211,6 +214,7 @@ impl<'a> Round<'a> {
             lock: LOCKS[0],
             owner: Token::from_text(TOKENS[0].1),
             seq: 0,
+            last: 0,
             story: Vec::new(),
             seen: BTreeSet::new(),
             compared: 0,
@@ -279,7 +283,8 @@ impl<'a> Round<'a> {
             }
             18 if self.rng.bool() => {
                 let foreign = self.rng.bool();
-                Call::Force { keys, token, epoch, foreign }
+                let seen = self.rng.bool().then_some(self.last);
+                Call::Force { keys, token, epoch, foreign, seen }
             }
             _ => Call::Release { keys, token: owner, epoch },
         }
@@ -293,7 +298,7 @@ impl<'a> Round<'a> {
 
     fn intent(&mut self) -> Intent {
         match self.rng.u8(..11) {
-            10 => Intent::Steal,
+            10 => Intent::Steal(self.last),
             0..5 => Intent::Join(None),
             5 => Intent::Join(Some(self.seq)),
             6..8 => Intent::Poll,
@@ -392,15 +397,20 @@ impl<'a> Round<'a> {
                 self.owner = heir.clone();
                 "passed on"
             }
-            (Ok(Reply::Granted { .. }), Call::Acquire { token, .. }) => {
+            (Ok(Reply::Granted { fence }), Call::Acquire { token, block, .. }) => {
                 self.owner = token.clone();
+                self.last = fence + u64::from(*block) - 1;
                 "granted"
             }
-            (Ok(Reply::Held(Held { place: Some(place), .. })), _) => {
-                self.seq = place.seq;
+            (Ok(Reply::Held(Held { place: Some(place), last, .. })), _) => {
+                (self.seq, self.last) = (place.seq, last);
                 "in line"
             }
             (Ok(Reply::Held(_)), _) => "held",
+            (Ok(Reply::Seen { last }), _) => {
+                self.last = last;
+                "to be freed"
+            }
             (Ok(Reply::More), _) => "the line is too long",
             (Ok(Reply::Owner(true)), Call::Extend { .. }) => "lengthened",
             (Ok(Reply::Owner(true)), Call::Free { .. }) => "freed",

@@ -1,0 +1,84 @@
+//! What is on its way between the processes of a simulation and their server.
+
+use super::simulator::Simulation;
+use crate::machine::Event;
+use crate::script::Call;
+
+impl Simulation {
+    pub(super) fn reachable(&self, who: usize) -> bool {
+        self.processes[who].cut_off_until.is_none()
+    }
+
+    pub(super) fn network(&mut self, who: usize) {
+        if self.processes[who].world.connecting {
+            return self.connect(who);
+        }
+        if !self.reachable(who) {
+            return;
+        }
+        if self.rng.u32(..4) == 0 {
+            let enough = self.rng.u32(..8) > 0;
+            self.processes[who].world.answer_look();
+            self.processes[who].world.confirm(enough);
+        } else if self.rng.u32(..3) == 0 {
+            self.execute(who);
+        } else {
+            self.note(who, format_args!("gets an answer"));
+            if !self.processes[who].world.has_answers() {
+                self.execute(who);
+            }
+            self.processes[who].world.answer_one();
+        }
+    }
+
+    /// The server executes the oldest request, now and then twice.
+    pub(super) fn execute(&mut self, who: usize) {
+        let Some((_, call)) = self.processes[who].world.wire.front().cloned() else { return };
+        self.note(who, format_args!("server executes {}", brief(&call)));
+        self.processes[who].world.execute_one();
+        if self.rng.u32(..12) == 0 {
+            let before = self.server.snapshot(self.now);
+            self.server.execute_again(self.now, &call);
+            let after = self.server.snapshot(self.now);
+            assert_eq!(before, after, "a repeat of {call:?} changed something{}", self.story());
+        }
+    }
+
+    pub(super) fn connect(&mut self, who: usize) {
+        let process = &mut self.processes[who];
+        if process.cut_off_until.is_some() {
+            process.world.connecting = false;
+            let failure = crate::error::Failure::Lost("unreachable".to_owned());
+            process.world.event(Event::ConnectFailed(failure));
+        } else {
+            process.world.deaf = self.rng.u32(..12) == 0;
+            process.world.connect();
+        }
+        self.note(who, format_args!("connects"));
+    }
+
+    pub(super) fn receive(&mut self, who: usize) {
+        if self.reachable(who) && self.processes[who].world.receive_one() {
+            self.note(who, format_args!("gets a message"));
+        }
+    }
+
+    pub(super) fn arrive_late(&mut self) {
+        let (now, late) = (self.now, std::mem::take(&mut self.late));
+        let (due, rest): (Vec<_>, Vec<_>) = late.into_iter().partition(|(at, _)| *at <= now);
+        self.late = rest;
+        for (_, call) in due {
+            self.note(9, format_args!("late: server executes {}", brief(&call)));
+            // Nobody is there to hear the answer.
+            let _unheard = self.server.execute(now, &call);
+        }
+    }
+}
+
+/// A call in a few words.
+fn brief(call: &Call) -> String {
+    match call {
+        Call::Acquire { token, intent, .. } => format!("acquire {token} {intent:?}"),
+        _ => format!("{:?} {}", call.script(), call.token()),
+    }
+}

@@ -1,0 +1,189 @@
+//! What a simulated server shows about the lock, read by plain commands.
+
+use super::world::World;
+use crate::clock::ServerTime;
+use crate::token::{TOKEN_PREFIX, Token};
+use std::collections::BTreeMap;
+
+/// What lies on the server about the lock.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub(super) struct Snapshot {
+    /// The lock's value, mark included.
+    pub(super) value: Option<String>,
+    /// The ms that are left of the lock; negative if it has no end or does not exist.
+    pub(super) remaining_ms: i64,
+    pub(super) fence: Option<String>,
+    pub(super) line: Vec<Waiter>,
+    /// Those who share it.
+    pub(super) shares: Vec<Share>,
+}
+
+/// One of those who share the lock.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) struct Share {
+    pub(super) token: String,
+    pub(super) remaining_ms: i64,
+    pub(super) fence: u64,
+}
+
+/// An entry of the queue.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) struct Waiter {
+    pub(super) token: String,
+    pub(super) seq: u64,
+    pub(super) deadline_ms: u64,
+    pub(super) epoch: u64,
+    /// How many may share the lock with it, 0 for any number; none if it wants the whole lock.
+    pub(super) limit: Option<usize>,
+    pub(super) reach: Reach,
+}
+
+/// How a waiter learns of its turn.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Reach {
+    /// A message finds it.
+    Listens,
+    /// It only asks.
+    Polls,
+    /// Its connection is gone.
+    Gone,
+}
+
+impl Snapshot {
+    /// Reads the server, whose clock shows `time`, with `ask`, which runs a plain command.
+    pub(super) fn take(time: ServerTime, ask: &dyn Fn(&[&str]) -> Vec<String>) -> Self {
+        let keys = World::keys();
+        let entries = ask(&["ZRANGE", &keys.queue(), "0", "-1", "WITHSCORES"]);
+        let line = if entries.is_empty() { Vec::new() } else { read_line(ask, &entries) };
+        let value = ask(&["GET", keys.lock()]).pop();
+        let shared = value.as_deref().is_some_and(|value| bare(value) == SHARED);
+        Self {
+            value,
+            remaining_ms: ask(&["PTTL", keys.lock()]).pop().map_or(-2, |ms| ms.parse().unwrap()),
+            fence: ask(&["GET", &keys.fence()]).pop(),
+            line,
+            shares: if shared { read_shares(time, ask) } else { Vec::new() },
+        }
+    }
+
+    /// Who owns the whole lock, without the mark.
+    pub(super) fn owner(&self) -> Option<&str> {
+        self.value.as_deref().map(bare).filter(|owner| *owner != SHARED)
+    }
+
+    pub(super) fn is_free(&self) -> bool {
+        self.holders().next().is_none()
+    }
+
+    /// Who has the lock or a share of it, and for how many ms.
+    pub(super) fn holders(&self) -> impl Iterator<Item = (&str, i64)> {
+        let owner = self.owner().map(|owner| (owner, self.remaining_ms));
+        owner.into_iter().chain(self.shares.iter().map(|it| (it.token.as_str(), it.remaining_ms)))
+    }
+
+    /// For how many ms `token` has the lock or a share of it.
+    pub(super) fn held_ms(&self, token: &str) -> Option<i64> {
+        self.holders().find(|(holder, _)| *holder == token).map(|(_, ms)| ms)
+    }
+
+    pub(super) fn counter(&self) -> Option<u64> {
+        self.fence.as_ref()?.parse().ok()
+    }
+
+    /// Who holds the lock and who stands in line.
+    pub(super) fn tokens(&self) -> Vec<Token> {
+        let line = self.line.iter().map(|waiter| waiter.token.as_str());
+        self.holders().map(|(owner, _)| owner).chain(line).map(Token::from_text).collect()
+    }
+
+    pub(super) fn waiter(&self, token: &str) -> Option<&Waiter> {
+        self.line.iter().find(|waiter| waiter.token == token)
+    }
+}
+
+/// Who has the lock or a share of it.
+pub(super) fn holders(ask: &dyn Fn(&[&str]) -> Vec<String>, time: ServerTime) -> Vec<Token> {
+    let keys = World::keys();
+    let Some(value) = ask(&["GET", keys.lock()]).pop() else { return Vec::new() };
+    if bare(&value) != SHARED {
+        return vec![Token::from_text(bare(&value))];
+    }
+    let live = format!("({}", time.as_micros() / 1_000);
+    let tokens = ask(&["ZRANGEBYSCORE", &keys.shared(), &live, "+inf"]);
+    tokens.iter().map(|token| Token::from_text(token)).collect()
+}
+
+/// The lock's value while others share it.
+pub(super) const SHARED: &str = "hf1.shared";
+
+/// Reads the line, of which `entries` are tokens and their numbers.
+fn read_line(ask: &dyn Fn(&[&str]) -> Vec<String>, entries: &[String]) -> Vec<Waiter> {
+    let fields = ask(&["HGETALL", &World::keys().waiters()]);
+    let details: BTreeMap<_, _> =
+        fields.chunks_exact(2).map(|field| (field[0].as_str(), field[1].as_str())).collect();
+    // Most waiters are of few processes.
+    let mut listening = BTreeMap::new();
+    let mut listens = |channel: &str| {
+        *listening.entry(channel.to_owned()).or_insert_with(|| {
+            ask(&["PUBSUB", "NUMSUB", channel]).last().is_some_and(|count| count != "0")
+        })
+    };
+    let entries = entries.chunks_exact(2).map(|entry| (entry[0].as_str(), entry[1].as_str()));
+    let read = |(token, seq)| {
+        let details = details.get(token).copied().unwrap_or_default();
+        read_waiter(token, seq, details, &mut listens)
+    };
+    entries.map(read).collect()
+}
+
+fn read_waiter(
+    token: &str,
+    seq: &str,
+    details: &str,
+    listens: &mut dyn FnMut(&str) -> bool,
+) -> Waiter {
+    let mut parts = details.split(' ');
+    let mut part = || parts.next().unwrap_or("");
+    let mut number = || part().parse().unwrap_or(0);
+    let (deadline_ms, _lease, _block, epoch) = (number(), number(), number(), number());
+    let (limit, channel) = (part().parse().ok(), part());
+    Waiter {
+        token: token.to_owned(),
+        seq: seq.parse().unwrap(),
+        deadline_ms,
+        epoch,
+        limit,
+        reach: match channel {
+            "" => Reach::Polls,
+            _ if listens(channel) => Reach::Listens,
+            _ => Reach::Gone,
+        },
+    }
+}
+
+fn read_shares(time: ServerTime, ask: &dyn Fn(&[&str]) -> Vec<String>) -> Vec<Share> {
+    let keys = World::keys();
+    let now_ms = time.as_micros() / 1_000;
+    let live = format!("({now_ms}");
+    let entries = ask(&["ZRANGEBYSCORE", &keys.shared(), &live, "+inf", "WITHSCORES"]);
+    let read = |entry: &[String]| {
+        let fence = ask(&["ZSCORE", &keys.shared(), &format!("#{}", entry[0])]).pop();
+        let fence = fence.and_then(|fence| fence.strip_prefix('-')?.parse().ok());
+        let end_ms: i64 = entry[1].parse().unwrap();
+        Share {
+            token: entry[0].clone(),
+            remaining_ms: end_ms - i64::try_from(now_ms).unwrap(),
+            fence: fence.unwrap_or(0),
+        }
+    };
+    entries.chunks_exact(2).map(read).collect()
+}
+
+pub(super) fn is_foreign(value: &str) -> bool {
+    !value.starts_with(TOKEN_PREFIX)
+}
+
+/// A value without the mark.
+pub(super) fn bare(value: &str) -> &str {
+    if is_foreign(value) { value } else { value.strip_suffix('+').unwrap_or(value) }
+}

@@ -1,0 +1,287 @@
+//! What may be taken from whom, and what is kept: the rules of steal, force and `keep`, told a second time.
+
+use super::simulator::{Held, Process, Simulation, Wish};
+use super::snapshot::is_foreign;
+use super::watch::{Executed, expect};
+use super::world::{COMMAND_TIMEOUT, RENEWED, World, ms};
+use crate::clock::Mono;
+use crate::machine::{Command, LeaseId, LossReason, Wait};
+use crate::script::{Call, Intent, Mode, Reply, drift};
+use crate::token::Token;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What was taken from whom so far.
+#[derive(Debug, Default)]
+pub(super) struct Takings {
+    /// How many calls have been executed.
+    calls: usize,
+    /// Who has the lock or a share of it, and how many calls there had been when its grant was made.
+    since: BTreeMap<String, usize>,
+    /// How many calls there had been when a theft was first asked for, by its token and the fence that
+    /// it was shown.
+    shown: BTreeMap<(String, u64), usize>,
+    /// Who has had the lock, or has taken it from others.
+    had: BTreeSet<String>,
+    /// From whom it was taken, and when its lease would have ended, by the server's clock in ms.
+    pub(super) robbed: BTreeMap<String, u64>,
+    /// The server has lost data, so what was taken may have come back to whom it was taken from.
+    pub(super) forgotten: bool,
+    /// Who keeps a lock: nobody but its caller gives it back.
+    pub(super) kept: BTreeSet<String>,
+}
+
+impl Executed<'_> {
+    /// Whether the lock may be taken from those who have it now.
+    fn may_rob(&self, seen: u64, also_foreign: bool) -> bool {
+        let foreign = self.before.owner().is_some_and(is_foreign);
+        let shown = self.before.counter().unwrap_or(0) == seen;
+        !self.before.is_free() && (also_foreign || !foreign) && shown
+    }
+
+    /// Whether this call takes the lock from all who have it.
+    pub(super) fn robs(&self) -> bool {
+        match self.call {
+            Call::Acquire { intent: Intent::Steal(seen), token, .. } => {
+                self.may_rob(*seen, false) && self.before.held_ms(token.as_str()).is_none()
+            }
+            Call::Force { foreign, seen: Some(seen), .. } => self.may_rob(*seen, *foreign),
+            _ => false,
+        }
+    }
+
+    /// Whether the caller gets the lock ahead of all who wait.
+    pub(super) fn steals(&self) -> bool {
+        matches!(self.intent(), Some(Intent::Steal(_))) && (self.robs() || self.before.is_free())
+    }
+}
+
+impl Takings {
+    /// A call leaves its machine.
+    pub(super) fn sent(&mut self, call: &Call) {
+        if let Some(theft) = theft(call) {
+            self.shown.entry(theft).or_insert(self.calls);
+        }
+    }
+
+    pub(super) fn judge(&mut self, done: &Executed<'_>) -> Result<(), String> {
+        self.calls += 1;
+        if done.robs() && !self.forgotten {
+            self.robbery_is_right(done)?;
+        }
+        who_lost_it_is_told(done)?;
+        if let (Call::Force { .. }, Some(Reply::Owner(freed))) = (done.call, done.reply) {
+            expect(*freed == done.robs(), "a force did something else than it says")?;
+        }
+        let token = done.token();
+        let kept = done.is_release() && self.kept.contains(token);
+        let owned = done.before.held_ms(token).is_some() && !self.robbed.contains_key(token);
+        expect(!(kept && owned), "a kept lock is given back, and not by its caller")?;
+        self.remember(done);
+        Ok(())
+    }
+
+    /// A thief robs once, and nobody who came after it was shown whom.
+    fn robbery_is_right(&self, done: &Executed<'_>) -> Result<(), String> {
+        let thief = done.token();
+        expect(!self.had.contains(thief), "who has had the lock already robs another")?;
+        let shown = theft(done.call).and_then(|theft| self.shown.get(&theft)).copied();
+        for (victim, _) in done.before.holders().filter(|(victim, _)| !is_foreign(victim)) {
+            let since = self.since.get(victim).copied().unwrap_or(0);
+            let earlier = shown.is_none_or(|shown| since <= shown);
+            expect(earlier, &format!("{victim} is robbed, who came after {thief} had looked"))?;
+        }
+        Ok(())
+    }
+
+    fn remember(&mut self, done: &Executed<'_>) {
+        if done.robs() {
+            self.had.insert(done.token().to_owned());
+            for (victim, left_ms) in done.before.holders() {
+                let ends_ms = done.now_ms().saturating_add_signed(left_ms);
+                self.robbed.insert(victim.to_owned(), ends_ms);
+            }
+        }
+        let before = std::mem::take(&mut self.since);
+        for (holder, _) in done.after.holders() {
+            // Who adopts a lock has the grant of its former owner.
+            let adopted = done.adopted().filter(|_| holder == done.token());
+            let since = before.get(adopted.unwrap_or(holder)).copied().unwrap_or(self.calls);
+            self.since.insert(holder.to_owned(), since);
+            self.had.insert(holder.to_owned());
+        }
+    }
+}
+
+/// Who asks for the lock of others, and up to which fence.
+fn theft(call: &Call) -> Option<(String, u64)> {
+    match call {
+        Call::Acquire { intent: Intent::Steal(seen), token, .. }
+        | Call::Force { seen: Some(seen), token, .. } => Some((token.to_string(), *seen)),
+        _ => None,
+    }
+}
+
+/// Each owner from whom the lock is taken is told why, and nobody else is.
+fn who_lost_it_is_told(done: &Executed<'_>) -> Result<(), String> {
+    let robbed = done.before.holders().filter(|_| done.robs()).map(|(owner, _)| (owner, false));
+    let adopted = done.adopted().map(|owner| (owner, true));
+    let listens = |(owner, _): &(&str, bool)| !is_foreign(owner) && (done.listens)(owner);
+    let due: BTreeSet<_> = robbed.chain(adopted).filter(listens).collect();
+    let told = done.taken.iter().map(|taken| (taken.token.as_str(), taken.adopted));
+    let told: BTreeSet<_> = told.collect();
+    expect(told == due, &format!("{due:?} lost the lock, and {told:?} were told"))
+}
+
+impl Simulation {
+    pub(super) fn steal(&mut self, who: usize) {
+        let ttl = [200, 1_000, 4_000, 10_000][self.rng.usize(..4)];
+        let process = &mut self.processes[who];
+        let op = process.world.acquire_as(ttl, Wait::Steal, RENEWED, Mode::Exclusive);
+        process.open.insert(op, Wish::Lock);
+        self.note(who, format_args!("steal {op:?} {ttl} ms"));
+    }
+
+    pub(super) fn force(&mut self, who: usize) {
+        let foreign = self.rng.u32(..4) == 0;
+        let force = Command::Force { name: "a".to_owned(), foreign };
+        let op = self.processes[who].world.command(force);
+        self.processes[who].open.insert(op, Wish::Other);
+        self.note(who, format_args!("force {op:?}, foreign: {foreign}"));
+    }
+
+    /// Remembers that a lock is to be kept.
+    pub(super) fn keep(&mut self, who: usize, lease: LeaseId) {
+        let held = self.processes[who].world.machine.hold_of(lease);
+        let Some(held) = held.filter(|held| held.keep) else { return };
+        let token = self.processes[who].world.machine.token_of(held).to_string();
+        if self.is_steady() {
+            self.server.keep(&token);
+        }
+        self.kept.insert(token);
+    }
+
+    /// Whoever has the lock by this token may give it back from now on.
+    pub(super) fn give_up(&mut self, token: &Token) {
+        self.server.give_up(token.as_str());
+        self.lengthened.remove(token.as_str());
+    }
+
+    /// Somebody in another process has the token of a kept lock, and lengthens it.
+    pub(super) fn lengthen_elsewhere(&mut self, who: usize) {
+        let process = &self.processes[who];
+        let kept = |held: &&Held| !held.shared && !held.passed_on;
+        let mut tokens =
+            process.held.iter().filter(kept).filter_map(|held| process.token(held.lease));
+        let Some(token) = tokens.rfind(|it| self.kept.contains(it.as_str())) else {
+            return;
+        };
+        let (keys, ttl) = (World::keys(), ms(self.rng.u64(60..8_000)));
+        let call = Call::Extend { keys, token: token.clone(), ttl };
+        if self.server.execute(self.now, &call) == Ok(Reply::Owner(true)) {
+            let until = self.now + ttl.saturating_sub(drift(ttl));
+            self.lengthened.insert(token.to_string(), until);
+        }
+        self.note(9, format_args!("another process lengthens {token} to {ttl:?}"));
+    }
+
+    /// The manager is closed; another takes its place as soon as it has ended.
+    pub(super) fn close(&mut self, who: usize) {
+        let Process { world, held, .. } = &mut self.processes[who];
+        let until = held.iter().filter(|held| !held.passed_on).filter_map(|held| {
+            let lease = world.machine.hold_of(held.lease).filter(|lease| lease.keep)?;
+            Some((world.machine.token_of(lease), *world.deadlines.get(&held.lease)?))
+        });
+        let kept = until.collect();
+        held.clear();
+        let op = world.command(Command::Close);
+        let (since, process) = (world.now, &mut self.processes[who]);
+        process.open.insert(op, Wish::Other);
+        process.closing = Some(Closing { since, kept });
+        self.note(who, format_args!("closes"));
+    }
+
+    /// A manager that was closed has ended: what it had is free, but for what is to be kept.
+    pub(super) fn closed(&mut self, who: usize) {
+        self.note(who, format_args!("has ended; another takes its place"));
+        // What it had written is delivered, as far as there is a connection.
+        let last = std::mem::take(&mut self.processes[who].world.late);
+        for call in last.iter().filter(|_| self.processes[who].cut_off_until.is_none()) {
+            let _unheard = self.server.execute(self.now, call);
+        }
+        self.check_closed(who);
+        self.processes[who].world.leave();
+        self.processes[who] = self.start();
+    }
+
+    fn check_closed(&self, who: usize) {
+        let process = &self.processes[who];
+        let Some(Closing { since, kept }) = &process.closing else { return };
+        let (now, client) = (process.world.now, &process.world.machine.config.client);
+        let owners = self.server.owners(self.now);
+        let lasts = |(token, until): &&(Token, Mono)| {
+            *until > now && !self.is_robbed(token) && self.is_steady()
+        };
+        let gone = kept.iter().filter(lasts).find(|(token, _)| !owners.contains(token));
+        self.demand(gone.is_none(), || format!("{gone:?} was not kept: {owners:?}"));
+        // Else there was no answer, or what it had asked may arrive later.
+        if now.since(*since) < COMMAND_TIMEOUT && process.tidy && self.is_steady() {
+            let tokens = self.server.snapshot(self.now).tokens();
+            let mut own = tokens.iter().filter(|token| token.number(client).is_some());
+            let left = own.find(|token| !self.kept.contains(token.as_str()));
+            self.demand(left.is_none(), || format!("{left:?} is left of who has closed"));
+        }
+    }
+
+    /// Whoever has lengthened a kept lock has it for so long.
+    pub(super) fn check_lengthened(&self) {
+        let mut lengthened =
+            self.lengthened.iter().filter(|(_, until)| **until > self.now).peekable();
+        if lengthened.peek().is_none() {
+            return;
+        }
+        let owners = self.server.owners(self.now);
+        for (token, _) in lengthened {
+            let has = owners.iter().any(|owner| owner.as_str() == token);
+            let right = has || self.is_robbed(&Token::from_text(token));
+            self.demand(right, || format!("{token} was lengthened, and the owners are {owners:?}"));
+        }
+    }
+
+    /// Whether the lock was taken from this token.
+    pub(super) fn is_robbed(&self, token: &Token) -> bool {
+        self.server.robbed_until_ms(token.as_str()).is_some()
+    }
+
+    /// Nobody is told of a theft but who was robbed.
+    pub(super) fn check_losses(&mut self, who: usize) {
+        self.check_calls();
+        let process = &mut self.processes[who];
+        let first = std::mem::replace(&mut process.losses_seen, process.world.lost.len());
+        let process = &self.processes[who];
+        for (lease, reason) in &process.world.lost[first..] {
+            let right = *reason != LossReason::Stolen || self.is_robbed(&process.token_of(*lease));
+            self.demand(right, || format!("{who}: {lease:?} was never stolen"));
+        }
+    }
+}
+
+/// A manager that is being closed.
+pub(super) struct Closing {
+    /// By its own clock.
+    since: Mono,
+    /// What it keeps, and until when at least.
+    kept: Vec<(Token, Mono)>,
+}
+
+impl Process {
+    /// The token of a lease that has none but its attempt's number.
+    pub(super) fn token_of(&self, lease: LeaseId) -> Token {
+        Token::new(&self.world.machine.config.client, lease.attempt().0, "")
+    }
+
+    /// The token of a lease that has not ended.
+    pub(super) fn token(&self, lease: LeaseId) -> Option<Token> {
+        let machine = &self.world.machine;
+        machine.hold_of(lease).map(|lease| machine.token_of(lease))
+    }
+}

@@ -1,0 +1,261 @@
+//! Steal, force, and locks that are kept: who is robbed and told, lost replies, repeats, late arrivals.
+
+use super::errands::{adopt, arrive_late, assert_idle, take, take_held, two};
+use super::world::{ONE_LEASE, RENEWED, World, ms};
+use crate::machine::{Command, Hold, LossReason, OpId, Outcome, Wait};
+use crate::script::{Call, Mode, Reply};
+use crate::token::Token;
+
+fn force(world: &mut World) -> OpId {
+    world.command(Command::Force { name: "a".to_owned(), foreign: false })
+}
+
+#[test]
+fn a_forced_lock_goes_to_the_first_in_line_and_its_owner_is_told() {
+    let (mut a, mut b) = two();
+    let (lease, fence) = take_held(&mut a, RENEWED, Mode::Exclusive);
+    let op = b.acquire(10_000, Wait::Forever);
+    b.settle();
+    let forced = force(&mut b);
+    b.settle();
+    a.settle();
+    assert_eq!(b.outcome(forced), Some(&Outcome::Done));
+    assert_eq!(a.lost, [(lease, LossReason::Stolen)]);
+    assert!(b.lease(op).1 > fence);
+    assert_idle(&mut a);
+}
+
+#[test]
+fn a_line_that_is_too_long_to_be_walked_is_walked_on_without_force() {
+    let (mut a, mut b) = two();
+    take(&mut a, Mode::Exclusive);
+    // They asked and died: nobody has heard of them since.
+    for number in 0..200 {
+        let (score, dead) = (number.to_string(), format!("hf1.dead.{number}"));
+        b.server.command(b.now, &["ZADD", &World::keys().queue(), &score, &dead]);
+    }
+    let op = force(&mut b);
+    b.answer_one();
+    b.answer_one();
+    assert_eq!(b.outcome(op), Some(&Outcome::Done));
+    assert!(!b.wire.iter().any(|(_, call)| matches!(call, Call::Force { .. })), "{:?}", b.wire);
+    assert_idle(&mut b);
+    assert_eq!(b.server.line(b.now, &World::keys()), 0);
+}
+
+#[test]
+fn a_forced_release_whose_answer_is_lost_does_not_rob_the_next_owner() {
+    let (mut a, mut b) = two();
+    take(&mut a, Mode::Exclusive);
+    let op = force(&mut b);
+    b.answer_one();
+    b.execute_and_lose_replies();
+    assert!(matches!(b.outcome(op), Some(Outcome::Connection(_))), "{:?}", b.outcome(op));
+    a.settle();
+    let (next, _) = take_held(&mut a, RENEWED, Mode::Exclusive);
+    b.connect();
+    assert_idle(&mut b);
+    a.settle();
+    assert!(a.deadlines.contains_key(&next), "{:?}", a.lost);
+}
+
+#[test]
+fn force_tells_all_who_share_and_leaves_other_code_alone() {
+    let (mut a, mut b) = two();
+    let (lease, _) = take(&mut a, Mode::SHARED);
+    let (other, _) = take(&mut b, Mode::SHARED);
+    let op = force(&mut b);
+    b.settle();
+    a.settle();
+    assert_eq!(b.outcome(op), Some(&Outcome::Done));
+    assert_eq!((a.lost[0], b.lost[0]), ((lease, LossReason::Stolen), (other, LossReason::Stolen)));
+    assert_eq!(b.server.leftovers(b.now), "");
+    b.server.set_foreign(b.now, &World::keys(), "other", ms(5_000));
+    let op = force(&mut b);
+    b.settle();
+    assert_eq!(b.outcome(op), Some(&Outcome::Lost));
+    assert_eq!(b.server.owner(b.now, &World::keys()).as_deref(), Some("other"));
+}
+
+#[test]
+fn a_stolen_share_holds_the_lock() {
+    let (mut a, mut b) = two();
+    let (lease, fence) = take(&mut a, Mode::Exclusive);
+    let op = b.acquire_as(10_000, Wait::Steal, ONE_LEASE, Mode::SHARED);
+    b.settle();
+    a.settle();
+    assert!(b.lease(op).1 > fence);
+    assert_eq!(a.lost, [(lease, LossReason::Stolen)]);
+    assert!(b.server.is_shared(b.now));
+    let ttl = b.server.command(b.now, &["PTTL", &World::keys().shared()]);
+    assert!(ttl.is_some_and(|ttl| ttl.parse::<i64>().unwrap() > 0), "it has an end");
+}
+
+#[test]
+fn a_lock_that_is_stolen_while_replicas_confirm_it_is_asked_for_again() {
+    let (mut a, mut b) = two();
+    a.machine.config.confirm = true;
+    let op = a.acquire(10_000, Wait::Forever);
+    a.settle();
+    assert_eq!(a.confirms.len(), 1);
+    let stolen = b.acquire(10_000, Wait::Steal);
+    b.settle();
+    b.lease(stolen);
+    a.settle();
+    a.confirm(true);
+    assert_eq!(a.outcome(op), None);
+    let (lease, _) = b.lease(stolen);
+    b.release(lease);
+    b.settle();
+    a.settle();
+    a.confirm(true);
+    a.lease(op);
+}
+
+#[test]
+fn who_is_robbed_before_its_claim_is_not_taken_for_dead() {
+    for steal in [true, false] {
+        let (mut a, mut b) = two();
+        let (lease, _) = take(&mut b, Mode::Exclusive);
+        a.acquire(10_000, Wait::Forever);
+        a.settle();
+        b.release(lease);
+        b.settle();
+        let waiters = World::keys();
+        let unclaimed =
+            |b: &World| b.server.command(b.now, &["HGET", &waiters.waiters(), "unclaimed"]);
+        assert!(unclaimed(&b).is_some());
+        if steal {
+            b.acquire(10_000, Wait::Steal);
+        } else {
+            adopt(&mut b, "hf1.a.1", None, Mode::Exclusive);
+        }
+        b.settle();
+        assert_eq!(unclaimed(&b), None);
+    }
+}
+
+#[test]
+fn a_theft_that_is_repeated_robs_nobody_anew() {
+    let (mut a, mut b) = two();
+    take(&mut a, Mode::Exclusive);
+    let op = b.acquire(10_000, Wait::Steal);
+    b.answer_one();
+    b.execute_and_lose_replies();
+    let issued = b.server.fence(b.now, &World::keys());
+    b.connect();
+    b.settle();
+    assert_eq!(Some(b.lease(op).1), issued);
+}
+
+#[test]
+fn a_theft_whose_answer_was_lost_does_not_rob_who_came_later() {
+    let (mut a, mut b) = two();
+    take(&mut a, Mode::Exclusive);
+    let op = b.acquire(200, Wait::Steal);
+    b.answer_one();
+    b.execute_and_lose_replies();
+    a.settle();
+    // What was stolen has ended, and is somebody else's.
+    a.pass(ms(300));
+    b.pass(ms(300));
+    let (next, _) = take_held(&mut a, RENEWED, Mode::Exclusive);
+    b.connect();
+    b.settle();
+    assert!(matches!(b.outcome(op), Some(Outcome::Connection(_))), "{:?}", b.outcome(op));
+    assert_idle(&mut b);
+    a.settle();
+    assert!(a.deadlines.contains_key(&next), "{:?}", a.lost);
+}
+
+#[test]
+fn a_theft_or_a_force_that_arrives_late_robs_nobody_who_came_later() {
+    for steal in [true, false] {
+        let (mut a, mut b) = two();
+        let (lease, _) = take(&mut a, Mode::Exclusive);
+        if steal {
+            b.acquire(10_000, Wait::Steal)
+        } else {
+            force(&mut b)
+        };
+        b.answer_one();
+        b.lose_requests();
+        a.release(lease);
+        a.settle();
+        let (next, _) = take_held(&mut a, RENEWED, Mode::Exclusive);
+        arrive_late(&mut b);
+        a.settle();
+        assert!(a.deadlines.contains_key(&next), "{:?}", a.lost);
+        b.connect();
+        assert_idle(&mut b);
+        assert!(a.deadlines.contains_key(&next), "{:?}", a.lost);
+    }
+}
+
+#[test]
+fn who_has_only_looked_looks_again() {
+    for steal in [true, false] {
+        let (mut a, mut b) = two();
+        let (lease, _) = take(&mut a, Mode::Exclusive);
+        let op = if steal { b.acquire(10_000, Wait::Steal) } else { force(&mut b) };
+        b.execute_and_lose_replies();
+        b.connect();
+        b.pass(ms(100));
+        b.settle();
+        a.settle();
+        assert_eq!(a.lost, [(lease, LossReason::Stolen)]);
+        assert!(matches!(b.outcome(op), Some(Outcome::Acquired { .. } | Outcome::Done)));
+    }
+}
+
+#[test]
+fn a_lock_that_changes_hands_ahead_of_a_theft_is_stolen_all_the_same() {
+    let (mut a, mut b) = two();
+    let (lease, _) = take(&mut a, Mode::Exclusive);
+    let op = b.acquire(10_000, Wait::Steal);
+    b.answer_one();
+    a.release(lease);
+    a.settle();
+    let (next, fence) = take(&mut a, Mode::Exclusive);
+    b.settle();
+    a.settle();
+    assert!(b.lease(op).1 > fence);
+    assert_eq!(a.lost, [(next, LossReason::Stolen)]);
+}
+
+#[test]
+fn a_thief_that_is_robbed_while_replicas_confirm_does_not_rob_its_robber() {
+    let (mut a, mut b) = two();
+    a.machine.config.confirm = true;
+    let op = a.acquire(10_000, Wait::Steal);
+    a.settle();
+    assert_eq!(a.confirms.len(), 1);
+    let stolen = b.acquire(10_000, Wait::Steal);
+    b.settle();
+    let (lease, _) = b.lease(stolen);
+    a.settle();
+    a.confirm(true);
+    assert!(matches!(a.outcome(op), Some(Outcome::Connection(_))), "{:?}", a.outcome(op));
+    assert_idle(&mut a);
+    b.settle();
+    assert!(b.deadlines.contains_key(&lease), "{:?}", b.lost);
+}
+
+#[test]
+fn a_kept_lock_that_was_asked_for_twice_is_not_given_back_at_its_end() {
+    let mut world = World::connected();
+    let hold = Hold { keep: true, ..ONE_LEASE };
+    let op = world.acquire_held(1_000, Wait::Never, hold);
+    world.lose_requests();
+    world.connect();
+    world.settle();
+    world.lease(op);
+    // Another process has its token, and lengthens it.
+    let token = Token::from_text("hf1.c.1");
+    let extend = Call::Extend { keys: World::keys(), token, ttl: ms(10_000) };
+    assert_eq!(world.server.execute(world.now, &extend), Ok(Reply::Owner(true)));
+    world.pass(ms(2_500));
+    world.settle();
+    assert_eq!(world.server.owner(world.now, &World::keys()).as_deref(), Some("hf1.c.1"));
+    assert_eq!(world.released, [] as [String; 0]);
+}
