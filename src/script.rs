@@ -399,6 +399,7 @@ pub enum Reply {
         last: u64,
     },
     /// `release`, `force`: free, but the line is so long that it is to be asked again to pass the lock on.
+    /// `pass`: not passed on, since more than the heir's limit have a share; it is to be released.
     More,
     /// Those that only the owner may call: done if true, not the owner if false. `together`: false if
     /// not all of them are free.

@@ -188,6 +188,7 @@ pub(super) fn reply(script: Script, value: Value) -> Result<Reply, Failure> {
             Err(refused(error.code(), error.details().unwrap_or_default()))
         }
         (Script::Adopt | Script::Pass, Value::Int(0)) => Ok(Reply::Owner(false)),
+        (Script::Pass | Script::Release | Script::Force, Value::Int(2)) => Ok(Reply::More),
         (Script::Acquire | Script::Adopt | Script::Pass, Value::Int(fence)) => whole(fence)
             .map(|fence| Reply::Granted { fence })
             .ok_or_else(|| Failure::Lost(format!("the server sent the fence {fence}"))),
@@ -196,7 +197,6 @@ pub(super) fn reply(script: Script, value: Value) -> Result<Reply, Failure> {
             let fences = parts.iter().map(whole_value).collect::<Option<_>>();
             fences.map(Reply::All).ok_or_else(|| unexpected(script, &Value::Array(parts)))
         }
-        (Script::Release | Script::Force, Value::Int(2)) => Ok(Reply::More),
         (Script::Force, Value::Array(parts)) => match parts.first().and_then(whole_value) {
             Some(last) => Ok(Reply::Seen { last }),
             None => Err(unexpected(script, &Value::Array(parts))),

@@ -89,8 +89,13 @@ pub(super) fn apply(source: &str) -> Cow<'_, str> {
 }
 
 /// A command as the machine gets it.
-pub(super) fn misdirect(machine: &Machine, command: Command) -> Command {
+pub(super) fn misdirect(machine: &mut Machine, command: Command) -> Command {
     match command {
+        Command::Close if Defect::NothingKept.is_on() => {
+            // Not ahead of that: whoever judges must know what was to be kept.
+            machine.leases.values_mut().for_each(|held| held.keep = false);
+            command
+        }
         Command::Release { lease, exported } if Defect::StaleHandle.is_on() => {
             let current = machine.leases.get(&lease.attempt()).map_or(lease, |held| held.id);
             Command::Release { lease: current, exported }
@@ -132,11 +137,7 @@ pub(super) fn spoil(machine: &mut Machine) {
         Defect::NoPoll => {
             machine.timers.retain(|(_, timer)| !matches!(timer, Timer::AttemptRetry(_)));
         }
-        Defect::EverythingKept | Defect::NothingKept => {
-            for held in machine.leases.values_mut() {
-                held.keep = defect == Defect::EverythingKept;
-            }
-        }
+        Defect::EverythingKept => machine.leases.values_mut().for_each(|held| held.keep = true),
         Defect::StolenAgain => {
             for attempt in machine.attempts.values_mut() {
                 attempt.uncertain &= !matches!(attempt.way, Way::Steal(_));

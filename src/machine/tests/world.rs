@@ -192,7 +192,7 @@ impl World {
     }
 
     pub(super) fn command(&mut self, command: Command) -> OpId {
-        let command = defects::misdirect(&self.machine, command);
+        let command = defects::misdirect(&mut self.machine, command);
         let op = self.free_ops.pop().unwrap_or_else(|| {
             self.next_op += 1;
             OpId(self.next_op)
