@@ -18,11 +18,11 @@ const RELEASE =
   'if redis.call("get", KEYS[1]) == ARGV[1] then return redis.call("del", KEYS[1]) else return 0 end';
 
 const ABOUT = `The physical limit: commands made before, and a client that only writes them and waits. Between the rows lies what a
-script costs, and what fences and the look at the queue cost. Of the instructions that Redis 7.0 spends on holdfast's pair (77 thousand,
-the snippet's 32; callgrind) a quarter is what calling two scripts costs whatever they do, a quarter makes values of Lua of their six keys
-and five arguments, a third runs their seven commands, and an eighth the scripts' own lines. The snippet calls one script, with one key and
-one argument. An acquire names five keys though it needs three when nobody waits: what a script touches has to be named, or a Cluster
-would run it half while a slot moves. The distance from here to *Pairs* is that of the library in the client, with which the server
+script costs, and what fences and the look at the queue cost. Of the instructions that Redis 7.0 spends on holdfast's pair (nearly 90
+thousand, the snippet's 32; callgrind) a fifth is what calling two scripts costs whatever they do, over a third makes values of Lua of
+their ten keys and six arguments, over a quarter runs their seven commands, and a tenth the scripts' own lines. The snippet calls one
+script, with one key and one argument. Either script names five keys though it needs fewer when nobody waits: what a script touches
+has to be named, or a Cluster would run it half while a slot moves. The distance from here to *Pairs* is that of the library in the client, with which the server
 shares two cores.`;
 
 export const LIMIT = { id: 'limit', about: ABOUT, run };
