@@ -32,6 +32,8 @@ pub(super) struct Attempt {
     label: Box<str>,
     /// The lease that was asked for last: that of whoever is first in line.
     ttl: Duration,
+    /// The longest that was asked for: the server may have given as much.
+    longest: Duration,
     /// What is left of its process's turn, if it was passed on to it.
     pub(super) turn: Option<Turn>,
     /// How many fences its grant reserves. Never changes, so that a repeat finds the same fence.
@@ -128,6 +130,7 @@ impl Attempt {
             token,
             label,
             ttl,
+            longest: ttl,
             turn: None,
             block: 1,
             place: Place::Unknown,
@@ -194,6 +197,7 @@ impl Machine {
             self.timers.remove(&(at, Timer::AttemptRetry(id)));
         }
         attempt.ttl = wanted.unwrap_or(attempt.ttl);
+        attempt.longest = attempt.longest.max(attempt.ttl);
         let intent = match (attempt.way, attempt.place) {
             (Way::Steal(Some(seen)), _) => Intent::Steal(seen),
             (Way::Try, _) => Intent::Try,
@@ -412,7 +416,7 @@ impl Machine {
         }
         // A claim that is over is nobody's to give back: of a lock that is kept, another may have the token.
         let began = self.links.get(node).local_time(now, grant.time);
-        let over = began.is_some_and(|began| began + grant.claim <= now);
+        let over = began.is_some_and(|began| valid_until(began, grant.claim) <= now);
         if !over && !self.leases.contains_key(&id) {
             // Nobody knows it any more, but it owns a lock.
             self.abandon(now, id, grant.keys, token, false, out);
@@ -460,6 +464,12 @@ impl Machine {
         out: &mut Vec<Effect>,
     ) {
         let first = self.first_of(id);
+        let Some(attempt) = self.attempts.get(&id) else { return };
+        let wish = first.and_then(|op| self.acquires.get(&op));
+        if wish.is_some_and(|wish| wish.hold.keep && wish.ttl < attempt.longest) {
+            // Whoever was first before wanted it for longer, and nobody will give it back.
+            return self.renounce(now, id, out);
+        }
         let Some(attempt) = self.remove_attempt(id) else { return };
         let Some((op, acquire)) = first.and_then(|op| Some((op, self.remove_acquire(op)?))) else {
             return self.abandon(now, id, attempt.keys, attempt.token, attempt.uncertain, out);

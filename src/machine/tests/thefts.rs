@@ -259,3 +259,27 @@ fn a_kept_lock_that_was_asked_for_twice_is_not_given_back_at_its_end() {
     assert_eq!(world.server.owner(world.now, &World::keys()).as_deref(), Some("hf1.c.1"));
     assert_eq!(world.released, [] as [String; 0]);
 }
+
+#[test]
+fn a_kept_lock_lasts_no_longer_than_its_caller_wanted_whoever_asked_before() {
+    let (mut a, mut b) = two();
+    let (lease, _) = take_held(&mut a, RENEWED, Mode::Exclusive);
+    let patient = b.acquire(10_000, Wait::Forever);
+    let brief = b.acquire_held(200, Wait::Forever, Hold { keep: true, ..ONE_LEASE });
+    b.settle();
+    b.cancel(patient);
+    a.release(lease);
+    a.settle();
+    b.settle();
+    b.lease(brief);
+    let left = b.server.command(b.now, &["PTTL", World::keys().lock()]).unwrap();
+    assert!((1..=200).contains(&left.parse::<i64>().unwrap()), "{left} ms");
+    // Its lease ends, and nobody gives it back.
+    let sent = b.released.len();
+    for _ in 0..30 {
+        b.pass(ms(10));
+        b.settle();
+    }
+    assert_eq!(b.released.len(), sent);
+    assert_idle(&mut b);
+}
