@@ -524,11 +524,6 @@ const DEFECTS: &[(&str, Kind, Change)] = &[
         script("      announce(what, owner)\n", ""),
     ),
     (
-        "who is robbed ahead of its claim is taken for dead",
-        Kind::Steady,
-        script("  if unclaimed then\n    claimed()\n  end\nend", "end"),
-    ),
-    (
         "a lock that was freed goes to nobody",
         Kind::Steady,
         script("if not holder and advance() == UNKNOWN then", "if false then"),
