@@ -44,7 +44,7 @@ pub(super) struct Line {
 }
 
 /// A hold can be handed on so many times, so no more fences than these are ever of use.
-const BLOCK_MAX: u8 = 16;
+pub(super) const BLOCK_MAX: u8 = 16;
 
 impl Line {
     /// How many of it come before `ticket`.
@@ -279,7 +279,8 @@ impl Machine {
     pub(super) fn acquire_deadline(&mut self, now: Mono, op: OpId, out: &mut Vec<Effect>) {
         let Some(acquire) = self.acquires.get(&op) else { return };
         let last = acquire.began + self.config.command_timeout;
-        if now < last && matches!(self.obstacle(self.attempt_of(acquire)), Obstacle::Unanswered) {
+        let known = self.attempt_of(acquire);
+        if now < last && matches!(self.obstacle(known), Obstacle::Unanswered) {
             if let Some(acquire) = self.acquires.get_mut(&op) {
                 acquire.deadline = Some(last);
                 self.timers.insert((last, Timer::AcquireDeadline(op)));
@@ -289,7 +290,6 @@ impl Machine {
             }
             return;
         }
-        let known = self.attempt_of(acquire);
         self.end_acquire_by_obstacle(now, op, known, out);
     }
 

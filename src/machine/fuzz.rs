@@ -413,7 +413,8 @@ fn any_reply(bytes: &mut Bytes<'_>, script: Script) -> Result<Reply, Failure> {
         return Err(any_failure(bytes));
     }
     Ok(match (script, bytes.below(4)) {
-        (Script::Adopt, 0) => Reply::Owner(false),
+        (Script::Adopt, 0) | (Script::Pass, 1) => Reply::Owner(false),
+        (Script::Pass | Script::Release | Script::Force, 0) => Reply::More,
         (Script::Acquire, 0) => Reply::Held(Held {
             remaining: bytes.flag().then(|| Duration::from_millis(exact(bytes))),
             holder: bytes.pick(&["", "somebody", "hf1.c.1", "hf1.x.1+"]).to_owned(),
@@ -423,9 +424,10 @@ fn any_reply(bytes: &mut Bytes<'_>, script: Script) -> Result<Reply, Failure> {
                 .then(|| Place { position: u32::from(bytes.byte()), seq: exact(bytes) }),
             last: exact(bytes),
         }),
-        (Script::Acquire | Script::Adopt, _) => Reply::Granted { fence: exact(bytes) },
+        (Script::Acquire | Script::Adopt | Script::Pass, _) => {
+            Reply::Granted { fence: exact(bytes) }
+        }
         (Script::Together, 0..3) => Reply::All((0..bytes.below(5)).map(|_| exact(bytes)).collect()),
-        (Script::Release | Script::Force, 0) => Reply::More,
         (Script::Force, 1) => Reply::Seen { last: exact(bytes) },
         (Script::Vote, 0..3) => {
             Reply::Voted { counter: exact(bytes), time: ServerTime::from_micros(exact(bytes)) }

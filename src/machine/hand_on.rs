@@ -5,6 +5,7 @@
 //! has its own fence. Others wait meanwhile, so it ends after a while; then what is given up goes to
 //! whoever is first in line at the server.
 
+use super::acquire::BLOCK_MAX;
 use super::attempt::{Attempt, Way, Whose};
 use super::renew::{Hold, Owed};
 use super::{AttemptId, Effect, Lease, LeaseId, Machine, Manner, NodeId, Outcome};
@@ -24,8 +25,8 @@ pub(super) struct Turn {
     until: Mono,
 }
 
-/// How often a share is passed on; a whole lock as often as its grant has reserved fences.
-const PASSES_MAX: u8 = 15;
+/// How often a share is passed on: as often as a whole lock at most, which needs a reserved fence each time.
+const PASSES_MAX: u8 = BLOCK_MAX - 1;
 
 /// Who gets a share that a release passes on.
 #[derive(Debug)]
