@@ -39,7 +39,7 @@ impl Message {
 pub struct Grant {
     /// Whose it is.
     pub token: String,
-    /// As in [`Reply::Granted`].
+    /// Strictly greater than every fence issued for this lock before.
     pub fence: u64,
     /// The lease, unless it is claimed for longer.
     pub claim: Duration,
