@@ -11,6 +11,9 @@ const { LossCode, NewsCode, Notice, OpKind, OutcomeCode } = native;
 /** @internal */
 export { LossCode, NewsCode, OpKind, OutcomeCode };
 
+/** A `LossCode` of this side: whoever closes a manager gives its locks up. @internal */
+export const CLOSED_LOSS = -1;
+
 /** How an operation ended. `a` and `b` depend on `code`, see `OutcomeCode`. */
 export interface Outcome {
   readonly code: number;
@@ -36,6 +39,8 @@ const OP_LENGTH = 7;
 const DRAIN_RECORDS = 256;
 /** Room for so many operations is kept from one microtask to the next. */
 const OPS_KEPT = 256;
+/** How long the end of a process waits for what it gives back, in ms. */
+const FAREWELL_MS = 100;
 
 type Resolve = (outcome: Outcome) => void;
 
@@ -46,6 +51,17 @@ function soon(job: () => void): void {
   void NOW.then(job);
 }
 
+/** Calls listeners. What one throws is the process's affair, as with an EventTarget, and stops nothing here. */
+function tell(listeners: () => void): void {
+  try {
+    listeners();
+  } catch (error) {
+    process.nextTick(() => {
+      throw error;
+    });
+  }
+}
+
 /** The operations of this environment that have no outcome yet. */
 class Slots {
   readonly #resolvers: (Resolve | undefined)[] = [];
@@ -53,7 +69,10 @@ class Slots {
   /** How often each slot was taken: its name alone may be that of a later operation. */
   readonly #uses: number[] = [];
   readonly #records = new Float64Array(RECORD_LENGTH * DRAIN_RECORDS);
-  readonly #bridge = new native.Bridge(() => this.#drain());
+  /** Which part of the records is still to be read. */
+  #at = 0;
+  #end = 0;
+  readonly #bridge = new native.Bridge(() => this.drain());
   /** Operations under way keep the process alive; held locks do not. */
   readonly #keepAlive = setInterval(() => {}, 2 ** 30).unref();
   /** Which manager a notice is about. A manager that is forgotten needs none. */
@@ -106,12 +125,13 @@ class Slots {
     if (this.#open === 0) this.#keepAlive.unref();
   }
 
-  #drain(): void {
+  /** Reads all that is ready. A listener that is told of it may come here again: it goes on from there. */
+  drain(): void {
     const records = this.#records;
-    for (;;) {
-      const count = this.#bridge.drain(records);
-      if (count === 0) return;
-      for (let at = 0; at < count * RECORD_LENGTH; at += RECORD_LENGTH) {
+    do {
+      while (this.#at < this.#end) {
+        const at = this.#at;
+        this.#at += RECORD_LENGTH;
         this.#handle(
           records[at] as number,
           records[at + 1] as number,
@@ -119,6 +139,24 @@ class Slots {
           records[at + 3] as number,
         );
       }
+      this.#at = 0;
+      this.#end = this.#bridge.drain(records) * RECORD_LENGTH;
+    } while (this.#end > 0);
+  }
+
+  /**
+   * The process exits, and the event loop turns no more: gives back what all managers hold, and waits for
+   * it a moment. `process.exit` and uncaught errors would leave it to the leases.
+   */
+  farewell(): void {
+    const ports = [...this.#ports.values()].map((port) => port.deref());
+    const ends = ports.flatMap((port) => port?.farewell() ?? []);
+    const never = new Int32Array(new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT));
+    // By counting: the clock may be that of a test, which stands still.
+    for (let ms = 0; ms < FAREWELL_MS; ms++) {
+      this.drain();
+      if (!ends.some(({ slot, use }) => this.isOpen(slot, use))) return;
+      Atomics.wait(never, 0, 0, 1);
     }
   }
 
@@ -186,7 +224,8 @@ export class Port {
   #ops = new Float64Array(OP_LENGTH * OPS_KEPT);
   #count = 0;
   #strings: string[] = [];
-  #closed = false;
+  /** The end of the manager, once it has begun. */
+  #closing: Operation | undefined;
 
   /** Starts a manager; `opened` is called with whether it could connect. */
   constructor(options: PortOptions, opened: Resolve) {
@@ -199,11 +238,18 @@ export class Port {
     }
   }
 
-  /** Ends the manager. Whatever is submitted afterwards is refused. */
+  /** Ends the manager. Its locks count as lost from now on; whatever is submitted afterwards is refused. */
   close(): Promise<Outcome> {
-    const closed = this.submit(OpKind.Close, [0]);
-    this.#closed = true;
-    return closed;
+    for (const lease of [...this.#holders.keys()]) this.lose(lease, CLOSED_LOSS);
+    this.#closing ??= this.begin(OpKind.Close, [0]);
+    return this.#closing.outcome;
+  }
+
+  /** Ends the manager in this very turn of the event loop, which is the last. */
+  farewell(): Operation {
+    this.#closing ??= this.begin(OpKind.Close, [0]);
+    if (this.#count > 0) this.#flush();
+    return this.#closing;
   }
 
   /** Starts an operation at the end of this microtask, together with all others of it. */
@@ -213,7 +259,7 @@ export class Port {
 
   /** Like `submit`, with the strings that an operation may carry and with its slot. */
   begin(kind: number, numbers: Numbers, ...strings: readonly string[]): Operation {
-    if (this.#closed) return { slot: -1, use: 0, outcome: Promise.resolve(CLOSED) };
+    if (this.#closing !== undefined) return { slot: -1, use: 0, outcome: Promise.resolve(CLOSED) };
     this.#strings.push(...strings);
     let slot = -1;
     const outcome = new Promise<Outcome>((resolve) => {
@@ -225,14 +271,14 @@ export class Port {
 
   /** Ends an operation early, if it has no outcome yet. */
   cancel({ slot, use }: Operation): void {
-    if (!this.#closed && slots.isOpen(slot, use)) this.#add(OpKind.Cancel, slot, [0]);
+    if (this.#closing === undefined && slots.isOpen(slot, use)) this.#add(OpKind.Cancel, slot, [0]);
   }
 
   /** Has `holder` told, once, when `lease` is lost. */
   watch(lease: number, holder: Holder): void {
-    const early = this.#early.get(lease);
+    const early = this.#closing === undefined ? this.#early.get(lease) : CLOSED_LOSS;
     if (early === undefined) this.#holders.set(lease, holder);
-    else soon(() => holder.lose(early));
+    else soon(() => tell(() => holder.lose(early)));
   }
 
   /** The lease is over in a way that its holder knows. */
@@ -250,19 +296,25 @@ export class Port {
       return;
     }
     this.#holders.delete(lease);
-    holder.lose(reason);
+    tell(() => holder.lose(reason));
+  }
+
+  /** Learns at once what the event loop would bring later. */
+  catchUp(): void {
+    slots.drain();
   }
 
   /** Has `reporter` called with all news of the connection, also those that came before. */
   report(reporter: (code: number, text: string) => void): void {
     this.#reporter = reporter;
-    for (const [code, text] of this.#unread.splice(0)) reporter(code, text);
+    for (const [code, text] of this.#unread.splice(0)) this.news(code, text);
   }
 
   /** Something happened to the connection. */
   news(code: number, text: string): void {
-    if (this.#reporter === undefined) this.#unread.push([code, text]);
-    else this.#reporter(code, text);
+    const reporter = this.#reporter;
+    if (reporter === undefined) this.#unread.push([code, text]);
+    else tell(() => reporter(code, text));
   }
 
   /** What the manager has counted. */
@@ -304,6 +356,7 @@ export class Port {
 }
 
 const slots = new Slots();
+process.once('exit', () => slots.farewell());
 
 /** Asks every server of a place the questions, each a command; `asked` is called with the answers. */
 export function askServers(

@@ -61,7 +61,7 @@ export function checkObject<T extends object>(
   }
   for (const key of Object.keys(options)) {
     if (!known.includes(key)) {
-      const message = `${caller} has no option "${key}"; did you mean "${nearest(key, known)}"?`;
+      const message = `${caller} has no option "${key}"; ${advice(key, known)}`;
       throw argumentError('ERR_INVALID_ARG_TYPE', message);
     }
   }
@@ -69,14 +69,16 @@ export function checkObject<T extends object>(
   return Object.fromEntries(given) as T;
 }
 
-/** The candidate that takes the fewest edits to become, whatever its case. */
-function nearest(word: string, candidates: readonly string[]): string {
-  const distances = candidates.map((candidate) => ({
+/** What somebody may have meant by `word`, if it looks like a slip; else what there is. */
+function advice(word: string, known: readonly string[]): string {
+  const distances = known.map((candidate) => ({
     candidate,
     distance: editDistance(word.toLowerCase(), candidate.toLowerCase()),
   }));
-  distances.sort((a, b) => a.distance - b.distance);
-  return distances[0]?.candidate ?? '';
+  const nearest = distances.reduce((a, b) => (b.distance < a.distance ? b : a));
+  if (nearest.distance <= Math.max(1, word.length / 3))
+    return `did you mean "${nearest.candidate}"?`;
+  return `it has ${[...known].sort().join(', ')}`;
 }
 
 /** Levenshtein distance: <https://en.wikipedia.org/wiki/Levenshtein_distance>. */

@@ -35,7 +35,7 @@ export class LockError extends Error {
   /** The lock's name, if the error is about one. */
   readonly lock: string | undefined;
 
-  /** @internal */
+  /** Made by holdfast, and by the tests of a service that show what it does about them. */
   constructor(code: string, message: string, lock?: string, options?: ErrorOptions) {
     super(message, options);
     this.code = code;
@@ -73,7 +73,7 @@ export class LockError extends Error {
 export class LockClosedError extends LockError {
   declare readonly code: 'ERR_LOCK_CLOSED';
 
-  /** @internal */
+  /** Made by holdfast, and by the tests of a service that show what it does about them. */
   constructor(message: string, lock?: string) {
     super('ERR_LOCK_CLOSED', message, lock);
   }
@@ -93,7 +93,7 @@ export class LockClosedError extends LockError {
 export class LockConnectionError extends LockError {
   declare readonly code: 'ERR_LOCK_CONNECTION';
 
-  /** @internal */
+  /** Made by holdfast, and by the tests of a service that show what it does about them. */
   constructor(message: string, lock?: string) {
     super('ERR_LOCK_CONNECTION', message, lock);
   }
@@ -113,7 +113,7 @@ export class LockConnectionError extends LockError {
 export class LockLoadError extends LockError {
   declare readonly code: 'ERR_LOCK_NATIVE_LOAD';
 
-  /** @internal */
+  /** Made by holdfast, and by the tests of a service that show what it does about them. */
   constructor(message: string, cause: unknown) {
     super('ERR_LOCK_NATIVE_LOAD', message, undefined, { cause });
   }
@@ -123,7 +123,7 @@ export class LockLoadError extends LockError {
  * How a lock was lost: `expired`, its lease ran out or its key vanished; `stalled`, its lease ran out
  * because the event loop had not turned for `stallTimeout`; `maxHold`, it was held for as long as it
  * may be; `stolen`, somebody took it by `steal` or freed it by `forceRelease`; `adopted`, the process
- * that it was handed to has it; `released`, the caller had released it.
+ * that it was handed to has it; `closed`, its manager was closed; `released`, the caller had released it.
  *
  * @example
  * ```ts
@@ -132,7 +132,14 @@ export class LockLoadError extends LockError {
  * })
  * ```
  */
-export type LockLostReason = 'adopted' | 'expired' | 'maxHold' | 'released' | 'stalled' | 'stolen';
+export type LockLostReason =
+  | 'adopted'
+  | 'closed'
+  | 'expired'
+  | 'maxHold'
+  | 'released'
+  | 'stalled'
+  | 'stolen';
 
 /**
  * The lock is not held any more.
@@ -153,7 +160,7 @@ export class LockLostError extends LockError {
   /** What the callback of `request` returned, if the lock was lost while it ran. */
   readonly result: unknown;
 
-  /** @internal */
+  /** Made by holdfast, and by the tests of a service that show what it does about them. */
   constructor(message: string, lock: string, reason: LockLostReason, result?: unknown) {
     super('ERR_LOCK_LOST', message, lock);
     this.reason = reason;
@@ -197,7 +204,7 @@ export class LockQuorumError extends LockError {
   /** Every server, in the order in which they were named. */
   readonly nodes: readonly QuorumNode[];
 
-  /** @internal */
+  /** Made by holdfast, and by the tests of a service that show what it does about them. */
   constructor(message: string, nodes: readonly QuorumNode[], lock?: string) {
     super('ERR_LOCK_QUORUM', message, lock);
     this.nodes = nodes;
@@ -223,7 +230,7 @@ export class LockServerError extends LockError {
   /** The Redis key it is about, if it is about one. */
   readonly key: string | undefined;
 
-  /** @internal */
+  /** Made by holdfast, and by the tests of a service that show what it does about them. */
   constructor(message: string, serverCode: string, key?: string, lock?: string) {
     super('ERR_LOCK_SERVER', message, lock);
     this.serverCode = serverCode;
@@ -256,15 +263,15 @@ export class LockTimeoutError extends LockError {
    */
   readonly position: number | undefined;
 
-  /** @internal */
+  /** Made by holdfast, and by the tests of a service that show what it does about them. */
   constructor(
     message: string,
     lock: string,
     details: {
-      waited: number;
-      holder: string | undefined;
-      remaining: number | undefined;
-      position: number | undefined;
+      readonly waited: number;
+      readonly holder?: string | undefined;
+      readonly remaining?: number | undefined;
+      readonly position?: number | undefined;
     },
   ) {
     super('ERR_LOCK_TIMEOUT', message, lock);

@@ -1,4 +1,4 @@
-import { type Holder, LossCode, OpKind, OutcomeCode, type Port } from './bridge.js';
+import { CLOSED_LOSS, type Holder, LossCode, OpKind, OutcomeCode, type Port } from './bridge.js';
 import { traced, tracing } from './diagnostics.js';
 import { LockLostError, type LockLostReason } from './errors.js';
 import type { Lock, LockJson, SharedHandle } from './lock.js';
@@ -40,7 +40,6 @@ export class HeldLock implements Holder, SharedHandle {
   #released = false;
   /** Whether anybody may have the token: then no other caller may own the lock with it. */
   #exported = false;
-  /** Made when the lock is lost, with the frames of whoever finds it out first. */
   #lostBecause: LockLostReason | undefined;
   /** Made when somebody asks for it: most locks are released unwatched. */
   #abort: AbortController | undefined;
@@ -58,8 +57,13 @@ export class HeldLock implements Holder, SharedHandle {
   }
 
   /** @internal */
-  lose(reason: number): void {
-    this.#lostBecause = REASONS[reason] ?? 'expired';
+  lose(code: number): void {
+    this.#lostBecause = REASONS[code] ?? 'expired';
+    // Whoever asked for these ends need not be told; and there may be very many.
+    if (code === CLOSED_LOSS || code === LossCode.Ended) {
+      this.#abort?.abort(this.#lost());
+      return;
+    }
     const error = this.#lost();
     this.#abort?.abort(error);
     this.#home.onLost(this, error);
@@ -77,14 +81,15 @@ export class HeldLock implements Holder, SharedHandle {
   }
 
   get held(): boolean {
-    return !this.#released && this.#home.port.remaining(this.#lease) > 0;
+    return !this.#isOver && this.#home.port.remaining(this.#lease) > 0;
   }
 
   get remaining(): number {
-    return this.#released ? 0 : Math.floor(this.#home.port.remaining(this.#lease));
+    return this.#isOver ? 0 : Math.floor(this.#home.port.remaining(this.#lease));
   }
 
   get signal(): AbortSignal {
+    this.#noticeLoss();
     if (this.#abort === undefined) {
       this.#abort = new AbortController();
       if (this.#lostBecause !== undefined) this.#abort.abort(this.#lost());
@@ -93,7 +98,9 @@ export class HeldLock implements Holder, SharedHandle {
   }
 
   assertHeld(): void {
-    if (!this.held) throw this.#lost();
+    if (this.held) return;
+    this.#noticeLoss();
+    throw this.#lost();
   }
 
   async extend(ttl?: number): Promise<void> {
@@ -105,6 +112,7 @@ export class HeldLock implements Holder, SharedHandle {
     if (this.#released) throw this.#lost();
     const outcome = await this.#home.port.submit(OpKind.Extend, [this.#lease, ttl ?? -1]);
     if (outcome.code === OutcomeCode.Done) return;
+    this.#noticeLoss();
     if (outcome.code === OutcomeCode.Lost) throw this.#lost();
     throw toError(outcome, this.#home.context, 'extend', this.name);
   }
@@ -128,6 +136,7 @@ export class HeldLock implements Holder, SharedHandle {
 
   async #release(): Promise<boolean> {
     if (this.#released) return false;
+    this.#noticeLoss();
     this.#released = true;
     this.#home.port.forget(this.#lease);
     const exported = this.#exported ? 1 : 0;
@@ -157,6 +166,15 @@ export class HeldLock implements Holder, SharedHandle {
     await this.release();
   }
 
+  get #isOver(): boolean {
+    return this.#released || this.#lostBecause !== undefined;
+  }
+
+  /** The event loop may have been blocked since: what the core's clock says is told before anything else. */
+  #noticeLoss(): void {
+    if (!this.#isOver && !this.held) this.#home.port.catchUp();
+  }
+
   #lost(): LockLostError {
     const reason = this.#released ? 'released' : (this.#lostBecause ?? 'expired');
     return new LockLostError(`lock "${this.name}" ${WHAT_HAPPENED[reason]}`, this.name, reason);
@@ -172,7 +190,9 @@ export function nextLease(lease: number, behind: number): number {
 }
 
 const REASONS: Readonly<Record<number, LockLostReason>> = {
+  [CLOSED_LOSS]: 'closed',
   [LossCode.Adopted]: 'adopted',
+  [LossCode.Ended]: 'expired',
   [LossCode.Expired]: 'expired',
   [LossCode.MaxHold]: 'maxHold',
   [LossCode.Stalled]: 'stalled',
@@ -181,6 +201,7 @@ const REASONS: Readonly<Record<number, LockLostReason>> = {
 
 const WHAT_HAPPENED: Readonly<Record<LockLostReason, string>> = {
   adopted: 'is not held any more: another process has adopted it',
+  closed: 'is not held any more: its manager was closed',
   expired: 'is not held any more: its lease ran out, or its key was deleted',
   maxHold: 'is not held any more: it was held for maxHold',
   released: 'was released',

@@ -63,7 +63,7 @@ export interface Lock extends AsyncDisposable {
   assertHeld(): void;
 
   /**
-   * Makes the lease last at least `ttl` ms from now. Never shortens it.
+   * Makes the lease last at least `ttl` ms from now, but not past `maxHold`. Never shortens it.
    *
    * @param ttl - In whole ms from 50 to 86 400 000; by default as long as it was last given.
    * @throws LockLostError if the lock is not held any more.

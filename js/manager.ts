@@ -1,4 +1,5 @@
 import { EventEmitter } from 'node:events';
+import { onAbort } from './abort.js';
 import {
   NewsCode,
   type Operation,
@@ -139,6 +140,11 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
    * ```
    */
   async acquire(name: string, options?: AcquireOptions): Promise<Lock>;
+  /** Takes the lock, or all of them, as told above. */
+  async acquire(
+    name: string | readonly string[],
+    options?: AcquireOptions,
+  ): Promise<Lock | LockSet>;
   async acquire(
     name: string | readonly string[],
     options?: AcquireOptions,
@@ -170,6 +176,11 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
    * ```
    */
   async tryAcquire(name: string, options?: TryAcquireOptions): Promise<Lock | null>;
+  /** Takes the lock, or all of them, as told above. */
+  async tryAcquire(
+    name: string | readonly string[],
+    options?: TryAcquireOptions,
+  ): Promise<Lock | LockSet | null>;
   async tryAcquire(
     name: string | readonly string[],
     options?: TryAcquireOptions,
@@ -226,7 +237,8 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
   ): Promise<Awaited<T>>;
   async request(name: string | readonly string[], ...rest: unknown[]): Promise<unknown> {
     this.#check(name);
-    const [options, callback] = rest[1] === undefined ? [undefined, rest[0]] : rest;
+    const short = rest[1] === undefined && typeof rest[0] === 'function';
+    const [options, callback] = short ? [undefined, rest[0]] : rest;
     checkCallback(callback);
     const names = typeof name === 'string' ? [name] : name;
     const wanted = checkRequestOptions(names, options, this.#defaults);
@@ -394,13 +406,16 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
 
   async #takeAll(names: readonly string[], wanted: Wanted): Promise<LockSet | null> {
     const alone = names.every((name) => heldAround(this, name) === undefined);
+    let left = wanted.wait;
     if (alone && wanted.share === EXCLUSIVE && wanted.wait !== STEAL) {
       const all = names.join(', ');
       const together = () => this.#takeTogether(names, wanted);
+      const begun = performance.now();
       const locks = await traced(tracing.acquire, all, this.#context.server, together);
       if (locks !== undefined) return locks;
+      if (left > 0) left = Math.max(0, left - (performance.now() - begun));
     }
-    return takeAll(names, wanted.wait, (name, wait) => this.#take(name, { ...wanted, wait }));
+    return takeAll(names, left, (name, wait) => this.#take(name, { ...wanted, wait }));
   }
 
   /**
@@ -414,12 +429,15 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
     const { ttl, wait, maxHold, label, signal } = wanted;
     signal?.throwIfAborted();
     const numbers = [ttl, names.length, maxHold, stallLimit(wanted)] as const;
-    const { outcome } = this.#port.begin(OpKind.Together, numbers, label, ...names);
-    const { code, a: lease, b, text } = await outcome;
-    if (code === OutcomeCode.Apart) return undefined;
-    if (code === OutcomeCode.Held) return wait === NEVER ? null : undefined;
+    const operation = this.#port.begin(OpKind.Together, numbers, label, ...names);
+    const outcome = await this.#endEarly(operation, signal);
+    const { code, a: lease, text } = outcome;
     if (code !== OutcomeCode.AcquiredAll) {
-      throw toError({ code, a: lease, b, text }, this.#context, 'acquire', names.join('", "'));
+      signal?.throwIfAborted();
+      // Who is ready to wait goes on with one after the other: also for the server, and for its mind to change.
+      if (code === OutcomeCode.Apart || wait > 0) return undefined;
+      if (code === OutcomeCode.Held) return wait === NEVER ? null : undefined;
+      throw toError(outcome, this.#context, 'acquire', names.join('", "'));
     }
     const fences = (text?.message ?? '').split(',').map(Number);
     const locks = names.map((name, i) => {
@@ -454,21 +472,23 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
     signal?.throwIfAborted();
     const numbers = [ttl, wait, maxHold, stallLimit(wanted), share] as const;
     const operation = this.#port.begin(OpKind.Acquire, numbers, name, label);
-    return signal === undefined ? operation.outcome : this.#endEarly(operation, signal);
+    return signal === undefined ? operation.outcome : this.#unlessAborted(operation, signal);
   }
 
-  /** Ends the operation when `signal` is aborted; the loser of that race leaves nothing behind. */
-  async #endEarly(operation: Operation, signal: AbortSignal): Promise<Outcome> {
-    const cancel = () => this.#port.cancel(operation);
-    signal.addEventListener('abort', cancel, { once: true });
+  /** The loser of the race between a grant and `signal` leaves nothing behind. */
+  async #unlessAborted(operation: Operation, signal: AbortSignal): Promise<Outcome> {
+    const outcome = await this.#endEarly(operation, signal);
+    if (!signal.aborted) return outcome;
+    if (isGrant(outcome)) await this.#port.submit(OpKind.Release, [outcome.a]);
+    throw signal.reason;
+  }
+
+  /** How the operation ends, which it does early when `signal` is aborted. */
+  async #endEarly(operation: Operation, signal: AbortSignal | undefined): Promise<Outcome> {
+    if (signal === undefined) return operation.outcome;
+    const forget = onAbort(signal, () => this.#port.cancel(operation));
     const outcome = await operation.outcome;
-    signal.removeEventListener('abort', cancel);
-    if (signal.aborted) {
-      if (isGrant(outcome)) {
-        await this.#port.submit(OpKind.Release, [outcome.a]);
-      }
-      throw signal.reason;
-    }
+    forget();
     return outcome;
   }
 

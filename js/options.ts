@@ -256,7 +256,6 @@ export interface Wanted extends HoldOptions {
 const ADOPT_OPTIONS = ['maxHold', 'renew', 'stallTimeout', 'ttl'];
 const TRY_ACQUIRE_OPTIONS = [...ADOPT_OPTIONS, 'keep', 'label', 'limit', 'mode'];
 const ACQUIRE_OPTIONS = [...TRY_ACQUIRE_OPTIONS, 'signal', 'steal', 'wait'];
-const LOCK_JSON = ['fence', 'mode', 'name', 'token'];
 const REQUEST_OPTIONS = [...ACQUIRE_OPTIONS, 'ifAvailable', 'reentrant'];
 /** @internal */
 export function checkAcquireOptions(options: unknown, defaults: Defaults): Wanted {
@@ -310,8 +309,12 @@ export function checkLockJson(lock: unknown): {
   fence: number;
   share: number;
 } {
-  const given = checkObject<LockJson>(lock ?? null, LOCK_JSON, 'the lock that adopt gets');
-  const { name, token, fence, mode } = given;
+  if (typeof lock !== 'object' || lock === null || Array.isArray(lock)) {
+    const message = `adopt takes what toJSON() of one lock gave, an object; got ${show(lock)}`;
+    throw argumentError('ERR_INVALID_ARG_TYPE', message);
+  }
+  // What a later version says beside is none of this one's business.
+  const { name, token, fence, mode } = lock as LockJson;
   checkName(name);
   checkText(token, 'token');
   if (clientOf(token) === null) {

@@ -113,8 +113,7 @@ function timeoutError(outcome: Outcome, { client }: Context, lock: string): Lock
 function foreignError(lock: string): LockTimeoutError {
   const cure = "forceRelease with { force: 'foreign' } would delete its value";
   const message = `lock "${lock}" cannot be stolen: it is held by other code; ${cure}`;
-  const unknown = { holder: undefined, remaining: undefined, position: undefined };
-  return new LockTimeoutError(message, lock, { waited: 0, ...unknown });
+  return new LockTimeoutError(message, lock, { waited: 0 });
 }
 
 /** The label at the end of a token of holdfast: `hf1.<client>.<n>.<label>`. */

@@ -5,13 +5,15 @@
  */
 export async function lead(locks, name, { ttl, stop }, work) {
   while (!stop.aborted) {
+    let lead
     try {
-      await locks.request(name, { ttl, signal: stop }, (lock) =>
-        work(AbortSignal.any([lock.signal, stop]), lock.fence),
-      )
+      await locks.request(name, { ttl, signal: stop }, (lock) => {
+        lead = lock.signal
+        return work(AbortSignal.any([lead, stop]), lock.fence)
+      })
     } catch (error) {
-      // The lead was lost, or this process stops while it waits for it.
-      if (!stop.aborted && error.code !== 'ERR_LOCK_LOST') throw error
+      // The lead was lost, or this process stops: work that breaks off then has not failed.
+      if (!stop.aborted && !lead?.aborted && error.code !== 'ERR_LOCK_LOST') throw error
     }
   }
 }

@@ -15,7 +15,7 @@ await lead(locks, 'leader', { ttl: Number(LEASE_MS), stop: stop.signal }, async 
   while (!signal.aborted) {
     // The time is that of the machine's monotonic clock, which its processes share.
     console.log(`leads ${fence} ${process.hrtime.bigint()}`)
-    await sleep(10)
+    await sleep(10, undefined, { signal })
   }
 })
 await locks.close()

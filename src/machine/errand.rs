@@ -372,6 +372,17 @@ impl Machine {
         out.push(Effect::Complete { op, outcome });
     }
 
+    /// Nobody wants the locks any more. Other errands are not waited for with a signal.
+    pub(super) fn cancel_errand(&mut self, now: Mono, op: OpId, out: &mut Vec<Effect>) {
+        let together = |errand: &Errand| matches!(errand.aim, Aim::Together { .. });
+        if !self.errands.get(&op).is_some_and(together) {
+            return;
+        }
+        let Some(errand) = self.remove_errand(op) else { return };
+        self.give_back(now, errand, out);
+        out.push(Effect::Complete { op, outcome: Outcome::Cancelled });
+    }
+
     /// What an errand may have got, or may yet get, is nobody's.
     fn give_back(&mut self, now: Mono, Errand { call, aim, .. }: Errand, out: &mut Vec<Effect>) {
         let first = match aim {

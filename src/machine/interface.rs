@@ -116,7 +116,7 @@ pub enum Command {
         /// Whether it is a share.
         mode: Mode,
     },
-    /// End the acquire that this operation began, whatever has become of it.
+    /// End the acquire that this operation began, of one lock or several, whatever has become of it.
     Cancel,
     /// Release all that is held, refuse all that is open, and end.
     Close,

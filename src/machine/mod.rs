@@ -196,7 +196,10 @@ impl Machine {
             Command::Adopt { name, owner, ttl, fence, hold, mode } => {
                 self.begin_adopt(now, op, &name, &owner, ttl, fence, hold, mode, out);
             }
-            Command::Cancel => self.end_acquire(now, op, Outcome::Cancelled, out),
+            Command::Cancel => {
+                self.end_acquire(now, op, Outcome::Cancelled, out);
+                self.cancel_errand(now, op, out);
+            }
             Command::Close => self.begin_close(now, op, out),
             Command::Downgrade { lease } => self.begin_downgrade(now, op, lease, out),
             Command::Extend { lease, ttl } => self.begin_extend(now, op, lease, ttl, out),

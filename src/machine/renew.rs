@@ -32,6 +32,8 @@ pub struct Hold {
 pub enum LossReason {
     /// Another process took it over, to whom its token was passed on.
     Adopted,
+    /// Its lease ended, as its caller wanted it to: nothing to be counted.
+    Ended,
     /// Its lease ended, or the server says that another owns it.
     Expired,
     /// It was kept for `max_hold`.
@@ -373,7 +375,7 @@ impl Machine {
             // The server ends it; until then its token may be lengthened by whoever else has it. So also where
             // its acquire may still arrive, and take the lock for nobody, for a lease at most.
             let Some(held) = self.remove_lease(id, out) else { return };
-            return self.tell_loss(held.id, LossReason::Expired, out);
+            return self.tell_loss(held.id, LossReason::Ended, out);
         }
         let reason = if stalled { LossReason::Stalled } else { LossReason::Expired };
         self.lose_and_give_back(now, id, reason, out);
@@ -392,7 +394,7 @@ impl Machine {
     }
 
     fn tell_loss(&mut self, lease: LeaseId, reason: LossReason, out: &mut Vec<Effect>) {
-        self.stats.lost += 1;
+        self.stats.lost += u64::from(reason != LossReason::Ended);
         out.push(Effect::Lose { lease, reason });
         self.end_extends_of(lease, out);
     }

@@ -64,6 +64,8 @@ pub enum LossCode {
     Stolen = 3,
     /// Another process took it over.
     Adopted = 4,
+    /// Its lease ended, as its caller wanted it to.
+    Ended = 5,
 }
 
 /// How an operation ended, as a record carries it.
@@ -265,6 +267,7 @@ impl Caller for ManagerCaller {
     fn lose(&self, lease: LeaseId, reason: LossReason) {
         let code = match reason {
             LossReason::Adopted => LossCode::Adopted,
+            LossReason::Ended => LossCode::Ended,
             LossReason::Expired => LossCode::Expired,
             LossReason::MaxHold => LossCode::MaxHold,
             LossReason::Stalled => LossCode::Stalled,
