@@ -198,7 +198,8 @@ type Numbers = readonly [a: number, b?: number, c?: number, d?: number, e?: numb
 
 /** Whoever holds a lease: an object, not a function, for there may be very many. */
 export interface Holder {
-  lose(reason: number): void;
+  /** Takes note of the loss, and returns what tells listeners of it. */
+  lose(reason: number): () => void;
 }
 
 /** An operation under way, and a way to end it early. */
@@ -277,8 +278,8 @@ export class Port {
   /** Has `holder` told, once, when `lease` is lost. */
   watch(lease: number, holder: Holder): void {
     const early = this.#closing === undefined ? this.#early.get(lease) : CLOSED_LOSS;
-    if (early === undefined) this.#holders.set(lease, holder);
-    else soon(() => tell(() => holder.lose(early)));
+    this.#holders.set(lease, holder);
+    if (early !== undefined) this.lose(lease, early);
   }
 
   /** The lease is over in a way that its holder knows. */
@@ -296,7 +297,9 @@ export class Port {
       return;
     }
     this.#holders.delete(lease);
-    tell(() => holder.lose(reason));
+    const told = holder.lose(reason);
+    // No listener runs in the middle of other code, which may be what finds the loss out.
+    soon(() => tell(told));
   }
 
   /** Learns at once what the event loop would bring later. */
@@ -356,7 +359,13 @@ export class Port {
 }
 
 const slots = new Slots();
-process.once('exit', () => slots.farewell());
+const farewell = () => slots.farewell();
+process.once('exit', farewell);
+
+/** `process.exit` is to leave what is held to its leases. */
+export function leaveToLeases(): void {
+  process.off('exit', farewell);
+}
 
 /** Asks every server of a place the questions, each a command; `asked` is called with the answers. */
 export function askServers(

@@ -57,16 +57,17 @@ export class HeldLock implements Holder, SharedHandle {
   }
 
   /** @internal */
-  lose(code: number): void {
-    this.#lostBecause = REASONS[code] ?? 'expired';
-    // Whoever asked for these ends need not be told; and there may be very many.
-    if (code === CLOSED_LOSS || code === LossCode.Ended) {
-      this.#abort?.abort(this.#lost());
-      return;
-    }
-    const error = this.#lost();
-    this.#abort?.abort(error);
-    this.#home.onLost(this, error);
+  lose(code: number): () => void {
+    const reason = REASONS[code] ?? 'expired';
+    this.#lostBecause = reason;
+    // Its own end is what its caller asked for: nothing that a listener of all losses has to know.
+    const quiet = code === CLOSED_LOSS || code === LossCode.Ended;
+    return () => {
+      if (quiet && this.#abort === undefined) return;
+      const error = this.#lost(reason);
+      this.#abort?.abort(error);
+      if (!quiet) this.#home.onLost(this, error);
+    };
   }
 
   get mode(): LockMode {
@@ -175,8 +176,7 @@ export class HeldLock implements Holder, SharedHandle {
     if (!this.#isOver && !this.held) this.#home.port.catchUp();
   }
 
-  #lost(): LockLostError {
-    const reason = this.#released ? 'released' : (this.#lostBecause ?? 'expired');
+  #lost(reason = this.#released ? 'released' : (this.#lostBecause ?? 'expired')): LockLostError {
     return new LockLostError(`lock "${this.name}" ${WHAT_HAPPENED[reason]}`, this.name, reason);
   }
 }

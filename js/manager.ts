@@ -40,6 +40,7 @@ import { gather, type LockSnapshot, readPages } from './query.js';
 import { refuseOnQuorum } from './quorum.js';
 import { checkCallback, runUnder } from './request.js';
 import { type LockStats, readStats } from './stats.js';
+import { nestedWarning, type Warning, warningOf } from './warnings.js';
 
 /**
  * The events of a manager and what their listeners get.
@@ -53,7 +54,10 @@ import { type LockStats, readStats } from './stats.js';
  * ```
  */
 export interface LockManagerEvents {
-  /** A lock was lost that had not been released. Its `signal` is aborted already. */
+  /**
+   * A lock was lost that had not been released. Its `signal` is aborted already. Not told of what `close`
+   * gives up, nor of a lock with `keep` whose lease has ended.
+   */
   lost: [lock: Lock, error: LockLostError];
   /** The connection broke. It is made anew at once; locks that are held stay held meanwhile. */
   disconnect: [error: LockConnectionError];
@@ -357,7 +361,8 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
 
   /**
    * Releases every lock that this manager holds, refuses what is under way with `LockClosedError`
-   * and closes the connection. Waits for the server at most `commandTimeout` ms. May be called
+   * and closes the connection. Whoever still works under a lock is told ahead of it: `signal` is aborted,
+   * with the reason `closed`. Waits for the server at most `commandTimeout` ms. May be called
    * again at any time; never rejects.
    *
    * @example
@@ -521,24 +526,10 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
       case NewsCode.Reconnected:
         this.emit('reconnect');
         break;
-      case NewsCode.Deaf:
-        this.#warn('WARN_LOCK_POLLING', `waiters on ${server} poll: ${text}${MESSAGES_ADVICE}`);
-        break;
-      case NewsCode.SameServer:
-        this.#warn('WARN_LOCK_SAME_SERVER', `${text} are the same server${SAME_SERVER_ADVICE}`);
-        break;
-      case NewsCode.Eviction:
-        this.#warn('WARN_LOCK_EVICTION', `${server} may evict locks: ${text}${EVICTION_ADVICE}`);
-        break;
-      case NewsCode.Forgets:
-        this.#warn(
-          'WARN_LOCK_PERSISTENCE',
-          `${server} may forget locks: ${text}${PERSISTENCE_ADVICE}`,
-        );
-        break;
-      case NewsCode.Replica:
-        this.#warn('WARN_LOCK_REPLICA', `${server} takes no locks: ${text}${REPLICA_ADVICE}`);
-        break;
+      default: {
+        const warning = warningOf(code, server, text);
+        if (warning !== undefined) this.#warn(warning);
+      }
     }
   };
 
@@ -547,10 +538,10 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
     if (mode === 'shared' && share !== EXCLUSIVE) return;
     if (this.#nestingTold) return;
     this.#nestingTold = true;
-    this.#warn('WARN_LOCK_NESTED', `lock "${name}" is waited for by code${NESTED_ADVICE}`);
+    this.#warn(nestedWarning(name));
   }
 
-  #warn(code: string, message: string): void {
+  #warn({ code, message }: Warning): void {
     // Each connection tells again.
     if (this.#warned.has(message)) return;
     this.#warned.add(message);
@@ -578,19 +569,6 @@ function enter(around: SharedHandle, { share }: Wanted): SharedHandle {
     'for itself for ever; make the outer one exclusive, and downgrade it where others may share it';
   throw new LockError('ERR_LOCK_NESTED', message, name);
 }
-
-const NESTED_ADVICE =
-  ' under a request that holds it, so it waits for itself: pass { reentrant: true } to request, or hand the lock on as an argument';
-const SAME_SERVER_ADVICE =
-  ', which so has two votes: a quorum is safe only on servers that fail one by one';
-
-const MESSAGES_ADVICE =
-  '; grant the ACL user subscribe, publish and pubsub on the channels &holdfast:* for hand-offs without delay';
-const EVICTION_ADVICE =
-  '; a lock that is evicted lets another in: set it to noeviction, or give locks a server of their own';
-const PERSISTENCE_ADVICE =
-  '; with longestLease: 0 it votes as soon as it has restarted, and may let another in: set appendonly yes and appendfsync always, or leave longestLease at its default';
-const REPLICA_ADVICE = ' is a replica; connect to its primary, or wait until it is promoted';
 
 function isGrant(outcome: Outcome): boolean {
   return outcome.code === OutcomeCode.Acquired || outcome.code === OutcomeCode.AcquiredAs;

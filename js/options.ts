@@ -169,7 +169,7 @@ export interface TryAcquireOptions extends AdoptOptions {
   readonly label?: string;
   /**
    * Only with `renew: false`: whether an unreleased lock stays until its lease ends, though the manager
-   * is closed or the process ends before. For what is to happen once in `ttl`, whoever does it. Without,
+   * is closed or the process ends before; then its end is no loss either. For what is to happen once in `ttl`, whoever does it. Without,
    * the end of the manager releases the lock.
    *
    * @default false

@@ -36,6 +36,17 @@ for (const [name, code] of Object.entries(CODES) as [Name, string][]) {
   });
 }
 
+test("a service's own tests can make them, and the compiler knows of what", () => {
+  const error = new holdfast.LockTimeoutError('busy', 'item:42', {
+    waited: 5_000,
+    holder: 'shop-3',
+  });
+  assert.deepEqual([error.lock, error.waited, error.holder], ['item:42', 5_000, 'shop-3']);
+  assert.equal(error.remaining, undefined);
+  // @ts-expect-error: it says of which lock.
+  assert.throws(() => new holdfast.LockTimeoutError('busy'), TypeError);
+});
+
 test('instanceof: a plain error, an object and null are none of ours', () => {
   for (const value of [new Error('x'), {}, null, undefined, 'text', { code: 'ERR_LOCK_LOST' }]) {
     assert.equal((value as unknown) instanceof (classes.LockError as never), false);

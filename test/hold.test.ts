@@ -280,6 +280,29 @@ test('signal: ends the wait at once, with its own reason, and leaves nothing beh
   await again.release();
 });
 
+test('signal: one ends any number of waits, and Node takes them for no leak', async () => {
+  const warnings: Error[] = [];
+  const listen = (warning: Error) => warnings.push(warning);
+  process.on('warning', listen);
+  const holder = await locks.acquire('besieged');
+  const controller = new AbortController();
+  const wait = { wait: Number.POSITIVE_INFINITY, signal: controller.signal };
+  const waiting = Array.from({ length: 30 }, () => locks.acquire('besieged', wait));
+  const ended = Promise.allSettled(waiting);
+  // One more that has its lock: it is not one of those that wait.
+  const other = await locks.acquire('beside', wait);
+  controller.abort();
+  for (const end of await ended) {
+    assert.equal(end.status, 'rejected');
+    assert.equal(end.reason, controller.signal.reason);
+  }
+  assert.equal(openOperations(), 0);
+  assert.equal(other.held, true);
+  await Promise.all([holder.release(), other.release()]);
+  process.off('warning', listen);
+  assert.deepEqual(warnings, []);
+});
+
 test('signal: an abort in the very moment of the grant never leaves the lock held', async () => {
   const fate = { aborted: 0, granted: 0 };
   for (let round = 0; round < 300; round++) {

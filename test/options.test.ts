@@ -51,6 +51,13 @@ const OPTIONS: readonly Case[] = [
     /no option "tttl"; did you mean "ttl"/,
   ],
   [
+    'an option of another library',
+    ['a', { expire: 5 }],
+    'ERR_INVALID_ARG_TYPE',
+    TypeError,
+    /no option "expire"; it has keep, label, limit, maxHold, .*, ttl, wait$/,
+  ],
+  [
     'a ttl of text',
     ['a', { ttl: '5' }],
     'ERR_INVALID_ARG_TYPE',

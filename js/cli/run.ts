@@ -2,6 +2,7 @@
 
 import { hostname } from 'node:os';
 import { type Command, InvalidArgumentError, Option } from 'commander';
+import { leaveToLeases } from '../bridge.js';
 import type { Lock } from '../lock.js';
 import type { LockManager } from '../manager.js';
 import type { LockMode } from '../options.js';
@@ -124,8 +125,9 @@ async function run(name: string, words: readonly string[], options: RunOptions):
       throw new CliError('ERR_LOCK_LOST', Exit.Lost, `lock "${name}" had been lost`, name);
     }
   });
-  // Closing would release what is kept. The end of the process does not.
-  if (!kept) await locks.close();
+  // Closing would release what is kept.
+  if (kept) leaveToLeases();
+  else await locks.close();
   return lost ? Exit.Lost : exit;
 }
 

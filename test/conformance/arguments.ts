@@ -126,7 +126,7 @@ export const ARGUMENTS: Behaviours = {
       [TYPE, { name: 'x', token, fence: '1' }],
       [RANGE, { name: 'x', token, fence: 0 }],
       [VALUE, { name: 'x', token, mode: 'read' }],
-      [TYPE, { name: 'x', token, tokens: [] }],
+      [TYPE, [{ name: 'x', token }]],
       [TYPE, { name: 'x', token }, { wait: 5 }],
       [RANGE, { name: 'x', token }, { ttl: 49 }],
     ] as const) {

@@ -1,7 +1,7 @@
 /** The end of a manager. */
 
 import assert from 'node:assert/strict';
-import { type Behaviours, LONG, openSeveral, standInLine } from './behaviour.js';
+import { aborted, type Behaviours, LONG, openSeveral, standInLine } from './behaviour.js';
 
 export const CLOSING: Behaviours = {
   'close: releases what is held, refuses what waits, and may be called again': async (place) => {
@@ -18,6 +18,38 @@ export const CLOSING: Behaviours = {
     assert.equal(await blocker.release(), true);
     assert.equal(await (await b.tryAcquire('waiting'))?.release(), true, 'nobody is in line');
     await a.close();
+  },
+
+  'close: who still works under a lock is told before another is let in': async (place) => {
+    const [a, b] = await openSeveral(place, 'a', 'b');
+    a.on('lost', () => assert.fail('a close is no loss that anybody has to know of'));
+    const set = await a.acquire(['x', 'y'], LONG);
+    const unwatched = await a.acquire('z', LONG);
+    let told = false;
+    const work = a.request('work', LONG, async (lock) => {
+      lock.signal.addEventListener('abort', () => {
+        told = true;
+      });
+      const { granted } = await standInLine(b, 'work');
+      const closing = a.close();
+      assert.deepEqual([lock.held, lock.remaining], [false, 0], 'from the moment of the call');
+      const next = await granted;
+      assert.equal(told, true, 'before another is in');
+      assert.equal((await aborted(lock)).reason, 'closed');
+      await closing;
+      assert.equal(await next.release(), true);
+      return 'done';
+    });
+    const message = /lock "work" .*its manager was closed/;
+    await assert.rejects(work, {
+      code: 'ERR_LOCK_LOST',
+      reason: 'closed',
+      result: 'done',
+      message,
+    });
+    assert.equal(set.signal.reason.reason, 'closed');
+    assert.throws(() => unwatched.assertHeld(), { reason: 'closed' });
+    assert.equal(a.stats().lost, 0);
   },
 
   'close: leaves a lock to its lease that was acquired with keep': async (place) => {

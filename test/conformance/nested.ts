@@ -16,13 +16,24 @@ function warningsOf(locks: LockManager): { code: string; message: string }[] {
   return warnings;
 }
 
+/** How many requests were sent, once the last servers of a quorum have been told of a grant. */
+async function quiet(locks: LockManager): Promise<number> {
+  let requests = Number.NaN;
+  await until(async () => {
+    ({ requests } = locks.stats());
+    await sleep(50);
+    return locks.stats().requests === requests;
+  }, 'the last requests');
+  return requests;
+}
+
 export const NESTING: Behaviours = {
   'reentrant: a nested request gets the lease of the one around it, without the store': async (
     place,
   ) => {
     const [a, b] = await openSeveral(place, 'a', 'b');
     const result = await a.request('x', async (outer) => {
-      const { requests } = a.stats();
+      const requests = await quiet(a);
       const depth = await a.request('x', AGAIN, async (inner) => {
         assert.deepEqual([inner.held, inner.mode], [true, 'exclusive']);
         assert.deepEqual([inner.token, inner.fence], [outer.token, outer.fence]);

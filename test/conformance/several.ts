@@ -24,6 +24,12 @@ export const SEVERAL: Behaviours = {
     assert.equal(await again.release(), true);
   },
 
+  'several: one name or a list, as a wrapper gets it': async (place) => {
+    const locks = await place.open();
+    const take = (name: string | readonly string[]) => locks.acquire(name, LONG);
+    for (const name of ['a', ['b', 'c']]) assert.equal(await (await take(name)).release(), true);
+  },
+
   'several: tryAcquire takes all or none': async (place) => {
     const [a, b] = await openSeveral(place, 'a', 'b');
     const lock = await a.acquire('m', LONG);

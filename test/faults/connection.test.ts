@@ -109,6 +109,29 @@ test('acquire: fails at its deadline while the server is away', async () => {
   assert.ok(performance.now() - begin >= 1_990);
 });
 
+test('acquire: of several names waits as long for a server that is away as of one', async () => {
+  proxy.blackhole = true;
+  const waiting = locks.acquire(['several:1', 'several:2'], { wait: 60_000, ttl: 60_000 });
+  const briefly = locks.acquire(['several:3', 'several:4'], { wait: 100 });
+  await assert.rejects(briefly, { code: 'ERR_LOCK_CONNECTION' });
+  const once = locks.tryAcquire(['several:3', 'several:4']);
+  await assert.rejects(once, { code: 'ERR_LOCK_CONNECTION' });
+  proxy.blackhole = false;
+  assert.equal(await (await waiting).release(), true);
+  for (const name of ['several:1', 'several:2']) await becomesFree(name);
+});
+
+test('acquire: of several names ends with its signal though the server is silent', async () => {
+  proxy.blackhole = true;
+  const signal = AbortSignal.timeout(50);
+  const began = performance.now();
+  const ended = locks.acquire(['several:1', 'several:2'], { ...MINUTE, signal });
+  await assert.rejects(ended, (error) => error === signal.reason);
+  assert.ok(performance.now() - began < 1_400, 'ahead of commandTimeout');
+  proxy.blackhole = false;
+  for (const name of ['several:1', 'several:2']) await becomesFree(name);
+});
+
 test('acquire: a blackhole of several seconds is survived', async () => {
   proxy.blackhole = true;
   const pending = locks.acquire('blackhole', { wait: 20_000 });

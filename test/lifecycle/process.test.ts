@@ -107,6 +107,72 @@ test('process.exit with operations in flight does not crash, 60 times over', asy
   await until(async () => (await server.admin.keys('lock:exit:*')).length === 0, 'leases to end');
 });
 
+for (const [how, source, code] of [
+  ['process.exit', 'process.exit(3);', 3],
+  ['an uncaught error', "setImmediate(() => { throw new Error('mine'); });", 1],
+  ['close and process.exit in one turn', 'locks.close(); process.exit(3);', 3],
+  ['its natural end', '', 0],
+] as const) {
+  test(`${how} gives the locks back at once`, async () => {
+    const ended = await run(
+      `${CONNECT}
+      await locks.acquire(['ended:1', 'ended:2'], { ttl: 60_000 });
+      await locks.acquire('ended:kept', { ttl: 60_000, renew: false, keep: true });
+      locks.on('lost', () => console.log('lost'));
+      ${source}`,
+      server.url,
+    );
+    endedWell(ended, code);
+    assert.equal(ended.stdout, '');
+    assert.deepEqual(await server.admin.keys('lock:ended:*'), ['lock:ended:kept']);
+    await server.admin.del('lock:ended:kept');
+  });
+}
+
+test('a server that does not answer holds up the end of a process for a moment', async () => {
+  const ended = await run(
+    `${CONNECT}
+    await locks.acquire('slow', { ttl: 500 });
+    process.kill(Number(process.argv[2]), 'SIGSTOP');
+    const begun = process.hrtime.bigint();
+    process.on('exit', () => console.log(Number(process.hrtime.bigint() - begun) / 1e6));
+    process.exit(0);`,
+    server.url,
+    String(server.pid),
+  ).finally(() => process.kill(server.pid, 'SIGCONT'));
+  endedWell(ended);
+  // It would answer never: so the wait has an end of its own.
+  assert.ok(Number(ended.stdout) >= 90, ended.stdout);
+});
+
+for (const [event, cause] of Object.entries({
+  lost: `await locks.acquire('brief', { maxHold: 100 });`,
+  disconnect: `
+    const admin = createConnection(new URL(url).port, '127.0.0.1');
+    for (const type of ['normal', 'pubsub']) admin.write('CLIENT KILL TYPE ' + type + '\\r\\n');`,
+})) {
+  test(`a listener of '${event}' that throws stops nothing else`, async () => {
+    const ended = await run(
+      `${CONNECT}
+      import { createConnection } from 'node:net';
+      const other = await connect(url);
+      setInterval(() => {}, 1_000);
+      locks.once('${event}', () => { throw new Error('mine'); });
+      const thrown = new Promise((resolve) => process.once('uncaughtException', resolve));
+      ${cause}
+      console.log((await thrown).message);
+      for (const manager of [locks, other]) {
+        await manager.request('after', () => console.log('goes on'));
+        await manager.close();
+      }
+      process.exit();`,
+      server.url,
+    );
+    endedWell(ended);
+    assert.equal(ended.stdout, 'mine\ngoes on\ngoes on\n');
+  });
+}
+
 test('SIGKILL of a holder costs the others its lease at most', async () => {
   const ended = await run(
     `${CONNECT}

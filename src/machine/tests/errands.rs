@@ -284,6 +284,17 @@ fn several_locks_that_come_after_their_caller_gave_up_are_given_back() {
 }
 
 #[test]
+fn several_locks_whose_caller_goes_while_they_are_asked_for_are_given_back() {
+    let mut world = World::connected();
+    let op = together(&mut world);
+    world.cancel(op);
+    assert_eq!(world.outcome(op), Some(&Outcome::Cancelled));
+    world.settle();
+    assert_eq!(owners(&world), [None, None]);
+    assert_idle(&mut world);
+}
+
+#[test]
 fn of_several_locks_all_or_none_are_taken() {
     let mut world = World::connected();
     let [a, b] = both();
