@@ -55,7 +55,7 @@ const OPTIONS: readonly Case[] = [
     ['a', { expire: 5 }],
     'ERR_INVALID_ARG_TYPE',
     TypeError,
-    /no option "expire"; it has keep, label, limit, maxHold, .*, ttl, wait$/,
+    /no option "expire"; it has keep, label, limit, maxHold, .*ttl/,
   ],
   [
     'a ttl of text',
