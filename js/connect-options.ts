@@ -66,8 +66,8 @@ export interface ConnectOptions {
   readonly connectTimeout?: number;
   /**
    * How many replicas must have a lock before it counts as acquired: a number from 1 to 1000, or
-   * `'majority'`, which with the primary makes more than half of all. So a failover to one of them keeps
-   * the lock. Costs a round trip to the replicas. If too few have it within a second the lock is
+   * `'majority'`, which with the primary makes more than half of all that this manager has ever seen at
+   * once, and is at least 1. So a failover to one of them keeps the lock. Costs a round trip to the replicas. If too few have it within a second the lock is
    * released again, and `acquire` rejects with `LockServerError`. For one server and its replicas; not
    * for a Cluster.
    *

@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, test } from 'node:test';
 import { connect, type Lock, type LockManager, openOperations } from './support/holdfast.js';
-import { isInSync } from './support/replication.js';
+import { isInSync, replicationOf } from './support/replication.js';
 import { RedisServer } from './support/server.js';
 import { until } from './support/wait.js';
 
@@ -74,6 +74,41 @@ test('one of two replicas is a majority with the primary', async () => {
   await assert.rejects(locks.acquire('item'), { serverCode: 'NOREPLICAS' });
   for (const replica of replicas) replica.resume();
 });
+
+test('where all replicas are gone a majority is not the primary alone', async () => {
+  locks = await connect(primary.url, { replicas: 'majority' });
+  assert.ok(await (await locks.acquire('item')).release());
+  await Promise.all(replicas.map((replica) => replica.kill()));
+  await until(async () => (await followers()) === 0, 'the primary to miss its replicas');
+  const refused = { serverCode: 'NOREPLICAS', message: /0 of 1 replicas/ };
+  await assert.rejects(locks.acquire('item'), refused, 'on the same connection');
+  await primary.killClients();
+  await assert.rejects(locks.acquire('item', { wait: 20_000 }), refused, 'after a reconnect');
+  const fresh = await connect(primary.url, { replicas: 'majority' });
+  await assert.rejects(fresh.acquire('item'), refused, 'by who has never seen any');
+  await fresh.close();
+});
+
+test('a majority is of all replicas that a manager has ever seen', async () => {
+  const args = ['--replicaof', '127.0.0.1', `${primary.port}`];
+  replicas.push(await RedisServer.start({ args }));
+  await inSync();
+  locks = await connect(primary.url, { replicas: 'majority' });
+  assert.ok(await (await locks.acquire('item')).release());
+  await Promise.all(replicas.slice(1).map((replica) => replica.kill()));
+  await until(async () => (await followers()) === 1, 'the primary to miss two replicas');
+  await primary.killClients();
+  const refused = { serverCode: 'NOREPLICAS', message: /1 of 2 replicas/ };
+  await assert.rejects(locks.acquire('item', { wait: 20_000 }), refused);
+  const fresh = await connect(primary.url, { replicas: 'majority' });
+  assert.ok(await (await fresh.acquire('item')).release(), 'it knows of one');
+  await fresh.close();
+});
+
+/** How many replicas the primary has. */
+async function followers(): Promise<number> {
+  return Number((await replicationOf(primary)).get('connected_slaves'));
+}
 
 test('a lock that is passed on by message waits for the replicas as well', async () => {
   locks = await connect(primary.url, { replicas: 2 });

@@ -2,45 +2,15 @@
 //!
 //! Source: <https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/>
 
-use super::{Address, Deliver, Endpoint, Incoming, Item, Welcome, single, wire};
+use super::{Address, Deliver, Directory, Endpoint, Incoming, Item, Welcome, single, wire};
 use crate::error::Failure;
 use crate::machine::{NodeId, Routes};
 use redis::{PushInfo, PushKind, Value};
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::task::{JoinHandle, JoinSet};
-
-/// The servers that were ever heard of, by their names in the protocol.
-#[derive(Debug, Default)]
-pub(crate) struct Directory(Mutex<Vec<(String, u16)>>);
-
-impl Directory {
-    /// The name of the server at an address.
-    fn node(&self, host: &str, port: u16) -> NodeId {
-        let mut known = self.access();
-        let place = known.iter().position(|(name, number)| name == host && *number == port);
-        let place = place.unwrap_or_else(|| {
-            known.push((host.to_owned(), port));
-            known.len() - 1
-        });
-        NodeId(u16::try_from(place).unwrap_or(u16::MAX))
-    }
-
-    fn address(&self, node: NodeId) -> Option<(String, u16)> {
-        self.access().get(usize::from(node.0)).cloned()
-    }
-
-    fn all(&self) -> Vec<(String, u16)> {
-        self.access().clone()
-    }
-
-    /// A panic elsewhere leaves whole entries behind, so poison means nothing.
-    fn access(&self) -> MutexGuard<'_, Vec<(String, u16)>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
 
 impl Endpoint {
     /// One server of the same kind. Its shard channels have a connection of their own.
@@ -169,14 +139,14 @@ pub(super) async fn connect(
         return Err(Failure::Lost("a server that nobody has heard of".to_owned()));
     };
     let server = endpoint.server(host.clone(), port);
-    let directory = Arc::clone(directory);
+    let known = Arc::clone(directory);
     let onwards = Arc::clone(&deliver);
     let redirect: Deliver = Arc::new(move |incoming| {
         onwards(match incoming {
             Incoming::Replies(mut replies) => {
                 for (_, reply) in &mut replies {
                     if let Err(failure) = reply {
-                        redirect(failure, &host, &directory);
+                        redirect(failure, &host, &known);
                     }
                 }
                 Incoming::Replies(replies)
@@ -187,7 +157,7 @@ pub(super) async fn connect(
             other => other,
         });
     });
-    let (inner, welcome) = single::connect(&server, redirect).await?;
+    let (inner, welcome) = single::connect(&server, directory, redirect).await?;
     let (channels, wanted) = mpsc::unbounded_channel();
     let ears = tokio::spawn(listen(server, wanted, deliver));
     Ok((Connection { inner, channels, ears }, welcome))

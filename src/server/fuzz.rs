@@ -1,7 +1,6 @@
 //! What a hostile or broken server may answer and say.
 
-use super::cluster::{self, Directory};
-use super::{Deliver, persistence, query, sentinel, single, wire};
+use super::{Deliver, Directory, cluster, persistence, query, sentinel, single, wire};
 use crate::error::{Failure, Refusal};
 use crate::page::Page;
 use crate::script::Script;

@@ -1,6 +1,7 @@
 //! Where locks live. The only module that names the Redis client.
 
 mod cluster;
+mod directory;
 pub(crate) mod embedded;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
@@ -15,7 +16,8 @@ mod survey;
 mod tls;
 mod wire;
 
-pub(crate) use cluster::{Directory, discover};
+pub(crate) use cluster::discover;
+pub(crate) use directory::Directory;
 pub use replicas::Replicas;
 pub use sentinel::{Sentinel, Sentinels};
 pub(crate) use survey::Questions;
@@ -114,16 +116,17 @@ pub(crate) async fn connect(
             let Some(server) = servers.get(usize::from(node.0)) else {
                 return Err(Failure::Lost("a server that nobody has named".to_owned()));
             };
-            let connecting = connect_voter(server, settings, deliver);
+            let connecting = connect_voter(server, settings, directory, deliver);
             let (connection, welcome) = single::in_time(server, connecting).await?;
             Ok((Connection::Single(connection), welcome))
         }
         Address::Sentinel(sentinels) => {
-            let (connection, welcome) = sentinel::connect(endpoint, sentinels, deliver).await?;
+            let (connection, welcome) =
+                sentinel::connect(endpoint, sentinels, directory, deliver).await?;
             Ok((Connection::Sentinel(connection), welcome))
         }
         Address::Tcp { .. } | Address::Unix { .. } => {
-            let (connection, welcome) = single::connect(endpoint, deliver).await?;
+            let (connection, welcome) = single::connect(endpoint, directory, deliver).await?;
             Ok((Connection::Single(connection), welcome))
         }
     }
@@ -134,9 +137,10 @@ pub(crate) async fn connect(
 async fn connect_voter(
     server: &Endpoint,
     settings: &Settings,
+    directory: &Arc<Directory>,
     deliver: Deliver,
 ) -> Result<(single::Connection, Welcome), Failure> {
-    let (mut connection, mut welcome) = single::connect(server, deliver).await?;
+    let (mut connection, mut welcome) = single::connect(server, directory, deliver).await?;
     if settings.longest_lease.is_none() {
         welcome.risks.extend(connection.ask_persistence(server).await?);
     }

@@ -5,8 +5,7 @@
 //!
 //! Source: <https://redis.io/docs/latest/commands/scan/>
 
-use super::cluster::Directory;
-use super::{Address, Endpoint, cluster, sentinel, single, wire};
+use super::{Address, Directory, Endpoint, cluster, sentinel, single, wire};
 use crate::error::Failure;
 use crate::keys::LockKeys;
 use crate::page::{Holding, Page, Question, Waiting};

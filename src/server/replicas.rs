@@ -7,10 +7,11 @@
 //!
 //! Source: <https://redis.io/docs/latest/commands/wait/>
 
-use super::{Deliver, Endpoint, Incoming, single, wire};
+use super::{Deliver, Directory, Endpoint, Incoming, single, wire};
 use crate::error::{Failure, Refusal};
 use crate::machine::AttemptId;
 use redis::{Pipeline, Value};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::task::JoinHandle;
@@ -20,7 +21,7 @@ use tokio::task::JoinHandle;
 pub enum Replicas {
     /// So many.
     AtLeast(u32),
-    /// With the primary, more than half of all.
+    /// With the primary, more than half of all that were ever seen, and at least one.
     Majority,
 }
 
@@ -39,9 +40,11 @@ impl Witness {
         endpoint: &Endpoint,
         replicas: Replicas,
         history: Option<String>,
+        directory: &Arc<Directory>,
         deliver: Deliver,
     ) -> Result<Self, Failure> {
-        let mut line = Line { dialled: single::dial(endpoint, |_| {}).await?, history, most: 0 };
+        let dialled = single::dial(endpoint, |_| {}).await?;
+        let mut line = Line { dialled, history, directory: Arc::clone(directory) };
         line.ask(0, Duration::from_millis(1)).await?;
         let (grants, waiting) = mpsc::unbounded_channel();
         let task = tokio::spawn(watch(line, replicas, waiting, deliver));
@@ -85,8 +88,7 @@ struct Line {
     dialled: single::Dialled,
     /// Which data the grants are in.
     history: Option<String>,
-    /// The most replicas that the server had at once.
-    most: u32,
+    directory: Arc<Directory>,
 }
 
 impl Line {
@@ -111,8 +113,9 @@ impl Line {
     fn needed(&self, replicas: Replicas) -> u32 {
         match replicas {
             Replicas::AtLeast(count) => count,
-            // Of `most` + 1 servers more than half, and the primary is one of them.
-            Replicas::Majority => self.most.div_ceil(2),
+            // With the primary, which is one of them. One replica is always needed: that none is seen does
+            // not mean that there is none.
+            Replicas::Majority => self.directory.replicas().div_ceil(2).max(1),
         }
     }
 
@@ -130,17 +133,16 @@ impl Line {
             .map_err(|_| Failure::Lost("no answer to WAIT".to_owned()))?
             .map_err(|error| wire::failure(&error))?;
         let (look, acknowledged) = answers.split_at(wire::LOOK_COMMANDS.min(answers.len()));
-        self.most = self.most.max(wire::connected_replicas(look));
         if wire::look(look)?.history != self.history {
             return Err(Failure::Lost("another server took its place".to_owned()));
         }
-        match acknowledged {
-            [Value::Int(_), Value::Int(count)] => Ok(u32::try_from(*count).unwrap_or(0)),
-            [Value::ServerError(error), _] | [_, Value::ServerError(error)] => {
-                Err(Failure::Refused(Refusal {
-                    code: error.code().to_owned(),
-                    detail: error.details().unwrap_or_default().to_owned(),
-                }))
+        let acknowledged = acknowledged.iter().cloned().map(Value::extract_error);
+        let acknowledged = acknowledged.collect::<Result<Vec<_>, _>>();
+        let acknowledged = acknowledged.map_err(|error| wire::failure(&error))?;
+        match acknowledged.as_slice() {
+            [Value::Int(_), Value::Int(count)] => {
+                self.directory.saw_replicas(wire::connected_replicas(look));
+                Ok(u32::try_from(*count).unwrap_or(0))
             }
             _ => Err(Failure::Lost("the server left an answer out".to_owned())),
         }

@@ -2,7 +2,7 @@
 //!
 //! Source: <https://redis.io/docs/latest/develop/reference/sentinel-clients/>
 
-use super::{Address, Deliver, Endpoint, Incoming, Item, Welcome, single, wire};
+use super::{Address, Deliver, Directory, Endpoint, Incoming, Item, Welcome, single, wire};
 use crate::clock::Mono;
 use crate::error::Failure;
 use crate::machine::{AttemptId, Risk};
@@ -86,6 +86,7 @@ impl Connection {
 pub(super) async fn connect(
     endpoint: &Endpoint,
     sentinels: &Sentinels,
+    directory: &Arc<Directory>,
     deliver: Deliver,
 ) -> Result<(Connection, Welcome), Failure> {
     let began = Mono::now();
@@ -97,7 +98,8 @@ pub(super) async fn connect(
         let name = format!("the master {host}:{port}");
         let address = Address::Tcp { host: host.clone(), port: *port };
         let server = Endpoint { address, connect_timeout: share, ..endpoint.clone() };
-        match single::connect(&server, naming(name.clone(), Arc::clone(&deliver))).await {
+        let delivery = naming(name.clone(), Arc::clone(&deliver));
+        match single::connect(&server, directory, delivery).await {
             Ok((_, welcome)) if welcome.risks.iter().any(Risk::is_replica) => {
                 failures.push(format!("{name}: it is a replica, a failover is under way"));
             }

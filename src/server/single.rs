@@ -1,7 +1,7 @@
 //! One Redis or Valkey server: one connection that carries everything.
 
 use super::{
-    Address, Deliver, Endpoint, Incoming, Item, Welcome, persistence, replicas::Witness,
+    Address, Deliver, Directory, Endpoint, Incoming, Item, Welcome, persistence, replicas::Witness,
     stream::Stream, tls::NO_TLS_HINT, wire,
 };
 use crate::clock::Mono;
@@ -29,9 +29,10 @@ pub(crate) struct Connection {
 
 pub(super) async fn connect(
     endpoint: &Endpoint,
+    directory: &Arc<Directory>,
     deliver: Deliver,
 ) -> Result<(Connection, Welcome), Failure> {
-    in_time(endpoint, handshake(endpoint, deliver)).await
+    in_time(endpoint, handshake(endpoint, directory, deliver)).await
 }
 
 /// Gives up what takes longer than connecting may.
@@ -52,6 +53,7 @@ pub(super) async fn in_time<T>(
 
 async fn handshake(
     endpoint: &Endpoint,
+    directory: &Arc<Directory>,
     deliver: Deliver,
 ) -> Result<(Connection, Welcome), Failure> {
     let pushes = Arc::clone(&deliver);
@@ -70,7 +72,8 @@ async fn handshake(
     if let Some(replicas) = endpoint.replicas {
         let deliver = Arc::clone(&connection.deliver);
         let history = look.history.clone();
-        connection.witness = Some(Witness::open(endpoint, replicas, history, deliver).await?);
+        let witness = Witness::open(endpoint, replicas, history, directory, deliver);
+        connection.witness = Some(witness.await?);
     }
     Ok((connection, Welcome { look, risks, deaf }))
 }
