@@ -318,7 +318,8 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
    * page and stops nobody, so it is no snapshot of one moment; and it looks at every key of the
    * database, so on a large one `queryPages` is kinder.
    *
-   * @throws as `acquire` does, but never `LockTimeoutError`.
+   * @throws as `acquire` does, but never `LockTimeoutError`; `LockServerError` with `NOPERM` also if a page has
+   * locks, and the user may see none of them. Of several it leaves out those which the user may not see.
    *
    * @example
    * ```ts

@@ -3,6 +3,7 @@
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, test } from 'node:test';
 import { connect, type LockManager, openOperations } from './support/holdfast.js';
+import { enrol, leastRights } from './support/least-rights.js';
 import { FaultProxy } from './support/proxy.js';
 import { RedisServer } from './support/server.js';
 
@@ -89,6 +90,46 @@ test('the mark of a queue and the share of nobody are never shown', async () => 
     (await locks.query()).held.map(({ token }) => token),
     [share.token],
   );
+});
+
+test('who may not look is told so, and not that there is nothing', async () => {
+  const user = leastRights('query');
+  await locks.acquire('x');
+  await server.admin.set('lock:old', 'somebody', 'PX', 60_000);
+  for (const right of ['+evalsha', '+eval', '+get', '+pttl', '~{lock:*}:*', '~lock:*']) {
+    await server.admin.script('FLUSH');
+    const rules = user.rules.filter((rule) => rule !== right);
+    assert.equal(rules.length, user.rules.length - 1, right);
+    const less = await connect(await enrol(server, { ...user, rules }));
+    less.on('warning', () => {});
+    const refused = { code: 'ERR_LOCK_SERVER', serverCode: 'NOPERM' };
+    await assert.rejects(less.query(), refused, `without ${right}`);
+    await less.close();
+  }
+});
+
+test('keys that a user may not see hide no others, whichever comes first', async () => {
+  const names = Array.from({ length: 10 }, (_, i) => `item:${i}`);
+  await Promise.all(names.map((name) => locks.acquire(name)));
+  const [, [first = '']] = await server.admin.scan(0, 'COUNT', 1_000);
+  const seen = names.map((name) => `lock:${name}`).filter((key) => key !== first);
+  assert.equal(seen.length, names.length - 1);
+  const user = leastRights('query');
+  const rules = user.rules.flatMap((rule) => {
+    if (rule === '~lock:*') return seen.map((key) => `~${key}`);
+    return rule === '~{lock:*}:*' ? seen.map((key) => `~{${key}}:*`) : [rule];
+  });
+  await server.admin.script('FLUSH');
+  const less = await connect(await enrol(server, { ...user, rules }));
+  less.on('warning', () => {});
+  const { held } = await less.query();
+  assert.deepEqual(
+    held.map(({ name }) => `lock:${name}`),
+    seen,
+  );
+  const hidden = less.query({ startsWith: first.slice('lock:'.length) });
+  await assert.rejects(hidden, { serverCode: 'NOPERM' });
+  await less.close();
 });
 
 test('with an empty prefix the whole database is looked at', async () => {

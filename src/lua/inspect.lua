@@ -7,13 +7,13 @@
          {}                                            other code holds it, or nobody
   WRITES nothing
   AGAIN  what holds then
-  FAILS  WRONGTYPE if a side key holds something else
+  FAILS  WRONGTYPE if a key holds something else
 ]]
 local lock_key, fence_key, queue_key, waiters_key, shared_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local most = ARGV[1]
 
-local value = redis.pcall('GET', lock_key)
-if type(value) ~= 'string' or not value:find('^hf1%.') then
+local value = redis.call('GET', lock_key)
+if not value or not value:find('^hf1%.') then
   return {}
 end
 local time = redis.call('TIME')

@@ -6,7 +6,7 @@
 //! Source: <https://redis.io/docs/latest/commands/scan/>
 
 use super::{Address, Directory, Endpoint, cluster, sentinel, single, wire};
-use crate::error::Failure;
+use crate::error::{Failure, Refusal};
 use crate::keys::LockKeys;
 use crate::page::{Holding, Page, Question, Waiting};
 use crate::script::Script;
@@ -32,7 +32,7 @@ pub(crate) async fn page(
     let (server, mut cursor) = place(&question.cursor);
     let Some(endpoint) = servers.get(server) else { return Ok(Page::default()) };
     let dialled = single::in_time(endpoint, single::dial(endpoint, |_| {})).await?;
-    let mut line = Line { dialled, patience };
+    let mut line = Line { dialled, patience, allowed: false, refusal: None };
     if endpoint.db != 0 {
         line.run(redis::cmd("SELECT").arg(endpoint.db)).await?;
     }
@@ -47,11 +47,11 @@ pub(crate) async fn page(
         if cursor == "0" {
             let more = server + 1 < servers.len();
             page.cursor = if more { format!("{}:0", server + 1) } else { String::new() };
-            return Ok(page);
+            return line.judge(page);
         }
     }
     page.cursor = format!("{server}:{cursor}");
-    Ok(page)
+    line.judge(page)
 }
 
 /// Which server, and where on it.
@@ -80,6 +80,10 @@ struct Line {
     dialled: single::Dialled,
     /// How long a reply may take.
     patience: Duration,
+    /// Whether the user may see any of the keys.
+    allowed: bool,
+    /// Why it may not see one of them.
+    refusal: Option<Refusal>,
 }
 
 impl Line {
@@ -101,23 +105,75 @@ impl Line {
 
     /// Adds what is known of these keys.
     async fn inspect(&mut self, keys: &[String], page: &mut Page) -> Result<(), Failure> {
+        let untaught = self.ask(keys, false, page).await?;
+        // Each with the source: if only one had it, and that one was refused, the rest would be missed.
+        let untaught = self.ask(&untaught, true, page).await?;
+        if untaught.is_empty() { Ok(()) } else { Err(Failure::NoScript) }
+    }
+
+    /// Adds what the server says of these keys, and answers for which of them it does not know the script.
+    async fn ask(
+        &mut self,
+        keys: &[String],
+        with_source: bool,
+        page: &mut Page,
+    ) -> Result<Vec<String>, Failure> {
+        let mut untaught = Vec::new();
         if keys.is_empty() {
-            return Ok(());
+            return Ok(untaught);
         }
         let mut pipeline = Pipeline::with_capacity(keys.len());
-        for (number, key) in keys.iter().enumerate() {
-            // The first one teaches the server the script.
-            pipeline.add_command(call(key, number == 0));
+        for key in keys {
+            pipeline.add_command(call(key, with_source));
         }
         let answers = self.dialled.inner.send_packed_commands(&pipeline, 0, keys.len());
         for (key, answer) in keys.iter().zip(in_time(self.patience, answers).await?) {
-            // A key that is no lock, or that has moved to another server meanwhile, where it is seen.
-            if let Ok(answer) = answer.extract_error() {
-                add(page, key, answer);
+            match answer.extract_error().map_err(|error| wire::failure(&error)) {
+                Ok(answer) => {
+                    self.allowed = true;
+                    add(page, key, answer);
+                }
+                Err(Failure::NoScript) => untaught.push(key.clone()),
+                Err(failure) => self.pass_over(failure)?,
             }
         }
-        Ok(())
+        Ok(untaught)
     }
+
+    /// Only what concerns one key alone is passed over: everything else would be missed for all.
+    fn pass_over(&mut self, failure: Failure) -> Result<(), Failure> {
+        match failure {
+            // It has moved to another server meanwhile, where it is seen.
+            Failure::Halfway => Ok(()),
+            Failure::Refused(refusal) => match refusal.code.as_str() {
+                "ASK" | "MOVED" | "TRYAGAIN" => Ok(()),
+                // It is no lock.
+                "WRONGTYPE" => {
+                    self.allowed = true;
+                    Ok(())
+                }
+                "NOPERM" if is_about_a_key(&refusal.detail) => {
+                    self.refusal = Some(refusal);
+                    Ok(())
+                }
+                _ => Err(Failure::Refused(refusal)),
+            },
+            other => Err(other),
+        }
+    }
+
+    /// The page, unless the user may see nothing of it: that it is empty would then be wrong.
+    fn judge(self, page: Page) -> Result<Page, Failure> {
+        match self.refusal {
+            Some(refusal) if !self.allowed => Err(Failure::Refused(refusal)),
+            _ => Ok(page),
+        }
+    }
+}
+
+/// Whether an ACL forbids a key, not a command: "… no permissions to access …", "… can't access …".
+fn is_about_a_key(detail: &str) -> bool {
+    detail.contains(" access ")
 }
 
 /// Waits for a reply, but not for ever: the server may have stopped.
@@ -195,6 +251,19 @@ mod tests {
     #[test]
     fn a_name_stands_for_itself_in_a_pattern() {
         assert_eq!(literally("lock:a*b?[c]"), "lock:a\\*b\\?\\[c\\]*");
+    }
+
+    #[test]
+    fn what_an_acl_forbids_is_a_key_or_a_command() {
+        for (detail, expected) in [
+            ("this user has no permissions to access one of the keys used as arguments", true),
+            ("No permissions to access a key", true),
+            ("The user executing the script can't access at least one of the keys", true),
+            ("User a has no permissions to run the 'evalsha' command", false),
+            ("The user executing the script can't run this command or subcommand", false),
+        ] {
+            assert_eq!(is_about_a_key(detail), expected, "{detail}");
+        }
     }
 
     #[test]

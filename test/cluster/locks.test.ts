@@ -143,3 +143,23 @@ test('a lock is released and renewed while its slot is half way', async () => {
   assert.ok(await locks[2]?.release());
   assert.ok(await taken.release());
 });
+
+test('a lock whose slot is half way hides none of the others from a query', async () => {
+  const names = Array.from({ length: 30 }, (_, index) => `seen:${index}`);
+  await Promise.all(names.map((name) => a.acquire(name, LONG)));
+  const [from, to] = await cluster.primaries();
+  if (from === undefined || to === undefined) throw new Error('one primary alone');
+  // The first that the server is asked about: some of its keys are there, and the rest do not exist.
+  const [, keys] = await from.admin.scan(0, 'MATCH', 'lock:seen:*', 'COUNT', 1_000);
+  const first = keys[0] ?? '';
+  const move = await cluster.startMove(await cluster.slotOf(first), to);
+  await from.admin.script('FLUSH');
+  const { held } = await b.query({ startsWith: 'seen:' });
+  assert.deepEqual(
+    held.map(({ name }) => name),
+    names.filter((name) => `lock:${name}` !== first).sort(),
+  );
+  await move.keys();
+  await move.finish();
+  assert.equal((await b.query({ startsWith: 'seen:' })).held.length, names.length);
+});
