@@ -3,20 +3,26 @@
 use super::{Address, Endpoint, tls};
 use socket2::{SockRef, TcpKeepalive};
 use std::io;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 #[cfg(unix)]
 use tokio::net::UnixStream;
+use tokio::net::{TcpStream, lookup_host};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
 use tokio_rustls::client::TlsStream;
 
 /// How long a connection may be silent before the kernel asks whether the peer is still there.
 const KEEPALIVE: TcpKeepalive =
     TcpKeepalive::new().with_time(Duration::from_secs(15)).with_interval(Duration::from_secs(5));
+
+/// An address that has not answered within this time is not waited for: the next one is tried as well.
+const NEXT_AFTER: Duration = Duration::from_millis(250);
 
 pub(super) struct Stream {
     socket: Socket,
@@ -36,7 +42,7 @@ impl Stream {
     pub(super) async fn open(endpoint: &Endpoint, abort: Arc<AtomicBool>) -> io::Result<Self> {
         let socket = match &endpoint.address {
             Address::Tcp { host, port } => {
-                let stream = TcpStream::connect((host.as_str(), *port)).await?;
+                let stream = first_of(lookup_host((host.as_str(), *port)).await?).await?;
                 stream.set_nodelay(true)?;
                 SockRef::from(&stream).set_tcp_keepalive(&KEEPALIVE)?;
                 match &endpoint.tls {
@@ -56,6 +62,27 @@ impl Stream {
             }
         };
         Ok(Self { socket, abort })
+    }
+}
+
+/// Connects to the first of the addresses that answers. Each is tried as soon as the one before it has
+/// failed, or was silent for a while: else one that is silent for ever would hide all others.
+///
+/// Source: <https://www.rfc-editor.org/rfc/rfc8305>, section 5
+async fn first_of(mut addresses: impl Iterator<Item = SocketAddr>) -> io::Result<TcpStream> {
+    let mut attempts = JoinSet::new();
+    let mut failure = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
+    loop {
+        if let Some(address) = addresses.next() {
+            attempts.spawn(TcpStream::connect(address));
+        }
+        match timeout(NEXT_AFTER, attempts.join_next()).await {
+            Ok(Some(Ok(Ok(stream)))) => return Ok(stream),
+            Ok(Some(Ok(Err(error)))) => failure = error,
+            Ok(Some(Err(defect))) => failure = io::Error::other(defect),
+            Ok(None) => return Err(failure),
+            Err(_silence) => {}
+        }
     }
 }
 
@@ -120,5 +147,65 @@ impl AsyncWrite for Stream {
             #[cfg(unix)]
             Socket::Unix(stream) => Pin::new(stream).poll_shutdown(cx),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Mono;
+    use std::net::{Ipv4Addr, TcpListener};
+    #[cfg(target_os = "linux")]
+    use tokio::net::TcpSocket;
+
+    fn loopback() -> SocketAddr {
+        (Ipv4Addr::LOCALHOST, 0).into()
+    }
+
+    /// An address that answers nobody: its queue is full. As long as the sockets are kept.
+    #[cfg(target_os = "linux")]
+    async fn silent() -> (SocketAddr, Vec<TcpStream>, tokio::net::TcpListener) {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind(loopback()).unwrap();
+        let listener = socket.listen(1).unwrap();
+        let address = listener.local_addr().unwrap();
+        let mut queue = Vec::new();
+        while let Ok(waits) = timeout(NEXT_AFTER, TcpStream::connect(address)).await {
+            queue.push(waits.unwrap());
+        }
+        (address, queue, listener)
+    }
+
+    #[cfg(target_os = "linux")]
+    #[tokio::test]
+    async fn an_address_that_is_silent_does_not_hide_the_next_one() {
+        let (silent, _queue, _silence) = silent().await;
+        let server = TcpListener::bind(loopback()).unwrap();
+        let address = server.local_addr().unwrap();
+        // The kernel gives up after two minutes.
+        let connecting = first_of([silent, silent, address].into_iter());
+        let stream = timeout(Duration::from_secs(20), connecting).await.unwrap().unwrap();
+        assert_eq!(stream.peer_addr().unwrap(), address);
+    }
+
+    #[tokio::test]
+    async fn an_address_that_refuses_is_not_waited_for() {
+        let closed = TcpListener::bind(loopback()).unwrap().local_addr().unwrap();
+        let server = TcpListener::bind(loopback()).unwrap();
+        let address = server.local_addr().unwrap();
+        let began = Mono::now();
+        let addresses = std::iter::repeat_n(closed, 100).chain([address]);
+        let stream = first_of(addresses).await.unwrap();
+        assert_eq!(stream.peer_addr().unwrap(), address);
+        let took = Mono::now().since(began);
+        assert!(took < NEXT_AFTER * 50, "{took:?}");
+    }
+
+    #[tokio::test]
+    async fn who_cannot_be_reached_at_any_address_is_told_why() {
+        let closed = TcpListener::bind(loopback()).unwrap().local_addr().unwrap();
+        let error = first_of([closed, closed].into_iter()).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
+        assert!(first_of(std::iter::empty()).await.is_err());
     }
 }
