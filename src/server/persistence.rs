@@ -12,7 +12,7 @@ pub(super) fn question() -> Pipeline {
     pipeline
 }
 
-/// Why a server that answered to [`persistence`] may forget locks when it restarts, if it says so. Only
+/// Why a server that answered to [`question`] may forget locks when it restarts, if it says so. Only
 /// what is on the disk before it is answered survives every restart. An ACL may forbid either question.
 pub(super) fn forgets(values: &[Value], name: &str) -> Option<Risk> {
     let [info, config] = values else { return None };

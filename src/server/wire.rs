@@ -46,6 +46,41 @@ fn limit(command: &mut Cmd, mode: Mode) {
     };
 }
 
+/// How a lock is acquired.
+fn how(command: &mut Cmd, intent: Intent, mode: Mode, block: u8) {
+    match intent {
+        Intent::Join(seq) => command.arg(seq.unwrap_or(0)),
+        Intent::Poll => command.arg("poll"),
+        Intent::Steal(_) => command.arg("steal"),
+        Intent::Try => command.arg("try"),
+    };
+    limit(command, mode);
+    command.arg(block);
+    if let Intent::Steal(seen) = intent {
+        command.arg(seen);
+    }
+}
+
+/// The keys of all locks, then what is asked for each.
+fn together(
+    command: &mut Cmd,
+    first: &(LockKeys, Token),
+    others: &[(LockKeys, Token)],
+    ttl: Duration,
+    epoch: ServerTime,
+) {
+    let locks = || std::iter::once(first).chain(others);
+    command.arg(3 * (1 + others.len()));
+    for (keys, _) in locks() {
+        let [fence, queue, ..] = keys.side_keys().map(Side);
+        command.arg(keys.lock()).arg(fence).arg(queue);
+    }
+    command.arg(ms(ttl)).arg(epoch.as_micros());
+    for (_, token) in locks() {
+        command.arg(token.as_str());
+    }
+}
+
 /// The command that runs `call`: by its hash, or with the whole text.
 pub(super) fn command(call: &Call, manner: Manner) -> Cmd {
     let script = call.script();
@@ -60,17 +95,7 @@ pub(super) fn command(call: &Call, manner: Manner) -> Cmd {
             command.arg(&**inbox);
             // The common case goes without: the server makes a value of Lua of each argument.
             if (*intent, *mode, *block) != (Intent::Join(None), Mode::Exclusive, 1) {
-                match intent {
-                    Intent::Join(seq) => command.arg(seq.unwrap_or(0)),
-                    Intent::Poll => command.arg("poll"),
-                    Intent::Steal(_) => command.arg("steal"),
-                    Intent::Try => command.arg("try"),
-                };
-                limit(&mut command, *mode);
-                command.arg(*block);
-            }
-            if let Intent::Steal(seen) = intent {
-                command.arg(*seen);
+                how(&mut command, *intent, *mode, *block);
             }
         }
         Call::Adopt { keys, token, epoch, owner, ttl, fence, mode } => {
@@ -115,16 +140,7 @@ pub(super) fn command(call: &Call, manner: Manner) -> Cmd {
             two_keys(&mut command, keys, token).arg(*first).arg(*last);
         }
         Call::Together { first, others, ttl, epoch } => {
-            let locks = || std::iter::once(first).chain(others);
-            command.arg(3 * (1 + others.len()));
-            for (keys, _) in locks() {
-                let [fence, queue, ..] = keys.side_keys().map(Side);
-                command.arg(keys.lock()).arg(fence).arg(queue);
-            }
-            command.arg(ms(*ttl)).arg(epoch.as_micros());
-            for (_, token) in locks() {
-                command.arg(token.as_str());
-            }
+            together(&mut command, first, others, *ttl, *epoch);
         }
         Call::Vote { keys, token, attempt, ttl, mark } => {
             two_keys(&mut command, keys, token).arg(*attempt).arg(ms(*ttl)).arg(u8::from(*mark));
