@@ -102,18 +102,21 @@ impl Handle {
     }
 }
 
-/// Asks every server of a place about itself, without a manager. The ticket is completed whatever
-/// happens.
+/// Asks every server of a place about itself, without a manager. The outcome of `op` goes to `caller`
+/// whatever happens, unless this fails.
 ///
 /// # Errors
 /// If the thread that carries all managers of the process cannot be started.
 pub fn survey(
     endpoint: Endpoint,
     questions: Vec<Vec<String>>,
-    ticket: Ticket,
+    op: OpId,
     caller: Arc<dyn Caller>,
 ) -> io::Result<()> {
-    runtime::get()?.spawn(async move {
+    let runtime = runtime::get()?;
+    // Not before: who is told of an error does not expect an outcome as well.
+    let ticket = Ticket::new(op, Arc::clone(&caller));
+    runtime.spawn(async move {
         let surveys = server::survey(&Arc::new(endpoint), questions).await;
         ticket.complete(surveys.map_or_else(outcome_of, Outcome::Surveyed));
         caller.wake();

@@ -77,7 +77,6 @@ impl Bridge {
         // No notice is about it.
         let caller: Arc<dyn Caller> = Arc::new(ManagerCaller { completions, manager: u32::MAX });
         let (_, endpoint) = options.split()?;
-        let ticket = Ticket::new(OpId(slot), Arc::clone(&caller));
-        Ok(driver::survey(endpoint, questions, ticket, caller)?)
+        Ok(driver::survey(endpoint, questions, OpId(slot), caller)?)
     }
 }
