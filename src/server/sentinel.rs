@@ -261,16 +261,22 @@ impl Watch {
         let (sender, mut pushes) = mpsc::unbounded_channel();
         // If nobody listens any more, the connection is about to be closed.
         let dialled = single::dial(&self.sentinel, move |push| drop(sender.send(push)));
-        let limit = self.sentinel.connect_timeout;
-        let Ok(Ok(mut dialled)) = tokio::time::timeout(limit, dialled).await else {
-            return;
-        };
-        match dialled.inner.subscribe(SWITCH).await.map_err(|error| wire::failure(&error)) {
+        let Ok(mut dialled) = single::in_time(&self.sentinel, dialled).await else { return };
+        let subscribed = dialled.inner.subscribe(SWITCH);
+        let subscribed = async { subscribed.await.map_err(|error| wire::failure(&error)) };
+        match single::in_time(&self.sentinel, subscribed).await {
             Ok(()) => {}
             Err(Failure::Refused(_)) => return std::future::pending().await,
             Err(_) => return,
         }
-        self.catch_up(&mut dialled).await;
+        let caught_up = async {
+            self.catch_up(&mut dialled).await;
+            Ok(())
+        };
+        if single::in_time(&self.sentinel, caught_up).await.is_err() {
+            // It does not answer, so it would tell of nothing either.
+            return;
+        }
         while let Some(push) = pushes.recv().await {
             if push.kind == PushKind::Disconnection {
                 return;

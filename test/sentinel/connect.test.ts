@@ -245,6 +245,18 @@ describe('with Sentinels that are away or wrong', () => {
     await until(() => proxy.open === 0, 'the connection to end');
   });
 
+  test('a Sentinel that falls silent when it is to be listened to is tried again', async () => {
+    const proxy = await FaultProxy.start(deployment.sentinels[0]?.port ?? 0);
+    others.push(proxy);
+    proxy.onRequest = (chunk) => {
+      if (chunk.includes('SUBSCRIBE')) proxy.loseReplies = true;
+    };
+    await open(by(`127.0.0.1:${proxy.port}`), { connectTimeout: 1_000 });
+    await until(() => proxy.loseReplies, 'it to be listened to');
+    const before = proxy.accepted;
+    await until(() => proxy.accepted > before, 'the next connection');
+  });
+
   test('all Sentinels die: locks are held and taken on, and nobody new can connect', async () => {
     const locks = await open(deployment.target);
     const held = await locks.acquire('held', { ttl: 1_000 });
