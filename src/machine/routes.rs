@@ -15,6 +15,8 @@ pub struct Routes(Vec<NodeId>);
 
 /// Two questions for the routes are so far apart at least.
 const DISCOVERY_INTERVAL: Duration = Duration::from_millis(100);
+/// The longest pause between two of them while nobody answers.
+const DISCOVERY_MS_MAX: u64 = 1_000;
 /// A channel that nobody waits on is kept so long, for whoever waits next.
 const CHANNEL_KEPT: Duration = Duration::from_secs(30);
 
@@ -27,6 +29,8 @@ pub(super) struct Discovery {
     under_way: bool,
     /// It is planned.
     planned: bool,
+    /// How often in a row nobody knew the answer.
+    failures: u32,
 }
 
 /// A shard channel that a server was asked for.
@@ -95,7 +99,14 @@ impl Machine {
         if !self.config.cluster || self.closing.is_some() || self.discovery.planned {
             return;
         }
-        let earliest = self.discovery.asked.map_or(now, |asked| asked + DISCOVERY_INTERVAL);
+        let interval = match self.discovery.failures {
+            0 => DISCOVERY_INTERVAL,
+            failures => {
+                let most_ms = (100_u64 << failures.min(10)).min(DISCOVERY_MS_MAX);
+                self.jitter((most_ms / 2, most_ms))
+            }
+        };
+        let earliest = self.discovery.asked.map_or(now, |asked| asked + interval);
         self.discovery.planned = true;
         self.timers.insert((earliest.max(now), Timer::Discover));
     }
@@ -110,8 +121,12 @@ impl Machine {
         let routes = match routes {
             Ok(routes) => routes,
             Err(failure) if self.is_opening() => return self.opened(Err(failure), out),
-            Err(_) => return self.discover_soon(now),
+            Err(_) => {
+                self.discovery.failures += 1;
+                return self.discover_soon(now);
+            }
         };
+        self.discovery.failures = 0;
         let news = self.routes != routes;
         self.routes = routes;
         let nodes = self.routes.nodes();

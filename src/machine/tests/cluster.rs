@@ -298,6 +298,31 @@ fn a_server_that_fails_costs_the_others_nothing() {
 }
 
 #[test]
+fn while_nobody_knows_the_routes_they_are_asked_for_ever_more_seldom() {
+    let mut crew = Crew::new();
+    crew.event(ONE, Event::Disconnected("died".to_owned()));
+    let mut asked = Vec::new();
+    while asked.len() < 12 {
+        crew.take();
+        crew.pass(1);
+        if crew.take().contains(&Effect::Discover) {
+            asked.push(crew.now);
+            crew.event(ONE, Event::Discovered(Err(Failure::Lost("refused".to_owned()))));
+        }
+    }
+    let pauses: Vec<_> = asked.windows(2).map(|pair| pair[1].since(pair[0])).collect();
+    assert!(pauses[0] <= ms(201), "{pauses:?}");
+    assert!(pauses[5..].iter().all(|pause| (ms(500)..=ms(1_001)).contains(pause)), "{pauses:?}");
+    // Once somebody knows them, the next question need not wait.
+    crew.pass(2_000);
+    crew.event(ONE, Event::Discovered(Ok(halves())));
+    crew.event(TWO, Event::Disconnected("died".to_owned()));
+    crew.take();
+    crew.pass(101);
+    assert!(crew.take().contains(&Effect::Discover));
+}
+
+#[test]
 fn a_server_that_lets_nobody_listen_is_polled() {
     let mut crew = Crew::new();
     let held = crew.stand_in_line();
