@@ -1,15 +1,14 @@
-//! Redis Cluster: which server has which slot, a connection to each, and shard channels.
+//! Redis Cluster: which server has which slot, and a connection to each.
 //!
 //! Source: <https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/>
 
-use super::{Address, Deliver, Directory, Endpoint, Incoming, Item, Welcome, single, wire};
+use super::{Address, Deliver, Directory, Endpoint, Incoming, Item, Welcome, ears, single, wire};
 use crate::error::Failure;
 use crate::machine::{NodeId, Routes};
-use redis::{PushInfo, PushKind, Value};
-use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use redis::Value;
+use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
+use tokio::sync::mpsc::{self, UnboundedSender};
 use tokio::task::{JoinHandle, JoinSet};
 
 impl Endpoint {
@@ -44,8 +43,7 @@ pub(crate) async fn discover(
         servers.extend(unknown.into_iter().cloned());
     }
     // All managers would otherwise ask the same one.
-    let (chance, _) = uuid::Uuid::new_v4().as_u64_pair();
-    let first = usize::try_from(chance).unwrap_or(0).checked_rem(servers.len());
+    let first = usize::try_from(super::chance()).unwrap_or(0).checked_rem(servers.len());
     servers.rotate_left(first.unwrap_or(0));
     let mut questions = JoinSet::new();
     for ((host, port), turn) in servers.into_iter().zip(0_u32..) {
@@ -125,7 +123,7 @@ pub(super) fn read_slots(
 /// An open connection to one server. Dropping it closes it, and that of its shard channels.
 pub(crate) struct Connection {
     inner: single::Connection,
-    channels: UnboundedSender<(Arc<str>, bool)>,
+    channels: UnboundedSender<ears::Wish>,
     ears: JoinHandle<()>,
 }
 
@@ -159,7 +157,7 @@ pub(super) async fn connect(
     });
     let (inner, welcome) = single::connect(&server, directory, redirect).await?;
     let (channels, wanted) = mpsc::unbounded_channel();
-    let ears = tokio::spawn(listen(server, wanted, deliver));
+    let ears = tokio::spawn(ears::listen(server, wanted, deliver));
     Ok((Connection { inner, channels, ears }, welcome))
 }
 
@@ -197,106 +195,6 @@ impl Drop for Connection {
     fn drop(&mut self) {
         self.ears.abort();
     }
-}
-
-/// Listens to shard channels as they are wanted, on a connection that carries nothing else: when a slot
-/// moves the server ends its subscriptions unasked, which among answers could not be told apart from one.
-async fn listen(
-    server: Endpoint,
-    mut wanted: UnboundedReceiver<(Arc<str>, bool)>,
-    deliver: Deliver,
-) {
-    let mut open: Option<Ears> = None;
-    while let Some((channel, on)) = wanted.recv().await {
-        if open.as_ref().is_none_or(Ears::is_over) {
-            if !on {
-                continue;
-            }
-            open = Ears::open(&server, &deliver).await;
-        }
-        match &mut open {
-            Some(ears) => ears.change(&channel, on, &deliver).await,
-            None => deliver(Incoming::Listening(channel, false)),
-        }
-    }
-}
-
-struct Ears {
-    dialled: single::Dialled,
-    /// What is listened to; none when the connection is gone.
-    channels: Arc<Mutex<Option<BTreeSet<Arc<str>>>>>,
-}
-
-impl Ears {
-    async fn open(server: &Endpoint, deliver: &Deliver) -> Option<Self> {
-        let channels = Arc::new(Mutex::new(Some(BTreeSet::new())));
-        let (known, onwards) = (Arc::clone(&channels), Arc::clone(deliver));
-        let dialled = single::dial(server, move |push| heard(&push, &known, &onwards));
-        let dialled = tokio::time::timeout(server.connect_timeout, dialled).await.ok()?.ok()?;
-        Some(Self { dialled, channels })
-    }
-
-    fn is_over(&self) -> bool {
-        self.channels.lock().unwrap_or_else(PoisonError::into_inner).is_none()
-    }
-
-    async fn change(&mut self, channel: &Arc<str>, on: bool, deliver: &Deliver) {
-        let mut command = redis::cmd(if on { "SSUBSCRIBE" } else { "SUNSUBSCRIBE" });
-        command.arg(&**channel);
-        let answer = self.dialled.inner.send_packed_command(&command).await;
-        let Err(error) = answer.and_then(Value::extract_error) else { return };
-        match wire::failure(&error) {
-            // The slot has moved, or is about to: whoever waits finds out where to.
-            Failure::Refused(refusal) if on && is_elsewhere(&refusal.code) => {
-                deliver(Incoming::Listening(Arc::clone(channel), false));
-            }
-            Failure::Refused(refusal) if on => deliver(Incoming::Deaf(refusal.to_string())),
-            _ => {}
-        }
-    }
-}
-
-fn is_elsewhere(code: &str) -> bool {
-    matches!(code, "MOVED" | "ASK" | "TRYAGAIN" | "CLUSTERDOWN" | "LOADING" | "MASTERDOWN")
-}
-
-/// What the server says on a connection that listens.
-fn heard(push: &PushInfo, known: &Mutex<Option<BTreeSet<Arc<str>>>>, deliver: &Deliver) {
-    let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
-    match (&push.kind, push.data.first()) {
-        (PushKind::Disconnection, _) => {
-            for channel in known.take().unwrap_or_default() {
-                deliver(Incoming::Listening(channel, false));
-            }
-        }
-        (
-            kind @ (PushKind::SSubscribe | PushKind::SUnsubscribe),
-            Some(Value::BulkString(channel)),
-        ) => {
-            let Ok(channel) = std::str::from_utf8(channel) else { return };
-            let (channel, on): (Arc<str>, _) = (channel.into(), *kind == PushKind::SSubscribe);
-            if let Some(known) = known.as_mut() {
-                if on {
-                    known.insert(Arc::clone(&channel))
-                } else {
-                    known.remove(&channel)
-                };
-            }
-            deliver(Incoming::Listening(channel, on));
-        }
-        _ => {
-            if let Some(incoming) = single::pushed(push) {
-                deliver(incoming);
-            }
-        }
-    }
-}
-
-/// What a push does to one who listens to two channels.
-#[cfg(any(test, fuzzing))]
-pub(super) fn overhear(push: &PushInfo, deliver: &Deliver) {
-    let channels = ["a".into(), "b".into()];
-    heard(push, &Mutex::new(Some(BTreeSet::from(channels))), deliver);
 }
 
 #[cfg(test)]

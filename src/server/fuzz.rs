@@ -1,6 +1,6 @@
 //! What a hostile or broken server may answer and say.
 
-use super::{Deliver, Directory, cluster, persistence, query, sentinel, single, wire};
+use super::{Deliver, Directory, cluster, ears, persistence, query, sentinel, single, wire};
 use crate::error::{Failure, Refusal};
 use crate::page::Page;
 use crate::script::Script;
@@ -55,7 +55,7 @@ fn push(push: &PushInfo) {
     let _told = single::pushed(push);
     let _successor = sentinel::successor(push, "mymaster");
     let nobody: Deliver = Arc::new(|_| {});
-    cluster::overhear(push, &nobody);
+    ears::overhear(push, &nobody);
 }
 
 fn refuse(code: &str, detail: &str, directory: &Directory) {

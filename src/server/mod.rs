@@ -2,6 +2,7 @@
 
 mod cluster;
 mod directory;
+mod ears;
 pub(crate) mod embedded;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
@@ -211,6 +212,11 @@ impl Connection {
             Self::Single(connection) => connection.abort(),
         }
     }
+}
+
+/// Any number.
+fn chance() -> u64 {
+    uuid::Uuid::new_v4().as_u64_pair().0
 }
 
 /// One server and how to reach it.

@@ -8,6 +8,10 @@ interface Pair {
   readonly upstream: Socket;
   /** Whether it began with HELLO; unknown until it has said anything. */
   greets?: boolean;
+  /** Whether it asked for a shard channel. */
+  listens?: boolean;
+  /** Forward nothing more, keep it open. */
+  silent?: boolean;
 }
 
 export class FaultProxy {
@@ -69,6 +73,11 @@ export class FaultProxy {
     }
   }
 
+  /** Forgets the connections that listen to shard channels, as a firewall does: nobody is told. */
+  silenceListeners(): void {
+    for (const pair of this.#pairs) pair.silent = pair.listens === true;
+  }
+
   async stop(): Promise<void> {
     this.sparesClients = false;
     this.cut();
@@ -90,7 +99,8 @@ export class FaultProxy {
     this.#pairs.add(pair);
     client.on('data', (chunk) => {
       pair.greets ??= chunk.includes('HELLO');
-      if (this.blackhole && !this.#spares(pair)) return;
+      pair.listens ||= chunk.includes('SSUBSCRIBE');
+      if (pair.silent || (this.blackhole && !this.#spares(pair))) return;
       this.requestBytes += chunk.length;
       this.onRequest?.(chunk);
       upstream.write(chunk);
@@ -106,7 +116,7 @@ export class FaultProxy {
     };
     upstream.on('data', (chunk) => {
       const spared = this.#spares(pair);
-      if ((this.loseReplies || this.blackhole) && !spared) return;
+      if (pair.silent || ((this.loseReplies || this.blackhole) && !spared)) return;
       if (this.delayMs === 0 || spared) reply(chunk);
       else setTimeout(reply, this.delayMs, chunk);
     });

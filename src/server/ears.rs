@@ -1,0 +1,225 @@
+//! The shard channels of a server of a Cluster.
+
+use super::{Deliver, Endpoint, Incoming, single, wire};
+use crate::clock::Mono;
+use crate::error::Failure;
+use redis::{PushInfo, PushKind, Value};
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::mpsc::UnboundedReceiver;
+
+/// What is listened to from now on, or no longer.
+pub(super) type Wish = (Arc<str>, bool);
+
+/// A connection on which nothing was said for so long is asked whether it is still there: of one that a
+/// firewall has forgotten nobody is told.
+const CHECK_AFTER: Duration = Duration::from_secs(2);
+
+/// Listens to shard channels as they are wanted, on a connection that carries nothing else: when a slot
+/// moves the server ends its subscriptions unasked, which among answers could not be told apart from one.
+pub(super) async fn listen(
+    server: Endpoint,
+    mut wanted: UnboundedReceiver<Wish>,
+    deliver: Deliver,
+) {
+    let mut pace = Pace::default();
+    let mut open: Option<Ears> = None;
+    loop {
+        let in_use = open.as_ref().is_some_and(Ears::is_in_use);
+        let limit = if in_use { CHECK_AFTER } else { Duration::MAX };
+        let wish = match tokio::time::timeout(limit, wanted.recv()).await {
+            Ok(Some(wish)) => Some(wish),
+            Ok(None) => return,
+            Err(_) => None,
+        };
+        if open.as_ref().is_none_or(Ears::is_over) {
+            let Some((channel, true)) = &wish else { continue };
+            tokio::time::sleep(pace.pause()).await;
+            open = Ears::open(&server, &deliver).await;
+            if open.is_none() {
+                deliver(Incoming::Listening(Arc::clone(channel), false));
+                refuse_all(&mut wanted, &deliver);
+                continue;
+            }
+        }
+        if let Some(ears) = &mut open
+            && !ears.ask(wish, &deliver).await
+        {
+            open = None;
+        }
+    }
+}
+
+/// Whoever wanted to listen meanwhile could not do so either, and each would wait for that in turn.
+fn refuse_all(wanted: &mut UnboundedReceiver<Wish>, deliver: &Deliver) {
+    while let Ok((channel, on)) = wanted.try_recv() {
+        if on {
+            deliver(Incoming::Listening(channel, false));
+        }
+    }
+}
+
+/// The longest pause between two connections for shard channels.
+const PAUSE_MS_MAX: u64 = 1_000;
+
+/// Spaces out connections that cannot be made, or that end at once: whoever waits asks the server whenever
+/// it turns out that it cannot listen, and then wants to listen again.
+#[derive(Default)]
+struct Pace {
+    /// When the last one was begun.
+    last: Option<Mono>,
+    /// How many there were in a row.
+    tries: u32,
+}
+
+impl Pace {
+    /// How long to wait before the next one.
+    fn pause(&mut self) -> Duration {
+        let now = Mono::now();
+        let lasted =
+            self.last.is_none_or(|last| now.since(last).as_millis() > u128::from(2 * PAUSE_MS_MAX));
+        self.tries = if lasted { 0 } else { self.tries + 1 };
+        let most_ms = match self.tries {
+            0 => 0,
+            tries => (50_u64 << (tries - 1).min(10)).min(PAUSE_MS_MAX),
+        };
+        let pause = Duration::from_millis(most_ms / 2 + super::chance() % (most_ms / 2 + 1));
+        self.last = Some(now + pause);
+        pause
+    }
+}
+
+struct Ears {
+    dialled: single::Dialled,
+    /// What is listened to; none when the connection is gone.
+    channels: Arc<Mutex<Option<BTreeSet<Arc<str>>>>>,
+    /// How long the server may take to answer.
+    patience: Duration,
+}
+
+impl Ears {
+    async fn open(server: &Endpoint, deliver: &Deliver) -> Option<Self> {
+        let channels = Arc::new(Mutex::new(Some(BTreeSet::new())));
+        let (known, onwards) = (Arc::clone(&channels), Arc::clone(deliver));
+        let dialled = single::dial(server, move |push| heard(&push, &known, &onwards));
+        let patience = server.connect_timeout;
+        let dialled = tokio::time::timeout(patience, dialled).await.ok()?.ok()?;
+        Some(Self { dialled, channels, patience })
+    }
+
+    fn channels(&self) -> MutexGuard<'_, Option<BTreeSet<Arc<str>>>> {
+        self.channels.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_over(&self) -> bool {
+        self.channels().is_none()
+    }
+
+    fn is_in_use(&self) -> bool {
+        self.channels().as_ref().is_some_and(|channels| !channels.is_empty())
+    }
+
+    /// Changes what is listened to, or only asks for a sign of life. Says whether there was one.
+    async fn ask(&mut self, wish: Option<Wish>, deliver: &Deliver) -> bool {
+        let mut command = redis::cmd(match wish {
+            Some((_, true)) => "SSUBSCRIBE",
+            Some((_, false)) => "SUNSUBSCRIBE",
+            // Whoever may use locks may ask for that.
+            None => "TIME",
+        });
+        if let Some((channel, _)) = &wish {
+            command.arg(&**channel);
+        }
+        let answer = self.dialled.inner.send_packed_command(&command);
+        let Ok(answer) = tokio::time::timeout(self.patience, answer).await else {
+            self.give_up(wish, deliver);
+            return false;
+        };
+        let Err(error) = answer.and_then(Value::extract_error) else { return true };
+        match (wire::failure(&error), wish) {
+            // The slot has moved, or is about to: whoever waits finds out where to.
+            (Failure::Refused(refusal), Some((channel, true))) if is_elsewhere(&refusal.code) => {
+                deliver(Incoming::Listening(channel, false));
+            }
+            (Failure::Refused(refusal), Some((_, true))) => {
+                deliver(Incoming::Deaf(refusal.to_string()));
+            }
+            (Failure::Lost(_), wish) => {
+                self.give_up(wish, deliver);
+                return false;
+            }
+            _ => {}
+        }
+        true
+    }
+
+    /// Nothing more is heard here.
+    fn give_up(&self, wish: Option<Wish>, deliver: &Deliver) {
+        let mut unheard = self.channels().take().unwrap_or_default();
+        unheard.extend(wish.and_then(|(channel, on)| on.then_some(channel)));
+        for channel in unheard {
+            deliver(Incoming::Listening(channel, false));
+        }
+    }
+}
+
+fn is_elsewhere(code: &str) -> bool {
+    matches!(code, "MOVED" | "ASK" | "TRYAGAIN" | "CLUSTERDOWN" | "LOADING" | "MASTERDOWN")
+}
+
+/// What the server says on a connection that listens.
+fn heard(push: &PushInfo, known: &Mutex<Option<BTreeSet<Arc<str>>>>, deliver: &Deliver) {
+    let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
+    match (&push.kind, push.data.first()) {
+        (PushKind::Disconnection, _) => {
+            for channel in known.take().unwrap_or_default() {
+                deliver(Incoming::Listening(channel, false));
+            }
+        }
+        (
+            kind @ (PushKind::SSubscribe | PushKind::SUnsubscribe),
+            Some(Value::BulkString(channel)),
+        ) => {
+            let Ok(channel) = std::str::from_utf8(channel) else { return };
+            let (channel, on): (Arc<str>, _) = (channel.into(), *kind == PushKind::SSubscribe);
+            // Of what was given up the end has been told.
+            let Some(known) = known.as_mut() else { return };
+            if on {
+                known.insert(Arc::clone(&channel))
+            } else {
+                known.remove(&channel)
+            };
+            deliver(Incoming::Listening(channel, on));
+        }
+        _ => {
+            if let Some(incoming) = single::pushed(push) {
+                deliver(incoming);
+            }
+        }
+    }
+}
+
+/// What a push does to one who listens to two channels.
+#[cfg(any(test, fuzzing))]
+pub(super) fn overhear(push: &PushInfo, deliver: &Deliver) {
+    let channels = ["a".into(), "b".into()];
+    heard(push, &Mutex::new(Some(BTreeSet::from(channels))), deliver);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_that_come_to_nothing_are_spaced_out() {
+        let mut pace = Pace::default();
+        let pauses: Vec<_> = (0..8).map(|_| pace.pause().as_millis()).collect();
+        assert_eq!(pauses.first(), Some(&0));
+        assert!(matches!(pauses.get(1), Some(25..=50)), "{pauses:?}");
+        assert!(matches!(pauses.last(), Some(500..=1_000)), "{pauses:?}");
+        let long_ago = Mono::now().as_micros().saturating_sub(3_000_000);
+        pace.last = Some(Mono::from_micros(long_ago));
+        assert_eq!(pace.pause(), Duration::ZERO);
+    }
+}
