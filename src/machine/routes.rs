@@ -46,7 +46,9 @@ impl Routes {
     /// Routes by ranges of slots, both ends included.
     #[must_use]
     pub fn new(ranges: &[(u16, u16, NodeId)]) -> Self {
-        let mut nodes = vec![NodeId::default(); usize::from(SLOTS)];
+        // One of those who are there, which refuses the slots that nobody has. Any other might grant.
+        let somebody = ranges.first().map(|(.., node)| *node).unwrap_or_default();
+        let mut nodes = vec![somebody; usize::from(SLOTS)];
         for (first, last, node) in ranges {
             if let Some(range) = nodes.get_mut(usize::from(*first)..=usize::from(*last)) {
                 range.fill(*node);
@@ -246,5 +248,11 @@ mod tests {
         assert_eq!(routes.node(&keys), NodeId(2));
         assert!(routes.has(NodeId(1)) && !routes.has(NodeId(3)));
         assert_eq!(Routes::default().node(&keys), NodeId(0));
+    }
+
+    #[test]
+    fn a_slot_that_nobody_has_is_asked_for_where_others_are() {
+        let routes = Routes::new(&[(0, 8_191, NodeId(1))]);
+        assert_eq!(routes.nodes(), [NodeId(1)]);
     }
 }

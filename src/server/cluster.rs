@@ -2,10 +2,12 @@
 //!
 //! Source: <https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/>
 
+use super::directory::Name;
 use super::{Address, Deliver, Directory, Endpoint, Incoming, Item, Welcome, ears, single, wire};
 use crate::error::Failure;
 use crate::machine::{NodeId, Routes};
 use redis::Value;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc::{self, UnboundedSender};
@@ -32,54 +34,76 @@ pub(super) async fn primaries(
 /// A server that has not told the slots within this time is not waited for: another is asked as well.
 const NEXT_AFTER: Duration = Duration::from_millis(150);
 
-/// Asks the servers that are known which has which slot. The first answer counts.
+/// Asks which server has which slot. Those who had some last know best. Only if none of them answers are
+/// the seeds believed: one may have left the Cluster since, and tell of how it was or of another one.
 pub(crate) async fn discover(
     endpoint: &Arc<Endpoint>,
     directory: &Arc<Directory>,
 ) -> Result<Routes, Failure> {
-    let mut servers = directory.all();
-    if let Address::Cluster { seeds } = &endpoint.address {
-        let unknown: Vec<_> = seeds.iter().filter(|seed| !servers.contains(seed)).collect();
-        servers.extend(unknown.into_iter().cloned());
-    }
-    // All managers would otherwise ask the same one.
-    let first = usize::try_from(super::chance()).unwrap_or(0).checked_rem(servers.len());
-    servers.rotate_left(first.unwrap_or(0));
-    let mut questions = JoinSet::new();
-    for ((host, port), turn) in servers.into_iter().zip(0_u32..) {
-        let (endpoint, directory) = (Arc::clone(endpoint), Arc::clone(directory));
-        questions.spawn(async move {
-            tokio::time::sleep(NEXT_AFTER * turn).await;
-            let server = endpoint.server(host.clone(), port);
-            let answer = ask_for_slots(&server, &host, &directory).await;
-            answer.map_err(|failure| (format!("{host}:{port}"), failure))
-        });
-    }
     let mut failures = Vec::new();
-    while let Some(answer) = questions.join_next().await {
-        match answer {
-            Ok(Ok(routes)) => return Ok(routes),
-            // The login is wrong everywhere.
-            Ok(Err((_, Failure::Refused(refusal)))) if is_login(&refusal.code) => {
-                return Err(Failure::Refused(refusal));
-            }
-            Ok(Err((server, failure))) => failures.push(format!("{server}: {failure}")),
-            Err(defect) => failures.push(defect.to_string()),
+    let members = directory.members();
+    let accept = |slots| directory.accept(slots, true);
+    if let Some(routes) = ask_in_turn(endpoint, members, accept, &mut failures).await {
+        return Ok(routes);
+    }
+    if let Address::Cluster { seeds } = &endpoint.address {
+        let accept = |slots| directory.accept(slots, false);
+        if let Some(routes) = ask_in_turn(endpoint, seeds.clone(), accept, &mut failures).await {
+            return Ok(routes);
         }
     }
+    // The login is wrong everywhere.
+    if let Some((_, refused)) = failures.iter().find(|(_, failure)| is_login(failure)) {
+        return Err(refused.clone());
+    }
+    let mut failures: Vec<_> = failures
+        .iter()
+        .map(|((host, port), failure)| format!("{host}:{port}: {failure}"))
+        .collect();
     failures.sort_unstable();
+    failures.dedup();
     Err(Failure::Lost(failures.join("; ")))
 }
 
-fn is_login(code: &str) -> bool {
-    matches!(code, "WRONGPASS" | "NOAUTH")
+/// Asks one server after the other, the next as soon as one fails or takes long. The first answer that is
+/// accepted counts.
+async fn ask_in_turn(
+    endpoint: &Arc<Endpoint>,
+    mut servers: Vec<Name>,
+    accept: impl Fn(Slots) -> Result<Routes, Failure>,
+    failures: &mut Vec<(Name, Failure)>,
+) -> Option<Routes> {
+    // All managers would otherwise ask the same one.
+    let first = usize::try_from(super::chance()).unwrap_or(0).checked_rem(servers.len());
+    servers.rotate_left(first.unwrap_or(0));
+    let mut servers = servers.into_iter();
+    let mut questions = JoinSet::new();
+    loop {
+        if let Some(name) = servers.next() {
+            let server = endpoint.server(name.0.clone(), name.1);
+            questions.spawn(async move {
+                let answer = ask_for_slots(&server, &name.0).await;
+                (name, answer)
+            });
+        }
+        match tokio::time::timeout(NEXT_AFTER, questions.join_next()).await {
+            Ok(Some(Ok((name, answer)))) => match answer.and_then(&accept) {
+                Ok(routes) => return Some(routes),
+                Err(failure) => failures.push((name, failure)),
+            },
+            Ok(None) => return None,
+            // It takes long, or its task has ended, which nobody can end but this one.
+            Ok(Some(Err(_))) | Err(_) => {}
+        }
+    }
 }
 
-async fn ask_for_slots(
-    server: &Endpoint,
-    host: &str,
-    directory: &Directory,
-) -> Result<Routes, Failure> {
+fn is_login(failure: &Failure) -> bool {
+    let Failure::Refused(refusal) = failure else { return false };
+    matches!(&*refusal.code, "WRONGPASS" | "NOAUTH")
+}
+
+async fn ask_for_slots(server: &Endpoint, host: &str) -> Result<Slots, Failure> {
     let question = async {
         let mut dialled = single::dial(server, |_| {}).await?;
         let mut slots = redis::cmd("CLUSTER");
@@ -88,36 +112,47 @@ async fn ask_for_slots(
         answer.and_then(Value::extract_error).map_err(|error| wire::failure(&error))
     };
     let answer = single::in_time(server, question).await?;
-    read_slots(&answer, host, directory)
-        .filter(|ranges| !ranges.is_empty())
-        .map(|ranges| Routes::new(&ranges))
+    read_slots(&answer, host)
+        .filter(|slots| !slots.ranges.is_empty())
         .ok_or_else(|| Failure::Lost("it knows no servers with slots".to_owned()))
 }
 
-/// Reads `[first, last, [host, port, …], …]` of every range. A server that does not know its own
-/// address leaves the host out.
-pub(super) fn read_slots(
-    answer: &Value,
-    asked: &str,
-    directory: &Directory,
-) -> Option<Vec<(u16, u16, NodeId)>> {
+/// What a server tells of the slots.
+#[derive(Debug, Default)]
+pub(super) struct Slots {
+    /// First, last, and who has them.
+    pub(super) ranges: Vec<(u16, u16, Name)>,
+    /// The names that those who have slots, and their replicas, have among themselves.
+    pub(super) ids: BTreeSet<String>,
+}
+
+/// Reads `[first, last, [host, port, id, …], replica, …]` of every range. A server that does not know its
+/// own address leaves the host out.
+pub(super) fn read_slots(answer: &Value, asked: &str) -> Option<Slots> {
     let Value::Array(ranges) = answer else { return None };
-    let mut known = Vec::new();
+    let mut slots = Slots::default();
     for range in ranges {
         let Value::Array(range) = range else { return None };
-        let [Value::Int(first), Value::Int(last), Value::Array(primary), ..] = range.as_slice()
-        else {
+        let [Value::Int(first), Value::Int(last), servers @ ..] = range.as_slice() else {
             return None;
         };
+        let Some(Value::Array(primary)) = servers.first() else { return None };
         let [host, Value::Int(port), ..] = primary.as_slice() else { return None };
         let host = match host {
             Value::BulkString(host) if !host.is_empty() => std::str::from_utf8(host).ok()?,
             _ => asked,
         };
-        let node = directory.node(host, u16::try_from(*port).ok()?);
-        known.push((u16::try_from(*first).ok()?, u16::try_from(*last).ok()?, node));
+        let name = (host.to_owned(), u16::try_from(*port).ok()?);
+        slots.ranges.push((u16::try_from(*first).ok()?, u16::try_from(*last).ok()?, name));
+        slots.ids.extend(servers.iter().filter_map(read_id));
     }
-    Some(known)
+    Some(slots)
+}
+
+fn read_id(server: &Value) -> Option<String> {
+    let Value::Array(server) = server else { return None };
+    let Value::BulkString(id) = server.get(2)? else { return None };
+    String::from_utf8(id.clone()).ok()
 }
 
 /// An open connection to one server. Dropping it closes it, and that of its shard channels.
@@ -170,7 +205,8 @@ pub(super) fn redirect(failure: &mut Failure, asked: &str, directory: &Directory
     }
     let address = refusal.detail.split(' ').nth(1).and_then(|address| address.rsplit_once(':'));
     let Some((host, Ok(port))) = address.map(|(host, port)| (host, port.parse())) else { return };
-    let node = directory.node(if host.is_empty() { asked } else { host }, port);
+    let host = if host.is_empty() { asked } else { host };
+    let Some(node) = directory.node(host, port) else { return };
     *failure = if moved { Failure::Moved(node) } else { Failure::Moving(node) };
 }
 
@@ -202,10 +238,24 @@ mod tests {
     use super::*;
     use crate::error::Refusal;
 
+    fn bulk(text: &str) -> Value {
+        Value::BulkString(text.as_bytes().to_vec())
+    }
+
+    fn server(host: &str, id: &str) -> Value {
+        Value::Array(vec![bulk(host), Value::Int(7000), bulk(id)])
+    }
+
+    /// What is told of a Cluster in which all slots are on one server.
+    fn slots(servers: Vec<Value>) -> Slots {
+        let range = [vec![Value::Int(0), Value::Int(16_383)], servers].concat();
+        read_slots(&Value::Array(vec![Value::Array(range)]), "10.0.0.9").unwrap()
+    }
+
     #[test]
     fn a_redirection_names_a_server() {
         let directory = Directory::default();
-        let node = directory.node("10.0.0.1", 7000);
+        let node = directory.node("10.0.0.1", 7000).unwrap();
         let read = |code: &str, detail: &str| {
             let refusal = Refusal { code: code.to_owned(), detail: detail.to_owned() };
             let mut failure = Failure::Refused(refusal);
@@ -217,5 +267,39 @@ mod tests {
         assert_eq!(read("MOVED", "3999 ::1:7001"), Failure::Moved(NodeId(1)));
         assert!(matches!(read("MOVED", "3999"), Failure::Refused(_)));
         assert!(matches!(read("TRYAGAIN", "Multiple keys"), Failure::Refused(_)));
+    }
+
+    #[test]
+    fn a_number_is_never_given_to_two_servers() {
+        let directory = Directory::default();
+        directory.access().names =
+            (0..=u16::MAX).map(|number| (format!("server-{number}"), 6379)).collect();
+        assert_eq!(directory.node("server-65535", 6379), Some(NodeId(u16::MAX)));
+        assert_eq!(directory.node("another", 6379), None);
+        assert!(directory.accept(slots(vec![server("another", "a")]), false).is_err());
+    }
+
+    #[test]
+    fn who_has_no_slots_any_more_is_not_asked_for_them() {
+        let directory = Directory::default();
+        directory
+            .accept(slots(vec![server("10.0.0.1", "a"), server("10.0.0.2", "b")]), false)
+            .unwrap();
+        assert_eq!(directory.members(), [("10.0.0.1".to_owned(), 7000)]);
+        // Its replica has taken over, and it is gone.
+        let routes = directory.accept(slots(vec![server("10.0.0.2", "b")]), true).unwrap();
+        assert_eq!(directory.members(), [("10.0.0.2".to_owned(), 7000)]);
+        assert_eq!(routes.nodes(), [NodeId(1)]);
+    }
+
+    #[test]
+    fn another_cluster_at_the_address_of_a_member_is_not_believed() {
+        let directory = Directory::default();
+        directory.accept(slots(vec![server("", "a")]), false).unwrap();
+        assert_eq!(directory.members(), [("10.0.0.9".to_owned(), 7000)]);
+        let other = || slots(vec![server("10.0.0.9", "x"), server("10.0.0.8", "y")]);
+        assert!(directory.accept(other(), true).is_err());
+        // Where none of them answers, who uses it says where to begin.
+        assert!(directory.accept(other(), false).is_ok());
     }
 }

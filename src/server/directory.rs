@@ -1,36 +1,78 @@
 //! What a manager knows of its servers, from one connection to the next.
 
-use crate::machine::NodeId;
+use super::cluster::Slots;
+use crate::error::Failure;
+use crate::machine::{NodeId, Routes};
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// A host and a port, as the servers name each other.
+pub(super) type Name = (String, u16);
 
 /// What a manager keeps when a connection ends.
 #[derive(Debug, Default)]
 pub(crate) struct Directory {
-    /// Of a Cluster, the servers that were ever heard of, by their names in the protocol.
-    servers: Mutex<Vec<(String, u16)>>,
+    cluster: Mutex<Known>,
     /// The most replicas that a primary had at once.
     replicas: AtomicU32,
 }
 
+/// What is known of the servers of a Cluster.
+#[derive(Debug, Default)]
+pub(super) struct Known {
+    /// By their numbers in the protocol. None is ever given to another.
+    pub(super) names: Vec<Name>,
+    /// Who had slots when they were told last.
+    members: Vec<Name>,
+    /// What they and their replicas are called among themselves, wherever they are.
+    ids: BTreeSet<String>,
+}
+
+impl Known {
+    /// The number of a server; none if there have been too many.
+    fn node(&mut self, name: &Name) -> Option<NodeId> {
+        let place = self.names.iter().position(|known| known == name);
+        let place = place.unwrap_or(self.names.len());
+        let node = u16::try_from(place).ok()?;
+        if place == self.names.len() {
+            self.names.push(name.clone());
+        }
+        Some(NodeId(node))
+    }
+}
+
 impl Directory {
-    /// The name of the server at an address.
-    pub(super) fn node(&self, host: &str, port: u16) -> NodeId {
+    /// The number of the server at an address; none if there have been too many.
+    pub(super) fn node(&self, host: &str, port: u16) -> Option<NodeId> {
+        self.access().node(&(host.to_owned(), port))
+    }
+
+    pub(super) fn address(&self, node: NodeId) -> Option<Name> {
+        self.access().names.get(usize::from(node.0)).cloned()
+    }
+
+    pub(super) fn members(&self) -> Vec<Name> {
+        self.access().members.clone()
+    }
+
+    /// Makes routes of what a server told. What one told at a member's address counts only if it knows one
+    /// of those who were there last: the address may belong to a server of another Cluster now.
+    pub(super) fn accept(&self, slots: Slots, at_member: bool) -> Result<Routes, Failure> {
         let mut known = self.access();
-        let place = known.iter().position(|(name, number)| name == host && *number == port);
-        let place = place.unwrap_or_else(|| {
-            known.push((host.to_owned(), port));
-            known.len() - 1
-        });
-        NodeId(u16::try_from(place).unwrap_or(u16::MAX))
-    }
-
-    pub(super) fn address(&self, node: NodeId) -> Option<(String, u16)> {
-        self.access().get(usize::from(node.0)).cloned()
-    }
-
-    pub(super) fn all(&self) -> Vec<(String, u16)> {
-        self.access().clone()
+        if at_member && !known.ids.is_empty() && known.ids.is_disjoint(&slots.ids) {
+            return Err(Failure::Lost("it belongs to another Cluster".to_owned()));
+        }
+        let mut ranges = Vec::with_capacity(slots.ranges.len());
+        for (first, last, name) in &slots.ranges {
+            let node = known.node(name);
+            let node = node.ok_or_else(|| Failure::Lost("too many addresses".to_owned()))?;
+            ranges.push((*first, *last, node));
+        }
+        let members: BTreeSet<Name> = slots.ranges.into_iter().map(|(.., name)| name).collect();
+        known.members = members.into_iter().collect();
+        known.ids = slots.ids;
+        Ok(Routes::new(&ranges))
     }
 
     /// Takes note that a primary has so many replicas.
@@ -44,7 +86,7 @@ impl Directory {
     }
 
     /// A panic elsewhere leaves whole entries behind, so poison means nothing.
-    fn access(&self) -> MutexGuard<'_, Vec<(String, u16)>> {
-        self.servers.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn access(&self) -> MutexGuard<'_, Known> {
+        self.cluster.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

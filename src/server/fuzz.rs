@@ -22,7 +22,7 @@ pub fn replies(data: &[u8]) {
         }
         judge(sentinel::read_address(value));
         let directory = Directory::default();
-        let _slots = cluster::read_slots(value, "asked", &directory);
+        let _slots = cluster::read_slots(value, "asked");
         judge(query::read_scan(value.clone()));
         query::add(&mut Page::default(), "key", value.clone());
         if let Value::ServerError(error) = value {
