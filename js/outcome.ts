@@ -31,6 +31,8 @@ const CURES: Readonly<Record<string, string>> = {
   NOREPLICAS: 'too few replicas follow the server: see that they run and keep up',
   OOM: 'the server is at its maxmemory: free memory or raise it',
   READONLY: 'this server is a replica: connect to its primary',
+  REDIRECTED:
+    'servers of the Cluster contradict each other about this slot, as after a reshard that was interrupted: mend it with redis-cli --cluster fix',
   SENTINEL:
     "name it as one: connect({ sentinels: ['redis://host:26379'], master: 'name of the primary' })",
   WRONGPASS: 'check username and password',

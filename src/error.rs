@@ -14,6 +14,14 @@ pub struct Refusal {
 }
 
 impl Refusal {
+    /// Of a request that one server of a Cluster has sent to another one, which sends it away too.
+    #[must_use]
+    pub fn redirected(slot: u16) -> Self {
+        let detail =
+            format!("slot {slot} is served by none of the servers that it is said to be on");
+        Self { code: "REDIRECTED".to_owned(), detail }
+    }
+
     /// Whether the server lacks something that it may have again: memory, replicas, a working disk.
     #[must_use]
     pub fn is_shortage(&self) -> bool {
@@ -25,7 +33,13 @@ impl Refusal {
     pub fn is_transient(&self) -> bool {
         matches!(
             self.code.as_str(),
-            "BUSY" | "CLUSTERDOWN" | "LOADING" | "MASTERDOWN" | "READONLY" | "TRYAGAIN"
+            "BUSY"
+                | "CLUSTERDOWN"
+                | "LOADING"
+                | "MASTERDOWN"
+                | "READONLY"
+                | "REDIRECTED"
+                | "TRYAGAIN"
         )
     }
 }

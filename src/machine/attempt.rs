@@ -273,7 +273,7 @@ impl Machine {
                 attempt.uncertain = true;
                 self.attempt_later(now, id);
             }
-            Err(Failure::Moved(_)) => self.send_attempt(now, id, Manner::Plain, out),
+            Err(Failure::Moved(_)) => self.send_attempt(now, id, Manner::Redirected, out),
             Err(Failure::Moving(to)) => {
                 self.send_attempt(now, id, Manner::Asking(to), out);
                 self.attempt_later(now, id);

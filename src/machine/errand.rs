@@ -205,7 +205,7 @@ impl Machine {
             Err(Failure::NoScript) => self.send_errand(now, op, Manner::WithSource, out),
             Ok(Reply::More) => self.walk_on(now, op, out),
             Ok(Reply::Seen { last }) => self.force_seen(now, op, last, out),
-            Err(Failure::Moved(_)) => self.send_errand(now, op, Manner::Plain, out),
+            Err(Failure::Moved(_)) => self.send_errand(now, op, Manner::Redirected, out),
             Ok(Reply::Held(_) | Reply::Voted { .. }) => {
                 debug_assert!(false, "not a reply of an errand");
             }

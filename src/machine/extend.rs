@@ -108,7 +108,7 @@ impl Machine {
                 self.extend_in_spite(now, op, Outcome::Quorum(causes));
             }
             Err(Failure::NoScript) => self.send_extend(now, op, Manner::WithSource, out),
-            Err(Failure::Moved(_)) => self.send_extend(now, op, Manner::Plain, out),
+            Err(Failure::Moved(_)) => self.send_extend(now, op, Manner::Redirected, out),
             Err(Failure::Moving(to)) => {
                 self.send_extend(now, op, Manner::Asking(to), out);
                 self.extend_later(now, op);

@@ -421,6 +421,8 @@ pub enum Effect {
 pub enum Manner {
     /// By its hash.
     Plain,
+    /// So too, where another server has sent it.
+    Redirected,
     /// With its text, since the server did not know its hash.
     WithSource,
     /// With its text, and on a server that a slot is only moving to.

@@ -460,7 +460,7 @@ impl Machine {
         self.forget_channels_of(node);
         self.forget_confirmations(node);
         self.discover_soon(now);
-        for (request, Request { purpose, sent }) in requests {
+        for (request, Request { purpose, sent, .. }) in requests {
             let lost = Err(Failure::Lost(detail.to_owned()));
             self.end_request(now, node, request, purpose, sent, lost, out);
         }

@@ -112,6 +112,7 @@ struct Lease {
 #[derive(Debug)]
 struct Request {
     purpose: Purpose,
+    manner: Manner,
     sent: Mono,
 }
 
@@ -224,7 +225,7 @@ impl Machine {
         out: &mut Vec<Effect>,
     ) {
         let link = self.links.at(node);
-        let Some(Request { purpose, sent }) = link.take_request(request) else { return };
+        let Some(Request { purpose, manner, sent }) = link.take_request(request) else { return };
         link.judge(&reply);
         let lost = match &reply {
             Err(Failure::Lost(detail)) => Some(detail.clone()),
@@ -232,6 +233,7 @@ impl Machine {
             reply if link::is_readonly(reply) => Some("the server is a replica now".to_owned()),
             _ => None,
         };
+        let reply = self.redirected(now, purpose, manner, reply, out);
         self.end_request(now, node, request, purpose, sent, reply, out);
         if let Some(detail) = lost {
             // A connection may also have died unnoticed, behind its handshake: it is not believed.
@@ -343,11 +345,6 @@ impl Machine {
         reply: Result<Reply, Failure>,
         out: &mut Vec<Effect>,
     ) {
-        if let Err(Failure::Moved(to)) = reply
-            && let Some(keys) = self.keys_for(purpose).cloned()
-        {
-            self.moved(now, &keys, to, out);
-        }
         match purpose {
             Purpose::Attempt(id) => self.attempt_reply(now, node, id, sent, reply, out),
             Purpose::Errand(op) => self.errand_reply(now, op, request, sent, reply, out),
@@ -381,7 +378,9 @@ impl Machine {
     ) -> Option<RequestId> {
         let node = match manner {
             Manner::Asking(node) => node,
-            Manner::Plain | Manner::WithSource => self.routes.node(call.keys()),
+            Manner::Plain | Manner::Redirected | Manner::WithSource => {
+                self.routes.node(call.keys())
+            }
         };
         let link = self.links.at(node);
         if !link.is_up() {
@@ -396,7 +395,7 @@ impl Machine {
         self.stats.requests += 1;
         self.last_request += 1;
         let request = RequestId(self.last_request);
-        link.add_request(request, Request { purpose, sent: now });
+        link.add_request(request, Request { purpose, manner, sent: now });
         out.push(Effect::Send { node, request, call, manner });
         Some(request)
     }

@@ -15,8 +15,8 @@ use std::time::Duration;
 const REPEAT_AFTER: Duration = Duration::from_secs(1);
 /// A line that is too long to be walked at once is walked on after so long.
 const WALK_ON_AFTER: Duration = Duration::from_millis(2);
-/// How often a server that refuses to release is asked again.
-const REFUSALS_MAX: u32 = 30;
+/// How long a server that refuses to release is asked again.
+const REFUSED_MAX: Duration = Duration::from_secs(30);
 
 #[derive(Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "facts that are independent")]
@@ -40,7 +40,8 @@ pub(super) struct Release {
     shared: bool,
     /// An acquire of this token was lost and may still be executed.
     pub(super) uncertain: bool,
-    refusals: u32,
+    /// Since when the server refuses.
+    refused: Option<Mono>,
     /// What the server said last, if it refused.
     refusal: Option<Refusal>,
     /// When the server first confirmed it; only the repeat is left.
@@ -62,7 +63,7 @@ impl Release {
             heir: None,
             shared: false,
             uncertain,
-            refusals: 0,
+            refused: None,
             refusal: None,
             confirmed: None,
         }
@@ -167,7 +168,6 @@ impl Machine {
             Ok(Reply::Owner(false)) if alone && release.op.is_none() => {
                 // It may stand in line still.
                 release.alone = false;
-                release.refusals += 1;
                 self.release_refused(now, id, out);
             }
             Ok(Reply::Owner(freed)) => {
@@ -190,11 +190,12 @@ impl Machine {
                 release.maybe_freed |= sent < release.until;
                 // Whatever went ahead of it on the connection may be lost too, an acquire included.
                 release.uncertain = true;
+                release.refused = None;
                 // Where its slot moves to, nobody asks again once connected.
                 self.release_later(now, id);
             }
             Err(Failure::NoScript) => self.send_release(now, id, Manner::WithSource, out),
-            Err(Failure::Moved(_)) => self.send_release(now, id, Manner::Plain, out),
+            Err(Failure::Moved(_)) => self.send_release(now, id, Manner::Redirected, out),
             Err(Failure::Moving(to)) => {
                 self.send_release(now, id, Manner::Asking(to), out);
                 self.release_later(now, id);
@@ -213,7 +214,6 @@ impl Machine {
                 self.send_release(now, id, Manner::Plain, out);
             }
             Err(Failure::Refused(refusal)) => {
-                release.refusals += 1;
                 release.refusal = Some(refusal.clone());
                 if !refusal.is_transient() {
                     self.release_deadline(id, out);
@@ -225,8 +225,8 @@ impl Machine {
 
     /// Asks again later, unless the server has refused for long.
     fn release_refused(&mut self, now: Mono, id: AttemptId, out: &mut Vec<Effect>) {
-        let Some(release) = self.releases.get(&id) else { return };
-        if release.refusals > REFUSALS_MAX {
+        let Some(release) = self.releases.get_mut(&id) else { return };
+        if now.since(*release.refused.get_or_insert(now)) >= REFUSED_MAX {
             self.release_deadline(id, out);
             self.remove_release(id);
             self.finish_close_if_done(out);

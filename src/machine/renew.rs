@@ -319,7 +319,7 @@ impl Machine {
             }
             Ok(_) => debug_assert!(false, "not a reply of extend or acquire"),
             Err(Failure::NoScript) => self.send_renewal(now, id, Manner::WithSource, out),
-            Err(Failure::Moved(_)) => self.send_renewal(now, id, Manner::Plain, out),
+            Err(Failure::Moved(_)) => self.send_renewal(now, id, Manner::Redirected, out),
             Err(Failure::Moving(to)) => {
                 self.send_renewal(now, id, Manner::Asking(*to), out);
                 self.renew_later(now, id);

@@ -2,10 +2,11 @@
 //!
 //! Everywhere else there is one server, and all locks are on it.
 
-use super::{Effect, Machine, Manner, NodeId, Timer};
+use super::{Effect, Machine, Manner, NodeId, Purpose, Timer};
 use crate::clock::Mono;
-use crate::error::Failure;
+use crate::error::{Failure, Refusal};
 use crate::keys::{LockKeys, SLOTS};
+use crate::script::Reply;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -143,8 +144,34 @@ impl Machine {
         }
     }
 
+    /// What becomes of a reply that may say that a lock is elsewhere. A request follows that once: servers that
+    /// send it to each other would do so until somebody mends the Cluster, so the second says no.
+    pub(super) fn redirected(
+        &mut self,
+        now: Mono,
+        purpose: Purpose,
+        manner: Manner,
+        reply: Result<Reply, Failure>,
+        out: &mut Vec<Effect>,
+    ) -> Result<Reply, Failure> {
+        let (Err(Failure::Moved(_) | Failure::Moving(_)), Some(keys)) =
+            (&reply, self.keys_for(purpose))
+        else {
+            return reply;
+        };
+        let (keys, slot) = (keys.clone(), keys.slot());
+        if let Err(Failure::Moved(to)) = reply {
+            self.moved(now, &keys, to, out);
+        }
+        match (&reply, manner) {
+            (Err(Failure::Moved(_)), Manner::Redirected | Manner::Asking(_))
+            | (Err(Failure::Moving(_)), Manner::Asking(_)) => Err(Refusal::redirected(slot).into()),
+            _ => reply,
+        }
+    }
+
     /// A server says that a lock is elsewhere.
-    pub(super) fn moved(&mut self, now: Mono, keys: &LockKeys, to: NodeId, out: &mut Vec<Effect>) {
+    fn moved(&mut self, now: Mono, keys: &LockKeys, to: NodeId, out: &mut Vec<Effect>) {
         self.routes.set(keys, to);
         self.want(to, out);
         self.discover_soon(now);

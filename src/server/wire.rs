@@ -86,7 +86,7 @@ pub(super) fn command(call: &Call, manner: Manner) -> Cmd {
     let script = call.script();
     let mut command = Cmd::with_capacity(16, 576);
     match manner {
-        Manner::Plain => command.arg("EVALSHA").arg(hash(script)),
+        Manner::Plain | Manner::Redirected => command.arg("EVALSHA").arg(hash(script)),
         Manner::WithSource | Manner::Asking(_) => command.arg("EVAL").arg(script.source()),
     };
     match call {

@@ -90,3 +90,26 @@ test('nor does one that moves to a primary that had none before', async () => {
   // Nobody has told the managers of it: they hear of it when they are sent there.
   await moveUnderLoad(1, cluster.urls.slice(0, -1), () => spare);
 });
+
+test('servers that contradict each other about a slot are not asked without end, and the error tells', async () => {
+  const locks = await connect({ cluster: cluster.urls });
+  const slot = await cluster.slotOf('{torn}');
+  const from = await cluster.primaryOf(slot);
+  const to = (await cluster.primaries()).find((node) => node !== from);
+  if (to === undefined) throw new Error('one primary alone');
+  const move = await cluster.startMove(slot, to);
+  // Each says from now on that the other one has it: whoever was resharding stops here.
+  await from.admin.cluster('SETSLOT', slot, 'NODE', move.toId);
+  const before = locks.stats().requests;
+  await assert.rejects(locks.acquire('{torn}', { wait: 1_000 }), {
+    serverCode: 'REDIRECTED',
+    message: new RegExp(`slot ${slot} .*redis-cli --cluster fix`),
+  });
+  const asked = locks.stats().requests - before;
+  assert.ok(asked >= 2 && asked < 200, `${asked} requests in a second`);
+  await move.finish();
+  const lock = await locks.acquire('{torn}', { wait: 30_000 });
+  assert.ok(await lock.release());
+  await locks.close();
+  assert.equal(openOperations(), 0);
+});

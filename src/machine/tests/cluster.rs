@@ -87,7 +87,11 @@ impl Crew {
     }
 
     fn acquire(&mut self, op: u32, name: &str) {
-        let (name, ttl, wait) = (name.to_owned(), ms(10_000), Wait::Forever);
+        self.acquire_within(op, name, Wait::Forever);
+    }
+
+    fn acquire_within(&mut self, op: u32, name: &str, wait: Wait) {
+        let (name, ttl) = (name.to_owned(), ms(10_000));
         let label = String::new();
         self.command(
             OpId(op),
@@ -167,7 +171,7 @@ fn a_lock_that_has_moved_is_asked_for_there_from_then_on() {
     let (_, request, call, _) = crew.sent();
     crew.reply(ONE, request, Err(Failure::Moved(TWO)));
     let (node, _, again, manner) = crew.sent();
-    assert_eq!((node, again, manner), (TWO, call, Manner::Plain));
+    assert_eq!((node, again, manner), (TWO, call, Manner::Redirected));
     // And everything else may have moved as well.
     crew.now = crew.now + ms(200);
     crew.machine.handle_timeout(crew.now, &mut crew.out);
@@ -187,6 +191,94 @@ fn a_lock_that_is_moving_is_asked_for_there_once() {
     crew.take();
     crew.command(OpId(3), Command::Extend { lease, ttl: None });
     assert_eq!(crew.sent().0, ONE);
+}
+
+/// What an interrupted reshard may leave behind, until somebody mends it.
+type Strife = fn(NodeId, Manner) -> Failure;
+
+const STRIFE: [Strife; 3] = [
+    |node, _| Failure::Moved(other(node)),
+    // The slot leaves the first server, and the second has not heard that it gets it.
+    |node, _| if node == ONE { Failure::Moving(TWO) } else { Failure::Moved(ONE) },
+    |node, manner| match manner {
+        Manner::Asking(_) => Failure::Moving(other(node)),
+        _ => Failure::Moved(other(node)),
+    },
+];
+
+const fn other(node: NodeId) -> NodeId {
+    NodeId(1 - node.0)
+}
+
+impl Crew {
+    /// Two servers send everything to each other for so long, and either may be asked for the routes. Returns
+    /// how many requests that took, and what ended.
+    fn suffer(&mut self, strife: Strife, duration_ms: u64) -> (usize, Vec<Outcome>) {
+        let end = self.now + ms(duration_ms);
+        let (mut requests, mut ended, mut turn) = (0, Vec::new(), 0);
+        while self.now < end {
+            for effect in self.take() {
+                match effect {
+                    Effect::Send { node, request, manner, .. } => {
+                        requests += 1;
+                        assert!(requests < 100_000, "without end");
+                        self.reply(node, request, Err(strife(node, manner)));
+                    }
+                    Effect::Discover => {
+                        turn += 1;
+                        let low = if turn % 2 == 0 { ONE } else { TWO };
+                        let ranges = [(0, SLOTS / 2 - 1, low), (SLOTS / 2, SLOTS - 1, TWO)];
+                        self.event(ONE, Event::Discovered(Ok(Routes::new(&ranges))));
+                    }
+                    Effect::Complete { outcome, .. } => ended.push(outcome),
+                    _ => {}
+                }
+            }
+            if self.out.is_empty() {
+                let next = self.machine.next_timeout().unwrap_or(end);
+                self.pass(u64::try_from(next.min(end).since(self.now).as_millis()).unwrap() + 1);
+            }
+        }
+        (requests, ended)
+    }
+}
+
+#[test]
+fn servers_that_send_each_other_a_request_are_asked_again_after_a_pause() {
+    let kinds: [fn(&mut Crew, LeaseId); 5] = [
+        |crew, lease| crew.command(OpId(3), Command::Extend { lease, ttl: None }),
+        |crew, lease| crew.command(OpId(3), Command::Release { lease, exported: false }),
+        |crew, _| crew.command(OpId(3), Command::Force { name: LOW.to_owned(), foreign: false }),
+        |crew, _| crew.acquire_within(3, "{lock:item:42}", Wait::UpTo(COMMAND_TIMEOUT)),
+        |_, _| (),
+    ];
+    for (number, ask) in kinds.into_iter().enumerate() {
+        for strife in STRIFE {
+            let mut crew = Crew::new();
+            let lease = crew.hold(2, LOW);
+            ask(&mut crew, lease);
+            let (requests, ended) = crew.suffer(strife, 5_000);
+            assert!((2..1_000).contains(&requests), "request {number}: {requests}");
+            for outcome in ended {
+                let Outcome::Server { refusal, .. } = outcome else { panic!("{outcome:?}") };
+                assert_eq!(refusal.code, "REDIRECTED", "request {number}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_release_outlasts_servers_that_contradict_each_other_for_a_while() {
+    let mut crew = Crew::new();
+    let lease = crew.hold(2, LOW);
+    crew.command(OpId(3), Command::Release { lease, exported: false });
+    for strife in STRIFE {
+        crew.suffer(strife, 9_000);
+        assert!(crew.machine.releases.contains_key(&lease.attempt()), "it may be mended yet");
+    }
+    crew.suffer(STRIFE[0], 9_000);
+    assert!(crew.machine.releases.is_empty());
+    assert_eq!(crew.suffer(STRIFE[0], 60_000).0, 0, "nobody wants anything any more");
 }
 
 /// Nobody else would ask again: no connection to where the slot still is was lost or made.
