@@ -14,6 +14,8 @@ mod protocol;
 mod runtime;
 mod shared;
 mod spin;
+#[cfg(test)]
+mod tests;
 mod ticket;
 
 pub use shared::Shared;
@@ -63,7 +65,7 @@ impl Handle {
             command_timeout: config.command_timeout,
             machine: Protocol::new(config, &endpoint, jitter_seed()),
             endpoint: Arc::new(endpoint),
-            open: Open::new(Arc::clone(&caller)),
+            open: Open::new(Arc::clone(&caller), Arc::clone(&shared)),
             caller,
             shared: Arc::clone(&shared),
             commands: receiver,

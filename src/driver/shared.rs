@@ -35,6 +35,15 @@ impl Shared {
         };
     }
 
+    /// The loop has ended: no lease is valid any more. Which ones were until now.
+    pub(super) fn end(&self) -> Vec<LeaseId> {
+        let leases: Vec<_> = lock(&self.deadlines).drain().map(|(lease, _)| lease).collect();
+        let mut stats = lock(&self.stats);
+        stats.lost += leases.len() as u64;
+        (stats.held, stats.waiting) = (0, 0);
+        leases
+    }
+
     pub(super) fn count(&self, stats: Stats) {
         *lock(&self.stats) = stats;
     }

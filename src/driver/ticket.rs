@@ -1,5 +1,6 @@
-//! The promise that every operation ends.
+//! The promise that every operation ends, and that every loss is told.
 
+use super::Shared;
 use crate::clock::Mono;
 use crate::machine::{LeaseId, LossReason, News, OpId, Outcome};
 use rustc_hash::FxHashSet;
@@ -53,15 +54,17 @@ impl Drop for Ticket {
 }
 
 /// The operations of one caller that a loop works at. It makes the promise of all their tickets: there
-/// may be very many, and this is a few bytes for each.
+/// may be very many, and this is a few bytes for each. Dropping it also ends the leases that are left, which
+/// nobody renews any more.
 pub(super) struct Open {
     caller: Arc<dyn Caller>,
     ops: FxHashSet<OpId>,
+    shared: Arc<Shared>,
 }
 
 impl Open {
-    pub(super) fn new(caller: Arc<dyn Caller>) -> Self {
-        Self { caller, ops: FxHashSet::default() }
+    pub(super) fn new(caller: Arc<dyn Caller>, shared: Arc<Shared>) -> Self {
+        Self { caller, ops: FxHashSet::default(), shared }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -87,6 +90,10 @@ impl Open {
 
 impl Drop for Open {
     fn drop(&mut self) {
+        // A loop that stops has no lease any more; one that panics may have.
+        for lease in self.shared.end() {
+            self.caller.lose(lease, LossReason::Expired);
+        }
         for op in self.ops.drain() {
             self.caller.complete(op, Outcome::Internal);
         }
@@ -129,7 +136,7 @@ mod tests {
     fn a_loop_that_ends_completes_what_is_open() {
         let recorder = Arc::new(Recorder::default());
         let caller = || Arc::clone(&recorder) as Arc<dyn Caller>;
-        let mut open = Open::new(caller());
+        let mut open = Open::new(caller(), Arc::default());
         for op in [1, 2].map(OpId) {
             assert_eq!(open.take_over(Ticket::new(op, caller())), op);
         }

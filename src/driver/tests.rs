@@ -1,0 +1,111 @@
+//! What callers learn of a loop that a defect has ended.
+
+use super::{Caller, Handle, Ticket};
+use crate::clock::Mono;
+use crate::machine::{
+    Command, Config, Hold, LeaseId, LossReason, News, OpId, Outcome, Wait, inbox,
+};
+use crate::script::Mode;
+use crate::server::{Address, Endpoint};
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::Duration;
+
+const HANG: Duration = Duration::from_secs(20);
+
+#[derive(Debug, PartialEq)]
+enum Told {
+    Ended(OpId, Outcome),
+    Lost(LeaseId, LossReason),
+}
+
+/// Has a defect: the loop panics when it asks for a sign of life, as it does with the first renewal.
+struct Defective(Mutex<mpsc::Sender<Told>>);
+
+impl Defective {
+    fn told(&self, told: Told) {
+        self.0.lock().unwrap().send(told).unwrap();
+    }
+}
+
+impl Caller for Defective {
+    fn complete(&self, op: OpId, outcome: Outcome) {
+        self.told(Told::Ended(op, outcome));
+    }
+    fn lose(&self, lease: LeaseId, reason: LossReason) {
+        self.told(Told::Lost(lease, reason));
+    }
+    fn tell(&self, _: News) {}
+    fn ping(&self) {
+        panic!("stands for any defect in a turn of the loop");
+    }
+    fn last_turn(&self) -> Mono {
+        Mono::now()
+    }
+    fn wake(&self) {}
+}
+
+fn start(caller: &Arc<dyn Caller>) -> Handle {
+    let client = "defective".to_owned();
+    let endpoint = Endpoint {
+        address: Address::Memory { name: client.clone() },
+        tls: None,
+        username: None,
+        password: None,
+        db: 0,
+        client_name: String::new(),
+        inbox: inbox(&client),
+        connect_timeout: HANG,
+        replicas: None,
+    };
+    let config = Config {
+        client,
+        prefix: String::new(),
+        command_timeout: HANG,
+        open_patience: Duration::ZERO,
+        cluster: false,
+        confirm: false,
+        quorum: false,
+    };
+    Handle::start(config, endpoint, Arc::clone(caller)).unwrap()
+}
+
+fn acquire(renew: bool) -> Command {
+    let stall_timeout = HANG;
+    Command::Acquire {
+        name: format!("renewed: {renew}"),
+        ttl: if renew { Duration::from_millis(300) } else { HANG },
+        wait: Wait::Never,
+        label: String::new(),
+        hold: Hold { renew, keep: false, max_hold: None, stall_timeout },
+        mode: Mode::Exclusive,
+    }
+}
+
+#[test]
+fn a_loop_that_panics_tells_the_loss_of_every_lease() {
+    let (sender, told) = mpsc::channel();
+    let caller: Arc<dyn Caller> = Arc::new(Defective(Mutex::new(sender)));
+    let handle = start(&caller);
+    let submit = |op, command| handle.submit(Ticket::new(OpId(op), Arc::clone(&caller)), command);
+    submit(1, Command::Open);
+    assert_eq!(told.recv_timeout(HANG), Ok(Told::Ended(OpId(1), Outcome::Done)));
+    let mut leases = [false, true].map(|renew| {
+        submit(2, acquire(renew));
+        match told.recv_timeout(HANG) {
+            Ok(Told::Ended(_, Outcome::Acquired { lease, .. })) => lease,
+            other => panic!("{other:?}"),
+        }
+    });
+    let mut lost = [(); 2].map(|()| match told.recv_timeout(HANG) {
+        Ok(Told::Lost(lease, LossReason::Expired)) => {
+            assert!(handle.shared().remaining(lease, Mono::now()).is_zero());
+            lease
+        }
+        other => panic!("{other:?}"),
+    });
+    leases.sort_unstable();
+    lost.sort_unstable();
+    assert_eq!(lost, leases);
+    let stats = handle.shared().stats();
+    assert_eq!((stats.held, stats.lost), (0, 2));
+}
