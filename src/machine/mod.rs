@@ -278,9 +278,11 @@ impl Machine {
 
     /// Deadlines have passed. Early or repeated calls change nothing.
     pub fn handle_timeout(&mut self, now: Mono, out: &mut Vec<Effect>) {
-        let ms = self.config.command_timeout.as_millis();
-        for node in self.links.silent_since(now, self.config.command_timeout) {
-            self.disconnected(now, node, &format!("no answer within {ms} ms"), out);
+        if let Some(patience) = self.patience() {
+            for node in self.links.silent_since(now, patience) {
+                let detail = format!("no answer within {} ms", patience.as_millis());
+                self.disconnected(now, node, &detail, out);
+            }
         }
         while let Some(&(at, timer)) = self.timers.first()
             && at <= now
@@ -309,8 +311,15 @@ impl Machine {
     #[must_use]
     pub fn next_timeout(&self) -> Option<Mono> {
         let timer = self.timers.first().map(|&(at, _)| at);
-        let silence = self.links.oldest_request().map(|sent| sent + self.config.command_timeout);
+        let silence = self.patience().zip(self.links.oldest_request());
+        let silence = silence.map(|(patience, sent)| sent + patience);
         [timer, silence].into_iter().flatten().min()
+    }
+
+    /// How long a server may leave a request unanswered. That of a quorum may for ever: ballots end by
+    /// themselves, and one that a stopped process finds out late about says nothing of the servers.
+    fn patience(&self) -> Option<Duration> {
+        (!self.config.quorum).then_some(self.config.command_timeout)
     }
 
     /// Whether every operation, request and lease has ended.

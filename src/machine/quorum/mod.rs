@@ -188,7 +188,7 @@ impl Quorum {
 
     /// Deadlines have passed. Early or repeated calls change nothing.
     pub fn handle_timeout(&mut self, now: Mono, out: &mut Vec<Effect>) {
-        // The servers first: what their silence decides, the machine is not to decide by its own.
+        // The servers first: what ends with their connections does not wait for a ballot's deadline.
         self.give_silent_up(now, out);
         let mut effects = Vec::new();
         while let Some(&(at, timer)) = self.timers.first()

@@ -407,7 +407,10 @@ impl Simulation {
                 for link in &mut process.links {
                     link.cut_off_until = link.cut_off_until.filter(|until| *until > now);
                 }
-                process.stopped_until = process.stopped_until.filter(|until| *until > now);
+                if process.stopped_until.is_some_and(|until| until <= now) {
+                    self.wake_up(who);
+                }
+                let process = &mut self.processes[who];
                 if process.stopped_until.is_none() {
                     process.pass(skewed(process.drift_ppm, now));
                 }
@@ -415,6 +418,22 @@ impl Simulation {
                 self.scatter(who);
             }
             self.check();
+        }
+    }
+
+    /// A process that was stopped runs again, and may find what has arrived before it looks at its timers.
+    fn wake_up(&mut self, who: usize) {
+        let process = &mut self.processes[who];
+        process.stopped_until = None;
+        process.now = process.now.max(skewed(process.drift_ppm, self.now));
+        if self.rng.bool() {
+            self.hear(who);
+        }
+    }
+
+    fn hear(&mut self, who: usize) {
+        for node in 0..self.nodes.len() {
+            while !self.is_cut_off(who, node) && self.answer(who, node) {}
         }
     }
 
@@ -529,4 +548,29 @@ fn quorum_fences_rise_whenever_leases_end() {
 #[test]
 fn quorum_servers_that_forget_have_no_vote() {
     simulate(Kind::Losing);
+}
+
+#[test]
+fn a_quorum_that_was_stopped_during_an_election_keeps_its_connections() {
+    let mut simulation = Simulation::new(0, Kind::Steady);
+    let (name, label, ttl) = ("a".to_owned(), String::new(), ms(30_000));
+    let (wait, hold, mode) = (Wait::Forever, RENEWED, Mode::Exclusive);
+    let acquire = Command::Acquire { name, ttl, wait, label, hold, mode };
+    simulation.processes[0].command(BEGIN, acquire);
+    let nodes = 0..simulation.nodes.len();
+    for node in nodes.clone() {
+        assert!(simulation.execute(0, node), "each is asked for its vote");
+    }
+    simulation.processes[0].stopped_until = Some(BEGIN + ms(60_000));
+    simulation.pass(COMMAND_TIMEOUT + ms(1_000));
+    simulation.wake_up(0);
+    simulation.hear(0);
+    simulation.processes[0].input(Quorum::handle_timeout);
+    // Everybody has answered: it goes on at once, with the second round.
+    assert!(simulation.processes[0].links.iter().all(|link| link.up && !link.connecting));
+    for node in nodes {
+        while simulation.execute(0, node) || simulation.answer(0, node) {}
+    }
+    simulation.collect(0);
+    assert_eq!(simulation.processes[0].held.len(), 1);
 }
