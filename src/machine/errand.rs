@@ -214,14 +214,14 @@ impl Machine {
                 self.errand_later(now, op);
             }
             // What a repeat finds may be somebody who got the lock since. Who has only looked may ask again.
-            Err(Failure::Lost(detail))
+            Err(failure @ (Failure::Lost(_) | Failure::Halfway))
                 if matches!(errand.call, Call::Force { seen: Some(_), .. }) =>
             {
                 self.remove_errand(op);
-                let outcome = Outcome::Connection(format!("{detail}; it may have been freed"));
+                let outcome = Outcome::Connection(format!("{failure}; it may have been freed"));
                 out.push(Effect::Complete { op, outcome });
             }
-            // A repeat changes nothing, so it simply asks again; also a server that left a fence out.
+            // A repeat of all else changes nothing, so it simply asks again; also a server that left a fence out.
             Ok(Reply::All(_)) | Err(Failure::Lost(_) | Failure::Halfway | Failure::NoQuorum(_)) => {
                 errand.uncertain = true;
                 self.errand_later(now, op);

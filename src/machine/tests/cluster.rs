@@ -427,3 +427,22 @@ fn a_server_that_lets_nobody_listen_is_polled() {
     let pause = crew.machine.next_timeout().unwrap().since(crew.now);
     assert!(pause <= ms(140), "{pause:?}");
 }
+
+#[test]
+fn a_force_that_was_stopped_halfway_robs_nobody_who_came_later() {
+    let mut crew = Crew::new();
+    crew.command(OpId(2), Command::Force { name: LOW.to_owned(), foreign: false });
+    let (node, looks, ..) = crew.sent();
+    crew.reply(node, looks, Ok(Reply::Seen { last: 10 }));
+    let (node, frees, ..) = crew.sent();
+    // It has freed the lock, and whoever takes that now has come later.
+    crew.reply(node, frees, Err(Failure::Halfway));
+    crew.pass(1_000);
+    let effects = crew.take();
+    let ended = |effect: &Effect| {
+        matches!(effect, Effect::Complete { op: OpId(2), outcome: Outcome::Connection(detail) }
+            if detail.contains("may have been freed"))
+    };
+    assert!(effects.iter().any(ended), "{effects:?}");
+    assert!(!effects.iter().any(|effect| matches!(effect, Effect::Send { .. })), "{effects:?}");
+}
