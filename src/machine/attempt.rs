@@ -168,7 +168,8 @@ impl Machine {
         let id = self.next_attempt();
         let token = Token::new(&self.config.client, id.0, label);
         let attempt = Attempt::new(keys.clone(), token, ttl, label.into(), mode, whose, way);
-        self.attempts.insert(id, Attempt { block, ..attempt });
+        // Nothing was asked for with this token yet.
+        self.attempts.insert(id, Attempt { block, longest: Duration::ZERO, ..attempt });
         id
     }
 

@@ -283,3 +283,31 @@ fn a_kept_lock_lasts_no_longer_than_its_caller_wanted_whoever_asked_before() {
     assert_eq!(b.released.len(), sent);
     assert_idle(&mut b);
 }
+
+#[test]
+fn who_keeps_a_lock_for_less_than_others_asked_for_renounces_it_once() {
+    let (mut a, mut b) = two();
+    let server = a.server.clone();
+    let (lease, _) = take_held(&mut a, RENEWED, Mode::Exclusive);
+    let patient = b.acquire(10_000, Wait::Forever);
+    let brief = b.acquire_held(200, Wait::Forever, Hold { keep: true, ..ONE_LEASE });
+    b.settle();
+    let [mut second, mut third] = ["c", "d"].map(|client| World::connected_to(&server, client));
+    let [next, last] = [&mut second, &mut third].map(|world| {
+        let op = world.acquire(10_000, Wait::Forever);
+        world.settle();
+        op
+    });
+    b.cancel(patient);
+    a.release(lease);
+    a.settle();
+    // It was asked for too long: another token stands at the same place, and is first after the next.
+    b.settle();
+    second.settle();
+    second.release(second.lease(next).0);
+    second.settle();
+    b.settle();
+    third.settle();
+    b.lease(brief);
+    assert_eq!(third.outcome(last), None);
+}
