@@ -476,6 +476,7 @@ impl Machine {
             return self.abandon(now, id, attempt.keys, attempt.token, attempt.uncertain, out);
         };
         let Attempt { keys, whose, label, mode, ttl, turn, block, uncertain, .. } = attempt;
+        self.stats.handed_on += u64::from(turn.is_some());
         let lease = LeaseId::first(id);
         let owed = owed.or_else(|| (ttl < acquire.ttl).then_some(Owed::Length));
         let other_label = (label != acquire.label).then(|| label.to_string());

@@ -177,7 +177,6 @@ impl Machine {
         let mut attempt = Attempt::new(keys, token, ttl, label, mode, Whose::Line, Way::Wait);
         attempt.turn = Some(turn);
         self.attempts.insert(id, attempt);
-        self.stats.handed_on += 1;
         self.accept(now, node, id, fence, until, None, out);
     }
 

@@ -11,7 +11,8 @@ pub struct Stats {
     pub waiting: u64,
     /// Locks acquired.
     pub acquired: u64,
-    /// Those of them that came from another caller of the same process, without the server.
+    /// Those of them that came straight from another caller of the same process: whole locks without the server,
+    /// permits by one request.
     pub handed_on: u64,
     /// Acquires that waited in vain.
     pub timed_out: u64,

@@ -350,3 +350,19 @@ fn replicas_must_have_what_an_heir_got() {
     assert!(has(&world, ops[2]));
     assert_nothing_left(&mut world);
 }
+
+#[test]
+fn what_an_heir_did_not_get_counts_as_handed_on_to_nobody() {
+    let mut world = World::connected();
+    world.machine.config.confirm = true;
+    let ops: Vec<_> = (0..3).map(|_| acquire(&mut world, TWO)).collect();
+    world.settle();
+    world.confirm(true);
+    world.confirm(true);
+    world.settle();
+    world.release(world.lease(ops[0]).0);
+    world.settle();
+    world.confirm(false);
+    assert_eq!(world.machine.stats().handed_on, 0);
+    assert_nothing_left(&mut world);
+}
