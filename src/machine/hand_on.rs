@@ -40,9 +40,13 @@ pub(super) struct Heir {
 }
 
 impl Turn {
-    /// Of a grant that has reserved `block` fences for a lease of `ttl`.
+    /// Of a grant that has reserved `block` fences for a lease of `ttl`. A share without a limit is passed to nobody.
     pub(super) fn new(now: Mono, ttl: Duration, mode: Mode, block: u8) -> Self {
-        let left = if mode.is_shared() { PASSES_MAX } else { block - 1 };
+        let left = match mode {
+            Mode::Exclusive => block - 1,
+            Mode::Shared { limit: Some(_) } => PASSES_MAX,
+            Mode::Shared { limit: None } => 0,
+        };
         Self { left, until: now + ttl / 2 }
     }
 

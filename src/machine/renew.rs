@@ -159,6 +159,17 @@ impl Lease {
         }
     }
 
+    /// Whether an answer with this fence tells of the grant that it is of, and not of another one. Of a whole lock
+    /// the last fence is told that was reserved, whoever here has it now; also while it becomes a share.
+    fn is_of_grant(&self, fence: u64) -> bool {
+        let last = self.fence + u64::from(self.turn.left);
+        match self.mode {
+            Mode::Exclusive => fence == last,
+            Mode::Shared { limit: None } => fence == last || fence == self.fence,
+            Mode::Shared { limit: Some(_) } => fence == self.fence,
+        }
+    }
+
     /// Whether one key is enough to lengthen it.
     const fn is_plain(&self) -> bool {
         !self.mode.is_shared() && !matches!(self.owed, Some(Owed::Claim))
@@ -299,7 +310,7 @@ impl Machine {
         }
         match reply {
             // Since it was granted, the data has turned out to be another history, and knows another grant.
-            Ok(Reply::Granted { fence }) if outdated && *fence != held.fence => {
+            Ok(Reply::Granted { fence }) if outdated && !held.is_of_grant(*fence) => {
                 self.lose_and_give_back(now, id, LossReason::Expired, out);
             }
             Ok(Reply::Owner(true) | Reply::Granted { .. }) => {
@@ -344,8 +355,9 @@ impl Machine {
     pub(super) fn lose(&mut self, now: Mono, id: AttemptId, out: &mut Vec<Effect>) {
         let Some(held) = self.remove_lease(id, out) else { return };
         self.tell_loss(held.id, LossReason::Expired, out);
-        if held.uncertain {
-            // Its acquire may still arrive, and take the lock for nobody.
+        if held.uncertain || self.link_of(&held.keys).is_outdated(held.fence) {
+            // Its acquire may still arrive, and take the lock for nobody; or a server that missed the grant (a
+            // failover) has it in line still.
             let token = self.token_of(&held);
             self.abandon(now, id, held.keys, token, true, out);
         }

@@ -142,6 +142,7 @@ impl Simulation {
             self.spoiled = None;
             let entries = if self.rng.bool() { self.saved.clone() } else { Entries::default() };
             self.server.restore(self.now, entries);
+            self.returned = self.orphans();
         }
         self.server.set_history(&format!("run {}", self.rng.u64(..)));
         // No server is back within the same microsecond.

@@ -1,10 +1,11 @@
 //! Keeping a lock, losing it, and not wanting it any more.
 
+use super::errands::{take_held, two};
 use super::world::{ONE_LEASE, RENEWED, World, ms};
 use crate::error::{Failure, Refusal};
 use crate::machine::acquire::Acquire;
-use crate::machine::{Command, Event, Hold, Lease, LeaseId, LossReason, Outcome, Wait};
-use crate::script::{Call, Mode};
+use crate::machine::{Command, Event, Hold, Lease, LeaseId, LossReason, OpId, Outcome, Wait};
+use crate::script::{Call, Intent, Mode};
 
 /// Lets time pass in small steps, with a server that answers at once.
 fn run(world: &mut World, duration_ms: u64) {
@@ -239,4 +240,84 @@ fn a_cancel_that_comes_after_the_grant_changes_nothing() {
     world.cancel(op);
     world.lease(op);
     assert!(world.server.owner(world.now, &World::keys()).is_some());
+}
+
+/// Four callers of one process, whose first has released: the second was told of its grant by message, which
+/// has reserved fences for the others, and its claim is on its way.
+fn claiming() -> (World, LeaseId, OpId) {
+    let mut world = World::connected();
+    let ops: Vec<_> = (0..4).map(|_| world.acquire_held(10_000, Wait::Forever, RENEWED)).collect();
+    world.settle();
+    world.command(Command::Release { lease: world.lease(ops[0]).0, exported: true });
+    world.execute_one();
+    world.answer_what_is_there();
+    let (lease, _) = world.lease(ops[1]);
+    let claim = world.wire.front().map(|(_, call)| call);
+    assert!(matches!(claim, Some(Call::Acquire { intent: Intent::Poll, .. })), "{claim:?}");
+    (world, lease, ops[2])
+}
+
+/// The server is promoted in place, with all of its data.
+fn promote(world: &mut World) {
+    world.pass(ms(50));
+    world.server.set_history("second");
+    let (look, sent) = (world.server.look(world.now), world.now);
+    world.event(Event::Looked { look, sent });
+}
+
+#[test]
+fn a_claim_outlasts_a_promotion_that_lost_nothing() {
+    let (mut world, lease, _) = claiming();
+    promote(&mut world);
+    world.settle();
+    assert_eq!(world.lost, []);
+    assert!(world.deadlines.contains_key(&lease));
+}
+
+#[test]
+fn a_claim_outlasts_a_promotion_whoever_here_has_the_lock_by_then() {
+    let (mut world, lease, next) = claiming();
+    world.release(lease);
+    let (lease, _) = world.lease(next);
+    promote(&mut world);
+    world.settle();
+    assert_eq!(world.lost, []);
+    assert!(world.deadlines.contains_key(&lease));
+}
+
+#[test]
+fn a_claim_outlasts_a_promotion_while_the_lock_becomes_a_share() {
+    let (mut world, lease, _) = claiming();
+    let downgrade = world.command(Command::Downgrade { lease });
+    promote(&mut world);
+    world.settle();
+    assert_eq!(world.outcome(downgrade), Some(&Outcome::Done));
+    run(&mut world, 5_000);
+    assert_eq!(world.lost, []);
+    assert!(world.deadlines.contains_key(&lease));
+}
+
+#[test]
+fn who_lost_its_grant_by_a_failover_leaves_the_line() {
+    for (hold, mode) in [(RENEWED, Mode::Exclusive), (ONE_LEASE, Mode::SHARED)] {
+        let (mut a, mut b) = two();
+        let (lease, _) = take_held(&mut a, RENEWED, Mode::Exclusive);
+        let op = b.acquire_as(10_000, Wait::Forever, hold, mode);
+        b.settle();
+        let saved = b.server.save();
+        a.release(lease);
+        a.settle();
+        b.settle();
+        let (lost, _) = b.lease(op);
+        b.pass(ms(10));
+        // Another server takes over, where the first has the lock and the second still waits for it.
+        b.server.restore(b.now, saved);
+        b.server.set_history("second");
+        b.event(Event::Disconnected("failover".to_owned()));
+        b.connect();
+        b.command(Command::Extend { lease: lost, ttl: None });
+        b.settle();
+        assert_eq!(b.lost, [(lost, LossReason::Expired)]);
+        assert_eq!(b.server.line(b.now, &World::keys()), 0, "nobody waits any more");
+    }
 }

@@ -119,6 +119,8 @@ pub(super) struct Simulation {
     pub(super) late: Vec<(Mono, Call)>,
     /// An earlier state of the data.
     pub(super) saved: Entries,
+    /// The tokens that were given back, and stood again in that.
+    pub(super) returned: BTreeSet<String>,
     /// A key that a stranger has written to, and until when.
     pub(super) spoiled: Option<(Mono, String)>,
     pub(super) fences: BTreeMap<u64, usize>,
@@ -147,6 +149,7 @@ impl Simulation {
             started: 0,
             late: Vec::new(),
             saved: Entries::default(),
+            returned: BTreeSet::new(),
             spoiled: None,
             fences: BTreeMap::new(),
             last_fence: 0,
