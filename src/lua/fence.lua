@@ -1,5 +1,5 @@
--- fence: numbers that rise from owner to owner. Part of acquire and release; uses their fence_key and
--- epoch_us.
+-- fence: numbers that rise from owner to owner. Part of every script that may issue one; uses their fence_key
+-- and epoch_us.
 
 local FENCE_MS = 86400000
 
