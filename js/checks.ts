@@ -76,7 +76,7 @@ function advice(word: string, known: readonly string[]): string {
     distance: editDistance(word.toLowerCase(), candidate.toLowerCase()),
   }));
   const nearest = distances.reduce((a, b) => (b.distance < a.distance ? b : a));
-  if (nearest.distance <= Math.max(1, word.length / 3))
+  if (nearest.distance <= Math.max(2, word.length / 3))
     return `did you mean "${nearest.candidate}"?`;
   return `it has ${[...known].sort().join(', ')}`;
 }

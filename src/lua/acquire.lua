@@ -86,7 +86,7 @@ local function take()
 end
 
 if intent == 'steal' and (not holder or holder:find('^hf1%.') and (counter or 0) == tonumber(ARGV[8])) then
-  take_away('stolen')
+  take_away()
   return take()
 end
 local seq = redis.call('ZSCORE', queue_key, token)

@@ -19,10 +19,17 @@ local holder = redis.call('GET', lock_key)
 local ends_ms = now_ms + ttl_ms
 if holder and (bare(holder) == owner or bare(holder) == token) then
   ends_ms = math.max(ends_ms, now_ms + redis.call('PTTL', lock_key))
-  if bare(holder) == owner then
-    take_away('adopted')
-  end
+  -- Ahead of the rest: it needs no memory, so Redis lets the others pass at maxmemory.
+  redis.call('PEXPIRE', lock_key, ends_ms - now_ms)
+  -- Replaced, never deleted: what is cut off here, as in a slot that moves, must leave it to one of the two.
   redis.call('SET', lock_key, token .. mark(), 'PX', ends_ms - now_ms)
+  if bare(holder) == owner then
+    announce('adopted', owner)
+    redis.call('DEL', shared_key)
+    if unclaimed then
+      claimed()
+    end
+  end
   -- The last one issued, which is the owner's unless more were reserved with it: its own may be one of
   -- an earlier grant, if an acquire of its token came late, after others had the lock.
   if counter then

@@ -22,7 +22,7 @@ local held = holder and (ARGV[3] == 'foreign' or holder:find('^hf1%.'))
 if held and (ARGV[4] == '' or (counter or 0) ~= tonumber(ARGV[4])) then
   return { counter or 0 }
 elseif held then
-  take_away('stolen')
+  take_away()
 end
 if not holder and advance() == UNKNOWN then
   return 2

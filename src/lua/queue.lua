@@ -183,15 +183,15 @@ local function announce(what, owner)
   end
 end
 
--- Takes the lock from all who hold it, and tells them why.
-local function take_away(what)
+-- Takes the lock from all who hold it, and tells them.
+local function take_away()
   if is_shared() then
     local owners = redis.call('ZRANGEBYSCORE', shared_key, '(' .. now_ms, '+inf', 'LIMIT', 0, STEPS_MAX)
     for _, owner in ipairs(owners) do
-      announce(what, owner)
+      announce('stolen', owner)
     end
   elseif holder then
-    announce(what, bare(holder))
+    announce('stolen', bare(holder))
   end
   redis.call('DEL', lock_key, shared_key)
   holder = nil

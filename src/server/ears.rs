@@ -35,7 +35,11 @@ pub(super) async fn listen(
         };
         if open.as_ref().is_none_or(Ears::is_over) {
             let Some((channel, true)) = &wish else { continue };
-            tokio::time::sleep(pace.pause()).await;
+            // A sleep of nothing lasts a ms, in which who waits cannot be reached.
+            let pause = pace.pause();
+            if !pause.is_zero() {
+                tokio::time::sleep(pause).await;
+            }
             open = Ears::open(&server, &deliver).await;
             if open.is_none() {
                 deliver(Incoming::Listening(Arc::clone(channel), false));

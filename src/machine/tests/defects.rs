@@ -516,12 +516,12 @@ const DEFECTS: &[(&str, Kind, Change)] = &[
     (
         "who is robbed is not told",
         Kind::Steady,
-        script("announce(what, bare(holder))", "local _ = what"),
+        script("announce('stolen', bare(holder))", "local _ = holder"),
     ),
     (
         "who is robbed of a share is not told",
         Kind::Steady,
-        script("      announce(what, owner)\n", ""),
+        script("      announce('stolen', owner)\n", ""),
     ),
     (
         "a lock that was freed goes to nobody",
@@ -531,7 +531,10 @@ const DEFECTS: &[(&str, Kind, Change)] = &[
     (
         "whose lock was adopted is told of a theft",
         Kind::Steady,
-        script("take_away('adopted')", "take_away('stolen')"),
+        script(
+            "announce('adopted', owner)\n    redis.call('DEL', shared_key)",
+            "announce('stolen', owner)\n    redis.call('DEL', shared_key)",
+        ),
     ),
     (
         "a lock lasts longer than was asked for",
