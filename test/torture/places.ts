@@ -2,7 +2,7 @@
 
 import { cluster } from './places/cluster.js';
 import type { Place } from './places/place.js';
-import { quorum } from './places/quorum.js';
+import { quorum, quorumOfClocks } from './places/quorum.js';
 import { sentinel } from './places/sentinel.js';
 import { single } from './places/single.js';
 import { split } from './places/split.js';
@@ -17,4 +17,5 @@ export const PLACES: Readonly<Record<string, () => Promise<Place>>> = {
   'split-replicas': () => split(true),
   cluster,
   quorum,
+  'quorum-clocks': quorumOfClocks,
 };

@@ -26,7 +26,7 @@ export async function single(persistent: boolean): Promise<Place> {
         kind: 'server killed, data lost',
         cause: (scene) => scene.rift(() => restart(scene, server)),
       };
-  const clocks = stepped === undefined ? [] : [new ClockFault(stepped, 5, true)];
+  const clocks = stepped === undefined ? [] : [new ClockFault(stepped, 5)];
   return {
     targets: [proxy.url],
     options: {},
