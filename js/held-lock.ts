@@ -63,7 +63,7 @@ export class HeldLock implements Holder, SharedHandle {
     // Its own end is what its caller asked for: nothing that a listener of all losses has to know.
     const quiet = code === CLOSED_LOSS || code === LossCode.Ended;
     return () => {
-      if (quiet && this.#abort === undefined) return;
+      if (quiet && (this.#released || this.#abort === undefined)) return;
       const error = this.#lost(reason);
       this.#abort?.abort(error);
       if (!quiet) this.#home.onLost(this, error);
@@ -137,11 +137,11 @@ export class HeldLock implements Holder, SharedHandle {
 
   async #release(): Promise<boolean> {
     if (this.#released) return false;
-    this.#noticeLoss();
     this.#released = true;
-    this.#home.port.forget(this.#lease);
     const exported = this.#exported ? 1 : 0;
     const outcome = await this.#home.port.submit(OpKind.Release, [this.#lease, exported]);
+    // Not before: a loss that the core had found ahead of it is told first.
+    this.#home.port.forget(this.#lease);
     if (outcome.code === OutcomeCode.Done) return true;
     // A manager that is closed has given everything back.
     if (outcome.code === OutcomeCode.Lost || outcome.code === OutcomeCode.Closed) return false;
