@@ -241,7 +241,7 @@ export class Port {
 
   /** Ends the manager. Its locks count as lost from now on; whatever is submitted afterwards is refused. */
   close(): Promise<Outcome> {
-    for (const lease of [...this.#holders.keys()]) this.lose(lease, CLOSED_LOSS);
+    for (const lease of this.#holders.keys()) this.lose(lease, CLOSED_LOSS);
     this.#closing ??= this.begin(OpKind.Close, [0]);
     return this.#closing.outcome;
   }

@@ -3,7 +3,9 @@
 //! Source: <https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/>
 
 use super::directory::Name;
-use super::{Address, Deliver, Directory, Endpoint, Incoming, Item, Welcome, ears, single, wire};
+use super::{
+    Address, Deliver, Directory, Endpoint, Incoming, Item, Welcome, ears, race, single, wire,
+};
 use crate::error::Failure;
 use crate::machine::{NodeId, Routes};
 use redis::Value;
@@ -11,7 +13,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc::{self, UnboundedSender};
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::task::JoinHandle;
 
 impl Endpoint {
     /// One server of the same kind. Its shard channels have a connection of their own.
@@ -40,16 +42,17 @@ pub(crate) async fn discover(
     endpoint: &Arc<Endpoint>,
     directory: &Arc<Directory>,
 ) -> Result<Routes, Failure> {
-    let mut failures = Vec::new();
     let members = directory.members();
-    let accept = |slots| directory.accept(slots, true);
-    if let Some(routes) = ask_in_turn(endpoint, members, accept, &mut failures).await {
-        return Ok(routes);
-    }
+    let mut failures =
+        match ask_in_turn(endpoint, members, |slots| directory.accept(slots, true)).await {
+            Ok(routes) => return Ok(routes),
+            Err(failures) => failures,
+        };
     if let Address::Cluster { seeds } = &endpoint.address {
         let accept = |slots| directory.accept(slots, false);
-        if let Some(routes) = ask_in_turn(endpoint, seeds.clone(), accept, &mut failures).await {
-            return Ok(routes);
+        match ask_in_turn(endpoint, seeds.clone(), accept).await {
+            Ok(routes) => return Ok(routes),
+            Err(more) => failures.extend(more),
         }
     }
     // The login is wrong everywhere.
@@ -71,31 +74,21 @@ async fn ask_in_turn(
     endpoint: &Arc<Endpoint>,
     mut servers: Vec<Name>,
     accept: impl Fn(Slots) -> Result<Routes, Failure>,
-    failures: &mut Vec<(Name, Failure)>,
-) -> Option<Routes> {
+) -> Result<Routes, Vec<(Name, Failure)>> {
     // All managers would otherwise ask the same one.
     let first = usize::try_from(super::chance()).unwrap_or(0).checked_rem(servers.len());
     servers.rotate_left(first.unwrap_or(0));
-    let mut servers = servers.into_iter();
-    let mut questions = JoinSet::new();
-    loop {
-        if let Some(name) = servers.next() {
-            let server = endpoint.server(name.0.clone(), name.1);
-            questions.spawn(async move {
-                let answer = ask_for_slots(&server, &name.0).await;
-                (name, answer)
-            });
+    let questions = servers.into_iter().map(|name| {
+        let server = endpoint.server(name.0.clone(), name.1);
+        async move {
+            let answer = ask_for_slots(&server, &name.0).await;
+            (name, answer)
         }
-        match tokio::time::timeout(NEXT_AFTER, questions.join_next()).await {
-            Ok(Some(Ok((name, answer)))) => match answer.and_then(&accept) {
-                Ok(routes) => return Some(routes),
-                Err(failure) => failures.push((name, failure)),
-            },
-            Ok(None) => return None,
-            // It takes long, or its task has ended, which nobody can end but this one.
-            Ok(Some(Err(_))) | Err(_) => {}
-        }
-    }
+    });
+    race::first_of(questions, NEXT_AFTER, |(name, answer)| {
+        answer.and_then(&accept).map_err(|failure| (name, failure))
+    })
+    .await
 }
 
 fn is_login(failure: &Failure) -> bool {

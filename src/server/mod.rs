@@ -9,6 +9,7 @@ pub(crate) mod fuzz;
 pub(crate) mod memory;
 mod persistence;
 mod query;
+mod race;
 mod replicas;
 mod sentinel;
 mod single;

@@ -1,6 +1,6 @@
 //! A socket to a server, with or without TLS, that can be closed abortively.
 
-use super::{Address, Endpoint, tls};
+use super::{Address, Endpoint, race, tls};
 use socket2::{SockRef, TcpKeepalive};
 use std::io;
 use std::net::SocketAddr;
@@ -13,8 +13,6 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 #[cfg(unix)]
 use tokio::net::UnixStream;
 use tokio::net::{TcpStream, lookup_host};
-use tokio::task::JoinSet;
-use tokio::time::timeout;
 use tokio_rustls::client::TlsStream;
 
 /// How long a connection may be silent before the kernel asks whether the peer is still there.
@@ -65,25 +63,14 @@ impl Stream {
     }
 }
 
-/// Connects to the first of the addresses that answers. Each is tried as soon as the one before it has
-/// failed, or was silent for a while: else one that is silent for ever would hide all others.
-///
-/// Source: <https://www.rfc-editor.org/rfc/rfc8305>, section 5
-async fn first_of(mut addresses: impl Iterator<Item = SocketAddr>) -> io::Result<TcpStream> {
-    let mut attempts = JoinSet::new();
-    let mut failure = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
-    loop {
-        if let Some(address) = addresses.next() {
-            attempts.spawn(TcpStream::connect(address));
-        }
-        match timeout(NEXT_AFTER, attempts.join_next()).await {
-            Ok(Some(Ok(Ok(stream)))) => return Ok(stream),
-            Ok(Some(Ok(Err(error)))) => failure = error,
-            Ok(Some(Err(defect))) => failure = io::Error::other(defect),
-            Ok(None) => return Err(failure),
-            Err(_silence) => {}
-        }
-    }
+/// Connects to the first of the addresses that answers.
+async fn first_of(addresses: impl Iterator<Item = SocketAddr>) -> io::Result<TcpStream> {
+    let attempts = addresses.map(TcpStream::connect);
+    let connected = race::first_of(attempts, NEXT_AFTER, |connected| connected).await;
+    connected.map_err(|mut failures| {
+        let nowhere = || io::Error::new(io::ErrorKind::NotFound, "the host has no address");
+        failures.pop().unwrap_or_else(nowhere)
+    })
 }
 
 impl Drop for Stream {
@@ -157,6 +144,7 @@ mod tests {
     use std::net::{Ipv4Addr, TcpListener};
     #[cfg(target_os = "linux")]
     use tokio::net::TcpSocket;
+    use tokio::time::timeout;
 
     fn loopback() -> SocketAddr {
         (Ipv4Addr::LOCALHOST, 0).into()

@@ -334,8 +334,8 @@ fn a_stolen_permit_of_an_heir_is_lost() {
     assert!(world.lost.contains(&(heirs, LossReason::Stolen)));
 }
 
-#[test]
-fn replicas_must_have_what_an_heir_got() {
+/// Replicas have confirmed two permits, and one of them is passed on to the third caller.
+fn passed_with_replicas() -> (World, OpId) {
     let mut world = World::connected();
     world.machine.config.confirm = true;
     let ops: Vec<_> = (0..3).map(|_| acquire(&mut world, TWO)).collect();
@@ -345,23 +345,21 @@ fn replicas_must_have_what_an_heir_got() {
     world.settle();
     world.release(world.lease(ops[0]).0);
     world.settle();
-    assert!(!has(&world, ops[2]), "nobody has confirmed it");
+    (world, ops[2])
+}
+
+#[test]
+fn replicas_must_have_what_an_heir_got() {
+    let (mut world, heir) = passed_with_replicas();
+    assert!(!has(&world, heir), "nobody has confirmed it");
     world.confirm(true);
-    assert!(has(&world, ops[2]));
+    assert!(has(&world, heir));
     assert_nothing_left(&mut world);
 }
 
 #[test]
 fn what_an_heir_did_not_get_counts_as_handed_on_to_nobody() {
-    let mut world = World::connected();
-    world.machine.config.confirm = true;
-    let ops: Vec<_> = (0..3).map(|_| acquire(&mut world, TWO)).collect();
-    world.settle();
-    world.confirm(true);
-    world.confirm(true);
-    world.settle();
-    world.release(world.lease(ops[0]).0);
-    world.settle();
+    let (mut world, _) = passed_with_replicas();
     world.confirm(false);
     assert_eq!(world.machine.stats().handed_on, 0);
     assert_nothing_left(&mut world);
