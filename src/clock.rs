@@ -10,6 +10,9 @@ use std::time::Duration;
 pub struct Mono(u64);
 
 impl Mono {
+    /// A point that is never reached.
+    pub const NEVER: Self = Self(u64::MAX);
+
     /// The point `us` microseconds after boot.
     #[must_use]
     pub const fn from_micros(us: u64) -> Self {

@@ -4,7 +4,7 @@
 //! are hints; an attempt that stands in line asks again from time to time, which also tells the server
 //! that somebody still waits.
 
-use super::confirm::Unconfirmed;
+use super::confirm::Granted;
 use super::hand_on::Turn;
 use super::renew::Owed;
 use super::{
@@ -46,7 +46,7 @@ pub(super) struct Attempt {
     /// A message said that it has the lock, but not for how long; on a quorum, that it may be free.
     hinted: bool,
     /// It has the lock, but not enough replicas are known to have that too.
-    pub(super) unconfirmed: Option<Unconfirmed>,
+    pub(super) unconfirmed: Option<Granted>,
     /// How often it was refused since there was a sign that the lock may be free.
     misses: u32,
     /// A request of this token was lost and may still be executed.
@@ -251,7 +251,8 @@ impl Machine {
                 } else if until <= now {
                     self.grant_too_late(now, id, out);
                 } else {
-                    self.accept(now, node, id, fence, until, None, out);
+                    let granted = Granted { fence, until, since: sent, owed: None };
+                    self.accept(now, node, id, granted, out);
                 }
             }
             Ok(Reply::Held(held)) => self.attempt_held(now, id, held, out),
@@ -444,7 +445,9 @@ impl Machine {
         match began.map(|began| (began, valid_until(began, grant.claim))) {
             Some((began, until)) if now < until => {
                 self.stats.hand_off(now.since(began));
-                self.accept(now, node, id, grant.fence, until, Some(Owed::Claim), out);
+                let owed = Some(Owed::Claim);
+                let granted = Granted { fence: grant.fence, until, since: began, owed };
+                self.accept(now, node, id, granted, out);
             }
             _ => {
                 // How much of the claim is left cannot be told: its answer will.
@@ -459,16 +462,18 @@ impl Machine {
         &mut self,
         now: Mono,
         id: AttemptId,
-        fence: u64,
-        until: Mono,
-        owed: Option<Owed>,
+        granted: Granted,
         out: &mut Vec<Effect>,
     ) {
+        let Granted { fence, until, since, owed } = granted;
         let first = self.first_of(id);
         let Some(attempt) = self.attempts.get(&id) else { return };
         let wish = first.and_then(|op| self.acquires.get(&op));
-        if wish.is_some_and(|wish| wish.hold.keep && wish.ttl < attempt.longest) {
-            // Whoever was first before wanted it for longer, and nobody will give it back.
+        let longest =
+            if owed == Some(Owed::Claim) { attempt.longest.min(CLAIM) } else { attempt.longest };
+        if wish.is_some_and(|wish| wish.ttl < longest) {
+            // The caller who was first before wanted it for longer. A lease is never shortened, and this caller may
+            // crash, or have asked that nobody gives it back.
             return self.renounce(now, id, out);
         }
         let Some(attempt) = self.remove_attempt(id) else { return };
@@ -487,6 +492,7 @@ impl Machine {
             turn: turn.unwrap_or_else(|| Turn::new(now, acquire.ttl, mode, block)),
             owed,
             uncertain,
+            confirmed: since,
             ..Lease::new(lease, keys.clone(), fence, until)
         };
         self.begin_lease(now, held, acquire.hold, out);

@@ -8,12 +8,15 @@ use super::{AttemptId, Effect, Machine, NodeId};
 use crate::clock::Mono;
 use crate::error::Refusal;
 
-/// A grant that waits for replicas.
+/// What the server has granted an attempt.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Unconfirmed {
-    fence: u64,
-    until: Mono,
-    owed: Option<Owed>,
+pub(super) struct Granted {
+    pub(super) fence: u64,
+    /// The end of the lease, by this process's clock.
+    pub(super) until: Mono,
+    /// The moment from which the lease counts: when it was asked for, or granted by message.
+    pub(super) since: Mono,
+    pub(super) owed: Option<Owed>,
 }
 
 impl Machine {
@@ -23,16 +26,14 @@ impl Machine {
         now: Mono,
         node: NodeId,
         id: AttemptId,
-        fence: u64,
-        until: Mono,
-        owed: Option<Owed>,
+        granted: Granted,
         out: &mut Vec<Effect>,
     ) {
         if !self.config.confirm {
-            return self.grant(now, id, fence, until, owed, out);
+            return self.grant(now, id, granted, out);
         }
         if let Some(attempt) = self.attempts.get_mut(&id) {
-            attempt.unconfirmed = Some(Unconfirmed { fence, until, owed });
+            attempt.unconfirmed = Some(granted);
             out.push(Effect::Confirm { node, attempt: id });
         }
     }
@@ -46,9 +47,9 @@ impl Machine {
         out: &mut Vec<Effect>,
     ) {
         let Some(attempt) = self.attempts.get_mut(&id) else { return };
-        let Some(Unconfirmed { fence, until, owed }) = attempt.unconfirmed.take() else { return };
+        let Some(granted) = attempt.unconfirmed.take() else { return };
         match verdict {
-            Ok(()) if now < until => self.grant(now, id, fence, until, owed, out),
+            Ok(()) if now < granted.until => self.grant(now, id, granted, out),
             Ok(()) => self.grant_too_late(now, id, out),
             Err(refusal) => self.unconfirmable(now, id, refusal, out),
         }

@@ -330,8 +330,16 @@ impl Machine {
         let Given { id, keys, label, mode, fence, ttl, until, hold, uncertain } = given;
         let lease = LeaseId::first(id);
         let turn = Turn::over(now);
-        let held =
-            Lease { label, mode, ttl, turn, uncertain, ..Lease::new(lease, keys, fence, until) };
+        let confirmed = now;
+        let held = Lease {
+            label,
+            mode,
+            ttl,
+            turn,
+            uncertain,
+            confirmed,
+            ..Lease::new(lease, keys, fence, until)
+        };
         self.begin_lease(now, held, hold, out);
         lease
     }

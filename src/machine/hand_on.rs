@@ -7,12 +7,12 @@
 
 use super::acquire::BLOCK_MAX;
 use super::attempt::{Attempt, Way, Whose};
-use super::renew::{Hold, Owed};
-use super::{AttemptId, Effect, Lease, LeaseId, Machine, Manner, NodeId, Outcome};
+use super::confirm::Granted;
+use super::{AttemptId, Effect, Lease, LeaseId, Machine, Manner, NodeId, OpId, Outcome};
 use crate::clock::Mono;
 use crate::error::Failure;
 use crate::keys::LockKeys;
-use crate::script::{CLAIM, Mode, Reply, valid_until};
+use crate::script::{Mode, Reply, valid_until};
 use crate::token::Token;
 use std::time::Duration;
 
@@ -24,6 +24,10 @@ pub(super) struct Turn {
     /// Until when it may be handed on.
     until: Mono,
 }
+
+/// Only if the server has confirmed a lock in so short a time, or a sixteenth of its lease, it is handed on: a server
+/// that has forgotten the lock meanwhile may have given it to others.
+const CONFIRMED_WITHIN: Duration = Duration::from_secs(1);
 
 /// How often a share is passed on: as often as a whole lock at most, which needs a reserved fence each time.
 const PASSES_MAX: u8 = BLOCK_MAX - 1;
@@ -65,19 +69,31 @@ impl Turn {
 }
 
 impl Machine {
-    /// Hands the whole lock of `held`, which its caller gives up, to the next in line here. False if it
-    /// must go through the server.
+    /// Who here may get the whole lock of a caller who gives it up, without the server; none if it must go
+    /// through that. For lack of an answer it may only be too early to say, see [`Lease::is_unanswered`].
+    pub(super) fn successor(&self, now: Mono, lease: LeaseId) -> Option<OpId> {
+        let held = self.hold_of(lease)?;
+        let op = self.first_in_line(&held.keys)?;
+        let next = self.acquires.get(&op)?;
+        let link = self.link_of(&held.keys);
+        // Fences that were reserved in another history of the data may be smaller than what others got in this.
+        let known = link.is_up() && held.history == link.history && !link.is_outdated(held.fence);
+        let whole = !held.mode.is_shared() && !next.mode.is_shared();
+        let left = held.until.since(now);
+        // The lease goes on as it is: enough of it for the successor, and no more than a crash of his may cost.
+        let fits = held.is_unanswered() || (next.ttl / 2..=next.ttl).contains(&left);
+        (known && whole && fits && next.hold.renew && !held.turn.is_over(now)).then_some(op)
+    }
+
+    /// Hands the whole lock of a caller who gives it up to the next in line here. False if it must go
+    /// through the server.
     pub(super) fn hand_on(&mut self, now: Mono, lease: LeaseId, out: &mut Vec<Effect>) -> bool {
         let id = lease.attempt();
-        let Some(held) = self.leases.get(&id) else { return false };
-        let Some(op) = self.first_in_line(&held.keys) else { return false };
-        let Some(next) = self.acquires.get(&op) else { return false };
-        // Reserved fences of another history of the data may be smaller than what others got in this.
-        let outdated = self.link_of(&held.keys).is_outdated(held.fence);
-        let whole = !held.mode.is_shared() && !next.mode.is_shared();
-        if outdated || !whole || !held.can_be_handed_on(now, next.ttl, next.hold) {
+        let confirmed = |held: &Lease| !held.is_unanswered() && held.is_confirmed(now);
+        if !self.hold_of(lease).is_some_and(confirmed) {
             return false;
         }
+        let Some(op) = self.successor(now, lease) else { return false };
         let Some(next) = self.remove_acquire(op) else { return false };
         self.end_extends_of(lease, out);
         self.change_lease(id, |held| {
@@ -105,7 +121,8 @@ impl Machine {
     /// Who here gets the share of `held`, which its caller gives up: one who wants the same and is
     /// nobody's heir yet. A share without a limit is waited for only behind somebody who wants the whole
     /// lock, and is not to be kept from that one.
-    pub(super) fn heir(&mut self, now: Mono, held: &Lease) -> Option<Box<Heir>> {
+    pub(super) fn heir(&mut self, now: Mono, lease: LeaseId) -> Option<Box<Heir>> {
+        let held = self.leases.get(&lease.attempt())?;
         if !matches!(held.mode, Mode::Shared { limit: Some(_) }) || held.turn.is_over(now) {
             return None;
         }
@@ -181,7 +198,8 @@ impl Machine {
         let mut attempt = Attempt::new(keys, token, ttl, label, mode, Whose::Line, Way::Wait);
         attempt.turn = Some(turn);
         self.attempts.insert(id, attempt);
-        self.accept(now, node, id, fence, until, None, out);
+        let granted = Granted { fence, until, since: sent, owed: None };
+        self.accept(now, node, id, granted, out);
     }
 
     fn take_heir(&mut self, release: AttemptId) -> Option<(LockKeys, Heir)> {
@@ -195,11 +213,13 @@ impl Machine {
 }
 
 impl Lease {
-    /// Whether enough is left of it for a caller who wants `ttl`: fences, time, and fairness to those
-    /// who wait elsewhere.
-    fn can_be_handed_on(&self, now: Mono, ttl: Duration, hold: Hold) -> bool {
-        // Until the claim is answered, its length is all that can be asked for.
-        let whole = if self.owed == Some(Owed::Claim) { ttl.min(CLAIM) } else { ttl };
-        !self.turn.is_over(now) && hold.renew && self.until.since(now) >= whole / 2
+    /// Whether a renewal or a claim is under way, whose answer may say that another has the lock.
+    pub(super) const fn is_unanswered(&self) -> bool {
+        self.renewing
+    }
+
+    /// Whether the last answer about it is recent.
+    fn is_confirmed(&self, now: Mono) -> bool {
+        self.owed.is_none() && now.since(self.confirmed) <= CONFIRMED_WITHIN.min(self.ttl / 16)
     }
 }

@@ -47,6 +47,10 @@ pub(super) struct Link {
     floor: ServerTime,
     /// The server's time when this process first saw a history.
     epochs: BTreeMap<String, ServerTime>,
+    /// The history that the server showed last; none if it keeps that to itself.
+    shown: Option<String>,
+    /// The number of that history, see [`Links::learn`].
+    pub(super) history: u32,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -67,6 +71,8 @@ pub(super) struct Links {
     /// Where messages to this manager go, but for Cluster.
     inbox: Arc<str>,
     opening: Option<Opening>,
+    /// The number of the history that was seen last.
+    last_history: u32,
 }
 
 /// The first connection, while somebody waits for it.
@@ -81,7 +87,26 @@ struct Opening {
 
 impl Links {
     pub(super) fn new(inbox: Arc<str>) -> Self {
-        Self { nodes: vec![Link::new()], inbox, opening: None }
+        Self { nodes: vec![Link::new()], inbox, opening: None, last_history: 0 }
+    }
+
+    /// Takes note of the history that a server shows, and says whether it is another one than before. Each change
+    /// gets a number that no server had: a lease remembers by it which history has confirmed it.
+    pub(super) fn learn(&mut self, node: NodeId, look: Look) -> bool {
+        let link = self.at(node);
+        let changed = link.shown != look.history || link.history == 0;
+        link.shown.clone_from(&look.history);
+        link.learn(look);
+        if changed {
+            self.number_history(node);
+        }
+        changed
+    }
+
+    /// From now on the data of a server count as another history.
+    fn number_history(&mut self, node: NodeId) {
+        self.last_history += 1;
+        self.at(node).history = self.last_history;
     }
 
     pub(super) fn at(&mut self, node: NodeId) -> &mut Link {
@@ -150,6 +175,8 @@ impl Link {
             epoch: ServerTime::from_micros(0),
             floor: ServerTime::from_micros(0),
             epochs: BTreeMap::new(),
+            shown: None,
+            history: 0,
         }
     }
 
@@ -220,7 +247,7 @@ impl Link {
 
     /// An epoch belongs to a history: it is the server's time when this process first saw it, so a
     /// return to a known history does not raise it. Without a history every look raises it.
-    pub(super) fn learn(&mut self, look: Look) {
+    fn learn(&mut self, look: Look) {
         let Look { history, time, .. } = look;
         self.epoch = match history {
             None => self.epoch.max(time),
@@ -317,8 +344,12 @@ impl Machine {
         deaf: Option<String>,
         out: &mut Vec<Effect>,
     ) {
+        let unnamed = look.history.is_none();
+        if !self.links.learn(node, look) && unnamed {
+            // Nothing tells whether the data are those of before.
+            self.links.number_history(node);
+        }
         let link = self.links.at(node);
-        link.learn(look);
         link.looked = now;
         link.clocks = None;
         link.suspect |= risks.iter().any(Risk::is_replica);
@@ -477,6 +508,7 @@ impl Machine {
             self.end_extend(op, Outcome::Closed, out);
         }
         self.end_errands(now, out);
+        self.release_undecided(now, out);
         for op in in_order(&self.acquires) {
             self.end_acquire(now, op, Outcome::Closed, out);
         }

@@ -66,6 +66,8 @@ pub struct Machine {
     leases: FxHashMap<AttemptId, Box<Lease>>,
     lines: FxHashMap<LockKeys, acquire::Line>,
     pulse: renew::Pulse,
+    /// Releases that wait for the answer to a renewal, to hand the lock on.
+    undecided: FxHashMap<AttemptId, release::Undecided>,
     releases: FxHashMap<AttemptId, release::Release>,
     routes: Routes,
     /// When the routes were last asked for, and whether an answer is still missing.
@@ -91,12 +93,16 @@ struct Lease {
     until: Mono,
     /// How long it may be handed on here.
     turn: hand_on::Turn,
+    /// Which history of the data has confirmed it last, by its number.
+    history: u32,
+    /// When the last answer that confirmed it was asked for.
+    confirmed: Mono,
     /// See [`Hold`].
     renew: bool,
     keep: bool,
-    stall_timeout: Duration,
+    stall_timeout_ms: u64,
     /// When its caller has had it for as long as it may be held.
-    hold_end: Option<Mono>,
+    hold_end: Mono,
     /// What must be asked of the server, also if the lease is not renewed.
     owed: Option<renew::Owed>,
     /// When the next renewal is due.
@@ -173,6 +179,7 @@ impl Machine {
             leases: FxHashMap::default(),
             lines: FxHashMap::default(),
             pulse: renew::Pulse::default(),
+            undecided: FxHashMap::default(),
             releases: FxHashMap::default(),
             routes: Routes::default(),
             discovery: routes::Discovery::default(),
@@ -254,9 +261,10 @@ impl Machine {
             Event::Discovered(routes) => self.discovered(now, routes, out),
             Event::Listening { channel, on } => self.listening(now, node, &channel, on, out),
             Event::Looked { look, sent } => {
-                let link = self.links.at(node);
-                link.compare_clocks(sent, look.time);
-                link.learn(look);
+                self.links.at(node).compare_clocks(sent, look.time);
+                if self.links.learn(node, look) {
+                    self.resume_renewals(now, node, out);
+                }
             }
             Event::Told(message) => self.told(now, node, message, out),
             Event::Turned(at) => self.pulse.feel(at),
@@ -331,6 +339,7 @@ impl Machine {
             && self.extends.is_empty()
             && self.leases.is_empty()
             && self.lines.is_empty()
+            && self.undecided.is_empty()
             && self.releases.is_empty()
             && self.links.oldest_request().is_none()
             && self.channels.is_empty()
@@ -360,7 +369,8 @@ impl Machine {
             Purpose::Extend(op) => self.extend_reply(now, op, request, sent, reply, out),
             Purpose::Release(id) => self.release_reply(now, node, id, sent, reply, out),
             Purpose::Renew(id, asked) => {
-                self.renewal_reply(now, id, valid_until(sent, asked), &reply, out);
+                self.renewal_reply(now, id, sent, valid_until(sent, asked), &reply, out);
+                self.decide_release(now, id, out);
             }
         }
     }

@@ -3,7 +3,10 @@
 //! Once a release was sent its token is burned: nothing acquires or extends with it again.
 
 use super::hand_on::Heir;
-use super::{AttemptId, Effect, LeaseId, Machine, Manner, NodeId, OpId, Outcome, Purpose, Timer};
+use super::{
+    AttemptId, Effect, Lease, LeaseId, Machine, Manner, NodeId, OpId, Outcome, Purpose, Timer,
+    in_order,
+};
 use crate::clock::Mono;
 use crate::error::{Failure, Refusal};
 use crate::keys::LockKeys;
@@ -48,6 +51,14 @@ pub(super) struct Release {
     pub(super) confirmed: Option<Mono>,
 }
 
+/// A release that waits for the answer to a renewal: if that says that the lock is held, it is handed on here.
+#[derive(Debug)]
+pub(super) struct Undecided {
+    op: OpId,
+    /// Until when its caller waits.
+    deadline: Mono,
+}
+
 impl Release {
     fn new(keys: LockKeys, token: Token, until: Mono, uncertain: bool) -> Self {
         Self {
@@ -79,17 +90,78 @@ impl Machine {
         exported: bool,
         out: &mut Vec<Effect>,
     ) {
-        if self.hold_of(lease).is_none_or(|held| held.until <= now) {
+        let given_up = self.undecided.contains_key(&lease.attempt());
+        if given_up || self.hold_of(lease).is_none_or(|held| held.until <= now) {
             // Lost before, or released before; the end of the lease gives back what is left of it.
             return out.push(Effect::Complete { op, outcome: Outcome::Lost });
         }
-        if !exported && self.hand_on(now, lease, out) {
+        let deadline = now + self.config.command_timeout;
+        if exported {
+            return self.release_at_server(now, op, lease, deadline, None, out);
+        }
+        let unanswered = self.hold_of(lease).is_some_and(Lease::is_unanswered);
+        if unanswered && self.successor(now, lease).is_some() {
+            self.undecided.insert(lease.attempt(), Undecided { op, deadline });
+            return;
+        }
+        self.release_or_hand_on(now, op, lease, deadline, out);
+    }
+
+    fn release_or_hand_on(
+        &mut self,
+        now: Mono,
+        op: OpId,
+        lease: LeaseId,
+        deadline: Mono,
+        out: &mut Vec<Effect>,
+    ) {
+        if self.hand_on(now, lease, out) {
             return out.push(Effect::Complete { op, outcome: Outcome::Done });
         }
+        let heir = self.heir(now, lease);
+        self.release_at_server(now, op, lease, deadline, heir, out);
+    }
+
+    /// A renewal was answered, or never will be: decides the release that has waited for it.
+    pub(super) fn decide_release(&mut self, now: Mono, id: AttemptId, out: &mut Vec<Effect>) {
+        let Some(held) = self.leases.get(&id).filter(|held| !held.is_unanswered()) else { return };
+        let lease = held.id;
+        if let Some(Undecided { op, deadline }) = self.undecided.remove(&id) {
+            self.release_or_hand_on(now, op, lease, deadline, out);
+        }
+    }
+
+    /// A lease has ended: its release comes too late.
+    pub(super) fn end_undecided(&mut self, id: AttemptId, out: &mut Vec<Effect>) {
+        if self.undecided.is_empty() {
+            return;
+        }
+        if let Some(Undecided { op, .. }) = self.undecided.remove(&id) {
+            out.push(Effect::Complete { op, outcome: Outcome::Lost });
+        }
+    }
+
+    /// The manager is closed: nothing is handed on any more.
+    pub(super) fn release_undecided(&mut self, now: Mono, out: &mut Vec<Effect>) {
+        for id in in_order(&self.undecided) {
+            let Some(lease) = self.leases.get(&id).map(|held| held.id) else { continue };
+            if let Some(Undecided { op, deadline }) = self.undecided.remove(&id) {
+                self.release_at_server(now, op, lease, deadline, None, out);
+            }
+        }
+    }
+
+    fn release_at_server(
+        &mut self,
+        now: Mono,
+        op: OpId,
+        lease: LeaseId,
+        deadline: Mono,
+        heir: Option<Box<Heir>>,
+        out: &mut Vec<Effect>,
+    ) {
         let id = lease.attempt();
         let Some(held) = self.remove_lease(id, out) else { return };
-        let heir = if exported { None } else { self.heir(now, &held) };
-        let deadline = now + self.config.command_timeout;
         self.timers.insert((deadline, Timer::ReleaseDeadline(id)));
         let token = self.token_of(&held);
         let mut release = Release::new(held.keys, token, held.until, held.uncertain);

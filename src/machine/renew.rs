@@ -103,10 +103,12 @@ impl Lease {
             ttl: Duration::ZERO,
             until,
             turn: Turn::over(until),
+            history: 0,
+            confirmed: Mono::default(),
             renew: false,
             keep: false,
-            stall_timeout: Duration::ZERO,
-            hold_end: None,
+            stall_timeout_ms: 0,
+            hold_end: Mono::NEVER,
             owed: None,
             renewal: None,
             renewing: false,
@@ -118,22 +120,21 @@ impl Lease {
     /// A caller gets it, who wants to keep it like this.
     pub(super) fn begin_hold(&mut self, now: Mono, hold: Hold) {
         let Hold { renew, keep, max_hold, stall_timeout } = hold;
-        (self.renew, self.keep, self.stall_timeout) = (renew, keep, stall_timeout);
-        self.hold_end = max_hold.map(|max_hold| now + max_hold);
+        (self.renew, self.keep) = (renew, keep);
+        self.stall_timeout_ms = u64::try_from(stall_timeout.as_millis()).unwrap_or(u64::MAX);
+        self.hold_end = max_hold.map_or(Mono::NEVER, |max_hold| now + max_hold);
         self.plan_next_renewal(now);
     }
 
     /// Until when its caller has it: as long as it is valid, or as it may be held.
     pub(super) fn held_until(&self) -> Mono {
-        self.hold_end.map_or(self.until, |end| end.min(self.until))
+        self.hold_end.min(self.until)
     }
 
     /// What it plans next, and when.
     fn plan(&self) -> (Mono, Plan) {
-        let hold_end = self.hold_end.map(|at| (at, Plan::HoldEnd));
-        let renewal = self.renewal.map(|at| (at, Plan::Renewal));
-        let others = [hold_end, renewal].into_iter().flatten();
-        others.fold((self.until, Plan::LeaseEnd), Ord::min)
+        let end = (self.hold_end, Plan::HoldEnd).min((self.until, Plan::LeaseEnd));
+        self.renewal.map_or(end, |at| end.min((at, Plan::Renewal)))
     }
 
     /// Plans its next renewal, unless one is under way or there is to be none: a third of the lease after
@@ -187,6 +188,7 @@ impl Machine {
     ) {
         let id = held.id.attempt();
         held.begin_hold(now, terms);
+        held.history = self.link_of(&held.keys).history;
         self.stats.acquired += 1;
         out.push(Effect::SetDeadline { lease: held.id, until: Some(held.held_until()) });
         self.timers.insert((held.plan().0, Timer::Lease(id)));
@@ -198,6 +200,7 @@ impl Machine {
         let held = self.leases.remove(&id)?;
         self.timers.remove(&(held.plan().0, Timer::Lease(id)));
         out.push(Effect::SetDeadline { lease: held.id, until: None });
+        self.end_undecided(id, out);
         Some(*held)
     }
 
@@ -232,7 +235,7 @@ impl Machine {
         self.pulse.ask(now, out);
         let pulse = &self.pulse;
         let Some(held) = self.leases.get_mut(&id) else { return };
-        held.stalled = pulse.is_gone(now, held.stall_timeout);
+        held.stalled = pulse.is_gone(now, Duration::from_millis(held.stall_timeout_ms));
         if held.stalled {
             // JavaScript may come back before the lease ends; then renewal goes on.
             return self.change_lease(id, |held| held.plan_renewal(now, now + held.ttl / 16));
@@ -264,7 +267,12 @@ impl Machine {
         let Some(held) = self.leases.get(&id).filter(|held| !held.renewing) else {
             return;
         };
-        let ttl = held.ttl;
+        let ttl = if held.renew || held.owed.is_some() {
+            held.ttl
+        } else {
+            // To ask is not to renew: it ends when its caller wanted it to.
+            held.until.since(now).max(Duration::from_millis(1))
+        };
         let call = self.extension(held, ttl);
         let renewing = self.send(now, Purpose::Renew(id, ttl), call, manner, out).is_some();
         self.change_lease(id, |held| {
@@ -273,15 +281,14 @@ impl Machine {
         });
     }
 
-    /// The server is connected again: asks for every renewal that could not be asked for, and whether
-    /// what was granted in another history of the data is known in this one.
+    /// The server is connected again, or shows another history of the data: asks for every renewal that could not
+    /// be asked for, and for every lease that this history has not confirmed.
     pub(super) fn resume_renewals(&mut self, now: Mono, node: NodeId, out: &mut Vec<Effect>) {
         let link = self.links.get(node);
         let waits = |held: &Lease| {
             let here = self.routes.node(&held.keys) == node;
-            let wanted = here && (held.renew || held.owed.is_some());
-            let at_once = held.renewal.is_none() || link.is_outdated(held.fence);
-            wanted && at_once && !held.renewing
+            let owes = (held.renew || held.owed.is_some()) && held.renewal.is_none();
+            here && !held.renewing && (owes || held.history != link.history)
         };
         let waiting = self.leases.iter().filter(|(_, held)| waits(held));
         let mut waiting: Vec<_> = waiting.map(|(id, _)| *id).collect();
@@ -295,12 +302,14 @@ impl Machine {
         &mut self,
         now: Mono,
         id: AttemptId,
+        sent: Mono,
         until: Mono,
         reply: &Result<Reply, Failure>,
         out: &mut Vec<Effect>,
     ) {
         let Some(held) = self.leases.get(&id) else { return };
-        let outdated = self.link_of(&held.keys).is_outdated(held.fence);
+        let link = self.link_of(&held.keys);
+        let (outdated, history) = (link.is_outdated(held.fence), link.history);
         let Some(held) = self.leases.get_mut(&id) else { return };
         if !std::mem::take(&mut held.renewing) {
             return;
@@ -317,6 +326,7 @@ impl Machine {
                 self.stats.renewals += 1;
                 self.change_lease(id, |held| {
                     held.owed = None;
+                    (held.history, held.confirmed) = (history, sent);
                     held.lengthen(until, out);
                     held.plan_next_renewal(now);
                 });

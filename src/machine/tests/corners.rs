@@ -49,7 +49,7 @@ fn pass_until_poll(world: &mut World) {
 }
 
 #[test]
-fn a_lease_that_is_handed_on_during_its_claim_is_renewed_in_time() {
+fn a_lock_that_is_released_during_its_claim_is_renewed_in_time_for_the_next() {
     let (mut holder, lease, mut world, first) = pair(10_000);
     let _ = first;
     let (second, third) = (want(&mut world, 10_000), want(&mut world, 60_000));
@@ -61,9 +61,10 @@ fn a_lease_that_is_handed_on_during_its_claim_is_renewed_in_time() {
     let reply = world.server.execute(world.now, &call);
     world.reply(request, reply);
     assert!(world.receive_one());
-    // The claim of ten seconds is on its way; whoever gets the lock now wants a minute.
+    // The claim of ten seconds is on its way; whoever is next wants a minute.
     let lease = world.lease(second).0;
     world.release(lease);
+    world.settle();
     let lease = world.lease(third).0;
     run(&mut world, 30_000);
     assert!(world.lost.is_empty());

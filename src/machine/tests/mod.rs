@@ -6,6 +6,7 @@ mod corners;
 mod defects;
 mod errands;
 mod faults;
+mod handoff;
 mod models;
 mod network;
 mod passing;

@@ -278,9 +278,9 @@ fn a_claim_outlasts_a_promotion_that_lost_nothing() {
 fn a_claim_outlasts_a_promotion_whoever_here_has_the_lock_by_then() {
     let (mut world, lease, next) = claiming();
     world.release(lease);
-    let (lease, _) = world.lease(next);
     promote(&mut world);
     world.settle();
+    let (lease, _) = world.lease(next);
     assert_eq!(world.lost, []);
     assert!(world.deadlines.contains_key(&lease));
 }

@@ -7,13 +7,13 @@ use crate::script::{Call, Intent, Mode};
 use std::time::Duration;
 
 /// Managers on one server, and one clock for all.
-struct Crowd {
-    server: Server,
-    worlds: Vec<World>,
+pub(super) struct Crowd {
+    pub(super) server: Server,
+    pub(super) worlds: Vec<World>,
 }
 
 impl Crowd {
-    fn new(count: usize) -> Self {
+    pub(super) fn new(count: usize) -> Self {
         let server = Server::new();
         let names = ["a", "b", "c", "d"];
         let worlds = names.iter().take(count).map(|name| World::connected_to(&server, name));
@@ -21,23 +21,23 @@ impl Crowd {
         Self { server, worlds }
     }
 
-    fn acquire(&mut self, who: usize, ttl_ms: u64) -> OpId {
+    pub(super) fn acquire(&mut self, who: usize, ttl_ms: u64) -> OpId {
         let op = self.worlds[who].acquire_held(ttl_ms, Wait::Forever, RENEWED);
         self.settle();
         op
     }
 
-    fn held(&mut self, who: usize, ttl_ms: u64) -> LeaseId {
+    pub(super) fn held(&mut self, who: usize, ttl_ms: u64) -> LeaseId {
         let op = self.acquire(who, ttl_ms);
         self.worlds[who].lease(op).0
     }
 
-    fn release(&mut self, who: usize, lease: LeaseId) {
+    pub(super) fn release(&mut self, who: usize, lease: LeaseId) {
         self.worlds[who].release(lease);
         self.settle();
     }
 
-    fn settle(&mut self) {
+    pub(super) fn settle(&mut self) {
         while self.worlds.iter().any(|world| !world.is_silent()) {
             for world in &mut self.worlds {
                 world.settle();
@@ -46,7 +46,7 @@ impl Crowd {
     }
 
     /// Lets time pass for those of `who`; the others stand still, as stopped processes do.
-    fn pass_for(&mut self, who: &[usize], duration: Duration) {
+    pub(super) fn pass_for(&mut self, who: &[usize], duration: Duration) {
         let end = self.worlds[who[0]].now + duration;
         while self.worlds[who[0]].now < end {
             let left = end.since(self.worlds[who[0]].now).min(ms(1));
@@ -57,20 +57,20 @@ impl Crowd {
         }
     }
 
-    fn pass(&mut self, duration: Duration) {
+    pub(super) fn pass(&mut self, duration: Duration) {
         let all: Vec<usize> = (0..self.worlds.len()).collect();
         self.pass_for(&all, duration);
     }
 
-    fn has(&self, who: usize, op: OpId) -> bool {
+    pub(super) fn has(&self, who: usize, op: OpId) -> bool {
         matches!(self.worlds[who].outcome(op), Some(Outcome::Acquired { .. }))
     }
 
-    fn line(&self) -> usize {
+    pub(super) fn line(&self) -> usize {
         self.server.line(self.worlds[0].now, &World::keys())
     }
 
-    fn assert_nothing_left(&mut self) {
+    pub(super) fn assert_nothing_left(&mut self) {
         self.settle();
         let now = self.worlds[0].now;
         assert_eq!(self.server.leftovers(now), "");

@@ -1,0 +1,239 @@
+//! What must be known of a whole lock for it to be handed on in the process.
+
+use super::waiting::Crowd;
+use super::world::{RENEWED, World, ms};
+use crate::machine::{Command, Event, Hold, LeaseId, LossReason, OpId, Outcome, Wait};
+use crate::script::Call;
+
+/// Manager 0 holds the lock with a block of fences, and `tasks` callers of it wait.
+fn busy(crowd: &mut Crowd, tasks: usize) -> (LeaseId, Vec<OpId>) {
+    let opener = crowd.held(0, 10_000);
+    let waiting: Vec<_> = (0..=tasks).map(|_| crowd.acquire(0, 10_000)).collect();
+    crowd.release(0, opener);
+    let first = crowd.worlds[0].lease(waiting[0]).0;
+    crowd.release(0, first);
+    (crowd.worlds[0].lease(waiting[1]).0, waiting[2..].to_vec())
+}
+
+fn handed_on(world: &World) -> u64 {
+    world.machine.stats().handed_on
+}
+
+/// A is disconnected and knows it, the server restarts empty, B acquires: every owner whom A made of its reserved
+/// fences would hold beside B, with a fence below B's.
+#[test]
+fn nothing_is_handed_on_without_a_connection() {
+    let mut crowd = Crowd::new(2);
+    let (lease, waiting) = busy(&mut crowd, 10);
+    let before = handed_on(&crowd.worlds[0]);
+    crowd.worlds[0].event(Event::Disconnected("cut".to_owned()));
+    crowd.server.flush();
+    crowd.server.set_history("second");
+    crowd.held(1, 10_000);
+    crowd.worlds[0].release(lease);
+    assert_eq!(handed_on(&crowd.worlds[0]), before);
+    assert!(!crowd.has(0, waiting[0]));
+}
+
+/// On a connection that lives a server that forgets is noticed by its answers alone.
+#[test]
+fn nothing_is_handed_on_when_the_last_answer_about_the_lock_is_old() {
+    let mut crowd = Crowd::new(2);
+    let (lease, waiting) = busy(&mut crowd, 10);
+    crowd.pass(ms(626));
+    crowd.worlds[0].release(lease);
+    assert!(matches!(crowd.worlds[0].wire.front(), Some((_, Call::Release { .. }))));
+    crowd.settle();
+    assert!(crowd.has(0, waiting[0]), "the server passes it on");
+
+    let mut crowd = Crowd::new(2);
+    let (lease, waiting) = busy(&mut crowd, 10);
+    crowd.pass(ms(600));
+    crowd.worlds[0].release(lease);
+    assert!(crowd.worlds[0].wire.is_empty() && crowd.has(0, waiting[0]), "a sixteenth of it");
+}
+
+/// A renewal is the more recent answer.
+#[test]
+fn a_renewal_that_was_answered_is_evidence() {
+    let mut crowd = Crowd::new(1);
+    let (lease, waiting) = busy(&mut crowd, 10);
+    crowd.pass(ms(3_400));
+    crowd.worlds[0].release(lease);
+    assert!(crowd.worlds[0].wire.is_empty() && crowd.has(0, waiting[0]));
+}
+
+/// A returns from Y to X, whose epoch is older than the fences that Y issued: they do not look outdated.
+#[test]
+fn a_lock_of_another_history_is_not_handed_on_after_the_return_to_a_known_one() {
+    let mut crowd = Crowd::new(1);
+    let to = |crowd: &mut Crowd, history: &str| {
+        let world = &mut crowd.worlds[0];
+        world.event(Event::Disconnected("failover".to_owned()));
+        world.server.set_history(history);
+        world.connect();
+    };
+    to(&mut crowd, "Y");
+    let (lease, _) = busy(&mut crowd, 10);
+    let before = handed_on(&crowd.worlds[0]);
+    to(&mut crowd, "first");
+    crowd.worlds[0].release(lease);
+    assert_eq!(handed_on(&crowd.worlds[0]), before);
+}
+
+#[test]
+fn a_release_waits_for_the_answer_to_a_claim() {
+    let mut crowd = Crowd::new(1);
+    let opener = crowd.held(0, 10_000);
+    let waiting: Vec<_> = (0..4).map(|_| crowd.acquire(0, 10_000)).collect();
+    crowd.release(0, opener);
+    let lease = crowd.worlds[0].lease(waiting[0]).0;
+    crowd.worlds[0].release(lease);
+    crowd.worlds[0].answer_one();
+    while crowd.worlds[0].receive_one() {}
+    let lease = crowd.worlds[0].lease(waiting[1]).0;
+    let claim = crowd.worlds[0].wire.len();
+    let release = crowd.worlds[0].release(lease);
+    assert_eq!(crowd.worlds[0].wire.len(), claim, "nothing is sent");
+    assert!(crowd.worlds[0].outcome(release).is_none() && !crowd.has(0, waiting[2]));
+    crowd.worlds[0].settle();
+    assert_eq!(crowd.worlds[0].outcome(release), Some(&Outcome::Done));
+    assert!(crowd.has(0, waiting[2]), "handed on when the claim was answered");
+    assert_eq!(handed_on(&crowd.worlds[0]), 1);
+}
+
+/// What a release waits for may never be answered.
+#[test]
+fn a_release_that_waits_for_an_answer_ends_with_the_lease_the_connection_and_the_manager() {
+    let waiting = || {
+        let mut crowd = Crowd::new(1);
+        let (lease, waiting) = busy(&mut crowd, 10);
+        crowd.pass(ms(3_000));
+        assert!(crowd.worlds[0].wire.is_empty(), "no renewal yet");
+        crowd.worlds[0].pass(ms(400));
+        assert!(matches!(crowd.worlds[0].wire.front(), Some((_, Call::Extend { .. }))));
+        let release = crowd.worlds[0].release(lease);
+        assert!(crowd.worlds[0].outcome(release).is_none());
+        assert_eq!(crowd.worlds[0].wire.len(), 1, "nothing but the renewal");
+        (crowd, release, waiting)
+    };
+    let (mut crowd, release, next) = waiting();
+    crowd.worlds[0].lose_requests();
+    assert!(crowd.worlds[0].outcome(release).is_none(), "not known");
+    crowd.worlds[0].connect();
+    crowd.settle();
+    assert_eq!(crowd.worlds[0].outcome(release), Some(&Outcome::Done));
+    assert!(crowd.has(0, next[0]));
+
+    let (mut crowd, release, _) = waiting();
+    crowd.server.flush();
+    crowd.settle();
+    assert_eq!(crowd.worlds[0].outcome(release), Some(&Outcome::Lost));
+
+    let (mut crowd, release, _) = waiting();
+    crowd.worlds[0].command(Command::Close);
+    crowd.settle();
+    assert_eq!(crowd.worlds[0].outcome(release), Some(&Outcome::Done));
+    assert_eq!(crowd.server.leftovers(crowd.worlds[0].now), "");
+}
+
+/// An owner who crashes blocks for as long as his own lease.
+#[test]
+fn a_successor_does_not_inherit_a_longer_lease() {
+    let mut crowd = Crowd::new(2);
+    let opener = crowd.held(0, 60_000);
+    let tasks: Vec<_> =
+        [60_000, 60_000, 1_000, 60_000].map(|ttl| crowd.acquire(0, ttl)).into_iter().collect();
+    crowd.release(0, opener);
+    for op in &tasks[..2] {
+        let lease = crowd.worlds[0].lease(*op).0;
+        crowd.release(0, lease);
+    }
+    let (lease, _) = crowd.worlds[0].lease(tasks[2]);
+    let now = crowd.worlds[0].now;
+    let left = crowd.server.command(now, &["PTTL", World::keys().lock()]).unwrap();
+    assert!(left.parse::<u64>().unwrap() <= 1_000, "{left} ms are left on the server");
+    crowd.release(0, lease);
+    assert!(crowd.has(0, tasks[3]));
+}
+
+/// The longer lease was asked for by a caller who has left since.
+#[test]
+fn a_grant_that_was_asked_for_by_another_is_not_longer_than_the_caller_wants() {
+    let mut crowd = Crowd::new(1);
+    let world = &mut crowd.worlds[0];
+    let leaves = world.acquire_held(60_000, Wait::Forever, RENEWED);
+    let stays = world.acquire_held(1_000, Wait::Forever, RENEWED);
+    world.cancel(leaves);
+    crowd.settle();
+    assert!(crowd.has(0, stays));
+    let now = crowd.worlds[0].now;
+    let left = crowd.server.command(now, &["PTTL", World::keys().lock()]).unwrap();
+    assert!(left.parse::<u64>().unwrap() <= 1_000, "{left} ms are left on the server");
+}
+
+/// After a restart without data the manager that has seen the new history asks for every lease from before.
+#[test]
+fn a_lease_from_before_is_asked_for_at_once_also_if_it_is_not_renewed() {
+    for keep in [false, true] {
+        let mut crowd = Crowd::new(2);
+        let hold = Hold { renew: false, keep, ..RENEWED };
+        let op = crowd.worlds[0].acquire_held(60_000, Wait::Never, hold);
+        crowd.settle();
+        let (lease, _) = crowd.worlds[0].lease(op);
+        crowd.worlds[0].event(Event::Disconnected("restart".to_owned()));
+        crowd.server.flush();
+        crowd.server.set_history("second");
+        crowd.worlds[0].connect();
+        crowd.settle();
+        assert_eq!(crowd.worlds[0].lost, [(lease, LossReason::Expired)], "keep: {keep}");
+    }
+}
+
+/// The same where the history changes under a connection that lives, and where the server hides it.
+#[test]
+fn a_new_history_is_noticed_by_a_look_and_where_it_has_no_name_by_a_new_connection() {
+    let hold = Hold { renew: false, ..RENEWED };
+    let mut crowd = Crowd::new(1);
+    let op = crowd.worlds[0].acquire_held(60_000, Wait::Never, hold);
+    crowd.settle();
+    let (lease, _) = crowd.worlds[0].lease(op);
+    crowd.server.flush();
+    crowd.server.set_history("second");
+    let (now, sent) = (crowd.worlds[0].now, crowd.worlds[0].now);
+    let look = crowd.server.look(now);
+    crowd.worlds[0].event(Event::Looked { look, sent });
+    crowd.settle();
+    assert_eq!(crowd.worlds[0].lost, [(lease, LossReason::Expired)]);
+
+    let mut crowd = Crowd::new(1);
+    crowd.worlds[0].blind = true;
+    let op = crowd.worlds[0].acquire_held(60_000, Wait::Never, hold);
+    crowd.settle();
+    let (lease, _) = crowd.worlds[0].lease(op);
+    crowd.worlds[0].event(Event::Disconnected("restart".to_owned()));
+    crowd.server.flush();
+    crowd.worlds[0].connect();
+    crowd.settle();
+    assert_eq!(crowd.worlds[0].lost, [(lease, LossReason::Expired)]);
+}
+
+/// Asking is not renewing: the lease still ends when its caller wanted it to.
+#[test]
+fn asking_for_a_lease_that_is_not_renewed_does_not_lengthen_it() {
+    let mut crowd = Crowd::new(1);
+    let hold = Hold { renew: false, ..RENEWED };
+    let op = crowd.worlds[0].acquire_held(10_000, Wait::Never, hold);
+    crowd.settle();
+    let (lease, _) = crowd.worlds[0].lease(op);
+    let until = crowd.worlds[0].deadlines[&lease];
+    crowd.pass(ms(4_000));
+    crowd.worlds[0].event(Event::Disconnected("failover".to_owned()));
+    crowd.server.set_history("second");
+    crowd.worlds[0].connect();
+    crowd.settle();
+    assert_eq!(crowd.worlds[0].deadlines[&lease], until);
+    let now = crowd.worlds[0].now;
+    let left = crowd.server.command(now, &["PTTL", World::keys().lock()]).unwrap();
+    assert!(left.parse::<u64>().unwrap() <= 6_000, "{left} ms are left on the server");
+}
