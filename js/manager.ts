@@ -257,8 +257,8 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
 
   /**
    * Takes over a lock that another process, or another manager, has acquired and handed on: the holder
-   * of its `token` changes, the lock is never free meanwhile and keeps its fence. Who had it before is
-   * told `lost`, with the reason `adopted`.
+   * of its `token` changes, and the lock is never free meanwhile. Whoever adopts it is a later owner and gets a
+   * new, larger fence. The owner before is told `lost`, with the reason `adopted`.
    *
    * @param lock - What `lock.toJSON()` said there.
    * @returns The lock, held as if it had been acquired here.
@@ -276,11 +276,11 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
     lock: Pick<LockJson, 'name' | 'token'> & Partial<LockJson>,
     options?: AdoptOptions,
   ): Promise<Lock> {
-    const { name, token, fence, share } = checkLockJson(lock);
+    const { name, token, share } = checkLockJson(lock);
     this.#check(name);
     const wanted = checkAdoptOptions(options, this.#defaults);
     refuseOnQuorum(this.#context, 'adopt');
-    const numbers = [wanted.ttl, fence, wanted.maxHold, stallLimit(wanted), share] as const;
+    const numbers = [wanted.ttl, 0, wanted.maxHold, stallLimit(wanted), share] as const;
     const outcome = await this.#port.begin(OpKind.Adopt, numbers, name, token).outcome;
     if (outcome.code === OutcomeCode.Lost) {
       const message = `cannot adopt lock "${name}" on ${this.#context.server}: the token does not hold it any more`;

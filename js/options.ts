@@ -229,9 +229,6 @@ export const STEAL = -2;
 /** The `share` of who wants the lock alone. @internal */
 export const EXCLUSIVE = -1;
 const SHARED = 0;
-/** The fence of a lock to adopt whose fence is not known. */
-const UNKNOWN = -1;
-
 /** What every lock has when it is acquired. @internal */
 export interface HoldOptions {
   readonly ttl: number;
@@ -302,11 +299,10 @@ export function checkAdoptOptions(options: unknown, defaults: Defaults): Wanted 
   return checkHeld(given, defaults);
 }
 
-/** What stands behind `LockJson`, -1 for a fence that is not known. @internal */
+/** What stands behind `LockJson`. @internal */
 export function checkLockJson(lock: unknown): {
   name: string;
   token: string;
-  fence: number;
   share: number;
 } {
   if (typeof lock !== 'object' || lock === null || Array.isArray(lock)) {
@@ -323,7 +319,7 @@ export function checkLockJson(lock: unknown): {
   }
   if (fence !== undefined) checkWholeNumber(fence, 'fence', 1, Number.MAX_SAFE_INTEGER);
   const share = checkShare(mode === undefined ? {} : { mode });
-  return { name, token, fence: fence ?? UNKNOWN, share };
+  return { name, token, share };
 }
 
 /** @internal */

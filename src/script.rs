@@ -130,8 +130,6 @@ pub enum Call {
         owner: Token,
         /// The lease.
         ttl: Duration,
-        /// The owner's fence, if the caller knows it.
-        fence: Option<u64>,
         /// How much of it, at most.
         mode: Mode,
     },

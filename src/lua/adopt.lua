@@ -1,17 +1,15 @@
 --[[ adopt: take over a lock or a share from its owner, who has passed the token on
   KEYS   1 lock  2 fence  3 queue  4 waiters  5 shared
-  ARGV   1 token  2 epoch_us  3 owner  4 ttl_ms  5 fence  6 limit
+  ARGV   1 token  2 epoch_us  3 owner  4 ttl_ms  5 limit
          owner: the token until now
-         fence: the owner's, '' if unknown
          limit: '-' for the whole lock and nothing less, as in acquire
-  REPLY  fence: the lock is the token's, and lasts at least ttl_ms · 0 the owner has it no longer
+  REPLY  fence: the lock is the token's, under a new fence, and lasts at least ttl_ms · 0 the owner has it no longer
   WRITES lock fence waiters shared
   AGAIN  the same fence
   FAILS  WRONGTYPE if a key holds something else; then nothing is changed
 ]]
 local lock_key, fence_key, queue_key, waiters_key, shared_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local token, epoch_us, owner, ttl_ms = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
-local known, limit = ARGV[5], ARGV[6]
+local token, epoch_us, owner, ttl_ms, limit = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5]
 
 local holder = redis.call('GET', lock_key)
 --#include queue.lua
@@ -21,29 +19,26 @@ if holder and (bare(holder) == owner or bare(holder) == token) then
   ends_ms = math.max(ends_ms, now_ms + redis.call('PTTL', lock_key))
   -- Ahead of the rest: it needs no memory, so Redis lets the others pass at maxmemory.
   redis.call('PEXPIRE', lock_key, ends_ms - now_ms)
+  if bare(holder) == token then
+    -- A repeat. Nobody else was issued a fence while the token owns the lock.
+    return counter or issue(nil, 1)
+  end
   -- Replaced, never deleted: what is cut off here, as in a slot that moves, must leave it to one of the two.
   redis.call('SET', lock_key, token .. mark(), 'PX', ends_ms - now_ms)
-  if bare(holder) == owner then
-    announce('adopted', owner)
-    redis.call('DEL', shared_key)
-    if unclaimed then
-      claimed()
-    end
+  announce('adopted', owner)
+  redis.call('DEL', shared_key)
+  if unclaimed then
+    claimed()
   end
-  -- The last one issued, which is the owner's unless more were reserved with it: its own may be one of
-  -- an earlier grant, if an acquire of its token came late, after others had the lock.
-  if counter then
-    return math.max(counter, tonumber(known) or 0)
-  end
-  return tonumber(known) or issue(counter, 1)
+  -- A later owner: the one before may have handed the lock on under fences that it had reserved.
+  return issue(counter, 1)
 end
 -- Who believes to have the whole lock would be mistaken in a share: the owner may have downgraded it since.
 local ends = limit ~= WHOLE and share_end(owner)
 if ends then
-  local fence = redis.call('ZSCORE', shared_key, '#' .. owner)
   announce('adopted', owner)
   remove_share(owner)
-  add_share(token, math.max(ends, ends_ms), -fence)
+  add_share(token, math.max(ends, ends_ms), issue(counter, 1))
 elseif limit ~= WHOLE and share_end(token) then
   redis.call('ZADD', shared_key, math.max(share_end(token), ends_ms), token)
 else

@@ -65,7 +65,6 @@ impl Machine {
         name: &str,
         owner: &str,
         ttl: Duration,
-        fence: Option<u64>,
         hold: Hold,
         mode: Mode,
         out: &mut Vec<Effect>,
@@ -75,7 +74,7 @@ impl Machine {
         let token = Token::new(&self.config.client, id.0, "");
         let epoch = self.link_of(&keys).epoch;
         let owner = Token::from_text(owner);
-        let call = Call::Adopt { keys, token, epoch, owner, ttl, fence, mode };
+        let call = Call::Adopt { keys, token, epoch, owner, ttl, mode };
         self.begin_errand(now, op, call, Aim::Adopt { id, ttl, hold, mode }, out);
     }
 

@@ -374,7 +374,6 @@ fn any_command(bytes: &mut Bytes<'_>, leases: &[LeaseId]) -> Command {
             name: name(bytes).to_owned(),
             owner: bytes.pick(&["hf1.x.1", "hf1.c.1", "hf1.c.2"]).to_owned(),
             ttl: ttl(bytes),
-            fence: bytes.flag().then(|| exact(bytes)),
             hold: hold(bytes),
             mode: mode(bytes),
         },

@@ -109,8 +109,6 @@ pub enum Command {
         owner: String,
         /// The lease.
         ttl: Duration,
-        /// The owner's fence, if known.
-        fence: Option<u64>,
         /// How long it is kept.
         hold: Hold,
         /// Whether it is a share.

@@ -201,8 +201,8 @@ impl Machine {
             Command::Acquire { name, ttl, wait, label, hold, mode } => {
                 self.begin_acquire(now, op, &name, ttl, wait, label, hold, mode, out);
             }
-            Command::Adopt { name, owner, ttl, fence, hold, mode } => {
-                self.begin_adopt(now, op, &name, &owner, ttl, fence, hold, mode, out);
+            Command::Adopt { name, owner, ttl, hold, mode } => {
+                self.begin_adopt(now, op, &name, &owner, ttl, hold, mode, out);
             }
             Command::Cancel => {
                 self.end_acquire(now, op, Outcome::Cancelled, out);

@@ -249,7 +249,7 @@ pub enum OpKind {
     Release = 4,
     /// slot, lease
     Downgrade = 5,
-    /// slot, ttl ms, fence (-1: unknown), longest hold ms, stall limit ms, share; strings: name, token
+    /// slot, ttl ms, 0, longest hold ms, stall limit ms, share; strings: name, token
     Adopt = 6,
     /// slot, whether also other code's value is deleted; strings: name
     Force = 7,
@@ -387,7 +387,6 @@ fn command(
             name: strings.next()?,
             owner: strings.next()?,
             ttl: Duration::from_millis(whole(a)),
-            fence: (b >= 0.0).then(|| whole(b)),
             hold,
             mode: mode(share),
         },

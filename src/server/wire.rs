@@ -98,13 +98,9 @@ pub(super) fn command(call: &Call, manner: Manner) -> Cmd {
                 how(&mut command, *intent, *mode, *block);
             }
         }
-        Call::Adopt { keys, token, epoch, owner, ttl, fence, mode } => {
+        Call::Adopt { keys, token, epoch, owner, ttl, mode } => {
             all_keys(&mut command, keys, token).arg(epoch.as_micros()).arg(owner.as_str());
             command.arg(ms(*ttl));
-            match fence {
-                Some(fence) => command.arg(*fence),
-                None => command.arg(""),
-            };
             limit(&mut command, *mode);
         }
         Call::Downgrade { keys, token, epoch, fence } => {

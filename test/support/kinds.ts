@@ -176,9 +176,7 @@ function repeatedFences(holds: readonly Hold[]): string[] {
   const problems: string[] = [];
   for (const hold of holds.filter(hasFence)) {
     const other = byFence.get(hold.fence);
-    const { heritage } = hold.wish ?? {};
-    const handedOn = heritage !== undefined && heritage === other?.wish?.heritage;
-    if (other !== undefined && !handedOn) {
+    if (other !== undefined) {
       problems.push(`one fence twice: ${tell(other)} and ${tell(hold)}`);
     }
     byFence.set(hold.fence, hold);

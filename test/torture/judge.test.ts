@@ -94,17 +94,17 @@ describe('two servers that grant locks at once', () => {
   });
 });
 
-test('a lock that was handed over has one fence, and nobody else has it', () => {
+test('a lock that was handed over has a fence of its own there', () => {
   const giver = held(1, 10, 20, { heritage: 'x' });
-  assert.deepEqual(problemsOfKinds([giver, held(1, 25, 30, { heritage: 'x', asked: 9 })]), []);
-  const found = problemsOfKinds([giver, held(1, 25, 30, { heritage: 'y', asked: 9 })]);
+  assert.deepEqual(problemsOfKinds([giver, held(2, 25, 30, { heritage: 'x', asked: 9 })]), []);
+  const found = problemsOfKinds([giver, held(1, 25, 30, { heritage: 'x', asked: 9 })]);
   assert.match(found.join(), /one fence twice/);
 });
 
 test('a share that was handed over counts once', () => {
   const share = { asked: 9, shared: true, limit: 2 };
   const giver = held(1, 10, 16, { ...share, heritage: 'x' });
-  const adopter = held(1, 18, 30, { ...share, heritage: 'x' });
+  const adopter = held(4, 18, 30, { ...share, heritage: 'x' });
   const other = held(2, 15, 20, share);
   assert.deepEqual(problemsOfKinds([giver, adopter, other]), []);
   const third = held(3, 15, 20, share);

@@ -475,9 +475,9 @@ const DEFECTS: &[(&str, Kind, Change)] = &[
         script("'(' .. now_ms, '+inf') == 0 then", "'(' .. now_ms, '+inf') < 0 then"),
     ),
     (
-        "an adopted share gets another fence",
+        "an adopted share has the fence of its former owner",
         Kind::Steady,
-        script("math.max(ends, ends_ms), -fence)", "math.max(ends, ends_ms), -fence + 1)"),
+        script("math.max(ends, ends_ms), issue(counter, 1))", "math.max(ends, ends_ms), counter)"),
     ),
     (
         "an adopted share stays with its former owner as well",
@@ -485,9 +485,9 @@ const DEFECTS: &[(&str, Kind, Change)] = &[
         script("announce('adopted', owner)\n  remove_share(owner)", "announce('adopted', owner)"),
     ),
     (
-        "an adopted lock has a lower fence",
+        "an adopted lock has the fence of its former owner",
         Kind::Steady,
-        script("return math.max(counter, tonumber(known) or 0)", "return counter - 1"),
+        script("  return issue(counter, 1)\nend", "  return counter\nend"),
     ),
     // Taking a lock away, and keeping it.
     (
@@ -532,8 +532,8 @@ const DEFECTS: &[(&str, Kind, Change)] = &[
         "whose lock was adopted is told of a theft",
         Kind::Steady,
         script(
-            "announce('adopted', owner)\n    redis.call('DEL', shared_key)",
-            "announce('stolen', owner)\n    redis.call('DEL', shared_key)",
+            "announce('adopted', owner)\n  redis.call('DEL', shared_key)",
+            "announce('stolen', owner)\n  redis.call('DEL', shared_key)",
         ),
     ),
     (

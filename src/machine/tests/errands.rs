@@ -22,9 +22,9 @@ pub(super) fn take_held(world: &mut World, hold: Hold, mode: Mode) -> (LeaseId, 
     world.lease(op)
 }
 
-pub(super) fn adopt(world: &mut World, owner: &str, fence: Option<u64>, mode: Mode) -> OpId {
+pub(super) fn adopt(world: &mut World, owner: &str, mode: Mode) -> OpId {
     let (name, owner, ttl) = ("a".to_owned(), owner.to_owned(), ms(10_000));
-    world.command(Command::Adopt { name, owner, ttl, fence, hold: RENEWED, mode })
+    world.command(Command::Adopt { name, owner, ttl, hold: RENEWED, mode })
 }
 
 fn together(world: &mut World) -> OpId {
@@ -56,14 +56,14 @@ pub(super) fn assert_idle(world: &mut World) {
 }
 
 #[test]
-fn an_adopted_lock_keeps_its_fence_and_its_former_owner_is_told() {
+fn an_adopted_lock_has_a_larger_fence_and_its_former_owner_is_told() {
     for mode in [Mode::Exclusive, Mode::SHARED] {
         let (mut a, mut b) = two();
         let (lease, fence) = take(&mut a, mode);
-        let op = adopt(&mut b, "hf1.a.1", (!mode.is_shared()).then_some(fence), mode);
+        let op = adopt(&mut b, "hf1.a.1", mode);
         b.settle();
-        let (adopted, same) = b.lease(op);
-        assert_eq!(same, fence);
+        let (adopted, larger) = b.lease(op);
+        assert!(larger > fence);
         a.settle();
         assert_eq!(a.lost, [(lease, LossReason::Adopted)]);
         // A repeat that is late changes nothing.
@@ -71,7 +71,7 @@ fn an_adopted_lock_keeps_its_fence_and_its_former_owner_is_told() {
         assert_idle(&mut b);
         assert_idle(&mut a);
         assert_eq!(b.server.owner(b.now, &World::keys()), None);
-        assert!(take(&mut b, Mode::Exclusive).1 > fence);
+        assert!(take(&mut b, Mode::Exclusive).1 > larger);
     }
 }
 
@@ -80,11 +80,13 @@ fn an_adoption_whose_reply_was_lost_is_repeated_with_the_same_fence() {
     for mode in [Mode::Exclusive, Mode::SHARED] {
         let (mut a, mut b) = two();
         let (_, fence) = take(&mut a, mode);
-        let op = adopt(&mut b, "hf1.a.1", None, mode);
+        let op = adopt(&mut b, "hf1.a.1", mode);
         b.execute_and_lose_replies();
+        let issued = b.server.fence(b.now, &World::keys());
         b.connect();
         b.settle();
-        assert_eq!(b.lease(op).1, fence);
+        assert!(b.lease(op).1 > fence);
+        assert_eq!(Some(b.lease(op).1), issued);
     }
 }
 
@@ -92,7 +94,7 @@ fn an_adoption_whose_reply_was_lost_is_repeated_with_the_same_fence() {
 fn an_adoption_that_nobody_hears_of_is_given_back() {
     let (mut a, mut b) = two();
     take(&mut a, Mode::Exclusive);
-    let op = adopt(&mut b, "hf1.a.1", None, Mode::Exclusive);
+    let op = adopt(&mut b, "hf1.a.1", Mode::Exclusive);
     b.execute_and_lose_replies();
     b.pass(COMMAND_TIMEOUT);
     assert!(matches!(b.outcome(op), Some(Outcome::Connection(_))));
@@ -105,7 +107,7 @@ fn an_adoption_that_nobody_hears_of_is_given_back() {
 fn an_adoption_that_a_close_overtakes_is_given_back() {
     let (mut a, mut b) = two();
     take(&mut a, Mode::Exclusive);
-    let op = adopt(&mut b, "hf1.a.1", None, Mode::Exclusive);
+    let op = adopt(&mut b, "hf1.a.1", Mode::Exclusive);
     b.command(Command::Close);
     assert_eq!(b.outcome(op), Some(&Outcome::Closed));
     b.settle();
@@ -120,9 +122,9 @@ fn a_share_that_is_older_than_its_adopter_is_kept() {
     let (_, fence) = take(&mut a, Mode::SHARED);
     a.pass(ms(1_000));
     let mut b = World::joining(&server, "b", a.now);
-    let op = adopt(&mut b, "hf1.a.1", None, Mode::SHARED);
+    let op = adopt(&mut b, "hf1.a.1", Mode::SHARED);
     b.settle();
-    assert_eq!(b.lease(op).1, fence);
+    assert!(b.lease(op).1 > fence);
     for _ in 0..30 {
         b.pass(ms(1_000));
         b.settle();
@@ -136,10 +138,10 @@ fn what_was_downgraded_since_is_not_adopted_as_the_whole() {
     let (lease, _) = take(&mut a, Mode::Exclusive);
     a.command(Command::Downgrade { lease });
     a.settle();
-    let op = adopt(&mut b, "hf1.a.1", None, Mode::Exclusive);
+    let op = adopt(&mut b, "hf1.a.1", Mode::Exclusive);
     b.settle();
     assert_eq!(b.outcome(op), Some(&Outcome::Lost));
-    let op = adopt(&mut b, "hf1.a.1", None, Mode::SHARED);
+    let op = adopt(&mut b, "hf1.a.1", Mode::SHARED);
     b.settle();
     b.lease(op);
 }
@@ -147,9 +149,9 @@ fn what_was_downgraded_since_is_not_adopted_as_the_whole() {
 #[test]
 fn a_manager_that_adopts_its_own_lock_has_it_once() {
     let mut world = World::connected();
-    let (lease, fence) = take(&mut world, Mode::Exclusive);
+    let (lease, _) = take(&mut world, Mode::Exclusive);
     world.deaf = true;
-    let op = adopt(&mut world, "hf1.c.1", Some(fence), Mode::Exclusive);
+    let op = adopt(&mut world, "hf1.c.1", Mode::Exclusive);
     world.answer_one();
     world.lose_messages();
     let adopted = world.lease(op).0;
@@ -346,7 +348,7 @@ fn a_lock_that_came_back_by_a_late_acquire_is_adopted_with_a_fence_above_all_bet
     let op = a.acquire(10_000, Wait::Never);
     let (_, late) = a.wire.front().cloned().unwrap();
     a.settle();
-    let (lease, fence) = a.lease(op);
+    let (lease, _) = a.lease(op);
     a.release(lease);
     a.settle();
     let (next, between) = take(&mut b, Mode::Exclusive);
@@ -354,7 +356,28 @@ fn a_lock_that_came_back_by_a_late_acquire_is_adopted_with_a_fence_above_all_bet
     b.settle();
     // The same acquire once more, out of some buffer.
     let _unheard = a.server.execute(a.now, &late);
-    let op = adopt(&mut b, "hf1.a.1", Some(fence), Mode::Exclusive);
+    let op = adopt(&mut b, "hf1.a.1", Mode::Exclusive);
     b.settle();
     assert!(b.lease(op).1 > between, "{} after {between}", b.lease(op).1);
+}
+
+/// A hands the lock on under the fences that it has reserved until it hears that its token was adopted.
+#[test]
+fn an_adopter_has_a_fence_above_those_that_the_owner_had_reserved() {
+    let (mut a, mut b) = two();
+    let (opener, _) = take_held(&mut a, RENEWED, Mode::Exclusive);
+    let ops: Vec<_> = (0..4).map(|_| a.acquire_held(10_000, Wait::Forever, RENEWED)).collect();
+    a.settle();
+    a.release(opener);
+    a.settle();
+    a.release(a.lease(ops[0]).0);
+    a.settle();
+    let (lease, fence) = a.lease(ops[1]);
+    let owner = a.server.owner(a.now, &World::keys()).unwrap();
+    let op = adopt(&mut b, &owner, Mode::Exclusive);
+    b.settle();
+    a.release(lease);
+    let (_, handed_on) = a.lease(ops[2]);
+    assert!(handed_on > fence, "A has not heard of it yet");
+    assert!(b.lease(op).1 > handed_on, "{} after {handed_on}", b.lease(op).1);
 }

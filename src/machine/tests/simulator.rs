@@ -325,7 +325,7 @@ impl Simulation {
         self.give_up(&token);
         let owner = token.to_string();
         self.note(who, format_args!("adopts {owner}, {mode:?}"));
-        let adopt = Command::Adopt { name, owner, ttl, fence: Some(fence), hold, mode };
+        let adopt = Command::Adopt { name, owner, ttl, hold, mode };
         let op = self.processes[who].world.command(adopt);
         self.processes[who].open.insert(op, Wish::Adopt { fence, shared });
     }
@@ -452,8 +452,7 @@ impl Simulation {
                 self.keep(who, lease);
                 let shared = wish == Wish::Share || self.shares(who, lease);
                 let shared = if let Wish::Adopt { fence: own, shared } = wish {
-                    // Higher, if the token got the lock again by an acquire that came late.
-                    assert!(fence >= own, "an adopted fence fell to {fence}{}", self.story());
+                    assert!(fence > own, "an adopter got {fence} after {own}{}", self.story());
                     shared
                 } else {
                     self.check_fence(who, lease, fence, shared);

@@ -128,7 +128,7 @@ fn who_is_robbed_before_its_claim_is_not_taken_for_dead() {
         if steal {
             b.acquire(10_000, Wait::Steal);
         } else {
-            adopt(&mut b, "hf1.a.1", None, Mode::Exclusive);
+            adopt(&mut b, "hf1.a.1", Mode::Exclusive);
         }
         b.settle();
         assert_eq!(unclaimed(&b), None);

@@ -275,18 +275,16 @@ impl Watch {
             Some(owner) if granted.is_some() && done.before.fence.is_none() => {
                 self.reserved.insert(owner.to_owned(), counter);
             }
-            _ if heirs.is_empty() && done.passed().is_none() => {
+            _ if heirs.is_empty() && done.passed().is_none() && done.adopted().is_none() => {
                 expect(done.before.fence == done.after.fence, "a fence without a grant")?;
             }
             _ => {}
         }
-        if let Some((_, heir)) = done.passed() {
+        let later = done.passed().map(|(_, heir)| heir);
+        if let Some(later) = later.or_else(|| done.adopted().map(|_| done.token())) {
             let (fence, highest) = (granted.unwrap_or(0), self.highest);
             expect(fence > highest, &format!("the fence {fence} after {highest}"))?;
-            self.reserved.insert(heir.to_owned(), fence);
-        }
-        if let Some(reserved) = done.adopted().and_then(|owner| self.reserved.get(owner)) {
-            self.reserved.insert(done.token().to_owned(), *reserved);
+            self.reserved.insert(later.to_owned(), fence);
         }
         if let (true, Call::Downgrade { token, fence, .. }) = (done.is_downgrade(), done.call) {
             self.reserved.insert(token.to_string(), *fence);

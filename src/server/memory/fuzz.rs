@@ -169,8 +169,8 @@ fn any_call(bytes: &mut Bytes<'_>) -> Call {
             Call::Acquire { keys, token, ttl, epoch, block, inbox, intent, mode: mode(bytes) }
         }
         Script::Adopt => {
-            let (owner, fence) = (self::token(bytes), bytes.flag().then_some(first));
-            Call::Adopt { keys, token, epoch, owner, ttl, fence, mode: mode(bytes) }
+            let owner = self::token(bytes);
+            Call::Adopt { keys, token, epoch, owner, ttl, mode: mode(bytes) }
         }
         Script::Downgrade => Call::Downgrade { keys, token, epoch, fence: first },
         Script::Extend => Call::Extend { keys, token, ttl },

@@ -291,9 +291,8 @@ impl<'a> Round<'a> {
     }
 
     fn adopt(&mut self, keys: LockKeys, token: Token, epoch: ServerTime, ttl: Duration) -> Call {
-        let fence = self.rng.bool().then(|| self.pick(&FENCES));
         let owner = self.owner.clone();
-        Call::Adopt { keys, token, epoch, owner, ttl, fence, mode: Mode::SHARED }
+        Call::Adopt { keys, token, epoch, owner, ttl, mode: Mode::SHARED }
     }
 
     fn intent(&mut self) -> Intent {
