@@ -2,7 +2,9 @@
 
 use crate::clock::ServerTime;
 use crate::keys::LockKeys;
-use crate::script::exact;
+use crate::script::{exact, free_channel};
+use crate::token::Token;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// What a script publishes.
@@ -17,28 +19,53 @@ pub enum Message {
 }
 
 impl Message {
-    /// Reads `free lock`, `stolen token lock`, `adopted token lock`, or grants:
-    /// `token,fence,claim_ms[;…] now_us lock`.
+    /// Reads what was published on `channel`: `free lock`, `stolen token lock`, `adopted token lock`, or grants:
+    /// `token,fence,claim_ms[;…] now_us lock`. None if a script of ours publishes no such thing there: anybody
+    /// with the right to publish may know a client id, but not the name of an inbox.
     #[must_use]
-    pub fn parse(message: &str) -> Option<Self> {
+    pub fn parse(channel: &str, message: &str) -> Option<Self> {
         let (word, rest) = message.split_once(' ')?;
         match word {
-            "free" => Some(Self::Freed(LockKeys::from_key(rest))),
-            "stolen" | "adopted" => {
-                let (token, _lock) = rest.split_once(' ')?;
-                let adopted = word == "adopted";
-                Some(Self::Taken(Taken { token: token.to_owned(), adopted }))
+            "free" => {
+                let keys = LockKeys::from_key(rest);
+                (*free_channel(&keys) == *channel).then_some(Self::Freed(keys))
             }
+            "stolen" | "adopted" => {
+                let (token, lock) = rest.split_once(' ')?;
+                let token = Token::from_text(token);
+                let taken =
+                    Taken { keys: LockKeys::from_key(lock), adopted: word == "adopted", token };
+                let meant = taken.token.client().map(notices);
+                meant.is_some_and(|meant| *meant == *channel).then_some(Self::Taken(taken))
+            }
+            _ if !channel.starts_with(INBOX) => None,
             grants => Grant::parse(grants, rest).map(Self::Granted),
         }
     }
+}
+
+/// What the name of every inbox begins with.
+const INBOX: &str = "holdfast:inbox:";
+
+/// The channel on which a manager is told of its grants. `secret` is known to this manager and its servers alone: a
+/// forged grant would start a second holder.
+#[must_use]
+pub fn inbox(secret: &str) -> Arc<str> {
+    [INBOX, secret].concat().into()
+}
+
+/// The channel on which whoever takes a lock away tells the manager `client`, whose name stands in its tokens. Anybody
+/// may know it, so what is told there is a hint.
+#[must_use]
+pub fn notices(client: &str) -> Arc<str> {
+    ["holdfast:", client].concat().into()
 }
 
 /// A lock that was granted by a message.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Grant {
     /// Whose it is.
-    pub token: String,
+    pub token: Token,
     /// Strictly greater than every fence issued for this lock before.
     pub fence: u64,
     /// The lease, unless it is claimed for longer.
@@ -58,7 +85,7 @@ impl Grant {
         let one = |grant: &str| {
             let mut parts = grant.splitn(3, ',');
             Some(Self {
-                token: parts.next()?.to_owned(),
+                token: Token::from_text(parts.next()?),
                 fence: number(parts.next()?)?,
                 claim: Duration::from_millis(number(parts.next()?)?),
                 time,
@@ -72,8 +99,10 @@ impl Grant {
 /// A lock that was taken from its owner.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Taken {
+    /// The lock.
+    pub keys: LockKeys,
     /// Whose it was.
-    pub token: String,
+    pub token: Token,
     /// Whether the owner had passed it on: somebody has adopted it. Stolen otherwise.
     pub adopted: bool,
 }
@@ -86,8 +115,11 @@ mod tests {
     fn a_grant_is_read_as_it_is_published() {
         let message =
             "hf1.c.7.a,1700000000000001,3000;hf1.c.9,1700000000000002,50 1700000000000000 lock:a b";
-        let Some(Message::Granted(grants)) = Message::parse(message) else { panic!("no grant") };
-        let read = |grant: &Grant| (grant.token.clone(), grant.fence, grant.claim.as_millis());
+        let channel = inbox("s");
+        let Some(Message::Granted(grants)) = Message::parse(&channel, message) else {
+            panic!("no grant")
+        };
+        let read = |grant: &Grant| (grant.token.to_string(), grant.fence, grant.claim.as_millis());
         let [first, second] = [&grants[0], &grants[1]].map(read);
         assert_eq!(first, ("hf1.c.7.a".to_owned(), 1_700_000_000_000_001, 3_000));
         assert_eq!(second, ("hf1.c.9".to_owned(), 1_700_000_000_000_002, 50));
@@ -100,7 +132,7 @@ mod tests {
             "hf1.c.7,9007199254740992,3000 1 lock:a",
             "hf1.c.7,1,3000 18446744073709551615 lock:a",
         ] {
-            assert_eq!(Message::parse(bad), None, "{bad}");
+            assert_eq!(Message::parse(&channel, bad), None, "{bad}");
         }
     }
 
@@ -108,8 +140,25 @@ mod tests {
     fn what_is_taken_away_is_read_as_it_is_published() {
         for (message, adopted) in [("adopted hf1.c.7 lock:a b", true), ("stolen hf1.c.7 l", false)]
         {
-            let taken = Taken { token: "hf1.c.7".to_owned(), adopted };
-            assert_eq!(Message::parse(message), Some(Message::Taken(taken)));
+            let lock = message.splitn(3, ' ').last().unwrap();
+            let token = Token::from_text("hf1.c.7");
+            let taken = Taken { keys: LockKeys::from_key(lock), token, adopted };
+            assert_eq!(Message::parse("holdfast:c", message), Some(Message::Taken(taken)));
+        }
+    }
+
+    #[test]
+    fn nothing_is_believed_that_no_script_publishes_on_its_channel() {
+        let grant = "hf1.c.7,1700000000000001,3000 1700000000000000 lock:a";
+        for (channel, message) in [
+            ("holdfast:c", grant),
+            ("holdfast:free:lock:a", grant),
+            ("holdfast:inbox:s", "stolen hf1.c.7 lock:a"),
+            ("holdfast:d", "stolen hf1.c.7 lock:a"),
+            ("holdfast:c", "free lock:a"),
+            ("holdfast:free:lock:b", "free lock:a"),
+        ] {
+            assert_eq!(Message::parse(channel, message), None, "{message} on {channel}");
         }
     }
 }

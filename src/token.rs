@@ -29,6 +29,13 @@ impl Token {
         Self(text.into())
     }
 
+    /// Which manager it belongs to; none if it is not a token of holdfast.
+    #[must_use]
+    pub fn client(&self) -> Option<&str> {
+        let (client, _) = self.0.strip_prefix(TOKEN_PREFIX)?.split_once('.')?;
+        Some(client)
+    }
+
     /// Which attempt of `client` this is; none if it is another's.
     #[must_use]
     pub fn number(&self, client: &str) -> Option<u64> {

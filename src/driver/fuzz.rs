@@ -4,8 +4,9 @@ use super::{Caller, Handle, Ticket, runtime};
 use crate::clock::Mono;
 use crate::fuzzing::Bytes;
 use crate::machine::{
-    Command, Config, Hold, LeaseId, LossReason, News, OpId, Outcome, Settings, Wait, inbox,
+    Command, Config, Hold, LeaseId, LossReason, News, OpId, Outcome, Settings, Wait,
 };
+use crate::message::{inbox, notices};
 use crate::page::Question;
 use crate::script::Mode;
 use crate::server::{Address, Endpoint, Replicas};
@@ -52,6 +53,7 @@ pub fn conversation(data: &[u8]) {
 fn config(choice: u8) -> Config {
     Config {
         client: "c".to_owned(),
+        secret: "c".to_owned(),
         prefix: "lock:".to_owned(),
         command_timeout: PATIENCE,
         open_patience: Duration::ZERO,
@@ -70,7 +72,7 @@ fn endpoint(server: &Server, choice: u8) -> Endpoint {
         password: (choice & 16 != 0).then(|| "s3cret".to_owned()),
         db: u32::from(choice & 32 != 0),
         client_name: "holdfast".to_owned(),
-        inbox: inbox("c"),
+        channels: vec![notices("c"), inbox("c")],
         connect_timeout: PATIENCE,
         replicas: (choice & 4 != 0).then_some(Replicas::Majority),
     };
@@ -82,7 +84,7 @@ fn endpoint(server: &Server, choice: u8) -> Endpoint {
         node_timeout: PATIENCE / 4,
         longest_lease: None,
     };
-    let voter = Endpoint { replicas: None, inbox: "".into(), ..one.clone() };
+    let voter = Endpoint { replicas: None, channels: Vec::new(), ..one.clone() };
     let servers = vec![voter.clone(), voter.clone(), voter];
     Endpoint { address: Address::Quorum { servers, settings }, ..one }
 }

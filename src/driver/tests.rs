@@ -2,9 +2,7 @@
 
 use super::{Caller, Handle, Ticket};
 use crate::clock::Mono;
-use crate::machine::{
-    Command, Config, Hold, LeaseId, LossReason, News, OpId, Outcome, Wait, inbox,
-};
+use crate::machine::{Command, Config, Hold, LeaseId, LossReason, News, OpId, Outcome, Wait};
 use crate::script::Mode;
 use crate::server::{Address, Endpoint};
 use std::sync::{Arc, Mutex, mpsc};
@@ -53,12 +51,13 @@ fn start(caller: &Arc<dyn Caller>) -> Handle {
         password: None,
         db: 0,
         client_name: String::new(),
-        inbox: inbox(&client),
+        channels: Vec::new(),
         connect_timeout: HANG,
         replicas: None,
     };
     let config = Config {
         client,
+        secret: String::new(),
         prefix: String::new(),
         command_timeout: HANG,
         open_patience: Duration::ZERO,

@@ -2,7 +2,7 @@
 
 use super::Bytes;
 use crate::keys::{LockKeys, SLOTS};
-use crate::message::Message;
+use crate::message::{Message, inbox};
 use crate::script::{EXACT_MAX, free_channel};
 use crate::token::Token;
 
@@ -68,11 +68,11 @@ fn check_messages(bytes: &mut Bytes<'_>, keys: &LockKeys) {
     let mut exact = || bytes.number() % (EXACT_MAX + 1);
     let (fence, claim, time) = (exact(), exact(), exact());
     let message = format!("hf1.c.7,{fence},{claim} {time} {}", keys.lock());
-    let Some(Message::Granted(grants)) = Message::parse(&message) else {
+    let Some(Message::Granted(grants)) = Message::parse(&inbox("s"), &message) else {
         panic!("{message:?} is no grant");
     };
     assert!(grants.iter().all(|grant| grant.keys == *keys && grant.fence == fence));
-    let freed = Message::parse(&format!("free {}", keys.lock()));
+    let freed = Message::parse(&free_channel(keys), &format!("free {}", keys.lock()));
     assert_eq!(freed, Some(Message::Freed(keys.clone())));
-    let _any = Message::parse(&bytes.text());
+    let _any = Message::parse(&inbox("s"), &bytes.text());
 }

@@ -143,6 +143,11 @@ impl Attempt {
         }
     }
 
+    /// Whether this is its token.
+    pub(super) fn is(&self, token: &Token) -> bool {
+        self.token == *token
+    }
+
     /// Whether it takes the lock from those who have it, now that `last` is the last fence issued. If an
     /// answer was lost it may have had the lock already, and who has it since is not robbed.
     fn may_steal(&self, last: u64) -> bool {
@@ -408,10 +413,12 @@ impl Machine {
         grant: Grant,
         out: &mut Vec<Effect>,
     ) {
-        let token = Token::from_text(&grant.token);
-        let Some(id) = token.number(&self.config.client).map(AttemptId) else { return };
-        if self.attempts.contains_key(&id) {
-            return self.take_message(now, node, id, &grant, out);
+        let Some(id) = grant.token.number(&self.config.client).map(AttemptId) else { return };
+        if let Some(attempt) = self.attempts.get(&id) {
+            if attempt.keys == grant.keys && attempt.token == grant.token {
+                self.take_message(now, node, id, &grant, out);
+            }
+            return;
         }
         if self.releases.contains_key(&id) {
             return self.send_release(now, id, Manner::Plain, out);
@@ -421,7 +428,7 @@ impl Machine {
         let over = began.is_some_and(|began| valid_until(began, grant.claim) <= now);
         if !over && !self.leases.contains_key(&id) {
             // Nobody knows it any more, but it owns a lock.
-            self.abandon(now, id, grant.keys, token, false, out);
+            self.abandon(now, id, grant.keys, grant.token, false, out);
         }
     }
 
@@ -441,6 +448,8 @@ impl Machine {
         if link.is_outdated(grant.fence) {
             return self.renounce(now, id, out);
         }
+        // A forged fence from the future would be above those of all later owners. Only the server's word counts then.
+        let began = began.filter(|_| !link.is_from_the_future(now, grant.fence));
         let Some(attempt) = self.attempts.get_mut(&id) else { return };
         match began.map(|began| (began, valid_until(began, grant.claim))) {
             Some((began, until)) if now < until => {

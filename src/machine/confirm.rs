@@ -3,10 +3,12 @@
 //! Until then the attempt has the lock and its caller does not know. If the connection breaks meanwhile
 //! the same token asks again, so nothing is taken for confirmed that another server never had.
 
+use super::attempt::Attempt;
 use super::renew::Owed;
 use super::{AttemptId, Effect, Machine, NodeId};
 use crate::clock::Mono;
 use crate::error::Refusal;
+use crate::message::Taken;
 
 /// What the server has granted an attempt.
 #[derive(Clone, Copy, Debug)]
@@ -66,6 +68,17 @@ impl Machine {
         }
         // Others wait in the same line: for them another token asks.
         self.renounce(now, id, out);
+    }
+
+    /// A message says that a grant was taken away that waits for replicas, which would confirm what is gone: the same
+    /// token asks again. False if no such grant waits.
+    pub(super) fn doubt_grant(&mut self, id: AttemptId, taken: &Taken) -> bool {
+        let meant = |attempt: &&mut Attempt| attempt.keys == taken.keys && attempt.is(&taken.token);
+        let Some(attempt) = self.attempts.get_mut(&id).filter(meant) else { return false };
+        let waited = attempt.unconfirmed.take().is_some();
+        // It owns the lock still, should the message be forged and nobody want it any more.
+        attempt.uncertain |= waited;
+        waited
     }
 
     /// The connection is gone, and with it whoever would have confirmed: asks again once there is one.

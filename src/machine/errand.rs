@@ -4,13 +4,12 @@
 use super::attempt::RETRY_MS;
 use super::hand_on::Turn;
 use super::{
-    AttemptId, Effect, Hold, Lease, LeaseId, Machine, Manner, OpId, Outcome, Purpose, RequestId,
-    Timer, in_order,
+    AttemptId, Effect, Hold, Lease, LeaseId, LossReason, Machine, Manner, OpId, Outcome, Purpose,
+    RequestId, Timer, in_order,
 };
 use crate::clock::Mono;
 use crate::error::{Failure, Refusal};
 use crate::keys::LockKeys;
-use crate::message::Taken;
 use crate::script::{Call, Mode, Reply, valid_until};
 use crate::token::Token;
 use std::time::Duration;
@@ -277,7 +276,11 @@ impl Machine {
         let (keys, token) = (call.keys().clone(), call.token().clone());
         if let Call::Adopt { owner, .. } = &call {
             // It may be this manager's own, and the message may never come.
-            self.taken(now, &Taken { token: owner.to_string(), adopted: true }, out);
+            let own = owner.number(&self.config.client).map(AttemptId);
+            let own = own.filter(|id| self.leases.contains_key(id));
+            if let Some(id) = own {
+                self.lose(now, id, LossReason::Adopted, out);
+            }
         }
         let until = valid_until(sent, ttl);
         if until <= now {
@@ -349,7 +352,7 @@ impl Machine {
         let mut outcome = if done { Outcome::Done } else { Outcome::Lost };
         match errand.aim {
             Aim::Downgrade(lease) if !done && self.hold_of(lease).is_some() => {
-                self.lose(now, lease.attempt(), out);
+                self.lose_as_told(now, lease.attempt(), out);
             }
             Aim::Together { .. } => {
                 if errand.uncertain {

@@ -101,7 +101,7 @@ impl Machine {
                 self.change_lease(id, |held| held.lengthen(valid_until(sent, ttl), out));
                 self.end_extend(op, Outcome::Done, out);
             }
-            Ok(Reply::Owner(false) | Reply::Held(_)) => self.lose(now, id, out),
+            Ok(Reply::Owner(false) | Reply::Held(_)) => self.lose_as_told(now, id, out),
             Ok(_) => debug_assert!(false, "not a reply of extend"),
             Err(Failure::Lost(_) | Failure::Halfway) => self.extend_later(now, op),
             Err(Failure::NoQuorum(causes)) => {

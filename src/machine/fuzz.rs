@@ -2,14 +2,15 @@
 
 use super::{
     AttemptId, Command, Config, Effect, Event, Hold, LeaseId, Look, Machine, NodeId, OpId, Outcome,
-    Quorum, RequestId, Risk, Routes, Settings, Wait, inbox,
+    Quorum, RequestId, Risk, Routes, Settings, Wait,
 };
 use crate::clock::{Mono, ServerTime};
 use crate::error::{Failure, Refusal};
 use crate::fuzzing::Bytes;
 use crate::keys::LockKeys;
-use crate::message::{Grant, Message, Taken};
+use crate::message::{Grant, Message, Taken, inbox};
 use crate::script::{Call, EXACT_MAX, Held, Mode, Place, Reply, Script};
+use crate::token::Token;
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -85,6 +86,7 @@ impl Scene {
         let kind = bytes.below(4);
         let config = Config {
             client: CLIENT.to_owned(),
+            secret: CLIENT.to_owned(),
             prefix: "lock:".to_owned(),
             command_timeout: Duration::from_secs(2),
             open_patience: Duration::from_millis(bytes.pick(&[0, 5_000])),
@@ -495,10 +497,10 @@ fn any_event(bytes: &mut Bytes<'_>, now: Mono) -> Event {
 }
 
 fn any_message(bytes: &mut Bytes<'_>) -> Message {
-    let token = format!("hf1.{}.{}", bytes.pick(&[CLIENT, "x"]), bytes.number());
+    let token = Token::new(bytes.pick(&[CLIENT, "x"]), bytes.number(), "");
     match bytes.below(3) {
         0 => Message::Freed(lock(bytes)),
-        1 => Message::Taken(Taken { token, adopted: bytes.flag() }),
+        1 => Message::Taken(Taken { keys: lock(bytes), token, adopted: bytes.flag() }),
         _ => Message::Granted(vec![Grant {
             token,
             fence: exact(bytes),

@@ -15,6 +15,8 @@ use std::time::Duration;
 pub struct Config {
     /// Names this manager in its tokens; unique among all managers everywhere.
     pub client: String,
+    /// Names its inbox, see [`crate::message::inbox`]; as unique, and never told to anybody.
+    pub secret: String,
     /// Stands before every lock's name.
     pub prefix: String,
     /// How long a request may stay unanswered before its connection is given up.
@@ -28,12 +30,6 @@ pub struct Config {
     pub confirm: bool,
     /// Whether the one server is a majority of several (see [`super::Quorum`]), which keeps no line.
     pub quorum: bool,
-}
-
-/// The channel on which a manager is told of its grants.
-#[must_use]
-pub fn inbox(client: &str) -> Arc<str> {
-    format!("holdfast:{client}").into()
 }
 
 /// Names an operation of a caller. Chosen by the caller, unique among the open ones.

@@ -18,6 +18,8 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 const HISTORIES: usize = 64;
 /// The longest pause between two attempts to connect.
 const BACKOFF_MS_MAX: u64 = 1_000;
+/// A fence of a new counter may be ahead of the clock by so many µs.
+const FENCE_AHEAD_US: u64 = 1_000;
 /// Two clocks that were compared longer ago than this are not believed to run alike any more.
 const CLOCKS_AGE_MAX: Duration = Duration::from_secs(10);
 
@@ -68,8 +70,8 @@ enum State {
 #[derive(Debug)]
 pub(super) struct Links {
     nodes: Vec<Link>,
-    /// Where messages to this manager go, but for Cluster.
-    inbox: Arc<str>,
+    /// Where grants are told to this manager; in a Cluster each lock has a channel of that name and its own tag.
+    pub(super) inbox: Arc<str>,
     opening: Option<Opening>,
     /// The number of the history that was seen last.
     last_history: u32,
@@ -234,6 +236,16 @@ impl Link {
         let apart_us = time.as_micros().abs_diff(read.as_micros());
         let us = (sent.as_micros() + time.as_micros()).checked_sub(read.as_micros())?;
         us.checked_sub(apart_us / u64::from(DRIFT)).map(Mono::from_micros)
+    }
+
+    /// Whether a fence is ahead of the server's clock, as far as that is known. A counter begins at the clock and rises
+    /// by less than one a µs, so none is but for a moment after its first use, or if the clock was set back.
+    pub(super) fn is_from_the_future(&self, now: Mono, fence: u64) -> bool {
+        let latest_us = self.clocks.map_or(0, |(sent, read)| {
+            let since_us = now.as_micros().saturating_sub(sent.as_micros());
+            read.as_micros() + since_us + since_us / u64::from(DRIFT) + FENCE_AHEAD_US
+        });
+        fence > latest_us
     }
 
     /// Whether the history must be looked at before the next request.

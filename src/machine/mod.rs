@@ -29,7 +29,7 @@ mod tests;
 
 pub use interface::{
     AttemptId, Command, Config, Effect, Event, LeaseId, Look, Manner, News, NodeId, OpId, Outcome,
-    RequestId, Risk, Wait, inbox,
+    RequestId, Risk, Wait,
 };
 pub use quorum::{Quorum, Settings};
 pub use renew::{Hold, LossReason};
@@ -39,7 +39,7 @@ pub use stats::Stats;
 use crate::clock::Mono;
 use crate::error::Failure;
 use crate::keys::LockKeys;
-use crate::message::Message;
+use crate::message::{self, Message};
 use crate::script::{Call, Mode, Reply, valid_until};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeSet;
@@ -109,6 +109,8 @@ struct Lease {
     renewal: Option<Mono>,
     /// Whether a request for one is under way.
     renewing: bool,
+    /// Whether a message says that it was taken away.
+    notice: renew::Notice,
     /// Whether renewal pauses because JavaScript gives no sign of life.
     stalled: bool,
     /// An acquire of this token was lost and may still be executed: release it twice.
@@ -162,7 +164,7 @@ impl Machine {
     /// A machine that has done nothing yet. `seed` decides its jitter.
     #[must_use]
     pub fn new(config: Config, seed: u64) -> Self {
-        let inbox = inbox(&config.client);
+        let inbox = message::inbox(&config.secret);
         Self {
             config,
             rng: fastrand::Rng::with_seed(seed),
@@ -280,7 +282,7 @@ impl Machine {
                     self.granted_by_message(now, node, grant, out);
                 }
             }
-            Message::Taken(taken) => self.taken(now, &taken, out),
+            Message::Taken(taken) => self.hear_of_loss(now, &taken, out),
         }
     }
 

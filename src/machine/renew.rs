@@ -64,6 +64,17 @@ enum Plan {
     Renewal,
 }
 
+/// What a message says of a lease, which may be forged.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Notice {
+    /// Nothing.
+    None,
+    /// It was taken away like this. The server has not been asked since.
+    Heard(LossReason),
+    /// So too, and the answer will say whether it is true.
+    Asked(LossReason),
+}
+
 /// Whether JavaScript still turns.
 #[derive(Debug, Default)]
 pub(super) struct Pulse {
@@ -113,6 +124,7 @@ impl Lease {
             renewal: None,
             renewing: false,
             stalled: false,
+            notice: Notice::None,
             uncertain: false,
         }
     }
@@ -278,6 +290,9 @@ impl Machine {
         self.change_lease(id, |held| {
             held.renewing = renewing;
             held.renewal = None;
+            if let (true, Notice::Heard(how)) = (renewing, held.notice) {
+                held.notice = Notice::Asked(how);
+            }
         });
     }
 
@@ -288,7 +303,8 @@ impl Machine {
         let waits = |held: &Lease| {
             let here = self.routes.node(&held.keys) == node;
             let owes = (held.renew || held.owed.is_some()) && held.renewal.is_none();
-            here && !held.renewing && (owes || held.history != link.history)
+            let doubted = held.history != link.history || held.notice != Notice::None;
+            here && !held.renewing && (owes || doubted)
         };
         let waiting = self.leases.iter().filter(|(_, held)| waits(held));
         let mut waiting: Vec<_> = waiting.map(|(id, _)| *id).collect();
@@ -328,15 +344,19 @@ impl Machine {
                     held.owed = None;
                     (held.history, held.confirmed) = (history, sent);
                     held.lengthen(until, out);
+                    if let Notice::Asked(_) = held.notice {
+                        held.notice = Notice::None;
+                    }
                     held.plan_next_renewal(now);
                 });
+                self.ask_about_notice(now, id, out);
             }
             // The only final answers; all else is tried again until the lease ends.
-            Ok(Reply::Owner(false)) => self.lose(now, id, out),
+            Ok(Reply::Owner(false)) => self.lose_as_told(now, id, out),
             Ok(Reply::Held(seen)) => {
                 // A server that missed the grant (a failover) may still have its token in line.
                 held.uncertain |= seen.place.is_some();
-                self.lose(now, id, out);
+                self.lose_as_told(now, id, out);
             }
             Ok(_) => debug_assert!(false, "not a reply of extend or acquire"),
             Err(Failure::NoScript) => self.send_renewal(now, id, Manner::WithSource, out),
@@ -361,10 +381,25 @@ impl Machine {
         self.change_lease(id, |held| held.plan_renewal(now, now + pause));
     }
 
-    /// The server says that another owns the lock, or nobody.
-    pub(super) fn lose(&mut self, now: Mono, id: AttemptId, out: &mut Vec<Effect>) {
+    /// The server says that another owns the lock, or nobody. How that came a message may have told.
+    pub(super) fn lose_as_told(&mut self, now: Mono, id: AttemptId, out: &mut Vec<Effect>) {
+        let reason = match self.leases.get(&id).map(|held| held.notice) {
+            Some(Notice::Heard(how) | Notice::Asked(how)) => how,
+            _ => LossReason::Expired,
+        };
+        self.lose(now, id, reason, out);
+    }
+
+    /// Another owns the lock, or nobody.
+    pub(super) fn lose(
+        &mut self,
+        now: Mono,
+        id: AttemptId,
+        reason: LossReason,
+        out: &mut Vec<Effect>,
+    ) {
         let Some(held) = self.remove_lease(id, out) else { return };
-        self.tell_loss(held.id, LossReason::Expired, out);
+        self.tell_loss(held.id, reason, out);
         if held.uncertain || self.link_of(&held.keys).is_outdated(held.fence) {
             // Its acquire may still arrive, and take the lock for nobody; or a server that missed the grant (a
             // failover) has it in line still.
@@ -373,20 +408,27 @@ impl Machine {
         }
     }
 
-    /// A message says that the lock was taken from its owner.
-    pub(super) fn taken(&mut self, now: Mono, taken: &Taken, out: &mut Vec<Effect>) {
-        let number = Token::from_text(&taken.token).number(&self.config.client);
-        let Some(id) = number.map(AttemptId) else { return };
-        if self.attempts.get(&id).is_some_and(|attempt| attempt.unconfirmed.is_some()) {
-            // Replicas would confirm what is gone already.
-            return self.renounce(now, id, out);
+    /// A message says that a lock was taken from its owner. Whoever may publish can say so: the server is asked.
+    pub(super) fn hear_of_loss(&mut self, now: Mono, taken: &Taken, out: &mut Vec<Effect>) {
+        let Some(id) = taken.token.number(&self.config.client).map(AttemptId) else { return };
+        if self.doubt_grant(id, taken) {
+            return self.send_attempt(now, id, Manner::Plain, out);
         }
-        let Some(held) = self.remove_lease(id, out) else { return };
-        let reason = if taken.adopted { LossReason::Adopted } else { LossReason::Stolen };
-        self.tell_loss(held.id, reason, out);
-        if held.uncertain {
-            let owner = self.token_of(&held);
-            self.abandon(now, id, held.keys, owner, true, out);
+        let Some(held) = self.leases.get(&id) else { return };
+        if held.keys != taken.keys || self.token_of(held) != taken.token {
+            return;
+        }
+        let how = if taken.adopted { LossReason::Adopted } else { LossReason::Stolen };
+        if let Some(held) = self.leases.get_mut(&id) {
+            held.notice = Notice::Heard(how);
+        }
+        self.ask_about_notice(now, id, out);
+    }
+
+    /// Asks whether a message is true, unless an earlier question is still unanswered.
+    fn ask_about_notice(&mut self, now: Mono, id: AttemptId, out: &mut Vec<Effect>) {
+        if self.leases.get(&id).is_some_and(|held| matches!(held.notice, Notice::Heard(_))) {
+            self.send_renewal(now, id, Manner::Plain, out);
         }
     }
 

@@ -180,7 +180,7 @@ impl Machine {
     /// The shard channel on which the grants of a lock are told: in the lock's slot, as everything
     /// that a script touches must be.
     pub(super) fn channel(&self, keys: &LockKeys) -> Arc<str> {
-        format!("{}:{{{}}}", super::inbox(&self.config.client), keys.tag()).into()
+        format!("{}:{{{}}}", self.links.inbox, keys.tag()).into()
     }
 
     /// Somebody stands in line for a lock: listens to its channel. While it does not yet, a release

@@ -3,7 +3,8 @@
 use super::completions::number;
 use crate::clock::Mono;
 use crate::driver::{Caller, Handle, Ticket};
-use crate::machine::{Command, Config, Hold, LeaseId, OpId, Settings, Stats, Wait, inbox};
+use crate::machine::{Command, Config, Hold, LeaseId, OpId, Settings, Stats, Wait};
+use crate::message::{inbox, notices};
 use crate::page::Question;
 use crate::script::Mode;
 use crate::server::{Address, Endpoint, Replicas, Sentinel, Sentinels, Tls, TlsOptions};
@@ -100,7 +101,7 @@ impl QuorumServer {
             db: self.db,
             client_name: client_name.to_owned(),
             // Each lock has a channel of its own there.
-            inbox: "".into(),
+            channels: Vec::new(),
             connect_timeout,
             replicas: None,
         }
@@ -153,6 +154,12 @@ impl ManagerOptions {
         } else {
             server(self.host, self.port, self.path)
         };
+        let secret = uuid::Uuid::new_v4().simple().to_string();
+        let mut channels = vec![notices(&self.client)];
+        if !matches!(address, Address::Cluster { .. }) {
+            // There each lock has an inbox in its own slot.
+            channels.push(inbox(&secret));
+        }
         let endpoint = Endpoint {
             address,
             tls,
@@ -160,7 +167,7 @@ impl ManagerOptions {
             password: self.password,
             db: self.db,
             client_name: self.client_name,
-            inbox: inbox(&self.client),
+            channels,
             connect_timeout,
             replicas: self.replicas.map(|count| match count {
                 0 => Replicas::Majority,
@@ -173,6 +180,7 @@ impl ManagerOptions {
         };
         let config = Config {
             client: self.client,
+            secret,
             prefix: self.prefix,
             command_timeout: Duration::from_millis(self.command_timeout.into()),
             open_patience,

@@ -39,7 +39,9 @@ pub(super) fn connect(name: &str, endpoint: &Endpoint, deliver: Deliver) -> (Con
     let mut server = access(&shared);
     server.last_listener += 1;
     let listener = server.last_listener;
-    server.store.subscribe(listener, &endpoint.inbox);
+    for channel in &endpoint.channels {
+        server.store.subscribe(listener, channel);
+    }
     server.listeners.insert(listener, Arc::clone(&deliver));
     let welcome = Welcome { look: server.look(), risks: Vec::new(), deaf: None };
     drop(server);
@@ -86,7 +88,8 @@ impl Server {
     /// Delivers the messages of the last call.
     fn publish(&self) {
         for message in self.store.take_messages() {
-            let told = std::str::from_utf8(&message.payload).ok().and_then(Message::parse);
+            let text = std::str::from_utf8(&message.payload).ok();
+            let told = text.and_then(|text| Message::parse(&message.channel, text));
             if let (Some(told), Some(deliver)) = (told, self.listeners.get(&message.subscriber)) {
                 deliver(Incoming::Told(told));
             }

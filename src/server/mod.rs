@@ -235,8 +235,8 @@ pub struct Endpoint {
     pub db: u32,
     /// What `CLIENT LIST` shows.
     pub client_name: String,
-    /// The channel on which grants are told; empty if it is not subscribed to here.
-    pub inbox: Arc<str>,
+    /// The channels that are subscribed to with the connection; messages are probed on the first of them.
+    pub channels: Vec<Arc<str>>,
     /// How long connecting may take, handshake included.
     pub connect_timeout: Duration,
     /// How many replicas must have a grant before it counts, if any.
@@ -293,7 +293,7 @@ impl fmt::Display for Address {
     }
 }
 
-/// Shows everything but the password and keys.
+/// Shows everything but the password, keys, and the names of channels, of which one is a secret.
 impl fmt::Debug for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Endpoint")
@@ -303,10 +303,9 @@ impl fmt::Debug for Endpoint {
             .field("password", &self.password.as_ref().map(|_| "***"))
             .field("db", &self.db)
             .field("client_name", &self.client_name)
-            .field("inbox", &self.inbox)
             .field("connect_timeout", &self.connect_timeout)
             .field("replicas", &self.replicas)
-            .finish()
+            .finish_non_exhaustive()
     }
 }
 
@@ -325,7 +324,7 @@ mod tests {
             password: Some("s3cret".to_owned()),
             db: 0,
             client_name: "holdfast".to_owned(),
-            inbox: "inbox".into(),
+            channels: vec!["inbox".into()],
             connect_timeout: Duration::from_secs(1),
             replicas: None,
         };

@@ -65,9 +65,9 @@ async fn handshake(
     let Dialled { inner, abort, pump } = dialled.await?;
     let mut connection = Connection { inner, deliver, abort, _pump: pump, witness: None };
     let (look, risks) = connection.introduce(endpoint).await?;
-    let deaf = match &*endpoint.inbox {
-        "" => None,
-        _ => connection.listen(endpoint).await?,
+    let deaf = match endpoint.channels.first() {
+        None => None,
+        Some(probed) => connection.listen(probed, &endpoint.channels).await?,
     };
     if let Some(replicas) = endpoint.replicas {
         let deliver = Arc::clone(&connection.deliver);
@@ -135,8 +135,12 @@ pub(super) fn pushed(push: &redis::PushInfo) -> Option<Incoming> {
         (PushKind::Disconnection, _) => {
             Some(Incoming::Disconnected("the server closed the connection".to_owned()))
         }
-        (PushKind::Message | PushKind::SMessage, [_, Value::BulkString(message)]) => {
-            Message::parse(std::str::from_utf8(message).ok()?).map(Incoming::Told)
+        (
+            PushKind::Message | PushKind::SMessage,
+            [Value::BulkString(channel), Value::BulkString(message)],
+        ) => {
+            let [channel, message] = [channel, message].map(|text| std::str::from_utf8(text).ok());
+            Message::parse(channel?, message?).map(Incoming::Told)
         }
         _ => None,
     }
@@ -176,15 +180,19 @@ impl Connection {
         Ok(persistence::forgets(&values, &endpoint.address.to_string()))
     }
 
-    /// Subscribes to the inbox and checks that messages may be published to it. Where an ACL forbids
-    /// it, says so.
-    async fn listen(&mut self, endpoint: &Endpoint) -> Result<Option<String>, Failure> {
-        let inbox = &*endpoint.inbox;
+    /// Subscribes to `channels` and checks that messages may be published to `probed`, one of them. Where an ACL
+    /// forbids it, says so.
+    async fn listen(
+        &mut self,
+        probed: &str,
+        channels: &[Arc<str>],
+    ) -> Result<Option<String>, Failure> {
         let mut probe = redis::cmd("PUBLISH");
-        probe.arg(inbox).arg("");
+        probe.arg(probed).arg("");
         let mut count = redis::cmd("PUBSUB");
-        count.arg("NUMSUB").arg(inbox);
-        let subscribed = self.inner.subscribe(inbox).await;
+        count.arg("NUMSUB").arg(probed);
+        let names: Vec<&str> = channels.iter().map(|channel| &**channel).collect();
+        let subscribed = self.inner.subscribe(names).await;
         let published = self.inner.send_packed_command(&probe).await;
         let counted = self.inner.send_packed_command(&count).await;
         let published = published.and_then(Value::extract_error);

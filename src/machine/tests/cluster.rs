@@ -34,6 +34,7 @@ impl Crew {
         assert!(slot(LOW) < SLOTS / 2 && slot(HIGH) >= SLOTS / 2);
         let config = Config {
             client: "c".to_owned(),
+            secret: "c".to_owned(),
             prefix: "lock:".to_owned(),
             command_timeout: COMMAND_TIMEOUT,
             open_patience: ms(0),
@@ -345,7 +346,7 @@ fn a_release_while_the_keys_are_in_two_places_frees_the_lock_alone() {
 fn who_stands_in_line_listens_and_asks_again_once_it_hears() {
     let mut crew = Crew::new();
     let held = crew.stand_in_line();
-    let channel: Arc<str> = "holdfast:c:{lock:item:42}".into();
+    let channel: Arc<str> = "holdfast:inbox:c:{lock:item:42}".into();
     assert_eq!(crew.take(), [Effect::Listen { node: ONE, channel: Arc::clone(&channel) }]);
     // Whoever released meanwhile had to skip it.
     crew.event(ONE, Event::Listening { channel: Arc::clone(&channel), on: true });

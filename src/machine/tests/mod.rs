@@ -7,6 +7,7 @@ mod defects;
 mod errands;
 mod faults;
 mod handoff;
+mod messages;
 mod models;
 mod network;
 mod passing;

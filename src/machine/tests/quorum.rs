@@ -124,6 +124,7 @@ impl Simulation {
         self.started += 1;
         let config = Config {
             client: format!("p{}", self.started),
+            secret: String::new(),
             prefix: "lock:".to_owned(),
             command_timeout: COMMAND_TIMEOUT,
             open_patience: Duration::ZERO,

@@ -7,8 +7,8 @@ use super::world::World;
 use crate::clock::{Mono, ServerTime};
 use crate::error::Failure;
 use crate::keys::LockKeys;
-use crate::machine::{Look, inbox};
-use crate::message::Message;
+use crate::machine::Look;
+use crate::message::{Message, notices};
 use crate::script::{Call, Reply};
 use crate::server::embedded::{ask, execute};
 use crate::server::memory::{Entries, Store};
@@ -60,7 +60,7 @@ impl State {
 
     /// Whether the manager of a token hears what becomes of its locks.
     fn listens(&self, time: ServerTime, owner: &str) -> bool {
-        let channel = inbox(owner.split('.').nth(1).unwrap_or(""));
+        let channel = notices(owner.split('.').nth(1).unwrap_or(""));
         let count = ask(&self.store, time, &["PUBSUB", "NUMSUB", &channel]).pop();
         count.is_some_and(|count| count != "0")
     }
@@ -69,7 +69,8 @@ impl State {
     fn take_mail(&mut self) -> Vec<(u64, Message)> {
         let mut mail = Vec::new();
         for message in self.store.take_messages() {
-            match Message::parse(std::str::from_utf8(&message.payload).unwrap()).unwrap() {
+            let payload = std::str::from_utf8(&message.payload).unwrap();
+            match Message::parse(&message.channel, payload).unwrap() {
                 Message::Freed(_) => self.woken.push(message.subscriber),
                 told => mail.push((message.subscriber, told)),
             }

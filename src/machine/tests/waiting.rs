@@ -3,6 +3,7 @@
 use super::server::Server;
 use super::world::{ONE_LEASE, RENEWED, World, ms};
 use crate::machine::{Command, Event, Hold, LeaseId, LossReason, News, OpId, Outcome, Wait};
+use crate::message::inbox;
 use crate::script::{Call, Intent, Mode};
 use std::time::Duration;
 
@@ -321,7 +322,7 @@ fn a_grant_for_nobody_is_given_back_at_once() {
     let now = crowd.worlds[0].now;
     crowd.server.set_foreign(now, &World::keys(), "hf1.a.77", ms(60_000));
     let message = "hf1.a.77,1700000000000001,3000 1700000000000000 lock:a";
-    let message = crate::message::Message::parse(message).unwrap();
+    let message = crate::message::Message::parse(&inbox("a"), message).unwrap();
     crowd.worlds[0].event(Event::Told(message));
     crowd.assert_nothing_left();
 }

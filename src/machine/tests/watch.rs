@@ -257,7 +257,8 @@ impl Watch {
             _ => None,
         };
         for heir in heirs {
-            let told = done.messages.iter().flatten().find(|grant| grant.token == heir.token);
+            let told =
+                done.messages.iter().flatten().find(|grant| grant.token.as_str() == heir.token);
             let share = done.after.shares.iter().find(|share| share.token == heir.token);
             let fence = share.map(|share| share.fence).or_else(|| told.map(|grant| grant.fence));
             let fence = fence.or(granted).unwrap_or(counter);
@@ -439,7 +440,7 @@ fn messages_are_right(done: &Executed<'_>, heirs: &[Candidate<'_>]) -> Result<()
     let inboxes: BTreeSet<_> = told.iter().map(|token| client(token)).collect();
     expect(done.messages.len() == inboxes.len(), "a process was told twice")?;
     for grant in done.messages.iter().flatten() {
-        let given_ms = done.after.held_ms(&grant.token).unwrap_or(0);
+        let given_ms = done.after.held_ms(grant.token.as_str()).unwrap_or(0);
         let claim_ms = i64::try_from(grant.claim.as_millis()).unwrap();
         expect(claim_ms <= given_ms, "a message promises more than was given")?;
         expect(grant.claim <= CLAIM, "a lease that nobody claims lasts too long")?;

@@ -5,13 +5,13 @@ use super::server::Server;
 use crate::clock::Mono;
 use crate::error::{Failure, Refusal};
 use crate::keys::LockKeys;
+use crate::machine::renew::Notice;
 use crate::machine::{
     AttemptId, Command, Config, Effect, Event, Hold, LeaseId, Look, LossReason, Machine, News,
-    NodeId, OpId, Outcome, RequestId, Wait, inbox,
+    NodeId, OpId, Outcome, RequestId, Wait,
 };
-use crate::message::Message;
+use crate::message::{Message, inbox, notices};
 use crate::script::{Call, Mode, Reply};
-use crate::token::Token;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
@@ -127,6 +127,7 @@ impl World {
     pub(super) fn new(client: &str) -> Self {
         let config = Config {
             client: client.to_owned(),
+            secret: client.to_owned(),
             prefix: "lock:".to_owned(),
             command_timeout: COMMAND_TIMEOUT,
             open_patience: Duration::ZERO,
@@ -213,20 +214,23 @@ impl World {
             }
             event => event,
         };
-        let robbed = match &event {
-            Event::Told(Message::Taken(taken)) => {
-                Token::from_text(&taken.token).number(&self.machine.config.client)
-            }
+        let taken = match &event {
+            Event::Told(Message::Taken(taken)) => Some(taken.clone()),
             _ => None,
         };
-        let unheard = robbed.is_some() && Defect::TheftUnheard.is_on();
+        let unheard = taken.is_some() && Defect::TheftUnheard.is_on();
         let mut out = Vec::new();
         if !unheard {
             self.machine.handle_event(self.now, NodeId::default(), event, &mut out);
         }
         self.perform(out);
-        let believes = self.deadlines.keys().any(|lease| Some(lease.attempt().0) == robbed);
-        assert!(!believes, "who was told of its loss still believes to hold the lock");
+        let believes = taken.is_some_and(|taken| {
+            self.machine.leases.values().any(|held| {
+                let meant = held.keys == taken.keys && self.machine.token_of(held) == taken.token;
+                meant && held.notice == Notice::None
+            })
+        });
+        assert!(!believes, "a message tells of a loss, and nobody asks the server about it");
     }
 
     pub(super) fn reply(&mut self, request: RequestId, reply: Result<Reply, Failure>) {
@@ -251,7 +255,10 @@ impl World {
 
     /// The server knows that messages go here.
     pub(super) fn listen(&self) {
-        self.server.subscribe(self.subscriber, &inbox(&self.machine.config.client));
+        let Config { client, secret, .. } = &self.machine.config;
+        for channel in [notices(client), inbox(secret)] {
+            self.server.subscribe(self.subscriber, &channel);
+        }
     }
 
     /// Lets time pass, timers included.

@@ -8,14 +8,15 @@ use super::in_step::{Effect, Eval, InStep};
 use crate::clock::ServerTime;
 use crate::error::Failure;
 use crate::keys::LockKeys;
-use crate::machine::{Manner, inbox};
-use crate::message::Message;
+use crate::machine::Manner;
+use crate::message::{Message, inbox, notices};
 use crate::script::{Call, Held, Intent, Mode, Reply};
 use crate::server::wire;
 use crate::token::Token;
 use std::collections::BTreeSet;
 use std::fmt::{Arguments, Debug};
 use std::num::NonZeroU32;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How many rounds a test run makes.
@@ -25,6 +26,11 @@ const STEPS: usize = 60;
 const CLIENTS: [&str; 3] = ["a", "b", "c"];
 /// A lock has its hash tag around the whole name or within it.
 const LOCKS: [&str; 2] = ["lock:a", "lock:{b} %d é"];
+/// What a client listens to.
+fn channels(client: &str) -> [Arc<str>; 2] {
+    [notices(client), inbox(client)]
+}
+
 /// Owner tokens, each with its client.
 const TOKENS: [(&str, &str); 6] = [
     ("a", "hf1.a.1"),
@@ -335,11 +341,15 @@ impl<'a> Round<'a> {
             }
             Step::Subscribe(client) => {
                 self.note(format_args!("subscribe {}", CLIENTS[*client]));
-                self.pair.subscribe(*client as u64, &inbox(CLIENTS[*client]));
+                for channel in channels(CLIENTS[*client]) {
+                    self.pair.subscribe(*client as u64, &channel);
+                }
             }
             Step::Unsubscribe(client) => {
                 self.note(format_args!("unsubscribe {}", CLIENTS[*client]));
-                self.pair.unsubscribe(*client as u64, &inbox(CLIENTS[*client]));
+                for channel in channels(CLIENTS[*client]) {
+                    self.pair.unsubscribe(*client as u64, &channel);
+                }
             }
             Step::Wait(duration) => {
                 self.note(format_args!("wait {duration:?}"));
@@ -379,10 +389,12 @@ impl<'a> Round<'a> {
 
     /// Takes note of what happened, for the calls to come.
     fn learn(&mut self, call: &Call, effect: Effect) {
-        for message in effect.messages.iter().filter_map(|(_, text)| Message::parse(text)) {
+        for message in
+            effect.messages.iter().filter_map(|(channel, text)| Message::parse(channel, text))
+        {
             let seen = match message {
                 Message::Granted(grants) => {
-                    self.owner = Token::from_text(&grants[0].token);
+                    self.owner = grants[0].token.clone();
                     if grants.len() > 1 { "several shares in a message" } else { "a message" }
                 }
                 Message::Taken(taken) if taken.adopted => "adopted",

@@ -1,0 +1,191 @@
+//! Messages are hints: whoever may publish may have forged them.
+
+use super::errands::{arrive_late, assert_idle, take_held, two};
+use super::waiting::Crowd;
+use super::world::{ONE_LEASE, RENEWED, World, ms};
+use crate::clock::ServerTime;
+use crate::keys::LockKeys;
+use crate::machine::{Event, Hold, LeaseId, LossReason, Outcome, Wait};
+use crate::message::{Grant, Message, Taken};
+use crate::script::{Call, EXACT_MAX, Mode};
+use crate::token::Token;
+
+fn stolen(token: &str, keys: LockKeys) -> Event {
+    Event::Told(Message::Taken(Taken { keys, token: Token::from_text(token), adopted: false }))
+}
+
+fn granted(token: &str, keys: LockKeys, fence: u64, time: ServerTime) -> Event {
+    let token = Token::from_text(token);
+    Event::Told(Message::Granted(vec![Grant { token, fence, claim: ms(3_000), time, keys }]))
+}
+
+/// A lock of each kind that is held, and its token.
+fn held_of_each_kind() -> Vec<(World, LeaseId, &'static str)> {
+    let kinds = [
+        (RENEWED, Mode::Exclusive),
+        (ONE_LEASE, Mode::Exclusive),
+        (Hold { renew: false, keep: true, ..RENEWED }, Mode::Exclusive),
+        (RENEWED, Mode::SHARED),
+    ];
+    let held = kinds.into_iter().map(|(hold, mode)| {
+        let mut world = World::connected();
+        let (lease, _) = take_held(&mut world, hold, mode);
+        (world, lease, "hf1.c.1")
+    });
+    held.collect()
+}
+
+#[test]
+fn a_forged_theft_takes_nothing_away() {
+    for (mut world, lease, token) in held_of_each_kind() {
+        let until = world.deadlines[&lease];
+        world.event(stolen(token, World::keys()));
+        assert!(world.deadlines.contains_key(&lease), "not before the server has been asked");
+        assert_eq!(world.wire.len(), 1, "it is asked at once");
+        // More of them ask no more than one answer at a time can tell.
+        world.event(stolen(token, World::keys()));
+        assert_eq!(world.wire.len(), 1);
+        world.settle();
+        assert_eq!(world.lost, []);
+        assert_eq!(world.deadlines[&lease], until, "to ask is not to lengthen");
+        world.release(lease);
+        assert_idle(&mut world);
+    }
+}
+
+#[test]
+fn a_theft_is_believed_once_the_server_confirms_it() {
+    for (mut world, lease, token) in held_of_each_kind() {
+        let mut thief = World::connected_to(&world.server, "d");
+        let op = thief.acquire(10_000, Wait::Steal);
+        thief.settle();
+        thief.lease(op);
+        assert!(world.receive_one());
+        assert!(world.deadlines.contains_key(&lease), "{token} is asked for first");
+        world.settle();
+        assert_eq!(world.lost, [(lease, LossReason::Stolen)]);
+        assert_idle(&mut world);
+    }
+}
+
+/// The answer to a question from before the message says nothing of what came after.
+#[test]
+fn a_renewal_under_way_does_not_refute_a_theft() {
+    let mut world = World::connected();
+    let (lease, _) = take_held(&mut world, RENEWED, Mode::Exclusive);
+    world.pass(ms(3_400));
+    assert!(matches!(world.wire.front(), Some((_, Call::Extend { .. }))));
+    world.execute_one();
+    let mut thief = World::connected_to(&world.server, "d");
+    thief.now = world.now;
+    thief.acquire(10_000, Wait::Steal);
+    thief.settle();
+    assert!(world.receive_one());
+    world.answer_what_is_there();
+    assert_eq!(world.lost, [], "the answer is older than the message");
+    world.settle();
+    assert_eq!(world.lost, [(lease, LossReason::Stolen)]);
+}
+
+/// What could not be asked is asked on the next connection.
+#[test]
+fn a_theft_that_nobody_could_be_asked_about_is_asked_about_later() {
+    let mut world = World::connected();
+    let hold = Hold { renew: false, ..RENEWED };
+    let (lease, _) = take_held(&mut world, hold, Mode::Exclusive);
+    world.event(stolen("hf1.c.1", World::keys()));
+    world.server.command(world.now, &["DEL", World::keys().lock()]);
+    world.lose_requests();
+    world.connect();
+    world.settle();
+    assert_eq!(world.lost, [(lease, LossReason::Stolen)]);
+}
+
+#[test]
+fn what_does_not_fit_is_not_even_asked_about() {
+    let other = || LockKeys::new("lock:", "b");
+    let mut world = World::connected();
+    take_held(&mut world, RENEWED, Mode::Exclusive);
+    world.event(stolen("hf1.c.1", other()));
+    world.event(stolen("hf1.c.1.label", World::keys()));
+    world.event(stolen("hf1.c.2", World::keys()));
+    world.event(stolen("hf1.d.1", World::keys()));
+    assert!(world.wire.is_empty());
+
+    let mut crowd = Crowd::new(2);
+    let lease = crowd.held(1, 10_000);
+    let op = crowd.acquire(0, 10_000);
+    let now = crowd.worlds[0].now;
+    let (fence, time) = (crowd.server.time(now).as_micros(), crowd.server.time(now));
+    let sent = crowd.worlds[0].machine.stats().requests;
+    crowd.worlds[0].event(granted("hf1.a.1", other(), fence, time));
+    crowd.worlds[0].event(granted("hf1.a.1.label", World::keys(), fence, time));
+    assert_eq!(crowd.worlds[0].machine.stats().requests, sent);
+    assert!(!crowd.has(0, op));
+    crowd.release(1, lease);
+    assert!(crowd.has(0, op));
+}
+
+/// The largest number there is would be above the fences of all later owners.
+#[test]
+fn nobody_starts_on_a_fence_from_the_future() {
+    let mut crowd = Crowd::new(2);
+    let lease = crowd.held(1, 10_000);
+    let op = crowd.acquire(0, 10_000);
+    let now = crowd.worlds[0].now;
+    let time = crowd.server.time(now);
+    let later = time.as_micros() + 1_000_000;
+    for fence in [EXACT_MAX, later] {
+        crowd.worlds[0].event(granted("hf1.a.1", World::keys(), fence, time));
+        assert!(!crowd.has(0, op), "the server is asked first");
+        crowd.settle();
+        assert!(!crowd.has(0, op), "it says no");
+    }
+    crowd.release(1, lease);
+    let (_, fence) = crowd.worlds[0].lease(op);
+    assert!(fence < later);
+}
+
+/// A clock that was set back leaves counters that are ahead of it: the answer to the claim tells the fence then.
+#[test]
+fn a_lock_whose_counter_is_ahead_of_the_clock_is_granted_by_the_answer() {
+    let mut crowd = Crowd::new(2);
+    let lease = crowd.held(1, 10_000);
+    let op = crowd.acquire(0, 10_000);
+    let now = crowd.worlds[0].now;
+    let ahead = crowd.server.time(now).as_micros() + 3_600_000_000;
+    crowd.server.set_fence(now, &World::keys(), ahead);
+    crowd.release(1, lease);
+    assert!(crowd.worlds[0].lease(op).1 > ahead);
+}
+
+/// Replicas would confirm what is gone; the same token asks again.
+#[test]
+fn a_theft_from_a_grant_that_waits_for_replicas_is_asked_about() {
+    for forged in [true, false] {
+        let (mut a, mut b) = two();
+        a.machine.config.confirm = true;
+        let op = a.acquire(10_000, Wait::Forever);
+        a.answer_one();
+        assert_eq!(a.confirms.len(), 1);
+        if forged {
+            a.event(stolen("hf1.a.1", World::keys()));
+        } else {
+            b.acquire(10_000, Wait::Steal);
+            b.settle();
+            assert!(a.receive_one());
+        }
+        a.settle();
+        // The confirmation of the first grant counts for nothing now.
+        assert!(a.outcome(op).is_none());
+        if forged {
+            a.confirms.pop_front();
+            a.confirm(true);
+            assert!(matches!(a.outcome(op), Some(Outcome::Acquired { .. })));
+        } else {
+            let waits = a.server.line(a.now, &World::keys());
+            assert_eq!(waits, 1, "it stands in line behind the thief");
+        }
+        arrive_late(&mut a);
+    }
+}
