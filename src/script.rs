@@ -18,14 +18,20 @@ pub enum Script {
     Downgrade,
     /// `extend.lua`
     Extend,
+    /// `extend_share.lua`
+    ExtendShare,
     /// `quorum/fill.lua`
     Fill,
     /// `force.lua`
     Force,
     /// `free.lua`
     Free,
+    /// `free_share.lua`
+    FreeShare,
     /// `inspect.lua`
     Inspect,
+    /// `keep_entry.lua`
+    KeepEntry,
     /// `pass.lua`
     Pass,
     /// `release.lua`
@@ -42,15 +48,18 @@ pub enum Script {
 
 impl Script {
     /// Every script, in the order of the enum.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 17] = [
         Self::Acquire,
         Self::Adopt,
         Self::Downgrade,
         Self::Extend,
+        Self::ExtendShare,
         Self::Fill,
         Self::Force,
         Self::Free,
+        Self::FreeShare,
         Self::Inspect,
+        Self::KeepEntry,
         Self::Pass,
         Self::Release,
         Self::Seal,
@@ -74,10 +83,13 @@ impl Script {
             Self::Adopt => include_str!("lua/adopt.lua"),
             Self::Downgrade => include_str!("lua/downgrade.lua"),
             Self::Extend => include_str!("lua/extend.lua"),
+            Self::ExtendShare => include_str!("lua/extend_share.lua"),
             Self::Fill => include_str!("lua/quorum/fill.lua"),
             Self::Force => include_str!("lua/force.lua"),
             Self::Free => include_str!("lua/free.lua"),
+            Self::FreeShare => include_str!("lua/free_share.lua"),
             Self::Inspect => include_str!("lua/inspect.lua"),
+            Self::KeepEntry => include_str!("lua/keep_entry.lua"),
             Self::Pass => include_str!("lua/pass.lua"),
             Self::Release => include_str!("lua/release.lua"),
             Self::Seal => include_str!("lua/quorum/seal.lua"),
@@ -153,6 +165,15 @@ pub enum Call {
         /// The lease.
         ttl: Duration,
     },
+    /// Lengthen the share of `token` to at least `ttl` from now, and claim it.
+    ExtendShare {
+        /// The lock.
+        keys: LockKeys,
+        /// Who owns it.
+        token: Token,
+        /// The lease.
+        ttl: Duration,
+    },
     /// Give a lock that a majority carries to a server that lacks it.
     Fill {
         /// The lock.
@@ -182,6 +203,20 @@ pub enum Call {
         /// The lock.
         keys: LockKeys,
         /// Who owns it.
+        token: Token,
+    },
+    /// Give the share of `token` up, while other keys of the lock are elsewhere.
+    FreeShare {
+        /// The lock.
+        keys: LockKeys,
+        /// Who owns it.
+        token: Token,
+    },
+    /// Keep the queue entry of `token`, while other keys of the lock are elsewhere.
+    KeepEntry {
+        /// The lock.
+        keys: LockKeys,
+        /// Who waits.
         token: Token,
     },
     /// Give the share of `token` up to another of the same process.
@@ -299,9 +334,12 @@ impl Call {
             | Self::Adopt { keys, .. }
             | Self::Downgrade { keys, .. }
             | Self::Extend { keys, .. }
+            | Self::ExtendShare { keys, .. }
             | Self::Fill { keys, .. }
             | Self::Force { keys, .. }
             | Self::Free { keys, .. }
+            | Self::FreeShare { keys, .. }
+            | Self::KeepEntry { keys, .. }
             | Self::Pass { keys, .. }
             | Self::Release { keys, .. }
             | Self::Seal { keys, .. }
@@ -319,9 +357,12 @@ impl Call {
             | Self::Adopt { token, .. }
             | Self::Downgrade { token, .. }
             | Self::Extend { token, .. }
+            | Self::ExtendShare { token, .. }
             | Self::Fill { token, .. }
             | Self::Force { token, .. }
             | Self::Free { token, .. }
+            | Self::FreeShare { token, .. }
+            | Self::KeepEntry { token, .. }
             | Self::Pass { token, .. }
             | Self::Release { token, .. }
             | Self::Seal { token, .. }
@@ -366,9 +407,12 @@ impl Call {
             Self::Adopt { .. } => Script::Adopt,
             Self::Downgrade { .. } => Script::Downgrade,
             Self::Extend { .. } => Script::Extend,
+            Self::ExtendShare { .. } => Script::ExtendShare,
             Self::Fill { .. } => Script::Fill,
             Self::Force { .. } => Script::Force,
             Self::Free { .. } => Script::Free,
+            Self::FreeShare { .. } => Script::FreeShare,
+            Self::KeepEntry { .. } => Script::KeepEntry,
             Self::Pass { .. } => Script::Pass,
             Self::Release { .. } => Script::Release,
             Self::Seal { .. } => Script::Seal,
@@ -382,7 +426,7 @@ impl Call {
 /// What a script answered.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Reply {
-    /// `acquire`, `adopt`: the lock is the token's, with this fence. `pass`: the share is the heir's.
+    /// `acquire`, `adopt`, `extend_share`: the lock is the token's, with this fence. `pass`: the share is the heir's.
     Granted {
         /// Strictly greater than every fence issued for this lock before.
         fence: u64,
@@ -507,6 +551,17 @@ mod tests {
             assert!(!script.source().contains("--#include"), "{script:?}");
         }
         assert!(Script::Release.source().contains("local function advance"));
+    }
+
+    #[test]
+    fn what_a_small_script_repeats_is_as_in_the_queue() {
+        let queue = include_str!("lua/queue.lua");
+        assert!(queue.contains("local LIVENESS_MS, KEYS_MS = 15000, 30000"));
+        for (script, numbers) in
+            [(Script::KeepEntry, ["15000", "30000"]), (Script::ExtendShare, ["30000", "30000"])]
+        {
+            assert!(numbers.iter().all(|number| script.source().contains(number)), "{script:?}");
+        }
     }
 
     #[test]

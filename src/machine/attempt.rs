@@ -288,6 +288,9 @@ impl Machine {
             Err(Failure::Refused(refusal)) => {
                 // Who is in line already needs no more of the server than to stay there.
                 let in_line = matches!(attempt.place, Place::InLine(_));
+                if in_line && refusal.code == "TRYAGAIN" {
+                    return self.keep_entry(now, id, Manner::Plain, out);
+                }
                 let transient = refusal.is_transient() || (in_line && refusal.is_shortage());
                 attempt.obstacle = Obstacle::Refused(refusal);
                 if !transient {
@@ -295,6 +298,39 @@ impl Machine {
                 }
                 self.end_overdue(now, id, out);
                 self.attempt_later(now, id);
+            }
+        }
+    }
+
+    /// While a slot moves, a poll is refused until all keys have arrived: so that this takes no entry from its place,
+    /// the server is told that its owner lives, by the keys that exist.
+    fn keep_entry(&mut self, now: Mono, id: AttemptId, manner: Manner, out: &mut Vec<Effect>) {
+        let Some(attempt) = self.attempts.get(&id) else { return };
+        let call = Call::KeepEntry { keys: attempt.keys.clone(), token: attempt.token.clone() };
+        let request = self.send(now, Purpose::Entry(id), call, manner, out);
+        if let Some(attempt) = self.attempts.get_mut(&id) {
+            attempt.request = request;
+        }
+        // Where the slot moves to, there may be no connection yet.
+        self.attempt_later(now, id);
+    }
+
+    pub(super) fn entry_reply(
+        &mut self,
+        now: Mono,
+        id: AttemptId,
+        reply: &Result<Reply, Failure>,
+        out: &mut Vec<Effect>,
+    ) {
+        let Some(attempt) = self.attempts.get_mut(&id) else { return };
+        attempt.request = None;
+        match reply {
+            Err(Failure::NoScript) => self.keep_entry(now, id, Manner::WithSource, out),
+            Err(Failure::Moved(_)) => self.keep_entry(now, id, Manner::Redirected, out),
+            Err(Failure::Moving(to)) => self.keep_entry(now, id, Manner::Asking(*to), out),
+            Ok(_) | Err(_) => {
+                let pause = self.jitter(BLIND_POLL_MS);
+                self.retry_attempt(id, now + pause);
             }
         }
     }

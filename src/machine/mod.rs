@@ -127,6 +127,8 @@ struct Request {
 #[derive(Clone, Copy, Debug)]
 enum Purpose {
     Attempt(AttemptId),
+    /// Of an attempt, to keep its entry in the queue while its slot moves.
+    Entry(AttemptId),
     Errand(OpId),
     Extend(OpId),
     Release(AttemptId),
@@ -367,6 +369,7 @@ impl Machine {
     ) {
         match purpose {
             Purpose::Attempt(id) => self.attempt_reply(now, node, id, sent, reply, out),
+            Purpose::Entry(id) => self.entry_reply(now, id, &reply, out),
             Purpose::Errand(op) => self.errand_reply(now, op, request, sent, reply, out),
             Purpose::Extend(op) => self.extend_reply(now, op, request, sent, reply, out),
             Purpose::Release(id) => self.release_reply(now, node, id, sent, reply, out),
@@ -380,7 +383,9 @@ impl Machine {
     /// Which lock a request is about, if anybody still wants to know.
     fn keys_for(&self, purpose: Purpose) -> Option<&LockKeys> {
         match purpose {
-            Purpose::Attempt(id) => self.attempts.get(&id).map(|attempt| &attempt.keys),
+            Purpose::Attempt(id) | Purpose::Entry(id) => {
+                self.attempts.get(&id).map(|attempt| &attempt.keys)
+            }
             Purpose::Errand(op) => self.errands.get(&op).map(|errand| errand.call.keys()),
             Purpose::Extend(op) => self.extends.get(&op).map(|extend| &extend.keys),
             Purpose::Release(id) => self.releases.get(&id).map(|release| &release.keys),

@@ -33,7 +33,7 @@ pub(super) struct Release {
     deadline: Option<Mono>,
     retry: Option<Mono>,
     sending: bool,
-    /// Some of its keys are on another server already: the lock is freed alone.
+    /// Some of its keys are on another server already: what is given up is freed by its own keys, and nobody is granted it.
     alone: bool,
     /// A release that went out while the lease was valid has lost its reply.
     pub(super) maybe_freed: bool,
@@ -206,7 +206,9 @@ impl Machine {
             self.timers.remove(&(at, Timer::ReleaseRetry(id)));
         }
         let (keys, token) = (release.keys.clone(), release.token.clone());
-        let call = if release.alone {
+        let call = if release.alone && release.shared {
+            Call::FreeShare { keys, token }
+        } else if release.alone {
             Call::Free { keys, token }
         } else if let Some(heir) = &release.heir {
             let (heir, ttl, mode) = (heir.token.clone(), heir.ttl, heir.mode);
@@ -275,13 +277,11 @@ impl Machine {
             Err(Failure::Halfway) => {
                 // The lock was freed first. Who was next has lost its place, and finds out when it asks.
                 release.maybe_freed |= sent < release.until;
-                release.alone = !release.shared;
+                release.alone = true;
                 self.release_later(now, id);
             }
             // Some of its keys have moved already: the lock itself can be freed at least.
-            Err(Failure::Refused(refusal))
-                if refusal.code == "TRYAGAIN" && !alone && !release.shared =>
-            {
+            Err(Failure::Refused(refusal)) if refusal.code == "TRYAGAIN" && !alone => {
                 release.alone = true;
                 self.send_release(now, id, Manner::Plain, out);
             }

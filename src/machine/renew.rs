@@ -182,11 +182,6 @@ impl Lease {
             Mode::Shared { limit: Some(_) } => fence == self.fence,
         }
     }
-
-    /// Whether one key is enough to lengthen it.
-    const fn is_plain(&self) -> bool {
-        !self.mode.is_shared() && !matches!(self.owed, Some(Owed::Claim))
-    }
 }
 
 impl Machine {
@@ -255,12 +250,14 @@ impl Machine {
         self.send_renewal(now, id, Manner::Plain, out);
     }
 
-    /// The call that makes a lease last at least `ttl`. Of a share, and of a grant by message that has
-    /// reached somebody, more than the lock's own key must tell; the fence in the answer is not read, for
-    /// the owner has it.
+    /// The call that makes a lease last at least `ttl`. A claim of the whole lock also deletes the record of it, which
+    /// is kept beside the lock; the fence in the answer is not read, for the owner has it.
     pub(super) fn extension(&self, held: &Lease, ttl: Duration) -> Call {
         let (keys, token) = (held.keys.clone(), self.token_of(held));
-        if held.is_plain() {
+        if held.mode.is_shared() {
+            return Call::ExtendShare { keys, token, ttl };
+        }
+        if held.owed != Some(Owed::Claim) {
             return Call::Extend { keys, token, ttl };
         }
         let (epoch, inbox) = (self.link_of(&keys).epoch, self.inbox(&keys));
@@ -364,6 +361,14 @@ impl Machine {
             Err(Failure::Moving(to)) => {
                 self.send_renewal(now, id, Manner::Asking(*to), out);
                 self.renew_later(now, id);
+            }
+            // While its slot moves, only the lock's own key can be relied on. The record of the grant stays: should this
+            // owner let the lease run out, it counts as silent.
+            Err(Failure::Refused(refusal))
+                if refusal.code == "TRYAGAIN" && held.owed == Some(Owed::Claim) =>
+            {
+                held.owed = Some(Owed::Length);
+                self.send_renewal(now, id, Manner::Plain, out);
             }
             // Lost as well: where the slot moves to, nobody asks again once connected.
             Err(_) => self.renew_later(now, id),

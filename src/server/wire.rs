@@ -109,6 +109,9 @@ pub(super) fn command(call: &Call, manner: Manner) -> Cmd {
         Call::Extend { keys, token, ttl } => {
             command.arg(1).arg(keys.lock()).arg(token.as_str()).arg(ms(*ttl));
         }
+        Call::ExtendShare { keys, token, ttl } => {
+            lock_and_shared(&mut command, keys, token).arg(ms(*ttl));
+        }
         Call::Fill { keys, token, ttl, last } => {
             two_keys(&mut command, keys, token).arg(ms(*ttl)).arg(*last);
         }
@@ -122,6 +125,13 @@ pub(super) fn command(call: &Call, manner: Manner) -> Cmd {
         }
         Call::Free { keys, token } => {
             command.arg(1).arg(keys.lock()).arg(token.as_str());
+        }
+        Call::FreeShare { keys, token } => {
+            lock_and_shared(&mut command, keys, token);
+        }
+        Call::KeepEntry { keys, token } => {
+            let [_, queue, waiters, _] = keys.side_keys().map(Side);
+            command.arg(2).arg(queue).arg(waiters).arg(token.as_str());
         }
         Call::Pass { keys, token, epoch, heir, ttl, mode } => {
             let [fence, _, _, shared] = keys.side_keys().map(Side);
@@ -180,6 +190,12 @@ fn two_keys<'a>(command: &'a mut Cmd, keys: &LockKeys, token: &Token) -> &'a mut
     command.arg(2).arg(keys.lock()).arg(fence).arg(token.as_str())
 }
 
+/// The keys that exist as long as a lock is shared.
+fn lock_and_shared<'a>(command: &'a mut Cmd, keys: &LockKeys, token: &Token) -> &'a mut Cmd {
+    let [.., shared] = keys.side_keys().map(Side);
+    command.arg(2).arg(keys.lock()).arg(shared).arg(token.as_str())
+}
+
 fn all_keys<'a>(command: &'a mut Cmd, keys: &LockKeys, token: &Token) -> &'a mut Cmd {
     names(command, keys).arg(token.as_str())
 }
@@ -199,9 +215,15 @@ pub(super) fn reply(script: Script, value: Value) -> Result<Reply, Failure> {
         (_, Value::ServerError(error)) => {
             Err(refused(error.code(), error.details().unwrap_or_default()))
         }
-        (Script::Adopt | Script::Pass, Value::Int(0)) => Ok(Reply::Owner(false)),
+        (Script::Adopt | Script::ExtendShare | Script::Pass, Value::Int(0)) => {
+            Ok(Reply::Owner(false))
+        }
+        (Script::ExtendShare, Value::Int(1)) => Ok(Reply::Owner(true)),
         (Script::Pass | Script::Release | Script::Force, Value::Int(2)) => Ok(Reply::More),
-        (Script::Acquire | Script::Adopt | Script::Pass, Value::Int(fence)) => whole(fence)
+        (
+            Script::Acquire | Script::Adopt | Script::ExtendShare | Script::Pass,
+            Value::Int(fence),
+        ) => whole(fence)
             .map(|fence| Reply::Granted { fence })
             .ok_or_else(|| Failure::Lost(format!("the server sent the fence {fence}"))),
         (Script::Acquire, Value::Array(parts)) => held(&parts),

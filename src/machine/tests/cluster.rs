@@ -8,9 +8,12 @@ use crate::machine::{
     Command, Config, Effect, Event, LeaseId, Look, Machine, Manner, NodeId, OpId, Outcome,
     RequestId, Routes, Wait,
 };
+use crate::message::{Grant, Message};
 use crate::script::{Call, Held, Intent, Mode, Place, Reply};
+use crate::token::Token;
 use std::sync::Arc;
 
+const TIME: ServerTime = ServerTime::from_micros(1_700_000_000_000_000);
 const ONE: NodeId = NodeId(0);
 const TWO: NodeId = NodeId(1);
 /// In the first half of the slots, and in the second.
@@ -109,6 +112,14 @@ impl Crew {
         let sent: Vec<_> = sent.collect();
         let [one] = <[_; 1]>::try_from(sent).unwrap();
         one
+    }
+
+    /// The request that is sent next.
+    fn next_sent(&mut self) -> (NodeId, RequestId, Call, Manner) {
+        while !self.out.iter().any(|effect| matches!(effect, Effect::Send { .. })) {
+            self.pass(10);
+        }
+        self.sent()
     }
 
     /// Waits for a lock that somebody else holds; returns what the server said.
@@ -446,4 +457,90 @@ fn a_force_that_was_stopped_halfway_robs_nobody_who_came_later() {
     };
     assert!(effects.iter().any(ended), "{effects:?}");
     assert!(!effects.iter().any(|effect| matches!(effect, Effect::Send { .. })), "{effects:?}");
+}
+
+/// Two servers have a part of the keys each: what names keys that do not exist is refused by both.
+#[test]
+fn a_share_whose_slot_moves_is_renewed_claimed_and_released_by_the_keys_that_exist() {
+    let share = |crew: &mut Crew| {
+        let (name, label, ttl) = (LOW.to_owned(), String::new(), ms(3_000));
+        let (wait, mode) = (Wait::Never, Mode::SHARED);
+        let command = Command::Acquire { name, ttl, wait, label, hold: RENEWED, mode };
+        crew.command(OpId(2), command);
+        let (_, request, ..) = crew.sent();
+        crew.reply(ONE, request, Ok(Reply::Granted { fence: 1_700_000_000_000_001 }));
+        crew.take().into_iter().find_map(|effect| match effect {
+            Effect::Complete { outcome: Outcome::Acquired { lease, .. }, .. } => Some(lease),
+            _ => None,
+        })
+    };
+    let mut crew = Crew::new();
+    let lease = share(&mut crew).unwrap();
+    crew.pass(1_100);
+    let (_, request, call, _) = crew.sent();
+    assert!(matches!(call, Call::ExtendShare { .. }), "{call:?}");
+    crew.reply(ONE, request, Err(Failure::Moving(TWO)));
+    let (node, request, call, manner) = crew.sent();
+    assert!(node == TWO && matches!(call, Call::ExtendShare { .. }));
+    assert_eq!(manner, Manner::Asking(TWO));
+    crew.reply(TWO, request, Ok(Reply::Granted { fence: 1_700_000_000_000_001 }));
+    crew.take();
+    crew.command(OpId(3), Command::Release { lease, exported: false });
+    let (_, request, ..) = crew.sent();
+    crew.reply(ONE, request, refused("TRYAGAIN"));
+    let (node, request, call, _) = crew.sent();
+    assert!(node == ONE && matches!(call, Call::FreeShare { .. }), "{call:?}");
+    crew.reply(ONE, request, Ok(Reply::Owner(true)));
+    assert_eq!(crew.take(), [Effect::Complete { op: OpId(3), outcome: Outcome::Done }]);
+    assert!(crew.machine.next_timeout().is_none());
+}
+
+#[test]
+fn a_claim_that_a_moving_slot_refuses_goes_by_the_lock_alone() {
+    let mut crew = Crew::new();
+    let held = crew.stand_in_line();
+    crew.take();
+    let keys = LockKeys::new("lock:", LOW);
+    let channel = crew.machine.channel(&keys);
+    crew.event(ONE, Event::Listening { channel, on: true });
+    let (_, request, ..) = crew.sent();
+    crew.reply(ONE, request, Ok(Reply::Held(Held { time: TIME, ..held })));
+    crew.take();
+    let grant = Grant {
+        token: Token::from_text("hf1.c.1"),
+        fence: TIME.as_micros(),
+        claim: ms(3_000),
+        time: TIME,
+        keys,
+    };
+    crew.event(ONE, Event::Told(Message::Granted(vec![grant])));
+    let (_, request, call, _) = crew.sent();
+    assert!(matches!(call, Call::Acquire { .. }), "the claim");
+    crew.reply(ONE, request, refused("TRYAGAIN"));
+    let (_, request, call, _) = crew.sent();
+    assert!(matches!(call, Call::Extend { .. }), "{call:?}");
+    crew.reply(ONE, request, Ok(Reply::Owner(true)));
+    assert!(!crew.take().iter().any(|effect| matches!(effect, Effect::Lose { .. })));
+}
+
+#[test]
+fn a_queue_entry_is_kept_while_its_slot_moves() {
+    let mut crew = Crew::new();
+    let held = crew.stand_in_line();
+    crew.take();
+    for _ in 0..3 {
+        let (node, request, call, _) = crew.next_sent();
+        assert!(node == ONE && matches!(call, Call::Acquire { .. }), "{call:?}");
+        crew.reply(ONE, request, refused("TRYAGAIN"));
+        let (_, request, call, _) = crew.sent();
+        assert!(matches!(call, Call::KeepEntry { .. }), "{call:?}");
+        crew.reply(ONE, request, Err(Failure::Moving(TWO)));
+        let (node, request, ..) = crew.sent();
+        assert_eq!(node, TWO);
+        crew.reply(TWO, request, Ok(Reply::Owner(true)));
+        let pause = crew.machine.next_timeout().unwrap().since(crew.now);
+        assert!(pause >= ms(100) && pause <= ms(140), "{pause:?}");
+    }
+    let (_, request, ..) = crew.next_sent();
+    crew.reply(ONE, request, Ok(Reply::Held(held)));
 }

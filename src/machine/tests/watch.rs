@@ -104,7 +104,12 @@ impl Executed<'_> {
         let freed = (self.is_release() || self.is_downgrade()) && owner == Some(self.token());
         let kept = matches!(
             self.call,
-            Call::Adopt { .. } | Call::Extend { .. } | Call::Downgrade { .. } | Call::Pass { .. }
+            Call::Adopt { .. }
+                | Call::Downgrade { .. }
+                | Call::Extend { .. }
+                | Call::ExtendShare { .. }
+                | Call::KeepEntry { .. }
+                | Call::Pass { .. }
         );
         let confirms = self.intent().is_some() && self.before.held_ms(self.token()).is_some();
         self.is_downgrade() || self.robs() || (!kept && !confirms && (freed || owner.is_none()))
@@ -396,6 +401,7 @@ fn leases_are_right(done: &Executed<'_>) -> Result<(), String> {
     let promised = match (done.call, done.reply) {
         (Call::Acquire { ttl, .. }, Some(Reply::Granted { .. }))
         | (Call::Adopt { ttl, .. }, Some(Reply::Granted { .. }))
+        | (Call::ExtendShare { ttl, .. }, Some(Reply::Granted { .. } | Reply::Owner(true)))
         | (Call::Extend { ttl, .. }, Some(Reply::Owner(true))) => Some(ttl),
         _ => None,
     };

@@ -182,7 +182,10 @@ fn any_call(bytes: &mut Bytes<'_>) -> Call {
             foreign: bytes.flag(),
             seen: bytes.flag().then_some(last),
         },
+        Script::ExtendShare => Call::ExtendShare { keys, token, ttl },
         Script::Free => Call::Free { keys, token },
+        Script::FreeShare => Call::FreeShare { keys, token },
+        Script::KeepEntry => Call::KeepEntry { keys, token },
         Script::Pass => {
             Call::Pass { keys, token, epoch, heir: self::token(bytes), ttl, mode: mode(bytes) }
         }

@@ -168,6 +168,9 @@ const OUTCOMES: &[&str] = &[
     "stolen",
     "to be freed",
     "freed",
+    "a share is freed",
+    "a share is lengthened",
+    "an entry is kept",
     "granted",
     "held",
     "in line",
@@ -267,7 +270,7 @@ impl<'a> Round<'a> {
         let epoch = ServerTime::from_micros(epoch);
         // An owner has more to say than anybody else.
         let owner = if self.rng.bool() { self.owner.clone() } else { token.clone() };
-        match self.rng.u8(..20) {
+        match self.rng.u8(..22) {
             0..12 => Call::Acquire {
                 keys,
                 token,
@@ -292,6 +295,9 @@ impl<'a> Round<'a> {
                 let seen = self.rng.bool().then_some(self.last);
                 Call::Force { keys, token, epoch, foreign, seen }
             }
+            20 => Call::ExtendShare { keys, token: owner, ttl },
+            21 if self.rng.bool() => Call::FreeShare { keys, token: owner },
+            21 => Call::KeepEntry { keys, token },
             _ => Call::Release { keys, token: owner, epoch },
         }
     }
@@ -404,6 +410,7 @@ impl<'a> Round<'a> {
             self.seen.insert(seen.to_owned());
         }
         let seen = match (wire::reply(call.script(), effect.reply), call) {
+            (Ok(Reply::Granted { .. }), Call::ExtendShare { .. }) => "a share is lengthened",
             (Ok(Reply::Granted { .. }), Call::Pass { heir, .. }) => {
                 self.owner = heir.clone();
                 "passed on"
@@ -425,6 +432,8 @@ impl<'a> Round<'a> {
             (Ok(Reply::More), _) => "the line is too long",
             (Ok(Reply::Owner(true)), Call::Extend { .. }) => "lengthened",
             (Ok(Reply::Owner(true)), Call::Free { .. }) => "freed",
+            (Ok(Reply::Owner(true)), Call::FreeShare { .. }) => "a share is freed",
+            (Ok(Reply::Owner(true)), Call::KeepEntry { .. }) => "an entry is kept",
             (Ok(Reply::Owner(true)), _) => "released",
             (Ok(Reply::Owner(false)), _) => "not the owner",
             (Err(Failure::Refused(refusal)), _) => &refusal.code.clone(),
