@@ -5,7 +5,7 @@
          inbox: the channel that a grant is published to, '' for a caller who only polls
          intent: 'try' takes nothing but what is free; 'steal' takes the lock from whoever of holdfast
          holds it, and tells them; 'poll' keeps a place in line or a lock, and gets neither anew; a number
-         stands in line, at that number or, if 0, at the end
+         stands in line, at that number or, if 0, at the end; whoever is in line already moves back to it, never ahead
          limit: '-' for the whole lock, 0 for a share of it, else a share if fewer than so many have one
          block: how many fences the grant reserves, the same in every repeat; 1 for a share
          seen: only to steal: the last fence issued as an answer told it; if it is another now, nobody is robbed, for who

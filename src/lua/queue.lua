@@ -88,13 +88,15 @@ local function claimed()
   unclaimed = nil
 end
 
--- Takes the caller's place in line, or keeps it, and notes that the caller lives.
+-- Takes the caller's place in line, keeps it or moves it back, and notes that the caller lives.
 local function stand_in_line(seq)
   if unclaimed and client(unclaimed) == client(token) then
     claimed()
   end
-  if not seq then
-    seq = tonumber(intent)
+  local asked = tonumber(intent)
+  -- An entry may move back: the caller for whom it was at its place has been served, and others came before the next.
+  if not seq or asked and asked > tonumber(seq) then
+    seq = asked
     if seq == 0 then
       local last = redis.call('ZRANGE', queue_key, -1, -1, 'WITHSCORES')[2]
       seq = math.max(now_us, last and last + 1 or 0)

@@ -8,7 +8,7 @@
 
 use super::attempt::{Obstacle, Way, Whose, is_foreign};
 use super::{AttemptId, Effect, Hold, Machine, Manner, OpId, Outcome, Timer, Wait};
-use crate::clock::Mono;
+use crate::clock::{Mono, ServerTime};
 use crate::keys::LockKeys;
 use crate::script::{Held, Mode};
 use std::collections::VecDeque;
@@ -228,10 +228,15 @@ impl Machine {
         let Some(line) = self.lines.get(keys) else { return };
         let op = line.behind(line.attempts.len());
         let Some(wish) = op.and_then(|op| self.acquires.get(&op)) else { return };
-        let (ttl, label, mode) = (wish.ttl, wish.label.clone(), wish.mode);
+        let (ttl, label, mode, began) = (wish.ttl, wish.label.clone(), wish.mode, wish.began);
+        // Whoever has waited here so far came before those who stood in line elsewhere meanwhile.
+        let seq = if began < now { self.place_of(keys, began) } else { None };
         let block = if mode.is_shared() { 1 } else { self.block(line) };
         let id = self.new_attempt(keys, ttl, &label, mode, block, Whose::Line, Way::Wait);
         self.add_to_line(keys, id);
+        if let Some(attempt) = self.attempts.get_mut(&id) {
+            attempt.take_place(began, seq);
+        }
         // Beside a share there may be room for another.
         let holder = holder.filter(|_| !mode.is_shared()).and_then(|id| self.leases.get(&id));
         let known = holder.map(|held| self.token_of(held));
@@ -240,6 +245,31 @@ impl Machine {
             attempt.obstacle = Obstacle::Held(Held { remaining, holder, ..Held::default() });
         }
         self.send_attempt(now, id, Manner::Plain, out);
+    }
+
+    /// The place at the server of a caller who came at `began`; none if that cannot be told, or if there is no queue.
+    fn place_of(&self, keys: &LockKeys, began: Mono) -> Option<u64> {
+        if self.config.quorum {
+            return None;
+        }
+        self.link_of(keys).server_time(began).map(ServerTime::as_micros)
+    }
+
+    /// What this process has is about to go to whoever is first at the server. The entries there that had stood for
+    /// callers who were served in the process since move back to the places of those for whom they stand now.
+    pub(super) fn move_entries_back(&mut self, now: Mono, keys: &LockKeys, out: &mut Vec<Effect>) {
+        let Some(line) = self.lines.get(keys) else { return };
+        let served = line.attempts.iter().zip(&line.waiters).filter_map(|(id, (_, op))| {
+            let began = self.acquires.get(op)?.began;
+            self.attempts.get(id)?.is_ahead_of(began).then_some((*id, began))
+        });
+        for (id, began) in served.collect::<Vec<_>>() {
+            let seq = self.place_of(keys, began);
+            if let Some(attempt) = self.attempts.get_mut(&id).filter(|_| seq.is_some()) {
+                attempt.take_place(began, seq);
+                self.send_attempt(now, id, Manner::Plain, out);
+            }
+        }
     }
 
     /// How many fences an attempt for a line reserves: one for each who could get the lock in turn.

@@ -39,6 +39,8 @@ pub(super) struct Attempt {
     /// How many fences its grant reserves. Never changes, so that a repeat finds the same fence.
     block: u8,
     place: Place,
+    /// When the caller came for whom it has this place.
+    since: Mono,
     /// The request under way.
     request: Option<RequestId>,
     /// When it asks again.
@@ -134,6 +136,7 @@ impl Attempt {
             turn: None,
             block: 1,
             place: Place::Unknown,
+            since: Mono::NEVER,
             request: None,
             retry: None,
             hinted: false,
@@ -146,6 +149,19 @@ impl Attempt {
     /// Whether this is its token.
     pub(super) fn is(&self, token: &Token) -> bool {
         self.token == *token
+    }
+
+    /// Its caller came at `since`, and it has no place ahead of those who came earlier: `seq`, if that is known.
+    pub(super) fn take_place(&mut self, since: Mono, seq: Option<u64>) {
+        self.since = since;
+        if let Some(seq) = seq {
+            self.place = Place::Lost(seq);
+        }
+    }
+
+    /// Whether its place is that of an earlier caller than one who came at `began`, and can be changed now.
+    pub(super) fn is_ahead_of(&self, began: Mono) -> bool {
+        self.since < began && self.request.is_none() && matches!(self.place, Place::InLine(_))
     }
 
     /// Whether it takes the lock from those who have it, now that `last` is the last fence issued. If an

@@ -238,6 +238,14 @@ impl Link {
         us.checked_sub(apart_us / u64::from(DRIFT)).map(Mono::from_micros)
     }
 
+    /// What the server's clock showed when a request reached it that was sent at `at`, to half a round trip; none if
+    /// nothing is known of it. It decides the order of callers and nothing else.
+    pub(super) fn server_time(&self, at: Mono) -> Option<ServerTime> {
+        let (sent, read) = self.clocks?;
+        let us = (read.as_micros() + at.as_micros()).checked_sub(sent.as_micros())?;
+        Some(ServerTime::from_micros(us))
+    }
+
     /// Whether a fence is ahead of the server's clock, as far as that is known. A counter begins at the clock and rises
     /// by less than one a µs, so none is but for a moment after its first use, or if the clock was set back.
     pub(super) fn is_from_the_future(&self, now: Mono, fence: u64) -> bool {

@@ -162,6 +162,7 @@ impl Machine {
     ) {
         let id = lease.attempt();
         let Some(held) = self.remove_lease(id, out) else { return };
+        self.move_entries_back(now, &held.keys, out);
         self.timers.insert((deadline, Timer::ReleaseDeadline(id)));
         let token = self.token_of(&held);
         let mut release = Release::new(held.keys, token, held.until, held.uncertain);

@@ -10,6 +10,7 @@ mod handoff;
 mod messages;
 mod models;
 mod network;
+mod order;
 mod passing;
 mod promises;
 mod quorum;

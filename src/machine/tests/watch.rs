@@ -133,6 +133,7 @@ impl Executed<'_> {
             Mode::Shared { limit } => Some(limit.map_or(0, |limit| limit.get() as usize)),
         };
         let seq = match (intent, self.before.waiter(token)) {
+            (Intent::Join(Some(seq)), Some(waiter)) => waiter.seq.max(*seq),
             (_, Some(waiter)) => waiter.seq,
             (Intent::Join(Some(seq)), None) => *seq,
             (Intent::Join(None), None) => behind,
@@ -321,7 +322,13 @@ impl Watch {
     fn line_is_right(&mut self, done: &Executed<'_>) -> Result<(), String> {
         for waiter in &done.after.line {
             if let Some(before) = done.before.waiter(&waiter.token) {
-                expect(before.seq == waiter.seq, "a place in line moved")?;
+                let back = waiter.token == done.token()
+                    && done.intent() == Some(Intent::Join(Some(waiter.seq)))
+                    && before.seq < waiter.seq;
+                expect(back || before.seq == waiter.seq, "a place in line moved")?;
+                if back {
+                    self.places.entry(waiter.token.clone()).or_default().insert(waiter.seq);
+                }
                 continue;
             }
             let asked =

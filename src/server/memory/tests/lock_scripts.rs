@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// How many rounds a test run makes.
-const SEEDS: u64 = 100;
+const SEEDS: u64 = 150;
 const STEPS: usize = 60;
 
 const CLIENTS: [&str; 3] = ["a", "b", "c"];
@@ -270,7 +270,7 @@ impl<'a> Round<'a> {
         let epoch = ServerTime::from_micros(epoch);
         // An owner has more to say than anybody else.
         let owner = if self.rng.bool() { self.owner.clone() } else { token.clone() };
-        match self.rng.u8(..22) {
+        match self.rng.u8(..21) {
             0..12 => Call::Acquire {
                 keys,
                 token,
@@ -295,9 +295,11 @@ impl<'a> Round<'a> {
                 let seen = self.rng.bool().then_some(self.last);
                 Call::Force { keys, token, epoch, foreign, seen }
             }
-            20 => Call::ExtendShare { keys, token: owner, ttl },
-            21 if self.rng.bool() => Call::FreeShare { keys, token: owner },
-            21 => Call::KeepEntry { keys, token },
+            20 => match self.rng.u8(..3) {
+                0 => Call::ExtendShare { keys, token: owner, ttl },
+                1 => Call::FreeShare { keys, token: owner },
+                _ => Call::KeepEntry { keys, token },
+            },
             _ => Call::Release { keys, token: owner, epoch },
         }
     }

@@ -1,0 +1,128 @@
+//! First come, first served, by caller: also across managers, and whatever each caller wants.
+
+use super::waiting::Crowd;
+use super::world::{ONE_LEASE, RENEWED, World, ms};
+use crate::machine::{Hold, OpId, Outcome, Wait};
+use crate::script::Mode;
+use std::num::NonZeroU32;
+
+const TWO: Mode = Mode::Shared { limit: NonZeroU32::new(2) };
+
+/// Calls one after the other, some time apart.
+struct Calls {
+    crowd: Crowd,
+    open: Vec<(usize, OpId)>,
+}
+
+impl Calls {
+    /// Manager 2 holds the lock, and managers 0 and 1 want it.
+    fn behind_a_holder() -> Self {
+        let mut crowd = Crowd::new(3);
+        crowd.held(2, 60_000);
+        Self { crowd, open: Vec::new() }
+    }
+
+    fn call(&mut self, who: usize, mode: Mode) -> (usize, OpId) {
+        self.call_for(who, mode, RENEWED)
+    }
+
+    fn call_for(&mut self, who: usize, mode: Mode, hold: Hold) -> (usize, OpId) {
+        self.crowd.pass(ms(10));
+        let op = self.crowd.worlds[who].acquire_as(10_000, Wait::Forever, hold, mode);
+        self.crowd.settle();
+        self.open.push((who, op));
+        (who, op)
+    }
+
+    /// Everything is given up as soon as it is got; the calls in the order in which they were served.
+    fn serve(mut self) -> Vec<(usize, OpId)> {
+        let mut served = Vec::new();
+        for _ in 0..10 * self.open.len() {
+            let holders: Vec<_> = (0..self.crowd.worlds.len())
+                .flat_map(|who| {
+                    let leases = self.crowd.worlds[who].deadlines.keys();
+                    leases.map(move |lease| (who, *lease)).collect::<Vec<_>>()
+                })
+                .collect();
+            for (who, lease) in holders {
+                self.crowd.pass(ms(1));
+                self.crowd.release(who, lease);
+                let has = |(who, op): &(usize, OpId)| self.crowd.has(*who, *op);
+                let mut new: Vec<_> = self.open.iter().copied().filter(has).collect();
+                new.retain(|call| !served.contains(call));
+                served.extend(new);
+            }
+        }
+        assert_eq!(served.len(), self.open.len(), "everybody is served");
+        assert!(self.open.iter().all(|(who, op)| {
+            matches!(self.crowd.worlds[*who].outcome(*op), Some(Outcome::Acquired { .. }))
+        }));
+        self.crowd.assert_nothing_left();
+        served
+    }
+}
+
+#[test]
+fn those_behind_the_first_of_a_manager_are_served_before_later_callers_elsewhere() {
+    let mut calls = Calls::behind_a_holder();
+    // Locks that are not renewed are not handed on in the process.
+    let order = [0, 0, 1, 0, 1, 1, 0].map(|who| calls.call_for(who, Mode::Exclusive, ONE_LEASE));
+    assert_eq!(calls.serve(), order);
+}
+
+#[test]
+fn nobody_is_overtaken_because_others_of_his_manager_want_something_else() {
+    let mut calls = Calls::behind_a_holder();
+    let mut order = vec![calls.call(0, Mode::Exclusive), calls.call(0, Mode::SHARED)];
+    order.extend((0..10).map(|_| calls.call(1, Mode::Exclusive)));
+    assert_eq!(calls.serve(), order);
+
+    let mut calls = Calls::behind_a_holder();
+    let modes = [Mode::SHARED, Mode::Exclusive, TWO, Mode::Exclusive, Mode::SHARED];
+    let mut order: Vec<_> = modes.map(|mode| calls.call(0, mode)).into();
+    order.extend((0..10).map(|_| calls.call(1, Mode::Exclusive)));
+    assert_eq!(calls.serve(), order);
+}
+
+/// An entry that stands for who has been served by a hand-off would be ahead of others for whoever came later.
+#[test]
+fn an_entry_does_not_keep_the_place_of_a_caller_who_was_served_in_the_process() {
+    let mut calls = Calls::behind_a_holder();
+    let mut order: Vec<_> = (0..3).map(|_| calls.call(0, Mode::Exclusive)).collect();
+    let overtaken = calls.call(1, Mode::Exclusive);
+    order.push(overtaken);
+    let later: Vec<_> = (0..60).map(|_| calls.call(0, Mode::Exclusive)).collect();
+    let served = calls.serve();
+    let at = served.iter().position(|call| *call == overtaken).unwrap();
+    let ahead = served[..at].iter().filter(|call| later.contains(call)).count();
+    assert!(ahead <= 15, "{ahead} later callers were served first");
+    assert!(ahead > 0, "the lock is handed on in the process");
+}
+
+#[test]
+fn permits_are_given_in_the_order_of_the_calls_but_for_those_that_are_passed_on() {
+    let mut calls = Calls::behind_a_holder();
+    for _ in 0..3 {
+        calls.call(0, TWO);
+    }
+    let overtaken = calls.call(1, TWO);
+    let later: Vec<_> = (0..60).map(|_| calls.call(0, TWO)).collect();
+    let served = calls.serve();
+    let at = served.iter().position(|call| *call == overtaken).unwrap();
+    let ahead = served[..at].iter().filter(|call| later.contains(call)).count();
+    assert!(ahead <= 30, "{ahead} later callers were served first, by two permits");
+}
+
+/// Without a reading of the server's clock nobody can say when a caller came: the end of the queue is right then.
+#[test]
+fn a_place_that_cannot_be_told_is_the_last_one() {
+    let mut world = World::connected();
+    let ops: Vec<_> = (0..3).map(|_| world.acquire(10_000, Wait::Forever)).collect();
+    world.settle();
+    for op in ops {
+        let (lease, _) = world.lease(op);
+        world.release(lease);
+        world.settle();
+    }
+    assert!(world.machine.is_idle(), "{:?}", world.machine);
+}
