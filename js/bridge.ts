@@ -81,12 +81,15 @@ class Slots {
   #nextPort = 0;
   #open = 0;
 
-  /** Gives a port the number by which notices call it. */
-  enlist(port: Port): number {
-    const id = this.#nextPort++;
+  /** A number for a port that is about to start. */
+  number(): number {
+    return this.#nextPort++;
+  }
+
+  /** Has notices that have the number `id` brought to `port`. */
+  enlist(id: number, port: Port): void {
     this.#ports.set(id, new WeakRef(port));
     this.#forgotten.register(port, id);
-    return id;
   }
 
   get bridge(): InstanceType<typeof native.Bridge> {
@@ -149,8 +152,14 @@ class Slots {
    * it a moment. `process.exit` and uncaught errors would leave it to the leases.
    */
   farewell(): void {
-    const ports = [...this.#ports.values()].map((port) => port.deref());
-    const ends = ports.flatMap((port) => port?.farewell() ?? []);
+    const ends = [...this.#ports.values()].flatMap((port) => {
+      try {
+        return port.deref()?.farewell() ?? [];
+      } catch {
+        // Nobody is left who could be told, and the others have to give back theirs.
+        return [];
+      }
+    });
     const never = new Int32Array(new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT));
     // By counting: the clock may be that of a test, which stands still.
     for (let ms = 0; ms < FAREWELL_MS; ms++) {
@@ -231,12 +240,15 @@ export class Port {
   /** Starts a manager; `opened` is called with whether it could connect. */
   constructor(options: PortOptions, opened: Resolve) {
     const slot = slots.take(opened);
+    const id = slots.number();
     try {
-      this.#native = slots.bridge.connect(slot, slots.enlist(this), options);
+      this.#native = slots.bridge.connect(slot, id, options);
     } catch (error) {
       slots.free(slot);
       throw error;
     }
+    // Not before: what could not start has nothing to give back.
+    slots.enlist(id, this);
   }
 
   /** Ends the manager. Its locks count as lost from now on; whatever is submitted afterwards is refused. */

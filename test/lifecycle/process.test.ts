@@ -129,6 +129,41 @@ for (const [how, source, code] of [
   });
 }
 
+test('a connect that was refused for its certificate keeps nobody from giving back at the end', async () => {
+  const ended = await run(
+    `${CONNECT}
+    await locks.acquire('beside', { ttl: 60_000 });
+    const refused = await connect('rediss://127.0.0.1:1', { tls: { ca: 'nothing' } }).catch((error) => error);
+    console.log(refused.code);
+    process.exit();`,
+    server.url,
+  );
+  endedWell(ended);
+  assert.equal(ended.stdout, 'ERR_INVALID_ARG_VALUE\n');
+  assert.equal(await server.admin.exists('lock:beside'), 0);
+});
+
+test('one manager that fails at the end keeps no other from giving back', async () => {
+  const ended = await run(
+    `${CONNECT}
+    import { createRequire } from 'node:module';
+    const { Port } = createRequire(process.cwd() + '/')('./dist/bridge.js');
+    const { farewell } = Port.prototype;
+    let calls = 0;
+    Port.prototype.farewell = function () {
+      if (++calls === 2) throw new Error('broken');
+      return farewell.call(this);
+    };
+    const all = [locks, await connect(url), await connect(url)];
+    for (const [i, each] of all.entries()) await each.acquire('end:' + i, { ttl: 60_000 });
+    process.exit();`,
+    server.url,
+  );
+  endedWell(ended);
+  assert.deepEqual(await server.admin.keys('lock:end:*'), ['lock:end:1']);
+  await server.admin.del('lock:end:1');
+});
+
 test('a server that does not answer holds up the end of a process for a moment', async () => {
   const ended = await run(
     `${CONNECT}
