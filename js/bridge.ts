@@ -65,6 +65,8 @@ function tell(listeners: () => void): void {
 /** The operations of this environment that have no outcome yet. */
 class Slots {
   readonly #resolvers: (Resolve | undefined)[] = [];
+  /** Whose operations they are: what is under way keeps its manager. */
+  readonly #owners: (Port | undefined)[] = [];
   readonly #free: number[] = [];
   /** How often each slot was taken: its name alone may be that of a later operation. */
   readonly #uses: number[] = [];
@@ -75,9 +77,11 @@ class Slots {
   readonly #bridge = new native.Bridge(() => this.drain());
   /** Operations under way keep the process alive; held locks do not. */
   readonly #keepAlive = setInterval(() => {}, 2 ** 30).unref();
-  /** Which manager a notice is about. A manager that is forgotten needs none. */
+  /** Which manager a notice is about. One that has nothing open, and that nobody refers to, needs none. */
   readonly #ports = new Map<number, WeakRef<Port>>();
   readonly #forgotten = new FinalizationRegistry<number>((id) => this.#ports.delete(id));
+  /** Managers that must go on although nobody may refer to them: their end would give up what they hold. */
+  readonly #kept = new Set<Port>();
   #nextPort = 0;
   #open = 0;
 
@@ -92,6 +96,12 @@ class Slots {
     this.#forgotten.register(port, id);
   }
 
+  /** Keeps `port` from being collected, or does so no more. */
+  keep(port: Port, wanted: boolean): void {
+    if (wanted) this.#kept.add(port);
+    else this.#kept.delete(port);
+  }
+
   get bridge(): InstanceType<typeof native.Bridge> {
     return this.#bridge;
   }
@@ -100,10 +110,11 @@ class Slots {
     return this.#open;
   }
 
-  /** Takes a slot; `resolve` is called once with the outcome that arrives in it. */
-  take(resolve: Resolve): number {
+  /** Takes a slot; `resolve` is called once with the outcome that arrives in it. `owner` lives until then. */
+  take(resolve: Resolve, owner?: Port): number {
     const slot = this.#free.pop() ?? this.#resolvers.length;
     this.#resolvers[slot] = resolve;
+    this.#owners[slot] = owner;
     this.#uses[slot] = (this.#uses[slot] ?? 0) + 1;
     this.#open += 1;
     if (this.#open === 1) this.#keepAlive.ref();
@@ -123,6 +134,7 @@ class Slots {
   /** Gives a slot back whose outcome has come, or never will. */
   free(slot: number): void {
     this.#resolvers[slot] = undefined;
+    this.#owners[slot] = undefined;
     this.#free.push(slot);
     this.#open -= 1;
     if (this.#open === 0) this.#keepAlive.unref();
@@ -236,10 +248,12 @@ export class Port {
   #strings: string[] = [];
   /** The end of the manager, once it has begun. */
   #closing: Operation | undefined;
+  /** Whether somebody listens for what happens to the manager. */
+  #heard = false;
 
   /** Starts a manager; `opened` is called with whether it could connect. */
   constructor(options: PortOptions, opened: Resolve) {
-    const slot = slots.take(opened);
+    const slot = slots.take(opened, this);
     const id = slots.number();
     try {
       this.#native = slots.bridge.connect(slot, id, options);
@@ -255,6 +269,7 @@ export class Port {
   close(): Promise<Outcome> {
     for (const lease of this.#holders.keys()) this.lose(lease, CLOSED_LOSS);
     this.#closing ??= this.begin(OpKind.Close, [0]);
+    this.#keep();
     return this.#closing.outcome;
   }
 
@@ -276,7 +291,7 @@ export class Port {
     this.#strings.push(...strings);
     let slot = -1;
     const outcome = new Promise<Outcome>((resolve) => {
-      slot = slots.take(resolve);
+      slot = slots.take(resolve, this);
     });
     this.#add(kind, slot, numbers);
     return { slot, use: slots.use(slot), outcome };
@@ -291,12 +306,14 @@ export class Port {
   watch(lease: number, holder: Holder): void {
     const early = this.#closing === undefined ? this.#early.get(lease) : CLOSED_LOSS;
     this.#holders.set(lease, holder);
+    this.#keep();
     if (early !== undefined) this.lose(lease, early);
   }
 
   /** The lease is over in a way that its holder knows. */
   forget(lease: number): void {
     this.#holders.delete(lease);
+    this.#keep();
   }
 
   /** A lease was lost. */
@@ -309,6 +326,7 @@ export class Port {
       return;
     }
     this.#holders.delete(lease);
+    this.#keep();
     const told = holder.lose(reason);
     // No listener runs in the middle of other code, which may be what finds the loss out.
     soon(() => tell(told));
@@ -317,6 +335,12 @@ export class Port {
   /** Learns at once what the event loop would bring later. */
   catchUp(): void {
     slots.drain();
+  }
+
+  /** Tells whether somebody listens for what happens to the manager. */
+  listen(heard: boolean): void {
+    this.#heard = heard;
+    this.#keep();
   }
 
   /** Has `reporter` called with all news of the connection, also those that came before. */
@@ -340,6 +364,12 @@ export class Port {
   /** How long a lease is still valid, in ms, by the core's clock. */
   remaining(lease: number): number {
     return this.#native.remaining(lease);
+  }
+
+  /** Whoever holds or listens is served, also if nothing else refers to the manager. */
+  #keep(): void {
+    const needed = this.#heard || this.#holders.size > 0;
+    slots.keep(this, needed && this.#closing === undefined);
   }
 
   #add(kind: number, slot: number, [a, b = 0, c = 0, d = 0, e = 0]: Numbers): void {

@@ -21,9 +21,10 @@ export {
   LockTimeoutError,
   type QuorumNode,
 } from './errors.js';
+export type { LockManagerEvents } from './events.js';
 export type { Lock, LockJson } from './lock.js';
 export type { LockSet } from './lock-set.js';
-export type { LockManager, LockManagerEvents } from './manager.js';
+export type { LockManager } from './manager.js';
 export type {
   AcquireOptions,
   AdoptOptions,

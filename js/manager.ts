@@ -11,6 +11,7 @@ import {
 import type { Defaults } from './connect-options.js';
 import { traced, tracing } from './diagnostics.js';
 import { LockConnectionError, LockError, LockLostError } from './errors.js';
+import { type LockManagerEvents, noticeListeners } from './events.js';
 import { HeldLock, type Home, nextLease } from './held-lock.js';
 import type { Lock, LockJson, SharedHandle } from './lock.js';
 import { LockSet, takeAll } from './lock-set.js';
@@ -43,39 +44,6 @@ import { type LockStats, readStats } from './stats.js';
 import { nestedWarning, type Warning, warningOf } from './warnings.js';
 
 /**
- * The events of a manager and what their listeners get.
- *
- * @example
- * ```ts
- * locks.on('lost', (lock, error) => console.error(error.message))
- * locks.on('disconnect', (error) => console.error(error.message))
- * locks.on('reconnect', () => console.error('connected again'))
- * locks.on('warning', (warning) => console.error(warning.code, warning.message))
- * ```
- */
-export interface LockManagerEvents {
-  /**
-   * A lock was lost that had not been released. Its `signal` is aborted already. Not told of what `close`
-   * gives up, nor of a lock with `keep` whose lease has ended.
-   */
-  lost: [lock: Lock, error: LockLostError];
-  /** The connection broke. It is made anew at once; locks that are held stay held meanwhile. */
-  disconnect: [error: LockConnectionError];
-  /** There is a connection again. */
-  reconnect: [];
-  /**
-   * Something makes the manager slower or less safe than it could be; `message` says what, and what to
-   * do. Each once, not with every connection: `WARN_LOCK_POLLING`, the ACL forbids messages, so waiters
-   * poll; `WARN_LOCK_EVICTION`, a server's `maxmemory-policy` may evict locks; `WARN_LOCK_REPLICA`, the
-   * server is a replica; `WARN_LOCK_SAME_SERVER`, two servers of a quorum are one;
-   * `WARN_LOCK_PERSISTENCE`, with `longestLease: 0`, one of them may forget locks when it restarts;
-   * `WARN_LOCK_NESTED`, code under `request` waits for the lock that the request holds. Without a listener
-   * it becomes a warning of the process.
-   */
-  warning: [warning: LockError];
-}
-
-/**
  * Takes locks, wherever `connect` was told that they live. One manager per process is enough: it carries
  * any number of locks over one connection to each server. Made by `connect`.
  *
@@ -100,6 +68,12 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
   readonly #warned = new Set<string>();
   #nestingTold = false;
   #closing: Promise<void> | undefined;
+
+  static {
+    noticeListeners(LockManager, (manager) => {
+      manager.#port.listen(manager.eventNames().length > 0);
+    });
+  }
 
   /** @internal */
   constructor(port: Port, context: Context, defaults: Defaults) {

@@ -1,5 +1,6 @@
 /** The connection of holdfast that stands beside a service's own clients, as long as they do. */
 
+import { EventEmitter } from 'node:events';
 import { connect } from '../connect.js';
 import type { LockManager } from '../manager.js';
 import type { Whereabouts } from './clients.js';
@@ -64,7 +65,8 @@ export class Connection {
   async #connect({ target, options }: Whereabouts): Promise<LockManager> {
     try {
       const manager = await connect(target, options);
-      manager.on('disconnect', (error) => this.#tell(error));
+      // Past the manager's own `on`, which would keep it alive: it may go with the clients and all that use them.
+      EventEmitter.prototype.on.call(manager, 'disconnect', (error: Error) => this.#tell(error));
       this.#watch();
       return manager;
     } catch (error) {

@@ -129,18 +129,3 @@ for (const kind of ['memory:', 'Redis']) {
     assert.equal(openOperations(), 0);
   });
 }
-
-test('a lock that is forgotten with its manager is given back', async () => {
-  const forget = async () => {
-    const forgotten = await connect(server.url);
-    await forgotten.acquire('forgotten', { ttl: 3_600_000 });
-  };
-  await forget();
-  const locks = await connect(server.url);
-  await until(async () => {
-    collect();
-    const lock = await locks.tryAcquire('forgotten');
-    return (await lock?.release()) === true;
-  }, 'the lock to be free');
-  await locks.close();
-});

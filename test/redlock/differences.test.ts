@@ -251,6 +251,20 @@ test('a service that makes a Redlock for every request has one connection all th
   await until(async () => (await connections()) === 0, 'the end of the connection');
 });
 
+test('a Redlock that is forgotten with its client lets go of its connection', async () => {
+  const use = async () => {
+    const redlock = new Redlock([clientOf(server, { lazyConnect: true })]);
+    await (await redlock.acquire(['a'], LONG_MS)).release();
+    assert.ok((await connections()) > 0);
+  };
+  await use();
+  await until(async () => {
+    assert.ok(globalThis.gc !== undefined, 'run with --expose-gc');
+    globalThis.gc();
+    return (await connections()) === 0;
+  }, 'the end of the connection');
+});
+
 test('a service that makes a Redlock for every request loses no memory', async () => {
   const source = `
     import { setImmediate as turn } from 'node:timers/promises'
