@@ -4,6 +4,7 @@
  */
 
 import type { QueryPage, ServerSurvey } from '../native/binding.js';
+import { type Holder, Holds } from './holds.js';
 import { native } from './native.js';
 
 const { LossCode, NewsCode, Notice, OpKind, OutcomeCode } = native;
@@ -39,8 +40,13 @@ const OP_LENGTH = 7;
 const DRAIN_RECORDS = 256;
 /** Room for so many operations is kept from one microtask to the next. */
 const OPS_KEPT = 256;
+/** How often the bridge looks whether the locks that are held are still referred to, in ms. */
+const LOOK_MS = 1_000;
 /** How long the end of a process waits for what it gives back, in ms. */
 const FAREWELL_MS = 100;
+
+/** The timers of the process: the fake ones that a test puts in their place may have no `unref`. */
+const { clearInterval, setInterval } = globalThis;
 
 type Resolve = (outcome: Outcome) => void;
 
@@ -77,13 +83,15 @@ class Slots {
   readonly #bridge = new native.Bridge(() => this.drain());
   /** Operations under way keep the process alive; held locks do not. */
   readonly #keepAlive = setInterval(() => {}, 2 ** 30).unref();
-  /** Which manager a notice is about. One that has nothing open, and that nobody refers to, needs none. */
+  /** Which manager a notice is about. A manager that was collected needs none. */
   readonly #ports = new Map<number, WeakRef<Port>>();
   readonly #forgotten = new FinalizationRegistry<number>((id) => this.#ports.delete(id));
-  /** Managers that must go on although nobody may refer to them: their end would give up what they hold. */
+  /** Managers that hold or are listened to. If nothing else refers to one, its end would give up what it holds. */
   readonly #kept = new Set<Port>();
+  #look: NodeJS.Timeout | undefined;
   #nextPort = 0;
   #open = 0;
+  #now = 0;
 
   /** A number for a port that is about to start. */
   number(): number {
@@ -100,6 +108,26 @@ class Slots {
   keep(port: Port, wanted: boolean): void {
     if (wanted) this.#kept.add(port);
     else this.#kept.delete(port);
+  }
+
+  /** Looks from time to time which of the locks are still referred to, as long as any is held. */
+  lookAround(): void {
+    this.#look ??= setInterval(() => {
+      const now = performance.now();
+      let holding = false;
+      for (const port of this.#kept) holding = port.look(now) || holding;
+      if (holding) return;
+      clearInterval(this.#look);
+      this.#look = undefined;
+    }, LOOK_MS).unref();
+  }
+
+  /**
+   * When records were last read: the time of a grant, without asking the clock for each. In whole ms, which V8 keeps
+   * in less memory than others.
+   */
+  get now(): number {
+    return this.#now;
   }
 
   get bridge(): InstanceType<typeof native.Bridge> {
@@ -143,6 +171,7 @@ class Slots {
   /** Reads all that is ready. A listener that is told of it may come here again: it goes on from there. */
   drain(): void {
     const records = this.#records;
+    this.#now = Math.floor(performance.now());
     do {
       while (this.#at < this.#end) {
         const at = this.#at;
@@ -217,12 +246,6 @@ export type PortOptions = Parameters<InstanceType<typeof native.Bridge>['connect
 /** What an operation carries besides its slot; unused numbers are 0. */
 type Numbers = readonly [a: number, b?: number, c?: number, d?: number, e?: number];
 
-/** Whoever holds a lease: an object, not a function, for there may be very many. */
-export interface Holder {
-  /** Takes note of the loss, and returns what tells listeners of it. */
-  lose(reason: number): () => void;
-}
-
 /** An operation under way, and a way to end it early. */
 export interface Operation {
   readonly slot: number;
@@ -234,8 +257,7 @@ export interface Operation {
 /** One manager's line to its native half. */
 export class Port {
   readonly #native: InstanceType<typeof native.NativeManager>;
-  /** Who is told when a lease is lost. */
-  readonly #holders = new Map<number, Holder>();
+  readonly #holds = new Holds();
   /** Who is told of what happens to the connection. */
   #reporter: ((code: number, text: string) => void) | undefined;
   /** News from before somebody listened. */
@@ -267,7 +289,7 @@ export class Port {
 
   /** Ends the manager. Its locks count as lost from now on; whatever is submitted afterwards is refused. */
   close(): Promise<Outcome> {
-    for (const lease of this.#holders.keys()) this.lose(lease, CLOSED_LOSS);
+    for (const lease of this.#holds.leases()) this.lose(lease, CLOSED_LOSS);
     this.#closing ??= this.begin(OpKind.Close, [0]);
     this.#keep();
     return this.#closing.outcome;
@@ -302,34 +324,61 @@ export class Port {
     if (this.#closing === undefined && slots.isOpen(slot, use)) this.#add(OpKind.Cancel, slot, [0]);
   }
 
+  /** The time of the grants that are read now, by the clock of what is held. */
+  get now(): number {
+    return slots.now;
+  }
+
   /** Has `holder` told, once, when `lease` is lost. */
   watch(lease: number, holder: Holder): void {
     const early = this.#closing === undefined ? this.#early.get(lease) : CLOSED_LOSS;
-    this.#holders.set(lease, holder);
+    this.#holds.add(lease, holder);
     this.#keep();
+    slots.lookAround();
     if (early !== undefined) this.lose(lease, early);
+  }
+
+  /** A twin that was made of `holder` before lacks what has changed since. */
+  refresh(lease: number, holder: Holder): void {
+    this.#holds.refresh(lease, holder);
   }
 
   /** The lease is over in a way that its holder knows. */
   forget(lease: number): void {
-    this.#holders.delete(lease);
+    this.#holds.delete(lease);
     this.#keep();
   }
 
   /** A lease was lost. */
   lose(lease: number, reason: number): void {
-    const holder = this.#holders.get(lease);
+    const holder = this.#holds.delete(lease);
     if (holder === undefined) {
       // Lost while the event loop was blocked, its grant is read in this very turn; or released.
       if (this.#early.size === 0) setImmediate(() => this.#early.clear());
       this.#early.set(lease, reason);
       return;
     }
-    this.#holders.delete(lease);
     this.#keep();
     const told = holder.lose(reason);
     // No listener runs in the middle of other code, which may be what finds the loss out.
     soon(() => tell(told));
+  }
+
+  /** Looks which locks are still referred to, and tells of the others. Answers whether any is held. */
+  look(now: number): boolean {
+    for (const told of this.#holds.look(now)) tell(told);
+    return this.#holds.size > 0;
+  }
+
+  /** How many locks nothing referred to any more while they were held, since the beginning. */
+  get abandoned(): number {
+    return this.#holds.abandoned;
+  }
+
+  /** For how long the oldest lock has been held, in ms. */
+  get oldestHold(): number {
+    const { oldest } = this.#holds;
+    return oldest === undefined ? 0 : Math.max(0, Math.floor(performance.now() - oldest));
   }
 
   /** Learns at once what the event loop would bring later. */
@@ -366,9 +415,9 @@ export class Port {
     return this.#native.remaining(lease);
   }
 
-  /** Whoever holds or listens is served, also if nothing else refers to the manager. */
+  /** A manager that holds or is listened to must not be collected. */
   #keep(): void {
-    const needed = this.#heard || this.#holders.size > 0;
+    const needed = this.#heard || this.#holds.size > 0;
     slots.keep(this, needed && this.#closing === undefined);
   }
 

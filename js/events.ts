@@ -31,8 +31,9 @@ export interface LockManagerEvents {
    * poll; `WARN_LOCK_EVICTION`, a server's `maxmemory-policy` may evict locks; `WARN_LOCK_REPLICA`, the
    * server is a replica; `WARN_LOCK_SAME_SERVER`, two servers of a quorum are one;
    * `WARN_LOCK_PERSISTENCE`, with `longestLease: 0`, one of them may forget locks when it restarts;
-   * `WARN_LOCK_NESTED`, code under `request` waits for the lock that the request holds. Without a listener
-   * it becomes a warning of the process.
+   * `WARN_LOCK_NESTED`, code under `request` waits for the lock that the request holds;
+   * `WARN_LOCK_ABANDONED`, nothing in the process refers to a lock that is held any more, so nobody can release
+   * it. Without a listener it becomes a warning of the process.
    */
   warning: [warning: LockError];
 }

@@ -1,9 +1,11 @@
-import { CLOSED_LOSS, type Holder, LossCode, OpKind, OutcomeCode, type Port } from './bridge.js';
+import { CLOSED_LOSS, LossCode, OpKind, OutcomeCode, type Port } from './bridge.js';
 import { traced, tracing } from './diagnostics.js';
 import { LockLostError, type LockLostReason } from './errors.js';
+import type { Holder } from './holds.js';
 import type { Lock, LockJson, SharedHandle } from './lock.js';
 import { NestedLock } from './nested-lock.js';
 import { checkTtl, type LockMode } from './options.js';
+import { originOf, setOrigin } from './origins.js';
 import { type Context, toError } from './outcome.js';
 import { refuseOnQuorum } from './quorum.js';
 
@@ -12,16 +14,27 @@ export interface Home {
   readonly port: Port;
   readonly context: Context;
   readonly onLost: (lock: Lock, error: LockLostError) => void;
+  readonly onAbandoned: (lock: Lock) => void;
 }
 
-/** What was granted. */
-interface Grant {
+/** What was granted. @internal */
+export interface Grant {
   readonly name: string;
   readonly label: string;
   readonly mode: LockMode;
   readonly lease: number;
   readonly fence: number;
+  /** Whether the lock is to be left to its lease. */
+  readonly keep: boolean;
 }
+
+/** What is true of a lock, in one number: there may be very many locks. */
+const RELEASED = 1;
+/** Anybody may have the token: no other caller may own the lock with it. */
+const EXPORTED = 2;
+const SHARED = 4;
+const KEPT = 8;
+const ABANDONED = 16;
 
 /**
  * A lock with a lease of its own.
@@ -36,24 +49,34 @@ export class HeldLock implements Holder, SharedHandle {
   readonly #home: Home;
   readonly #lease: number;
   readonly #label: string;
-  #mode: LockMode;
-  #released = false;
-  /** Whether anybody may have the token: then no other caller may own the lock with it. */
-  #exported = false;
+  readonly #since: number;
+  #state: number;
   #lostBecause: LockLostReason | undefined;
   /** Made when somebody asks for it: most locks are released unwatched. */
   #abort: AbortController | undefined;
   /** Its owner, and the nested requests that share it. */
   #users = 1;
 
-  constructor(home: Home, { name, label, mode, lease, fence }: Grant) {
+  constructor(home: Home, { name, label, mode, lease, fence, keep }: Grant, since = home.port.now) {
     this.name = name;
     this.fence = fence;
-    this.#mode = mode;
     this.#home = home;
     this.#lease = lease;
     this.#label = label;
-    home.port.watch(lease, this);
+    this.#since = since;
+    this.#state = (mode === 'shared' ? SHARED : 0) | (keep ? KEPT : 0);
+  }
+
+  /** The lock that was granted just now. @internal */
+  static begin(home: Home, grant: Grant): HeldLock {
+    const lock = new HeldLock(home, grant);
+    home.port.watch(grant.lease, lock);
+    return lock;
+  }
+
+  /** @internal */
+  get since(): number {
+    return this.#since;
   }
 
   /** @internal */
@@ -63,19 +86,40 @@ export class HeldLock implements Holder, SharedHandle {
     // Its own end is what its caller asked for: nothing that a listener of all losses has to know.
     const quiet = code === CLOSED_LOSS || code === LossCode.Ended;
     return () => {
-      if (quiet && (this.#released || this.#abort === undefined)) return;
+      if (quiet && (this.#is(RELEASED) || this.#abort === undefined)) return;
       const error = this.#lost(reason);
       this.#abort?.abort(error);
       if (!quiet) this.#home.onLost(this, error);
     };
   }
 
+  /**
+   * None for a lock whose signal was asked for: a listener of that signal uses the lock, and cannot be seen from
+   * here. None for a lock that is left to its lease, which may be forgotten.
+   *
+   * @internal
+   */
+  twin(): HeldLock | undefined {
+    if (this.#isOver || this.#abort !== undefined || this.#is(KEPT | ABANDONED)) return undefined;
+    const { name, fence, mode } = this;
+    const grant = { name, fence, mode, label: this.#label, lease: this.#lease, keep: false };
+    const twin = new HeldLock(this.#home, grant, this.#since);
+    setOrigin(twin, originOf(this));
+    return twin;
+  }
+
+  /** @internal */
+  abandon(): () => void {
+    this.#state |= ABANDONED;
+    return () => this.#home.onAbandoned(this);
+  }
+
   get mode(): LockMode {
-    return this.#mode;
+    return this.#is(SHARED) ? 'shared' : 'exclusive';
   }
 
   get token(): string {
-    this.#exported = true;
+    this.#state |= EXPORTED;
     const attempt = Math.floor(this.#lease / GENERATIONS);
     const token = `hf1.${this.#home.context.client}.${attempt}`;
     return this.#label === '' ? token : `${token}.${this.#label}`;
@@ -93,6 +137,7 @@ export class HeldLock implements Holder, SharedHandle {
     this.#noticeLoss();
     if (this.#abort === undefined) {
       this.#abort = new AbortController();
+      this.#home.port.refresh(this.#lease, this);
       if (this.#lostBecause !== undefined) this.#abort.abort(this.#lost());
     }
     return this.#abort.signal;
@@ -110,7 +155,7 @@ export class HeldLock implements Holder, SharedHandle {
   }
 
   async #extend(ttl?: number): Promise<void> {
-    if (this.#released) throw this.#lost();
+    if (this.#is(RELEASED)) throw this.#lost();
     const outcome = await this.#home.port.submit(OpKind.Extend, [this.#lease, ttl ?? -1]);
     if (outcome.code === OutcomeCode.Done) return;
     this.#noticeLoss();
@@ -120,14 +165,15 @@ export class HeldLock implements Holder, SharedHandle {
 
   async downgrade(): Promise<boolean> {
     if (!this.held) return false;
-    if (this.#mode === 'shared') return true;
+    if (this.#is(SHARED)) return true;
     refuseOnQuorum(this.#home.context, 'downgrade');
     const outcome = await this.#home.port.submit(OpKind.Downgrade, [this.#lease]);
     if (outcome.code === OutcomeCode.Lost || outcome.code === OutcomeCode.Closed) return false;
     if (outcome.code !== OutcomeCode.Done) {
       throw toError(outcome, this.#home.context, 'downgrade', this.name);
     }
-    this.#mode = 'shared';
+    this.#state |= SHARED;
+    this.#home.port.refresh(this.#lease, this);
     return true;
   }
 
@@ -136,9 +182,9 @@ export class HeldLock implements Holder, SharedHandle {
   }
 
   async #release(): Promise<boolean> {
-    if (this.#released) return false;
-    this.#released = true;
-    const exported = this.#exported ? 1 : 0;
+    if (this.#is(RELEASED)) return false;
+    this.#state |= RELEASED;
+    const exported = this.#is(EXPORTED) ? 1 : 0;
     const outcome = await this.#home.port.submit(OpKind.Release, [this.#lease, exported]);
     // Not before: a loss that the core had found ahead of it is told first.
     this.#home.port.forget(this.#lease);
@@ -168,7 +214,7 @@ export class HeldLock implements Holder, SharedHandle {
   }
 
   get #isOver(): boolean {
-    return this.#released || this.#lostBecause !== undefined;
+    return this.#is(RELEASED) || this.#lostBecause !== undefined;
   }
 
   /** The event loop may have been blocked since: what the core's clock says is told before anything else. */
@@ -176,7 +222,14 @@ export class HeldLock implements Holder, SharedHandle {
     if (!this.#isOver && !this.held) this.#home.port.catchUp();
   }
 
-  #lost(reason = this.#released ? 'released' : (this.#lostBecause ?? 'expired')): LockLostError {
+  /** Whether one of `facts` is true of it. */
+  #is(facts: number): boolean {
+    return (this.#state & facts) !== 0;
+  }
+
+  #lost(
+    reason = this.#is(RELEASED) ? 'released' : (this.#lostBecause ?? 'expired'),
+  ): LockLostError {
     return new LockLostError(`lock "${this.name}" ${WHAT_HAPPENED[reason]}`, this.name, reason);
   }
 }

@@ -12,7 +12,7 @@ import type { Defaults } from './connect-options.js';
 import { traced, tracing } from './diagnostics.js';
 import { LockConnectionError, LockError, LockLostError } from './errors.js';
 import { type LockManagerEvents, noticeListeners } from './events.js';
-import { HeldLock, type Home, nextLease } from './held-lock.js';
+import { type Grant, HeldLock, type Home, nextLease } from './held-lock.js';
 import type { Lock, LockJson, SharedHandle } from './lock.js';
 import { LockSet, takeAll } from './lock-set.js';
 import { checkName, checkNames, checkSlot } from './names.js';
@@ -36,12 +36,13 @@ import {
   type TryAcquireOptions,
   type Wanted,
 } from './options.js';
+import { originOf, setOrigin, withOrigin } from './origins.js';
 import { type Context, toError } from './outcome.js';
 import { gather, type LockSnapshot, readPages } from './query.js';
 import { refuseOnQuorum } from './quorum.js';
 import { checkCallback, runUnder } from './request.js';
 import { type LockStats, readStats } from './stats.js';
-import { nestedWarning, type Warning, warningOf } from './warnings.js';
+import { abandonedWarning, nestedWarning, type Warning, warningOf } from './warnings.js';
 
 /**
  * Takes locks, wherever `connect` was told that they live. One manager per process is enough: it carries
@@ -81,7 +82,7 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
     this.#port = port;
     this.#context = context;
     this.#defaults = defaults;
-    this.#home = { port, context, onLost: this.#onLost };
+    this.#home = { port, context, onLost: this.#onLost, onAbandoned: this.#onAbandoned };
     this.#wanted = checkAcquireOptions(undefined, defaults);
     // Whoever awaits this manager must have had the time to listen.
     setImmediate(() => port.report(this.#onNews));
@@ -128,9 +129,10 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
     options?: AcquireOptions,
   ): Promise<Lock | LockSet> {
     this.#check(name);
-    const wanted =
+    const given =
       options === undefined ? this.#wanted : checkAcquireOptions(options, this.#defaults);
-    this.#refuse(wanted);
+    this.#refuse(given);
+    const wanted = withOrigin(given, this.acquire);
     if (typeof name !== 'string') return (await this.#takeAll(name, wanted)) as LockSet;
     if (tracing.acquire.hasSubscribers || heldAround(this, name) !== undefined) {
       return (await this.#take(name, wanted)) as Lock;
@@ -164,8 +166,9 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
     options?: TryAcquireOptions,
   ): Promise<Lock | LockSet | null> {
     this.#check(name);
-    const wanted = checkTryAcquireOptions(options, this.#defaults);
-    this.#refuse(wanted);
+    const given = checkTryAcquireOptions(options, this.#defaults);
+    this.#refuse(given);
+    const wanted = withOrigin(given, this.tryAcquire);
     return typeof name === 'string' ? this.#take(name, wanted) : this.#takeAll(name, wanted);
   }
 
@@ -219,8 +222,9 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
     const [options, callback] = short ? [undefined, rest[0]] : rest;
     checkCallback(callback);
     const names = typeof name === 'string' ? [name] : name;
-    const wanted = checkRequestOptions(names, options, this.#defaults);
-    this.#refuse(wanted);
+    const given = checkRequestOptions(names, options, this.#defaults);
+    this.#refuse(given);
+    const wanted = withOrigin(given, this.request);
     const taken = await (typeof name === 'string'
       ? this.#take(name, wanted)
       : this.#takeAll(name, wanted));
@@ -252,7 +256,7 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
   ): Promise<Lock> {
     const { name, token, share } = checkLockJson(lock);
     this.#check(name);
-    const wanted = checkAdoptOptions(options, this.#defaults);
+    const wanted = withOrigin(checkAdoptOptions(options, this.#defaults), this.adopt);
     refuseOnQuorum(this.#context, 'adopt');
     const numbers = [wanted.ttl, 0, wanted.maxHold, stallLimit(wanted), share] as const;
     const outcome = await this.#port.begin(OpKind.Adopt, numbers, name, token).outcome;
@@ -406,7 +410,7 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
     names: readonly string[],
     wanted: Wanted,
   ): Promise<LockSet | null | undefined> {
-    const { ttl, wait, maxHold, label, signal } = wanted;
+    const { ttl, wait, maxHold, label, signal, keep } = wanted;
     signal?.throwIfAborted();
     const numbers = [ttl, names.length, maxHold, stallLimit(wanted)] as const;
     const operation = this.#port.begin(OpKind.Together, numbers, label, ...names);
@@ -421,9 +425,8 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
     }
     const fences = (text?.message ?? '').split(',').map(Number);
     const locks = names.map((name, i) => {
-      const own = { name, label, mode: 'exclusive', lease: nextLease(lease, i) } as const;
-      const grant = { ...own, fence: fences[i] as number };
-      return new HeldLock(this.#home, grant);
+      const own = { name, label, mode: 'exclusive', lease: nextLease(lease, i), keep } as const;
+      return this.#hold({ ...own, fence: fences[i] as number }, wanted);
     });
     const set = new LockSet(locks);
     if (signal?.aborted) {
@@ -473,13 +476,19 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
   }
 
   /** The lock that was acquired, or the error that says why it was not. */
-  #settle(name: string, { label, share }: Wanted, outcome: Outcome, action = 'acquire'): HeldLock {
+  #settle(name: string, wanted: Wanted, outcome: Outcome, action = 'acquire'): HeldLock {
+    const { label, share, keep } = wanted;
     if (!isGrant(outcome)) throw toError(outcome, this.#context, action, name);
     const { a: lease, b: fence } = outcome;
     const shown = outcome.text?.message ?? label;
     const mode = share === EXCLUSIVE ? 'exclusive' : 'shared';
-    const grant = { name, label: shown, mode, lease, fence } as const;
-    return new HeldLock(this.#home, grant);
+    return this.#hold({ name, label: shown, mode, lease, fence, keep }, wanted);
+  }
+
+  #hold(grant: Grant, { origin }: Wanted): HeldLock {
+    const lock = HeldLock.begin(this.#home, grant);
+    setOrigin(lock, origin);
+    return lock;
   }
 
   readonly #onLost = (lock: Lock, error: LockLostError): void => {
@@ -488,6 +497,10 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
       tracing.lost.publish({ lock: lock.name, server, error, holder: lock });
     }
     this.emit('lost', lock, error);
+  };
+
+  readonly #onAbandoned = (lock: Lock): void => {
+    this.#warn(abandonedWarning(lock.name, originOf(lock)));
   };
 
   readonly #onNews = (code: number, text: string): void => {
@@ -516,10 +529,10 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
     this.#warn(nestedWarning(name));
   }
 
-  #warn({ code, message }: Warning): void {
+  #warn({ code, message, subject = message }: Warning): void {
     // Each connection tells again.
-    if (this.#warned.has(message)) return;
-    this.#warned.add(message);
+    if (this.#warned.has(subject)) return;
+    this.#warned.add(subject);
     if (this.emit('warning', new LockError(code, message))) return;
     process.emitWarning(message, { type: 'HoldfastWarning', code });
   }

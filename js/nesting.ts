@@ -18,6 +18,7 @@ export class Scope {
     this.#owner = owner;
     this.#locks = locks;
     this.#outer = current();
+    running.add(this);
   }
 
   /** Calls `callback` in this scope. */
@@ -45,8 +46,12 @@ export class Scope {
   /** Ends the scope: code that still runs in its context gets no lock from it any more. */
   close(): void {
     this.#locks = undefined;
+    running.delete(this);
   }
 }
+
+/** The scopes that are open. They keep their locks in use, also where the callback waits for what never comes. */
+const running = new Set<Scope>();
 
 /** Made with the first scope. */
 let scopes: AsyncLocalStorage<Scope> | undefined;

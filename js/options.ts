@@ -248,6 +248,8 @@ export interface Wanted extends HoldOptions {
   readonly reentrant: boolean;
   /** Whether the end of the manager leaves the lock to its lease. */
   readonly keep: boolean;
+  /** The calls that led here, where they are asked for. */
+  readonly origin: string | undefined;
 }
 
 const ADOPT_OPTIONS = ['maxHold', 'renew', 'stallTimeout', 'ttl'];
@@ -355,6 +357,7 @@ function bare(defaults: Defaults): Wanted {
     share: EXCLUSIVE,
     reentrant: false,
     keep: false,
+    origin: undefined,
   };
 }
 

@@ -3,7 +3,7 @@
 import type { Port } from './bridge.js';
 
 /**
- * Counts since `connect`, but for `held` and `waiting`, which are as of now.
+ * Counts since `connect`, but for `held`, `waiting` and `oldestHold`, which are as of now.
  *
  * @example
  * ```ts
@@ -27,6 +27,13 @@ export interface LockStats {
   readonly timedOut: number;
   /** Locks lost. */
   readonly lost: number;
+  /**
+   * Locks that nothing in the process referred to any more while they were held, so that nobody could release
+   * them; see the warning `WARN_LOCK_ABANDONED`. Only collections of garbage find them.
+   */
+  readonly abandoned: number;
+  /** For how long the lock that this manager has held longest is held, in ms; 0 while it holds none. */
+  readonly oldestHold: number;
   /** Leases renewed, those of locks that were just granted included. */
   readonly renewals: number;
   /** Requests sent to the server, renewals included. */
@@ -60,6 +67,8 @@ export function readStats(port: Port): LockStats {
   const last = handOffs.length - 1;
   return {
     ...counts,
+    abandoned: port.abandoned,
+    oldestHold: port.oldestHold,
     handOffs: handOffs.map((count, slot) => ({
       upTo: slot === last ? Number.POSITIVE_INFINITY : 2 ** slot / 1000,
       count,

@@ -6,6 +6,8 @@ import { NewsCode } from './bridge.js';
 export interface Warning {
   readonly code: string;
   readonly message: string;
+  /** What is warned of once; if it is not given, the message. */
+  readonly subject?: string;
 }
 
 /** What news of `server` is to be warned of. @internal */
@@ -48,6 +50,18 @@ export function nestedWarning(lock: string): Warning {
   const advice = 'pass { reentrant: true } to request, or hand the lock on as an argument';
   const message = `lock "${lock}" is waited for by code under a request that holds it, so it waits for itself: ${advice}`;
   return warning('WARN_LOCK_NESTED', message);
+}
+
+/** Nothing refers to a lock that is held. @internal */
+export function abandonedWarning(lock: string, origin: string | undefined): Warning {
+  const advice =
+    'keep the lock until it is released, or use request or await using; if it is to be left to its lease, pass { renew: false, keep: true }';
+  const where =
+    origin === undefined
+      ? 'HOLDFAST_TRACE=1 in the environment tells where it was acquired'
+      : `it was acquired\n${origin}`;
+  const message = `lock "${lock}" is held, but nothing refers to it any more, so nobody can release it: ${advice}; ${where}`;
+  return { ...warning('WARN_LOCK_ABANDONED', message), subject: `abandoned ${lock}` };
 }
 
 function warning(code: string, message: string): Warning {

@@ -6,6 +6,7 @@ const COUNTS = {
   acquired: 'Locks acquired',
   handedOn: 'Those of them that came from another caller of the manager, without the server',
   timedOut: 'Acquires that waited in vain',
+  abandoned: 'Locks that nothing referred to any more while they were held',
   renewals: 'Leases renewed',
   requests: 'Requests sent to the server',
 }
@@ -25,6 +26,7 @@ export function measureLocks(locks, registers = [client.register]) {
     const collect = readInto((gauge) => gauge.set(locks.stats()[name]))
     new client.Gauge({ name: `holdfast_${snake(name)}`, help, registers, collect })
   }
+  measureOldestHold(locks, registers)
   measureHandOffs(locks, registers)
   measureAcquires(registers)
   measureLosses(registers)
@@ -35,6 +37,12 @@ function readInto(read) {
   return function collect() {
     read(this)
   }
+}
+
+function measureOldestHold(locks, registers) {
+  const collect = readInto((gauge) => gauge.set(locks.stats().oldestHold / 1000))
+  const help = 'For how long the oldest lock has been held, in seconds'
+  new client.Gauge({ name: 'holdfast_oldest_hold_seconds', help, registers, collect })
 }
 
 /** The manager has a histogram already: its buckets, added up as `histogram_quantile` wants them. */

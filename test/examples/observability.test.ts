@@ -137,6 +137,9 @@ test('the metrics tell what happened, and every one that the page speaks of is t
   const lock = await waiting;
   assert.equal(await numberAt(registry, 'holdfast_held'), 1);
   assert.equal(await numberAt(registry, 'holdfast_acquired_total'), 1);
+  assert.equal(await numberAt(registry, 'holdfast_abandoned_total'), 0);
+  const age = await numberAt(registry, 'holdfast_oldest_hold_seconds');
+  assert.ok(age >= 0 && age < 60, String(age));
   assert.equal(await numberAt(registry, 'holdfast_hand_off_seconds_bucket{le="+Inf"}'), 1);
   const acquired = '{kind="item",outcome="acquired"}';
   // Both managers are of this process.
