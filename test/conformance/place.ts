@@ -34,6 +34,8 @@ export interface Host {
   start(): Promise<void>;
   /** Where the next behaviour happens; what an earlier one left is not there. */
   next(): Where;
+  /** What a behaviour gets in place of a manager that was opened. */
+  wrap?(manager: LockManager): LockManager;
   /** Waits until nothing is left but fences. Not every store lets one look. */
   quiet?(): Promise<void>;
   stop(): Promise<void>;
@@ -44,9 +46,11 @@ export class Visit implements Place {
   readonly label: string;
   readonly #target: ConnectTarget;
   readonly #options: ConnectOptions;
+  readonly #host: Host;
   readonly #opened: LockManager[] = [];
 
   constructor(host: Host) {
+    this.#host = host;
     const { target, label, options = {} } = host.next();
     this.#target = target;
     this.#options = options;
@@ -54,7 +58,8 @@ export class Visit implements Place {
   }
 
   async open(options: ConnectOptions = {}): Promise<LockManager> {
-    const manager = await connect(this.#target, { ...this.#options, ...options });
+    const connected = await connect(this.#target, { ...this.#options, ...options });
+    const manager = this.#host.wrap?.(connected) ?? connected;
     this.#opened.push(manager);
     return manager;
   }
