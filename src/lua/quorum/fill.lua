@@ -13,12 +13,16 @@ local token, ttl_ms, last = ARGV[1], ARGV[2], ARGV[3]
 
 --#include counter.lua
 local holder = redis.call('GET', lock_key)
-if holder then
-  return (holder == token or holder == token .. '+') and 1 or 0
-end
-if counter and tonumber(counter) > tonumber(last) then
+-- The value carries a mark while somebody waits.
+local own = holder == token or holder == token .. '+'
+if (holder and not own) or (counter and tonumber(counter) > tonumber(last)) then
   return 0
 end
-redis.call('SET', lock_key, token, 'PX', ttl_ms)
+if not own then
+  redis.call('SET', lock_key, token, 'PX', ttl_ms)
+elseif redis.call('PTTL', lock_key) < tonumber(ttl_ms) then
+  -- A vote that was executed late has taken the lock meanwhile, for less and without the fence.
+  redis.call('PEXPIRE', lock_key, ttl_ms)
+end
 redis.call('SET', fence_key, last, 'PX', FENCE_MS)
 return 1
