@@ -90,7 +90,7 @@ impl Quorum {
             self.reconnect_later(now, node);
         }
         for (_, errand) in self.nodes[node].take_requests() {
-            self.failed(now, node, &errand, detail, out);
+            self.lost(now, node, &errand, detail, out);
         }
     }
 

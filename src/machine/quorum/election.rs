@@ -11,7 +11,7 @@
 
 use super::ballot::{Ballot, Grantee, Question, Standing, Vote, majority};
 use super::node::Node;
-use super::{Bid, Errand, Quorum, Timer};
+use super::{Bid, Errand, Quorum, Reach, Timer};
 use crate::clock::Mono;
 use crate::error::Failure;
 use crate::keys::LockKeys;
@@ -59,8 +59,9 @@ impl Quorum {
         }
         self.last_attempt += 1;
         let attempt = self.last_attempt;
-        let reached: Vec<bool> = ballot.votes.iter().map(|vote| *vote == Vote::Awaited).collect();
-        for node in (0..reached.len()).filter(|node| reached[*node]) {
+        let asked = |vote: &Vote| if *vote == Vote::Awaited { Reach::Asked } else { Reach::Not };
+        let reached: Vec<Reach> = ballot.votes.iter().map(asked).collect();
+        for node in (0..reached.len()).filter(|node| reached[*node] == Reach::Asked) {
             let (keys, token) = (keys.clone(), owner.clone());
             let call = Call::Vote { keys, token, attempt, ttl, mark: waits };
             self.ask_about(now, node, call, owner, Some(request), out);

@@ -2,7 +2,7 @@
 
 use super::ballot::{Ballot, Question, Standing, Vote};
 use super::node::Debt;
-use super::{Bid, Quorum};
+use super::{Bid, Quorum, Reach};
 use crate::clock::Mono;
 use crate::error::Failure;
 use crate::keys::LockKeys;
@@ -122,7 +122,7 @@ impl Quorum {
         let up = self.nodes[node].up;
         let Some(bid) = self.bids.get_mut(owner).filter(|_| up) else { return };
         let Bid { keys, token, last_fence: Some(last), .. } = bid.clone() else { return };
-        bid.reached[node] = true;
+        bid.reached[node] = bid.reached[node].max(Reach::Asked);
         self.ask_about(now, node, Call::Fill { keys, token, ttl, last }, owner, None, out);
     }
 
@@ -156,9 +156,9 @@ impl Quorum {
             self.verdicts.push_back((bid.election, Err(Failure::NoQuorum(Vec::new()))));
         }
         let vote = |node: usize| match (bid.reached[node], self.nodes[node].up) {
-            (false, _) => Vote::No(None),
-            (true, true) => Vote::Awaited,
-            (true, false) => Vote::Failed(self.nodes[node].trouble.clone()),
+            (Reach::Not, _) => Vote::No(None),
+            (_, true) => Vote::Awaited,
+            (_, false) => Vote::Failed(self.nodes[node].trouble.clone()),
         };
         let votes = (0..self.nodes.len()).map(vote).collect();
         self.give_up(now, owner, Some(request), out);
@@ -177,7 +177,8 @@ impl Quorum {
     }
 
     /// Withdraws an attempt from every server that was asked for it, behind all that it was asked: also
-    /// from those whose answers are yet to come. Where there is no connection it is owed.
+    /// from those whose answers are yet to come. Where there is no connection it is owed, and where there is
+    /// another one than it was asked on, for it may be asked late on that one.
     pub(super) fn give_up(
         &mut self,
         now: Mono,
@@ -186,17 +187,19 @@ impl Quorum {
         out: &mut Vec<Effect>,
     ) {
         let Some(Bid { keys, token, reached, .. }) = self.bids.remove(owner) else { return };
-        for node in (0..reached.len()).filter(|node| reached[*node]) {
-            if self.nodes[node].up {
+        for node in (0..reached.len()).filter(|node| reached[*node] != Reach::Not) {
+            let up = self.nodes[node].up;
+            if !up || reached[node] == Reach::Lost {
+                self.owe(now, node, &keys, &token);
+            }
+            if up {
                 let call = Call::Withdraw { keys: keys.clone(), token: token.clone() };
                 self.ask_about(now, node, call, owner, ballot, out);
-            } else {
-                self.owe(now, node, &keys, &token);
             }
         }
     }
 
-    /// A withdrawal that has not got through.
+    /// A withdrawal that has not got through, or has to be repeated.
     pub(super) fn owe(&mut self, now: Mono, node: usize, keys: &LockKeys, token: &Token) {
         let debt = Debt { keys: keys.clone(), due: now, confirmed: false };
         self.nodes[node].debts.entry(token.clone()).or_insert(debt);

@@ -79,14 +79,25 @@ struct Bid {
     keys: LockKeys,
     /// With its attempt.
     token: Token,
-    /// Which servers were asked, so that it may stand there.
-    reached: Vec<bool>,
+    /// By server, what may stand there.
+    reached: Vec<Reach>,
     /// The last fence of its grant, once it was granted.
     last_fence: Option<u64>,
     /// The last ballot in which a majority was seen to carry it.
     carried: Option<RequestId>,
     /// The ballot that is about it first.
     election: RequestId,
+}
+
+/// What a server may have of an attempt.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+enum Reach {
+    /// Nothing: it was not asked for the lock.
+    Not,
+    /// The lock. A withdrawal comes behind all that it was asked.
+    Asked,
+    /// The lock, now or later: such a request was lost with its connection, and may still be executed.
+    Lost,
 }
 
 /// A request to one server.

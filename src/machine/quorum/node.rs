@@ -28,7 +28,7 @@ pub(super) struct Node {
     pub(super) deaf: bool,
     /// Requests without an answer, oldest first.
     requests: VecDeque<(RequestId, Errand)>,
-    /// What was given up while the connection was gone, or went, by token.
+    /// What was given up while the connection was gone, or went, or after a request for it was lost, by token.
     pub(super) debts: BTreeMap<Token, Debt>,
 }
 

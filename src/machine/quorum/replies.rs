@@ -1,7 +1,7 @@
 //! What the servers answer.
 
 use super::ballot::{Question, Vote};
-use super::{Errand, Quorum};
+use super::{Errand, Quorum, Reach};
 use crate::clock::Mono;
 use crate::error::Failure;
 use crate::machine::{Effect, Manner, RequestId};
@@ -21,7 +21,7 @@ impl Quorum {
         let Some(errand) = self.nodes[node].take_request(request) else { return };
         match reply {
             Err(Failure::Lost(detail)) => {
-                self.failed(now, node, &errand, &detail, out);
+                self.lost(now, node, &errand, &detail, out);
                 self.disconnected(now, node, &detail, out);
             }
             Err(Failure::NoScript) if self.is_wanted(&errand) => {
@@ -149,8 +149,27 @@ impl Quorum {
         }
     }
 
-    /// A request has no answer of its script. What was asked may have happened, or may yet.
-    pub(super) fn failed(
+    /// A request has no answer, for its connection is gone. What was asked may have happened, or may yet.
+    pub(super) fn lost(
+        &mut self,
+        now: Mono,
+        node: usize,
+        errand: &Errand,
+        why: &str,
+        out: &mut Vec<Effect>,
+    ) {
+        let takes = matches!(errand.call, Call::Vote { .. } | Call::Fill { .. });
+        if takes
+            && self.is_wanted(errand)
+            && let Some(bid) = self.bids.get_mut(&errand.owner)
+        {
+            bid.reached[node] = Reach::Lost;
+        }
+        self.failed(now, node, errand, why, out);
+    }
+
+    /// A request was not answered by its script.
+    fn failed(
         &mut self,
         now: Mono,
         node: usize,
