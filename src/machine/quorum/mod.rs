@@ -18,6 +18,8 @@ mod election;
 mod hold;
 mod node;
 mod replies;
+#[cfg(all(test, feature = "driver"))]
+mod spoil;
 mod wake;
 
 use self::ballot::Ballot;

@@ -3,6 +3,7 @@
 //! Each breaks one rule of `docs/protocol.md`: in the scripts by another text, in the machine by a hand
 //! in its state or on what goes in and out of it. So the code that is shipped has no switch.
 
+use super::quorum_defects::Flaw;
 use super::simulator::{Kind, Simulation};
 use crate::clock::{Mono, ServerTime};
 use crate::machine::attempt::Way;
@@ -26,6 +27,7 @@ pub(super) enum Change {
         wrong: &'static str,
     },
     Machine(Defect),
+    Quorum(Flaw),
 }
 
 /// A defect of the machine.
@@ -37,8 +39,6 @@ pub(super) enum Defect {
     FencesWithoutEnd,
     /// The loss of a lock is not told.
     LossNotTold,
-    /// On a quorum: a server that has restarted votes at once.
-    VotesAtOnce,
     /// Waiters rely on messages alone.
     NoPoll,
     /// The scripts are told nothing of other histories of the data.
@@ -162,6 +162,11 @@ pub(super) fn spoil(machine: &mut Machine) {
         }
         _ => {}
     }
+}
+
+/// What goes wrong on this thread.
+pub(super) fn present() -> Option<Change> {
+    PRESENT.get()
 }
 
 /// What goes wrong on this thread from now on.

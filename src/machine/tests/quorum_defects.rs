@@ -3,7 +3,62 @@
 
 use super::defects::{self, Change, Defect, SEEDS, script};
 use super::quorum::{Kind, Simulation};
-use crate::script::Script;
+use crate::clock::ServerTime;
+use crate::machine::Quorum;
+use crate::script::{Reply, Script};
+
+/// A defect of the layer that makes one server of many.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Flaw {
+    /// Servers that lack the lock are filled after a lost majority, too.
+    FillsAfterLoss,
+    /// An attempt that lost is withdrawn only where it was heard to have the lock.
+    ForgetsAwaited,
+    /// Fences are above the servers' clocks alone.
+    IgnoresCounters,
+    /// Fences are above the servers' counters alone.
+    IgnoresClocks,
+    /// Nothing is owed where a connection is gone.
+    NothingOwed,
+    /// Uptimes are taken for exact.
+    UptimeIsExact,
+    /// A server that has restarted votes at once.
+    VotesAtOnce,
+    /// A withdrawal does not wait behind what was asked before it.
+    WithdrawnAhead,
+    /// What may still be executed is withdrawn once only.
+    WithdrawnOnce,
+}
+
+impl Flaw {
+    pub(super) fn is_on(self) -> bool {
+        matches!(defects::present(), Some(Change::Quorum(flaw)) if flaw == self)
+    }
+}
+
+/// An answer as the quorum gets it.
+pub(super) fn distort(reply: Reply) -> Reply {
+    match reply {
+        Reply::Voted { time, .. } if Flaw::IgnoresCounters.is_on() => {
+            Reply::Voted { counter: 0, time }
+        }
+        Reply::Voted { counter, .. } if Flaw::IgnoresClocks.is_on() => {
+            Reply::Voted { counter, time: ServerTime::default() }
+        }
+        reply => reply,
+    }
+}
+
+/// Changes the state of a quorum, after every input.
+pub(super) fn spoil(quorum: &mut Quorum) {
+    match defects::present() {
+        Some(Change::Quorum(Flaw::FillsAfterLoss)) => quorum.believe_every_extension(),
+        Some(Change::Quorum(Flaw::ForgetsAwaited)) => quorum.forget_awaited_votes(),
+        Some(Change::Quorum(Flaw::NothingOwed)) => quorum.forget_debts(),
+        Some(Change::Quorum(Flaw::WithdrawnOnce)) => quorum.forget_lost_requests(),
+        _ => {}
+    }
+}
 
 const DEFECTS: &[(&str, Kind, Change)] = &[
     (
@@ -47,8 +102,68 @@ const DEFECTS: &[(&str, Kind, Change)] = &[
         ),
     ),
     ("a held lock is taken", Kind::Steady, script("if owner ~= token or", "if false or")),
+    (
+        "an earlier attempt takes the lock from a later one",
+        Kind::Steady,
+        script(
+            "if owner ~= token or tonumber(number) > tonumber(attempt) then",
+            "if owner ~= token then",
+        ),
+    ),
+    (
+        "an earlier attempt stands in the way of a later one",
+        Kind::Steady,
+        script("tonumber(number) > tonumber(attempt) then", "number ~= attempt then"),
+    ),
+    (
+        "a late vote cuts a lease that was extended",
+        Kind::Steady,
+        script("if holder and tonumber(number) == tonumber(attempt) then", "if false then"),
+    ),
+    (
+        "a late fill cuts a lease",
+        Kind::Steady,
+        script(
+            "if not own then\n  redis.call('SET', lock_key, token,",
+            "if true then\n  redis.call('SET', lock_key, token,",
+        ),
+    ),
+    (
+        "a server is filled without the fence",
+        Kind::Steady,
+        script(
+            "end\nredis.call('SET', fence_key, last, 'PX', FENCE_MS)\nreturn 1",
+            "end\nreturn 1",
+        ),
+    ),
+    (
+        "a server is filled though it knows a later owner",
+        Kind::Steady,
+        script(
+            "if (holder and not own) or (counter and tonumber(counter) > tonumber(last)) then",
+            "if holder and not own then",
+        ),
+    ),
+    (
+        "a mark is lost when a later attempt takes the lock",
+        Kind::Steady,
+        script("attempt .. (plus or '')", "attempt"),
+    ),
+    (
+        "nobody is told that a lock is free",
+        Kind::Steady,
+        script("redis.pcall('PUBLISH', channel, 'free ' .. lock_key)", ""),
+    ),
     ("validity counts from the answer", Kind::Steady, Change::Machine(Defect::ValidFromReply)),
-    ("a server that forgot votes at once", Kind::Losing, Change::Machine(Defect::VotesAtOnce)),
+    ("a server that forgot votes at once", Kind::Losing, Change::Quorum(Flaw::VotesAtOnce)),
+    ("a server votes within a second too early", Kind::Losing, Change::Quorum(Flaw::UptimeIsExact)),
+    ("fences are above the clocks alone", Kind::Hasty, Change::Quorum(Flaw::IgnoresCounters)),
+    ("fences are above the counters alone", Kind::Losing, Change::Quorum(Flaw::IgnoresClocks)),
+    ("a vote that is awaited is left", Kind::Steady, Change::Quorum(Flaw::ForgetsAwaited)),
+    ("a quorum owes nothing", Kind::Steady, Change::Quorum(Flaw::NothingOwed)),
+    ("a lost vote is withdrawn once", Kind::Steady, Change::Quorum(Flaw::WithdrawnOnce)),
+    ("a withdrawal overtakes its vote", Kind::Steady, Change::Quorum(Flaw::WithdrawnAhead)),
+    ("a lost majority fills others", Kind::Losing, Change::Quorum(Flaw::FillsAfterLoss)),
 ];
 
 #[test]

@@ -1,25 +1,40 @@
 //! One process of the quorum's simulator: its manager, and its lines to the servers.
 
 use super::defects::Defect;
+use super::quorum_defects::{self, Flaw};
+use super::quorum_watch::Extensions;
 use super::server::Server;
 use crate::clock::Mono;
 use crate::error::Failure;
 use crate::machine::{Command, Effect, Event, LeaseId, NodeId, OpId, Outcome, Quorum, RequestId};
 use crate::script::{Call, Reply};
+use crate::token::Token;
 use std::collections::{BTreeMap, VecDeque};
 
 /// One process's line to one server.
 #[derive(Default)]
+#[expect(clippy::struct_excessive_bools, reason = "facts that are independent")]
 pub(super) struct Link {
     pub(super) connecting: bool,
     pub(super) up: bool,
     pub(super) subscriber: u64,
+    pub(super) listens: bool,
+    /// A message that a lock may be free is on its way.
+    pub(super) told: bool,
     pub(super) wire: VecDeque<(RequestId, Call)>,
     pub(super) answers: VecDeque<(RequestId, Result<Reply, Failure>)>,
     pub(super) cut_off_until: Option<Mono>,
 }
 
+impl Link {
+    /// Whether a request on the wire can take the lock.
+    pub(super) fn takes_lock(&self) -> bool {
+        self.wire.iter().any(|(_, call)| matches!(call, Call::Vote { .. } | Call::Fill { .. }))
+    }
+}
+
 pub(super) struct Process {
+    pub(super) client: String,
     pub(super) quorum: Quorum,
     pub(super) servers: Vec<Server>,
     pub(super) links: Vec<Link>,
@@ -34,12 +49,16 @@ pub(super) struct Process {
     pub(super) outcomes: Vec<(OpId, Outcome)>,
     pub(super) held: Vec<(LeaseId, u64)>,
     pub(super) deadlines: BTreeMap<LeaseId, Mono>,
+    pub(super) extensions: Extensions,
+    /// The first rule that it has broken.
+    pub(super) broken: Option<&'static str>,
 }
 
 impl Process {
     pub(super) fn input(&mut self, give: impl FnOnce(&mut Quorum, Mono, &mut Vec<Effect>)) {
         let mut out = Vec::new();
         give(&mut self.quorum, self.now, &mut out);
+        quorum_defects::spoil(&mut self.quorum);
         for effect in out {
             self.perform(effect);
         }
@@ -57,20 +76,29 @@ impl Process {
             Effect::Disconnect { node, .. } => {
                 let link = &mut self.links[index(node)];
                 link.up = false;
+                link.listens = false;
+                link.told = false;
                 let calls = link.wire.drain(..).map(|(_, call)| (index(node), call));
                 self.dropped.extend(calls);
                 link.answers.clear();
                 self.servers[index(node)].unsubscribe(link.subscriber);
             }
             Effect::Listen { node, channel } => {
-                let subscriber = self.links[index(node)].subscriber;
-                self.servers[index(node)].subscribe(subscriber, &channel);
+                let link = &mut self.links[index(node)];
+                link.listens = true;
+                self.servers[index(node)].subscribe(link.subscriber, &channel);
                 self.event(index(node), Event::Listening { channel, on: true });
             }
             Effect::Ping => self.event(0, Event::Turned(self.now)),
             Effect::Send { node, request, call, .. } => {
-                assert!(self.links[index(node)].up, "a request without a connection");
-                self.links[index(node)].wire.push_back((request, call));
+                self.judge(index(node), request, &call);
+                let link = &mut self.links[index(node)];
+                assert!(link.up, "a request without a connection");
+                if matches!(call, Call::Withdraw { .. }) && Flaw::WithdrawnAhead.is_on() {
+                    link.wire.push_front((request, call));
+                } else {
+                    link.wire.push_back((request, call));
+                }
             }
             Effect::SetDeadline { lease, until: Some(until) } => {
                 self.deadlines.insert(lease, until);
@@ -78,7 +106,12 @@ impl Process {
             Effect::SetDeadline { lease, until: None } => {
                 self.deadlines.remove(&lease);
             }
-            Effect::Lose { .. } | Effect::Tell(_) | Effect::Unlisten { .. } => {}
+            Effect::Unlisten { node, .. } => {
+                let link = &mut self.links[index(node)];
+                link.listens = false;
+                self.servers[index(node)].unsubscribe(link.subscriber);
+            }
+            Effect::Lose { .. } | Effect::Tell(_) => {}
             Effect::Confirm { .. } | Effect::Discover | Effect::Look { .. } | Effect::Stop => {
                 panic!("{effect:?}")
             }
@@ -97,7 +130,36 @@ impl Process {
         self.input(|quorum, now, out| quorum.handle_command(now, op, command, out));
     }
 
+    /// A request leaves it.
+    fn judge(&mut self, node: usize, request: RequestId, call: &Call) {
+        self.extensions.asked(self.now, request, call);
+        if let Call::Fill { token, .. } = call
+            && !self.extensions.may_fill(node, token.as_str(), self.links.len() / 2 + 1)
+        {
+            self.broken = Some("a server is filled though no majority carries the lock");
+        }
+    }
+
+    pub(super) fn token(&self, lease: LeaseId) -> String {
+        Token::new(&self.client, lease.attempt().0, "").as_str().to_owned()
+    }
+
+    /// Whether its lock was another's of this process before.
+    pub(super) fn is_handed_on(lease: LeaseId) -> bool {
+        lease != LeaseId::first(lease.attempt())
+    }
+
+    /// The tokens of the locks that it believes to hold, and whether they were handed on.
+    pub(super) fn leases(&self, clock: Mono) -> impl Iterator<Item = (String, bool)> {
+        let valid = self.deadlines.iter().filter(move |(_, until)| **until > clock);
+        valid.map(|(lease, _)| (self.token(*lease), Self::is_handed_on(*lease)))
+    }
+
     pub(super) fn reply(&mut self, node: usize, request: RequestId, reply: Result<Reply, Failure>) {
+        if let Ok(Reply::Owner(carries)) = reply {
+            self.extensions.answered(node, request, carries);
+        }
+        let reply = reply.map(quorum_defects::distort);
         if Defect::ValidFromReply.is_on() {
             let now = self.now;
             self.quorum.inner().links.redate(now);

@@ -1,0 +1,226 @@
+//! Judges what servers of a quorum do and are asked: the rules of `docs/protocol.md`, told a second time and
+//! without the scripts.
+
+use super::server::Server;
+use super::snapshot::bare;
+use super::world::World;
+use crate::clock::Mono;
+use crate::error::Failure;
+use crate::machine::RequestId;
+use crate::script::{Call, Reply};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// How long a fence is remembered after it was written.
+const FENCE_KEPT: Duration = Duration::from_secs(86_400);
+
+/// What lies on a server about the lock.
+#[derive(Debug)]
+pub(super) struct Seen {
+    /// The lock's value, mark included.
+    value: Option<String>,
+    remaining: Duration,
+    fence: Option<u64>,
+    fence_remaining: Duration,
+}
+
+impl Seen {
+    pub(super) fn on(server: &Server, now: Mono) -> Self {
+        let keys = World::keys();
+        let remaining = |key: &str| {
+            let ms = server.command(now, &["PTTL", key]).and_then(|ms| ms.parse().ok());
+            Duration::from_millis(ms.unwrap_or(0))
+        };
+        Self {
+            value: server.command(now, &["GET", keys.lock()]),
+            remaining: remaining(keys.lock()),
+            fence: server.fence(now, &keys),
+            fence_remaining: remaining(&keys.fence()),
+        }
+    }
+
+    fn owner(&self) -> Option<&str> {
+        self.value.as_deref().map(bare)
+    }
+
+    /// Whether somebody wants a message when the lock is free.
+    pub(super) fn is_marked(&self) -> bool {
+        self.value.as_deref().is_some_and(|value| bare(value) != value)
+    }
+}
+
+/// The value that a call is about: a token with its attempt.
+fn attempt_of(call: &Call) -> String {
+    match call {
+        Call::Vote { token, attempt, .. } => format!("{token}.{attempt}"),
+        call => call.token().as_str().to_owned(),
+    }
+}
+
+/// The token of a value, and the number of its attempt.
+pub(super) fn parts(value: &str) -> Option<(&str, u64)> {
+    let (token, attempt) = value.rsplit_once('.')?;
+    Some((token, attempt.parse().ok()?))
+}
+
+/// The rule that an executed call has broken.
+pub(super) fn judge(
+    call: &Call,
+    reply: &Result<Reply, Failure>,
+    before: &Seen,
+    after: &Seen,
+) -> Option<&'static str> {
+    let caller = attempt_of(call);
+    let judgements = [
+        judge_owner(call, &caller, before, after),
+        judge_lease(call, &caller, before, after),
+        judge_mark(call, &caller, before, after),
+        judge_fence(call, &caller, before, after),
+        judge_reply(call, &caller, reply, before, after),
+    ];
+    judgements.into_iter().find_map(Result::err)
+}
+
+fn rule(right: bool, otherwise: &'static str) -> Result<(), &'static str> {
+    if right { Ok(()) } else { Err(otherwise) }
+}
+
+/// Nobody but its owner changes whose lock it is, and an owner is one attempt.
+fn judge_owner(call: &Call, caller: &str, before: &Seen, after: &Seen) -> Result<(), &'static str> {
+    let (was, is) = (before.owner(), after.owner());
+    let takes = is == Some(caller)
+        && match (call, was) {
+            (Call::Vote { .. } | Call::Fill { .. }, None) => true,
+            (Call::Vote { .. }, Some(was)) => match (parts(was), parts(caller)) {
+                (Some((own, earlier)), Some((token, attempt))) => own == token && earlier < attempt,
+                _ => false,
+            },
+            _ => false,
+        };
+    let frees = matches!(call, Call::Withdraw { .. }) && was == Some(caller) && is.is_none();
+    rule(was == is || takes || frees, "a lock was changed by another")
+}
+
+/// The lease of an attempt only gets longer, and only its owner lengthens it.
+fn judge_lease(call: &Call, caller: &str, before: &Seen, after: &Seen) -> Result<(), &'static str> {
+    if after.owner().is_none() {
+        return Ok(());
+    }
+    let ttl = match call {
+        Call::Vote { ttl, .. } | Call::Extend { ttl, .. } | Call::Fill { ttl, .. } => *ttl,
+        _ => Duration::ZERO,
+    };
+    if before.owner() != after.owner() {
+        return rule(after.remaining == ttl, "a lease is not as long as was asked for");
+    }
+    rule(after.remaining >= before.remaining, "a lease was cut")?;
+    let own = after.owner() == Some(caller);
+    let kept = after.remaining == before.remaining;
+    rule(kept || (own && after.remaining == ttl), "a lease was lengthened by another")
+}
+
+/// Whoever waits is told of the end of the lock that it was refused.
+fn judge_mark(call: &Call, caller: &str, before: &Seen, after: &Seen) -> Result<(), &'static str> {
+    let lost = before.is_marked() && after.value.is_some() && !after.is_marked();
+    rule(!lost, "a mark was lost")?;
+    let refused = matches!(call, Call::Vote { mark: true, .. }) && after.owner() != Some(caller);
+    rule(!refused || after.is_marked(), "whoever was refused will not be told")?;
+    rule(
+        before.is_marked() || !after.is_marked() || refused,
+        "a lock that nobody waits for is marked",
+    )
+}
+
+/// A fence is written by its owner and with its lock, and only rises.
+fn judge_fence(call: &Call, caller: &str, before: &Seen, after: &Seen) -> Result<(), &'static str> {
+    rule(after.fence >= before.fence, "a fence fell")?;
+    let own = after.owner() == Some(caller);
+    let due = match call {
+        Call::Seal { first, last, .. } if own && before.fence < Some(*first) => Some(*last),
+        Call::Fill { last, .. } if own && before.fence <= Some(*last) => Some(*last),
+        _ => None,
+    };
+    match due {
+        Some(last) => {
+            rule(after.fence == Some(last), "the lock is here without its fence")?;
+            rule(after.fence_remaining == FENCE_KEPT, "a fence is forgotten too early or too late")
+        }
+        None => rule(after.fence == before.fence, "a fence was written that is not due"),
+    }
+}
+
+/// What is answered is so.
+fn judge_reply(
+    call: &Call,
+    caller: &str,
+    reply: &Result<Reply, Failure>,
+    before: &Seen,
+    after: &Seen,
+) -> Result<(), &'static str> {
+    let own = after.owner() == Some(caller);
+    let lasts = |ttl: &Duration| own && after.remaining >= *ttl;
+    let right = match (call, reply) {
+        (Call::Vote { ttl, .. }, Ok(Reply::Voted { counter, .. })) => {
+            lasts(ttl) && *counter == before.fence.unwrap_or(0)
+        }
+        (Call::Vote { .. }, Ok(Reply::Held(held))) => {
+            let earlier = match (before.owner().and_then(parts), parts(caller)) {
+                (Some((owner, earlier)), Some((token, attempt))) => {
+                    owner == token && earlier <= attempt
+                }
+                _ => false,
+            };
+            !earlier && Some(held.holder.as_str()) == after.owner()
+        }
+        (Call::Extend { ttl, .. }, Ok(Reply::Owner(yes))) => *yes == own && (!yes || lasts(ttl)),
+        (Call::Fill { ttl, last, .. }, Ok(Reply::Owner(yes))) => {
+            *yes == (own && before.fence <= Some(*last)) && (!yes || lasts(ttl))
+        }
+        (Call::Seal { first, .. }, Ok(Reply::Owner(yes))) => {
+            *yes == (own && before.fence < Some(*first))
+        }
+        (Call::Withdraw { .. }, Ok(Reply::Owner(yes))) => {
+            *yes == (before.owner() == Some(caller)) && (!yes || after.value.is_none())
+        }
+        _ => false,
+    };
+    rule(right, "an answer that is not so")
+}
+
+/// What a process has heard of its extensions: only of a lock that a majority carries may it fill others.
+#[derive(Default)]
+pub(super) struct Extensions {
+    /// By request: whose lease, and when it was asked.
+    asked: BTreeMap<RequestId, Round>,
+    yes: BTreeMap<Round, BTreeSet<usize>>,
+    /// Servers that have denied to carry the token in a round, and were not filled for that.
+    no: Vec<(usize, Round)>,
+}
+
+type Round = (String, Mono);
+
+impl Extensions {
+    pub(super) fn asked(&mut self, now: Mono, request: RequestId, call: &Call) {
+        if let Call::Extend { token, .. } = call {
+            self.asked.insert(request, (token.as_str().to_owned(), now));
+        }
+    }
+
+    pub(super) fn answered(&mut self, node: usize, request: RequestId, carries: bool) {
+        let Some(round) = self.asked.remove(&request) else { return };
+        if carries {
+            self.yes.entry(round).or_default().insert(node);
+        } else {
+            self.no.push((node, round));
+        }
+    }
+
+    /// A server is given the lock. Whether it lacked it in a round in which so many others carried it.
+    pub(super) fn may_fill(&mut self, node: usize, token: &str, majority: usize) -> bool {
+        let won = |round: &Round| {
+            round.0 == token && self.yes.get(round).is_some_and(|yes| yes.len() >= majority)
+        };
+        let missed = self.no.iter().position(|(lacking, round)| *lacking == node && won(round));
+        missed.map(|missed| self.no.swap_remove(missed)).is_some()
+    }
+}
