@@ -10,6 +10,8 @@ interface Pair {
   greets?: boolean;
   /** Whether it asked for a shard channel. */
   listens?: boolean;
+  /** Requests that are held back, while that is wanted; then forwarded also if the client is gone. */
+  held?: Buffer[] | undefined;
   /** Forward nothing more, keep it open. */
   silent?: boolean;
 }
@@ -78,6 +80,25 @@ export class FaultProxy {
     for (const pair of this.#pairs) pair.silent = pair.listens === true;
   }
 
+  /** Holds all requests of the open connections back from now on, as a slow network does. */
+  hold(): void {
+    for (const pair of this.#pairs) pair.held ??= [];
+  }
+
+  /** Forwards what is held back, also of connections that were given up. How many bytes that were. */
+  deliver(): number {
+    let bytes = 0;
+    for (const pair of this.#pairs) {
+      for (const chunk of pair.held ?? []) {
+        bytes += chunk.length;
+        pair.upstream.write(chunk);
+      }
+      pair.held = undefined;
+      if (pair.client.destroyed) pair.upstream.end();
+    }
+    return bytes;
+  }
+
   async stop(): Promise<void> {
     this.sparesClients = false;
     this.cut();
@@ -103,7 +124,8 @@ export class FaultProxy {
       if (pair.silent || (this.blackhole && !this.#spares(pair))) return;
       this.requestBytes += chunk.length;
       this.onRequest?.(chunk);
-      upstream.write(chunk);
+      if (pair.held) pair.held.push(chunk);
+      else upstream.write(chunk);
     });
     client.on('error', (error: NodeJS.ErrnoException) => {
       if (error.code === 'ECONNRESET') this.resets += 1;
@@ -126,6 +148,7 @@ export class FaultProxy {
     ] as const) {
       socket.on('error', () => {});
       socket.on('close', () => {
+        if (socket === client && pair.held) return;
         other.destroy();
         this.#pairs.delete(pair);
       });
