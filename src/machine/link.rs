@@ -20,14 +20,19 @@ const HISTORIES: usize = 64;
 const BACKOFF_MS_MAX: u64 = 1_000;
 /// A fence of a new counter may be ahead of the clock by so many µs.
 const FENCE_AHEAD_US: u64 = 1_000;
+/// A connection that answers when it is so old is steady: its successor is made without a pause. One that answers and
+/// dies at once is not, or it would be followed by a thousand others in a second.
+pub(super) const STEADY_AFTER: Duration = Duration::from_millis(250);
 /// Two clocks that were compared longer ago than this are not believed to run alike any more.
 const CLOCKS_AGE_MAX: Duration = Duration::from_secs(10);
 
 #[derive(Debug)]
 pub(super) struct Link {
     state: State,
-    /// Connections, made or tried, since the last answer to a request.
+    /// Connections, made or tried, since one was steady.
     failures: u32,
+    /// When the connection was made.
+    connected: Mono,
     /// Whether the server was seen to be a replica and has taken no write since: it may be promoted
     /// at any moment, so every acquire is preceded by a look.
     suspect: bool,
@@ -168,6 +173,7 @@ impl Link {
         Self {
             state: State::Idle,
             failures: 0,
+            connected: Mono::from_micros(0),
             suspect: false,
             trouble: String::new(),
             looked: Mono::from_micros(0),
@@ -187,9 +193,10 @@ impl Link {
     }
 
     /// What a reply says about the server it came from.
-    pub(super) fn judge(&mut self, reply: &Result<Reply, Failure>) {
+    pub(super) fn judge(&mut self, now: Mono, reply: &Result<Reply, Failure>) {
         let replica = is_readonly(reply);
-        if !replica && !matches!(reply, Err(Failure::Lost(_))) {
+        let answered = !replica && !matches!(reply, Err(Failure::Lost(_)));
+        if answered && now.since(self.connected) >= STEADY_AFTER {
             self.failures = 0;
         }
         match reply {
@@ -371,6 +378,7 @@ impl Machine {
         }
         let link = self.links.at(node);
         link.looked = now;
+        link.connected = now;
         link.clocks = None;
         link.suspect |= risks.iter().any(Risk::is_replica);
         if std::mem::replace(&mut link.state, State::Up) == State::Down {

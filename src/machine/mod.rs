@@ -237,7 +237,7 @@ impl Machine {
     ) {
         let link = self.links.at(node);
         let Some(Request { purpose, manner, sent }) = link.take_request(request) else { return };
-        link.judge(&reply);
+        link.judge(now, &reply);
         let lost = match &reply {
             Err(Failure::Lost(detail)) => Some(detail.clone()),
             // Its place may have been taken by another, at the same address or not.

@@ -3,6 +3,7 @@
 use super::Errand;
 use crate::clock::Mono;
 use crate::keys::LockKeys;
+use crate::machine::link::STEADY_AFTER;
 use crate::machine::{Look, RequestId};
 use crate::token::Token;
 use std::collections::{BTreeMap, VecDeque};
@@ -18,8 +19,10 @@ pub(super) struct Node {
     pub(super) tried: bool,
     /// Why it is not connected.
     pub(super) trouble: String,
-    /// Connections, made or tried, since the last answer to a request.
+    /// Connections, made or tried, since one was steady.
     pub(super) failures: u32,
+    /// When the connection was made.
+    connected: Mono,
     /// Names its run and its data.
     pub(super) history: Option<String>,
     /// How long it had been up, and when it said so; none if it does not tell.
@@ -49,6 +52,7 @@ impl Node {
             tried: false,
             trouble: "not connected yet".to_owned(),
             failures: 0,
+            connected: Mono::from_micros(0),
             history: None,
             uptime: None,
             deaf: false,
@@ -59,6 +63,7 @@ impl Node {
 
     pub(super) fn connected(&mut self, now: Mono, look: Look) {
         self.up = true;
+        self.connected = now;
         self.tried = true;
         self.history = look.history;
         self.uptime = look.uptime.map(|uptime| (uptime, now));
@@ -92,6 +97,13 @@ impl Node {
                 needed.as_millis()
             )
         })
+    }
+
+    /// It has answered a request.
+    pub(super) fn answered(&mut self, now: Mono) {
+        if now.since(self.connected) >= STEADY_AFTER {
+            self.failures = 0;
+        }
     }
 
     pub(super) fn add_request(&mut self, id: RequestId, errand: Errand) {

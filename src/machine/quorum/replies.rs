@@ -25,16 +25,16 @@ impl Quorum {
                 self.disconnected(now, node, &detail, out);
             }
             Err(Failure::NoScript) if self.is_wanted(&errand) => {
-                self.nodes[node].failures = 0;
+                self.nodes[node].answered(now);
                 self.send(now, node, errand, Manner::WithSource, out);
             }
             Err(failure) => {
-                self.nodes[node].failures = 0;
+                self.nodes[node].answered(now);
                 self.note_refusal(&errand, &failure);
                 self.failed(now, node, &errand, &failure.to_string(), out);
             }
             Ok(reply) => {
-                self.nodes[node].failures = 0;
+                self.nodes[node].answered(now);
                 self.answered(now, node, &errand, &reply, out);
             }
         }

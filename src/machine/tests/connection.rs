@@ -58,7 +58,7 @@ fn a_return_to_known_data_keeps_its_epoch() {
     for history in ["first", "second", "first", "second"] {
         world.event(Event::Disconnected("failover".to_owned()));
         world.server.set_history(history);
-        world.pass(ms(10));
+        world.pass(ms(1_000));
         world.connect();
         let op = world.acquire(10_000, Wait::Never);
         world.settle();
@@ -97,6 +97,43 @@ fn a_peer_that_hangs_up_on_every_request_is_not_stormed() {
         world.pass(ms(10));
     }
     assert!(connections <= 12, "{connections} connections in 3 s");
+}
+
+#[test]
+fn a_peer_that_hangs_up_after_an_answer_is_not_stormed() {
+    let mut world = World::connected();
+    world.acquire(10_000, Wait::Forever);
+    let mut connections = 0;
+    for _ in 0..300 {
+        if world.connecting {
+            world.connect();
+            connections += 1;
+            if let Some((request, _)) = world.wire.pop_front() {
+                world.reply(request, Err(refused("LOADING")));
+            }
+            world.event(Event::Disconnected("hung up".to_owned()));
+        } else if connections == 0 {
+            world.event(Event::Disconnected("hung up".to_owned()));
+        }
+        world.pass(ms(10));
+    }
+    assert!((3..=12).contains(&connections), "{connections} connections in 3 s");
+}
+
+#[test]
+fn a_connection_that_breaks_after_a_while_is_made_anew_at_once() {
+    let mut world = World::connected();
+    for _ in 0..5 {
+        world.pass(ms(1_000));
+        let op = world.acquire(10_000, Wait::Never);
+        world.settle();
+        let (lease, _) = world.lease(op);
+        world.release(lease);
+        world.settle();
+        world.event(Event::Disconnected("cut".to_owned()));
+        assert!(world.connecting);
+        world.connect();
+    }
 }
 
 #[test]

@@ -301,8 +301,8 @@ fn a_reconnect_does_not_make_the_repeated_release_come_too_early() {
     let (lease, _) = world.lease(op);
     world.release(lease);
     world.settle();
-    world.pass(ms(10));
     world.lose_requests();
+    world.pass(ms(100));
     world.connect();
     world.settle();
     assert!(matches!(world.server.execute(world.now, &late), Ok(Reply::Granted { .. })));
