@@ -24,6 +24,8 @@ export interface Context {
 
 /** What to do about the server's refusals that a person can mend. */
 const CURES: Readonly<Record<string, string>> = {
+  FENCE:
+    "something has raised this lock's fence counter beyond what is exact: delete the key, and fences go on from the server's clock, or set it to a number above all fences that were used",
   BUSY: 'a script or function blocks the server: end it with SCRIPT KILL or FUNCTION KILL',
   LOADING: 'the server still loads its data: wait until it has',
   NOAUTH: 'the server wants a login: give username and password in the URL or the options',

@@ -64,6 +64,12 @@ impl LockKeys {
         keys.find(|key| error.strip_prefix(key).is_some_and(|rest| rest.starts_with(" is not ")))
     }
 
+    /// The key that an error is about: that of the lock, unless it names another of its keys.
+    #[must_use]
+    pub fn blamed_by(&self, error: &str) -> String {
+        self.named_by(error).unwrap_or_else(|| self.lock().to_owned())
+    }
+
     /// The part of the lock's key that decides its slot, for what must stand in the same.
     #[must_use]
     pub fn tag(&self) -> &str {

@@ -16,8 +16,9 @@
            last }                                         if it is free; position 0 if not in line;
                                                           last: the last fence issued, 0 if none
   WRITES lock fence queue waiters shared
-  AGAIN  the same fence or place; a lease is lengthened to ttl_ms, never shortened
-  FAILS  WRONGTYPE if a key holds something else; then nothing is changed
+  AGAIN  the same fence or place while the lease lasts, which is lengthened to ttl_ms, never shortened; once it has
+         ended the lock is acquired anew, with a new fence
+  FAILS  WRONGTYPE if a key holds something else, FENCE if the counter is at its end; then nothing is changed
 ]]
 local lock_key, fence_key, queue_key, waiters_key, shared_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local token, ttl_ms, epoch_us, inbox = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
@@ -28,7 +29,11 @@ local intent, limit, block = ARGV[5] or '0', ARGV[6] or '-', ARGV[7] or '1'
 local function next_fence(fence_key, epoch_us, block)
   local counter = redis.pcall('INCRBY', fence_key, block)
   local before = type(counter) == 'number' and counter - block
-  if before and before > 0 and before - epoch_us >= 0 then
+  if before and before > 9e15 then
+    -- Scripts are not rolled back: fence.lua says what is wrong with the counter as it was.
+    redis.call('INCRBY', fence_key, -block)
+    before = nil
+  elseif before and before > 0 and before - epoch_us >= 0 then
     return before + 1
   elseif before and before > 0 then
     -- Every first use by a process comes here.
@@ -39,7 +44,8 @@ local function next_fence(fence_key, epoch_us, block)
   if before then
     return issue(nil, block)
   end
-  return nil, refusal(counter, fence_key, 'a fence counter')
+  local _, unreadable = last_fence()
+  return nil, unreadable or counter
 end
 
 -- The common cases, ahead of everything that only a queue needs: nobody waits, and there is room.
@@ -64,16 +70,17 @@ if holder and bare(holder) == token then
   if redis.call('PTTL', lock_key) <= tonumber(ttl_ms) then
     redis.call('PEXPIRE', lock_key, ttl_ms)
   end
-  return counter and counter - block + 1 or issue(counter, block)
+  -- A counter that is too small for this has not issued the fence: it was lost, or set.
+  return counter and counter >= tonumber(block) and counter - block + 1 or issue(counter, block)
 end
 local ends = limit ~= WHOLE and share_end(token)
-local fence = ends and redis.call('ZSCORE', shared_key, '#' .. token)
+local fence = ends and share_fence(token)
 if fence then
   if ends <= now_ms + ttl_ms then
     redis.call('ZADD', shared_key, now_ms + ttl_ms, token)
     fit_to_shares()
   end
-  return -tonumber(fence)
+  return fence
 end
 
 -- Gives the caller what there is room for.
@@ -116,7 +123,7 @@ local remaining_ms = holder and redis.call('PTTL', lock_key) or 0
 if is_shared() and limit ~= WHOLE then
   -- The first share that ends makes room.
   local first = redis.call('ZRANGEBYSCORE', shared_key, '(' .. now_ms, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
-  remaining_ms = first and first - now_ms or remaining_ms
+  remaining_ms = first and tonumber(first) - now_ms or remaining_ms
 end
 local rank = seq and redis.call('ZRANK', queue_key, token)
 return {

@@ -6,7 +6,7 @@
   REPLY  fence: the lock is the token's, under a new fence, and lasts at least ttl_ms · 0 the owner has it no longer
   WRITES lock fence waiters shared
   AGAIN  the same fence
-  FAILS  WRONGTYPE if a key holds something else; then nothing is changed
+  FAILS  WRONGTYPE if a key holds something else, FENCE if the counter is at its end; then nothing is changed
 ]]
 local lock_key, fence_key, queue_key, waiters_key, shared_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local token, epoch_us, owner, ttl_ms, limit = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5]
@@ -35,14 +35,19 @@ if holder and (bare(holder) == owner or bare(holder) == token) then
 end
 -- Who believes to have the whole lock would be mistaken in a share: the owner may have downgraded it since.
 local ends = limit ~= WHOLE and share_end(owner)
+local fence
 if ends then
   announce('adopted', owner)
   remove_share(owner)
-  add_share(token, math.max(ends, ends_ms), issue(counter, 1))
-elseif limit ~= WHOLE and share_end(token) then
-  redis.call('ZADD', shared_key, math.max(share_end(token), ends_ms), token)
+  fence = issue(counter, 1)
+  add_share(token, math.max(ends, ends_ms), fence)
 else
-  return 0
+  ends = limit ~= WHOLE and share_end(token)
+  fence = ends and share_fence(token)
+  if not fence then
+    return 0
+  end
+  redis.call('ZADD', shared_key, math.max(ends, ends_ms), token)
 end
 fit_to_shares()
-return -tonumber(redis.call('ZSCORE', shared_key, '#' .. token))
+return fence

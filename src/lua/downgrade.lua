@@ -5,7 +5,7 @@
   REPLY  1 a share is the token's · 0 not the owner
   WRITES lock fence queue waiters shared
   AGAIN  the same
-  FAILS  WRONGTYPE if a key holds something else; then nothing is changed
+  FAILS  WRONGTYPE if a key holds something else, FENCE if the counter is at its end; then nothing is changed
 ]]
 local lock_key, fence_key, queue_key, waiters_key, shared_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local token, epoch_us = ARGV[1], ARGV[2]

@@ -2,6 +2,8 @@
 -- and epoch_us.
 
 local FENCE_MS = 86400000
+-- The largest counter that fences may follow: beyond 2^53 numbers are not exact, and no call reserves the rest.
+local COUNTER_MAX = 9e15
 
 local time = redis.call('TIME')
 local now_us = time[1] * 1000000 + time[2]
@@ -35,6 +37,8 @@ local function last_fence()
     return nil, refusal(counter, fence_key, 'a fence counter')
   elseif counter and not counter:find('^%d+$') then
     return nil, refusal({ err = 'not an integer' }, fence_key, 'a fence counter')
+  elseif counter and tonumber(counter) > COUNTER_MAX then
+    return nil, redis.error_reply('FENCE ' .. fence_key .. ' is not a counter below 9000000000000000')
   end
   return counter and tonumber(counter) or nil
 end

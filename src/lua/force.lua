@@ -10,7 +10,7 @@
          { last }  it is held, and nothing is done: the last fence issued, 0 if none is known
   WRITES lock fence queue waiters shared
   AGAIN  { last } if somebody was granted the lock since, else 0
-  FAILS  WRONGTYPE if a key holds something else; then nothing is changed
+  FAILS  WRONGTYPE if a key holds something else, FENCE if the counter is at its end; then nothing is changed
 ]]
 local lock_key, fence_key, queue_key, waiters_key, shared_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local token, epoch_us = ARGV[1], ARGV[2]

@@ -33,4 +33,5 @@ for _, waiter in ipairs(redis.call('ZRANGE', queue_key, 0, most - 1)) do
   table.insert(line, waiter)
   table.insert(line, details:match('^%d+ %d+ %d+ %d+ (%S+) ') or '-')
 end
-return { value, redis.call('PTTL', lock_key), tonumber(redis.call('GET', fence_key) or 0) or 0, shares, line }
+local last = tonumber(redis.call('GET', fence_key) or 0) or 0
+return { value, redis.call('PTTL', lock_key), last < 2 ^ 53 and last or 0, shares, line }

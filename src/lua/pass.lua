@@ -7,7 +7,7 @@
          2 more have a share than limit, so the heir has to wait: nothing is changed, release it
   WRITES lock fence shared
   AGAIN  0; the heir keeps its share
-  FAILS  WRONGTYPE if a key holds something else; then nothing is changed
+  FAILS  WRONGTYPE if a key holds something else, FENCE if the counter is at its end; then nothing is changed
 ]]
 local lock_key, fence_key, shared_key = KEYS[1], KEYS[2], KEYS[3]
 local token, epoch_us, heir, ttl_ms, limit = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]

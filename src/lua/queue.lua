@@ -25,6 +25,8 @@ local UNREACHED_MS = 2000
 -- A grant by message lasts so long at most until its owner has claimed it.
 local CLAIM_MS = 3000
 local STEPS_MAX = 128
+-- No waiter has more fences reserved than this.
+local BLOCK_MAX = 128
 local NOBODY, ANOTHER, UNKNOWN = 'nobody', 'another', 'unknown'
 
 -- All that could turn out to be of the wrong type is read ahead of the first write.
@@ -79,7 +81,24 @@ local function has_room(limit)
 end
 
 local function describe(deadline_ms, lease_ms, reserved, epoch, limit, channel)
-  return string.format('%.0f %s %s %s %s %s', deadline_ms, lease_ms, reserved, epoch, limit, channel)
+  return string.format('%.0f %.0f %.0f %.0f %s %s', deadline_ms, lease_ms, reserved, epoch, limit, channel)
+end
+
+-- What `describe` has noted of a waiter; nothing if it has left, or if what others wrote there makes no sense.
+local function details_of(waiter)
+  local details = redis.call('HGET', waiters_key, waiter) or ''
+  local deadline_ms, lease_ms, reserved, epoch, limit, channel =
+    details:match('^(%d+) (%d+) (%d+) (%d+) (%S+) (.*)$')
+  if not deadline_ms then
+    return nil
+  end
+  lease_ms, reserved, epoch = tonumber(lease_ms), tonumber(reserved), tonumber(epoch)
+  if lease_ms < 1 or reserved < 1 or reserved > BLOCK_MAX or math.max(lease_ms, epoch) > COUNTER_MAX then
+    return nil
+  elseif limit ~= WHOLE and not limit:find('^%d+$') then
+    return nil
+  end
+  return tonumber(deadline_ms), lease_ms, reserved, epoch, limit, channel
 end
 
 -- Whoever was granted the lock by message has been heard of.
@@ -98,8 +117,8 @@ local function stand_in_line(seq)
   if not seq or asked and asked > tonumber(seq) then
     seq = asked
     if seq == 0 then
-      local last = redis.call('ZRANGE', queue_key, -1, -1, 'WITHSCORES')[2]
-      seq = math.max(now_us, last and last + 1 or 0)
+      local last = tonumber(redis.call('ZRANGE', queue_key, -1, -1, 'WITHSCORES')[2])
+      seq = math.max(now_us, (last or 0) + 1)
     end
     seq = string.format('%.0f', seq)
     redis.call('ZADD', queue_key, seq, token)
@@ -135,6 +154,12 @@ end
 local function share_end(owner)
   local ends = is_shared() and tonumber(redis.call('ZSCORE', shared_key, owner) or nil)
   return ends and ends > now_ms and ends
+end
+
+-- The fence of a share; nothing if others wrote what is no fence there.
+local function share_fence(owner)
+  local score = tonumber(redis.call('ZSCORE', shared_key, '#' .. owner) or nil)
+  return score and score < 0 and score > -2 ^ 53 and -score
 end
 
 local function add_share(owner, ends, fence)
@@ -292,14 +317,12 @@ local function walk(caller)
     if not waiter then
       return own or NOBODY
     end
-    local details = redis.call('HGET', waiters_key, waiter) or ''
-    local deadline_ms, lease_ms, reserved, epoch, limit, channel =
-      details:match('^(%d+) (%d+) (%d+) (%d+) (%S+) (.*)$')
-    if not deadline_ms or tonumber(deadline_ms) < now_ms then
+    local deadline_ms, lease_ms, reserved, epoch, limit, channel = details_of(waiter)
+    if not deadline_ms or deadline_ms < now_ms then
       leave_line(waiter)
     elseif waiter ~= caller and not is_reachable(channel) then
       local until_ms = now_ms + UNREACHED_MS
-      if tonumber(deadline_ms) < until_ms then
+      if deadline_ms < until_ms then
         -- Not for the first time. Should it come back, it has its number.
         leave_line(waiter)
       else

@@ -5,7 +5,7 @@
          2 freed, and nobody has it yet: the line is too long to be walked at once, call again
   WRITES lock fence queue waiters shared
   AGAIN  0, or 2 as long as it stays free; after a lost reply the caller reads it as freed if it asked first while it held the lock
-  FAILS  WRONGTYPE if a key holds something else; then nothing is changed
+  FAILS  WRONGTYPE if a key holds something else, FENCE if the counter is at its end; then nothing is changed
 ]]
 local lock_key, fence_key, queue_key, waiters_key, shared_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local token, epoch_us = ARGV[1], ARGV[2]

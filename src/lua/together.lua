@@ -6,7 +6,7 @@
   REPLY  { fence, … }  each lock is its token's · 0 one of them is held, or somebody waits for it
   WRITES lock fence
   AGAIN  the same fences; a lease is lengthened to ttl_ms, never shortened
-  FAILS  WRONGTYPE if a key holds something else; then nothing is changed
+  FAILS  WRONGTYPE if a key holds something else, FENCE if the counter is at its end; then nothing is changed
 ]]
 local ttl_ms, epoch_us = ARGV[1], ARGV[2]
 local fence_key

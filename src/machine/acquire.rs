@@ -398,8 +398,8 @@ impl Machine {
             Obstacle::NoQuorum(causes) => Outcome::Quorum(causes.clone()),
             Obstacle::Refused(refusal) => {
                 let keys = &acquire.keys;
-                let key = keys.named_by(&refusal.detail).unwrap_or_else(|| keys.lock().to_owned());
-                Outcome::Server { refusal: refusal.clone(), key: Some(key) }
+                let key = Some(keys.blamed_by(&refusal.detail));
+                Outcome::Server { refusal: refusal.clone(), key }
             }
         };
         self.end_acquire(now, op, outcome, out);

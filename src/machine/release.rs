@@ -342,7 +342,10 @@ impl Machine {
             return;
         };
         let outcome = match release.refusal.clone() {
-            Some(refusal) => Outcome::Server { refusal, key: Some(release.keys.lock().to_owned()) },
+            Some(refusal) => {
+                let key = Some(release.keys.blamed_by(&refusal.detail));
+                Outcome::Server { refusal, key }
+            }
             None => self.unanswered(&release.keys, self.config.command_timeout),
         };
         self.answer_release(id, outcome, out);

@@ -9,7 +9,9 @@ use crate::clock::ServerTime;
 use crate::error::{Failure, Refusal};
 use crate::keys::{LockKeys, SideKey};
 use crate::machine::{Look, Manner, Risk};
-use crate::script::{Call, Held, Intent, Mode, Place, Reply, Script, exact, free_channel};
+use crate::script::{
+    Call, EXACT_MAX, Held, Intent, Mode, Place, Reply, Script, exact, free_channel,
+};
 use crate::token::Token;
 use redis::{Cmd, Pipeline, RedisWrite, ToRedisArgs, ToSingleRedisArg, Value};
 use std::io::Write;
@@ -274,7 +276,8 @@ fn read_held(parts: &[Value]) -> Option<Held> {
         return None;
     };
     let position = u32::try_from(whole_value(position)?).ok()?;
-    let seq = whole_value(seq)?;
+    // Others can write any score: a number that cannot be sent again stands for the nearest one that can.
+    let seq = u64::try_from(integer(seq)?).unwrap_or(0).min(EXACT_MAX);
     Some(Held {
         remaining: whole_value(remaining_ms).map(Duration::from_millis),
         holder: String::from_utf8_lossy(holder).into_owned(),
@@ -290,7 +293,11 @@ fn whole(number: i64) -> Option<u64> {
 }
 
 fn whole_value(value: &Value) -> Option<u64> {
-    if let Value::Int(number) = value { whole(*number) } else { None }
+    integer(value).and_then(whole)
+}
+
+const fn integer(value: &Value) -> Option<i64> {
+    if let Value::Int(number) = value { Some(*number) } else { None }
 }
 
 /// A reply that no script of ours gives: what it did is unknown.

@@ -137,11 +137,35 @@ test('a counter at or below the epoch is lifted above it', async () => {
   assert.ok((await redis.pttl(FENCE)) > 0, 'the lift keeps the end of the counter');
 });
 
-test('a fence is exact up to 2^53 and is never written in scientific notation', async () => {
+test('a counter that no exact fence can follow is refused, and nothing is changed', async () => {
+  const bad = ['9000000000000001', '9007199254740992', '9223372036854775807', '9'.repeat(40)];
+  for (const counter of bad) {
+    for (const [seq, limit] of [
+      ['try', '-'],
+      ['0', '-'],
+      ['0', '0'],
+      ['try', '2'],
+    ] as const) {
+      await redis.flushall();
+      await redis.set(FENCE, counter, 'PX', 60_000);
+      const code = counter.length === 40 ? /WRONGTYPE|FENCE/ : /FENCE/;
+      const refused = script.ask('hf1.a.1', { seq, limit });
+      await assert.rejects(refused, (error: Error) => {
+        assert.match(error.message, code);
+        return error.message.includes(`${FENCE} is not a`);
+      });
+      assert.deepEqual(await redis.keys('*'), [FENCE]);
+      assert.equal(await redis.get(FENCE), counter);
+      assert.ok((await redis.pttl(FENCE)) > 50_000);
+    }
+  }
+});
+
+test('a fence is exact to its end and is never written in scientific notation', async () => {
   await redis.flushall();
-  await redis.set(FENCE, '9007199254740990', 'PX', 60_000);
-  await script.ask('hf1.a.1');
-  assert.equal(await redis.get(FENCE), String(Number.MAX_SAFE_INTEGER));
+  await redis.set(FENCE, '9000000000000000', 'PX', 60_000);
+  assert.equal(await script.ask('hf1.a.1'), 9_000_000_000_000_001);
+  assert.equal(await redis.get(FENCE), '9000000000000001');
   await redis.flushall();
   await script.ask('hf1.a.1', { epoch: '8000000000000001' });
   assert.equal(await redis.get(FENCE), '8000000000000001');

@@ -128,6 +128,20 @@ describe('a quorum of five', () => {
     });
   });
 
+  test('a fence counter at its end costs that server its vote, and is named if most have it', async () => {
+    const locks = await group.open();
+    let disconnects = 0;
+    locks.on('disconnect', () => disconnects++);
+    const key = '{lock:x}:fence';
+    await group.at(0).admin.set(key, String(2 ** 53), 'PX', 100_000);
+    assert.equal(await (await locks.acquire('x')).release(), true);
+    await Promise.all(group.servers.map(({ admin }) => admin.set(key, String(2 ** 53))));
+    const refused = { code: 'ERR_LOCK_SERVER', serverCode: 'FENCE', key };
+    await assert.rejects(locks.acquire('x'), refused);
+    assert.equal(await (await locks.acquire('y')).release(), true);
+    assert.equal(disconnects, 0);
+  });
+
   test('a lock taken with a fence of the future is followed by a higher one', async () => {
     const locks = await group.open();
     const future = (Date.now() + 86_400_000) * 1_000;

@@ -6,7 +6,7 @@
   REPLY  1 the lock is the token's · 0 another owns it, or has owned it since
   WRITES lock fence
   AGAIN  the same; a lease is never shortened
-  FAILS  WRONGTYPE if a key holds something else; then nothing is changed
+  FAILS  WRONGTYPE if a key holds something else, FENCE if the counter is at its end; then nothing is changed
 ]]
 local lock_key, fence_key = KEYS[1], KEYS[2]
 local token, ttl_ms, last = ARGV[1], ARGV[2], ARGV[3]

@@ -8,7 +8,7 @@
   WRITES lock
   AGAIN  the same; a lease is never shortened
          An attempt replaces an earlier one of its token, and never a later one.
-  FAILS  WRONGTYPE if a key holds something else; then nothing is changed
+  FAILS  WRONGTYPE if a key holds something else, FENCE if the counter is at its end; then nothing is changed
 ]]
 local lock_key, fence_key = KEYS[1], KEYS[2]
 local token, attempt, ttl_ms, mark = ARGV[1], ARGV[2], ARGV[3], ARGV[4]

@@ -343,12 +343,12 @@ const DEFECTS: &[(&str, Kind, Change)] = &[
     (
         "newcomers stand at the head",
         Kind::Steady,
-        script("math.max(now_us, last and last + 1 or 0)", "now_us - 1e12"),
+        script("math.max(now_us, (last or 0) + 1)", "now_us - 1e12"),
     ),
     (
         "whoever cannot be reached at once has left",
         Kind::Steady,
-        script("if tonumber(deadline_ms) < until_ms then", "if true then"),
+        script("if deadline_ms < until_ms then", "if true then"),
     ),
     (
         "a claim is not heard",
@@ -482,7 +482,7 @@ const DEFECTS: &[(&str, Kind, Change)] = &[
     (
         "an adopted share has the fence of its former owner",
         Kind::Steady,
-        script("math.max(ends, ends_ms), issue(counter, 1))", "math.max(ends, ends_ms), counter)"),
+        script("  fence = issue(counter, 1)", "  fence = counter"),
     ),
     (
         "an adopted share stays with its former owner as well",

@@ -21,7 +21,7 @@ const STEPS_MAX: usize = 64;
 /// others who write to the same keys.
 ///
 /// # Panics
-/// If a script that fails has changed anything.
+/// If a script that fails has changed anything, or a reply is none that its script gives.
 pub fn scripts(data: &[u8]) {
     thread_local! {
         // To start a Lua and to compile the scripts takes longer than to run them.
@@ -100,6 +100,8 @@ impl Scene<'_> {
         let value = self.store.eval(self.now(), call.script().source(), &keys, &args);
         let failed = matches!(value, Value::ServerError(_));
         let reply = wire::reply(call.script(), value);
+        // The connection would be given up for what stands in the keys of one lock.
+        assert!(!matches!(reply, Err(Failure::Lost(_))), "{call:?} was answered {reply:?}");
         if failed {
             assert!(matches!(reply, Err(Failure::Refused(_))), "{reply:?}");
             assert_eq!(
