@@ -7,6 +7,13 @@ import { CliError, Exit } from './exit.js';
 
 /** How often it is looked whether what the command has started is gone, in ms. */
 const LOOK_MS = 20;
+/** The login is for the locks alone. */
+const LOGIN: readonly string[] = [
+  'HOLDFAST_USERNAME',
+  'HOLDFAST_PASSWORD',
+  'HOLDFAST_SENTINEL_USERNAME',
+  'HOLDFAST_SENTINEL_PASSWORD',
+];
 /** What a terminal sends to all that is in its foreground. */
 const TYPED: readonly NodeJS.Signals[] = ['SIGINT', 'SIGQUIT'];
 
@@ -25,7 +32,7 @@ export class Job {
     this.#child = spawn(program, args, {
       stdio: 'inherit',
       detached: this.#group,
-      env: { ...process.env, ...env },
+      env: { ...inherited(), ...env },
     });
     this.ended = new Promise((resolve, reject) => {
       this.#child.once('error', (error) => reject(startError(program, error)));
@@ -62,6 +69,12 @@ export class Job {
       return false;
     }
   }
+}
+
+/** What the command gets of the environment. On Windows the case of names does not matter. */
+function inherited(): NodeJS.ProcessEnv {
+  const all = Object.entries(process.env);
+  return Object.fromEntries(all.filter(([name]) => !LOGIN.includes(name.toUpperCase())));
 }
 
 /** Why the command did not start, with the exit codes of shells. */

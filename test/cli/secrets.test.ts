@@ -29,6 +29,22 @@ test('the login may stand in the environment, apart from the URL', async () => {
   await ends(69, wrong, 'run', 'job', '--', 'true');
 });
 
+test('the command does not get the login', async () => {
+  const logins = {
+    HOLDFAST_USERNAME: 'default',
+    HOLDFAST_PASSWORD: PASSWORD,
+    HOLDFAST_SENTINEL_USERNAME: 'nobody',
+    HOLDFAST_SENTINEL_PASSWORD: OTHER,
+  };
+  const env = environment(server, { ...logins, OWN: 'kept' });
+  const { stdout } = await ends(0, env, 'run', 'job', '--', 'env');
+  for (const name of Object.keys(logins)) assert.doesNotMatch(stdout, new RegExp(`^${name}=`, 'm'));
+  assert.ok(!stdout.includes(PASSWORD) && !stdout.includes(OTHER), stdout);
+  for (const line of ['HOLDFAST_LOCK=job', `HOLDFAST_URL=${server.url}`, 'OWN=kept']) {
+    assert.ok(stdout.split('\n').includes(line), `${line} in ${stdout}`);
+  }
+});
+
 test('no error shows a password', async () => {
   const wrong = url.replace(PASSWORD, OTHER);
   const sentinels = ['--sentinel', wrong, '--master', 'mymaster'];
