@@ -425,11 +425,22 @@ export function checkHold({ ttl, renew, maxHold, stallTimeout }: HoldOptions): v
 }
 
 function checkSignal(signal: unknown): void {
-  if (signal === undefined) return;
-  const { aborted, addEventListener } = (signal ?? {}) as Partial<AbortSignal>;
-  if (typeof aborted !== 'boolean' || typeof addEventListener !== 'function') {
-    const message = `signal must be an AbortSignal, got ${show(signal)}`;
-    throw argumentError('ERR_INVALID_ARG_TYPE', message);
+  if (signal === undefined || isSignal(signal)) return;
+  const message = `signal must be an AbortSignal, got ${show(signal)}`;
+  throw argumentError('ERR_INVALID_ARG_TYPE', message);
+}
+
+/** Also one of another realm, which is no instance of this one's class. */
+function isSignal(value: unknown): boolean {
+  if (typeof value !== 'object' || value === null) return false;
+  const signal = value as Partial<AbortSignal>;
+  const methods = ['addEventListener', 'removeEventListener', 'throwIfAborted'] as const;
+  try {
+    const whole = 'reason' in value && methods.every((each) => typeof signal[each] === 'function');
+    return whole && typeof signal.aborted === 'boolean';
+  } catch {
+    // One that only inherits from the class: its getter refuses.
+    return false;
   }
 }
 

@@ -124,6 +124,22 @@ const SIGNALS: readonly Case[] = [
     TypeError,
     /must be an AbortSignal/,
   ],
+  ...[
+    { aborted: false, addEventListener() {} },
+    { aborted: false, reason: undefined, addEventListener() {}, removeEventListener() {} },
+    Object.create(AbortSignal.prototype),
+    new AbortController(),
+    new EventTarget(),
+    () => {},
+  ].map(
+    (signal, i): Case => [
+      `what only looks like a signal (${i})`,
+      ['a', { signal }],
+      'ERR_INVALID_ARG_TYPE',
+      TypeError,
+      /signal must be an AbortSignal, got an? (object|function)/,
+    ],
+  ),
   ['a signal of null', ['a', { signal: null }], 'ERR_INVALID_ARG_TYPE', TypeError, /got null/],
 ];
 
