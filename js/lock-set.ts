@@ -195,7 +195,7 @@ export async function takeAll(
   const taken = new Map<string, SharedHandle>();
   const giveBack = () => all([...taken.values()], (lock) => lock.release()).catch(() => {});
   try {
-    for (const name of [...asked].sort(byBytes)) {
+    for (const name of inOrder(asked)) {
       const left = wait > 0 ? Math.max(0, Math.ceil(end - performance.now())) : wait;
       const lock = await take(name, left);
       if (lock === null) {
@@ -223,7 +223,8 @@ function assertStillHeld(lock: SharedHandle): void {
   }
 }
 
-/** The order of UTF-8, which all processes share. All keys begin with the same prefix. */
-function byBytes(a: string, b: string): number {
-  return Buffer.compare(Buffer.from(a), Buffer.from(b));
+/** In the order of UTF-8, which all processes share. All keys begin with the same prefix. */
+function inOrder(names: readonly string[]): string[] {
+  const named = names.map((name) => ({ name, bytes: Buffer.from(name) }));
+  return named.sort((a, b) => Buffer.compare(a.bytes, b.bytes)).map(({ name }) => name);
 }

@@ -15,7 +15,7 @@ import { type LockManagerEvents, noticeListeners } from './events.js';
 import { type Grant, HeldLock, type Home, nextLease } from './held-lock.js';
 import type { Lock, LockJson, SharedHandle } from './lock.js';
 import { LockSet, takeAll } from './lock-set.js';
-import { checkName, checkNames, checkSlot } from './names.js';
+import { checkKey, checkName, checkNames, checkSlot } from './names.js';
 import { heldAround } from './nesting.js';
 import {
   type AcquireOptions,
@@ -99,7 +99,7 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
    * Takes the lock `name`, waiting in line while somebody else holds it. With several names it takes
    * all of them or none, in an order that all callers share, so that no two wait for each other.
    *
-   * @param name - 1 to 1024 bytes of UTF-8; or a list of such names, each once.
+   * @param name - 1 to 1024 bytes of UTF-8; or a list of such names, each once, 1000 at most.
    * @returns The lock, held until it is released: its lease is renewed, unless `renew` is false. For
    *   several names a `LockSet`, which is held and released as one.
    * @throws LockTimeoutError if somebody else held it for `wait` ms, which is for all names in sum; or if
@@ -374,11 +374,19 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
   }
 
   #check(name: string | readonly string[]): void {
-    if (Array.isArray(name)) checkNames(name);
-    else checkName(name);
-    if (this.#context.sharded) {
-      for (const each of [name].flat()) checkSlot(this.#defaults.prefix + each);
+    if (Array.isArray(name)) {
+      checkNames(name);
+      for (const each of name) this.#checkKey(each);
+    } else {
+      checkName(name);
+      this.#checkKey(name as string);
     }
+  }
+
+  #checkKey(name: string): void {
+    const { prefix } = this.#defaults;
+    checkKey(prefix, name);
+    if (this.#context.sharded) checkSlot(prefix + name);
   }
 
   /** Refuses what the locks' place cannot do. */

@@ -4,9 +4,15 @@ import { isWellFormed, show } from './checks.js';
 import { argumentError } from './errors.js';
 
 const NAME_BYTES_MAX = 1024;
+/** Each name of a call costs the event loop a lock, and may cost a round trip. */
+const NAMES_MAX = 1000;
 
 /** Keys of other locks' waiters, holders and fences end in these. */
 const RESERVED_SUFFIXES = [':fence', ':queue', ':shared', ':waiters'];
+const SUFFIX_MAX = Math.max(...RESERVED_SUFFIXES.map(({ length }) => length));
+/** The two forms of these keys, by whether the lock that they belong to has a hash tag. */
+const PLAIN = /^\{(.+)\}:(?:fence|queue|shared|waiters)$/s;
+const TAGGED = /^(.+)::(?:fence|queue|shared|waiters)$/s;
 
 /**
  * On Cluster the side keys of `a}b` or `{}x` would stand in another slot than the lock.
@@ -14,11 +20,32 @@ const RESERVED_SUFFIXES = [':fence', ':queue', ':shared', ':waiters'];
  * @internal
  */
 export function checkSlot(key: string): void {
-  const tag = /^[^{]*\{([^}]*)\}/.exec(key)?.[1];
-  if (!tag && key.includes('}')) {
+  if (!hasTag(key) && key.includes('}')) {
     const message = `on Cluster a lock's key with a "}" must have a hash tag, as "cart:{42}" has, got ${show(key)}`;
     throw argumentError('ERR_INVALID_ARG_VALUE', message);
   }
+}
+
+/** Whether Cluster hashes only a part of the key. */
+function hasTag(key: string): boolean {
+  return Boolean(/^[^{]*\{([^}]*)\}/.exec(key)?.[1]);
+}
+
+/**
+ * The key of a lock must not be one that another lock needs: `prefix` and a name may make it together, as `{x}:` and
+ * `queue` do.
+ *
+ * @internal
+ */
+export function checkKey(prefix: string, name: string): void {
+  // A longer name would have to end in all of it, which `checkName` refuses.
+  if (name.length >= SUFFIX_MAX) return;
+  const key = prefix + name;
+  const [plain, tagged] = [PLAIN.exec(key)?.[1], TAGGED.exec(key)?.[1]];
+  const lock = plain !== undefined && !hasTag(plain) ? plain : tagged;
+  if (lock === undefined || (lock === tagged && !hasTag(lock))) return;
+  const message = `prefix and name must not make a key that another lock needs, got ${show(prefix)} and ${show(name)}: the lock whose key is ${show(lock)} keeps its own data there`;
+  throw argumentError('ERR_INVALID_ARG_VALUE', message);
 }
 
 /** @internal */
@@ -58,10 +85,17 @@ export function checkNames(names: readonly unknown[]): asserts names is readonly
   if (names.length === 0) {
     throw argumentError('ERR_INVALID_ARG_VALUE', 'a list of names must not be empty');
   }
-  for (const name of names) checkName(name);
-  const twice = names.find((name, i) => names.indexOf(name) !== i);
-  if (twice !== undefined) {
-    const message = `a list of names must not have one twice, got ${show(twice)} again`;
-    throw argumentError('ERR_INVALID_ARG_VALUE', message);
+  if (names.length > NAMES_MAX) {
+    const message = `a list of names must have at most ${NAMES_MAX}, got ${names.length}`;
+    throw argumentError('ERR_OUT_OF_RANGE', message);
+  }
+  const seen = new Set<string>();
+  for (const name of names) {
+    checkName(name);
+    if (seen.has(name)) {
+      const message = `a list of names must not have one twice, got ${show(name)} again`;
+      throw argumentError('ERR_INVALID_ARG_VALUE', message);
+    }
+    seen.add(name);
   }
 }

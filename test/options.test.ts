@@ -203,6 +203,68 @@ test('acquire: takes any other name', async () => {
   for (const lock of taken) assert.equal(await lock.release(), true);
 });
 
+test('a key that another lock needs is refused, whether its name or the prefix brings it about', async () => {
+  for (const [prefix, name, lock] of [
+    ['{x}:', 'queue', 'x'],
+    ['{x}:', 'fence', 'x'],
+    ['{x}:', 'shared', 'x'],
+    ['{x}:', 'waiters', 'x'],
+    ['{lock:x}:que', 'ue', 'lock:x'],
+    ['lock:{x}::', 'fence', 'lock:{x}'],
+    ['lock:{x}:', ':fence', undefined],
+    ['', '{x}:queue', undefined],
+  ] as const) {
+    const other = await connect(proxy.url, { prefix });
+    const before = proxy.requestBytes;
+    const message = lock === undefined ? /must not end in/ : new RegExp(`"${lock}" keeps`);
+    const refused = { code: 'ERR_INVALID_ARG_VALUE', name: 'TypeError', message };
+    const token = 'hf1.c.1';
+    await assert.rejects(other.acquire(name), refused);
+    await assert.rejects(other.tryAcquire(['a', name]), refused);
+    await assert.rejects(
+      other.request(name, () => {}),
+      refused,
+    );
+    await assert.rejects(other.adopt({ name, token }), refused);
+    await assert.rejects(other.forceRelease(name), refused);
+    assert.equal(proxy.requestBytes, before);
+    await other.close();
+  }
+  for (const [prefix, name] of [
+    ['lock:', 'queue'],
+    ['{x}', 'queue'],
+    ['lock:{x}:', 'queue'],
+    ['app::', 'queue'],
+    ['{{x}}:', 'queue'],
+    ['{x}:', 'a queue'],
+  ] as const) {
+    const other = await connect(server.url, { prefix });
+    assert.equal(await (await other.acquire(name)).release(), true);
+    await other.close();
+  }
+});
+
+test('acquire: a thousand names at most, and no time is lost with more', async () => {
+  const many = Array.from({ length: 50_000 }, (_, i) => `many:${i}`);
+  const before = proxy.requestBytes;
+  const began = performance.now();
+  const refused = { name: 'RangeError', code: 'ERR_OUT_OF_RANGE', message: /1000, got 50000/ };
+  await assert.rejects(locks.acquire(many), refused);
+  await assert.rejects(locks.tryAcquire(many), refused);
+  assert.ok(performance.now() - began < 1_000);
+  assert.equal(proxy.requestBytes, before);
+  for (const count of [256, 257, 1_000]) {
+    const names = many.slice(0, count);
+    const { requests } = locks.stats();
+    const set = await locks.acquire(names, { ttl: 60_000 });
+    const sent = locks.stats().requests - requests;
+    // So many by one script; more one after the other.
+    if (count > 256) assert.ok(sent >= count, `${sent} requests`);
+    else assert.ok(sent < 5, `${sent} requests`);
+    assert.equal(await set.release(), true);
+  }
+});
+
 test('acquire: an option that is undefined is not given', async () => {
   const lock = await locks.acquire('a', { ttl: undefined, label: undefined } as never);
   assert.ok(lock.remaining > 9_000);

@@ -1,6 +1,6 @@
 --[[ together: take several free locks, or none of them
   KEYS   lock,fence,queue,…
-         these three of each lock
+         these three of each lock; the caller bounds their number, and so the work
   ARGV   1 ttl_ms  2 epoch_us
          and then a token for each lock
   REPLY  { fence, … }  each lock is its token's · 0 one of them is held, or somebody waits for it

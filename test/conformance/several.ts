@@ -193,6 +193,8 @@ export const SEVERAL: Behaviours = {
         refused,
       );
     }
+    const many = Array.from({ length: 1_001 }, (_, i) => `${i}`);
+    await assert.rejects(locks.acquire(many), { name: 'RangeError', code: 'ERR_OUT_OF_RANGE' });
     await assert.rejects(locks.acquire(['a', 5] as never), { code: 'ERR_INVALID_ARG_TYPE' });
     assert.equal(locks.stats().requests, requests);
   },

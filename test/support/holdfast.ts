@@ -17,3 +17,18 @@ export function openOperations(): number {
   const bridge = require('../../../dist/bridge.js') as { openOperations(): number };
   return bridge.openOperations();
 }
+
+/**
+ * Begins what `begin` does though a lock's key is one that another lock needs: what stands there is foreign data
+ * then, also in a store that nothing but locks can write to.
+ */
+export function pastTheCheckOfKeys<T>(begin: () => T): T {
+  const names = require('../../../dist/names.js') as { checkKey: unknown };
+  const { checkKey } = names;
+  names.checkKey = () => {};
+  try {
+    return begin();
+  } finally {
+    names.checkKey = checkKey;
+  }
+}

@@ -326,6 +326,16 @@ fn of_several_locks_the_key_that_is_wrong_is_named() {
 }
 
 #[test]
+fn more_locks_than_one_script_may_take_are_taken_one_by_one() {
+    let mut world = World::connected();
+    let (ttl, label) = (ms(10_000), String::new());
+    let names = (0..257).map(|number| number.to_string()).collect();
+    let op = world.command(Command::Together { names, ttl, label, hold: ONE_LEASE });
+    assert_eq!(world.outcome(op), Some(&Outcome::Apart));
+    assert!(world.wire.is_empty());
+}
+
+#[test]
 fn several_locks_of_a_lost_history_are_not_used() {
     let mut world = World::connected();
     world.server.set_fence(world.now, &World::keys(), 1_700_000_001_000_000);
