@@ -59,8 +59,9 @@ export async function standInLine(
   const granted = manager.acquire(name, options);
   // Whoever looks at it later hears of its failure then.
   granted.catch(() => {});
-  // Requests of one manager are answered in order: with this one that before it is, too.
-  await (await manager.tryAcquire(`beside ${name}`))?.release();
+  // Requests of one manager to one server are answered in order: with this one that before it is, too. The tag keeps
+  // it on the server of the lock.
+  await (await manager.tryAcquire(`beside {lock:${name}}`))?.release();
   // In an object, so that who awaits this function does not wait for the lock.
   return { granted };
 }
