@@ -33,10 +33,10 @@ impl Message {
             "stolen" | "adopted" => {
                 let (token, lock) = rest.split_once(' ')?;
                 let token = Token::from_text(token);
-                let taken =
+                let loss =
                     Taken { keys: LockKeys::from_key(lock), adopted: word == "adopted", token };
-                let meant = taken.token.client().map(notices);
-                meant.is_some_and(|meant| *meant == *channel).then_some(Self::Taken(taken))
+                let meant = loss.token.client().map(notices);
+                meant.is_some_and(|meant| *meant == *channel).then_some(Self::Taken(loss))
             }
             _ if !channel.starts_with(INBOX) => None,
             grants => Grant::parse(grants, rest).map(Self::Granted),
@@ -142,8 +142,8 @@ mod tests {
         {
             let lock = message.splitn(3, ' ').last().unwrap();
             let token = Token::from_text("hf1.c.7");
-            let taken = Taken { keys: LockKeys::from_key(lock), token, adopted };
-            assert_eq!(Message::parse("holdfast:c", message), Some(Message::Taken(taken)));
+            let loss = Taken { keys: LockKeys::from_key(lock), token, adopted };
+            assert_eq!(Message::parse("holdfast:c", message), Some(Message::Taken(loss)));
         }
     }
 

@@ -24,7 +24,9 @@ end
 local ends_ms = tonumber(redis.call('ZSCORE', shared_key, token) or nil)
 local time = redis.call('TIME')
 local now_ms = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
-if not ends_ms or ends_ms <= now_ms then
+-- The fence stands beside it, as a number below zero.
+local fence = -(tonumber(redis.call('ZSCORE', shared_key, '#' .. token) or nil) or 0)
+if not ends_ms or ends_ms <= now_ms or fence <= 0 or fence >= 2 ^ 53 then
   return 0
 end
 -- Whoever was granted the share by message has been heard of.
@@ -37,4 +39,4 @@ if ends_ms < now_ms + ttl_ms then
     redis.call('PEXPIRE', shared_key, ttl_ms + 30000)
   end
 end
-return -tonumber(redis.call('ZSCORE', shared_key, '#' .. token))
+return fence

@@ -345,8 +345,8 @@ impl Machine {
             mode,
             ttl,
             turn,
-            uncertain,
             confirmed,
+            uncertain,
             ..Lease::new(lease, keys, fence, until)
         };
         self.begin_lease(now, held, hold, out);

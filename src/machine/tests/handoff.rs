@@ -74,6 +74,8 @@ fn a_lock_of_another_history_is_not_handed_on_after_the_return_to_a_known_one() 
         world.connect();
     };
     to(&mut crowd, "Y");
+    // A connection that dies as soon as it is made is not made anew at once.
+    crowd.pass(ms(300));
     let (lease, _) = busy(&mut crowd, 10);
     let before = handed_on(&crowd.worlds[0]);
     to(&mut crowd, "first");

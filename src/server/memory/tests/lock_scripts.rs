@@ -320,7 +320,7 @@ impl<'a> Round<'a> {
         }
     }
 
-    fn adopt(&mut self, keys: LockKeys, token: Token, epoch: ServerTime, ttl: Duration) -> Call {
+    fn adopt(&self, keys: LockKeys, token: Token, epoch: ServerTime, ttl: Duration) -> Call {
         let owner = self.owner.clone();
         Call::Adopt { keys, token, epoch, owner, ttl, mode: Mode::SHARED }
     }
