@@ -72,6 +72,8 @@ test('stats counts what was done, and tells what is under way', async () => {
     handedOn: 0,
     timedOut: 0,
     lost: 0,
+    abandoned: 0,
+    oldestHold: 0,
     renewals: 0,
   });
   assert.ok(handOffs.every(({ count }) => count === 0));
