@@ -1,7 +1,7 @@
 /** Who is next: the line of those who wait, between processes and within one. */
 
 import assert from 'node:assert/strict';
-import type { LockTimeoutError } from 'holdfast';
+import type { AcquireOptions, LockTimeoutError } from 'holdfast';
 import type { Lock, LockManager } from '../support/holdfast.js';
 import { until } from '../support/wait.js';
 import { type Behaviours, LONG, openSeveral, standInLine, turns } from './behaviour.js';
