@@ -94,9 +94,11 @@ impl Machine {
         }
         match reply {
             Ok(Reply::Owner(true) | Reply::Granted { .. }) => {
+                let history = self.hold_of(lease).map(|held| self.link_of(&held.keys).history);
                 if let Some(held) = self.leases.get_mut(&id).filter(|held| held.id == lease) {
                     // Later renewals are as long as the caller asked for last.
                     held.ttl = ttl;
+                    (held.history, held.confirmed) = (history.unwrap_or(0), sent);
                 }
                 self.change_lease(id, |held| held.lengthen(valid_until(sent, ttl), out));
                 self.end_extend(op, Outcome::Done, out);

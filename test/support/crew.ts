@@ -237,10 +237,10 @@ export async function cutOff(server: RedisServer, name: string): Promise<number>
   return ids.length;
 }
 
-/** Waits until the client that calls itself `name` listens. */
+/** Waits until the client that calls itself `name` listens to its inbox and to notices. */
 export async function listens(server: RedisServer, name: string): Promise<void> {
   await until(async () => {
     const list = String(await server.admin.client('LIST')).split('\n');
-    return list.some((line) => line.includes(` name=${name} `) && line.includes(' sub=1 '));
+    return list.some((line) => line.includes(` name=${name} `) && line.includes(' sub=2 '));
   }, `${name} to listen`);
 }
