@@ -33,6 +33,7 @@ export interface Outcome {
 }
 
 const CLOSED: Outcome = { code: OutcomeCode.Closed, a: 0, b: 0, text: null };
+const INTERNAL: Outcome = { code: OutcomeCode.Internal, a: 0, b: 0, text: null };
 
 /** Numbers per record and per operation: fixed by the native side. */
 const RECORD_LENGTH = 4;
@@ -55,6 +56,24 @@ const NOW = Promise.resolve();
 /** `queueMicrotask`, which fake timers replace: under them an acquire would never be sent. */
 function soon(job: () => void): void {
   void NOW.then(job);
+}
+
+/** A call that panics in the core throws, and has done nothing: it is made once more. */
+function again<T>(call: () => T): T {
+  try {
+    return call();
+  } catch {
+    return call();
+  }
+}
+
+/** The same, where there is something to go on with if it throws each time. */
+function orElse<T>(call: () => T, otherwise: T): T {
+  try {
+    return again(call);
+  } catch {
+    return otherwise;
+  }
 }
 
 /** Calls listeners. What one throws is the process's affair, as with an EventTarget, and stops nothing here. */
@@ -80,7 +99,7 @@ class Slots {
   /** Which part of the records is still to be read. */
   #at = 0;
   #end = 0;
-  readonly #bridge = new native.Bridge(() => this.drain());
+  readonly #bridge = again(() => new native.Bridge(() => this.drain()));
   /** Operations under way keep the process alive; held locks do not. */
   readonly #keepAlive = setInterval(() => {}, 2 ** 30).unref();
   /** Which manager a notice is about. A manager that was collected needs none. */
@@ -184,8 +203,22 @@ class Slots {
         );
       }
       this.#at = 0;
-      this.#end = this.#bridge.drain(records) * RECORD_LENGTH;
+      const count = orElse(() => this.#bridge.drain(records), BROKEN);
+      this.#end = Math.max(0, count * RECORD_LENGTH);
+      if (count === BROKEN) this.#giveUp();
     } while (this.#end > 0);
+  }
+
+  /** Nothing can be learned from the core any more: ends all that waits for it. */
+  #giveUp(): void {
+    this.#resolvers.forEach((resolve, slot) => {
+      if (resolve === undefined) return;
+      this.#resolvers[slot] = undefined;
+      this.#open -= 1;
+      resolve(INTERNAL);
+    });
+    if (this.#open === 0) this.#keepAlive.unref();
+    for (const port of this.#ports.values()) port.deref()?.loseAll(LossCode.Expired);
   }
 
   /**
@@ -214,7 +247,7 @@ class Slots {
     if (slot >= 0) this.#settle(slot, code, a, b);
     else if (slot === Notice.Loss) this.#ports.get(code)?.deref()?.lose(a, b);
     else if (slot === Notice.News) {
-      const text = this.#bridge.takeNews() ?? '';
+      const text = orElse(() => this.#bridge.takeNews(), null) ?? '';
       this.#ports.get(code)?.deref()?.news(a, text);
     }
   }
@@ -222,9 +255,36 @@ class Slots {
   #settle(slot: number, code: number, a: number, b: number): void {
     const resolve = this.#resolvers[slot];
     if (resolve === undefined) return;
+    const text = hasText(code) ? orElse(() => this.#bridge.takeText(slot), undefined) : null;
     this.free(slot);
-    resolve({ code, a, b, text: hasText(code) ? this.#bridge.takeText(slot) : null });
+    // Whoever has got something must be able to give it back.
+    if (text !== undefined) resolve({ code, a, b, text });
+    else resolve(isGrant(code) ? { code, a, b, text: null } : INTERNAL);
   }
+
+  /** Ends operations of which the core has never heard. */
+  fail(slots: readonly number[]): void {
+    for (const slot of slots) {
+      const resolve = this.#resolvers[slot];
+      if (resolve === undefined) continue;
+      this.free(slot);
+      resolve(INTERNAL);
+    }
+  }
+}
+
+/** The slots of the first `count` operations. That of a cancel is another operation's. */
+function slotsOf(ops: Float64Array, count: number): number[] {
+  const starts = Array.from({ length: count }, (_, i) => i * OP_LENGTH);
+  const own = starts.filter((at) => ops[at] !== OpKind.Cancel);
+  return own.map((at) => ops[at + 1] as number);
+}
+
+/** What `drain` never answers. */
+const BROKEN = -1;
+
+function isGrant(code: number): boolean {
+  return code === OutcomeCode.AcquiredAs || code === OutcomeCode.AcquiredAll;
 }
 
 function hasText(code: number): boolean {
@@ -289,7 +349,7 @@ export class Port {
 
   /** Ends the manager. Its locks count as lost from now on; whatever is submitted afterwards is refused. */
   close(): Promise<Outcome> {
-    for (const lease of this.#holds.leases()) this.lose(lease, CLOSED_LOSS);
+    this.loseAll(CLOSED_LOSS);
     this.#closing ??= this.begin(OpKind.Close, [0]);
     this.#keep();
     return this.#closing.outcome;
@@ -347,6 +407,11 @@ export class Port {
   forget(lease: number): void {
     this.#holds.delete(lease);
     this.#keep();
+  }
+
+  /** All leases were lost. */
+  loseAll(reason: number): void {
+    for (const lease of this.#holds.leases()) this.lose(lease, reason);
   }
 
   /** A lease was lost. */
@@ -407,12 +472,12 @@ export class Port {
 
   /** What the manager has counted. */
   stats(): ReturnType<InstanceType<typeof native.NativeManager>['stats']> {
-    return this.#native.stats();
+    return again(() => this.#native.stats());
   }
 
   /** How long a lease is still valid, in ms, by the core's clock. */
   remaining(lease: number): number {
-    return this.#native.remaining(lease);
+    return orElse(() => this.#native.remaining(lease), 0);
   }
 
   /** A manager that holds or is listened to must not be collected. */
@@ -442,9 +507,14 @@ export class Port {
   #flush(): void {
     const count = this.#count;
     const strings = this.#strings;
+    const ops = this.#ops;
     this.#count = 0;
     this.#strings = [];
-    this.#native.submit(count, this.#ops, strings);
+    const submit = () => {
+      this.#native.submit(count, ops, strings);
+      return true;
+    };
+    if (!orElse(submit, false)) slots.fail(slotsOf(ops, count));
     if (count > OPS_KEPT) this.#ops = new Float64Array(OP_LENGTH * OPS_KEPT);
   }
 }

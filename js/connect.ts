@@ -7,7 +7,7 @@ import {
   type Pem,
   type TlsOptions,
 } from './connect-options.js';
-import { argumentError } from './errors.js';
+import { argumentError, LockError } from './errors.js';
 import { LockManager } from './manager.js';
 import { type Context, toError } from './outcome.js';
 import {
@@ -94,7 +94,9 @@ export function usable<T>(start: () => T): T {
     return start();
   } catch (error) {
     const { code, message } = error as Error & { code?: string };
-    throw code === 'InvalidArg' ? argumentError('ERR_INVALID_ARG_VALUE', message) : error;
+    if (code === 'InvalidArg') throw argumentError('ERR_INVALID_ARG_VALUE', message);
+    const report = 'this is a defect of holdfast, please report it';
+    throw new LockError('ERR_INTERNAL', `${message}: ${report}`, undefined, { cause: error });
   }
 }
 

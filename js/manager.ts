@@ -431,7 +431,14 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
       if (code === OutcomeCode.Held) return wait === NEVER ? null : undefined;
       throw toError(outcome, this.#context, 'acquire', names.join('", "'));
     }
-    const fences = (text?.message ?? '').split(',').map(Number);
+    if (text === null) {
+      // They are held, and their fences are not known.
+      const leases = names.map((_, i) => nextLease(lease, i));
+      await Promise.all(leases.map((each) => this.#port.submit(OpKind.Release, [each])));
+      const failed = { ...outcome, code: OutcomeCode.Internal };
+      throw toError(failed, this.#context, 'acquire', names.join('", "'));
+    }
+    const fences = text.message.split(',').map(Number);
     const locks = names.map((name, i) => {
       const own = { name, label, mode: 'exclusive', lease: nextLease(lease, i), keep } as const;
       return this.#hold({ ...own, fence: fences[i] as number }, wanted);

@@ -3,6 +3,9 @@
 use crate::machine::NodeId;
 use thiserror::Error;
 
+/// What is told of a task of ours that has panicked.
+pub const DEFECT: &str = "a defect of holdfast, please report it";
+
 /// The server answered, and the answer was no. The request changed nothing.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[error("{code} {detail}")]

@@ -26,6 +26,8 @@ pub mod token;
 
 #[cfg(feature = "driver")]
 pub mod driver;
+#[cfg(feature = "driver")]
+mod faults;
 #[cfg(all(any(test, fuzzing), feature = "driver"))]
 #[doc(hidden)]
 #[expect(clippy::panic, reason = "a fuzzer learns so that a promise is broken")]

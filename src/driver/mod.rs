@@ -25,7 +25,8 @@ use self::protocol::Protocol;
 use self::spin::Spin;
 use self::ticket::Open;
 use crate::clock::Mono;
-use crate::error::Failure;
+use crate::error::{DEFECT, Failure};
+use crate::faults::{self, OnPanic};
 use crate::machine::{Command, Config, Effect, Event, NodeId, OpId, Outcome, Routes};
 use crate::page::Question;
 use crate::server::{self, Connection, Deliver, Directory, Endpoint, Incoming, Item, Welcome};
@@ -119,6 +120,8 @@ pub fn survey(
     // Not before: who is told of an error does not expect an outcome as well.
     let ticket = Ticket::new(op, Arc::clone(&caller));
     runtime.spawn(async move {
+        let _woken = OnPanic(|| caller.wake());
+        faults::at("surveying");
         let surveys = server::survey(&Arc::new(endpoint), questions).await;
         ticket.complete(surveys.map_or_else(outcome_of, Outcome::Surveyed));
         caller.wake();
@@ -210,6 +213,7 @@ impl Driver {
                 () = alarm.as_mut(), if sleep.is_some() => {}
             }
             spin.end(Mono::now());
+            faults::at("turn");
             // Whatever else has arrived joins this turn's pipeline.
             while let Ok(input) = self.incoming.try_recv() {
                 self.handle_input(input);
@@ -251,6 +255,7 @@ impl Driver {
     }
 
     fn handle_input(&mut self, input: Input) {
+        faults::at("input");
         let now = Mono::now();
         let (node, event) = match input {
             Input::Discovered(routes) => (NodeId::default(), Event::Discovered(routes)),
@@ -307,6 +312,8 @@ impl Driver {
     fn carry_out(&mut self) {
         let mut effects = std::mem::take(&mut self.effects);
         let mut to_see = false;
+        self.open.note_losses(&effects);
+        faults::at("effects");
         for effect in effects.drain(..) {
             match effect {
                 Effect::Complete { op, outcome } => {
@@ -321,8 +328,8 @@ impl Driver {
                 Effect::Disconnect { node, abort } => self.disconnect(node, abort),
                 Effect::Discover => self.discover(),
                 Effect::Listen { node, channel } => self.listen(node, channel, true),
-                Effect::Lose { lease, reason } => {
-                    self.caller.lose(lease, reason);
+                Effect::Lose { .. } => {
+                    self.open.tell_loss();
                     to_see = true;
                 }
                 Effect::Ping => {
@@ -357,6 +364,11 @@ impl Driver {
         let (endpoint, directory) = (Arc::clone(&self.endpoint), Arc::clone(&self.directory));
         let inputs = self.incoming_sender.clone();
         tokio::spawn(async move {
+            let _failed = OnPanic(|| {
+                let failed = Err(Failure::Lost(DEFECT.to_owned()));
+                drop(inputs.send(Input::Connected(node, generation, failed)));
+            });
+            faults::at("connecting");
             let deliver: Deliver = {
                 let inputs = inputs.clone();
                 // If the loop has ended, nobody is left to be told.
@@ -385,6 +397,10 @@ impl Driver {
         let (endpoint, directory) = (Arc::clone(&self.endpoint), Arc::clone(&self.directory));
         let inputs = self.incoming_sender.clone();
         tokio::spawn(async move {
+            let _failed = OnPanic(|| {
+                drop(inputs.send(Input::Discovered(Err(Failure::Lost(DEFECT.to_owned())))));
+            });
+            faults::at("discovering");
             let routes = server::discover(&endpoint, &directory).await;
             // If the loop has ended, nobody is left to be told.
             drop(inputs.send(Input::Discovered(routes)));
@@ -401,6 +417,8 @@ impl Driver {
         let (endpoint, directory) = (Arc::clone(&self.endpoint), Arc::clone(&self.directory));
         let (caller, patience) = (Arc::clone(&self.caller), self.command_timeout);
         tokio::spawn(async move {
+            let _woken = OnPanic(|| caller.wake());
+            faults::at("querying");
             let page = server::page(&endpoint, &directory, &question, patience).await;
             ticket.complete(page.map_or_else(outcome_of, Outcome::Page));
             caller.wake();

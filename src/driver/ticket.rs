@@ -2,8 +2,10 @@
 
 use super::Shared;
 use crate::clock::Mono;
-use crate::machine::{LeaseId, LossReason, News, OpId, Outcome};
+use crate::machine::{Effect, LeaseId, LossReason, News, OpId, Outcome};
 use rustc_hash::FxHashSet;
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 /// Where the outcomes of a manager's operations go.
@@ -38,33 +40,44 @@ impl Ticket {
 
     /// Ends the operation. The caller is woken by whoever completes a batch.
     pub fn complete(mut self, outcome: Outcome) {
-        if let Some(caller) = self.caller.take() {
+        if let Some(caller) = &self.caller {
             caller.complete(self.op, outcome);
         }
+        // Not before: if that panics, dropping the ticket completes it.
+        self.caller = None;
     }
 }
 
 impl Drop for Ticket {
     fn drop(&mut self) {
         if let Some(caller) = self.caller.take() {
-            caller.complete(self.op, Outcome::Internal);
-            caller.wake();
+            in_any_case(|| caller.complete(self.op, Outcome::Internal));
+            in_any_case(|| caller.wake());
         }
     }
 }
 
+/// A panic while another one is under way would end the process.
+fn in_any_case(tell: impl Fn()) {
+    let told = || catch_unwind(AssertUnwindSafe(&tell)).is_ok();
+    // Once more, if it has panicked. What always does reaches nobody.
+    let _told = told() || told();
+}
+
 /// The operations of one caller that a loop works at. It makes the promise of all their tickets: there
-/// may be very many, and this is a few bytes for each. Dropping it also ends the leases that are left, which
-/// nobody renews any more.
+/// may be very many, and this is a few bytes for each. Dropping it also tells the losses that were not told yet, and
+/// ends the leases that are left, which nobody renews any more.
 pub(super) struct Open {
     caller: Arc<dyn Caller>,
     ops: FxHashSet<OpId>,
+    /// What this turn has lost and has not told yet.
+    losses: VecDeque<(LeaseId, LossReason)>,
     shared: Arc<Shared>,
 }
 
 impl Open {
     pub(super) fn new(caller: Arc<dyn Caller>, shared: Arc<Shared>) -> Self {
-        Self { caller, ops: FxHashSet::default(), shared }
+        Self { caller, ops: FxHashSet::default(), losses: VecDeque::new(), shared }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -80,24 +93,43 @@ impl Open {
 
     /// Ends an operation, if it is open. The caller is woken by whoever completes a batch.
     pub(super) fn complete(&mut self, op: OpId, outcome: Outcome) -> bool {
-        let open = self.ops.remove(&op);
+        let open = self.ops.contains(&op);
         if open {
             self.caller.complete(op, outcome);
+            // Not before: if that panics, dropping this completes it.
+            self.ops.remove(&op);
         }
         open
+    }
+
+    /// Takes note of the losses among the effects of a turn, of whose leases nothing else tells any more by then.
+    pub(super) fn note_losses(&mut self, effects: &[Effect]) {
+        self.losses.extend(effects.iter().filter_map(|effect| match effect {
+            Effect::Lose { lease, reason } => Some((*lease, *reason)),
+            _ => None,
+        }));
+    }
+
+    /// Tells the first loss that was noted and not told.
+    pub(super) fn tell_loss(&mut self) {
+        if let Some((lease, reason)) = self.losses.front() {
+            self.caller.lose(*lease, *reason);
+        }
+        self.losses.pop_front();
     }
 }
 
 impl Drop for Open {
     fn drop(&mut self) {
         // A loop that stops has no lease any more; one that panics may have.
-        for lease in self.shared.end() {
-            self.caller.lose(lease, LossReason::Expired);
+        let left = self.shared.end().into_iter().map(|lease| (lease, LossReason::Expired));
+        for (lease, reason) in self.losses.drain(..).chain(left) {
+            in_any_case(|| self.caller.lose(lease, reason));
         }
         for op in self.ops.drain() {
-            self.caller.complete(op, Outcome::Internal);
+            in_any_case(|| self.caller.complete(op, Outcome::Internal));
         }
-        self.caller.wake();
+        in_any_case(|| self.caller.wake());
     }
 }
 

@@ -5,6 +5,7 @@
 use super::completions::{Completions, ManagerCaller, OutcomeText};
 use super::manager::{ManagerOptions, NativeManager};
 use crate::driver::{self, Caller, Handle, Ticket};
+use crate::faults;
 use crate::machine::{Command, OpId};
 use napi::bindgen_prelude::{Float64ArraySlice, Function};
 use napi_derive::napi;
@@ -19,8 +20,9 @@ pub struct Bridge {
 #[napi]
 impl Bridge {
     /// `wake` is called, at most once until `drain` returns 0, when outcomes are ready.
-    #[napi(constructor)]
+    #[napi(constructor, catch_unwind)]
     pub fn new(wake: Function<'_, (), ()>) -> napi::Result<Self> {
+        faults::at("bridge");
         let wake = wake.build_threadsafe_function::<()>().weak::<true>().build()?;
         Ok(Self { completions: Arc::new(Completions::new(wake)) })
     }
@@ -29,6 +31,7 @@ impl Bridge {
     /// none and that the next one wakes again.
     #[napi(catch_unwind)]
     pub fn drain(&self, mut into: Float64ArraySlice<'_>) -> u32 {
+        faults::at("drain");
         // SAFETY: the array is a private buffer of our own TypeScript, which waits for this call
         // on the only thread that can reach it; nothing else reads or writes it meanwhile.
         let into = unsafe { into.as_mut() };
@@ -38,12 +41,14 @@ impl Bridge {
     /// The text of the outcome in `slot`.
     #[napi(catch_unwind)]
     pub fn take_text(&self, slot: u32) -> Option<OutcomeText> {
+        faults::at("text");
         self.completions.take_text(slot)
     }
 
     /// The text of the oldest news that was not taken yet.
     #[napi(catch_unwind)]
     pub fn take_news(&self) -> Option<String> {
+        faults::at("news");
         self.completions.take_news()
     }
 
@@ -56,10 +61,12 @@ impl Bridge {
         manager: u32,
         options: ManagerOptions,
     ) -> napi::Result<NativeManager> {
+        faults::at("connect");
         let completions = Arc::clone(&self.completions);
         let caller: Arc<dyn Caller> = Arc::new(ManagerCaller { completions, manager });
         let (config, endpoint) = options.split()?;
         let handle = Handle::start(config, endpoint, Arc::clone(&caller))?;
+        // Last: whoever is told of an error does not expect an outcome as well.
         handle.submit(Ticket::new(OpId(slot), Arc::clone(&caller)), Command::Open);
         Ok(NativeManager::new(handle, caller))
     }
@@ -73,6 +80,7 @@ impl Bridge {
         options: ManagerOptions,
         questions: Vec<Vec<String>>,
     ) -> napi::Result<()> {
+        faults::at("survey");
         let completions = Arc::clone(&self.completions);
         // No notice is about it.
         let caller: Arc<dyn Caller> = Arc::new(ManagerCaller { completions, manager: u32::MAX });

@@ -6,6 +6,7 @@
 use super::outbox::Outbox;
 use crate::clock::Mono;
 use crate::driver::Caller;
+use crate::faults;
 use crate::machine::{LeaseId, LossReason, News, OpId, Outcome, Risk};
 use crate::page::{Holding, Page, Waiting};
 use crate::survey::{Answer, Survey};
@@ -258,6 +259,7 @@ pub(super) struct ManagerCaller {
 
 impl Caller for ManagerCaller {
     fn complete(&self, op: OpId, outcome: Outcome) {
+        faults::at("complete");
         let OpId(slot) = op;
         let (code, a, b, text) = encode(outcome);
         let record = [f64::from(slot), f64::from(code as i32), a, b];
@@ -265,6 +267,7 @@ impl Caller for ManagerCaller {
     }
 
     fn lose(&self, lease: LeaseId, reason: LossReason) {
+        faults::at("lose");
         let code = match reason {
             LossReason::Adopted => LossCode::Adopted,
             LossReason::Ended => LossCode::Ended,
@@ -280,6 +283,7 @@ impl Caller for ManagerCaller {
     }
 
     fn tell(&self, news: News) {
+        faults::at("tell");
         let (code, text) = match news {
             News::Deaf(why) => (NewsCode::Deaf, why),
             News::Disconnected(why) => (NewsCode::Disconnected, why),
@@ -295,15 +299,18 @@ impl Caller for ManagerCaller {
     }
 
     fn ping(&self) {
+        faults::at("ping");
         let record = [f64::from(Notice::Ping as i32), 0.0, 0.0, 0.0];
         self.completions.outbox.push(record, None);
     }
 
     fn last_turn(&self) -> Mono {
+        faults::at("turned");
         self.completions.outbox.last_turn()
     }
 
     fn wake(&self) {
+        faults::at("wake");
         let completions = &self.completions;
         if completions.outbox.arm() {
             // An environment that is being torn down refuses; then nobody is left to be woken.

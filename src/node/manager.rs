@@ -3,6 +3,7 @@
 use super::completions::number;
 use crate::clock::Mono;
 use crate::driver::{Caller, Handle, Ticket};
+use crate::faults;
 use crate::machine::{Command, Config, Hold, LeaseId, OpId, Settings, Stats, Wait};
 use crate::message::{inbox, notices};
 use crate::page::Question;
@@ -284,27 +285,21 @@ impl NativeManager {
     }
 
     /// Starts the first `count` operations in `ops` (seven numbers each, see `OpKind`), with their
-    /// strings.
+    /// strings. If it throws, none was started.
     #[napi(catch_unwind)]
     pub fn submit(&self, count: u32, ops: &[f64], strings: Vec<String>) {
+        faults::at("submit");
         let mut strings = strings.into_iter();
-        for op in ops.chunks_exact(OP_LENGTH).take(count as usize) {
-            let &[kind, slot, ref numbers @ ..] = op else { continue };
-            let op = OpId(u32::try_from(whole(slot)).unwrap_or(u32::MAX));
-            if whole(kind) == OpKind::Cancel as u64 {
-                self.handle.cancel(op);
-                continue;
-            }
-            let ticket = Ticket::new(op, Arc::clone(&self.caller));
-            if whole(kind) == OpKind::Query as u64 {
-                if let Some(question) = question(numbers, &mut strings) {
-                    self.handle.query(ticket, question);
-                }
-                continue;
-            }
-            // An operation that makes no sense is a defect of ours: the ticket says so.
-            if let Some(command) = command(whole(kind), numbers, &mut strings) {
-                self.handle.submit(ticket, command);
+        let ops = ops.chunks_exact(OP_LENGTH).take(count as usize);
+        let operations: Vec<_> = ops.filter_map(|op| read(op, &mut strings)).collect();
+        for (op, operation) in operations {
+            let ticket = || Ticket::new(op, Arc::clone(&self.caller));
+            match operation {
+                Operation::Cancel => self.handle.cancel(op),
+                Operation::Command(command) => self.handle.submit(ticket(), command),
+                Operation::Query(question) => self.handle.query(ticket(), question),
+                // It makes no sense, which is a defect of ours: the ticket says so.
+                Operation::Senseless => drop(ticket()),
             }
         }
     }
@@ -312,6 +307,7 @@ impl NativeManager {
     /// How long a lease is still valid, in ms; 0 if it has ended.
     #[napi(catch_unwind)]
     pub fn remaining(&self, lease: f64) -> f64 {
+        faults::at("remaining");
         let remaining = self.handle.shared().remaining(LeaseId(whole(lease)), Mono::now());
         remaining.as_secs_f64() * 1000.0
     }
@@ -319,6 +315,7 @@ impl NativeManager {
     /// What it has counted so far.
     #[napi(catch_unwind)]
     pub fn stats(&self) -> ManagerStats {
+        faults::at("stats");
         self.handle.shared().stats().into()
     }
 }
@@ -360,6 +357,28 @@ impl From<Stats> for ManagerStats {
             hand_offs: stats.hand_offs.map(number).into(),
         }
     }
+}
+
+/// What `submit` is to start.
+enum Operation {
+    Cancel,
+    Command(Command),
+    Query(Question),
+    Senseless,
+}
+
+fn read(op: &[f64], strings: &mut impl Iterator<Item = String>) -> Option<(OpId, Operation)> {
+    let &[kind, slot, ref numbers @ ..] = op else { return None };
+    let op = OpId(u32::try_from(whole(slot)).unwrap_or(u32::MAX));
+    let kind = whole(kind);
+    let operation = if kind == OpKind::Cancel as u64 {
+        Some(Operation::Cancel)
+    } else if kind == OpKind::Query as u64 {
+        question(numbers, strings).map(Operation::Query)
+    } else {
+        command(kind, numbers, strings).map(Operation::Command)
+    };
+    Some((op, operation.unwrap_or(Operation::Senseless)))
 }
 
 fn command(

@@ -2,7 +2,8 @@
 
 use super::{Deliver, Endpoint, Incoming, single, wire};
 use crate::clock::Mono;
-use crate::error::Failure;
+use crate::error::{DEFECT, Failure};
+use crate::faults::{self, OnPanic};
 use redis::{PushInfo, PushKind, Value};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,6 +24,7 @@ pub(super) async fn listen(
     mut wanted: UnboundedReceiver<Wish>,
     deliver: Deliver,
 ) {
+    let _told = OnPanic(|| deliver(Incoming::Disconnected(DEFECT.to_owned())));
     let mut pace = Pace::default();
     let mut open: Option<Ears> = None;
     loop {
@@ -33,6 +35,7 @@ pub(super) async fn listen(
             Ok(None) => return,
             Err(_) => None,
         };
+        faults::at("ears");
         if open.as_ref().is_none_or(Ears::is_over) {
             let Some((channel, true)) = &wish else { continue };
             // A sleep of nothing lasts a ms, in which who waits cannot be reached.

@@ -8,7 +8,8 @@
 //! Source: <https://redis.io/docs/latest/commands/wait/>
 
 use super::{Deliver, Directory, Endpoint, Incoming, single, wire};
-use crate::error::{Failure, Refusal};
+use crate::error::{DEFECT, Failure, Refusal};
+use crate::faults::{self, OnPanic};
 use crate::machine::AttemptId;
 use redis::{Pipeline, Value};
 use std::sync::Arc;
@@ -71,8 +72,10 @@ async fn watch(
     mut waiting: UnboundedReceiver<AttemptId>,
     deliver: Deliver,
 ) {
+    let _told = OnPanic(|| deliver(Incoming::Disconnected(DEFECT.to_owned())));
     let mut grants = Vec::new();
     while waiting.recv_many(&mut grants, usize::MAX).await > 0 {
+        faults::at("replicas");
         match line.enough(replicas).await {
             Ok(verdict) => {
                 for grant in grants.drain(..) {

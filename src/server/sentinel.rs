@@ -4,7 +4,8 @@
 
 use super::{Address, Deliver, Directory, Endpoint, Incoming, Item, Welcome, single, wire};
 use crate::clock::Mono;
-use crate::error::Failure;
+use crate::error::{DEFECT, Failure};
+use crate::faults::{self, OnPanic};
 use crate::machine::{AttemptId, Risk};
 use redis::{PushInfo, PushKind, Value};
 use std::collections::BTreeMap;
@@ -235,7 +236,10 @@ fn watch_all(
             deliver: Arc::clone(deliver),
         };
         tasks.spawn(async move {
+            let told = Arc::clone(&watch.deliver);
+            let _told = OnPanic(|| told(Incoming::Disconnected(DEFECT.to_owned())));
             loop {
+                faults::at("watching");
                 watch.listen().await;
                 tokio::time::sleep(WATCH_PAUSE).await;
             }

@@ -5,7 +5,8 @@ use super::{
     stream::Stream, tls::NO_TLS_HINT, wire,
 };
 use crate::clock::Mono;
-use crate::error::Failure;
+use crate::error::{DEFECT, Failure};
+use crate::faults::{self, OnPanic};
 use crate::machine::{AttemptId, Look, Manner, RequestId, Risk};
 use crate::message::Message;
 use crate::script::Script;
@@ -100,6 +101,8 @@ pub(super) async fn dial(
     endpoint: &Endpoint,
     pushes: impl Fn(redis::PushInfo) + Send + Sync + 'static,
 ) -> Result<Dialled, Failure> {
+    let pushes = Arc::new(pushes);
+    let defect = Arc::clone(&pushes);
     let abort = Arc::new(AtomicBool::new(false));
     let stream = Stream::open(endpoint, Arc::clone(&abort))
         .await
@@ -110,12 +113,18 @@ pub(super) async fn dial(
         .set_connection_timeout(None)
         .set_pipeline_buffer_size(4096)
         .set_push_sender(move |push: redis::PushInfo| {
+            faults::at("push");
             pushes(push);
             Ok::<(), redis::aio::SendError>(())
         });
     let (inner, pump) = MultiplexedConnection::new_with_config(&login(endpoint), stream, config)
         .await
         .map_err(|error| login_failure(endpoint, &error))?;
+    let pump = async move {
+        let _told =
+            OnPanic(|| defect(redis::PushInfo { kind: PushKind::Disconnection, data: vec![] }));
+        pump.await;
+    };
     Ok(Dialled { inner, abort, pump: Pump(tokio::spawn(pump)) })
 }
 
@@ -230,6 +239,8 @@ impl Connection {
         let deliver = Arc::clone(&self.deliver);
         // Tasks of this runtime start in the order of their spawning, so pipelines keep theirs.
         tokio::spawn(async move {
+            let _told = OnPanic(|| deliver(Incoming::Disconnected(DEFECT.to_owned())));
+            faults::at("sending");
             let count = pipeline.len();
             let result = inner.send_packed_commands(&pipeline, 0, count).await;
             for answer in answers(expected, result.map_err(|error| wire::brief(error.to_string())))
@@ -251,6 +262,8 @@ impl Connection {
         let mut inner = self.inner.clone();
         let deliver = Arc::clone(&self.deliver);
         tokio::spawn(async move {
+            let _told = OnPanic(|| deliver(Incoming::Disconnected(DEFECT.to_owned())));
+            faults::at("listening");
             if !on {
                 // A connection that is gone listens to nothing.
                 drop(inner.unsubscribe(&*channel).await);
