@@ -77,13 +77,20 @@ test('four processes with 25 waiters each: in the order of the calls, but for 15
   const holds = (await ledger.holds()).sort((x, y) => x.fence - y.fence).slice(1);
   const told = holds.map(({ who }) => who).join(' ');
   for (const [i, who] of names.entries()) {
-    const ahead = holds.slice(0, holds.findIndex((hold) => hold.who === who));
+    const ahead = holds.slice(
+      0,
+      holds.findIndex((hold) => hold.who === who),
+    );
     for (const other of names.slice(0, i)) {
       const count = ahead.filter((hold) => hold.who === other).length;
       // All who came before, and those of the second round that were handed the lock in their process.
       assert.ok(count >= 25 && count <= 25 + 15, `${count} of ${other} ahead of ${who}: ${told}`);
     }
-    assert.deepEqual(ahead.filter((hold) => names.indexOf(hold.who) > i), [], told);
+    assert.deepEqual(
+      ahead.filter((hold) => names.indexOf(hold.who) > i),
+      [],
+      told,
+    );
   }
   assert.deepEqual(await problemsIn(ledger, { noLosses: true }), []);
 });
