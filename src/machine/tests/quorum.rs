@@ -4,7 +4,7 @@
 mod faults;
 
 use super::quorum_defects::Flaw;
-use super::quorum_process::{Link, Process};
+use super::quorum_process::{Asked, Link, Process};
 use super::quorum_server::Node;
 use super::quorum_watch::Extensions;
 use super::world::{COMMAND_TIMEOUT, RENEWED, World, ms};
@@ -25,7 +25,7 @@ const BEGIN: Mono = Mono::from_micros(100_000_000);
 const DRIFT_PPM: i64 = 4_000;
 const LATE_MS: u64 = 900;
 /// The longest lease where servers forget: they have no vote for so long.
-const LONGEST: Duration = Duration::from_secs(4);
+pub(super) const LONGEST: Duration = Duration::from_secs(4);
 /// The longest lease elsewhere, in some schedules: what is left behind stays for long.
 pub(super) const LONG: Duration = Duration::from_secs(20);
 /// After so long of peace no late request is on its way, and all that was owed has been withdrawn twice.
@@ -159,6 +159,7 @@ impl Simulation {
             outcomes: Vec::new(),
             held: Vec::new(),
             deadlines: BTreeMap::new(),
+            ended: None,
             extensions: Extensions::default(),
             broken: None,
         };
@@ -293,10 +294,15 @@ impl Simulation {
     }
 
     pub(super) fn execute(&mut self, who: usize, node: usize) -> bool {
-        let Some((request, call)) = self.processes[who].links[node].wire.pop_front() else {
+        let Some(asked) = self.processes[who].links[node].wire.pop_front() else {
             return false;
         };
-        let reply = self.execute_judged(node, &call);
+        let Asked { request, call, with_source } = asked;
+        let reply = if self.nodes[node].knows(call.script(), with_source) {
+            self.execute_judged(node, &call)
+        } else {
+            Err(Failure::NoScript)
+        };
         self.processes[who].links[node].answers.push_back((request, reply));
         true
     }

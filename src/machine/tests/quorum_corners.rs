@@ -1,8 +1,8 @@
 //! Sequences of a quorum that random schedules seldom meet. Every call is judged as in these.
 
-use super::quorum::{Kind, LONG, Simulation};
+use super::quorum::{Kind, LONG, LONGEST, Simulation};
 use super::world::{COMMAND_TIMEOUT, ONE_LEASE, RENEWED, World, ms};
-use crate::machine::{Command, Event, Hold, LeaseId, Quorum, Wait};
+use crate::machine::{Command, Event, Hold, LeaseId, Outcome, Quorum, Wait};
 use crate::script::{Mode, Script};
 use std::time::Duration;
 
@@ -90,6 +90,53 @@ fn a_vote_that_comes_after_the_release_is_withdrawn() {
     let mut simulation = Simulation::new(0, Kind::Steady);
     let lease = acquire_without_first(&mut simulation, LONG);
     release_ahead_of_late_request(&mut simulation, lease);
+}
+
+#[test]
+fn a_vote_that_comes_after_a_fill_and_the_release_is_withdrawn() {
+    let mut simulation = Simulation::new(0, Kind::Steady);
+    let lease = acquire_without_first(&mut simulation, LONG);
+    simulation.processes[0].command(simulation.now, Command::Extend { lease, ttl: Some(LONG) });
+    talk_to_all(&mut simulation);
+    assert!(has_lock(&simulation), "the first server is filled");
+    release_ahead_of_late_request(&mut simulation, lease);
+}
+
+#[test]
+fn a_minority_that_is_away_is_in_nobodys_way() {
+    // Three servers.
+    let mut simulation = Simulation::new(0, Kind::Hasty);
+    simulation.processes[0].event(0, Event::Disconnected("away".to_owned()));
+    acquire(&mut simulation, LONG, ONE_LEASE);
+    talk(&mut simulation, 1..3);
+    held(&mut simulation);
+}
+
+#[test]
+fn a_release_that_only_a_minority_answers_is_unknown() {
+    let mut simulation = Simulation::new(0, Kind::Hasty);
+    acquire(&mut simulation, LONG, ONE_LEASE);
+    talk_to_all(&mut simulation);
+    let lease = held(&mut simulation);
+    for node in 1..3 {
+        simulation.processes[0].event(node, Event::Disconnected("away".to_owned()));
+    }
+    let release = Command::Release { lease, exported: false };
+    simulation.processes[0].command(simulation.now, release);
+    while simulation.execute(0, 0) || simulation.answer(0, 0) {}
+    let outcomes = &simulation.processes[0].outcomes;
+    assert!(matches!(outcomes[..], [(_, Outcome::Quorum(_))]), "{outcomes:?}");
+}
+
+#[test]
+fn servers_have_no_vote_for_a_longer_lease_than_was_known() {
+    for (ttl, granted) in [(LONGEST, 1), (LONG, 0)] {
+        // All have been up for as long as the longer of these.
+        let mut simulation = Simulation::new(0, Kind::Losing);
+        acquire(&mut simulation, ttl, ONE_LEASE);
+        talk_to_all(&mut simulation);
+        assert_eq!(simulation.processes[0].held.len(), granted);
+    }
 }
 
 #[test]

@@ -6,10 +6,19 @@ use super::quorum_watch::Extensions;
 use super::server::Server;
 use crate::clock::Mono;
 use crate::error::Failure;
-use crate::machine::{Command, Effect, Event, LeaseId, NodeId, OpId, Outcome, Quorum, RequestId};
+use crate::machine::{
+    Command, Effect, Event, LeaseId, Manner, NodeId, OpId, Outcome, Quorum, RequestId,
+};
 use crate::script::{Call, Reply};
 use crate::token::Token;
 use std::collections::{BTreeMap, VecDeque};
+
+/// A request on its way.
+pub(super) struct Asked {
+    pub(super) request: RequestId,
+    pub(super) call: Call,
+    pub(super) with_source: bool,
+}
 
 /// One process's line to one server.
 #[derive(Default)]
@@ -21,7 +30,7 @@ pub(super) struct Link {
     pub(super) listens: bool,
     /// A message that a lock may be free is on its way.
     pub(super) told: bool,
-    pub(super) wire: VecDeque<(RequestId, Call)>,
+    pub(super) wire: VecDeque<Asked>,
     pub(super) answers: VecDeque<(RequestId, Result<Reply, Failure>)>,
     pub(super) cut_off_until: Option<Mono>,
 }
@@ -29,7 +38,8 @@ pub(super) struct Link {
 impl Link {
     /// Whether a request on the wire can take the lock.
     pub(super) fn takes_lock(&self) -> bool {
-        self.wire.iter().any(|(_, call)| matches!(call, Call::Vote { .. } | Call::Fill { .. }))
+        let takes = |call: &Call| matches!(call, Call::Vote { .. } | Call::Fill { .. });
+        self.wire.iter().any(|asked| takes(&asked.call))
     }
 }
 
@@ -49,6 +59,8 @@ pub(super) struct Process {
     pub(super) outcomes: Vec<(OpId, Outcome)>,
     pub(super) held: Vec<(LeaseId, u64)>,
     pub(super) deadlines: BTreeMap<LeaseId, Mono>,
+    /// The last lease that was taken back, and until when it was valid.
+    pub(super) ended: Option<(LeaseId, Mono)>,
     pub(super) extensions: Extensions,
     /// The first rule that it has broken.
     pub(super) broken: Option<&'static str>,
@@ -78,7 +90,7 @@ impl Process {
                 link.up = false;
                 link.listens = false;
                 link.told = false;
-                let calls = link.wire.drain(..).map(|(_, call)| (index(node), call));
+                let calls = link.wire.drain(..).map(|asked| (index(node), asked.call));
                 self.dropped.extend(calls);
                 link.answers.clear();
                 self.servers[index(node)].unsubscribe(link.subscriber);
@@ -90,28 +102,33 @@ impl Process {
                 self.event(index(node), Event::Listening { channel, on: true });
             }
             Effect::Ping => self.event(0, Event::Turned(self.now)),
-            Effect::Send { node, request, call, .. } => {
-                self.judge(index(node), request, &call);
+            Effect::Send { node, request, call, manner } => {
+                let with_source = manner == Manner::WithSource;
+                self.judge(index(node), request, &call, with_source);
                 let link = &mut self.links[index(node)];
                 assert!(link.up, "a request without a connection");
-                if matches!(call, Call::Withdraw { .. }) && Flaw::WithdrawnAhead.is_on() {
-                    link.wire.push_front((request, call));
-                } else {
-                    link.wire.push_back((request, call));
-                }
+                let ahead = matches!(call, Call::Withdraw { .. }) && Flaw::WithdrawnAhead.is_on();
+                let place = if ahead { 0 } else { link.wire.len() };
+                link.wire.insert(place, Asked { request, call, with_source });
             }
             Effect::SetDeadline { lease, until: Some(until) } => {
                 self.deadlines.insert(lease, until);
             }
             Effect::SetDeadline { lease, until: None } => {
-                self.deadlines.remove(&lease);
+                self.ended = self.deadlines.remove(&lease).map(|until| (lease, until));
+            }
+            Effect::Lose { lease, .. } => {
+                let early = self.ended.is_some_and(|(id, until)| id == lease && until > self.now);
+                if early && !self.extensions.is_denied(&self.token(lease), self.links.len()) {
+                    self.broken = Some("a lock was given up though no majority denies it");
+                }
             }
             Effect::Unlisten { node, .. } => {
                 let link = &mut self.links[index(node)];
                 link.listens = false;
                 self.servers[index(node)].unsubscribe(link.subscriber);
             }
-            Effect::Lose { .. } | Effect::Tell(_) => {}
+            Effect::Tell(_) => {}
             Effect::Confirm { .. } | Effect::Discover | Effect::Look { .. } | Effect::Stop => {
                 panic!("{effect:?}")
             }
@@ -131,9 +148,10 @@ impl Process {
     }
 
     /// A request leaves it.
-    fn judge(&mut self, node: usize, request: RequestId, call: &Call) {
+    fn judge(&mut self, node: usize, request: RequestId, call: &Call, again: bool) {
         self.extensions.asked(self.now, request, call);
         if let Call::Fill { token, .. } = call
+            && !again
             && !self.extensions.may_fill(node, token.as_str(), self.links.len() / 2 + 1)
         {
             self.broken = Some("a server is filled though no majority carries the lock");
@@ -156,8 +174,10 @@ impl Process {
     }
 
     pub(super) fn reply(&mut self, node: usize, request: RequestId, reply: Result<Reply, Failure>) {
-        if let Ok(Reply::Owner(carries)) = reply {
-            self.extensions.answered(node, request, carries);
+        match reply {
+            Ok(Reply::Owner(carries)) => self.extensions.answered(node, request, carries),
+            Err(Failure::NoScript) => self.extensions.refused(request),
+            _ => {}
         }
         let reply = reply.map(quorum_defects::distort);
         if Defect::ValidFromReply.is_on() {
@@ -166,6 +186,7 @@ impl Process {
         }
         let node = NodeId(u16::try_from(node).unwrap());
         self.input(|quorum, now, out| quorum.handle_reply(now, node, request, reply, out));
+        self.extensions.repeated = None;
     }
 
     pub(super) fn pass(&mut self, end: Mono) {

@@ -6,8 +6,8 @@ use super::world::World;
 use crate::clock::{Mono, ServerTime};
 use crate::error::Failure;
 use crate::machine::Look;
-use crate::script::{Call, Reply};
-use std::collections::BTreeMap;
+use crate::script::{Call, Reply, Script};
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 fn micros(duration: Duration) -> u64 {
@@ -25,6 +25,7 @@ pub(super) struct Node {
     pub(super) down_until: Option<Mono>,
     /// Requests of connections that are gone, and when they arrive all the same.
     late: Vec<(Mono, Call)>,
+    known: BTreeSet<Script>,
 }
 
 /// What a call did.
@@ -49,6 +50,7 @@ impl Node {
             robbed: BTreeMap::new(),
             down_until: None,
             late: Vec::new(),
+            known: Script::ALL.into(),
         };
         node.started_at =
             ServerTime::from_micros(node.server.time(now).as_micros() - micros(uptime));
@@ -96,6 +98,14 @@ impl Node {
         Done { reply, must_tell: freed && before.is_marked(), broken }
     }
 
+    /// Whether it can execute a script, which it may be told with its call.
+    pub(super) fn knows(&mut self, script: Script, with_source: bool) -> bool {
+        if with_source {
+            self.known.insert(script);
+        }
+        self.known.contains(&script)
+    }
+
     pub(super) fn arrives_late(&mut self, at: Mono, call: Call) {
         self.late.push((at, call));
     }
@@ -113,6 +123,7 @@ impl Node {
     /// What is in its buffers is gone.
     pub(super) fn restart(&mut self, now: Mono, down: Duration, loses: bool) {
         self.late.clear();
+        self.known.clear();
         self.started = now + down;
         let at = self.server.time(now).as_micros() + micros(down);
         self.started_at = ServerTime::from_micros(at);

@@ -192,7 +192,10 @@ fn judge_reply(
 pub(super) struct Extensions {
     /// By request: whose lease, and when it was asked.
     asked: BTreeMap<RequestId, Round>,
+    /// The round of what is asked once more now.
+    pub(super) repeated: Option<Round>,
     yes: BTreeMap<Round, BTreeSet<usize>>,
+    denied: BTreeMap<Round, BTreeSet<usize>>,
     /// Servers that have denied to carry the token in a round, and were not filled for that.
     no: Vec<(usize, Round)>,
 }
@@ -202,8 +205,14 @@ type Round = (String, Mono);
 impl Extensions {
     pub(super) fn asked(&mut self, now: Mono, request: RequestId, call: &Call) {
         if let Call::Extend { token, .. } = call {
-            self.asked.insert(request, (token.as_str().to_owned(), now));
+            let round = self.repeated.take().filter(|(repeated, _)| repeated == token.as_str());
+            self.asked.insert(request, round.unwrap_or_else(|| (token.as_str().to_owned(), now)));
         }
+    }
+
+    /// It was not executed, and is asked again at once if it is still wanted.
+    pub(super) fn refused(&mut self, request: RequestId) {
+        self.repeated = self.asked.remove(&request);
     }
 
     pub(super) fn answered(&mut self, node: usize, request: RequestId, carries: bool) {
@@ -211,8 +220,16 @@ impl Extensions {
         if carries {
             self.yes.entry(round).or_default().insert(node);
         } else {
+            self.denied.entry(round.clone()).or_default().insert(node);
             self.no.push((node, round));
         }
+    }
+
+    /// Whether so many of the servers have denied in one round to carry a token that no majority can.
+    pub(super) fn is_denied(&self, token: &str, servers: usize) -> bool {
+        let of_token = |round: &Round| parts(&round.0).is_some_and(|(owner, _)| owner == token);
+        let mut rounds = self.denied.iter().filter(|(round, _)| of_token(round));
+        rounds.any(|(_, no)| no.len() * 2 >= servers)
     }
 
     /// A server is given the lock. Whether it lacked it in a round in which so many others carried it.
