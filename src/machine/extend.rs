@@ -4,7 +4,9 @@
 //! caller's patience ends, or the lease.
 
 use super::attempt::RETRY_MS;
-use super::{Effect, Lease, LeaseId, Machine, Manner, OpId, Outcome, Purpose, RequestId, Timer};
+use super::{
+    AttemptId, Effect, Lease, LeaseId, Machine, Manner, OpId, Outcome, Purpose, RequestId, Timer,
+};
 use crate::clock::Mono;
 use crate::error::Failure;
 use crate::keys::LockKeys;
@@ -152,6 +154,16 @@ impl Machine {
     /// A lease, if it is still this caller's.
     pub(super) fn hold_of(&self, lease: LeaseId) -> Option<&Lease> {
         self.leases.get(&lease.attempt()).map(Box::as_ref).filter(|held| held.id == lease)
+    }
+
+    /// Whether its caller waits for an extension of it.
+    pub(super) fn is_extended(&self, lease: LeaseId) -> bool {
+        self.extends.values().any(|extend| extend.lease == lease)
+    }
+
+    /// Whose lease an extension is about.
+    pub(super) fn extended(&self, op: OpId) -> Option<AttemptId> {
+        self.extends.get(&op).map(|extend| extend.lease.attempt())
     }
 
     pub(super) fn extend_deadline(&mut self, op: OpId, out: &mut Vec<Effect>) {

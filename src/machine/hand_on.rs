@@ -70,7 +70,7 @@ impl Turn {
 
 impl Machine {
     /// Who here may get the whole lock of a caller who gives it up, without the server; none if it must go
-    /// through that. For lack of an answer it may only be too early to say, see [`Lease::is_unanswered`].
+    /// through that. For lack of an answer it may only be too early to say, see [`Machine::is_unanswered`].
     pub(super) fn successor(&self, now: Mono, lease: LeaseId) -> Option<OpId> {
         let held = self.hold_of(lease)?;
         let op = self.first_in_line(&held.keys)?;
@@ -81,7 +81,7 @@ impl Machine {
         let whole = !held.mode.is_shared() && !next.mode.is_shared();
         let left = held.until.since(now);
         // The lease goes on as it is: enough of it for the successor, and no more than a crash of his may cost.
-        let fits = held.is_unanswered() || (next.ttl / 2..=next.ttl).contains(&left);
+        let fits = self.is_unanswered(held) || (next.ttl / 2..=next.ttl).contains(&left);
         (known && whole && fits && next.hold.renew && !held.turn.is_over(now)).then_some(op)
     }
 
@@ -89,7 +89,7 @@ impl Machine {
     /// through the server.
     pub(super) fn hand_on(&mut self, now: Mono, lease: LeaseId, out: &mut Vec<Effect>) -> bool {
         let id = lease.attempt();
-        let confirmed = |held: &Lease| !held.is_unanswered() && held.is_confirmed(now);
+        let confirmed = |held: &Lease| !self.is_unanswered(held) && held.is_confirmed(now);
         if !self.hold_of(lease).is_some_and(confirmed) {
             return false;
         }
@@ -116,6 +116,11 @@ impl Machine {
         });
         self.serve_line(now, &next.keys, Some(id), out);
         true
+    }
+
+    /// Whether a renewal, a claim or an extension is under way, whose answer may say that another has the lock.
+    pub(super) fn is_unanswered(&self, held: &Lease) -> bool {
+        held.renewing || self.is_extended(held.id)
     }
 
     /// Who here gets the share of `held`, which its caller gives up: one who wants the same and is
@@ -213,11 +218,6 @@ impl Machine {
 }
 
 impl Lease {
-    /// Whether a renewal or a claim is under way, whose answer may say that another has the lock.
-    pub(super) const fn is_unanswered(&self) -> bool {
-        self.renewing
-    }
-
     /// Whether the last answer about it is recent.
     fn is_confirmed(&self, now: Mono) -> bool {
         self.owed.is_none() && now.since(self.confirmed) <= CONFIRMED_WITHIN.min(self.ttl / 16)

@@ -306,7 +306,11 @@ impl Machine {
                 Timer::CloseDeadline => self.finish_close(out),
                 Timer::ErrandDeadline(op) => self.errand_deadline(now, op, out),
                 Timer::ErrandRetry(op) => self.send_errand(now, op, Manner::Plain, out),
-                Timer::ExtendDeadline(op) => self.extend_deadline(op, out),
+                Timer::ExtendDeadline(op) => {
+                    let lease = self.extended(op);
+                    self.extend_deadline(op, out);
+                    self.decide_release(now, lease, out);
+                }
                 Timer::ExtendRetry(op) => self.send_extend(now, op, Manner::Plain, out),
                 Timer::Lease(id) => self.lease_due(now, id, out),
                 Timer::OpenDeadline => self.open_deadline(out),
@@ -371,11 +375,15 @@ impl Machine {
             Purpose::Attempt(id) => self.attempt_reply(now, node, id, sent, reply, out),
             Purpose::Entry(id) => self.entry_reply(now, id, &reply, out),
             Purpose::Errand(op) => self.errand_reply(now, op, request, sent, reply, out),
-            Purpose::Extend(op) => self.extend_reply(now, op, request, sent, reply, out),
+            Purpose::Extend(op) => {
+                let lease = self.extended(op);
+                self.extend_reply(now, op, request, sent, reply, out);
+                self.decide_release(now, lease, out);
+            }
             Purpose::Release(id) => self.release_reply(now, node, id, sent, reply, out),
             Purpose::Renew(id, asked) => {
                 self.renewal_reply(now, id, sent, valid_until(sent, asked), &reply, out);
-                self.decide_release(now, id, out);
+                self.decide_release(now, Some(id), out);
             }
         }
     }

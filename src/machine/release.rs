@@ -4,8 +4,7 @@
 
 use super::hand_on::Heir;
 use super::{
-    AttemptId, Effect, Lease, LeaseId, Machine, Manner, NodeId, OpId, Outcome, Purpose, Timer,
-    in_order,
+    AttemptId, Effect, LeaseId, Machine, Manner, NodeId, OpId, Outcome, Purpose, Timer, in_order,
 };
 use crate::clock::Mono;
 use crate::error::{Failure, Refusal};
@@ -99,7 +98,7 @@ impl Machine {
         if exported {
             return self.release_at_server(now, op, lease, deadline, None, out);
         }
-        let unanswered = self.hold_of(lease).is_some_and(Lease::is_unanswered);
+        let unanswered = self.hold_of(lease).is_some_and(|held| self.is_unanswered(held));
         if unanswered && self.successor(now, lease).is_some() {
             self.undecided.insert(lease.attempt(), Undecided { op, deadline });
             return;
@@ -122,9 +121,17 @@ impl Machine {
         self.release_at_server(now, op, lease, deadline, heir, out);
     }
 
-    /// A renewal was answered, or never will be: decides the release that has waited for it.
-    pub(super) fn decide_release(&mut self, now: Mono, id: AttemptId, out: &mut Vec<Effect>) {
-        let Some(held) = self.leases.get(&id).filter(|held| !held.is_unanswered()) else { return };
+    /// A renewal or an extension was answered, or never will be: decides the release that has waited for it.
+    pub(super) fn decide_release(
+        &mut self,
+        now: Mono,
+        id: Option<AttemptId>,
+        out: &mut Vec<Effect>,
+    ) {
+        let Some(id) = id.filter(|id| self.undecided.contains_key(id)) else { return };
+        let Some(held) = self.leases.get(&id).filter(|held| !self.is_unanswered(held)) else {
+            return;
+        };
         let lease = held.id;
         if let Some(Undecided { op, deadline }) = self.undecided.remove(&id) {
             self.release_or_hand_on(now, op, lease, deadline, out);

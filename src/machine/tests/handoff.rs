@@ -239,3 +239,24 @@ fn asking_for_a_lease_that_is_not_renewed_does_not_lengthen_it() {
     let left = crowd.server.command(now, &["PTTL", World::keys().lock()]).unwrap();
     assert!(left.parse::<u64>().unwrap() <= 6_000, "{left} ms are left on the server");
 }
+
+/// An extension that its caller did not wait for may be answered with "not the owner".
+#[test]
+fn a_release_waits_for_the_answer_to_an_extension() {
+    for forgets in [false, true] {
+        let mut crowd = Crowd::new(1);
+        let (lease, waiting) = busy(&mut crowd, 10);
+        let before = handed_on(&crowd.worlds[0]);
+        if forgets {
+            crowd.server.flush();
+        }
+        crowd.worlds[0].command(Command::Extend { lease, ttl: None });
+        let release = crowd.worlds[0].release(lease);
+        assert_eq!(crowd.worlds[0].wire.len(), 1, "nothing but the extension");
+        crowd.worlds[0].answer_one();
+        let outcome = if forgets { Outcome::Lost } else { Outcome::Done };
+        assert_eq!(crowd.worlds[0].outcome(release), Some(&outcome));
+        assert_eq!(handed_on(&crowd.worlds[0]) > before, !forgets);
+        assert_eq!(crowd.has(0, waiting[0]), !forgets);
+    }
+}
