@@ -18,11 +18,13 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 const HISTORIES: usize = 64;
 /// The longest pause between two attempts to connect.
 const BACKOFF_MS_MAX: u64 = 1_000;
+/// Clocks run apart by one part of so many, more or less: an old reading is worth as much less than a new one.
+const CLOCKS_APART: i128 = 10_000;
 /// A fence of a new counter may be ahead of the clock by so many µs.
 const FENCE_AHEAD_US: u64 = 1_000;
 /// A connection that answers when it is so old is steady: its successor is made without a pause. One that answers and
 /// dies at once is not, or it would be followed by a thousand others in a second.
-pub(super) const STEADY_AFTER: Duration = Duration::from_millis(250);
+pub(super) const STEADY_AFTER: Duration = Duration::from_millis(20);
 /// Two clocks that were compared longer ago than this are not believed to run alike any more.
 const CLOCKS_AGE_MAX: Duration = Duration::from_secs(10);
 
@@ -42,6 +44,8 @@ pub(super) struct Link {
     looked: Mono,
     /// A moment of ours before which the server read this time.
     clocks: Option<(Mono, ServerTime)>,
+    /// The reading of this connection that was delayed least.
+    closest: Option<(Mono, ServerTime)>,
     /// Requests without an answer, oldest first.
     requests: VecDeque<(RequestId, Request)>,
     /// Whether the server lets this manager neither publish nor subscribe.
@@ -178,6 +182,7 @@ impl Link {
             trouble: String::new(),
             looked: Mono::from_micros(0),
             clocks: None,
+            closest: None,
             requests: VecDeque::new(),
             deaf: false,
             epoch: ServerTime::from_micros(0),
@@ -230,8 +235,19 @@ impl Link {
     }
 
     /// The server read `time` after `sent`.
-    pub(super) const fn compare_clocks(&mut self, sent: Mono, time: ServerTime) {
+    pub(super) fn compare_clocks(&mut self, sent: Mono, time: ServerTime) {
         self.clocks = Some((sent, time));
+        // How far the server's clock is ahead, and by how much too far that is told: the time until it was read.
+        let ahead = |(sent, read): (Mono, ServerTime)| {
+            i128::from(read.as_micros()) - i128::from(sent.as_micros())
+        };
+        let is_closer = self.closest.is_none_or(|closest| {
+            let apart_us = i128::from(sent.as_micros()) - i128::from(closest.0.as_micros());
+            ahead((sent, time)) <= ahead(closest) + apart_us / CLOCKS_APART
+        });
+        if is_closer {
+            self.closest = self.clocks;
+        }
     }
 
     /// A moment of ours before the server's clock showed `time`; none if that cannot be told.
@@ -245,10 +261,10 @@ impl Link {
         us.checked_sub(apart_us / u64::from(DRIFT)).map(Mono::from_micros)
     }
 
-    /// What the server's clock showed when a request reached it that was sent at `at`, to half a round trip; none if
+    /// What the server's clock showed when a request reached it that was sent at `at` and was not delayed; none if
     /// nothing is known of it. It decides the order of callers and nothing else.
     pub(super) fn server_time(&self, at: Mono) -> Option<ServerTime> {
-        let (sent, read) = self.clocks?;
+        let (sent, read) = self.closest?;
         let us = (read.as_micros() + at.as_micros()).checked_sub(sent.as_micros())?;
         Some(ServerTime::from_micros(us))
     }
@@ -379,7 +395,7 @@ impl Machine {
         let link = self.links.at(node);
         link.looked = now;
         link.connected = now;
-        link.clocks = None;
+        (link.clocks, link.closest) = (None, None);
         link.suspect |= risks.iter().any(Risk::is_replica);
         if std::mem::replace(&mut link.state, State::Up) == State::Down {
             out.push(Effect::Tell(News::Reconnected));
@@ -502,7 +518,7 @@ impl Machine {
             return;
         }
         link.state = State::Down;
-        link.clocks = None;
+        (link.clocks, link.closest) = (None, None);
         let first = link.failures == 0;
         detail.clone_into(&mut link.trouble);
         let requests = std::mem::take(&mut link.requests);

@@ -2,29 +2,30 @@
 
 import { type ChildProcess, spawn } from 'node:child_process';
 import { ROOT } from '../support/child.js';
-import { enrol } from '../support/least-rights.js';
+import { type AclUser, enrol, leastRights } from '../support/least-rights.js';
 import { RedisServer } from '../support/server.js';
 import { until } from '../support/wait.js';
 import type { Host, ServerHost, Where } from './place.js';
 
-/** Another tenant, with the rights that tenants have: keys of its own, and the channels of all managers. */
-const TENANT = {
+/** Another tenant: the user that docs/operations.md tells operators to make, for another prefix. */
+const TENANT: AclUser = {
   name: 'tenant',
   password: 'of-its-own',
-  rules: ['~other:*', 'resetchannels', '&holdfast:*', '+@all', '-@dangerous'],
+  rules: leastRights().rules.map((rule) => rule.replace('lock:', 'other:')),
 };
 
 /**
  * Publishes forged messages all the time, in a process of its own, so that no blocked event loop stops it. What it
- * knows is what people may see: the tokens in keys, the channels that somebody listens to, and what is published.
+ * knows is what people may see, in logs and in `query`: the tokens, and the locks that they are of. The names of inboxes
+ * are secret, and its rights tell it none: it may neither list channels nor listen to all of them.
  */
 const NEIGHBOUR = `
   const { Redis } = require('ioredis');
   const [tenantUrl, adminUrl] = process.argv.slice(1);
   // A tenant may not ask for INFO.
   const options = { enableReadyCheck: false };
-  const [tenant, ears, eyes] = [tenantUrl, tenantUrl, adminUrl].map((url) => new Redis(url, options));
-  for (const each of [tenant, ears, eyes]) each.on('error', () => {});
+  const [tenant, eyes] = [tenantUrl, adminUrl].map((url) => new Redis(url, options));
+  for (const each of [tenant, eyes]) each.on('error', () => {});
   const pick = (from) => from[Math.floor(Math.random() * from.length)];
   const TOKEN = /hf1\\.[^., ;+]+\\.\\d+(?:\\.[^, ;+]*)?/g;
   // token -> its lock; the latest ones are of most interest.
@@ -36,14 +37,9 @@ const NEIGHBOUR = `
     }
     while (known.size > 40) known.delete(known.keys().next().value);
   };
-  let channels = [];
-  ears.psubscribe('holdfast:*').catch(() => {});
-  ears.on('pmessage', (_, channel, message) => {
-    if (!message.startsWith('hf1.')) return;
-    learn(message, message.split(' ').slice(2).join(' '));
-  });
+  const refused = (command) =>
+    command.then(() => { throw new Error('it may look for inboxes'); }, () => {});
   async function look() {
-    channels = await tenant.pubsub('CHANNELS', 'holdfast:*');
     for (const key of await eyes.keys('*')) {
       const kind = await eyes.type(key);
       const lock = key.replace(/^\\{(.*)\\}:\\w+$/, '$1').replace(/::\\w+$/, '');
@@ -70,10 +66,13 @@ const NEIGHBOUR = `
       ['free', where].join(' '),
       pick(['', ' ', 'stolen', 'stolen ' + who, who, grant, ';,;, 1 x', '\\u0000\\uffff'.repeat(50)]),
     ]);
-    const channel = pick(['holdfast:' + client, 'holdfast:free:' + lock, ...channels]);
+    const guesses = ['holdfast:inbox:' + client, 'holdfast:inbox:' + client + ':{' + lock + '}'];
+    const channel = pick(['holdfast:' + client, 'holdfast:free:' + lock, ...guesses]);
     return tenant.publish(channel, message);
   }
   async function go() {
+    await refused(tenant.pubsub('CHANNELS', 'holdfast:*'));
+    await refused(tenant.psubscribe('holdfast:*'));
     for (let tick = 0; ; tick++) {
       try {
         if (tick % 3 === 0) await look();
@@ -88,7 +87,7 @@ const NEIGHBOUR = `
   go().catch((error) => {
     console.log('it may not: ' + error);
     process.exitCode = 1;
-    for (const each of [tenant, ears, eyes]) each.disconnect();
+    for (const each of [tenant, eyes]) each.disconnect();
   });
 `;
 
