@@ -562,7 +562,7 @@ impl Machine {
             outcome: Outcome::Acquired { lease, fence, label: other_label },
         });
         if owed.is_some() {
-            self.send_renewal(now, id, Manner::Plain, out);
+            self.send_renewal(now, id, acquire.ttl, Manner::Plain, out);
         }
         if let (Whose::Line, Some(line)) = (whose, self.lines.get_mut(&keys)) {
             line.forget(id);

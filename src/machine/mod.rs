@@ -40,7 +40,7 @@ use crate::clock::Mono;
 use crate::error::Failure;
 use crate::keys::LockKeys;
 use crate::message::{self, Message};
-use crate::script::{Call, Mode, Reply, valid_until};
+use crate::script::{Call, Mode, Reply};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -382,7 +382,7 @@ impl Machine {
             }
             Purpose::Release(id) => self.release_reply(now, node, id, sent, reply, out),
             Purpose::Renew(id, asked) => {
-                self.renewal_reply(now, id, sent, valid_until(sent, asked), &reply, out);
+                self.renewal_reply(now, id, sent, asked, &reply, out);
                 self.decide_release(now, Some(id), out);
             }
         }

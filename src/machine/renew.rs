@@ -10,7 +10,7 @@ use crate::clock::Mono;
 use crate::error::Failure;
 use crate::keys::LockKeys;
 use crate::message::Taken;
-use crate::script::{Call, Intent, Mode, Reply, drift};
+use crate::script::{Call, Intent, Mode, Reply, drift, valid_until};
 use crate::token::Token;
 use std::time::Duration;
 
@@ -158,6 +158,11 @@ impl Lease {
         }
     }
 
+    /// What is left of it. Whoever asks to extend it to that asks whether it is held, and does not renew it.
+    fn left(&self, now: Mono) -> Duration {
+        self.until.since(now).max(Duration::from_millis(1))
+    }
+
     fn plan_renewal(&mut self, now: Mono, at: Mono) {
         let slice_us = u64::try_from(SLICE.min(self.ttl / 16).as_micros()).unwrap_or(1).max(1);
         let at = Mono::from_micros(at.as_micros() - at.as_micros() % slice_us).max(now);
@@ -247,7 +252,9 @@ impl Machine {
             // JavaScript may come back before the lease ends; then renewal goes on.
             return self.change_lease(id, |held| held.plan_renewal(now, now + held.ttl / 16));
         }
-        self.send_renewal(now, id, Manner::Plain, out);
+        let renews = held.renew || held.owed.is_some();
+        let ttl = if renews { held.ttl } else { held.left(now) };
+        self.send_renewal(now, id, ttl, Manner::Plain, out);
     }
 
     /// The call that makes a lease last at least `ttl`. A claim of the whole lock also deletes the record of it, which
@@ -265,22 +272,17 @@ impl Machine {
         Call::Acquire { keys, token, ttl, epoch, block: 1, inbox, intent, mode }
     }
 
-    /// Asks to renew, if the server is connected; if not, [`Self::resume_renewals`] does later.
+    /// Asks to extend a lease to `ttl`, if the server is connected; if not, [`Self::resume_renewals`] does later.
     pub(super) fn send_renewal(
         &mut self,
         now: Mono,
         id: AttemptId,
+        ttl: Duration,
         manner: Manner,
         out: &mut Vec<Effect>,
     ) {
         let Some(held) = self.leases.get(&id).filter(|held| !held.renewing) else {
             return;
-        };
-        let ttl = if held.renew || held.owed.is_some() {
-            held.ttl
-        } else {
-            // To ask is not to renew: it ends when its caller wanted it to.
-            held.until.since(now).max(Duration::from_millis(1))
         };
         let call = self.extension(held, ttl);
         let renewing = self.send(now, Purpose::Renew(id, ttl), call, manner, out).is_some();
@@ -316,7 +318,7 @@ impl Machine {
         now: Mono,
         id: AttemptId,
         sent: Mono,
-        until: Mono,
+        asked: Duration,
         reply: &Result<Reply, Failure>,
         out: &mut Vec<Effect>,
     ) {
@@ -340,7 +342,7 @@ impl Machine {
                 self.change_lease(id, |held| {
                     held.owed = None;
                     (held.history, held.confirmed) = (history, sent);
-                    held.lengthen(until, out);
+                    held.lengthen(valid_until(sent, asked), out);
                     if let Notice::Asked(_) = held.notice {
                         held.notice = Notice::None;
                     }
@@ -356,10 +358,10 @@ impl Machine {
                 self.lose_as_told(now, id, out);
             }
             Ok(_) => debug_assert!(false, "not a reply of extend or acquire"),
-            Err(Failure::NoScript) => self.send_renewal(now, id, Manner::WithSource, out),
-            Err(Failure::Moved(_)) => self.send_renewal(now, id, Manner::Redirected, out),
+            Err(Failure::NoScript) => self.send_renewal(now, id, asked, Manner::WithSource, out),
+            Err(Failure::Moved(_)) => self.send_renewal(now, id, asked, Manner::Redirected, out),
             Err(Failure::Moving(to)) => {
-                self.send_renewal(now, id, Manner::Asking(*to), out);
+                self.send_renewal(now, id, asked, Manner::Asking(*to), out);
                 self.renew_later(now, id);
             }
             // While its slot moves, only the lock's own key can be relied on. The record of the grant stays: should this
@@ -368,7 +370,7 @@ impl Machine {
                 if refusal.code == "TRYAGAIN" && held.owed == Some(Owed::Claim) =>
             {
                 held.owed = Some(Owed::Length);
-                self.send_renewal(now, id, Manner::Plain, out);
+                self.send_renewal(now, id, asked, Manner::Plain, out);
             }
             // Lost as well: where the slot moves to, nobody asks again once connected.
             Err(_) => self.renew_later(now, id),
@@ -430,10 +432,18 @@ impl Machine {
         self.ask_about_notice(now, id, out);
     }
 
-    /// Asks whether a message is true, unless an earlier question is still unanswered.
+    /// Asks whether a message is true, unless an earlier question is still unanswered. Messages neither lengthen a lease,
+    /// as of a process that hangs, nor keep one from being renewed that is due, however many there are.
     fn ask_about_notice(&mut self, now: Mono, id: AttemptId, out: &mut Vec<Effect>) {
-        if self.leases.get(&id).is_some_and(|held| matches!(held.notice, Notice::Heard(_))) {
-            self.send_renewal(now, id, Manner::Plain, out);
+        let Some(held) = self.leases.get(&id) else { return };
+        if !matches!(held.notice, Notice::Heard(_)) {
+            return;
+        }
+        if held.renewal.is_some_and(|at| at <= now) {
+            self.renewal_due(now, id, out);
+        } else {
+            let left = held.left(now);
+            self.send_renewal(now, id, left, Manner::Plain, out);
         }
     }
 

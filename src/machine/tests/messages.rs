@@ -189,3 +189,27 @@ fn a_theft_from_a_grant_that_waits_for_replicas_is_asked_about() {
         arrive_late(&mut a);
     }
 }
+
+/// A process that hangs must not hold for ever, whoever asks about its lock; nor may asking keep it from being renewed.
+#[test]
+fn forged_thefts_neither_renew_a_lease_nor_keep_it_from_being_renewed() {
+    for alive in [false, true] {
+        let mut world = World::connected();
+        world.alive = alive;
+        let hold = Hold { stall_timeout: ms(500), ..RENEWED };
+        let op = world.acquire_held(1_000, Wait::Never, hold);
+        world.settle();
+        let (lease, _) = world.lease(op);
+        for _ in 0..500 {
+            world.pass(ms(10));
+            world.event(stolen("hf1.c.1", World::keys()));
+            // Another comes while the question about the first is on its way.
+            world.execute_one();
+            world.event(stolen("hf1.c.1", World::keys()));
+            world.answer_what_is_there();
+            world.settle();
+        }
+        let lost = if alive { Vec::new() } else { vec![(lease, LossReason::Stalled)] };
+        assert_eq!(world.lost, lost, "alive: {alive}");
+    }
+}
