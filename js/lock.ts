@@ -124,7 +124,7 @@ export interface Lock extends AsyncDisposable {
    * const lock = await locks.acquire('video:9')
    * const message = JSON.stringify(lock)                          // here
    * const adopted = await others.adopt(JSON.parse(message))       // there
-   * console.log(lock.fence === adopted.fence) // true
+   * console.log(adopted.fence > lock.fence) // true
    * ```
    */
   toJSON(): LockJson;

@@ -92,7 +92,12 @@ const NEIGHBOUR = `
 `;
 
 /** A message about a lock may have to be confirmed, which is a request. */
-const WITHOUT: readonly RegExp[] = [/^stats: /, /send nothing$/, /nothing is sent$/];
+const WITHOUT: readonly RegExp[] = [
+  /^stats: /,
+  /send nothing$/,
+  /nothing is sent$/,
+  /without the store$/,
+];
 
 /** A server with such a neighbour on it. */
 export class HauntedHost implements Host {
