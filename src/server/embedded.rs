@@ -167,6 +167,14 @@ pub(crate) fn execute(
     wire::reply(call.script(), store.eval(now, source, &keys, &args))
 }
 
+/// The keys that a call names.
+#[cfg(test)]
+pub(crate) fn keys_of(call: &Call) -> Vec<String> {
+    let command = wire::command(call, Manner::Plain);
+    let (keys, _) = wire::arguments(&command);
+    keys.into_iter().map(|key| String::from_utf8_lossy(key).into_owned()).collect()
+}
+
 /// Runs a plain command; the texts of its answer, none if it is nil or an error.
 #[cfg(test)]
 pub(crate) fn ask(store: &Store, now: ServerTime, parts: &[&str]) -> Vec<String> {

@@ -196,7 +196,7 @@ fn a_release_that_crosses_a_downgrade_frees_the_lock() {
     arrive_late(&mut world);
     assert!(world.outcome(op).is_some());
     assert_idle(&mut world);
-    assert!(world.server.owners(world.now).is_empty());
+    assert!(world.server.owners(world.now, &World::keys()).is_empty());
 }
 
 #[test]

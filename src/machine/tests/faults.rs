@@ -1,17 +1,23 @@
 //! What goes wrong in the schedules of the simulator.
 
 use super::defects::Defect;
+use super::process::Process;
+use super::server::Server;
 use super::simulator::{Kind, PROCESSES, Simulation};
-use super::world::{World, ms};
+use super::world::ms;
 use crate::server::memory::Entries;
+use std::time::Duration;
 
+/// The data is looked at so often, on a connection that is used.
+const LOOK: Duration = Duration::from_millis(1_010);
 /// What lay in a buffer arrives within this time: less than a release waits to be repeated.
 const LATE_MS: u64 = 900;
 
 impl Simulation {
     /// A service that knows nothing of holdfast takes the lock if it is free, or lets it go.
     pub(super) fn old_code(&mut self) {
-        let (keys, lease) = (World::keys(), ms(self.rng.u64(1..3_000)));
+        let lock = self.any_lock();
+        let (keys, lease) = (self.locks[lock].keys.clone(), ms(self.rng.u64(1..3_000)));
         match self.server.command(self.now, &["GET", keys.lock()]) {
             None => self.server.set_foreign(self.now, &keys, "old", lease),
             Some(value) if value == "old" => {
@@ -49,8 +55,21 @@ impl Simulation {
                 let until = self.now + ms(self.rng.u64(1..12_000));
                 self.note(who, format_args!("is stopped until {until:?}"));
                 self.processes[who].stopped_until = Some(until);
+                if self.reachable(who) && self.rng.bool() {
+                    // What it has written is executed all the same.
+                    while !self.processes[who].world.wire.is_empty() {
+                        self.execute(who);
+                    }
+                }
             }
             10 => self.crash(who),
+            11..14 if self.kind == Kind::Split => self.switch(),
+            11..14 if self.kind == Kind::Moving => {
+                let moving = !self.server.is_moving();
+                self.note(9, format_args!("the slot moves: {moving}"));
+                self.server.set_moving(moving);
+            }
+            11..14 if matches!(self.kind, Kind::Flushing | Kind::Stepping) => self.disturb(),
             11 => self.spoil_key(),
             12 => self.disturb(),
             _ => self.restart_server(),
@@ -64,7 +83,8 @@ impl Simulation {
             if self.rng.u32(..4) > 0 {
                 let late = ms(self.rng.u64(..LATE_MS));
                 let slow = if Defect::ClosedGracefully.is_on() { 5 } else { 1 };
-                self.late.push((self.now + late * slow, call));
+                let server = self.processes[who].world.server.clone();
+                self.late.push((self.now + late * slow, server, call));
             }
         }
     }
@@ -78,13 +98,14 @@ impl Simulation {
 
     /// A stranger writes something else to a key of the lock, for a while.
     fn spoil_key(&mut self) {
-        let keys = World::keys();
+        let lock = self.any_lock();
+        let keys = self.locks[lock].keys.clone();
         let side_keys = [&keys.fence(), &keys.queue(), &keys.waiters(), &keys.shared()];
         let key = side_keys[self.rng.usize(..4)].to_owned();
         // Without its counter a lock's fences are ordered by the server's clock alone.
         let unordered = self.kind == Kind::Stepping && key == keys.fence();
         // Who shares the lock would lose it unheard.
-        let shared = key == keys.shared() && self.server.is_shared(self.now);
+        let shared = key == keys.shared() && self.server.is_shared(self.now, &keys);
         if self.spoiled.is_some() || unordered || shared {
             return;
         }
@@ -114,15 +135,30 @@ impl Simulation {
         match self.kind {
             // What a stranger wrote would come back later.
             _ if self.spoiled.is_some() => {}
-            Kind::Steady => {}
+            Kind::Steady | Kind::Split | Kind::Moving | Kind::Calm => {}
+            Kind::Flushing => {
+                self.note(9, format_args!("the server loses its data, and no connection"));
+                self.forget(|it| it.server.restore(it.now, Entries::default()));
+                // Nobody takes a lock ahead of that and behind it within the same microsecond.
+                self.pass(ms(1));
+            }
             Kind::Losing => {
                 self.saved = self.server.save();
                 self.note(9, format_args!("a replica falls behind"));
             }
             Kind::Stepping => {
                 // Further back, and leases would outlast the rest of the schedule.
-                let step_us = self.rng.i64(-5_000_000..600_000_000);
-                self.server.step_clock(step_us);
+                let step_us = match self.rng.u32(..3) {
+                    0 => self.rng.i64(-5_000_000..0),
+                    1 => self.rng.i64(0..4_000_000),
+                    _ => self.rng.i64(0..600_000_000),
+                };
+                let sleeper = (self.rng.u32(..3) == 0).then(|| self.fall_asleep());
+                self.forget(|it| it.server.step_clock(step_us));
+                self.clock_set = Some(self.now);
+                if let Some(who) = sleeper {
+                    self.sleep(who);
+                }
                 self.note(9, format_args!("the server's clock is set by {step_us} us"));
             }
         }
@@ -132,21 +168,121 @@ impl Simulation {
         let loses = self.kind == Kind::Losing && self.rng.bool();
         self.note(9, format_args!("the server restarts, and loses data: {loses}"));
         for who in 0..PROCESSES {
-            if !self.processes[who].world.connecting {
-                self.lose_requests(who);
-            }
+            self.lose_connection(who);
         }
         // Its sockets are gone with it.
         self.late.clear();
         if loses {
             self.spoiled = None;
             let entries = if self.rng.bool() { self.saved.clone() } else { Entries::default() };
-            self.server.restore(self.now, entries);
+            self.forget(|it| it.server.restore(it.now, entries));
             self.returned = self.orphans();
         }
         self.server.set_history(&format!("run {}", self.rng.u64(..)));
         // No server is back within the same microsecond.
         let pause = ms(self.rng.u64(1..40));
         self.pass(pause);
+    }
+
+    /// Somebody stops, rather one who waits and has nothing on its way, for longer than clocks are believed that were
+    /// compared before.
+    fn fall_asleep(&mut self) -> usize {
+        let any = self.rng.usize(..PROCESSES);
+        let waits = |who: &usize| {
+            let Process { world, open, .. } = &self.processes[*who];
+            open.values().any(|open| open.waits.is_some()) && world.up && world.is_silent()
+        };
+        let who = (0..PROCESSES).find(waits).unwrap_or(any);
+        self.note(who, format_args!("sleeps"));
+        self.processes[who].stopped_until = Some(self.now + ms(60_000));
+        who
+    }
+
+    /// Meanwhile the others have what they want of the server, and give up all that they hold.
+    fn sleep(&mut self, sleeper: usize) {
+        let quiet = ms(self.rng.u64(8_000..12_000)) / 32;
+        for _ in 0..32 {
+            self.pass(quiet);
+            self.serve(sleeper);
+        }
+        for who in (0..PROCESSES).filter(|who| *who != sleeper) {
+            while !self.processes[who].held.is_empty() && self.processes[who].closing.is_none() {
+                self.release(who);
+            }
+        }
+        self.serve(sleeper);
+        let late = ms(self.rng.u64(2_500..7_000));
+        self.pass(late);
+        self.processes[sleeper].stopped_until = Some(self.now);
+    }
+
+    /// The server answers everybody but one.
+    fn serve(&mut self, sleeper: usize) {
+        for who in (0..PROCESSES).filter(|who| *who != sleeper) {
+            let process = &mut self.processes[who];
+            let runs = process.stopped_until.is_none() && process.cut_off_until.is_none();
+            while runs && !process.world.is_silent() && !process.world.connecting {
+                process.world.answer_one();
+                process.world.answer_look();
+                process.world.confirm(true);
+                process.world.receive_one();
+            }
+            self.collect(who);
+        }
+    }
+
+    /// One server takes the other's place, which may go on all the same until it is told.
+    fn switch(&mut self) {
+        if self.rng.u32(..3) == 0 {
+            self.note(9, format_args!("a replica falls behind"));
+            self.saved = self.server.save();
+            return;
+        }
+        let Some(other) = self.servers.iter().find(|it| !it.is(&self.server)).cloned() else {
+            return;
+        };
+        match other.replica_since() {
+            None if self.rng.bool() => self.demote(&other),
+            None => {
+                let who = self.rng.usize(..PROCESSES);
+                self.note(who, format_args!("is led to another server, or to the same"));
+                self.lose_connection(who);
+            }
+            // Who uses its connection all the time finds out within a second that the data is another's.
+            Some(since) if self.now.since(since) < LOOK => {}
+            Some(_) => self.promote(other),
+        }
+    }
+
+    fn promote(&mut self, other: Server) {
+        let history = format!("run {}", self.rng.u64(..));
+        self.note(9, format_args!("another server takes the place of the first: {history}"));
+        let entries = if self.rng.bool() { self.saved.clone() } else { self.server.save() };
+        self.saved = entries.clone();
+        self.forget(|it| other.promote(it.now, entries, &history));
+        let place = self.servers.iter().position(|it| it.is(&other)).unwrap();
+        self.promoted_at[place] = self.server.executed();
+        self.server = other;
+        for who in 0..PROCESSES {
+            if self.rng.bool() {
+                self.lose_connection(who);
+            }
+        }
+        // No server is promoted within the same microsecond.
+        let pause = ms(self.rng.u64(1..40));
+        self.pass(pause);
+    }
+
+    /// A server whose place another has taken is its replica from now on: what only it knew is lost.
+    pub(super) fn demote(&mut self, other: &Server) {
+        self.note(9, format_args!("a server is told that another has taken its place"));
+        let now = self.now;
+        self.forget(|_| other.demote(now));
+    }
+
+    fn lose_connection(&mut self, who: usize) {
+        if !self.processes[who].world.connecting {
+            self.lose_requests(who);
+        }
     }
 }

@@ -1,5 +1,7 @@
 //! Scripted and random schedules of the machine against the scripts on an embedded server.
 
+mod caller_order;
+mod callers;
 mod cluster;
 mod connection;
 mod corners;
@@ -7,11 +9,14 @@ mod defects;
 mod errands;
 mod faults;
 mod handoff;
+mod known_defects;
+mod ledger;
 mod messages;
 mod models;
 mod network;
 mod order;
 mod passing;
+mod process;
 mod promises;
 mod quorum;
 mod quorum_corners;

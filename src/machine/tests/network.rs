@@ -37,15 +37,27 @@ impl Simulation {
         self.note(who, format_args!("server executes {}", brief(&call)));
         self.processes[who].world.execute_one();
         if self.rng.u32(..12) == 0 {
-            let before = self.server.snapshot(self.now);
-            self.server.execute_again(self.now, &call);
-            let after = self.server.snapshot(self.now);
+            let server = self.processes[who].world.server.clone();
+            let look = || -> Vec<_> {
+                call.clone()
+                    .into_locks()
+                    .map(|(keys, _)| server.snapshot(self.now, &keys))
+                    .collect()
+            };
+            let before = look();
+            server.execute_again(self.now, &call);
+            let after = look();
             assert_eq!(before, after, "a repeat of {call:?} changed something{}", self.story());
         }
     }
 
     pub(super) fn connect(&mut self, who: usize) {
+        // Who asks no Sentinel may be led to a server whose place another has taken.
+        let stale = self.servers.iter().find(|it| !it.is(&self.server)).cloned();
+        let stale = stale.filter(|it| it.replica_since().is_none() && self.rng.u32(..3) == 0);
+        let server = stale.unwrap_or_else(|| self.server.clone());
         let process = &mut self.processes[who];
+        process.world.turn_to(&server);
         if process.cut_off_until.is_some() {
             process.world.connecting = false;
             let failure = crate::error::Failure::Lost("unreachable".to_owned());
@@ -65,12 +77,12 @@ impl Simulation {
 
     pub(super) fn arrive_late(&mut self) {
         let (now, late) = (self.now, std::mem::take(&mut self.late));
-        let (due, rest): (Vec<_>, Vec<_>) = late.into_iter().partition(|(at, _)| *at <= now);
+        let (due, rest): (Vec<_>, Vec<_>) = late.into_iter().partition(|(at, ..)| *at <= now);
         self.late = rest;
-        for (_, call) in due {
+        for (_, server, call) in due {
             self.note(9, format_args!("late: server executes {}", brief(&call)));
             // Nobody is there to hear the answer.
-            let _unheard = self.server.execute(now, &call);
+            let _unheard = server.execute(now, &call);
         }
     }
 }

@@ -1,10 +1,13 @@
 //! What must hold in every schedule of the simulator, besides the rules of single calls (`watch.rs`).
 
-use super::simulator::{PROCESSES, Process, Simulation, Wish};
-use super::world::{World, ms};
-use crate::clock::Mono;
-use crate::machine::{AttemptId, LeaseId, Machine, Outcome, Wait};
-use crate::script::CLAIM;
+use super::ledger::Lock;
+use super::process::{Process, Wish, knows};
+use super::server::Server;
+use super::simulator::{Kind, PROCESSES, Simulation};
+use super::snapshot::is_foreign;
+use super::world::{ONE_LEASE, ms};
+use crate::machine::{AttemptId, Outcome, Wait};
+use crate::script::{CLAIM, Mode};
 use crate::token::Token;
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -15,30 +18,6 @@ const QUIET: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(5_200);
 /// More requests than that in a schedule, and somebody asks in a loop without a pause.
 const REQUESTS_MAX: u64 = 3_000;
-
-impl Process {
-    /// The tokens with which its callers believe to hold the lock, whoever runs now.
-    fn believed(&self, now: Mono) -> impl Iterator<Item = AttemptId> {
-        let clock = self.clock(now);
-        let valid = self.world.deadlines.iter().filter(move |(_, until)| **until > clock);
-        valid.map(|(lease, _)| lease.attempt())
-    }
-}
-
-/// Whether a machine still has to do with an attempt.
-fn knows(machine: &Machine, id: AttemptId) -> bool {
-    machine.attempts.contains_key(&id)
-        || machine.leases.contains_key(&id)
-        || machine.releases.contains_key(&id)
-        || machine
-            .releases
-            .values()
-            .any(|release| release.heir.as_ref().is_some_and(|heir| heir.id == id))
-        || machine
-            .errands
-            .values()
-            .any(|errand| errand.call.token().number(&machine.config.client) == Some(id.0))
-}
 
 impl Simulation {
     pub(super) fn demand(&self, right: bool, otherwise: impl FnOnce() -> String) {
@@ -53,8 +32,8 @@ impl Simulation {
 
     pub(super) fn check(&self) {
         self.check_calls();
+        self.check_holders();
         if self.is_steady() {
-            self.check_holders();
             self.check_lengthened();
         }
         for (who, process) in self.processes.iter().enumerate() {
@@ -68,21 +47,32 @@ impl Simulation {
         }
     }
 
-    /// Whoever believes to hold the lock or a share of it does: the server has one owner, or shares.
+    /// Whoever believes to hold a lock or a share of it does: its server has one owner, or shares. But for what a
+    /// server has forgotten, or what was stolen, until the lease would have ended.
     fn check_holders(&self) {
-        let mut owners = None;
+        let mut owners = vec![None; self.locks.len()];
         for process in &self.processes {
             // Whose token was passed on may be told a little later that it was adopted.
-            let passed_on = |id: &AttemptId| {
-                process.held.iter().any(|held| held.passed_on && held.lease.attempt() == *id)
+            let passed_on = |id: AttemptId| {
+                process.held.iter().any(|held| held.passed_on && held.lease.attempt() == id)
             };
-            for id in process.believed(self.now).filter(|id| !passed_on(id)) {
-                let owners = owners.get_or_insert_with(|| self.server.owners(self.now));
-                let client = &process.world.machine.config.client;
+            let machine = &process.world.machine;
+            for (lease, _) in process.believed(self.now) {
+                let id = lease.attempt();
+                if passed_on(id) {
+                    continue;
+                }
+                let keys = machine.leases.get(&id).map(|held| &held.keys);
+                let lock = self.locks.iter().position(|lock| Some(&lock.keys) == keys);
+                self.demand(lock.is_some(), || format!("{lease:?} is of no lock"));
+                let Some(lock) = lock else { continue };
+                let owners: &BTreeSet<Token> =
+                    owners[lock].get_or_insert_with(|| self.owners_of(lock));
+                let client = &machine.config.client;
                 let mut own = owners.iter().filter_map(|owner| owner.number(client));
-                let owns = own.any(|number| AttemptId(number) == id)
-                    || self.server.robbed_until_ms(Token::new(client, id.0, "").as_str())
-                        >= Some(self.server.time(self.now).as_micros() / 1_000);
+                let token = || process.token_of(lease);
+                let excused = || self.is_just_robbed(&token()) || self.may_believe(&token());
+                let owns = own.any(|number| AttemptId(number) == id) || excused();
                 self.demand(owns, || format!("{client} believes to hold the lock of {owners:?}"));
             }
         }
@@ -91,14 +81,19 @@ impl Simulation {
     /// A token of a living process that stands on the server is known there, or nobody would ever give
     /// it back. But for those given back before, in data that a server has lost.
     pub(super) fn check_tokens(&self) {
+        if self.kind == Kind::Split {
+            // What one server granted may be given back at the other.
+            return;
+        }
         let orphan = self.orphans().into_iter().find(|token| !self.returned.contains(token));
         self.demand(orphan.is_none(), || format!("{orphan:?} is on the server for nobody"));
     }
 
     /// The tokens of living processes that stand on the server and are known nowhere else.
     pub(super) fn orphans(&self) -> BTreeSet<String> {
-        let tokens = self.server.snapshot(self.now).tokens();
-        let is_orphan = |token: &&Token| {
+        let tokens = |lock: &Lock| self.server.snapshot(self.now, &lock.keys).tokens();
+        let tokens = self.locks.iter().flat_map(tokens);
+        let is_orphan = |token: &Token| {
             let machines = self.processes.iter().map(|process| &process.world.machine);
             let mut owners = machines.filter_map(|machine| {
                 let number = token.number(&machine.config.client)?;
@@ -109,33 +104,22 @@ impl Simulation {
                 !knows(machine, id) && !self.kept.contains(&plain)
             })
         };
-        tokens.iter().filter(is_orphan).map(ToString::to_string).collect()
-    }
-
-    pub(super) fn check_fence(&mut self, who: usize, lease: LeaseId, fence: u64, shared: bool) {
-        let before = self.fences.insert(fence, who);
-        self.demand(before.is_none(), || format!("the fence {fence} was given twice"));
-        // Where leases end too early callers may learn of their locks in another order than they got them.
-        // So also where it was stolen before they have learned of it.
-        let stolen = self.is_robbed(&self.processes[who].token_of(lease));
-        let (last, steady) = (self.last_fence, self.is_steady() && !stolen);
-        self.demand(!steady || fence > last, || format!("the fence {fence} after {last}"));
-        // Those who share learn of it in any order.
-        if !shared {
-            self.last_fence = fence.max(if stolen { last } else { 0 });
-        }
+        tokens.filter(is_orphan).map(|token| token.to_string()).collect()
     }
 
     pub(super) fn check_outcome(&self, who: usize, wish: Wish, outcome: &Outcome) {
         let clock = self.processes[who].world.now;
         let right = match wish {
             Wish::Stale => *outcome == Outcome::Lost,
-            // However often it was asked: nobody else can have ended it but a thief.
-            Wish::Release { lease, until } if self.is_steady() && clock < until => {
-                *outcome != Outcome::Lost || self.is_robbed(&self.processes[who].token_of(lease))
+            // However often it was asked: nobody else can have ended it but a thief, or a server that forgot it.
+            Wish::Release { lease, until } if clock < until => {
+                let token = self.processes[who].token_of(lease);
+                // Of two servers the one that is asked may not be the one that granted it.
+                let excused = self.kind == Kind::Split || self.is_robbed(&token);
+                *outcome != Outcome::Lost || excused || self.is_forgotten(&token)
             }
             Wish::Release { .. } | Wish::Cancelled => true,
-            Wish::Lock | Wish::Share | Wish::Adopt { .. } | Wish::Other => {
+            Wish::Lock | Wish::Share | Wish::Together(_) | Wish::Adopt { .. } | Wish::Other => {
                 *outcome != Outcome::Cancelled
             }
         };
@@ -150,33 +134,82 @@ impl Simulation {
             process.stopped_until = process.stopped_until.map(|_| began);
             process.cut_off_until = None;
             process.world.deaf = false;
-            let op = process.world.acquire(1_000, Wait::Forever);
-            process.open.insert(op, Wish::Lock);
+            for (lock, Lock { name, .. }) in self.locks.iter().enumerate() {
+                let (wait, mode) = (Wait::Forever, Mode::Exclusive);
+                let op = process.world.acquire_named(name, 1_000, wait, ONE_LEASE, mode);
+                process.ask(op, lock, Wish::Lock);
+            }
         }
         self.mend_key();
+        self.server.set_moving(false);
+        self.unite();
         let bound = self.now + self.bound();
-        while self.now < began + QUIET {
+        let mut busy = true;
+        while busy {
             self.calm();
             let waits = self.processes.iter().any(|process| !process.open.is_empty());
             self.demand(!waits || self.now < bound, || self.who_waits());
-            self.pass(if waits { ms(20) } else { ms(1_000) });
+            self.pass(ms(20));
+            let idle = |process: &Process| process.world.machine.is_idle();
+            busy = waits || !self.late.is_empty() || !self.processes.iter().all(idle);
+            self.demand(self.now < began + QUIET, || {
+                let busy = self.processes.iter().map(|process| &process.world.machine);
+                format!("{:?}", busy.filter(|machine| !machine.is_idle()).collect::<Vec<_>>())
+            });
         }
         for process in &self.processes {
-            let machine = &process.world.machine;
-            self.demand(machine.is_idle(), || format!("{machine:?}"));
-            let requests = machine.stats().requests;
+            let requests = process.world.machine.stats().requests;
             self.demand(requests < REQUESTS_MAX, || format!("{requests} requests"));
         }
-        let left = self.server.leftovers(self.now);
-        self.demand(left.is_empty(), || format!("left on the server: {left}"));
+        if self.kind != Kind::Split {
+            self.check_all_is_given_back();
+        }
+        self.skip(QUIET);
+        let left = self.servers.iter().map(|server| server.leftovers(self.now));
+        let left: Vec<_> = left.filter(|left| !left.is_empty()).collect();
+        self.demand(left.is_empty(), || format!("left on the server: {left:?}"));
+    }
+
+    /// There is one server again, and everybody is led to it.
+    fn unite(&mut self) {
+        let stale = |it: &&Server| !it.is(&self.server) && it.replica_since().is_none();
+        let Some(stale) = self.servers.iter().find(stale).cloned() else { return };
+        self.demote(&stale);
+        for who in 0..PROCESSES {
+            let world = &self.processes[who].world;
+            if world.server.is(&stale) && !world.connecting {
+                self.lose_requests(who);
+            }
+        }
+    }
+
+    /// Of those who live and have given everything back nothing is on the server from that moment on.
+    fn check_all_is_given_back(&self) {
+        for lock in &self.locks {
+            let snapshot = self.server.snapshot(self.now, &lock.keys);
+            let client = |process: &Process| format!(".{}.", process.world.machine.config.client);
+            let living: Vec<_> = self.processes.iter().map(client).collect();
+            let stays = |token: &str| {
+                self.kept.contains(token)
+                    || self.returned.contains(token)
+                    || is_foreign(token)
+                    || !living.iter().any(|client| token.contains(client))
+            };
+            let mut tokens = snapshot.tokens().into_iter();
+            let left = tokens.find(|token| !stays(token.as_str()));
+            self.demand(left.is_none(), || format!("{left:?} is left of who has given it back"));
+        }
     }
 
     /// Within what time all who wait get the lock, once nothing goes wrong any more: the lease that is
     /// left to whoever is gone, or that a late request takes for it, a claim that nobody makes, and one
     /// poll. And a little, for they get it one after the other.
     fn bound(&self) -> Duration {
-        let lease_ms = self.server.command(self.now, &["PTTL", World::keys().lock()]);
-        let lease = ms(lease_ms.and_then(|ms| ms.parse().ok()).unwrap_or(0));
+        let lease_ms = |lock: &Lock| {
+            let left_ms = self.server.command(self.now, &["PTTL", lock.keys.lock()]);
+            left_ms.and_then(|ms| ms.parse().ok()).unwrap_or(0)
+        };
+        let lease = ms(self.locks.iter().map(lease_ms).max().unwrap_or(0));
         lease + self.late_lease() + CLAIM + POLL + ms(1_000)
     }
 
@@ -187,7 +220,9 @@ impl Simulation {
                 // It does not know yet what time it is.
                 continue;
             }
-            self.release(who);
+            for _ in 0..self.locks.len() {
+                self.release(who);
+            }
             if self.processes[who].world.connecting {
                 self.connect(who);
             }

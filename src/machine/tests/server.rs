@@ -2,19 +2,18 @@
 
 use super::defects;
 use super::snapshot::{Snapshot, holders};
-use super::watch::{Executed, Watch};
-use super::world::World;
+use super::watch::{Executed, Granted, Watch};
 use crate::clock::{Mono, ServerTime};
-use crate::error::Failure;
+use crate::error::{Failure, Refusal};
 use crate::keys::LockKeys;
 use crate::machine::Look;
 use crate::message::{Message, notices};
 use crate::script::{Call, Reply};
-use crate::server::embedded::{ask, execute};
+use crate::server::embedded::{ask, execute, keys_of};
 use crate::server::memory::{Entries, Store};
 use crate::token::Token;
-use std::cell::RefCell;
-use std::collections::{BTreeMap, VecDeque};
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -24,7 +23,7 @@ pub(super) struct Server(Rc<RefCell<State>>);
 
 struct State {
     store: Store,
-    history: String,
+    history: Rc<str>,
     /// Added to the monotonic clock to make wall-clock time.
     clock_us: u64,
     /// The server's own monotonic clock, where it is not that of whoever asks.
@@ -34,11 +33,22 @@ struct State {
     /// Who has been told that a lock of a quorum may be free.
     woken: Vec<u64>,
     next_subscriber: u64,
-    /// Judges every call, where somebody asks for that.
-    watch: Option<Watch>,
-    /// What lay on it after the last call and when, if nothing else has changed it since.
+    /// The locks of which every call is judged.
+    watched: Vec<Watched>,
+    /// The keys that have reached the server to which their slot moves, while it does.
+    moved: Option<BTreeSet<String>>,
+    /// It takes no writes, since then.
+    replica_since: Option<Mono>,
+    /// How many calls were executed, here and on the servers beside it.
+    executed: Rc<Cell<usize>>,
+}
+
+/// A lock of which every call is judged.
+struct Watched {
+    keys: LockKeys,
+    watch: Watch,
+    /// What lay on the server after the last call and when, if nothing else has changed it since.
     seen: Option<(ServerTime, Snapshot)>,
-    executed: usize,
 }
 
 thread_local! {
@@ -51,11 +61,96 @@ fn run(store: &mut Store, time: ServerTime, call: &Call) -> Result<Reply, Failur
 }
 
 impl State {
-    fn snapshot(&self, time: ServerTime) -> Snapshot {
-        match &self.seen {
+    fn time(&self, now: Mono) -> ServerTime {
+        ServerTime::from_micros(self.clock_us + self.clock.unwrap_or(now).as_micros())
+    }
+
+    fn snapshot(&self, keys: &LockKeys, time: ServerTime) -> Snapshot {
+        let watched = self.watched.iter().find(|watched| watched.keys == *keys);
+        match watched.and_then(|watched| watched.seen.as_ref()) {
             Some((at, seen)) if *at == time => seen.clone(),
-            _ => Snapshot::take(time, &|parts| ask(&self.store, time, parts)),
+            _ => Snapshot::take(keys, time, &|parts| ask(&self.store, time, parts)),
         }
+    }
+
+    /// Something else than a call that is judged has changed the data.
+    fn forget_seen(&mut self) {
+        self.watched.iter_mut().for_each(|watched| watched.seen = None);
+    }
+
+    /// Why it does not execute a call, if so.
+    fn refuses(&self, time: ServerTime, call: &Call) -> Option<&'static str> {
+        if self.replica_since.is_some() {
+            return Some("READONLY");
+        }
+        let (moved, keys) = (self.moved.as_ref()?, keys_of(call));
+        // A single key is asked for where it is, or where it would be made. Several are not, unless all are at one
+        // place: which of the two has those that do not exist, nobody knows.
+        let exists = |key: &String| ask(&self.store, time, &["EXISTS", key]) == ["1"];
+        let at = |there: bool| keys.iter().all(|key| moved.contains(key) == there && exists(key));
+        (keys.len() > 1 && !at(false) && !at(true)).then_some("TRYAGAIN")
+    }
+
+    /// What lies there of the locks of a call that are judged.
+    fn look_at_locks_of(&self, call: &Call, time: ServerTime) -> Vec<Snapshot> {
+        if self.watched.is_empty() {
+            return Vec::new();
+        }
+        let locks = call.clone().into_locks();
+        locks.map(|(keys, _)| self.snapshot(&keys, time)).collect()
+    }
+
+    /// Judges what a call did to its locks. `before`: what lay there of each.
+    fn judge(
+        &mut self,
+        when: usize,
+        time: ServerTime,
+        call: &Call,
+        before: &[Snapshot],
+        reply: Option<&Reply>,
+        mail: &[(u64, Message)],
+    ) {
+        let mut watched = std::mem::take(&mut self.watched);
+        let (mut messages, mut taken) = (Vec::new(), Vec::new());
+        for (_, message) in mail {
+            match message {
+                Message::Freed(_) => {}
+                Message::Granted(grants) => messages.push(grants.clone()),
+                Message::Taken(lost) => taken.push(lost.clone()),
+            }
+        }
+        let listens = |owner: &str| self.listens(time, owner);
+        let locks: Vec<_> = call.clone().into_locks().collect();
+        let is_free = |(keys, token): &(LockKeys, Token), before: &Snapshot| {
+            // Whoever wants several locks takes also a stranger's value for somebody who waits.
+            let waits = || ask(&self.store, time, &["EXISTS", &keys.queue()]) != ["0"];
+            before.owner() == Some(token.as_str()) || (before.value.is_none() && !waits())
+        };
+        let several = matches!(call, Call::Together { .. });
+        let all_free = several && locks.iter().zip(before).all(|(lock, it)| is_free(lock, it));
+        for (number, (keys, token)) in locks.iter().enumerate() {
+            let after = Snapshot::take(keys, time, &|parts| ask(&self.store, time, parts));
+            let Some(known) = watched.iter_mut().find(|known| known.keys == *keys) else {
+                continue;
+            };
+            known.watch.judge(&Executed {
+                when,
+                history: &self.history,
+                time,
+                call,
+                token,
+                number,
+                all_free,
+                before: &before[number],
+                after: &after,
+                reply,
+                messages: &messages,
+                taken: &taken,
+                listens: &listens,
+            });
+            known.seen = Some((time, after));
+        }
+        self.watched = watched;
     }
 
     /// Whether the manager of a token hears what becomes of its locks.
@@ -92,25 +187,89 @@ impl Server {
         store.reset();
         let state = State {
             store,
-            history: "first".to_owned(),
+            history: "first".into(),
             clock_us: 1_700_000_000_000_000,
             clock: None,
             mail: BTreeMap::new(),
             woken: Vec::new(),
             next_subscriber: 0,
-            watch: None,
-            seen: None,
-            executed: 0,
+            watched: Vec::new(),
+            moved: None,
+            replica_since: None,
+            executed: Rc::default(),
         };
         Self(Rc::new(RefCell::new(state)))
     }
 
+    /// A replica of it.
+    pub(super) fn replica(&self, now: Mono) -> Self {
+        let (replica, own) = (Self::new(), self.0.borrow());
+        let mut state = replica.0.borrow_mut();
+        state.clock = own.clock;
+        state.executed = Rc::clone(&own.executed);
+        state.replica_since = Some(now);
+        drop(state);
+        drop(own);
+        replica
+    }
+
+    /// Whether both are the same.
+    pub(super) fn is(&self, other: &Self) -> bool {
+        Rc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// Since when it is a replica, if it is one.
+    pub(super) fn replica_since(&self) -> Option<Mono> {
+        self.0.borrow().replica_since
+    }
+
+    /// It takes writes from now on, and has what had reached it.
+    pub(super) fn promote(&self, now: Mono, entries: Entries, history: &str) {
+        self.set_history(history);
+        self.restore(now, entries);
+        let mut state = self.0.borrow_mut();
+        state.replica_since = None;
+        // Whoever has not seen yet that it is another history may be granted what it will not use.
+        state.watched.iter_mut().for_each(|watched| watched.watch.highest = 0);
+    }
+
+    /// The slot of the locks begins to move to another server, or has arrived.
+    pub(super) fn set_moving(&self, moving: bool) {
+        self.0.borrow_mut().moved = moving.then(BTreeSet::new);
+    }
+
+    /// The next key of a slot that moves, if it does, reaches the other server.
+    pub(super) fn move_key(&self, now: Mono) {
+        let time = self.time(now);
+        let mut state = self.0.borrow_mut();
+        let Some(moved) = &state.moved else { return };
+        let keys = ask(&state.store, time, &["KEYS", "*"]);
+        let next = keys.into_iter().filter(|key| !moved.contains(key)).min();
+        if let (Some(next), Some(moved)) = (next, &mut state.moved) {
+            moved.insert(next);
+        }
+    }
+
+    pub(super) fn is_moving(&self) -> bool {
+        self.0.borrow().moved.is_some()
+    }
+
+    /// It takes no writes from now on.
+    pub(super) fn demote(&self, now: Mono) {
+        self.restore(now, Entries::default());
+        self.0.borrow_mut().replica_since = Some(now);
+    }
+
     pub(super) fn set_history(&self, history: &str) {
-        history.clone_into(&mut self.0.borrow_mut().history);
+        self.0.borrow_mut().history = history.into();
     }
 
     pub(super) fn look(&self, now: Mono) -> Look {
-        Look { history: Some(self.0.borrow().history.clone()), time: self.time(now), uptime: None }
+        Look {
+            history: Some(self.0.borrow().history.to_string()),
+            time: self.time(now),
+            uptime: None,
+        }
     }
 
     pub(super) fn set_clock(&self, now: Mono) {
@@ -118,59 +277,80 @@ impl Server {
     }
 
     pub(super) fn time(&self, now: Mono) -> ServerTime {
-        let state = self.0.borrow();
-        ServerTime::from_micros(state.clock_us + state.clock.unwrap_or(now).as_micros())
+        self.0.borrow().time(now)
     }
 
-    /// From now on every call is judged.
-    pub(super) fn watch(&self) {
-        self.0.borrow_mut().watch = Some(Watch::default());
+    /// From now on every call for these locks is judged.
+    pub(super) fn watch(&self, locks: &[LockKeys]) {
+        let watched =
+            |keys: &LockKeys| Watched { keys: keys.clone(), watch: Watch::default(), seen: None };
+        self.0.borrow_mut().watched = locks.iter().map(watched).collect();
     }
 
-    /// How many calls it has executed.
+    /// How many calls it has executed, and the servers beside it.
     pub(super) fn executed(&self) -> usize {
-        self.0.borrow().executed
+        self.0.borrow().executed.get()
     }
 
     /// The first rule that a call has broken.
     pub(super) fn violation(&self) -> Option<String> {
-        self.0.borrow().watch.as_ref()?.violation.clone()
+        self.0.borrow().watched.iter().find_map(|watched| watched.watch.violation.clone())
     }
 
     /// A call leaves its machine.
     pub(super) fn sent(&self, call: &Call) {
-        if let Some(watch) = &mut self.0.borrow_mut().watch {
-            watch.takings.sent(call);
+        for watched in &mut self.0.borrow_mut().watched {
+            watched.watch.takings.sent(call);
         }
     }
 
     /// Nobody gives back what this token has, until it is given up.
     pub(super) fn keep(&self, token: &str) {
-        if let Some(watch) = &mut self.0.borrow_mut().watch {
-            watch.takings.kept.insert(token.to_owned());
+        for watched in &mut self.0.borrow_mut().watched {
+            watched.watch.takings.kept.insert(token.to_owned());
         }
     }
 
     pub(super) fn give_up(&self, token: &str) {
-        if let Some(watch) = &mut self.0.borrow_mut().watch {
-            watch.takings.kept.remove(token);
+        for watched in &mut self.0.borrow_mut().watched {
+            watched.watch.takings.kept.remove(token);
         }
     }
 
     /// When the lease of a token would have ended, in ms, if the lock was taken from it.
     pub(super) fn robbed_until_ms(&self, token: &str) -> Option<u64> {
-        self.0.borrow().watch.as_ref()?.takings.robbed.get(token).copied()
+        let state = self.0.borrow();
+        state.watched.iter().find_map(|it| it.watch.takings.robbed.get(token).copied())
     }
 
-    pub(super) fn snapshot(&self, now: Mono) -> Snapshot {
-        self.0.borrow().snapshot(self.time(now))
+    /// From whom something was taken, and for how much longer their leases would last.
+    pub(super) fn robbed(&self, now: Mono) -> Vec<(Token, Duration)> {
+        let (state, now_ms) = (self.0.borrow(), self.time(now).as_micros() / 1_000);
+        let robbed = state.watched.iter().flat_map(|watched| &watched.watch.takings.robbed);
+        let left = |(token, ends_ms): (&String, &u64)| {
+            (Token::from_text(token), Duration::from_millis(ends_ms.saturating_sub(now_ms)))
+        };
+        robbed.map(left).collect()
+    }
+
+    /// What gave a token the last thing that it was given; none if nothing was.
+    pub(super) fn granted(&self, token: &str) -> Option<Granted> {
+        let state = self.0.borrow();
+        state.watched.iter().find_map(|it| it.watch.granted.get(token).cloned())
+    }
+
+    pub(super) fn snapshot(&self, now: Mono, keys: &LockKeys) -> Snapshot {
+        self.0.borrow().snapshot(keys, self.time(now))
     }
 
     /// Executes a call once more; it may tell nobody anything new.
     pub(super) fn execute_again(&self, now: Mono, call: &Call) {
+        if self.0.borrow().refuses(self.time(now), call).is_some() {
+            return;
+        }
         let time = self.time(now);
         let mut state = self.0.borrow_mut();
-        state.seen = None;
+        state.forget_seen();
         // Whether the server refuses is the same again.
         let _refused = run(&mut state.store, time, call).is_err();
         assert!(state.store.take_messages().is_empty(), "a repeat of {call:?} sent a message");
@@ -186,7 +366,7 @@ impl Server {
 
     /// Runs a plain command; its answer as text, or none if it is nil.
     pub(super) fn command(&self, now: Mono, parts: &[&str]) -> Option<String> {
-        self.0.borrow_mut().seen = None;
+        self.0.borrow_mut().forget_seen();
         self.ask(now, parts).pop()
     }
 
@@ -197,14 +377,14 @@ impl Server {
     }
 
     /// Whether others share the lock.
-    pub(super) fn is_shared(&self, now: Mono) -> bool {
-        self.owner(now, &World::keys()).is_some_and(|owner| owner == "hf1.shared")
+    pub(super) fn is_shared(&self, now: Mono, keys: &LockKeys) -> bool {
+        self.owner(now, keys).is_some_and(|owner| owner == "hf1.shared")
     }
 
     /// Who has the lock or a share of it.
-    pub(super) fn owners(&self, now: Mono) -> Vec<Token> {
+    pub(super) fn owners(&self, now: Mono, keys: &LockKeys) -> Vec<Token> {
         let time = self.time(now);
-        holders(&|parts| ask(&self.0.borrow().store, time, parts), time)
+        holders(keys, &|parts| ask(&self.0.borrow().store, time, parts), time)
     }
 
     /// How many stand in line.
@@ -214,9 +394,8 @@ impl Server {
 
     /// Every key but the fence counters.
     pub(super) fn leftovers(&self, now: Mono) -> String {
-        let keys = World::keys();
         let names = self.ask(now, &["KEYS", "*"]).into_iter();
-        names.filter(|key| *key != keys.fence()).collect::<Vec<_>>().join(" ")
+        names.filter(|key| !key.ends_with(":fence")).collect::<Vec<_>>().join(" ")
     }
 
     pub(super) fn set_foreign(&self, now: Mono, keys: &LockKeys, value: &str, lease: Duration) {
@@ -234,7 +413,7 @@ impl Server {
 
     pub(super) fn flush(&self) {
         let mut state = self.0.borrow_mut();
-        state.seen = None;
+        state.forget_seen();
         state.store.flush();
     }
 
@@ -245,10 +424,10 @@ impl Server {
     /// The data are those of an earlier moment.
     pub(super) fn restore(&self, now: Mono, entries: Entries) {
         let mut state = self.0.borrow_mut();
-        state.seen = None;
+        state.forget_seen();
         state.store.restore(entries);
-        if let Some(watch) = &mut state.watch {
-            watch.takings.forgotten = true;
+        for watched in &mut state.watched {
+            watched.watch.takings.forgotten = true;
         }
         drop(state);
         self.reread(now);
@@ -256,13 +435,16 @@ impl Server {
 
     /// Somebody else than a script has changed the data.
     pub(super) fn reread(&self, now: Mono) {
-        let silent = self.command(now, &["HGET", &World::keys().waiters(), "unclaimed"]);
-        let shares = self.ask(now, &["ZRANGE", &World::keys().shared(), "0", "-1", "WITHSCORES"]);
-        let silent_share = |pair: &[String]| {
-            Some((pair[0].strip_prefix('?')?.to_owned(), pair[1].strip_prefix('-')?.parse().ok()?))
-        };
-        if let Some(watch) = &mut self.0.borrow_mut().watch {
-            watch.silent = silent;
+        let mut state = self.0.borrow_mut();
+        let (time, state) = (state.time(now), &mut *state);
+        for Watched { keys, watch, .. } in &mut state.watched {
+            let ask = |parts: &[&str]| ask(&state.store, time, parts);
+            watch.silent = ask(&["HGET", &keys.waiters(), "unclaimed"]).pop();
+            let shares = ask(&["ZRANGE", &keys.shared(), "0", "-1", "WITHSCORES"]);
+            let silent_share = |pair: &[String]| {
+                let at_ms = pair[1].strip_prefix('-')?.parse().ok()?;
+                Some((pair[0].strip_prefix('?')?.to_owned(), at_ms))
+            };
             watch.silent_shares = shares.chunks_exact(2).filter_map(silent_share).collect();
         }
     }
@@ -270,45 +452,25 @@ impl Server {
     /// The server's clock is set.
     pub(super) fn step_clock(&self, step_us: i64) {
         let mut state = self.0.borrow_mut();
-        state.seen = None;
+        state.forget_seen();
         state.clock_us = state.clock_us.saturating_add_signed(step_us);
     }
 
     pub(super) fn execute(&self, now: Mono, call: &Call) -> Result<Reply, Failure> {
         let time = self.time(now);
         let mut state = self.0.borrow_mut();
-        state.executed += 1;
-        let seen = state.seen.take().filter(|(at, _)| *at == time).map(|(_, seen)| seen);
-        let before = state.watch.is_some().then(|| seen.unwrap_or_else(|| state.snapshot(time)));
+        let refusal = state.refuses(time, call);
+        if let Some(code) = refusal {
+            let (code, detail) = (code.to_owned(), String::new());
+            return Err(Failure::Refused(Refusal { code, detail }));
+        }
+        let when = state.executed.get() + 1;
+        state.executed.set(when);
+        let before = state.look_at_locks_of(call, time);
         let reply = run(&mut state.store, time, call);
         let mail = state.take_mail();
-        if let Some(before) = before {
-            let after = state.snapshot(time);
-            let (mut messages, mut taken) = (Vec::new(), Vec::new());
-            for (_, message) in &mail {
-                match message {
-                    Message::Freed(_) => {}
-                    Message::Granted(grants) => messages.push(grants.clone()),
-                    Message::Taken(lost) => taken.push(lost.clone()),
-                }
-            }
-            let reply = reply.as_ref().ok();
-            let mut watch = state.watch.take().unwrap_or_default();
-            let listens = |owner: &str| state.listens(time, owner);
-            let (messages, taken, listens) = (&messages, &taken, &listens);
-            let (before, after_it) = (&before, &after);
-            watch.judge(&Executed {
-                time,
-                call,
-                before,
-                after: after_it,
-                reply,
-                messages,
-                taken,
-                listens,
-            });
-            state.watch = Some(watch);
-            state.seen = Some((time, after));
+        if !before.is_empty() {
+            state.judge(when, time, call, &before, reply.as_ref().ok(), &mail);
         }
         for (subscriber, message) in mail {
             state.mail.entry(subscriber).or_default().push_back(message);
@@ -332,13 +494,13 @@ impl Server {
 
     pub(super) fn subscribe(&self, subscriber: u64, channel: &str) {
         let mut state = self.0.borrow_mut();
-        state.seen = None;
+        state.forget_seen();
         state.store.subscribe(subscriber, channel);
     }
 
     pub(super) fn unsubscribe(&self, subscriber: u64) {
         let mut state = self.0.borrow_mut();
-        state.seen = None;
+        state.forget_seen();
         state.store.unsubscribe(subscriber);
         state.mail.remove(&subscriber);
     }

@@ -1,7 +1,7 @@
 //! What a simulated server shows about the lock, read by plain commands.
 
-use super::world::World;
 use crate::clock::ServerTime;
+use crate::keys::LockKeys;
 use crate::token::{TOKEN_PREFIX, Token};
 use std::collections::BTreeMap;
 
@@ -13,6 +13,8 @@ pub(super) struct Snapshot {
     /// The ms that are left of the lock; negative if it has no end or does not exist.
     pub(super) remaining_ms: i64,
     pub(super) fence: Option<String>,
+    /// The ms that are left of the fence counter, as for the lock.
+    pub(super) fence_ms: i64,
     pub(super) line: Vec<Waiter>,
     /// Those who share it.
     pub(super) shares: Vec<Share>,
@@ -50,19 +52,25 @@ pub(super) enum Reach {
 }
 
 impl Snapshot {
-    /// Reads the server, whose clock shows `time`, with `ask`, which runs a plain command.
-    pub(super) fn take(time: ServerTime, ask: &dyn Fn(&[&str]) -> Vec<String>) -> Self {
-        let keys = World::keys();
+    /// Reads a lock on the server, whose clock shows `time`, with `ask`, which runs a plain command.
+    pub(super) fn take(
+        keys: &LockKeys,
+        time: ServerTime,
+        ask: &dyn Fn(&[&str]) -> Vec<String>,
+    ) -> Self {
         let entries = ask(&["ZRANGE", &keys.queue(), "0", "-1", "WITHSCORES"]);
-        let line = if entries.is_empty() { Vec::new() } else { read_line(ask, &entries) };
+        let line = if entries.is_empty() { Vec::new() } else { read_line(keys, ask, &entries) };
         let value = ask(&["GET", keys.lock()]).pop();
         let shared = value.as_deref().is_some_and(|value| bare(value) == SHARED);
+        let left_ms = |key: &str| ask(&["PTTL", key]).pop().map_or(-2, |ms| ms.parse().unwrap());
+        let fence = keys.fence();
         Self {
             value,
-            remaining_ms: ask(&["PTTL", keys.lock()]).pop().map_or(-2, |ms| ms.parse().unwrap()),
-            fence: ask(&["GET", &keys.fence()]).pop(),
+            remaining_ms: left_ms(keys.lock()),
+            fence_ms: left_ms(&fence),
+            fence: ask(&["GET", &fence]).pop(),
             line,
-            shares: if shared { read_shares(time, ask) } else { Vec::new() },
+            shares: if shared { read_shares(keys, time, ask) } else { Vec::new() },
         }
     }
 
@@ -102,8 +110,11 @@ impl Snapshot {
 }
 
 /// Who has the lock or a share of it.
-pub(super) fn holders(ask: &dyn Fn(&[&str]) -> Vec<String>, time: ServerTime) -> Vec<Token> {
-    let keys = World::keys();
+pub(super) fn holders(
+    keys: &LockKeys,
+    ask: &dyn Fn(&[&str]) -> Vec<String>,
+    time: ServerTime,
+) -> Vec<Token> {
     let Some(value) = ask(&["GET", keys.lock()]).pop() else { return Vec::new() };
     if bare(&value) != SHARED {
         return vec![Token::from_text(bare(&value))];
@@ -117,15 +128,19 @@ pub(super) fn holders(ask: &dyn Fn(&[&str]) -> Vec<String>, time: ServerTime) ->
 pub(super) const SHARED: &str = "hf1.shared";
 
 /// Reads the line, of which `entries` are tokens and their numbers.
-fn read_line(ask: &dyn Fn(&[&str]) -> Vec<String>, entries: &[String]) -> Vec<Waiter> {
-    let fields = ask(&["HGETALL", &World::keys().waiters()]);
+fn read_line(
+    keys: &LockKeys,
+    ask: &dyn Fn(&[&str]) -> Vec<String>,
+    entries: &[String],
+) -> Vec<Waiter> {
+    let fields = ask(&["HGETALL", &keys.waiters()]);
     let details: BTreeMap<_, _> =
         fields.chunks_exact(2).map(|field| (field[0].as_str(), field[1].as_str())).collect();
     // Most waiters are of few processes.
     let mut listening = BTreeMap::new();
     let mut listens = |channel: &str| {
         *listening.entry(channel.to_owned()).or_insert_with(|| {
-            ask(&["PUBSUB", "NUMSUB", channel]).last().is_some_and(|count| count != "0")
+            ask(&["PUBSUB", numsub(channel), channel]).last().is_some_and(|count| count != "0")
         })
     };
     let entries = entries.chunks_exact(2).map(|entry| (entry[0].as_str(), entry[1].as_str()));
@@ -161,8 +176,16 @@ fn read_waiter(
     }
 }
 
-fn read_shares(time: ServerTime, ask: &dyn Fn(&[&str]) -> Vec<String>) -> Vec<Share> {
-    let keys = World::keys();
+/// What counts those who listen to a channel: of a Cluster it belongs to a slot.
+pub(super) fn numsub(channel: &str) -> &'static str {
+    if channel.contains('{') { "SHARDNUMSUB" } else { "NUMSUB" }
+}
+
+fn read_shares(
+    keys: &LockKeys,
+    time: ServerTime,
+    ask: &dyn Fn(&[&str]) -> Vec<String>,
+) -> Vec<Share> {
     let now_ms = time.as_micros() / 1_000;
     let live = format!("({now_ms}");
     let entries = ask(&["ZRANGEBYSCORE", &keys.shared(), &live, "+inf", "WITHSCORES"]);

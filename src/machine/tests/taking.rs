@@ -1,9 +1,11 @@
 //! What may be taken from whom, and what is kept: the rules of steal, force and `keep`, told a second time.
 
-use super::simulator::{Held, Process, Simulation, Wish};
+use super::ledger::Lock;
+use super::process::{Held, Process, Wish};
+use super::simulator::Simulation;
 use super::snapshot::is_foreign;
 use super::watch::{Executed, expect};
-use super::world::{COMMAND_TIMEOUT, RENEWED, World, ms};
+use super::world::{COMMAND_TIMEOUT, RENEWED, ms};
 use crate::clock::Mono;
 use crate::machine::{Command, LeaseId, LossReason, Wait};
 use crate::script::{Call, Intent, Mode, Reply, drift};
@@ -73,7 +75,7 @@ impl Takings {
             expect(*freed == done.robs(), "a force did something else than it says")?;
         }
         let token = done.token();
-        let kept = done.is_release() && self.kept.contains(token);
+        let kept = done.gives_up() && self.kept.contains(token);
         let owned = done.before.held_ms(token).is_some() && !self.robbed.contains_key(token);
         expect(!(kept && owned), "a kept lock is given back, and not by its caller")?;
         self.remember(done);
@@ -135,17 +137,20 @@ fn who_lost_it_is_told(done: &Executed<'_>) -> Result<(), String> {
 impl Simulation {
     pub(super) fn steal(&mut self, who: usize) {
         let ttl = [200, 1_000, 4_000, 10_000][self.rng.usize(..4)];
-        let process = &mut self.processes[who];
-        let op = process.world.acquire_as(ttl, Wait::Steal, RENEWED, Mode::Exclusive);
-        process.open.insert(op, Wish::Lock);
+        let lock = self.any_lock();
+        let (name, process) = (self.locks[lock].name, &mut self.processes[who]);
+        let (wait, mode) = (Wait::Steal, Mode::Exclusive);
+        let op = process.world.acquire_named(name, ttl, wait, RENEWED, mode);
+        process.ask(op, lock, Wish::Lock);
         self.note(who, format_args!("steal {op:?} {ttl} ms"));
     }
 
     pub(super) fn force(&mut self, who: usize) {
         let foreign = self.rng.u32(..4) == 0;
-        let force = Command::Force { name: "a".to_owned(), foreign };
+        let lock = self.any_lock();
+        let force = Command::Force { name: self.locks[lock].name.to_owned(), foreign };
         let op = self.processes[who].world.command(force);
-        self.processes[who].open.insert(op, Wish::Other);
+        self.processes[who].ask(op, lock, Wish::Other);
         self.note(who, format_args!("force {op:?}, foreign: {foreign}"));
     }
 
@@ -170,12 +175,15 @@ impl Simulation {
     pub(super) fn lengthen_elsewhere(&mut self, who: usize) {
         let process = &self.processes[who];
         let kept = |held: &&Held| !held.shared && !held.passed_on;
-        let mut tokens =
-            process.held.iter().filter(kept).filter_map(|held| process.token(held.lease));
-        let Some(token) = tokens.rfind(|it| self.kept.contains(it.as_str())) else {
+        let mut tokens = process
+            .held
+            .iter()
+            .filter(kept)
+            .filter_map(|held| Some((held.lock, process.token(held.lease)?)));
+        let Some((lock, token)) = tokens.rfind(|(_, it)| self.kept.contains(it.as_str())) else {
             return;
         };
-        let (keys, ttl) = (World::keys(), ms(self.rng.u64(60..8_000)));
+        let (keys, ttl) = (self.locks[lock].keys.clone(), ms(self.rng.u64(60..8_000)));
         let call = Call::Extend { keys, token: token.clone(), ttl };
         if self.server.execute(self.now, &call) == Ok(Reply::Owner(true)) {
             let until = self.now + ttl.saturating_sub(drift(ttl));
@@ -195,7 +203,7 @@ impl Simulation {
         held.clear();
         let op = world.command(Command::Close);
         let (since, process) = (world.now, &mut self.processes[who]);
-        process.open.insert(op, Wish::Other);
+        process.ask(op, 0, Wish::Other);
         process.closing = Some(Closing { since, kept });
         self.note(who, format_args!("closes"));
     }
@@ -206,7 +214,7 @@ impl Simulation {
         // What it had written is delivered, as far as there is a connection.
         let last = std::mem::take(&mut self.processes[who].world.late);
         for call in last.iter().filter(|_| self.processes[who].cut_off_until.is_none()) {
-            let _unheard = self.server.execute(self.now, call);
+            let _unheard = self.processes[who].world.server.execute(self.now, call);
         }
         self.check_closed(who);
         self.processes[who].world.leave();
@@ -217,7 +225,8 @@ impl Simulation {
         let process = &self.processes[who];
         let Some(Closing { since, kept }) = &process.closing else { return };
         let (now, client) = (process.world.now, &process.world.machine.config.client);
-        let owners = self.server.owners(self.now);
+        let owners: BTreeSet<_> =
+            (0..self.locks.len()).flat_map(|lock| self.owners_of(lock)).collect();
         let lasts = |(token, until): &&(Token, Mono)| {
             *until > now && !self.is_robbed(token) && self.is_steady()
         };
@@ -225,8 +234,9 @@ impl Simulation {
         self.demand(gone.is_none(), || format!("{gone:?} was not kept: {owners:?}"));
         // Else there was no answer, or what it had asked may arrive later.
         if now.since(*since) < COMMAND_TIMEOUT && process.tidy && self.is_steady() {
-            let tokens = self.server.snapshot(self.now).tokens();
-            let mut own = tokens.iter().filter(|token| token.number(client).is_some());
+            let tokens = |lock: &Lock| self.server.snapshot(self.now, &lock.keys).tokens();
+            let mut own =
+                self.locks.iter().flat_map(tokens).filter(|token| token.number(client).is_some());
             let left = own.find(|token| !self.kept.contains(token.as_str()));
             self.demand(left.is_none(), || format!("{left:?} is left of who has closed"));
         }
@@ -239,7 +249,8 @@ impl Simulation {
         if lengthened.peek().is_none() {
             return;
         }
-        let owners = self.server.owners(self.now);
+        let owners: BTreeSet<_> =
+            (0..self.locks.len()).flat_map(|lock| self.owners_of(lock)).collect();
         for (token, _) in lengthened {
             let has = owners.iter().any(|owner| owner.as_str() == token);
             let right = has || self.is_robbed(&Token::from_text(token));
@@ -249,7 +260,16 @@ impl Simulation {
 
     /// Whether the lock was taken from this token.
     pub(super) fn is_robbed(&self, token: &Token) -> bool {
-        self.server.robbed_until_ms(token.as_str()).is_some()
+        self.robbed_until_ms(token).is_some()
+    }
+
+    /// Whether its lease would not have ended yet.
+    pub(super) fn is_just_robbed(&self, token: &Token) -> bool {
+        self.robbed_until_ms(token) >= Some(self.server.time(self.now).as_micros() / 1_000)
+    }
+
+    fn robbed_until_ms(&self, token: &Token) -> Option<u64> {
+        self.servers.iter().filter_map(|server| server.robbed_until_ms(token.as_str())).max()
     }
 
     /// Nobody is told of a theft but who was robbed.
@@ -271,17 +291,4 @@ pub(super) struct Closing {
     since: Mono,
     /// What it keeps, and until when at least.
     kept: Vec<(Token, Mono)>,
-}
-
-impl Process {
-    /// The token of a lease that has none but its attempt's number.
-    pub(super) fn token_of(&self, lease: LeaseId) -> Token {
-        Token::new(&self.world.machine.config.client, lease.attempt().0, "")
-    }
-
-    /// The token of a lease that has not ended.
-    pub(super) fn token(&self, lease: LeaseId) -> Option<Token> {
-        let machine = &self.world.machine;
-        machine.hold_of(lease).map(|lease| machine.token_of(lease))
-    }
 }

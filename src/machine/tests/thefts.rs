@@ -86,7 +86,7 @@ fn a_stolen_share_holds_the_lock() {
     a.settle();
     assert!(b.lease(op).1 > fence);
     assert_eq!(a.lost, [(lease, LossReason::Stolen)]);
-    assert!(b.server.is_shared(b.now));
+    assert!(b.server.is_shared(b.now, &World::keys()));
     let ttl = b.server.command(b.now, &["PTTL", &World::keys().shared()]);
     assert!(ttl.is_some_and(|ttl| ttl.parse::<i64>().unwrap() > 0), "it has an end");
 }

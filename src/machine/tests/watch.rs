@@ -6,7 +6,12 @@ use super::taking::Takings;
 use crate::clock::ServerTime;
 use crate::message::{Grant, Taken};
 use crate::script::{CLAIM, Call, Intent, Mode, Reply};
+use crate::token::Token;
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+/// A release that names only the keys of shares also frees the whole lock, whose owner is about to downgrade it.
+const FREE_SHARE_FREES_WHOLE_LOCK: bool = false;
 
 /// Which manager a token belongs to.
 fn client(token: &str) -> &str {
@@ -17,7 +22,7 @@ fn client(token: &str) -> &str {
 #[derive(Debug, Default)]
 pub(super) struct Watch {
     /// The highest fence that was ever reserved.
-    highest: u64,
+    pub(super) highest: u64,
     /// The last fence that was reserved for each hold.
     reserved: BTreeMap<String, u64>,
     /// The numbers of the places in line that each token had.
@@ -28,14 +33,34 @@ pub(super) struct Watch {
     pub(super) silent_shares: BTreeMap<String, u64>,
     /// What was taken from whom.
     pub(super) takings: Takings,
+    /// The call that last gave each token something that it did not have.
+    pub(super) granted: BTreeMap<String, Granted>,
     /// The first rule that was broken.
     pub(super) violation: Option<String>,
 }
 
+/// When, and of which data, somebody was given something.
+#[derive(Clone, Debug)]
+pub(super) struct Granted {
+    /// The number of the call.
+    pub(super) number: usize,
+    pub(super) history: Rc<str>,
+}
+
 /// One executed call.
 pub(super) struct Executed<'a> {
+    /// Its number among all calls.
+    pub(super) when: usize,
+    /// Names the data.
+    pub(super) history: &'a Rc<str>,
     pub(super) time: ServerTime,
     pub(super) call: &'a Call,
+    /// Who asks for this lock: of several each has its own.
+    pub(super) token: &'a Token,
+    /// The place of this lock among those of the call.
+    pub(super) number: usize,
+    /// Whether a call for several locks may have all of them.
+    pub(super) all_free: bool,
     pub(super) before: &'a Snapshot,
     pub(super) after: &'a Snapshot,
     /// None if the server refused.
@@ -63,7 +88,7 @@ impl Executed<'_> {
     }
 
     pub(super) fn token(&self) -> &str {
-        self.call.token().as_str()
+        self.token.as_str()
     }
 
     pub(super) fn intent(&self) -> Option<Intent> {
@@ -72,6 +97,14 @@ impl Executed<'_> {
 
     pub(super) fn is_release(&self) -> bool {
         matches!(self.call, Call::Release { .. })
+    }
+
+    /// Whether the caller gives up what it has of the lock, whatever becomes of that.
+    pub(super) fn gives_up(&self) -> bool {
+        let whole = self.before.owner() == Some(self.token());
+        let share = matches!(self.call, Call::FreeShare { .. });
+        let freed = share && (!whole || FREE_SHARE_FREES_WHOLE_LOCK);
+        self.is_release() || matches!(self.call, Call::Free { .. }) || freed
     }
 
     /// Whether the caller's whole lock becomes a share by this call.
@@ -108,6 +141,8 @@ impl Executed<'_> {
                 | Call::Downgrade { .. }
                 | Call::Extend { .. }
                 | Call::ExtendShare { .. }
+                | Call::Free { .. }
+                | Call::FreeShare { .. }
                 | Call::KeepEntry { .. }
                 | Call::Pass { .. }
         );
@@ -118,7 +153,7 @@ impl Executed<'_> {
     /// How many share the lock before anybody gets something of it by this call.
     fn sharing(&self) -> usize {
         let leaving =
-            self.is_release() && self.before.shares.iter().any(|it| it.token == self.token());
+            self.gives_up() && self.before.shares.iter().any(|it| it.token == self.token());
         let shares = if self.robs() { 0 } else { self.before.shares.len() };
         shares - usize::from(leaving) + usize::from(self.is_downgrade())
     }
@@ -158,6 +193,15 @@ impl Watch {
     }
 
     fn executed(&mut self, done: &Executed<'_>) -> Result<(), String> {
+        let had = |token: &str| done.before.held_ms(token).is_some();
+        for (token, _) in done.after.holders().filter(|(token, _)| !had(token)) {
+            let granted = Granted { number: done.when, history: Rc::clone(done.history) };
+            self.granted.insert(token.to_owned(), granted);
+        }
+        ends_are_right(done)?;
+        if matches!(done.call, Call::Together { .. }) {
+            return self.together(done);
+        }
         self.heard(done);
         let heirs = if done.opens() { self.heirs(done) } else { Vec::new() };
         holders_are_right(done, &heirs)?;
@@ -171,16 +215,50 @@ impl Watch {
         Ok(())
     }
 
+    /// One lock of several that are asked for at once: all are given, or none is touched.
+    fn together(&mut self, done: &Executed<'_>) -> Result<(), String> {
+        let Some(Reply::All(fences)) = done.reply else {
+            expect(!done.all_free, "several free locks were not given")?;
+            return expect(done.before == done.after, "a set that was not given was touched");
+        };
+        expect(done.all_free, "several locks were given, and not all of them were free")?;
+        expect(done.after.owner() == Some(done.token()), "one of several locks is not given")?;
+        let Call::Together { ttl, .. } = done.call else { return Ok(()) };
+        let ttl_ms = i64::try_from(ttl.as_millis()).unwrap();
+        let had_ms = done.before.held_ms(done.token());
+        let due_ms = had_ms.map_or(ttl_ms, |had_ms| had_ms.max(ttl_ms));
+        let given_ms = done.after.remaining_ms;
+        expect(given_ms == due_ms, &format!("{due_ms} ms are due, {given_ms} ms given"))?;
+        let (fence, highest) = (fences[done.number], self.highest);
+        if had_ms.is_none() {
+            expect(fence > highest, &format!("the fence {fence} after {highest}"))?;
+            expect(done.after.counter() == Some(fence), "the counter is not at the fence given")?;
+            self.reserved.insert(done.token().to_owned(), fence);
+        } else if done.before.fence.is_some() {
+            let own = self.reserved.get(done.token()).copied().unwrap_or(fence);
+            expect(fence == own, &format!("the fence {own} of a hold became {fence}"))?;
+            expect(done.before.fence == done.after.fence, "a fence without a grant")?;
+        }
+        self.highest = self.highest.max(done.after.counter().unwrap_or(0));
+        mark_is_right(done)?;
+        messages_are_right(done, &[])?;
+        self.takings.judge(done)
+    }
+
     /// A process that asks for the lock which it was granted, or stands in line anew, is not silent.
     fn heard(&mut self, done: &Executed<'_>) {
         if done.robs() {
             self.silent = None;
             self.silent_shares.clear();
         }
-        let claims = !matches!(done.call, Call::Extend { .. });
-        if claims {
+        // What names the lock alone cannot tell who was granted it by a message.
+        let alone =
+            matches!(done.call, Call::Extend { .. } | Call::Free { .. } | Call::KeepEntry { .. });
+        if !alone {
             self.silent_shares.remove(done.token());
         }
+        let shares = matches!(done.call, Call::ExtendShare { .. } | Call::FreeShare { .. });
+        let claims = !alone && !shares;
         if let Some(owner) = done.adopted() {
             self.silent_shares.remove(owner);
             self.silent.take_if(|_| done.before.owner() == Some(owner));
@@ -338,7 +416,9 @@ impl Watch {
             let places = self.places.entry(waiter.token.clone()).or_default();
             let fresh = done.intent() == Some(Intent::Join(None));
             expect(!fresh || waiter.seq > last, "a newcomer got a place ahead of others")?;
-            let known = places.is_empty() || places.contains(&waiter.seq);
+            // Or that of another caller: when that one called, which was not later than now.
+            let past = waiter.seq <= done.time.as_micros();
+            let known = past || places.is_empty() || places.contains(&waiter.seq);
             expect(fresh || known, "an old place was lost")?;
             places.insert(waiter.seq);
         }
@@ -367,7 +447,7 @@ fn refused(done: &Executed<'_>) -> Result<(), String> {
 /// Whoever has the lock or a share of it keeps that; those whose turn it is get theirs, and nobody else.
 fn holders_are_right(done: &Executed<'_>, heirs: &[Candidate<'_>]) -> Result<(), String> {
     let left = |token: &str| {
-        (done.is_release() && token == done.token())
+        (done.gives_up() && token == done.token())
             || done.adopted() == Some(token)
             || done.passed().is_some_and(|(from, _)| from == token)
             || done.robs()
@@ -428,6 +508,17 @@ fn leases_are_right(done: &Executed<'_>) -> Result<(), String> {
         expect(given_ms <= most_ms, &format!("{ttl_ms} ms were asked for, {given_ms} ms given"))?;
     }
     Ok(())
+}
+
+/// The fence counter lasts a day from when it was made, whatever becomes of it.
+const FENCE_MS: i64 = 24 * 60 * 60 * 1_000;
+
+/// What is kept has an end: that of the fence counter never moves.
+fn ends_are_right(done: &Executed<'_>) -> Result<(), String> {
+    let (before, after) = (done.before.fence_ms, done.after.fence_ms);
+    let made = done.before.fence.is_none() && done.after.fence.is_some();
+    let due = if made { FENCE_MS } else { before };
+    expect(after == due, &format!("the fences are kept for {after} ms, and {due} are due"))
 }
 
 /// A release looks at the line only if the mark tells it to.

@@ -10,11 +10,14 @@ use crate::machine::{
     AttemptId, Command, Config, Effect, Event, Hold, LeaseId, Look, LossReason, Machine, News,
     NodeId, OpId, Outcome, RequestId, Wait,
 };
-use crate::message::{Message, inbox, notices};
+use crate::message::{Grant, Message, inbox, notices};
 use crate::script::{Call, Mode, Reply};
+use crate::token::Token;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
+/// While keys are on their way a lease is refused so often in a row at most.
+const REFUSED_MAX: u32 = 4;
 pub(super) const COMMAND_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Not renewed: most schedules are about one lease.
@@ -27,6 +30,13 @@ pub(super) const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
+/// What a server has answered, on its way.
+#[derive(Debug)]
+enum Answer {
+    Look(Look, Mono),
+    Reply(RequestId, Token, Result<Reply, Failure>),
+}
+
 /// One manager, its server and the wire between them.
 #[expect(clippy::struct_excessive_bools, reason = "facts that are independent")]
 pub(super) struct World {
@@ -36,12 +46,20 @@ pub(super) struct World {
     /// Sent, not executed yet.
     pub(super) wire: VecDeque<(RequestId, Call)>,
     /// Executed, not answered yet.
-    answers: VecDeque<(RequestId, Result<Reply, Failure>)>,
+    answers: VecDeque<Answer>,
     pub(super) outcomes: BTreeMap<OpId, Outcome>,
     /// Whose outcomes they are, the first first.
     pub(super) completed: Vec<OpId>,
     pub(super) deadlines: BTreeMap<LeaseId, Mono>,
     pub(super) connecting: bool,
+    /// Whether there is a connection, as far as the machine knows.
+    pub(super) up: bool,
+    /// The history of the data that was shown last.
+    pub(super) shown: Option<String>,
+    /// How often in a row each lease was refused because its slot moves.
+    refused: BTreeMap<Token, u32>,
+    /// What was granted by messages, and for how long.
+    pub(super) told: Vec<Grant>,
     /// Every release that was sent, in order.
     pub(super) released: Vec<String>,
     pub(super) lost: Vec<(LeaseId, LossReason)>,
@@ -50,6 +68,7 @@ pub(super) struct World {
     pub(super) looks: usize,
     pub(super) stopped: bool,
     next_op: u32,
+    last_sent: RequestId,
     /// Operations whose names may be used again, the latest first, as JavaScript does.
     free_ops: Vec<OpId>,
     /// Requests that were lost, and may still arrive.
@@ -58,8 +77,9 @@ pub(super) struct World {
     /// The server keeps its history to itself, and answers looks with the time alone.
     pub(super) blind: bool,
     pub(super) news: Vec<News>,
-    /// Looks on their way, where somebody answers them; elsewhere they are counted.
-    pub(super) unanswered_looks: Option<VecDeque<Mono>>,
+    /// Looks on their way and the requests ahead of which they were sent, where somebody answers them; elsewhere they
+    /// are counted.
+    pub(super) unanswered_looks: Option<VecDeque<(RequestId, Mono)>>,
     /// The server lets it neither publish nor subscribe.
     pub(super) deaf: bool,
     /// Grants that wait for replicas.
@@ -145,12 +165,17 @@ impl World {
             completed: Vec::new(),
             deadlines: BTreeMap::new(),
             connecting: false,
+            up: false,
+            shown: None,
+            refused: BTreeMap::new(),
+            told: Vec::new(),
             released: Vec::new(),
             lost: Vec::new(),
             alive: true,
             looks: 0,
             stopped: false,
             next_op: 0,
+            last_sent: RequestId(0),
             free_ops: Vec::new(),
             late: Vec::new(),
             subscriber: 0,
@@ -178,7 +203,18 @@ impl World {
     }
 
     pub(super) fn acquire_as(&mut self, ttl_ms: u64, wait: Wait, hold: Hold, mode: Mode) -> OpId {
-        let (name, label) = ("a".to_owned(), String::new());
+        self.acquire_named("a", ttl_ms, wait, hold, mode)
+    }
+
+    pub(super) fn acquire_named(
+        &mut self,
+        name: &str,
+        ttl_ms: u64,
+        wait: Wait,
+        hold: Hold,
+        mode: Mode,
+    ) -> OpId {
+        let (name, label) = (name.to_owned(), String::new());
         self.command(Command::Acquire { name, ttl: ms(ttl_ms), wait, label, hold, mode })
     }
 
@@ -194,6 +230,7 @@ impl World {
 
     pub(super) fn command(&mut self, command: Command) -> OpId {
         let command = defects::misdirect(&mut self.machine, command);
+        defects::confirm_anew(&mut self.machine, self.now, &command);
         let op = self.free_ops.pop().unwrap_or_else(|| {
             self.next_op += 1;
             OpId(self.next_op)
@@ -212,6 +249,17 @@ impl World {
                 }
                 Event::Told(Message::Granted(grants))
             }
+            event => event,
+        };
+        match &event {
+            Event::Connected { look, .. } | Event::Looked { look, .. } => {
+                self.shown.clone_from(&look.history);
+            }
+            _ => {}
+        }
+        self.up |= matches!(event, Event::Connected { .. });
+        let event = match event {
+            Event::Told(Message::Granted(grants)) => return self.granted(grants),
             event => event,
         };
         let taken = match &event {
@@ -233,6 +281,25 @@ impl World {
         assert!(!believes, "a message tells of a loss, and nobody asks the server about it");
     }
 
+    /// A message tells of grants. Each is good for its claim, from when it arrives at the latest.
+    fn granted(&mut self, grants: Vec<Grant>) {
+        let (now, node) = (self.now, NodeId::default());
+        for grant in grants {
+            let (mut out, before) = (Vec::new(), self.completed.len());
+            if !defects::take_message(&mut self.machine, now, node, &grant, &mut out) {
+                let told = Event::Told(Message::Granted(vec![grant.clone()]));
+                self.machine.handle_event(now, node, told, &mut out);
+            }
+            self.perform(out);
+            let ops = self.completed[before..].iter();
+            for lease in ops.filter_map(|op| self.outcomes.get(op)?.lease()) {
+                let until = self.deadlines.get(&lease).copied().unwrap_or(now);
+                assert!(until <= now + grant.claim, "a message is relied on beyond its claim");
+            }
+            self.told.push(grant);
+        }
+    }
+
     pub(super) fn reply(&mut self, request: RequestId, reply: Result<Reply, Failure>) {
         defects::misdate(&mut self.machine, self.now);
         let mut out = Vec::new();
@@ -251,6 +318,14 @@ impl World {
             self.listen();
         }
         self.event(Event::Connected { look, risks: Vec::new(), deaf });
+    }
+
+    /// Whoever connects next does so to this server.
+    pub(super) fn turn_to(&mut self, server: &Server) {
+        if !self.server.is(server) {
+            self.subscriber = server.new_subscriber();
+            self.server = server.clone();
+        }
     }
 
     /// The server knows that messages go here.
@@ -305,9 +380,19 @@ impl World {
     /// The server executes the oldest request; its answer is on the way.
     pub(super) fn execute_one(&mut self) {
         if let Some((request, call)) = self.wire.pop_front() {
+            while let Some(sent) = self.take_look(request) {
+                self.answers.push_back(Answer::Look(self.server.look(self.now), sent));
+            }
             let reply = self.server.execute(self.now, &call);
-            self.answers.push_back((request, reply));
+            self.answers.push_back(Answer::Reply(request, call.token().clone(), reply));
         }
+    }
+
+    /// The oldest look, if it was sent ahead of a request.
+    fn take_look(&mut self, request: RequestId) -> Option<Mono> {
+        let looks = self.unanswered_looks.as_mut()?;
+        looks.front().filter(|(ahead_of, _)| *ahead_of <= request)?;
+        looks.pop_front().map(|(_, sent)| sent)
     }
 
     /// The oldest answer arrives, executed now if there is none yet.
@@ -315,15 +400,36 @@ impl World {
         if self.answers.is_empty() {
             self.execute_one();
         }
-        if let Some((request, reply)) = self.answers.pop_front() {
-            self.reply(request, reply);
+        while let Some(answer) = self.answers.pop_front() {
+            match answer {
+                Answer::Look(look, sent) => self.event(Event::Looked { look, sent }),
+                Answer::Reply(request, token, reply) => {
+                    self.check_refusal(&token, &reply);
+                    return self.reply(request, reply);
+                }
+            }
         }
     }
 
-    /// The server answers the oldest look.
+    /// Who has a lock whose slot moves gets through to it: a refusal is followed by a request that is none.
+    fn check_refusal(&mut self, token: &Token, reply: &Result<Reply, Failure>) {
+        let held = |world: &Self| {
+            world.machine.leases.values().any(|it| world.machine.token_of(it) == *token)
+        };
+        let again = matches!(reply, Err(Failure::Refused(refusal)) if refusal.code == "TRYAGAIN");
+        if !again || !held(self) {
+            self.refused.remove(token);
+            return;
+        }
+        let refused = self.refused.entry(token.clone()).or_insert(0);
+        *refused += 1;
+        assert!(*refused < REFUSED_MAX, "{token} is refused as long as its slot moves");
+    }
+
+    /// The server answers the oldest look, if that is all that it has to answer.
     pub(super) fn answer_look(&mut self) {
-        let sent = self.unanswered_looks.as_mut().and_then(VecDeque::pop_front);
-        if let Some(sent) = sent {
+        let next = self.wire.front().map_or(RequestId(u64::MAX), |(request, _)| *request);
+        if let Some(sent) = self.answers.is_empty().then(|| self.take_look(next)).flatten() {
             let look = self.server.look(self.now);
             self.event(Event::Looked { look, sent });
         }
@@ -385,6 +491,11 @@ impl World {
             match effect {
                 Effect::Complete { op, outcome } => {
                     self.completed.push(op);
+                    if let Some(lease) = outcome.lease() {
+                        let until = self.deadlines.get(&lease);
+                        let lasts = until.is_some_and(|until| *until > self.now);
+                        assert!(lasts, "a lock was given whose lease is over");
+                    }
                     let before = self.outcomes.insert(op, outcome);
                     assert_eq!(before, None, "{op:?} completed twice");
                 }
@@ -398,6 +509,7 @@ impl World {
                     self.late.extend(unsent.filter(|_| !abort));
                     self.answers.clear();
                     self.confirms.clear();
+                    self.up = false;
                     if let Some(looks) = &mut self.unanswered_looks {
                         looks.clear();
                     }
@@ -406,7 +518,7 @@ impl World {
                 Effect::Look { sent, .. } => {
                     self.looks += 1;
                     if let Some(looks) = &mut self.unanswered_looks {
-                        looks.push_back(sent);
+                        looks.push_back((RequestId(self.last_sent.0 + 1), sent));
                     }
                     if self.blind {
                         let look = Look { history: None, ..self.server.look(self.now) };
@@ -425,11 +537,14 @@ impl World {
                         self.released.push(token.to_string());
                     }
                     let call = defects::distort(call);
+                    self.last_sent = request;
                     self.server.sent(&call);
                     self.wire.push_back((request, call));
                 }
                 Effect::SetDeadline { lease, until: Some(until) } => {
-                    self.deadlines.insert(lease, until);
+                    let before = self.deadlines.insert(lease, until).unwrap_or(until);
+                    let revived = before <= self.now && before < until;
+                    assert!(!revived, "a lease that was over is valid again");
                 }
                 Effect::SetDeadline { lease, until: None } => {
                     self.deadlines.remove(&lease);
@@ -441,5 +556,12 @@ impl World {
                 Effect::Tell(news) => self.news.push(news),
             }
         }
+    }
+}
+
+impl Outcome {
+    /// The lease of a single lock that it gives.
+    fn lease(&self) -> Option<LeaseId> {
+        if let Self::Acquired { lease, .. } = self { Some(*lease) } else { None }
     }
 }

@@ -1,0 +1,147 @@
+//! What callers do in the schedules of the simulator.
+
+use super::process::{Held, Process, Wish};
+use super::simulator::{PROCESSES, Simulation};
+use super::world::{RENEWED, ms};
+use crate::machine::{Command, Hold, LeaseId, Wait};
+use crate::script::Mode;
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+impl Simulation {
+    pub(super) fn acquire(&mut self, who: usize) {
+        let ttl = self.ttls_ms[self.rng.usize(..self.ttls_ms.len())];
+        let wait = match self.rng.u32(..6) {
+            0 => Wait::Never,
+            1 => Wait::UpTo(ms(0)),
+            2 => Wait::UpTo(ms(300)),
+            3 => Wait::Forever,
+            _ => Wait::UpTo(ms(8_000)),
+        };
+        let renew = self.rng.u32(..4) > 0;
+        let hold = Hold { renew, keep: !renew && self.rng.bool(), ..RENEWED };
+        if self.locks.len() > 1 && self.rng.u32(..4) == 0 {
+            return self.acquire_together(who, ttl, hold);
+        }
+        let (mode, lock) = (self.mode(), self.any_lock());
+        let name = self.locks[lock].name;
+        let op = self.processes[who].world.acquire_named(name, ttl, wait, hold, mode);
+        let wish = if mode.is_shared() { Wish::Share } else { Wish::Lock };
+        self.processes[who].ask(op, lock, wish);
+        if wish == Wish::Lock && !matches!(wait, Wait::Never | Wait::UpTo(Duration::ZERO)) {
+            self.wait_in_order(who, op, lock, ms(ttl));
+        }
+        let keep = hold.keep;
+        let how = format_args!("renew {renew}, keep {keep}");
+        self.note(who, format_args!("acquire {name} {op:?} {ttl} ms, {wait:?}, {mode:?}, {how}"));
+    }
+
+    /// Several locks at once, or none of them.
+    fn acquire_together(&mut self, who: usize, ttl: u64, hold: Hold) {
+        let count = self.rng.usize(2..=self.locks.len());
+        let first = self.rng.usize(..=self.locks.len() - count);
+        let names = self.locks[first..first + count].iter().map(|lock| lock.name.to_owned());
+        let (names, label) = (names.collect(), String::new());
+        let together = Command::Together { names, ttl: ms(ttl), label, hold };
+        let op = self.processes[who].world.command(together);
+        self.processes[who].ask(op, first, Wish::Together(count));
+        self.note(who, format_args!("acquire {count} locks from {first} {op:?} {ttl} ms"));
+    }
+
+    pub(super) fn any_lock(&mut self) -> usize {
+        if self.locks.len() > 1 { self.rng.usize(..self.locks.len()) } else { 0 }
+    }
+
+    /// Some schedules are about whole locks alone, others about every kind.
+    fn mode(&mut self) -> Mode {
+        match self.rng.u32(..self.kinds) {
+            0..4 => Mode::Exclusive,
+            4 | 5 => Mode::SHARED,
+            _ => Mode::Shared { limit: NonZeroU32::new(self.rng.u32(1..4)) },
+        }
+    }
+
+    pub(super) fn cancel(&mut self, who: usize) {
+        let open: Vec<_> = self.processes[who].open.keys().copied().collect();
+        if !open.is_empty() {
+            let op = open[self.rng.usize(..open.len())];
+            if let Some(open) = self.processes[who].open.get_mut(&op)
+                && matches!(open.wish, Wish::Lock | Wish::Share | Wish::Together(_))
+            {
+                open.wish = Wish::Cancelled;
+            }
+            self.processes[who].world.cancel(op);
+            self.note(who, format_args!("cancel {op:?}"));
+        }
+    }
+
+    pub(super) fn extend(&mut self, who: usize) {
+        if let Some(held) = self.processes[who].held.last_mut() {
+            let (lock, lease) = (held.lock, held.lease);
+            if self.rng.u32(..3) == 0 {
+                held.shared = true;
+                let op = self.processes[who].world.command(Command::Downgrade { lease });
+                self.processes[who].ask(op, lock, Wish::Other);
+                return self.note(who, format_args!("downgrade {op:?}"));
+            }
+            let ttl = self.rng.bool().then(|| ms(self.rng.u64(60..3_000)));
+            let extend = Command::Extend { lease, ttl };
+            let op = self.processes[who].world.command(extend);
+            self.processes[who].ask(op, lock, Wish::Other);
+            self.note(who, format_args!("extend {op:?}"));
+        }
+    }
+
+    /// Takes over what another process has, or also the same one.
+    pub(super) fn adopt(&mut self, who: usize) {
+        let from = &mut self.processes[self.rng.usize(..PROCESSES)];
+        let Some(has) = from.held.last_mut() else { return };
+        let lease = from.world.machine.leases.get(&has.lease.attempt());
+        let Some(lease) = lease.filter(|lease| lease.id == has.lease) else { return };
+        has.passed_on = true;
+        let (token, mode) = (from.world.machine.token_of(lease), lease.mode);
+        let (lock, fence, shared) = (has.lock, has.fence, has.shared);
+        let (name, ttl) = (self.locks[lock].name.to_owned(), ms(self.rng.u64(60..8_000)));
+        let hold = Hold { renew: self.rng.u32(..4) > 0, ..RENEWED };
+        self.give_up(&token);
+        let owner = token.to_string();
+        self.note(who, format_args!("adopts {owner}, {mode:?}"));
+        let adopt = Command::Adopt { name, owner, ttl, hold, mode };
+        let op = self.processes[who].world.command(adopt);
+        self.processes[who].ask(op, lock, Wish::Adopt { fence, shared });
+    }
+
+    pub(super) fn release(&mut self, who: usize) {
+        if let Some(Held { lock, lease, passed_on, .. }) = self.processes[who].held.pop() {
+            if let Some(token) = self.processes[who].token(lease) {
+                self.give_up(&token);
+            }
+            let exported = self.rng.u32(..8) == 0 || passed_on;
+            let until = self.processes[who].world.deadlines.get(&lease).copied();
+            let op = self.processes[who].world.command(Command::Release { lease, exported });
+            let wish = match until {
+                Some(until) if !passed_on => Wish::Release { lease, until },
+                _ => Wish::Other,
+            };
+            self.processes[who].ask(op, lock, wish);
+            self.processes[who].given_up.push(lease);
+            self.note(who, format_args!("release {lease:?}"));
+            let handed_on = self.processes[who].world.machine.leases.contains_key(&lease.attempt());
+            if handed_on && self.rng.u32(..3) == 0 {
+                self.stale_release(who);
+            }
+        }
+    }
+
+    /// Somebody uses a handle that was given up before.
+    pub(super) fn stale_release(&mut self, who: usize) {
+        let Process { world, given_up, .. } = &self.processes[who];
+        // Rather one whose lock was handed on: it could do harm.
+        let handed_on = |lease: &&LeaseId| world.machine.leases.contains_key(&lease.attempt());
+        let lease = given_up.iter().find(handed_on).or_else(|| given_up.last());
+        let Some(lease) = lease.copied() else { return };
+        let op = self.processes[who].world.command(Command::Release { lease, exported: false });
+        self.processes[who].ask(op, 0, Wish::Stale);
+        self.note(who, format_args!("release {lease:?} again"));
+    }
+}
