@@ -2,7 +2,7 @@
   not exist
   KEYS   1 lock  2 shared
   ARGV   1 token
-  REPLY  1 freed; whoever waits finds out by asking · 0 not the owner
+  REPLY  1 freed, also of the whole lock; whoever waits finds out by asking · 0 not the owner
   WRITES lock shared
   AGAIN  0; the caller reads it as release.lua says
   FAILS  WRONGTYPE if a key holds something else; then nothing is changed
@@ -12,6 +12,11 @@ local token = ARGV[1]
 
 local holder = redis.call('GET', lock_key)
 -- The value carries a mark while somebody waits.
+if holder == token or holder == token .. '+' then
+  -- A downgrade that was asked for has not been executed.
+  redis.call('DEL', lock_key)
+  return 1
+end
 local shared = holder == 'hf1.shared' or holder == 'hf1.shared+'
 local ends_ms = shared and tonumber(redis.call('ZSCORE', shared_key, token) or nil)
 if not ends_ms then

@@ -261,14 +261,14 @@ impl Machine {
         let Some(line) = self.lines.get(keys) else { return };
         let served = line.attempts.iter().zip(&line.waiters).filter_map(|(id, (_, op))| {
             let began = self.acquires.get(op)?.began;
-            self.attempts.get(id)?.is_ahead_of(began).then_some((*id, began))
+            let seq = self.place_of(keys, began)?;
+            self.attempts.get(id)?.is_ahead_of(began, seq).then_some((*id, began, seq))
         });
-        for (id, began) in served.collect::<Vec<_>>() {
-            let seq = self.place_of(keys, began);
-            if let Some(attempt) = self.attempts.get_mut(&id).filter(|_| seq.is_some()) {
-                attempt.take_place(began, seq);
-                self.send_attempt(now, id, Manner::Plain, out);
+        for (id, began, seq) in served.collect::<Vec<_>>() {
+            if let Some(attempt) = self.attempts.get_mut(&id) {
+                attempt.take_place(began, Some(seq));
             }
+            self.send_attempt(now, id, Manner::Plain, out);
         }
     }
 

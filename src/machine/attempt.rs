@@ -159,9 +159,11 @@ impl Attempt {
         }
     }
 
-    /// Whether its place is that of an earlier caller than one who came at `began`, and can be changed now.
-    pub(super) fn is_ahead_of(&self, began: Mono) -> bool {
-        self.since < began && self.request.is_none() && matches!(self.place, Place::InLine(_))
+    /// Whether its place is that of an earlier caller than one who came at `began`, whose place is `seq`, and can be
+    /// changed now.
+    pub(super) fn is_ahead_of(&self, began: Mono, seq: u64) -> bool {
+        let is_ahead = matches!(self.place, Place::InLine(place) if place < seq);
+        is_ahead && self.since < began && self.request.is_none()
     }
 
     /// Whether it takes the lock from those who have it, now that `last` is the last fence issued. If an

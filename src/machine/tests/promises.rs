@@ -149,7 +149,7 @@ impl Simulation {
             self.calm();
             let waits = self.processes.iter().any(|process| !process.open.is_empty());
             self.demand(!waits || self.now < bound, || self.who_waits());
-            self.pass(ms(20));
+            self.pass(if waits { ms(20) } else { ms(300) });
             let idle = |process: &Process| process.world.machine.is_idle();
             busy = waits || !self.late.is_empty() || !self.processes.iter().all(idle);
             self.demand(self.now < began + QUIET, || {

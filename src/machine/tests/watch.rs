@@ -10,9 +10,6 @@ use crate::token::Token;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-/// A release that names only the keys of shares also frees the whole lock, whose owner is about to downgrade it.
-const FREE_SHARE_FREES_WHOLE_LOCK: bool = false;
-
 /// Which manager a token belongs to.
 fn client(token: &str) -> &str {
     token.split('.').nth(1).unwrap_or("")
@@ -101,10 +98,7 @@ impl Executed<'_> {
 
     /// Whether the caller gives up what it has of the lock, whatever becomes of that.
     pub(super) fn gives_up(&self) -> bool {
-        let whole = self.before.owner() == Some(self.token());
-        let share = matches!(self.call, Call::FreeShare { .. });
-        let freed = share && (!whole || FREE_SHARE_FREES_WHOLE_LOCK);
-        self.is_release() || matches!(self.call, Call::Free { .. }) || freed
+        self.is_release() || matches!(self.call, Call::Free { .. } | Call::FreeShare { .. })
     }
 
     /// Whether the caller's whole lock becomes a share by this call.
