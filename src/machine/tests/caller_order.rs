@@ -5,9 +5,6 @@ use super::simulator::{Kind, Simulation};
 use crate::machine::{LeaseId, OpId};
 use std::time::Duration;
 
-/// Callers get a lock in the order of their calls, wherever they call, but for those to whom it is handed on.
-const ORDER_PER_CALLER: bool = true;
-
 /// By how many who called later a caller is overtaken at most: a process hands a lock on so often between two of the
 /// server's grants.
 const fn overtaken_max() -> usize {
@@ -52,7 +49,8 @@ impl Simulation {
                 most = most.max(waits.overtaken);
             }
         }
-        let right = !ORDER_PER_CALLER || most <= overtaken_max();
-        self.demand(right, || format!("a caller was overtaken by {most} who called later"));
+        self.demand(most <= overtaken_max(), || {
+            format!("a caller was overtaken by {most} who called later")
+        });
     }
 }

@@ -68,6 +68,8 @@ pub(super) enum Defect {
     NothingKept,
     /// A place in line that the server forgot is taken further back.
     PlaceForgotten,
+    /// A caller who has waited in the process gets a place behind everybody.
+    PlaceAtEnd,
     /// What may still be executed is given back once only, ahead of it.
     ReleasedOnce,
     /// A release that has to be repeated is taken for one of a lock that was lost before.
@@ -189,6 +191,11 @@ pub(super) fn distort(mut call: Call) -> Call {
         }
         Call::Acquire { intent: Intent::Join(Some(seq)), .. } if Defect::PlaceForgotten.is_on() => {
             *seq += 60_000_000;
+        }
+        Call::Acquire { intent: intent @ Intent::Join(Some(_)), .. }
+            if Defect::PlaceAtEnd.is_on() =>
+        {
+            *intent = Intent::Join(None);
         }
         Call::ExtendShare { keys, token, ttl } if Defect::ShareByAllKeys.is_on() => {
             return Call::Acquire {

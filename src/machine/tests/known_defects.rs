@@ -230,6 +230,7 @@ pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
         script("redis.call('PEXPIRE', waiters_key, KEYS_MS)", ""),
     ),
     ("a lost place is taken further back", Kind::Steady, Change::Machine(Defect::PlaceForgotten)),
+    ("a caller who has waited is the last", Kind::Calm, Change::Machine(Defect::PlaceAtEnd)),
     ("waiters never ask", Kind::Steady, Change::Machine(Defect::NoPoll)),
     // Shares.
     (
