@@ -190,7 +190,9 @@ impl Simulation {
     /// Nobody can date what a message says any more, but that its claim began before it arrived.
     pub(super) fn misdated(&mut self, token: &str, claim: Duration) {
         let (at, when) = (self.now, self.server.executed());
-        let forgotten = Forgotten { at, when, until: at + claim, gone: false };
+        // Whoever had more of it before the clock was set may still believe so.
+        let before = self.forgotten.get(token).map_or(at, |before| before.until);
+        let forgotten = Forgotten { at, when, until: before.max(at + claim), gone: false };
         self.forgotten.insert(token.to_owned(), forgotten);
     }
 

@@ -213,3 +213,28 @@ fn forged_thefts_neither_renew_a_lease_nor_keep_it_from_being_renewed() {
         assert_eq!(world.lost, lost, "alive: {alive}");
     }
 }
+
+/// A grant on its way, FLUSHALL, and a poll that is answered ahead of the message: somebody else may have the lock by now.
+#[test]
+fn a_grant_counts_no_more_when_a_later_answer_denies_it() {
+    let mut crowd = Crowd::new(2);
+    let lease = crowd.held(1, 10_000);
+    let op = crowd.acquire(0, 10_000);
+    while crowd.worlds[0].wire.is_empty() {
+        crowd.worlds[0].pass(ms(1));
+        crowd.worlds[1].pass(ms(1));
+        crowd.worlds[1].settle();
+    }
+    crowd.worlds[1].release(lease);
+    crowd.worlds[1].settle();
+    crowd.server.flush();
+    let other = crowd.worlds[1].acquire_held(10_000, Wait::Forever, RENEWED);
+    crowd.worlds[1].settle();
+    let (other, _) = crowd.worlds[1].lease(other);
+    crowd.worlds[0].answer_one();
+    assert!(crowd.worlds[0].receive_one(), "the message of the grant");
+    assert!(!crowd.has(0, op), "the server has been asked since");
+    crowd.settle();
+    crowd.release(1, other);
+    assert!(crowd.has(0, op));
+}
