@@ -88,8 +88,9 @@ impl Simulation {
         }
         // Where it was stolen before they have learned of it, others have been there.
         let stolen = self.is_robbed(&token);
-        // For a moment a process may not know that its server has forgotten the lock, and that others have it.
-        let blind = handed_on && self.forgotten(&token).is_some();
+        // A process may not know for a moment that its server has forgotten the lock, or ended its lease ahead of time, and
+        // that others have it: as long as it hands on without asking, or as a grant of before is on its way.
+        let blind = self.is_forgotten(&token);
         if !stolen && !blind {
             let before =
                 |it: &&Begun| it.when < began && it.fence >= fence && self.is_ordered(it, server);
