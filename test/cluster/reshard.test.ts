@@ -5,6 +5,7 @@ import { after, before, test } from 'node:test';
 import { Cluster } from '../support/cluster.js';
 import { connect, type LockManager, openOperations } from '../support/holdfast.js';
 import type { RedisServer } from '../support/server.js';
+import { until } from '../support/wait.js';
 
 const MANAGERS = 3;
 const CALLERS = 4;
@@ -89,6 +90,32 @@ test('nor does one that moves to a primary that had none before', async () => {
   const spare = cluster.nodes.at(-1);
   // Nobody has told the managers of it: they hear of it when they are sent there.
   await moveUnderLoad(1, cluster.urls.slice(0, -1), () => spare);
+});
+
+test('shares and permits are kept and given up while their slot moves for longer than a lease', async () => {
+  const locks = await connect({ cluster: cluster.urls });
+  const options = { mode: 'shared', ttl: 900 } as const;
+  const share = await locks.acquire('{slow}', options);
+  const permits = await Promise.all(
+    [1, 2].map(() => locks.acquire('{slow}:permits', { ...options, limit: 2 })),
+  );
+  const slot = await cluster.slotOf('{slow}');
+  const from = await cluster.primaryOf(slot);
+  const to = (await cluster.primaries()).find((node) => node !== from);
+  if (to === undefined) throw new Error('one primary alone');
+  const move = await cluster.startMove(slot, to);
+  const renewals = locks.stats().renewals;
+  // Each is renewed a few times, which takes longer than a lease.
+  await until(() => locks.stats().renewals >= renewals + 15, 'renewals while the slot moves');
+  assert.ok([share, ...permits].every(({ held }) => held));
+  assert.equal(await share.release(), true);
+  assert.equal(await permits[0]?.release(), true);
+  await move.keys();
+  await move.finish();
+  await until(() => locks.stats().renewals >= renewals + 25, 'renewals at the new place');
+  assert.equal(await permits[1]?.release(), true);
+  assert.equal(locks.stats().lost, 0);
+  await locks.close();
 });
 
 test('servers that contradict each other about a slot are not asked without end, and the error tells', async () => {
