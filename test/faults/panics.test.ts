@@ -9,7 +9,7 @@ import { execFileSync, spawn } from 'node:child_process';
 import { copyFileSync, mkdirSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, beforeEach, describe, test } from 'node:test';
-import { type Ended, ROOT } from '../support/child.js';
+import { type Ended, ended, ROOT } from '../support/child.js';
 import { Cluster } from '../support/cluster.js';
 import { RedisServer } from '../support/server.js';
 
@@ -141,18 +141,7 @@ function run(fault: string, place: unknown): Promise<Ended> {
     PLACE: JSON.stringify(place),
   };
   const flags = ['--input-type=module', '--eval', PROGRAM];
-  const child = spawn(process.execPath, flags, { cwd: ROOT, env, stdio: 'pipe' });
-  let stdout = '';
-  let stderr = '';
-  child.stdout.on('data', (chunk) => {
-    stdout += chunk;
-  });
-  child.stderr.on('data', (chunk) => {
-    stderr += chunk;
-  });
-  return new Promise((resolve) => {
-    child.once('close', (code, signal) => resolve({ code, signal, stdout, stderr }));
-  });
+  return ended(spawn(process.execPath, flags, { cwd: ROOT, env, stdio: 'pipe' }));
 }
 
 async function endsWell(fault: string, place: unknown): Promise<void> {

@@ -1,7 +1,8 @@
 /** Programs that use the package in a process of their own. */
 
-import { spawn } from 'node:child_process';
+import { type ChildProcessByStdio, spawn } from 'node:child_process';
 import { join } from 'node:path';
+import type { Readable, Writable } from 'node:stream';
 
 /** Where self-references to the package resolve. */
 export const ROOT = join(__dirname, '..', '..', '..');
@@ -16,7 +17,13 @@ export interface Ended {
 /** Runs `source` as a module; `args` are its `process.argv.slice(1)`. */
 export function run(source: string, ...args: readonly string[]): Promise<Ended> {
   const flags = ['--input-type=module', '--eval', source, '--', ...args];
-  const child = spawn(process.execPath, flags, { cwd: ROOT, stdio: ['ignore', 'pipe', 'pipe'] });
+  return ended(spawn(process.execPath, flags, { cwd: ROOT, stdio: ['ignore', 'pipe', 'pipe'] }));
+}
+
+/** Waits until `child` has ended, and collects what it printed. */
+export function ended(
+  child: ChildProcessByStdio<Writable | null, Readable, Readable>,
+): Promise<Ended> {
   let stdout = '';
   let stderr = '';
   child.stdout.on('data', (chunk) => {
