@@ -505,7 +505,7 @@ impl Machine {
         // A forged fence from the future would be above those of all later owners. Only the server's word counts then.
         let began = began.filter(|_| !link.is_from_the_future(now, grant.fence));
         // A server that has forgotten the grant since has said so already.
-        let denied = |attempt: &Attempt| matches!(&attempt.obstacle, Obstacle::Held(held) if held.time >= grant.time);
+        let denied = |attempt: &Attempt| matches!(&attempt.obstacle, Obstacle::Held(held) if held.time > grant.time);
         let began = began.filter(|_| !self.attempts.get(&id).is_some_and(denied));
         let Some(attempt) = self.attempts.get_mut(&id) else { return };
         match began.map(|began| (began, valid_until(began, grant.claim))) {

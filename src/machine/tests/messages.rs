@@ -231,6 +231,8 @@ fn a_grant_counts_no_more_when_a_later_answer_denies_it() {
     let other = crowd.worlds[1].acquire_held(10_000, Wait::Forever, RENEWED);
     crowd.worlds[1].settle();
     let (other, _) = crowd.worlds[1].lease(other);
+    // The poll is executed after the grant.
+    crowd.worlds[0].pass(ms(1));
     crowd.worlds[0].answer_one();
     assert!(crowd.worlds[0].receive_one(), "the message of the grant");
     assert!(!crowd.has(0, op), "the server has been asked since");

@@ -272,7 +272,8 @@ fn bytes(value: &Value) -> &[u8] {
 }
 
 fn text(value: &Value) -> String {
-    String::from_utf8(bytes(value).to_vec()).unwrap()
+    // A message may have been cut off in the middle of a letter.
+    String::from_utf8_lossy(bytes(value)).into_owned()
 }
 
 /// Only the server says where in a script an error was raised, and nobody is shown that.
