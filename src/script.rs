@@ -378,7 +378,23 @@ impl Call {
         if let Self::Together { others, .. } = self { 1 + others.len() } else { 1 }
     }
 
-    /// Repeats a call under what is known of the data by now.
+    /// The lease that is asked for; none is zero.
+    #[must_use]
+    pub const fn ttl(&self) -> Duration {
+        match self {
+            Self::Acquire { ttl, .. }
+            | Self::Adopt { ttl, .. }
+            | Self::Extend { ttl, .. }
+            | Self::ExtendShare { ttl, .. }
+            | Self::Fill { ttl, .. }
+            | Self::Pass { ttl, .. }
+            | Self::Together { ttl, .. }
+            | Self::Vote { ttl, .. } => *ttl,
+            _ => Duration::ZERO,
+        }
+    }
+
+    /// Sets what is known of the server's data as the call is sent.
     pub const fn set_epoch(&mut self, now: ServerTime) {
         match self {
             Self::Acquire { epoch, .. }

@@ -10,7 +10,6 @@
     reason = "a fuzzer learns so that a promise is broken"
 )]
 pub(crate) mod fuzz;
-mod protocol;
 mod runtime;
 mod shared;
 mod spin;
@@ -21,15 +20,18 @@ mod ticket;
 pub use shared::Shared;
 pub use ticket::{Caller, Ticket};
 
-use self::protocol::Protocol;
 use self::spin::Spin;
 use self::ticket::Open;
 use crate::clock::Mono;
 use crate::error::{DEFECT, Failure};
 use crate::faults::{self, OnPanic};
-use crate::machine::{Command, Config, Effect, Event, NodeId, OpId, Outcome, Routes};
+use crate::machine::{
+    Command, Config, Effect, Event, Machine, NodeId, OpId, Outcome, Protocol, Quorum, Routes,
+};
 use crate::page::Question;
-use crate::server::{self, Connection, Deliver, Directory, Endpoint, Incoming, Item, Welcome};
+use crate::server::{
+    self, Address, Connection, Deliver, Directory, Endpoint, Incoming, Item, Welcome,
+};
 use std::io;
 use std::pin::pin;
 use std::sync::Arc;
@@ -64,7 +66,7 @@ impl Handle {
         let (incoming_sender, incoming) = mpsc::unbounded_channel();
         let driver = Driver {
             command_timeout: config.command_timeout,
-            machine: Protocol::new(config, &endpoint, jitter_seed()),
+            machine: protocol_for(config, &endpoint),
             endpoint: Arc::new(endpoint),
             open: Open::new(Arc::clone(&caller), Arc::clone(&shared)),
             caller,
@@ -136,6 +138,16 @@ fn outcome_of(failure: Failure) -> Outcome {
     }
 }
 
+/// The protocol that suits the address.
+fn protocol_for(config: Config, endpoint: &Endpoint) -> Box<dyn Protocol> {
+    match &endpoint.address {
+        Address::Quorum { settings, .. } => {
+            Box::new(Quorum::new(config, settings.clone(), jitter_seed()))
+        }
+        _ => Box::new(Machine::new(config, jitter_seed())),
+    }
+}
+
 /// A seed for jitter; it need not be secret.
 fn jitter_seed() -> u64 {
     let (high, low) = uuid::Uuid::new_v4().as_u64_pair();
@@ -168,7 +180,7 @@ struct Peer {
 }
 
 struct Driver {
-    machine: Protocol,
+    machine: Box<dyn Protocol>,
     endpoint: Arc<Endpoint>,
     caller: Arc<dyn Caller>,
     open: Open,

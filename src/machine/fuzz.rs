@@ -2,7 +2,7 @@
 
 use super::{
     AttemptId, Command, Config, Effect, Event, Hold, LeaseId, Look, Machine, NodeId, OpId, Outcome,
-    Quorum, RequestId, Risk, Routes, Settings, Wait,
+    Protocol, Quorum, RequestId, Risk, Routes, Settings, Wait,
 };
 use crate::clock::{Mono, ServerTime};
 use crate::error::{Failure, Refusal};
@@ -46,23 +46,10 @@ pub fn machine(data: &[u8]) {
     scene.close();
 }
 
-enum Protocol {
-    Quorum(Box<Quorum>),
-    Single(Box<Machine>),
-}
-
-/// Calls the method of whichever it is.
-macro_rules! either {
-    ($protocol:expr, $machine:ident => $call:expr) => {
-        match $protocol {
-            Protocol::Quorum($machine) => $call,
-            Protocol::Single($machine) => $call,
-        }
-    };
-}
-
+#[expect(clippy::struct_excessive_bools, reason = "facts that are independent")]
 struct Scene {
-    protocol: Protocol,
+    protocol: Box<dyn Protocol>,
+    quorum: bool,
     now: Mono,
     last_op: u32,
     /// Operations without an outcome.
@@ -95,18 +82,20 @@ impl Scene {
             quorum: kind == 2,
         };
         let seed = bytes.byte().into();
-        let protocol = if config.quorum {
+        let quorum = config.quorum;
+        let protocol: Box<dyn Protocol> = if quorum {
             let settings = Settings {
                 servers: ["a:1", "b:1", "c:1"].map(str::to_owned).into(),
                 node_timeout: Duration::from_millis(100),
                 longest_lease: bytes.flag().then_some(Duration::from_secs(60)),
             };
-            Protocol::Quorum(Box::new(Quorum::new(config, settings, seed)))
+            Box::new(Quorum::new(config, settings, seed))
         } else {
-            Protocol::Single(Box::new(Machine::new(config, seed)))
+            Box::new(Machine::new(config, seed))
         };
         let mut scene = Self {
             protocol,
+            quorum,
             now: Mono::from_micros(1_000_000_000),
             last_op: 0,
             open: BTreeSet::new(),
@@ -129,7 +118,7 @@ impl Scene {
             // Nobody has a manager before it is open.
             0 | 1 if self.opened => {
                 let mut command = any_command(bytes, &self.leases);
-                if matches!(self.protocol, Protocol::Quorum(_)) {
+                if self.quorum {
                     command = of_quorum(command);
                 }
                 self.command(command);
@@ -150,7 +139,7 @@ impl Scene {
             self.together.insert(op, names.len());
         }
         let (now, out) = (self.now, &mut self.out);
-        either!(&mut self.protocol, machine => machine.handle_command(now, op, command, out));
+        self.protocol.handle_command(now, op, command, out);
         self.judge();
     }
 
@@ -158,9 +147,7 @@ impl Scene {
     fn cancel(&mut self, bytes: &mut Bytes<'_>) {
         let op = OpId(u32::from(bytes.byte()) % (self.last_op + 2));
         let (now, out) = (self.now, &mut self.out);
-        either!(&mut self.protocol, machine => {
-            machine.handle_command(now, op, Command::Cancel, out);
-        });
+        self.protocol.handle_command(now, op, Command::Cancel, out);
         self.judge();
     }
 
@@ -185,9 +172,7 @@ impl Scene {
         }
         let (now, out) = (self.now, &mut self.out);
         let (node, request) = place;
-        either!(&mut self.protocol, machine => {
-            machine.handle_reply(now, node, request, reply, out);
-        });
+        self.protocol.handle_reply(now, node, request, reply, out);
         self.judge();
     }
 
@@ -197,7 +182,7 @@ impl Scene {
             return;
         }
         let (now, out) = (self.now, &mut self.out);
-        either!(&mut self.protocol, machine => machine.handle_event(now, node, event, out));
+        self.protocol.handle_event(now, node, event, out);
         self.judge();
     }
 
@@ -227,7 +212,7 @@ impl Scene {
     }
 
     fn next_timeout(&self) -> Option<Mono> {
-        either!(&self.protocol, machine => machine.next_timeout())
+        self.protocol.next_timeout()
     }
 
     /// As the driver does, until nothing is due any more.
@@ -237,7 +222,7 @@ impl Scene {
                 return;
             }
             let (now, out) = (self.now, &mut self.out);
-            either!(&mut self.protocol, machine => machine.handle_timeout(now, out));
+            self.protocol.handle_timeout(now, out);
             self.judge();
         }
         panic!("something is always due at {:?}", self.now);

@@ -1,456 +1,1175 @@
 //! The lock protocol of one manager. No clock, no sockets, no randomness of its own.
 //!
-//! Three kinds of input: [`Machine::handle_command`] (a caller wants something),
-//! [`Machine::handle_reply`] (a request ended) and [`Machine::handle_event`] (the connection came
-//! or went). Each appends [`Effect`]s to a list that the caller owns and carries out in order.
-//! [`Machine::next_timeout`] says when [`Machine::handle_timeout`] is due.
+//! Its inputs are those of a [`Protocol`]: commands of callers, replies to requests, events of connections, and time.
+//! Each appends [`Effect`]s to a list that the caller owns and carries out in order.
 //!
-//! `now` is the first argument of every input and never goes back.
+//! Each component owns its state and says what follows from an input; only [`Machine`] joins them:
+//!
+//! ```text
+//!   wait_queue ─ queue_entry ─ replication      a caller waits, asks, is granted
+//!   lease ─ handoff ─ release                   holds, hands on, gives back
+//!   one_shot                                    extend, downgrade, adopt, force, several at once
+//!   requests ─ servers ─ connection, cluster    what is sent, and where
+//! ```
 
-mod acquire;
-mod attempt;
-mod confirm;
-mod errand;
-mod extend;
+mod cluster;
+mod connection;
+mod context;
 #[cfg(all(any(test, fuzzing), feature = "driver"))]
 #[expect(clippy::panic, reason = "a fuzzer learns so that a promise is broken")]
 pub(crate) mod fuzz;
-mod hand_on;
+mod handoff;
 mod interface;
-mod link;
+mod lease;
+mod lifecycle;
+mod one_shot;
+mod protocol;
+mod queue_entry;
 mod quorum;
 mod release;
-mod renew;
-mod routes;
+mod replication;
+mod requests;
+mod server_data;
+mod servers;
+mod shard_channels;
 mod stats;
 #[cfg(test)]
 #[cfg(feature = "driver")]
 mod tests;
+mod timers;
+mod wait_queue;
 
+pub use cluster::Routes;
 pub use interface::{
     AttemptId, Command, Config, Effect, Event, LeaseId, Look, Manner, News, NodeId, OpId, Outcome,
     RequestId, Risk, Wait,
 };
+pub use lease::{Hold, LossReason};
+pub use protocol::Protocol;
 pub use quorum::{Quorum, Settings};
-pub use renew::{Hold, LossReason};
-pub use routes::Routes;
 pub use stats::Stats;
 
-use crate::clock::Mono;
-use crate::error::Failure;
+use self::context::Context;
+use self::handoff::Undecided;
+use self::lease::{GiveBack, HandoffBudget, Lease, Leases, Loss, Owes};
+use self::lifecycle::Lifecycle;
+use self::one_shot::{Aim, Ended, OneShot, OneShots};
+use self::queue_entry::{
+    Again, Beneficiary, ContentionPolicy, Entries, Entry, Granted, Pending, Position,
+};
+use self::release::{Release, Releases, Successor};
+use self::replication::Replication;
+use self::requests::{CallError, Finished, Requests};
+use self::shard_channels::ShardChannels;
+use self::timers::{Owner, Timer};
+use self::wait_queue::{AcquireRequest, WaitQueues};
+use crate::clock::{Mono, ServerTime};
+use crate::error::{Failure, Refusal};
 use crate::keys::LockKeys;
-use crate::message::{self, Message};
-use crate::script::{Call, Mode, Reply};
-use rustc_hash::FxHashMap;
-use std::collections::BTreeSet;
-use std::sync::Arc;
+use crate::message::{Grant, Message, Taken};
+use crate::script::{CLAIM, Call, Held, Mode, Reply, valid_until};
+use crate::token::Token;
 use std::time::Duration;
 
 /// The lock protocol of one manager.
 #[derive(Debug)]
 pub struct Machine {
-    config: Config,
-    rng: fastrand::Rng,
-    links: link::Links,
-    /// Whether `Close` was commanded, and by whom.
-    closing: Option<OpId>,
-    last_attempt: u64,
-    last_request: u64,
-    last_ticket: u64,
-    stats: Stats,
-    // Those of which there may be very many are boxed, since a map that grows is half empty.
-    acquires: FxHashMap<OpId, Box<acquire::Acquire>>,
-    attempts: FxHashMap<AttemptId, attempt::Attempt>,
-    errands: FxHashMap<OpId, errand::Errand>,
-    extends: FxHashMap<OpId, extend::Extend>,
-    leases: FxHashMap<AttemptId, Box<Lease>>,
-    lines: FxHashMap<LockKeys, acquire::Line>,
-    pulse: renew::Pulse,
-    /// Releases that wait for the answer to a renewal, to hand the lock on.
-    undecided: FxHashMap<AttemptId, release::Undecided>,
-    releases: FxHashMap<AttemptId, release::Release>,
-    routes: Routes,
-    /// When the routes were last asked for, and whether an answer is still missing.
-    discovery: routes::Discovery,
-    /// The shard channels that it listens to.
-    channels: FxHashMap<Arc<str>, routes::Channel>,
-    timers: BTreeSet<(Mono, Timer)>,
+    rq: Requests,
+    queues: WaitQueues,
+    entries: Entries,
+    replication: Replication,
+    leases: Leases,
+    undecided: Undecided,
+    releases: Releases,
+    one_shots: OneShots,
+    channels: ShardChannels,
+    lifecycle: Lifecycle,
 }
 
-/// A lock that this manager holds, by its own clock. There may be very many, so what can be computed is not
-/// kept.
-#[derive(Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "facts that are independent")]
-struct Lease {
-    /// Whose hold it is now.
-    id: LeaseId,
-    keys: LockKeys,
-    /// The label in its token, which [`Machine::token_of`] writes out.
-    label: Box<str>,
-    mode: Mode,
-    fence: u64,
-    ttl: Duration,
-    until: Mono,
-    /// How long it may be handed on here.
-    turn: hand_on::Turn,
-    /// Which history of the data has confirmed it last, by its number.
-    history: u32,
-    /// When the last answer that confirmed it was asked for.
-    confirmed: Mono,
-    /// See [`Hold`].
-    renew: bool,
-    keep: bool,
-    stall_timeout_ms: u64,
-    /// When its caller has had it for as long as it may be held.
-    hold_end: Mono,
-    /// What must be asked of the server, also if the lease is not renewed.
-    owed: Option<renew::Owed>,
-    /// When the next renewal is due.
-    renewal: Option<Mono>,
-    /// Whether a request for one is under way.
-    renewing: bool,
-    /// Whether a message says that it was taken away.
-    notice: renew::Notice,
-    /// Whether renewal pauses because JavaScript gives no sign of life.
-    stalled: bool,
-    /// An acquire of this token was lost and may still be executed: release it twice.
-    uncertain: bool,
+impl Protocol for Machine {
+    fn handle_command(&mut self, now: Mono, op: OpId, command: Command, out: &mut Vec<Effect>) {
+        self.handle(now, out, |machine| machine.command(op, command));
+    }
+
+    fn handle_reply(
+        &mut self,
+        now: Mono,
+        node: NodeId,
+        request: RequestId,
+        reply: Result<Reply, Failure>,
+        out: &mut Vec<Effect>,
+    ) {
+        self.handle(now, out, |machine| machine.reply(node, request, reply));
+    }
+
+    fn handle_event(&mut self, now: Mono, node: NodeId, event: Event, out: &mut Vec<Effect>) {
+        self.handle(now, out, |machine| machine.event(node, event));
+    }
+
+    fn handle_timeout(&mut self, now: Mono, out: &mut Vec<Effect>) {
+        self.handle(now, out, |machine| {
+            machine.give_up_silent_servers();
+            while let Some(timer) = machine.rq.cx.timers.pop(now) {
+                machine.timeout(timer);
+            }
+        });
+    }
+
+    fn next_timeout(&self) -> Option<Mono> {
+        let silence = self.patience().zip(self.rq.servers.oldest_request());
+        let silence = silence.map(|(patience, sent)| sent + patience);
+        [self.rq.cx.timers.next(), silence].into_iter().flatten().min()
+    }
+
+    fn is_idle(&self) -> bool {
+        self.queues.is_empty()
+            && self.entries.is_empty()
+            && self.replication.is_empty()
+            && self.one_shots.is_empty()
+            && self.leases.len() == 0
+            && self.undecided.is_empty()
+            && self.releases.is_empty()
+            && self.rq.are_done()
+            && self.channels.is_empty()
+            && self.rq.cx.timers.is_empty()
+    }
+
+    fn stats(&self) -> Stats {
+        let (held, waiting) = (self.leases.len() as u64, self.queues.len() as u64);
+        Stats { held, waiting, ..self.rq.cx.stats.clone() }
+    }
 }
 
-#[derive(Debug)]
-struct Request {
-    purpose: Purpose,
-    manner: Manner,
-    sent: Mono,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Purpose {
-    Attempt(AttemptId),
-    /// Of an attempt, to keep its entry in the queue while its slot moves.
-    Entry(AttemptId),
-    Errand(OpId),
-    Extend(OpId),
-    Release(AttemptId),
-    /// Of a lease, for so long from when it was sent.
-    Renew(AttemptId, Duration),
-}
-
-#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-enum Timer {
-    AcquireDeadline(OpId),
-    AttemptRetry(AttemptId),
-    CloseDeadline,
-    Discover,
-    ErrandDeadline(OpId),
-    ErrandRetry(OpId),
-    ExtendDeadline(OpId),
-    ExtendRetry(OpId),
-    Forget,
-    /// Whatever a lease plans next: of each there is one.
-    Lease(AttemptId),
-    OpenDeadline,
-    Reconnect(NodeId),
-    ReleaseDeadline(AttemptId),
-    ReleaseRetry(AttemptId),
-}
-
-/// The names in `map`, the oldest first.
-fn in_order<K: Copy + Ord, V>(map: &FxHashMap<K, V>) -> Vec<K> {
-    let mut names: Vec<K> = map.keys().copied().collect();
-    names.sort_unstable();
-    names
-}
-
+/// The inputs.
 impl Machine {
     /// A machine that has done nothing yet. `seed` decides its jitter.
     #[must_use]
     pub fn new(config: Config, seed: u64) -> Self {
-        let inbox = message::inbox(&config.secret);
         Self {
-            config,
-            rng: fastrand::Rng::with_seed(seed),
-            links: link::Links::new(inbox),
-            closing: None,
-            last_attempt: 0,
-            last_request: 0,
-            last_ticket: 0,
-            stats: Stats::default(),
-            acquires: FxHashMap::default(),
-            attempts: FxHashMap::default(),
-            errands: FxHashMap::default(),
-            extends: FxHashMap::default(),
-            leases: FxHashMap::default(),
-            lines: FxHashMap::default(),
-            pulse: renew::Pulse::default(),
-            undecided: FxHashMap::default(),
-            releases: FxHashMap::default(),
-            routes: Routes::default(),
-            discovery: routes::Discovery::default(),
-            channels: FxHashMap::default(),
-            timers: BTreeSet::new(),
+            rq: Requests::new(Context::new(config, seed)),
+            queues: WaitQueues::default(),
+            entries: Entries::default(),
+            replication: Replication::default(),
+            leases: Leases::default(),
+            undecided: Undecided::default(),
+            releases: Releases::default(),
+            one_shots: OneShots::default(),
+            channels: ShardChannels::default(),
+            lifecycle: Lifecycle::default(),
         }
     }
 
-    /// A caller wants something.
-    pub fn handle_command(&mut self, now: Mono, op: OpId, command: Command, out: &mut Vec<Effect>) {
-        if self.closing.is_some() && command != Command::Cancel {
-            let outcome = match command {
-                Command::Close => Outcome::Done,
-                _ => Outcome::Closed,
-            };
-            return out.push(Effect::Complete { op, outcome });
+    fn handle(&mut self, now: Mono, out: &mut Vec<Effect>, input: impl FnOnce(&mut Self)) {
+        self.rq.cx.now = now;
+        std::mem::swap(&mut self.rq.cx.effects, out);
+        input(self);
+        std::mem::swap(&mut self.rq.cx.effects, out);
+    }
+
+    fn command(&mut self, op: OpId, command: Command) {
+        if self.lifecycle.closing().is_some() && command != Command::Cancel {
+            let done = command == Command::Close;
+            return self.rq.cx.complete(op, if done { Outcome::Done } else { Outcome::Closed });
         }
         match command {
             Command::Acquire { name, ttl, wait, label, hold, mode } => {
-                self.begin_acquire(now, op, &name, ttl, wait, label, hold, mode, out);
+                let (keys, now) = (self.queues.keys_of(&self.rq.cx, &name), self.rq.cx.now);
+                let label = label.into();
+                self.acquire(op, AcquireRequest::new(keys, label, ttl, hold, mode, wait, now));
             }
             Command::Adopt { name, owner, ttl, hold, mode } => {
-                self.begin_adopt(now, op, &name, &owner, ttl, hold, mode, out);
+                let owner = Token::from_text(&owner);
+                let (id, keys, token, epoch) = self.new_token(&name);
+                let call = Call::Adopt { keys, token, epoch, owner, ttl, mode };
+                self.begin_one_shot(op, call, Aim::Adopt { id, hold });
             }
             Command::Cancel => {
-                self.end_acquire(now, op, Outcome::Cancelled, out);
-                self.cancel_errand(now, op, out);
+                self.end_acquire(op, Outcome::Cancelled);
+                // Other one-shots are not waited for with a signal.
+                if self.one_shots.is_together(op) {
+                    self.end_one_shot(op, Outcome::Cancelled);
+                }
             }
-            Command::Close => self.begin_close(now, op, out),
-            Command::Downgrade { lease } => self.begin_downgrade(now, op, lease, out),
-            Command::Extend { lease, ttl } => self.begin_extend(now, op, lease, ttl, out),
-            Command::Force { name, foreign } => self.begin_force(now, op, &name, foreign, out),
+            Command::Close => self.close(op),
+            Command::Downgrade { lease } => self.downgrade(op, lease),
+            Command::Extend { lease, ttl } => self.extend(op, lease, ttl),
+            Command::Force { name, foreign } => {
+                let (id, keys, token, epoch) = self.new_token(&name);
+                let call = Call::Force { keys, token, epoch, foreign, seen: None };
+                self.begin_one_shot(op, call, Aim::Force(id));
+            }
             Command::Together { names, ttl, label, hold } => {
-                self.begin_together(now, op, &names, ttl, &label, hold, out);
+                let keys =
+                    names.iter().map(|name| self.queues.keys_of(&self.rq.cx, name)).collect();
+                match OneShots::together(&mut self.rq.cx, keys, &label, ttl) {
+                    None => self.rq.cx.complete(op, Outcome::Apart),
+                    Some((first, call)) => {
+                        let aim = Aim::Together { first, label: label.into(), hold };
+                        self.begin_one_shot(op, call, aim);
+                    }
+                }
             }
-            Command::Open => self.open(now, op, out),
-            Command::Release { lease, exported } => {
-                self.begin_release(now, op, lease, exported, out);
-            }
+            Command::Open => self.open(op),
+            Command::Release { lease, exported } => self.release(op, lease, exported),
         }
     }
 
-    /// A request ended. Does nothing if `request` is unknown or was given up before.
-    pub fn handle_reply(
-        &mut self,
-        now: Mono,
-        node: NodeId,
-        request: RequestId,
-        reply: Result<Reply, Failure>,
-        out: &mut Vec<Effect>,
-    ) {
-        let link = self.links.at(node);
-        let Some(Request { purpose, manner, sent }) = link.take_request(request) else { return };
-        link.judge(now, &reply);
+    /// What a call is made of that acts in the name of a new token.
+    fn new_token(&mut self, name: &str) -> (AttemptId, LockKeys, Token, ServerTime) {
+        let id = self.rq.cx.next_attempt();
+        (
+            id,
+            self.queues.keys_of(&self.rq.cx, name),
+            self.rq.cx.token(id, ""),
+            ServerTime::default(),
+        )
+    }
+
+    fn reply(&mut self, node: NodeId, request: RequestId, reply: Result<Reply, Failure>) {
         let lost = match &reply {
             Err(Failure::Lost(detail)) => Some(detail.clone()),
             // Its place may have been taken by another, at the same address or not.
-            reply if link::is_readonly(reply) => Some("the server is a replica now".to_owned()),
+            reply if requests::is_readonly(reply) => Some("the server is a replica now".to_owned()),
             _ => None,
         };
-        let reply = self.redirected(now, purpose, manner, reply, out);
-        self.end_request(now, node, request, purpose, sent, reply, out);
+        if !self.rq.knows(node, request) {
+            return;
+        }
+        if let Some(finished) = self.rq.finish(node, request, reply) {
+            self.finished(finished);
+        }
         if let Some(detail) = lost {
             // A connection may also have died unnoticed, behind its handshake: it is not believed.
-            self.disconnected(now, node, &detail, out);
+            self.disconnected(node, &detail);
         }
     }
 
-    /// Something happened to the connection to `node`.
-    pub fn handle_event(&mut self, now: Mono, node: NodeId, event: Event, out: &mut Vec<Effect>) {
+    fn finished(&mut self, finished: Finished) {
+        match finished.owner {
+            Owner::Entry(id) => self.entry_answered(id, finished),
+            Owner::OneShot(op) => self.one_shot_answered(op, finished),
+            Owner::Release(id) => {
+                if let Some(finished) = self.settle_successor(id, finished) {
+                    self.releases.answered(&mut self.rq, id, finished);
+                }
+                self.finish_close_if_done();
+            }
+            Owner::Renewal(id) => {
+                let loss = self.leases.renewed(&mut self.rq, id, &finished);
+                self.lose_if(loss);
+                self.decide_release(id);
+            }
+        }
+    }
+
+    fn event(&mut self, node: NodeId, event: Event) {
+        let cx = &mut self.rq.cx;
         match event {
-            Event::Confirmed { attempt, verdict } => self.confirmed(now, attempt, verdict, out),
+            Event::Confirmed { attempt, verdict } => self.confirmed(node, attempt, verdict),
             Event::Connected { look, risks, deaf } => {
-                self.connected(now, node, look, risks, deaf, out);
+                self.rq.servers.connected(cx, node, look, risks, deaf);
+                self.opened_if_decided();
+                self.resume(node);
             }
-            Event::ConnectFailed(failure) => self.connect_failed(now, node, failure, out),
-            Event::Deaf(why) => self.deafened(now, node, why, out),
-            Event::Disconnected(detail) => self.disconnected(now, node, &detail, out),
-            Event::Discovered(routes) => self.discovered(now, routes, out),
-            Event::Listening { channel, on } => self.listening(now, node, &channel, on, out),
+            Event::ConnectFailed(failure) => self.connect_failed(node, failure),
+            Event::Deaf(why) => {
+                // Its waiters ask instead, and from now on.
+                self.channels.forget_node(cx, node);
+                self.rq.servers.set_pubsub_denied(cx, node, Some(why));
+                self.resume(node);
+            }
+            Event::Disconnected(detail) => self.disconnected(node, &detail),
+            Event::Discovered(routes) => self.discovered(routes),
+            Event::Listening { channel, on } => {
+                // Either way a message may have been missed.
+                if let Some(keys) = self.channels.listening(node, &channel, on) {
+                    self.send_entries(&keys);
+                }
+            }
             Event::Looked { look, sent } => {
-                self.links.at(node).compare_clocks(sent, look.time);
-                if self.links.learn(node, look) {
-                    self.resume_renewals(now, node, out);
+                let servers = &mut self.rq.servers;
+                servers.at(node).data.compare_clocks(sent, look.time);
+                if servers.learn(node, look) {
+                    self.leases.resume(&mut self.rq, node);
                 }
             }
-            Event::Told(message) => self.told(now, node, message, out),
-            Event::Turned(at) => self.pulse.feel(at),
-        }
-    }
-
-    /// A script published something for this manager.
-    fn told(&mut self, now: Mono, node: NodeId, message: Message, out: &mut Vec<Effect>) {
-        match message {
-            Message::Freed(keys) => self.ask_soon(now, &keys),
-            Message::Granted(grants) => {
-                for grant in grants {
-                    self.granted_by_message(now, node, grant, out);
+            Event::Told(Message::Freed(keys)) => self.ask_soon(&keys),
+            Event::Told(Message::Granted(grants)) => {
+                for grant in &grants {
+                    self.granted_by_message(node, grant);
                 }
             }
-            Message::Taken(taken) => self.hear_of_loss(now, &taken, out),
+            Event::Told(Message::Taken(taken)) => self.hear_of_loss(&taken),
+            Event::Turned(at) => self.leases.heartbeat.felt(at),
         }
     }
 
-    /// Deadlines have passed. Early or repeated calls change nothing.
-    pub fn handle_timeout(&mut self, now: Mono, out: &mut Vec<Effect>) {
-        if let Some(patience) = self.patience() {
-            for node in self.links.silent_since(now, patience) {
-                let detail = format!("no answer within {} ms", patience.as_millis());
-                self.disconnected(now, node, &detail, out);
+    fn timeout(&mut self, timer: Timer) {
+        let rq = &mut self.rq;
+        match timer {
+            Timer::AcquireDeadline(op) => self.acquire_deadline(op),
+            Timer::CloseDeadline => self.finish_close(),
+            Timer::Discover => rq.servers.discovery.ask(&mut rq.cx),
+            Timer::ForgetChannels => {
+                self.channels.forget_unused(&mut rq.cx, |keys| self.queues.has(keys));
             }
-        }
-        while let Some(&(at, timer)) = self.timers.first()
-            && at <= now
-        {
-            self.timers.pop_first();
-            match timer {
-                Timer::AcquireDeadline(op) => self.acquire_deadline(now, op, out),
-                Timer::AttemptRetry(id) => self.send_attempt(now, id, Manner::Plain, out),
-                Timer::CloseDeadline => self.finish_close(out),
-                Timer::ErrandDeadline(op) => self.errand_deadline(now, op, out),
-                Timer::ErrandRetry(op) => self.send_errand(now, op, Manner::Plain, out),
-                Timer::ExtendDeadline(op) => {
-                    let lease = self.extended(op);
-                    self.extend_deadline(op, out);
-                    self.decide_release(now, lease, out);
+            Timer::Lease(id) => {
+                let loss = self.leases.due(rq, id);
+                self.lose_if(loss);
+            }
+            Timer::OneShotDeadline(op) => {
+                let lease = self.one_shots.extends(op);
+                if let Some(ended) = self.one_shots.deadline(rq, op) {
+                    self.one_shot_ended(op, ended);
                 }
-                Timer::ExtendRetry(op) => self.send_extend(now, op, Manner::Plain, out),
-                Timer::Lease(id) => self.lease_due(now, id, out),
-                Timer::OpenDeadline => self.open_deadline(out),
-                Timer::Discover => self.discover(now, out),
-                Timer::Forget => self.forget_channels(now, out),
-                Timer::Reconnect(node) => self.reconnect(node, out),
-                Timer::ReleaseDeadline(id) => self.release_deadline(id, out),
-                Timer::ReleaseRetry(id) => self.send_release(now, id, Manner::Plain, out),
+                self.decide_release_of(lease);
             }
+            Timer::OpenDeadline => self.lifecycle.open_deadline(&mut rq.cx),
+            Timer::Reconnect(node) => rq.servers.reconnect(&mut rq.cx, node),
+            Timer::ReleaseDeadline(id) => self.releases.deadline(rq, id),
+            Timer::Retry(Owner::Entry(id)) => self.send_entry(id),
+            Timer::Retry(Owner::OneShot(op)) => {
+                self.one_shots.send(rq, &self.leases, op);
+            }
+            Timer::Retry(Owner::Release(id)) => self.releases.send(rq, id),
+            // A lease plans its renewals itself.
+            Timer::Retry(Owner::Renewal(_)) => {}
         }
     }
+}
 
-    /// When [`Self::handle_timeout`] is due next, if at all.
-    #[must_use]
-    pub fn next_timeout(&self) -> Option<Mono> {
-        let timer = self.timers.first().map(|&(at, _)| at);
-        let silence = self.patience().zip(self.links.oldest_request());
-        let silence = silence.map(|(patience, sent)| sent + patience);
-        [timer, silence].into_iter().flatten().min()
-    }
-
+/// Connections, the beginning and the end.
+impl Machine {
     /// How long a server may leave a request unanswered. That of a quorum may for ever: ballots end by
     /// themselves, and one that a stopped process finds out late about says nothing of the servers.
     fn patience(&self) -> Option<Duration> {
-        (!self.config.quorum).then_some(self.config.command_timeout)
+        (!self.rq.cx.config.quorum).then_some(self.rq.cx.config.command_timeout)
     }
 
-    /// Whether every operation, request and lease has ended.
-    #[must_use]
-    pub fn is_idle(&self) -> bool {
-        self.acquires.is_empty()
-            && self.attempts.is_empty()
-            && self.errands.is_empty()
-            && self.extends.is_empty()
-            && self.leases.is_empty()
-            && self.lines.is_empty()
-            && self.undecided.is_empty()
-            && self.releases.is_empty()
-            && self.links.oldest_request().is_none()
-            && self.channels.is_empty()
-            && self.timers.is_empty()
-    }
-
-    /// What this manager has done so far, and what it does now.
-    #[must_use]
-    pub fn stats(&self) -> Stats {
-        let (held, waiting) = (self.leases.len() as u64, self.acquires.len() as u64);
-        Stats { held, waiting, ..self.stats.clone() }
-    }
-
-    fn end_request(
-        &mut self,
-        now: Mono,
-        node: NodeId,
-        request: RequestId,
-        purpose: Purpose,
-        sent: Mono,
-        reply: Result<Reply, Failure>,
-        out: &mut Vec<Effect>,
-    ) {
-        match purpose {
-            Purpose::Attempt(id) => self.attempt_reply(now, node, id, sent, reply, out),
-            Purpose::Entry(id) => self.entry_reply(now, id, &reply, out),
-            Purpose::Errand(op) => self.errand_reply(now, op, request, sent, reply, out),
-            Purpose::Extend(op) => {
-                let lease = self.extended(op);
-                self.extend_reply(now, op, request, sent, reply, out);
-                self.decide_release(now, lease, out);
-            }
-            Purpose::Release(id) => self.release_reply(now, node, id, sent, reply, out),
-            Purpose::Renew(id, asked) => {
-                self.renewal_reply(now, id, sent, asked, &reply, out);
-                self.decide_release(now, Some(id), out);
-            }
+    fn give_up_silent_servers(&mut self) {
+        let Some(patience) = self.patience() else { return };
+        for node in self.rq.servers.silent_since(self.rq.cx.now, patience) {
+            self.disconnected(node, &format!("no answer within {} ms", patience.as_millis()));
         }
     }
 
-    /// Which lock a request is about, if anybody still wants to know.
-    fn keys_for(&self, purpose: Purpose) -> Option<&LockKeys> {
-        match purpose {
-            Purpose::Attempt(id) | Purpose::Entry(id) => {
-                self.attempts.get(&id).map(|attempt| &attempt.keys)
-            }
-            Purpose::Errand(op) => self.errands.get(&op).map(|errand| errand.call.keys()),
-            Purpose::Extend(op) => self.extends.get(&op).map(|extend| &extend.keys),
-            Purpose::Release(id) => self.releases.get(&id).map(|release| &release.keys),
-            Purpose::Renew(id, _) => self.leases.get(&id).map(|held| &held.keys),
-        }
-    }
-
-    /// Asks the server of the lock, if it is connected. The caller asks again when it is.
-    fn send(
-        &mut self,
-        now: Mono,
-        purpose: Purpose,
-        call: Call,
-        manner: Manner,
-        out: &mut Vec<Effect>,
-    ) -> Option<RequestId> {
-        let node = match manner {
-            Manner::Asking(node) => node,
-            Manner::Plain | Manner::Redirected | Manner::WithSource => {
-                self.routes.node(call.keys())
-            }
-        };
-        let link = self.links.at(node);
-        if !link.is_up() {
-            self.want(node, out);
-            return None;
-        }
-        let issues_fences =
-            matches!(purpose, Purpose::Attempt(_) | Purpose::Errand(_) | Purpose::Release(_));
-        if link.look_due(now, issues_fences) {
-            out.push(Effect::Look { node, sent: now });
-        }
-        self.stats.requests += 1;
-        self.last_request += 1;
-        let request = RequestId(self.last_request);
-        link.add_request(request, Request { purpose, manner, sent: now });
-        out.push(Effect::Send { node, request, call, manner });
-        Some(request)
-    }
-
-    /// The outcome of an operation on a lock that got no answer for `patience`.
-    fn unanswered(&self, keys: &LockKeys, patience: Duration) -> Outcome {
-        let link = self.link_of(keys);
-        Outcome::Connection(if link.is_up() {
-            format!("no answer within {} ms", patience.as_millis())
+    fn open(&mut self, op: OpId) {
+        self.lifecycle.begin(&self.rq.cx, op);
+        let servers = &mut self.rq.servers;
+        if self.rq.cx.config.cluster {
+            servers.discovery.ask(&mut self.rq.cx);
         } else {
-            link.trouble.clone()
-        })
+            servers.want(&mut self.rq.cx, NodeId::default());
+        }
     }
 
-    /// The connection to where a lock lives.
-    fn link_of(&self, keys: &LockKeys) -> &link::Link {
-        self.links.get(self.routes.node(keys))
+    /// The manager is open once every server that it began with is connected or has failed.
+    fn opened_if_decided(&mut self) {
+        if self.rq.servers.are_decided() {
+            self.lifecycle.opened(&mut self.rq.cx, Ok(()));
+        }
     }
 
-    /// A time between so many ms, so that many clients do not move in step.
-    fn jitter(&mut self, (least_ms, most_ms): (u64, u64)) -> Duration {
-        Duration::from_micros(self.rng.u64(least_ms * 1000..most_ms * 1000))
+    fn connect_failed(&mut self, node: NodeId, failure: Failure) {
+        let (cx, servers) = (&mut self.rq.cx, &mut self.rq.servers);
+        let is_refused = matches!(failure, Failure::Refused(_));
+        let decides = !cx.config.cluster || is_refused || servers.is_last(node);
+        if !self.lifecycle.is_opening() || !decides {
+            servers.connect_failed(cx, node, &failure);
+            self.opened_if_decided();
+        } else if self.lifecycle.may_open_later(cx, &failure) {
+            servers.reconnect_later(cx, node);
+        } else {
+            self.lifecycle.opened(cx, Err(failure));
+        }
+    }
+
+    fn discovered(&mut self, routes: Result<Routes, Failure>) {
+        let (cx, servers) = (&mut self.rq.cx, &mut self.rq.servers);
+        servers.discovery.answered(routes.is_ok());
+        match routes {
+            Ok(routes) => {
+                for node in servers.discovered(cx, routes) {
+                    self.resume(node);
+                }
+            }
+            Err(failure) if self.lifecycle.is_opening() => self.lifecycle.opened(cx, Err(failure)),
+            Err(_) => servers.discovery.ask_soon(cx),
+        }
+    }
+
+    /// Asks a server for everything that waits for its answer. Releases first: what this manager no
+    /// longer wants must not stand in its own way.
+    fn resume(&mut self, node: NodeId) {
+        let rq = &mut self.rq;
+        self.releases.resume(rq, node);
+        self.leases.resume(rq, node);
+        for op in self.one_shots.ops() {
+            // Also those that were sent elsewhere while their slot moved to a server without a connection.
+            self.one_shots.send(rq, &self.leases, op);
+        }
+        for id in self.entries.ids() {
+            let servers = &self.rq.servers;
+            if self.entries.get(id).is_some_and(|entry| servers.node(&entry.keys) == node) {
+                self.send_entry(id);
+            }
+        }
+    }
+
+    /// The connection is gone, or is given up.
+    fn disconnected(&mut self, node: NodeId, detail: &str) {
+        let Some(lost) = self.rq.disconnected(node, detail) else { return };
+        self.channels.forget_node(&mut self.rq.cx, node);
+        for id in self.replication.take_all_of(node) {
+            // It owns the lock still, should nobody want it any more.
+            if let Some(entry) = self.entries.get_mut(id) {
+                entry.uncertain = true;
+            }
+        }
+        for finished in lost {
+            self.finished(finished);
+        }
+    }
+
+    /// Refuses what is open, gives back what is held and not to be kept, and ends once the server has confirmed it or
+    /// `command_timeout` has passed.
+    fn close(&mut self, op: OpId) {
+        self.lifecycle.begin_close(&mut self.rq.cx, op);
+        for op in self.one_shots.ops() {
+            self.end_one_shot(op, Outcome::Closed);
+        }
+        for id in self.undecided.ids() {
+            // Nothing is handed on any more.
+            let lease = self.leases.get(id).map(|held| held.id);
+            if let Some((lease, (op, deadline))) = lease.zip(self.undecided.take(id)) {
+                self.release_at_server(op, lease, deadline, None);
+            }
+        }
+        for op in self.queues.ops() {
+            self.end_acquire(op, Outcome::Closed);
+        }
+        for id in self.leases.ids() {
+            let Some(held) = self.leases.remove(&mut self.rq, id) else {
+                continue;
+            };
+            if !held.keep {
+                let token = Leases::token_of(&self.rq.cx, &held);
+                self.give_back(id, held.keys, token, held.uncertain);
+            }
+        }
+        self.finish_close_if_done();
+    }
+
+    fn finish_close_if_done(&mut self) {
+        if self.lifecycle.closing().is_some() && self.releases.are_confirmed() {
+            self.finish_close();
+        }
+    }
+
+    fn finish_close(&mut self) {
+        let Some(op) = self.lifecycle.closing() else { return };
+        self.releases.end(&mut self.rq);
+        self.rq.cx.timers.clear_all();
+        self.channels.clear();
+        self.rq.cx.complete(op, Outcome::Done);
+        self.rq.end();
+        self.rq.cx.push(Effect::Stop);
+    }
+}
+
+/// Waiting and being granted.
+impl Machine {
+    fn acquire(&mut self, op: OpId, request: AcquireRequest) {
+        let (keys, waits) = (request.keys.clone(), request.policy() == ContentionPolicy::Wait);
+        self.queues.insert(&mut self.rq.cx, op, request);
+        if waits {
+            return self.serve_queue(&keys, None);
+        }
+        if let Some(id) = self.begin_entry(op, 1, Beneficiary::Caller(op)) {
+            self.queues.set_own(op, id);
+            self.send_entry(id);
+        }
+    }
+
+    /// A new token asks for what a caller wants.
+    fn begin_entry(&mut self, op: OpId, block: u8, beneficiary: Beneficiary) -> Option<AttemptId> {
+        let request = self.queues.get(op)?;
+        let id = self.rq.cx.next_attempt();
+        let token = self.rq.cx.token(id, &request.label);
+        let (keys, label) = (request.keys.clone(), request.label.clone());
+        let policy = request.policy();
+        let mut entry =
+            Entry::new(keys, token, request.ttl, label, request.mode, beneficiary, policy);
+        entry.block = block;
+        self.entries.insert(id, entry);
+        Some(id)
+    }
+
+    /// A caller has joined or left a queue: keeps as many entries at the server as its head needs. `holder`:
+    /// whose lease here is known to be the lock's.
+    fn serve_queue(&mut self, keys: &LockKeys, holder: Option<AttemptId>) {
+        while let Some(id) = self.queues.take_surplus(keys, &self.entries) {
+            self.abandon_entry(id);
+        }
+        while let Some(op) = self.queues.next_without_entry(keys) {
+            self.enqueue(op, keys, holder);
+        }
+    }
+
+    /// One more entry waits at the server: for the first caller here who has none.
+    fn enqueue(&mut self, op: OpId, keys: &LockKeys, holder: Option<AttemptId>) {
+        let Some(request) = self.queues.get(op) else { return };
+        let (began, ttl, mode) = (request.began, request.ttl, request.mode);
+        // Callers who have waited here so far came before those who were enqueued elsewhere meanwhile.
+        let waited = (began < self.rq.cx.now).then_some(began);
+        let seq = waited.and_then(|at| self.rq.servers.position_of(&self.rq.cx, keys, at));
+        let block = if mode.is_shared() { 1 } else { self.queues.block(keys) };
+        let Some(id) = self.begin_entry(op, block, Beneficiary::Queue) else { return };
+        self.queues.add_entry(keys, id);
+        // Beside a share there may be room for another.
+        let holder = holder.filter(|_| !mode.is_shared()).and_then(|id| self.leases.get(id));
+        let holder = holder.map(|held| Leases::token_of(&self.rq.cx, held).to_string());
+        if let Some(entry) = self.entries.get_mut(id) {
+            entry.take_position(began, seq);
+            if let Some(holder) = holder {
+                let remaining = Some(ttl);
+                entry.pending = Pending::Held(Held { remaining, holder, ..Held::default() });
+            }
+        }
+        self.send_entry(id);
+    }
+
+    /// The entries of a queue that have stood for callers who were served in the process since move back to the
+    /// positions of those for whom they stand now. What this process has is about to go to whoever is first at the server.
+    fn move_entries_back(&mut self, keys: &LockKeys) {
+        for (id, began) in self.queues.served(keys) {
+            let is_open = self.rq.is_open(Owner::Entry(id));
+            let seq = self.rq.servers.position_of(&self.rq.cx, keys, began);
+            if let (Some(seq), Some(entry)) = (seq, self.entries.get_mut(id))
+                && !is_open
+                && entry.is_ahead_of(began, seq)
+            {
+                entry.take_position(began, Some(seq));
+                self.send_entry(id);
+            }
+        }
+    }
+
+    fn send_entries(&mut self, keys: &LockKeys) {
+        for id in self.queues.entries(keys) {
+            self.send_entry(id);
+        }
+    }
+
+    fn send_entry(&mut self, id: AttemptId) {
+        if self.replication.is_awaited(id) {
+            return;
+        }
+        let served = self.first_of(id).and_then(|op| self.queues.get(op));
+        let wanted = served.map(|request| request.ttl);
+        self.entries.send(&mut self.rq, id, wanted);
+    }
+
+    /// Whom an entry would serve now.
+    fn first_of(&self, id: AttemptId) -> Option<OpId> {
+        let entry = self.entries.get(id)?;
+        match entry.beneficiary {
+            Beneficiary::Caller(op) => Some(op),
+            Beneficiary::Queue => self.queues.first(&entry.keys),
+        }
+    }
+
+    fn entry_answered(&mut self, id: AttemptId, finished: Finished) {
+        if !finished.awaited {
+            // Granted by a message meanwhile; what was lost on the way may still be executed.
+            if let Err(CallError::Lost(_)) = finished.reply {
+                self.leases.doubt(id);
+            }
+            return;
+        }
+        let node = finished.node;
+        let step = self.entries.answered(&mut self.rq, id, finished);
+        self.entry_step(node, id, step);
+    }
+
+    fn entry_step(&mut self, node: NodeId, id: AttemptId, step: queue_entry::Step) {
+        use queue_entry::Step;
+        match step {
+            Step::Nothing => {}
+            Step::Granted(granted) if self.rq.cx.config.confirm => {
+                self.replication.wait(&mut self.rq.cx, node, id, granted);
+            }
+            Step::Granted(granted) => self.grant(id, granted),
+            Step::Discard => self.discard_grant(id),
+            Step::Known(again) => self.known(id, again),
+            Step::Refused => {
+                while let Some(op) = self.first_of(id) {
+                    self.end_for_pending(op, Some(id));
+                }
+            }
+            Step::Send => self.send_entry(id),
+        }
+    }
+
+    /// Something is known about a lock: ends the requests that have waited only for that.
+    fn known(&mut self, id: AttemptId, again: Again) {
+        let Some(entry) = self.entries.get(id) else { return };
+        let keys = entry.keys.clone();
+        let caller = match entry.beneficiary {
+            Beneficiary::Caller(op) => Some(op),
+            Beneficiary::Queue => None,
+        };
+        for op in self.queues.take_overdue(self.rq.cx.now, &keys, caller) {
+            self.end_for_pending(op, Some(id));
+        }
+        let Some(entry) = self.entries.get(id) else { return };
+        if matches!(entry.pending, Pending::Held(_)) && entry.policy == ContentionPolicy::Wait {
+            self.listen(&keys);
+        }
+        match again {
+            Again::Now => self.send_entry(id),
+            Again::Soon => self.rq.retry(Owner::Entry(id)),
+            Again::Poll => self.entries.poll_later(&mut self.rq, id),
+        }
+    }
+
+    /// Somebody waits for a lock in a Cluster: listens to its channel. While it does not yet, a release
+    /// skips whoever waits, so its entries ask again as soon as it does.
+    fn listen(&mut self, keys: &LockKeys) {
+        let servers = &self.rq.servers;
+        if self.rq.cx.config.cluster && !servers.of(keys).connection.pubsub_denied {
+            let (node, channel) = (servers.node(keys), servers.shard_channel(keys));
+            self.channels.listen(&mut self.rq.cx, node, channel, keys);
+        }
+    }
+
+    /// Somebody gave a lock up, and this manager is next.
+    fn granted_by_message(&mut self, node: NodeId, grant: &Grant) {
+        let Some(id) = self.rq.cx.number_of(&grant.token) else { return };
+        if let Some(entry) = self.entries.get(id) {
+            let is_meant = entry.keys == grant.keys && entry.token == grant.token;
+            if is_meant && !self.replication.is_awaited(id) {
+                let step = self.entries.granted_by_message(&mut self.rq, id, node, grant);
+                self.entry_step(node, id, step);
+            }
+            return;
+        }
+        if self.releases.get(id).is_some() {
+            return self.releases.send(&mut self.rq, id);
+        }
+        // A claim that is over is nobody's to give back: of a lock that is kept, another may have the token.
+        let began = self.rq.servers.get(node).data.local_time(self.rq.cx.now, grant.time);
+        let is_over = began.is_some_and(|began| valid_until(began, grant.claim) <= self.rq.cx.now);
+        if !is_over && self.leases.get(id).is_none() {
+            // Nobody knows it any more, but it owns a lock.
+            self.give_back(id, grant.keys.clone(), grant.token.clone(), false);
+        }
+    }
+
+    /// Replicas have a grant, or too few.
+    fn confirmed(&mut self, node: NodeId, id: AttemptId, verdict: Result<(), Refusal>) {
+        let Some(granted) = self.replication.take(id) else { return };
+        let Some(entry) = self.entries.get_mut(id) else { return };
+        match verdict {
+            Ok(()) if self.rq.cx.now < granted.until => self.grant(id, granted),
+            Ok(()) => {
+                let step = entry.too_late();
+                self.entry_step(node, id, step);
+            }
+            Err(refusal) => {
+                // Its token owns the lock, whatever is known of its position.
+                entry.uncertain = true;
+                entry.pending = Pending::Refused(refusal);
+                if let Some(op) = self.first_of(id) {
+                    self.end_for_pending(op, Some(id));
+                }
+                // Others wait in the same queue: for them another token asks.
+                self.discard_grant(id);
+            }
+        }
+    }
+
+    /// The lock is the entry's until `granted.until`, and its caller's.
+    fn grant(&mut self, id: AttemptId, granted: Granted) {
+        let first = self.first_of(id);
+        let Some(entry) = self.entries.get(id) else { return };
+        let is_claim = granted.owes == Some(Owes::Claim);
+        let longest = if is_claim { entry.longest.min(CLAIM) } else { entry.longest };
+        let request = first.and_then(|op| self.queues.get(op));
+        if request.is_some_and(|request| request.ttl < longest) {
+            // The caller who was first before wanted it for longer. A lease is never shortened, and this caller may
+            // crash, or have asked that nobody gives it back.
+            return self.discard_grant(id);
+        }
+        let rq = &mut self.rq;
+        let Some((entry, _)) = self.entries.remove(rq, id) else { return };
+        let Some((op, request)) =
+            first.and_then(|op| Some((op, self.queues.remove(&mut rq.cx, op)?)))
+        else {
+            return self.give_back(id, entry.keys, entry.token, entry.uncertain);
+        };
+        let Entry { keys, mode, block, budget, ttl, beneficiary, label, .. } = entry;
+        rq.cx.stats.handed_on += u64::from(budget.is_some());
+        let other_label = (label != request.label).then(|| label.to_string());
+        let mut held = Lease::new(LeaseId::first(id), keys.clone(), granted.fence, granted.until);
+        (held.label, held.mode, held.ttl) = (label, mode, request.ttl);
+        held.budget =
+            budget.unwrap_or_else(|| HandoffBudget::new(rq.cx.now, request.ttl, mode, block));
+        held.owes = granted.owes.or_else(|| (ttl < request.ttl).then_some(Owes::Length));
+        (held.uncertain, held.confirmed) = (entry.uncertain, granted.since);
+        let (lease, fence, owes) = (held.id, held.fence, held.owes.is_some());
+        self.leases.begin(rq, held, request.hold);
+        rq.cx.complete(op, Outcome::Acquired { lease, fence, label: other_label });
+        if owes {
+            self.leases.renew(rq, id, request.ttl);
+        }
+        if beneficiary == Beneficiary::Queue {
+            self.queues.remove_entry(&keys, id);
+        }
+        self.serve_queue(&keys, Some(id));
+    }
+
+    /// The grant cannot be used: its token is given back, and another takes its position.
+    fn discard_grant(&mut self, id: AttemptId) {
+        let rq = &mut self.rq;
+        let Some((old, is_open)) = self.entries.remove(rq, id) else { return };
+        let new = rq.cx.next_attempt();
+        let token = rq.cx.token(new, &old.label);
+        let Entry { keys, ttl, label, mode, beneficiary, policy, block, .. } = old;
+        let mut entry = Entry::new(keys.clone(), token, ttl, label, mode, beneficiary, policy);
+        entry.block = block;
+        // It has robbed somebody, and robs nobody else.
+        entry.uncertain = matches!(policy, ContentionPolicy::Steal(_));
+        if let Position::Queued(seq) | Position::Lost(seq) = old.position {
+            entry.position = Position::Lost(seq);
+        }
+        self.entries.insert(new, entry);
+        match beneficiary {
+            Beneficiary::Caller(op) => self.queues.set_own(op, new),
+            Beneficiary::Queue => self.queues.replace_entry(&keys, id, new),
+        }
+        self.give_back(id, keys, old.token, old.uncertain || is_open);
+        self.send_entry(new);
+    }
+
+    /// Nobody wants it any more: gives back what it may have got, or may yet get.
+    fn abandon_entry(&mut self, id: AttemptId) {
+        let rq = &mut self.rq;
+        let Some((entry, is_open)) = self.entries.remove(rq, id) else { return };
+        let is_granted = self.replication.take(id).is_some();
+        if entry.uncertain || is_open || is_granted || entry.is_queued() {
+            self.give_back(id, entry.keys, entry.token, entry.uncertain);
+        }
+    }
+
+    /// A lock of a quorum may be free: whoever waits for it here asks soon.
+    fn ask_soon(&mut self, keys: &LockKeys) {
+        if let Some(id) = self.queues.entries(keys).first() {
+            self.entries.ask_soon(&mut self.rq, *id);
+        }
+    }
+
+    /// The caller's patience is over, unless nothing is known yet: one round trip is always left.
+    fn acquire_deadline(&mut self, op: OpId) {
+        let known = self.queues.entry_of(op);
+        let is_unanswered = matches!(self.pending(known), Pending::Unanswered);
+        if !(is_unanswered && self.queues.wait_for_first_answer(&mut self.rq.cx, op)) {
+            self.end_for_pending(op, known);
+        }
+    }
+
+    /// Why an entry has no lock yet.
+    fn pending(&self, id: Option<AttemptId>) -> &Pending {
+        let entry = id.and_then(|id| self.entries.get(id));
+        entry.map_or(&Pending::Unanswered, |entry| &entry.pending)
+    }
+
+    /// Ends a request for the reason why the entry `known` has no lock.
+    fn end_for_pending(&mut self, op: OpId, known: Option<AttemptId>) {
+        let Some(request) = self.queues.get(op) else { return };
+        let (servers, pending) = (&self.rq.servers, self.pending(known));
+        let outcome = self.queues.outcome(&self.rq.cx, servers, request, known, pending);
+        self.end_acquire(op, outcome);
+    }
+
+    /// Ends a request without a lock. What its entry may have got, or may yet get, is given back unless
+    /// somebody else in the queue wants it.
+    fn end_acquire(&mut self, op: OpId, outcome: Outcome) {
+        let Some(request) = self.queues.remove(&mut self.rq.cx, op) else { return };
+        self.rq.cx.stats.timed_out += u64::from(matches!(outcome, Outcome::TimedOut { .. }));
+        self.rq.cx.complete(op, outcome);
+        if let Some(id) = request.own {
+            self.abandon_entry(id);
+        }
+        self.serve_queue(&request.keys, None);
+    }
+}
+
+/// Holding, handing on and giving back.
+impl Machine {
+    /// A message says that a lock was taken from its owner.
+    fn hear_of_loss(&mut self, taken: &Taken) {
+        let Some(id) = self.rq.cx.number_of(&taken.token) else { return };
+        if let Some(entry) = self.entries.get_mut(id)
+            && entry.keys == taken.keys
+            && entry.token == taken.token
+            && self.replication.take(id).is_some()
+        {
+            // Replicas would confirm what is gone: the same token asks again. It owns the lock still, should the message
+            // be forged and nobody want it any more.
+            entry.uncertain = true;
+            return self.send_entry(id);
+        }
+        self.leases.hear_of_loss(&mut self.rq, taken);
+    }
+
+    fn lose_if(&mut self, loss: Option<Loss>) {
+        let Some(Loss { id, reason, give_back }) = loss else { return };
+        let rq = &mut self.rq;
+        let Some(held) = self.leases.remove(rq, id) else { return };
+        if let Some((op, _)) = self.undecided.take(id) {
+            rq.cx.complete(op, Outcome::Lost);
+        }
+        rq.cx.stats.lost += u64::from(reason != LossReason::Ended);
+        rq.cx.push(Effect::Lose { lease: held.id, reason });
+        self.end_extensions_of(held.id);
+        let outdated = self.rq.servers.data_of(&held.keys).is_outdated(held.fence);
+        let uncertain = held.uncertain || outdated;
+        let (given_back, twice) = match give_back {
+            GiveBack::Always => (true, held.uncertain),
+            GiveBack::IfUncertain => (uncertain, true),
+            GiveBack::Never => (false, false),
+        };
+        if given_back {
+            let token = Leases::token_of(&self.rq.cx, &held);
+            self.give_back(id, held.keys, token, twice);
+        }
+    }
+
+    fn end_extensions_of(&mut self, lease: LeaseId) {
+        for op in self.one_shots.extensions_of(lease) {
+            self.end_one_shot(op, Outcome::Lost);
+        }
+    }
+
+    /// Gives back what a token has got or may yet get. Nobody waits for it.
+    fn give_back(&mut self, id: AttemptId, keys: LockKeys, token: Token, uncertain: bool) {
+        let release = Release::new(keys, token, self.rq.cx.now, uncertain);
+        self.releases.begin(&mut self.rq, id, release);
+    }
+
+    fn release(&mut self, op: OpId, lease: LeaseId, exported: bool) {
+        let held = self.leases.valid(&self.rq.cx, lease);
+        let Some(held) = held.filter(|_| !self.undecided.has(lease.attempt())) else {
+            // Lost before, or released before; the end of the lease gives back what is left of it.
+            return self.rq.cx.complete(op, Outcome::Lost);
+        };
+        let deadline = self.rq.cx.now + self.rq.cx.config.command_timeout;
+        if exported {
+            self.release_at_server(op, lease, deadline, None);
+        } else if self.is_unanswered(held) && self.next_owner(held).is_some() {
+            self.undecided.insert(lease.attempt(), op, deadline);
+        } else {
+            self.hand_on_or_release(op, lease, deadline);
+        }
+    }
+
+    /// Whether a renewal, a claim or an extension is under way, whose answer may say that another has the lock.
+    fn is_unanswered(&self, held: &Lease) -> bool {
+        self.rq.is_open(Owner::Renewal(held.id.attempt())) || self.one_shots.is_extended(held.id)
+    }
+
+    /// Who here may get the whole lock of a caller who gives it up, without the server.
+    fn next_owner(&self, held: &Lease) -> Option<OpId> {
+        let op = self.queues.first(&held.keys)?;
+        let next = self.queues.get(op)?;
+        let unanswered = self.is_unanswered(held);
+        handoff::may_follow(&self.rq, held, next, unanswered).then_some(op)
+    }
+
+    fn hand_on_or_release(&mut self, op: OpId, lease: LeaseId, deadline: Mono) {
+        if self.hand_on(lease) {
+            return self.rq.cx.complete(op, Outcome::Done);
+        }
+        let held = self.leases.get(lease.attempt());
+        let successor =
+            held.and_then(|held| handoff::successor(&mut self.rq.cx, &mut self.queues, held));
+        self.release_at_server(op, lease, deadline, successor);
+    }
+
+    /// Hands the whole lock of a caller who gives it up to the next one here. False if it must go
+    /// through the server.
+    fn hand_on(&mut self, lease: LeaseId) -> bool {
+        let Some(held) = self.leases.hold_of(lease) else { return false };
+        if self.is_unanswered(held) || !held.is_confirmed(self.rq.cx.now) {
+            return false;
+        }
+        let Some(op) = self.next_owner(held) else { return false };
+        let Some(next) = self.queues.remove(&mut self.rq.cx, op) else { return false };
+        self.end_extensions_of(lease);
+        let (cx, id) = (&mut self.rq.cx, lease.attempt());
+        let Some(held) = self.leases.hand_on(cx, id, next.ttl, next.hold) else { return false };
+        let label = (held.label != next.label).then(|| held.label.to_string());
+        cx.stats.acquired += 1;
+        cx.stats.handed_on += 1;
+        let (lease, fence) = (held.id, held.fence);
+        cx.complete(op, Outcome::Acquired { lease, fence, label });
+        self.serve_queue(&next.keys, Some(id));
+        true
+    }
+
+    /// A renewal or an extension was answered, or never will be: decides the release that has waited for it.
+    fn decide_release(&mut self, id: AttemptId) {
+        let Some(held) = self.leases.get(id).filter(|_| self.undecided.has(id)) else { return };
+        let lease = held.id;
+        if !self.is_unanswered(held)
+            && let Some((op, deadline)) = self.undecided.take(id)
+        {
+            self.hand_on_or_release(op, lease, deadline);
+        }
+    }
+
+    fn decide_release_of(&mut self, lease: Option<LeaseId>) {
+        if let Some(lease) = lease {
+            self.decide_release(lease.attempt());
+        }
+    }
+
+    fn release_at_server(
+        &mut self,
+        op: OpId,
+        lease: LeaseId,
+        deadline: Mono,
+        successor: Option<Box<Successor>>,
+    ) {
+        let id = lease.attempt();
+        let Some(held) = self.leases.remove(&mut self.rq, id) else { return };
+        self.move_entries_back(&held.keys);
+        self.rq.cx.timers.set(Timer::ReleaseDeadline(id), deadline);
+        let token = Leases::token_of(&self.rq.cx, &held);
+        let release = Release::new(held.keys, token, held.until, held.uncertain);
+        let release = release.by_caller(op, held.mode.is_shared(), successor);
+        self.releases.begin(&mut self.rq, id, release);
+    }
+
+    /// What the answer to a release says to whoever released, after the successor that it named has been seen
+    /// to; none if the release was sent anew without.
+    fn settle_successor(&mut self, release: AttemptId, finished: Finished) -> Option<Finished> {
+        if finished.reply == Err(CallError::Unsent) {
+            return Some(finished);
+        }
+        let Some((keys, successor)) = self.releases.take_successor(release) else {
+            return Some(finished);
+        };
+        self.queues.release_successor(&keys);
+        match finished.reply {
+            Ok(Reply::Granted { fence }) => {
+                self.inherit(finished.node, keys, successor, fence, finished.sent);
+                Some(Finished { reply: Ok(Reply::Owner(true)), ..finished })
+            }
+            // To give a share up needs less than to hand it on. Where more have one than the successor may be
+            // beside, that one waits.
+            Ok(Reply::More) | Err(CallError::Refused(_)) => {
+                self.releases.send(&mut self.rq, release);
+                None
+            }
+            Ok(_) => Some(finished),
+            // Nobody knows whether the successor has it.
+            Err(_) => {
+                self.give_back(successor.id, keys, successor.token, true);
+                Some(finished)
+            }
+        }
+    }
+
+    /// The successor has the share, asked for at `sent`: whoever is first in the queue now gets it.
+    fn inherit(
+        &mut self,
+        node: NodeId,
+        keys: LockKeys,
+        successor: Successor,
+        fence: u64,
+        sent: Mono,
+    ) {
+        let Successor { id, token, label, ttl, mode, budget } = successor;
+        let until = valid_until(sent, ttl);
+        let outdated = self.rq.servers.get(node).data.is_outdated(fence);
+        // Whoever wanted it may have left.
+        let wanted = self.queues.first_request(&keys).is_some_and(|first| first.mode == mode);
+        if until <= self.rq.cx.now || outdated || !wanted {
+            return self.give_back(id, keys, token, false);
+        }
+        self.queues.add_first_entry(&keys, id);
+        let policy = ContentionPolicy::Wait;
+        let mut entry = Entry::new(keys, token, ttl, label, mode, Beneficiary::Queue, policy);
+        (entry.budget, entry.longest) = (Some(budget), ttl);
+        self.entries.insert(id, entry);
+        let granted = Granted { fence, until, since: sent, owes: None };
+        self.entry_step(node, id, queue_entry::Step::Granted(granted));
+    }
+}
+
+/// One call for one caller.
+impl Machine {
+    fn begin_one_shot(&mut self, op: OpId, call: Call, aim: Aim) {
+        let rq = &mut self.rq;
+        self.one_shots.insert(&mut rq.cx, op, call, aim);
+        self.one_shots.send(rq, &self.leases, op);
+    }
+
+    fn extend(&mut self, op: OpId, lease: LeaseId, ttl: Option<Duration>) {
+        let Some(held) = self.leases.valid(&self.rq.cx, lease) else {
+            return self.rq.cx.complete(op, Outcome::Lost);
+        };
+        let ttl = ttl.unwrap_or(held.ttl);
+        let (call, _) = Leases::extension(&self.rq, held, ttl);
+        self.begin_one_shot(op, call, Aim::Extend(lease));
+    }
+
+    fn downgrade(&mut self, op: OpId, lease: LeaseId) {
+        let Some(held) = self.leases.valid(&self.rq.cx, lease) else {
+            return self.rq.cx.complete(op, Outcome::Lost);
+        };
+        let (keys, token) = (held.keys.clone(), Leases::token_of(&self.rq.cx, held));
+        let (epoch, fence) = (ServerTime::default(), held.fence);
+        self.leases.downgrade(lease.attempt());
+        let call = Call::Downgrade { keys, token, epoch, fence };
+        self.begin_one_shot(op, call, Aim::Downgrade(lease));
+    }
+
+    fn one_shot_answered(&mut self, op: OpId, finished: Finished) {
+        let lease = self.one_shots.extends(op).filter(|_| finished.awaited);
+        let held = lease.and_then(|lease| self.leases.hold_of(lease));
+        if held.is_some_and(|held| held.until <= self.rq.cx.now) {
+            // What is lost stays lost, also when an extension comes a moment too late.
+            let loss = lease.and_then(|lease| self.leases.end(lease.attempt()));
+            return self.lose_if(loss);
+        }
+        if let Some(ended) = self.one_shots.answered(&mut self.rq, op, finished) {
+            self.one_shot_ended(op, ended);
+        }
+        self.decide_release_of(lease);
+    }
+
+    fn one_shot_ended(&mut self, op: OpId, Ended { shot, sent, result }: Ended) {
+        let outcome = match (&shot.aim, result) {
+            (_, Err(outcome)) => {
+                self.give_back_all(shot);
+                outcome
+            }
+            (Aim::Adopt { .. }, Ok(Reply::Granted { fence })) => self.adopted(sent, shot, fence),
+            (Aim::Together { .. }, Ok(Reply::All(fences))) => {
+                self.took_together(sent, shot, fences)
+            }
+            (Aim::Together { .. }, Ok(_)) => {
+                if shot.uncertain {
+                    self.give_back_all(shot);
+                }
+                Outcome::Held
+            }
+            (Aim::Extend(lease), Ok(Reply::Owner(true) | Reply::Granted { .. })) => {
+                self.leases.extended(&mut self.rq, *lease, sent, shot.call.ttl());
+                Outcome::Done
+            }
+            (_, Ok(Reply::Owner(true))) => Outcome::Done,
+            (Aim::Extend(lease) | Aim::Downgrade(lease), Ok(_)) => {
+                if let Some(held) = self.leases.hold_of(*lease) {
+                    let loss = self.leases.denied(held.id.attempt());
+                    self.lose_if(loss);
+                }
+                Outcome::Lost
+            }
+            // The lock was freed, but its queue is too long for one script: a release goes on, since to force it once
+            // more would take the lock from a later owner.
+            (Aim::Force(id), Ok(Reply::More)) => {
+                let (keys, token) = (shot.call.keys().clone(), shot.call.token().clone());
+                self.give_back(*id, keys, token, false);
+                Outcome::Done
+            }
+            (Aim::Adopt { .. } | Aim::Force(_), Ok(_)) => Outcome::Lost,
+        };
+        self.rq.cx.complete(op, outcome);
+    }
+
+    /// A lock was taken over from its owner.
+    fn adopted(&mut self, sent: Mono, shot: OneShot, fence: u64) -> Outcome {
+        let OneShot { call, aim, uncertain, .. } = shot;
+        let (Call::Adopt { keys, token, owner, ttl, mode, .. }, Aim::Adopt { id, hold }) =
+            (call, aim)
+        else {
+            return Outcome::Internal;
+        };
+        // It may be this manager's own, and the message may never come.
+        let own = self.rq.cx.number_of(&owner).filter(|id| self.leases.get(*id).is_some());
+        let (reason, give_back) = (LossReason::Adopted, GiveBack::IfUncertain);
+        self.lose_if(own.map(|id| Loss { id, reason, give_back }));
+        let until = valid_until(sent, ttl);
+        if until <= self.rq.cx.now {
+            self.give_back(id, keys, token, false);
+            let ms = ttl.as_millis();
+            return Outcome::Connection(format!(
+                "the answer took longer than the lease of {ms} ms"
+            ));
+        }
+        let lease = LeaseId::first(id);
+        let mut held = Lease::new(lease, keys, fence, until);
+        (held.mode, held.ttl, held.uncertain) = (mode, ttl, uncertain);
+        self.begin_given(held, hold);
+        Outcome::Acquired { lease, fence, label: None }
+    }
+
+    /// Several locks were free.
+    fn took_together(&mut self, sent: Mono, shot: OneShot, fences: Vec<u64>) -> Outcome {
+        let Aim::Together { first, label, hold } = shot.aim.clone() else {
+            return Outcome::Internal;
+        };
+        let ttl = shot.call.ttl();
+        let until = valid_until(sent, ttl);
+        let data = self.rq.servers.data_of(shot.call.keys());
+        if until <= self.rq.cx.now || fences.iter().any(|fence| data.is_outdated(*fence)) {
+            // What cannot be relied on goes back, and is asked for one by one.
+            self.give_back_all(shot);
+            return Outcome::Held;
+        }
+        for (((keys, _), fence), number) in shot.call.into_locks().zip(&fences).zip(first.0..) {
+            let lease = LeaseId::first(AttemptId(number));
+            let mut held = Lease::new(lease, keys, *fence, until);
+            (held.label, held.mode, held.ttl) = (label.clone(), Mode::Exclusive, ttl);
+            held.uncertain = shot.uncertain;
+            self.begin_given(held, hold);
+        }
+        Outcome::AcquiredAll { lease: LeaseId::first(first), fences }
+    }
+
+    /// A lease that one call has given, and that is handed on to nobody.
+    fn begin_given(&mut self, mut held: Lease, terms: Hold) {
+        held.budget = HandoffBudget::none(self.rq.cx.now);
+        held.confirmed = self.rq.cx.now;
+        self.leases.begin(&mut self.rq, held, terms);
+    }
+
+    /// What a one-shot may have got, or may yet get, is nobody's.
+    fn give_back_all(&mut self, shot: OneShot) {
+        for (id, keys, token) in shot.given_back() {
+            self.give_back(id, keys, token, true);
+        }
+    }
+
+    fn end_one_shot(&mut self, op: OpId, outcome: Outcome) {
+        let rq = &mut self.rq;
+        let Some(shot) = self.one_shots.remove(rq, op) else { return };
+        self.give_back_all(shot);
+        self.rq.cx.complete(op, outcome);
+    }
+}
+
+/// What a quorum asks of the machine inside it.
+impl Machine {
+    const fn config(&self) -> &Config {
+        &self.rq.cx.config
+    }
+
+    fn waits_for(&self, keys: &LockKeys) -> bool {
+        self.queues.has(keys)
     }
 }

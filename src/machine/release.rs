@@ -1,25 +1,28 @@
-//! Giving a lock back: on request, or because nobody wants what an attempt may have got.
+//! Giving a lock back: on request, or because nobody wants what a token may have got.
 //!
 //! Once a release was sent its token is burned: nothing acquires or extends with it again.
 
-use super::hand_on::Heir;
-use super::{
-    AttemptId, Effect, LeaseId, Machine, Manner, NodeId, OpId, Outcome, Purpose, Timer, in_order,
-};
-use crate::clock::Mono;
-use crate::error::{Failure, Refusal};
+use super::context::{Context, in_order};
+use super::interface::{AttemptId, NodeId, OpId, Outcome};
+use super::lease::HandoffBudget;
+use super::requests::{CallError, Fallback, Finished, Requests};
+use super::timers::{Owner, Timer};
+use crate::clock::{Mono, ServerTime};
+use crate::error::Refusal;
 use crate::keys::LockKeys;
-use crate::script::{Call, Reply};
+use crate::script::{Call, Mode, Reply, Script};
 use crate::token::Token;
+use rustc_hash::FxHashMap;
 use std::time::Duration;
 
 /// A lost request may still lie in a buffer of the server: its release is repeated this much later.
 const REPEAT_AFTER: Duration = Duration::from_secs(1);
-/// A line that is too long to be walked at once is walked on after so long.
-const WALK_ON_AFTER: Duration = Duration::from_millis(2);
+/// A queue that is too long for one script is served on after so long.
+const SERVE_ON_AFTER: Duration = Duration::from_millis(2);
 /// How long a server that refuses to release is asked again.
 const REFUSED_MAX: Duration = Duration::from_secs(30);
 
+/// What a token gives back.
 #[derive(Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "facts that are independent")]
 pub(super) struct Release {
@@ -29,15 +32,12 @@ pub(super) struct Release {
     pub(super) op: Option<OpId>,
     /// Until when the lease was valid: whoever asks before and finds it gone had freed it.
     until: Mono,
-    deadline: Option<Mono>,
-    retry: Option<Mono>,
-    sending: bool,
     /// Some of its keys are on another server already: what is given up is freed by its own keys, and nobody is granted it.
     alone: bool,
     /// A release that went out while the lease was valid has lost its reply.
     pub(super) maybe_freed: bool,
-    /// Who gets what is given up, while that may still be.
-    pub(super) heir: Option<Box<Heir>>,
+    /// Who gets the share that is given up, while that may still be.
+    pub(super) successor: Option<Box<Successor>>,
     /// What is given up is a share, of which the lock's own key tells nothing.
     shared: bool,
     /// An acquire of this token was lost and may still be executed.
@@ -47,30 +47,31 @@ pub(super) struct Release {
     /// What the server said last, if it refused.
     refusal: Option<Refusal>,
     /// When the server first confirmed it; only the repeat is left.
-    pub(super) confirmed: Option<Mono>,
+    confirmed: Option<Mono>,
 }
 
-/// A release that waits for the answer to a renewal: if that says that the lock is held, it is handed on here.
+/// Who here gets a share that another caller gives up.
 #[derive(Debug)]
-pub(super) struct Undecided {
-    op: OpId,
-    /// Until when its caller waits.
-    deadline: Mono,
+pub(super) struct Successor {
+    pub(super) id: AttemptId,
+    pub(super) token: Token,
+    pub(super) label: Box<str>,
+    pub(super) ttl: Duration,
+    pub(super) mode: Mode,
+    pub(super) budget: HandoffBudget,
 }
 
 impl Release {
-    fn new(keys: LockKeys, token: Token, until: Mono, uncertain: bool) -> Self {
+    /// Of a lease that was valid until `until`, or of nothing that is known.
+    pub(super) const fn new(keys: LockKeys, token: Token, until: Mono, uncertain: bool) -> Self {
         Self {
             keys,
             token,
             op: None,
             until,
-            deadline: None,
-            retry: None,
-            sending: false,
             alone: false,
             maybe_freed: false,
-            heir: None,
+            successor: None,
             shared: false,
             uncertain,
             refused: None,
@@ -78,312 +79,208 @@ impl Release {
             confirmed: None,
         }
     }
+
+    /// Of a caller, who gives up all of a lock or a share of it.
+    pub(super) fn by_caller(
+        self,
+        op: OpId,
+        shared: bool,
+        successor: Option<Box<Successor>>,
+    ) -> Self {
+        Self { op: Some(op), shared, successor, ..self }
+    }
+
+    fn call(&self) -> (Call, Fallback) {
+        let (keys, token) = (self.keys.clone(), self.token.clone());
+        let epoch = ServerTime::default();
+        let fallback = if self.shared { Fallback::FreeShare } else { Fallback::Free };
+        let call = match &self.successor {
+            _ if self.alone && self.shared => Call::FreeShare { keys, token },
+            _ if self.alone => Call::Free { keys, token },
+            None => Call::Release { keys, token, epoch },
+            Some(heir) => {
+                let (heir, ttl, mode) = (heir.token.clone(), heir.ttl, heir.mode);
+                return (Call::Pass { keys, token, epoch, heir, ttl, mode }, Fallback::None);
+            }
+        };
+        (call, fallback)
+    }
 }
 
-impl Machine {
-    pub(super) fn begin_release(
-        &mut self,
-        now: Mono,
-        op: OpId,
-        lease: LeaseId,
-        exported: bool,
-        out: &mut Vec<Effect>,
-    ) {
-        let given_up = self.undecided.contains_key(&lease.attempt());
-        if given_up || self.hold_of(lease).is_none_or(|held| held.until <= now) {
-            // Lost before, or released before; the end of the lease gives back what is left of it.
-            return out.push(Effect::Complete { op, outcome: Outcome::Lost });
-        }
-        let deadline = now + self.config.command_timeout;
-        if exported {
-            return self.release_at_server(now, op, lease, deadline, None, out);
-        }
-        let unanswered = self.hold_of(lease).is_some_and(|held| self.is_unanswered(held));
-        if unanswered && self.successor(now, lease).is_some() {
-            self.undecided.insert(lease.attempt(), Undecided { op, deadline });
-            return;
-        }
-        self.release_or_hand_on(now, op, lease, deadline, out);
+#[derive(Debug, Default)]
+pub(super) struct Releases(FxHashMap<AttemptId, Release>);
+
+impl Releases {
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 
-    fn release_or_hand_on(
-        &mut self,
-        now: Mono,
-        op: OpId,
-        lease: LeaseId,
-        deadline: Mono,
-        out: &mut Vec<Effect>,
-    ) {
-        if self.hand_on(now, lease, out) {
-            return out.push(Effect::Complete { op, outcome: Outcome::Done });
-        }
-        let heir = self.heir(now, lease);
-        self.release_at_server(now, op, lease, deadline, heir, out);
+    pub(super) fn ids(&self) -> Vec<AttemptId> {
+        in_order(&self.0)
     }
 
-    /// A renewal or an extension was answered, or never will be: decides the release that has waited for it.
-    pub(super) fn decide_release(
-        &mut self,
-        now: Mono,
-        id: Option<AttemptId>,
-        out: &mut Vec<Effect>,
-    ) {
-        let Some(id) = id.filter(|id| self.undecided.contains_key(id)) else { return };
-        let Some(held) = self.leases.get(&id).filter(|held| !self.is_unanswered(held)) else {
-            return;
-        };
-        let lease = held.id;
-        if let Some(Undecided { op, deadline }) = self.undecided.remove(&id) {
-            self.release_or_hand_on(now, op, lease, deadline, out);
+    pub(super) fn get(&self, id: AttemptId) -> Option<&Release> {
+        self.0.get(&id)
+    }
+
+    /// Whether the server has confirmed all. A release that only waits to be repeated keeps nobody waiting.
+    pub(super) fn are_confirmed(&self) -> bool {
+        self.0.values().all(|release| release.confirmed.is_some())
+    }
+
+    /// Begins a release.
+    pub(super) fn begin(&mut self, rq: &mut Requests, id: AttemptId, release: Release) {
+        self.0.insert(id, release);
+        self.send(rq, id);
+    }
+
+    pub(super) fn send(&self, rq: &mut Requests, id: AttemptId) {
+        let owner = Owner::Release(id);
+        if let Some(release) = self.get(id).filter(|_| !rq.is_open(owner)) {
+            let (call, fallback) = release.call();
+            rq.send(owner, call, fallback);
         }
     }
 
-    /// A lease has ended: its release comes too late.
-    pub(super) fn end_undecided(&mut self, id: AttemptId, out: &mut Vec<Effect>) {
-        if self.undecided.is_empty() {
-            return;
-        }
-        if let Some(Undecided { op, .. }) = self.undecided.remove(&id) {
-            out.push(Effect::Complete { op, outcome: Outcome::Lost });
-        }
+    /// Who was to get the share that is given up, now that it is known what has become of that.
+    pub(super) fn take_successor(&mut self, id: AttemptId) -> Option<(LockKeys, Successor)> {
+        let release = self.0.get_mut(&id)?;
+        let successor = release.successor.take()?;
+        Some((release.keys.clone(), *successor))
     }
 
-    /// The manager is closed: nothing is handed on any more.
-    pub(super) fn release_undecided(&mut self, now: Mono, out: &mut Vec<Effect>) {
-        for id in in_order(&self.undecided) {
-            let Some(lease) = self.leases.get(&id).map(|held| held.id) else { continue };
-            if let Some(Undecided { op, deadline }) = self.undecided.remove(&id) {
-                self.release_at_server(now, op, lease, deadline, None, out);
-            }
-        }
-    }
-
-    fn release_at_server(
-        &mut self,
-        now: Mono,
-        op: OpId,
-        lease: LeaseId,
-        deadline: Mono,
-        heir: Option<Box<Heir>>,
-        out: &mut Vec<Effect>,
-    ) {
-        let id = lease.attempt();
-        let Some(held) = self.remove_lease(id, out) else { return };
-        self.move_entries_back(now, &held.keys, out);
-        self.timers.insert((deadline, Timer::ReleaseDeadline(id)));
-        let token = self.token_of(&held);
-        let mut release = Release::new(held.keys, token, held.until, held.uncertain);
-        release.op = Some(op);
-        release.deadline = Some(deadline);
-        release.heir = heir;
-        release.shared = held.mode.is_shared();
-        self.releases.insert(id, release);
-        self.send_release(now, id, Manner::Plain, out);
-    }
-
-    /// Gives back what a token has got or may yet get. Nobody waits for it.
-    pub(super) fn abandon(
-        &mut self,
-        now: Mono,
-        id: AttemptId,
-        keys: LockKeys,
-        token: Token,
-        uncertain: bool,
-        out: &mut Vec<Effect>,
-    ) {
-        self.releases.insert(id, Release::new(keys, token, now, uncertain));
-        self.send_release(now, id, Manner::Plain, out);
-    }
-
-    pub(super) fn send_release(
-        &mut self,
-        now: Mono,
-        id: AttemptId,
-        manner: Manner,
-        out: &mut Vec<Effect>,
-    ) {
-        let Some(release) = self.releases.get(&id) else { return };
-        let epoch = self.link_of(&release.keys).epoch;
-        let Some(release) = self.releases.get_mut(&id) else {
-            return;
-        };
-        if release.sending {
-            return;
-        }
-        if let Some(at) = release.retry.take() {
-            self.timers.remove(&(at, Timer::ReleaseRetry(id)));
-        }
-        let (keys, token) = (release.keys.clone(), release.token.clone());
-        let call = if release.alone && release.shared {
-            Call::FreeShare { keys, token }
-        } else if release.alone {
-            Call::Free { keys, token }
-        } else if let Some(heir) = &release.heir {
-            let (heir, ttl, mode) = (heir.token.clone(), heir.ttl, heir.mode);
-            Call::Pass { keys, token, epoch, heir, ttl, mode }
-        } else {
-            Call::Release { keys, token, epoch }
-        };
-        let sending = self.send(now, Purpose::Release(id), call, manner, out).is_some();
-        if let Some(release) = self.releases.get_mut(&id) {
-            release.sending = sending;
-        }
-    }
-
-    pub(super) fn release_reply(
-        &mut self,
-        now: Mono,
-        node: NodeId,
-        id: AttemptId,
-        sent: Mono,
-        reply: Result<Reply, Failure>,
-        out: &mut Vec<Effect>,
-    ) {
-        let Some(release) = self.releases.get_mut(&id) else {
-            return;
-        };
-        release.sending = false;
-        let Some(reply) = self.passed(now, node, id, sent, reply, out) else { return };
-        let Some(release) = self.releases.get_mut(&id) else { return };
-        let alone = release.alone;
+    /// A request was answered, or never will be.
+    pub(super) fn answered(&mut self, rq: &mut Requests, id: AttemptId, finished: Finished) {
+        let Some(release) = self.0.get_mut(&id) else { return };
+        let Finished { sent, script, reply, .. } = finished;
+        let alone = matches!(script, Script::Free | Script::FreeShare);
+        let owner = Owner::Release(id);
         match reply {
             Ok(Reply::Owner(false)) if alone && release.op.is_none() => {
-                // It may stand in line still.
+                // It may be in the wait queue still.
                 release.alone = false;
-                self.release_refused(now, id, out);
+                self.refused(rq, id);
             }
             Ok(Reply::Owner(freed)) => {
                 // A repeat may read "not the owner" as the success of the request before it.
                 let freed = freed || release.maybe_freed;
                 let outcome = if freed { Outcome::Done } else { Outcome::Lost };
-                self.confirm_release(now, id, sent, outcome, out);
+                self.confirm(rq, id, sent, outcome);
             }
             Ok(Reply::More) => {
                 release.maybe_freed = true;
-                self.answer_release(id, Outcome::Done, out);
-                self.retry_release(id, now + WALK_ON_AFTER);
+                self.answer(&mut rq.cx, id, Outcome::Done);
+                rq.retry_at(owner, rq.cx.now + SERVE_ON_AFTER);
             }
             Ok(_) => debug_assert!(false, "not a reply of release"),
             // The rest is owed by the quorum, which knows to which servers.
-            Err(Failure::NoQuorum(causes)) => {
-                self.confirm_release(now, id, sent, Outcome::Quorum(causes), out);
+            Err(CallError::NoQuorum(causes)) => {
+                self.confirm(rq, id, sent, Outcome::Quorum(causes));
             }
-            Err(Failure::Lost(_)) => {
+            Err(CallError::Lost(_)) => {
                 release.maybe_freed |= sent < release.until;
                 // Whatever went ahead of it on the connection may be lost too, an acquire included.
                 release.uncertain = true;
                 release.refused = None;
                 // Where its slot moves to, nobody asks again once connected.
-                self.release_later(now, id);
+                rq.retry_at(owner, rq.cx.now + SERVE_ON_AFTER);
             }
-            Err(Failure::NoScript) => self.send_release(now, id, Manner::WithSource, out),
-            Err(Failure::Moved(_)) => self.send_release(now, id, Manner::Redirected, out),
-            Err(Failure::Moving(to)) => {
-                self.send_release(now, id, Manner::Asking(to), out);
-                self.release_later(now, id);
-            }
-            Err(Failure::Halfway) => {
-                // The lock was freed first. Who was next has lost its place, and finds out when it asks.
+            Err(CallError::Unsent) => rq.retry_at(owner, rq.cx.now + SERVE_ON_AFTER),
+            Err(CallError::Halfway(_)) => {
+                // The lock was freed first. Whoever was next has lost its position, and finds out when it asks.
                 release.maybe_freed |= sent < release.until;
                 release.alone = true;
-                self.release_later(now, id);
+                rq.retry_at(owner, rq.cx.now + SERVE_ON_AFTER);
             }
-            // Some of its keys have moved already: the lock itself can be freed at least.
-            Err(Failure::Refused(refusal)) if refusal.code == "TRYAGAIN" && !alone => {
-                release.alone = true;
-                self.send_release(now, id, Manner::Plain, out);
-            }
-            Err(Failure::Refused(refusal)) => {
-                release.refusal = Some(refusal.clone());
-                if !refusal.is_transient() {
-                    self.release_deadline(id, out);
+            Err(CallError::Refused(refusal)) => {
+                let transient = refusal.is_transient();
+                release.refusal = Some(refusal);
+                if !transient {
+                    self.deadline(rq, id);
                 }
-                self.release_refused(now, id, out);
+                self.refused(rq, id);
             }
         }
     }
 
     /// Asks again later, unless the server has refused for long.
-    fn release_refused(&mut self, now: Mono, id: AttemptId, out: &mut Vec<Effect>) {
-        let Some(release) = self.releases.get_mut(&id) else { return };
-        if now.since(*release.refused.get_or_insert(now)) >= REFUSED_MAX {
-            self.release_deadline(id, out);
-            self.remove_release(id);
-            self.finish_close_if_done(out);
+    fn refused(&mut self, rq: &mut Requests, id: AttemptId) {
+        let Some(release) = self.0.get_mut(&id) else { return };
+        if rq.cx.now.since(*release.refused.get_or_insert(rq.cx.now)) >= REFUSED_MAX {
+            self.deadline(rq, id);
+            self.remove(rq, id);
         } else {
-            self.retry_release(id, now + REPEAT_AFTER);
+            rq.retry_at(Owner::Release(id), rq.cx.now + REPEAT_AFTER);
         }
     }
 
-    /// Asks again after a short pause, if nobody asks now.
-    fn release_later(&mut self, now: Mono, id: AttemptId) {
-        if self.releases.get(&id).is_some_and(|release| !release.sending) {
-            self.retry_release(id, now + WALK_ON_AFTER);
-        }
-    }
-
-    fn confirm_release(
-        &mut self,
-        now: Mono,
-        id: AttemptId,
-        sent: Mono,
-        outcome: Outcome,
-        out: &mut Vec<Effect>,
-    ) {
-        self.answer_release(id, outcome, out);
-        let Some(release) = self.releases.get_mut(&id) else {
-            return;
-        };
+    fn confirm(&mut self, rq: &mut Requests, id: AttemptId, sent: Mono, outcome: Outcome) {
+        self.answer(&mut rq.cx, id, outcome);
+        let Some(release) = self.0.get_mut(&id) else { return };
         // A reconnect may have asked earlier than planned, and that does not count.
-        let repeat_at = *release.confirmed.get_or_insert(now) + REPEAT_AFTER;
+        let repeat_at = *release.confirmed.get_or_insert(rq.cx.now) + REPEAT_AFTER;
         if release.uncertain && sent < repeat_at {
-            self.retry_release(id, repeat_at);
+            rq.retry_at(Owner::Release(id), repeat_at);
         } else {
-            self.remove_release(id);
+            self.remove(rq, id);
         }
-        self.finish_close_if_done(out);
     }
 
-    pub(super) fn release_deadline(&mut self, id: AttemptId, out: &mut Vec<Effect>) {
-        let Some(release) = self.releases.get(&id) else {
-            return;
-        };
+    /// The caller waits no longer.
+    pub(super) fn deadline(&mut self, rq: &mut Requests, id: AttemptId) {
+        let Some(release) = self.get(id) else { return };
         let outcome = match release.refusal.clone() {
             Some(refusal) => {
                 let key = Some(release.keys.blamed_by(&refusal.detail));
                 Outcome::Server { refusal, key }
             }
-            None => self.unanswered(&release.keys, self.config.command_timeout),
+            None => rq.servers.unanswered(&release.keys, rq.cx.config.command_timeout),
         };
-        self.answer_release(id, outcome, out);
+        self.answer(&mut rq.cx, id, outcome);
     }
 
     /// Tells the caller once; the release itself goes on until the server has confirmed it.
-    fn answer_release(&mut self, id: AttemptId, outcome: Outcome, out: &mut Vec<Effect>) {
-        let Some(release) = self.releases.get_mut(&id) else {
-            return;
-        };
-        if let Some(at) = release.deadline.take() {
-            self.timers.remove(&(at, Timer::ReleaseDeadline(id)));
-        }
-        if let Some(op) = release.op.take() {
-            out.push(Effect::Complete { op, outcome });
+    fn answer(&mut self, cx: &mut Context, id: AttemptId, outcome: Outcome) {
+        if let Some(op) = self.0.get_mut(&id).and_then(|release| release.op.take()) {
+            cx.timers.clear(Timer::ReleaseDeadline(id));
+            cx.complete(op, outcome);
         }
     }
 
-    fn retry_release(&mut self, id: AttemptId, at: Mono) {
-        let Some(release) = self.releases.get_mut(&id) else {
-            return;
-        };
-        release.retry = Some(at);
-        self.timers.insert((at, Timer::ReleaseRetry(id)));
+    fn remove(&mut self, rq: &mut Requests, id: AttemptId) {
+        rq.forget(Owner::Release(id));
+        self.0.remove(&id);
     }
 
-    fn remove_release(&mut self, id: AttemptId) {
-        if let Some(release) = self.releases.remove(&id)
-            && let Some(at) = release.retry
-        {
-            self.timers.remove(&(at, Timer::ReleaseRetry(id)));
+    /// Those that the server has executed in part, or that are to be asked of `node` alone.
+    pub(super) fn resume(&self, rq: &mut Requests, node: NodeId) {
+        for id in self.ids() {
+            if self.get(id).is_some_and(|release| rq.servers.node(&release.keys) == node) {
+                self.send(rq, id);
+            }
         }
+    }
+
+    /// The manager has ended, and waits for none of them any more.
+    pub(super) fn end(&mut self, rq: &mut Requests) {
+        for release in std::mem::take(&mut self.0).into_values() {
+            if let Some(op) = release.op {
+                let error = rq.servers.of(&release.keys).connection.last_error.clone();
+                rq.cx.complete(op, Outcome::Connection(error));
+            }
+        }
+    }
+
+    /// Whether a release hands a share on to this token.
+    #[cfg(all(test, feature = "driver"))]
+    pub(super) fn names_successor(&self, id: AttemptId) -> bool {
+        let successors = self.0.values().filter_map(|release| release.successor.as_ref());
+        successors.into_iter().any(|successor| successor.id == id)
+    }
+
+    #[cfg(all(test, feature = "driver"))]
+    pub(super) fn spoil(&mut self, keep: impl Fn(&Release) -> bool, change: impl Fn(&mut Release)) {
+        self.0.retain(|_, release| keep(release));
+        self.0.values_mut().for_each(change);
     }
 }

@@ -4,11 +4,8 @@ use super::ballot::majority;
 use super::{Quorum, Timer, VIRTUAL, node_id};
 use crate::clock::{Mono, ServerTime};
 use crate::error::Failure;
-use crate::machine::{Effect, Event, Look, News};
+use crate::machine::{Effect, Event, Look, News, Protocol};
 use std::time::Duration;
-
-/// The longest pause between two attempts to connect.
-const BACKOFF_MS_MAX: u64 = 1_000;
 
 /// The first connections.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -24,113 +21,107 @@ pub(super) enum Opening {
 }
 
 impl Quorum {
-    pub(super) fn connect_all(&mut self, out: &mut Vec<Effect>) {
+    pub(super) fn connect_all(&mut self) {
         self.opening = Opening::Awaited;
-        out.extend((0..self.nodes.len()).map(|node| Effect::Connect { node: node_id(node) }));
+        for (index, node) in self.nodes.iter_mut().enumerate() {
+            if node.connection.want() {
+                self.out.push(Effect::Connect { node: node_id(index) });
+            }
+        }
     }
 
-    pub(super) fn connected(&mut self, now: Mono, node: usize, look: Look, out: &mut Vec<Effect>) {
-        let known = self.nodes[node].tried;
-        self.nodes[node].connected(now, look);
+    pub(super) fn connected(&mut self, node: usize, look: Look) {
+        let known = self.nodes[node].connection.was_tried();
+        self.nodes[node].connected(self.now, look);
         if known {
-            out.push(Effect::Tell(News::Reconnected));
+            self.out.push(Effect::Tell(News::Reconnected));
         }
-        self.tell_twins(node, out);
-        self.listen_again(node, out);
+        self.tell_twins(node);
+        self.listen_again(node);
+        let now = self.now;
         let later: Vec<Mono> = self.nodes[node].debts.values().map(|debt| debt.due).collect();
         self.timers.extend(later.into_iter().map(|due| (due.max(now), Timer::Debts(node))));
     }
 
     /// Two names of one server would give it two votes.
-    fn tell_twins(&self, node: usize, out: &mut Vec<Effect>) {
+    fn tell_twins(&mut self, node: usize) {
         let Some(history) = &self.nodes[node].history else { return };
         let is_twin =
             |other: &usize| *other != node && self.nodes[*other].history.as_ref() == Some(history);
         for other in (0..self.nodes.len()).filter(is_twin) {
             let [one, two] = [node.min(other), node.max(other)];
             let names = format!("{} and {}", self.name(one), self.name(two));
-            out.push(Effect::Tell(News::SameServer(names)));
+            self.out.push(Effect::Tell(News::SameServer(names)));
         }
     }
 
-    pub(super) fn connect_failed(&mut self, now: Mono, node: usize, failure: &Failure) {
-        self.nodes[node].tried = true;
-        self.nodes[node].trouble = format!("not connected: {failure}");
-        self.reconnect_later(now, node);
+    pub(super) fn connect_failed(&mut self, node: usize, failure: &Failure) {
+        self.nodes[node].connection.failed(failure);
+        self.reconnect_later(node);
     }
 
-    fn reconnect_later(&mut self, now: Mono, node: usize) {
-        let failures = self.nodes[node].failures;
-        self.nodes[node].failures += 1;
-        let most_ms = (50_u64 << failures.min(10)).min(BACKOFF_MS_MAX);
-        let pause = Duration::from_micros(self.rng.u64(most_ms * 500..most_ms * 1_000));
-        self.timers.insert((now + pause, Timer::Reconnect(node)));
+    fn reconnect_later(&mut self, node: usize) {
+        let (least_ms, most_ms) = self.nodes[node].connection.back_off();
+        let pause = Duration::from_micros(self.rng.u64(least_ms * 1_000..most_ms * 1_000));
+        self.timers.insert((self.now + pause, Timer::Reconnect(node)));
     }
 
     /// The connection is gone, or is given up.
-    pub(super) fn disconnected(
-        &mut self,
-        now: Mono,
-        node: usize,
-        detail: &str,
-        out: &mut Vec<Effect>,
-    ) {
-        if !self.nodes[node].up {
-            return;
-        }
-        self.nodes[node].up = false;
-        detail.clone_into(&mut self.nodes[node].trouble);
+    pub(super) fn disconnected(&mut self, node: usize, detail: &str) {
+        let connection = &mut self.nodes[node].connection;
+        let Some(in_flight) = connection.lost(detail) else { return };
+        let at_once = connection.may_retry_at_once();
         // What is unsent or undelivered may not arrive later: it is given back once connected again.
-        out.push(Effect::Disconnect { node: node_id(node), abort: true });
-        out.push(Effect::Tell(News::Disconnected(format!("{}: {detail}", self.name(node)))));
-        if self.nodes[node].failures == 0 {
-            self.nodes[node].failures = 1;
-            out.push(Effect::Connect { node: node_id(node) });
+        self.out.push(Effect::Disconnect { node: node_id(node), abort: true });
+        self.out.push(Effect::Tell(News::Disconnected(format!("{}: {detail}", self.name(node)))));
+        if at_once {
+            self.out.push(Effect::Connect { node: node_id(node) });
         } else {
-            self.reconnect_later(now, node);
+            self.reconnect_later(node);
         }
-        for (_, errand) in self.nodes[node].take_requests() {
-            self.lost(now, node, &errand, detail, out);
+        for lost in in_flight {
+            self.lost(node, &lost.request, detail);
         }
     }
 
     /// Gives up the connections on which a request has stayed unanswered for too long.
-    pub(super) fn give_silent_up(&mut self, now: Mono, out: &mut Vec<Effect>) {
-        let patience = self.machine.config.command_timeout;
+    pub(super) fn give_silent_up(&mut self) {
+        let patience = self.machine.config().command_timeout;
         for node in 0..self.nodes.len() {
-            if self.nodes[node].oldest_request().is_some_and(|sent| sent + patience <= now) {
+            if self.nodes[node].connection.oldest().is_some_and(|sent| sent + patience <= self.now)
+            {
                 let detail = format!("no answer within {} ms", patience.as_millis());
-                self.disconnected(now, node, &detail, out);
+                self.disconnected(node, &detail);
             }
         }
     }
 
     /// Tells the machine when it is certain whether a majority can be connected to.
-    pub(super) fn open_if_decided(&mut self, now: Mono, effects: &mut Vec<Effect>) {
+    pub(super) fn open_if_decided(&mut self) {
         if !matches!(self.opening, Opening::Awaited | Opening::Enough) {
             return;
         }
-        let up = self.nodes.iter().filter(|node| node.up).count();
-        let tried = self.nodes.iter().filter(|node| node.tried).count();
+        let up = self.nodes.iter().filter(|node| node.connection.is_up()).count();
+        let tried = self.nodes.iter().filter(|node| node.connection.was_tried()).count();
         if up >= majority(self.nodes.len()) {
             if tried == self.nodes.len() {
-                self.open_now(now, effects);
+                self.open_now();
             } else if self.opening == Opening::Awaited {
                 // With all of them the first locks survive as much as the later ones.
                 self.opening = Opening::Enough;
-                self.timers.insert((now + self.settings.node_timeout, Timer::Open));
+                self.timers.insert((self.now + self.settings.node_timeout, Timer::Open));
             }
         } else if tried - up > self.nodes.len() - majority(self.nodes.len()) {
             self.opening = Opening::Done;
             self.timers.clear();
-            let failed = Event::ConnectFailed(Failure::NoQuorum(self.troubles()));
-            self.machine.handle_event(now, VIRTUAL, failed, effects);
+            let failed = Event::ConnectFailed(Failure::NoQuorum(self.last_errors()));
+            self.tell(|machine, now, wanted| machine.handle_event(now, VIRTUAL, failed, wanted));
         }
     }
 
     /// There are enough connections. From now on the machine is always connected: which servers are is
     /// the business of each ballot.
-    pub(super) fn open_now(&mut self, now: Mono, effects: &mut Vec<Effect>) {
+    pub(super) fn open_now(&mut self) {
         if !matches!(self.opening, Opening::Awaited | Opening::Enough) {
             return;
         }
@@ -138,16 +129,16 @@ impl Quorum {
         self.timers.retain(|(_, timer)| *timer != Timer::Open);
         let look = Look { history: None, time: ServerTime::default(), uptime: None };
         let connected = Event::Connected { look, risks: Vec::new(), deaf: None };
-        self.machine.handle_event(now, VIRTUAL, connected, effects);
+        self.tell(|machine, now, wanted| machine.handle_event(now, VIRTUAL, connected, wanted));
     }
 
     /// By server, why it is not connected; empty where it is.
-    fn troubles(&self) -> Vec<String> {
-        let trouble = |node: &super::Node| match (node.up, node.tried) {
-            (false, true) => node.trouble.clone(),
-            _ => String::new(),
+    fn last_errors(&self) -> Vec<String> {
+        let error = |node: &super::Node| {
+            let is_missing = !node.connection.is_up() && node.connection.was_tried();
+            if is_missing { node.connection.last_error.clone() } else { String::new() }
         };
-        self.nodes.iter().map(trouble).collect()
+        self.nodes.iter().map(error).collect()
     }
 
     pub(super) fn name(&self, node: usize) -> &str {
@@ -162,17 +153,27 @@ impl Quorum {
     }
 
     /// The end: a moment is left for withdrawals that are on their way.
-    pub(super) fn stop(&mut self, now: Mono) {
+    pub(super) fn stop(&mut self) {
         self.farewell.push(Effect::Stop);
         self.timers.clear();
-        self.timers.insert((now + self.settings.node_timeout, Timer::Farewell));
+        self.timers.insert((self.now + self.settings.node_timeout, Timer::Farewell));
     }
 
-    pub(super) fn leave_if_done(&mut self, out: &mut Vec<Effect>) {
-        let ended = self.farewell.last() == Some(&Effect::Stop);
-        if ended && self.nodes.iter().all(|node| node.oldest_request().is_none()) {
-            self.timers.clear();
-            out.append(&mut self.farewell);
+    pub(super) fn leave_if_done(&mut self) {
+        let is_ended = self.farewell.last() == Some(&Effect::Stop);
+        if is_ended && self.nodes.iter().all(|node| node.connection.oldest().is_none()) {
+            self.leave();
         }
+    }
+
+    /// Nothing follows the end.
+    pub(super) fn leave(&mut self) {
+        self.timers.clear();
+        self.out.append(&mut self.farewell);
+    }
+
+    /// Whether the manager has ended.
+    pub(super) fn has_left(&self) -> bool {
+        self.out.last() == Some(&Effect::Stop)
     }
 }

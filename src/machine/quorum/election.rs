@@ -10,12 +10,10 @@
 //! have the same fence.
 
 use super::ballot::{Ballot, Grantee, Question, Standing, Vote, majority};
-use super::node::Node;
 use super::{Bid, Errand, Quorum, Reach, Timer};
-use crate::clock::Mono;
 use crate::error::Failure;
 use crate::keys::LockKeys;
-use crate::machine::{Effect, Manner, RequestId};
+use crate::machine::{Manner, RequestId};
 use crate::script::{Call, Held, Reply};
 use crate::token::{TOKEN_PREFIX, Token};
 use std::time::Duration;
@@ -24,24 +22,21 @@ impl Quorum {
     /// Round one.
     pub(super) fn elect(
         &mut self,
-        now: Mono,
         request: RequestId,
         keys: &LockKeys,
         owner: &Token,
         ttl: Duration,
         block: u8,
         waits: bool,
-        out: &mut Vec<Effect>,
     ) {
         self.note_lease(ttl);
         // An earlier grant of this token came too late to be of use.
-        self.give_up(now, owner, None, out);
+        self.give_up(owner, None);
         let patience = self.patience(ttl);
         let longest = self.settings.longest_lease;
-        let votes = self
-            .nodes
-            .iter()
-            .map(|node| node.excuse(now, patience, longest).map_or(Vote::Awaited, Vote::Failed));
+        let votes = self.nodes.iter().map(|node| {
+            node.excuse(self.now, patience, longest).map_or(Vote::Awaited, Vote::Failed)
+        });
         let grantee = Grantee { block, waits, least: 0, refused: None };
         let ballot = Ballot {
             request,
@@ -49,7 +44,7 @@ impl Quorum {
             keys: keys.clone(),
             question: Question::Lock(grantee),
             votes: votes.collect(),
-            deadline: now + patience,
+            deadline: self.now + patience,
             overdue: false,
         };
         if ballot.is_out_of_reach() {
@@ -64,7 +59,7 @@ impl Quorum {
         for node in (0..reached.len()).filter(|node| reached[*node] == Reach::Asked) {
             let (keys, token) = (keys.clone(), owner.clone());
             let call = Call::Vote { keys, token, attempt, ttl, mark: waits };
-            self.ask_about(now, node, call, owner, Some(request), out);
+            self.ask_about(node, call, owner, Some(request));
         }
         let bid = Bid {
             keys: keys.clone(),
@@ -81,15 +76,13 @@ impl Quorum {
     /// A request whose answer counts in `ballot`.
     pub(super) fn ask_about(
         &mut self,
-        now: Mono,
         node: usize,
         call: Call,
         owner: &Token,
         ballot: Option<RequestId>,
-        out: &mut Vec<Effect>,
     ) {
-        let errand = Errand { call, ballot, owner: owner.clone(), sent: now };
-        self.send(now, node, errand, Manner::Plain, out);
+        let errand = Errand { call, ballot, owner: owner.clone(), sent: self.now };
+        self.send(node, errand, Manner::Plain);
     }
 
     pub(super) fn begin_ballot(&mut self, ballot: Ballot) {
@@ -98,27 +91,20 @@ impl Quorum {
     }
 
     /// A server's vote: ends the ballot if that makes it certain.
-    pub(super) fn count(
-        &mut self,
-        now: Mono,
-        request: RequestId,
-        node: usize,
-        vote: Vote,
-        out: &mut Vec<Effect>,
-    ) {
+    pub(super) fn count(&mut self, request: RequestId, node: usize, vote: Vote) {
         let Some(ballot) = self.ballots.get_mut(&request) else { return };
         ballot.votes[node] = vote;
-        self.decide(now, request, out);
+        self.decide(request);
     }
 
     /// Ends a ballot that is decided.
-    pub(super) fn decide(&mut self, now: Mono, request: RequestId, out: &mut Vec<Effect>) {
+    pub(super) fn decide(&mut self, request: RequestId) {
         let standing = self.ballots.get(&request).map(Ballot::standing);
         let Some(standing @ (Standing::Lost | Standing::Won)) = standing else { return };
         let Some(ballot) = self.end_ballot(request) else { return };
         match (ballot.question.clone(), standing) {
             (Question::Lock(grantee), Standing::Won) => {
-                self.begin_second_round(now, ballot, grantee, out);
+                self.begin_second_round(ballot, grantee);
             }
             (Question::Seal { first, last, .. }, Standing::Won) => {
                 if let Some(bid) = self.bids.get_mut(&ballot.owner) {
@@ -127,10 +113,10 @@ impl Quorum {
                 self.verdicts.push_back((request, Ok(Reply::Granted { fence: first })));
             }
             (Question::Lock(grantee) | Question::Seal { grantee, .. }, _) => {
-                self.lose_election(now, &ballot, grantee, out);
+                self.lose_election(&ballot, grantee);
             }
-            (Question::Extend { ttl }, Standing::Won) => self.extended(now, &ballot, ttl, out),
-            (Question::Extend { .. }, _) => self.not_extended(now, &ballot, out),
+            (Question::Extend { ttl }, Standing::Won) => self.extended(&ballot, ttl),
+            (Question::Extend { .. }, _) => self.not_extended(&ballot),
             (Question::Withdraw, standing) => self.withdrawn(&ballot, standing),
         }
     }
@@ -143,58 +129,45 @@ impl Quorum {
 
     /// Round two: every server that said yes is asked to accept the fence, and every other one as soon
     /// as it says yes, too.
-    fn begin_second_round(
-        &mut self,
-        now: Mono,
-        mut ballot: Ballot,
-        grantee: Grantee,
-        out: &mut Vec<Effect>,
-    ) {
+    fn begin_second_round(&mut self, mut ballot: Ballot, grantee: Grantee) {
         let first = grantee.least;
         let last = first + u64::from(grantee.block) - 1;
         // As long again: an answer that was slow to come in round one has not used up the time of two.
         let (patience, request) = (self.settings.node_timeout, ballot.request);
-        ballot.deadline = now + patience.min(self.machine.config.command_timeout / 4);
+        ballot.deadline = self.now + patience.min(self.machine.config().command_timeout / 4);
         ballot.question = Question::Seal { grantee, first, last };
         let yes: Vec<usize> =
             (0..ballot.votes.len()).filter(|node| ballot.votes[*node] == Vote::Yes).collect();
         for node in &yes {
             // It may be gone since it voted.
-            let Some(Node { up, trouble, .. }) = self.nodes.get(*node) else { continue };
-            ballot.votes[*node] = if *up { Vote::Awaited } else { Vote::Failed(trouble.clone()) };
+            ballot.votes[*node] = self.nodes[*node].awaited();
         }
         let owner = ballot.owner.clone();
         self.begin_ballot(ballot);
         for node in yes {
-            self.seal(now, node, &owner, (first, last), Some(request), out);
+            self.seal(node, &owner, (first, last), Some(request));
         }
-        self.decide(now, request, out);
+        self.decide(request);
     }
 
     /// Asks a server that has given the lock to accept the fence.
     pub(super) fn seal(
         &mut self,
-        now: Mono,
         node: usize,
         owner: &Token,
         (first, last): (u64, u64),
         ballot: Option<RequestId>,
-        out: &mut Vec<Effect>,
     ) {
-        let Some(bid) = self.bids.get(owner).filter(|_| self.nodes[node].up) else { return };
+        let Some(bid) = self.bids.get(owner).filter(|_| self.nodes[node].connection.is_up()) else {
+            return;
+        };
         let call = Call::Seal { keys: bid.keys.clone(), token: bid.token.clone(), first, last };
-        self.ask_about(now, node, call, owner, ballot, out);
+        self.ask_about(node, call, owner, ballot);
     }
 
     /// No majority: whatever was taken is given back everywhere, ahead of the next attempt.
-    fn lose_election(
-        &mut self,
-        now: Mono,
-        ballot: &Ballot,
-        grantee: Grantee,
-        out: &mut Vec<Effect>,
-    ) {
-        self.give_up(now, &ballot.owner, None, out);
+    fn lose_election(&mut self, ballot: &Ballot, grantee: Grantee) {
+        self.give_up(&ballot.owner, None);
         let verdict = match grantee.refused {
             Some((servers, refusal)) if servers >= majority(ballot.votes.len()) => {
                 Err(Failure::Refused(refusal))
@@ -202,7 +175,7 @@ impl Quorum {
             _ if ballot.is_out_of_reach() => Err(Failure::NoQuorum(ballot.causes())),
             _ => {
                 if grantee.waits {
-                    self.listen(now, &ballot.keys, out);
+                    self.listen(&ballot.keys);
                 }
                 let held = ballot.holder();
                 Ok(Reply::Held(Held { holder: without_attempt(&held.holder).to_owned(), ..held }))
@@ -212,7 +185,7 @@ impl Quorum {
     }
 
     /// Whoever has not answered by now is not waited for.
-    pub(super) fn ballot_deadline(&mut self, now: Mono, request: RequestId, out: &mut Vec<Effect>) {
+    pub(super) fn ballot_deadline(&mut self, request: RequestId) {
         let patience = self.settings.node_timeout;
         let Some(ballot) = self.ballots.get_mut(&request) else { return };
         if let Question::Withdraw = ballot.question {
@@ -220,7 +193,7 @@ impl Quorum {
         } else {
             ballot.end_patience(patience);
         }
-        self.decide(now, request, out);
+        self.decide(request);
     }
 }
 

@@ -1,12 +1,12 @@
 //! Keeping a lock that a majority carries, and giving one up.
 
 use super::ballot::{Ballot, Question, Standing, Vote};
-use super::node::Debt;
+use super::node::{Debt, Node};
 use super::{Bid, Quorum, Reach};
 use crate::clock::Mono;
 use crate::error::Failure;
 use crate::keys::LockKeys;
-use crate::machine::{Effect, RequestId};
+use crate::machine::RequestId;
 use crate::script::{Call, Reply};
 use crate::token::Token;
 use std::time::Duration;
@@ -26,12 +26,10 @@ impl Quorum {
     /// they carry the token is what counts here.
     pub(super) fn extend(
         &mut self,
-        now: Mono,
         request: RequestId,
         keys: &LockKeys,
         owner: &Token,
         ttl: Duration,
-        out: &mut Vec<Effect>,
     ) {
         self.note_lease(ttl);
         let Some(token) = self.bids.get(owner).map(|bid| bid.token.clone()) else {
@@ -39,34 +37,13 @@ impl Quorum {
             return;
         };
         let call = Call::Extend { keys: keys.clone(), token, ttl };
-        let votes = self.ask_all(now, request, owner, &call, |_| true, out);
-        let deadline = now + self.patience(ttl);
-        self.begin(request, owner, keys, Question::Extend { ttl }, votes, deadline);
-        self.decide(now, request, out);
-    }
-
-    /// Asks every server for which `is_asked`; who is not connected has failed, who is not asked says no.
-    fn ask_all(
-        &mut self,
-        now: Mono,
-        request: RequestId,
-        owner: &Token,
-        call: &Call,
-        is_asked: impl Fn(usize) -> bool,
-        out: &mut Vec<Effect>,
-    ) -> Vec<Vote> {
-        let mut votes = Vec::with_capacity(self.nodes.len());
-        for node in 0..self.nodes.len() {
-            votes.push(if !is_asked(node) {
-                Vote::No(None)
-            } else if self.nodes[node].up {
-                self.ask_about(now, node, call.clone(), owner, Some(request), out);
-                Vote::Awaited
-            } else {
-                Vote::Failed(self.nodes[node].trouble.clone())
-            });
+        let votes: Vec<_> = self.nodes.iter().map(Node::awaited).collect();
+        for node in (0..votes.len()).filter(|node| votes[*node] == Vote::Awaited) {
+            self.ask_about(node, call.clone(), owner, Some(request));
         }
-        votes
+        let deadline = self.now + self.patience(ttl);
+        self.begin(request, owner, keys, Question::Extend { ttl }, votes, deadline);
+        self.decide(request);
     }
 
     fn begin(
@@ -91,46 +68,33 @@ impl Quorum {
     }
 
     /// A majority carries the token: who lacks it gets it back.
-    pub(super) fn extended(
-        &mut self,
-        now: Mono,
-        ballot: &Ballot,
-        ttl: Duration,
-        out: &mut Vec<Effect>,
-    ) {
+    pub(super) fn extended(&mut self, ballot: &Ballot, ttl: Duration) {
         if let Some(bid) = self.bids.get_mut(&ballot.owner) {
             bid.carried = Some(ballot.request);
         }
         self.verdicts.push_back((ballot.request, Ok(Reply::Owner(true))));
         for node in 0..ballot.votes.len() {
             if matches!(ballot.votes[node], Vote::No(_)) {
-                self.fill(now, node, &ballot.owner, ttl, out);
+                self.fill(node, &ballot.owner, ttl);
             }
         }
     }
 
     /// Gives the lock to a server that lacks it. Only in the round in which a majority was seen to carry
     /// it: after a lost majority the lock may be another's, and this would vote against it.
-    pub(super) fn fill(
-        &mut self,
-        now: Mono,
-        node: usize,
-        owner: &Token,
-        ttl: Duration,
-        out: &mut Vec<Effect>,
-    ) {
-        let up = self.nodes[node].up;
+    pub(super) fn fill(&mut self, node: usize, owner: &Token, ttl: Duration) {
+        let up = self.nodes[node].connection.is_up();
         let Some(bid) = self.bids.get_mut(owner).filter(|_| up) else { return };
         let Bid { keys, token, last_fence: Some(last), .. } = bid.clone() else { return };
         bid.reached[node] = bid.reached[node].max(Reach::Asked);
-        self.ask_about(now, node, Call::Fill { keys, token, ttl, last }, owner, None, out);
+        self.ask_about(node, Call::Fill { keys, token, ttl, last }, owner, None);
     }
 
     /// No majority has confirmed it. That is final only if a majority denies it; else the machine asks
     /// again while the lease lasts. Nothing is given up for an answer that did not come.
-    pub(super) fn not_extended(&mut self, now: Mono, ballot: &Ballot, out: &mut Vec<Effect>) {
+    pub(super) fn not_extended(&mut self, ballot: &Ballot) {
         let verdict = if ballot.is_denied() {
-            self.give_up(now, &ballot.owner, None, out);
+            self.give_up(&ballot.owner, None);
             Ok(Reply::Owner(false))
         } else {
             Err(Failure::NoQuorum(ballot.causes()))
@@ -139,14 +103,7 @@ impl Quorum {
     }
 
     /// The machine gives a token up, whatever has become of it.
-    pub(super) fn withdraw(
-        &mut self,
-        now: Mono,
-        request: RequestId,
-        keys: &LockKeys,
-        owner: &Token,
-        out: &mut Vec<Effect>,
-    ) {
+    pub(super) fn withdraw(&mut self, request: RequestId, keys: &LockKeys, owner: &Token) {
         let Some(bid) = self.bids.get(owner).cloned() else {
             self.verdicts.push_back((request, Ok(Reply::Owner(false))));
             return;
@@ -155,16 +112,15 @@ impl Quorum {
             // Nobody waits for its end any more.
             self.verdicts.push_back((bid.election, Err(Failure::NoQuorum(Vec::new()))));
         }
-        let vote = |node: usize| match (bid.reached[node], self.nodes[node].up) {
-            (Reach::Not, _) => Vote::No(None),
-            (_, true) => Vote::Awaited,
-            (_, false) => Vote::Failed(self.nodes[node].trouble.clone()),
+        let vote = |node: usize| match bid.reached[node] {
+            Reach::Not => Vote::No(None),
+            Reach::Asked | Reach::Lost => self.nodes[node].awaited(),
         };
         let votes = (0..self.nodes.len()).map(vote).collect();
-        self.give_up(now, owner, Some(request), out);
-        let deadline = now + self.settings.node_timeout;
+        self.give_up(owner, Some(request));
+        let deadline = self.now + self.settings.node_timeout;
         self.begin(request, owner, keys, Question::Withdraw, votes, deadline);
-        self.decide(now, request, out);
+        self.decide(request);
     }
 
     pub(super) fn withdrawn(&mut self, ballot: &Ballot, standing: Standing) {
@@ -179,54 +135,41 @@ impl Quorum {
     /// Withdraws an attempt from every server that was asked for it, behind all that it was asked: also
     /// from those whose answers are yet to come. Where there is no connection it is owed, and where there is
     /// another one than it was asked on, for it may be asked late on that one.
-    pub(super) fn give_up(
-        &mut self,
-        now: Mono,
-        owner: &Token,
-        ballot: Option<RequestId>,
-        out: &mut Vec<Effect>,
-    ) {
+    pub(super) fn give_up(&mut self, owner: &Token, ballot: Option<RequestId>) {
         let Some(Bid { keys, token, reached, .. }) = self.bids.remove(owner) else { return };
         for node in (0..reached.len()).filter(|node| reached[*node] != Reach::Not) {
-            let up = self.nodes[node].up;
+            let up = self.nodes[node].connection.is_up();
             if !up || reached[node] == Reach::Lost {
-                self.owe(now, node, &keys, &token);
+                self.owe(node, &keys, &token);
             }
             if up {
                 let call = Call::Withdraw { keys: keys.clone(), token: token.clone() };
-                self.ask_about(now, node, call, owner, ballot, out);
+                self.ask_about(node, call, owner, ballot);
             }
         }
     }
 
     /// A withdrawal that has not got through, or has to be repeated.
-    pub(super) fn owe(&mut self, now: Mono, node: usize, keys: &LockKeys, token: &Token) {
-        let debt = Debt { keys: keys.clone(), due: now, confirmed: false };
+    pub(super) fn owe(&mut self, node: usize, keys: &LockKeys, token: &Token) {
+        let debt = Debt { keys: keys.clone(), due: self.now, confirmed: false };
         self.nodes[node].debts.entry(token.clone()).or_insert(debt);
     }
 
     /// Asks a server for all withdrawals that are due.
-    pub(super) fn pay_debts(&mut self, now: Mono, node: usize, out: &mut Vec<Effect>) {
-        if !self.nodes[node].up {
+    pub(super) fn pay_debts(&mut self, node: usize) {
+        if !self.nodes[node].connection.is_up() {
             return;
         }
-        let due = self.nodes[node].debts.iter().filter(|(_, debt)| debt.due <= now);
+        let due = self.nodes[node].debts.iter().filter(|(_, debt)| debt.due <= self.now);
         let due: Vec<_> = due.map(|(token, debt)| (token.clone(), debt.keys.clone())).collect();
         for (token, keys) in due {
             let call = Call::Withdraw { keys, token: token.clone() };
-            self.ask_about(now, node, call, &token, None, out);
+            self.ask_about(node, call, &token, None);
         }
     }
 
     /// A server has answered a withdrawal that was sent at `sent`.
-    pub(super) fn debt_answered(
-        &mut self,
-        now: Mono,
-        node: usize,
-        token: &Token,
-        sent: Mono,
-        gone: bool,
-    ) {
+    pub(super) fn debt_answered(&mut self, node: usize, token: &Token, sent: Mono, gone: bool) {
         let Some(debt) = self.nodes[node].debts.get_mut(token) else { return };
         if gone && debt.confirmed && sent >= debt.due {
             self.nodes[node].debts.remove(token);
@@ -234,7 +177,7 @@ impl Quorum {
         }
         if !(gone && debt.confirmed) {
             debt.confirmed = gone;
-            debt.due = now + REPEAT_AFTER;
+            debt.due = self.now + REPEAT_AFTER;
         }
         let due = debt.due;
         self.timers.insert((due, super::Timer::Debts(node)));

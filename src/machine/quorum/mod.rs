@@ -25,7 +25,7 @@ mod wake;
 use self::ballot::Ballot;
 use self::node::Node;
 use super::{
-    Command, Config, Effect, Event, Machine, Manner, News, NodeId, OpId, RequestId, Stats,
+    Command, Config, Effect, Event, Machine, Manner, News, NodeId, OpId, Protocol, RequestId, Stats,
 };
 use crate::clock::Mono;
 use crate::error::Failure;
@@ -54,6 +54,12 @@ pub struct Settings {
 #[derive(Debug)]
 pub struct Quorum {
     machine: Machine,
+    /// When the input came that is worked on.
+    now: Mono,
+    /// What is to be done about it, in order.
+    out: Vec<Effect>,
+    /// What the machine wants done.
+    wanted: VecDeque<Effect>,
     settings: Settings,
     nodes: Vec<Node>,
     /// By the machine's requests.
@@ -126,6 +132,68 @@ enum Timer {
 /// The one server that the machine knows.
 const VIRTUAL: NodeId = NodeId(0);
 
+impl Protocol for Quorum {
+    fn handle_command(&mut self, now: Mono, op: OpId, command: Command, out: &mut Vec<Effect>) {
+        self.handle(now, out, |quorum| {
+            if command == Command::Close && quorum.closing.is_none() {
+                quorum.closing = Some(op);
+            }
+            quorum.tell(|machine, now, wanted| machine.handle_command(now, op, command, wanted));
+        });
+    }
+
+    fn handle_reply(
+        &mut self,
+        now: Mono,
+        node: NodeId,
+        request: RequestId,
+        reply: Result<Reply, Failure>,
+        out: &mut Vec<Effect>,
+    ) {
+        self.handle(now, out, |quorum| quorum.reply(usize::from(node.0), request, reply));
+    }
+
+    fn handle_event(&mut self, now: Mono, node: NodeId, event: Event, out: &mut Vec<Effect>) {
+        self.handle(now, out, |quorum| {
+            quorum.event(usize::from(node.0), event);
+            quorum.open_if_decided();
+        });
+    }
+
+    fn handle_timeout(&mut self, now: Mono, out: &mut Vec<Effect>) {
+        self.handle(now, out, |quorum| {
+            // The servers first: what ends with their connections does not wait for a ballot's deadline.
+            quorum.give_silent_up();
+            quorum.timeouts();
+            quorum.settle();
+            if !quorum.has_left() {
+                quorum.tell(Machine::handle_timeout);
+            }
+        });
+    }
+
+    fn next_timeout(&self) -> Option<Mono> {
+        let timer = self.timers.first().map(|&(at, _)| at);
+        let oldest = self.nodes.iter().filter_map(|node| node.connection.oldest()).min();
+        let silence = oldest.map(|sent| sent + self.machine.config().command_timeout);
+        [timer, silence, self.machine.next_timeout()].into_iter().flatten().min()
+    }
+
+    fn is_idle(&self) -> bool {
+        let is_done = |node: &Node| node.connection.oldest().is_none() && node.debts.is_empty();
+        self.machine.is_idle()
+            && self.ballots.is_empty()
+            && self.bids.is_empty()
+            && self.timers.is_empty()
+            && self.nodes.iter().all(is_done)
+    }
+
+    /// Each server's requests count.
+    fn stats(&self) -> Stats {
+        Stats { requests: self.requests, ..self.machine.stats() }
+    }
+}
+
 impl Quorum {
     /// A manager that has done nothing yet. `seed` decides its jitter.
     #[must_use]
@@ -133,6 +201,9 @@ impl Quorum {
         let nodes = settings.servers.iter().map(|_| Node::new()).collect();
         Self {
             machine: Machine::new(Config { quorum: true, ..config }, seed),
+            now: Mono::default(),
+            out: Vec::new(),
+            wanted: VecDeque::new(),
             settings,
             nodes,
             ballots: BTreeMap::new(),
@@ -150,44 +221,41 @@ impl Quorum {
         }
     }
 
-    /// A caller wants something.
-    pub fn handle_command(&mut self, now: Mono, op: OpId, command: Command, out: &mut Vec<Effect>) {
-        if command == Command::Close && self.closing.is_none() {
-            self.closing = Some(op);
-        }
-        let mut effects = Vec::new();
-        self.machine.handle_command(now, op, command, &mut effects);
-        self.settle(now, effects, out);
+    /// The machine inside, for tests that spoil it.
+    #[cfg(all(test, feature = "driver"))]
+    pub(in crate::machine) fn inner(&mut self) -> &mut Machine {
+        &mut self.machine
     }
 
-    /// A request to a server ended. Does nothing if `request` is unknown or was given up before.
-    pub fn handle_reply(
-        &mut self,
-        now: Mono,
-        node: NodeId,
-        request: RequestId,
-        reply: Result<Reply, Failure>,
-        out: &mut Vec<Effect>,
-    ) {
-        self.reply(now, usize::from(node.0), request, reply, out);
-        self.settle(now, Vec::new(), out);
+    /// Works on one input, until nothing moves.
+    fn handle(&mut self, now: Mono, out: &mut Vec<Effect>, input: impl FnOnce(&mut Self)) {
+        self.now = now;
+        std::mem::swap(&mut self.out, out);
+        input(self);
+        self.settle();
+        std::mem::swap(&mut self.out, out);
     }
 
-    /// Something happened to the connection to `node`.
-    pub fn handle_event(&mut self, now: Mono, node: NodeId, event: Event, out: &mut Vec<Effect>) {
-        let index = usize::from(node.0);
-        let mut effects = Vec::new();
+    /// Gives the machine an input. What it wants done is kept until [`Self::settle`].
+    fn tell(&mut self, input: impl FnOnce(&mut Machine, Mono, &mut Vec<Effect>)) {
+        let mut wanted = Vec::new();
+        input(&mut self.machine, self.now, &mut wanted);
+        self.wanted.extend(wanted);
+    }
+
+    fn event(&mut self, node: usize, event: Event) {
         match event {
             Event::Connected { look, risks, .. } => {
-                self.connected(now, index, look, out);
-                out.extend(risks.into_iter().map(|risk| Effect::Tell(News::Risk(risk))));
+                self.connected(node, look);
+                self.out.extend(risks.into_iter().map(|risk| Effect::Tell(News::Risk(risk))));
             }
-            Event::ConnectFailed(failure) => self.connect_failed(now, index, &failure),
-            Event::Deaf(why) => self.deafened(index, why, &mut effects),
-            Event::Disconnected(detail) => self.disconnected(now, index, &detail, out),
-            Event::Listening { channel, on: true } => self.listening(now, &channel),
-            Event::Told(Message::Freed(keys)) => self.machine.ask_soon(now, &keys),
-            Event::Turned(_) => self.machine.handle_event(now, VIRTUAL, event, &mut effects),
+            Event::ConnectFailed(failure) => self.connect_failed(node, &failure),
+            Event::Deaf(why) => self.pubsub_denied(node, why),
+            Event::Disconnected(detail) => self.disconnected(node, &detail),
+            Event::Listening { channel, on: true } => self.listening(&channel),
+            Event::Told(Message::Freed(_)) | Event::Turned(_) => {
+                self.tell(|machine, now, wanted| machine.handle_event(now, VIRTUAL, event, wanted));
+            }
             // Nobody asks for these here.
             Event::Confirmed { .. }
             | Event::Discovered(_)
@@ -195,133 +263,78 @@ impl Quorum {
             | Event::Looked { .. }
             | Event::Told(_) => {}
         }
-        self.open_if_decided(now, &mut effects);
-        self.settle(now, effects, out);
     }
 
-    /// Deadlines have passed. Early or repeated calls change nothing.
-    pub fn handle_timeout(&mut self, now: Mono, out: &mut Vec<Effect>) {
-        // The servers first: what ends with their connections does not wait for a ballot's deadline.
-        self.give_silent_up(now, out);
-        let mut effects = Vec::new();
+    fn timeouts(&mut self) {
         while let Some(&(at, timer)) = self.timers.first()
-            && at <= now
+            && at <= self.now
         {
             self.timers.pop_first();
             match timer {
-                Timer::Ballot(request) => self.ballot_deadline(now, request, out),
-                Timer::Debts(node) => self.pay_debts(now, node, out),
+                Timer::Ballot(request) => self.ballot_deadline(request),
+                Timer::Debts(node) => self.pay_debts(node),
                 Timer::Farewell => {
-                    // Nothing follows the end.
-                    self.timers.clear();
-                    self.settle(now, effects, out);
-                    out.append(&mut self.farewell);
-                    return;
+                    self.settle();
+                    return self.leave();
                 }
-                Timer::Forget => self.forget_channels(now, out),
-                Timer::Open => self.open_now(now, &mut effects),
-                Timer::Reconnect(node) => out.push(Effect::Connect { node: node_id(node) }),
+                Timer::Forget => self.forget_channels(),
+                Timer::Open => self.open_now(),
+                Timer::Reconnect(node) => self.out.push(Effect::Connect { node: node_id(node) }),
             }
         }
-        self.settle(now, effects, out);
-        let mut effects = Vec::new();
-        self.machine.handle_timeout(now, &mut effects);
-        self.settle(now, effects, out);
-    }
-
-    /// When [`Self::handle_timeout`] is due next, if at all.
-    #[must_use]
-    pub fn next_timeout(&self) -> Option<Mono> {
-        let timer = self.timers.first().map(|&(at, _)| at);
-        let oldest = self.nodes.iter().filter_map(Node::oldest_request).min();
-        let silence = oldest.map(|sent| sent + self.machine.config.command_timeout);
-        [timer, silence, self.machine.next_timeout()].into_iter().flatten().min()
-    }
-
-    /// Whether every operation, request and lease has ended.
-    #[must_use]
-    pub fn is_idle(&self) -> bool {
-        self.machine.is_idle()
-            && self.ballots.is_empty()
-            && self.bids.is_empty()
-            && self.timers.is_empty()
-            && self
-                .nodes
-                .iter()
-                .all(|node| node.oldest_request().is_none() && node.debts.is_empty())
-    }
-
-    /// What this manager has done so far, and what it does now. Each server's requests count.
-    #[must_use]
-    pub fn stats(&self) -> Stats {
-        Stats { requests: self.requests, ..self.machine.stats() }
-    }
-
-    /// The machine inside, for tests that spoil it.
-    #[cfg(all(test, feature = "driver"))]
-    pub(in crate::machine) fn inner(&mut self) -> &mut Machine {
-        &mut self.machine
     }
 
     /// Carries out what the machine wants done, and tells it how its ballots ended, until nothing moves.
-    fn settle(&mut self, now: Mono, effects: Vec<Effect>, out: &mut Vec<Effect>) {
-        let mut effects = VecDeque::from(effects);
+    fn settle(&mut self) {
         loop {
             while let Some((request, verdict)) = self.verdicts.pop_front() {
-                let mut more = Vec::new();
-                self.machine.handle_reply(now, VIRTUAL, request, verdict, &mut more);
-                effects.extend(more);
+                self.tell(|machine, now, wanted| {
+                    machine.handle_reply(now, VIRTUAL, request, verdict, wanted);
+                });
             }
-            let Some(effect) = effects.pop_front() else { break };
+            let Some(effect) = self.wanted.pop_front() else { break };
             match effect {
-                Effect::Connect { .. } => self.connect_all(out),
+                Effect::Connect { .. } => self.connect_all(),
                 Effect::Disconnect { .. } => self.disconnect_all(),
                 Effect::Complete { op, .. } if Some(op) == self.closing => {
                     self.farewell.push(effect);
                 }
                 // What the servers' histories say is of no use here: a majority remembers.
                 Effect::Look { .. } => {}
-                Effect::Send { request, call, .. } => self.put_to_vote(now, request, call, out),
-                Effect::Stop => self.stop(now),
-                other => out.push(other),
+                Effect::Send { request, call, .. } => self.put_to_vote(request, call),
+                Effect::Stop => self.stop(),
+                other => self.out.push(other),
             }
         }
-        self.leave_if_done(out);
+        self.leave_if_done();
     }
 
     /// A question of the machine becomes a ballot.
-    fn put_to_vote(&mut self, now: Mono, request: RequestId, call: Call, out: &mut Vec<Effect>) {
+    fn put_to_vote(&mut self, request: RequestId, call: Call) {
         match call {
             Call::Acquire { keys, token, ttl, block, intent, .. } => {
                 let waits = intent != Intent::Try;
-                self.elect(now, request, &keys, &token, ttl, block, waits, out);
+                self.elect(request, &keys, &token, ttl, block, waits);
             }
-            Call::Extend { keys, token, ttl } => self.extend(now, request, &keys, &token, ttl, out),
-            Call::Release { keys, token, .. } => self.withdraw(now, request, &keys, &token, out),
+            Call::Extend { keys, token, ttl } => self.extend(request, &keys, &token, ttl),
+            Call::Release { keys, token, .. } => self.withdraw(request, &keys, &token),
             _ => debug_assert!(false, "the machine does not ask {call:?}"),
         }
     }
 
     /// Asks one server, behind all that it was asked before.
-    fn send(
-        &mut self,
-        now: Mono,
-        node: usize,
-        errand: Errand,
-        manner: Manner,
-        out: &mut Vec<Effect>,
-    ) {
+    fn send(&mut self, node: usize, errand: Errand, manner: Manner) {
         self.requests += 1;
         self.last_request += 1;
         let request = RequestId(self.last_request);
         let call = errand.call.clone();
-        self.nodes[node].add_request(request, Errand { sent: now, ..errand });
-        out.push(Effect::Send { node: node_id(node), request, call, manner });
+        self.nodes[node].connection.add(request, self.now, Errand { sent: self.now, ..errand });
+        self.out.push(Effect::Send { node: node_id(node), request, call, manner });
     }
 
     /// How long a server may think about one round: little of the lease, which counts from its begin.
     fn patience(&self, ttl: Duration) -> Duration {
-        self.settings.node_timeout.min(ttl / 10).min(self.machine.config.command_timeout / 4)
+        self.settings.node_timeout.min(ttl / 10).min(self.machine.config().command_timeout / 4)
     }
 
     /// Whether an attempt may still be used: nothing of it was given up.

@@ -2,41 +2,32 @@
 
 use super::ballot::{Question, Vote};
 use super::{Errand, Quorum, Reach};
-use crate::clock::Mono;
 use crate::error::Failure;
-use crate::machine::{Effect, Manner, RequestId};
+use crate::machine::{Manner, RequestId};
 use crate::script::{Call, Reply};
 use crate::token::Token;
 use std::time::Duration;
 
 impl Quorum {
-    pub(super) fn reply(
-        &mut self,
-        now: Mono,
-        node: usize,
-        request: RequestId,
-        reply: Result<Reply, Failure>,
-        out: &mut Vec<Effect>,
-    ) {
-        let Some(errand) = self.nodes[node].take_request(request) else { return };
+    pub(super) fn reply(&mut self, node: usize, request: RequestId, reply: Result<Reply, Failure>) {
+        let Some(answered) = self.nodes[node].connection.take(request) else { return };
+        let errand = answered.request;
+        if !matches!(reply, Err(Failure::Lost(_))) {
+            self.nodes[node].connection.answered(self.now);
+        }
         match reply {
             Err(Failure::Lost(detail)) => {
-                self.lost(now, node, &errand, &detail, out);
-                self.disconnected(now, node, &detail, out);
+                self.lost(node, &errand, &detail);
+                self.disconnected(node, &detail);
             }
             Err(Failure::NoScript) if self.is_wanted(&errand) => {
-                self.nodes[node].answered(now);
-                self.send(now, node, errand, Manner::WithSource, out);
+                self.send(node, errand, Manner::WithSource);
             }
             Err(failure) => {
-                self.nodes[node].answered(now);
                 self.note_refusal(&errand, &failure);
-                self.failed(now, node, &errand, &failure.to_string(), out);
+                self.failed(node, &errand, &failure.to_string());
             }
-            Ok(reply) => {
-                self.nodes[node].answered(now);
-                self.answered(now, node, &errand, &reply, out);
-            }
+            Ok(reply) => self.answered(node, &errand, &reply),
         }
     }
 
@@ -55,25 +46,18 @@ impl Quorum {
         }
     }
 
-    fn answered(
-        &mut self,
-        now: Mono,
-        node: usize,
-        errand: &Errand,
-        reply: &Reply,
-        out: &mut Vec<Effect>,
-    ) {
+    fn answered(&mut self, node: usize, errand: &Errand, reply: &Reply) {
         match (&errand.call, reply) {
-            (Call::Vote { .. }, reply) => self.voted(now, node, errand, reply, out),
+            (Call::Vote { .. }, reply) => self.voted(node, errand, reply),
             (Call::Extend { ttl, .. }, Reply::Owner(carries)) => {
-                self.confirmed(now, node, errand, *ttl, *carries, out);
+                self.confirmed(node, errand, *ttl, *carries);
             }
             (Call::Seal { .. }, Reply::Owner(accepted)) => {
-                self.count_for(now, errand, node, vote(*accepted), out);
+                self.count_for(errand, node, vote(*accepted));
             }
             (Call::Withdraw { token, .. }, Reply::Owner(freed)) => {
-                self.debt_answered(now, node, token, errand.sent, true);
-                self.count_for(now, errand, node, vote(*freed), out);
+                self.debt_answered(node, token, errand.sent, true);
+                self.count_for(errand, node, vote(*freed));
             }
             (Call::Fill { .. }, Reply::Owner(_)) => {}
             _ => debug_assert!(false, "{reply:?} is no answer to {:?}", errand.call),
@@ -81,83 +65,54 @@ impl Quorum {
     }
 
     /// An answer to round one. In round two, and after it, the server is asked to accept the fence, too.
-    fn voted(
-        &mut self,
-        now: Mono,
-        node: usize,
-        errand: &Errand,
-        answer: &Reply,
-        out: &mut Vec<Effect>,
-    ) {
+    fn voted(&mut self, node: usize, errand: &Errand, answer: &Reply) {
         if !self.is_wanted(errand) {
             // Its withdrawal is behind it on the same connection.
             return;
         }
         let Reply::Voted { counter, time } = answer else {
             let holder = if let Reply::Held(holder) = answer { Some(holder.clone()) } else { None };
-            return self.count_for(now, errand, node, Vote::No(holder), out);
+            return self.count_for(errand, node, Vote::No(holder));
         };
         let owner = &errand.owner;
         let open = errand.ballot.and_then(|request| self.ballots.get_mut(&request));
         match open.map(|ballot| (&mut ballot.question, ballot.request)) {
             Some((Question::Lock(grantee), _)) => {
                 grantee.least = grantee.least.max(counter + 1).max(time.as_micros());
-                self.count_for(now, errand, node, Vote::Yes, out);
+                self.count_for(errand, node, Vote::Yes);
             }
             Some((Question::Seal { first, last, .. }, request)) => {
                 let fences = (*first, *last);
-                self.seal(now, node, owner, fences, Some(request), out);
+                self.seal(node, owner, fences, Some(request));
             }
             _ => {
                 // Granted meanwhile: one more server carries the lock, and must know its fence.
                 if let Some(last) = self.bids.get(owner).and_then(|bid| bid.last_fence) {
-                    self.seal(now, node, owner, (last, last), None, out);
+                    self.seal(node, owner, (last, last), None);
                 }
             }
         }
     }
 
     /// An answer to an extension.
-    fn confirmed(
-        &mut self,
-        now: Mono,
-        node: usize,
-        errand: &Errand,
-        ttl: Duration,
-        carries: bool,
-        out: &mut Vec<Effect>,
-    ) {
+    fn confirmed(&mut self, node: usize, errand: &Errand, ttl: Duration, carries: bool) {
         let won = self.bids.get(&errand.owner).and_then(|bid| bid.carried);
         let open = errand.ballot.is_some_and(|request| self.ballots.contains_key(&request));
         if !open && !carries && won.is_some() && won == errand.ballot {
             // Too late to vote, but in a round that a majority has won.
-            return self.fill(now, node, &errand.owner, ttl, out);
+            return self.fill(node, &errand.owner, ttl);
         }
-        self.count_for(now, errand, node, vote(carries), out);
+        self.count_for(errand, node, vote(carries));
     }
 
-    fn count_for(
-        &mut self,
-        now: Mono,
-        errand: &Errand,
-        node: usize,
-        vote: Vote,
-        out: &mut Vec<Effect>,
-    ) {
+    fn count_for(&mut self, errand: &Errand, node: usize, vote: Vote) {
         if let Some(request) = errand.ballot {
-            self.count(now, request, node, vote, out);
+            self.count(request, node, vote);
         }
     }
 
     /// A request has no answer, for its connection is gone. What was asked may have happened, or may yet.
-    pub(super) fn lost(
-        &mut self,
-        now: Mono,
-        node: usize,
-        errand: &Errand,
-        why: &str,
-        out: &mut Vec<Effect>,
-    ) {
+    pub(super) fn lost(&mut self, node: usize, errand: &Errand, why: &str) {
         let takes = matches!(errand.call, Call::Vote { .. } | Call::Fill { .. });
         if takes
             && self.is_wanted(errand)
@@ -165,23 +120,16 @@ impl Quorum {
         {
             bid.reached[node] = Reach::Lost;
         }
-        self.failed(now, node, errand, why, out);
+        self.failed(node, errand, why);
     }
 
     /// A request was not answered by its script.
-    fn failed(
-        &mut self,
-        now: Mono,
-        node: usize,
-        errand: &Errand,
-        why: &str,
-        out: &mut Vec<Effect>,
-    ) {
+    fn failed(&mut self, node: usize, errand: &Errand, why: &str) {
         if let Call::Withdraw { keys, token } = &errand.call {
-            self.owe(now, node, keys, token);
-            self.debt_answered(now, node, token, errand.sent, false);
+            self.owe(node, keys, token);
+            self.debt_answered(node, token, errand.sent, false);
         }
-        self.count_for(now, errand, node, Vote::Failed(why.to_owned()), out);
+        self.count_for(errand, node, Vote::Failed(why.to_owned()));
     }
 
     /// A refusal of most servers that time does not mend is worth more to a caller than a lost ballot.

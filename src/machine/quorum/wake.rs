@@ -8,7 +8,8 @@
 use super::{Quorum, Timer, VIRTUAL, node_id};
 use crate::clock::Mono;
 use crate::keys::LockKeys;
-use crate::machine::Effect;
+use crate::machine::{Effect, Event, Protocol};
+use crate::message::Message;
 use crate::script::free_channel;
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,54 +26,56 @@ pub(super) struct Channel {
 
 impl Quorum {
     /// Somebody waits for a lock: listens to its channel on every server.
-    pub(super) fn listen(&mut self, now: Mono, keys: &LockKeys, out: &mut Vec<Effect>) {
+    pub(super) fn listen(&mut self, keys: &LockKeys) {
         let channel = free_channel(keys);
         if let Some(known) = self.channels.get_mut(&channel) {
             known.unused = None;
             return;
         }
         if self.channels.is_empty() {
-            self.timers.insert((now + CHANNEL_KEPT, Timer::Forget));
+            self.timers.insert((self.now + CHANNEL_KEPT, Timer::Forget));
         }
-        for node in (0..self.nodes.len()).filter(|node| self.nodes[*node].up) {
-            out.push(Effect::Listen { node: node_id(node), channel: Arc::clone(&channel) });
+        for node in (0..self.nodes.len()).filter(|node| self.nodes[*node].connection.is_up()) {
+            self.out.push(Effect::Listen { node: node_id(node), channel: Arc::clone(&channel) });
         }
         self.channels.insert(channel, Channel { keys: keys.clone(), unused: None });
     }
 
     /// A new connection listens to nothing yet.
-    pub(super) fn listen_again(&self, node: usize, out: &mut Vec<Effect>) {
+    pub(super) fn listen_again(&mut self, node: usize) {
         for channel in self.channels.keys() {
-            out.push(Effect::Listen { node: node_id(node), channel: Arc::clone(channel) });
+            self.out.push(Effect::Listen { node: node_id(node), channel: Arc::clone(channel) });
         }
     }
 
     /// Messages come from now on; one may have been missed until now.
-    pub(super) fn listening(&mut self, now: Mono, channel: &str) {
+    pub(super) fn listening(&mut self, channel: &str) {
         if let Some(known) = self.channels.get(channel) {
-            self.machine.ask_soon(now, &known.keys);
+            let freed = Event::Told(Message::Freed(known.keys.clone()));
+            self.tell(|machine, now, wanted| machine.handle_event(now, VIRTUAL, freed, wanted));
         }
     }
 
     /// A server lets this manager listen to nothing. If most do, the machine tells so, once.
-    pub(super) fn deafened(&mut self, node: usize, why: String, effects: &mut Vec<Effect>) {
-        self.nodes[node].deaf = true;
-        let deaf = self.nodes.iter().filter(|node| node.deaf).count();
-        if deaf >= super::ballot::majority(self.nodes.len()) {
-            self.machine.set_deaf(VIRTUAL, Some(why), effects);
+    pub(super) fn pubsub_denied(&mut self, node: usize, why: String) {
+        self.nodes[node].connection.pubsub_denied = true;
+        let denied = self.nodes.iter().filter(|node| node.connection.pubsub_denied).count();
+        if denied >= super::ballot::majority(self.nodes.len()) {
+            let denied = Event::Deaf(why);
+            self.tell(|machine, now, wanted| machine.handle_event(now, VIRTUAL, denied, wanted));
         }
     }
 
     /// Gives up the channels that nobody has waited on for a while.
-    pub(super) fn forget_channels(&mut self, now: Mono, out: &mut Vec<Effect>) {
-        let (lines, nodes) = (&self.machine.lines, &self.nodes);
+    pub(super) fn forget_channels(&mut self) {
+        let (machine, nodes, now) = (&self.machine, &self.nodes, self.now);
         self.channels.retain(|channel, known| {
-            let waits = lines.contains_key(&known.keys);
-            known.unused = if waits { None } else { Some(known.unused.unwrap_or(now)) };
+            let waits = machine.waits_for(&known.keys);
+            known.unused = if waits { None } else { known.unused.or(Some(now)) };
             let keep = known.unused.is_none_or(|since| now.since(since) < CHANNEL_KEPT);
             if !keep {
-                let up = (0..nodes.len()).filter(|node| nodes[*node].up);
-                out.extend(up.map(|node| Effect::Unlisten {
+                let up = (0..nodes.len()).filter(|node| nodes[*node].connection.is_up());
+                self.out.extend(up.map(|node| Effect::Unlisten {
                     node: node_id(node),
                     channel: Arc::clone(channel),
                 }));
@@ -80,7 +83,7 @@ impl Quorum {
             keep
         });
         if !self.channels.is_empty() {
-            self.timers.insert((now + CHANNEL_KEPT, Timer::Forget));
+            self.timers.insert((self.now + CHANNEL_KEPT, Timer::Forget));
         }
     }
 }

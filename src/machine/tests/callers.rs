@@ -96,7 +96,7 @@ impl Simulation {
     pub(super) fn adopt(&mut self, who: usize) {
         let from = &mut self.processes[self.rng.usize(..PROCESSES)];
         let Some(has) = from.held.last_mut() else { return };
-        let lease = from.world.machine.leases.get(&has.lease.attempt());
+        let lease = from.world.machine.leases.get(has.lease.attempt());
         let Some(lease) = lease.filter(|lease| lease.id == has.lease) else { return };
         has.passed_on = true;
         let (token, mode) = (from.world.machine.token_of(lease), lease.mode);
@@ -126,7 +126,7 @@ impl Simulation {
             self.processes[who].ask(op, lock, wish);
             self.processes[who].given_up.push(lease);
             self.note(who, format_args!("release {lease:?}"));
-            let handed_on = self.processes[who].world.machine.leases.contains_key(&lease.attempt());
+            let handed_on = self.processes[who].world.machine.leases.get(lease.attempt()).is_some();
             if handed_on && self.rng.u32(..3) == 0 {
                 self.stale_release(who);
             }
@@ -137,7 +137,7 @@ impl Simulation {
     pub(super) fn stale_release(&mut self, who: usize) {
         let Process { world, given_up, .. } = &self.processes[who];
         // Rather one whose lock was handed on: it could do harm.
-        let handed_on = |lease: &&LeaseId| world.machine.leases.contains_key(&lease.attempt());
+        let handed_on = |lease: &&LeaseId| world.machine.leases.get(lease.attempt()).is_some();
         let lease = given_up.iter().find(handed_on).or_else(|| given_up.last());
         let Some(lease) = lease.copied() else { return };
         let op = self.processes[who].world.command(Command::Release { lease, exported: false });

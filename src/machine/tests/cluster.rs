@@ -6,7 +6,7 @@ use crate::error::{Failure, Refusal};
 use crate::keys::{LockKeys, SLOTS};
 use crate::machine::{
     Command, Config, Effect, Event, LeaseId, Look, Machine, Manner, NodeId, OpId, Outcome,
-    RequestId, Routes, Wait,
+    Protocol, RequestId, Routes, Wait,
 };
 use crate::message::{Grant, Message};
 use crate::script::{Call, Held, Intent, Mode, Place, Reply};
@@ -286,7 +286,7 @@ fn a_release_outlasts_servers_that_contradict_each_other_for_a_while() {
     crew.command(OpId(3), Command::Release { lease, exported: false });
     for strife in STRIFE {
         crew.suffer(strife, 9_000);
-        assert!(crew.machine.releases.contains_key(&lease.attempt()), "it may be mended yet");
+        assert!(crew.machine.releases.get(lease.attempt()).is_some(), "it may be mended yet");
     }
     crew.suffer(STRIFE[0], 9_000);
     assert!(crew.machine.releases.is_empty());
@@ -398,7 +398,7 @@ fn a_server_that_fails_costs_the_others_nothing() {
         |effect| matches!(effect, Effect::Send { node, call: Call::Extend { .. }, .. } if *node == three),
     );
     assert!(asked.count() >= 1);
-    assert!(crew.machine.leases.contains_key(&low.attempt()));
+    assert!(crew.machine.leases.get(low.attempt()).is_some());
 }
 
 #[test]
@@ -501,7 +501,7 @@ fn a_claim_that_a_moving_slot_refuses_goes_by_the_lock_alone() {
     let held = crew.stand_in_line();
     crew.take();
     let keys = LockKeys::new("lock:", LOW);
-    let channel = crew.machine.channel(&keys);
+    let channel = crew.machine.rq.servers.shard_channel(&keys);
     crew.event(ONE, Event::Listening { channel, on: true });
     let (_, request, ..) = crew.sent();
     crew.reply(ONE, request, Ok(Reply::Held(Held { time: TIME, ..held })));

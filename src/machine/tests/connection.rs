@@ -2,7 +2,7 @@
 
 use super::world::{COMMAND_TIMEOUT, World, ms};
 use crate::error::{Failure, Refusal};
-use crate::machine::{Command, Config, Event, Machine, OpId, Outcome, Wait};
+use crate::machine::{Command, Config, Event, Machine, OpId, Outcome, Protocol, Wait};
 use crate::script::Reply;
 
 fn refused(code: &str) -> Failure {
@@ -195,7 +195,7 @@ fn reconnecting_backs_off() {
 /// A manager that connects for the first time, and tries that for three seconds.
 fn patient() -> (World, OpId) {
     let mut world = World::new("c");
-    let config = Config { open_patience: ms(3_000), ..world.machine.config.clone() };
+    let config = Config { open_patience: ms(3_000), ..world.machine.rq.cx.config.clone() };
     world.machine = Machine::new(config, 7);
     let op = world.command(Command::Open);
     (world, op)

@@ -3,7 +3,7 @@
 use super::server::Server;
 use super::world::{ONE_LEASE, RENEWED, World, ms};
 use crate::error::{Failure, Refusal};
-use crate::machine::{Command, Event, Hold, LeaseId, News, OpId, Outcome, Risk, Wait};
+use crate::machine::{Command, Event, Hold, LeaseId, News, OpId, Outcome, Protocol, Risk, Wait};
 use crate::script::{CLAIM, Reply, valid_until};
 use std::time::Duration;
 

@@ -7,10 +7,9 @@ use super::known_defects::DEFECTS;
 use super::quorum_defects::Flaw;
 use super::simulator::Simulation;
 use crate::clock::{Mono, ServerTime};
-use crate::machine::attempt::Way;
-use crate::machine::confirm::Granted;
-use crate::machine::renew::Owed;
-use crate::machine::{AttemptId, Command, Effect, Lease, Machine, NodeId, Timer};
+use crate::machine::lease::Owes;
+use crate::machine::queue_entry::{ContentionPolicy, Granted, Step};
+use crate::machine::{AttemptId, Command, Effect, Machine, NodeId};
 use crate::message::Grant;
 use crate::script::{Call, Intent, Mode, Script, valid_until};
 use std::borrow::Cow;
@@ -18,7 +17,7 @@ use std::cell::Cell;
 use std::time::Duration;
 
 /// How many seeds may pass until a defect is found.
-pub(super) const SEEDS: u64 = 5_000;
+pub(super) const SEEDS: u64 = 20_000;
 
 thread_local! {
     static PRESENT: Cell<Option<Change>> = const { Cell::new(None) };
@@ -112,11 +111,11 @@ pub(super) fn misdirect(machine: &mut Machine, command: Command) -> Command {
     match command {
         Command::Close if Defect::NothingKept.is_on() => {
             // Not ahead of that: whoever judges must know what was to be kept.
-            machine.leases.values_mut().for_each(|held| held.keep = false);
+            machine.leases.all_mut().for_each(|held| held.keep = false);
             command
         }
         Command::Release { lease, exported } if Defect::StaleHandle.is_on() => {
-            let current = machine.leases.get(&lease.attempt()).map_or(lease, |held| held.id);
+            let current = machine.leases.get(lease.attempt()).map_or(lease, |held| held.id);
             Command::Release { lease: current, exported }
         }
         command => command,
@@ -129,8 +128,9 @@ pub(super) fn confirm_anew(machine: &mut Machine, now: Mono, command: &Command) 
         && Defect::HandedOnUnconfirmed.is_on()
     {
         machine.change_lease(lease.attempt(), |held| {
-            (held.confirmed, held.owed, held.renewing) = (now, None, false);
+            (held.confirmed, held.owes) = (now, None);
         });
+        machine.forget_renewal(lease.attempt());
     }
 }
 
@@ -143,10 +143,10 @@ pub(super) fn take_message(
     out: &mut Vec<Effect>,
 ) -> bool {
     let Some(Change::Machine(defect)) = PRESENT.get() else { return false };
-    let number = grant.token.number(&machine.config.client);
+    let number = grant.token.number(&machine.rq.cx.config.client);
     let Some(id) = number.map(AttemptId) else { return false };
-    let link = machine.links.get(node);
-    let waits = machine.attempts.get(&id).is_some_and(|attempt| attempt.unconfirmed.is_none());
+    let link = &machine.rq.servers.get(node).data;
+    let waits = machine.entries.get(id).is_some() && !machine.replication.is_awaited(id);
     if !waits || link.is_outdated(grant.fence) {
         return false;
     }
@@ -163,23 +163,23 @@ pub(super) fn take_message(
         _ => None,
     };
     let Some(until) = until else { return false };
-    let granted = Granted { fence: grant.fence, until, since: now, owed: Some(Owed::Claim) };
-    machine.accept(now, node, id, granted, out);
+    let granted = Granted { fence: grant.fence, until, since: now, owes: Some(Owes::Claim) };
+    machine.handle(now, out, |machine| machine.entry_step(node, id, Step::Granted(granted)));
     true
 }
 
 /// Changes what the machine remembers of its requests and leases, ahead of an answer.
 pub(super) fn misdate(machine: &mut Machine, now: Mono) {
     if Defect::LateRenewalCounts.is_on() {
-        let over = |held: &Lease| held.renewing && held.until <= now;
-        let over = machine.leases.iter().filter(|(_, held)| over(held));
-        let over: Vec<_> = over.map(|(id, _)| *id).collect();
+        let over = machine.leases.all().filter(|held| held.until <= now);
+        let mut over: Vec<_> = over.map(|held| held.id.attempt()).collect();
+        over.retain(|id| machine.is_renewing(*id));
         for id in over {
             machine.change_lease(id, |held| held.until = now + Duration::from_micros(1));
         }
     }
     if Defect::ValidFromReply.is_on() {
-        machine.links.redate(now);
+        machine.rq.servers.redate(now);
     }
 }
 
@@ -219,34 +219,30 @@ pub(super) fn spoil(machine: &mut Machine) {
     let Some(Change::Machine(defect)) = PRESENT.get() else { return };
     match defect {
         Defect::FencesWithoutEnd => {
-            for held in machine.leases.values_mut() {
-                held.turn.left = 9;
+            for held in machine.leases.all_mut() {
+                held.budget.left = 9;
             }
         }
         Defect::NoPoll => {
-            machine.timers.retain(|(_, timer)| !matches!(timer, Timer::AttemptRetry(_)));
+            machine.rq.cx.timers.drop_retries_of_entries();
         }
-        Defect::EverythingKept => machine.leases.values_mut().for_each(|held| held.keep = true),
+        Defect::EverythingKept => machine.leases.all_mut().for_each(|held| held.keep = true),
         Defect::StolenAgain => {
-            for attempt in machine.attempts.values_mut() {
-                attempt.uncertain &= !matches!(attempt.way, Way::Steal(_));
+            for entry in machine.entries.all_mut() {
+                entry.uncertain &= !matches!(entry.policy, ContentionPolicy::Steal(_));
             }
         }
-        Defect::NothingGivenBack => machine.releases.retain(|_, release| release.op.is_some()),
+        Defect::NothingGivenBack => machine.releases.spoil(|release| release.op.is_some(), |_| {}),
         Defect::ReleasedOnce => {
-            for release in machine.releases.values_mut() {
-                release.uncertain = false;
-            }
+            machine.releases.spoil(|_| true, |release| release.uncertain = false);
         }
         Defect::RepeatReadAsLost => {
-            for release in machine.releases.values_mut() {
-                release.maybe_freed = false;
-            }
+            machine.releases.spoil(|_| true, |release| release.maybe_freed = false);
         }
         Defect::TokenUsedAgain => {
-            let last = machine.releases.keys().map(|id| id.0).max();
-            if last == Some(machine.last_attempt) {
-                machine.last_attempt -= 1;
+            let last = machine.releases.ids().last().map(|id| id.0);
+            if last == Some(machine.rq.cx.last_attempt) {
+                machine.rq.cx.last_attempt -= 1;
             }
         }
         _ => {}

@@ -3,7 +3,7 @@
 use super::server::Server;
 use super::world::{COMMAND_TIMEOUT, ONE_LEASE, RENEWED, World, ms};
 use crate::keys::LockKeys;
-use crate::machine::{Command, Hold, LeaseId, LossReason, OpId, Outcome, Wait};
+use crate::machine::{Command, Hold, LeaseId, LossReason, OpId, Outcome, Protocol, Wait};
 use crate::script::{Call, Mode, Reply};
 
 /// Two managers on one server.

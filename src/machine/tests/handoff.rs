@@ -2,7 +2,7 @@
 
 use super::waiting::Crowd;
 use super::world::{RENEWED, World, ms};
-use crate::machine::{Command, Event, Hold, LeaseId, LossReason, OpId, Outcome, Wait};
+use crate::machine::{Command, Event, Hold, LeaseId, LossReason, OpId, Outcome, Protocol, Wait};
 use crate::script::Call;
 
 /// Manager 0 holds the lock with a block of fences, and `tasks` callers of it wait.

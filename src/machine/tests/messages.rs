@@ -5,7 +5,7 @@ use super::waiting::Crowd;
 use super::world::{ONE_LEASE, RENEWED, World, ms};
 use crate::clock::ServerTime;
 use crate::keys::LockKeys;
-use crate::machine::{Event, Hold, LeaseId, LossReason, Outcome, Wait};
+use crate::machine::{Event, Hold, LeaseId, LossReason, Outcome, Protocol, Wait};
 use crate::message::{Grant, Message, Taken};
 use crate::script::{Call, EXACT_MAX, Mode};
 use crate::token::Token;
@@ -164,7 +164,7 @@ fn a_lock_whose_counter_is_ahead_of_the_clock_is_granted_by_the_answer() {
 fn a_theft_from_a_grant_that_waits_for_replicas_is_asked_about() {
     for forged in [true, false] {
         let (mut a, mut b) = two();
-        a.machine.config.confirm = true;
+        a.machine.rq.cx.config.confirm = true;
         let op = a.acquire(10_000, Wait::Forever);
         a.answer_one();
         assert_eq!(a.confirms.len(), 1);

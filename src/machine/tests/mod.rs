@@ -9,6 +9,7 @@ mod defects;
 mod errands;
 mod faults;
 mod handoff;
+mod hands;
 mod known_defects;
 mod ledger;
 mod messages;

@@ -2,7 +2,7 @@
 
 use super::waiting::Crowd;
 use super::world::{ONE_LEASE, RENEWED, World, ms};
-use crate::machine::{Hold, OpId, Outcome, Wait};
+use crate::machine::{Hold, OpId, Outcome, Protocol, Wait};
 use crate::script::Mode;
 use std::num::NonZeroU32;
 

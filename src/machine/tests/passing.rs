@@ -2,7 +2,7 @@
 
 use super::world::{RENEWED, World, ms};
 use crate::error::{Failure, Refusal};
-use crate::machine::{Command, LeaseId, LossReason, OpId, Outcome, Wait};
+use crate::machine::{Command, LeaseId, LossReason, OpId, Outcome, Protocol, Wait};
 use crate::script::{Call, Mode};
 use std::num::NonZeroU32;
 
@@ -177,7 +177,7 @@ fn who_has_lost_its_permit_passes_nothing_on() {
 fn a_permit_that_has_ended_is_not_passed_on() {
     let mut world = World::connected();
     let (leases, waiting) = busy(&mut world, 1);
-    let held = &world.machine.leases[&leases[0].attempt()];
+    let held = world.machine.hold_of(leases[0]).unwrap();
     let token = world.machine.token_of(held).to_string();
     let past = (world.server.time(world.now).as_micros() / 1_000).to_string();
     world.server.command(world.now, &["ZADD", &World::keys().shared(), &past, &token]);
@@ -337,7 +337,7 @@ fn a_stolen_permit_of_an_heir_is_lost() {
 /// Replicas have confirmed two permits, and one of them is passed on to the third caller.
 fn passed_with_replicas() -> (World, OpId) {
     let mut world = World::connected();
-    world.machine.config.confirm = true;
+    world.machine.rq.cx.config.confirm = true;
     let ops: Vec<_> = (0..3).map(|_| acquire(&mut world, TWO)).collect();
     world.settle();
     world.confirm(true);

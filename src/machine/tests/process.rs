@@ -125,7 +125,7 @@ impl Process {
 
     /// The token of a lease that has none but its attempt's number.
     pub(super) fn token_of(&self, lease: LeaseId) -> Token {
-        Token::new(&self.world.machine.config.client, lease.attempt().0, "")
+        Token::new(&self.world.machine.rq.cx.config.client, lease.attempt().0, "")
     }
 
     /// The token of a lease that has not ended.
@@ -137,16 +137,13 @@ impl Process {
 
 /// Whether a machine still has to do with an attempt.
 pub(super) fn knows(machine: &Machine, id: AttemptId) -> bool {
-    let client = &machine.config.client;
-    machine.attempts.contains_key(&id)
-        || machine.leases.contains_key(&id)
-        || machine.releases.contains_key(&id)
-        || machine
-            .releases
-            .values()
-            .any(|release| release.heir.as_ref().is_some_and(|heir| heir.id == id))
-        || machine.errands.values().any(|errand| {
-            let mut locks = errand.call.clone().into_locks();
+    let client = &machine.rq.cx.config.client;
+    machine.entries.get(id).is_some()
+        || machine.leases.get(id).is_some()
+        || machine.releases.get(id).is_some()
+        || machine.releases.names_successor(id)
+        || machine.one_shots.all().any(|shot| {
+            let mut locks = shot.call.clone().into_locks();
             locks.any(|(_, token)| token.number(client) == Some(id.0))
         })
 }

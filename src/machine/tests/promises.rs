@@ -6,7 +6,7 @@ use super::server::Server;
 use super::simulator::{Kind, PROCESSES, Simulation};
 use super::snapshot::is_foreign;
 use super::world::{ONE_LEASE, ms};
-use crate::machine::{AttemptId, Outcome, Wait};
+use crate::machine::{AttemptId, Outcome, Protocol, Wait};
 use crate::script::{CLAIM, Mode};
 use crate::token::Token;
 use std::collections::BTreeSet;
@@ -62,13 +62,13 @@ impl Simulation {
                 if passed_on(id) {
                     continue;
                 }
-                let keys = machine.leases.get(&id).map(|held| &held.keys);
+                let keys = machine.leases.get(id).map(|held| &held.keys);
                 let lock = self.locks.iter().position(|lock| Some(&lock.keys) == keys);
                 self.demand(lock.is_some(), || format!("{lease:?} is of no lock"));
                 let Some(lock) = lock else { continue };
                 let owners: &BTreeSet<Token> =
                     owners[lock].get_or_insert_with(|| self.owners_of(lock));
-                let client = &machine.config.client;
+                let client = &machine.rq.cx.config.client;
                 let mut own = owners.iter().filter_map(|owner| owner.number(client));
                 let token = || process.token_of(lease);
                 let excused = || self.is_just_robbed(&token()) || self.may_believe(&token());
@@ -96,11 +96,11 @@ impl Simulation {
         let is_orphan = |token: &Token| {
             let machines = self.processes.iter().map(|process| &process.world.machine);
             let mut owners = machines.filter_map(|machine| {
-                let number = token.number(&machine.config.client)?;
+                let number = token.number(&machine.rq.cx.config.client)?;
                 Some((machine, AttemptId(number)))
             });
             owners.any(|(machine, id)| {
-                let plain = format!("hf1.{}.{}", machine.config.client, id.0);
+                let plain = format!("hf1.{}.{}", machine.rq.cx.config.client, id.0);
                 !knows(machine, id) && !self.kept.contains(&plain)
             })
         };
@@ -187,7 +187,8 @@ impl Simulation {
     fn check_all_is_given_back(&self) {
         for lock in &self.locks {
             let snapshot = self.server.snapshot(self.now, &lock.keys);
-            let client = |process: &Process| format!(".{}.", process.world.machine.config.client);
+            let client =
+                |process: &Process| format!(".{}.", process.world.machine.rq.cx.config.client);
             let living: Vec<_> = self.processes.iter().map(client).collect();
             let stays = |token: &str| {
                 self.kept.contains(token)

@@ -10,7 +10,7 @@ use super::quorum_watch::Extensions;
 use super::world::{COMMAND_TIMEOUT, RENEWED, World, ms};
 use crate::clock::Mono;
 use crate::error::Failure;
-use crate::machine::{Command, Config, Event, Hold, Outcome, Quorum, Settings, Wait};
+use crate::machine::{Command, Config, Event, Hold, Outcome, Protocol, Quorum, Settings, Wait};
 use crate::message::Message;
 use crate::script::{Call, Mode, Reply};
 use std::collections::{BTreeMap, BTreeSet};

@@ -2,7 +2,7 @@
 
 use super::quorum::{Kind, LONG, LONGEST, Simulation};
 use super::world::{COMMAND_TIMEOUT, ONE_LEASE, RENEWED, World, ms};
-use crate::machine::{Command, Event, Hold, LeaseId, Outcome, Quorum, Wait};
+use crate::machine::{Command, Event, Hold, LeaseId, Outcome, Protocol, Quorum, Wait};
 use crate::script::{Mode, Script};
 use std::time::Duration;
 

@@ -7,7 +7,7 @@ use super::server::Server;
 use crate::clock::Mono;
 use crate::error::Failure;
 use crate::machine::{
-    Command, Effect, Event, LeaseId, Manner, NodeId, OpId, Outcome, Quorum, RequestId,
+    Command, Effect, Event, LeaseId, Manner, NodeId, OpId, Outcome, Protocol, Quorum, RequestId,
 };
 use crate::script::{Call, Reply};
 use crate::token::Token;
@@ -182,7 +182,7 @@ impl Process {
         let reply = reply.map(quorum_defects::distort);
         if Defect::ValidFromReply.is_on() {
             let now = self.now;
-            self.quorum.inner().links.redate(now);
+            self.quorum.inner().rq.servers.redate(now);
         }
         let node = NodeId(u16::try_from(node).unwrap());
         self.input(|quorum, now, out| quorum.handle_reply(now, node, request, reply, out));

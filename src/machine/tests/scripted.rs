@@ -2,7 +2,7 @@
 
 use super::world::{COMMAND_TIMEOUT, ONE_LEASE, World, ms};
 use crate::error::{Failure, Refusal};
-use crate::machine::{Command, Event, Hold, LeaseId, OpId, Outcome, Wait};
+use crate::machine::{Command, Event, Hold, LeaseId, OpId, Outcome, Protocol, Wait};
 use crate::script::{Call, Mode};
 
 fn refused(code: &str) -> Failure {
@@ -521,7 +521,7 @@ fn a_lost_lock_whose_acquire_may_still_arrive_is_released_twice() {
 }
 
 #[test]
-fn an_extension_of_a_lock_that_was_released_meanwhile_is_lost_at_once() {
+fn an_extension_of_a_lock_that_was_released_meanwhile_is_lost() {
     let mut world = World::connected();
     let op = world.acquire(10_000, Wait::Never);
     world.settle();
@@ -530,6 +530,7 @@ fn an_extension_of_a_lock_that_was_released_meanwhile_is_lost_at_once() {
     world.release(lease);
     let (request, _) = world.wire.pop_front().unwrap();
     world.reply(request, Err(Failure::NoScript));
+    world.settle();
     assert_eq!(world.outcome(extending), Some(&Outcome::Lost));
 }
 

@@ -161,7 +161,7 @@ impl Simulation {
         let mut world = World::joining(&self.server, &format!("p{}", self.started), self.now);
         world.outcomes.clear();
         world.unanswered_looks = Some(VecDeque::new());
-        world.machine.config.confirm = self.rng.u32(..4) == 0;
+        world.machine.rq.cx.config.confirm = self.rng.u32(..4) == 0;
         let drift_ppm = self.rng.i64(-DRIFT_PPM..=DRIFT_PPM);
         Process::new(world, drift_ppm, self.now)
     }
@@ -348,7 +348,7 @@ impl Simulation {
 
     fn shares(&self, who: usize, lease: LeaseId) -> bool {
         let leases = &self.processes[who].world.machine.leases;
-        leases.get(&lease.attempt()).is_some_and(|held| held.mode.is_shared())
+        leases.get(lease.attempt()).is_some_and(|held| held.mode.is_shared())
     }
 
     pub(super) fn story(&self) -> String {

@@ -226,7 +226,7 @@ impl Simulation {
     fn check_closed(&self, who: usize) {
         let process = &self.processes[who];
         let Some(Closing { since, kept }) = &process.closing else { return };
-        let (now, client) = (process.world.now, &process.world.machine.config.client);
+        let (now, client) = (process.world.now, &process.world.machine.rq.cx.config.client);
         let owners: BTreeSet<_> =
             (0..self.locks.len()).flat_map(|lock| self.owners_of(lock)).collect();
         let lasts = |(token, until): &&(Token, Mono)| {

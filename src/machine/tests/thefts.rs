@@ -94,7 +94,7 @@ fn a_stolen_share_holds_the_lock() {
 #[test]
 fn a_lock_that_is_stolen_while_replicas_confirm_it_is_asked_for_again() {
     let (mut a, mut b) = two();
-    a.machine.config.confirm = true;
+    a.machine.rq.cx.config.confirm = true;
     let op = a.acquire(10_000, Wait::Forever);
     a.settle();
     assert_eq!(a.confirms.len(), 1);
@@ -226,7 +226,7 @@ fn a_lock_that_changes_hands_ahead_of_a_theft_is_stolen_all_the_same() {
 #[test]
 fn a_thief_that_is_robbed_while_replicas_confirm_does_not_rob_its_robber() {
     let (mut a, mut b) = two();
-    a.machine.config.confirm = true;
+    a.machine.rq.cx.config.confirm = true;
     let op = a.acquire(10_000, Wait::Steal);
     a.settle();
     assert_eq!(a.confirms.len(), 1);

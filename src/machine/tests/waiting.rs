@@ -2,7 +2,9 @@
 
 use super::server::Server;
 use super::world::{ONE_LEASE, RENEWED, World, ms};
-use crate::machine::{Command, Event, Hold, LeaseId, LossReason, News, OpId, Outcome, Wait};
+use crate::machine::{
+    Command, Event, Hold, LeaseId, LossReason, News, OpId, Outcome, Protocol, Wait,
+};
 use crate::message::inbox;
 use crate::script::{Call, Intent, Mode};
 use std::time::Duration;

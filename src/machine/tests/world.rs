@@ -5,10 +5,10 @@ use super::server::Server;
 use crate::clock::Mono;
 use crate::error::{Failure, Refusal};
 use crate::keys::LockKeys;
-use crate::machine::renew::Notice;
+use crate::machine::lease::LossNotice;
 use crate::machine::{
     AttemptId, Command, Config, Effect, Event, Hold, LeaseId, Look, LossReason, Machine, News,
-    NodeId, OpId, Outcome, RequestId, Wait,
+    NodeId, OpId, Outcome, Protocol, RequestId, Wait,
 };
 use crate::message::{Grant, Message, inbox, notices};
 use crate::script::{Call, Mode, Reply};
@@ -95,7 +95,8 @@ impl World {
     /// Like `connected`, but with another limit for answers.
     pub(super) fn connected_with(command_timeout: Duration) -> Self {
         let mut world = Self::new("c");
-        world.machine = Machine::new(Config { command_timeout, ..world.machine.config.clone() }, 7);
+        world.machine =
+            Machine::new(Config { command_timeout, ..world.machine.rq.cx.config.clone() }, 7);
         world.command(Command::Open);
         world.connect();
         world
@@ -273,9 +274,9 @@ impl World {
         }
         self.perform(out);
         let believes = taken.is_some_and(|taken| {
-            self.machine.leases.values().any(|held| {
+            self.machine.leases.all().any(|held| {
                 let meant = held.keys == taken.keys && self.machine.token_of(held) == taken.token;
-                meant && held.notice == Notice::None
+                meant && held.notice == LossNotice::None
             })
         });
         assert!(!believes, "a message tells of a loss, and nobody asks the server about it");
@@ -330,7 +331,7 @@ impl World {
 
     /// The server knows that messages go here.
     pub(super) fn listen(&self) {
-        let Config { client, secret, .. } = &self.machine.config;
+        let Config { client, secret, .. } = &self.machine.rq.cx.config;
         for channel in [notices(client), inbox(secret)] {
             self.server.subscribe(self.subscriber, &channel);
         }
@@ -414,7 +415,7 @@ impl World {
     /// Who has a lock whose slot moves gets through to it: a refusal is followed by a request that is none.
     fn check_refusal(&mut self, token: &Token, reply: &Result<Reply, Failure>) {
         let held = |world: &Self| {
-            world.machine.leases.values().any(|it| world.machine.token_of(it) == *token)
+            world.machine.leases.all().any(|it| world.machine.token_of(it) == *token)
         };
         let again = matches!(reply, Err(Failure::Refused(refusal)) if refusal.code == "TRYAGAIN");
         if !again || !held(self) {

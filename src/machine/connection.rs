@@ -1,0 +1,167 @@
+//! One connection: made, lost, made again, and what was sent on it without an answer.
+
+use super::interface::RequestId;
+use crate::clock::Mono;
+use crate::error::Failure;
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// The longest pause between two attempts to connect, in ms.
+const BACKOFF_MS_MAX: u64 = 1_000;
+/// A connection that answers when it is so old is steady, and its successor is made without a pause. Without this
+/// rule a server whose connections answer once and die would be connected to a thousand times in a second.
+const STEADY_AFTER: Duration = Duration::from_millis(20);
+
+/// `R`: what its owner keeps of a request.
+#[derive(Debug)]
+pub(super) struct Connection<R> {
+    state: State,
+    /// Connections, made or tried, since one was steady.
+    failures: u32,
+    made: Mono,
+    /// Why there is no connection, for the errors of those who wait for one.
+    pub(super) last_error: String,
+    /// The server lets this manager neither publish nor subscribe.
+    pub(super) pubsub_denied: bool,
+    /// Requests without an answer, oldest first.
+    in_flight: VecDeque<InFlight<R>>,
+}
+
+/// A request without an answer.
+#[derive(Debug)]
+pub(super) struct InFlight<R> {
+    pub(super) id: RequestId,
+    pub(super) sent: Mono,
+    pub(super) request: R,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum State {
+    /// Nobody has asked for it yet.
+    Idle,
+    /// It is made for the first time.
+    First,
+    /// It was there, and is made anew.
+    Down,
+    Up,
+}
+
+impl<R> Connection<R> {
+    pub(super) const fn new() -> Self {
+        Self {
+            state: State::Idle,
+            failures: 0,
+            made: Mono::from_micros(0),
+            last_error: String::new(),
+            pubsub_denied: false,
+            in_flight: VecDeque::new(),
+        }
+    }
+
+    pub(super) const fn is_up(&self) -> bool {
+        matches!(self.state, State::Up)
+    }
+
+    /// Whether somebody has asked for it.
+    pub(super) const fn is_wanted(&self) -> bool {
+        !matches!(self.state, State::Idle)
+    }
+
+    /// Whether it was made at least once, or could not be.
+    pub(super) const fn was_tried(&self) -> bool {
+        matches!(self.state, State::Up | State::Down) || self.failures > 0
+    }
+
+    /// Whether the last attempt failed, or led to a connection that was not steady yet.
+    pub(super) const fn has_failed(&self) -> bool {
+        self.failures > 0
+    }
+
+    /// Somebody asks for it. Whether it is to be made now.
+    pub(super) fn want(&mut self) -> bool {
+        let begins = self.state == State::Idle;
+        if begins {
+            self.state = State::First;
+            "not connected yet".clone_into(&mut self.last_error);
+        }
+        begins
+    }
+
+    /// Nobody asks for it any more.
+    pub(super) fn end(&mut self) {
+        self.state = State::Idle;
+        self.in_flight.clear();
+    }
+
+    /// It is there. Whether it was before.
+    pub(super) fn connected(&mut self, now: Mono) -> bool {
+        self.made = now;
+        std::mem::replace(&mut self.state, State::Up) == State::Down
+    }
+
+    /// An attempt failed.
+    pub(super) fn failed(&mut self, failure: &Failure) {
+        self.last_error = format!("not connected: {failure}");
+    }
+
+    /// How long to wait before the next attempt, between so many ms.
+    pub(super) fn back_off(&mut self) -> (u64, u64) {
+        let most_ms = (50_u64 << self.failures.min(10)).min(BACKOFF_MS_MAX);
+        self.failures += 1;
+        (most_ms / 2, most_ms)
+    }
+
+    /// It is gone, or is given up, with everything that was in flight; none if it was not there.
+    pub(super) fn lost(&mut self, detail: &str) -> Option<VecDeque<InFlight<R>>> {
+        if !self.is_up() {
+            return None;
+        }
+        self.state = State::Down;
+        detail.clone_into(&mut self.last_error);
+        Some(std::mem::take(&mut self.in_flight))
+    }
+
+    /// Whether the next attempt is made at once: not if the last connection answered nothing either.
+    pub(super) const fn may_retry_at_once(&mut self) -> bool {
+        let at_once = self.failures == 0;
+        if at_once {
+            self.failures = 1;
+        }
+        at_once
+    }
+
+    /// The server has answered a request.
+    pub(super) fn answered(&mut self, now: Mono) {
+        if now.since(self.made) >= STEADY_AFTER {
+            self.failures = 0;
+        }
+    }
+
+    pub(super) fn add(&mut self, id: RequestId, sent: Mono, request: R) {
+        self.in_flight.push_back(InFlight { id, sent, request });
+    }
+
+    pub(super) fn has(&self, id: RequestId) -> bool {
+        let index = self.in_flight.partition_point(|other| other.id < id);
+        self.in_flight.get(index).is_some_and(|other| other.id == id)
+    }
+
+    /// A request that was answered. Answers come in the order of the requests, so it is the first one,
+    /// or was given up before.
+    pub(super) fn take(&mut self, id: RequestId) -> Option<InFlight<R>> {
+        let index = self.in_flight.partition_point(|other| other.id < id);
+        self.in_flight.get(index).filter(|other| other.id == id)?;
+        self.in_flight.remove(index)
+    }
+
+    /// When the oldest request without an answer was sent.
+    pub(super) fn oldest(&self) -> Option<Mono> {
+        self.in_flight.front().map(|request| request.sent)
+    }
+
+    /// All that was asked was asked now.
+    #[cfg(all(test, feature = "driver"))]
+    pub(super) fn redate(&mut self, now: Mono) {
+        self.in_flight.iter_mut().for_each(|request| request.sent = now);
+    }
+}

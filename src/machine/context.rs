@@ -1,0 +1,71 @@
+//! What every component is given: the moment of an input, the manager's settings, and where effects go.
+
+use super::interface::{AttemptId, Config, Effect, OpId, Outcome};
+use super::stats::Stats;
+use super::timers::Timers;
+use crate::clock::Mono;
+use crate::token::Token;
+use rustc_hash::FxHashMap;
+use std::time::Duration;
+
+#[derive(Debug)]
+pub(super) struct Context {
+    pub(super) config: Config,
+    /// When the input came that is worked on.
+    pub(super) now: Mono,
+    /// What is to be done about it, in order.
+    pub(super) effects: Vec<Effect>,
+    pub(super) stats: Stats,
+    pub(super) timers: Timers,
+    rng: fastrand::Rng,
+    pub(super) last_attempt: u64,
+}
+
+impl Context {
+    pub(super) fn new(config: Config, seed: u64) -> Self {
+        Self {
+            config,
+            now: Mono::default(),
+            effects: Vec::new(),
+            stats: Stats::default(),
+            timers: Timers::default(),
+            rng: fastrand::Rng::with_seed(seed),
+            last_attempt: 0,
+        }
+    }
+
+    pub(super) fn push(&mut self, effect: Effect) {
+        self.effects.push(effect);
+    }
+
+    pub(super) fn complete(&mut self, op: OpId, outcome: Outcome) {
+        self.push(Effect::Complete { op, outcome });
+    }
+
+    /// A number that no token of this manager had before.
+    pub(super) const fn next_attempt(&mut self) -> AttemptId {
+        self.last_attempt += 1;
+        AttemptId(self.last_attempt)
+    }
+
+    pub(super) fn token(&self, id: AttemptId, label: &str) -> Token {
+        Token::new(&self.config.client, id.0, label)
+    }
+
+    /// The number of a token, if it is this manager's.
+    pub(super) fn number_of(&self, token: &Token) -> Option<AttemptId> {
+        token.number(&self.config.client).map(AttemptId)
+    }
+
+    /// A time between so many ms, so that many clients do not move in step.
+    pub(super) fn jitter(&mut self, (least_ms, most_ms): (u64, u64)) -> Duration {
+        Duration::from_micros(self.rng.u64(least_ms * 1_000..most_ms * 1_000))
+    }
+}
+
+/// The names in `map`, the oldest first.
+pub(super) fn in_order<K: Copy + Ord, V>(map: &FxHashMap<K, V>) -> Vec<K> {
+    let mut names: Vec<K> = map.keys().copied().collect();
+    names.sort_unstable();
+    names
+}

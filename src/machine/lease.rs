@@ -1,0 +1,636 @@
+//! The locks that a manager holds: renewal from the native thread, its limits, and loss.
+//!
+//! A lease is renewed at a third of its length, so two renewals may fail before it ends. A blocked
+//! event loop cannot stop that; so that a wedged process does not hold for ever, renewal pauses
+//! while JavaScript has not turned for `stall_timeout`.
+
+use super::context::{Context, in_order};
+use super::interface::{AttemptId, Effect, LeaseId, NodeId};
+use super::requests::{Fallback, Finished, Requests};
+use super::timers::{Owner, Timer};
+use crate::clock::{Mono, ServerTime};
+use crate::keys::LockKeys;
+use crate::message::Taken;
+use crate::script::{Call, Intent, Mode, Reply, drift, valid_until};
+use crate::token::Token;
+use rustc_hash::FxHashMap;
+use std::time::Duration;
+
+/// How long and on what conditions a lock is kept beyond its first lease.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Hold {
+    /// Whether the lease is renewed until the lock is released.
+    pub renew: bool,
+    /// Whether the lease runs to its end, though the manager is closed or its process ends before.
+    pub keep: bool,
+    /// The longest time that the lock is kept, renewals included.
+    pub max_hold: Option<Duration>,
+    /// How long JavaScript may give no sign of life before renewal pauses.
+    pub stall_timeout: Duration,
+}
+
+/// How a lock was lost.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum LossReason {
+    /// Another process took it over, to whom its token was passed on.
+    Adopted,
+    /// Its lease ended, as its caller wanted it to: nothing to be counted.
+    Ended,
+    /// Its lease ended, or the server says that another owns it.
+    Expired,
+    /// It was kept for `max_hold`.
+    MaxHold,
+    /// Its lease ended because JavaScript gave no sign of life.
+    Stalled,
+    /// It was taken away.
+    Stolen,
+}
+
+/// Renewals that fall into the same slice of time leave as one pipeline.
+const SLICE: Duration = Duration::from_millis(20);
+/// Only if the server has confirmed a lock in so short a time, or a sixteenth of its lease, it is handed on: a server
+/// that has forgotten the lock meanwhile may have given it to others.
+const CONFIRMED_WITHIN: Duration = Duration::from_secs(1);
+/// A grant can be handed on so many times less one, so no more fences than these are ever of use.
+pub(super) const BLOCK_MAX: u8 = 16;
+/// How often a share is handed on: as often as a whole lock at most, which needs a reserved fence each time.
+const SHARE_HANDOFFS_MAX: u8 = BLOCK_MAX - 1;
+
+/// A lock that this manager holds, by its own clock. There may be very many, so what can be computed is not
+/// kept.
+#[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "facts that are independent")]
+pub(super) struct Lease {
+    /// Whose hold it is now.
+    pub(super) id: LeaseId,
+    pub(super) keys: LockKeys,
+    /// The label in its token.
+    pub(super) label: Box<str>,
+    pub(super) mode: Mode,
+    pub(super) fence: u64,
+    pub(super) ttl: Duration,
+    pub(super) until: Mono,
+    /// How long it may be handed on here.
+    pub(super) budget: HandoffBudget,
+    /// Which history of the data has confirmed it last, by its number.
+    pub(super) history: u32,
+    /// When the last answer that confirmed it was asked for.
+    pub(super) confirmed: Mono,
+    /// See [`Hold`].
+    renew: bool,
+    pub(super) keep: bool,
+    stall_timeout_ms: u64,
+    /// When its caller has had it for as long as it may be held.
+    hold_end: Mono,
+    /// What must be asked of the server, also if the lease is not renewed.
+    pub(super) owes: Option<Owes>,
+    /// When the next renewal is due.
+    renewal: Option<Mono>,
+    /// Whether a message says that it was taken away.
+    pub(super) notice: LossNotice,
+    /// Whether renewal pauses because JavaScript gives no sign of life.
+    stalled: bool,
+    /// An acquire of this token was lost and may still be executed: release it twice.
+    pub(super) uncertain: bool,
+}
+
+/// What a fresh lease still lacks.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Owes {
+    /// It was granted by a message, for a short time, until the server hears that somebody took it.
+    Claim,
+    /// It was asked for by somebody who wanted less of it.
+    Length,
+}
+
+/// What a message says of a lease, which may be forged.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum LossNotice {
+    /// Nothing.
+    None,
+    /// It was taken away like this. The server has not been asked since.
+    Heard(LossReason),
+    /// So too, and the answer will say whether it is true.
+    Asked(LossReason),
+}
+
+/// How long a process may keep a lock or a share to itself.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct HandoffBudget {
+    /// How many more of its callers may have it.
+    pub(super) left: u8,
+    /// Until when it may be handed on.
+    until: Mono,
+}
+
+impl HandoffBudget {
+    /// Of a grant that has reserved `block` fences for a lease of `ttl`. A share without a limit is handed on to nobody.
+    pub(super) fn new(now: Mono, ttl: Duration, mode: Mode, block: u8) -> Self {
+        let left = match mode {
+            Mode::Exclusive => block - 1,
+            Mode::Shared { limit: Some(_) } => SHARE_HANDOFFS_MAX,
+            Mode::Shared { limit: None } => 0,
+        };
+        Self { left, until: now + ttl / 2 }
+    }
+
+    /// Not to be handed on.
+    pub(super) const fn none(now: Mono) -> Self {
+        Self { left: 0, until: now }
+    }
+
+    pub(super) fn is_spent(&self, now: Mono) -> bool {
+        self.left == 0 || self.until <= now
+    }
+
+    pub(super) const fn next(self) -> Self {
+        Self { left: self.left - 1, ..self }
+    }
+}
+
+/// What a lease plans. Of what is planned for one moment the first comes first.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+enum Plan {
+    HoldEnd,
+    LeaseEnd,
+    Renewal,
+}
+
+impl Lease {
+    /// Of a whole lock, until `until`, for nobody yet.
+    pub(super) fn new(id: LeaseId, keys: LockKeys, fence: u64, until: Mono) -> Self {
+        Self {
+            id,
+            keys,
+            label: Box::default(),
+            mode: Mode::Exclusive,
+            fence,
+            ttl: Duration::ZERO,
+            until,
+            budget: HandoffBudget::none(until),
+            history: 0,
+            confirmed: Mono::default(),
+            renew: false,
+            keep: false,
+            stall_timeout_ms: 0,
+            hold_end: Mono::NEVER,
+            owes: None,
+            renewal: None,
+            stalled: false,
+            notice: LossNotice::None,
+            uncertain: false,
+        }
+    }
+
+    /// A caller gets it, who wants to keep it like this.
+    fn begin_hold(&mut self, now: Mono, hold: Hold) {
+        let Hold { renew, keep, max_hold, stall_timeout } = hold;
+        (self.renew, self.keep) = (renew, keep);
+        self.stall_timeout_ms = u64::try_from(stall_timeout.as_millis()).unwrap_or(u64::MAX);
+        self.hold_end = max_hold.map_or(Mono::NEVER, |max_hold| now + max_hold);
+    }
+
+    /// Until when its caller has it: as long as it is valid, or as it may be held.
+    fn held_until(&self) -> Mono {
+        self.hold_end.min(self.until)
+    }
+
+    /// Whether the last answer about it is recent.
+    pub(super) fn is_confirmed(&self, now: Mono) -> bool {
+        self.owes.is_none() && now.since(self.confirmed) <= CONFIRMED_WITHIN.min(self.ttl / 16)
+    }
+
+    /// What it plans next, and when.
+    fn plan(&self) -> (Mono, Plan) {
+        let end = (self.hold_end, Plan::HoldEnd).min((self.until, Plan::LeaseEnd));
+        self.renewal.map_or(end, |at| end.min((at, Plan::Renewal)))
+    }
+
+    /// Plans its next renewal, if there is to be one: a third of the lease after it was asked for, two thirds are left
+    /// of it.
+    fn plan_next_renewal(&mut self, now: Mono) {
+        if self.renew {
+            let left = self.until.since(now) + drift(self.ttl);
+            self.plan_renewal(now, now + left.saturating_sub(self.ttl * 2 / 3));
+        }
+    }
+
+    fn plan_renewal(&mut self, now: Mono, at: Mono) {
+        let slice_us = u64::try_from(SLICE.min(self.ttl / 16).as_micros()).unwrap_or(1).max(1);
+        let at = Mono::from_micros(at.as_micros() - at.as_micros() % slice_us).max(now);
+        self.renewal = Some(at);
+    }
+
+    /// Asks again after a part of what is left.
+    fn plan_retry(&mut self, now: Mono) {
+        // A slice at least: rounded down to one it must still be later than now, for a quorum without
+        // connections answers at once.
+        let pause = (self.until.since(now).min(self.ttl) / 16).max(SLICE.min(self.ttl / 16));
+        self.plan_renewal(now, now + pause);
+    }
+
+    /// What is left of it. To extend it to that asks whether it is held, and does not renew it.
+    fn left(&self, now: Mono) -> Duration {
+        self.until.since(now).max(Duration::from_millis(1))
+    }
+
+    /// Whether an answer with this fence tells of the grant that it is of, and not of another one. Of a whole lock
+    /// the last fence is told that was reserved, whoever here has it now; also while it becomes a share.
+    fn is_of_grant(&self, fence: u64) -> bool {
+        let last = self.fence + u64::from(self.budget.left);
+        match self.mode {
+            Mode::Exclusive => fence == last,
+            Mode::Shared { limit: None } => fence == last || fence == self.fence,
+            Mode::Shared { limit: Some(_) } => fence == self.fence,
+        }
+    }
+
+    /// How it was lost, now that the server says that another owns the lock, or nobody. A message may have told.
+    pub(super) const fn loss_reason(&self) -> LossReason {
+        match self.notice {
+            LossNotice::Heard(how) | LossNotice::Asked(how) => how,
+            LossNotice::None => LossReason::Expired,
+        }
+    }
+}
+
+/// A lease that ends without its caller's release.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Loss {
+    pub(super) id: AttemptId,
+    pub(super) reason: LossReason,
+    pub(super) give_back: GiveBack,
+}
+
+/// Whether the lock of a lease that has ended is given back to the server.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum GiveBack {
+    /// Also right after its end: an extension that arrives late would otherwise leave the lock held by nobody.
+    Always,
+    /// Where its acquire may still arrive and take the lock for nobody, or where a server that missed the grant (a
+    /// failover) has it in its wait queue still.
+    IfUncertain,
+    /// The server ends it; until then its token may be lengthened by whoever else has it. So also where
+    /// its acquire may still arrive, and take the lock for nobody, for a lease at most.
+    Never,
+}
+
+/// Whether JavaScript still turns.
+#[derive(Debug, Default)]
+pub(super) struct Heartbeat {
+    /// When the oldest question without an answer was asked.
+    asked: Option<Mono>,
+}
+
+impl Heartbeat {
+    /// JavaScript turned at `at`.
+    pub(super) fn felt(&mut self, at: Mono) {
+        if self.asked.is_some_and(|asked| asked <= at) {
+            self.asked = None;
+        }
+    }
+
+    fn ask(&mut self, cx: &mut Context) {
+        if self.asked.is_none() {
+            self.asked = Some(cx.now);
+            cx.push(Effect::Ping);
+        }
+    }
+
+    fn is_missing(&self, now: Mono, limit: Duration) -> bool {
+        self.asked.is_some_and(|asked| now.since(asked) >= limit)
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Leases {
+    // Boxed, since a map that grows is half empty.
+    leases: FxHashMap<AttemptId, Box<Lease>>,
+    pub(super) heartbeat: Heartbeat,
+}
+
+impl Leases {
+    pub(super) fn len(&self) -> usize {
+        self.leases.len()
+    }
+
+    pub(super) fn ids(&self) -> Vec<AttemptId> {
+        in_order(&self.leases)
+    }
+
+    pub(super) fn get(&self, id: AttemptId) -> Option<&Lease> {
+        self.leases.get(&id).map(Box::as_ref)
+    }
+
+    /// A lease, if it is still this caller's.
+    pub(super) fn hold_of(&self, lease: LeaseId) -> Option<&Lease> {
+        self.get(lease.attempt()).filter(|held| held.id == lease)
+    }
+
+    /// The same, if it is still valid.
+    pub(super) fn valid(&self, cx: &Context, lease: LeaseId) -> Option<&Lease> {
+        self.hold_of(lease).filter(|held| cx.now < held.until)
+    }
+
+    /// The token by which a lock is held.
+    pub(super) fn token_of(cx: &Context, held: &Lease) -> Token {
+        cx.token(held.id.attempt(), &held.label)
+    }
+
+    /// A lock was granted: plans what ends or keeps it.
+    pub(super) fn begin(&mut self, rq: &mut Requests, mut held: Lease, terms: Hold) {
+        let id = held.id.attempt();
+        held.begin_hold(rq.cx.now, terms);
+        held.plan_next_renewal(rq.cx.now);
+        held.history = rq.servers.data_of(&held.keys).history;
+        rq.cx.stats.acquired += 1;
+        rq.cx.push(Effect::SetDeadline { lease: held.id, until: Some(held.held_until()) });
+        rq.cx.timers.set(Timer::Lease(id), held.plan().0);
+        self.leases.insert(id, Box::new(held));
+    }
+
+    /// Ends a lease here: nothing is planned for it any more, and it is not valid any more.
+    pub(super) fn remove(&mut self, rq: &mut Requests, id: AttemptId) -> Option<Lease> {
+        let held = self.leases.remove(&id)?;
+        rq.cx.timers.clear(Timer::Lease(id));
+        rq.forget(Owner::Renewal(id));
+        rq.cx.push(Effect::SetDeadline { lease: held.id, until: None });
+        Some(*held)
+    }
+
+    /// Changes a lease, and with it when its timer is due.
+    pub(super) fn change(
+        &mut self,
+        cx: &mut Context,
+        id: AttemptId,
+        change: impl FnOnce(&mut Lease),
+    ) {
+        if let Some(held) = self.leases.get_mut(&id) {
+            change(held);
+            cx.timers.set(Timer::Lease(id), held.plan().0);
+        }
+    }
+
+    /// The next caller gets the lock of the one who gives it up, with its own fence; the lease goes on as it is.
+    pub(super) fn hand_on(
+        &mut self,
+        cx: &mut Context,
+        id: AttemptId,
+        ttl: Duration,
+        terms: Hold,
+    ) -> Option<&Lease> {
+        let now = cx.now;
+        let before = self.get(id)?.id;
+        self.change(cx, id, |held| {
+            held.id = held.id.next();
+            held.fence += 1;
+            held.budget = held.budget.next();
+            held.ttl = ttl;
+            held.begin_hold(now, terms);
+            held.plan_next_renewal(now);
+        });
+        let held = self.get(id)?;
+        cx.push(Effect::SetDeadline { lease: before, until: None });
+        cx.push(Effect::SetDeadline { lease: held.id, until: Some(held.held_until()) });
+        Some(held)
+    }
+
+    /// A lease ends at `until`, unless it does so later already.
+    fn lengthen(held: &mut Lease, cx: &mut Context, until: Mono) {
+        if until > held.until {
+            held.until = until;
+            cx.push(Effect::SetDeadline { lease: held.id, until: Some(held.held_until()) });
+        }
+    }
+
+    /// The server has confirmed a lease of `asked`, which was asked for at `sent`.
+    fn confirm(&mut self, rq: &mut Requests, id: AttemptId, sent: Mono, asked: Duration) {
+        let Some(held) = self.leases.get_mut(&id) else { return };
+        let history = rq.servers.data_of(&held.keys).history;
+        (held.history, held.confirmed) = (history, sent);
+        Self::lengthen(held, &mut rq.cx, valid_until(sent, asked));
+        self.change(&mut rq.cx, id, |_| {});
+    }
+
+    /// A caller's extension was confirmed. Later renewals are as long as the caller asked for last.
+    pub(super) fn extended(
+        &mut self,
+        rq: &mut Requests,
+        lease: LeaseId,
+        sent: Mono,
+        ttl: Duration,
+    ) {
+        let id = lease.attempt();
+        if let Some(held) = self.leases.get_mut(&id).filter(|held| held.id == lease) {
+            held.ttl = ttl;
+            self.confirm(rq, id, sent, ttl);
+        }
+    }
+
+    /// What a lease has planned next is due. The loss, if that is its end.
+    pub(super) fn due(&mut self, rq: &mut Requests, id: AttemptId) -> Option<Loss> {
+        let held = self.get(id)?;
+        match held.plan().1 {
+            Plan::HoldEnd => {
+                Some(Loss { id, reason: LossReason::MaxHold, give_back: GiveBack::Always })
+            }
+            Plan::LeaseEnd => self.end(id),
+            Plan::Renewal => {
+                self.renewal_due(rq, id);
+                None
+            }
+        }
+    }
+
+    /// The lease has ended by this process's clock, a little before it does by the server's.
+    pub(super) fn end(&self, id: AttemptId) -> Option<Loss> {
+        let held = self.get(id)?;
+        let (reason, give_back) = match held {
+            Lease { keep: true, .. } => (LossReason::Ended, GiveBack::Never),
+            Lease { stalled: true, .. } => (LossReason::Stalled, GiveBack::Always),
+            _ => (LossReason::Expired, GiveBack::Always),
+        };
+        Some(Loss { id, reason, give_back })
+    }
+
+    /// The server says that another owns the lock, or nobody.
+    pub(super) fn denied(&self, id: AttemptId) -> Option<Loss> {
+        let held = self.get(id)?;
+        Some(Loss { id, reason: held.loss_reason(), give_back: GiveBack::IfUncertain })
+    }
+
+    fn renewal_due(&mut self, rq: &mut Requests, id: AttemptId) {
+        self.heartbeat.ask(&mut rq.cx);
+        let Some(held) = self.leases.get_mut(&id) else { return };
+        let limit = Duration::from_millis(held.stall_timeout_ms);
+        held.stalled = self.heartbeat.is_missing(rq.cx.now, limit);
+        let now = rq.cx.now;
+        if held.stalled {
+            // JavaScript may come back before the lease ends; then renewal goes on.
+            return self.change(&mut rq.cx, id, |held| held.plan_renewal(now, now + held.ttl / 16));
+        }
+        let renews = held.renew || held.owes.is_some();
+        let ttl = if renews { held.ttl } else { held.left(now) };
+        self.renew(rq, id, ttl);
+    }
+
+    /// The call that makes a lease last at least `ttl`. A claim of the whole lock also deletes the record of its grant,
+    /// which is kept beside the lock; the fence in the answer is not read, for the owner has it.
+    pub(super) fn extension(rq: &Requests, held: &Lease, ttl: Duration) -> (Call, Fallback) {
+        let (keys, token) = (held.keys.clone(), Self::token_of(&rq.cx, held));
+        if held.mode.is_shared() {
+            return (Call::ExtendShare { keys, token, ttl }, Fallback::None);
+        }
+        if held.owes != Some(Owes::Claim) {
+            return (Call::Extend { keys, token, ttl }, Fallback::None);
+        }
+        let call = Call::Acquire {
+            token,
+            ttl,
+            epoch: ServerTime::default(),
+            block: 1,
+            inbox: rq.servers.inbox(&rq.cx, &keys),
+            intent: Intent::Poll,
+            mode: held.mode,
+            keys,
+        };
+        // While its slot moves, only the lock's own key can be relied on. The record of the grant stays: should this
+        // owner let the lease run out, it counts as silent.
+        (call, Fallback::Extend)
+    }
+
+    /// Asks to extend a lease to `ttl`, if the server is connected; if not, [`Self::resume`] does later.
+    pub(super) fn renew(&mut self, rq: &mut Requests, id: AttemptId, ttl: Duration) {
+        let owner = Owner::Renewal(id);
+        let Some(held) = self.get(id).filter(|_| !rq.is_open(owner)) else { return };
+        let (call, fallback) = Self::extension(rq, held, ttl);
+        let is_sent = rq.send(owner, call, fallback);
+        self.change(&mut rq.cx, id, |held| {
+            held.renewal = None;
+            if let (true, LossNotice::Heard(how)) = (is_sent, held.notice) {
+                held.notice = LossNotice::Asked(how);
+            }
+        });
+    }
+
+    /// The server is connected again, or shows another history of the data: asks for every renewal that could not
+    /// be asked for, and for every lease that this history has not confirmed.
+    pub(super) fn resume(&mut self, rq: &mut Requests, node: NodeId) {
+        let history = rq.servers.get(node).data.history;
+        let waits = |id: AttemptId, held: &Lease| {
+            let here = rq.servers.node(&held.keys) == node;
+            let owes = (held.renew || held.owes.is_some()) && held.renewal.is_none();
+            let doubted = held.history != history || held.notice != LossNotice::None;
+            here && !rq.is_open(Owner::Renewal(id)) && (owes || doubted)
+        };
+        let waiting = self.leases.iter().filter(|(id, held)| waits(**id, held));
+        let mut waiting: Vec<_> = waiting.map(|(id, _)| *id).collect();
+        waiting.sort_unstable();
+        for id in waiting {
+            self.renewal_due(rq, id);
+        }
+    }
+
+    /// A renewal was answered, or never will be. The loss, if that is what it tells.
+    pub(super) fn renewed(
+        &mut self,
+        rq: &mut Requests,
+        id: AttemptId,
+        finished: &Finished,
+    ) -> Option<Loss> {
+        let held = self.leases.get_mut(&id).filter(|_| finished.awaited)?;
+        if held.until <= rq.cx.now {
+            return self.end(id);
+        }
+        let now = rq.cx.now;
+        match &finished.reply {
+            // Since it was granted, the data has turned out to be another history, and knows another grant.
+            Ok(Reply::Granted { fence })
+                if rq.servers.data_of(&held.keys).is_outdated(held.fence)
+                    && !held.is_of_grant(*fence) =>
+            {
+                Some(Loss { id, reason: LossReason::Expired, give_back: GiveBack::Always })
+            }
+            Ok(Reply::Owner(true) | Reply::Granted { .. }) => {
+                rq.cx.stats.renewals += 1;
+                held.owes = None;
+                if let LossNotice::Asked(_) = held.notice {
+                    held.notice = LossNotice::None;
+                }
+                self.confirm(rq, id, finished.sent, finished.ttl);
+                self.change(&mut rq.cx, id, |held| held.plan_next_renewal(now));
+                self.ask_about_notice(rq, id);
+                None
+            }
+            // The only final answers; all else is tried again until the lease ends.
+            Ok(Reply::Owner(false)) => self.denied(id),
+            Ok(Reply::Held(seen)) => {
+                // A server that missed the grant (a failover) may still have its token in its wait queue.
+                held.uncertain |= seen.place.is_some();
+                self.denied(id)
+            }
+            Ok(_) => {
+                debug_assert!(false, "not a reply of extend or acquire");
+                None
+            }
+            // Lost as well: where the slot moves to, nobody asks again once connected.
+            Err(_) => {
+                self.change(&mut rq.cx, id, |held| held.plan_retry(now));
+                None
+            }
+        }
+    }
+
+    /// A message says that a lock was taken from its owner. Whoever may publish can say so: the server is asked.
+    pub(super) fn hear_of_loss(&mut self, rq: &mut Requests, taken: &Taken) {
+        let Some(id) = rq.cx.number_of(&taken.token) else { return };
+        let how = if taken.adopted { LossReason::Adopted } else { LossReason::Stolen };
+        let Some(held) = self.leases.get_mut(&id) else { return };
+        if held.keys == taken.keys && Self::token_of(&rq.cx, held) == taken.token {
+            held.notice = LossNotice::Heard(how);
+            self.ask_about_notice(rq, id);
+        }
+    }
+
+    /// Asks whether a message is true, unless an earlier question is still unanswered. Messages neither lengthen a lease,
+    /// as of a process that hangs, nor keep one from being renewed that is due, however many there are.
+    fn ask_about_notice(&mut self, rq: &mut Requests, id: AttemptId) {
+        let Some(held) = self.get(id) else { return };
+        if !matches!(held.notice, LossNotice::Heard(_)) {
+            return;
+        }
+        if held.renewal.is_some_and(|at| at <= rq.cx.now) {
+            self.renewal_due(rq, id);
+        } else {
+            let left = held.left(rq.cx.now);
+            self.renew(rq, id, left);
+        }
+    }
+
+    /// A request for a whole lock becomes one for a share: what lengthens a share does so too for a whole lock, which it
+    /// is until the server has heard.
+    pub(super) fn downgrade(&mut self, id: AttemptId) {
+        if let Some(held) = self.leases.get_mut(&id) {
+            held.mode = Mode::SHARED;
+        }
+    }
+
+    /// A request of this token was lost, and may still be executed.
+    pub(super) fn doubt(&mut self, id: AttemptId) {
+        if let Some(held) = self.leases.get_mut(&id) {
+            held.uncertain = true;
+        }
+    }
+}
+
+/// Hands in the leases, for tests that judge or spoil them.
+#[cfg(all(test, feature = "driver"))]
+impl Leases {
+    pub(super) fn all(&self) -> impl Iterator<Item = &Lease> {
+        self.leases.values().map(Box::as_ref)
+    }
+
+    pub(super) fn all_mut(&mut self) -> impl Iterator<Item = &mut Lease> {
+        self.leases.values_mut().map(Box::as_mut)
+    }
+}

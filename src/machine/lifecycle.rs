@@ -1,0 +1,92 @@
+//! The beginning and the end of a manager.
+
+use super::context::Context;
+use super::interface::{Effect, OpId, Outcome};
+use super::timers::Timer;
+use crate::clock::Mono;
+use crate::error::Failure;
+
+#[derive(Debug, Default)]
+pub(super) struct Lifecycle {
+    opening: Option<Opening>,
+    /// Who has closed it.
+    closing: Option<OpId>,
+}
+
+/// The first connection, while somebody waits for it.
+#[derive(Debug)]
+struct Opening {
+    op: OpId,
+    /// Until when it is tried again.
+    until: Mono,
+    /// Why it could not be made last.
+    failure: Option<Failure>,
+}
+
+impl Lifecycle {
+    pub(super) fn begin(&mut self, cx: &Context, op: OpId) {
+        let until = cx.now + cx.config.open_patience;
+        self.opening = Some(Opening { op, until, failure: None });
+    }
+
+    /// Whether the first connection is still to be made.
+    pub(super) const fn is_opening(&self) -> bool {
+        self.opening.is_some()
+    }
+
+    /// Whether the first connection is to be tried again after this failure.
+    pub(super) fn may_open_later(&mut self, cx: &mut Context, failure: &Failure) -> bool {
+        let curable = match failure {
+            Failure::Refused(refusal) => refusal.is_transient(),
+            _ => true,
+        };
+        match &mut self.opening {
+            Some(opening) if curable && cx.now < opening.until => {
+                opening.failure = Some(failure.clone());
+                cx.timers.set(Timer::OpenDeadline, opening.until);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Nobody waits any longer for the first connection: the manager ends.
+    pub(super) fn open_deadline(&mut self, cx: &mut Context) {
+        let failure = self.opening.as_mut().and_then(|opening| opening.failure.take());
+        if let Some(failure) = failure {
+            self.opened(cx, Err(failure));
+        }
+    }
+
+    /// The first connection was made, or cannot be: then the manager ends.
+    pub(super) fn opened(&mut self, cx: &mut Context, result: Result<(), Failure>) {
+        let Some(Opening { op, .. }) = self.opening.take() else { return };
+        cx.timers.clear(Timer::OpenDeadline);
+        let failed = result.is_err();
+        let outcome = match result {
+            Ok(()) => Outcome::Done,
+            Err(Failure::NoQuorum(causes)) => Outcome::Quorum(causes),
+            Err(Failure::Refused(refusal)) => Outcome::Server { refusal, key: None },
+            Err(other) => Outcome::Connection(other.to_string()),
+        };
+        cx.complete(op, outcome);
+        if failed {
+            // Nothing follows the end.
+            cx.timers.clear_all();
+            cx.push(Effect::Stop);
+        }
+    }
+
+    pub(super) fn begin_close(&mut self, cx: &mut Context, op: OpId) {
+        self.closing = Some(op);
+        if let Some(Opening { op, .. }) = self.opening.take() {
+            cx.complete(op, Outcome::Closed);
+        }
+        cx.timers.set(Timer::CloseDeadline, cx.now + cx.config.command_timeout);
+    }
+
+    /// Who has closed the manager, if anybody.
+    pub(super) const fn closing(&self) -> Option<OpId> {
+        self.closing
+    }
+}

@@ -1,0 +1,39 @@
+//! What runs a manager, on one server (or one for each slot) or on several at once.
+
+use super::interface::{Command, Effect, Event, NodeId, OpId, RequestId};
+use super::stats::Stats;
+use crate::clock::Mono;
+use crate::error::Failure;
+use crate::script::Reply;
+
+/// The inputs and outputs of a manager's protocol. `now` never goes back, and effects are appended to `out`, to be
+/// carried out in order.
+pub trait Protocol: Send {
+    /// A caller wants something.
+    fn handle_command(&mut self, now: Mono, op: OpId, command: Command, out: &mut Vec<Effect>);
+
+    /// A request ended. Does nothing if `request` is unknown or was given up before.
+    fn handle_reply(
+        &mut self,
+        now: Mono,
+        node: NodeId,
+        request: RequestId,
+        reply: Result<Reply, Failure>,
+        out: &mut Vec<Effect>,
+    );
+
+    /// Something happened to the connection to `node`.
+    fn handle_event(&mut self, now: Mono, node: NodeId, event: Event, out: &mut Vec<Effect>);
+
+    /// Deadlines have passed. Early or repeated calls change nothing.
+    fn handle_timeout(&mut self, now: Mono, out: &mut Vec<Effect>);
+
+    /// When [`Self::handle_timeout`] is due next, if at all.
+    fn next_timeout(&self) -> Option<Mono>;
+
+    /// Whether every operation, request and lease has ended.
+    fn is_idle(&self) -> bool;
+
+    /// What this manager has done so far, and what it does now.
+    fn stats(&self) -> Stats;
+}

@@ -1,0 +1,271 @@
+//! The one place that sends: where a request goes, what becomes of it, and when it is sent again.
+//!
+//! A server may not know a script by its hash (NOSCRIPT), may say that a lock is elsewhere (MOVED) or about to be (ASK),
+//! or that some keys of a lock have left it already (TRYAGAIN). What follows is the same for every request, so its owner
+//! never learns of these. An owner that ends says so: what it has asked is not sent again, since its withdrawal went
+//! ahead.
+
+use super::connection::InFlight;
+use super::context::Context;
+use super::interface::{Effect, Manner, NodeId, RequestId};
+use super::servers::Servers;
+use super::timers::{Owner, Timer};
+use crate::clock::Mono;
+use crate::error::{Failure, Refusal};
+use crate::message;
+use crate::script::{Call, Held, Reply, Script};
+use rustc_hash::FxHashMap;
+use std::time::Duration;
+
+/// A server that is not ready is asked again after so many ms.
+pub(super) const RETRY_MS: (u64, u64) = (20, 60);
+
+#[derive(Debug)]
+pub(super) struct Requests {
+    pub(super) cx: Context,
+    pub(super) servers: Servers,
+    /// The request of each owner that is not answered yet.
+    open: FxHashMap<Owner, RequestId>,
+    last: u64,
+}
+
+/// A request as it was sent.
+#[derive(Debug)]
+pub(super) struct Sent {
+    owner: Owner,
+    call: Call,
+    manner: Manner,
+    fallback: Fallback,
+}
+
+/// What is asked instead while the slot of a lock moves: by those keys alone that exist for certain.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Fallback {
+    /// Nothing: the owner decides.
+    None,
+    Extend,
+    Free,
+    FreeShare,
+    KeepEntry,
+}
+
+impl Fallback {
+    fn of(self, call: &Call) -> Option<Call> {
+        let (keys, token) = (call.keys().clone(), call.token().clone());
+        match (self, call) {
+            (Self::Extend, Call::Acquire { ttl, .. }) => {
+                Some(Call::Extend { keys, token, ttl: *ttl })
+            }
+            (Self::None | Self::Extend, _) => None,
+            (Self::Free, _) => Some(Call::Free { keys, token }),
+            (Self::FreeShare, _) => Some(Call::FreeShare { keys, token }),
+            (Self::KeepEntry, _) => Some(Call::KeepEntry { keys, token }),
+        }
+    }
+}
+
+/// A request that has ended.
+#[derive(Debug)]
+pub(super) struct Finished {
+    pub(super) owner: Owner,
+    /// Whether its owner still waits for it.
+    pub(super) awaited: bool,
+    /// What was called, for what lease.
+    pub(super) script: Script,
+    pub(super) ttl: Duration,
+    pub(super) node: NodeId,
+    pub(super) sent: Mono,
+    pub(super) reply: Result<Reply, CallError>,
+}
+
+/// Why a request has no reply of its script, as far as its owner has to decide what follows.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) enum CallError {
+    /// See [`Failure::Halfway`]: how people call it.
+    Halfway(String),
+    /// See [`Failure::Lost`]: why.
+    Lost(String),
+    /// See [`Failure::NoQuorum`].
+    NoQuorum(Vec<String>),
+    /// See [`Failure::Refused`].
+    Refused(Refusal),
+    /// It was not executed, and where it belongs there is no connection yet.
+    Unsent,
+}
+
+impl Requests {
+    pub(super) fn new(cx: Context) -> Self {
+        let servers = Servers::new(message::inbox(&cx.config.secret));
+        Self { cx, servers, open: FxHashMap::default(), last: 0 }
+    }
+
+    /// Whether a request of this owner is not answered yet.
+    pub(super) fn is_open(&self, owner: Owner) -> bool {
+        self.open.contains_key(&owner)
+    }
+
+    /// Sends a call to the server that has its lock. False if there is no connection: whoever asks again once there is
+    /// one is [`super::Machine::resume`].
+    pub(super) fn send(&mut self, owner: Owner, call: Call, fallback: Fallback) -> bool {
+        self.send_as(Sent { owner, call, manner: Manner::Plain, fallback })
+    }
+
+    fn send_as(&mut self, mut request: Sent) -> bool {
+        let node = match request.manner {
+            Manner::Asking(node) => node,
+            _ => self.servers.node(request.call.keys()),
+        };
+        self.cx.timers.clear(Timer::Retry(request.owner));
+        if !self.servers.at(node).connection.is_up() {
+            self.servers.want(&mut self.cx, node);
+            return false;
+        }
+        let server = self.servers.at(node);
+        let issues_fences = !matches!(request.owner, Owner::Renewal(_));
+        if server.data.probe_due(self.cx.now, issues_fences) {
+            self.cx.push(Effect::Look { node, sent: self.cx.now });
+        }
+        request.call.set_epoch(server.data.epoch);
+        self.cx.stats.requests += 1;
+        self.last += 1;
+        let id = RequestId(self.last);
+        self.open.insert(request.owner, id);
+        let (call, manner) = (request.call.clone(), request.manner);
+        server.connection.add(id, self.cx.now, request);
+        self.cx.push(Effect::Send { node, request: id, call, manner });
+        true
+    }
+
+    /// Lets an owner ask again at `at`, unless it asks now.
+    pub(super) fn retry_at(&mut self, owner: Owner, at: Mono) {
+        if !self.is_open(owner) {
+            self.cx.timers.set(Timer::Retry(owner), at);
+        }
+    }
+
+    /// Lets an owner ask again after a short pause, unless it asks now.
+    pub(super) fn retry(&mut self, owner: Owner) {
+        let at = self.cx.now + self.cx.jitter(RETRY_MS);
+        self.retry_at(owner, at);
+    }
+
+    /// An owner has ended. Whether a request of it is not answered yet.
+    pub(super) fn forget(&mut self, owner: Owner) -> bool {
+        self.cx.timers.clear(Timer::Retry(owner));
+        self.open.remove(&owner).is_some()
+    }
+
+    /// Whether a request is not answered yet.
+    pub(super) fn knows(&self, node: NodeId, id: RequestId) -> bool {
+        self.servers.get(node).connection.has(id)
+    }
+
+    /// A request has ended. None if it was given up before, or was sent again.
+    pub(super) fn finish(
+        &mut self,
+        node: NodeId,
+        id: RequestId,
+        reply: Result<Reply, Failure>,
+    ) -> Option<Finished> {
+        let InFlight { sent, mut request, .. } = self.servers.at(node).connection.take(id)?;
+        self.judge(node, sent, &reply);
+        let mut finished = self.ended(node, id, sent, &request);
+        finished.reply = match reply {
+            Ok(reply) => Ok(reply),
+            Err(failure) => match self.redirect(&mut request, failure) {
+                Err(error) => Err(error),
+                Ok(()) if !finished.awaited || self.send_as(request) => return None,
+                Ok(()) => Err(CallError::Unsent),
+            },
+        };
+        Some(finished)
+    }
+
+    /// A request without an answer has ended.
+    fn ended(&mut self, node: NodeId, id: RequestId, sent: Mono, request: &Sent) -> Finished {
+        let Sent { owner, call, .. } = request;
+        let awaited = self.open.get(owner) == Some(&id);
+        if awaited {
+            self.open.remove(owner);
+        }
+        let (script, ttl, reply) = (call.script(), call.ttl(), Err(CallError::Unsent));
+        Finished { owner: *owner, awaited, script, ttl, node, sent, reply }
+    }
+
+    /// Makes of a request what is to be sent again, or says what its owner is told. A request follows its lock once:
+    /// servers that send it to each other would do so until somebody mends the Cluster.
+    fn redirect(&mut self, request: &mut Sent, failure: Failure) -> Result<(), CallError> {
+        let keys = request.call.keys();
+        let redirected = CallError::Refused(Refusal::redirected(keys.slot()));
+        match failure {
+            Failure::NoScript => request.manner = Manner::WithSource,
+            Failure::Moved(to) => {
+                self.servers.moved(&mut self.cx, keys, to);
+                if matches!(request.manner, Manner::Redirected | Manner::Asking(_)) {
+                    return Err(redirected);
+                }
+                request.manner = Manner::Redirected;
+            }
+            Failure::Moving(_) if matches!(request.manner, Manner::Asking(_)) => {
+                return Err(redirected);
+            }
+            Failure::Moving(to) => request.manner = Manner::Asking(to),
+            Failure::Refused(refusal) => match request.fallback.of(&request.call) {
+                Some(instead) if refusal.code == "TRYAGAIN" => {
+                    (request.call, request.manner) = (instead, Manner::Plain);
+                    request.fallback = Fallback::None;
+                }
+                _ => return Err(CallError::Refused(refusal)),
+            },
+            Failure::Halfway => return Err(CallError::Halfway(failure.to_string())),
+            Failure::Lost(why) => return Err(CallError::Lost(why)),
+            Failure::NoQuorum(causes) => return Err(CallError::NoQuorum(causes)),
+        }
+        Ok(())
+    }
+
+    /// What a reply says about the server that it came from.
+    fn judge(&mut self, node: NodeId, sent: Mono, reply: &Result<Reply, Failure>) {
+        let server = self.servers.at(node);
+        let is_replica = is_readonly(reply);
+        if !is_replica && !matches!(reply, Err(Failure::Lost(_))) {
+            server.connection.answered(self.cx.now);
+        }
+        if let Ok(Reply::Held(held)) = reply {
+            server.data.compare_clocks(sent, held.time);
+        }
+        match reply {
+            // To grant a lock or to enqueue somebody is to write, which a replica would have refused.
+            Ok(Reply::Granted { .. } | Reply::Held(Held { place: Some(_), .. })) => {
+                server.data.suspect = false;
+            }
+            _ => server.data.suspect |= is_replica,
+        }
+    }
+
+    /// A connection is gone, or is given up: its requests have no replies.
+    pub(super) fn disconnected(&mut self, node: NodeId, detail: &str) -> Option<Vec<Finished>> {
+        let in_flight = self.servers.disconnected(&mut self.cx, node, detail)?;
+        let lost = in_flight.into_iter().map(|InFlight { id, sent, request }| {
+            let reply = Err(CallError::Lost(detail.to_owned()));
+            Finished { reply, ..self.ended(node, id, sent, &request) }
+        });
+        Some(lost.collect())
+    }
+
+    /// Whether nothing waits for an answer.
+    pub(super) fn are_done(&self) -> bool {
+        self.servers.oldest_request().is_none()
+    }
+
+    /// The manager has ended.
+    pub(super) fn end(&mut self) {
+        self.open.clear();
+        self.servers.disconnect_all(&mut self.cx);
+    }
+}
+
+/// Whether a server turned out to be a replica.
+pub(super) fn is_readonly(reply: &Result<Reply, Failure>) -> bool {
+    matches!(reply, Err(Failure::Refused(refusal)) if refusal.code == "READONLY")
+}

@@ -1,0 +1,291 @@
+//! The servers of a manager: the connection to each, what is known of its data, and which has which lock.
+
+use super::cluster::{Discovery, Routes};
+use super::connection::{Connection, InFlight};
+use super::context::Context;
+use super::interface::{Effect, Look, News, NodeId, Outcome, Risk};
+use super::requests::Sent;
+use super::server_data::ServerData;
+use super::timers::Timer;
+use crate::clock::{Mono, ServerTime};
+use crate::error::Failure;
+use crate::keys::LockKeys;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+#[derive(Debug)]
+pub(super) struct Servers {
+    /// By their numbers.
+    list: Vec<Server>,
+    routes: Routes,
+    pub(super) discovery: Discovery,
+    /// Where grants are told to this manager; in a Cluster each lock has a channel of that name and its own tag.
+    inbox: Arc<str>,
+    /// The number of the history that was seen last.
+    last_history: u32,
+}
+
+#[derive(Debug)]
+pub(super) struct Server {
+    pub(super) connection: Connection<Sent>,
+    pub(super) data: ServerData,
+}
+
+impl Server {
+    fn new() -> Self {
+        Self { connection: Connection::new(), data: ServerData::default() }
+    }
+}
+
+impl Servers {
+    pub(super) fn new(inbox: Arc<str>) -> Self {
+        let (routes, discovery) = (Routes::default(), Discovery::default());
+        Self { list: vec![Server::new()], routes, discovery, inbox, last_history: 0 }
+    }
+
+    pub(super) fn at(&mut self, node: NodeId) -> &mut Server {
+        let index = usize::from(node.0);
+        if self.list.len() <= index {
+            self.list.resize_with(index + 1, Server::new);
+        }
+        &mut self.list[index]
+    }
+
+    /// A server that was named before.
+    pub(super) fn get(&self, node: NodeId) -> &Server {
+        &self.list[usize::from(node.0)]
+    }
+
+    pub(super) fn node(&self, keys: &LockKeys) -> NodeId {
+        self.routes.node(keys)
+    }
+
+    /// The server that has a lock.
+    pub(super) fn of(&self, keys: &LockKeys) -> &Server {
+        self.get(self.node(keys))
+    }
+
+    pub(super) fn data_of(&self, keys: &LockKeys) -> &ServerData {
+        &self.of(keys).data
+    }
+
+    /// Whether the server that has a lock is connected.
+    pub(super) fn is_up(&self, keys: &LockKeys) -> bool {
+        self.of(keys).connection.is_up()
+    }
+
+    fn all(&self) -> impl Iterator<Item = NodeId> + use<> {
+        (0..u16::try_from(self.list.len()).unwrap_or(u16::MAX)).map(NodeId)
+    }
+
+    fn wanted(&self) -> impl Iterator<Item = &Connection<Sent>> {
+        self.list.iter().map(|server| &server.connection).filter(|it| it.is_wanted())
+    }
+
+    /// Whether every server that was asked for is connected or has failed.
+    pub(super) fn are_decided(&self) -> bool {
+        self.wanted().all(|connection| connection.is_up() || connection.has_failed())
+    }
+
+    /// Whether every other server that was asked for has failed already.
+    pub(super) fn is_last(&self, node: NodeId) -> bool {
+        let others = self.all().filter(|other| *other != node);
+        let mut others = others.map(|other| &self.get(other).connection);
+        others.all(|connection| !connection.is_wanted() || connection.has_failed())
+    }
+
+    /// When the oldest request without an answer was sent.
+    pub(super) fn oldest_request(&self) -> Option<Mono> {
+        self.list.iter().filter_map(|server| server.connection.oldest()).min()
+    }
+
+    /// The servers that have not answered a request for so long.
+    pub(super) fn silent_since(&self, now: Mono, patience: Duration) -> Vec<NodeId> {
+        let oldest = |node: NodeId| self.get(node).connection.oldest();
+        let is_silent = |node: &NodeId| oldest(*node).is_some_and(|sent| sent + patience <= now);
+        self.all().filter(is_silent).collect()
+    }
+
+    /// The outcome of an operation on a lock that got no answer for `patience`.
+    pub(super) fn unanswered(&self, keys: &LockKeys, patience: Duration) -> Outcome {
+        let connection = &self.of(keys).connection;
+        Outcome::Connection(if connection.is_up() {
+            format!("no answer within {} ms", patience.as_millis())
+        } else {
+            connection.last_error.clone()
+        })
+    }
+
+    /// What the clock of the lock's server showed at `at`, for the order of callers; none if that cannot be told, or if
+    /// there is no wait queue.
+    pub(super) fn position_of(&self, cx: &Context, keys: &LockKeys, at: Mono) -> Option<u64> {
+        let time = self.data_of(keys).server_time(at).filter(|_| !cx.config.quorum);
+        time.map(ServerTime::as_micros)
+    }
+
+    /// The channel on which the grants of a lock are told to this manager; empty if they cannot be.
+    pub(super) fn inbox(&self, cx: &Context, keys: &LockKeys) -> Arc<str> {
+        if self.of(keys).connection.pubsub_denied {
+            Arc::from("")
+        } else if cx.config.cluster {
+            self.shard_channel(keys)
+        } else {
+            Arc::clone(&self.inbox)
+        }
+    }
+
+    /// The shard channel on which the grants of a lock are told.
+    pub(super) fn shard_channel(&self, keys: &LockKeys) -> Arc<str> {
+        format!("{}:{{{}}}", self.inbox, keys.tag()).into()
+    }
+
+    /// Takes note of the history that a server shows, and says whether it is another one than before. Each change
+    /// gets a number that no server had: a lease remembers by it which history has confirmed it.
+    pub(super) fn learn(&mut self, node: NodeId, look: Look) -> bool {
+        let data = &mut self.at(node).data;
+        let is_new = data.is_new(&look);
+        data.learn(look);
+        if is_new {
+            self.number_history(node);
+        }
+        is_new
+    }
+
+    /// From now on the data of a server count as another history.
+    fn number_history(&mut self, node: NodeId) {
+        self.last_history += 1;
+        self.at(node).data.history = self.last_history;
+    }
+
+    /// Somebody has to do with a server: connects, if nobody did so far.
+    pub(super) fn want(&mut self, cx: &mut Context, node: NodeId) {
+        if self.at(node).connection.want() {
+            cx.push(Effect::Connect { node });
+        }
+    }
+
+    pub(super) fn connected(
+        &mut self,
+        cx: &mut Context,
+        node: NodeId,
+        look: Look,
+        risks: Vec<Risk>,
+        denied: Option<String>,
+    ) {
+        let unnamed = look.history.is_none();
+        if !self.learn(node, look) && unnamed {
+            // Nothing tells whether the data are those of before.
+            self.number_history(node);
+        }
+        let server = self.at(node);
+        server.data.connected(cx.now);
+        server.data.suspect |= risks.iter().any(Risk::is_replica);
+        if server.connection.connected(cx.now) {
+            cx.push(Effect::Tell(News::Reconnected));
+        }
+        self.set_pubsub_denied(cx, node, denied);
+        for risk in risks {
+            // Who is whose replica in a Cluster, the manager finds out by itself.
+            if !(cx.config.cluster && risk.is_replica()) {
+                cx.push(Effect::Tell(News::Risk(risk)));
+            }
+        }
+    }
+
+    /// Whether a server lets this manager neither publish nor subscribe, and why.
+    pub(super) fn set_pubsub_denied(
+        &mut self,
+        cx: &mut Context,
+        node: NodeId,
+        why: Option<String>,
+    ) {
+        let denied = &mut self.at(node).connection.pubsub_denied;
+        let before = std::mem::replace(denied, why.is_some());
+        if let Some(why) = why
+            && !before
+        {
+            cx.push(Effect::Tell(News::Deaf(why)));
+        }
+    }
+
+    /// An attempt to connect failed, and another one follows.
+    pub(super) fn connect_failed(&mut self, cx: &mut Context, node: NodeId, failure: &Failure) {
+        self.at(node).connection.failed(failure);
+        self.reconnect_later(cx, node);
+        self.discovery.ask_soon(cx);
+    }
+
+    pub(super) fn reconnect_later(&mut self, cx: &mut Context, node: NodeId) {
+        let range = self.at(node).connection.back_off();
+        let at = cx.now + cx.jitter(range);
+        cx.timers.set(Timer::Reconnect(node), at);
+    }
+
+    /// Connects again, unless the server has no locks any more.
+    pub(super) fn reconnect(&mut self, cx: &mut Context, node: NodeId) {
+        if self.routes.has(node) {
+            cx.push(Effect::Connect { node });
+        } else {
+            self.at(node).connection.end();
+        }
+    }
+
+    /// A connection is gone, or is given up: what was in flight on it; none if it was not there.
+    pub(super) fn disconnected(
+        &mut self,
+        cx: &mut Context,
+        node: NodeId,
+        detail: &str,
+    ) -> Option<VecDeque<InFlight<Sent>>> {
+        let has_locks = self.routes.has(node);
+        let Server { connection, data } = self.at(node);
+        let in_flight = connection.lost(detail)?;
+        data.forget_clocks();
+        let at_once = has_locks && connection.may_retry_at_once();
+        // What is unsent or undelivered may not arrive later: it is asked for again, or given back.
+        cx.push(Effect::Disconnect { node, abort: true });
+        cx.push(Effect::Tell(News::Disconnected(detail.to_owned())));
+        if at_once {
+            cx.push(Effect::Connect { node });
+        } else {
+            // The last one answered nothing either: another one at once would hardly do better.
+            self.reconnect_later(cx, node);
+        }
+        self.discovery.ask_soon(cx);
+        Some(in_flight)
+    }
+
+    /// A server says that a lock is elsewhere.
+    pub(super) fn moved(&mut self, cx: &mut Context, keys: &LockKeys, to: NodeId) {
+        self.routes.set(keys, to);
+        self.want(cx, to);
+        self.discovery.ask_soon(cx);
+    }
+
+    /// The routes as they are now. Those servers among them that are connected, if anything has changed.
+    pub(super) fn discovered(&mut self, cx: &mut Context, routes: Routes) -> Vec<NodeId> {
+        let changed = self.routes != routes;
+        self.routes = routes;
+        let mut nodes = self.routes.nodes();
+        for node in &nodes {
+            // Each exists from now on: what is resumed may be on any of them.
+            self.want(cx, *node);
+        }
+        nodes.retain(|node| changed && self.get(*node).connection.is_up());
+        nodes
+    }
+
+    /// The manager has ended.
+    pub(super) fn disconnect_all(&mut self, cx: &mut Context) {
+        for node in self.all() {
+            self.at(node).connection.end();
+            cx.push(Effect::Disconnect { node, abort: false });
+        }
+    }
+
+    #[cfg(all(test, feature = "driver"))]
+    pub(super) fn redate(&mut self, now: Mono) {
+        self.list.iter_mut().for_each(|server| server.connection.redate(now));
+    }
+}

@@ -1,0 +1,35 @@
+//! What tests see of a machine's inside.
+
+use crate::machine::lease::{Lease, Leases};
+use crate::machine::timers::{Owner, Timer};
+use crate::machine::{AttemptId, LeaseId, Machine};
+use crate::token::Token;
+
+impl Machine {
+    pub(super) fn hold_of(&self, lease: LeaseId) -> Option<&Lease> {
+        self.leases.hold_of(lease)
+    }
+
+    pub(super) fn token_of(&self, held: &Lease) -> Token {
+        Leases::token_of(&self.rq.cx, held)
+    }
+
+    /// Whether a renewal of a lease is not answered yet.
+    pub(super) fn is_renewing(&self, id: AttemptId) -> bool {
+        self.rq.is_open(Owner::Renewal(id))
+    }
+
+    /// No renewal of a lease is known to be unanswered.
+    pub(super) fn forget_renewal(&mut self, id: AttemptId) {
+        self.rq.forget(Owner::Renewal(id));
+    }
+
+    pub(super) fn change_lease(&mut self, id: AttemptId, change: impl FnOnce(&mut Lease)) {
+        self.leases.change(&mut self.rq.cx, id, change);
+    }
+
+    /// Whether anything is planned but what leases plan.
+    pub(super) fn plans_only(&self, lease: AttemptId) -> bool {
+        self.rq.cx.timers.len() == 1 && self.rq.cx.timers.at(Timer::Lease(lease)).is_some()
+    }
+}

@@ -1,0 +1,96 @@
+//! What is planned, and for when.
+
+use super::interface::{AttemptId, NodeId, OpId};
+use crate::clock::Mono;
+use rustc_hash::FxHashMap;
+use std::collections::BTreeSet;
+
+/// Who asks a server for something. Each has one request without an answer at most.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub(super) enum Owner {
+    /// A queue entry.
+    Entry(AttemptId),
+    OneShot(OpId),
+    Release(AttemptId),
+    /// A lease.
+    Renewal(AttemptId),
+}
+
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub(super) enum Timer {
+    AcquireDeadline(OpId),
+    CloseDeadline,
+    Discover,
+    /// Shard channels that nobody waits on are given up.
+    ForgetChannels,
+    /// Whatever a lease plans next.
+    Lease(AttemptId),
+    OneShotDeadline(OpId),
+    OpenDeadline,
+    Reconnect(NodeId),
+    ReleaseDeadline(AttemptId),
+    Retry(Owner),
+}
+
+/// Each timer is set for one moment at most.
+#[derive(Debug, Default)]
+pub(super) struct Timers {
+    order: BTreeSet<(Mono, Timer)>,
+    at: FxHashMap<Timer, Mono>,
+}
+
+impl Timers {
+    /// Sets a timer, wherever it was set for before.
+    pub(super) fn set(&mut self, timer: Timer, at: Mono) {
+        if let Some(before) = self.at.insert(timer, at) {
+            if before == at {
+                return;
+            }
+            self.order.remove(&(before, timer));
+        }
+        self.order.insert((at, timer));
+    }
+
+    pub(super) fn clear(&mut self, timer: Timer) {
+        if let Some(at) = self.at.remove(&timer) {
+            self.order.remove(&(at, timer));
+        }
+    }
+
+    pub(super) fn clear_all(&mut self) {
+        self.order.clear();
+        self.at.clear();
+    }
+
+    pub(super) fn at(&self, timer: Timer) -> Option<Mono> {
+        self.at.get(&timer).copied()
+    }
+
+    pub(super) fn next(&self) -> Option<Mono> {
+        self.order.first().map(|&(at, _)| at)
+    }
+
+    /// Takes the first timer that is due.
+    pub(super) fn pop(&mut self, now: Mono) -> Option<Timer> {
+        self.next().filter(|at| *at <= now)?;
+        let (_, timer) = self.order.pop_first()?;
+        self.at.remove(&timer);
+        Some(timer)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.order.is_empty()
+    }
+
+    #[cfg(all(test, feature = "driver"))]
+    pub(super) fn len(&self) -> usize {
+        self.order.len()
+    }
+
+    #[cfg(all(test, feature = "driver"))]
+    pub(super) fn drop_retries_of_entries(&mut self) {
+        let is_retry = |timer: &Timer| matches!(timer, Timer::Retry(Owner::Entry(_)));
+        self.order.retain(|(_, timer)| !is_retry(timer));
+        self.at.retain(|timer, _| !is_retry(timer));
+    }
+}

@@ -1,0 +1,387 @@
+//! What callers ask for: a lock, for so long, within so long.
+//!
+//! All requests that wait for one lock here form a queue in the order of their calls. What its head wants, entries wait
+//! for in the queue at the server (`queue_entry.rs`): one for a whole lock, as many as could have one at once for
+//! shares. Each serves whoever is first here when it gets something.
+
+use super::context::{Context, in_order};
+use super::interface::{AttemptId, OpId, Outcome, Wait};
+use super::lease::{BLOCK_MAX, Hold};
+use super::queue_entry::{ContentionPolicy, Entries, Pending, is_foreign};
+use super::servers::Servers;
+use super::timers::Timer;
+use crate::clock::Mono;
+use crate::keys::LockKeys;
+use crate::script::{Held, Mode};
+use rustc_hash::FxHashMap;
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// A caller's request for a lock.
+#[derive(Debug)]
+pub(super) struct AcquireRequest {
+    pub(super) keys: LockKeys,
+    pub(super) label: Box<str>,
+    pub(super) ttl: Duration,
+    pub(super) hold: Hold,
+    pub(super) mode: Mode,
+    wait: Wait,
+    /// Its number in the queue of its lock; none if it does not wait.
+    ticket: Option<u64>,
+    /// What asks for the lock for it and for nobody else, if it does not wait.
+    pub(super) own: Option<AttemptId>,
+    pub(super) began: Mono,
+}
+
+impl AcquireRequest {
+    pub(super) const fn new(
+        keys: LockKeys,
+        label: Box<str>,
+        ttl: Duration,
+        hold: Hold,
+        mode: Mode,
+        wait: Wait,
+        began: Mono,
+    ) -> Self {
+        Self { keys, label, ttl, hold, mode, wait, ticket: None, own: None, began }
+    }
+
+    /// What its entry does about a lock that somebody else holds.
+    pub(super) const fn policy(&self) -> ContentionPolicy {
+        match self.wait {
+            Wait::Steal => ContentionPolicy::Steal(None),
+            Wait::Never | Wait::UpTo(Duration::ZERO) => ContentionPolicy::Try,
+            Wait::Forever | Wait::UpTo(_) => ContentionPolicy::Wait,
+        }
+    }
+
+    /// How long its caller waits for an outcome. A short wait is a wait for the lock, not for the network: one round
+    /// trip is always left.
+    pub(super) const fn patience(&self, command_timeout: Duration) -> Option<Duration> {
+        match self.wait {
+            Wait::Forever => None,
+            Wait::Never | Wait::Steal | Wait::UpTo(Duration::ZERO) => Some(command_timeout),
+            Wait::UpTo(wait) => Some(wait),
+        }
+    }
+
+    fn is_overdue(&self, now: Mono) -> bool {
+        match self.wait {
+            Wait::Forever => false,
+            Wait::Never | Wait::Steal => true,
+            Wait::UpTo(wait) => self.began + wait <= now,
+        }
+    }
+}
+
+/// Those of this process who wait for one lock, in the order of their calls.
+#[derive(Debug, Default)]
+struct WaitQueue {
+    waiters: VecDeque<(u64, OpId)>,
+    /// What waits at the server for the first of them, all of whom want the same of the lock.
+    entries: VecDeque<AttemptId>,
+    /// How many of them are about to get a share that an owner here hands on.
+    successors: usize,
+    /// Some have waited long enough, but nothing was known that could be told them.
+    overdue: bool,
+}
+
+impl WaitQueue {
+    /// How many of it come before `ticket`.
+    fn ahead_of(&self, ticket: u64) -> usize {
+        self.waiters.partition_point(|(other, _)| *other < ticket)
+    }
+
+    fn remove(&mut self, ticket: u64) {
+        let index = self.ahead_of(ticket);
+        if self.waiters.get(index).is_some_and(|(other, _)| *other == ticket) {
+            self.waiters.remove(index);
+        }
+    }
+}
+
+/// How many entries of a process wait at the server at most: no more than could get something at once.
+fn entries_max(mode: Mode) -> usize {
+    match mode {
+        Mode::Exclusive => 1,
+        Mode::Shared { limit: None } => usize::MAX,
+        Mode::Shared { limit: Some(limit) } => limit.get() as usize,
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct WaitQueues {
+    // Boxed, since a map that grows is half empty.
+    requests: FxHashMap<OpId, Box<AcquireRequest>>,
+    queues: FxHashMap<LockKeys, WaitQueue>,
+    last_ticket: u64,
+}
+
+impl WaitQueues {
+    /// How many requests have no outcome yet.
+    pub(super) fn len(&self) -> usize {
+        self.requests.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.requests.is_empty() && self.queues.is_empty()
+    }
+
+    pub(super) fn ops(&self) -> Vec<OpId> {
+        in_order(&self.requests)
+    }
+
+    /// The keys of a lock. All who wait for one share them, for there may be thousands.
+    pub(super) fn keys_of(&self, cx: &Context, name: &str) -> LockKeys {
+        let keys = LockKeys::new(&cx.config.prefix, name);
+        let shared = self.queues.get_key_value(&keys).map(|(shared, _)| shared.clone());
+        shared.unwrap_or(keys)
+    }
+
+    pub(super) fn get(&self, op: OpId) -> Option<&AcquireRequest> {
+        self.requests.get(&op).map(Box::as_ref)
+    }
+
+    /// A caller asks for a lock, and waits for it if need be.
+    pub(super) fn insert(&mut self, cx: &mut Context, op: OpId, mut request: AcquireRequest) {
+        if let Some(patience) = request.patience(cx.config.command_timeout) {
+            cx.timers.set(Timer::AcquireDeadline(op), cx.now + patience);
+        }
+        if request.policy() == ContentionPolicy::Wait {
+            self.last_ticket += 1;
+            request.ticket = Some(self.last_ticket);
+            let queue = self.queues.entry(request.keys.clone()).or_default();
+            queue.waiters.push_back((self.last_ticket, op));
+        }
+        self.requests.insert(op, Box::new(request));
+    }
+
+    /// Removes a request. Its queue is to be served then.
+    pub(super) fn remove(&mut self, cx: &mut Context, op: OpId) -> Option<AcquireRequest> {
+        let request = self.requests.remove(&op)?;
+        cx.timers.clear(Timer::AcquireDeadline(op));
+        if let Some(ticket) = request.ticket
+            && let Some(queue) = self.queues.get_mut(&request.keys)
+        {
+            queue.remove(ticket);
+        }
+        Some(*request)
+    }
+
+    /// Somebody waits for a lock.
+    pub(super) fn has(&self, keys: &LockKeys) -> bool {
+        self.queues.contains_key(keys)
+    }
+
+    /// Who of a queue gets the lock next.
+    pub(super) fn first(&self, keys: &LockKeys) -> Option<OpId> {
+        self.queues.get(keys)?.waiters.front().map(|(_, op)| *op)
+    }
+
+    /// What the first of a queue asks for.
+    pub(super) fn first_request(&self, keys: &LockKeys) -> Option<&AcquireRequest> {
+        self.first(keys).and_then(|op| self.get(op))
+    }
+
+    /// What waits at the server for those who wait here.
+    pub(super) fn entries(&self, keys: &LockKeys) -> Vec<AttemptId> {
+        self.queues.get(keys).into_iter().flat_map(|queue| queue.entries.iter().copied()).collect()
+    }
+
+    /// Takes the last entry of a queue, if there are more than its callers need, or if they want something else. A queue
+    /// without callers goes with its last entry.
+    pub(super) fn take_surplus(&mut self, keys: &LockKeys, entries: &Entries) -> Option<AttemptId> {
+        let queue = self.queues.get_mut(keys)?;
+        let mode_of = |index: usize| {
+            let (_, op) = queue.waiters.get(index)?;
+            self.requests.get(op).map(|request| request.mode)
+        };
+        let wanted = mode_of(0);
+        if let Some(last) = queue.entries.back() {
+            let asked = entries.get(*last).map(|entry| entry.mode);
+            let last_wants = mode_of(queue.entries.len() - 1);
+            let is_needed = wanted.is_some() && last_wants == wanted && asked == wanted;
+            return if is_needed { None } else { queue.entries.pop_back() };
+        }
+        if wanted.is_none() {
+            self.queues.remove(keys);
+        }
+        None
+    }
+
+    /// The first caller of a queue for whom an entry is to wait at the server, and none does.
+    pub(super) fn next_without_entry(&self, keys: &LockKeys) -> Option<OpId> {
+        let queue = self.queues.get(keys)?;
+        let (_, first) = queue.waiters.front()?;
+        let (_, next) = queue.waiters.get(queue.entries.len())?;
+        let mode = self.get(*first)?.mode;
+        let is_next = queue.entries.len() < entries_max(mode) && self.get(*next)?.mode == mode;
+        is_next.then_some(*next)
+    }
+
+    pub(super) fn add_entry(&mut self, keys: &LockKeys, id: AttemptId) {
+        if let Some(queue) = self.queues.get_mut(keys) {
+            queue.entries.push_back(id);
+        }
+    }
+
+    /// An entry that serves whoever is first in a queue has got something already.
+    pub(super) fn add_first_entry(&mut self, keys: &LockKeys, id: AttemptId) {
+        if let Some(queue) = self.queues.get_mut(keys) {
+            queue.entries.push_front(id);
+        }
+    }
+
+    /// Another token takes the position of an entry.
+    pub(super) fn replace_entry(&mut self, keys: &LockKeys, old: AttemptId, new: AttemptId) {
+        let queue = self.queues.get_mut(keys).into_iter();
+        for known in queue.flat_map(|queue| &mut queue.entries).filter(|known| **known == old) {
+            *known = new;
+        }
+    }
+
+    /// A caller who does not wait has this entry from now on.
+    pub(super) fn set_own(&mut self, op: OpId, id: AttemptId) {
+        if let Some(request) = self.requests.get_mut(&op) {
+            request.own = Some(id);
+        }
+    }
+
+    /// An entry waits at the server no more.
+    pub(super) fn remove_entry(&mut self, keys: &LockKeys, id: AttemptId) {
+        if let Some(queue) = self.queues.get_mut(keys)
+            && let Some(index) = queue.entries.iter().position(|other| *other == id)
+        {
+            queue.entries.remove(index);
+        }
+    }
+
+    /// Each entry of a queue and when the caller came whom it would serve.
+    pub(super) fn served(&self, keys: &LockKeys) -> Vec<(AttemptId, Mono)> {
+        let Some(queue) = self.queues.get(keys) else { return Vec::new() };
+        let served = queue.entries.iter().zip(&queue.waiters);
+        served.filter_map(|(id, (_, op))| Some((*id, self.get(*op)?.began))).collect()
+    }
+
+    /// How many fences an entry reserves: one for each who could get the whole lock in turn.
+    pub(super) fn block(&self, keys: &LockKeys) -> u8 {
+        let is_whole = |op: OpId| self.get(op).is_some_and(|request| !request.mode.is_shared());
+        let waiters = self.queues.get(keys).into_iter().flat_map(|queue| &queue.waiters);
+        let count = waiters.take(BLOCK_MAX.into()).take_while(|(_, op)| is_whole(*op)).count();
+        u8::try_from(count).unwrap_or(BLOCK_MAX)
+    }
+
+    /// The next caller of a queue to whom a share can be handed on, and nobody does yet. A share without a limit is
+    /// waited for only behind somebody who wants the whole lock, and is not to be kept from that one.
+    pub(super) fn reserve_successor(
+        &mut self,
+        keys: &LockKeys,
+        mode: Mode,
+    ) -> Option<&AcquireRequest> {
+        let queue = self.queues.get_mut(keys)?;
+        let (_, op) = queue.waiters.get(queue.successors)?;
+        let request = self.requests.get(op).filter(|request| request.mode == mode)?;
+        queue.successors += 1;
+        Some(request)
+    }
+
+    /// It is known what has become of a share that was handed on.
+    pub(super) fn release_successor(&mut self, keys: &LockKeys) {
+        if let Some(queue) = self.queues.get_mut(keys) {
+            queue.successors = queue.successors.saturating_sub(1);
+        }
+    }
+
+    /// Nothing is known of a lock yet, and one round trip is always left: a caller's patience ends when that is over.
+    /// Whether there is such a time.
+    pub(super) fn wait_for_first_answer(&mut self, cx: &mut Context, op: OpId) -> bool {
+        let Some(request) = self.requests.get(&op) else { return false };
+        let last = request.began + cx.config.command_timeout;
+        if last <= cx.now {
+            return false;
+        }
+        cx.timers.set(Timer::AcquireDeadline(op), last);
+        if let Some(queue) = self.queues.get_mut(&request.keys) {
+            queue.overdue = true;
+        }
+        true
+    }
+
+    /// Something is known of a lock: those who have waited only for that. `caller`: whose own entry knows it.
+    pub(super) fn take_overdue(
+        &mut self,
+        now: Mono,
+        keys: &LockKeys,
+        caller: Option<OpId>,
+    ) -> Vec<OpId> {
+        let mut ops: Vec<_> = caller.into_iter().collect();
+        if let Some(queue) = self.queues.get_mut(keys).filter(|_| caller.is_none())
+            && std::mem::take(&mut queue.overdue)
+        {
+            ops.extend(queue.waiters.iter().map(|(_, op)| *op));
+        }
+        ops.retain(|op| self.get(*op).is_some_and(|request| request.is_overdue(now)));
+        ops
+    }
+
+    /// What waits at the server for a request, or else for the last ahead of it that has an entry.
+    pub(super) fn entry_of(&self, op: OpId) -> Option<AttemptId> {
+        let request = self.get(op)?;
+        let of_queue = || {
+            let queue = self.queues.get(&request.keys)?;
+            let index = queue.ahead_of(request.ticket?);
+            queue.entries.get(index).or_else(|| queue.entries.back()).copied()
+        };
+        request.own.or_else(of_queue)
+    }
+
+    /// What a caller is told who gets no lock: why the entry `known` has none.
+    pub(super) fn outcome(
+        &self,
+        cx: &Context,
+        servers: &Servers,
+        request: &AcquireRequest,
+        known: Option<AttemptId>,
+        pending: &Pending,
+    ) -> Outcome {
+        let waited = cx.now.since(request.began);
+        match pending {
+            Pending::Late => {
+                let ms = request.ttl.as_millis();
+                Outcome::Connection(format!("each answer took longer than the lease of {ms} ms"))
+            }
+            Pending::Unanswered => servers.unanswered(&request.keys, waited),
+            Pending::Held(held) if request.wait == Wait::Steal && !is_foreign(&held.holder) => {
+                Outcome::Connection("it changed hands before it could be stolen".to_owned())
+            }
+            Pending::Held(_) if matches!(request.wait, Wait::Never | Wait::Steal) => Outcome::Held,
+            Pending::Held(held) => self.timed_out(request, known, held, waited),
+            Pending::NoQuorum(causes) => Outcome::Quorum(causes.clone()),
+            Pending::Refused(refusal) => {
+                let key = Some(request.keys.blamed_by(&refusal.detail));
+                Outcome::Server { refusal: refusal.clone(), key }
+            }
+        }
+    }
+
+    fn timed_out(
+        &self,
+        request: &AcquireRequest,
+        known: Option<AttemptId>,
+        held: &Held,
+        waited: Duration,
+    ) -> Outcome {
+        let queue = self.queues.get(&request.keys).zip(request.ticket);
+        let ahead_here = queue.map_or(0, |(queue, ticket)| {
+            let index = queue.entries.iter().position(|id| Some(*id) == known).unwrap_or(0);
+            queue.ahead_of(ticket).saturating_sub(index)
+        });
+        let ahead_here = u32::try_from(ahead_here).unwrap_or(u32::MAX);
+        Outcome::TimedOut {
+            waited,
+            holder: held.holder.clone(),
+            remaining: held.remaining,
+            position: held.place.map(|place| place.position.saturating_add(ahead_here)),
+        }
+    }
+}
