@@ -1,131 +1,156 @@
---[[ acquire: take a free lock or a share of it, stand in line for one that is held, or confirm that the
-  caller owns it
+--[[ acquire: take a free lock or a share of it, enqueue for one that is held, or confirm that the caller owns it
   KEYS   1 lock  2 fence  3 queue  4 waiters  5 shared
   ARGV   1 token  2 ttl_ms  3 epoch_us  4 inbox  5 intent  6 limit  7 block  8 seen
-         inbox: the channel that a grant is published to, '' for a caller who only polls
-         intent: 'try' takes nothing but what is free; 'steal' takes the lock from whoever of holdfast
-         holds it, and tells them; 'poll' keeps a place in line or a lock, and gets neither anew; a number
-         stands in line, at that number or, if 0, at the end; whoever is in line already moves back to it, never ahead
-         limit: '-' for the whole lock, 0 for a share of it, else a share if fewer than so many have one
-         block: how many fences the grant reserves, the same in every repeat; 1 for a share
-         seen: only to steal: the last fence issued as an answer told it; if it is another now, nobody is robbed, for who
-         has the lock may have come since
+         inbox: the channel that a grant is published to, '' for a caller that only polls
+         intent: 'try' takes only what is free; 'steal' takes the lock from its owners, unless other code holds it, and
+         tells them; 'poll' keeps a queue entry or a lock, and gets neither anew; a number makes an entry with that
+         number or, if 0, at the end; an entry that exists moves back to the number, never ahead
+         limit: '-' for the whole lock, 0 for a share of it, else a share if fewer than so many are held
+         block: so many fences are reserved by the grant, the same in every repeat; 1 for a share
+         seen: only to steal: the last fence issued as an answer told it; if it is another now nothing is taken, since the
+         owner may be a later one
          intent, limit and block may be left out together: 0, '-' and 1
   REPLY  fence                                            the lock is the token's; the first of block
          { remaining_ms, holder, now_us, position, seq,   it is not: -1 if it never expires; 0 and ''
-           last }                                         if it is free; position 0 if not in line;
+           last }                                         if it is free; position 0 if not enqueued;
                                                           last: the last fence issued, 0 if none
   WRITES lock fence queue waiters shared
-  AGAIN  the same fence or place while the lease lasts, which is lengthened to ttl_ms, never shortened; once it has
+  AGAIN  the same fence or position while the lease lasts, which is lengthened to ttl_ms, never shortened; once it has
          ended the lock is acquired anew, with a new fence
   FAILS  WRONGTYPE if a key holds something else, FENCE if the counter is at its end; then nothing is changed
 ]]
+--#include constants.lua
 local lock_key, fence_key, queue_key, waiters_key, shared_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local token, ttl_ms, epoch_us, inbox = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
-local intent, limit, block = ARGV[5] or '0', ARGV[6] or '-', ARGV[7] or '1'
+local intent, limit, block = ARGV[5] or '0', ARGV[6] or WHOLE, ARGV[7] or '1'
 
--- A fence as fence.lua issues it, without what only a new counter needs; or nothing, and the error. What it
--- needs is passed: a function that refers to locals around it costs each call more than all that it does.
-local function next_fence(fence_key, epoch_us, block)
-  local counter = redis.pcall('INCRBY', fence_key, block)
-  local before = type(counter) == 'number' and counter - block
-  if before and before > 9e15 then
-    -- Scripts are not rolled back: fence.lua says what is wrong with the counter as it was.
-    redis.call('INCRBY', fence_key, -block)
-    before = nil
-  elseif before and before > 0 and before - epoch_us >= 0 then
-    return before + 1
-  elseif before and before > 0 then
-    -- Every first use by a process comes here.
-    redis.call('SET', fence_key, string.format('%.0f', epoch_us + block - 1), 'KEEPTTL')
-    return tonumber(epoch_us)
-  end
-  --#include fence.lua
-  if before then
-    return issue(nil, block)
-  end
-  local _, unreadable = last_fence()
-  return nil, unreadable or counter
-end
-
--- The common cases, ahead of everything that only a queue needs: nobody waits, and there is room.
+-- The common cases, in which nobody waits and there is room. They stand ahead of most functions, since to define those
+-- would cost the server more than all that is done here. Numbers stay text here for the same reason: Lua converts the
+-- operands of an operator by itself, and faster than `tonumber`.
+local is_taken, members, value, now_ms
 if intent ~= 'poll' and redis.call('EXISTS', queue_key) == 0 then
-  if limit ~= '-' then
-    --#include share.lua
-  elseif redis.call('SET', lock_key, token, 'NX', 'PX', ttl_ms) then
-    local fence, failure = next_fence(fence_key, epoch_us, block)
-    if failure then
-      -- Scripts are not rolled back: what could not be fenced is undone by hand.
-      redis.call('DEL', lock_key)
-      return failure
-    end
-    return fence
+  if limit == WHOLE then
+    is_taken = redis.call('SET', lock_key, token, 'NX', 'PX', ttl_ms)
+  else
+    --#include clock.lua
+    --#include share_room.lua
+    members, value, now_ms = find_share_room(lock_key, shared_key, token, intent, limit)
+    is_taken = members
   end
 end
+if is_taken then
+  local fence, failure
+  local reply = redis.pcall('INCRBY', fence_key, block)
+  local before = type(reply) == 'number' and reply - block
+  if before and before > 0 and before <= FENCE_MAX then
+    fence = before + 1
+    if before - epoch_us < 0 then
+      -- The first use by a process comes here, since its epoch is later than the last fence.
+      fence = tonumber(epoch_us)
+      redis.call('SET', fence_key, string.format('%.0f', epoch_us + block - 1), 'KEEPTTL')
+    end
+  else
+    --#include clock.lua
+    --#include fence.lua
+    --#include start_counter.lua
+    fence, failure = start_counter(fence_key, reply, tonumber(block), tonumber(epoch_us))
+  end
+  if failure and limit == WHOLE then
+    -- The lock cannot be fenced, so it must not stay taken.
+    redis.call('DEL', lock_key)
+  elseif fence and limit ~= WHOLE then
+    if not value and members > 0 then
+      redis.call('DEL', shared_key)
+    end
+    redis.call('ZADD', shared_key, now_ms + ttl_ms, token, string.format('%.0f', -fence), '#' .. token)
+    if not value or redis.call('PTTL', lock_key) < tonumber(ttl_ms) then
+      redis.call('SET', lock_key, SHARED, 'PX', ttl_ms)
+      redis.call('PEXPIRE', shared_key, ttl_ms + KEYS_MS)
+    end
+  end
+  return fence or failure
+end
 
-local holder = redis.call('GET', lock_key)
---#include queue.lua
+--#include clock.lua
+--#include fence.lua
+--#include lock_state.lua
+--#include shares.lua
+--#include messages.lua
+--#include revoke.lua
+--#include wait_queue.lua
+ttl_ms, epoch_us, block = tonumber(ttl_ms), tonumber(epoch_us), tonumber(block)
+value = redis.call('GET', lock_key)
+local lock, failure = read_lock(lock_key, fence_key, queue_key, waiters_key, shared_key, value, epoch_us)
+if failure then
+  return failure
+end
+claim(lock, token)
+free_if_unshared(lock)
 
-if holder and bare(holder) == token then
-  if redis.call('PTTL', lock_key) <= tonumber(ttl_ms) then
+if lock.value and strip_mark(lock.value) == token then
+  if redis.call('PTTL', lock_key) <= ttl_ms then
     redis.call('PEXPIRE', lock_key, ttl_ms)
   end
-  -- A counter that is too small for this has not issued the fence: it was lost, or set.
-  return counter and counter >= tonumber(block) and counter - block + 1 or issue(counter, block)
+  -- A smaller counter has not issued the fence of this lock: it was lost, or other code set it.
+  local counter = lock.counter
+  return counter and counter >= block and counter - block + 1 or next_fence(lock, block, epoch_us)
 end
-local ends = limit ~= WHOLE and share_end(token)
-local fence = ends and share_fence(token)
+local ends_ms = limit ~= WHOLE and share_end(lock, token)
+local fence = ends_ms and share_fence(lock, token)
 if fence then
-  if ends <= now_ms + ttl_ms then
-    redis.call('ZADD', shared_key, now_ms + ttl_ms, token)
-    fit_to_shares()
+  if ends_ms <= lock.now_ms + ttl_ms then
+    redis.call('ZADD', shared_key, lock.now_ms + ttl_ms, token)
+    fit_to_shares(lock)
   end
   return fence
 end
 
--- Gives the caller what there is room for.
+local entry = { token = token, lease_ms = ttl_ms, block = block, epoch_us = epoch_us, limit = limit, channel = inbox }
+
 local function take()
-  local fence = give(token, ttl_ms, block, epoch_us, limit)
+  local fence = grant(lock, entry)
   if limit ~= WHOLE then
-    fit_to_shares()
+    fit_to_shares(lock)
   end
   return fence
 end
 
-if intent == 'steal' and (not holder or holder:find('^hf1%.') and (counter or 0) == tonumber(ARGV[8])) then
-  take_away()
+local is_foreign = lock.value and not lock.value:find('^hf1%.')
+if intent == 'steal' and (not lock.value or not is_foreign and (lock.counter or 0) == tonumber(ARGV[8])) then
+  revoke(lock)
   return take()
 end
 local seq = redis.call('ZSCORE', queue_key, token)
-if not seq and not found[1] and intent ~= 'poll' and limit ~= WHOLE and has_room(limit) then
-  -- Nobody waits, so the caller need not stand in line first.
-  bury()
+if not seq and not lock.head and intent ~= 'poll' and limit ~= WHOLE and has_room(lock, limit) then
+  -- Nobody waits, so the caller need not be enqueued first.
+  purge_expired(lock)
   return take()
 end
 if seq or tonumber(intent) then
-  seq = stand_in_line(seq)
+  seq = enqueue(lock, entry, seq, tonumber(intent))
 end
-if is_open() then
-  local passed = advance(token)
-  if type(passed) == 'number' then
-    return passed
+if is_open(lock) then
+  local served = serve_queue(lock, token)
+  if type(served) == 'number' then
+    return served
   end
-  if passed == NOBODY and intent == 'try' and has_room(limit) then
+  if served == NOBODY and intent == 'try' and has_room(lock, limit) then
     return take()
   end
-  holder = redis.call('GET', lock_key)
+  lock.value = redis.call('GET', lock_key)
 end
--- A holder whose value carries the mark looks at the queue when it releases.
-if seq and holder and holder:find('^hf1%.') and holder:sub(-1) ~= MARK then
+-- An owner whose value has the mark looks at the queue when it releases.
+if seq and lock.value and lock.value:find('^hf1%.') and lock.value:sub(-1) ~= MARK then
   redis.call('APPEND', lock_key, MARK)
 end
-local remaining_ms = holder and redis.call('PTTL', lock_key) or 0
-if is_shared() and limit ~= WHOLE then
+local remaining_ms = lock.value and redis.call('PTTL', lock_key) or 0
+if is_shared(lock) and limit ~= WHOLE then
   -- The first share that ends makes room.
-  local first = redis.call('ZRANGEBYSCORE', shared_key, '(' .. now_ms, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
-  remaining_ms = first and tonumber(first) - now_ms or remaining_ms
+  local range = redis.call('ZRANGEBYSCORE', shared_key, '(' .. lock.now_ms, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+  remaining_ms = range[2] and tonumber(range[2]) - lock.now_ms or remaining_ms
 end
 local rank = seq and redis.call('ZRANK', queue_key, token)
 return {
-  remaining_ms, holder and bare(holder) or '', now_us, rank and rank + 1 or 0, tonumber(seq) or 0, counter or 0,
+  remaining_ms, lock.value and strip_mark(lock.value) or '', lock.now_us,
+  rank and rank + 1 or 0, tonumber(seq) or 0, lock.counter or 0,
 }

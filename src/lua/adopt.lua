@@ -1,53 +1,66 @@
---[[ adopt: take over a lock or a share from its owner, who has passed the token on
+--[[ adopt: take over a lock or a share from its owner, who gave the token away
   KEYS   1 lock  2 fence  3 queue  4 waiters  5 shared
   ARGV   1 token  2 epoch_us  3 owner  4 ttl_ms  5 limit
-         owner: the token until now
+         owner: the token of the owner until now
          limit: '-' for the whole lock and nothing less, as in acquire
-  REPLY  fence: the lock is the token's, under a new fence, and lasts at least ttl_ms · 0 the owner has it no longer
+  REPLY  fence: the lock is the token's, under a new fence, and lasts at least ttl_ms · 0 the owner lost it
   WRITES lock fence waiters shared
   AGAIN  the same fence
   FAILS  WRONGTYPE if a key holds something else, FENCE if the counter is at its end; then nothing is changed
 ]]
+--#include constants.lua
+--#include clock.lua
+--#include fence.lua
+--#include lock_state.lua
+--#include shares.lua
+--#include messages.lua
 local lock_key, fence_key, queue_key, waiters_key, shared_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local token, epoch_us, owner, ttl_ms, limit = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5]
+local token, epoch_us, owner, ttl_ms, limit = ARGV[1], tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4]), ARGV[5]
 
-local holder = redis.call('GET', lock_key)
---#include queue.lua
-
-local ends_ms = now_ms + ttl_ms
-if holder and (bare(holder) == owner or bare(holder) == token) then
-  ends_ms = math.max(ends_ms, now_ms + redis.call('PTTL', lock_key))
-  -- Ahead of the rest: it needs no memory, so Redis lets the others pass at maxmemory.
-  redis.call('PEXPIRE', lock_key, ends_ms - now_ms)
-  if bare(holder) == token then
-    -- A repeat. Nobody else was issued a fence while the token owns the lock.
-    return counter or issue(nil, 1)
-  end
-  -- Replaced, never deleted: what is cut off here, as in a slot that moves, must leave it to one of the two.
-  redis.call('SET', lock_key, token .. mark(), 'PX', ends_ms - now_ms)
-  announce('adopted', owner)
-  redis.call('DEL', shared_key)
-  if unclaimed then
-    claimed()
-  end
-  -- A later owner: the one before may have handed the lock on under fences that it had reserved.
-  return issue(counter, 1)
+local value = redis.call('GET', lock_key)
+local lock, failure = read_lock(lock_key, fence_key, queue_key, waiters_key, shared_key, value, epoch_us)
+if failure then
+  return failure
 end
--- Who believes to have the whole lock would be mistaken in a share: the owner may have downgraded it since.
-local ends = limit ~= WHOLE and share_end(owner)
+claim(lock, token)
+free_if_unshared(lock)
+
+local ends_ms = lock.now_ms + ttl_ms
+local holder = lock.value and strip_mark(lock.value)
+if holder and (holder == owner or holder == token) then
+  ends_ms = math.max(ends_ms, lock.now_ms + redis.call('PTTL', lock_key))
+  -- PEXPIRE stands first: Redis lets a script write at maxmemory if its first write needs no memory.
+  redis.call('PEXPIRE', lock_key, ends_ms - lock.now_ms)
+  if holder == token then
+    -- A repeat. Nobody else was issued a fence while the token owns the lock.
+    return lock.counter or next_fence(lock, 1, epoch_us)
+  end
+  -- The value is replaced, never deleted: a script that is cut off here, in a slot that moves, must leave the lock to
+  -- one of the two.
+  redis.call('SET', lock_key, token .. waiters_mark(lock), 'PX', ends_ms - lock.now_ms)
+  notify_owner(lock, 'adopted', owner)
+  redis.call('DEL', shared_key)
+  if lock.unclaimed then
+    clear_unclaimed(lock)
+  end
+  -- The former owner may have handed the lock on under fences that it had reserved, so the adopter gets a later one.
+  return next_fence(lock, 1, epoch_us)
+end
+-- An adopter of the whole lock gets no share: the owner may have downgraded the lock meanwhile.
+local share_ends_ms = limit ~= WHOLE and share_end(lock, owner)
 local fence
-if ends then
-  announce('adopted', owner)
-  remove_share(owner)
-  fence = issue(counter, 1)
-  add_share(token, math.max(ends, ends_ms), fence)
+if share_ends_ms then
+  notify_owner(lock, 'adopted', owner)
+  remove_share(lock, owner)
+  fence = next_fence(lock, 1, epoch_us)
+  add_share(lock, token, math.max(share_ends_ms, ends_ms), fence)
 else
-  ends = limit ~= WHOLE and share_end(token)
-  fence = ends and share_fence(token)
+  share_ends_ms = limit ~= WHOLE and share_end(lock, token)
+  fence = share_ends_ms and share_fence(lock, token)
   if not fence then
     return 0
   end
-  redis.call('ZADD', shared_key, math.max(ends, ends_ms), token)
+  redis.call('ZADD', shared_key, math.max(share_ends_ms, ends_ms), token)
 end
-fit_to_shares()
+fit_to_shares(lock)
 return fence

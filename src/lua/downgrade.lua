@@ -1,4 +1,4 @@
---[[ downgrade: turn the whole lock into a share of it, and let in who waits for shares behind it
+--[[ downgrade: turn the whole lock into a share of it, and grant shares to the waiters at the head of the queue
   KEYS   1 lock  2 fence  3 queue  4 waiters  5 shared
   ARGV   1 token  2 epoch_us  3 fence
          fence: the owner's, which it keeps
@@ -7,17 +7,29 @@
   AGAIN  the same
   FAILS  WRONGTYPE if a key holds something else, FENCE if the counter is at its end; then nothing is changed
 ]]
+--#include constants.lua
+--#include clock.lua
+--#include fence.lua
+--#include lock_state.lua
+--#include shares.lua
+--#include messages.lua
+--#include wait_queue.lua
 local lock_key, fence_key, queue_key, waiters_key, shared_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local token, epoch_us = ARGV[1], ARGV[2]
+local token, epoch_us, fence = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 
-local holder = redis.call('GET', lock_key)
---#include queue.lua
+local value = redis.call('GET', lock_key)
+local lock, failure = read_lock(lock_key, fence_key, queue_key, waiters_key, shared_key, value, epoch_us)
+if failure then
+  return failure
+end
+claim(lock, token)
+free_if_unshared(lock)
 
-if holder == token or holder == token .. MARK then
+if lock.value == token or lock.value == token .. MARK then
   redis.call('DEL', shared_key)
-  add_share(token, now_ms + math.max(redis.call('PTTL', lock_key), 1), ARGV[3])
-  fit_to_shares()
-  advance()
+  add_share(lock, token, lock.now_ms + math.max(redis.call('PTTL', lock_key), 1), fence)
+  fit_to_shares(lock)
+  serve_queue(lock)
   return 1
 end
-return share_end(token) and 1 or 0
+return share_end(lock, token) and 1 or 0

@@ -6,15 +6,15 @@
   AGAIN  the same; a lease is never shortened
   FAILS  WRONGTYPE if lock holds something else; then nothing is changed
 ]]
+--#include constants.lua
 local lock_key = KEYS[1]
-local token, ttl_ms = ARGV[1], ARGV[2]
+local token, ttl_ms = ARGV[1], tonumber(ARGV[2])
 
-local holder = redis.call('GET', lock_key)
--- The value carries a mark while somebody waits.
-if holder ~= token and holder ~= token .. '+' then
+local value = redis.call('GET', lock_key)
+if value ~= token and value ~= token .. MARK then
   return 0
 end
-if redis.call('PTTL', lock_key) < tonumber(ttl_ms) then
+if redis.call('PTTL', lock_key) < ttl_ms then
   redis.call('PEXPIRE', lock_key, ttl_ms)
 end
 return 1

@@ -8,35 +8,35 @@
   AGAIN  the same; no lease is ever shortened
   FAILS  WRONGTYPE if a key holds something else; then nothing is changed
 ]]
+--#include constants.lua
+--#include clock.lua
 local lock_key, shared_key = KEYS[1], KEYS[2]
 local token, ttl_ms = ARGV[1], tonumber(ARGV[2])
 
-local holder = redis.call('GET', lock_key)
--- The value carries a mark while somebody waits.
-if holder == token or holder == token .. '+' then
+local value = redis.call('GET', lock_key)
+if value == token or value == token .. MARK then
   if redis.call('PTTL', lock_key) < ttl_ms then
     redis.call('PEXPIRE', lock_key, ttl_ms)
   end
   return 1
-elseif holder ~= 'hf1.shared' and holder ~= 'hf1.shared+' then
+elseif value ~= SHARED and value ~= SHARED .. MARK then
   return 0
 end
 local ends_ms = tonumber(redis.call('ZSCORE', shared_key, token) or nil)
-local time = redis.call('TIME')
-local now_ms = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
--- The fence stands beside it, as a number below zero.
+local now_ms = math.floor(server_time_us() / 1000)
+-- The fence is stored as a negative score.
 local fence = -(tonumber(redis.call('ZSCORE', shared_key, '#' .. token) or nil) or 0)
 if not ends_ms or ends_ms <= now_ms or fence <= 0 or fence >= 2 ^ 53 then
   return 0
 end
--- Whoever was granted the share by message has been heard of.
+-- This call claims what the token was granted by message.
 redis.call('ZREM', shared_key, '?' .. token)
 if ends_ms < now_ms + ttl_ms then
   redis.call('ZADD', shared_key, now_ms + ttl_ms, token)
-  -- The lock lasts as long as the last share of it.
+  -- The lock lasts as long as its last share.
   if redis.call('PTTL', lock_key) < ttl_ms then
     redis.call('PEXPIRE', lock_key, ttl_ms)
-    redis.call('PEXPIRE', shared_key, ttl_ms + 30000)
+    redis.call('PEXPIRE', shared_key, ttl_ms + KEYS_MS)
   end
 end
 return fence

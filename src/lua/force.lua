@@ -1,30 +1,43 @@
---[[ force: free a lock whoever holds it, tell them, and pass it on
+--[[ force: free a lock whoever owns it, tell the owners, and grant it to the next waiter
   KEYS   1 lock  2 fence  3 queue  4 waiters  5 shared
   ARGV   1 token  2 epoch_us  3 scope  4 seen
-         token: who asks
+         token: the caller's
          scope: 'foreign' to free it also from other code
-         seen: the last fence issued as an answer told it, '' to be told; if it is another now, nothing is done, for who
-         has the lock may have come since
-  REPLY  1 freed, and passed on if somebody waits · 0 it was not held, or by other code
-         2 freed, and nobody has it yet: the line is too long to be walked at once, call release
+         seen: the last fence issued as an answer told it, '' to be told; if it is another now nothing is done,
+         since the owner may be a later one
+  REPLY  1 freed, and granted to the next waiter if there is one · 0 it was not held, or by other code
+         2 freed, and not granted yet: the queue is longer than one call looks at, call release
          { last }  it is held, and nothing is done: the last fence issued, 0 if none is known
   WRITES lock fence queue waiters shared
   AGAIN  { last } if somebody was granted the lock since, else 0
   FAILS  WRONGTYPE if a key holds something else, FENCE if the counter is at its end; then nothing is changed
 ]]
+--#include constants.lua
+--#include clock.lua
+--#include fence.lua
+--#include lock_state.lua
+--#include shares.lua
+--#include messages.lua
+--#include revoke.lua
+--#include wait_queue.lua
 local lock_key, fence_key, queue_key, waiters_key, shared_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local token, epoch_us = ARGV[1], ARGV[2]
+local token, epoch_us, scope, seen = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4]
 
-local holder = redis.call('GET', lock_key)
---#include queue.lua
-
-local held = holder and (ARGV[3] == 'foreign' or holder:find('^hf1%.'))
-if held and (ARGV[4] == '' or (counter or 0) ~= tonumber(ARGV[4])) then
-  return { counter or 0 }
-elseif held then
-  take_away()
+local value = redis.call('GET', lock_key)
+local lock, failure = read_lock(lock_key, fence_key, queue_key, waiters_key, shared_key, value, epoch_us)
+if failure then
+  return failure
 end
-if not holder and advance() == UNKNOWN then
+claim(lock, token)
+free_if_unshared(lock)
+
+local is_held = lock.value and (scope == 'foreign' or lock.value:find('^hf1%.'))
+if is_held and (seen == '' or (lock.counter or 0) ~= tonumber(seen)) then
+  return { lock.counter or 0 }
+elseif is_held then
+  revoke(lock)
+end
+if not lock.value and serve_queue(lock) == UNKNOWN then
   return 2
 end
-return held and 1 or 0
+return is_held and 1 or 0

@@ -2,32 +2,32 @@
   not exist
   KEYS   1 lock  2 shared
   ARGV   1 token
-  REPLY  1 freed, also of the whole lock; whoever waits finds out by asking · 0 not the owner
+  REPLY  1 freed, also of the whole lock; waiters learn it when they poll · 0 not the owner
   WRITES lock shared
   AGAIN  0; the caller reads it as release.lua says
   FAILS  WRONGTYPE if a key holds something else; then nothing is changed
 ]]
+--#include constants.lua
+--#include clock.lua
 local lock_key, shared_key = KEYS[1], KEYS[2]
 local token = ARGV[1]
 
-local holder = redis.call('GET', lock_key)
--- The value carries a mark while somebody waits.
-if holder == token or holder == token .. '+' then
-  -- A downgrade that was asked for has not been executed.
+local value = redis.call('GET', lock_key)
+if value == token or value == token .. MARK then
+  -- The owner asked for a downgrade that was not executed.
   redis.call('DEL', lock_key)
   return 1
 end
-local shared = holder == 'hf1.shared' or holder == 'hf1.shared+'
-local ends_ms = shared and tonumber(redis.call('ZSCORE', shared_key, token) or nil)
+local is_shared = value == SHARED or value == SHARED .. MARK
+local ends_ms = is_shared and tonumber(redis.call('ZSCORE', shared_key, token) or nil)
 if not ends_ms then
   return 0
 end
-local time = redis.call('TIME')
-local now_ms = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
--- The end of the last share beside it. Read ahead of the first write: a key that a script has deleted counts as moved,
--- and any other command on it is an error.
-local last = redis.call('ZRANGE', shared_key, -2, -1, 'WITHSCORES')
-local last_ms = tonumber(last[3] == token and last[2] or last[4])
+local now_ms = math.floor(server_time_us() / 1000)
+-- The end of the last share besides this one is read ahead of the first write: in a slot that moves, a key that a
+-- script has deleted counts as moved, and any other command on it is an error.
+local range = redis.call('ZRANGE', shared_key, -2, -1, 'WITHSCORES')
+local last_ms = tonumber(range[3] == token and range[2] or range[4])
 if last_ms and last_ms > now_ms then
   redis.call('ZREM', shared_key, token, '#' .. token, '?' .. token)
   redis.call('PEXPIRE', lock_key, last_ms - now_ms)

@@ -1,51 +1,65 @@
---[[ release: give up a lock, a share of it, or a place in line for it
+--[[ release: give up a lock, a share of it, or a queue entry, and grant what is open to the next waiters
   KEYS   1 lock  2 fence  3 queue  4 waiters  5 shared
   ARGV   1 token  2 epoch_us
-  REPLY  1 freed, and passed on if somebody waits · 0 not the owner; its place in line is gone
-         2 freed, and nobody has it yet: the line is too long to be walked at once, call again
+  REPLY  1 freed, and granted to the next waiter if there is one · 0 not the owner; its queue entry is gone
+         2 freed, and not granted yet: the queue is longer than one call looks at, call again
   WRITES lock fence queue waiters shared
-  AGAIN  0, or 2 as long as it stays free; after a lost reply the caller reads it as freed if it asked first while it held the lock
+  AGAIN  0, or 2 as long as it stays free; after a lost reply the caller reads 0 as freed if it first asked while it
+         owned the lock
   FAILS  WRONGTYPE if a key holds something else, FENCE if the counter is at its end; then nothing is changed
 ]]
+--#include constants.lua
 local lock_key, fence_key, queue_key, waiters_key, shared_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local token, epoch_us = ARGV[1], ARGV[2]
+local token = ARGV[1]
 
--- The common cases: nobody waits, or the value would carry the mark.
-local holder = redis.call('GET', lock_key)
-if holder == token then
+-- The common cases, in which the value has no mark: nobody waits.
+local value = redis.call('GET', lock_key)
+if value == token then
   redis.call('DEL', lock_key)
   return 1
 end
-local ends = holder == 'hf1.shared' and redis.pcall('ZSCORE', shared_key, token)
+--#include clock.lua
+local ends = value == SHARED and redis.pcall('ZSCORE', shared_key, token)
 if type(ends) == 'string' then
-  local time = redis.call('TIME')
-  local now_ms = math.floor((time[1] * 1000000 + time[2]) / 1000)
+  local now_ms = math.floor(server_time_us() / 1000)
   redis.call('ZREM', shared_key, token, '#' .. token, '?' .. token)
-  -- The lock lasts as long as the last share of it.
-  local last = tonumber(redis.call('ZRANGE', shared_key, -1, -1, 'WITHSCORES')[2])
-  if last and last > now_ms then
-    redis.call('PEXPIRE', lock_key, last - now_ms)
+  -- The lock lasts as long as its last share.
+  local last_ms = tonumber(redis.call('ZRANGE', shared_key, -1, -1, 'WITHSCORES')[2])
+  if last_ms and last_ms > now_ms then
+    redis.call('PEXPIRE', lock_key, last_ms - now_ms)
   else
     redis.call('DEL', lock_key)
   end
   return tonumber(ends) > now_ms and 1 or 0
 end
 
---#include queue.lua
+--#include fence.lua
+--#include lock_state.lua
+--#include shares.lua
+--#include messages.lua
+--#include wait_queue.lua
+local epoch_us = tonumber(ARGV[2])
+local lock, failure = read_lock(lock_key, fence_key, queue_key, waiters_key, shared_key, value, epoch_us)
+if failure then
+  return failure
+end
+claim(lock, token)
+free_if_unshared(lock)
 
-local owned = holder == token .. MARK or share_end(token)
-if holder == token .. MARK then
+local is_owner = lock.value == token .. MARK
+local is_held = is_owner or share_end(lock, token)
+if is_owner then
   redis.call('DEL', lock_key)
-  holder = nil
+  lock.value = nil
 else
-  leave_line(token)
-  if is_shared() then
-    -- Also if the share has ended, or another call was cut off behind its first write.
-    remove_share(token)
-    fit_to_shares()
+  dequeue(lock, token)
+  if is_shared(lock) then
+    -- The token may have a share that has ended, or whose release was cut off behind its first write.
+    remove_share(lock, token)
+    fit_to_shares(lock)
   end
 end
-if is_open() and advance() == UNKNOWN then
+if is_open(lock) and serve_queue(lock) == UNKNOWN then
   return 2
 end
-return owned and 1 or 0
+return is_held and 1 or 0

@@ -1,12 +1,12 @@
--- counter: the last fence of a lock that this server knows of, read ahead of the first write. Part of vote,
--- seal and fill; uses their fence_key.
+-- counter: the last fence that this server knows. Needs constants.lua.
 
-local FENCE_MS = 86400000
-
-local counter = redis.pcall('GET', fence_key)
-if type(counter) == 'table' or (counter and not counter:find('^%d+$')) then
-  return redis.error_reply('WRONGTYPE ' .. fence_key .. ' is not a fence counter')
-elseif counter and tonumber(counter) > 9e15 then
-  -- As in fence.lua: beyond 2^53 numbers are not exact.
-  return redis.error_reply('FENCE ' .. fence_key .. ' is not a counter below 9000000000000000')
+-- The counter, or nothing; and the error if it cannot be read.
+local function read_counter(fence_key)
+  local counter = redis.pcall('GET', fence_key)
+  if type(counter) == 'table' or (counter and not counter:find('^%d+$')) then
+    return nil, redis.error_reply('WRONGTYPE ' .. fence_key .. ' is not a fence counter')
+  elseif counter and tonumber(counter) > FENCE_MAX then
+    return nil, redis.error_reply('FENCE ' .. fence_key .. ' is not a counter below 9000000000000000')
+  end
+  return counter and tonumber(counter) or nil
 end

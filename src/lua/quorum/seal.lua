@@ -8,17 +8,18 @@
   AGAIN  0, for the counter is not below first any more: a lost reply is read as 0
   FAILS  WRONGTYPE if a key holds something else, FENCE if the counter is at its end; then nothing is changed
 ]]
-local lock_key, fence_key = KEYS[1], KEYS[2]
-local token, first, last = ARGV[1], ARGV[2], ARGV[3]
-
+--#include constants.lua
 --#include counter.lua
-local holder = redis.call('GET', lock_key)
--- The value carries a mark while somebody waits.
-if holder ~= token and holder ~= token .. '+' then
-  return 0
+local lock_key, fence_key = KEYS[1], KEYS[2]
+local token, first, last = ARGV[1], tonumber(ARGV[2]), ARGV[3]
+
+local counter, failure = read_counter(fence_key)
+if failure then
+  return failure
 end
+local value = redis.call('GET', lock_key)
 -- Strictly below: two attempts may have computed the same fence, and one of them gets it.
-if counter and tonumber(counter) >= tonumber(first) then
+if (value ~= token and value ~= token .. MARK) or (counter and counter >= first) then
   return 0
 end
 redis.call('SET', fence_key, last, 'PX', FENCE_MS)

@@ -8,7 +8,7 @@ pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
     (
         "a release frees another's lock",
         Kind::Steady,
-        script("if holder == token then\n  redis.call('DEL'", "if holder then\n  redis.call('DEL'"),
+        script("if value == token then\n  redis.call('DEL'", "if value then\n  redis.call('DEL'"),
     ),
     (
         "a lock is taken while it is held",
@@ -28,17 +28,20 @@ pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
     (
         "a marked value is not known as the releaser's",
         Kind::Steady,
-        script("if holder == token .. MARK then", "if false then"),
+        script("if is_owner then\n  redis.call('DEL'", "if false then\n  redis.call('DEL'"),
     ),
     (
         "a release passes nothing on",
         Kind::Steady,
-        script("if is_open() and advance() == UNKNOWN then", "if false then"),
+        script("if is_open(lock) and serve_queue(lock) == UNKNOWN then", "if false then"),
     ),
     (
         "only an owner's release passes the lock on",
         Kind::Steady,
-        script("if is_open() and advance() == UNKNOWN", "if owned and advance() == UNKNOWN"),
+        script(
+            "if is_open(lock) and serve_queue(lock) == UNKNOWN",
+            "if is_held and serve_queue(lock) == UNKNOWN",
+        ),
     ),
     (
         "the lock is passed to whoever is gone",
@@ -51,37 +54,37 @@ pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
     (
         "an extension cuts the lease",
         Kind::Steady,
-        script("if redis.call('PTTL', lock_key) < tonumber(ttl_ms) then", "if true then"),
+        script("if redis.call('PTTL', lock_key) < ttl_ms then", "if true then"),
     ),
     (
         "a repeated acquire cuts the lease",
         Kind::Steady,
-        script("if redis.call('PTTL', lock_key) <= tonumber(ttl_ms) then", "if true then"),
+        script("if redis.call('PTTL', lock_key) <= ttl_ms then", "if true then"),
     ),
     (
         "who owns the lock is told so without a lease",
         Kind::Steady,
-        script("if redis.call('PTTL', lock_key) <= tonumber(ttl_ms) then", "if false then"),
+        script("if redis.call('PTTL', lock_key) <= ttl_ms then", "if false then"),
     ),
     (
         "anybody may extend",
         Kind::Steady,
-        script("if holder ~= token and holder ~= token .. '+' then", "if not holder then"),
+        script("if value ~= token and value ~= token .. MARK then", "if not value then"),
     ),
     (
         "nobody claims a long lease",
         Kind::Steady,
-        script("math.min(lease_ms, CLAIM_MS)", "lease_ms"),
+        script("math.min(entry.lease_ms, CLAIM_MS)", "entry.lease_ms"),
     ),
     (
         "a grant by message is longer than its message says",
         Kind::Steady,
-        script("'%s,%.0f,%d', waiter", "'%s,%.0f,9%d', waiter"),
+        script("'%s,%.0f,%d', entry.token", "'%s,%.0f,9%d', entry.token"),
     ),
     (
         "a grant is dated too late",
         Kind::Steady,
-        script("grants, now_us, lock_key))", "grants, now_us + 2000000, lock_key))"),
+        script("grants, lock.now_us, lock.key))", "grants, lock.now_us + 2000000, lock.key))"),
     ),
     ("validity counts from the answer", Kind::Steady, Change::Machine(Defect::ValidFromReply)),
     ("validity counts from the message", Kind::Steady, Change::Machine(Defect::ValidFromArrival)),
@@ -111,9 +114,13 @@ pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
     (
         "a fence of the fast path is the last again",
         Kind::Steady,
-        script("return before + 1", "return before"),
+        script("fence = before + 1", "fence = before"),
     ),
-    ("a block of fences is not reserved", Kind::Steady, script("first + reserved - 1", "first")),
+    (
+        "a block of fences is not reserved",
+        Kind::Steady,
+        script("'%.0f', first + block - 1", "'%.0f', first"),
+    ),
     ("a block of fences has no end", Kind::Steady, Change::Machine(Defect::FencesWithoutEnd)),
     (
         "a busy lock's fences outrun the clock",
@@ -124,7 +131,11 @@ pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
         ),
     ),
     ("no epoch lifts the fences", Kind::Losing, Change::Machine(Defect::NoEpoch)),
-    ("a waiter's own epoch is not looked at", Kind::Losing, script("tonumber(epoch or 0)", "0")),
+    (
+        "a waiter's own epoch is not looked at",
+        Kind::Losing,
+        script("math.max(lock.epoch_us, epoch_us)", "lock.epoch_us"),
+    ),
     (
         "a new counter begins at one",
         Kind::Losing,
@@ -133,7 +144,7 @@ pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
     (
         "a lock that cannot be fenced stays taken",
         Kind::Steady,
-        script("redis.call('DEL', lock_key)\n      return failure", "return failure"),
+        script("if failure and limit == WHOLE then", "if false then"),
     ),
     (
         "a lifted fence counter never ends",
@@ -171,7 +182,7 @@ pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
         "an heir's share outlives the lock",
         Kind::Steady,
         script(
-            "redis.call('PEXPIRE', lock_key, last - now_ms)\nredis.call('PEXPIRE', shared_key, last",
+            "redis.call('PEXPIRE', lock_key, last_ms - now_ms)\nredis.call('PEXPIRE', shared_key, last",
             "redis.call('PEXPIRE', shared_key, last",
         ),
     ),
@@ -179,7 +190,7 @@ pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
         "an heir has the fence of another",
         Kind::Steady,
         script(
-            "local fence = issue(counter, 1)\nredis.call('ZADD'",
+            "local fence = issue_fences(fence_key, counter, 1, epoch_us, now_us)\nredis.call('ZADD'",
             "local fence = counter\nredis.call('ZADD'",
         ),
     ),
@@ -192,32 +203,38 @@ pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
     (
         "a lock that was passed on is not marked",
         Kind::Steady,
-        script("holder = owner .. (marked or mark())", "holder = owner"),
+        script(
+            "lock.value = entry.token .. (mark or waiters_mark(lock))",
+            "lock.value = entry.token",
+        ),
     ),
     (
         "foreign code's value is marked",
         Kind::Steady,
-        script("if seq and holder and holder:find('^hf1%.') and", "if seq and holder and"),
+        script(
+            "if seq and lock.value and lock.value:find('^hf1%.') and",
+            "if seq and lock.value and",
+        ),
     ),
     (
         "a release leaves the place in line",
         Kind::Steady,
-        script("else\n  leave_line(token)\n", "else\n"),
+        script("else\n  dequeue(lock, token)\n", "else\n"),
     ),
     (
         "newcomers stand at the head",
         Kind::Steady,
-        script("math.max(now_us, (last or 0) + 1)", "now_us - 1e12"),
+        script("math.max(lock.now_us, (last or 0) + 1)", "lock.now_us - 1e12"),
     ),
     (
         "whoever cannot be reached at once has left",
         Kind::Steady,
-        script("if deadline_ms < until_ms then", "if true then"),
+        script("if entry.deadline_ms < until_ms then", "if true then"),
     ),
     (
         "a claim is not heard",
         Kind::Steady,
-        script("if unclaimed == token then\n  claimed()\nend", ""),
+        script("if lock.unclaimed == token then\n    clear_unclaimed(lock)\n  end", ""),
     ),
     (
         "nobody is told of a grant",
@@ -227,7 +244,7 @@ pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
     (
         "the line is kept without an end",
         Kind::Steady,
-        script("redis.call('PEXPIRE', waiters_key, KEYS_MS)", ""),
+        script("redis.call('PEXPIRE', lock.waiters_key, KEYS_MS)", ""),
     ),
     ("a lost place is taken further back", Kind::Steady, Change::Machine(Defect::PlaceForgotten)),
     ("a caller who has waited is the last", Kind::Calm, Change::Machine(Defect::PlaceAtEnd)),
@@ -236,22 +253,22 @@ pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
     (
         "a share is given while another has the whole lock",
         Kind::Steady,
-        script("  return is_shared()\n    and (limit == '0'", "  return (limit == '0'"),
+        script("return is_shared(lock) and (limit == '0'", "return (limit == '0'"),
     ),
     (
         "nobody counts those who share a lock",
         Kind::Steady,
-        script("'(' .. now_ms, '+inf') < tonumber(limit)", "'(' .. now_ms, '+inf') < 99"),
+        script("count_shares(lock) < tonumber(limit)", "count_shares(lock) < 99"),
     ),
     (
         "a share is taken at once, however many there are",
         Kind::Steady,
-        script("live < tonumber(limit))", "true)"),
+        script("or live < tonumber(limit)", "or true"),
     ),
     (
         "a repeated acquire takes a share anew",
         Kind::Steady,
-        script("and not redis.call('ZSCORE', shared_key, token)", ""),
+        script("or redis.call('ZSCORE', shared_key, token) then", "then"),
     ),
     (
         "a share that is taken at once does not lengthen the lock",
@@ -267,17 +284,25 @@ pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
         "the whole lock is given while others share it",
         Kind::Steady,
         script(
-            "  if not holder or limit == WHOLE then\n    return not holder",
-            "  if not holder or limit == WHOLE then\n    return true",
+            "  if not lock.value or limit == WHOLE then\n    return not lock.value",
+            "  if not lock.value or limit == WHOLE then\n    return true",
         ),
     ),
     (
         "those who want shares overtake whoever waits for the whole lock",
         Kind::Steady,
-        script("not seq and not found[1] and", "not seq and"),
+        script("not seq and not lock.head and", "not seq and"),
     ),
     (
         "the lock ends with the first share",
+        Kind::Steady,
+        script(
+            "redis.call('ZRANGE', lock.shared_key, -1, -1, 'WITHSCORES')[2]",
+            "redis.call('ZRANGEBYSCORE', lock.shared_key, lock.now_ms, '+inf', 'WITHSCORES')[2]",
+        ),
+    ),
+    (
+        "a share is given up at once, and the lock ends with the first",
         Kind::Steady,
         script(
             "redis.call('ZRANGE', shared_key, -1, -1, 'WITHSCORES')[2]",
@@ -287,106 +312,115 @@ pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
     (
         "a share is given up, and the lock lasts as long as it would have",
         Kind::Steady,
-        script("    remove_share(token)\n    fit_to_shares()", "    remove_share(token)"),
+        script(
+            "    remove_share(lock, token)\n    fit_to_shares(lock)",
+            "    remove_share(lock, token)",
+        ),
     ),
     (
         "anybody has a share",
         Kind::Steady,
-        script("return ends and ends > now_ms and ends", "return is_shared() and now_ms + 1"),
+        script(
+            "return ends_ms and ends_ms > lock.now_ms and ends_ms",
+            "return is_shared(lock) and lock.now_ms + 1",
+        ),
     ),
     (
         "a share that has ended is lengthened",
         Kind::Steady,
-        script("return ends and ends > now_ms and ends", "return ends"),
+        script("return ends_ms and ends_ms > lock.now_ms and ends_ms", "return ends_ms"),
     ),
     (
         "a repeated acquire cuts a share",
         Kind::Steady,
-        script("if ends <= now_ms + ttl_ms then", "if true then"),
+        script("if ends_ms <= lock.now_ms + ttl_ms then", "if true then"),
     ),
-    ("shares have one fence", Kind::Steady, script("  counter = fence + reserved - 1\n", "")),
+    ("shares have one fence", Kind::Steady, script("  lock.counter = first + block - 1\n", "")),
     (
         "only one of those who want shares gets one",
         Kind::Steady,
         script(
-            "      if limit == WHOLE then\n        return own or ANOTHER",
-            "      if true then\n        return own or ANOTHER",
+            "      if entry.limit == WHOLE then\n        return fence or ANOTHER",
+            "      if true then\n        return fence or ANOTHER",
         ),
     ),
     (
         "a downgrade lets nobody in",
         Kind::Steady,
-        script("  fit_to_shares()\n  advance()\n", "  fit_to_shares()\n"),
+        script("  fit_to_shares(lock)\n  serve_queue(lock)\n", "  fit_to_shares(lock)\n"),
     ),
     (
         "a downgrade gets another fence",
         Kind::Steady,
         script(
-            "math.max(redis.call('PTTL', lock_key), 1), ARGV[3])",
-            "math.max(redis.call('PTTL', lock_key), 1), ARGV[3] + 1)",
+            "math.max(redis.call('PTTL', lock_key), 1), fence)",
+            "math.max(redis.call('PTTL', lock_key), 1), fence + 1)",
         ),
     ),
     (
         "a silent process costs a claim for each of its shares",
         Kind::Steady,
         script(
-            "silent[manager] = math.max(silent[manager] or 0, -granted_ms)",
+            "silent[manager] = math.max(silent[manager] or 0, -tonumber(granted_ms))",
             "local _ = manager",
         ),
     ),
     (
         "a process that was heard of since is taken for silent",
         Kind::Steady,
-        script("if silent_ms and heard_ms <= silent_ms then", "if silent_ms then"),
+        script(
+            "if silent_ms and last_heard_ms(lock, token) <= silent_ms then",
+            "if silent_ms then",
+        ),
     ),
     (
         "a lock that nobody shares any more is not free",
         Kind::Losing,
-        script("'(' .. now_ms, '+inf') == 0 then", "'(' .. now_ms, '+inf') < 0 then"),
+        script("count_shares(lock) == 0 then", "count_shares(lock) < 0 then"),
     ),
     (
         "an adopted share has the fence of its former owner",
         Kind::Steady,
-        script("  fence = issue(counter, 1)", "  fence = counter"),
+        script("  fence = next_fence(lock, 1, epoch_us)", "  fence = lock.counter"),
     ),
     (
         "an adopted share stays with its former owner as well",
         Kind::Steady,
-        script("announce('adopted', owner)\n  remove_share(owner)", "announce('adopted', owner)"),
+        script(
+            "notify_owner(lock, 'adopted', owner)\n  remove_share(lock, owner)",
+            "notify_owner(lock, 'adopted', owner)",
+        ),
     ),
     (
         "an adopted lock has the fence of its former owner",
         Kind::Steady,
-        script("  return issue(counter, 1)\nend", "  return counter\nend"),
+        script("  return next_fence(lock, 1, epoch_us)\nend", "  return lock.counter\nend"),
     ),
     // Several at once.
     (
         "who wants several locks overtakes those who wait for one",
         Kind::Steady,
-        script("(holder or redis.call('EXISTS', KEYS[3 * i]) == 1)", "holder"),
+        script("(value or redis.call('EXISTS', queue_key) == 1)", "value"),
     ),
     (
         "several locks are given though one is held",
         Kind::Steady,
         script(
-            "(holder or redis.call('EXISTS', KEYS[3 * i]) == 1)",
-            "redis.call('EXISTS', KEYS[3 * i]) == 1",
+            "(value or redis.call('EXISTS', queue_key) == 1)",
+            "redis.call('EXISTS', queue_key) == 1",
         ),
     ),
     (
         "a repeat for several locks lengthens no lease",
         Kind::Steady,
-        script(
-            "< tonumber(ttl_ms) then\n      redis.call('PEXPIRE'",
-            "< 0 then\n      redis.call('PEXPIRE'",
-        ),
+        script("< ttl_ms then\n      redis.call('PEXPIRE'", "< 0 then\n      redis.call('PEXPIRE'"),
     ),
     (
         "several locks have the fences of those before",
         Kind::Steady,
         script(
-            "fences[i] = issue(counters[i], 1)\n  else",
-            "fences[i] = counters[i] or issue(nil, 1)\n  else",
+            "fences[i] = issue_fences(fence_key, counters[i], 1, epoch_us, now_us)\n  else",
+            "fences[i] = counters[i] or issue_fences(fence_key, nil, 1, epoch_us, now_us)\n  else",
         ),
     ),
     // While the slot moves.
@@ -399,7 +433,7 @@ pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
         "whoever has to free a lock alone frees another's",
         Kind::Moving,
         script(
-            "if holder ~= token and holder ~= token .. '+' then\n  return 0\nend\nredis.call('DEL', lock_key)",
+            "if value ~= token and value ~= token .. MARK then\n  return 0\nend\nredis.call('DEL', lock_key)",
             "redis.call('DEL', lock_key)",
         ),
     ),
@@ -407,47 +441,44 @@ pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
     (
         "a theft robs whoever has the lock by then",
         Kind::Steady,
-        script(
-            "holder:find('^hf1%.') and (counter or 0) == tonumber(ARGV[8])",
-            "holder:find('^hf1%.')",
-        ),
+        script("not is_foreign and (lock.counter or 0) == tonumber(ARGV[8])", "not is_foreign"),
     ),
     (
         "a lock is freed from whoever has it by then",
         Kind::Steady,
-        script("or (counter or 0) ~= tonumber(ARGV[4])", ""),
+        script("or (lock.counter or 0) ~= tonumber(seen)", ""),
     ),
     (
         "other code is robbed",
         Kind::Steady,
-        script("holder:find('^hf1%.') and (counter or 0)", "(counter or 0)"),
+        script("not is_foreign and (lock.counter or 0)", "(lock.counter or 0)"),
     ),
     (
         "other code is robbed by every force",
         Kind::Steady,
-        script("holder and (ARGV[3] == 'foreign' or holder:find('^hf1%.'))", "holder"),
+        script("lock.value and (scope == 'foreign' or lock.value:find('^hf1%.'))", "lock.value"),
     ),
     (
         "who is robbed is not told",
         Kind::Steady,
-        script("announce('stolen', bare(holder))", "local _ = holder"),
+        script("notify_owner(lock, 'stolen', strip_mark(lock.value))", "local _ = lock"),
     ),
     (
         "who is robbed of a share is not told",
         Kind::Steady,
-        script("      announce('stolen', owner)\n", ""),
+        script("      notify_owner(lock, 'stolen', token)\n", ""),
     ),
     (
         "a lock that was freed goes to nobody",
         Kind::Steady,
-        script("if not holder and advance() == UNKNOWN then", "if false then"),
+        script("if not lock.value and serve_queue(lock) == UNKNOWN then", "if false then"),
     ),
     (
         "whose lock was adopted is told of a theft",
         Kind::Steady,
         script(
-            "announce('adopted', owner)\n  redis.call('DEL', shared_key)",
-            "announce('stolen', owner)\n  redis.call('DEL', shared_key)",
+            "notify_owner(lock, 'adopted', owner)\n  redis.call('DEL', shared_key)",
+            "notify_owner(lock, 'stolen', owner)\n  redis.call('DEL', shared_key)",
         ),
     ),
     (

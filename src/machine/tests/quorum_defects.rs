@@ -64,41 +64,41 @@ const DEFECTS: &[(&str, Kind, Change)] = &[
     (
         "two attempts may have the same fence",
         Kind::Hasty,
-        script("tonumber(counter) >= tonumber(first)", "tonumber(counter) > tonumber(first)"),
+        script("counter and counter >= first", "counter and counter > first"),
     ),
     (
         "round two is asked again, and its repeat accepted",
         Kind::Hasty,
         script(
-            "if counter and tonumber(counter) >= tonumber(first) then",
-            "if counter and counter ~= last and tonumber(counter) >= tonumber(first) then",
+            "(counter and counter >= first)",
+            "(counter and counter ~= tonumber(last) and counter >= first)",
         ),
     ),
     (
         "the highest counter that was read is the fence, without a second round",
         Kind::Hasty,
         script(
-            "  return 0\nend\n-- Strictly below: two attempts may have computed the same fence, and one \
-             of them gets it.\nif counter and tonumber(counter) >= tonumber(first) then\n  return 0\nend",
-            "end",
+            "(value ~= token and value ~= token .. MARK) or (counter and counter >= first)",
+            "false",
         ),
     ),
     (
         "an earlier attempt's release frees a later one",
         Kind::Steady,
         script(
-            "if holder ~= token and holder ~= token .. '+' then\n  return 0\nend\nredis.call('DEL', \
-             lock_key)\n-- The mark",
-            "if not holder or holder:match('^(.*)%.%d+') ~= token:match('^(.*)%.%d+') then\n  return \
-             0\nend\nredis.call('DEL', lock_key)\n-- The mark",
+            "if value ~= token and value ~= token .. MARK then\n  return 0\nend\nredis.call('DEL', \
+             lock_key)\nif value",
+            "if not value or value:match('^(.*)%.%d+') ~= token:match('^(.*)%.%d+') then\n  return \
+             0\nend\nredis.call('DEL', lock_key)\nif value",
         ),
     ),
     (
         "an own key of an earlier attempt is another's, and nothing takes it away",
         Kind::Steady,
         script(
-            "if holder ~= token and holder ~= token .. '+' then\n  return 0\nend\nredis.call('DEL', lock_key)\n-- The mark",
-            "if true then return 0 end\n-- The mark",
+            "if value ~= token and value ~= token .. MARK then\n  return 0\nend\nredis.call('DEL', \
+             lock_key)\nif value",
+            "if true then return 0 end\nif value",
         ),
     ),
     ("a held lock is taken", Kind::Steady, script("if owner ~= token or", "if false or")),
@@ -106,25 +106,25 @@ const DEFECTS: &[(&str, Kind, Change)] = &[
         "an earlier attempt takes the lock from a later one",
         Kind::Steady,
         script(
-            "if owner ~= token or tonumber(number) > tonumber(attempt) then",
+            "if owner ~= token or tonumber(owner_attempt) > tonumber(attempt) then",
             "if owner ~= token then",
         ),
     ),
     (
         "an earlier attempt stands in the way of a later one",
         Kind::Steady,
-        script("tonumber(number) > tonumber(attempt) then", "number ~= attempt then"),
+        script("tonumber(owner_attempt) > tonumber(attempt) then", "owner_attempt ~= attempt then"),
     ),
     (
         "a late vote cuts a lease that was extended",
         Kind::Steady,
-        script("if holder and tonumber(number) == tonumber(attempt) then", "if false then"),
+        script("if value and tonumber(owner_attempt) == tonumber(attempt) then", "if false then"),
     ),
     (
         "a late fill cuts a lease",
         Kind::Steady,
         script(
-            "if not own then\n  redis.call('SET', lock_key, token,",
+            "if not is_owner then\n  redis.call('SET', lock_key, token,",
             "if true then\n  redis.call('SET', lock_key, token,",
         ),
     ),
@@ -140,14 +140,14 @@ const DEFECTS: &[(&str, Kind, Change)] = &[
         "a server is filled though it knows a later owner",
         Kind::Steady,
         script(
-            "if (holder and not own) or (counter and tonumber(counter) > tonumber(last)) then",
-            "if holder and not own then",
+            "if (value and not is_owner) or (counter and counter > tonumber(last)) then",
+            "if value and not is_owner then",
         ),
     ),
     (
         "a mark is lost when a later attempt takes the lock",
         Kind::Steady,
-        script("attempt .. (plus or '')", "attempt"),
+        script("attempt .. (owner_mark or '')", "attempt"),
     ),
     (
         "nobody is told that a lock is free",

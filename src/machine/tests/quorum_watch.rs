@@ -7,12 +7,18 @@ use super::world::World;
 use crate::clock::Mono;
 use crate::error::Failure;
 use crate::machine::RequestId;
-use crate::script::{Call, Reply};
+use crate::script::{Call, Reply, Script};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// How long a fence is remembered after it was written.
 const FENCE_KEPT: Duration = Duration::from_secs(86_400);
+
+#[test]
+fn the_scripts_keep_a_fence_for_the_same_time() {
+    let line = format!("local FENCE_MS = {}\n", FENCE_KEPT.as_millis());
+    assert!(Script::Seal.source().contains(&line));
+}
 
 /// What lies on a server about the lock.
 #[derive(Debug)]

@@ -5,7 +5,7 @@ use super::snapshot::{Reach, SHARED, Snapshot, Waiter, bare, is_foreign};
 use super::taking::Takings;
 use crate::clock::ServerTime;
 use crate::message::{Grant, Taken};
-use crate::script::{CLAIM, Call, Intent, Mode, Reply};
+use crate::script::{CLAIM, Call, Intent, Mode, Reply, Script};
 use crate::token::Token;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -433,6 +433,12 @@ impl Watch {
 
 /// When a waiter was heard of last is known by when it would be given up.
 const LIVENESS_MS: u64 = 15_000;
+
+#[test]
+fn the_scripts_give_a_waiter_up_after_the_same_time() {
+    let line = format!("local LIVENESS_MS, KEYS_MS = {LIVENESS_MS}, ");
+    assert!(Script::KeepEntry.source().contains(&line));
+}
 
 fn refused(done: &Executed<'_>) -> Result<(), String> {
     expect(done.before == done.after, "a refused call changed something")

@@ -1,4 +1,4 @@
-//! What `acquire.lua`, `extend.lua`, `release.lua` and `queue.lua` do, and the keys they do it to.
+//! What `acquire.lua`, `extend.lua`, `release.lua` and `wait_queue.lua` do, and the keys they do it to.
 
 use super::{CLAIM, CLIENTS_MAX, LEASE, Ticks, Variant};
 

@@ -1,0 +1,42 @@
+--[[ handoff_share: give a share up to another caller of the same process
+  KEYS   1 lock  2 fence  3 shared
+  ARGV   1 token  2 epoch_us  3 successor  4 ttl_ms  5 limit
+         successor: a token that was never used before
+         limit: of the successor: a share if at most so many are held
+  REPLY  fence: the share is the successor's, for ttl_ms · 0 not the owner
+         2 more shares than limit are held, so the successor must wait: nothing is changed, release the share
+  WRITES lock fence shared
+  AGAIN  0; the successor keeps its share
+  FAILS  WRONGTYPE if a key holds something else, FENCE if the counter is at its end; then nothing is changed
+]]
+--#include constants.lua
+--#include clock.lua
+--#include fence.lua
+local lock_key, fence_key, shared_key = KEYS[1], KEYS[2], KEYS[3]
+local token, epoch_us, successor = ARGV[1], tonumber(ARGV[2]), ARGV[3]
+local ttl_ms, limit = tonumber(ARGV[4]), tonumber(ARGV[5])
+
+local now_us = server_time_us()
+local now_ms = math.floor(now_us / 1000)
+local value = redis.call('GET', lock_key)
+local ends_ms = (value == SHARED or value == SHARED .. MARK) and redis.call('ZSCORE', shared_key, token)
+if not ends_ms or tonumber(ends_ms) <= now_ms then
+  return 0
+end
+-- Others may have taken shares with a higher limit, or with none.
+if redis.call('ZCOUNT', shared_key, '(' .. now_ms, '+inf') > (limit or 0) then
+  return 2
+end
+local counter, failure = read_counter(fence_key)
+if failure then
+  return failure
+end
+-- ZREM stands first: Redis lets a script write at maxmemory if its first write needs no memory.
+redis.call('ZREM', shared_key, token, '#' .. token, '?' .. token)
+local fence = issue_fences(fence_key, counter, 1, epoch_us, now_us)
+redis.call('ZADD', shared_key, now_ms + ttl_ms, successor, string.format('%.0f', -fence), '#' .. successor)
+-- The lock lasts as long as its last share.
+local last_ms = tonumber(redis.call('ZRANGE', shared_key, -1, -1, 'WITHSCORES')[2])
+redis.call('PEXPIRE', lock_key, last_ms - now_ms)
+redis.call('PEXPIRE', shared_key, last_ms - now_ms + KEYS_MS)
+return fence

@@ -1,0 +1,79 @@
+-- lock_state: what the keys of a lock say. Needs constants.lua, clock.lua and fence.lua.
+--
+--   lock     STRING  the owner's token, SHARED, or what other code wrote; MARK follows the first two if a
+--                    release must look at the queue
+--   queue    ZSET    token -> seq, the order of the queue; µs of the server's clock, raised where two meet
+--   waiters  HASH    token -> 'deadline_ms lease_ms block epoch_us limit channel'; 'unclaimed' -> the token
+--                    that was last granted the whole lock by message and has not been heard of since
+--   shared   ZSET    token -> end of its share, in ms of the server's clock; '#token' -> its fence, negative
+--                    so that it stands apart; '?token' -> when it was granted by message, in ms and negative,
+--                    until it is claimed. Counts only while the lock's value says that it is shared
+
+-- One call looks at no more waiters, and at no more shares.
+local STEPS_MAX = 128
+
+-- The keys and what they hold, or nothing and the error. Reads all that could be of the wrong type ahead of
+-- the first write. `value` is the lock's; no fence is issued below `epoch_us`, the epoch of the caller.
+local function read_lock(lock_key, fence_key, queue_key, waiters_key, shared_key, value, epoch_us)
+  local now_us = server_time_us()
+  local head = redis.pcall('ZRANGE', queue_key, 0, 0)
+  if head.err then
+    return nil, refusal(head, queue_key, 'a queue of waiters')
+  end
+  local members = redis.pcall('ZCOUNT', shared_key, '-inf', '+inf')
+  if type(members) == 'table' then
+    return nil, refusal(members, shared_key, 'a set of holders')
+  end
+  local unclaimed = redis.pcall('HGET', waiters_key, 'unclaimed')
+  if type(unclaimed) == 'table' then
+    return nil, refusal(unclaimed, waiters_key, 'a table of waiters')
+  end
+  local counter, failure = read_counter(fence_key)
+  return not failure and {
+    key = lock_key, fence_key = fence_key, queue_key = queue_key, waiters_key = waiters_key, shared_key = shared_key,
+    value = value, head = head[1], members = members, unclaimed = unclaimed, counter = counter,
+    epoch_us = epoch_us, now_us = now_us, now_ms = math.floor(now_us / 1000),
+  }, failure
+end
+
+-- The value as the owner of the lock knows it.
+local function strip_mark(value)
+  return (value:gsub('^(hf1%..*)%+$', '%1'))
+end
+
+-- The manager that a token belongs to.
+local function manager_of(token)
+  return token:match('^hf1%.([^.]*)%.')
+end
+
+local function is_shared(lock)
+  return lock.value and strip_mark(lock.value) == SHARED
+end
+
+-- The mark if somebody waits.
+local function waiters_mark(lock)
+  return redis.call('EXISTS', lock.queue_key) == 1 and MARK or ''
+end
+
+-- The first of `block` fences above all that were issued, and at or above `epoch_us`.
+local function next_fence(lock, block, epoch_us)
+  local first = issue_fences(lock.fence_key, lock.counter, block, math.max(lock.epoch_us, epoch_us), lock.now_us)
+  lock.counter = first + block - 1
+  return first
+end
+
+-- Forgets that a grant of the whole lock awaits its claim.
+local function clear_unclaimed(lock)
+  redis.call('HDEL', lock.waiters_key, 'unclaimed')
+  lock.unclaimed = nil
+end
+
+-- A call for `token` claims what the token was granted by message.
+local function claim(lock, token)
+  if lock.unclaimed == token then
+    clear_unclaimed(lock)
+  end
+  if lock.members > 0 then
+    redis.call('ZREM', lock.shared_key, '?' .. token)
+  end
+end

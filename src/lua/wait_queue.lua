@@ -1,0 +1,228 @@
+-- wait_queue: who waits for a lock, and grants to those who wait. Needs shares.lua and messages.lua.
+--
+-- An entry is a table: token, deadline_ms, lease_ms, block (so many fences are reserved for it), epoch_us, limit ('-'
+-- for the whole lock, 0 for a share, else a share of a lock with at most so many), channel (the waiter's inbox, '' for
+-- one that polls).
+
+-- An entry that no message can reach stays in the queue for so long.
+local UNREACHED_MS = 2000
+-- A grant by message lasts so long at most until its owner has claimed it.
+local CLAIM_MS = 3000
+-- No entry has more fences reserved than this.
+local BLOCK_MAX = 128
+-- What serving the queue ends with, besides a fence.
+local NOBODY, ANOTHER, UNKNOWN = 'nobody', 'another', 'unknown'
+
+local function write_entry(lock, entry)
+  local text = string.format(
+    '%.0f %.0f %.0f %.0f %s %s',
+    entry.deadline_ms, entry.lease_ms, entry.block, entry.epoch_us, entry.limit, entry.channel
+  )
+  redis.call('HSET', lock.waiters_key, entry.token, text)
+end
+
+-- The entry of `token`, or nothing if it has left or other code wrote what is no entry.
+local function read_entry(lock, token)
+  local text = redis.call('HGET', lock.waiters_key, token) or ''
+  local deadline_ms, lease_ms, block, epoch_us, limit, channel = text:match('^(%d+) (%d+) (%d+) (%d+) (%S+) (.*)$')
+  if not deadline_ms then
+    return nil
+  end
+  lease_ms, block, epoch_us = tonumber(lease_ms), tonumber(block), tonumber(epoch_us)
+  if lease_ms < 1 or block < 1 or block > BLOCK_MAX or math.max(lease_ms, epoch_us) > FENCE_MAX then
+    return nil
+  elseif limit ~= WHOLE and not limit:find('^%d+$') then
+    return nil
+  end
+  return {
+    token = token, deadline_ms = tonumber(deadline_ms), lease_ms = lease_ms, block = block, epoch_us = epoch_us,
+    limit = limit, channel = channel,
+  }
+end
+
+-- Puts the caller's entry into the queue, keeps it or moves it back, and renews its deadline. `seq` is its number in
+-- the queue, if it has one; `asked` the number to have, 0 for the end.
+local function enqueue(lock, entry, seq, asked)
+  if lock.unclaimed and manager_of(lock.unclaimed) == manager_of(entry.token) then
+    clear_unclaimed(lock)
+  end
+  -- An entry moves back if the caller that it stood for was served: others came before the manager's next caller.
+  if not seq or asked and asked > tonumber(seq) then
+    seq = asked
+    if seq == 0 then
+      local last = tonumber(redis.call('ZRANGE', lock.queue_key, -1, -1, 'WITHSCORES')[2])
+      seq = math.max(lock.now_us, (last or 0) + 1)
+    end
+    seq = string.format('%.0f', seq)
+    redis.call('ZADD', lock.queue_key, seq, entry.token)
+  end
+  -- PEXPIRE stands ahead of HSET: Redis lets a script write at maxmemory if its first write needs no memory, so
+  -- entries that are in the queue can stay.
+  redis.call('PEXPIRE', lock.queue_key, KEYS_MS)
+  entry.deadline_ms = lock.now_ms + LIVENESS_MS
+  write_entry(lock, entry)
+  redis.call('PEXPIRE', lock.waiters_key, KEYS_MS)
+  return seq
+end
+
+local function dequeue(lock, token)
+  redis.call('ZREM', lock.queue_key, token)
+  redis.call('HDEL', lock.waiters_key, token)
+end
+
+-- Grants what `entry` asks for, with a fence that its manager accepts, and returns the fence. The value of the whole
+-- lock gets `mark`, or the mark if somebody waits.
+local function grant(lock, entry, mark)
+  if entry.limit == WHOLE then
+    lock.value = entry.token .. (mark or waiters_mark(lock))
+    redis.call('SET', lock.key, lock.value, 'PX', entry.lease_ms)
+    return next_fence(lock, entry.block, entry.epoch_us)
+  end
+  if not lock.value then
+    redis.call('DEL', lock.shared_key)
+  end
+  local fence = next_fence(lock, entry.block, entry.epoch_us)
+  add_share(lock, entry.token, lock.now_ms + entry.lease_ms, fence)
+  return fence
+end
+
+-- Grants what `entry` asks for until the claim is over, and adds to `notices` what its manager is told. The message is
+-- a hint; the keys are the truth.
+local function grant_by_message(lock, entry, notices)
+  entry.lease_ms = math.min(entry.lease_ms, CLAIM_MS)
+  dequeue(lock, entry.token)
+  -- The mark makes a release that comes ahead of the claim look at the record of the grant.
+  local fence = grant(lock, entry, MARK)
+  if entry.limit == WHOLE then
+    redis.call('HSET', lock.waiters_key, 'unclaimed', entry.token)
+    redis.call('PEXPIRE', lock.waiters_key, KEYS_MS)
+  else
+    redis.call('ZADD', lock.shared_key, -lock.now_ms, '?' .. entry.token)
+  end
+  local channel = entry.channel
+  if channel ~= '' then
+    if not notices[channel] then
+      notices[channel] = {}
+      table.insert(notices, channel)
+    end
+    table.insert(notices[channel], string.format('%s,%.0f,%d', entry.token, fence, entry.lease_ms))
+  end
+end
+
+-- Publishes one message to each manager, in the order of their first grants.
+local function send_notices(lock, notices)
+  for _, channel in ipairs(notices) do
+    local grants = table.concat(notices[channel], ';')
+    publish(channel, string.format('%s %.0f %s', grants, lock.now_us, lock.key))
+  end
+end
+
+-- When a waiter was heard of last, in ms.
+local function last_heard_ms(lock, token)
+  local text = redis.call('HGET', lock.waiters_key, token) or ''
+  return tonumber(text:match('^(%d+) ') or 0) - LIVENESS_MS
+end
+
+-- Removes grants that nobody claimed and shares that have ended. Returns the managers that let a whole claim pass in
+-- silence, each with the ms until which it was silent.
+local function purge_grants(lock)
+  local silent = {}
+  if lock.unclaimed and not lock.value then
+    silent[manager_of(lock.unclaimed) or ''] = lock.now_ms
+    clear_unclaimed(lock)
+  end
+  if lock.members > 0 then
+    local until_ms = lock.value and lock.now_ms or '+inf'
+    local ended = redis.call('ZRANGEBYSCORE', lock.shared_key, 0, until_ms, 'LIMIT', 0, STEPS_MAX)
+    for _, token in ipairs(ended) do
+      local granted_ms = redis.call('ZSCORE', lock.shared_key, '?' .. token)
+      if granted_ms then
+        local manager = manager_of(token) or ''
+        silent[manager] = math.max(silent[manager] or 0, -tonumber(granted_ms))
+      end
+      remove_share(lock, token)
+    end
+  end
+  return silent
+end
+
+-- Removes what has ended, and all entries of a silent manager that were not renewed since: one unclaimed grant is
+-- enough to take it for gone.
+local function purge_expired(lock)
+  local silent = purge_grants(lock)
+  if next(silent) then
+    for _, token in ipairs(redis.call('ZRANGE', lock.queue_key, 0, STEPS_MAX - 1)) do
+      local silent_ms = silent[manager_of(token) or '']
+      if silent_ms and last_heard_ms(lock, token) <= silent_ms then
+        dequeue(lock, token)
+      end
+    end
+  end
+end
+
+-- Whether a message would reach the entry. Its answer is kept in `listens`, by channel.
+local function is_reachable(entry, listens)
+  local channel = entry.channel
+  if channel ~= '' and listens[channel] == nil then
+    local answer = redis.pcall('PUBSUB', is_sharded(channel) and 'SHARDNUMSUB' or 'NUMSUB', channel)
+    listens[channel] = answer[2] ~= 0
+  end
+  return channel == '' or listens[channel]
+end
+
+-- Keeps an entry that no message reaches for UNREACHED_MS, once; returns whether it is kept.
+local function keep_unreached(lock, entry)
+  local until_ms = lock.now_ms + UNREACHED_MS
+  if entry.deadline_ms < until_ms then
+    -- The caller knows its number, and can come back with it.
+    dequeue(lock, entry.token)
+    return false
+  end
+  entry.deadline_ms = until_ms
+  write_entry(lock, entry)
+  return true
+end
+
+-- Grants what is open to the first entries that can be reached, as long as there is room for the next. Returns the
+-- fence if `caller` is among them; else ANOTHER if somebody still waits, NOBODY if nobody does, or UNKNOWN if the
+-- queue is longer than one call looks at.
+local function grant_next(lock, caller, notices)
+  purge_expired(lock)
+  local skipped, fence, listens = 0, nil, {}
+  for _ = 1, STEPS_MAX do
+    local token = redis.call('ZRANGE', lock.queue_key, skipped, skipped)[1]
+    if not token then
+      return fence or NOBODY
+    end
+    local entry = read_entry(lock, token)
+    if not entry or entry.deadline_ms < lock.now_ms then
+      dequeue(lock, token)
+    elseif token ~= caller and not is_reachable(entry, listens) then
+      skipped = skipped + (keep_unreached(lock, entry) and 1 or 0)
+    elseif not has_room(lock, entry.limit) then
+      return fence or ANOTHER
+    else
+      if token == caller then
+        dequeue(lock, token)
+        fence = grant(lock, entry)
+      else
+        grant_by_message(lock, entry, notices)
+      end
+      if entry.limit == WHOLE then
+        return fence or ANOTHER
+      end
+    end
+  end
+  return fence or UNKNOWN
+end
+
+-- Grants what is open to those who wait, and tells them; returns what `grant_next` does.
+local function serve_queue(lock, caller)
+  local notices = {}
+  local served = grant_next(lock, caller, notices)
+  if is_shared(lock) then
+    fit_to_shares(lock)
+  end
+  send_notices(lock, notices)
+  return served
+end
