@@ -6,9 +6,9 @@
  * @packageDocumentation
  */
 
-export { connect } from './connect.js';
-export type { ConnectOptions, Pem, TlsOptions } from './connect-options.js';
-export type { LockLostMessage, LockTrace } from './diagnostics.js';
+export { connect } from './api/connect.js';
+export type { ConnectOptions, Pem, TlsOptions } from './api/connect-options.js';
+export type { LockLostMessage, LockTrace } from './api/diagnostics.js';
 export {
   LockClosedError,
   LockConnectionError,
@@ -20,11 +20,11 @@ export {
   LockServerError,
   LockTimeoutError,
   type QuorumNode,
-} from './errors.js';
-export type { LockManagerEvents } from './events.js';
-export type { Lock, LockJson } from './lock.js';
-export type { LockSet } from './lock-set.js';
-export type { LockManager } from './manager.js';
+} from './api/errors.js';
+export type { LockManagerEvents } from './api/events.js';
+export type { Lock, LockJson } from './api/lock.js';
+export type { LockSet } from './api/lock-set.js';
+export type { LockManager } from './api/manager.js';
 export type {
   AcquireOptions,
   AdoptOptions,
@@ -33,13 +33,13 @@ export type {
   QueryOptions,
   RequestOptions,
   TryAcquireOptions,
-} from './options.js';
-export type { HeldLockInfo, LockSnapshot, PendingLockInfo } from './query.js';
-export type { HandOffCount, LockStats } from './stats.js';
+} from './api/options.js';
+export type { HeldLockInfo, LockSnapshot, PendingLockInfo } from './api/query.js';
+export type { HandOffCount, LockStats } from './api/stats.js';
 export type {
   ClusterTarget,
   QuorumTarget,
   SentinelAddress,
   SentinelTarget,
   UrlLike,
-} from './target.js';
+} from './api/target.js';

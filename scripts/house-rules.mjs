@@ -25,7 +25,7 @@ const RULES = [
   {
     files: /^js\//,
     except: /^js\/cli\//,
-    banned: /from '(commander|\.\/cli\/.*)'/,
+    banned: /from '(commander|(\.\.?\/)+cli\/.*)'/,
     instead: 'only js/cli/ names the parser of arguments, and nothing else names js/cli/',
   },
   {

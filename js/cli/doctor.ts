@@ -2,10 +2,10 @@
 
 import { randomUUID } from 'node:crypto';
 import { type Command, Option } from 'commander';
-import { connect } from '../connect.js';
-import { LockTimeoutError } from '../errors.js';
-import { type ServerSurvey, survey } from '../survey.js';
-import { checkTarget } from '../target.js';
+import { connect } from '../api/connect.js';
+import { LockTimeoutError } from '../api/errors.js';
+import { checkTarget } from '../api/target.js';
+import { type ServerSurvey, survey } from '../internal/survey.js';
 import { EXIT_CODES, Exit } from './exit.js';
 import { type Finding, fields, judge, type Kind, QUESTIONS } from './judge.js';
 import { type PlaceOptions, type Where, whereOf, withPlace } from './options.js';

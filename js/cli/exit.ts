@@ -8,7 +8,7 @@ import {
   LockQuorumError,
   LockServerError,
   LockTimeoutError,
-} from '../errors.js';
+} from '../api/errors.js';
 import { paint } from './terminal.js';
 
 /**

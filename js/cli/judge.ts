@@ -1,6 +1,6 @@
 /** What a server tells about itself, and what that means for locks. */
 
-import type { ServerAnswer, ServerSurvey } from '../survey.js';
+import type { ServerAnswer, ServerSurvey } from '../internal/survey.js';
 
 /** One thing that was looked at. The documented shape of `doctor --json`. */
 export interface Finding {

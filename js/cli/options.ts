@@ -2,10 +2,10 @@
 
 import { readFileSync } from 'node:fs';
 import { type Command, InvalidArgumentError, Option } from 'commander';
-import { connect } from '../connect.js';
-import type { ConnectOptions, TlsOptions } from '../connect-options.js';
-import type { LockManager } from '../manager.js';
-import { checkTarget, type Place } from '../target.js';
+import { connect } from '../api/connect.js';
+import type { ConnectOptions, TlsOptions } from '../api/connect-options.js';
+import type { LockManager } from '../api/manager.js';
+import { checkTarget, type Place } from '../api/target.js';
 import { say, UsageError } from './exit.js';
 
 /** What every command is told. */

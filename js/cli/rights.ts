@@ -1,6 +1,6 @@
 /** What an ACL user must be allowed to do, and how to find out whether he is. */
 
-import type { ServerAnswer } from '../survey.js';
+import type { ServerAnswer } from '../internal/survey.js';
 import type { Finding } from './judge.js';
 
 /** One right. */

@@ -2,10 +2,10 @@
 
 import { hostname } from 'node:os';
 import { type Command, InvalidArgumentError, Option } from 'commander';
-import { leaveToLeases } from '../bridge.js';
-import type { Lock } from '../lock.js';
-import type { LockManager } from '../manager.js';
-import type { LockMode } from '../options.js';
+import type { Lock } from '../api/lock.js';
+import type { LockManager } from '../api/manager.js';
+import type { LockMode } from '../api/options.js';
+import { leaveToLeases } from '../native/bridge.js';
 import { CliError, Exit, exitCodeOf, report } from './exit.js';
 import { codeOf, Job } from './job.js';
 import { duration, open, type PlaceOptions, whereOf, whole, withPlace } from './options.js';

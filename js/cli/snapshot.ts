@@ -1,10 +1,10 @@
 /** Who holds and who waits for what, lock by lock, as `ls`, `show` and `watch` tell it. */
 
-import type { LockManager } from '../manager.js';
-import type { LockMode } from '../options.js';
-import { labelOf } from '../outcome.js';
-import type { HeldLockInfo, PendingLockInfo } from '../query.js';
-import { survey } from '../survey.js';
+import type { LockManager } from '../api/manager.js';
+import type { LockMode } from '../api/options.js';
+import type { HeldLockInfo, PendingLockInfo } from '../api/query.js';
+import { labelOf } from '../internal/outcome.js';
+import { survey } from '../internal/survey.js';
 import { CliError, Exit } from './exit.js';
 import type { Where } from './options.js';
 import { human, printable, table } from './terminal.js';

@@ -2,7 +2,7 @@
 
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Command, InvalidArgumentError, Option } from 'commander';
-import type { LockManager } from '../manager.js';
+import type { LockManager } from '../api/manager.js';
 import { EXIT_CODES, Exit, exitCodeOf, say } from './exit.js';
 import { duration, open, type PlaceOptions, type Where, whereOf, withPlace } from './options.js';
 import { Screen } from './screen.js';

@@ -1,7 +1,7 @@
 /** Where the clients of ioredis and node-redis that a service has are connected to. */
 
-import type { ConnectOptions } from '../connect-options.js';
-import type { ClusterTarget, QuorumTarget, SentinelTarget } from '../target.js';
+import type { ConnectOptions } from '../api/connect-options.js';
+import type { ClusterTarget, QuorumTarget, SentinelTarget } from '../api/target.js';
 import { readIoredis } from './ioredis.js';
 import { readNodeRedis } from './node-redis.js';
 import { bag, type Place, refuse } from './place.js';

@@ -1,8 +1,8 @@
 /** The connection of holdfast that stands beside a service's own clients, as long as they do. */
 
 import { EventEmitter } from 'node:events';
-import { connect } from '../connect.js';
-import type { LockManager } from '../manager.js';
+import { connect } from '../api/connect.js';
+import type { LockManager } from '../api/manager.js';
 import type { Whereabouts } from './clients.js';
 import type { Client } from './votes.js';
 

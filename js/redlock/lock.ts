@@ -1,4 +1,4 @@
-import type { Redlock } from '../redlock.js';
+import type { Redlock } from './index.js';
 import type { ExecutionResult, ExecutionStats } from './votes.js';
 
 /**

@@ -1,8 +1,8 @@
 /** A place in the words of `connect`, and what every kind of client has in common. */
 
-import type { TlsOptions } from '../connect-options.js';
-import { argumentError } from '../errors.js';
-import type { ClusterTarget, SentinelTarget } from '../target.js';
+import type { TlsOptions } from '../api/connect-options.js';
+import { argumentError } from '../api/errors.js';
+import type { ClusterTarget, SentinelTarget } from '../api/target.js';
 
 /** Where one client is connected to. @internal */
 export interface Place {

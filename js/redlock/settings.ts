@@ -1,9 +1,9 @@
 /** The settings of node-redlock 5, and what they mean here. */
 
-import { checkWhole, show } from '../checks.js';
-import { argumentError } from '../errors.js';
-import { checkNames } from '../names.js';
-import { TTL_MS_MAX, TTL_MS_MIN } from '../options.js';
+import { argumentError } from '../api/errors.js';
+import { TTL_MS_MAX, TTL_MS_MIN } from '../api/options.js';
+import { checkWhole, show } from '../internal/checks.js';
+import { checkNames } from '../internal/names.js';
 
 /** Settings of a `Redlock`, and of one of its operations. */
 export interface Settings {

@@ -1,6 +1,6 @@
 /** What each client said to an operation, in the words of node-redlock 5. */
 
-import { LockLostError, LockQuorumError, LockTimeoutError } from '../errors.js';
+import { LockLostError, LockQuorumError, LockTimeoutError } from '../api/errors.js';
 import { locked } from './errors.js';
 
 /** What is asked of a client here: it can be ended. Its type is that of ioredis or node-redis. */

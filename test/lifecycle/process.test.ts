@@ -147,7 +147,7 @@ test('one manager that fails at the end keeps no other from giving back', async 
   const ended = await run(
     `${CONNECT}
     import { createRequire } from 'node:module';
-    const { Port } = createRequire(process.cwd() + '/')('./dist/bridge.js');
+    const { Port } = createRequire(process.cwd() + '/')('./dist/native/bridge.js');
     const { farewell } = Port.prototype;
     let calls = 0;
     Port.prototype.farewell = function () {

@@ -106,8 +106,8 @@ interface Outcome {
 }
 
 test('an operation under way keeps its manager by itself, whatever its caller refers to', async () => {
-  const { Port, OpKind, OutcomeCode } = require('../../../dist/bridge.js') as Bridge;
-  const { prepare } = require('../../../dist/connect.js') as {
+  const { Port, OpKind, OutcomeCode } = require('../../../dist/native/bridge.js') as Bridge;
+  const { prepare } = require('../../../dist/api/connect.js') as {
     prepare(target: string, options: object): { options: unknown };
   };
   const others = await connect(server.url);

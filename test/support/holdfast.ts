@@ -14,7 +14,7 @@ export type ConnectTarget = NonNullable<Parameters<typeof connect>[0]>;
 /** How many operations of this process have no outcome yet. */
 export function openOperations(): number {
   // The counter is internal: it is reached by path, past the package's exports.
-  const bridge = require('../../../dist/bridge.js') as { openOperations(): number };
+  const bridge = require('../../../dist/native/bridge.js') as { openOperations(): number };
   return bridge.openOperations();
 }
 
@@ -23,7 +23,7 @@ export function openOperations(): number {
  * then, also in a store that nothing but locks can write to.
  */
 export function pastTheCheckOfKeys<T>(begin: () => T): T {
-  const names = require('../../../dist/names.js') as { checkKey: unknown };
+  const names = require('../../../dist/internal/names.js') as { checkKey: unknown };
   const { checkKey } = names;
   names.checkKey = () => {};
   try {

@@ -1,11 +1,11 @@
 /** The native addon, or an error that says why there is none. */
 
-import type * as Binding from '../native/binding.js';
-import { LockLoadError } from './errors.js';
+import type * as Binding from '../../native/binding.js';
+import { LockLoadError } from '../api/errors.js';
 
 function load(): typeof Binding {
   try {
-    return require('../native/binding.js') as typeof Binding;
+    return require('../../native/binding.js') as typeof Binding;
   } catch (error) {
     const libc = process.platform === 'linux' ? ` (${libcName()})` : '';
     throw new LockLoadError(

@@ -6,7 +6,7 @@
  */
 
 import { AsyncLocalStorage } from 'node:async_hooks';
-import type { SharedHandle } from './lock.js';
+import type { SharedHandle } from '../api/lock.js';
 
 /** What a `request` holds while its callback runs. @internal */
 export class Scope {

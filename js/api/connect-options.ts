@@ -1,6 +1,13 @@
 /** What `connect` takes, and the checks of it. */
 
-import { checkBoolean, checkObject, checkSecret, checkText, checkWhole, show } from './checks.js';
+import {
+  checkBoolean,
+  checkObject,
+  checkSecret,
+  checkText,
+  checkWhole,
+  show,
+} from '../internal/checks.js';
 import { argumentError } from './errors.js';
 import { checkHold, checkWait, type HoldOptions, TTL_MS_MAX, TTL_MS_MIN } from './options.js';
 

@@ -1,6 +1,6 @@
 /** Checks of values, and what their errors say: what was expected, and what was given. */
 
-import { argumentError } from './errors.js';
+import { argumentError } from '../api/errors.js';
 
 /** @internal */
 export function checkBoolean(value: unknown, what: string): asserts value is boolean {

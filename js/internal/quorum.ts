@@ -1,6 +1,6 @@
 /** What a quorum cannot do, and why. */
 
-import { argumentError } from './errors.js';
+import { argumentError } from '../api/errors.js';
 import type { Context } from './outcome.js';
 
 const WHY = {

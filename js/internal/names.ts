@@ -1,7 +1,7 @@
 /** What a lock may be called. */
 
+import { argumentError } from '../api/errors.js';
 import { isWellFormed, show } from './checks.js';
-import { argumentError } from './errors.js';
 
 const NAME_BYTES_MAX = 1024;
 /** Each name of a call costs the event loop a lock, and may cost a round trip. */

@@ -1,8 +1,8 @@
 /** Who holds and who waits for what, as the store sees it. */
 
-import { OpKind, type Outcome, type Port } from './bridge.js';
+import { type Context, clientOf, toError } from '../internal/outcome.js';
+import { OpKind, type Outcome, type Port } from '../native/bridge.js';
 import type { LockMode, QueryOptions } from './options.js';
-import { type Context, clientOf, toError } from './outcome.js';
 
 /**
  * One holder of a lock.

@@ -1,6 +1,5 @@
 /** From outcomes of the core to errors for people: what happened, to which lock, where, what to do. */
 
-import { type Outcome, OutcomeCode } from './bridge.js';
 import {
   LockClosedError,
   LockConnectionError,
@@ -8,7 +7,8 @@ import {
   LockQuorumError,
   LockServerError,
   LockTimeoutError,
-} from './errors.js';
+} from '../api/errors.js';
+import { type Outcome, OutcomeCode } from '../native/bridge.js';
 
 /** What every error of a manager can say. */
 export interface Context {

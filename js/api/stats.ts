@@ -1,6 +1,6 @@
 /** What a manager has counted. */
 
-import type { Port } from './bridge.js';
+import type { Port } from '../native/bridge.js';
 
 /**
  * Counts since `connect`, but for `held`, `waiting` and `oldestHold`, which are as of now.

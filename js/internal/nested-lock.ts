@@ -1,6 +1,6 @@
-import { LockError, LockLostError } from './errors.js';
-import type { LockJson, SharedHandle } from './lock.js';
-import type { LockMode } from './options.js';
+import { LockError, LockLostError } from '../api/errors.js';
+import type { LockJson, SharedHandle } from '../api/lock.js';
+import type { LockMode } from '../api/options.js';
 
 /**
  * The lock of an outer `request` as a nested one has it: the same lease, and a release of its own.

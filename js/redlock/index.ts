@@ -14,22 +14,16 @@ import {
   LockLostError,
   LockQuorumError,
   LockTimeoutError,
-} from './errors.js';
-import type { Lock as HeldLock } from './lock.js';
-import type { LockSet } from './lock-set.js';
-import type { LockManager } from './manager.js';
-import { clientOf } from './outcome.js';
-import {
-  extendByValue,
-  joinTokens,
-  releaseByValue,
-  type Share,
-  sharesOf,
-} from './redlock/by-value.js';
-import { readClients } from './redlock/clients.js';
-import { Connection } from './redlock/connection.js';
-import { ExecutionError, locked, NO_QUORUM, ResourceLockedError } from './redlock/errors.js';
-import { Lock } from './redlock/lock.js';
+} from '../api/errors.js';
+import type { Lock as HeldLock } from '../api/lock.js';
+import type { LockSet } from '../api/lock-set.js';
+import type { LockManager } from '../api/manager.js';
+import { clientOf } from '../internal/outcome.js';
+import { extendByValue, joinTokens, releaseByValue, type Share, sharesOf } from './by-value.js';
+import { readClients } from './clients.js';
+import { Connection } from './connection.js';
+import { ExecutionError, locked, NO_QUORUM, ResourceLockedError } from './errors.js';
+import { Lock } from './lock.js';
 import {
   attemptsMax,
   checkDuration,
@@ -40,7 +34,7 @@ import {
   type Settings,
   validFor,
   withDefaults,
-} from './redlock/settings.js';
+} from './settings.js';
 import {
   type Client,
   type ClientExecutionResult,
@@ -48,7 +42,7 @@ import {
   type ExecutionStats,
   statsOf,
   statsOfError,
-} from './redlock/votes.js';
+} from './votes.js';
 
 export type { Client, ClientExecutionResult, ExecutionResult, ExecutionStats, Settings };
 export { ExecutionError, Lock, ResourceLockedError };

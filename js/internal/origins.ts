@@ -3,7 +3,7 @@
  * as its lock is held. They cost too much for everyday use.
  */
 
-import type { Wanted } from './options.js';
+import type { Wanted } from '../api/options.js';
 
 const KNOWN = process.env['HOLDFAST_TRACE'] === '1';
 

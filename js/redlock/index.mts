@@ -1,5 +1,5 @@
 // The CommonJS build is the real code; one implementation means one identity of every class.
-import { Redlock } from './redlock.js';
+import { Redlock } from './index.js';
 
 export {
   type Client,
@@ -12,5 +12,5 @@ export {
   type RedlockAbortSignal,
   ResourceLockedError,
   type Settings,
-} from './redlock.js';
+} from './index.js';
 export default Redlock;

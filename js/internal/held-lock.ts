@@ -1,10 +1,10 @@
-import { CLOSED_LOSS, LossCode, OpKind, OutcomeCode, type Port } from './bridge.js';
-import { traced, tracing } from './diagnostics.js';
-import { LockLostError, type LockLostReason } from './errors.js';
+import { traced, tracing } from '../api/diagnostics.js';
+import { LockLostError, type LockLostReason } from '../api/errors.js';
+import type { Lock, LockJson, SharedHandle } from '../api/lock.js';
+import { checkTtl, type LockMode } from '../api/options.js';
+import { CLOSED_LOSS, LossCode, OpKind, OutcomeCode, type Port } from '../native/bridge.js';
 import type { Holder } from './holds.js';
-import type { Lock, LockJson, SharedHandle } from './lock.js';
 import { NestedLock } from './nested-lock.js';
-import { checkTtl, type LockMode } from './options.js';
 import { originOf, setOrigin } from './origins.js';
 import { type Context, toError } from './outcome.js';
 import { refuseOnQuorum } from './quorum.js';

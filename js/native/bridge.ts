@@ -3,9 +3,9 @@
  * wake-up. Nothing here knows what a lock is.
  */
 
-import type { QueryPage, ServerSurvey } from '../native/binding.js';
-import { type Holder, Holds } from './holds.js';
-import { native } from './native.js';
+import type { QueryPage, ServerSurvey } from '../../native/binding.js';
+import { type Holder, Holds } from '../internal/holds.js';
+import { native } from './addon.js';
 
 const { LossCode, NewsCode, Notice, OpKind, OutcomeCode } = native;
 

@@ -1,10 +1,10 @@
 /** What the servers of a place tell about themselves: for the command line, not for services. */
 
-import { askServers, type Outcome } from './bridge.js';
-import { prepare, usable } from './connect.js';
-import type { ConnectOptions } from './connect-options.js';
+import { prepare, usable } from '../api/connect.js';
+import type { ConnectOptions } from '../api/connect-options.js';
+import type { Place } from '../api/target.js';
+import { askServers, type Outcome } from '../native/bridge.js';
 import { toError } from './outcome.js';
-import type { Place } from './target.js';
 
 /** An answer to one question. */
 export interface ServerAnswer {

@@ -1,6 +1,6 @@
 /** Where the server is: from a URL to host, port, login and database. */
 
-import { checkObject, checkSecret, checkText } from './checks.js';
+import { checkObject, checkSecret, checkText } from '../internal/checks.js';
 import { argumentError } from './errors.js';
 
 /** @internal */

@@ -1,5 +1,13 @@
 import { EventEmitter } from 'node:events';
-import { onAbort } from './abort.js';
+import { onAbort } from '../internal/abort.js';
+import { type Grant, HeldLock, type Home, nextLease } from '../internal/held-lock.js';
+import { checkKey, checkName, checkNames, checkSlot } from '../internal/names.js';
+import { heldAround } from '../internal/nesting.js';
+import { originOf, setOrigin, withOrigin } from '../internal/origins.js';
+import { type Context, toError } from '../internal/outcome.js';
+import { refuseOnQuorum } from '../internal/quorum.js';
+import { checkCallback, runUnder } from '../internal/request.js';
+import { abandonedWarning, nestedWarning, type Warning, warningOf } from '../internal/warnings.js';
 import {
   NewsCode,
   type Operation,
@@ -7,16 +15,13 @@ import {
   type Outcome,
   OutcomeCode,
   type Port,
-} from './bridge.js';
+} from '../native/bridge.js';
 import type { Defaults } from './connect-options.js';
 import { traced, tracing } from './diagnostics.js';
 import { LockConnectionError, LockError, LockLostError } from './errors.js';
 import { type LockManagerEvents, noticeListeners } from './events.js';
-import { type Grant, HeldLock, type Home, nextLease } from './held-lock.js';
 import type { Lock, LockJson, SharedHandle } from './lock.js';
 import { LockSet, takeAll } from './lock-set.js';
-import { checkKey, checkName, checkNames, checkSlot } from './names.js';
-import { heldAround } from './nesting.js';
 import {
   type AcquireOptions,
   type AdoptOptions,
@@ -36,13 +41,8 @@ import {
   type TryAcquireOptions,
   type Wanted,
 } from './options.js';
-import { originOf, setOrigin, withOrigin } from './origins.js';
-import { type Context, toError } from './outcome.js';
 import { gather, type LockSnapshot, readPages } from './query.js';
-import { refuseOnQuorum } from './quorum.js';
-import { checkCallback, runUnder } from './request.js';
 import { type LockStats, readStats } from './stats.js';
-import { abandonedWarning, nestedWarning, type Warning, warningOf } from './warnings.js';
 
 /**
  * Takes locks, wherever `connect` was told that they live. One manager per process is enough: it carries

@@ -1,9 +1,14 @@
 /** Working under a lock: from its callback to its release. */
 
+import {
+  argumentError,
+  LockConnectionError,
+  LockLostError,
+  LockQuorumError,
+} from '../api/errors.js';
+import type { SharedHandle } from '../api/lock.js';
+import { all } from '../api/lock-set.js';
 import { show } from './checks.js';
-import { argumentError, LockConnectionError, LockLostError, LockQuorumError } from './errors.js';
-import type { SharedHandle } from './lock.js';
-import { all } from './lock-set.js';
 import { Scope } from './nesting.js';
 
 /**

@@ -7,12 +7,12 @@ import {
   checkWhole,
   checkWholeNumber,
   show,
-} from './checks.js';
+} from '../internal/checks.js';
+import { checkName } from '../internal/names.js';
+import { clientOf } from '../internal/outcome.js';
 import type { Defaults } from './connect-options.js';
 import { argumentError } from './errors.js';
 import type { LockJson } from './lock.js';
-import { checkName } from './names.js';
-import { clientOf } from './outcome.js';
 
 /**
  * Options of `acquire`.

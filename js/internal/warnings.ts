@@ -1,6 +1,6 @@
 /** What a manager warns of, and what to do about it. */
 
-import { NewsCode } from './bridge.js';
+import { NewsCode } from '../native/bridge.js';
 
 /** @internal */
 export interface Warning {

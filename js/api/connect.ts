@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
-import { type Outcome, OutcomeCode, Port, type PortOptions } from './bridge.js';
+import { type Context, toError } from '../internal/outcome.js';
+import { type Outcome, OutcomeCode, Port, type PortOptions } from '../native/bridge.js';
 import {
   type ConnectOptions,
   checkConnectOptions,
@@ -9,7 +10,6 @@ import {
 } from './connect-options.js';
 import { argumentError, LockError } from './errors.js';
 import { LockManager } from './manager.js';
-import { type Context, toError } from './outcome.js';
 import {
   type ClusterTarget,
   checkTarget,
