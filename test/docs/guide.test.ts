@@ -22,7 +22,7 @@ runPage('README.md', {
     'npm install holdfast': {
       because: 'test/package installs the package as it is packed',
     },
-    'npm run demo': { because: 'it builds the addon; test/demo.test.ts runs the demo' },
+    'npm run demo': { because: 'it builds the addon; test/docs/demo.test.ts runs the demo' },
   },
 });
 
@@ -31,7 +31,7 @@ runPage('docs/reference.md', { surroundings });
 runPage('docs/redlock.md', { surroundings });
 
 const run = {
-  because: 'it is a file of examples/testing; test/examples.test.ts runs and compares it',
+  because: 'it is a file of examples/testing; test/docs/examples.test.ts runs and compares it',
 };
 runPage('docs/testing.md', {
   surroundings,

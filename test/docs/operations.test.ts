@@ -1,4 +1,4 @@
-/** What docs/operations.md tells operators to send. That the rule of the ACL suffices, test/acl.test.ts shows. */
+/** What docs/operations.md tells operators to send. That the rule of the ACL suffices, test/behaviour/acl.test.ts shows. */
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';

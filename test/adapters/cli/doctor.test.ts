@@ -1,0 +1,288 @@
+/** `holdfast doctor`: what it says of servers that are fit for locks, and of those that are not. */
+
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import { Cluster } from '../../support/cluster.js';
+import { enrol, leastRights } from '../../support/least-rights.js';
+import { Sentinels } from '../../support/sentinels.js';
+import { RedisServer } from '../../support/server.js';
+import { until } from '../../support/wait.js';
+import { ends, environment } from './support.js';
+
+interface Finding {
+  readonly server: string | null;
+  readonly check: string;
+  readonly level: string;
+  readonly message: string;
+  readonly advice?: string;
+}
+
+let server: RedisServer;
+
+before(async () => {
+  server = await RedisServer.start({ persistent: true });
+});
+
+after(() => server.stop());
+
+/** What it finds, by its exit code: 1 if something must be mended. */
+async function findings(code: 0 | 1, ...args: readonly string[]): Promise<Finding[]> {
+  const { stdout } = await ends(code, environment(), 'doctor', '--json', ...args);
+  const { ok, findings, ...rest } = JSON.parse(stdout);
+  assert.deepEqual([ok, rest], [code === 0, {}]);
+  return findings;
+}
+
+/** Those that are not well. */
+function complaints(all: readonly Finding[]): string[][] {
+  return all
+    .filter(({ level }) => level !== 'ok')
+    .map(({ check, level, message }) => [level, check, message]);
+}
+
+test('a server that is fit for locks is told so, check by check', async () => {
+  const { stdout } = await ends(0, environment(server), 'doctor');
+  for (const [check, message] of [
+    ['round trip', 'a round trip takes \\d+\\.\\d\\d ms'],
+    ['version', '(Redis|Valkey) \\d+\\.\\d+'],
+    ['role', 'it is a primary'],
+    ['memory', 'it evicts nothing'],
+    ['persistence', 'appendonly yes, appendfsync always'],
+    ['clock', "its clock is \\d+(\\.\\d)? ms (behind|ahead of) this machine's"],
+    ['replicas', '0 replicas'],
+    ['rights', 'the user default may do all that is needed'],
+    ['trial', 'a lock was taken and extended in \\d+\\.\\d\\d ms, waited for, and released'],
+  ]) {
+    assert.match(stdout, new RegExp(`^  ok +${check} +${message}`, 'm'));
+  }
+  assert.match(stdout, /\nFit for locks\.\n$/);
+});
+
+test('it leaves nothing but a fence counter, which ends by itself', async () => {
+  for (const { type, ttl } of Object.values(await server.keyspace())) {
+    assert.equal(type, 'string');
+    assert.ok(ttl > 0);
+  }
+});
+
+test('the findings are of a stable shape', async () => {
+  const all = await findings(0, '--url', server.url);
+  assert.deepEqual(complaints(all), []);
+  const [first] = all;
+  assert.deepEqual(Object.keys(first ?? {}), ['server', 'check', 'level', 'message']);
+  assert.equal(first?.server, `127.0.0.1:${server.port}`);
+  assert.equal(all.at(-1)?.server, null);
+});
+
+test('eviction must be mended as soon as memory has a limit, and is warned of before', async () => {
+  const own = await RedisServer.start({ persistent: true });
+  try {
+    await own.admin.config('SET', 'maxmemory-policy', 'allkeys-lru');
+    const [policy] = complaints(await findings(0, '--url', own.url));
+    const unlimited =
+      'maxmemory-policy is allkeys-lru, which evicts nothing as long as maxmemory is 0';
+    assert.deepEqual(policy, ['warning', 'memory', unlimited]);
+    await own.admin.config('SET', 'maxmemory', '1gb');
+    const [first] = complaints(await findings(1, '--url', own.url));
+    assert.deepEqual(first?.slice(0, 2), ['problem', 'memory']);
+    const { stdout } = await ends(1, environment(own), 'doctor');
+    assert.match(stdout, /→ set maxmemory-policy to noeviction/);
+    assert.match(stdout, /\n1 to mend, \d to consider\.\n$/);
+  } finally {
+    await own.stop();
+  }
+});
+
+test('memory that is nearly full is warned of, and full memory must be mended', async () => {
+  const own = await RedisServer.start({ persistent: true });
+  try {
+    await own.admin.setrange('ballast', 50_000_000, 'x');
+    const used = Number(/used_memory:(\d+)/.exec(await own.admin.info('memory'))?.[1]);
+    await own.admin.config('SET', 'maxmemory', String(Math.round(used / 0.95)));
+    const [nearly] = complaints(await findings(0, '--url', own.url));
+    assert.deepEqual(nearly?.slice(0, 2), ['warning', 'memory']);
+    await own.admin.config('SET', 'maxmemory', String(Math.round(used / 2)));
+    const full = complaints(await findings(1, '--url', own.url));
+    assert.match(full.at(-1)?.join(' ') ?? '', /^problem trial .* OOM /);
+  } finally {
+    await own.stop();
+  }
+});
+
+test('a server that forgets is warned of, and a replica must be mended', async () => {
+  const replica = await RedisServer.start();
+  try {
+    const forgets = complaints(await findings(0, '--url', replica.url));
+    assert.deepEqual(forgets, [
+      ['warning', 'persistence', 'appendonly no: a restart forgets locks, and others get in'],
+    ]);
+    await replica.admin.replicaof('127.0.0.1', server.port);
+    const following = async () => /master_link_status:up/.test(await replica.admin.info());
+    await until(following, 'the replica to follow');
+    const [problem] = complaints(await findings(1, '--url', replica.url));
+    const message = `it is a replica of 127.0.0.1:${server.port}`;
+    assert.deepEqual(problem, ['problem', 'role', message]);
+    const primary = await findings(0, '--url', server.url);
+    assert.ok(primary.some(({ message }) => message === '1 replica'));
+  } finally {
+    await replica.stop();
+  }
+});
+
+/** Whether he may ask what he may do. */
+for (const asks of [true, false]) {
+  const how = asks ? 'asked for' : 'tried';
+  test(`each right that is missing is named when it is ${how}`, async () => {
+    const user = { ...leastRights('query'), name: asks ? 'asks' : 'tries' };
+    const rules = asks ? [...user.rules, '+acl|dryrun'] : user.rules;
+    const url = await enrol(server, { ...user, rules });
+    assert.deepEqual(complaints(await findings(0, '--url', url)), []);
+    const rights = user.rules.filter((rule) =>
+      /^\+(?!client|info|time|pubsub|subscribe)/.test(rule),
+    );
+    assert.ok(rights.length > 20);
+    for (const right of rights.map((rule) => rule.slice(1))) {
+      if (!asks && ['append', 'publish'].includes(right)) continue;
+      await server.admin.call('ACL', 'SETUSER', user.name, `-${right}`);
+      const { stdout } = await ends(
+        OPTIONAL.includes(right) ? 0 : 1,
+        environment(),
+        'doctor',
+        '--json',
+        '--url',
+        url,
+      );
+      const all: Finding[] = JSON.parse(stdout).findings;
+      const found = all.find((each) => each.check === 'rights');
+      assert.equal(found?.level, OPTIONAL.includes(right) ? 'warning' : 'problem');
+      assert.match(found?.advice ?? '', new RegExp(`refused: ${right.toUpperCase()} `));
+      await server.admin.call('ACL', 'SETUSER', user.name, `+${right}`);
+    }
+  });
+
+  test(`a key that is out of bounds is named when it is ${how}`, async () => {
+    const user = { ...leastRights('query'), name: asks ? 'asks' : 'tries' };
+    const rules = asks ? [...user.rules, '+acl|dryrun'] : user.rules;
+    const url = await enrol(server, { ...user, rules: [...rules, 'resetkeys', '~lock:*'] });
+    const all = await findings(1, '--url', url);
+    const advice = all.find(({ check }) => check === 'rights')?.advice ?? '';
+    assert.match(advice, /HSET \{lock:NAME\}:queue/);
+    assert.doesNotMatch(advice, / lock:NAME/);
+  });
+}
+
+/** Without these there are locks. */
+const OPTIONAL = ['publish', 'scan'];
+
+test('what he tries changes nothing', async () => {
+  const own = await RedisServer.start();
+  try {
+    const url = await enrol(own, { ...leastRights('query'), name: 'tries' });
+    await findings(0, '--url', url);
+    const keys = Object.entries(await own.keyspace());
+    assert.ok(
+      keys.every(([key, { ttl }]) => key.endsWith(':fence') && ttl > 0),
+      String(keys),
+    );
+  } finally {
+    await own.stop();
+  }
+});
+
+test('without messages waiters poll, which is a warning', async () => {
+  const user = { ...leastRights('query'), name: 'deaf' };
+  const url = await enrol(server, { ...user, rules: [...user.rules, '-subscribe'] });
+  const all = complaints(await findings(0, '--url', url));
+  assert.deepEqual(
+    all.map(([level, check]) => [level, check]),
+    [['warning', 'trial']],
+  );
+});
+
+test('an administrator may ask about another user, who need not log in', async () => {
+  const user = { ...leastRights('query'), name: 'somebody' };
+  const url = await enrol(server, user);
+  const about = ['--acl-user', user.name];
+  assert.deepEqual(complaints(await findings(0, '--url', server.url, ...about)), []);
+  await server.admin.call('ACL', 'SETUSER', user.name, '-hset');
+  const [problem] = complaints(await findings(1, '--url', server.url, ...about));
+  assert.deepEqual(problem, ['problem', 'rights', 'the user somebody may not do what locks need']);
+  await server.admin.call('ACL', 'SETUSER', user.name, '+hset');
+  const [unknown] = complaints(await findings(0, '--url', url, '--acl-user', 'default'));
+  assert.match(
+    unknown?.join(' ') ?? '',
+    /^warning rights it is not known .* default may do: NOPERM/,
+  );
+});
+
+test('a server that cannot be reached, or refuses the login, must be mended; no password is shown', async () => {
+  const closed = await findings(1, '--url', 'redis://user:s3cret@127.0.0.1:1');
+  assert.deepEqual(closed[0]?.check, 'connection');
+  assert.match(closed[0]?.message ?? '', /Connection refused/);
+  const wrong = await findings(1, '--url', server.url.replace('//', '//nobody:s3cret@'));
+  assert.match(wrong[0]?.message ?? '', /WRONGPASS/);
+  assert.doesNotMatch(JSON.stringify([closed, wrong]), /s3cret/);
+});
+
+test('a server that hangs is given up', async () => {
+  const hung = await RedisServer.start();
+  hung.pause();
+  try {
+    const [first] = await findings(1, '--url', hung.url);
+    assert.match(first?.message ?? '', /no connection within 5000 ms/);
+  } finally {
+    await hung.stop();
+  }
+});
+
+test('of a quorum each server is looked at, also one that is away or named twice', async () => {
+  const servers = await RedisServer.startSeveral(3);
+  try {
+    const urls = servers.map(({ url }) => url);
+    const quorum = (all: readonly string[]) => all.flatMap((url) => ['--quorum', url]);
+    // Since these have just been started, none of them votes yet: that is the trial's to say.
+    const twice = await findings(
+      1,
+      ...quorum([...urls, urls[0]?.replace('127.0.0.1', 'localhost') ?? '']),
+    );
+    assert.ok(twice.some(({ message }) => /the same server as another one/.test(message)));
+    await servers[1]?.kill();
+    const all = await findings(1, ...quorum(urls));
+    const away = all.filter(({ level, check }) => level === 'problem' && check === 'connection');
+    assert.deepEqual(
+      away.map((each) => each.server),
+      [`127.0.0.1:${servers[1]?.port}`],
+    );
+  } finally {
+    await Promise.all(servers.map((each) => each.stop()));
+  }
+});
+
+test('of a Cluster each server that has slots is looked at', async () => {
+  const cluster = await Cluster.start();
+  try {
+    const [url = ''] = cluster.urls;
+    const all = await findings(0, '--cluster', url);
+    const servers = new Set(all.flatMap(({ server }) => server ?? []));
+    assert.ok(servers.size >= 3);
+    assert.equal(all.filter(({ message }) => message === 'the Cluster is up').length, servers.size);
+    const alone = complaints(await findings(1, '--url', url));
+    assert.deepEqual(alone[0], ['problem', 'role', 'it is a server of a Cluster']);
+  } finally {
+    await cluster.stop();
+  }
+});
+
+test('of Sentinels the master is looked at, and a Sentinel alone is no server', async () => {
+  const deployment = await Sentinels.start();
+  try {
+    const urls = deployment.sentinels.map(({ url }) => url);
+    const sentinels = urls.flatMap((url) => ['--sentinel', url]);
+    const all = await findings(0, ...sentinels, '--master', deployment.name);
+    assert.ok(all.some(({ message }) => message === '1 replica'));
+    const alone = await findings(1, '--url', urls[0] ?? '');
+    assert.match(JSON.stringify(alone), /name it/);
+  } finally {
+    await deployment.stop();
+  }
+});

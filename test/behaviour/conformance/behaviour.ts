@@ -1,0 +1,79 @@
+/** What the behaviours have in common. */
+
+import type { AcquireOptions } from 'holdfast';
+import type { Lock, LockManager } from '../../support/holdfast.js';
+import { until } from '../../support/wait.js';
+import type { Place } from './place.js';
+
+/** What holdfast promises, by what it promises. Fails where the promise is broken. */
+export type Behaviours = Readonly<Record<string, (place: Place) => Promise<void>>>;
+
+/** A lease and a patience that no busy machine outlasts. */
+export const LONG = { ttl: 60_000, wait: 60_000 } as const;
+
+/** As many managers as are asked for; each stands for a process of its own. */
+export function openSeveral<T extends readonly unknown[]>(
+  place: Place,
+  ...names: T
+): Promise<{ [I in keyof T]: LockManager }> {
+  const opened = names.map(() => place.open());
+  return Promise.all(opened) as Promise<{ [I in keyof T]: LockManager }>;
+}
+
+/** A synchronous loop: no timer and no promise of this thread runs meanwhile. */
+export function blockEventLoop(ms: number): void {
+  const end = performance.now() + ms;
+  while (performance.now() < end);
+}
+
+/** Why the lock was lost, as soon as it is. A held lock keeps no process alive; this does. */
+export async function aborted(
+  lock: Lock,
+): Promise<{ code: string; reason: string; message: string }> {
+  const { signal } = lock;
+  await until(() => signal.aborted, `${lock.name} to be lost`);
+  return signal.reason;
+}
+
+/** Waits until a lease that is not renewed has ended here. It may last a moment longer there. */
+export function runOut(lock: Lock): Promise<void> {
+  return until(() => !lock.held, `the lease of ${lock.name} to end`);
+}
+
+/** Takes the lock once it is free, without standing in line for it. */
+export async function takeWhenFree(manager: LockManager, name: string): Promise<Lock> {
+  let lock: Lock | null = null;
+  await until(async () => {
+    lock = await manager.tryAcquire(name);
+    return lock !== null;
+  }, `${name} to be free`);
+  return lock as unknown as Lock;
+}
+
+/** Starts to wait for a lock that is held, and goes on when the waiter stands in line. */
+export async function standInLine(
+  manager: LockManager,
+  name: string,
+  options: AcquireOptions = LONG,
+): Promise<{ granted: Promise<Lock> }> {
+  const granted = manager.acquire(name, options);
+  // Whoever looks at it later hears of its failure then.
+  granted.catch(() => {});
+  // Requests of one manager to one server are answered in order: with this one that before it is, too. The tag keeps
+  // it on the server of the lock.
+  await (await manager.tryAcquire(`beside {lock:${name}}`))?.release();
+  // In an object, so that who awaits this function does not wait for the lock.
+  return { granted };
+}
+
+/** Who got the lock, in order, each releasing it at once. */
+export async function turns(waiting: Readonly<Record<string, Promise<Lock>>>): Promise<string[]> {
+  const order: string[] = [];
+  const all = Object.entries(waiting).map(async ([who, granted]) => {
+    const lock = await granted;
+    order.push(who);
+    await lock.release();
+  });
+  await Promise.all(all);
+  return order;
+}

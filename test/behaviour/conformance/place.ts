@@ -1,0 +1,191 @@
+/** Where locks can be kept: the store inside the process, and every server that this machine has. */
+
+import { execFileSync } from 'node:child_process';
+import { existsSync, realpathSync } from 'node:fs';
+import { basename, delimiter, join } from 'node:path';
+import type { ConnectOptions } from 'holdfast';
+import { Cluster } from '../../support/cluster.js';
+import { quiet } from '../../support/crew.js';
+import { type ConnectTarget, connect, type LockManager } from '../../support/holdfast.js';
+import { type AclUser, enrol, leastRights } from '../../support/least-rights.js';
+import { RedisServer } from '../../support/server.js';
+
+/** What a behaviour gets: a way to open managers that all use the same store. */
+export interface Place {
+  /** What errors call the store. */
+  readonly label: string;
+  open(options?: ConnectOptions): Promise<LockManager>;
+}
+
+/** What `connect` takes for a store, and what errors call it. */
+export interface Where {
+  readonly target: ConnectTarget;
+  readonly label: string;
+  /** What every manager there needs. */
+  readonly options?: ConnectOptions;
+}
+
+/** A kind of store, on which every behaviour is tried. */
+export interface Host {
+  /** With its version. */
+  readonly name: string;
+  /** Whether a behaviour is promised there; everything is, unless told otherwise. */
+  promises?(title: string): boolean;
+  start(): Promise<void>;
+  /** Where the next behaviour happens; what an earlier one left is not there. */
+  next(): Where;
+  /** What a behaviour gets in place of a manager that was opened. */
+  wrap?(manager: LockManager): LockManager;
+  /** Waits until nothing is left but fences. Not every store lets one look. */
+  quiet?(): Promise<void>;
+  stop(): Promise<void>;
+}
+
+/** One behaviour's stay on a host: the managers that it opens are closed when it has ended. */
+export class Visit implements Place {
+  readonly label: string;
+  readonly #target: ConnectTarget;
+  readonly #options: ConnectOptions;
+  readonly #host: Host;
+  readonly #opened: LockManager[] = [];
+
+  constructor(host: Host) {
+    this.#host = host;
+    const { target, label, options = {} } = host.next();
+    this.#target = target;
+    this.#options = options;
+    this.label = label;
+  }
+
+  async open(options: ConnectOptions = {}): Promise<LockManager> {
+    const connected = await connect(this.#target, { ...this.#options, ...options });
+    const manager = this.#host.wrap?.(connected) ?? connected;
+    this.#opened.push(manager);
+    return manager;
+  }
+
+  async end(): Promise<void> {
+    await Promise.all(this.#opened.map((manager) => manager.close()));
+  }
+}
+
+/** The store inside this process. It is always there. */
+export class EmbeddedHost implements Host {
+  readonly name = 'the embedded store';
+  #visits = 0;
+
+  async start(): Promise<void> {}
+
+  next(): Where {
+    this.#visits += 1;
+    const target = `memory:visit-${this.#visits}`;
+    return { target, label: target };
+  }
+
+  async stop(): Promise<void> {}
+}
+
+/** A server of its own, from one binary; used by its default user, or by another. */
+export class ServerHost implements Host {
+  readonly name: string;
+  #server: RedisServer | undefined;
+  #url = '';
+
+  constructor(
+    readonly binary: string,
+    readonly user?: AclUser,
+  ) {
+    this.name = versionOf(binary) + (user === undefined ? '' : ', with the least rights');
+  }
+
+  async start(): Promise<void> {
+    this.#server = await RedisServer.start({ binary: this.binary });
+    this.#url = this.user ? await enrol(this.#server, this.user) : this.#server.url;
+  }
+
+  next(): Where {
+    return { target: this.#url, label: `${this.#running.url}/0` };
+  }
+
+  async quiet(): Promise<void> {
+    await quiet(this.#running);
+    await this.#running.admin.flushall();
+  }
+
+  async stop(): Promise<void> {
+    await this.#server?.stop();
+  }
+
+  get #running(): RedisServer {
+    if (this.#server === undefined) throw new Error(`${this.name} does not run`);
+    return this.#server;
+  }
+}
+
+/** Three servers that share the locks. */
+export class ClusterHost implements Host {
+  readonly name: string;
+  #cluster: Cluster | undefined;
+
+  constructor(readonly binary: string) {
+    this.name = `a Cluster of ${versionOf(binary)}`;
+  }
+
+  async start(): Promise<void> {
+    this.#cluster = await Cluster.start({ binary: this.binary });
+  }
+
+  next(): Where {
+    const { urls } = this.#running;
+    return { target: { cluster: urls }, label: `the Cluster of ${urls[0]}` };
+  }
+
+  async quiet(): Promise<void> {
+    for (const node of this.#running.nodes) {
+      await quiet(node);
+      await node.admin.flushall();
+    }
+  }
+
+  async stop(): Promise<void> {
+    await this.#cluster?.stop();
+  }
+
+  get #running(): Cluster {
+    if (this.#cluster === undefined) throw new Error(`${this.name} does not run`);
+    return this.#cluster;
+  }
+}
+
+/**
+ * Every server binary at hand, once with all rights and once with those that docs/operations.md asks for: those
+ * that `HOLDFAST_SERVERS` (a list like PATH) and `HOLDFAST_REDIS_SERVER` name, and both kinds on PATH.
+ */
+export function serverHosts(): ServerHost[] {
+  const { HOLDFAST_SERVERS = '', HOLDFAST_REDIS_SERVER = '', PATH = '' } = process.env;
+  const named = [...HOLDFAST_SERVERS.split(delimiter), HOLDFAST_REDIS_SERVER].filter(Boolean);
+  for (const file of named) {
+    if (!existsSync(file))
+      throw new Error(`the environment names a server that does not exist: ${file}`);
+  }
+  const folders = PATH.split(delimiter).filter(Boolean);
+  const onPath = ['redis-server', 'valkey-server']
+    .flatMap((name) => folders.map((folder) => join(folder, name)))
+    .filter((file) => existsSync(file));
+  // One file can have many names: a distribution's valkey-server may also be called redis-server.
+  const distinct = new Map([...named, ...onPath].map((file) => [realpathSync(file), file]));
+  const least = leastRights('for query');
+  return [...distinct.values()].flatMap((file) => [
+    new ServerHost(file),
+    new ServerHost(file, least),
+  ]);
+}
+
+/** Name and version as people write them, such as `Valkey 8.0.1`. */
+function versionOf(binary: string): string {
+  const text = execFileSync(binary, ['--version'], { encoding: 'utf8' });
+  const version = /v=([\d.]+)/.exec(text)?.[1];
+  if (version === undefined) throw new Error(`${binary} is no Redis and no Valkey: ${text}`);
+  const isValkey = /valkey/i.test(text) || basename(binary).startsWith('valkey');
+  return `${isValkey ? 'Valkey' : 'Redis'} ${version}`;
+}

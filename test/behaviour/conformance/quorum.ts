@@ -1,0 +1,59 @@
+/** A quorum of five servers as a place for the conformance suite, and what it does not promise. */
+
+import { quiet } from '../../support/crew.js';
+import { RedisServer } from '../../support/server.js';
+import type { Host, ServerHost, Where } from './place.js';
+
+/** What differs, and why. */
+const WITHOUT: readonly RegExp[] = [
+  // There is no line: whoever waits is woken and tries its luck.
+  /^line: (?!fences rise|a manager that closes)/,
+  /^timeout: says how long was waited/,
+  /^timeout: who stops waiting leaves the line/,
+  /tryAcquire does not overtake/,
+  // Every fence is at least the servers' time, so it rises by more than one.
+  /^fences rise by one/,
+  /^fences do not change while/,
+  /^fences of other locks/,
+  // Requests to each server count.
+  /^stats: /,
+  // Servers that know nothing of each other cannot count, share or change an owner together.
+  /^(shared|limit|downgrade|taken away|steal|forceRelease|adopt|query)\b/,
+  // A queue in the way stands in the way of nothing here.
+  /^a key of another type is refused/,
+];
+
+export class QuorumHost implements Host {
+  readonly name: string;
+  #servers: readonly RedisServer[] = [];
+
+  constructor(readonly single: ServerHost) {
+    this.name = `a quorum of five of ${single.name}`;
+  }
+
+  /** Whether a behaviour is promised here, too. */
+  promises(title: string): boolean {
+    return !WITHOUT.some((pattern) => pattern.test(title));
+  }
+
+  async start(): Promise<void> {
+    this.#servers = await RedisServer.startSeveral(5, { binary: this.single.binary });
+  }
+
+  next(): Where {
+    const urls = this.#servers.map(({ url }) => url);
+    const label = `a quorum of ${urls.map((url) => `${url}/0`).join(', ')}`;
+    return { target: { quorum: urls }, label, options: { longestLease: 0 } };
+  }
+
+  async quiet(): Promise<void> {
+    for (const server of this.#servers) {
+      await quiet(server);
+      await server.admin.flushall();
+    }
+  }
+
+  async stop(): Promise<void> {
+    await Promise.all(this.#servers.map((server) => server.stop()));
+  }
+}

@@ -1,0 +1,65 @@
+/**
+ * What the store refuses. Two managers whose prefixes make the lock of one the side key of the other
+ * bring about what foreign data would, though callers may not do that.
+ */
+
+import assert from 'node:assert/strict';
+import { pastTheCheckOfKeys } from '../../support/holdfast.js';
+import { type Behaviours, LONG, standInLine } from './behaviour.js';
+
+export const REFUSALS: Behaviours = {
+  'a key of another type is refused, and named': async (place) => {
+    const [locks, waiter, stray] = await Promise.all([
+      place.open(),
+      place.open(),
+      place.open({ prefix: '{lock:x}:' }),
+    ]);
+    const lock = await locks.acquire('x', LONG);
+    const { granted } = await standInLine(waiter, 'x');
+    for (const attempt of [() => stray.tryAcquire('queue'), () => stray.acquire('queue', LONG)]) {
+      await assert.rejects(pastTheCheckOfKeys(attempt), {
+        name: 'LockServerError',
+        code: 'ERR_LOCK_SERVER',
+        serverCode: 'WRONGTYPE',
+        key: '{lock:x}:queue',
+        lock: 'queue',
+        message:
+          `cannot acquire lock "queue" on ${place.label}: the server says WRONGTYPE ` +
+          'Operation against a key holding the wrong kind of value (key "{lock:x}:queue"); ' +
+          'this key holds other data: give locks a prefix or names of their own',
+      });
+    }
+    await lock.release();
+    assert.equal(await (await granted).release(), true);
+  },
+
+  'a fence that is no number is refused, and the lock is not taken': async (place) => {
+    const [locks, stray] = await Promise.all([place.open(), place.open({ prefix: '{lock:x}:' })]);
+    const inTheWay = await pastTheCheckOfKeys(() => stray.acquire('fence'));
+    for (let round = 0; round < 2; round++) {
+      await assert.rejects(locks.tryAcquire('x'), {
+        code: 'ERR_LOCK_SERVER',
+        serverCode: 'WRONGTYPE',
+        key: '{lock:x}:fence',
+        lock: 'x',
+      });
+    }
+    assert.equal(await inTheWay.release(), true);
+    assert.equal(await (await locks.tryAcquire('x'))?.release(), true);
+  },
+
+  'a value that no manager wrote is respected, and its holder is called other code': async (
+    place,
+  ) => {
+    const [locks, stray] = await Promise.all([place.open(), place.open({ prefix: '{lock:x}:' })]);
+    await (await locks.acquire('x')).release();
+    // Of the released lock its counter stays: a text that is no token.
+    assert.equal(await pastTheCheckOfKeys(() => stray.tryAcquire('fence')), null);
+    const waiting = pastTheCheckOfKeys(() => stray.acquire('fence', { wait: 100 }));
+    await assert.rejects(waiting, {
+      code: 'ERR_LOCK_TIMEOUT',
+      holder: undefined,
+      message: /held by other code for \d+ ms more/,
+    });
+  },
+};

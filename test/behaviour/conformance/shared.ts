@@ -1,0 +1,227 @@
+/** Shared locks: who may hold one together, in which order, and how many at most. */
+
+import assert from 'node:assert/strict';
+import { until } from '../../support/wait.js';
+import { aborted, type Behaviours, LONG, openSeveral, runOut, standInLine } from './behaviour.js';
+
+const SHARED = { ...LONG, mode: 'shared' } as const;
+const two = { ...SHARED, limit: 2 } as const;
+
+export const SHARING: Behaviours = {
+  'shared: several hold it together, and nobody has it exclusively meanwhile': async (place) => {
+    const [a, b] = await openSeveral(place, 'a', 'b');
+    const first = await a.acquire('x', SHARED);
+    const second = await b.acquire('x', SHARED);
+    const third = await a.tryAcquire('x', { mode: 'shared' });
+    assert.deepEqual([first.mode, second.mode, third?.mode], ['shared', 'shared', 'shared']);
+    assert.equal(new Set([first.token, second.token, third?.token]).size, 3);
+    assert.equal(await a.tryAcquire('x'), null);
+    await assert.rejects(b.acquire('x', { wait: 50 }), { code: 'ERR_LOCK_TIMEOUT' });
+    assert.equal(await first.release(), true);
+    assert.equal(await third?.release(), true);
+    assert.equal(await b.tryAcquire('x'), null, 'one is left');
+    assert.equal(second.held, true);
+    assert.equal(await second.release(), true);
+    assert.equal(await second.release(), false);
+    const alone = await a.acquire('x', LONG);
+    assert.equal(alone.mode, 'exclusive');
+    assert.ok(alone.fence > Math.max(first.fence, second.fence));
+  },
+
+  'shared: nobody shares what is held exclusively': async (place) => {
+    const [a, b] = await openSeveral(place, 'a', 'b');
+    const lock = await a.acquire('x', LONG);
+    assert.equal(await b.tryAcquire('x', { mode: 'shared' }), null);
+    const { granted } = await standInLine(b, 'x', SHARED);
+    assert.equal(await lock.release(), true);
+    const shared = await granted;
+    assert.equal(shared.mode, 'shared');
+    assert.ok(shared.fence > lock.fence);
+  },
+
+  'shared: who waits to share behind one who does not is not let past it': async (place) => {
+    const [a, b, c, d] = await openSeveral(place, 'a', 'b', 'c', 'd');
+    const reader = await a.acquire('x', SHARED);
+    const writer = await standInLine(b, 'x');
+    const order: string[] = [];
+    const late = [await standInLine(c, 'x', SHARED), await standInLine(d, 'x', SHARED)];
+    assert.equal(await a.tryAcquire('x', { mode: 'shared' }), null, 'not past the line');
+    const readers = late.map(async ({ granted }) => {
+      const lock = await granted;
+      order.push('reader');
+      return lock;
+    });
+    await reader.release();
+    const alone = await writer.granted;
+    order.push('writer');
+    assert.equal(await alone.release(), true);
+    const [third, fourth] = await Promise.all(readers);
+    assert.deepEqual(order, ['writer', 'reader', 'reader']);
+    assert.equal(third?.held && fourth?.held, true, 'those behind it share it');
+  },
+
+  'shared: waiters of one manager are let in together': async (place) => {
+    const [a, b] = await openSeveral(place, 'a', 'b');
+    const writer = await a.acquire('x', LONG);
+    const waiting = [];
+    for (let i = 0; i < 5; i++) waiting.push(await standInLine(b, 'x', SHARED));
+    await writer.release();
+    const all = await Promise.all(waiting.map(({ granted }) => granted));
+    assert.ok(all.every(({ held }) => held));
+    assert.equal(new Set(all.map(({ token }) => token)).size, 5);
+    assert.equal(await a.tryAcquire('x'), null);
+    const freed = await Promise.all(all.map((lock) => lock.release()));
+    assert.ok(freed.every(Boolean));
+    assert.equal(await (await a.tryAcquire('x'))?.release(), true);
+  },
+
+  'shared: each holder has a lease of its own, renewed or run out': async (place) => {
+    const [a, b] = await openSeveral(place, 'a', 'b');
+    const brief = await a.acquire('x', { ttl: 150, renew: false, mode: 'shared' });
+    const kept = await b.acquire('x', { ttl: 600, mode: 'shared' });
+    await runOut(brief);
+    await until(() => b.stats().renewals > 0, 'a renewal');
+    assert.equal(kept.held, true);
+    assert.equal(await brief.release(), false);
+    assert.equal(await a.tryAcquire('x'), null);
+    await kept.extend(60_000);
+    assert.ok(kept.remaining > 50_000);
+    assert.equal(await kept.release(), true);
+    assert.equal(await (await a.acquire('x')).release(), true);
+  },
+
+  'shared: an exclusive waiter gets the lock when the last lease has run out': async (place) => {
+    const [a, b] = await openSeveral(place, 'a', 'b');
+    await a.acquire('x', { ttl: 100, renew: false, mode: 'shared' });
+    const last = await a.acquire('x', { ttl: 400, renew: false, mode: 'shared' });
+    const lock = await b.acquire('x', LONG);
+    assert.equal(last.held, false);
+    assert.ok(lock.fence > last.fence);
+  },
+
+  'shared: a waiter that gives up leaves the line, and those behind it go on': async (place) => {
+    const [a, b, c] = await openSeveral(place, 'a', 'b', 'c');
+    const reader = await a.acquire('x', SHARED);
+    const writer = b.acquire('x', { wait: 200 });
+    const behind = await standInLine(c, 'x', SHARED);
+    await assert.rejects(writer, { code: 'ERR_LOCK_TIMEOUT' });
+    const lock = await behind.granted;
+    assert.equal(reader.held && lock.held, true);
+  },
+
+  'shared: a manager that closes gives its shares back': async (place) => {
+    const [a, b, c] = await openSeveral(place, 'a', 'b', 'c');
+    await a.acquire('x', SHARED);
+    const kept = await b.acquire('x', SHARED);
+    const { granted } = await standInLine(c, 'x');
+    await a.close();
+    assert.equal(await c.tryAcquire('x'), null);
+    await kept.release();
+    assert.equal(await (await granted).release(), true);
+  },
+
+  'limit: so many hold it at once, and the next one waits for any of them': async (place) => {
+    const [a, b, c] = await openSeveral(place, 'a', 'b', 'c');
+    const first = await a.acquire('x', two);
+    const second = await b.acquire('x', two);
+    assert.equal(await c.tryAcquire('x', { mode: 'shared', limit: 2 }), null);
+    const { granted } = await standInLine(c, 'x', two);
+    assert.equal(await second.release(), true);
+    const third = await granted;
+    assert.deepEqual([first.held, third.held], [true, true]);
+    assert.equal(await b.tryAcquire('x', { mode: 'shared', limit: 2 }), null);
+  },
+
+  'limit: never more than that, however many want it': async (place) => {
+    const managers = await openSeveral(place, 'a', 'b', 'c');
+    let inside = 0;
+    let most = 0;
+    const tasks = managers.flatMap((manager) =>
+      Array.from({ length: 12 }, () =>
+        manager.request('x', { ...SHARED, limit: 3 }, async () => {
+          inside += 1;
+          most = Math.max(most, inside);
+          await new Promise((resolve) => setTimeout(resolve, 5));
+          inside -= 1;
+        }),
+      ),
+    );
+    await Promise.all(tasks);
+    assert.equal(inside, 0);
+    assert.equal(most, 3);
+  },
+
+  'limit: a permit that is not renewed is free when its lease has run out': async (place) => {
+    const [a, b] = await openSeveral(place, 'a', 'b');
+    const one = { ...SHARED, limit: 1 };
+    const first = await a.acquire('x', { ...one, ttl: 300, renew: false });
+    const second = await b.acquire('x', one);
+    assert.equal(first.held, false);
+    assert.ok(second.fence > first.fence);
+  },
+
+  'limit: one that is lowered lets nobody in until so many are left': async (place) => {
+    const [a, b] = await openSeveral(place, 'a', 'b');
+    const held = [];
+    for (let i = 0; i < 3; i++) held.push(await a.acquire('x', { ...SHARED, limit: 3 }));
+    const { granted } = await standInLine(b, 'x', two);
+    let isIn = false;
+    const entered = granted.then((lock) => {
+      isIn = true;
+      return lock;
+    });
+    await held[0]?.release();
+    await (await b.acquire('beside')).release();
+    assert.equal(isIn, false, 'two are left');
+    await held[1]?.release();
+    assert.equal((await entered).held, true);
+  },
+
+  'limit: excludes who wants it exclusively, and is excluded': async (place) => {
+    const [a, b] = await openSeveral(place, 'a', 'b');
+    const permit = await a.acquire('x', two);
+    const { granted } = await standInLine(b, 'x');
+    assert.equal(await a.tryAcquire('x', { mode: 'shared', limit: 2 }), null, 'behind the line');
+    await permit.release();
+    const alone = await granted;
+    assert.equal(await a.tryAcquire('x', { mode: 'shared', limit: 2 }), null);
+    assert.equal(await alone.release(), true);
+  },
+
+  'downgrade: lets those in who wait to share, keeps the fence, and is no loss': async (place) => {
+    const [a, b, c] = await openSeveral(place, 'a', 'b', 'c');
+    const lock = await a.acquire('x', LONG);
+    const { fence, token } = lock;
+    const readers = [await standInLine(b, 'x', SHARED), await standInLine(c, 'x', SHARED)];
+    assert.equal(await lock.downgrade(), true);
+    assert.equal(lock.mode, 'shared');
+    const entered = await Promise.all(readers.map(({ granted }) => granted));
+    assert.ok([lock, ...entered].every(({ held }) => held));
+    assert.deepEqual([lock.fence, lock.token], [fence, token]);
+    assert.equal(await b.tryAcquire('x'), null);
+    assert.equal(await lock.downgrade(), true, 'nothing is left to do');
+    assert.equal(lock.signal.aborted, false);
+    for (const each of [lock, ...entered]) assert.equal(await each.release(), true);
+    assert.equal(await (await b.tryAcquire('x'))?.release(), true);
+  },
+
+  'downgrade: the lease goes on being renewed, and ends with maxHold': async (place) => {
+    const [a, b] = await openSeveral(place, 'a', 'b');
+    const lock = await a.acquire('x', { ttl: 600, maxHold: 1_500 });
+    assert.equal(await lock.downgrade(), true);
+    await until(() => a.stats().renewals > 1, 'renewals');
+    assert.equal(await b.tryAcquire('x'), null);
+    assert.equal((await aborted(lock)).reason, 'maxHold');
+    assert.equal(await (await b.acquire('x')).release(), true);
+  },
+
+  'downgrade: false for a lock that is not held': async (place) => {
+    const locks = await place.open();
+    const released = await locks.acquire('x');
+    await released.release();
+    assert.equal(await released.downgrade(), false);
+    const lost = await locks.acquire('y', { ttl: 50, renew: false });
+    await runOut(lost);
+    assert.equal(await lost.downgrade(), false);
+  },
+};

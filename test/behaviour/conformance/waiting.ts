@@ -1,0 +1,164 @@
+/** Waiting for a lock, and ceasing to. */
+
+import assert from 'node:assert/strict';
+import { sleep, until } from '../../support/wait.js';
+import { type Behaviours, LONG, openSeveral, standInLine } from './behaviour.js';
+
+type Details = Readonly<Record<string, unknown>>;
+
+export const WAITING: Behaviours = {
+  'acquire: waits until the holder releases, and is handed the lock': async (place) => {
+    const [a, b] = await openSeveral(place, 'a', 'b');
+    const first = await a.acquire('x', LONG);
+    const { granted } = await standInLine(b, 'x', { wait: Number.POSITIVE_INFINITY });
+    await sleep(100);
+    assert.equal(b.stats().waiting, 1, 'not while the lock is held');
+    assert.equal(await first.release(), true);
+    const second = await granted;
+    assert.equal(first.held, false);
+    assert.ok(second.fence > first.fence);
+    assert.equal(await second.release(), true);
+  },
+
+  'acquire: gets a lock whose holder let its lease run out': async (place) => {
+    const [a, b] = await openSeveral(place, 'a', 'b');
+    const first = await a.acquire('x', { ttl: 300, renew: false });
+    const second = await b.acquire('x', LONG);
+    assert.equal(first.held, false);
+    assert.ok(second.fence > first.fence);
+  },
+
+  'acquire: a wait of 0 tries once': async (place) => {
+    const locks = await place.open();
+    const holder = await locks.acquire('x');
+    await assert.rejects(locks.acquire('x', { wait: 0 }), { code: 'ERR_LOCK_TIMEOUT' });
+    await holder.release();
+    assert.equal(await (await locks.acquire('x', { wait: 0 })).release(), true);
+  },
+
+  'timeout: says how long was waited, for whom, for how long it is held, and the place': async (
+    place,
+  ) => {
+    const [a, b] = await openSeveral(place, 'a', 'b');
+    await a.acquire('x', { label: 'nightly-report', ttl: 60_000 });
+    let error: Details = {};
+    await until(async () => {
+      error = (await b.acquire('x', { wait: 150 }).catch((reason) => reason)) as Details;
+      // Known as soon as the store has answered once.
+      return error['position'] !== undefined;
+    }, 'the place in line');
+    const { name, code, lock, waited, holder, remaining, position } = error;
+    assert.deepEqual(
+      { name, code, lock, holder, position },
+      {
+        name: 'LockTimeoutError',
+        code: 'ERR_LOCK_TIMEOUT',
+        lock: 'x',
+        holder: 'nightly-report',
+        position: 1,
+      },
+    );
+    assert.ok(Number(waited) >= 150, String(waited));
+    assert.ok(Number(remaining) > 30_000 && Number(remaining) <= 60_000, String(remaining));
+    assert.match(
+      String(error['message']),
+      /^lock "x" was not free within \d+ ms: it is held by "nightly-report" for \d+ ms more, and the caller was number 1 in line$/,
+    );
+  },
+
+  'timeout: what remains of the lease falls as time passes': async (place) => {
+    const [a, b] = await openSeveral(place, 'a', 'b');
+    await a.acquire('x', { ttl: 60_000, renew: false });
+    const remaining: number[] = [];
+    for (let i = 0; i < 2; i++) {
+      const error = (await b.acquire('x', { wait: 0 }).catch((reason) => reason)) as Details;
+      remaining.push(Number(error['remaining']));
+      await sleep(200);
+    }
+    const [first = 0, second = 0] = remaining;
+    assert.ok(second > 0 && second <= first - 150, String(remaining));
+  },
+
+  'timeout: a holder without a label is told from one in another process': async (place) => {
+    const [a, b] = await openSeveral(place, 'a', 'b');
+    await a.acquire('x');
+    await assert.rejects(a.acquire('x', { wait: 0 }), /held by another caller of this manager/);
+    const theirs = (await b.acquire('x', { wait: 0 }).catch((reason) => reason)) as Details;
+    assert.match(String(theirs['message']), /held by another holdfast client/);
+    assert.equal(theirs['holder'], undefined);
+  },
+
+  'timeout: who stops waiting leaves the line, and the others move up': async (place) => {
+    const [holder, first, second] = await openSeveral(place, 'holder', 'first', 'second');
+    const lock = await holder.acquire('x', LONG);
+    const gone = await standInLine(first, 'x', { wait: 300 });
+    const stays = await standInLine(second, 'x');
+    await assert.rejects(gone.granted, { code: 'ERR_LOCK_TIMEOUT' });
+    await lock.release();
+    assert.equal(await (await stays.granted).release(), true);
+    assert.equal(first.stats().timedOut, 1);
+  },
+
+  'signal: one that is aborted already sends nothing': async (place) => {
+    const locks = await place.open();
+    const { requests } = locks.stats();
+    const reason = new Error('not today');
+    const refused = locks.acquire('x', { signal: AbortSignal.abort(reason) });
+    await assert.rejects(refused, (error) => error === reason);
+    assert.equal(locks.stats().requests, requests);
+  },
+
+  'signal: ends the wait with its own reason, and leaves nothing behind': async (place) => {
+    const [holder, waiter, next] = await openSeveral(place, 'holder', 'waiter', 'next');
+    const lock = await holder.acquire('x', LONG);
+    const controller = new AbortController();
+    const { signal } = controller;
+    const cancelled = await standInLine(waiter, 'x', { ...LONG, signal });
+    const stays = await standInLine(next, 'x');
+    controller.abort();
+    await assert.rejects(cancelled.granted, (error) => error === signal.reason);
+    assert.equal(waiter.stats().waiting, 0);
+    await lock.release();
+    assert.equal(await (await stays.granted).release(), true);
+    assert.equal(await (await waiter.tryAcquire('x'))?.release(), true);
+  },
+
+  'signal: ends a request that waits, whose callback then never runs': async (place) => {
+    const [holder, waiter] = await openSeveral(place, 'holder', 'waiter');
+    await holder.acquire('x', LONG);
+    const signal = AbortSignal.timeout(100);
+    const waiting = waiter.request('x', { signal }, () => assert.fail('it was cancelled'));
+    await assert.rejects(waiting, { name: 'TimeoutError' });
+  },
+
+  'signal: an abort in the very moment of the grant never leaves the lock held': async (place) => {
+    const [a, b] = await openSeveral(place, 'a', 'b');
+    let aborts = 0;
+    for (let round = 0; round < 60; round++) {
+      const controller = new AbortController();
+      const pending = a.acquire('x', { signal: controller.signal, ttl: 60_000 });
+      const moment = round % 3;
+      if (moment === 0) controller.abort();
+      if (moment === 1) queueMicrotask(() => controller.abort());
+      if (moment === 2) setImmediate(() => controller.abort());
+      await pending.then(
+        (lock) => lock.release(),
+        () => {
+          aborts += 1;
+        },
+      );
+    }
+    assert.ok(aborts > 0);
+    assert.equal(await (await b.acquire('x', LONG)).release(), true);
+  },
+
+  'signal: an abort after the grant has no effect': async (place) => {
+    const locks = await place.open();
+    const controller = new AbortController();
+    const lock = await locks.acquire('x', { signal: controller.signal });
+    controller.abort();
+    assert.equal(lock.held, true);
+    assert.equal(lock.signal.aborted, false);
+    assert.equal(await lock.release(), true);
+  },
+};

@@ -1,0 +1,131 @@
+/** The line of waiters as the scripts keep it: what no schedule of well-behaved managers shows. */
+
+import assert from 'node:assert/strict';
+import { after, before, beforeEach, test } from 'node:test';
+import type { Redis } from 'ioredis';
+import { RedisServer } from '../../support/server.js';
+import { until } from '../../support/wait.js';
+import { FENCE, LOCK, QUEUE, type Scripts, scripts, WAITERS } from './scripts.js';
+
+let server: RedisServer;
+let redis: Redis;
+let script: Scripts;
+
+before(async () => {
+  server = await RedisServer.start();
+  redis = server.admin;
+  script = scripts(redis);
+});
+
+after(() => server.stop());
+
+beforeEach(() => redis.flushall());
+
+const [A, B, C] = ['hf1.a.1', 'hf1.b.1', 'hf1.c.1'] as const;
+
+/** The owner without the mark of those who wait. */
+async function owner(): Promise<string | undefined> {
+  return (await redis.get(LOCK))?.replace(/\+$/, '');
+}
+
+test('a grant that nobody claimed costs its manager all its places in line', async () => {
+  await script.acquire(A);
+  for (const n of [1, 2, 3]) await script.acquire(`hf1.b.${n}`, { seq: '0' });
+  await script.acquire(C, { seq: '0' });
+  await script.release(A);
+  assert.equal(await owner(), 'hf1.b.1');
+  await redis.del(LOCK);
+  assert.ok((await script.acquire(C, { seq: 'poll' })) !== null, 'C is next');
+  assert.deepEqual(await redis.zrange(QUEUE, '0', '-1'), []);
+});
+
+test('a manager that claims its grant keeps its other places', async () => {
+  await script.acquire(A);
+  for (const n of [1, 2]) await script.acquire(`hf1.b.${n}`, { seq: '0' });
+  await script.acquire(C, { seq: '0' });
+  await script.release(A);
+  await script.acquire('hf1.b.1', { seq: 'poll' });
+  await redis.del(LOCK);
+  await script.acquire(C, { seq: 'poll' });
+  assert.equal(await owner(), 'hf1.b.2');
+});
+
+test('a line of the dead is walked a bounded way at a time, and to its end', async () => {
+  await script.acquire(A, { ttl: 600_000 });
+  for (let n = 0; n < 300; n++) {
+    await redis.zadd(QUEUE, String(n + 1), `hf1.dead${n}.1`);
+    await redis.hset(WAITERS, `hf1.dead${n}.1`, '1 10000 1 0 nobody');
+  }
+  await script.acquire(B, { seq: '0' });
+  await script.release(A);
+  assert.equal(await redis.zcard(QUEUE), 301 - 128);
+  assert.equal(await script.acquire(C), null, 'nobody knows yet whether somebody waits');
+  const reply = async () => (await script.acquire(B, { seq: 'poll' })) ?? 0;
+  await until(async () => (await reply()) > 0, 'the lock');
+  assert.equal(await redis.exists(QUEUE), 0);
+});
+
+test('a place without its details is no place', async () => {
+  await script.acquire(A);
+  await script.acquire(B, { seq: '0' });
+  await redis.del(WAITERS);
+  await script.release(A);
+  assert.equal(await redis.exists(LOCK, QUEUE), 0);
+});
+
+test('a key of the wrong type is named, and nothing is changed', async () => {
+  for (const [key, kind] of [
+    [QUEUE, 'a queue of waiters'],
+    [WAITERS, 'a table of waiters'],
+    [FENCE, 'a fence counter'],
+  ] as const) {
+    await redis.flushall();
+    await script.acquire(A);
+    await script.acquire(B, { seq: '0' });
+    await redis.del(key);
+    await redis.rpush(key, 'something else');
+    const before = await dump();
+    const message = new RegExp(`^WRONGTYPE ${key.replace(/[{}]/g, '\\$&')} is not ${kind}`);
+    await assert.rejects(script.release(A), { message });
+    await assert.rejects(script.acquire(B, { seq: 'poll' }), { message });
+    await assert.rejects(script.acquire(C, { seq: '0' }), { message });
+    assert.deepEqual(await dump(), before);
+  }
+});
+
+test('at maxmemory a release still passes the lock on', async () => {
+  await script.acquire(A);
+  await script.acquire(B, { seq: '0' });
+  await redis.config('SET', 'maxmemory', '1');
+  try {
+    await assert.rejects(script.acquire(C, { seq: '0' }), { message: /OOM/ });
+    assert.equal(await script.release(A), 1);
+    assert.equal(await owner(), B);
+  } finally {
+    await redis.config('SET', 'maxmemory', '0');
+  }
+});
+
+test('every key of a line has an end', async () => {
+  await script.acquire(A);
+  await script.acquire(B, { seq: '0' });
+  await script.release(A);
+  await script.acquire(C, { seq: '0' });
+  for (const [key, { ttl }] of Object.entries(await server.keyspace())) {
+    assert.ok(ttl > 0 && ttl <= 86_400_000, `${key}: ${ttl}`);
+  }
+});
+
+test("old code's value is never marked, whatever it ends in", async () => {
+  for (const value of ['old code', 'old code+', '+']) {
+    await redis.set(LOCK, value, 'PX', 60_000);
+    await script.acquire(B, { seq: '0' });
+    assert.equal(await redis.get(LOCK), value);
+  }
+});
+
+async function dump(): Promise<unknown> {
+  const keys = (await redis.keys('*')).sort();
+  const values = keys.map(async (key) => [key, (await redis.dumpBuffer(key))?.toString('hex')]);
+  return Promise.all(values);
+}

@@ -1,0 +1,60 @@
+/** The scripts as they are sent, to be called by hand. */
+
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import type { Redis } from 'ioredis';
+import { ROOT } from '../../support/child.js';
+
+export const LOCK = 'lock:a';
+export const FENCE = '{lock:a}:fence';
+export const QUEUE = '{lock:a}:queue';
+export const WAITERS = '{lock:a}:waiters';
+export const SHARED = '{lock:a}:shared';
+
+const KEYS = [LOCK, FENCE, QUEUE, WAITERS, SHARED] as const;
+
+/** The text of a script, with the parts that it shares with others in their places. */
+function source(name: string): string {
+  const text = readFileSync(join(ROOT, 'src', 'lua', `${name}.lua`), 'utf8');
+  return text.replace(/--#include (\w+)\.lua/g, (_, part) => source(part));
+}
+
+/** What `acquire.lua` takes besides the token. */
+interface Acquire {
+  readonly ttl?: number;
+  readonly epoch?: number | string;
+  /** 'try', 'poll', or a place in line ('0': at the end). */
+  readonly seq?: string;
+  /** '-' for the whole lock, '0' for a share, or how many may have one. */
+  readonly limit?: string;
+}
+
+export interface Scripts {
+  /** The fence, or null if the lock is not the token's. */
+  acquire(token: string, options?: Acquire): Promise<number | null>;
+  /** What an acquire answers, as it is. */
+  ask(token: string, options?: Acquire): Promise<unknown>;
+  extend(token: string, ttl: number): Promise<unknown>;
+  release(token: string): Promise<unknown>;
+}
+
+export function scripts(redis: Redis): Scripts {
+  const [acquire, extend, release] = ['acquire', 'extend', 'release'].map(source) as [
+    string,
+    string,
+    string,
+  ];
+  const ask = (
+    token: string,
+    { ttl = 10_000, epoch = 0, seq = 'try', limit = '-' }: Acquire = {},
+  ) => redis.eval(acquire, KEYS.length, ...KEYS, token, ttl, epoch, '', seq, limit, 1);
+  return {
+    ask,
+    acquire: async (token, options) => {
+      const reply = await ask(token, options);
+      return typeof reply === 'number' ? reply : null;
+    },
+    extend: (token, ttl) => redis.eval(extend, 1, LOCK, token, ttl),
+    release: (token) => redis.eval(release, KEYS.length, ...KEYS, token, 0),
+  };
+}

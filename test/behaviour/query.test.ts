@@ -1,0 +1,177 @@
+/** What `query` makes of keys that holdfast has not written, or not as locks. */
+
+import assert from 'node:assert/strict';
+import { after, before, beforeEach, test } from 'node:test';
+import { connect, type LockManager, openOperations } from '../support/holdfast.js';
+import { enrol, leastRights } from '../support/least-rights.js';
+import { FaultProxy } from '../support/proxy.js';
+import { RedisServer } from '../support/server.js';
+
+let server: RedisServer;
+let locks: LockManager;
+
+before(async () => {
+  server = await RedisServer.start();
+  locks = await connect(server.url);
+});
+
+beforeEach(() => server.admin.flushall());
+
+after(async () => {
+  await locks.close();
+  assert.equal(openOperations(), 0);
+  await server.stop();
+});
+
+test('a value of other code is not told', async () => {
+  await server.admin.set('lock:old', 'somebody', 'PX', 60_000);
+  await server.admin.set('lock:older', 'for ever');
+  assert.deepEqual(await locks.query(), { held: [], pending: [] });
+});
+
+test('a lock that is called like a side key is told', async () => {
+  const names = ['fence', 'queue', 'shared', 'waiters'];
+  for (const name of names) await locks.acquire(name);
+  const { held } = await locks.query();
+  assert.deepEqual(
+    held.map(({ name }) => name),
+    names,
+  );
+  await server.admin.flushall();
+});
+
+test('page by page: not everything at once', async () => {
+  const names = Array.from({ length: 300 }, (_, i) => `many:${i}`);
+  await Promise.all(names.map((name) => locks.acquire(name)));
+  let pages = 0;
+  for await (const { held } of locks.queryPages({ count: 50 })) {
+    pages += 1;
+    assert.ok(held.length < 300);
+  }
+  assert.ok(pages > 3, `${pages} pages`);
+  await server.admin.flushall();
+});
+
+test('keys of other types, other keys and side keys are no locks', async () => {
+  await server.admin.hset('lock:hash', 'field', 'value');
+  await server.admin.set('other', 'value');
+  const shared = await locks.acquire('{tag}:shared one', { mode: 'shared' });
+  const lock = await locks.acquire('x');
+  const waiting = locks.acquire('x');
+  while ((await locks.query()).pending.length === 0);
+  const { held, pending } = await locks.query();
+  assert.deepEqual(
+    held.map(({ name }) => name),
+    ['x', '{tag}:shared one'],
+  );
+  assert.deepEqual(
+    pending.map(({ name }) => name),
+    ['x'],
+  );
+  await lock.release();
+  await (await waiting).release();
+  await shared.release();
+  assert.deepEqual(await locks.query(), { held: [], pending: [] });
+});
+
+test('the mark of a queue and the share of nobody are never shown', async () => {
+  const lock = await locks.acquire('x');
+  const waiting = locks.acquire('x', { mode: 'shared' });
+  while ((await locks.query()).pending.length === 0);
+  const { held } = await locks.query();
+  assert.deepEqual(
+    held.map(({ token }) => token),
+    [lock.token],
+  );
+  assert.equal(await server.admin.get('lock:x'), `${lock.token}+`);
+  await lock.release();
+  const share = await waiting;
+  assert.deepEqual(
+    (await locks.query()).held.map(({ token }) => token),
+    [share.token],
+  );
+});
+
+test('who may not look is told so, and not that there is nothing', async () => {
+  const user = leastRights('query');
+  await locks.acquire('x');
+  await server.admin.set('lock:old', 'somebody', 'PX', 60_000);
+  for (const right of ['+evalsha', '+eval', '+get', '+pttl', '~{lock:*}:*', '~lock:*']) {
+    await server.admin.script('FLUSH');
+    const rules = user.rules.filter((rule) => rule !== right);
+    assert.equal(rules.length, user.rules.length - 1, right);
+    const less = await connect(await enrol(server, { ...user, rules }));
+    less.on('warning', () => {});
+    const refused = { code: 'ERR_LOCK_SERVER', serverCode: 'NOPERM' };
+    await assert.rejects(less.query(), refused, `without ${right}`);
+    await less.close();
+  }
+});
+
+test('keys that a user may not see hide no others, whichever comes first', async () => {
+  const names = Array.from({ length: 10 }, (_, i) => `item:${i}`);
+  await Promise.all(names.map((name) => locks.acquire(name)));
+  const [, keys] = await server.admin.scan(0, 'COUNT', 1_000);
+  const first = keys.find((key) => key.startsWith('lock:item:')) ?? '';
+  const seen = names.map((name) => `lock:${name}`).filter((key) => key !== first);
+  assert.equal(seen.length, names.length - 1);
+  const user = leastRights('query');
+  const rules = user.rules.flatMap((rule) => {
+    if (rule === '~lock:*') return seen.map((key) => `~${key}`);
+    return rule === '~{lock:*}:*' ? seen.map((key) => `~{${key}}:*`) : [rule];
+  });
+  await server.admin.script('FLUSH');
+  const less = await connect(await enrol(server, { ...user, rules }));
+  less.on('warning', () => {});
+  const { held } = await less.query();
+  assert.deepEqual(
+    held.map(({ name }) => `lock:${name}`),
+    seen,
+  );
+  const hidden = less.query({ startsWith: first.slice('lock:'.length) });
+  await assert.rejects(hidden, { serverCode: 'NOPERM' });
+  await less.close();
+});
+
+test('with an empty prefix the whole database is looked at', async () => {
+  const plain = await connect(server.url, { prefix: '' });
+  const lock = await plain.acquire('job');
+  const { held } = await plain.query({ startsWith: 'jo' });
+  assert.deepEqual(
+    held.map(({ name, token }) => [name, token]),
+    [['job', lock.token]],
+  );
+  await plain.close();
+});
+
+test('a name with characters that patterns know is taken as it is', async () => {
+  for (const name of ['a*b', 'a[bc]d', 'a\\b', '^a', 'a?c', 'a-b']) {
+    const lock = await locks.acquire(name);
+    await locks.acquire(`${name}x`);
+    const { held } = await locks.query({ startsWith: name });
+    assert.deepEqual(
+      held.map((info) => info.name),
+      [name, `${name}x`],
+      name,
+    );
+    assert.equal(held[0]?.token, lock.token);
+    await server.admin.flushall();
+  }
+});
+
+test('a server that falls silent in the middle is not waited for', async () => {
+  const proxy = await FaultProxy.start(server.port);
+  const patient = await connect(proxy.url, { commandTimeout: 300 });
+  for (const last of ['SCAN', 'EVAL']) {
+    await server.admin.set('lock:a', 'hf1.a.1', 'PX', 60_000);
+    proxy.onRequest = (chunk) => {
+      if (chunk.includes(last)) proxy.loseReplies = true;
+    };
+    const silence = { code: 'ERR_LOCK_CONNECTION', message: /no answer within 300 ms/ };
+    await assert.rejects(patient.query(), silence, last);
+    proxy.onRequest = undefined;
+    proxy.loseReplies = false;
+  }
+  await patient.close();
+  await proxy.stop();
+});

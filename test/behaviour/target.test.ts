@@ -1,0 +1,149 @@
+import assert from 'node:assert/strict';
+import { afterEach, beforeEach, test } from 'node:test';
+import { connect } from '../support/holdfast.js';
+import { RedisServer } from '../support/server.js';
+import { until } from '../support/wait.js';
+
+const REFUSED: readonly (readonly [string, RegExp])[] = [
+  ['no url at all', /not a URL/],
+  ['http://:s3cret@localhost', /must begin with redis:/],
+  ['rediss://:s3cret@localhost?db=1', /no \?parameters/],
+  ['redis://:s3cret%@localhost', /write %25/],
+  ['redis://user:12/s3cret@localhost', /database.*must be a number/],
+  ['redis://:s3cret@localhost/one', /database.*must be a number/],
+  ['redis://:s3cret@localhost?db=1', /no \?parameters/],
+  ['redis://:s3cret@localhost:99999', /not a URL/],
+  ['unix://host/path?pass=s3cret', /absolute path/],
+  ['unix:///path?pass=s3cret&base=1', /and no other/],
+];
+
+for (const [url, message] of REFUSED) {
+  test(`connect: refuses ${url.replace('s3cret', '…')} and shows no password`, async () => {
+    await assert.rejects(connect(url), (error: Error & { code: string }) => {
+      assert.ok(error instanceof TypeError);
+      assert.equal(error.code, 'ERR_INVALID_ARG_VALUE');
+      assert.match(error.message, message);
+      assert.ok(!`${error.stack}${JSON.stringify(error)}`.includes('s3cret'));
+      return true;
+    });
+  });
+}
+
+test('connect: refuses a target that is no URL', async () => {
+  await assert.rejects(connect(6379 as never), { code: 'ERR_INVALID_ARG_TYPE' });
+});
+
+let server: RedisServer | undefined;
+const saved = { ...process.env };
+
+beforeEach(() => {
+  delete process.env['HOLDFAST_URL'];
+  delete process.env['REDIS_URL'];
+});
+
+afterEach(async () => {
+  Object.assign(process.env, saved);
+  await server?.stop();
+  server = undefined;
+});
+
+async function takes(target: string | URL | undefined): Promise<void> {
+  const locks = await connect(target);
+  const lock = await locks.acquire('a');
+  assert.equal(await lock.release(), true);
+  await locks.close();
+}
+
+test('connect: takes a redis:// URL, a valkey:// URL and a URL object', async () => {
+  server = await RedisServer.start();
+  await takes(server.url);
+  await takes(server.url.replace('redis:', 'valkey:'));
+  await takes(new URL(server.url));
+  await takes(server.url.replace('127.0.0.1', 'localhost'));
+});
+
+test('connect: takes HOLDFAST_URL before REDIS_URL from the environment', async () => {
+  server = await RedisServer.start();
+  process.env['REDIS_URL'] = server.url;
+  process.env['HOLDFAST_URL'] = '';
+  await takes(undefined);
+  process.env['HOLDFAST_URL'] = 'redis://127.0.0.1:1';
+  await assert.rejects(takes(undefined), { code: 'ERR_LOCK_CONNECTION' });
+});
+
+test('connect: takes a socket file', async () => {
+  server = await RedisServer.start({ socket: true });
+  await takes(server.url);
+});
+
+test('connect: selects the database of the URL', async () => {
+  server = await RedisServer.start();
+  const locks = await connect(`${server.url}/3`);
+  const lock = await locks.acquire('a');
+  const other = server.client({ db: 3 });
+  assert.equal(await other.get('lock:a'), lock.token);
+  assert.equal(await server.admin.get('lock:a'), null);
+  other.disconnect();
+  await locks.close();
+});
+
+test('connect: a database that the server does not have is refused', async () => {
+  server = await RedisServer.start();
+  await assert.rejects(connect(`${server.url}/99`), {
+    code: 'ERR_LOCK_SERVER',
+    message: /the server says ERR DB index is out of range/,
+  });
+});
+
+test('connect: logs in with the user and password of the URL, or of the options', async () => {
+  server = await RedisServer.start();
+  await server.admin.call('ACL', 'SETUSER', 'ann', 'on', '>p@ss:w/rd', '~*', '&*', '+@all');
+  await server.admin.call('CONFIG', 'SET', 'requirepass', 'default-secret');
+  const host = `127.0.0.1:${server.port}`;
+  await takes(`redis://ann:${encodeURIComponent('p@ss:w/rd')}@${host}`);
+  await takes(`redis://:default-secret@${host}`);
+  const locks = await connect(`redis://${host}`, { username: 'ann', password: 'p@ss:w/rd' });
+  await locks.close();
+});
+
+test('connect: shows its name in CLIENT LIST, and leaves when it closes', async () => {
+  server = await RedisServer.start();
+  const { admin } = server;
+  const mine = async () => String(await admin.client('LIST')).match(/name=shop-1 /g)?.length ?? 0;
+  const locks = await connect(server.url, { clientName: 'shop-1' });
+  assert.equal(await mine(), 1);
+  await locks.close();
+  await until(async () => (await mine()) === 0, 'the connection to end');
+});
+
+test('connect: refuses a Cluster that is none', async () => {
+  const cases: [unknown, RegExp][] = [
+    [{ cluster: [] }, /URLs of some of its servers/],
+    [{ cluster: 'redis://localhost' }, /URLs of some of its servers/],
+    [{ cluster: ['redis://localhost'], prefix: 'x' }, /without "prefix"; use the second argument/],
+    [{ cluster: ['redis://localhost/3'] }, /database 0 alone/],
+    [{ cluster: ['unix:///run/redis.sock'] }, /over TCP/],
+    [{ cluster: ['redis://:s3cret%@localhost'] }, /write %25/],
+  ];
+  for (const [target, message] of cases) {
+    await assert.rejects(connect(target as never), (error: Error & { code: string }) => {
+      assert.match(error.code, /^ERR_INVALID_ARG/);
+      assert.match(error.message, message);
+      assert.ok(!`${error.stack}`.includes('s3cret'));
+      return true;
+    });
+  }
+});
+
+test('connect: says why no server of a Cluster could be asked', async () => {
+  server = await RedisServer.start();
+  const alone = server.url;
+  const dead = 'redis://:s3cret@127.0.0.1:1';
+  await assert.rejects(connect({ cluster: [dead, alone] }), (error: Error & { code: string }) => {
+    assert.equal(error.code, 'ERR_LOCK_CONNECTION');
+    assert.match(error.message, /127\.0\.0\.1:1: .*refused/);
+    assert.match(error.message, /cluster support disabled/);
+    assert.ok(!error.message.includes('s3cret'));
+    return true;
+  });
+});

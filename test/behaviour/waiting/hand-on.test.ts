@@ -1,0 +1,157 @@
+/** The lock passes from one task to the next of the same manager, and each is an owner of its own. */
+
+import assert from 'node:assert/strict';
+import { afterEach, beforeEach, test } from 'node:test';
+import { inLine, quiet } from '../../support/crew.js';
+import { connect, type Lock, type LockManager, openOperations } from '../../support/holdfast.js';
+import { RedisServer } from '../../support/server.js';
+import { sleep, until } from '../../support/wait.js';
+
+let server: RedisServer;
+let locks: LockManager;
+
+beforeEach(async () => {
+  server = await RedisServer.start();
+  locks = await connect(server.url);
+});
+
+afterEach(async () => {
+  await locks.close();
+  assert.equal(openOperations(), 0);
+  await quiet(server);
+  await server.stop();
+});
+
+interface Wish {
+  readonly ttl?: number;
+  readonly maxHold?: number;
+}
+
+/**
+ * The first of `wishes` as an owner with an own grant and fences for all others, who wait behind it
+ * in this order.
+ */
+async function ownerWithHeirs(...wishes: readonly Wish[]): Promise<[Lock, ...Promise<Lock>[]]> {
+  const acquire = (wish: Wish) =>
+    locks.acquire('x', { ttl: 60_000, wait: 60_000, label: 'x', ...wish });
+  // Fences are reserved for those who wait when a manager gets in line, so two come before.
+  const [first, second, ...heirs] = [acquire({}), acquire({}), ...wishes.map(acquire)];
+  await (await first)?.release();
+  const before = await (second as Promise<Lock>);
+  await inLine(server, 'x', ['x']);
+  const handedOn = locks.stats().handedOn;
+  // A token that was read goes through the server.
+  assert.match(before.token, /^hf1\./);
+  await before.release();
+  const owner = await (heirs[0] as Promise<Lock>);
+  assert.equal(locks.stats().handedOn, handedOn);
+  await until(async () => (await server.admin.pttl('lock:x')) > 3_000, 'the claim');
+  return [owner, ...heirs.slice(1)];
+}
+
+const handedOn = () => locks.stats().handedOn;
+
+test('a lock is handed on under the same token, with the next fence', async () => {
+  const [owner, second, third] = await ownerWithHeirs({}, {}, {});
+  const value = await server.admin.get('lock:x');
+  const [before, { requests }] = [handedOn(), locks.stats()];
+  assert.equal(await owner.release(), true);
+  const heir = (await second) as Lock;
+  assert.equal(heir.fence, owner.fence + 1);
+  assert.equal(await heir.release(), true);
+  const last = (await third) as Lock;
+  assert.equal(last.fence, heir.fence + 1);
+  assert.equal(handedOn() - before, 2);
+  assert.equal((await server.admin.get('lock:x'))?.replace('+', ''), value?.replace('+', ''));
+  // With the last of them the place in line is given up.
+  await inLine(server, 'x', []);
+  assert.ok(locks.stats().requests - requests <= 1);
+  assert.equal(await last.release(), true);
+  assert.equal(await server.admin.exists('lock:x'), 0);
+});
+
+test('a lock whose token was read is never handed on', async () => {
+  const [owner, second] = await ownerWithHeirs({}, {});
+  const before = handedOn();
+  const { token } = owner;
+  assert.equal(await owner.release(), true);
+  const heir = (await second) as Lock;
+  assert.equal(handedOn(), before);
+  assert.notEqual(heir.token, token);
+  assert.ok(heir.fence > owner.fence);
+  assert.equal(await heir.release(), true);
+});
+
+test('maxHold counts for each owner, not from the grant', async () => {
+  const maxHold = 1_500;
+  const [first, ...others] = await ownerWithHeirs({}, ...Array(4).fill({ maxHold }));
+  const before = handedOn();
+  const lost: string[] = [];
+  locks.on('lost', (_lock, error) => lost.push(error.reason));
+  await sleep(600);
+  // What the server has confirmed a moment ago is handed on in the process.
+  await first.extend();
+  await first.release();
+  for (const heir of others.slice(0, 3)) {
+    const lock = (await heir) as Lock;
+    await sleep(600);
+    assert.equal(lock.held, true, 'all together had it for longer than maxHold');
+    await lock.extend();
+    assert.equal(await lock.release(), true);
+  }
+  assert.equal(handedOn() - before, 4);
+  assert.deepEqual(lost, []);
+  // And it does end whoever keeps it.
+  const last = (await others[3]) as Lock;
+  const got = performance.now();
+  await until(() => lost.length === 1, 'the loss');
+  assert.ok(performance.now() - got > maxHold / 2);
+  assert.deepEqual(lost, ['maxHold']);
+  assert.equal(last.held, false);
+  await until(async () => (await server.admin.exists('lock:x')) === 0, 'the lock to be free');
+});
+
+test('an owner who is over cannot touch the hold of the next', async () => {
+  const [owner, second, third] = await ownerWithHeirs({}, { ttl: 50_000 }, {});
+  // Under way when the lock is handed on.
+  const extending = owner.extend(600_000).then(
+    () => 'done',
+    (error: { code: string }) => error.code,
+  );
+  const releasing = owner.release();
+  const again = owner.release();
+  assert.equal(await releasing, true);
+  assert.equal(await again, false);
+  assert.match(await extending, /done|ERR_LOCK_LOST/);
+  const heir = (await second) as Lock;
+  assert.equal(owner.held, false);
+  assert.equal(owner.remaining, 0);
+  await assert.rejects(owner.extend(600_000), { code: 'ERR_LOCK_LOST', reason: 'released' });
+  assert.equal(await owner.release(), false);
+  assert.equal(heir.held, true);
+  await heir.extend();
+  assert.match((await server.admin.get('lock:x')) ?? '', /^hf1\./);
+  assert.equal(await heir.release(), true);
+  const last = (await third) as Lock;
+  assert.equal(heir.held, false);
+  assert.equal(last.held, true);
+  assert.equal(await last.release(), true);
+});
+
+test('an owner who was lost by maxHold does not take the next with it', async () => {
+  const [owner, second] = await ownerWithHeirs({ maxHold: 300 }, {});
+  let lost = 0;
+  locks.on('lost', (lock) => {
+    assert.equal(lock, owner);
+    lost += 1;
+  });
+  await until(() => lost === 1, 'the loss');
+  const heir = (await second) as Lock;
+  assert.ok(heir.fence > owner.fence);
+  assert.equal(owner.held, false);
+  assert.equal(await owner.release(), false);
+  assert.equal(heir.held, true);
+  await heir.extend();
+  assert.equal(await heir.release(), true);
+  assert.equal(lost, 1);
+});

@@ -1,0 +1,58 @@
+/** Nobody sleeps through its turn, however often the connections break on which it would be told. */
+
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import { Contender, quiet } from '../../support/crew.js';
+import { problemsIn } from '../../support/history.js';
+import { Ledger } from '../../support/ledger.js';
+import { RedisServer } from '../../support/server.js';
+import { sleep } from '../../support/wait.js';
+
+let server: RedisServer;
+let ledger: Ledger;
+let crew: Contender[];
+
+before(async () => {
+  [server, ledger] = await Promise.all([RedisServer.start(), Ledger.start()]);
+  crew = await Promise.all(
+    ['p1', 'p2'].map((who) => Contender.start(who, server.url, ledger, { managers: 6 })),
+  );
+});
+
+after(async () => {
+  await Promise.all(crew.map((each) => each.stop()));
+  await quiet(server);
+  await Promise.all([server.stop(), ledger.stop()]);
+});
+
+test('ten thousand contended rounds while connections are killed all the time', async () => {
+  // One lock with hand-offs inside of each manager, and one that always goes through the server.
+  const wish = { ttl: 20_000, wait: 60_000 };
+  const rounds = Promise.all(
+    crew.flatMap((each) => [
+      each.order('contend', { name: 'inside', tasks: 3, rounds: 170, ...wish }),
+      each.order('contend', { name: 'between', tasks: 1, rounds: 340, ...wish }),
+    ]),
+  );
+
+  let over = false;
+  let killed = 0;
+  const killer = (async () => {
+    while (!over) {
+      const type = Math.random() < 0.3 ? 'normal' : 'pubsub';
+      const kill = server.admin.call('CLIENT', 'KILL', 'TYPE', type, 'SKIPME', 'yes');
+      killed += Number(await kill);
+      await sleep(5 + Math.random() * 60);
+    }
+  })();
+  const tallies = await rounds;
+  over = true;
+  await killer;
+
+  const inside = { ok: 6 * 3 * 170 };
+  const between = { ok: 6 * 340 };
+  assert.deepEqual(tallies, [inside, between, inside, between]);
+  assert.ok(killed > 500, `${killed} connections were killed`);
+  assert.deepEqual(await problemsIn(ledger, { noLosses: true }), []);
+  assert.equal((await ledger.holds()).length, 12 * (3 * 170 + 340));
+});

@@ -1,0 +1,91 @@
+/**
+ * The fault campaign: real processes, real servers, real faults, for as long as one likes.
+ *
+ *   npm run torture -- [--minutes N] [--seed N] [--only place,place] [--unfenced]
+ *
+ * It plays rounds, each in one place and from a seed of its own, and ends with one whose stores do not look at fences:
+ * that must see stale writes, otherwise the others prove nothing. Ends with code 1 if a promise was broken.
+ */
+
+import { parseArgs } from 'node:util';
+import { Dice } from '../../support/dice.js';
+import { PLACES } from './places.js';
+import { line, story, table } from './report.js';
+import { playRound, type RoundPlan, type RoundResult } from './round.js';
+
+interface Flags {
+  readonly minutes: number;
+  readonly seed: number;
+  readonly places: readonly string[];
+  readonly unfenced: boolean;
+}
+
+/** How long faults occur in a round, in s: a failover with all that follows takes half of it. */
+const ROUND_SECONDS = 25;
+/** The shortest round that is worth it. */
+const LEAST_SECONDS = 5;
+const CONTROL_SECONDS = 10;
+/** Chance may have it that nobody writes too late in one of them. */
+const CONTROLS = 3;
+
+async function main(flags: Flags): Promise<boolean> {
+  const { minutes, places, seed, unfenced } = flags;
+  const end = performance.now() + minutes * 60_000;
+  console.log(`${minutes} minutes on ${places.join(', ')}, from seed ${seed}`);
+  const rounds: RoundResult[] = [];
+  const left: Promise<readonly string[]>[] = [];
+  const play = async (plan: RoundPlan) => {
+    const result = await playRound(plan);
+    console.log(`${plan.unfenced ? 'unfenced: ' : ''}${line(result)}`);
+    if (result.problems.length > 0) console.log(story(result));
+    left.push(result.left);
+    return result;
+  };
+  for (let number = 0; number === 0 || performance.now() < end; number++) {
+    const where = places[number % places.length] as string;
+    const remaining = (end - performance.now()) / 1000;
+    const seconds = Math.max(LEAST_SECONDS, Math.min(ROUND_SECONDS, remaining));
+    rounds.push(await play({ where, seed: seed + number, seconds, unfenced }));
+  }
+  const controls = unfenced ? rounds : [];
+  const staleWrites = () => controls.reduce((sum, { stores }) => sum + stores.stale, 0);
+  for (let number = 0; !unfenced && number < CONTROLS && staleWrites() === 0; number++) {
+    controls.push(await play(control(seed + number)));
+  }
+  const leftovers = (await Promise.all(left)).flat();
+  const stale = staleWrites();
+  console.log(table(rounds, leftovers, stale));
+  for (const each of leftovers) console.log(`left behind: ${each}`);
+  if (stale === 0) console.log('No stale write without a fence: this campaign proves nothing.');
+  const broken = [...rounds, ...controls].some(({ problems }) => problems.length > 0);
+  return !broken && leftovers.length === 0 && stale > 0;
+}
+
+/** A server that loses its data now and then, so that two hold a lock, and stores that do not mind. */
+function control(seed: number): RoundPlan {
+  return { where: 'single', seed, seconds: CONTROL_SECONDS, unfenced: true };
+}
+
+function readFlags(): Flags {
+  const { values } = parseArgs({
+    options: {
+      minutes: { type: 'string', default: '10' },
+      seed: { type: 'string' },
+      only: { type: 'string' },
+      unfenced: { type: 'boolean', default: false },
+    },
+  });
+  const { minutes, seed = String(new Dice().below(2 ** 31)), only, unfenced } = values;
+  if (!(Number(minutes) > 0)) throw new Error(`--minutes takes a number, got ${minutes}`);
+  if (!/^\d+$/.test(seed)) throw new Error(`--seed takes a whole number, got ${seed}`);
+  const places = only === undefined ? Object.keys(PLACES) : only.split(',');
+  const unknown = places.find((place) => !(place in PLACES));
+  if (unknown !== undefined) {
+    throw new Error(`--only takes ${Object.keys(PLACES).join(', ')}; got ${unknown}`);
+  }
+  return { minutes: Number(minutes), seed: Number(seed), places, unfenced };
+}
+
+void main(readFlags()).then((kept) => {
+  process.exitCode = kept ? 0 : 1;
+});

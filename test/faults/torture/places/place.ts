@@ -1,0 +1,46 @@
+/** What the campaign knows of where locks live. */
+
+import type { ConnectOptions } from 'holdfast';
+import { quiet } from '../../../support/crew.js';
+import type { ConnectTarget } from '../../../support/holdfast.js';
+import type { RedisServer } from '../../../support/server.js';
+import type { ServerFault } from '../server-faults.js';
+
+/** The longest lease that anybody asks for, in ms. */
+export const LEASE_MS = 1_500;
+/** For a side key of somebody who died; see `docs/protocol.md`. */
+const QUIET_MS = 45_000;
+
+/** Servers that run, and how to get there. */
+export interface Place {
+  /** Ways to get there: processes take them in turn. */
+  readonly targets: readonly ConnectTarget[];
+  readonly options: ConnectOptions;
+  readonly names: readonly string[];
+  /** It has exclusive locks alone, and no line of waiters. */
+  readonly quorum: boolean;
+  readonly faults: readonly ServerFault[];
+  /** The servers that have locks now. */
+  servers(): Promise<readonly RedisServer[]>;
+  stop(): Promise<void>;
+}
+
+/** The locks that are wanted, where their slots do not matter. */
+export const NAMES = ['a', 'b', 'c', 'd', 'e', 'f', 'g', 'h'];
+
+/** What is left when nobody is there any more: anything but fences, and a fence without an end. */
+export async function leftovers(place: Place, patienceMs = QUIET_MS): Promise<string[]> {
+  const servers = await place.servers();
+  const found = await Promise.all(
+    servers.map(async (server) => {
+      try {
+        await quiet(server, patienceMs);
+      } catch (error) {
+        return [(error as Error).message];
+      }
+      const entries = Object.entries(await server.keyspace());
+      return entries.filter(([, { ttl }]) => ttl < 0).map(([key]) => `${key} never ends`);
+    }),
+  );
+  return found.flat();
+}

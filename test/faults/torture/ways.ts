@@ -1,0 +1,81 @@
+/** What `roam` does not do by itself: locks that are taken away, handed over, and requested twice. */
+
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { LockJson } from 'holdfast';
+import { type HoldWish, now } from '../../support/history.js';
+import { use, useAndRelease, WAYS, type Way, wishOf, work } from '../../support/roam.js';
+import type { Journal } from './journal.js';
+
+/** Where tokens lie for whoever adopts them. */
+const HANDED_OVER = 'handed over';
+
+interface HandedOver {
+  readonly lock: LockJson;
+  readonly wish: HoldWish;
+}
+
+/** The ways of a peaceful process: none takes away what another has. */
+export function calmWays(journal: Journal, alone: boolean): readonly Way[] {
+  const nested: Way = (ground, names, options) => {
+    const wish = wishOf(now(), options);
+    const { locks, wait } = ground;
+    const wanted = { ...options, wait, reentrant: true };
+    return locks.request(names as string, wanted, async (taken) => {
+      await locks.request(names as string, wanted, () => work(ground));
+      // The one who is asked inside has given back nothing.
+      await use(ground, taken, wish);
+      return 'ok';
+    });
+  };
+
+  const handOver: Way = async (ground, names, options) => {
+    const wish = { ...wishOf(now(), options), heritage: journal.uniqueId() };
+    const { dice, locks, wait } = ground;
+    const lock = await locks.acquire(oneOf(names), { ...options, wait });
+    const recorded = journal.begin(lock, wish);
+    ground.remember(lock, recorded);
+    await work(ground);
+    journal.end(recorded);
+    const message: HandedOver = { lock: lock.toJSON(), wish };
+    await journal.redis.lpush(HANDED_OVER, JSON.stringify(message));
+    // Somebody adopts it meanwhile, or nobody does.
+    await sleep(dice.below(100));
+    await lock.release();
+    return 'ok';
+  };
+
+  const adopt: Way = async (ground, _names, { ttl }) => {
+    const message = await journal.redis.rpop(HANDED_OVER);
+    if (message === null) return 'nothing';
+    const { lock, wish } = JSON.parse(message) as HandedOver;
+    return useAndRelease(ground, await ground.locks.adopt(lock, { ttl }), wish);
+  };
+
+  return alone ? [...WAYS, nested] : [...WAYS, nested, handOver, adopt];
+}
+
+/** All of them, and those of a robber. */
+export function roughWays(journal: Journal, alone: boolean): readonly Way[] {
+  const steal: Way = async (ground, names, { ttl, label, renew }) => {
+    const name = oneOf(names);
+    const asked = now();
+    const robbed = await journal.rift(name, () =>
+      ground.locks.acquire(name, { ttl, label, renew, steal: true }),
+    );
+    return useAndRelease(ground, robbed, { asked, shared: false });
+  };
+
+  const forceRelease: Way = async (ground, names) => {
+    const name = oneOf(names);
+    const held = await journal.rift(name, () => ground.locks.forceRelease(name));
+    return held ? 'ok' : 'nothing';
+  };
+
+  const calm = calmWays(journal, alone);
+  // Seldom enough for most holds to be nobody's prey.
+  return alone ? calm : [...calm, ...calm, ...calm, steal, forceRelease];
+}
+
+function oneOf(names: string | string[]): string {
+  return [names].flat()[0] as string;
+}

@@ -1,0 +1,165 @@
+/** Locks on a Cluster: each where its slot is, and waiters that are told by shard channels. */
+
+import assert from 'node:assert/strict';
+import { after, afterEach, before, beforeEach, test } from 'node:test';
+import { Cluster } from '../../support/cluster.js';
+import { connect, type Lock, type LockManager, openOperations } from '../../support/holdfast.js';
+import { until } from '../../support/wait.js';
+
+let cluster: Cluster;
+let a: LockManager;
+let b: LockManager;
+
+before(async () => {
+  cluster = await Cluster.start();
+});
+
+after(() => cluster.stop());
+
+beforeEach(async () => {
+  const target = { cluster: cluster.urls };
+  [a, b] = await Promise.all([connect(target), connect(target)]);
+});
+
+afterEach(async () => {
+  await Promise.all([a.close(), b.close()]);
+  assert.equal(openOperations(), 0);
+});
+
+const LONG = { ttl: 60_000, wait: 60_000 };
+
+async function primaryOf(name: string) {
+  return cluster.primaryOf(await cluster.slotOf(`lock:${name}`));
+}
+
+/** Waits until so many stand in line for a lock. */
+async function inLine(name: string, count: number): Promise<void> {
+  const primary = await primaryOf(name);
+  const queue = name.includes('{') ? `lock:${name}::queue` : `{lock:${name}}:queue`;
+  await until(async () => (await primary.admin.zcard(queue)) === count, `${count} in line`);
+}
+
+test('a lock lives on the server of its slot, with everything beside it', async () => {
+  const names = Array.from({ length: 60 }, (_, index) =>
+    index % 2 === 0 ? `item:${index}` : `cart:{${index}}:total`,
+  );
+  const locks = await Promise.all(names.map((name) => a.acquire(name, LONG)));
+  for (const [index, name] of names.entries()) {
+    const primary = await primaryOf(name);
+    assert.equal(await primary.admin.get(`lock:${name}`), locks[index]?.token);
+    assert.equal(await b.tryAcquire(name), null);
+  }
+  const used = new Set(await Promise.all(names.map(primaryOf)));
+  assert.equal(used.size, 3, 'the locks are spread');
+  assert.ok((await Promise.all(locks.map((lock) => lock.release()))).every(Boolean));
+  assert.ok(await (await b.acquire('item:0')).release());
+});
+
+test('a waiter is told when its turn has come', async () => {
+  for (const name of ['item:1', 'cart:{1}']) {
+    const held = await a.acquire(name, LONG);
+    const waiting = b.acquire(name, LONG);
+    await inLine(name, 1);
+    const primary = await primaryOf(name);
+    await until(
+      async () => ((await primary.admin.pubsub('SHARDCHANNELS')) as string[]).length > 0,
+      'somebody to listen',
+    );
+    const before = b.stats().requests;
+    assert.ok(await held.release());
+    const lock = await waiting;
+    assert.ok(lock.fence > held.fence);
+    // The claim at most: whoever had to ask would have asked more often.
+    assert.ok(b.stats().requests - before <= 2);
+    await lock.release();
+  }
+});
+
+test('those who wait are served in their order', async () => {
+  const order: number[] = [];
+  const held = await a.acquire('queue', LONG);
+  const done: Promise<unknown>[] = [];
+  for (let index = 0; index < 6; index += 1) {
+    const manager = await connect({ cluster: cluster.urls });
+    done.push(
+      manager.request('queue', LONG, () => order.push(index)).finally(() => manager.close()),
+    );
+    await inLine('queue', index + 1);
+  }
+  await held.release();
+  await Promise.all(done);
+  assert.deepEqual(order, [0, 1, 2, 3, 4, 5]);
+});
+
+test('a name whose braces are no hash tag is refused before anything is sent', async () => {
+  for (const name of ['a}b', '{}x', '{}{a}']) {
+    await assert.rejects(a.acquire(name), { code: 'ERR_INVALID_ARG_VALUE', name: 'TypeError' });
+  }
+  for (const name of ['{a}b', 'a{b', '}{a}x']) {
+    assert.ok(await (await a.acquire(name)).release(), name);
+  }
+});
+
+test('a lock whose slot moves is renewed, waited for and released there', async () => {
+  const held = await a.acquire('mover', { ttl: 1_000, wait: 10_000 });
+  const waiting = b.acquire('mover', LONG);
+  await inLine('mover', 1);
+  const slot = await cluster.slotOf('lock:mover');
+  const from = await cluster.primaryOf(slot);
+  const [to] = (await cluster.primaries()).filter((node) => node !== from);
+  if (to === undefined) throw new Error('one primary alone');
+  await cluster.moveSlot(slot, to);
+  const renewals = a.stats().renewals;
+  await until(() => a.stats().renewals > renewals + 1, 'renewals at the new place');
+  assert.ok(held.held);
+  assert.equal((await to.admin.get('lock:mover'))?.replace(/\+$/, ''), held.token);
+  assert.ok(await held.release());
+  const lock = await waiting;
+  assert.ok(lock.fence > held.fence);
+  assert.ok(await lock.release());
+});
+
+test('a lock is released and renewed while its slot is half way', async () => {
+  const names = ['half:{way}:1', 'half:{way}:2', 'half:{way}:3'];
+  const locks = await Promise.all(
+    names.map((name) => a.acquire(name, { ttl: 1_500, wait: 20_000 })),
+  );
+  const slot = await cluster.slotOf('lock:half:{way}:1');
+  const from = await cluster.primaryOf(slot);
+  const [to] = (await cluster.primaries()).filter((node) => node !== from);
+  if (to === undefined) throw new Error('one primary alone');
+  const move = await cluster.startMove(slot, to);
+  const renewals = a.stats().renewals;
+  await until(() => a.stats().renewals > renewals + 6, 'renewals meanwhile');
+  assert.ok(await locks[0]?.release(), 'what is still here is released');
+  await move.keys();
+  assert.ok(await locks[1]?.release(), 'what has gone ahead is released');
+  // A new lock needs all its keys in one place: it is taken as soon as that is so.
+  const taking = b.acquire('half:{way}:1', { ttl: 5_000, wait: 20_000 });
+  await move.finish();
+  const taken: Lock = await taking;
+  assert.ok(taken.fence > (locks[0]?.fence ?? 0));
+  assert.ok(locks[2]?.held);
+  assert.ok(await locks[2]?.release());
+  assert.ok(await taken.release());
+});
+
+test('a lock whose slot is half way hides none of the others from a query', async () => {
+  const names = Array.from({ length: 30 }, (_, index) => `seen:${index}`);
+  await Promise.all(names.map((name) => a.acquire(name, LONG)));
+  const [from, to] = await cluster.primaries();
+  if (from === undefined || to === undefined) throw new Error('one primary alone');
+  // The first that the server is asked about: some of its keys are there, and the rest do not exist.
+  const [, keys] = await from.admin.scan(0, 'MATCH', 'lock:seen:*', 'COUNT', 1_000);
+  const first = keys[0] ?? '';
+  const move = await cluster.startMove(await cluster.slotOf(first), to);
+  await from.admin.script('FLUSH');
+  const { held } = await b.query({ startsWith: 'seen:' });
+  assert.deepEqual(
+    held.map(({ name }) => name),
+    names.filter((name) => `lock:${name}` !== first).sort(),
+  );
+  await move.keys();
+  await move.finish();
+  assert.equal((await b.query({ startsWith: 'seen:' })).held.length, names.length);
+});

@@ -1,0 +1,69 @@
+/** Groups of independent servers, and what a quorum has left on them. */
+
+import type { ConnectOptions } from 'holdfast';
+import { connect, type LockManager } from '../../support/holdfast.js';
+import { RedisServer, type ServerOptions } from '../../support/server.js';
+import { until } from '../../support/wait.js';
+
+/** Servers that know nothing of each other, and the managers that a test opens on them. */
+export class Group {
+  readonly #managers: LockManager[] = [];
+
+  private constructor(readonly servers: readonly RedisServer[]) {}
+
+  static async start(count: number, options: ServerOptions = {}): Promise<Group> {
+    return new Group(await RedisServer.startSeveral(count, options));
+  }
+
+  get urls(): string[] {
+    return this.servers.map(({ url }) => url);
+  }
+
+  /** The server of a number. */
+  at(index: number): RedisServer {
+    return this.servers[index] as RedisServer;
+  }
+
+  /** A manager on all of them. Servers that were started a moment ago have a vote, unless told otherwise. */
+  async open(options: ConnectOptions = {}): Promise<LockManager> {
+    const manager = await connect({ quorum: this.urls }, { longestLease: 0, ...options });
+    this.#managers.push(manager);
+    return manager;
+  }
+
+  /** Who holds the lock, by server; null where nobody does. Of those that run. */
+  async holders(name: string): Promise<(string | null)[]> {
+    const running = this.servers.filter((server) => server.running);
+    return Promise.all(running.map(({ admin }) => admin.get(`lock:${name}`)));
+  }
+
+  /** Waits until no running server has the lock. */
+  async free(name: string): Promise<void> {
+    const nobody = async () => (await this.holders(name)).every((holder) => holder === null);
+    await until(nobody, `${name} to be free everywhere`);
+  }
+
+  /** Everything as it was: all run, nothing is held, no manager is open. */
+  async reset(): Promise<void> {
+    await Promise.all(this.#managers.splice(0).map((manager) => manager.close()));
+    for (const server of this.servers) {
+      server.resume();
+      if (!server.running) await server.start();
+    }
+    await Promise.all(this.servers.map(({ admin }) => admin.flushall()));
+  }
+
+  async stop(): Promise<void> {
+    await this.reset();
+    await Promise.all(this.servers.map((server) => server.stop()));
+  }
+}
+
+/** How long something took, in ms, and what came of it. */
+export async function timed<T>(
+  action: () => Promise<T>,
+): Promise<{ took: number; result: PromiseSettledResult<T> }> {
+  const began = performance.now();
+  const [result] = await Promise.allSettled([action()]);
+  return { took: performance.now() - began, result };
+}
