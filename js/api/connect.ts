@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
-import { type Context, toError } from '../internal/outcome.js';
-import { type Outcome, OutcomeCode, Port, type PortOptions } from '../native/bridge.js';
+import { type ErrorContext, toError } from '../internal/outcome.js';
+import { type ChannelOptions, NativeChannel } from '../native/channel.js';
+import { type Outcome, OutcomeCode, REPLICAS_MAJORITY } from '../native/records.js';
 import {
   type ConnectOptions,
   checkConnectOptions,
@@ -46,24 +47,24 @@ export async function connect(
   target?: string | UrlLike | ClusterTarget | SentinelTarget | QuorumTarget,
   options?: ConnectOptions,
 ): Promise<LockManager> {
-  const { context, checked, options: wanted } = prepare(target, options);
-  let port: Port | undefined;
+  const { context, checked, options: channelOptions } = prepare(target, options);
+  let channel: NativeChannel | undefined;
   const outcome = await new Promise<Outcome>((opened) => {
-    port = usable(() => new Port(wanted, opened));
+    channel = usable(() => new NativeChannel(channelOptions, opened));
   });
   if (outcome.code !== OutcomeCode.Done) throw toError(outcome, context, 'connect to');
-  return new LockManager(port as Port, context, checked);
+  return new LockManager(channel as NativeChannel, context, checked);
 }
 
-/** Everything that is known before anything is sent. */
+/** The target and the options, checked. */
 interface Prepared {
-  readonly context: Context;
+  readonly context: ErrorContext;
   readonly checked: ConnectOptions & Defaults;
-  /** The same for the core. */
-  readonly options: PortOptions;
+  /** The options for the core. */
+  readonly options: ChannelOptions;
 }
 
-/** Checks what `connect` is given. @internal */
+/** Checks the arguments of `connect`. @internal */
 export function prepare(target: unknown, options: ConnectOptions | undefined): Prepared {
   const where = checkTarget(target);
   const checked = checkConnectOptions(options);
@@ -85,10 +86,10 @@ export function prepare(target: unknown, options: ConnectOptions | undefined): P
   const client = randomUUID().replaceAll('-', '');
   const nodes = (where.quorum ?? []).map(({ label }) => label);
   const context = { client, server: where.label, sharded: where.cluster !== null, nodes };
-  return { context, checked, options: portOptions(client, where, checked) };
+  return { context, checked, options: channelOptions(client, where, checked) };
 }
 
-/** Certificates and keys are read by the core; one that cannot be used is an argument's fault. @internal */
+/** Turns the core's refusal of a certificate or key into the error of an argument. @internal */
 export function usable<T>(start: () => T): T {
   try {
     return start();
@@ -100,11 +101,11 @@ export function usable<T>(start: () => T): T {
   }
 }
 
-function portOptions(
+function channelOptions(
   client: string,
   where: Target,
   checked: ConnectOptions & Defaults,
-): PortOptions {
+): ChannelOptions {
   return {
     client,
     prefix: checked.prefix,
@@ -123,10 +124,9 @@ function portOptions(
     clientName: checked.clientName,
     connectTimeout: checked.connectTimeout,
     commandTimeout: checked.commandTimeout,
-    // The native side has no other word for a majority.
     ...(checked.replicas === undefined
       ? {}
-      : { replicas: checked.replicas === 'majority' ? 0 : checked.replicas }),
+      : { replicas: checked.replicas === 'majority' ? REPLICAS_MAJORITY : checked.replicas }),
   };
 }
 
@@ -152,7 +152,7 @@ function quorumOptions(servers: readonly Target[], checked: ConnectOptions & Def
   };
 }
 
-function tlsOptions(given: TlsOptions = {}): NonNullable<PortOptions['tls']> {
+function tlsOptions(given: TlsOptions = {}): NonNullable<ChannelOptions['tls']> {
   const { ca, cert, key, servername, rejectUnauthorized = true } = given;
   return {
     ...optional('ca', ca === undefined ? null : [ca].flat().map(textOf).join('\n')),

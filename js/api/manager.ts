@@ -1,21 +1,31 @@
 import { EventEmitter } from 'node:events';
 import { onAbort } from '../internal/abort.js';
-import { type Grant, HeldLock, type Home, nextLease } from '../internal/held-lock.js';
+import { type Grant, HeldLock, type ManagerContext } from '../internal/held-lock.js';
 import { checkKey, checkName, checkNames, checkSlot } from '../internal/names.js';
 import { heldAround } from '../internal/nesting.js';
 import { originOf, setOrigin, withOrigin } from '../internal/origins.js';
-import { type Context, toError } from '../internal/outcome.js';
+import { type ErrorContext, toError } from '../internal/outcome.js';
 import { refuseOnQuorum } from '../internal/quorum.js';
 import { checkCallback, runUnder } from '../internal/request.js';
 import { abandonedWarning, nestedWarning, type Warning, warningOf } from '../internal/warnings.js';
+import type { NativeChannel } from '../native/channel.js';
 import {
-  NewsCode,
+  acquireAllOperation,
+  acquireOperation,
+  adoptOperation,
+  forceReleaseOperation,
+  isGrant,
+  NoticeCode,
   type Operation,
-  OpKind,
   type Outcome,
   OutcomeCode,
-  type Port,
-} from '../native/bridge.js';
+  readGrant,
+  readGrants,
+  releaseOperation,
+  SHARE_EXCLUSIVE,
+  WAIT_NEVER,
+  WAIT_STEAL,
+} from '../native/records.js';
 import type { Defaults } from './connect-options.js';
 import { traced, tracing } from './diagnostics.js';
 import { LockConnectionError, LockError, LockLostError } from './errors.js';
@@ -24,6 +34,7 @@ import type { Lock, LockJson, SharedHandle } from './lock.js';
 import { LockSet, takeAll } from './lock-set.js';
 import {
   type AcquireOptions,
+  type AcquireRequest,
   type AdoptOptions,
   checkAcquireOptions,
   checkAdoptOptions,
@@ -32,14 +43,10 @@ import {
   checkQueryOptions,
   checkRequestOptions,
   checkTryAcquireOptions,
-  EXCLUSIVE,
   type ForceReleaseOptions,
-  NEVER,
   type QueryOptions,
   type RequestOptions,
-  STEAL,
   type TryAcquireOptions,
-  type Wanted,
 } from './options.js';
 import { gather, type LockSnapshot, readPages } from './query.js';
 import { type LockStats, readStats } from './stats.js';
@@ -58,39 +65,39 @@ import { type LockStats, readStats } from './stats.js';
  * ```
  */
 export class LockManager extends EventEmitter<LockManagerEvents> implements AsyncDisposable {
-  readonly #port: Port;
-  readonly #context: Context;
+  readonly #channel: NativeChannel;
+  readonly #errors: ErrorContext;
   readonly #defaults: Defaults;
-  /** What its locks need of it. */
-  readonly #home: Home;
-  /** What an acquire without options wants. */
-  readonly #wanted: Wanted;
-  /** The warnings that were told. */
+  /** Shared with its locks. */
+  readonly #shared: ManagerContext;
+  /** The request of an acquire without options. */
+  readonly #defaultRequest: AcquireRequest;
+  /** The subjects of the warnings that were emitted. */
   readonly #warned = new Set<string>();
-  #nestingTold = false;
+  #nestingWarned = false;
   #closing: Promise<void> | undefined;
 
   static {
     noticeListeners(LockManager, (manager) => {
-      manager.#port.listen(manager.eventNames().length > 0);
+      manager.#channel.setHeard(manager.eventNames().length > 0);
     });
   }
 
   /** @internal */
-  constructor(port: Port, context: Context, defaults: Defaults) {
+  constructor(channel: NativeChannel, errors: ErrorContext, defaults: Defaults) {
     super();
-    this.#port = port;
-    this.#context = context;
+    this.#channel = channel;
+    this.#errors = errors;
     this.#defaults = defaults;
-    this.#home = { port, context, onLost: this.#onLost, onAbandoned: this.#onAbandoned };
-    this.#wanted = checkAcquireOptions(undefined, defaults);
-    // Whoever awaits this manager must have had the time to listen.
-    setImmediate(() => port.report(this.#onNews));
+    this.#shared = { channel, errors, onLost: this.#onLost, onAbandoned: this.#onAbandoned };
+    this.#defaultRequest = checkAcquireOptions(undefined, defaults);
+    // Later: the caller of `connect` gets the time to add listeners.
+    setImmediate(() => channel.onNotice(this.#onNotice));
   }
 
   /** Names this manager in `query`, and in the tokens of its locks. */
   get clientId(): string {
-    return this.#context.client;
+    return this.#errors.client;
   }
 
   /** Takes all of `names`, or none, as told below. */
@@ -130,14 +137,14 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
   ): Promise<Lock | LockSet> {
     this.#check(name);
     const given =
-      options === undefined ? this.#wanted : checkAcquireOptions(options, this.#defaults);
+      options === undefined ? this.#defaultRequest : checkAcquireOptions(options, this.#defaults);
     this.#refuse(given);
-    const wanted = withOrigin(given, this.acquire);
-    if (typeof name !== 'string') return (await this.#takeAll(name, wanted)) as LockSet;
+    const request = withOrigin(given, this.acquire);
+    if (typeof name !== 'string') return (await this.#takeAll(name, request)) as LockSet;
     if (tracing.acquire.hasSubscribers || heldAround(this, name) !== undefined) {
-      return (await this.#take(name, wanted)) as Lock;
+      return (await this.#take(name, request)) as Lock;
     }
-    return this.#settle(name, wanted, await this.#begin(name, wanted));
+    return this.#settle(name, request, await this.#begin(name, request));
   }
 
   /** Takes all of `names` if they are free, or none, as told below. */
@@ -168,8 +175,8 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
     this.#check(name);
     const given = checkTryAcquireOptions(options, this.#defaults);
     this.#refuse(given);
-    const wanted = withOrigin(given, this.tryAcquire);
-    return typeof name === 'string' ? this.#take(name, wanted) : this.#takeAll(name, wanted);
+    const request = withOrigin(given, this.tryAcquire);
+    return typeof name === 'string' ? this.#take(name, request) : this.#takeAll(name, request);
   }
 
   /** Runs `callback` while holding all of `names`, as told below. */
@@ -224,10 +231,10 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
     const names = typeof name === 'string' ? [name] : name;
     const given = checkRequestOptions(names, options, this.#defaults);
     this.#refuse(given);
-    const wanted = withOrigin(given, this.request);
+    const request = withOrigin(given, this.request);
     const taken = await (typeof name === 'string'
-      ? this.#take(name, wanted)
-      : this.#takeAll(name, wanted));
+      ? this.#take(name, request)
+      : this.#takeAll(name, request));
     if (taken === null) return callback(null);
     const locks = taken instanceof LockSet ? taken.locks : [taken];
     return runUnder(this, locks, () => callback(taken));
@@ -256,15 +263,15 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
   ): Promise<Lock> {
     const { name, token, share } = checkLockJson(lock);
     this.#check(name);
-    const wanted = withOrigin(checkAdoptOptions(options, this.#defaults), this.adopt);
-    refuseOnQuorum(this.#context, 'adopt');
-    const numbers = [wanted.ttl, 0, wanted.maxHold, stallLimit(wanted), share] as const;
-    const outcome = await this.#port.begin(OpKind.Adopt, numbers, name, token).outcome;
+    const request = withOrigin(checkAdoptOptions(options, this.#defaults), this.adopt);
+    refuseOnQuorum(this.#errors, 'adopt');
+    const adopted = { ...request, share };
+    const outcome = await this.#channel.submit(adoptOperation(name, token, adopted));
     if (outcome.code === OutcomeCode.Lost) {
-      const message = `cannot adopt lock "${name}" on ${this.#context.server}: the token does not hold it any more`;
+      const message = `cannot adopt lock "${name}" on ${this.#errors.server}: the token does not hold it any more`;
       throw new LockLostError(message, name, 'expired');
     }
-    return this.#settle(name, { ...wanted, share }, outcome, 'adopt');
+    return this.#settle(name, adopted, outcome, 'adopt');
   }
 
   /**
@@ -283,12 +290,12 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
     checkName(name);
     this.#check(name);
     const { force } = checkForceReleaseOptions(options);
-    refuseOnQuorum(this.#context, 'forceRelease');
-    const foreign = force === 'foreign' ? 1 : 0;
-    const outcome = await this.#port.begin(OpKind.Force, [foreign], name).outcome;
+    refuseOnQuorum(this.#errors, 'forceRelease');
+    const operation = forceReleaseOperation(name, force === 'foreign');
+    const outcome = await this.#channel.submit(operation);
     if (outcome.code === OutcomeCode.Lost) return false;
     if (outcome.code === OutcomeCode.Done) return true;
-    throw toError(outcome, this.#context, 'release', name);
+    throw toError(outcome, this.#errors, 'release', name);
   }
 
   /**
@@ -321,8 +328,8 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
    */
   async *queryPages(options?: QueryOptions): AsyncGenerator<LockSnapshot, void, undefined> {
     const checked = checkQueryOptions(options);
-    refuseOnQuorum(this.#context, 'query');
-    yield* readPages(this.#port, this.#context, this.#defaults.prefix, checked);
+    refuseOnQuorum(this.#errors, 'query');
+    yield* readPages(this.#channel, this.#errors, this.#defaults.prefix, checked);
   }
 
   /**
@@ -335,7 +342,7 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
    * ```
    */
   stats(): LockStats {
-    return readStats(this.#port);
+    return readStats(this.#channel);
   }
 
   /**
@@ -370,7 +377,7 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
   }
 
   async #close(): Promise<void> {
-    await this.#port.close();
+    await this.#channel.close();
   }
 
   #check(name: string | readonly string[]): void {
@@ -386,62 +393,59 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
   #checkKey(name: string): void {
     const { prefix } = this.#defaults;
     checkKey(prefix, name);
-    if (this.#context.sharded) checkSlot(prefix + name);
+    if (this.#errors.sharded) checkSlot(prefix + name);
   }
 
-  /** Refuses what the locks' place cannot do. */
-  #refuse({ share, wait }: Wanted): void {
-    if (share > 0) refuseOnQuorum(this.#context, 'limit');
-    if (share !== EXCLUSIVE) refuseOnQuorum(this.#context, 'shared');
-    if (wait === STEAL) refuseOnQuorum(this.#context, 'steal');
+  /** Refuses what the target does not support. */
+  #refuse({ share, wait }: AcquireRequest): void {
+    if (share > 0) refuseOnQuorum(this.#errors, 'limit');
+    if (share !== SHARE_EXCLUSIVE) refuseOnQuorum(this.#errors, 'shared');
+    if (wait === WAIT_STEAL) refuseOnQuorum(this.#errors, 'steal');
   }
 
-  async #takeAll(names: readonly string[], wanted: Wanted): Promise<LockSet | null> {
+  async #takeAll(names: readonly string[], request: AcquireRequest): Promise<LockSet | null> {
     const alone = names.every((name) => heldAround(this, name) === undefined);
-    let left = wanted.wait;
-    if (alone && wanted.share === EXCLUSIVE && wanted.wait !== STEAL) {
+    let left = request.wait;
+    if (alone && request.share === SHARE_EXCLUSIVE && request.wait !== WAIT_STEAL) {
       const all = names.join(', ');
-      const together = () => this.#takeTogether(names, wanted);
+      const together = () => this.#takeTogether(names, request);
       const begun = performance.now();
-      const locks = await traced(tracing.acquire, all, this.#context.server, together);
+      const locks = await traced(tracing.acquire, all, this.#errors.server, together);
       if (locks !== undefined) return locks;
       if (left > 0) left = Math.max(0, left - (performance.now() - begun));
     }
-    return takeAll(names, left, (name, wait) => this.#take(name, { ...wanted, wait }));
+    return takeAll(names, left, (name, wait) => this.#take(name, { ...request, wait }));
   }
 
   /**
-   * Takes all of `names` by one call, if all are free. `null`: they are not, and `wanted` says not to
-   * wait. `undefined`: they are to be taken one after the other.
+   * Takes all of `names` by one call, if all are free. Answers `null` if they are not and `request` says not to
+   * wait, `undefined` if they are to be taken one by one.
    */
   async #takeTogether(
     names: readonly string[],
-    wanted: Wanted,
+    request: AcquireRequest,
   ): Promise<LockSet | null | undefined> {
-    const { ttl, wait, maxHold, label, signal, keep } = wanted;
-    signal?.throwIfAborted();
-    const numbers = [ttl, names.length, maxHold, stallLimit(wanted)] as const;
-    const operation = this.#port.begin(OpKind.Together, numbers, label, ...names);
-    const outcome = await this.#endEarly(operation, signal);
-    const { code, a: lease, text } = outcome;
+    const { wait, label, signal, leaveToExpire } = request;
+    const outcome = await this.#untilAborted(acquireAllOperation(names, request), signal);
+    const { code } = outcome;
     if (code !== OutcomeCode.AcquiredAll) {
       signal?.throwIfAborted();
-      // Who is ready to wait goes on with one after the other: also for the server, and for its mind to change.
-      if (code === OutcomeCode.Apart || wait > 0) return undefined;
-      if (code === OutcomeCode.Held) return wait === NEVER ? null : undefined;
-      throw toError(outcome, this.#context, 'acquire', names.join('", "'));
+      // A caller that is ready to wait takes them one by one, and so also waits out an error of the server.
+      if (code === OutcomeCode.OneByOne || wait > 0) return undefined;
+      if (code === OutcomeCode.Held) return wait === WAIT_NEVER ? null : undefined;
+      throw toError(outcome, this.#errors, 'acquire', names.join('", "'));
     }
-    if (text === null) {
-      // They are held, and their fences are not known.
-      const leases = names.map((_, i) => nextLease(lease, i));
-      await Promise.all(leases.map((each) => this.#port.submit(OpKind.Release, [each])));
+    const { leases, fences } = readGrants(outcome, names.length);
+    if (fences === undefined) {
+      await Promise.all(
+        leases.map((lease) => this.#channel.submit(releaseOperation(lease, false))),
+      );
       const failed = { ...outcome, code: OutcomeCode.Internal };
-      throw toError(failed, this.#context, 'acquire', names.join('", "'));
+      throw toError(failed, this.#errors, 'acquire', names.join('", "'));
     }
-    const fences = text.message.split(',').map(Number);
     const locks = names.map((name, i) => {
-      const own = { name, label, mode: 'exclusive', lease: nextLease(lease, i), keep } as const;
-      return this.#hold({ ...own, fence: fences[i] as number }, wanted);
+      const [lease, fence] = [leases[i] as number, fences[i] as number];
+      return this.#hold({ name, label, mode: 'exclusive', lease, fence, leaveToExpire }, request);
     });
     const set = new LockSet(locks);
     if (signal?.aborted) {
@@ -451,63 +455,66 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
     return set;
   }
 
-  /** Takes one lock, or answers `null` if it is held and `wanted` says not to wait. */
-  async #take(name: string, wanted: Wanted): Promise<SharedHandle | null> {
+  /** Takes one lock, or answers `null` if it is held and `request` says not to wait. */
+  async #take(name: string, request: AcquireRequest): Promise<SharedHandle | null> {
     const around = heldAround(this, name);
     if (around !== undefined) {
-      if (wanted.reentrant) return enter(around, wanted);
-      if (wanted.wait > 0) this.#warnNested(around, wanted);
+      if (request.reentrant) return enter(around, request);
+      if (request.wait > 0) this.#warnNested(around, request);
     }
-    return traced(tracing.acquire, name, this.#context.server, async () => {
-      const outcome = await this.#begin(name, wanted);
-      if (outcome.code === OutcomeCode.Held && wanted.wait === NEVER) return null;
-      return this.#settle(name, wanted, outcome);
+    return traced(tracing.acquire, name, this.#errors.server, async () => {
+      const outcome = await this.#begin(name, request);
+      if (outcome.code === OutcomeCode.Held && request.wait === WAIT_NEVER) return null;
+      return this.#settle(name, request, outcome);
     });
   }
 
-  #begin(name: string, wanted: Wanted): Promise<Outcome> {
-    const { ttl, wait, maxHold, label, signal, share } = wanted;
-    signal?.throwIfAborted();
-    const numbers = [ttl, wait, maxHold, stallLimit(wanted), share] as const;
-    const operation = this.#port.begin(OpKind.Acquire, numbers, name, label);
-    return signal === undefined ? operation.outcome : this.#unlessAborted(operation, signal);
+  #begin(name: string, request: AcquireRequest): Promise<Outcome> {
+    const operation = acquireOperation(name, request);
+    const { signal } = request;
+    return signal === undefined
+      ? this.#channel.submit(operation)
+      : this.#unlessAborted(operation, signal);
   }
 
-  /** The loser of the race between a grant and `signal` leaves nothing behind. */
+  /** Rejects if `signal` is aborted before the grant arrives, and releases what is granted all the same. */
   async #unlessAborted(operation: Operation, signal: AbortSignal): Promise<Outcome> {
-    const outcome = await this.#endEarly(operation, signal);
+    const outcome = await this.#untilAborted(operation, signal);
     if (!signal.aborted) return outcome;
-    if (isGrant(outcome)) await this.#port.submit(OpKind.Release, [outcome.a]);
+    if (isGrant(outcome)) {
+      await this.#channel.submit(releaseOperation(readGrant(outcome).lease, false));
+    }
     throw signal.reason;
   }
 
-  /** How the operation ends, which it does early when `signal` is aborted. */
-  async #endEarly(operation: Operation, signal: AbortSignal | undefined): Promise<Outcome> {
-    if (signal === undefined) return operation.outcome;
-    const forget = onAbort(signal, () => this.#port.cancel(operation));
-    const outcome = await operation.outcome;
+  /** Starts an operation, and ends it early when `signal` is aborted. */
+  async #untilAborted(operation: Operation, signal: AbortSignal | undefined): Promise<Outcome> {
+    signal?.throwIfAborted();
+    const pending = this.#channel.begin(operation);
+    if (signal === undefined) return pending.outcome;
+    const forget = onAbort(signal, () => this.#channel.cancel(pending));
+    const outcome = await pending.outcome;
     forget();
     return outcome;
   }
 
   /** The lock that was acquired, or the error that says why it was not. */
-  #settle(name: string, wanted: Wanted, outcome: Outcome, action = 'acquire'): HeldLock {
-    const { label, share, keep } = wanted;
-    if (!isGrant(outcome)) throw toError(outcome, this.#context, action, name);
-    const { a: lease, b: fence } = outcome;
-    const shown = outcome.text?.message ?? label;
-    const mode = share === EXCLUSIVE ? 'exclusive' : 'shared';
-    return this.#hold({ name, label: shown, mode, lease, fence, keep }, wanted);
+  #settle(name: string, request: AcquireRequest, outcome: Outcome, action = 'acquire'): HeldLock {
+    if (!isGrant(outcome)) throw toError(outcome, this.#errors, action, name);
+    const { share, leaveToExpire } = request;
+    const { lease, fence, label = request.label } = readGrant(outcome);
+    const mode = share === SHARE_EXCLUSIVE ? 'exclusive' : 'shared';
+    return this.#hold({ name, label, mode, lease, fence, leaveToExpire }, request);
   }
 
-  #hold(grant: Grant, { origin }: Wanted): HeldLock {
-    const lock = HeldLock.begin(this.#home, grant);
+  #hold(grant: Grant, { origin }: AcquireRequest): HeldLock {
+    const lock = HeldLock.begin(this.#shared, grant);
     setOrigin(lock, origin);
     return lock;
   }
 
   readonly #onLost = (lock: Lock, error: LockLostError): void => {
-    const { server } = this.#context;
+    const { server } = this.#errors;
     if (tracing.lost.hasSubscribers) {
       tracing.lost.publish({ lock: lock.name, server, error, holder: lock });
     }
@@ -518,15 +525,15 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
     this.#warn(abandonedWarning(lock.name, originOf(lock)));
   };
 
-  readonly #onNews = (code: number, text: string): void => {
-    const { server } = this.#context;
+  readonly #onNotice = (code: number, text: string): void => {
+    const { server } = this.#errors;
     switch (code) {
-      case NewsCode.Disconnected: {
+      case NoticeCode.Disconnected: {
         const message = `the connection to ${server} is gone: ${text}`;
         this.emit('disconnect', new LockConnectionError(message));
         break;
       }
-      case NewsCode.Reconnected:
+      case NoticeCode.Reconnected:
         this.emit('reconnect');
         break;
       default: {
@@ -536,16 +543,16 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
     }
   };
 
-  /** Once is enough: whoever nests one lock nests many. */
-  #warnNested({ name, mode }: Lock, { share }: Wanted): void {
-    if (mode === 'shared' && share !== EXCLUSIVE) return;
-    if (this.#nestingTold) return;
-    this.#nestingTold = true;
+  /** Warns once: a program that nests one lock nests many. */
+  #warnNested({ name, mode }: Lock, { share }: AcquireRequest): void {
+    if (mode === 'shared' && share !== SHARE_EXCLUSIVE) return;
+    if (this.#nestingWarned) return;
+    this.#nestingWarned = true;
     this.#warn(nestedWarning(name));
   }
 
   #warn({ code, message, subject = message }: Warning): void {
-    // Each connection tells again.
+    // The core repeats a notice with each connection.
     if (this.#warned.has(subject)) return;
     this.#warned.add(subject);
     if (this.emit('warning', new LockError(code, message))) return;
@@ -553,26 +560,12 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
   }
 }
 
-/** A stall limit that never ends is longer than any process lives. */
-function stallLimit({ renew, keep, stallTimeout }: Wanted): number {
-  if (!renew) return keep ? LEFT_TO_ITS_LEASE : NOT_RENEWED;
-  return Math.min(stallTimeout, Number.MAX_SAFE_INTEGER);
-}
-
-/** Stall limits that say more, see `OpKind` of the native side. */
-const NOT_RENEWED = -1;
-const LEFT_TO_ITS_LEASE = -2;
-
 /** The lock of a request around this one, for one more user. */
-function enter(around: SharedHandle, { share }: Wanted): SharedHandle {
-  if (around.mode === 'exclusive' || share !== EXCLUSIVE) return around.enter();
+function enter(around: SharedHandle, { share }: AcquireRequest): SharedHandle {
+  if (around.mode === 'exclusive' || share !== SHARE_EXCLUSIVE) return around.enter();
   const { name } = around;
   const message =
     `lock "${name}" is shared by the request around this one, which wants it exclusively: it would wait ` +
     'for itself for ever; make the outer one exclusive, and downgrade it where others may share it';
   throw new LockError('ERR_LOCK_NESTED', message, name);
-}
-
-function isGrant(outcome: Outcome): boolean {
-  return outcome.code === OutcomeCode.Acquired || outcome.code === OutcomeCode.AcquiredAs;
 }

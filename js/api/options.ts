@@ -1,4 +1,4 @@
-/** What callers may say, and the checks of it. Nothing is sent before these have passed. */
+/** The options of a manager's methods, and their checks. Nothing is sent before these have passed. */
 
 import {
   checkBoolean,
@@ -10,6 +10,7 @@ import {
 } from '../internal/checks.js';
 import { checkName } from '../internal/names.js';
 import { clientOf } from '../internal/outcome.js';
+import { SHARE_EXCLUSIVE, SHARE_UNLIMITED, WAIT_NEVER, WAIT_STEAL } from '../native/records.js';
 import type { Defaults } from './connect-options.js';
 import { argumentError } from './errors.js';
 import type { LockJson } from './lock.js';
@@ -217,19 +218,13 @@ export interface AdoptOptions {
   readonly stallTimeout?: number;
 }
 
-/** The lease that a Redis key can have in this library, in ms. @internal */
+/** The bounds of a lease, in ms. @internal */
 export const TTL_MS_MIN = 50;
 /** @internal */
 export const TTL_MS_MAX = 86_400_000;
 const COUNT_MAX = 100_000;
-/** The `wait` of a single attempt. @internal */
-export const NEVER = -1;
-/** The `wait` of one that takes the lock from its holder. @internal */
-export const STEAL = -2;
-/** The `share` of who wants the lock alone. @internal */
-export const EXCLUSIVE = -1;
-const SHARED = 0;
-/** What every lock has when it is acquired. @internal */
+
+/** The options that every lock has when it is acquired. @internal */
 export interface HoldOptions {
   readonly ttl: number;
   readonly renew: boolean;
@@ -237,18 +232,18 @@ export interface HoldOptions {
   readonly stallTimeout: number;
 }
 
-/** Everything that an acquire needs to know. @internal */
-export interface Wanted extends HoldOptions {
+/** What a caller asks for, with every default filled in. @internal */
+export interface AcquireRequest extends HoldOptions {
   readonly label: string;
-  /** `NEVER`, `STEAL`, or ms. */
+  /** `WAIT_NEVER`, `WAIT_STEAL`, or ms. */
   readonly wait: number;
   readonly signal: AbortSignal | undefined;
-  /** -1 for exclusive, 0 for shared, or by how many at most. */
+  /** `SHARE_EXCLUSIVE`, `SHARE_UNLIMITED`, or the limit. */
   readonly share: number;
   readonly reentrant: boolean;
-  /** Whether the end of the manager leaves the lock to its lease. */
-  readonly keep: boolean;
-  /** The calls that led here, where they are asked for. */
+  /** Whether the end of the manager leaves the lock to expire: the option `keep`. */
+  readonly leaveToExpire: boolean;
+  /** The calls that led here, if `HOLDFAST_TRACE` is 1. */
   readonly origin: string | undefined;
 }
 
@@ -257,16 +252,16 @@ const TRY_ACQUIRE_OPTIONS = [...ADOPT_OPTIONS, 'keep', 'label', 'limit', 'mode']
 const ACQUIRE_OPTIONS = [...TRY_ACQUIRE_OPTIONS, 'signal', 'steal', 'wait'];
 const REQUEST_OPTIONS = [...ACQUIRE_OPTIONS, 'ifAvailable', 'reentrant'];
 /** @internal */
-export function checkAcquireOptions(options: unknown, defaults: Defaults): Wanted {
-  if (options === undefined) return { ...bare(defaults), wait: defaults.wait };
+export function checkAcquireOptions(options: unknown, defaults: Defaults): AcquireRequest {
+  if (options === undefined) return { ...withDefaults(defaults), wait: defaults.wait };
   const given = checkObject<AcquireOptions>(options, ACQUIRE_OPTIONS, 'acquire');
-  const wanted = checkWaiting(given, defaults, defaults.wait);
+  const request = checkWaiting(given, defaults, defaults.wait);
   refuseContradictions(given, (message) => argumentError('ERR_INVALID_ARG_VALUE', message));
-  return wanted;
+  return request;
 }
 
 /**
- * What is wrong comes in the order of Web Locks in Node: types, the signal, the name, contradictions.
+ * Checks in the order of Web Locks in Node: types, the signal, the name, contradictions.
  *
  * @internal
  */
@@ -274,34 +269,34 @@ export function checkRequestOptions(
   names: readonly string[],
   options: unknown,
   defaults: Defaults,
-): Wanted {
+): AcquireRequest {
   const given = checkObject<RequestOptions>(options, REQUEST_OPTIONS, 'request');
   const { ifAvailable = false, reentrant = false } = given;
   checkBoolean(ifAvailable, 'ifAvailable');
   checkBoolean(reentrant, 'reentrant');
-  const wanted = checkWaiting(given, defaults, Number.POSITIVE_INFINITY);
+  const request = checkWaiting(given, defaults, Number.POSITIVE_INFINITY);
   given.signal?.throwIfAborted();
   if (names.some((name) => name.startsWith('-'))) {
     throw notSupported('the name of a request must not begin with a hyphen, as with Web Locks');
   }
   refuseContradictions(given, notSupported);
-  return { ...wanted, reentrant, wait: ifAvailable ? NEVER : wanted.wait };
+  return { ...request, reentrant, wait: ifAvailable ? WAIT_NEVER : request.wait };
 }
 
 /** @internal */
-export function checkTryAcquireOptions(options: unknown, defaults: Defaults): Wanted {
-  if (options === undefined) return bare(defaults);
+export function checkTryAcquireOptions(options: unknown, defaults: Defaults): AcquireRequest {
+  if (options === undefined) return withDefaults(defaults);
   const given = checkObject<TryAcquireOptions>(options, TRY_ACQUIRE_OPTIONS, 'tryAcquire');
   return checkHeld(given, defaults);
 }
 
 /** @internal */
-export function checkAdoptOptions(options: unknown, defaults: Defaults): Wanted {
+export function checkAdoptOptions(options: unknown, defaults: Defaults): AcquireRequest {
   const given = checkObject<AdoptOptions>(options, ADOPT_OPTIONS, 'adopt');
   return checkHeld(given, defaults);
 }
 
-/** What stands behind `LockJson`. @internal */
+/** Checks what `adopt` is given. @internal */
 export function checkLockJson(lock: unknown): {
   name: string;
   token: string;
@@ -311,7 +306,7 @@ export function checkLockJson(lock: unknown): {
     const message = `adopt takes what toJSON() of one lock gave, an object; got ${show(lock)}`;
     throw argumentError('ERR_INVALID_ARG_TYPE', message);
   }
-  // What a later version says beside is none of this one's business.
+  // Other properties are ignored: a later version may add some.
   const { name, token, fence, mode } = lock as LockJson;
   checkName(name);
   checkText(token, 'token');
@@ -343,8 +338,8 @@ export function checkQueryOptions(options: unknown): Required<QueryOptions> {
   return checked;
 }
 
-/** What an acquire without options wants, if it does not wait. */
-function bare(defaults: Defaults): Wanted {
+/** The request of a call without options that does not wait. */
+function withDefaults(defaults: Defaults): AcquireRequest {
   const { ttl, renew, maxHold, stallTimeout } = defaults;
   return {
     ttl,
@@ -352,28 +347,32 @@ function bare(defaults: Defaults): Wanted {
     maxHold,
     stallTimeout,
     label: '',
-    wait: NEVER,
+    wait: WAIT_NEVER,
     signal: undefined,
-    share: EXCLUSIVE,
+    share: SHARE_EXCLUSIVE,
     reentrant: false,
-    keep: false,
+    leaveToExpire: false,
     origin: undefined,
   };
 }
 
-function checkWaiting(given: RequestOptions, defaults: Defaults, defaultWait: number): Wanted {
+function checkWaiting(
+  given: RequestOptions,
+  defaults: Defaults,
+  defaultWait: number,
+): AcquireRequest {
   const { wait = defaultWait, signal, steal = false } = given;
   checkWait(wait);
   checkSignal(signal);
   checkBoolean(steal, 'steal');
-  return { ...checkHeld(given, defaults), wait: steal ? STEAL : wait, signal };
+  return { ...checkHeld(given, defaults), wait: steal ? WAIT_STEAL : wait, signal };
 }
 
-/** What holds for a lock once it is held. */
-function checkHeld(given: TryAcquireOptions, defaults: Defaults): Wanted {
-  const wanted = bare(defaults);
-  const { ttl = wanted.ttl, renew = wanted.renew, maxHold = wanted.maxHold } = given;
-  const { stallTimeout = wanted.stallTimeout, label = wanted.label, keep = false } = given;
+/** Checks the options that matter while the lock is held. */
+function checkHeld(given: TryAcquireOptions, defaults: Defaults): AcquireRequest {
+  const request = withDefaults(defaults);
+  const { ttl = request.ttl, renew = request.renew, maxHold = request.maxHold } = given;
+  const { stallTimeout = request.stallTimeout, label = request.label, keep = false } = given;
   const hold = { ttl, renew, maxHold, stallTimeout };
   checkHold(hold);
   checkLabel(label);
@@ -382,7 +381,7 @@ function checkHeld(given: TryAcquireOptions, defaults: Defaults): Wanted {
     const message = 'keep is for renew: false: a lock that is renewed has no end to be kept until';
     throw argumentError('ERR_INVALID_ARG_VALUE', message);
   }
-  return { ...wanted, ...hold, label, keep, share: checkShare(given) };
+  return { ...request, ...hold, label, leaveToExpire: keep, share: checkShare(given) };
 }
 
 function checkShare({ mode = 'exclusive', limit }: TryAcquireOptions): number {
@@ -390,7 +389,7 @@ function checkShare({ mode = 'exclusive', limit }: TryAcquireOptions): number {
     const message = `mode must be 'exclusive' or 'shared', got ${show(mode)}`;
     throw argumentError('ERR_INVALID_ARG_VALUE', message);
   }
-  if (limit === undefined) return mode === 'shared' ? SHARED : EXCLUSIVE;
+  if (limit === undefined) return mode === 'shared' ? SHARE_UNLIMITED : SHARE_EXCLUSIVE;
   if (mode !== 'shared') {
     const message = `limit is for mode 'shared': an exclusive lock has one holder`;
     throw argumentError('ERR_INVALID_ARG_VALUE', message);
@@ -430,7 +429,7 @@ function checkSignal(signal: unknown): void {
   throw argumentError('ERR_INVALID_ARG_TYPE', message);
 }
 
-/** Also one of another realm, which is no instance of this one's class. */
+/** Whether `value` is an AbortSignal, also one of another realm, which is no instance of this realm's class. */
 function isSignal(value: unknown): boolean {
   if (typeof value !== 'object' || value === null) return false;
   const signal = value as Partial<AbortSignal>;
@@ -439,7 +438,7 @@ function isSignal(value: unknown): boolean {
     const whole = 'reason' in value && methods.every((each) => typeof signal[each] === 'function');
     return whole && typeof signal.aborted === 'boolean';
   } catch {
-    // One that only inherits from the class: its getter refuses.
+    // The getter throws on an object that only inherits from the class.
     return false;
   }
 }

@@ -1,7 +1,8 @@
 /** Who holds and who waits for what, as the store sees it. */
 
-import { type Context, clientOf, toError } from '../internal/outcome.js';
-import { OpKind, type Outcome, type Port } from '../native/bridge.js';
+import { clientOf, type ErrorContext, toError } from '../internal/outcome.js';
+import type { NativeChannel } from '../native/channel.js';
+import { type Outcome, queryOperation, readTtl } from '../native/records.js';
 import type { LockMode, QueryOptions } from './options.js';
 
 /**
@@ -64,19 +65,19 @@ export interface LockSnapshot {
   readonly pending: PendingLockInfo[];
 }
 
-/** A page as the core tells it: keys in place of names, -1 in place of `null`. */
+/** A page as the core sends it: with keys in place of names. */
 type Page = NonNullable<NonNullable<Outcome['text']>['page']>;
 
 /** @internal */
 export async function* readPages(
-  port: Port,
-  context: Context,
+  channel: NativeChannel,
+  context: ErrorContext,
   prefix: string,
   { count, startsWith }: Required<QueryOptions>,
 ): AsyncGenerator<LockSnapshot, void, undefined> {
   let cursor = '';
   do {
-    const outcome = await port.begin(OpKind.Query, [count], cursor, prefix + startsWith).outcome;
+    const outcome = await channel.submit(queryOperation(cursor, prefix + startsWith, count));
     const page = outcome.text?.page;
     if (page === undefined) throw toError(outcome, context, 'query');
     cursor = page.cursor;
@@ -84,7 +85,7 @@ export async function* readPages(
   } while (cursor !== '');
 }
 
-/** All pages as one, in order. A key that moves in the table while it is read is seen twice. @internal */
+/** Joins all pages, in order. A key that Redis moves while it is scanned is seen twice, and counted once. @internal */
 export async function gather(pages: AsyncIterable<LockSnapshot>): Promise<LockSnapshot> {
   const held = new Map<string, HeldLockInfo>();
   const pending = new Map<string, PendingLockInfo>();
@@ -108,7 +109,7 @@ function snapshotOf({ held, pending }: Page, prefixLength: number): LockSnapshot
       clientId: clientOf(token) ?? '',
       token,
       fence,
-      ttl: ttl < 0 ? null : ttl,
+      ttl: readTtl(ttl),
     })),
     pending: pending.map(({ key, shared, token, position }) => ({
       name: key.slice(prefixLength),

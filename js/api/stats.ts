@@ -1,6 +1,6 @@
 /** What a manager has counted. */
 
-import type { Port } from '../native/bridge.js';
+import type { NativeChannel } from '../native/channel.js';
 
 /**
  * Counts since `connect`, but for `held`, `waiting` and `oldestHold`, which are as of now.
@@ -62,13 +62,13 @@ export interface HandOffCount {
 }
 
 /** @internal */
-export function readStats(port: Port): LockStats {
-  const { handOffs, ...counts } = port.stats();
+export function readStats(channel: NativeChannel): LockStats {
+  const { handOffs, ...counts } = channel.stats();
   const last = handOffs.length - 1;
   return {
     ...counts,
-    abandoned: port.abandoned,
-    oldestHold: port.oldestHold,
+    abandoned: channel.abandoned,
+    oldestHold: channel.oldestHold,
     handOffs: handOffs.map((count, slot) => ({
       upTo: slot === last ? Number.POSITIVE_INFINITY : 2 ** slot / 1000,
       count,

@@ -5,7 +5,7 @@ import { type Command, InvalidArgumentError, Option } from 'commander';
 import type { Lock } from '../api/lock.js';
 import type { LockManager } from '../api/manager.js';
 import type { LockMode } from '../api/options.js';
-import { leaveToLeases } from '../native/bridge.js';
+import { leaveToExpireAtExit } from '../native/slots.js';
 import { CliError, Exit, exitCodeOf, report } from './exit.js';
 import { codeOf, Job } from './job.js';
 import { duration, open, type PlaceOptions, whereOf, whole, withPlace } from './options.js';
@@ -126,7 +126,7 @@ async function run(name: string, words: readonly string[], options: RunOptions):
     }
   });
   // Closing would release what is kept.
-  if (kept) leaveToLeases();
+  if (kept) leaveToExpireAtExit();
   else await locks.close();
   return lost ? Exit.Lost : exit;
 }

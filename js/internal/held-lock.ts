@@ -2,38 +2,47 @@ import { traced, tracing } from '../api/diagnostics.js';
 import { LockLostError, type LockLostReason } from '../api/errors.js';
 import type { Lock, LockJson, SharedHandle } from '../api/lock.js';
 import { checkTtl, type LockMode } from '../api/options.js';
-import { CLOSED_LOSS, LossCode, OpKind, OutcomeCode, type Port } from '../native/bridge.js';
+import type { NativeChannel } from '../native/channel.js';
+import {
+  attemptOf,
+  CLOSED_LOSS,
+  downgradeOperation,
+  extendOperation,
+  LossCode,
+  OutcomeCode,
+  releaseOperation,
+} from '../native/records.js';
 import type { Holder } from './holds.js';
 import { NestedLock } from './nested-lock.js';
 import { originOf, setOrigin } from './origins.js';
-import { type Context, toError } from './outcome.js';
+import { type ErrorContext, toError } from './outcome.js';
 import { refuseOnQuorum } from './quorum.js';
 
-/** What all locks of a manager have in common. @internal */
-export interface Home {
-  readonly port: Port;
-  readonly context: Context;
+/** What all locks of a manager share. @internal */
+export interface ManagerContext {
+  readonly channel: NativeChannel;
+  readonly errors: ErrorContext;
   readonly onLost: (lock: Lock, error: LockLostError) => void;
   readonly onAbandoned: (lock: Lock) => void;
 }
 
-/** What was granted. @internal */
+/** A lock that was granted. @internal */
 export interface Grant {
   readonly name: string;
   readonly label: string;
   readonly mode: LockMode;
   readonly lease: number;
   readonly fence: number;
-  /** Whether the lock is to be left to its lease. */
-  readonly keep: boolean;
+  /** Whether the end of the manager leaves the lock to expire. */
+  readonly leaveToExpire: boolean;
 }
 
-/** What is true of a lock, in one number: there may be very many locks. */
+// The flags of a lock are bits of one number, since there may be very many locks.
 const RELEASED = 1;
-/** Anybody may have the token: no other caller may own the lock with it. */
+/** The token was read and may be anywhere, so no other caller of this manager may own the lock with it. */
 const EXPORTED = 2;
 const SHARED = 4;
-const KEPT = 8;
+const LEFT_TO_EXPIRE = 8;
 const ABANDONED = 16;
 
 /**
@@ -45,32 +54,33 @@ export class HeldLock implements Holder, SharedHandle {
   readonly name: string;
   readonly fence: number;
 
-  /** Kept in one place: there may be very many locks. */
-  readonly #home: Home;
+  /** Shared by all locks of the manager, since there may be very many. */
+  readonly #manager: ManagerContext;
   readonly #lease: number;
   readonly #label: string;
   readonly #since: number;
-  #state: number;
+  #flags: number;
   #lostBecause: LockLostReason | undefined;
-  /** Made when somebody asks for it: most locks are released unwatched. */
+  /** Made on the first access to `signal`: most locks never need one. */
   #abort: AbortController | undefined;
-  /** Its owner, and the nested requests that share it. */
+  /** How many use the lock: its owner, and the nested requests that share it. */
   #users = 1;
 
-  constructor(home: Home, { name, label, mode, lease, fence, keep }: Grant, since = home.port.now) {
+  constructor(manager: ManagerContext, grant: Grant, since = manager.channel.now) {
+    const { name, label, mode, lease, fence, leaveToExpire } = grant;
     this.name = name;
     this.fence = fence;
-    this.#home = home;
+    this.#manager = manager;
     this.#lease = lease;
     this.#label = label;
     this.#since = since;
-    this.#state = (mode === 'shared' ? SHARED : 0) | (keep ? KEPT : 0);
+    this.#flags = (mode === 'shared' ? SHARED : 0) | (leaveToExpire ? LEFT_TO_EXPIRE : 0);
   }
 
   /** The lock that was granted just now. @internal */
-  static begin(home: Home, grant: Grant): HeldLock {
-    const lock = new HeldLock(home, grant);
-    home.port.watch(grant.lease, lock);
+  static begin(manager: ManagerContext, grant: Grant): HeldLock {
+    const lock = new HeldLock(manager, grant);
+    manager.channel.watch(grant.lease, lock);
     return lock;
   }
 
@@ -83,35 +93,43 @@ export class HeldLock implements Holder, SharedHandle {
   lose(code: number): () => void {
     const reason = REASONS[code] ?? 'expired';
     this.#lostBecause = reason;
-    // Its own end is what its caller asked for: nothing that a listener of all losses has to know.
+    // The caller asked for this end itself, so the listeners of all losses need not know.
     const quiet = code === CLOSED_LOSS || code === LossCode.Ended;
     return () => {
       if (quiet && (this.#is(RELEASED) || this.#abort === undefined)) return;
       const error = this.#lost(reason);
       this.#abort?.abort(error);
-      if (!quiet) this.#home.onLost(this, error);
+      if (!quiet) this.#manager.onLost(this, error);
     };
   }
 
   /**
-   * None for a lock whose signal was asked for: a listener of that signal uses the lock, and cannot be seen from
-   * here. None for a lock that is left to its lease, which may be forgotten.
+   * None for a lock whose signal was read: a listener of that signal may use the lock, unseen from here. None for a
+   * lock that is left to expire: its caller may forget it.
    *
    * @internal
    */
-  twin(): HeldLock | undefined {
-    if (this.#isOver || this.#abort !== undefined || this.#is(KEPT | ABANDONED)) return undefined;
+  standIn(): HeldLock | undefined {
+    if (this.#isOver || this.#abort !== undefined || this.#is(LEFT_TO_EXPIRE | ABANDONED))
+      return undefined;
     const { name, fence, mode } = this;
-    const grant = { name, fence, mode, label: this.#label, lease: this.#lease, keep: false };
-    const twin = new HeldLock(this.#home, grant, this.#since);
-    setOrigin(twin, originOf(this));
-    return twin;
+    const grant = {
+      name,
+      fence,
+      mode,
+      label: this.#label,
+      lease: this.#lease,
+      leaveToExpire: false,
+    };
+    const standIn = new HeldLock(this.#manager, grant, this.#since);
+    setOrigin(standIn, originOf(this));
+    return standIn;
   }
 
   /** @internal */
   abandon(): () => void {
-    this.#state |= ABANDONED;
-    return () => this.#home.onAbandoned(this);
+    this.#flags |= ABANDONED;
+    return () => this.#manager.onAbandoned(this);
   }
 
   get mode(): LockMode {
@@ -119,25 +137,25 @@ export class HeldLock implements Holder, SharedHandle {
   }
 
   get token(): string {
-    this.#state |= EXPORTED;
-    const attempt = Math.floor(this.#lease / GENERATIONS);
-    const token = `hf1.${this.#home.context.client}.${attempt}`;
+    this.#flags |= EXPORTED;
+    const attempt = attemptOf(this.#lease);
+    const token = `hf1.${this.#manager.errors.client}.${attempt}`;
     return this.#label === '' ? token : `${token}.${this.#label}`;
   }
 
   get held(): boolean {
-    return !this.#isOver && this.#home.port.remaining(this.#lease) > 0;
+    return !this.#isOver && this.#manager.channel.remaining(this.#lease) > 0;
   }
 
   get remaining(): number {
-    return this.#isOver ? 0 : Math.floor(this.#home.port.remaining(this.#lease));
+    return this.#isOver ? 0 : Math.floor(this.#manager.channel.remaining(this.#lease));
   }
 
   get signal(): AbortSignal {
     this.#noticeLoss();
     if (this.#abort === undefined) {
       this.#abort = new AbortController();
-      this.#home.port.refresh(this.#lease, this);
+      this.#manager.channel.refresh(this.#lease, this);
       if (this.#lostBecause !== undefined) this.#abort.abort(this.#lost());
     }
     return this.#abort.signal;
@@ -151,47 +169,47 @@ export class HeldLock implements Holder, SharedHandle {
 
   async extend(ttl?: number): Promise<void> {
     if (ttl !== undefined) checkTtl(ttl);
-    return traced(tracing.extend, this.name, this.#home.context.server, () => this.#extend(ttl));
+    return traced(tracing.extend, this.name, this.#manager.errors.server, () => this.#extend(ttl));
   }
 
   async #extend(ttl?: number): Promise<void> {
     if (this.#is(RELEASED)) throw this.#lost();
-    const outcome = await this.#home.port.submit(OpKind.Extend, [this.#lease, ttl ?? -1]);
+    const outcome = await this.#manager.channel.submit(extendOperation(this.#lease, ttl));
     if (outcome.code === OutcomeCode.Done) return;
     this.#noticeLoss();
     if (outcome.code === OutcomeCode.Lost) throw this.#lost();
-    throw toError(outcome, this.#home.context, 'extend', this.name);
+    throw toError(outcome, this.#manager.errors, 'extend', this.name);
   }
 
   async downgrade(): Promise<boolean> {
     if (!this.held) return false;
     if (this.#is(SHARED)) return true;
-    refuseOnQuorum(this.#home.context, 'downgrade');
-    const outcome = await this.#home.port.submit(OpKind.Downgrade, [this.#lease]);
+    refuseOnQuorum(this.#manager.errors, 'downgrade');
+    const outcome = await this.#manager.channel.submit(downgradeOperation(this.#lease));
     if (outcome.code === OutcomeCode.Lost || outcome.code === OutcomeCode.Closed) return false;
     if (outcome.code !== OutcomeCode.Done) {
-      throw toError(outcome, this.#home.context, 'downgrade', this.name);
+      throw toError(outcome, this.#manager.errors, 'downgrade', this.name);
     }
-    this.#state |= SHARED;
-    this.#home.port.refresh(this.#lease, this);
+    this.#flags |= SHARED;
+    this.#manager.channel.refresh(this.#lease, this);
     return true;
   }
 
   release(): Promise<boolean> {
-    return traced(tracing.release, this.name, this.#home.context.server, () => this.#release());
+    return traced(tracing.release, this.name, this.#manager.errors.server, () => this.#release());
   }
 
   async #release(): Promise<boolean> {
     if (this.#is(RELEASED)) return false;
-    this.#state |= RELEASED;
-    const exported = this.#is(EXPORTED) ? 1 : 0;
-    const outcome = await this.#home.port.submit(OpKind.Release, [this.#lease, exported]);
-    // Not before: a loss that the core had found ahead of it is told first.
-    this.#home.port.forget(this.#lease);
+    this.#flags |= RELEASED;
+    const operation = releaseOperation(this.#lease, this.#is(EXPORTED));
+    const outcome = await this.#manager.channel.submit(operation);
+    // Only now: a loss that the core has found before the release is reported first.
+    this.#manager.channel.forget(this.#lease);
     if (outcome.code === OutcomeCode.Done) return true;
-    // A manager that is closed has given everything back.
+    // Closing a manager releases everything.
     if (outcome.code === OutcomeCode.Lost || outcome.code === OutcomeCode.Closed) return false;
-    throw toError(outcome, this.#home.context, 'release', this.name);
+    throw toError(outcome, this.#manager.errors, 'release', this.name);
   }
 
   toJSON(): LockJson {
@@ -217,14 +235,14 @@ export class HeldLock implements Holder, SharedHandle {
     return this.#is(RELEASED) || this.#lostBecause !== undefined;
   }
 
-  /** The event loop may have been blocked since: what the core's clock says is told before anything else. */
+  /** Reports a loss by the core's clock at once, though the event loop may have been blocked since. */
   #noticeLoss(): void {
-    if (!this.#isOver && !this.held) this.#home.port.catchUp();
+    if (!this.#isOver && !this.held) this.#manager.channel.catchUp();
   }
 
-  /** Whether one of `facts` is true of it. */
-  #is(facts: number): boolean {
-    return (this.#state & facts) !== 0;
+  /** Whether one of `flags` is set. */
+  #is(flags: number): boolean {
+    return (this.#flags & flags) !== 0;
   }
 
   #lost(
@@ -232,14 +250,6 @@ export class HeldLock implements Holder, SharedHandle {
   ): LockLostError {
     return new LockLostError(`lock "${this.name}" ${WHAT_HAPPENED[reason]}`, this.name, reason);
   }
-}
-
-/** A lease is numbered by its attempt and by how often the lock was handed on since. */
-const GENERATIONS = 16;
-
-/** The lease of the attempt that is so many behind the one of `lease`. @internal */
-export function nextLease(lease: number, behind: number): number {
-  return lease + behind * GENERATIONS;
 }
 
 const REASONS: Readonly<Record<number, LockLostReason>> = {

@@ -3,26 +3,29 @@
  * as its lock is held. They cost too much for everyday use.
  */
 
-import type { Wanted } from '../api/options.js';
+import type { AcquireRequest } from '../api/options.js';
 
-const KNOWN = process.env['HOLDFAST_TRACE'] === '1';
+const RECORDED = process.env['HOLDFAST_TRACE'] === '1';
 
 const origins = new WeakMap<object, string>();
 
-/** What is wanted, with the calls that led to `method`, if these are to be known. @internal */
-export function withOrigin(wanted: Wanted, method: (...args: never[]) => unknown): Wanted {
-  if (!KNOWN) return wanted;
+/** Adds the calls that led to `method` to a request, if they are recorded. @internal */
+export function withOrigin(
+  request: AcquireRequest,
+  method: (...args: never[]) => unknown,
+): AcquireRequest {
+  if (!RECORDED) return request;
   const at: { stack?: string } = {};
   Error.captureStackTrace(at, method);
-  return { ...wanted, origin: at.stack?.split('\n').slice(1).join('\n') };
+  return { ...request, origin: at.stack?.split('\n').slice(1).join('\n') };
 }
 
-/** Remembers where `lock` was acquired, if that is known. @internal */
+/** Remembers where `lock` was acquired, if that was recorded. @internal */
 export function setOrigin(lock: object, origin: string | undefined): void {
   if (origin !== undefined) origins.set(lock, origin);
 }
 
-/** Where `lock` was acquired, if that is known. @internal */
+/** Where `lock` was acquired, if that was recorded. @internal */
 export function originOf(lock: object): string | undefined {
   return origins.get(lock);
 }

@@ -1,4 +1,4 @@
-/** From outcomes of the core to errors for people: what happened, to which lock, where, what to do. */
+/** Turns outcomes of the core into errors: what happened, to which lock, where, and what to do. */
 
 import {
   LockClosedError,
@@ -8,13 +8,13 @@ import {
   LockServerError,
   LockTimeoutError,
 } from '../api/errors.js';
-import { type Outcome, OutcomeCode } from '../native/bridge.js';
+import { type Outcome, OutcomeCode, readCauses, readTimeout } from '../native/records.js';
 
-/** What every error of a manager can say. */
-export interface Context {
-  /** Names the manager in its tokens. */
+/** What every error of a manager can name. */
+export interface ErrorContext {
+  /** The manager's name in its tokens. */
   readonly client: string;
-  /** The server, without login; of a quorum all of them. */
+  /** The server, without login; all servers of a quorum. */
   readonly server: string;
   /** Whether the keys of a lock must hash to one slot. */
   readonly sharded: boolean;
@@ -22,7 +22,7 @@ export interface Context {
   readonly nodes: readonly string[];
 }
 
-/** What to do about the server's refusals that a person can mend. */
+/** What an operator can do about a refusal, by the first word of the server's error. */
 const CURES: Readonly<Record<string, string>> = {
   FENCE:
     "something has raised this lock's fence counter beyond what is exact: delete the key, and fences go on from the server's clock, or set it to a number above all fences that were used",
@@ -41,11 +41,10 @@ const CURES: Readonly<Record<string, string>> = {
   WRONGTYPE: 'this key holds other data: give locks a prefix or names of their own',
 };
 
-/** The error for an outcome that is not a success of `action`. Call it after an `await`, so that
- * its stack shows who asked. */
+/** The error for an outcome that is not a success of `action`. Callers `await` before, so that the stack names them. */
 export function toError(
   outcome: Outcome,
-  context: Context,
+  context: ErrorContext,
   action: string,
   lock?: string,
 ): LockError {
@@ -62,7 +61,7 @@ export function toError(
     case OutcomeCode.Held:
       return foreignError(lock ?? '');
     case OutcomeCode.Quorum:
-      return quorumError(message, context, subject, lock);
+      return quorumError(outcome, context, subject, lock);
     case OutcomeCode.Server:
       return serverError(outcome, subject, lock);
     case OutcomeCode.TimedOut:
@@ -74,15 +73,14 @@ export function toError(
   }
 }
 
-/** `causes` has a line for each server, empty where it could be counted on. */
 function quorumError(
-  causes: string,
-  { nodes }: Context,
+  outcome: Outcome,
+  { nodes }: ErrorContext,
   subject: string,
   lock?: string,
 ): LockQuorumError {
-  const lines = causes.split('\n');
-  const all = nodes.map((server, i) => ({ server, cause: lines[i] || undefined }));
+  const causes = readCauses(outcome);
+  const all = nodes.map((server, i) => ({ server, cause: causes[i] || undefined }));
   const failed = all.filter(({ cause }) => cause !== undefined);
   const told = failed.map(({ server, cause }) => `${server}: ${cause}`).join('; ');
   const text = `${subject}: no majority, ${failed.length} of ${all.length} servers failed: ${told}`;
@@ -98,11 +96,8 @@ function serverError(outcome: Outcome, subject: string, lock?: string): LockServ
   return new LockServerError(text, serverCode, key, lock);
 }
 
-function timeoutError(outcome: Outcome, { client }: Context, lock: string): LockTimeoutError {
-  const waited = outcome.a;
-  const remaining = outcome.b < 0 ? undefined : outcome.b;
-  const token = outcome.text?.holder ?? '';
-  const position = outcome.text?.position;
+function timeoutError(outcome: Outcome, { client }: ErrorContext, lock: string): LockTimeoutError {
+  const { waited, remaining, holder: token, position } = readTimeout(outcome);
   const holder = labelOf(token);
   const lease =
     remaining === undefined ? 'without an end to its lease' : `for ${remaining} ms more`;
@@ -113,7 +108,7 @@ function timeoutError(outcome: Outcome, { client }: Context, lock: string): Lock
   return new LockTimeoutError(message, lock, { waited, holder, remaining, position });
 }
 
-/** Only one that steals comes to this: it takes the lock from everybody but other code. */
+/** The error of a steal: it takes the lock from any client of holdfast, but not from other code. */
 function foreignError(lock: string): LockTimeoutError {
   const cure = "forceRelease with { force: 'foreign' } would delete its value";
   const message = `lock "${lock}" cannot be stolen: it is held by other code; ${cure}`;

@@ -1,7 +1,7 @@
-/** What a quorum cannot do, and why. */
+/** The operations that a quorum does not support, and why. */
 
 import { argumentError } from '../api/errors.js';
-import type { Context } from './outcome.js';
+import type { ErrorContext } from './outcome.js';
 
 const WHY = {
   adopt: 'a lock there cannot be adopted: its servers cannot change its owner as one',
@@ -19,7 +19,7 @@ const WHY = {
  *
  * @internal
  */
-export function refuseOnQuorum({ nodes, server }: Context, what: keyof typeof WHY): void {
+export function refuseOnQuorum({ nodes, server }: ErrorContext, what: keyof typeof WHY): void {
   if (nodes.length === 0) return;
   throw argumentError('ERR_INVALID_ARG_VALUE', `${server}: ${WHY[what]}`);
 }

@@ -1,39 +1,39 @@
-/** What a manager warns of, and what to do about it. */
+/** The warnings of a manager, with advice. */
 
-import { NewsCode } from '../native/bridge.js';
+import { NoticeCode } from '../native/records.js';
 
 /** @internal */
 export interface Warning {
   readonly code: string;
   readonly message: string;
-  /** What is warned of once; if it is not given, the message. */
+  /** Warnings with the same subject are reported once; by default it is the message. */
   readonly subject?: string;
 }
 
-/** What news of `server` is to be warned of. @internal */
-export function warningOf(news: number, server: string, text: string): Warning | undefined {
-  switch (news) {
-    case NewsCode.Deaf: {
+/** The warning for a notice about `server`, if it is one to warn of. @internal */
+export function warningOf(notice: number, server: string, text: string): Warning | undefined {
+  switch (notice) {
+    case NoticeCode.PubsubDenied: {
       const advice =
         'grant the ACL user subscribe, publish and pubsub on the channels &holdfast:* for hand-offs without delay';
       return warning('WARN_LOCK_POLLING', `waiters on ${server} poll: ${text}; ${advice}`);
     }
-    case NewsCode.SameServer: {
+    case NoticeCode.SameServer: {
       const advice =
         'which so has two votes: a quorum is safe only on servers that fail one by one';
       return warning('WARN_LOCK_SAME_SERVER', `${text} are the same server, ${advice}`);
     }
-    case NewsCode.Eviction: {
+    case NoticeCode.Eviction: {
       const advice =
         'a lock that is evicted lets another in: set it to noeviction, or give locks a server of their own';
       return warning('WARN_LOCK_EVICTION', `${server} may evict locks: ${text}; ${advice}`);
     }
-    case NewsCode.Forgets: {
+    case NoticeCode.Forgets: {
       const advice =
         'with longestLease: 0 it votes as soon as it has restarted, and may let another in: set appendonly yes and appendfsync always, or leave longestLease at its default';
       return warning('WARN_LOCK_PERSISTENCE', `${server} may forget locks: ${text}; ${advice}`);
     }
-    case NewsCode.Replica: {
+    case NoticeCode.Replica: {
       const advice = 'connect to its primary, or wait until it is promoted';
       return warning(
         'WARN_LOCK_REPLICA',
@@ -45,14 +45,14 @@ export function warningOf(news: number, server: string, text: string): Warning |
   }
 }
 
-/** Code under a request waits for the lock that the request holds. @internal */
+/** The warning for code under a request that waits for the lock of that request. @internal */
 export function nestedWarning(lock: string): Warning {
   const advice = 'pass { reentrant: true } to request, or hand the lock on as an argument';
   const message = `lock "${lock}" is waited for by code under a request that holds it, so it waits for itself: ${advice}`;
   return warning('WARN_LOCK_NESTED', message);
 }
 
-/** Nothing refers to a lock that is held. @internal */
+/** The warning for a held lock to which nothing refers any more. @internal */
 export function abandonedWarning(lock: string, origin: string | undefined): Warning {
   const advice =
     'keep the lock until it is released, or use request or await using; if it is to be left to its lease, pass { renew: false, keep: true }';

@@ -2,8 +2,10 @@
 
 #![expect(unsafe_code, reason = "napi offers no other way to write into a typed array")]
 
-use super::completions::{Completions, ManagerCaller, OutcomeText};
-use super::manager::{ManagerOptions, NativeManager};
+use super::completions::{Completions, ManagerCaller};
+use super::manager::NativeManager;
+use super::options::ManagerOptions;
+use super::texts::OutcomeText;
 use crate::driver::{self, Caller, Handle, Ticket};
 use crate::faults;
 use crate::machine::{Command, OpId};
@@ -27,8 +29,8 @@ impl Bridge {
         Ok(Self { completions: Arc::new(Completions::new(wake)) })
     }
 
-    /// Moves outcomes into `into` (four numbers each) and returns how many. 0 means that there are
-    /// none and that the next one wakes again.
+    /// Moves records into `into` and returns how many. 0 means that there are none and that the next one
+    /// wakes again.
     #[napi(catch_unwind)]
     pub fn drain(&self, mut into: Float64ArraySlice<'_>) -> u32 {
         faults::at("drain");
@@ -45,14 +47,14 @@ impl Bridge {
         self.completions.take_text(slot)
     }
 
-    /// The text of the oldest news that was not taken yet.
+    /// The text of the oldest notice that was not taken yet.
     #[napi(catch_unwind)]
-    pub fn take_news(&self) -> Option<String> {
-        faults::at("news");
-        self.completions.take_news()
+    pub fn take_notice(&self) -> Option<String> {
+        faults::at("notice");
+        self.completions.take_notice()
     }
 
-    /// Starts the manager that notices call `manager`. The outcome in `slot` tells whether it could
+    /// Starts the manager that records call `manager`. The outcome in `slot` tells whether it could
     /// connect. Throws an `InvalidArg` if an option cannot be used.
     #[napi(catch_unwind)]
     pub fn connect(
@@ -66,12 +68,12 @@ impl Bridge {
         let caller: Arc<dyn Caller> = Arc::new(ManagerCaller { completions, manager });
         let (config, endpoint) = options.split()?;
         let handle = Handle::start(config, endpoint, Arc::clone(&caller))?;
-        // Last: whoever is told of an error does not expect an outcome as well.
+        // Last: a caller that gets an error expects no outcome as well.
         handle.submit(Ticket::new(OpId(slot), Arc::clone(&caller)), Command::Open);
         Ok(NativeManager::new(handle, caller))
     }
 
-    /// Asks every server of a place the questions, each a command, without a manager. Throws an
+    /// Asks every server of a place the questions, each of which is a command, without a manager. Throws an
     /// `InvalidArg` if an option cannot be used.
     #[napi(catch_unwind)]
     pub fn survey(
@@ -82,7 +84,7 @@ impl Bridge {
     ) -> napi::Result<()> {
         faults::at("survey");
         let completions = Arc::clone(&self.completions);
-        // No notice is about it.
+        // A survey has neither losses nor notices, so no manager has this number.
         let caller: Arc<dyn Caller> = Arc::new(ManagerCaller { completions, manager: u32::MAX });
         let (_, endpoint) = options.split()?;
         Ok(driver::survey(endpoint, questions, OpId(slot), caller)?)

@@ -7,11 +7,16 @@
 //! ```
 //!
 //! Every call carries numbers in one typed array and strings in one list; every outcome is a record
-//! of fixed size, with text only for errors.
+//! of fixed size, see [`records`].
 
 #![expect(unnameable_types, reason = "only the registration of the addon reaches them")]
 
 mod bridge;
 mod completions;
 mod manager;
+mod options;
 mod outbox;
+mod records;
+#[cfg(all(feature = "faults", not(test)))]
+mod samples;
+mod texts;

@@ -1,7 +1,7 @@
 //! Records on their way from the loop to JavaScript, and when JavaScript has to be woken.
 //!
-//! Any thread puts records in; one thread takes them out. Nobody may be left waiting for a record that
-//! nobody is going to read: `npm run loom` tries every order in which threads can come here.
+//! Any thread puts records in; one thread takes them out. No record may stay unread while JavaScript sleeps:
+//! `npm run loom` tries every order in which threads can come here.
 
 use crate::clock::Mono;
 use std::collections::{BTreeMap, VecDeque};
@@ -18,7 +18,7 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-/// Numbers of a record. What they mean is none of its business.
+/// How many numbers a record has. `records` knows what they mean.
 pub(super) const RECORD_LENGTH: usize = 4;
 
 /// One outcome, loss or notice.
@@ -36,8 +36,8 @@ struct Queue<T> {
     records: VecDeque<Record>,
     /// By the slots of their operations.
     texts: BTreeMap<u32, T>,
-    /// The texts of news, in the order of their records.
-    news: VecDeque<String>,
+    /// The texts of notices, in the order of their records.
+    notices: VecDeque<String>,
     /// Whether JavaScript was woken and has not found the queue empty since.
     armed: bool,
 }
@@ -47,7 +47,7 @@ impl<T> Outbox<T> {
         let queue = Queue {
             records: VecDeque::new(),
             texts: BTreeMap::new(),
-            news: VecDeque::new(),
+            notices: VecDeque::new(),
             armed: false,
         };
         Self { queue: Mutex::new(queue), turned: AtomicU64::new(0) }
@@ -60,15 +60,15 @@ impl<T> Outbox<T> {
         queue.texts.extend(text);
     }
 
-    /// Adds a record of news, with its text.
-    pub(super) fn push_news(&self, record: Record, text: String) {
+    /// Adds the record of a notice, with its text.
+    pub(super) fn push_notice(&self, record: Record, text: String) {
         let mut queue = self.lock();
         queue.records.push_back(record);
-        queue.news.push_back(text);
+        queue.notices.push_back(text);
     }
 
-    /// Whether there are records that JavaScript has to be woken for. Who is told so wakes it: until it
-    /// has found nothing more, nobody else is.
+    /// Whether JavaScript has to be woken for records. A caller that gets `true` wakes it; the others get
+    /// `false` until JavaScript has found the queue empty.
     pub(super) fn arm(&self) -> bool {
         let mut queue = self.lock();
         let wake = !queue.armed && !queue.records.is_empty();
@@ -91,9 +91,9 @@ impl<T> Outbox<T> {
         self.lock().texts.remove(&slot)
     }
 
-    /// The text of the oldest news that was not taken yet.
-    pub(super) fn take_news(&self) -> Option<String> {
-        self.lock().news.pop_front()
+    /// The text of the oldest notice that was not taken yet.
+    pub(super) fn take_notice(&self) -> Option<String> {
+        self.lock().notices.pop_front()
     }
 
     /// When JavaScript last looked.

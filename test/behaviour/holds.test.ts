@@ -1,4 +1,4 @@
-/** Whether anybody still has what is held: how the holds of a manager find out. */
+/** Locks that nothing refers to any more: how the holds of a manager find them. */
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -7,7 +7,7 @@ import { test } from 'node:test';
 interface Holder {
   readonly since: number;
   lose(reason: number): () => void;
-  twin(): Holder | undefined;
+  standIn(): Holder | undefined;
   abandon(): () => void;
 }
 
@@ -18,7 +18,7 @@ interface Holds {
   add(lease: number, holder: Holder): void;
   refresh(lease: number, holder: Holder): void;
   delete(lease: number): Holder | undefined;
-  look(now: number): (() => void)[];
+  findAbandoned(now: number): (() => void)[];
 }
 
 // It is internal: it is reached by path, past the package's exports.
@@ -33,7 +33,7 @@ class Noted implements Holder {
     readonly since = 0,
   ) {}
   lose = () => () => {};
-  twin(): Noted | undefined {
+  standIn(): Noted | undefined {
     return this.left ? undefined : new Noted(this.name, this.noted, this.since);
   }
   abandon(): () => void {
@@ -54,7 +54,7 @@ async function collected(): Promise<void> {
 /** Looks, with a collection before it. */
 async function look(holds: Holds, now: number): Promise<void> {
   await collected();
-  for (const tell of holds.look(now)) tell();
+  for (const tell of holds.findAbandoned(now)) tell();
 }
 
 /** Adds `count` holders that nobody refers to. */
@@ -93,15 +93,15 @@ test('very many are looked at by turns, a thousand at a time, and all of them in
   const kept = Array.from({ length: 2_500 }, (_, i) => new Noted(`kept ${i}`, noted));
   for (const [i, holder] of kept.entries()) holds.add(i, holder);
   forget(holds, noted, 100);
-  let twins = 0;
+  let standIns = 0;
   for (const holder of kept) {
-    holder.twin = () => {
-      twins += 1;
-      return Noted.prototype.twin.call(holder);
+    holder.standIn = () => {
+      standIns += 1;
+      return Noted.prototype.standIn.call(holder);
     };
   }
   await look(holds, 5_000);
-  assert.equal(twins, 1_000);
+  assert.equal(standIns, 1_000);
   for (let round = 0; round < 8; round++) await look(holds, 5_000);
   assert.equal(noted.length, 100);
   assert.ok(kept.every((holder, i) => holds.delete(i) === holder));
@@ -111,7 +111,7 @@ test('without a collection nothing is found, and nothing is forgotten', () => {
   const holds = new Holds();
   const noted: string[] = [];
   forget(holds, noted, 10);
-  for (let round = 0; round < 5; round++) assert.deepEqual(holds.look(5_000), []);
+  for (let round = 0; round < 5; round++) assert.deepEqual(holds.findAbandoned(5_000), []);
   assert.equal(holds.size, 10);
 });
 
@@ -124,14 +124,14 @@ test('a holder that was refreshed stays as it is, whoever refers to it', async (
     return holder;
   };
   let holder: Noted | undefined = add();
-  holds.look(5_000);
-  // It was let loose; from now on it has to be kept, as one whose signal was asked for.
-  holder.twin = () => undefined;
+  holds.findAbandoned(5_000);
+  // The reference was weak; from now on the holder has to be kept, as one whose signal was asked for.
+  holder.standIn = () => undefined;
   holds.refresh(0, holder);
   holder = undefined;
   for (let round = 0; round < 3; round++) await look(holds, 5_000);
   assert.deepEqual(noted, []);
-  assert.equal((holds.delete(0) as Noted).twin(), undefined);
+  assert.equal((holds.delete(0) as Noted).standIn(), undefined);
 });
 
 test('the oldest is the one that began first, also after a look', async () => {

@@ -5,23 +5,21 @@
  */
 
 import assert from 'node:assert/strict';
-import { execFileSync, spawn } from 'node:child_process';
-import { copyFileSync, mkdirSync, readdirSync, readFileSync } from 'node:fs';
+import { spawn } from 'node:child_process';
+import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, beforeEach, describe, test } from 'node:test';
 import { type Ended, ended, ROOT } from '../support/child.js';
 import { Cluster } from '../support/cluster.js';
+import { buildFaultyAddon } from '../support/faulty-addon.js';
 import { RedisServer } from '../support/server.js';
-
-const BUILT = { darwin: 'libholdfast.dylib', win32: 'holdfast.dll' } as Record<string, string>;
-const ADDON = join(ROOT, 'target', 'faults', 'holdfast.node');
 
 /** At which passes of an entry it panics. */
 const HERE: Readonly<Record<string, readonly number[]>> = {
   bridge: [1],
   connect: [1, 2],
   drain: [1, 5],
-  news: [1],
+  notice: [1],
   remaining: [1],
   stats: [1],
   submit: [1, 2, 5],
@@ -127,17 +125,19 @@ const PROGRAM = `
   const c = await manager();
   if (!(await settled((await settled(c?.acquire('other')))?.release()))) problems.push('others are');
   for (const each of [a, b, c]) await settled(each?.close());
-  const { openOperations } = require('./dist/native/bridge.js');
+  const { openOperations } = require('./dist/native/slots.js');
   await until(() => openOperations() === 0, 'the end of all operations');
   for (const problem of problems) console.log('problem: ' + problem);
   console.log('through');
 `;
 
+let addon = '';
+
 function run(fault: string, place: unknown): Promise<Ended> {
   const env = {
     ...process.env,
     HOLDFAST_FAULT: fault,
-    NAPI_RS_NATIVE_LIBRARY_PATH: ADDON,
+    NAPI_RS_NATIVE_LIBRARY_PATH: addon,
     PLACE: JSON.stringify(place),
   };
   const flags = ['--input-type=module', '--eval', PROGRAM];
@@ -166,11 +166,7 @@ describe('panics', () => {
 
   before(
     async () => {
-      const options = { cwd: ROOT, stdio: 'pipe' } as const;
-      execFileSync('cargo', ['build', '--quiet', '--features', 'faults'], options);
-      mkdirSync(join(ROOT, 'target', 'faults'), { recursive: true });
-      const built = BUILT[process.platform] ?? 'libholdfast.so';
-      copyFileSync(join(ROOT, 'target', 'debug', built), ADDON);
+      addon = buildFaultyAddon();
       server = await RedisServer.start();
       cluster = await Cluster.start();
     },

@@ -14,8 +14,8 @@ export type ConnectTarget = NonNullable<Parameters<typeof connect>[0]>;
 /** How many operations of this process have no outcome yet. */
 export function openOperations(): number {
   // The counter is internal: it is reached by path, past the package's exports.
-  const bridge = require('../../../dist/native/bridge.js') as { openOperations(): number };
-  return bridge.openOperations();
+  const slots = require('../../../dist/native/slots.js') as { openOperations(): number };
+  return slots.openOperations();
 }
 
 /**

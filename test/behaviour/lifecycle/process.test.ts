@@ -147,12 +147,12 @@ test('one manager that fails at the end keeps no other from giving back', async 
   const ended = await run(
     `${CONNECT}
     import { createRequire } from 'node:module';
-    const { Port } = createRequire(process.cwd() + '/')('./dist/native/bridge.js');
-    const { farewell } = Port.prototype;
+    const { NativeChannel } = createRequire(process.cwd() + '/')('./dist/native/channel.js');
+    const { closeAtExit } = NativeChannel.prototype;
     let calls = 0;
-    Port.prototype.farewell = function () {
+    NativeChannel.prototype.closeAtExit = function () {
       if (++calls === 2) throw new Error('broken');
-      return farewell.call(this);
+      return closeAtExit.call(this);
     };
     const all = [locks, await connect(url), await connect(url)];
     for (const [i, each] of all.entries()) await each.acquire('end:' + i, { ttl: 60_000 });

@@ -89,16 +89,18 @@ for (const method of ['on', 'once', 'addListener', 'prependOnceListener'] as con
   });
 }
 
-/** The bridge is internal: it is reached by path, past the package's exports. */
-interface Bridge {
-  readonly Port: new (
+// The channel is internal: it is reached by path, past the package's exports.
+interface Channels {
+  readonly NativeChannel: new (
     options: unknown,
     opened: (outcome: unknown) => void,
-  ) => {
-    begin(kind: number, numbers: number[], ...strings: string[]): { outcome: Promise<Outcome> };
-  };
-  readonly OpKind: { readonly Acquire: number };
+  ) => { submit(operation: unknown): Promise<Outcome> };
+}
+
+interface Records {
+  acquireOperation(name: string, request: object): unknown;
   readonly OutcomeCode: { readonly Acquired: number };
+  readonly SHARE_EXCLUSIVE: number;
 }
 
 interface Outcome {
@@ -106,7 +108,8 @@ interface Outcome {
 }
 
 test('an operation under way keeps its manager by itself, whatever its caller refers to', async () => {
-  const { Port, OpKind, OutcomeCode } = require('../../../../dist/native/bridge.js') as Bridge;
+  const { NativeChannel } = require('../../../../dist/native/channel.js') as Channels;
+  const records = require('../../../../dist/native/records.js') as Records;
   const { prepare } = require('../../../../dist/api/connect.js') as {
     prepare(target: string, options: object): { options: unknown };
   };
@@ -114,18 +117,24 @@ test('an operation under way keeps its manager by itself, whatever its caller re
   const busy = await others.acquire('waited for');
   const begin = async (): Promise<{ outcome: Promise<Outcome> }> => {
     const { options } = prepare(server.url, { clientName: 'waiting' });
-    let port: InstanceType<Bridge['Port']> | undefined;
+    let channel: InstanceType<Channels['NativeChannel']> | undefined;
     await new Promise((opened) => {
-      port = new Port(options, opened);
+      channel = new NativeChannel(options, opened);
     });
-    const numbers = [60_000, 60_000, Number.POSITIVE_INFINITY, 30_000, -1];
-    const begun = port?.begin(OpKind.Acquire, numbers, 'waited for', '');
-    return { outcome: begun?.outcome as Promise<Outcome> };
+    const hold = {
+      ttl: 60_000,
+      renew: true,
+      maxHold: Number.POSITIVE_INFINITY,
+      stallTimeout: 30_000,
+    };
+    const request = { ...hold, wait: 60_000, share: records.SHARE_EXCLUSIVE, label: '' };
+    const operation = records.acquireOperation('waited for', request);
+    return { outcome: channel?.submit(operation) as Promise<Outcome> };
   };
   const { outcome } = await begin();
   for (let turn = 0; turn < 5; turn++) assert.ok(await isThere('waiting'));
   await busy.release();
-  assert.equal((await outcome).code, OutcomeCode.Acquired);
+  assert.equal((await outcome).code, records.OutcomeCode.Acquired);
   await others.close();
 });
 

@@ -1,0 +1,37 @@
+/** Calls across the boundary that may throw, and calls of listeners that must not disturb others. */
+
+const NOW = Promise.resolve();
+
+/** Calls `job` at the end of this microtask. `queueMicrotask` will not do: fake timers of a test replace it. @internal */
+export function soon(job: () => void): void {
+  void NOW.then(job);
+}
+
+/** Calls into the core once more if it throws: a call that panics there has done nothing. @internal */
+export function again<T>(call: () => T): T {
+  try {
+    return call();
+  } catch {
+    return call();
+  }
+}
+
+/** Does the same, and answers `otherwise` if the core throws each time. @internal */
+export function orElse<T>(call: () => T, otherwise: T): T {
+  try {
+    return again(call);
+  } catch {
+    return otherwise;
+  }
+}
+
+/** Calls listeners. What one throws becomes an uncaught error, as with an EventTarget, and stops nothing here. @internal */
+export function callListeners(listeners: () => void): void {
+  try {
+    listeners();
+  } catch (error) {
+    process.nextTick(() => {
+      throw error;
+    });
+  }
+}

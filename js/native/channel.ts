@@ -1,0 +1,207 @@
+/** The channel of one manager to its native half. Nothing here knows what a lock is. */
+
+import { type Holder, Holds } from '../internal/holds.js';
+import type { native } from './addon.js';
+import { again, callListeners, orElse, soon } from './calls.js';
+import {
+  CLOSED,
+  CLOSED_LOSS,
+  closeOperation,
+  type Operation,
+  OperationBatch,
+  type Outcome,
+} from './records.js';
+import { type Resolve, slots, type Ticket } from './slots.js';
+
+/** What a manager tells the native core about itself. @internal */
+export type ChannelOptions = Parameters<InstanceType<typeof native.Bridge>['connect']>[2];
+
+/** An operation under way, and its outcome to be. @internal */
+export interface Pending extends Ticket {
+  readonly outcome: Promise<Outcome>;
+}
+
+/** Gets what happens to the connection: a `NoticeCode`, and its text. */
+type NoticeListener = (code: number, text: string) => void;
+
+/** The operations, leases and notices of one manager. @internal */
+export class NativeChannel {
+  readonly #native: InstanceType<typeof native.NativeManager>;
+  readonly #holds = new Holds();
+  #noticeListener: NoticeListener | undefined;
+  /** Notices that came before the listener. */
+  #earlyNotices: [code: number, text: string][] = [];
+  /** Losses of this turn of leases whose holders are not known yet. */
+  readonly #earlyLosses = new Map<number, number>();
+  /** The operations of the current microtask. */
+  readonly #batch = new OperationBatch();
+  /** The end of the manager, once it has begun. */
+  #closing: Pending | undefined;
+  /** Whether the manager has listeners. */
+  #heard = false;
+
+  /** Starts a manager; `opened` is called with whether it could connect. */
+  constructor(options: ChannelOptions, opened: Resolve) {
+    const id = slots.nextId();
+    const connect = (slot: number) => slots.bridge.connect(slot, id, options);
+    this.#native = slots.takeFor(connect, opened, this);
+    // Last: a manager that could not start has nothing to close.
+    slots.register(id, this);
+  }
+
+  /** Ends the manager. Its locks count as lost from now on, and later operations are refused. */
+  close(): Promise<Outcome> {
+    this.loseAll(CLOSED_LOSS);
+    this.#closing ??= this.begin(closeOperation());
+    this.#updateRetention();
+    return this.#closing.outcome;
+  }
+
+  /** Ends the manager in this very turn of the event loop, which is the last. */
+  closeAtExit(): Ticket {
+    this.#closing ??= this.begin(closeOperation());
+    if (this.#batch.count > 0) this.#flush();
+    return this.#closing;
+  }
+
+  /** Starts an operation at the end of this microtask, together with all others of it. */
+  submit(operation: Operation): Promise<Outcome> {
+    return this.begin(operation).outcome;
+  }
+
+  /** Does the same, and answers what `cancel` takes. */
+  begin(operation: Operation): Pending {
+    if (this.#closing !== undefined) return { slot: -1, use: 0, outcome: Promise.resolve(CLOSED) };
+    let slot = -1;
+    const outcome = new Promise<Outcome>((resolve) => {
+      slot = slots.take(resolve, this);
+    });
+    this.#batch.add(slot, operation);
+    this.#flushSoon();
+    return { slot, use: slots.use(slot), outcome };
+  }
+
+  /** Ends an operation early, if it has no outcome yet. */
+  cancel(ticket: Ticket): void {
+    if (this.#closing !== undefined || !slots.isOpen(ticket)) return;
+    this.#batch.addCancel(ticket.slot);
+    this.#flushSoon();
+  }
+
+  /** The time of the grants that are read now, by the clock of what is held. */
+  get now(): number {
+    return slots.now;
+  }
+
+  /** Has `holder` told, once, when `lease` is lost. */
+  watch(lease: number, holder: Holder): void {
+    const early = this.#closing === undefined ? this.#earlyLosses.get(lease) : CLOSED_LOSS;
+    this.#holds.add(lease, holder);
+    this.#updateRetention();
+    slots.checkForAbandoned();
+    if (early !== undefined) this.lose(lease, early);
+  }
+
+  /** Refers to `holder` again: a stand-in that was made of it before lacks what has changed since. */
+  refresh(lease: number, holder: Holder): void {
+    this.#holds.refresh(lease, holder);
+  }
+
+  /** Forgets a lease whose holder knows that it is over. */
+  forget(lease: number): void {
+    this.#holds.delete(lease);
+    this.#updateRetention();
+  }
+
+  /** All leases were lost. */
+  loseAll(reason: number): void {
+    for (const lease of this.#holds.leases()) this.lose(lease, reason);
+  }
+
+  /** A lease was lost; `reason` is a `LossCode`. */
+  lose(lease: number, reason: number): void {
+    const holder = this.#holds.delete(lease);
+    if (holder === undefined) {
+      // The lease was released; or it was lost while the event loop was blocked, and its grant is read in this turn.
+      if (this.#earlyLosses.size === 0) setImmediate(() => this.#earlyLosses.clear());
+      this.#earlyLosses.set(lease, reason);
+      return;
+    }
+    this.#updateRetention();
+    const listeners = holder.lose(reason);
+    // Later: a listener must not run in the middle of the code that finds the loss out.
+    soon(() => callListeners(listeners));
+  }
+
+  /** Reports the locks that nothing refers to any more. Answers whether any lock is held. */
+  findAbandoned(now: number): boolean {
+    for (const listeners of this.#holds.findAbandoned(now)) callListeners(listeners);
+    return this.#holds.size > 0;
+  }
+
+  /** How many locks nothing referred to any more while they were held, since the beginning. */
+  get abandoned(): number {
+    return this.#holds.abandoned;
+  }
+
+  /** For how long the oldest lock has been held, in ms. */
+  get oldestHold(): number {
+    const { oldest } = this.#holds;
+    return oldest === undefined ? 0 : Math.max(0, Math.floor(performance.now() - oldest));
+  }
+
+  /** Reads at once what the event loop would read later. */
+  catchUp(): void {
+    slots.drain();
+  }
+
+  /** Takes note of whether the manager has listeners. */
+  setHeard(heard: boolean): void {
+    this.#heard = heard;
+    this.#updateRetention();
+  }
+
+  /** Has `listener` called with all notices, also with those that came before. */
+  onNotice(listener: NoticeListener): void {
+    this.#noticeListener = listener;
+    for (const [code, text] of this.#earlyNotices.splice(0)) this.notify(code, text);
+  }
+
+  /** Something happened to the connection. */
+  notify(code: number, text: string): void {
+    const listener = this.#noticeListener;
+    if (listener === undefined) this.#earlyNotices.push([code, text]);
+    else callListeners(() => listener(code, text));
+  }
+
+  /** What the manager has counted. */
+  stats(): ReturnType<InstanceType<typeof native.NativeManager>['stats']> {
+    return again(() => this.#native.stats());
+  }
+
+  /** How long a lease is still valid, in ms, by the core's clock. */
+  remaining(lease: number): number {
+    return orElse(() => this.#native.remaining(lease), 0);
+  }
+
+  /** Keeps the manager from being collected while it holds locks or has listeners. */
+  #updateRetention(): void {
+    const needed = this.#heard || this.#holds.size > 0;
+    slots.retain(this, needed && this.#closing === undefined);
+  }
+
+  #flushSoon(): void {
+    if (this.#batch.count === 1) soon(() => this.#flush());
+  }
+
+  #flush(): void {
+    const failed = this.#batch.flush((count, numbers, strings) => {
+      const submit = () => {
+        this.#native.submit(count, numbers, strings);
+        return true;
+      };
+      return orElse(submit, false);
+    });
+    slots.fail(failed);
+  }
+}

@@ -1,0 +1,295 @@
+/**
+ * The records that cross the boundary, and the only code of this side that writes or reads one. The other half
+ * is `src/node/records.rs`, which describes each code and its numbers. Codes, lengths and sentinels come from
+ * the addon; a test compares the order of the numbers.
+ */
+
+import type { QueryPage, ServerSurvey } from '../../native/binding.js';
+import { native } from './addon.js';
+
+const { LossCode, NoticeCode, OpKind, OutcomeCode, RecordKind } = native;
+const { LEASE_ENDLESS, OPERATION_LENGTH, RECORD_LENGTH, REPLICAS_MAJORITY } = native;
+const { SHARE_EXCLUSIVE, SHARE_UNLIMITED, STALL_LEAVE_TO_EXPIRE, STALL_NOT_RENEWED } = native;
+const { TTL_UNCHANGED, WAIT_NEVER, WAIT_STEAL } = native;
+
+/** @internal */
+export {
+  LossCode,
+  NoticeCode,
+  OutcomeCode,
+  RECORD_LENGTH,
+  REPLICAS_MAJORITY,
+  SHARE_EXCLUSIVE,
+  SHARE_UNLIMITED,
+  WAIT_NEVER,
+  WAIT_STEAL,
+};
+
+/** A `LossCode` of this side: closing a manager gives its locks up. @internal */
+export const CLOSED_LOSS = -1;
+
+/** How a lock is held: times in ms. */
+interface HoldNumbers {
+  readonly ttl: number;
+  readonly renew: boolean;
+  readonly maxHold: number;
+  readonly stallTimeout: number;
+  /** Whether the end of the manager leaves the lock to expire. */
+  readonly leaveToExpire: boolean;
+}
+
+/** `wait` is in ms, `WAIT_NEVER` or `WAIT_STEAL`; `share` is one of the sentinels, or the limit. */
+interface AcquireNumbers extends HoldNumbers {
+  readonly wait: number;
+  readonly share: number;
+  readonly label: string;
+}
+
+/** What the core is asked to do. */
+export interface Operation {
+  readonly kind: number;
+  /** The numbers that follow kind and slot, five at most; missing ones are 0. */
+  readonly numbers: readonly number[];
+  readonly strings: readonly string[];
+}
+
+/** Room for so many operations is kept from one batch to the next. */
+const OPERATIONS_KEPT = 256;
+const NO_STRINGS: readonly string[] = [];
+
+/** @internal */
+export function acquireOperation(name: string, request: AcquireNumbers): Operation {
+  const { ttl, wait, maxHold, share, label } = request;
+  const numbers = [ttl, wait, maxHold, stallLimit(request), share];
+  return { kind: OpKind.Acquire, numbers, strings: [name, label] };
+}
+
+/** @internal */
+export function acquireAllOperation(names: readonly string[], request: AcquireNumbers): Operation {
+  const { ttl, maxHold, label } = request;
+  const numbers = [ttl, names.length, maxHold, stallLimit(request)];
+  return { kind: OpKind.AcquireAll, numbers, strings: [label, ...names] };
+}
+
+/** @internal */
+export function adoptOperation(name: string, token: string, request: AcquireNumbers): Operation {
+  const { ttl, maxHold, share } = request;
+  const numbers = [ttl, 0, maxHold, stallLimit(request), share];
+  return { kind: OpKind.Adopt, numbers, strings: [name, token] };
+}
+
+/** @internal */
+export function closeOperation(): Operation {
+  return { kind: OpKind.Close, numbers: [], strings: NO_STRINGS };
+}
+
+/** @internal */
+export function downgradeOperation(lease: number): Operation {
+  return { kind: OpKind.Downgrade, numbers: [lease], strings: NO_STRINGS };
+}
+
+/** Without a `ttl` the lease gets the length that it was last given. @internal */
+export function extendOperation(lease: number, ttl = TTL_UNCHANGED): Operation {
+  return { kind: OpKind.Extend, numbers: [lease, ttl], strings: NO_STRINGS };
+}
+
+/** @internal */
+export function forceReleaseOperation(name: string, foreign: boolean): Operation {
+  return { kind: OpKind.ForceRelease, numbers: [Number(foreign)], strings: [name] };
+}
+
+/** @internal */
+export function queryOperation(cursor: string, keysStartWith: string, count: number): Operation {
+  return { kind: OpKind.Query, numbers: [count], strings: [cursor, keysStartWith] };
+}
+
+/** `exported`: whether the token was read, so that other code may have it. @internal */
+export function releaseOperation(lease: number, exported: boolean): Operation {
+  return { kind: OpKind.Release, numbers: [lease, Number(exported)], strings: NO_STRINGS };
+}
+
+/** A stall limit that never ends is longer than any process lives. */
+function stallLimit({ renew, leaveToExpire, stallTimeout }: HoldNumbers): number {
+  if (!renew) return leaveToExpire ? STALL_LEAVE_TO_EXPIRE : STALL_NOT_RENEWED;
+  return Math.min(stallTimeout, Number.MAX_SAFE_INTEGER);
+}
+
+/** Operations on their way to the core. @internal */
+export class OperationBatch {
+  #numbers = new Float64Array(OPERATION_LENGTH * OPERATIONS_KEPT);
+  #strings: string[] = [];
+  #count = 0;
+
+  get count(): number {
+    return this.#count;
+  }
+
+  add(slot: number, { kind, numbers, strings }: Operation): void {
+    for (const string of strings) this.#strings.push(string);
+    const at = this.#reserve();
+    const all = this.#numbers;
+    all[at] = kind;
+    all[at + 1] = slot;
+    all[at + 2] = numbers[0] ?? 0;
+    all[at + 3] = numbers[1] ?? 0;
+    all[at + 4] = numbers[2] ?? 0;
+    all[at + 5] = numbers[3] ?? 0;
+    all[at + 6] = numbers[4] ?? 0;
+  }
+
+  /** Ends the operation in `slot` early. */
+  addCancel(slot: number): void {
+    this.add(slot, { kind: OpKind.Cancel, numbers: [], strings: NO_STRINGS });
+  }
+
+  /**
+   * Has `submit` called with the whole batch, and empties it. If `submit` answers `false`, returns the slots of
+   * the operations, which have not begun.
+   */
+  flush(
+    submit: (count: number, numbers: Float64Array, strings: string[]) => boolean,
+  ): readonly number[] {
+    const count = this.#count;
+    const numbers = this.#numbers;
+    const strings = this.#strings;
+    this.#count = 0;
+    this.#strings = [];
+    if (count > OPERATIONS_KEPT) {
+      this.#numbers = new Float64Array(OPERATION_LENGTH * OPERATIONS_KEPT);
+    }
+    return submit(count, numbers, strings) ? [] : slotsOf(numbers, count);
+  }
+
+  /** Where the next operation begins. */
+  #reserve(): number {
+    const at = this.#count * OPERATION_LENGTH;
+    if (at === this.#numbers.length) {
+      const grown = new Float64Array(at * 2);
+      grown.set(this.#numbers);
+      this.#numbers = grown;
+    }
+    this.#count += 1;
+    return at;
+  }
+}
+
+/** The slots of the first `count` operations. A cancel has none: its slot is another operation's. */
+function slotsOf(numbers: Float64Array, count: number): number[] {
+  const starts = Array.from({ length: count }, (_, i) => i * OPERATION_LENGTH);
+  const own = starts.filter((at) => numbers[at] !== OpKind.Cancel);
+  return own.map((at) => numbers[at + 1] as number);
+}
+
+/** What a record tells. @internal */
+export interface RecordReader {
+  /** The operation in `slot` has ended; `a` and `b` depend on the `OutcomeCode`. */
+  settle(slot: number, code: number, a: number, b: number): void;
+  /** A manager has lost a lease; `reason` is a `LossCode`. */
+  lose(manager: number, lease: number, reason: number): void;
+  /** Something happened to a manager; `code` is a `NoticeCode`. */
+  notify(manager: number, code: number): void;
+}
+
+/** Reads the record that begins at `at`. @internal */
+export function readRecord(records: Float64Array, at: number, reader: RecordReader): void {
+  const kind = records[at] as number;
+  const first = records[at + 1] as number;
+  const second = records[at + 2] as number;
+  const third = records[at + 3] as number;
+  if (kind >= 0) reader.settle(kind, first, second, third);
+  else if (kind === RecordKind.Loss) reader.lose(first, second, third);
+  else if (kind === RecordKind.Notice) reader.notify(first, second);
+}
+
+/** How an operation ended. The functions below read `a`, `b` and `text`, which depend on `code`. */
+export interface Outcome {
+  readonly code: number;
+  readonly a: number;
+  readonly b: number;
+  readonly text: {
+    readonly message: string;
+    readonly serverCode?: string;
+    readonly key?: string;
+    readonly holder?: string;
+    readonly position?: number;
+    readonly page?: QueryPage;
+    readonly surveys?: ServerSurvey[];
+  } | null;
+}
+
+/** @internal */
+export const CLOSED: Outcome = { code: OutcomeCode.Closed, a: 0, b: 0, text: null };
+/** @internal */
+export const INTERNAL: Outcome = { code: OutcomeCode.Internal, a: 0, b: 0, text: null };
+
+/** Whether an outcome has a text, which the core hands out apart from the record. @internal */
+export function hasText(code: number): boolean {
+  return (
+    code === OutcomeCode.Connection ||
+    code === OutcomeCode.Quorum ||
+    code === OutcomeCode.Server ||
+    code === OutcomeCode.TimedOut ||
+    code === OutcomeCode.AcquiredAs ||
+    code === OutcomeCode.Page ||
+    code === OutcomeCode.Surveyed ||
+    code === OutcomeCode.AcquiredAll
+  );
+}
+
+/** The outcome whose text could not be had: what was granted must still be given back. @internal */
+export function withoutText(code: number, a: number, b: number): Outcome {
+  const granted = code === OutcomeCode.AcquiredAs || code === OutcomeCode.AcquiredAll;
+  return granted ? { code, a, b, text: null } : INTERNAL;
+}
+
+/** Whether one lock was granted. @internal */
+export function isGrant({ code }: Outcome): boolean {
+  return code === OutcomeCode.Acquired || code === OutcomeCode.AcquiredAs;
+}
+
+/** One lock that was granted. `label` is the one in its token, if that is not the caller's own. @internal */
+export function readGrant({ a, b, text }: Outcome): {
+  lease: number;
+  fence: number;
+  label: string | undefined;
+} {
+  return { lease: a, fence: b, label: text?.message };
+}
+
+/** Several locks that were granted at once; their fences are missing if the text is. @internal */
+export function readGrants(
+  { a, text }: Outcome,
+  count: number,
+): { leases: number[]; fences: number[] | undefined } {
+  const leases = Array.from({ length: count }, (_, i) => a + i * LEASES_PER_ATTEMPT);
+  return { leases, fences: text?.message.split(',').map(Number) };
+}
+
+/** A lock that was not free in time: ms waited, and what is left of the holder's lease, if that ends. @internal */
+export function readTimeout({ a, b, text }: Outcome): {
+  waited: number;
+  remaining: number | undefined;
+  holder: string;
+  position: number | undefined;
+} {
+  const remaining = b === LEASE_ENDLESS ? undefined : b;
+  return { waited: a, remaining, holder: text?.holder ?? '', position: text?.position };
+}
+
+/** The cause of each server of a quorum, in their order; empty where there was none. @internal */
+export function readCauses({ text }: Outcome): string[] {
+  return (text?.message ?? '').split('\n');
+}
+
+/** How long a lease in a page of a query still lasts, in ms; `null` if it never ends by itself. @internal */
+export function readTtl(ttl: number): number | null {
+  return ttl === LEASE_ENDLESS ? null : ttl;
+}
+
+/** A lease is numbered by the attempt that acquired it, and by how often it was handed off since. */
+const LEASES_PER_ATTEMPT = 16;
+
+/** The attempt in the token of a lease. @internal */
+export function attemptOf(lease: number): number {
+  return Math.floor(lease / LEASES_PER_ATTEMPT);
+}

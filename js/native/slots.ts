@@ -1,0 +1,241 @@
+/** The operations of this environment that have no outcome yet: one submit per microtask, one drain per wake-up. */
+
+import { native } from './addon.js';
+import { again, orElse } from './calls.js';
+import type { NativeChannel } from './channel.js';
+import {
+  hasText,
+  INTERNAL,
+  LossCode,
+  type Outcome,
+  RECORD_LENGTH,
+  type RecordReader,
+  readRecord,
+  withoutText,
+} from './records.js';
+
+/** Gets the outcome of an operation, once. @internal */
+export type Resolve = (outcome: Outcome) => void;
+
+/** An operation under way. Slots are used again, so `use` tells it from later ones in the same slot. @internal */
+export interface Ticket {
+  readonly slot: number;
+  readonly use: number;
+}
+
+const DRAIN_RECORDS = 256;
+/** What `drain` of the native side never answers. */
+const BROKEN = -1;
+/** How often the managers look for locks that nothing refers to any more, in ms. */
+const ABANDONED_CHECK_MS = 1_000;
+/** How long the exit of a process waits for the releases that it has sent, in ms. */
+const EXIT_WAIT_MS = 100;
+
+/** The timers of the process: the fake ones that a test puts in their place may have no `unref`. */
+const { clearInterval, setInterval } = globalThis;
+
+/** The operations under way, and the managers that records are about. @internal */
+class Slots implements RecordReader {
+  readonly #resolvers: (Resolve | undefined)[] = [];
+  /** The channel of each operation: an operation under way keeps its manager from being collected. */
+  readonly #owners: (NativeChannel | undefined)[] = [];
+  readonly #free: number[] = [];
+  /** How often each slot was taken. */
+  readonly #uses: number[] = [];
+  readonly #records = new Float64Array(RECORD_LENGTH * DRAIN_RECORDS);
+  /** The part of the records that is still to be read. */
+  #at = 0;
+  #end = 0;
+  readonly #bridge = again(() => new native.Bridge(() => this.drain()));
+  /** Operations under way keep the process alive; held locks do not. */
+  readonly #keepAlive = setInterval(() => {}, 2 ** 30).unref();
+  /** The channels by the number of their manager. A manager that was collected needs no records. */
+  readonly #channels = new Map<number, WeakRef<NativeChannel>>();
+  readonly #collected = new FinalizationRegistry<number>((id) => this.#channels.delete(id));
+  /** Managers that hold locks or have listeners. If one were collected, it would release what it holds. */
+  readonly #retained = new Set<NativeChannel>();
+  #abandonedCheck: NodeJS.Timeout | undefined;
+  #nextId = 0;
+  #open = 0;
+  #now = 0;
+
+  /** A number for a manager that is about to start. */
+  nextId(): number {
+    return this.#nextId++;
+  }
+
+  /** Has records about the manager `id` brought to `channel`. */
+  register(id: number, channel: NativeChannel): void {
+    this.#channels.set(id, new WeakRef(channel));
+    this.#collected.register(channel, id);
+  }
+
+  /** Keeps `channel` from being collected, or does so no more. */
+  retain(channel: NativeChannel, wanted: boolean): void {
+    if (wanted) this.#retained.add(channel);
+    else this.#retained.delete(channel);
+  }
+
+  /** Looks from time to time for locks that nothing refers to any more, as long as any is held. */
+  checkForAbandoned(): void {
+    this.#abandonedCheck ??= setInterval(() => {
+      const now = performance.now();
+      let holding = false;
+      for (const channel of this.#retained) holding = channel.findAbandoned(now) || holding;
+      if (holding) return;
+      clearInterval(this.#abandonedCheck);
+      this.#abandonedCheck = undefined;
+    }, ABANDONED_CHECK_MS).unref();
+  }
+
+  /**
+   * When records were last read: the time of a grant, without asking the clock for each. In whole ms, which V8 keeps
+   * in less memory than others.
+   */
+  get now(): number {
+    return this.#now;
+  }
+
+  get bridge(): InstanceType<typeof native.Bridge> {
+    return this.#bridge;
+  }
+
+  get open(): number {
+    return this.#open;
+  }
+
+  /** Takes a slot; `resolve` is called once with the outcome that arrives in it. `owner` lives until then. */
+  take(resolve: Resolve, owner?: NativeChannel): number {
+    const slot = this.#free.pop() ?? this.#resolvers.length;
+    this.#resolvers[slot] = resolve;
+    this.#owners[slot] = owner;
+    this.#uses[slot] = (this.#uses[slot] ?? 0) + 1;
+    this.#open += 1;
+    if (this.#open === 1) this.#keepAlive.ref();
+    return slot;
+  }
+
+  /** Takes a slot for what `start` begins. If it throws, the slot is free again. */
+  takeFor<T>(start: (slot: number) => T, resolve: Resolve, owner?: NativeChannel): T {
+    const slot = this.take(resolve, owner);
+    try {
+      return start(slot);
+    } catch (error) {
+      this.#release(slot);
+      throw error;
+    }
+  }
+
+  /** How often `slot` was taken so far. */
+  use(slot: number): number {
+    return this.#uses[slot] ?? 0;
+  }
+
+  /** Whether an operation has no outcome yet. */
+  isOpen({ slot, use }: Ticket): boolean {
+    return this.#resolvers[slot] !== undefined && this.#uses[slot] === use;
+  }
+
+  /** Frees a slot whose outcome has come, or never will. */
+  #release(slot: number): void {
+    this.#resolvers[slot] = undefined;
+    this.#owners[slot] = undefined;
+    this.#free.push(slot);
+    this.#open -= 1;
+    if (this.#open === 0) this.#keepAlive.unref();
+  }
+
+  /** Reads all records that are ready. A listener may call this again: the inner call goes on from here. */
+  drain(): void {
+    const records = this.#records;
+    this.#now = Math.floor(performance.now());
+    do {
+      while (this.#at < this.#end) {
+        const at = this.#at;
+        this.#at += RECORD_LENGTH;
+        readRecord(records, at, this);
+      }
+      this.#at = 0;
+      const count = orElse(() => this.#bridge.drain(records), BROKEN);
+      this.#end = Math.max(0, count * RECORD_LENGTH);
+      if (count === BROKEN) this.#failAll();
+    } while (this.#end > 0);
+  }
+
+  settle(slot: number, code: number, a: number, b: number): void {
+    const resolve = this.#resolvers[slot];
+    if (resolve === undefined) return;
+    const text = hasText(code) ? orElse(() => this.#bridge.takeText(slot), undefined) : null;
+    this.#release(slot);
+    resolve(text === undefined ? withoutText(code, a, b) : { code, a, b, text });
+  }
+
+  lose(manager: number, lease: number, reason: number): void {
+    this.#channels.get(manager)?.deref()?.lose(lease, reason);
+  }
+
+  notify(manager: number, code: number): void {
+    const text = orElse(() => this.#bridge.takeNotice(), null) ?? '';
+    this.#channels.get(manager)?.deref()?.notify(code, text);
+  }
+
+  /** Ends operations of which the core has never heard. */
+  fail(slots: readonly number[]): void {
+    for (const slot of slots) {
+      const resolve = this.#resolvers[slot];
+      if (resolve === undefined) continue;
+      this.#release(slot);
+      resolve(INTERNAL);
+    }
+  }
+
+  /** The core cannot be read any more: ends every operation, and gives every lock up as lost. */
+  #failAll(): void {
+    this.#resolvers.forEach((resolve, slot) => {
+      if (resolve === undefined) return;
+      this.#resolvers[slot] = undefined;
+      this.#open -= 1;
+      resolve(INTERNAL);
+    });
+    if (this.#open === 0) this.#keepAlive.unref();
+    for (const channel of this.#channels.values()) channel.deref()?.loseAll(LossCode.Expired);
+  }
+
+  /**
+   * Releases what all managers hold while the process exits, when the event loop turns no more, and waits for the
+   * server a moment. Without this `process.exit` and uncaught errors would leave the locks to expire.
+   */
+  closeAllAtExit(): void {
+    const closing = [...this.#channels.values()].flatMap((channel) => {
+      try {
+        return channel.deref()?.closeAtExit() ?? [];
+      } catch {
+        // An exiting process has no listener for the error, and the other managers must still be closed.
+        return [];
+      }
+    });
+    const never = new Int32Array(new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT));
+    // Counts the turns: the clock may be that of a test, which stands still.
+    for (let ms = 0; ms < EXIT_WAIT_MS; ms++) {
+      this.drain();
+      if (!closing.some((ticket) => this.isOpen(ticket))) return;
+      Atomics.wait(never, 0, 0, 1);
+    }
+  }
+}
+
+/** @internal */
+export const slots = new Slots();
+
+const closeAllAtExit = () => slots.closeAllAtExit();
+process.once('exit', closeAllAtExit);
+
+/** Leaves the locks that are held when the process exits to expire. @internal */
+export function leaveToExpireAtExit(): void {
+  process.off('exit', closeAllAtExit);
+}
+
+/** How many operations have no outcome yet, in this environment. @internal */
+export function openOperations(): number {
+  return slots.open;
+}

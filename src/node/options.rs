@@ -1,0 +1,236 @@
+//! The options of a manager, as JavaScript passes them.
+
+use super::records::REPLICAS_MAJORITY;
+use crate::machine::{Config, Settings};
+use crate::message::{inbox, notices};
+use crate::server::{Address, Endpoint, Replicas, Sentinel, Sentinels, Tls, TlsOptions};
+use napi_derive::napi;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What a manager needs to know. Times in ms.
+#[napi(object)]
+pub struct ManagerOptions {
+    /// Names the manager in its tokens.
+    pub client: String,
+    /// Stands before every lock's name.
+    pub prefix: String,
+    /// Some servers of a Cluster: host name or IP address and port, by turns.
+    pub cluster: Option<Vec<String>>,
+    /// The Sentinels that name the server.
+    pub sentinels: Option<Vec<SentinelOptions>>,
+    /// What the Sentinels call the server.
+    pub master: Option<String>,
+    /// Host name or IP address; null with `path`.
+    pub host: Option<String>,
+    /// Port.
+    pub port: u16,
+    /// Socket file.
+    pub path: Option<String>,
+    /// The store inside this process: its name, empty for one of its own.
+    pub memory: Option<String>,
+    /// The servers of a quorum, in place of all of the above.
+    pub quorum: Option<QuorumOptions>,
+    /// TLS; null for plain text.
+    pub tls: Option<ManagerTlsOptions>,
+    /// ACL user.
+    pub username: Option<String>,
+    /// Password.
+    pub password: Option<String>,
+    /// Database number.
+    pub db: u32,
+    /// What `CLIENT LIST` shows.
+    pub client_name: String,
+    /// How long connecting may take.
+    pub connect_timeout: u32,
+    /// How many replicas must have a grant before it counts, or `REPLICAS_MAJORITY`; null for none.
+    pub replicas: Option<u32>,
+    /// How long a command may stay unanswered.
+    pub command_timeout: u32,
+}
+
+/// What a quorum needs to know. Times in ms.
+#[napi(object)]
+pub struct QuorumOptions {
+    /// The servers.
+    pub servers: Vec<QuorumServer>,
+    /// How long one of them may think about one round of a ballot.
+    pub node_timeout: u32,
+    /// The longest lease that anybody takes there; 0 where the data survive every restart.
+    pub longest_lease: u32,
+}
+
+/// One server of a quorum, with its own login.
+#[napi(object)]
+pub struct QuorumServer {
+    /// What people call it, without login.
+    pub label: String,
+    /// Host name or IP address; null with `path`.
+    pub host: Option<String>,
+    /// Port.
+    pub port: u16,
+    /// Socket file.
+    pub path: Option<String>,
+    /// ACL user.
+    pub username: Option<String>,
+    /// Password.
+    pub password: Option<String>,
+    /// Database number.
+    pub db: u32,
+    /// Whether it speaks TLS.
+    pub tls: bool,
+}
+
+impl QuorumServer {
+    fn endpoint(
+        self,
+        client_name: &str,
+        connect_timeout: Duration,
+        tls: Option<&Arc<Tls>>,
+    ) -> Endpoint {
+        Endpoint {
+            address: server(self.host, self.port, self.path),
+            tls: tls.filter(|_| self.tls).cloned(),
+            username: self.username,
+            password: self.password,
+            db: self.db,
+            client_name: client_name.to_owned(),
+            // Each lock has a channel of its own there.
+            channels: Vec::new(),
+            connect_timeout,
+            replicas: None,
+        }
+    }
+}
+
+impl QuorumOptions {
+    fn address(
+        self,
+        client_name: &str,
+        connect_timeout: Duration,
+        tls: Option<&Arc<Tls>>,
+    ) -> Address {
+        let longest_lease = Duration::from_millis(self.longest_lease.into());
+        let settings = Settings {
+            servers: self.servers.iter().map(|server| server.label.clone()).collect(),
+            node_timeout: Duration::from_millis(self.node_timeout.into()),
+            longest_lease: (!longest_lease.is_zero()).then_some(longest_lease),
+        };
+        let servers = self.servers.into_iter();
+        let servers = servers.map(|server| server.endpoint(client_name, connect_timeout, tls));
+        Address::Quorum { servers: servers.collect(), settings }
+    }
+}
+
+fn server(host: Option<String>, port: u16, path: Option<String>) -> Address {
+    match host {
+        Some(host) => Address::Tcp { host, port },
+        None => Address::Unix { path: path.unwrap_or_default() },
+    }
+}
+
+impl ManagerOptions {
+    /// What the machine and what the server module needs to know.
+    pub(super) fn split(self) -> napi::Result<(Config, Endpoint)> {
+        let tls = self.tls.map(|tls| Tls::new(tls.into())).transpose().map_err(|bad| {
+            napi::Error::new(napi::Status::InvalidArg, format!("options.tls.{bad}"))
+        })?;
+        let tls = tls.map(Arc::new);
+        let connect_timeout = Duration::from_millis(self.connect_timeout.into());
+        let address = if let Some(parts) = self.cluster {
+            Address::Cluster { seeds: addresses(&parts) }
+        } else if let Some(quorum) = self.quorum {
+            quorum.address(&self.client_name, connect_timeout, tls.as_ref())
+        } else if let Some(sentinels) = self.sentinels {
+            let all = sentinels.into_iter().map(Sentinel::from).collect();
+            Address::Sentinel(Sentinels { master: self.master.unwrap_or_default(), all })
+        } else if let Some(name) = self.memory {
+            Address::Memory { name }
+        } else {
+            server(self.host, self.port, self.path)
+        };
+        let secret = uuid::Uuid::new_v4().simple().to_string();
+        let mut channels = vec![notices(&self.client)];
+        if !matches!(address, Address::Cluster { .. }) {
+            // There each lock has an inbox in its own slot.
+            channels.push(inbox(&secret));
+        }
+        let endpoint = Endpoint {
+            address,
+            tls,
+            username: self.username,
+            password: self.password,
+            db: self.db,
+            client_name: self.client_name,
+            channels,
+            connect_timeout,
+            replicas: self.replicas.map(|count| match count {
+                REPLICAS_MAJORITY => Replicas::Majority,
+                count => Replicas::AtLeast(count),
+            }),
+        };
+        let open_patience = match endpoint.address {
+            Address::Sentinel(_) => connect_timeout,
+            _ => Duration::ZERO,
+        };
+        let config = Config {
+            client: self.client,
+            secret,
+            prefix: self.prefix,
+            command_timeout: Duration::from_millis(self.command_timeout.into()),
+            open_patience,
+            confirm: self.replicas.is_some(),
+            cluster: matches!(endpoint.address, Address::Cluster { .. }),
+            quorum: matches!(endpoint.address, Address::Quorum { .. }),
+        };
+        Ok((config, endpoint))
+    }
+}
+
+/// How to speak TLS; certificates and keys are PEM.
+#[napi(object)]
+pub struct ManagerTlsOptions {
+    /// Who is trusted; null for the system's roots.
+    pub ca: Option<String>,
+    /// The client's certificate, and those that lead to its CA.
+    pub cert: Option<String>,
+    /// The private key of `cert`.
+    pub key: Option<String>,
+    /// The server's name; null for the host's own.
+    pub servername: Option<String>,
+    /// Whether the server's certificate is checked.
+    pub reject_unauthorized: bool,
+}
+
+impl From<ManagerTlsOptions> for TlsOptions {
+    fn from(options: ManagerTlsOptions) -> Self {
+        let ManagerTlsOptions { ca, cert, key, servername, reject_unauthorized } = options;
+        Self { ca, cert, key, server_name: servername, verify: reject_unauthorized }
+    }
+}
+
+/// One Sentinel and how to log in to it.
+#[napi(object)]
+pub struct SentinelOptions {
+    /// Host name or IP address.
+    pub host: String,
+    /// Port.
+    pub port: u16,
+    /// ACL user.
+    pub username: Option<String>,
+    /// Password.
+    pub password: Option<String>,
+}
+
+impl From<SentinelOptions> for Sentinel {
+    fn from(options: SentinelOptions) -> Self {
+        let SentinelOptions { host, port, username, password } = options;
+        Self { host, port, username, password }
+    }
+}
+
+/// Host and port by turns, as pairs.
+fn addresses(parts: &[String]) -> Vec<(String, u16)> {
+    let pairs = parts.chunks_exact(2);
+    pairs.filter_map(|pair| Some((pair.first()?.clone(), pair.last()?.parse().ok()?))).collect()
+}

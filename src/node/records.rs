@@ -1,0 +1,425 @@
+//! The records that cross the boundary, and the only code of this side that writes or reads one.
+//!
+//! An operation is [`OPERATION_LENGTH`] numbers on their way in: kind, slot, and five that depend on the
+//! kind; its strings come in a list. An outcome, a loss or a notice is [`RECORD_LENGTH`] numbers on their
+//! way out. JavaScript takes the codes, lengths and sentinels from the addon; the order of the numbers is
+//! written down here and in `js/native/records.ts`, and a test compares the two.
+
+#![expect(unreachable_pub, reason = "napi exports nothing that is not `pub`")]
+
+use super::outbox::{self, Record};
+use super::texts::{OutcomeText, ServerSurvey};
+use crate::machine::{Command, Hold, LeaseId, LossReason, News, OpId, Outcome, Risk, Wait};
+use crate::page::Question;
+use crate::script::Mode;
+use napi_derive::napi;
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+/// How many numbers an operation has.
+#[napi]
+pub const OPERATION_LENGTH: u32 = 7;
+/// How many numbers an outcome, a loss or a notice has.
+#[napi]
+pub const RECORD_LENGTH: u32 = 4;
+const _: () = assert!(RECORD_LENGTH as usize == outbox::RECORD_LENGTH);
+
+/// A `wait`: the caller does not wait.
+#[napi]
+pub const WAIT_NEVER: f64 = -1.0;
+/// A `wait`: the caller takes the lock from its holder.
+#[napi]
+pub const WAIT_STEAL: f64 = -2.0;
+/// A stall limit: the lease is not renewed.
+#[napi]
+pub const STALL_NOT_RENEWED: f64 = -1.0;
+/// A stall limit: the lease is not renewed, and the end of the manager leaves the lock to expire.
+#[napi]
+pub const STALL_LEAVE_TO_EXPIRE: f64 = -2.0;
+/// A share: the whole lock.
+#[napi]
+pub const SHARE_EXCLUSIVE: f64 = -1.0;
+/// A share: one of any number. A larger share is the number of holders that the lock may have.
+#[napi]
+pub const SHARE_UNLIMITED: f64 = 0.0;
+/// The `ttl` of an extension: as long as it was last given.
+#[napi]
+pub const TTL_UNCHANGED: f64 = -1.0;
+/// What is left of a lease that never ends by itself.
+#[napi]
+pub const LEASE_ENDLESS: f64 = -1.0;
+/// The number of `replicas` that stands for a majority.
+#[napi]
+pub const REPLICAS_MAJORITY: u32 = 0;
+
+/// The kind of an operation, its numbers and its strings. Times are in ms.
+#[napi]
+pub enum OpKind {
+    /// ttl, wait, longest hold, stall limit, share; strings: name, label.
+    Acquire = 0,
+    /// None. The slot is that of the acquire to cancel.
+    Cancel = 1,
+    /// None.
+    Close = 2,
+    /// lease, ttl.
+    Extend = 3,
+    /// lease, 1 if the token was read.
+    Release = 4,
+    /// lease.
+    Downgrade = 5,
+    /// ttl, 0, longest hold, stall limit, share; strings: name, token.
+    Adopt = 6,
+    /// 1 if the value of other code is deleted, too; strings: name.
+    ForceRelease = 7,
+    /// The number of keys that a page looks at; strings: cursor, what the keys begin with.
+    Query = 8,
+    /// ttl, number of names, longest hold, stall limit; strings: label, names.
+    AcquireAll = 9,
+}
+
+/// The kind of a record that is no outcome: it stands in place of a slot.
+#[napi]
+#[derive(Clone, Copy)]
+pub enum RecordKind {
+    /// Nothing to tell. Reading the record is the sign of life that the core asks for.
+    Heartbeat = -1,
+    /// A lock was lost: manager, lease, `LossCode`.
+    Loss = -2,
+    /// Something happened to a manager: manager, `NoticeCode`; `takeNotice` has the text.
+    Notice = -3,
+}
+
+/// What a notice is about, and what its text says.
+#[napi]
+#[derive(Clone, Copy)]
+pub enum NoticeCode {
+    /// The connection is gone: the cause.
+    Disconnected = 0,
+    /// The connection is there again.
+    Reconnected = 1,
+    /// The server denies messages: its answer.
+    PubsubDenied = 2,
+    /// Two servers of a quorum are the same one: their names.
+    SameServer = 3,
+    /// The server may evict locks: its policy.
+    Eviction = 4,
+    /// The server is a replica: its name.
+    Replica = 5,
+    /// A server of a quorum may forget locks when it restarts: its name, and why.
+    Forgets = 6,
+}
+
+/// How a lock was lost.
+#[napi]
+#[derive(Clone, Copy)]
+pub enum LossCode {
+    /// Its lease ended, or another client owns the lock.
+    Expired = 0,
+    /// It was held for `maxHold`.
+    MaxHold = 1,
+    /// JavaScript gave no sign of life.
+    Stalled = 2,
+    /// Another client stole the lock, or released it by force.
+    Stolen = 3,
+    /// Another process adopted the lock.
+    Adopted = 4,
+    /// Its lease ended, as its caller wanted it to.
+    Ended = 5,
+}
+
+/// How an operation ended, with its two numbers and its text.
+#[napi]
+#[derive(Clone, Copy)]
+pub enum OutcomeCode {
+    /// The caller holds the lock: lease, fence.
+    Acquired = 0,
+    /// The caller has ended the operation.
+    Cancelled = 1,
+    /// The manager was closed.
+    Closed = 2,
+    /// No answer came in time; text: the cause.
+    Connection = 3,
+    /// The operation succeeded.
+    Done = 4,
+    /// Another client holds the lock, and the caller does not wait.
+    Held = 5,
+    /// A defect of holdfast.
+    Internal = 6,
+    /// The lease had ended before.
+    Lost = 7,
+    /// The server refused; text: its error.
+    Server = 8,
+    /// Another client held the lock for too long: ms waited, ms left of its lease or
+    /// `LEASE_ENDLESS`; text: holder and position.
+    TimedOut = 9,
+    /// As `Acquired`, with another caller's label in the token; text: the label.
+    AcquiredAs = 10,
+    /// No majority of the servers could be reached; text: a line for each server, the cause or empty.
+    Quorum = 11,
+    /// The query succeeded; text: a page.
+    Page = 12,
+    /// The caller holds several locks: the first one's lease; text: the fences, separated by commas.
+    AcquiredAll = 13,
+    /// The locks cannot be taken by one call, only one by one.
+    OneByOne = 14,
+    /// The survey succeeded; text: what each server answered.
+    Surveyed = 15,
+}
+
+/// What an operation asks for.
+pub(super) enum Operation {
+    Cancel,
+    Command(Command),
+    Query(Question),
+    /// Numbers or strings that no version of JavaScript's side writes: a defect.
+    Malformed,
+}
+
+/// Reads the first `count` operations of `numbers`, with their strings.
+pub(super) fn read_operations(
+    count: u32,
+    numbers: &[f64],
+    strings: Vec<String>,
+) -> Vec<(OpId, Operation)> {
+    let mut strings = strings.into_iter();
+    let operations = numbers.chunks_exact(OPERATION_LENGTH as usize).take(count as usize);
+    operations.filter_map(|operation| read_operation(operation, &mut strings)).collect()
+}
+
+fn read_operation(
+    operation: &[f64],
+    strings: &mut impl Iterator<Item = String>,
+) -> Option<(OpId, Operation)> {
+    let &[kind, slot, ref numbers @ ..] = operation else { return None };
+    let op = OpId(u32::try_from(whole(slot)).unwrap_or(u32::MAX));
+    let kind = whole(kind);
+    let operation = if kind == OpKind::Cancel as u64 {
+        Some(Operation::Cancel)
+    } else if kind == OpKind::Query as u64 {
+        read_question(numbers, strings).map(Operation::Query)
+    } else {
+        read_command(kind, numbers, strings).map(Operation::Command)
+    };
+    Some((op, operation.unwrap_or(Operation::Malformed)))
+}
+
+fn read_command(
+    kind: u64,
+    numbers: &[f64],
+    strings: &mut impl Iterator<Item = String>,
+) -> Option<Command> {
+    const ACQUIRE: u64 = OpKind::Acquire as u64;
+    const ACQUIRE_ALL: u64 = OpKind::AcquireAll as u64;
+    const ADOPT: u64 = OpKind::Adopt as u64;
+    const CLOSE: u64 = OpKind::Close as u64;
+    const DOWNGRADE: u64 = OpKind::Downgrade as u64;
+    const EXTEND: u64 = OpKind::Extend as u64;
+    const FORCE_RELEASE: u64 = OpKind::ForceRelease as u64;
+    const RELEASE: u64 = OpKind::Release as u64;
+    let &[a, b, longest_hold, stall_limit, share] = numbers else { return None };
+    let hold = read_hold(longest_hold, stall_limit);
+    Some(match kind {
+        ACQUIRE => Command::Acquire {
+            name: strings.next()?,
+            label: strings.next()?,
+            ttl: millis(a),
+            wait: read_wait(b),
+            hold,
+            mode: read_mode(share),
+        },
+        ACQUIRE_ALL => Command::Together {
+            ttl: millis(a),
+            label: strings.next()?,
+            names: strings.take(usize::try_from(whole(b)).unwrap_or(0)).collect(),
+            hold,
+        },
+        ADOPT => Command::Adopt {
+            name: strings.next()?,
+            owner: strings.next()?,
+            ttl: millis(a),
+            hold,
+            mode: read_mode(share),
+        },
+        CLOSE => Command::Close,
+        DOWNGRADE => Command::Downgrade { lease: LeaseId(whole(a)) },
+        EXTEND => Command::Extend {
+            lease: LeaseId(whole(a)),
+            ttl: (b > TTL_UNCHANGED).then(|| millis(b)),
+        },
+        FORCE_RELEASE => Command::Force { name: strings.next()?, foreign: a > 0.0 },
+        RELEASE => Command::Release { lease: LeaseId(whole(a)), exported: b > 0.0 },
+        _ => return None,
+    })
+}
+
+fn read_question(numbers: &[f64], strings: &mut impl Iterator<Item = String>) -> Option<Question> {
+    let (cursor, starts_with) = (strings.next()?, strings.next()?);
+    let count = u32::try_from(whole(*numbers.first()?)).unwrap_or(u32::MAX);
+    Some(Question { cursor, starts_with, count })
+}
+
+fn read_hold(longest_hold: f64, stall_limit: f64) -> Hold {
+    Hold {
+        renew: stall_limit > STALL_NOT_RENEWED,
+        keep: stall_limit <= STALL_LEAVE_TO_EXPIRE,
+        max_hold: finite(longest_hold),
+        stall_timeout: millis(stall_limit),
+    }
+}
+
+fn read_wait(ms: f64) -> Wait {
+    if ms <= WAIT_STEAL {
+        Wait::Steal
+    } else if ms <= WAIT_NEVER {
+        Wait::Never
+    } else {
+        finite(ms).map_or(Wait::Forever, Wait::UpTo)
+    }
+}
+
+fn read_mode(share: f64) -> Mode {
+    if share <= SHARE_EXCLUSIVE {
+        return Mode::Exclusive;
+    }
+    if share <= SHARE_UNLIMITED {
+        return Mode::Shared { limit: None };
+    }
+    let limit = u32::try_from(whole(share)).unwrap_or(u32::MAX);
+    Mode::Shared { limit: NonZeroU32::new(limit) }
+}
+
+fn finite(ms: f64) -> Option<Duration> {
+    ms.is_finite().then(|| millis(ms))
+}
+
+const fn millis(ms: f64) -> Duration {
+    Duration::from_millis(whole(ms))
+}
+
+/// A lease as JavaScript names it.
+pub(super) const fn read_lease(lease: f64) -> LeaseId {
+    LeaseId(whole(lease))
+}
+
+/// TypeScript has checked that these are whole, positive and below 2^53.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "`as` saturates, and TypeScript has checked the range"
+)]
+const fn whole(value: f64) -> u64 {
+    value as u64
+}
+
+/// The record of a sign of life.
+pub(super) fn heartbeat() -> Record {
+    [f64::from(RecordKind::Heartbeat as i32), 0.0, 0.0, 0.0]
+}
+
+/// The record of a loss.
+pub(super) fn loss(manager: u32, lease: LeaseId, reason: LossReason) -> Record {
+    let code = match reason {
+        LossReason::Adopted => LossCode::Adopted,
+        LossReason::Ended => LossCode::Ended,
+        LossReason::Expired => LossCode::Expired,
+        LossReason::MaxHold => LossCode::MaxHold,
+        LossReason::Stalled => LossCode::Stalled,
+        LossReason::Stolen => LossCode::Stolen,
+    };
+    let kind = f64::from(RecordKind::Loss as i32);
+    [kind, f64::from(manager), number(lease.0), f64::from(code as i32)]
+}
+
+/// The record of a notice, and its text.
+pub(super) fn notice(manager: u32, news: News) -> (Record, String) {
+    let (code, text) = match news {
+        News::Deaf(answer) => (NoticeCode::PubsubDenied, answer),
+        News::Disconnected(cause) => (NoticeCode::Disconnected, cause),
+        News::Reconnected => (NoticeCode::Reconnected, String::new()),
+        News::SameServer(names) => (NoticeCode::SameServer, names),
+        News::Risk(Risk::Eviction(policy)) => (NoticeCode::Eviction, policy),
+        News::Risk(Risk::Forgets(cause)) => (NoticeCode::Forgets, cause),
+        News::Risk(Risk::Replica(name)) => (NoticeCode::Replica, name),
+    };
+    let kind = f64::from(RecordKind::Notice as i32);
+    ([kind, f64::from(manager), f64::from(code as i32), 0.0], text)
+}
+
+/// The record of an outcome, and its text if it has one.
+pub(super) fn outcome(op: OpId, outcome: Outcome) -> (Record, Option<OutcomeText>) {
+    let (code, a, b) = outcome_numbers(&outcome);
+    let OpId(slot) = op;
+    ([f64::from(slot), f64::from(code as i32), a, b], outcome_text(outcome))
+}
+
+fn outcome_numbers(outcome: &Outcome) -> (OutcomeCode, f64, f64) {
+    let plain = |code| (code, 0.0, 0.0);
+    match outcome {
+        Outcome::Acquired { lease, fence, label: None } => {
+            (OutcomeCode::Acquired, number(lease.0), number(*fence))
+        }
+        Outcome::Acquired { lease, fence, label: Some(_) } => {
+            (OutcomeCode::AcquiredAs, number(lease.0), number(*fence))
+        }
+        Outcome::AcquiredAll { lease, .. } => (OutcomeCode::AcquiredAll, number(lease.0), 0.0),
+        Outcome::Apart => plain(OutcomeCode::OneByOne),
+        Outcome::Cancelled => plain(OutcomeCode::Cancelled),
+        Outcome::Closed => plain(OutcomeCode::Closed),
+        Outcome::Connection(_) => plain(OutcomeCode::Connection),
+        Outcome::Done => plain(OutcomeCode::Done),
+        Outcome::Held => plain(OutcomeCode::Held),
+        Outcome::Internal => plain(OutcomeCode::Internal),
+        Outcome::Lost => plain(OutcomeCode::Lost),
+        Outcome::Page(_) => plain(OutcomeCode::Page),
+        Outcome::Quorum(_) => plain(OutcomeCode::Quorum),
+        Outcome::Server { .. } => plain(OutcomeCode::Server),
+        Outcome::Surveyed(_) => plain(OutcomeCode::Surveyed),
+        Outcome::TimedOut { waited, remaining, .. } => {
+            (OutcomeCode::TimedOut, ms(*waited), remaining.map_or(LEASE_ENDLESS, ms))
+        }
+    }
+}
+
+fn outcome_text(outcome: Outcome) -> Option<OutcomeText> {
+    Some(match outcome {
+        Outcome::Acquired { label, .. } => OutcomeText::new(label?),
+        Outcome::AcquiredAll { fences, .. } => {
+            let fences: Vec<_> = fences.iter().map(u64::to_string).collect();
+            OutcomeText::new(fences.join(","))
+        }
+        Outcome::Connection(message) => OutcomeText::new(message),
+        Outcome::Page(page) => {
+            OutcomeText { page: Some(page.into()), ..OutcomeText::new(String::new()) }
+        }
+        Outcome::Quorum(causes) => {
+            let lines: Vec<_> = causes.iter().map(|cause| cause.replace('\n', " ")).collect();
+            OutcomeText::new(lines.join("\n"))
+        }
+        Outcome::Server { refusal, key } => {
+            OutcomeText { server_code: Some(refusal.code), key, ..OutcomeText::new(refusal.detail) }
+        }
+        Outcome::Surveyed(surveys) => OutcomeText {
+            surveys: Some(surveys.into_iter().map(ServerSurvey::from).collect()),
+            ..OutcomeText::new(String::new())
+        },
+        Outcome::TimedOut { holder, position, .. } => {
+            OutcomeText { holder: Some(holder), position, ..OutcomeText::new(String::new()) }
+        }
+        Outcome::Apart
+        | Outcome::Cancelled
+        | Outcome::Closed
+        | Outcome::Done
+        | Outcome::Held
+        | Outcome::Internal
+        | Outcome::Lost => return None,
+    })
+}
+
+#[expect(clippy::cast_precision_loss, reason = "fences, lease numbers and counts stay below 2^53")]
+pub(super) const fn number(value: u64) -> f64 {
+    value as f64
+}
+
+fn ms(duration: Duration) -> f64 {
+    (duration.as_secs_f64() * 1000.0).round()
+}

@@ -1,0 +1,135 @@
+//! The objects that accompany a record: texts, pages of a query, answers of servers.
+
+use super::records::{LEASE_ENDLESS, number};
+use crate::page::{Holding, Page, Waiting};
+use crate::survey::{Answer, Survey};
+use napi_derive::napi;
+
+/// The text of an outcome.
+#[napi(object)]
+pub struct OutcomeText {
+    /// What happened.
+    pub message: String,
+    /// The first word of the server's error.
+    pub server_code: Option<String>,
+    /// The key that the server's error is about.
+    pub key: Option<String>,
+    /// The value of the lock that is held.
+    pub holder: Option<String>,
+    /// The caller's position in the wait queue, 1 for the next.
+    pub position: Option<u32>,
+    /// What a query found.
+    pub page: Option<QueryPage>,
+    /// What servers tell about themselves.
+    pub surveys: Option<Vec<ServerSurvey>>,
+}
+
+impl OutcomeText {
+    pub(super) const fn new(message: String) -> Self {
+        Self {
+            message,
+            server_code: None,
+            key: None,
+            holder: None,
+            position: None,
+            page: None,
+            surveys: None,
+        }
+    }
+}
+
+/// What one server answered.
+#[napi(object)]
+pub struct ServerSurvey {
+    /// The server, without login.
+    pub server: String,
+    /// Why the server could not be asked. The rest is empty then.
+    pub failure: Option<String>,
+    /// How long each of a few round trips took, in µs.
+    pub round_trips: Vec<f64>,
+    /// How far the server's clock is ahead of this machine's, in µs.
+    pub ahead: f64,
+    /// The server's answers, in the order of the questions.
+    pub answers: Vec<ServerAnswer>,
+}
+
+/// An answer to one question.
+#[napi(object)]
+pub struct ServerAnswer {
+    /// The server's words, an item per line.
+    pub text: String,
+    /// Whether the server refused to answer.
+    pub refused: bool,
+}
+
+impl From<Survey> for ServerSurvey {
+    fn from(Survey { server, failure, round_trips, ahead, answers }: Survey) -> Self {
+        let answer = |Answer { text, refused }| ServerAnswer { text, refused };
+        let size = number(ahead.unsigned_abs());
+        Self {
+            server,
+            failure,
+            round_trips: round_trips.into_iter().map(number).collect(),
+            ahead: if ahead < 0 { -size } else { size },
+            answers: answers.into_iter().map(answer).collect(),
+        }
+    }
+}
+
+/// One page of a query.
+#[napi(object)]
+pub struct QueryPage {
+    /// The cursor of the next page; empty at the end.
+    pub cursor: String,
+    /// The holders of locks.
+    pub held: Vec<QueryHolder>,
+    /// The waiters for locks.
+    pub pending: Vec<QueryWaiter>,
+}
+
+/// One holder of a lock.
+#[napi(object)]
+pub struct QueryHolder {
+    /// The lock's key.
+    pub key: String,
+    /// Whether the holder shares the lock.
+    pub shared: bool,
+    /// The owner token.
+    pub token: String,
+    /// The fence; of an exclusive lock the last one that is reserved for its owner.
+    pub fence: f64,
+    /// How long the lease still lasts, in ms, or `LEASE_ENDLESS`.
+    pub ttl: f64,
+}
+
+/// One waiter for a lock.
+#[napi(object)]
+pub struct QueryWaiter {
+    /// The lock's key.
+    pub key: String,
+    /// Whether the waiter wants to share the lock.
+    pub shared: bool,
+    /// The waiter's token.
+    pub token: String,
+    /// The position in the wait queue, 1 for the next.
+    pub position: u32,
+}
+
+impl From<Page> for QueryPage {
+    fn from(Page { cursor, held, pending }: Page) -> Self {
+        let holder = |Holding { key, shared, token, fence, remaining_ms }| QueryHolder {
+            key,
+            shared,
+            token,
+            fence: number(fence),
+            ttl: u64::try_from(remaining_ms).map_or(LEASE_ENDLESS, number),
+        };
+        let waiter =
+            |Waiting { key, shared, token, position }| QueryWaiter { key, shared, token, position };
+        Self {
+            cursor,
+            held: held.into_iter().map(holder).collect(),
+            pending: pending.into_iter().map(waiter).collect(),
+        }
+    }
+}

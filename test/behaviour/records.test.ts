@@ -1,0 +1,260 @@
+/**
+ * Both sides of the boundary agree on its records. The addon with the feature `faults` says what it reads in the
+ * operations that JavaScript writes, and writes a record of every kind for JavaScript to read.
+ */
+
+import assert from 'node:assert/strict';
+import { before, test } from 'node:test';
+import { buildFaultyAddon } from '../support/faulty-addon.js';
+
+type Text = Readonly<Record<string, unknown>> | null;
+
+interface Outcome {
+  readonly code: number;
+  readonly a: number;
+  readonly b: number;
+  readonly text: Text;
+}
+
+/** What `js/native/records.ts` exports for the rest of `js`. */
+interface Records {
+  readonly LossCode: Readonly<Record<string, number>>;
+  readonly NoticeCode: Readonly<Record<string, number>>;
+  readonly OutcomeCode: Readonly<Record<string, number>>;
+  readonly RECORD_LENGTH: number;
+  readonly SHARE_EXCLUSIVE: number;
+  readonly SHARE_UNLIMITED: number;
+  readonly WAIT_NEVER: number;
+  readonly WAIT_STEAL: number;
+  readonly OperationBatch: new () => {
+    add(slot: number, operation: unknown): void;
+    addCancel(slot: number): void;
+    flush(
+      submit: (count: number, numbers: Float64Array, strings: string[]) => boolean,
+    ): readonly number[];
+  };
+  acquireOperation(name: string, request: object): unknown;
+  acquireAllOperation(names: readonly string[], request: object): unknown;
+  adoptOperation(name: string, token: string, request: object): unknown;
+  closeOperation(): unknown;
+  downgradeOperation(lease: number): unknown;
+  extendOperation(lease: number, ttl?: number): unknown;
+  forceReleaseOperation(name: string, foreign: boolean): unknown;
+  queryOperation(cursor: string, keysStartWith: string, count: number): unknown;
+  releaseOperation(lease: number, exported: boolean): unknown;
+  readRecord(records: Float64Array, at: number, reader: object): void;
+  hasText(code: number): boolean;
+  isGrant(outcome: Outcome): boolean;
+  readGrant(outcome: Outcome): object;
+  readGrants(outcome: Outcome, count: number): object;
+  readTimeout(outcome: Outcome): object;
+  readCauses(outcome: Outcome): string[];
+  readTtl(ttl: number): number | null;
+}
+
+interface Sample {
+  readonly meaning: string;
+  readonly record: number[];
+  readonly text?: Text;
+  readonly notice?: string;
+}
+
+interface Addon {
+  describeOperations(count: number, numbers: Float64Array, strings: string[]): string[];
+  sampleRecords(): Sample[];
+}
+
+const HOLD = { renew: true, leaveToExpire: false, maxHold: 3_000, stallTimeout: 4_000 };
+const HELD = 'Hold { renew: true, keep: false, max_hold: Some(3s), stall_timeout: 4s }';
+
+let records: Records;
+let addon: Addon;
+
+before(
+  () => {
+    process.env['NAPI_RS_NATIVE_LIBRARY_PATH'] = buildFaultyAddon();
+    records = require('../../../dist/native/records.js') as Records;
+    addon = (require('../../../dist/native/addon.js') as { native: Addon }).native;
+  },
+  { timeout: 280_000 },
+);
+
+/** What the core reads in operations, each with a slot of its own. */
+function described(...operations: unknown[]): string[] {
+  const batch = new records.OperationBatch();
+  for (const [i, operation] of operations.entries()) batch.add(10 + i, operation);
+  let lines: string[] = [];
+  batch.flush((count, numbers, strings) => {
+    lines = addon.describeOperations(count, numbers, strings);
+    return true;
+  });
+  return lines;
+}
+
+test('the core reads the operations that JavaScript writes', () => {
+  const { SHARE_EXCLUSIVE, SHARE_UNLIMITED } = records;
+  const request = { ...HOLD, ttl: 1_000, wait: 2_000, share: SHARE_EXCLUSIVE, label: 'label' };
+  const lines = described(
+    records.acquireOperation('name', request),
+    records.acquireAllOperation(['a', 'b'], request),
+    records.adoptOperation('name', 'token', { ...request, share: SHARE_UNLIMITED }),
+    records.closeOperation(),
+    records.downgradeOperation(160),
+    records.extendOperation(160),
+    records.extendOperation(160, 1_000),
+    records.forceReleaseOperation('name', false),
+    records.forceReleaseOperation('name', true),
+    records.queryOperation('cursor', 'keys', 500),
+    records.releaseOperation(160, false),
+    records.releaseOperation(160, true),
+  );
+  assert.deepEqual(lines, [
+    `10 Acquire { name: "name", ttl: 1s, wait: UpTo(2s), label: "label", hold: ${HELD}, mode: Exclusive }`,
+    `11 Together { names: ["a", "b"], ttl: 1s, label: "label", hold: ${HELD} }`,
+    `12 Adopt { name: "name", owner: "token", ttl: 1s, hold: ${HELD}, mode: Shared { limit: None } }`,
+    '13 Close',
+    '14 Downgrade { lease: LeaseId(160) }',
+    '15 Extend { lease: LeaseId(160), ttl: None }',
+    '16 Extend { lease: LeaseId(160), ttl: Some(1s) }',
+    '17 Force { name: "name", foreign: false }',
+    '18 Force { name: "name", foreign: true }',
+    '19 Question { cursor: "cursor", starts_with: "keys", count: 500 }',
+    '20 Release { lease: LeaseId(160), exported: false }',
+    '21 Release { lease: LeaseId(160), exported: true }',
+  ]);
+});
+
+test('the core reads every sentinel of an acquire', () => {
+  const { SHARE_EXCLUSIVE, SHARE_UNLIMITED, WAIT_NEVER, WAIT_STEAL } = records;
+  const request = { ...HOLD, ttl: 1_000, wait: 2_000, share: SHARE_EXCLUSIVE, label: '' };
+  const cases: readonly [object, RegExp][] = [
+    [{ wait: 0 }, /wait: UpTo\(0ns\)/],
+    [{ wait: Number.POSITIVE_INFINITY }, /wait: Forever/],
+    [{ wait: WAIT_NEVER }, /wait: Never/],
+    [{ wait: WAIT_STEAL }, /wait: Steal/],
+    [{ share: SHARE_EXCLUSIVE }, /mode: Exclusive/],
+    [{ share: SHARE_UNLIMITED }, /mode: Shared \{ limit: None \}/],
+    [{ share: 3 }, /mode: Shared \{ limit: Some\(3\) \}/],
+    [{ maxHold: Number.POSITIVE_INFINITY }, /max_hold: None/],
+    [
+      { stallTimeout: Number.POSITIVE_INFINITY },
+      /renew: true, .*stall_timeout: 9007199254740.991s/,
+    ],
+    [{ renew: false }, /renew: false, keep: false/],
+    [{ renew: false, leaveToExpire: true }, /renew: false, keep: true/],
+  ];
+  const lines = described(
+    ...cases.map(([given]) => records.acquireOperation('name', { ...request, ...given })),
+  );
+  for (const [i, [, expected]] of cases.entries()) assert.match(lines[i] ?? '', expected);
+});
+
+test('a batch holds any number of operations, and names those that could not be submitted', () => {
+  const batch = new records.OperationBatch();
+  for (let slot = 0; slot < 300; slot++) batch.add(slot, records.downgradeOperation(slot * 16));
+  batch.addCancel(7);
+  let lines: string[] = [];
+  const failed = batch.flush((count, numbers, strings) => {
+    lines = addon.describeOperations(count, numbers, strings);
+    return false;
+  });
+  assert.equal(lines.length, 301);
+  assert.equal(lines[299], '299 Downgrade { lease: LeaseId(4784) }');
+  assert.equal(lines[300], '7 Cancel');
+  assert.deepEqual(
+    failed,
+    Array.from({ length: 300 }, (_, slot) => slot),
+  );
+});
+
+test('JavaScript reads a record of every outcome', () => {
+  const { OutcomeCode, hasText } = records;
+  const seen = new Set<number>();
+  for (const { meaning, record, text = null } of samples((kind) => kind >= 0)) {
+    const told: unknown[][] = [];
+    const settle = (...numbers: number[]) => told.push(numbers);
+    records.readRecord(Float64Array.from(record), 0, { settle });
+    assert.deepEqual(told, [record], meaning);
+    const [, code = -1, a = 0, b = 0] = record;
+    seen.add(code);
+    assert.equal(hasText(code), text !== null, meaning);
+    assert.deepEqual(readOutcome({ code, a, b, text }), OUTCOMES[nameOf(meaning)], meaning);
+  }
+  const codes = Object.values(OutcomeCode).filter((code) => typeof code === 'number');
+  assert.deepEqual([...seen].sort(byNumber), codes.sort(byNumber), 'there is a sample of each');
+});
+
+test('JavaScript reads a record of every loss, of every notice and of a heartbeat', () => {
+  const told: unknown[][] = [];
+  const lose = (...numbers: number[]) => told.push(['lose', ...numbers]);
+  const notify = (...numbers: number[]) => told.push(['notify', ...numbers]);
+  for (const { record } of samples((kind) => kind < 0)) {
+    records.readRecord(Float64Array.from(record), 0, { lose, notify });
+  }
+  const { LossCode, NoticeCode } = records;
+  const losses = ['Adopted', 'Ended', 'Expired', 'MaxHold', 'Stalled', 'Stolen'];
+  const notices = ['PubsubDenied', 'Disconnected', 'Reconnected', 'SameServer', 'Eviction'];
+  notices.push('Forgets', 'Replica');
+  assert.deepEqual(told, [
+    ...losses.map((name) => ['lose', 3, 160, LossCode[name]]),
+    ...notices.map((name) => ['notify', 3, NoticeCode[name]]),
+  ]);
+});
+
+/** The samples whose first number is as `wanted` says: a slot, or a kind below zero. */
+function samples(wanted: (first: number) => boolean): Sample[] {
+  const all = addon.sampleRecords();
+  assert.ok(all.every(({ record }) => record.length === records.RECORD_LENGTH));
+  return all.filter(({ record }) => wanted(record[0] as number));
+}
+
+/** The key of a sample in `OUTCOMES`. Rust prints an outcome as its name and its fields. */
+function nameOf(meaning: string): string {
+  const [name = ''] = meaning.split(/[ ({]/, 1);
+  if (name === 'Acquired') return meaning.includes('Some') ? 'AcquiredAs' : name;
+  if (name === 'TimedOut') return meaning.includes('remaining: None') ? 'TimedOutEndless' : name;
+  return name;
+}
+
+/** The fields of an outcome as the functions of `records` read them, if it has more than its code. */
+function readOutcome(outcome: Outcome): unknown {
+  const { OutcomeCode } = records;
+  const { code, text } = outcome;
+  if (records.isGrant(outcome)) return records.readGrant(outcome);
+  if (code === OutcomeCode['AcquiredAll']) return records.readGrants(outcome, 2);
+  if (code === OutcomeCode['TimedOut']) return records.readTimeout(outcome);
+  if (code === OutcomeCode['Quorum']) return records.readCauses(outcome);
+  if (code === OutcomeCode['Page']) assert.equal(records.readTtl(PAGE.held[0]?.ttl ?? 0), null);
+  return text ?? undefined;
+}
+
+function byNumber(a: number, b: number): number {
+  return a - b;
+}
+
+const NO_TEXT = { message: '' };
+const PAGE = {
+  cursor: 'cursor',
+  held: [{ key: 'key', shared: true, token: 'token', fence: 42, ttl: -1 }],
+  pending: [{ key: 'key', shared: false, token: 'token', position: 2 }],
+};
+const SURVEY = {
+  server: 'server',
+  roundTrips: [5],
+  ahead: -6,
+  answers: [{ text: 'text', refused: true }],
+};
+
+/** What each sample says. */
+const OUTCOMES: Readonly<Record<string, unknown>> = {
+  Acquired: { lease: 160, fence: 42, label: undefined },
+  AcquiredAs: { lease: 160, fence: 42, label: 'text' },
+  AcquiredAll: { leases: [160, 176], fences: [42, 43] },
+  Connection: { message: 'text' },
+  Page: { ...NO_TEXT, page: PAGE },
+  Quorum: ['text', ''],
+  Server: { message: 'text', serverCode: 'CODE', key: 'key' },
+  Surveyed: { ...NO_TEXT, surveys: [SURVEY] },
+  TimedOut: { waited: 2_000, remaining: 3_000, holder: 'holder', position: 4 },
+  TimedOutEndless: { waited: 2_000, remaining: undefined, holder: '', position: undefined },
+};
