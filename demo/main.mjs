@@ -54,7 +54,7 @@ async function saleWithoutLock() {
 async function saleWithLock() {
   report.title('2  Flash sale with holdfast', [
     'The same buyers do the same, each while holding the lock sale:item:42.',
-    'Who finds it held waits in line; the release hands it to the next.',
+    'Who finds it held waits in the queue; the release hands it to the next.',
     'Every lock has a fence, a number larger than that of any owner before.',
   ]);
   const sale = await holdSale('with-lock', true);

@@ -56,7 +56,7 @@ async function pauseWhileSelling(checkFences) {
     say('instance A', 'has read the stock, asks for the price, and is stopped')
 
     prices.answerAtOnce()
-    // The first of these waits in line until the lease of A has ended.
+    // The first of these waits in the queue until the lease of A has ended.
     for (let i = 0; i < BUYERS_MEANWHILE; i++) {
       const { status, left } = await b.buy()
       say('instance B', `sells one: HTTP ${status}, ${left} left`)

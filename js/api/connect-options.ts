@@ -1,4 +1,4 @@
-/** What `connect` takes, and the checks of it. */
+/** The options of `connect`, and their checks. */
 
 import {
   checkBoolean,
@@ -21,7 +21,7 @@ import { checkHold, checkWait, type HoldOptions, TTL_MS_MAX, TTL_MS_MIN } from '
  */
 export interface ConnectOptions {
   /**
-   * Stands before every lock's name; the lock `item:42` is the key `lock:item:42`. Use `''` to
+   * The beginning of every lock's key; the lock `item:42` is the key `lock:item:42`. Use `''` to
    * share locks with code that uses the plain name.
    *
    * @default 'lock:'
@@ -58,7 +58,7 @@ export interface ConnectOptions {
    */
   readonly stallTimeout?: number;
   /**
-   * How long a command may stay unanswered before its connection is given up, in whole ms from 1
+   * How long a command may stay unanswered before its connection is closed, in whole ms from 1
    * to 600 000. Also how long `close` waits for the server.
    *
    * @default 2000
@@ -66,59 +66,59 @@ export interface ConnectOptions {
   readonly commandTimeout?: number;
   /**
    * How long connecting may take, login included, in whole ms from 1 to 600 000. With Sentinels
-   * `connect` tries again for so long: during a failover none of the servers may be the master.
+   * `connect` keeps trying for that long: during a failover none of the servers may be the master.
    *
    * @default 5000
    */
   readonly connectTimeout?: number;
   /**
    * How many replicas must have a lock before it counts as acquired: a number from 1 to 1000, or
-   * `'majority'`, which with the primary makes more than half of all that this manager has ever seen at
-   * once, and is at least 1. So a failover to one of them keeps the lock. Costs a round trip to the replicas. If too few have it within a second the lock is
-   * released again, and `acquire` rejects with `LockServerError`. For one server and its replicas; not
-   * for a Cluster.
+   * `'majority'`, at least 1: with the primary more than half of the largest number of servers that this
+   * manager has seen at once. A failover to one of these replicas keeps the lock. Costs a round trip to the
+   * replicas. If too few have the lock within a second, it is released again, and `acquire` rejects with
+   * `LockServerError`. For one server and its replicas; not for a Cluster.
    *
    * @default undefined
    */
   readonly replicas?: number | 'majority';
   /**
-   * The ACL user. Stands above the one in the URL.
+   * The ACL user. It overrides the one in the URL.
    *
    * @default undefined
    */
   readonly username?: string;
   /**
-   * The password. Stands above the one in the URL.
+   * The password. It overrides the one in the URL.
    *
    * @default undefined
    */
   readonly password?: string;
   /**
    * Only with a quorum: how long one server may take to answer before it counts as failed, in whole
-   * ms from 1 to 10 000, and at most a tenth of the `ttl` of the lock. Taking a lock has two such
-   * rounds. Choose some times the round trip to the farthest server.
+   * ms from 1 to 10 000, and at most a tenth of the `ttl` of the lock. An acquire has two such
+   * rounds. Choose a multiple of the round trip to the farthest server.
    *
    * @default 100
    */
   readonly nodeTimeout?: number;
   /**
-   * Only with a quorum: the longest lease (`ttl`) that anybody takes on its servers, in whole ms from
-   * 50 to 86 400 000. A server that restarted may have forgotten locks, so it has no vote for as long
-   * after its start, and a second more. `0` turns this off: right only where every server keeps its data
-   * over a restart (`appendonly yes` and `appendfsync always`); the event `warning` tells of one that does not.
+   * Only with a quorum: the longest lease (`ttl`) that any client takes on its servers, in whole ms from
+   * 50 to 86 400 000. A server that restarted may have forgotten locks, so it has no vote for that long
+   * after its start, and a second more. `0` turns this off, which is safe only if every server keeps its data
+   * over a restart (`appendonly yes` and `appendfsync always`); the event `warning` names a server that does not.
    *
    * @default the `ttl` of these options, or the longest that this manager has asked for
    */
   readonly longestLease?: number;
   /**
-   * How to speak TLS, with a URL that begins with `rediss://` or `valkeys://`. Such a URL alone means
+   * The options of TLS, with a URL that begins with `rediss://` or `valkeys://`. Such a URL alone means
    * `{}`: the server's certificate is checked against the system's roots.
    *
    * @default {}
    */
   readonly tls?: TlsOptions;
   /**
-   * What `CLIENT LIST` shows for the connection: printable ASCII without spaces.
+   * The name of the connection in `CLIENT LIST`: printable ASCII without spaces.
    *
    * @default 'holdfast'
    */
@@ -147,7 +147,7 @@ export interface TlsOptions {
    */
   readonly ca?: Pem | readonly Pem[];
   /**
-   * The client's certificate, for a server that asks for one, followed by those that lead to its CA.
+   * The client's certificate, for a server that requires one, followed by its intermediate certificates.
    *
    * @default undefined
    */
@@ -159,14 +159,14 @@ export interface TlsOptions {
    */
   readonly key?: Pem;
   /**
-   * The name that the server's certificate must be for, and that the server is asked for (SNI).
+   * The name that the server's certificate must have, and that is sent to the server (SNI).
    *
    * @default the host of the URL
    */
   readonly servername?: string;
   /**
-   * Whether the server's certificate is checked. Without, anybody on the way can read the password
-   * and grant locks: for tests only.
+   * Whether the server's certificate is checked. If it is not, anybody between client and server can read the
+   * password and grant locks: for tests only.
    *
    * @default true
    */
@@ -260,7 +260,7 @@ export function checkConnectOptions(options: unknown): ConnectOptions & Defaults
   return checked;
 }
 
-/** Types alone: what a certificate or key holds, the core finds out. */
+/** Checks types alone: the core reads the certificates and keys. */
 function checkTls(tls: unknown): void {
   const given = checkObject<TlsOptions>(tls, TLS_OPTIONS, 'options.tls');
   const { ca, cert, key, servername, rejectUnauthorized } = given;

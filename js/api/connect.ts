@@ -26,16 +26,16 @@ import {
  *
  * @param target - `redis://[user:password@]host[:port][/db]`, `valkey://…`, with TLS `rediss://…`
  *   or `valkeys://…`, `unix:///path/to/socket[?db=1&user=…&pass=…]`, or `memory:` for unit tests: a
- *   store of this manager alone, `memory:name` one that all managers of this process share who name
- *   it, as long as one of them is open. `{ cluster: [urls] }` is a Redis Cluster,
- *   `{ sentinels: [urls], master }` the server that Sentinels name, and `{ quorum: [url, url, url] }`
- *   three or more independent servers, of which a majority decides (Redlock). By default the
- *   environment variable `HOLDFAST_URL`, then `REDIS_URL`, then `redis://127.0.0.1:6379`.
+ *   store of this manager alone; the managers of this process that name `memory:name` share one, as long
+ *   as one of them is open. `{ cluster: [urls] }` is a Redis Cluster, `{ sentinels: [urls], master }` the
+ *   server that Sentinels name, and `{ quorum: [url, url, url] }` three or more independent servers, of
+ *   which a majority decides (Redlock). By default the environment variable `HOLDFAST_URL`, then
+ *   `REDIS_URL`, then `redis://127.0.0.1:6379`.
  * @throws LockConnectionError if the server cannot be reached within `connectTimeout`, or the
- *   handshake of TLS fails; with Sentinels, what is wrong with each of them.
+ *   TLS handshake fails; with Sentinels, the message has the cause for each of them.
  * @throws LockQuorumError if no majority of a quorum can be reached.
- * @throws LockServerError if it refuses the login, or is a Sentinel.
- * @throws TypeError, RangeError if an argument is not what it must be.
+ * @throws LockServerError if the server refuses the login, or is a Sentinel.
+ * @throws TypeError, RangeError if an argument is invalid.
  *
  * @example
  * ```ts

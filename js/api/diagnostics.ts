@@ -1,6 +1,6 @@
 /**
- * Tracing channels, for whoever watches from outside: `holdfast:acquire`, `holdfast:release` and
- * `holdfast:extend` trace operations from begin to end, `holdfast:lost` tells of lost locks.
+ * Diagnostics channels, for monitoring: `holdfast:acquire`, `holdfast:release` and `holdfast:extend` trace
+ * operations, `holdfast:lost` reports lost locks.
  *
  * Source: <https://nodejs.org/api/diagnostics_channel.html#class-tracingchannel>
  */
@@ -10,8 +10,8 @@ import type { LockLostError } from './errors.js';
 import type { Lock } from './lock.js';
 
 /**
- * What the subscribers of the tracing channels get. Node adds `result` (of an acquire the lock, or
- * `null`) or `error` when the operation has ended.
+ * The message of the tracing channels. Node adds `result` (the lock of an acquire, or `null`) or `error` when
+ * the operation has ended.
  *
  * @example
  * ```ts
@@ -25,14 +25,14 @@ import type { Lock } from './lock.js';
  * ```
  */
 export interface LockTrace {
-  /** The lock's name; of several that are acquired together, their names with `, ` in between. */
+  /** The lock's name; if several are acquired together, their names, separated by `, `. */
   readonly lock: string;
   /** The server, without login. */
   readonly server: string;
 }
 
 /**
- * What the subscribers of `holdfast:lost` get.
+ * The message of `holdfast:lost`.
  *
  * @example
  * ```ts
@@ -46,9 +46,9 @@ export interface LockTrace {
  * ```
  */
 export interface LockLostMessage extends LockTrace {
-  /** How it was lost. */
+  /** How the lock was lost. */
   readonly error: LockLostError;
-  /** The lock as its holder has it. */
+  /** The lock that the holder has. */
   readonly holder: Lock;
 }
 
@@ -61,7 +61,7 @@ export const tracing = {
 };
 
 /**
- * Runs `operation`, and traces it if anybody watches.
+ * Runs `operation`, and traces it if the channel has subscribers.
  *
  * @internal
  */

@@ -1,11 +1,11 @@
 /**
- * Everything that can go wrong, as classes under one base. Match on `code` or with `instanceof`:
- * both work across two copies of the package.
+ * The errors of holdfast, as classes under one base. Match on `code` or with `instanceof`: both work
+ * across two copies of the package.
  *
  * @packageDocumentation
  */
 
-/** Where a class keeps the symbol that marks its instances. */
+/** The property of a class that has the symbol of its instances. */
 const BRAND: unique symbol = Symbol('holdfast.brand');
 
 type Branded = { readonly [BRAND]?: symbol };
@@ -30,12 +30,12 @@ function brand(target: { prototype: object }, code: string): void {
  * ```
  */
 export class LockError extends Error {
-  /** Names the kind of error; stable across versions. */
+  /** The kind of error; stable across versions. */
   readonly code: string;
   /** The lock's name, if the error is about one. */
   readonly lock: string | undefined;
 
-  /** Made by holdfast, and by the tests of a service that show what it does about them. */
+  /** Called by holdfast, and by tests of a service that handles the error. */
   constructor(code: string, message: string, lock?: string, options?: ErrorOptions) {
     super(message, options);
     this.code = code;
@@ -43,8 +43,8 @@ export class LockError extends Error {
   }
 
   /**
-   * Recognises errors of another copy of the package. A user's subclass has no brand of its own
-   * and keeps the ordinary meaning.
+   * Recognises errors of another copy of the package. A user's subclass has no brand of its own,
+   * so `instanceof` means what it always does.
    *
    * @hidden
    */
@@ -73,15 +73,15 @@ export class LockError extends Error {
 export class LockClosedError extends LockError {
   declare readonly code: 'ERR_LOCK_CLOSED';
 
-  /** Made by holdfast, and by the tests of a service that show what it does about them. */
+  /** Called by holdfast, and by tests of a service that handles the error. */
   constructor(message: string, lock?: string) {
     super('ERR_LOCK_CLOSED', message, lock);
   }
 }
 
 /**
- * The server could not be reached, or did not answer in time. What was asked may have happened;
- * a lock that may have been taken is given back as soon as the server can be reached.
+ * The server could not be reached, or did not answer in time. It may have carried out the request all the
+ * same; a lock that it may have granted is released as soon as it can be reached.
  *
  * @example
  * ```ts
@@ -93,7 +93,7 @@ export class LockClosedError extends LockError {
 export class LockConnectionError extends LockError {
   declare readonly code: 'ERR_LOCK_CONNECTION';
 
-  /** Made by holdfast, and by the tests of a service that show what it does about them. */
+  /** Called by holdfast, and by tests of a service that handles the error. */
   constructor(message: string, lock?: string) {
     super('ERR_LOCK_CONNECTION', message, lock);
   }
@@ -113,17 +113,17 @@ export class LockConnectionError extends LockError {
 export class LockLoadError extends LockError {
   declare readonly code: 'ERR_LOCK_NATIVE_LOAD';
 
-  /** Made by holdfast, and by the tests of a service that show what it does about them. */
+  /** Called by holdfast, and by tests of a service that handles the error. */
   constructor(message: string, cause: unknown) {
     super('ERR_LOCK_NATIVE_LOAD', message, undefined, { cause });
   }
 }
 
 /**
- * How a lock was lost: `expired`, its lease ran out or its key vanished; `stalled`, its lease ran out
+ * How a lock was lost: `expired`, its lease ended or its key vanished; `stalled`, its lease ended
  * because the event loop had not turned for `stallTimeout`; `maxHold`, it was held for as long as it
- * may be; `stolen`, somebody took it by `steal` or freed it by `forceRelease`; `adopted`, the process
- * that it was handed to has it; `closed`, its manager was closed; `released`, the caller had released it.
+ * may be; `stolen`, another client took it by `steal` or freed it by `forceRelease`; `adopted`, another process
+ * adopted it; `closed`, its manager was closed; `released`, the caller had released it.
  *
  * @example
  * ```ts
@@ -155,12 +155,12 @@ export type LockLostReason =
  */
 export class LockLostError extends LockError {
   declare readonly code: 'ERR_LOCK_LOST';
-  /** How it was lost. */
+  /** How the lock was lost. */
   readonly reason: LockLostReason;
   /** What the callback of `request` returned, if the lock was lost while it ran. */
   readonly result: unknown;
 
-  /** Made by holdfast, and by the tests of a service that show what it does about them. */
+  /** Called by holdfast, and by tests of a service that handles the error. */
   constructor(message: string, lock: string, reason: LockLostReason, result?: unknown) {
     super('ERR_LOCK_LOST', message, lock);
     this.reason = reason;
@@ -169,27 +169,27 @@ export class LockLostError extends LockError {
 }
 
 /**
- * What one server of a quorum had to say.
+ * One server of a quorum, and whether it failed.
  *
  * @example
  * ```ts
  * const urls = ['redis://127.0.0.1:1', 'redis://127.0.0.1:2', 'redis://127.0.0.1:3']
  * await connect({ quorum: urls }).catch(({ nodes }) => {
- *   for (const { server, cause } of nodes) console.error(server, cause ?? 'is well')
+ *   for (const { server, cause } of nodes) console.error(server, cause ?? 'ok')
  * })
  * ```
  */
 export interface QuorumNode {
   /** The server, without login. */
   readonly server: string;
-  /** Why it could not be counted on; undefined where it could. */
+  /** Why the server failed; undefined if it did not. */
   readonly cause: string | undefined;
 }
 
 /**
- * No majority of the servers of a quorum could be reached in time; `nodes` has each one's own cause.
- * What was asked may have happened on some of them; it is undone as soon as each can be reached. That
- * somebody else holds the lock is a `LockTimeoutError`, as on one server.
+ * No majority of the servers of a quorum could be reached in time; `nodes` has the cause for each.
+ * Some of them may have carried out the request; it is undone on each as soon as that can be reached. If
+ * another client holds the lock, the error is a `LockTimeoutError`, as on one server.
  *
  * @example
  * ```ts
@@ -204,7 +204,7 @@ export class LockQuorumError extends LockError {
   /** Every server, in the order in which they were named. */
   readonly nodes: readonly QuorumNode[];
 
-  /** Made by holdfast, and by the tests of a service that show what it does about them. */
+  /** Called by holdfast, and by tests of a service that handles the error. */
   constructor(message: string, nodes: readonly QuorumNode[], lock?: string) {
     super('ERR_LOCK_QUORUM', message, lock);
     this.nodes = nodes;
@@ -212,7 +212,7 @@ export class LockQuorumError extends LockError {
 }
 
 /**
- * The server answered, and its answer was no.
+ * The server refused the request.
  *
  * @example
  * ```ts
@@ -227,10 +227,10 @@ export class LockServerError extends LockError {
   declare readonly code: 'ERR_LOCK_SERVER';
   /** The first word of the server's error, such as `WRONGTYPE`, `NOPERM` or `OOM`. */
   readonly serverCode: string;
-  /** The Redis key it is about, if it is about one. */
+  /** The Redis key that the refusal is about, if any. */
   readonly key: string | undefined;
 
-  /** Made by holdfast, and by the tests of a service that show what it does about them. */
+  /** Called by holdfast, and by tests of a service that handles the error. */
   constructor(message: string, serverCode: string, key?: string, lock?: string) {
     super('ERR_LOCK_SERVER', message, lock);
     this.serverCode = serverCode;
@@ -239,7 +239,7 @@ export class LockServerError extends LockError {
 }
 
 /**
- * Somebody else held the lock for as long as the caller was ready to wait.
+ * Another client held the lock for as long as the caller was ready to wait.
  *
  * @example
  * ```ts
@@ -255,15 +255,15 @@ export class LockTimeoutError extends LockError {
   readonly waited: number;
   /** The label of the holder, if it gave one. */
   readonly holder: string | undefined;
-  /** How long the holder's lease lasted when last seen, in ms; undefined if it never ends by itself. */
+  /** What was left of the holder's lease when last read, in ms; undefined if it never ends by itself. */
   readonly remaining: number | undefined;
   /**
-   * The caller's place in line when last seen, 1 for the next; undefined if it stood in none. Those
-   * who wait in one other process count as one.
+   * The caller's last known position in the wait queue, 1 for the next; undefined if it was not queued. The
+   * waiters of one other process count as one.
    */
   readonly position: number | undefined;
 
-  /** Made by holdfast, and by the tests of a service that show what it does about them. */
+  /** Called by holdfast, and by tests of a service that handles the error. */
   constructor(
     message: string,
     lock: string,

@@ -1,11 +1,11 @@
-/** What a manager tells of by itself. */
+/** The events of a manager. */
 
 import { EventEmitter } from 'node:events';
 import type { LockConnectionError, LockError, LockLostError } from './errors.js';
 import type { Lock } from './lock.js';
 
 /**
- * The events of a manager and what their listeners get.
+ * The events of a manager, and the arguments of their listeners.
  *
  * @example
  * ```ts
@@ -17,28 +17,28 @@ import type { Lock } from './lock.js';
  */
 export interface LockManagerEvents {
   /**
-   * A lock was lost that had not been released. Its `signal` is aborted already. Not told of what `close`
-   * gives up, nor of a lock with `keep` whose lease has ended.
+   * A lock was lost that had not been released. Its `signal` is aborted already. Not emitted for locks that
+   * `close` gives up, nor for a lock with `keep` whose lease has ended.
    */
   lost: [lock: Lock, error: LockLostError];
-  /** The connection broke. It is made anew at once; locks that are held stay held meanwhile. */
+  /** The connection was lost. holdfast reconnects at once; locks that are held stay held meanwhile. */
   disconnect: [error: LockConnectionError];
-  /** There is a connection again. */
+  /** The connection is back. */
   reconnect: [];
   /**
    * Something makes the manager slower or less safe than it could be; `message` says what, and what to
-   * do. Each once, not with every connection: `WARN_LOCK_POLLING`, the ACL forbids messages, so waiters
+   * do. Each is emitted once, not with every connection: `WARN_LOCK_POLLING`, the ACL forbids messages, so waiters
    * poll; `WARN_LOCK_EVICTION`, a server's `maxmemory-policy` may evict locks; `WARN_LOCK_REPLICA`, the
    * server is a replica; `WARN_LOCK_SAME_SERVER`, two servers of a quorum are one;
    * `WARN_LOCK_PERSISTENCE`, with `longestLease: 0`, one of them may forget locks when it restarts;
    * `WARN_LOCK_NESTED`, code under `request` waits for the lock that the request holds;
-   * `WARN_LOCK_ABANDONED`, nothing in the process refers to a lock that is held any more, so nobody can release
+   * `WARN_LOCK_ABANDONED`, nothing in the process refers to a held lock any more, so nothing can release
    * it. Without a listener it becomes a warning of the process.
    */
   warning: [warning: LockError];
 }
 
-/** The methods of an EventEmitter that change who listens. */
+/** The methods of an EventEmitter that add or remove listeners. */
 const LISTENING = [
   'addListener',
   'off',
@@ -51,19 +51,19 @@ const LISTENING = [
 ] as const;
 
 /**
- * Has `notice` called with an instance of `emitters` whenever its listeners may have changed.
+ * Calls `changed` with an instance of `emitters` whenever its listeners may have changed.
  *
  * @internal
  */
-export function noticeListeners<T extends EventEmitter>(
+export function onListenerChange<T extends EventEmitter>(
   emitters: { readonly prototype: T },
-  notice: (emitter: T) => void,
+  changed: (emitter: T) => void,
 ): void {
   for (const method of LISTENING) {
     const inherited = EventEmitter.prototype[method] as (...args: unknown[]) => unknown;
     const value = function (this: T, ...args: unknown[]): unknown {
       const result = inherited.apply(this, args);
-      notice(this);
+      changed(this);
       return result;
     };
     Object.defineProperty(emitters.prototype, method, {

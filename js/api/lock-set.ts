@@ -1,4 +1,4 @@
-/** Several locks as one: all of them, or none. */
+/** Several locks that are acquired and released as one. */
 
 import { LockLostError } from './errors.js';
 import type { LockJson, SharedHandle } from './lock.js';
@@ -26,7 +26,7 @@ export class LockSet implements AsyncDisposable {
     this.locks = locks;
   }
 
-  /** `'shared'` if all of them are shared. */
+  /** `'shared'` if all locks are shared. */
   get mode(): LockMode {
     return this.locks.every(({ mode }) => mode === 'shared') ? 'shared' : 'exclusive';
   }
@@ -36,19 +36,19 @@ export class LockSet implements AsyncDisposable {
     return Object.fromEntries(this.locks.map(({ name, fence }) => [name, fence]));
   }
 
-  /** Whether all of them are still held. */
+  /** Whether all locks are still held. */
   get held(): boolean {
     return this.locks.every(({ held }) => held);
   }
 
-  /** How long all of them are still held without another `extend`, in ms; 0 when one is not held. */
+  /** How long all locks are still held without another `extend`, in ms; 0 if one is not held. */
   get remaining(): number {
     return Math.min(...this.locks.map(({ remaining }) => remaining));
   }
 
   /**
    * Aborted, with a `LockLostError` as its reason, the moment one of the locks is lost; never by a
-   * release. The others stay held until `release`.
+   * release. The other locks stay held until `release`.
    */
   get signal(): AbortSignal {
     if (this.#abort === undefined) {
@@ -64,9 +64,9 @@ export class LockSet implements AsyncDisposable {
   }
 
   /**
-   * Does nothing while all of them are held.
+   * Does nothing while all locks are held.
    *
-   * @throws LockLostError if one is not.
+   * @throws LockLostError if one is not held.
    *
    * @example
    * ```ts
@@ -80,10 +80,10 @@ export class LockSet implements AsyncDisposable {
   }
 
   /**
-   * Makes the lease of each last at least `ttl` ms from now. Never shortens one.
+   * Makes the lease of each lock last at least `ttl` ms from now. Never shortens one.
    *
    * @param ttl - In whole ms from 50 to 86 400 000; by default as long as it was last given.
-   * @throws as the `extend` of a lock does, for the first that fails; the others are extended.
+   * @throws as the `extend` of a lock does, for the first that fails; the others are extended all the same.
    *
    * @example
    * ```ts
@@ -96,9 +96,9 @@ export class LockSet implements AsyncDisposable {
   }
 
   /**
-   * Turns each into a shared lock, see `downgrade` of a lock.
+   * Turns each lock into a shared one, see `downgrade` of a lock.
    *
-   * @returns `true` if all are shared now.
+   * @returns `true` if all locks are shared now.
    *
    * @example
    * ```ts
@@ -112,10 +112,10 @@ export class LockSet implements AsyncDisposable {
   }
 
   /**
-   * Gives all of them up.
+   * Releases all locks.
    *
    * @returns `true` if this call freed each of them.
-   * @throws LockConnectionError as the `release` of a lock does; it is tried for all.
+   * @throws LockConnectionError as the `release` of a lock does; all locks are tried.
    *
    * @example
    * ```ts
@@ -128,7 +128,7 @@ export class LockSet implements AsyncDisposable {
   }
 
   /**
-   * What another process needs to take them over, one after the other, with `adopt`.
+   * The form in which another process adopts the locks, one by one, with `adopt`.
    *
    * @example
    * ```ts
@@ -142,7 +142,7 @@ export class LockSet implements AsyncDisposable {
   }
 
   /**
-   * Releases them at the end of an `await using` scope.
+   * Releases all locks at the end of an `await using` scope.
    *
    * @example
    * ```ts
@@ -158,7 +158,7 @@ export class LockSet implements AsyncDisposable {
 }
 
 /**
- * Does `action` to all of them, and only then tells of the first that failed.
+ * Calls `action` with each lock, waits for all of them, and then throws the error of the first that failed.
  *
  * @internal
  */
@@ -166,7 +166,7 @@ export async function all<T>(
   locks: readonly SharedHandle[],
   action: (lock: SharedHandle) => Promise<T>,
 ): Promise<T[]> {
-  // One lock needs nobody who collects, and most requests have one.
+  // The common case: a request for one lock.
   if (locks.length === 1) return [await action(locks[0] as SharedHandle)];
   const ended = await Promise.allSettled(locks.map(action));
   return ended.map((each) => {
@@ -175,12 +175,12 @@ export async function all<T>(
   });
 }
 
-/** Takes one lock within `wait` ms, or answers `null` if it is held and `wait` says not to wait. */
+/** Takes one lock within `wait` ms, or answers `null` if it is held and `wait` is `WAIT_NEVER`. */
 type Take = (name: string, wait: number) => Promise<SharedHandle | null>;
 
 /**
- * Takes all of `names`, one after the other in the order of their bytes, so that two callers never
- * wait for each other; within `wait` ms in sum. If one cannot be had, what was taken is released.
+ * Takes all of `names`, one by one in the order of their bytes, so that two callers never wait for each
+ * other; within `wait` ms in sum. If one fails, those that were taken are released.
  *
  * @internal
  */
@@ -189,41 +189,41 @@ export async function takeAll(
   wait: number,
   take: Take,
 ): Promise<LockSet | null> {
-  // What the caller does with its array meanwhile must not matter.
+  // A copy: the caller may change its array meanwhile.
   const asked = [...names];
   const end = performance.now() + wait;
   const taken = new Map<string, SharedHandle>();
-  const giveBack = () => all([...taken.values()], (lock) => lock.release()).catch(() => {});
+  const releaseTaken = () => all([...taken.values()], (lock) => lock.release()).catch(() => {});
   try {
     for (const name of inOrder(asked)) {
       const left = wait > 0 ? Math.max(0, Math.ceil(end - performance.now())) : wait;
       const lock = await take(name, left);
       if (lock === null) {
-        await giveBack();
+        await releaseTaken();
         return null;
       }
       taken.set(name, lock);
     }
     for (const lock of taken.values()) assertStillHeld(lock);
   } catch (error) {
-    await giveBack();
+    await releaseTaken();
     throw error;
   }
   return new LockSet(asked.map((name) => taken.get(name) as SharedHandle));
 }
 
-/** Without renewal the first ones may have run out while the last one was waited for. */
+/** Without renewal the first leases may have ended while the caller waited for the last lock. */
 function assertStillHeld(lock: SharedHandle): void {
   try {
     lock.assertHeld();
   } catch (error) {
     const { message, reason } = error as LockLostError;
-    const text = `${message}; that was while others of its set were waited for: give it a longer ttl, or let it be renewed`;
+    const text = `${message}; that was while it waited for other locks of its set: choose a longer ttl, or let it be renewed`;
     throw new LockLostError(text, lock.name, reason);
   }
 }
 
-/** In the order of UTF-8, which all processes share. All keys begin with the same prefix. */
+/** Sorts names by their UTF-8 bytes: the order of all processes. All keys begin with the same prefix. */
 function inOrder(names: readonly string[]): string[] {
   const named = names.map((name) => ({ name, bytes: Buffer.from(name) }));
   return named.sort((a, b) => Buffer.compare(a.bytes, b.bytes)).map(({ name }) => name);

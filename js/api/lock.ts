@@ -1,7 +1,7 @@
 import type { LockMode } from './options.js';
 
 /**
- * A lock that this process holds, until it is released or its lease runs out.
+ * A lock that this process holds, until it is released or its lease ends.
  *
  * @example
  * ```ts
@@ -14,9 +14,9 @@ import type { LockMode } from './options.js';
  * ```
  */
 export interface Lock extends AsyncDisposable {
-  /** The name it was acquired by. */
+  /** The lock's name. */
   readonly name: string;
-  /** `'exclusive'`, or `'shared'` with others that hold it so. Changed by `downgrade` alone. */
+  /** `'exclusive'`, or `'shared'` with other holders. Only `downgrade` changes it. */
   readonly mode: LockMode;
   /**
    * The fencing token: a safe integer, strictly greater for every later owner of this lock. A
@@ -26,11 +26,11 @@ export interface Lock extends AsyncDisposable {
    * Source: <https://martin.kleppmann.com/2016/02/08/how-to-do-distributed-locking.html>
    */
   readonly fence: number;
-  /** The owner token: what stands in Redis while this lock is held. */
+  /** The owner token: the value in Redis while this lock is held. */
   readonly token: string;
   /**
-   * Whether the lock is still held. Counted by a monotonic clock from before it was granted, so it
-   * turns false before the server can let another in; right even in the first line after the event
+   * Whether the lock is still held. Measured by a monotonic clock from before the grant, so it turns false
+   * before the server can grant the lock to another client; correct even in the first line after the event
    * loop was blocked.
    */
   readonly held: boolean;
@@ -38,7 +38,7 @@ export interface Lock extends AsyncDisposable {
   readonly remaining: number;
   /**
    * Aborted, with a `LockLostError` as its reason, the moment the lock is lost and before the server
-   * can let another in; never by a release.
+   * can grant it to another client; never by a release.
    *
    * @example
    * ```ts
@@ -51,7 +51,7 @@ export interface Lock extends AsyncDisposable {
   /**
    * Does nothing while the lock is held.
    *
-   * @throws LockLostError if it is not.
+   * @throws LockLostError if it is not held.
    *
    * @example
    * ```ts
@@ -67,9 +67,9 @@ export interface Lock extends AsyncDisposable {
    *
    * @param ttl - In whole ms from 50 to 86 400 000; by default as long as it was last given.
    * @throws LockLostError if the lock is not held any more.
-   * @throws LockConnectionError, LockServerError or LockQuorumError if it could not be done within
-   *   `commandTimeout`, whether there was no answer, a refusal or no majority; the lock is then still
-   *   held for `remaining` ms. A refusal that time does not mend rejects at once.
+   * @throws LockConnectionError, LockServerError or LockQuorumError if it did not succeed within
+   *   `commandTimeout`: no answer, a refusal, or no majority. The lock is then still held for `remaining` ms. A
+   *   refusal that is not transient rejects at once.
    *
    * @example
    * ```ts
@@ -81,14 +81,14 @@ export interface Lock extends AsyncDisposable {
   extend(ttl?: number): Promise<void>;
 
   /**
-   * Turns an exclusive lock into a shared one, at once and without giving it up: others that wait to
-   * share it are let in. Keeps the fence. Does nothing to a lock that is shared already.
+   * Turns an exclusive lock into a shared one without releasing it: waiters that want to share it get their
+   * grants. Keeps the fence. Does nothing to a lock that is shared already.
    *
-   * There is no way back: two holders of a shared lock that both want it for themselves would each
-   * wait for the other for ever. Release it, and acquire it anew.
+   * A shared lock cannot be upgraded: two holders that both tried would wait for each other for ever. Release
+   * it, and acquire it anew.
    *
    * @returns `true` if it is shared now, `false` if it had been lost or released before.
-   * @throws LockConnectionError if no answer came within `commandTimeout`; it may have happened.
+   * @throws LockConnectionError if no answer came within `commandTimeout`; the server may have done it.
    *
    * @example
    * ```ts
@@ -101,11 +101,11 @@ export interface Lock extends AsyncDisposable {
   downgrade(): Promise<boolean>;
 
   /**
-   * Gives the lock up. `held` is false from the moment of this call.
+   * Releases the lock. `held` is false from the moment of this call.
    *
    * @returns `true` if this call freed it, `false` if it had been lost or released before.
-   * @throws LockConnectionError if no answer came within `commandTimeout`; the release is repeated
-   *   when the server can be reached again.
+   * @throws LockConnectionError if no answer came within `commandTimeout`; holdfast repeats the release
+   *   when it can reach the server again.
    *
    * @example
    * ```ts
@@ -116,8 +116,8 @@ export interface Lock extends AsyncDisposable {
   release(): Promise<boolean>;
 
   /**
-   * What another process needs to take the lock over with `adopt`: `JSON.stringify(lock)` has it.
-   * Until it does, the lock stays with this process, which goes on renewing it.
+   * The form in which another process adopts the lock with `adopt`; `JSON.stringify(lock)` calls this.
+   * Until then this process holds the lock and renews it.
    *
    * @example
    * ```ts
@@ -144,7 +144,7 @@ export interface Lock extends AsyncDisposable {
 }
 
 /**
- * A lock on its way to another process, see `adopt`.
+ * A lock as it is passed to another process, see `adopt`.
  *
  * @example
  * ```ts
@@ -156,22 +156,22 @@ export interface Lock extends AsyncDisposable {
 export interface LockJson {
   /** The lock's name. */
   readonly name: string;
-  /** How it is held. */
+  /** How the lock is held. */
   readonly mode: LockMode;
-  /** The owner token: whoever has it can take the lock over. */
+  /** The owner token: a process that has it can adopt the lock. */
   readonly token: string;
   /** The fencing token. */
   readonly fence: number;
 }
 
 /**
- * A lock that nested requests can share; who leaves it last releases it.
+ * A lock that nested requests can share. The last user to leave releases it.
  *
  * @internal
  */
 export interface SharedHandle extends Lock {
   /** A view of this lock for one more user. */
   enter(): SharedHandle;
-  /** One user less. Releases the lock if it was the last. */
+  /** Ends the use of this view. Releases the lock if no other user is left. */
   leave(): Promise<boolean>;
 }

@@ -29,7 +29,7 @@ import {
 import type { Defaults } from './connect-options.js';
 import { traced, tracing } from './diagnostics.js';
 import { LockConnectionError, LockError, LockLostError } from './errors.js';
-import { type LockManagerEvents, noticeListeners } from './events.js';
+import { type LockManagerEvents, onListenerChange } from './events.js';
 import type { Lock, LockJson, SharedHandle } from './lock.js';
 import { LockSet, takeAll } from './lock-set.js';
 import {
@@ -52,8 +52,8 @@ import { gather, type LockSnapshot, readPages } from './query.js';
 import { type LockStats, readStats } from './stats.js';
 
 /**
- * Takes locks, wherever `connect` was told that they live. One manager per process is enough: it carries
- * any number of locks over one connection to each server. Made by `connect`.
+ * Acquires locks on the target of `connect`, which makes it. One manager per process is enough: it holds any
+ * number of locks over one connection to each server.
  *
  * @example
  * ```ts
@@ -78,7 +78,7 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
   #closing: Promise<void> | undefined;
 
   static {
-    noticeListeners(LockManager, (manager) => {
+    onListenerChange(LockManager, (manager) => {
       manager.#channel.setHeard(manager.eventNames().length > 0);
     });
   }
@@ -95,28 +95,28 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
     setImmediate(() => channel.onNotice(this.#onNotice));
   }
 
-  /** Names this manager in `query`, and in the tokens of its locks. */
+  /** The name of this manager in `query`, and in the tokens of its locks. */
   get clientId(): string {
     return this.#errors.client;
   }
 
-  /** Takes all of `names`, or none, as told below. */
+  /** Acquires all of `names`, or none, as described below. */
   async acquire(names: readonly string[], options?: AcquireOptions): Promise<LockSet>;
   /**
-   * Takes the lock `name`, waiting in line while somebody else holds it. With several names it takes
-   * all of them or none, in an order that all callers share, so that no two wait for each other.
+   * Acquires the lock `name`, and waits in its queue while another client holds it. With several names it
+   * acquires all of them or none, in an order that all callers share, so that no two wait for each other.
    *
    * @param name - 1 to 1024 bytes of UTF-8; or a list of such names, each once, 1000 at most.
    * @returns The lock, held until it is released: its lease is renewed, unless `renew` is false. For
    *   several names a `LockSet`, which is held and released as one.
-   * @throws LockTimeoutError if somebody else held it for `wait` ms, which is for all names in sum; or if
-   *   it is to be stolen and other code holds it.
-   * @throws LockLostError if one of several was lost while the others were waited for.
-   * @throws LockConnectionError if the server gave no answer in time. Should it have granted the
-   *   lock all the same, the lock is given back as soon as the server can be reached.
+   * @throws LockTimeoutError if another client held it for `wait` ms, in sum for all names; or with `steal`, if
+   *   other code holds it.
+   * @throws LockLostError if one of several locks was lost while the caller waited for the others.
+   * @throws LockConnectionError if the server gave no answer in time. If it granted the lock all the same,
+   *   holdfast releases the lock as soon as it can reach the server.
    * @throws LockServerError if the server refuses.
    * @throws LockClosedError if the manager is closed.
-   * @throws TypeError, RangeError if an argument is not what it must be; nothing is sent.
+   * @throws TypeError, RangeError if an argument is invalid; nothing is sent.
    *
    * @example
    * ```ts
@@ -126,7 +126,7 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
    * ```
    */
   async acquire(name: string, options?: AcquireOptions): Promise<Lock>;
-  /** Takes the lock, or all of them, as told above. */
+  /** Acquires the lock, or all of them, as described above. */
   async acquire(
     name: string | readonly string[],
     options?: AcquireOptions,
@@ -147,13 +147,13 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
     return this.#settle(name, request, await this.#begin(name, request));
   }
 
-  /** Takes all of `names` if they are free, or none, as told below. */
+  /** Acquires all of `names` if they are free, or none, as described below. */
   async tryAcquire(names: readonly string[], options?: TryAcquireOptions): Promise<LockSet | null>;
   /**
-   * Takes the lock `name` if it is free: one round trip, no waiting. With several names it takes all
+   * Acquires the lock `name` if it is free: one round trip, no waiting. With several names it acquires all
    * of them or none, with a round trip for each.
    *
-   * @returns The lock, or `null` if somebody else holds it.
+   * @returns The lock, or `null` if another client holds it.
    * @throws as `acquire` does, but never `LockTimeoutError`.
    *
    * @example
@@ -163,7 +163,7 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
    * ```
    */
   async tryAcquire(name: string, options?: TryAcquireOptions): Promise<Lock | null>;
-  /** Takes the lock, or all of them, as told above. */
+  /** Acquires the lock, or all of them, as described above. */
   async tryAcquire(
     name: string | readonly string[],
     options?: TryAcquireOptions,
@@ -179,7 +179,7 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
     return typeof name === 'string' ? this.#take(name, request) : this.#takeAll(name, request);
   }
 
-  /** Runs `callback` while holding all of `names`, as told below. */
+  /** Runs `callback` while holding all of `names`, as described below. */
   async request<T>(names: readonly string[], callback: (locks: LockSet) => T): Promise<Awaited<T>>;
   async request<T>(
     names: readonly string[],
@@ -192,16 +192,16 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
     callback: (locks: LockSet | null) => T,
   ): Promise<Awaited<T>>;
   /**
-   * Runs `callback` while holding the lock `name`, and releases it when the callback has ended. Takes
-   * what `navigator.locks.request` takes, and answers as it does.
+   * Runs `callback` while holding the lock `name`, and releases it when the callback has ended. Accepts the
+   * arguments of `navigator.locks.request`, and behaves as it does.
    *
    * @param callback - Gets the lock, or `null` if it is held and `ifAvailable` is set; `lock.signal` is
    *   aborted if it is lost while the callback runs.
-   * @returns What the callback returns; also if the server cannot be reached for the release then, which
-   *   is made up for.
-   * @throws Whatever the callback throws; its own error always wins.
-   * @throws LockLostError if the lock was lost while the callback ran; `result` is what it returned.
-   * @throws LockError `ERR_LOCK_NESTED` if a `reentrant` request wants a lock exclusively that a request
+   * @returns The result of the callback; also if the server cannot be reached for the release, which holdfast
+   *   then repeats.
+   * @throws The error of the callback, before any other error.
+   * @throws LockLostError if the lock was lost while the callback ran; `result` is the callback's result.
+   * @throws LockError `ERR_LOCK_NESTED` if a `reentrant` request asks exclusively for a lock that a request
    *   around it shares: it would wait for itself.
    * @throws DOMException `NotSupportedError` if `ifAvailable`, `steal`, `signal`, `wait` and `mode` exclude
    *   each other, or the name begins with a hyphen, as with Web Locks.
@@ -241,11 +241,11 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
   }
 
   /**
-   * Takes over a lock that another process, or another manager, has acquired and handed on: the holder
-   * of its `token` changes, and the lock is never free meanwhile. Whoever adopts it is a later owner and gets a
-   * new, larger fence. The owner before is told `lost`, with the reason `adopted`.
+   * Takes over a lock from the process or manager that acquired it: the owner of its `token` changes, and the
+   * lock is never free meanwhile. The new owner gets a new, larger fence. The previous owner gets the event
+   * `lost`, with the reason `adopted`.
    *
-   * @param lock - What `lock.toJSON()` said there.
+   * @param lock - The result of `lock.toJSON()` in the other process.
    * @returns The lock, held as if it had been acquired here.
    * @throws LockLostError if the token does not hold the lock any more.
    * @throws as `acquire` does, but never `LockTimeoutError`.
@@ -275,8 +275,8 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
   }
 
   /**
-   * Frees the lock `name`, whoever holds it, and hands it to the next in line. A tool for operators: who
-   * held it is told `lost`, with the reason `stolen`, but nothing stops what it does just now.
+   * Releases the lock `name` in place of its holder, and grants it to the next waiter. A tool for operators: the
+   * holder gets the event `lost`, with the reason `stolen`, but nothing stops the work that it has begun.
    *
    * @returns `true` if it was held.
    * @throws as `acquire` does, but never `LockTimeoutError`.
@@ -299,12 +299,12 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
   }
 
   /**
-   * Tells who holds and who waits for which lock, on the whole server, ordered by name. It reads page by
-   * page and stops nobody, so it is no snapshot of one moment; and it looks at every key of the
-   * database, so on a large one `queryPages` is kinder.
+   * Lists the holders and waiters of all locks on the server, ordered by name. It reads page by page and blocks no
+   * client, so it is no snapshot of one moment; and it scans every key of the database, so `queryPages` is
+   * better on a large one.
    *
    * @throws as `acquire` does, but never `LockTimeoutError`; `LockServerError` with `NOPERM` also if a page has
-   * locks, and the user may see none of them. Of several it leaves out those which the user may not see.
+   * locks, and the user may read none of them. If the user may read some, the others are left out.
    *
    * @example
    * ```ts
@@ -316,8 +316,8 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
   }
 
   /**
-   * Tells the same as `query`, page by page, as fast as it is asked. A page may be empty, and a lock may be
-   * on two of them.
+   * Lists the same as `query`, page by page, as the caller asks for them. A page may be empty, and a lock may be
+   * on two pages.
    *
    * @example
    * ```ts
@@ -333,7 +333,7 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
   }
 
   /**
-   * What this manager has counted, and what it does now. Costs next to nothing.
+   * The counters of this manager, and its current state. Costs next to nothing.
    *
    * @example
    * ```ts
@@ -346,10 +346,9 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
   }
 
   /**
-   * Releases every lock that this manager holds, refuses what is under way with `LockClosedError`
-   * and closes the connection. Whoever still works under a lock is told ahead of it: `signal` is aborted,
-   * with the reason `closed`. Waits for the server at most `commandTimeout` ms. May be called
-   * again at any time; never rejects.
+   * Releases every lock that this manager holds, rejects operations under way with `LockClosedError`
+   * and closes the connection. First aborts the `signal` of every lock, with the reason `closed`. Waits for the
+   * server at most `commandTimeout` ms. May be called again at any time; never rejects.
    *
    * @example
    * ```ts

@@ -25,23 +25,23 @@ import type { LockJson } from './lock.js';
  */
 export interface AcquireOptions extends TryAcquireOptions {
   /**
-   * How long to wait while somebody else holds the lock, in whole ms. `0` tries once, `Infinity`
+   * How long to wait while another client holds the lock, in whole ms. `0` tries once, `Infinity`
    * waits until the lock is granted.
    *
    * @default 10000
    */
   readonly wait?: number;
   /**
-   * Ends the wait when it is aborted; `acquire` then rejects with the signal's reason. Without
-   * effect once the lock was granted.
+   * Ends the wait when it is aborted; `acquire` then rejects with the signal's reason. Has no effect once the
+   * lock was granted.
    *
    * @default undefined
    */
   readonly signal?: AbortSignal;
   /**
-   * Takes the lock at once from whoever holds it, past all who wait: the holder's `signal` is aborted
-   * with the reason `stolen`, but nothing stops what it does just now, so the resource should check
-   * the `fence`. Leaves the values of other code alone. Not with `mode: 'shared'`, `signal` or `wait`.
+   * Takes the lock from its holder at once, before all waiters: the holder's `signal` is aborted with the
+   * reason `stolen`, but nothing stops the work that it has begun, so the resource should check the `fence`.
+   * Leaves the values of other code alone. Not with `mode: 'shared'`, `signal` or `wait`.
    *
    * @default false
    */
@@ -49,7 +49,7 @@ export interface AcquireOptions extends TryAcquireOptions {
 }
 
 /**
- * Options of `request`: those of `acquire`, but it waits without end unless told otherwise.
+ * Options of `request`: those of `acquire`, but without a `wait` it waits until the lock is granted.
  *
  * @example
  * ```ts
@@ -60,23 +60,23 @@ export interface AcquireOptions extends TryAcquireOptions {
  */
 export interface RequestOptions extends Omit<AcquireOptions, 'wait'> {
   /**
-   * How long to wait while somebody else holds the lock, in whole ms.
+   * How long to wait while another client holds the lock, in whole ms.
    *
    * @default Infinity
    */
   readonly wait?: number;
   /**
-   * Does not wait: if somebody else holds the lock, the callback gets `null` in its place. Not with
+   * Does not wait: if another client holds the lock, the callback gets `null` in its place. Not with
    * `signal`, `steal` or `wait`.
    *
    * @default false
    */
   readonly ifAvailable?: boolean;
   /**
-   * Whether a `request` around this one that holds the lock is good enough: the callback then gets
-   * that very lease, at once and without the server, and the lock is released when the last of the
-   * callbacks that share it has ended. Where the other calls stand in `Promise.all` they share it, and
-   * so do not exclude each other. The options of the outermost one hold for the lease.
+   * Whether the callback may share the lock of a `request` around this one: it then gets that lease, at once
+   * and without the server, and the lock is released when the last callback that shares it has ended. Nested
+   * requests in one `Promise.all` share the lock too, and so do not exclude each other. The options of the
+   * outermost request apply to the lease.
    *
    * @default false
    */
@@ -84,8 +84,8 @@ export interface RequestOptions extends Omit<AcquireOptions, 'wait'> {
 }
 
 /**
- * How a lock is held: `'exclusive'`, by one alone, or `'shared'`, by all who want it so while nobody
- * has it for itself.
+ * How a lock is held: `'exclusive'`, by one holder, or `'shared'`, by any number of holders that ask for it
+ * so, while it has no exclusive holder.
  *
  * @example
  * ```ts
@@ -122,13 +122,13 @@ export interface ForceReleaseOptions {
  */
 export interface QueryOptions {
   /**
-   * Only locks whose names begin so.
+   * Only locks whose names begin with this text.
    *
    * @default ''
    */
   readonly startsWith?: string;
   /**
-   * How many keys of the database a page looks at, whether or not they are locks: from 1 to 100 000.
+   * How many keys of the database one page scans, whether or not they are locks: from 1 to 100 000.
    * The server does nothing else meanwhile, for about a ms per thousand.
    *
    * @default 1000
@@ -147,31 +147,31 @@ export interface QueryOptions {
  */
 export interface TryAcquireOptions extends AdoptOptions {
   /**
-   * `'exclusive'` to hold the lock alone, `'shared'` to hold it together with all others who want it
-   * so. Who comes first is served first, whatever it wants: who wants to share waits behind an earlier
-   * one that does not.
+   * `'exclusive'` to hold the lock alone, `'shared'` to hold it together with all others that ask for it
+   * so. Waiters are served in order, whatever their mode: one that wants to share waits behind an earlier
+   * exclusive one.
    *
    * @default 'exclusive'
    */
   readonly mode?: LockMode;
   /**
-   * Only with `mode: 'shared'`: by how many the lock may be held at most once this caller is one of
-   * them, a whole number from 1. All callers should say the same number, which makes it a semaphore.
+   * Only with `mode: 'shared'`: the largest number of holders that the lock may have, this caller included,
+   * a whole number from 1. If all callers give the same number, the lock is a semaphore.
    *
    * @default undefined, no limit
    */
   readonly limit?: number;
   /**
-   * Who holds the lock, for people who look into Redis and for the errors of those who wait: at
-   * most 48 of the characters `A-Z a-z 0-9 . _ ~ -`.
+   * A name for the holder, for people who look into Redis and for the errors of waiters: at most 48 of the
+   * characters `A-Z a-z 0-9 . _ ~ -`.
    *
    * @default ''
    */
   readonly label?: string;
   /**
-   * Only with `renew: false`: whether an unreleased lock stays until its lease ends, though the manager
-   * is closed or the process ends before; then its end is no loss either. For what is to happen once in `ttl`, whoever does it. Without,
-   * the end of the manager releases the lock.
+   * Only with `renew: false`: leaves an unreleased lock to expire, even if the manager is closed or the process
+   * ends before; the end of its lease then is no loss. For work that may be done once in `ttl`, by any process.
+   * By default the end of the manager releases the lock.
    *
    * @default false
    */
@@ -179,7 +179,7 @@ export interface TryAcquireOptions extends AdoptOptions {
 }
 
 /**
- * Options of `adopt`: how the lock is held from then on.
+ * Options of `adopt`, which apply from then on.
  *
  * @example
  * ```ts
@@ -190,28 +190,28 @@ export interface TryAcquireOptions extends AdoptOptions {
 export interface AdoptOptions {
   /**
    * The lease: how long the lock stays held if this process dies, in whole ms from 50 to
-   * 86 400 000 (24 h). A crashed holder blocks the others for this long at most.
+   * 86 400 000 (24 h). A crashed holder blocks other clients for this long at most.
    *
    * @default 10000
    */
   readonly ttl?: number;
   /**
    * Whether the lease is renewed, at a third of its length, until the lock is released. A native
-   * thread does it, so a blocked event loop does not lose the lock.
+   * thread renews it, so a blocked event loop does not lose the lock.
    *
    * @default true
    */
   readonly renew?: boolean;
   /**
    * The longest time that the lock is held, renewals included, in whole ms from 50, or `Infinity`.
-   * Then it is given up, and `signal` tells.
+   * Then it is given up, and its `signal` is aborted.
    *
    * @default Infinity
    */
   readonly maxHold?: number;
   /**
    * How long the event loop may be blocked before renewal pauses, in whole ms from 1, or
-   * `Infinity`: a process that hangs for ever must not hold for ever.
+   * `Infinity`: a process that hangs for ever must not hold the lock for ever.
    *
    * @default 30000
    */
@@ -378,7 +378,7 @@ function checkHeld(given: TryAcquireOptions, defaults: Defaults): AcquireRequest
   checkLabel(label);
   checkBoolean(keep, 'keep');
   if (keep && renew) {
-    const message = 'keep is for renew: false: a lock that is renewed has no end to be kept until';
+    const message = 'keep is for renew: false: a lock that is renewed does not expire';
     throw argumentError('ERR_INVALID_ARG_VALUE', message);
   }
   return { ...request, ...hold, label, leaveToExpire: keep, share: checkShare(given) };
@@ -410,7 +410,7 @@ function refuseContradictions(given: RequestOptions, refusal: (message: string) 
   }
 }
 
-/** The error that Web Locks have for it. */
+/** The error that Web Locks throw. */
 function notSupported(message: string): Error {
   return new DOMException(message, 'NotSupportedError');
 }

@@ -1,4 +1,4 @@
-/** Who holds and who waits for what, as the store sees it. */
+/** The holders and waiters of all locks, as the store has them. */
 
 import { clientOf, type ErrorContext, toError } from '../internal/outcome.js';
 import type { NativeChannel } from '../native/channel.js';
@@ -18,20 +18,20 @@ import type { LockMode, QueryOptions } from './options.js';
 export interface HeldLockInfo {
   /** The lock's name. */
   readonly name: string;
-  /** How it is held. */
+  /** How the lock is held. */
   readonly mode: LockMode;
-  /** Whose it is: the `clientId` of a manager. */
+  /** The holder: the `clientId` of its manager. */
   readonly clientId: string;
   /** The owner token, with the holder's label at its end. */
   readonly token: string;
-  /** The fencing token; or a larger one, as far as the holder may hand the lock on by itself. */
+  /** The fencing token; or a larger one, up to which the holder may hand the lock off within its process. */
   readonly fence: number;
-  /** How long its lease lasts unless it is renewed, in ms; `null` if it never ends by itself. */
+  /** How long the lease lasts unless it is renewed, in ms; `null` if it never ends by itself. */
   readonly ttl: number | null;
 }
 
 /**
- * One who waits for a lock. Of the callers of a manager that want it the first stands for all.
+ * One waiter for a lock. The callers of one manager that wait for the same lock count as one.
  *
  * @example
  * ```ts
@@ -41,16 +41,16 @@ export interface HeldLockInfo {
 export interface PendingLockInfo {
   /** The lock's name. */
   readonly name: string;
-  /** How it is wanted. */
+  /** How the waiter wants to hold the lock. */
   readonly mode: LockMode;
-  /** Whose it is: the `clientId` of a manager. */
+  /** The waiter: the `clientId` of its manager. */
   readonly clientId: string;
-  /** The place in line, 1 for the next. */
+  /** The position in the wait queue, 1 for the next. */
   readonly position: number;
 }
 
 /**
- * What `query` found.
+ * The result of `query`.
  *
  * @example
  * ```ts
@@ -59,9 +59,9 @@ export interface PendingLockInfo {
  * ```
  */
 export interface LockSnapshot {
-  /** Who holds a lock. */
+  /** The holders. */
   readonly held: HeldLockInfo[];
-  /** Who waits for one. */
+  /** The waiters. */
   readonly pending: PendingLockInfo[];
 }
 

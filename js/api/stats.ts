@@ -1,9 +1,9 @@
-/** What a manager has counted. */
+/** The counters of a manager. */
 
 import type { NativeChannel } from '../native/channel.js';
 
 /**
- * Counts since `connect`, but for `held`, `waiting` and `oldestHold`, which are as of now.
+ * Counters since `connect`, except `held`, `waiting` and `oldestHold`, which are current values.
  *
  * @example
  * ```ts
@@ -19,34 +19,34 @@ export interface LockStats {
   /** Locks acquired. */
   readonly acquired: number;
   /**
-   * Those of them that came straight from another caller of this manager: whole locks without the server,
+   * The acquired locks that another caller of this manager handed off: exclusive locks without the server,
    * permits by one request.
    */
   readonly handedOn: number;
-  /** Acquires that waited in vain. */
+  /** Acquires that timed out. */
   readonly timedOut: number;
   /** Locks lost. */
   readonly lost: number;
   /**
-   * Locks that nothing in the process referred to any more while they were held, so that nobody could release
-   * them; see the warning `WARN_LOCK_ABANDONED`. Only collections of garbage find them.
+   * Locks to which nothing in the process referred any more while they were held, so that nothing could release
+   * them; see the warning `WARN_LOCK_ABANDONED`. Only a garbage collection finds them.
    */
   readonly abandoned: number;
-  /** For how long the lock that this manager has held longest is held, in ms; 0 while it holds none. */
+  /** How long ago the oldest lock that this manager holds was acquired, in ms; 0 while it holds none. */
   readonly oldestHold: number;
-  /** Leases renewed, those of locks that were just granted included. */
+  /** Leases renewed, including those of locks that were granted just before. */
   readonly renewals: number;
   /** Requests sent to the server, renewals included. */
   readonly requests: number;
   /**
-   * How long hand-offs from other processes took, from the moment that the server passed the lock on
-   * until it was known here: how many took at most `upTo` ms and more than the entry before.
+   * A histogram of hand-offs from other processes: the time from the server's grant until this process knew of
+   * it. Each entry counts those that took at most `upTo` ms and more than the entry before.
    */
   readonly handOffs: readonly HandOffCount[];
 }
 
 /**
- * How many hand-offs took about so long.
+ * One entry of the histogram of hand-offs.
  *
  * @example
  * ```ts
@@ -55,9 +55,9 @@ export interface LockStats {
  * ```
  */
 export interface HandOffCount {
-  /** The longest that they took, in ms; `Infinity` for the last entry. */
+  /** The upper bound, in ms; `Infinity` for the last entry. */
   readonly upTo: number;
-  /** How many there were, since `connect`. */
+  /** The number of hand-offs since `connect`. */
   readonly count: number;
 }
 

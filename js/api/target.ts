@@ -1,4 +1,4 @@
-/** Where the server is: from a URL to host, port, login and database. */
+/** Targets: parses URLs into host, port, login and database. */
 
 import { checkObject, checkSecret, checkText } from '../internal/checks.js';
 import { argumentError } from './errors.js';
@@ -7,23 +7,23 @@ import { argumentError } from './errors.js';
 export interface Target {
   readonly host: string | null;
   readonly port: number;
-  /** Whether to speak TLS with it. */
+  /** Whether the server speaks TLS. */
   readonly tls: boolean;
   readonly path: string | null;
-  /** Some servers of a Cluster: host and port, by turns. */
+  /** Some servers of a Cluster: host and port, alternating. */
   readonly cluster: readonly string[] | null;
-  /** Who names the server; `host` and `port` mean nothing then. */
+  /** The Sentinels that name the server; `host` and `port` are unused then. */
   readonly sentinels: readonly Sentinel[] | null;
-  /** Servers that know nothing of each other, of which a majority decides. */
+  /** Independent servers, of which a majority decides. */
   readonly quorum: readonly Target[] | null;
-  /** What the Sentinels call the server. */
+  /** The Sentinels' name for the server. */
   readonly master: string | null;
-  /** The store inside this process: its name, empty for one of its own. */
+  /** The name of the store inside this process; empty for a private one. */
   readonly memory: string | null;
   readonly username: string | null;
   readonly password: string | null;
   readonly db: number;
-  /** The server for error messages, without login. */
+  /** The server's name in error messages, without login. */
   readonly label: string;
 }
 
@@ -45,7 +45,7 @@ export interface Sentinel {
  * ```
  */
 export interface QuorumTarget {
-  /** The servers: each with its own login and database. */
+  /** The servers, each with its own login and database. */
   readonly quorum: readonly (string | UrlLike)[];
 }
 
@@ -63,7 +63,7 @@ export interface UrlLike {
 }
 
 /**
- * Where a Redis Cluster is.
+ * A Redis Cluster, see `connect`.
  *
  * @example
  * ```ts
@@ -79,7 +79,7 @@ export interface ClusterTarget {
 }
 
 /**
- * Where the Sentinels are that watch a master, and which of its masters is meant.
+ * A master that Sentinels watch, see `connect`.
  *
  * @example
  * ```ts
@@ -94,11 +94,11 @@ export interface ClusterTarget {
 export interface SentinelTarget {
   /**
    * The Sentinels, best all of them: URLs (`redis://[user:password@]host[:port]`), `'host:port'`, or
-   * `{ host, port }`. With `rediss://` for all of them they and the master speak TLS. Asked one after the other, so one that answers is enough. The port is 26379
+   * `{ host, port }`. With `rediss://` for all of them they and the master speak TLS. One Sentinel that answers is enough. The port is 26379
    * unless given.
    */
   readonly sentinels: readonly (string | UrlLike | SentinelAddress)[];
-  /** What the Sentinels call the master. */
+  /** The Sentinels' name for the master. */
   readonly master: string;
   /**
    * The ACL user of Sentinels whose URL has no login.
@@ -133,7 +133,7 @@ export interface SentinelTarget {
 }
 
 /**
- * Where a Sentinel listens.
+ * The address of a Sentinel.
  *
  * @example
  * ```ts
@@ -152,14 +152,14 @@ export interface SentinelAddress {
   readonly port?: number;
 }
 
-/** Whatever `connect` takes for a place. @internal */
+/** Every form of the first argument of `connect`. @internal */
 export type Place = string | UrlLike | ClusterTarget | SentinelTarget | QuorumTarget;
 
 const DEFAULT_URL = 'redis://127.0.0.1:6379';
 const DEFAULT_PORT = 6379;
 const DEFAULT_SENTINEL_PORT = 26_379;
 const DB_MAX = 99_999;
-/** With fewer than three no server may fail; with more than these every lock is slow. */
+/** The bounds of a quorum: with fewer servers none may fail, with more every lock is slow. */
 const QUORUM_MIN = 3;
 const QUORUM_MAX = 15;
 const SERVER_SCHEMES = 'redis://, rediss://, valkey:// or valkeys://';
@@ -174,7 +174,7 @@ const SENTINEL_TARGET = [
   'username',
 ];
 
-/** What no kind of target has unless it says so. */
+/** The properties that a target has by default. */
 const NOWHERE = {
   host: null,
   port: 0,
@@ -191,12 +191,12 @@ const NOWHERE = {
 } as const;
 
 /**
- * The target that a caller named, or else the environment.
+ * Checks the target that the caller gave, or else the one in the environment.
  *
  * @internal
  */
 export function checkTarget(target: unknown): Target {
-  // An empty variable is as good as none.
+  // An empty variable counts as unset.
   const environment = process.env['HOLDFAST_URL'] || process.env['REDIS_URL'];
   const given = target ?? (environment || DEFAULT_URL);
   if (typeof given === 'object' && given !== null) {
@@ -232,7 +232,7 @@ function quorumTarget(target: QuorumTarget): Target {
   return { ...NOWHERE, tls, quorum: servers, label: `a quorum of ${labels.join(', ')}` };
 }
 
-/** All seeds must be reachable in the same way, for what one of them says is asked of the others. */
+/** All seeds must be reachable in the same way: one of them names the other servers. */
 function clusterTarget(given: ClusterTarget): Target {
   const [unknown] = Object.keys(given).filter((key) => key !== 'cluster');
   if (unknown !== undefined) {
@@ -371,7 +371,7 @@ function parse(given: string, complaint: string): URL {
   try {
     return new URL(given);
   } catch {
-    // The URL's own error repeats the text, and with it the password.
+    // The error of `URL` repeats the text, and so the password.
     throw invalid(complaint);
   }
 }
@@ -402,7 +402,7 @@ function unixTarget(url: URL): Target {
   }
   for (const key of url.searchParams.keys()) {
     if (!['db', 'user', 'pass'].includes(key)) {
-      // Not shown: it may be the rest of a password with an & in it.
+      // The message leaves it out: it may be the rest of a password with an & in it.
       throw invalid('the URL of a socket knows the parameters db, user and pass, and no other');
     }
   }
@@ -427,7 +427,7 @@ function memoryTarget(url: URL): Target {
 
 function database(given: string): number {
   if (!/^\d{0,5}$/.test(given)) {
-    // Not shown: it may be the rest of a password with a / in it.
+    // The message leaves it out: it may be the rest of a password with a / in it.
     throw invalid('the database, behind the / of the URL, must be a number');
   }
   return Number(given);

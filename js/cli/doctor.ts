@@ -1,4 +1,4 @@
-/** `holdfast doctor`: whether servers are fit for locks, and what to mend. */
+/** `holdfast doctor`: checks whether servers are fit for locks, and says what to fix. */
 
 import { randomUUID } from 'node:crypto';
 import { type Command, Option } from 'commander';
@@ -18,7 +18,7 @@ interface DoctorOptions extends PlaceOptions {
 
 const HELP = `
 It looks at the connection, version, role, eviction, persistence, clock and replicas of every server, at what
-the ACL user may do, and takes and releases a lock of its own.
+the ACL user may do, and acquires and releases a lock of its own.
 
 ${EXIT_CODES}
 Examples:
@@ -27,7 +27,7 @@ Examples:
   holdfast doctor --acl-user app    # asked as an administrator about another user
 `;
 
-/** How long the trial waits in line, in ms. */
+/** How long the trial waits in the queue, in ms. */
 const TRIAL_WAIT_MS = 50;
 
 const MARKS: Readonly<Record<Finding['level'], readonly [string, Paint]>> = {
@@ -44,8 +44,8 @@ const ADVICE_INDENT = 2 + MARK_WIDTH + 2 + CHECK_WIDTH + 2;
 export function addDoctor(program: Command, end: (code: number) => void): void {
   const command = program
     .command('doctor')
-    .summary('see whether the servers are fit for locks')
-    .description('See whether the servers are fit for locks, and say what to mend.')
+    .summary('check whether the servers are fit for locks')
+    .description('Check whether the servers are fit for locks, and say what to fix.')
     .addOption(new Option('--acl-user <name>', 'whose rights are looked at (default: the login)'));
   withPlace(command)
     .addHelpText('after', HELP)
@@ -77,22 +77,22 @@ async function examine(where: Where, aclUser: string | undefined): Promise<Findi
   try {
     surveys = await survey(target, options, asked);
   } catch (error) {
-    return [trouble('connection', error)];
+    return [failure('connection', error)];
   }
   const findings = surveys.flatMap((each) => {
     const about = each.answers.slice(QUESTIONS.length);
     const allowed = each.failure === undefined ? judgeRights(needed, user, name, about) : [];
     return [...judge(each, kind), ...allowed].map((found) => ({ server: each.server, ...found }));
   });
-  return [...findings, ...twins(surveys, kind), ...(await trial(where, name))];
+  return [...findings, ...duplicates(surveys, kind), ...(await trial(where, name))];
 }
 
-/** Servers of a quorum that are one. */
-function twins(surveys: readonly ServerSurvey[], { quorum }: Kind): Finding[] {
+/** Servers of a quorum that are the same one. */
+function duplicates(surveys: readonly ServerSurvey[], { quorum }: Kind): Finding[] {
   if (!quorum) return [];
   const runs = surveys.map(({ answers }) => fields(answers[0]?.text ?? '').get('run_id'));
-  const twice = surveys.filter((_, i) => runs[i] !== undefined && runs.indexOf(runs[i]) !== i);
-  return twice.map(({ server }) => ({
+  const repeated = surveys.filter((_, i) => runs[i] !== undefined && runs.indexOf(runs[i]) !== i);
+  return repeated.map(({ server }) => ({
     server,
     check: 'role',
     level: 'problem',
@@ -101,7 +101,7 @@ function twins(surveys: readonly ServerSurvey[], { quorum }: Kind): Finding[] {
   }));
 }
 
-/** Takes a lock as services do, stands in line for it, and gives it back. */
+/** Acquires a lock as services do, waits for it in its queue, and releases it. */
 async function trial({ target, options }: Where, name: string): Promise<Finding[]> {
   const findings: Finding[] = [];
   try {
@@ -116,13 +116,13 @@ async function trial({ target, options }: Where, name: string): Promise<Finding[
       const took = performance.now() - began;
       await locks.acquire(name, { wait: TRIAL_WAIT_MS }).catch(expectTimeout);
       await lock.release();
-      const message = `a lock was taken and extended in ${took.toFixed(2)} ms, waited for, and released`;
+      const message = `a lock was acquired and extended in ${took.toFixed(2)} ms, waited for, and released`;
       findings.push({ server: null, check: 'trial', level: 'ok', message });
     } finally {
       await locks.close();
     }
   } catch (error) {
-    findings.push(trouble('trial', error));
+    findings.push(failure('trial', error));
   }
   return findings;
 }
@@ -131,7 +131,7 @@ function expectTimeout(error: unknown): void {
   if (!(error instanceof LockTimeoutError)) throw error;
 }
 
-function trouble(check: string, error: unknown): Finding {
+function failure(check: string, error: unknown): Finding {
   return { server: null, check, level: 'problem', message: (error as Error).message };
 }
 
@@ -158,7 +158,7 @@ function linesOf({ check, level, message, advice }: Finding): string[] {
 
 function verdict(problems: number, warnings: number): string {
   if (problems > 0)
-    return paint(process.stdout, 'red', `${problems} to mend, ${warnings} to consider.`);
+    return paint(process.stdout, 'red', `${problems} to fix, ${warnings} to consider.`);
   if (warnings > 0) return `Fit for locks; ${warnings} to consider.`;
   return paint(process.stdout, 'green', 'Fit for locks.');
 }

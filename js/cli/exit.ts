@@ -1,4 +1,4 @@
-/** How the command line ends, and what it says of errors. */
+/** The exit codes of the command line, and its reports of errors. */
 
 import { CommanderError } from 'commander';
 import {
@@ -12,32 +12,32 @@ import {
 import { paint } from './terminal.js';
 
 /**
- * Exit codes, from sysexits where it has one, so that they can be told from those of a command that
- * runs under a lock.
+ * Exit codes, from sysexits where it has one, so that they differ from those of a command that runs under a
+ * lock.
  */
 export const Exit = {
   Done: 0,
-  /** The answer is no: nobody holds the lock, or the doctor found something that must be mended. */
+  /** The answer is no: the lock is free, or `doctor` found something to fix. */
   No: 1,
   Usage: 64,
   /** No server could be reached, or it refused. */
   Unavailable: 69,
   /** A defect of holdfast. */
   Internal: 70,
-  /** Somebody else holds the lock. */
+  /** Another client holds the lock. */
   Conflict: 75,
   /** The lock was lost while the command ran, so the command was stopped. */
   Lost: 76,
   NotExecutable: 126,
   NotFound: 127,
-  /** 128 and the number of the signal that ended the command. */
+  /** 128 plus the number of the signal that ended the command. */
   Signal: 128,
 } as const;
 
-/** What they mean, for the help. */
+/** The exit codes in the help. */
 export const EXIT_CODES = `Exit codes:
   0    done
-  1    the answer is no: nobody holds the lock, or something must be mended (doctor)
+  1    the answer is no: the lock is free, or there is something to fix (doctor)
   64   wrong usage; nothing was sent
   69   the servers cannot be reached, or refused
   70   a defect of holdfast
@@ -49,7 +49,7 @@ export class CliError extends Error {
     readonly code: string,
     readonly exitCode: number,
     message: string,
-    /** The lock's name, if it is about one. */
+    /** The lock's name, if the error is about one. */
     readonly lock?: string,
   ) {
     super(message);
@@ -63,7 +63,7 @@ export class UsageError extends CliError {
   }
 }
 
-/** The exit code for an error that ended everything. */
+/** The exit code for an error that ended the command. */
 export function exitCodeOf(error: unknown): number {
   if (error instanceof CommanderError) return error.exitCode === 0 ? Exit.Done : Exit.Usage;
   if (error instanceof CliError) return error.exitCode;
@@ -74,7 +74,7 @@ export function exitCodeOf(error: unknown): number {
   return isArgumentError(error) ? Exit.Usage : Exit.Internal;
 }
 
-/** Says on stderr what went wrong: a line for people, or a document. */
+/** Writes an error to stderr: a line for people, or a JSON document. */
 export function report(error: unknown, json: boolean): void {
   const { message, code = 'ERR_INTERNAL', lock, stack } = ours(error);
   if (json) {
@@ -84,18 +84,18 @@ export function report(error: unknown, json: boolean): void {
   say(exitCodeOf(error) === Exit.Internal ? (stack ?? message) : message);
 }
 
-/** The parser's errors show the word that is wrong, which may be a URL behind a mistyped option. */
+/** Removes logins from the parser's errors: they show the wrong word, which may be a URL after a mistyped option. */
 function ours(error: unknown): Error & Partial<CliError> {
   if (!(error instanceof CommanderError)) return error as Error;
   return new UsageError(withoutLogin(error.message.replace(/^error: /, '')));
 }
 
-/** A text without what may be a login in it, and what follows that. */
+/** Cuts what may be a login out of a text, and all that follows it. */
 export function withoutLogin(text: string): string {
   return text.replace(/(:\/\/|=).*(@|pass=).*/s, '$1***');
 }
 
-/** Says something to people, on stderr. */
+/** Writes a line for people to stderr. */
 export function say(text: string): void {
   process.stderr.write(`${paint(process.stderr, 'red', 'holdfast:')} ${text}\n`);
 }

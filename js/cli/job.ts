@@ -1,31 +1,31 @@
-/** A command that runs under a lock: started, told signals, stopped. */
+/** A command that runs under a lock: starts it, passes signals to it, stops it. */
 
 import { type ChildProcess, spawn } from 'node:child_process';
 import { constants } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { CliError, Exit } from './exit.js';
 
-/** How often it is looked whether what the command has started is gone, in ms. */
+/** How often `stop` checks whether the command's processes are gone, in ms. */
 const LOOK_MS = 20;
-/** The login is for the locks alone. */
+/** The variables that the command does not get: the login is for locks alone. */
 const LOGIN: readonly string[] = [
   'HOLDFAST_USERNAME',
   'HOLDFAST_PASSWORD',
   'HOLDFAST_SENTINEL_USERNAME',
   'HOLDFAST_SENTINEL_PASSWORD',
 ];
-/** What a terminal sends to all that is in its foreground. */
+/** The signals that a terminal sends to every process in its foreground. */
 const TYPED: readonly NodeJS.Signals[] = ['SIGINT', 'SIGQUIT'];
 
 /** A command under way. */
 export class Job {
   readonly #child: ChildProcess;
   /**
-   * Without a terminal the command gets a process group of its own, so that signals reach all that it has
-   * started. At a terminal it must stay in the group of the foreground, to which Ctrl-C goes.
+   * Without a terminal the command gets a process group of its own, so that signals reach all its processes. At a
+   * terminal it must stay in the foreground group, to which Ctrl-C goes.
    */
   readonly #group = process.stdin.isTTY !== true;
-  /** Its exit code, as a shell tells it. */
+  /** The exit code of the command, as a shell reports it. */
   readonly ended: Promise<number>;
 
   constructor([program = '', ...args]: readonly string[], env: Readonly<Record<string, string>>) {
@@ -40,12 +40,12 @@ export class Job {
     });
   }
 
-  /** Hands on a signal that this process got, unless the terminal has sent it to the command as well. */
+  /** Passes on a signal that this process got, unless the terminal has sent it to the command as well. */
   tell(signal: NodeJS.Signals): void {
     if (this.#group || !TYPED.includes(signal)) this.#send(signal);
   }
 
-  /** Ends the command: kindly, and by force if it has not ended after `grace` ms. */
+  /** Ends the command by SIGTERM, and by SIGKILL if it has not ended after `grace` ms. */
   async stop(grace: number): Promise<void> {
     this.#send('SIGTERM');
     const end = performance.now() + grace;
@@ -57,7 +57,7 @@ export class Job {
     return this.#group ? this.#send(0) : this.#child.exitCode === null && !this.#child.signalCode;
   }
 
-  /** Returns whether anybody got it. */
+  /** Returns whether a process got the signal. */
   #send(signal: NodeJS.Signals | 0): boolean {
     const { pid } = this.#child;
     if (pid === undefined) return false;
@@ -65,19 +65,19 @@ export class Job {
     try {
       return process.kill(-pid, signal);
     } catch {
-      // All of them are gone.
+      // No process is left in the group.
       return false;
     }
   }
 }
 
-/** What the command gets of the environment. On Windows the case of names does not matter. */
+/** The environment of the command. On Windows the case of names does not matter. */
 function inherited(): NodeJS.ProcessEnv {
   const all = Object.entries(process.env);
   return Object.fromEntries(all.filter(([name]) => !LOGIN.includes(name.toUpperCase())));
 }
 
-/** Why the command did not start, with the exit codes of shells. */
+/** The error of a command that did not start, with the exit code of a shell. */
 function startError(program: string, { code, message }: NodeJS.ErrnoException): CliError {
   if (code === 'ENOENT') {
     return new CliError('ERR_NOT_FOUND', Exit.NotFound, `cannot run ${program}: it was not found`);
@@ -86,7 +86,7 @@ function startError(program: string, { code, message }: NodeJS.ErrnoException): 
   return new CliError('ERR_NOT_EXECUTABLE', Exit.NotExecutable, `cannot run ${program}: ${why}`);
 }
 
-/** The exit code that stands for a signal. */
+/** The exit code for a signal. */
 export function codeOf(signal: NodeJS.Signals | null): number {
   return Exit.Signal + (signal === null ? 0 : constants.signals[signal]);
 }

@@ -1,31 +1,31 @@
-/** What a server tells about itself, and what that means for locks. */
+/** Judges by the survey of a server whether it is fit for locks. */
 
 import type { ServerAnswer, ServerSurvey } from '../internal/survey.js';
 
-/** One thing that was looked at. The documented shape of `doctor --json`. */
+/** The result of one check. The documented shape of `doctor --json`. */
 export interface Finding {
-  /** The server, without login; `null` if it is about all of them. */
+  /** The server, without login; `null` if the finding is about all of them. */
   readonly server: string | null;
   readonly check: string;
-  /** A problem must be mended; a warning may be meant so. */
+  /** A problem must be fixed; a warning may be intended. */
   readonly level: 'ok' | 'warning' | 'problem';
   readonly message: string;
-  /** What to do. */
+  /** What the operator can do. */
   readonly advice?: string;
 }
 
 type Found = Omit<Finding, 'server'>;
 
-/** What every server is asked, in this order. */
+/** The commands that every server gets, in this order. */
 export const QUESTIONS = [['INFO'], ['CONFIG', 'GET', 'appendfsync'], ['CLUSTER', 'INFO']];
 
-/** What holds for the whole place. */
+/** The kind of the target. */
 export interface Kind {
   readonly cluster: boolean;
   readonly quorum: boolean;
 }
 
-/** A server's clock may be so far from this machine's, in µs. */
+/** The largest accepted distance between a server's clock and this machine's, in µs. */
 const AHEAD_MAX_US = 1_000_000;
 const ROUND_TRIP_MAX_MS = 50;
 const REPLICA_LAG_MAX_S = 10;
@@ -36,7 +36,7 @@ const VALKEY_MIN = [7, 2] as const;
 /** The fields of INFO. */
 type Info = ReadonlyMap<string, string>;
 
-/** All that can be said of one server, but for rights. */
+/** The findings about one server, except those about rights. */
 export function judge(survey: ServerSurvey, kind: Kind): Found[] {
   if (survey.failure !== undefined) {
     const advice = 'see that it runs, and that host, port, TLS and login are right';
@@ -45,7 +45,7 @@ export function judge(survey: ServerSurvey, kind: Kind): Found[] {
   const [about, config, cluster] = survey.answers;
   const trip = roundTrip(survey);
   if (about === undefined || about.refused) {
-    const message = `it does not tell about itself: ${about?.text ?? 'no answer'}`;
+    const message = `it does not answer INFO: ${about?.text ?? 'no answer'}`;
     const advice = 'allow the user INFO, as docs/operations.md has it';
     return [trip, { check: 'rights', level: 'problem', message, advice }];
   }
@@ -78,7 +78,7 @@ function ok(check: string, message: string): Found {
 }
 
 function roundTrip({ roundTrips }: ServerSurvey): Found {
-  // The first one may have paid for setting up the connection.
+  // The first round trip may include the set-up of the connection.
   const sorted = roundTrips.slice(1).sort((a, b) => a - b);
   const ms = (sorted[Math.floor(sorted.length / 2)] ?? 0) / 1_000;
   const message = `a round trip takes ${ms.toFixed(2)} ms`;
@@ -106,10 +106,10 @@ function role(info: Info, { cluster }: Kind): Found {
     return { check: 'role', level: 'problem', message, advice };
   };
   if (mode === 'sentinel') {
-    return problem('it is a Sentinel, and keeps no data', 'name it with --sentinel and --master');
+    return problem('it is a Sentinel, and keeps no data', 'pass it by --sentinel and --master');
   }
   if (mode === 'cluster' && !cluster) {
-    return problem('it is a server of a Cluster', 'name it with --cluster');
+    return problem('it is a server of a Cluster', 'pass it by --cluster');
   }
   if (info.get('role') === 'slave') {
     const primary = `${info.get('master_host')}:${info.get('master_port')}`;
@@ -132,7 +132,7 @@ function clusterState(answer: ServerAnswer | undefined): Found {
 function memory(info: Info): Found {
   const policy = info.get('maxmemory_policy') ?? 'unknown';
   const [most, used] = [Number(info.get('maxmemory')), Number(info.get('used_memory'))];
-  const set = 'set maxmemory-policy to noeviction, or use a server of its own for locks';
+  const set = 'set maxmemory-policy to noeviction, or use a separate server for locks';
   if (policy !== 'noeviction' && most > 0) {
     const message = `maxmemory-policy is ${policy}: it evicts locks when memory is short`;
     return { check: 'memory', level: 'problem', message, advice: set };
@@ -167,7 +167,7 @@ function persistence(info: Info, config: ServerAnswer | undefined, { quorum }: K
   if (quorum) {
     return [ok('persistence', 'appendonly no: after a restart it has no vote for longestLease')];
   }
-  const message = 'appendonly no: a restart forgets locks, and others get in';
+  const message = 'appendonly no: a restart forgets locks, which other clients then get';
   const advice = 'appendonly yes, or a resource that checks fences';
   return [{ check: 'persistence', level: 'warning', message, advice }];
 }

@@ -1,9 +1,17 @@
-/** `holdfast ls` and `holdfast show`: who holds and who waits for what. */
+/** `holdfast ls` and `holdfast show`: the holders and waiters of locks. */
 
 import type { Command } from 'commander';
 import { EXIT_CODES, Exit } from './exit.js';
 import { open, type PlaceOptions, whereOf, withPlace } from './options.js';
-import { foreignLease, type LockView, leaseOf, look, nameOf, tableOf, viewOf } from './snapshot.js';
+import {
+  foreignLease,
+  type LockView,
+  leaseOf,
+  listLocks,
+  nameOf,
+  tableOf,
+  viewOf,
+} from './snapshot.js';
 import { human, paint, print, printable, table } from './terminal.js';
 
 const LS_HELP = `
@@ -37,8 +45,8 @@ export function addLs(program: Command, end: (code: number) => void): void {
     });
   const show = program
     .command('show')
-    .summary('show a lock, its holders and its line')
-    .description('Show who holds a lock and who stands in line for it.')
+    .summary('show a lock, its holders and its wait queue')
+    .description('Show the holders of a lock and its wait queue.')
     .argument('<name>', "the lock's name");
   withPlace(show)
     .addHelpText('after', SHOW_HELP)
@@ -49,7 +57,7 @@ export function addLs(program: Command, end: (code: number) => void): void {
 
 async function list(pattern: string, options: PlaceOptions): Promise<number> {
   const locks = await open(whereOf(options));
-  const views = await look(locks, pattern);
+  const views = await listLocks(locks, pattern);
   await locks.close();
   if (options.json === true) print(JSON.stringify({ locks: views }));
   else if (views.length === 0) print('No lock is held or waited for.');
@@ -71,9 +79,9 @@ async function showOne(name: string, options: PlaceOptions): Promise<number> {
 
 function described({ name, mode, holders, waiters }: LockView, foreign?: number | null): string {
   const shown = `Lock "${printable(name)}"`;
-  const line = waiters.map(({ position, mode, clientId }) => [`${position}`, mode, clientId]);
+  const queue = waiters.map(({ position, mode, clientId }) => [`${position}`, mode, clientId]);
   const waiting =
-    waiters.length === 0 ? [] : ['', headed(table(['PLACE', 'MODE', 'WAITER'], line))];
+    waiters.length === 0 ? [] : ['', headed(table(['POSITION', 'MODE', 'WAITER'], queue))];
   if (foreign !== undefined) {
     const lease = foreign === null ? 'without an end to its lease' : `for ${human(foreign)} more`;
     return [`${shown} is held by other code ${lease}.`, ...waiting].join('\n');

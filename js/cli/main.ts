@@ -35,8 +35,8 @@ function version(): string {
 }
 
 /**
- * Not by running out of work: a lock that is to be kept would be released on that way. What was written comes
- * first: of a long list the reader at the other end of a pipe may not have taken all yet.
+ * Exits at once: if the event loop ran empty instead, a lock that is left to expire would be released. Waits for
+ * the output first: the reader of a pipe may not have taken all of a long list yet.
  */
 function end(code: number): void {
   process.stdout.write('', () => process.exit(code));
@@ -48,11 +48,11 @@ async function main(): Promise<void> {
     .description('Distributed locks in Redis, for operators, shell scripts and cron.')
     .version(version())
     .exitOverride()
-    // What is wrong with the arguments is reported like all else.
+    // Errors in the arguments are reported like all others.
     .configureOutput({ outputError: () => {} })
     .addHelpText('after', HELP);
   for (const add of [addRun, addLs, addWatch, addRelease, addDoctor]) add(program, end);
-  // The words of a command that runs under a lock are its own.
+  // The words after -- belong to the command that runs under the lock.
   const [ours] = process.argv.join('\0').split('\0--\0', 1);
   try {
     await program.parseAsync();
@@ -64,17 +64,17 @@ async function main(): Promise<void> {
   }
 }
 
-/** Whether no command was named: all that there is to say to that is the help. */
+/** Whether the error is a missing command, which the help answers. */
 function isHelp(error: unknown): boolean {
   return error instanceof CommanderError && error.code === 'commander.help';
 }
 
-/** The arguments as `ps` may show them, from here on: without what may be a login. */
+/** The title of the process for `ps`: the arguments without what may be a login. */
 function title(): string {
   return ['holdfast', ...process.argv.slice(2).map(withoutLogin)].join(' ');
 }
 
-// Whoever read has read enough, as `head` has; and a lost word is no reason to drop a lock.
+// A reader such as `head` may close the pipe early, and a lost message is no reason to drop a lock.
 process.stdout.on('error', () => process.exit(Exit.Done));
 process.stderr.on('error', () => {});
 process.title = title();

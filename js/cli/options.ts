@@ -1,4 +1,4 @@
-/** Options that several commands have, and what their values mean. */
+/** Options that several commands share, and the parsers of their values. */
 
 import { readFileSync } from 'node:fs';
 import { type Command, InvalidArgumentError, Option } from 'commander';
@@ -8,7 +8,7 @@ import type { LockManager } from '../api/manager.js';
 import { checkTarget, type Place } from '../api/target.js';
 import { say, UsageError } from './exit.js';
 
-/** What every command is told. */
+/** The options of every command. */
 export interface PlaceOptions {
   readonly url?: string;
   readonly sentinel?: string[];
@@ -23,15 +23,15 @@ export interface PlaceOptions {
   readonly json?: boolean;
 }
 
-/** Where the locks are, and how to get there. */
+/** The target of the locks, and the options of the connection. */
 export interface Where {
   readonly target: Place | undefined;
   readonly options: ConnectOptions;
-  /** For people, without login. */
+  /** The target's name for people, without login. */
   readonly label: string;
 }
 
-/** By default the `ttl` of `connect`, as there. */
+/** The default `ttl` of `connect`. */
 const LONGEST_LEASE_MS = 10_000;
 const UNITS = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000 } as const;
 
@@ -39,7 +39,7 @@ const UNITS = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000 } as const;
 export function duration(text: string): number {
   const [, digits, unit] = /^(\d+(?:\.\d+)?)(ms|s|m|h)$/.exec(text) ?? [];
   if (digits === undefined) {
-    throw new InvalidArgumentError('Say how long with a unit: 500ms, 30s, 2m or 1h.');
+    throw new InvalidArgumentError('Give a time with a unit: 500ms, 30s, 2m or 1h.');
   }
   return Math.round(Number(digits) * UNITS[unit as keyof typeof UNITS]);
 }
@@ -49,13 +49,13 @@ export function whole(least: number, most: number): (text: string) => number {
   return (text) => {
     const number = /^\d{1,15}$/.test(text) ? Number(text) : Number.NaN;
     if (number >= least && number <= most) return number;
-    throw new InvalidArgumentError(`Say a whole number from ${least} to ${most}.`);
+    throw new InvalidArgumentError(`Give a whole number from ${least} to ${most}.`);
   };
 }
 
 const collect = (url: string, before: string[] = []): string[] => [...before, url];
 
-/** Adds the options by which the servers are found. */
+/** Adds the options that name the servers. */
 export function withPlace(command: Command): Command {
   return command
     .optionsGroup('Where the locks are:')
@@ -80,8 +80,8 @@ export function withPlace(command: Command): Command {
 }
 
 /**
- * Which servers are meant; checks everything that can be checked without them. `lease` is the longest that
- * the command takes, in ms.
+ * Reads the target, and checks everything that can be checked without a server. `lease` is the longest that the
+ * command takes, in ms.
  */
 export function whereOf(given: PlaceOptions, lease = 0): Where {
   const target = targetOf(given);
@@ -104,12 +104,12 @@ export function whereOf(given: PlaceOptions, lease = 0): Where {
   return { target, options, label };
 }
 
-/** A server of a quorum that restarted has no vote for so long; 0 where it has all data again. */
+/** How long a restarted server of a quorum has no vote; 0 if it has all its data again. */
 function longest({ longestLease = LONGEST_LEASE_MS }: PlaceOptions, lease: number): number {
   return longestLease === 0 ? 0 : Math.max(longestLease, lease);
 }
 
-/** Connects, and has warnings told. Events of the connection are no news for a short command. */
+/** Connects, and reports warnings. Events of the connection do not matter to a short command. */
 export async function open({ target, options }: Where): Promise<LockManager> {
   const locks = await connect(target, options);
   locks.on('warning', ({ message }) => say(message));

@@ -1,4 +1,4 @@
-/** `holdfast release`: takes a lock away from whoever holds it. */
+/** `holdfast release`: takes a lock away from its holder. */
 
 import { createInterface } from 'node:readline/promises';
 import type { Command } from 'commander';
@@ -14,7 +14,7 @@ interface ReleaseOptions extends PlaceOptions {
 }
 
 const HELP = `
-The next in line gets the lock at once. Its holder is told, and what it does until it has stopped is no longer
+The next waiter gets the lock at once. The holder is notified, and what it does until it has stopped is no longer
 protected: stop it first, if you can.
 
 ${EXIT_CODES}
@@ -28,9 +28,9 @@ export function addRelease(program: Command, end: (code: number) => void): void 
   const command = program
     .command('release')
     .summary('take a lock away from its holder')
-    .description('Take a lock away from whoever holds it. Asks first.')
+    .description('Take a lock away from its holder. Asks first.')
     .argument('<name>', "the lock's name")
-    .option('--force', 'yes, from whoever holds it: without it nothing is done')
+    .option('--force', 'yes, whoever the holder is: without it nothing is done')
     .option('--foreign', 'also if other code than holdfast holds it')
     .option('-y, --yes', 'do not ask');
   withPlace(command)
@@ -72,11 +72,11 @@ function told(name: string, released: boolean, foreign: boolean): string {
   return `${shown} is held by nobody.`;
 }
 
-/** Asks at the terminal, having told who is concerned. */
+/** Shows the holders, and asks at the terminal. */
 async function agreed(view: LockView, where: Where, options: ReleaseOptions): Promise<boolean> {
   const terminal = createInterface({ input: process.stdin, output: process.stderr });
   const ended = new AbortController();
-  // Ctrl-C and Ctrl-D say no.
+  // Ctrl-C and Ctrl-D mean no.
   terminal.once('close', () => ended.abort());
   try {
     const question = `${await concern(view, where, options)} Release it? [y/N] `;
@@ -96,13 +96,13 @@ async function concern(
   { foreign }: ReleaseOptions,
 ): Promise<string> {
   const shown = `Lock "${printable(name)}" on ${where.label}`;
-  const line = waiters.length === 0 ? '' : ` ${waiters.length} in line.`;
+  const queue = waiters.length === 0 ? '' : ` ${waiters.length} waiting.`;
   if (mode !== null) {
     const who = holders.map((each) => `${nameOf(each)} (lease ${leaseOf(each)})`);
-    return `${shown} is held, ${mode}, by ${who.join(', ')}.${line}`;
+    return `${shown} is held, ${mode}, by ${who.join(', ')}.${queue}`;
   }
   const lease = foreign === true ? await foreignLease(where, name) : undefined;
-  if (lease === undefined) return `${shown} is held by nobody of holdfast.${line}`;
+  if (lease === undefined) return `${shown} is held by nobody of holdfast.${queue}`;
   const left = lease === null ? 'without an end to its lease' : `for ${human(lease)} more`;
-  return `${shown} is held by other code ${left}.${line}`;
+  return `${shown} is held by other code ${left}.${queue}`;
 }

@@ -1,18 +1,18 @@
-/** What an ACL user must be allowed to do, and how to find out whether he is. */
+/** The rights that an ACL user needs, and the commands that find out whether the user has them. */
 
 import type { ServerAnswer } from '../internal/survey.js';
 import type { Finding } from './judge.js';
 
 /** One right. */
 interface Right {
-  /** A command that needs it, as `ACL DRYRUN` takes it. */
+  /** A command that needs the right, as `ACL DRYRUN` takes it. */
   readonly words: readonly string[];
-  /** One that needs it and changes nothing: what it cannot mean is refused only behind the ACL. */
+  /** A command that needs the right and changes nothing: the server rejects its arguments only after the ACL check. */
   readonly trial: readonly string[] | undefined;
   readonly use: Use;
 }
 
-/** What does not work without it; needed: nothing does. */
+/** The features that need a right; `needed` are all of them. */
 type Use = 'needed' | 'messages' | 'lists';
 
 const WITHOUT = {
@@ -24,16 +24,16 @@ const WITHOUT = {
 const USES = Object.keys(WITHOUT) as Use[];
 const CHANNEL = 'holdfast:{doctor}';
 
-/** Where the locks are whose rights are asked for. */
+/** The locks whose rights are checked. */
 export interface Scope {
-  /** A lock that nobody has. */
+  /** The name of a lock that no client uses. */
   readonly name: string;
   readonly prefix: string;
   readonly db: number;
   readonly cluster: boolean;
 }
 
-/** Everything that holdfast does, on the keys of one lock. */
+/** Every command of holdfast, on the keys of one lock. */
 export function rights({ name, prefix, db, cluster }: Scope): Right[] {
   const lock = `${prefix}${name}`;
   const side = /\{[^}]+\}/.test(lock) ? `${lock}:queue` : `{${lock}}:queue`;
@@ -63,20 +63,20 @@ export function rights({ name, prefix, db, cluster }: Scope): Right[] {
   ];
 }
 
-/** Not tried: the manager of the trial does, and warns. */
+/** The commands of messages. They are not tried: the manager of the trial uses them, and warns. */
 function messages(cluster: boolean): string[] {
   return cluster
     ? [`SPUBLISH ${CHANNEL} x`, `SSUBSCRIBE ${CHANNEL}`, `SUNSUBSCRIBE ${CHANNEL}`]
     : [`PUBLISH ${CHANNEL} x`, `SUBSCRIBE ${CHANNEL}`, `PUBSUB NUMSUB ${CHANNEL}`];
 }
 
-/** What the server is asked: what the user may do, and then, if that is the login, to let him try. */
+/** The commands for the server: one that asks for each right, and if the user is the login, one that tries it. */
 export function questions(all: readonly Right[], user: string, isLogin: boolean): string[][] {
   const asked = all.map(({ words }) => ['ACL', 'DRYRUN', user, ...words]);
   return isLogin ? [...asked, ...all.map(({ trial }) => [...(trial ?? ['TIME'])])] : asked;
 }
 
-/** What the answers mean. Servers from 7.0 on tell what a user may do, if he may ask. */
+/** Judges the answers. Servers from 7.0 on answer ACL DRYRUN, if the login may ask. */
 export function judgeRights(
   all: readonly Right[],
   user: string,

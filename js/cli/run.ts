@@ -38,7 +38,7 @@ Exit codes:
   the command's own; 128+n if signal n ended it
   64   wrong usage; nothing was sent
   69   the servers cannot be reached, or refused; the command was not run
-  75   somebody else holds the lock; the command was not run (see -E)
+  75   another client holds the lock; the command was not run (see -E)
   76   the lock was lost while the command ran, so the command was stopped
   126  the command cannot be executed
   127  the command was not found
@@ -99,14 +99,14 @@ function upToADay(text: string): number {
   return ms;
 }
 
-/** The machine and the process: what one wants to know of a holder. */
+/** The default label: the machine and the process. */
 function defaultLabel(): string {
   const suffix = `.${process.pid}`;
   const host = hostname().replace(/[^A-Za-z0-9._~-]/g, '-');
   return host.slice(0, LABEL_MAX - suffix.length) + suffix;
 }
 
-/** Takes the lock, runs the command, and answers with what code to end. */
+/** Takes the lock, runs the command, and answers the exit code. */
 async function run(name: string, words: readonly string[], options: RunOptions): Promise<number> {
   const signals = new Signals();
   const locks = await open(whereOf(options, Math.max(options.ttl, options.atLeast ?? 0)));
@@ -118,20 +118,20 @@ async function run(name: string, words: readonly string[], options: RunOptions):
   const acquired = performance.now();
   const { exit, ran } = await runUnder(lock, words, options, signals);
   const left = (options.atLeast ?? 0) - (performance.now() - acquired);
-  const kept = ran && left > 0 && lock.held;
+  const leftToExpire = ran && left > 0 && lock.held;
   const lost = await isLost(options, async () => {
-    if (kept) await leave(lock, Math.ceil(left));
+    if (leftToExpire) await leaveToExpire(lock, Math.ceil(left));
     else if (!(await lock.release()) && exit !== Exit.Lost) {
       throw new CliError('ERR_LOCK_LOST', Exit.Lost, `lock "${name}" had been lost`, name);
     }
   });
-  // Closing would release what is kept.
-  if (kept) leaveToExpireAtExit();
+  // Closing the manager would release the lock.
+  if (leftToExpire) leaveToExpireAtExit();
   else await locks.close();
   return lost ? Exit.Lost : exit;
 }
 
-/** The lock, or with what code to end. */
+/** Takes the lock, or answers the exit code. */
 async function take(
   locks: LockManager,
   name: string,
@@ -148,13 +148,13 @@ async function take(
   } catch (error) {
     if (signal.aborted) return codeOf(signal.reason);
     if (exitCodeOf(error) !== Exit.Conflict) throw error;
-    // Who has asked for success wants to hear nothing, in a mail of cron's for instance.
+    // A caller that asks for success wants no message, for instance in a mail of cron.
     if (options.conflictExitCode !== 0) report(error, json);
     return options.conflictExitCode;
   }
 }
 
-/** How the command ended, and whether it ran at all. */
+/** The exit code of the command, and whether it ran at all. */
 interface Ran {
   readonly exit: number;
   readonly ran: boolean;
@@ -188,30 +188,30 @@ async function runUnder(
   }
 }
 
-/** Has the lease last at least `left` ms from now. */
-async function leave(lock: Lock, left: number): Promise<void> {
+/** Makes the lease last at least `left` ms from now. */
+async function leaveToExpire(lock: Lock, left: number): Promise<void> {
   if (lock.remaining < left) await lock.extend(Math.max(left, LEASE_MS_MIN));
 }
 
-/** Gives the lock up in some way once the command has ended; answers whether it had been lost. */
+/** Calls `giveUp` after the command has ended, and answers whether the lock had been lost. */
 async function isLost({ json = false }: RunOptions, giveUp: () => Promise<void>): Promise<boolean> {
   try {
     await giveUp();
     return false;
   } catch (error) {
-    // Whatever else it is, the command has run, and the lease ends by itself.
+    // Any other error changes nothing: the command has run, and the lease ends by itself.
     report(error, json);
     return exitCodeOf(error) === Exit.Lost;
   }
 }
 
-/** The signals that end this process: while it waits they end the wait, later the command gets them. */
+/** The signals that end this process: they end its wait for the lock; later the command gets them. */
 class Signals {
   readonly #waiting = new AbortController();
   #job: Job | undefined;
 
   constructor() {
-    // Ctrl-Z at a terminal that is not the command's would stop this process alone, and with it the renewal.
+    // Without a terminal of its own, Ctrl-Z would stop this process alone, and with it the renewal.
     if (process.stdin.isTTY !== true) process.on('SIGTSTP', () => {});
     for (const signal of ['SIGHUP', 'SIGINT', 'SIGQUIT', 'SIGTERM'] as const) {
       process.on(signal, () => {
@@ -221,12 +221,12 @@ class Signals {
     }
   }
 
-  /** Aborted by a signal, with its name for a reason. */
+  /** Aborted by a signal; the reason is its name. */
   get waiting(): AbortSignal {
     return this.#waiting.signal;
   }
 
-  /** From now on `job` gets them. */
+  /** Passes the signals to `job` from now on. */
   to(job: Job): void {
     this.#job = job;
     if (this.waiting.aborted) job.tell(this.waiting.reason);

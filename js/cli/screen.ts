@@ -1,4 +1,4 @@
-/** A terminal that is drawn on in place, and left as it was found. */
+/** Draws on a terminal in place, and restores it afterwards. */
 
 import { paint } from './terminal.js';
 
@@ -9,7 +9,7 @@ const TO_END_OF_LINE = '\x1b[K';
 const TO_END_OF_SCREEN = '\x1b[J';
 const CTRL_C = '\x03';
 
-/** Which line is the head of the table: behind the title and an empty one. */
+/** The line of the table's head: the title and an empty line are above it. */
 const HEAD = 2;
 
 /** Takes the terminal over until it is closed. */
@@ -20,7 +20,7 @@ export class Screen {
   readonly #onExit = () => this.close();
   #open = true;
 
-  /** `quit` is called when somebody types q or Ctrl-C. */
+  /** Calls `quit` when the user types q or Ctrl-C. */
   constructor(quit: () => void) {
     this.#onKey = (key) => {
       if (['q', 'Q', CTRL_C].includes(key.toString())) quit();
@@ -31,13 +31,13 @@ export class Screen {
     if (process.stdin.isTTY) process.stdin.setRawMode(true).on('data', this.#onKey);
   }
 
-  /** Shows these lines, as many and as much of them as there is room for. */
+  /** Shows as much of these lines as fits. */
   show(lines: readonly string[]): void {
     this.#lines = lines;
     this.#draw();
   }
 
-  /** Gives the terminal back. May be called again. */
+  /** Restores the terminal. May be called again. */
   close(): void {
     if (!this.#open) return;
     this.#open = false;

@@ -1,4 +1,4 @@
-/** Who holds and who waits for what, lock by lock, as `ls`, `show` and `watch` tell it. */
+/** The holders and waiters of each lock, as `ls`, `show` and `watch` show them. */
 
 import type { LockManager } from '../api/manager.js';
 import type { LockMode } from '../api/options.js';
@@ -12,22 +12,22 @@ import { human, printable, table } from './terminal.js';
 /** One lock. The documented shape of `--json`. */
 export interface LockView {
   readonly name: string;
-  /** How it is held; `null` while nobody holds it. */
+  /** How the lock is held; `null` while it has no holder. */
   readonly mode: LockMode | null;
   readonly holders: readonly Holder[];
   readonly waiters: readonly Waiter[];
 }
 
-/** Who holds it. */
+/** One holder of a lock. */
 export interface Holder {
   readonly label: string | null;
   readonly clientId: string;
   readonly fence: number;
-  /** What is left of the lease in ms; `null` if it never ends by itself. */
+  /** How long the lease still lasts, in ms; `null` if it never ends by itself. */
   readonly lease: number | null;
 }
 
-/** Who waits for it: the callers of one process count as one. */
+/** One waiter for a lock: the callers of one process count as one. */
 export interface Waiter {
   readonly clientId: string;
   readonly mode: LockMode;
@@ -35,7 +35,7 @@ export interface Waiter {
 }
 
 /** All locks whose names match a pattern, in order. */
-export async function look(locks: LockManager, pattern: string): Promise<LockView[]> {
+export async function listLocks(locks: LockManager, pattern: string): Promise<LockView[]> {
   const [startsWith = ''] = pattern.split(/[*?]/, 1);
   const { held, pending } = await locks.query({ startsWith });
   const matches = matcher(pattern);
@@ -53,16 +53,16 @@ export async function look(locks: LockManager, pattern: string): Promise<LockVie
   });
 }
 
-/** One lock, whatever its name looks like as a pattern. */
+/** One lock, even if its name looks like a pattern. */
 export async function viewOf(locks: LockManager, name: string): Promise<LockView> {
-  const views = await look(locks, name.replace(/[*?]/g, '?'));
+  const views = await listLocks(locks, name.replace(/[*?]/g, '?'));
   const nobody: LockView = { name, mode: null, holders: [], waiters: [] };
   return views.find((view) => view.name === name) ?? nobody;
 }
 
 /**
- * How long other code holds the lock, in ms; `null`: without an end; undefined if nobody does. The other
- * servers of a Cluster than that of its slot refuse to answer.
+ * How long other code holds the lock, in ms; `null` if without an end, undefined if the key does not exist. In a
+ * Cluster all servers but the one of its slot refuse to answer.
  */
 export async function foreignLease(
   { target, options, label }: Where,
@@ -107,7 +107,7 @@ function waiterOf({ clientId, mode, position }: PendingLockInfo): Waiter {
   return { clientId, mode, position };
 }
 
-/** What people call a holder: its label, or the beginning of its number. */
+/** The short name of a holder: its label, or the beginning of its client id. */
 export function nameOf({ label, clientId }: Holder): string {
   return label ?? clientId.slice(0, 8);
 }
@@ -136,7 +136,7 @@ export function tableOf(views: readonly LockView[]): string[] {
   return table(HEADS, rowsOf(views));
 }
 
-/** What is left of a lease, for people. */
+/** How long a lease still lasts, for people. */
 export function leaseOf({ lease }: Holder): string {
   return lease === null ? 'no end' : human(lease);
 }

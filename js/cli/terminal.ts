@@ -1,14 +1,14 @@
-/** What people see: colours where they are wanted, tables, lengths of time. */
+/** Output for people: colours, tables, lengths of time. */
 
 const CODES = { bold: 1, dim: 2, red: 31, green: 32, yellow: 33 } as const;
 
 /** A colour or weight of text. */
 export type Paint = keyof typeof CODES;
 
-/** Paints text for a terminal; for anything else, and with `NO_COLOR`, it stays plain. */
+/** Colours text for a terminal; other output, and all output with `NO_COLOR`, stays plain. */
 export function paint(stream: NodeJS.WriteStream, how: Paint, text: string): string {
   const { NO_COLOR, TERM } = process.env;
-  // https://no-color.org: whatever it is set to, as long as it is not empty.
+  // https://no-color.org: any value that is not empty.
   if (!stream.isTTY || NO_COLOR || TERM === 'dumb') return text;
   return `\x1b[${CODES[how]}m${text}\x1b[0m`;
 }
@@ -18,7 +18,7 @@ export function print(text: string): void {
   process.stdout.write(`${text}\n`);
 }
 
-/** Text that cannot move the cursor: a lock may be called anything. */
+/** Escapes characters that could move the cursor: names of locks are arbitrary. */
 export function printable(text: string): string {
   return text.replace(/\p{C}/gu, (letter) => {
     const code = letter.codePointAt(0) as number;

@@ -1,4 +1,4 @@
-/** `holdfast watch`: a table of locks that keeps itself up to date. */
+/** `holdfast watch`: a table of locks that is refreshed in place. */
 
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Command, InvalidArgumentError, Option } from 'commander';
@@ -6,7 +6,7 @@ import type { LockManager } from '../api/manager.js';
 import { EXIT_CODES, Exit, exitCodeOf, say } from './exit.js';
 import { duration, open, type PlaceOptions, type Where, whereOf, withPlace } from './options.js';
 import { Screen } from './screen.js';
-import { HEADS, type LockView, look, nameOf, rowsOf } from './snapshot.js';
+import { HEADS, type LockView, listLocks, nameOf, rowsOf } from './snapshot.js';
 import { print, printable, table } from './terminal.js';
 
 interface WatchOptions extends PlaceOptions {
@@ -19,8 +19,8 @@ const INTERVAL_MS_MAX = 24 * 3_600_000;
 
 const HELP = `
 On a terminal q or Ctrl-C ends it. CHANGES counts how often a lock was seen with another fence since the
-watch began: it was handed on, or taken anew, at least so often. Without a terminal, and with --json, it
-writes a line for each change of a holder or of the line.
+watch began: it was handed off, or acquired anew, at least that often. Without a terminal, and with --json, it
+writes a line for each change of a holder or of the wait queue.
 
 Each look reads every key of the database: give it a longer --interval on a large one.
 
@@ -49,7 +49,7 @@ export function addWatch(program: Command, end: (code: number) => void): void {
     });
 }
 
-/** More often would be no more than load, and timers do not reach much further. */
+/** A shorter interval is useless load, and timers do not reach much further than the longest one. */
 function interval(text: string): number {
   const ms = duration(text);
   if (ms < INTERVAL_MS_MIN || ms > INTERVAL_MS_MAX) {
@@ -95,20 +95,20 @@ async function followOnScreen({ locks, where, pattern, options, ended }: Watch):
   async function frame(): Promise<string[]> {
     const title = `${where.label}  ${printable(pattern)}  ${new Date().toLocaleTimeString()}  q quits`;
     try {
-      const views = await look(locks, pattern);
+      const views = await listLocks(locks, pattern);
       changes.count(views);
       const rows = views.flatMap((view) =>
         rowsOf([view]).map((row, i) => [...row, i === 0 ? changes.of(view.name) : '']),
       );
       return [title, '', ...table([...HEADS, 'CHANGES'], rows)];
     } catch (error) {
-      return [title, '', troubleOf(error)];
+      return [title, '', failureOf(error)];
     }
   }
 }
 
-/** What has gone wrong: the next look may find the server again, unless it is of no use to look at all. */
-function troubleOf(error: unknown): string {
+/** The message of an error. The next look may succeed, except after a usage error, which is thrown. */
+function failureOf(error: unknown): string {
   if (exitCodeOf(error) === Exit.Usage) throw error;
   return (error as Error).message;
 }
@@ -132,7 +132,7 @@ class Changes {
   }
 }
 
-/** What is written of a lock when it has changed. */
+/** The line that is written when a lock has changed. */
 interface Line {
   readonly time: string;
   readonly lock: LockView;
@@ -140,21 +140,21 @@ interface Line {
 
 async function followInLines({ locks, pattern, options, ended }: Watch): Promise<void> {
   let known = new Map<string, string>();
-  let trouble = '';
+  let failure = '';
   while (!ended.signal.aborted) {
     try {
-      known = tell(known, await look(locks, pattern), options.json === true);
-      trouble = '';
+      known = tell(known, await listLocks(locks, pattern), options.json === true);
+      failure = '';
     } catch (error) {
-      const message = troubleOf(error);
-      if (message !== trouble) say(message);
-      trouble = message;
+      const message = failureOf(error);
+      if (message !== failure) say(message);
+      failure = message;
     }
     await pause(options.interval, ended.signal);
   }
 }
 
-/** Writes a line for each lock that is not as it was; answers how all are now. */
+/** Writes a line for each lock that has changed, and answers the present state of all. */
 function tell(
   known: ReadonlyMap<string, string>,
   views: readonly LockView[],
@@ -172,7 +172,7 @@ function tell(
   return now;
 }
 
-/** What counts as a change: who, and how many wait, but not how long a lease lasts. */
+/** The state whose change counts: the holders and the number of waiters, but not the leases. */
 function essence({ mode, holders, waiters }: LockView): string {
   const who = holders.map(({ clientId, fence }) => [clientId, fence]);
   return JSON.stringify([mode, who, waiters.length]);
@@ -186,6 +186,6 @@ function sentence({ time, lock: { name, mode, holders, waiters } }: Line): strin
 }
 
 async function pause(ms: number, signal: AbortSignal): Promise<void> {
-  // Ended early it is no error.
+  // An early end is no error.
   await sleep(ms, undefined, { signal }).catch(() => {});
 }

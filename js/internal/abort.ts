@@ -1,9 +1,9 @@
-/** Who waits with which signal. */
+/** One listener for each AbortSignal, however many operations wait with it. */
 
-const waiting = new WeakMap<AbortSignal, Waiting>();
+const listeners = new WeakMap<AbortSignal, AbortListener>();
 
-/** Those who wait with one signal. */
-class Waiting {
+/** The jobs to call when one signal is aborted. */
+class AbortListener {
   readonly #jobs = new Set<() => void>();
   readonly #signal: AbortSignal;
   readonly #aborted = () => {
@@ -13,7 +13,7 @@ class Waiting {
   constructor(signal: AbortSignal) {
     this.#signal = signal;
     signal.addEventListener('abort', this.#aborted, { once: true });
-    waiting.set(signal, this);
+    listeners.set(signal, this);
   }
 
   add(job: () => void): () => void {
@@ -22,17 +22,17 @@ class Waiting {
       this.#jobs.delete(job);
       if (this.#jobs.size > 0) return;
       this.#signal.removeEventListener('abort', this.#aborted);
-      waiting.delete(this.#signal);
+      listeners.delete(this.#signal);
     };
   }
 }
 
 /**
- * Has `job` called when `signal` is aborted, until the function that it returns is called. Many may wait with
- * one signal, which gets one listener: Node takes the eleventh for a leak.
+ * Calls `job` when `signal` is aborted, unless the function that this returns was called before. However many
+ * operations wait with one signal, it gets one listener: Node takes the eleventh for a leak.
  *
  * @internal
  */
 export function onAbort(signal: AbortSignal, job: () => void): () => void {
-  return (waiting.get(signal) ?? new Waiting(signal)).add(job);
+  return (listeners.get(signal) ?? new AbortListener(signal)).add(job);
 }

@@ -1,4 +1,4 @@
-/** Checks of values, and what their errors say: what was expected, and what was given. */
+/** Checks of values. Their errors say what was expected and what was given. */
 
 import { argumentError } from '../api/errors.js';
 
@@ -8,7 +8,7 @@ export function checkBoolean(value: unknown, what: string): asserts value is boo
   throw argumentError('ERR_INVALID_ARG_TYPE', `${what} must be a boolean, got ${show(value)}`);
 }
 
-/** Checks for a number of ms. @internal */
+/** Checks a number of ms. @internal */
 export function checkWhole(value: unknown, what: string, least: number, most: number): void {
   checkWholeNumber(value, what, least, most, 'whole ms');
 }
@@ -48,7 +48,7 @@ export function checkSecret(value: unknown, what: string): void {
   }
 }
 
-/** Checks that `options` is a plain bag of known options; a missing one is an empty bag. @internal */
+/** Checks that `options` is an object of known options; `undefined` becomes an empty object. @internal */
 export function checkObject<T extends object>(
   options: unknown,
   known: readonly string[],
@@ -69,7 +69,7 @@ export function checkObject<T extends object>(
   return Object.fromEntries(given) as T;
 }
 
-/** What somebody may have meant by `word`, if it looks like a slip; else what there is. */
+/** The option that `word` may be a slip of, or else the list of all options. */
 function advice(word: string, known: readonly string[]): string {
   const distances = known.map((candidate) => ({
     candidate,

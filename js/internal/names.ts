@@ -1,21 +1,21 @@
-/** What a lock may be called. */
+/** The checks of lock names. */
 
 import { argumentError } from '../api/errors.js';
 import { isWellFormed, show } from './checks.js';
 
 const NAME_BYTES_MAX = 1024;
-/** Each name of a call costs the event loop a lock, and may cost a round trip. */
+/** The limit of one call: each name costs the event loop the work of a lock, and maybe a round trip. */
 const NAMES_MAX = 1000;
 
-/** Keys of other locks' waiters, holders and fences end in these. */
+/** The ends of the keys of fences, wait queues, shared holders and waiters. */
 const RESERVED_SUFFIXES = [':fence', ':queue', ':shared', ':waiters'];
 const SUFFIX_MAX = Math.max(...RESERVED_SUFFIXES.map(({ length }) => length));
-/** The two forms of these keys, by whether the lock that they belong to has a hash tag. */
+/** The two forms of these keys: without and with a hash tag in the lock's own key. */
 const PLAIN = /^\{(.+)\}:(?:fence|queue|shared|waiters)$/s;
 const TAGGED = /^(.+)::(?:fence|queue|shared|waiters)$/s;
 
 /**
- * On Cluster the side keys of `a}b` or `{}x` would stand in another slot than the lock.
+ * Refuses keys such as `a}b` and `{}x`: on Cluster their side keys would hash to another slot.
  *
  * @internal
  */
@@ -32,13 +32,13 @@ function hasTag(key: string): boolean {
 }
 
 /**
- * The key of a lock must not be one that another lock needs: `prefix` and a name may make it together, as `{x}:` and
+ * Refuses a key that is a side key of another lock: `prefix` and a name may form one together, as `{x}:` and
  * `queue` do.
  *
  * @internal
  */
 export function checkKey(prefix: string, name: string): void {
-  // A longer name would have to end in all of it, which `checkName` refuses.
+  // A longer name would have to end in a whole suffix, which `checkName` refuses.
   if (name.length >= SUFFIX_MAX) return;
   const key = prefix + name;
   const [plain, tagged] = [PLAIN.exec(key)?.[1], TAGGED.exec(key)?.[1]];
@@ -77,7 +77,7 @@ export function checkName(name: unknown): asserts name is string {
 }
 
 /**
- * Several names for one acquire.
+ * Checks the names of one acquire.
  *
  * @internal
  */

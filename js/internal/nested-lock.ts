@@ -3,7 +3,7 @@ import type { LockJson, SharedHandle } from '../api/lock.js';
 import type { LockMode } from '../api/options.js';
 
 /**
- * The lock of an outer `request` as a nested one has it: the same lease, and a release of its own.
+ * The lock of an outer `request`, as a nested request gets it: the same lease, with a release of its own.
  *
  * @internal
  */
@@ -49,7 +49,7 @@ export class NestedLock implements SharedHandle {
     return this.#owner.extend(ttl);
   }
 
-  /** The outer request counts on the mode that it asked for. */
+  /** Refuses: the outer request relies on the mode that it asked for. */
   async downgrade(): Promise<boolean> {
     if (!this.held) return false;
     if (this.mode === 'shared') return true;

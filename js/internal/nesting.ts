@@ -1,6 +1,6 @@
 /**
- * Which locks the code that runs now works under: those of the `request`s around it, as far as its
- * asynchronous context knows. Until the first `request` of the process all of this costs nothing.
+ * The locks of the `request`s around the code that runs now, by its asynchronous context. Until the first
+ * `request` of the process all of this costs nothing.
  *
  * Source: <https://nodejs.org/api/async_context.html#class-asynclocalstorage>
  */
@@ -8,7 +8,7 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import type { SharedHandle } from '../api/lock.js';
 
-/** What a `request` holds while its callback runs. @internal */
+/** The locks that a `request` holds while its callback runs. @internal */
 export class Scope {
   #locks: readonly SharedHandle[] | undefined;
   readonly #owner: object;
@@ -31,7 +31,7 @@ export class Scope {
     return this.#locks !== undefined;
   }
 
-  /** The next scope around this one that has not ended. Forgets those that have. */
+  /** The next scope around this one that has not ended. Drops those that have. */
   get outer(): Scope | undefined {
     while (this.#outer?.open === false) this.#outer = this.#outer.#outer;
     return this.#outer;
@@ -43,17 +43,17 @@ export class Scope {
     return this.#locks?.find((lock) => lock.name === name && lock.held);
   }
 
-  /** Ends the scope: code that still runs in its context gets no lock from it any more. */
+  /** Ends the scope: `find` finds nothing any more, also for code that still runs in its context. */
   close(): void {
     this.#locks = undefined;
     running.delete(this);
   }
 }
 
-/** The scopes that are open. They keep their locks in use, also where the callback waits for what never comes. */
+/** The open scopes. Their locks stay referenced, even if a callback never ends. */
 const running = new Set<Scope>();
 
-/** Made with the first scope. */
+/** Created with the first scope. */
 let scopes: AsyncLocalStorage<Scope> | undefined;
 
 function current(): Scope | undefined {

@@ -27,8 +27,8 @@ const CURES: Readonly<Record<string, string>> = {
   FENCE:
     "something has raised this lock's fence counter beyond what is exact: delete the key, and fences go on from the server's clock, or set it to a number above all fences that were used",
   BUSY: 'a script or function blocks the server: end it with SCRIPT KILL or FUNCTION KILL',
-  LOADING: 'the server still loads its data: wait until it has',
-  NOAUTH: 'the server wants a login: give username and password in the URL or the options',
+  LOADING: 'the server still loads its data: wait until it is ready',
+  NOAUTH: 'the server requires a login: give username and password in the URL or the options',
   NOPERM: 'the ACL user may not do this: see docs/operations.md for the rule that holdfast needs',
   NOREPLICAS: 'too few replicas follow the server: see that they run and keep up',
   OOM: 'the server is at its maxmemory: free memory or raise it',
@@ -102,9 +102,12 @@ function timeoutError(outcome: Outcome, { client }: ErrorContext, lock: string):
   const lease =
     remaining === undefined ? 'without an end to its lease' : `for ${remaining} ms more`;
   const held =
-    token === '' ? 'it was free a moment ago' : `it is held by ${whoIs(token, client)} ${lease}`;
-  const place = position === undefined ? '' : `, and the caller was number ${position} in line`;
-  const message = `lock "${lock}" was not free within ${waited} ms: ${held}${place}`;
+    token === ''
+      ? 'it was free a moment ago'
+      : `it is held by ${describeOwner(token, client)} ${lease}`;
+  const queued =
+    position === undefined ? '' : `, and the caller was number ${position} in the wait queue`;
+  const message = `lock "${lock}" was not free within ${waited} ms: ${held}${queued}`;
   return new LockTimeoutError(message, lock, { waited, holder, remaining, position });
 }
 
@@ -125,7 +128,7 @@ export function clientOf(token: string): string | null {
   return /^hf1\.([^.]+)\.\d+(?:\.|$)/.exec(token)?.[1] ?? null;
 }
 
-function whoIs(token: string, client: string): string {
+function describeOwner(token: string, client: string): string {
   const label = labelOf(token);
   if (label !== undefined) return `"${label}"`;
   if (token.startsWith(`hf1.${client}.`)) return 'another caller of this manager';

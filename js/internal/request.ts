@@ -1,4 +1,4 @@
-/** Working under a lock: from its callback to its release. */
+/** Runs the callback of a `request`, and releases its locks. */
 
 import {
   argumentError,
@@ -12,8 +12,8 @@ import { show } from './checks.js';
 import { Scope } from './nesting.js';
 
 /**
- * Runs `callback`, lets go of the locks, and reports a loss only if the callback has nothing worse to
- * say.
+ * Runs `callback` and releases the locks. An error of the callback goes before a loss, a loss before an error of
+ * the release.
  *
  * @internal
  */
@@ -45,12 +45,12 @@ function asError(error: unknown): unknown {
   return error;
 }
 
-/** The callback has done its work; the core goes on releasing, and the lease ends in any case. */
+/** Whether a release failed only for now: the core repeats it, and the lease ends in any case. */
 function isUnreachable(error: unknown): boolean {
   return error instanceof LockConnectionError || error instanceof LockQuorumError;
 }
 
-/** The loss of a lock that its callback has not released itself, with what the callback returned. */
+/** The loss of a lock that its callback has not released itself, with the callback's result. */
 function lossOf(locks: readonly SharedHandle[], result: unknown): LockLostError | undefined {
   for (const lock of locks) {
     try {

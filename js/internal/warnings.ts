@@ -20,17 +20,17 @@ export function warningOf(notice: number, server: string, text: string): Warning
     }
     case NoticeCode.SameServer: {
       const advice =
-        'which so has two votes: a quorum is safe only on servers that fail one by one';
+        'which therefore has two votes: a quorum is safe only on servers that fail independently';
       return warning('WARN_LOCK_SAME_SERVER', `${text} are the same server, ${advice}`);
     }
     case NoticeCode.Eviction: {
       const advice =
-        'a lock that is evicted lets another in: set it to noeviction, or give locks a server of their own';
+        'an evicted lock can be granted to a second owner: set it to noeviction, or use a separate server for locks';
       return warning('WARN_LOCK_EVICTION', `${server} may evict locks: ${text}; ${advice}`);
     }
     case NoticeCode.Forgets: {
       const advice =
-        'with longestLease: 0 it votes as soon as it has restarted, and may let another in: set appendonly yes and appendfsync always, or leave longestLease at its default';
+        'with longestLease: 0 it votes as soon as it has restarted, and may grant a lock twice: set appendonly yes and appendfsync always, or leave longestLease at its default';
       return warning('WARN_LOCK_PERSISTENCE', `${server} may forget locks: ${text}; ${advice}`);
     }
     case NoticeCode.Replica: {
@@ -47,7 +47,7 @@ export function warningOf(notice: number, server: string, text: string): Warning
 
 /** The warning for code under a request that waits for the lock of that request. @internal */
 export function nestedWarning(lock: string): Warning {
-  const advice = 'pass { reentrant: true } to request, or hand the lock on as an argument';
+  const advice = 'pass { reentrant: true } to request, or pass the lock as an argument';
   const message = `lock "${lock}" is waited for by code under a request that holds it, so it waits for itself: ${advice}`;
   return warning('WARN_LOCK_NESTED', message);
 }
@@ -55,12 +55,12 @@ export function nestedWarning(lock: string): Warning {
 /** The warning for a held lock to which nothing refers any more. @internal */
 export function abandonedWarning(lock: string, origin: string | undefined): Warning {
   const advice =
-    'keep the lock until it is released, or use request or await using; if it is to be left to its lease, pass { renew: false, keep: true }';
+    'keep the lock until it is released, or use request or await using; if it is to expire by itself, pass { renew: false, keep: true }';
   const where =
     origin === undefined
       ? 'HOLDFAST_TRACE=1 in the environment tells where it was acquired'
       : `it was acquired\n${origin}`;
-  const message = `lock "${lock}" is held, but nothing refers to it any more, so nobody can release it: ${advice}; ${where}`;
+  const message = `lock "${lock}" is held, but nothing refers to it any more, so nothing can release it: ${advice}; ${where}`;
   return { ...warning('WARN_LOCK_ABANDONED', message), subject: `abandoned ${lock}` };
 }
 

@@ -1,4 +1,4 @@
-/** The native addon, or an error that says why there is none. */
+/** Loads the native addon. */
 
 import type * as Binding from '../../native/binding.js';
 import { LockLoadError } from '../api/errors.js';
@@ -17,9 +17,9 @@ function load(): typeof Binding {
 }
 
 const CURE =
-  'Each platform has its addon in a package of its own (x64 and arm64: Linux with glibc ≥ 2.17 or musl, macOS, Windows). ' +
+  'The addon of each platform is a separate package (x64 and arm64: Linux with glibc ≥ 2.17 or musl, macOS, Windows). ' +
   'If it is missing, install again on this platform: npm install --include=optional holdfast; node_modules or a lock file ' +
-  'of another platform may lack it. Node must allow addons (no --no-addons; with --permission also --allow-addons).';
+  'from another platform may lack it. Node must allow addons (no --no-addons; with --permission also --allow-addons).';
 
 function libcName(): string {
   const report = process.report?.getReport() as { header?: { glibcVersionRuntime?: string } };
@@ -28,8 +28,8 @@ function libcName(): string {
 }
 
 /**
- * Why there is none. The loader chains what it met where it looked, the last first, without codes; an addon that is
- * there and cannot be loaded tells more than one that is not.
+ * Why the addon could not be loaded. The loader chains the errors of all places, the last first, without codes; the
+ * error of an addon that exists and cannot be loaded is worth more than that of a missing one.
  */
 function reason(error: unknown): string {
   const met: string[] = [];

@@ -1,14 +1,14 @@
 /**
- * Locks that this process knows by their value alone: another one has acquired them, with holdfast or
- * with node-redlock 5. They are released and extended by the service's own clients.
+ * Locks of other processes, with holdfast or with node-redlock 5, of which this process has the value alone. The
+ * service's own clients release and extend them.
  */
 
 import { locked } from './errors.js';
 import { type Client, type ExecutionStats, statsOf } from './votes.js';
 
 /**
- * Whether ARGV[1] owns KEYS[1], here and below. Behind a token of holdfast stands the number of its attempt
- * on a quorum, and a mark while somebody waits.
+ * The beginning of both scripts: whether ARGV[1] owns KEYS[1]. The value of a lock of holdfast is the token, the
+ * number of the attempt on a quorum, and a mark while a waiter is queued.
  */
 const OWNS = `
 local token, holder = ARGV[1], redis.call('GET', KEYS[1])
@@ -18,7 +18,7 @@ local ours = token:sub(1, 4) == 'hf1.' and (rest == '+' or rest:match('^%.%d+%+?
 if rest ~= '' and not ours then return 0 end
 `;
 const RELEASE = `${OWNS}return redis.call('DEL', KEYS[1])`;
-/** ARGV[2]: ms that the lease lasts at least. */
+/** ARGV[2]: the least length of the lease, in ms. */
 const EXTEND = `${OWNS}
 if redis.call('PTTL', KEYS[1]) < tonumber(ARGV[2]) then redis.call('PEXPIRE', KEYS[1], ARGV[2]) end
 return 1`;
@@ -29,7 +29,7 @@ export interface Share {
   readonly token: string;
 }
 
-/** The value of a lock on several resources has the tokens of all in their order. */
+/** The value of a lock on several resources has the tokens of all, in order. */
 const BETWEEN_TOKENS = ',';
 
 /** The value of a lock, by the tokens of its resources. @internal */
@@ -37,7 +37,7 @@ export function joinTokens(tokens: readonly string[]): string {
   return tokens.join(BETWEEN_TOKENS);
 }
 
-/** The resources of a lock with their tokens. One of node-redlock has the same for all. @internal */
+/** The resources of a lock with their tokens. node-redlock uses one token for all. @internal */
 export function sharesOf(resources: readonly string[], value: string): Share[] {
   const tokens = value.split(BETWEEN_TOKENS);
   const several = tokens.length === resources.length;
@@ -61,7 +61,7 @@ export function extendByValue(
   return everywhere(clients, shares, EXTEND, [`${duration}`]);
 }
 
-/** Asks all clients, and waits until a majority has agreed or all have answered. */
+/** Asks all clients, and waits for a majority that agrees, or for all answers. */
 function everywhere(
   clients: ReadonlySet<Client>,
   shares: readonly Share[],
@@ -84,7 +84,7 @@ function everywhere(
   });
 }
 
-/** Why a client did not agree, if it did not. */
+/** Why a client voted against, if it did. */
 async function ask(
   client: Client,
   shares: readonly Share[],
@@ -92,7 +92,7 @@ async function ask(
   args: readonly string[],
 ): Promise<Error | undefined> {
   try {
-    // One key at a time: on a Cluster each may be in another slot.
+    // One key per call: on a Cluster each may be in another slot.
     const answers = shares.map(({ key, token }) => run(client, script, key, [token, ...args]));
     const had = (await Promise.all(answers)).filter((answer) => answer === 1).length;
     return had < shares.length ? locked(had, shares.length) : undefined;
@@ -101,7 +101,7 @@ async function ask(
   }
 }
 
-/** What both libraries call `eval`. */
+/** The `eval` of both libraries. */
 interface Evaluating {
   readonly evalSha?: unknown;
   eval(script: string, ...rest: unknown[]): Promise<unknown>;
@@ -109,7 +109,7 @@ interface Evaluating {
 
 function run(client: Client, script: string, key: string, args: string[]): Promise<unknown> {
   const evaluating = client as unknown as Evaluating;
-  // Only node-redis writes it so, and passes an object.
+  // Only node-redis has `evalSha` in this spelling; its `eval` takes an object.
   if ('evalSha' in evaluating) return evaluating.eval(script, { keys: [key], arguments: args });
   return evaluating.eval(script, 1, key, ...args);
 }

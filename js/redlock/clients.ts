@@ -1,4 +1,4 @@
-/** Where the clients of ioredis and node-redis that a service has are connected to. */
+/** Finds out where a service's clients of ioredis and node-redis are connected to. */
 
 import type { ConnectOptions } from '../api/connect-options.js';
 import type { ClusterTarget, QuorumTarget, SentinelTarget } from '../api/target.js';
@@ -6,7 +6,7 @@ import { readIoredis } from './ioredis.js';
 import { readNodeRedis } from './node-redis.js';
 import { bag, type Place, refuse } from './place.js';
 
-/** What `connect` takes. @internal */
+/** The arguments of `connect`. @internal */
 export interface Whereabouts {
   readonly target: string | ClusterTarget | SentinelTarget | QuorumTarget;
   readonly options: ConnectOptions;
@@ -16,9 +16,9 @@ const QUORUM_MIN = 3;
 const QUORUM_MAX = 15;
 
 /**
- * One client is its server, its Sentinels' master or its Cluster; three or more are a quorum.
+ * The target of one client is its server, its Sentinels' master or its Cluster; three or more are a quorum.
  *
- * @throws TypeError if the connection of one of them cannot be told, or cannot be made in its way.
+ * @throws TypeError if a client does not reveal its connection, or if holdfast cannot connect in the same way.
  * @internal
  */
 export function readClients(clients: readonly unknown[]): Whereabouts {

@@ -1,4 +1,4 @@
-/** The connection of holdfast that stands beside a service's own clients, as long as they do. */
+/** The connection of holdfast beside a service's own clients. It ends with them. */
 
 import { EventEmitter } from 'node:events';
 import { connect } from '../api/connect.js';
@@ -8,26 +8,26 @@ import type { Client } from './votes.js';
 
 type Listener = (error: Error) => void;
 
-/** What tells of the end of a client. */
+/** The event of a client that ends. */
 interface Ending {
   once?(event: 'end', listener: () => void): unknown;
 }
 
 /**
- * One connection for the same clients, however many `Redlock`s they are given to: some services make
- * one for every request.
+ * One connection for the same clients, however many `Redlock`s use them: some services make one for every
+ * request.
  *
  * @internal
  */
 export class Connection {
   readonly #clients: readonly Client[];
   #manager: Promise<LockManager> | undefined;
-  /** Who is told of servers that are lost. */
+  /** The listeners for servers that are lost. */
   readonly #listeners = new Set<WeakRef<Listener>>();
   readonly #gone = new FinalizationRegistry<WeakRef<Listener>>((each) => {
     this.#listeners.delete(each);
   });
-  /** What runs under a lock. */
+  /** The routines that run under a lock. */
   readonly #running = new Set<Promise<unknown>>();
 
   private constructor(clients: readonly Client[]) {
@@ -49,13 +49,13 @@ export class Connection {
     return all.length === clients.length && all.every((client, i) => client === clients[i]);
   }
 
-  /** The manager, connected on first use. One that could not connect is tried anew. */
+  /** The manager, connected on first use. The next call tries again if it could not connect. */
   open(where: () => Whereabouts): Promise<LockManager> {
     this.#manager ??= this.#connect(where());
     return this.#manager;
   }
 
-  /** Has `listener` called, as long as its owner lives, when a server is lost. */
+  /** Calls `listener` when a server is lost, as long as the listener's owner is alive. */
   listen(listener: Listener): void {
     const reference = new WeakRef(listener);
     this.#listeners.add(reference);
@@ -65,7 +65,7 @@ export class Connection {
   async #connect({ target, options }: Whereabouts): Promise<LockManager> {
     try {
       const manager = await connect(target, options);
-      // Past the manager's own `on`, which would keep it alive: it may go with the clients and all that use them.
+      // Not by the manager's own `on`, which would keep it alive: it may be collected with the clients and their users.
       EventEmitter.prototype.on.call(manager, 'disconnect', (error: Error) => this.#tell(error));
       this.#watch();
       return manager;
@@ -79,7 +79,7 @@ export class Connection {
     for (const each of this.#listeners) each.deref()?.(error);
   }
 
-  /** It ends with the clients: as soon as those that are left would be no majority. */
+  /** Ends the connection as soon as the clients that are left are no majority. */
   #watch(): void {
     const own = this.#manager;
     const ended = new Set<Client>();
@@ -92,9 +92,9 @@ export class Connection {
     }
   }
 
-  /** Runs `routine`: the connection does not end before it. */
+  /** Runs `routine`. The connection does not end before it. */
   async during<T>(routine: () => Promise<T>): Promise<T> {
-    // It may end the connection in its first line, and must be known by then.
+    // The routine is registered first: its first line may end the connection.
     const running = Promise.resolve().then(routine);
     this.#running.add(running);
     try {
@@ -104,13 +104,13 @@ export class Connection {
     }
   }
 
-  /** Ends it, once no routine runs any more: at once if none does. Locks are left to their leases. */
+  /** Ends the connection as soon as no routine runs. Locks are left to expire. */
   async close(): Promise<void> {
     const manager = this.#manager;
     this.#manager = undefined;
     const end = async () => (await manager?.catch(() => undefined))?.close();
     if (this.#running.size === 0) return end();
-    // Not waited for: whoever ends it may be one of them.
+    // Not awaited: the caller may be one of the routines.
     void Promise.allSettled(this.#running).then(end);
   }
 }

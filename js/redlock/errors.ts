@@ -3,13 +3,13 @@
 import type { ExecutionStats } from './votes.js';
 
 /**
- * A resource is locked by somebody else, on one server or, of a quorum, on too many. What the event
- * `error` tells for it, and why a client votes against.
+ * A resource is locked by another client: on one server, or on too many of a quorum. The event `error` gets it,
+ * and it is the reason of a vote against.
  */
 export class ResourceLockedError extends Error {
   override readonly message: string;
 
-  /** @param message - How many of the resources could be had. */
+  /** @param message - How many of the resources were free. */
   constructor(message: string) {
     super(message);
     this.message = message;
@@ -18,8 +18,8 @@ export class ResourceLockedError extends Error {
 }
 
 /**
- * An operation did not come to its end. `attempts` tells what each client said each time, and `cause`
- * the error of holdfast behind it: what happened, to which lock, on which server, and what to do.
+ * An operation failed. `attempts` has the votes of each client at each attempt, and `cause` the error of
+ * holdfast: what happened, to which lock, on which server, and what to do.
  *
  * @example
  * ```ts
@@ -32,9 +32,9 @@ export class ResourceLockedError extends Error {
  */
 export class ExecutionError extends Error {
   override readonly message: string;
-  /** What each client said, at each attempt. */
+  /** The votes of each client, at each attempt. */
   readonly attempts: ReadonlyArray<Promise<ExecutionStats>>;
-  /** Of `using` whose lock was lost, or could not be released: what the routine returned all the same. */
+  /** The result of the routine of `using`, if its lock was lost or could not be released. */
   readonly result: unknown;
 
   constructor(
@@ -50,10 +50,10 @@ export class ExecutionError extends Error {
   }
 }
 
-/** The one message for whatever did not succeed. @internal */
+/** The message of every `ExecutionError`. @internal */
 export const NO_QUORUM = 'The operation was unable to achieve a quorum during its retry window.';
 
-/** What is told of a resource that somebody else has. @internal */
+/** The error for resources that another client has locked. @internal */
 export function locked(had: number, wanted: number): ResourceLockedError {
   return new ResourceLockedError(
     `The operation was applied to: ${had} of the ${wanted} requested resources.`,

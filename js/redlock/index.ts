@@ -47,29 +47,29 @@ import {
 export type { Client, ClientExecutionResult, ExecutionResult, ExecutionStats, Settings };
 export { ExecutionError, Lock, ResourceLockedError };
 
-/** Aborted when the lock of `using` is lost; `error` says then why. */
+/** Aborted when the lock of `using` is lost; `error` then has the cause. */
 export type RedlockAbortSignal = AbortSignal & { error?: Error };
 
-/** What is held: one resource, or several as one. */
+/** A lock on one resource, or on several as one. */
 type Held = HeldLock | LockSet;
 
-/** How a lock is held. */
+/** The options of a lock of holdfast. */
 interface Hold {
   readonly ttl: number;
   readonly renew: boolean;
   readonly keep?: boolean;
 }
 
-/** What this process holds; of another's locks it knows the value alone. */
+/** The locks that this process holds. It has only the values of those of other processes. */
 const holds = new WeakMap<Lock, Held>();
 
-/** A lock that was handed on may begin with less of its duration than this. */
+/** The part of its duration that a lock must have left: one that was handed off may have less, and is extended. */
 const WHOLE = 0.9;
 
 /**
  * Locks that exclude those of node-redlock 4 and 5, with the methods, settings, errors and messages of
- * node-redlock 5. It reads from the clients where they are connected to, and makes a connection of its own on
- * first use, which ends with them. `docs/redlock.md` lists what differs.
+ * node-redlock 5. It takes the address from the clients, and makes a connection of its own on first use, which
+ * ends with them. `docs/redlock.md` lists the differences.
  *
  * @example
  * ```ts
@@ -84,9 +84,9 @@ const WHOLE = 0.9;
  * ```
  */
 export class Redlock extends EventEmitter {
-  /** The service's own clients. They are asked for locks of other processes alone. */
+  /** The service's own clients. Only the locks of other processes are released and extended by them. */
   readonly clients: Set<Client>;
-  /** The settings of operations that are not given others. */
+  /** The default settings of operations. */
   readonly settings: Settings;
   readonly #connection: Connection;
   #ended = false;
@@ -95,14 +95,14 @@ export class Redlock extends EventEmitter {
   /**
    * @param clients - One client of ioredis or node-redis for one server, one Cluster or the master of
    *   Sentinels; three to fifteen for a quorum of independent servers.
-   * @param settings - See there for defaults and units.
-   * @param scripts - Not possible here.
-   * @throws TypeError if a client does not tell where it is connected to, or is connected in a way that
-   *   holdfast does not know; the message says which, and what to do.
+   * @param settings - See `Settings` for defaults and units.
+   * @param scripts - Not supported.
+   * @throws TypeError if a client does not reveal its address, or is connected in a way that holdfast does not
+   *   support; the message says which client, and what to do.
    */
   constructor(clients: Iterable<Client>, settings: Partial<Settings> = {}, scripts: object = {}) {
     super();
-    // Without a listener of its own a service would end with the first server that is away.
+    // An `error` event without a listener would end the service when a server cannot be reached.
     this.on('error', () => {});
     this.clients = new Set(clients);
     if (this.clients.size === 0) {
@@ -110,8 +110,7 @@ export class Redlock extends EventEmitter {
     }
     if (Object.values(scripts).some((script) => script !== undefined)) {
       const message =
-        'redlock: the third argument, scripts, is not possible: what runs in Redis is of one piece with ' +
-        'the rest of holdfast; leave it out';
+        'redlock: the third argument, scripts, is not supported: holdfast depends on its own scripts; leave it out';
       throw argumentError('ERR_INVALID_ARG_VALUE', message);
     }
     this.settings = withDefaults(settings);
@@ -122,8 +121,8 @@ export class Redlock extends EventEmitter {
   }
 
   /**
-   * Ends the clients, and the connection to where they were as soon as no routine of `using` runs any more.
-   * Other locks that are held stay until they expire. Nothing new is begun.
+   * Ends the clients, and the connection beside them as soon as no routine of `using` runs any more. Other locks
+   * that are held stay until they expire. New operations are refused.
    */
   async quit(): Promise<void> {
     this.#ended = true;
@@ -132,13 +131,13 @@ export class Redlock extends EventEmitter {
   }
 
   /**
-   * Locks all of `resources`, or none of them, for `duration`. Waits in line while somebody else has
+   * Locks all of `resources`, or none of them, for `duration`. Waits in the queue while another client has
    * one, for as long as the retries of the settings would take.
    *
    * @param resources - Names of 1 to 1024 bytes, which are the keys in Redis.
    * @param duration - In whole ms, 50 to 86 400 000. The lock is not extended by itself.
-   * @throws ExecutionError if it could not be had; its `cause` says why.
-   * @throws Error, TypeError, RangeError if an argument is not what it must be; nothing is sent.
+   * @throws ExecutionError if it failed; its `cause` says why.
+   * @throws Error, TypeError, RangeError if an argument is invalid; nothing is sent.
    *
    * @example
    * ```ts
@@ -162,8 +161,8 @@ export class Redlock extends EventEmitter {
   }
 
   /**
-   * Gives a lock up. Of one that is held no more it says so in `attempts`, and by the event `error`; it
-   * does not reject. It is not retried: what does not reach the server now is made up for later.
+   * Releases a lock. If the lock is not held any more, `attempts` and the event `error` say so; the promise does
+   * not reject. There are no retries: holdfast repeats a release that does not reach the server.
    *
    * @throws ExecutionError if the servers could not be reached, or refused.
    *
@@ -190,9 +189,9 @@ export class Redlock extends EventEmitter {
   }
 
   /**
-   * Has a lock last at least `duration` from now.
+   * Makes a lock last at least `duration` from now.
    *
-   * @param existing - Has expired afterwards: the lock that is resolved stands for it.
+   * @param existing - Counts as expired afterwards: the returned lock replaces it.
    * @param duration - In whole ms, 50 to 86 400 000. A lock is never shortened.
    * @throws ExecutionError if the lock has expired, is not held any more, or no server answers.
    *
@@ -213,7 +212,7 @@ export class Redlock extends EventEmitter {
     const extend = async () => {
       if (!held?.held) return this.#extendByValue(existing, duration);
       await held.extend(duration).catch((error: unknown) => {
-        // Who has lost a lock does not get it back by asking again.
+        // A retry would not bring a lost lock back.
         throw error instanceof LockLostError ? locked(0, count) : error;
       });
       return held.remaining;
@@ -230,10 +229,10 @@ export class Redlock extends EventEmitter {
    * blocked event loop does not lose it.
    *
    * @param routine - Gets a signal that is aborted when the lock is lost; its `error` says why.
-   * @returns What the routine returns.
-   * @throws Whatever the routine throws; its own error always wins.
+   * @returns The result of the routine.
+   * @throws The error of the routine, before any other error.
    * @throws ExecutionError if the lock was lost while the routine ran, or the server refuses to release it;
-   *   `result` is what the routine returned.
+   *   `result` is the routine's result.
    * @throws as `acquire` does.
    *
    * @example
@@ -296,7 +295,7 @@ export class Redlock extends EventEmitter {
     try {
       await held.release();
     } catch (error) {
-      // The routine has done its work; the release is made up for.
+      // The routine has done its work, and the core repeats the release.
       if (!isUnreachable(error)) failure ??= this.#failed(resources, [], error);
     }
     if (failure === undefined) return result;
@@ -308,7 +307,7 @@ export class Redlock extends EventEmitter {
     return this.#connection.open(() => readClients([...this.clients]));
   }
 
-  /** Takes all of `names`, or none: waits for `wait` ms, or not at all. */
+  /** Takes all of `names`, or none. `null` does not wait. */
   async #take(names: readonly string[], hold: Hold, wait: number | null): Promise<Held> {
     const manager = await this.#open();
     const [name] = names as [string];
@@ -322,7 +321,7 @@ export class Redlock extends EventEmitter {
     throw ended();
   }
 
-  /** The same, for `duration` from now and no longer. */
+  /** Takes all of `names`, or none, for `duration` from now and no longer. */
   async #takeFor(names: readonly string[], duration: number, wait: number | null): Promise<Held> {
     const held = await this.#take(names, { ttl: duration, renew: false, keep: true }, wait);
     try {
@@ -334,7 +333,7 @@ export class Redlock extends EventEmitter {
     }
   }
 
-  /** Tries an operation, and tries again where that may help, as often as the settings say. */
+  /** Tries an operation, and retries what a retry may help, as often as the settings say. */
   async #attempt<T>(
     resources: number,
     settings: Settings,
@@ -360,7 +359,7 @@ export class Redlock extends EventEmitter {
     }
   }
 
-  /** The error of an operation whose last attempt has failed; an argument's fault is its own. */
+  /** The error of an operation whose last attempt has failed. Throws an error about an argument as it is. */
   #failed(
     resources: number,
     attempts: readonly Promise<ExecutionStats>[],
@@ -371,13 +370,13 @@ export class Redlock extends EventEmitter {
     return new ExecutionError(NO_QUORUM, [...attempts, last], { cause });
   }
 
-  /** Tells each vote against by the event `error`. */
+  /** Emits each vote against as an event `error`. */
   #tell(stats: ExecutionStats): Promise<ExecutionStats> {
     for (const error of stats.votesAgainst.values()) this.emit('error', error);
     return Promise.resolve(stats);
   }
 
-  /** What is told of a release that has freed `had` of so many resources. */
+  /** The votes on a release that has freed `had` of so many resources. */
   #released(had: number, resources: number): ExecutionStats {
     if (had === resources) return statsOf(this.clients);
     return statsOfError(this.clients, locked(had, resources), resources);
@@ -393,7 +392,7 @@ export class Redlock extends EventEmitter {
     return stats;
   }
 
-  /** Takes a lock over to release it, so that it is handed to whoever waits for it. */
+  /** Adopts locks and releases them, so that their waiters get them at once. */
   async #releaseAdopted(shares: readonly Share[]): Promise<ExecutionStats> {
     const manager = await this.#open();
     const released = shares.map(async ({ key, token }) => {
@@ -409,7 +408,7 @@ export class Redlock extends EventEmitter {
     return this.#released(had, shares.length);
   }
 
-  /** Extends the lock of another process: how long it is valid. */
+  /** Extends the lock of another process, and answers for how many ms it is valid. */
   async #extendByValue({ resources, value }: Lock, duration: number): Promise<number> {
     const start = performance.now();
     const shares = sharesOf([...new Set(resources)], value);
@@ -424,14 +423,14 @@ export class Redlock extends EventEmitter {
 export default Redlock;
 
 function ended(): LockClosedError {
-  return new LockClosedError('redlock: quit() has ended it; make a new one');
+  return new LockClosedError('redlock: quit() was called; make a new Redlock');
 }
 
 function tokensOf(held: Held): string[] {
   return [held.toJSON()].flat().map(({ token }) => token);
 }
 
-/** Why it is not held any more. */
+/** Why a lock is not held any more. */
 function lossOf(held: Held): unknown {
   try {
     held.assertHeld();
@@ -441,18 +440,18 @@ function lossOf(held: Held): unknown {
   return held.signal.reason;
 }
 
-/** What a client said besides that the lock is not held. */
+/** The first vote against that has another reason than a lock that is not held. */
 function failureOf({ votesAgainst }: ExecutionStats): Error | undefined {
   const others = [...votesAgainst.values()];
   return others.find((error) => !(error instanceof ResourceLockedError));
 }
 
-/** Whether an error is a caller's own fault, and not that of a server or of the way to it. */
+/** Whether an error is about an argument, and not about a server or the connection. */
 function isMistake(error: unknown): boolean {
   return error instanceof TypeError || error instanceof RangeError;
 }
 
-/** Whether it is of no use to try again: the patience is used up, or nothing can change. */
+/** Whether a retry is useless: the time for retries is used up, or nothing can change. */
 function isFinal(error: unknown): boolean {
   return (
     isMistake(error) ||
@@ -462,7 +461,7 @@ function isFinal(error: unknown): boolean {
   );
 }
 
-/** The core goes on releasing, and the lock ends in any case. */
+/** Whether a release failed only for now: the core repeats it, and the lease ends in any case. */
 function isUnreachable(error: unknown): boolean {
   return error instanceof LockConnectionError || error instanceof LockQuorumError;
 }

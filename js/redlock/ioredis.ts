@@ -14,12 +14,12 @@ import {
   urlOf,
 } from './place.js';
 
-/** Where a client of ioredis is connected to; undefined if it is none. @internal */
+/** The place that a client of ioredis is connected to; undefined if it is no such client. @internal */
 export function readIoredis(client: Unknown): Place | undefined {
   if (typeof client['defineCommand'] !== 'function') return undefined;
   const options = bag(client['options']);
   if (client['isCluster'] === true) return cluster(client, options);
-  // A mock has no connector, and must not become a connection to a real server.
+  // A mock has no connector. It must not lead to a connection to a real server.
   if (typeof client['connector'] !== 'object') return undefined;
   refuseSet(options, ['Connector', 'natMap'], 'ioredis client');
   const tls = tlsOf(options['tls'], 'ioredis client');
@@ -28,7 +28,7 @@ export function readIoredis(client: Unknown): Place | undefined {
     ...(tls === undefined ? {} : { tls }),
   };
   const { host, port, path, username, password } = options;
-  // What `select` has chosen since stands in `condition`.
+  // `condition` has the database that `select` has chosen since.
   const db = bag(client['condition'])['select'] ?? options['db'];
   if (Array.isArray(options['sentinels'])) {
     return { ...common, target: sentinels(options, db, tls !== undefined) };
@@ -83,7 +83,7 @@ function cluster(client: Unknown, options: Unknown): Place {
   return clusterOf(nodes, shared, tls, options['keyPrefix'] ?? shared['keyPrefix']);
 }
 
-/** A node of the list that a Cluster begins with: a port, a URL, or an object. */
+/** A node of the Cluster's initial list: a port, a URL, or an object. */
 function startupNode(given: unknown): Address {
   if (typeof given === 'number') return { port: given, tls: false };
   if (typeof given !== 'string') {
@@ -101,7 +101,7 @@ function startupNode(given: unknown): Address {
       tls: url.protocol === 'rediss:',
     };
   } catch {
-    // Not shown: it may have a password.
+    // The message leaves it out: it may have a password.
     throw refuse('a node of the ioredis Cluster is not a URL', 'use redis://host:port');
   }
 }

@@ -2,8 +2,8 @@ import type { Redlock } from './index.js';
 import type { ExecutionResult, ExecutionStats } from './votes.js';
 
 /**
- * Some resources that are locked until `expiration`. Made by `acquire` and `extend`; or by hand, of what
- * another process has told, to release or extend its lock from here.
+ * Some resources that are locked until `expiration`. `acquire` and `extend` return it; it can also be made by
+ * hand, to release or extend the lock of another process.
  *
  * @example
  * ```ts
@@ -12,15 +12,15 @@ import type { ExecutionResult, ExecutionStats } from './votes.js';
  * ```
  */
 export class Lock {
-  /** Who releases and extends it. */
+  /** The `Redlock` that releases and extends the lock. */
   readonly redlock: Redlock;
-  /** The names, as they were given. */
+  /** The names, as the caller gave them. */
   readonly resources: string[];
-  /** The owner's token, as it is stored in Redis; of several resources all their tokens. */
+  /** The owner token, as it is stored in Redis; the tokens of all resources, if there are several. */
   readonly value: string;
-  /** What each client said when it was acquired or extended. */
+  /** The votes of each client on the acquire or the extension. */
   readonly attempts: ReadonlyArray<Promise<ExecutionStats>>;
-  /** Until when it is held, by `Date.now()`; 0 as soon as it is released, or another stands for it. */
+  /** The time until which the lock is held, by `Date.now()`; 0 after its release or extension. */
   expiration: number;
 
   constructor(
@@ -37,12 +37,12 @@ export class Lock {
     this.expiration = expiration;
   }
 
-  /** Gives it up: `redlock.release(lock)`. */
+  /** Releases the lock: `redlock.release(lock)`. */
   async release(): Promise<ExecutionResult> {
     return this.redlock.release(this);
   }
 
-  /** Has it last `duration` ms from now, as the lock that it resolves to: `redlock.extend(lock, duration)`. */
+  /** Extends the lock to `duration` ms from now: `redlock.extend(lock, duration)`. */
   async extend(duration: number): Promise<Lock> {
     return this.redlock.extend(this, duration);
   }

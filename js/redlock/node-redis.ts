@@ -14,7 +14,7 @@ import {
   urlOf,
 } from './place.js';
 
-/** What a socket may say besides TLS. */
+/** The options of a socket that are not about TLS. */
 const SOCKET_OPTIONS = [
   'connectTimeout',
   'family',
@@ -31,13 +31,13 @@ const SOCKET_OPTIONS = [
 ];
 const CLIENT = 'node-redis client';
 
-/** Where a client of node-redis is connected to; undefined if it is none, or does not tell. @internal */
+/** The place that a client of node-redis is connected to; undefined if it is no such client, or hides it. @internal */
 export function readNodeRedis(client: Unknown): Place | undefined {
   if (typeof client['sendCommand'] !== 'function') return undefined;
   const nodes = client['_options'];
   if (typeof nodes === 'object' && nodes !== null && 'rootNodes' in nodes) return cluster(nodes);
   const options = client['options'];
-  // A pool, Sentinels and a cluster of version 4 keep theirs to themselves.
+  // A pool, Sentinels and a cluster of version 4 hide their options.
   if (typeof client['evalSha'] !== 'function' || typeof options !== 'object') return undefined;
   return place(bag(options));
 }
@@ -61,17 +61,17 @@ function cluster(given: object): Place {
   return clusterOf(nodes, common.address, tls, options['keyPrefix'] ?? shared['keyPrefix']);
 }
 
-/** Passwords that are asked for anew, or that a service streams, are not known here. */
+/** Refuses credentials that a service provides by a function or a stream: they are not known here. */
 function checkCredentials({ credentialsProvider, username, password }: Unknown): void {
   if (credentialsProvider === undefined || credentialsProvider === null) return;
-  // The client makes such a one itself of a user and a password.
+  // The client itself makes such a provider of a user and a password.
   const own = bag(credentialsProvider)['type'] === 'async-credentials-provider';
   if (own && (text(username) ?? text(password)) !== undefined) return;
   const what = `"credentialsProvider" of the ${CLIENT} cannot be carried over`;
   throw refuse(what, 'give it a username and a password');
 }
 
-/** A client has taken its `url` apart already; a node of a cluster has not. */
+/** The address of a client, which has parsed its `url` already, or of a node of a cluster, which has not. */
 function addressOf(options: Unknown): { address: Address; tls: Place['tls'] } {
   const socket = bag(options['socket']);
   const url = parse(options['url']);
@@ -88,7 +88,7 @@ function addressOf(options: Unknown): { address: Address; tls: Place['tls'] } {
   return { address, tls };
 }
 
-/** Here the options of TLS stand among those of the socket. */
+/** The options of TLS, which node-redis mixes with those of the socket. */
 function tlsOptions(socket: Unknown, secure: boolean): unknown {
   if (socket['tls'] !== true && !secure) return undefined;
   const other = Object.entries(socket).filter(([key]) => !SOCKET_OPTIONS.includes(key));
@@ -100,7 +100,7 @@ function parse(url: unknown): URL | undefined {
   try {
     return new URL(url);
   } catch {
-    // Not shown: it may have a password.
+    // The message leaves it out: it may have a password.
     throw refuse(`the url of the ${CLIENT} is none`, 'use redis://host:port');
   }
 }

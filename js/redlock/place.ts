@@ -1,17 +1,17 @@
-/** A place in the words of `connect`, and what every kind of client has in common. */
+/** The place of a client as arguments of `connect`, and helpers for every kind of client. */
 
 import type { TlsOptions } from '../api/connect-options.js';
 import { argumentError } from '../api/errors.js';
 import type { ClusterTarget, SentinelTarget } from '../api/target.js';
 
-/** Where one client is connected to. @internal */
+/** The place that one client is connected to. @internal */
 export interface Place {
   readonly target: string | ClusterTarget | SentinelTarget;
   readonly prefix: string;
   readonly tls?: TlsOptions;
 }
 
-/** An object of another library, of which nothing is certain. @internal */
+/** An object of another library, whose properties are unknown. @internal */
 export type Unknown = Readonly<Record<string, unknown>>;
 
 /** The parts of a URL of one server. @internal */
@@ -33,19 +33,19 @@ export function refuse(what: string, cure: string): Error {
   return argumentError('ERR_INVALID_ARG_VALUE', `redlock: ${what}; ${cure}, ${other}`);
 }
 
-/** Refuses the first of `keys` that is set: what it does could not be done here. @internal */
+/** Refuses the first of `keys` that is set: holdfast has no such option. @internal */
 export function refuseSet(options: Unknown, keys: readonly string[], client: string): void {
   const set = keys.find((key) => options[key] !== undefined && options[key] !== null);
   if (set === undefined) return;
   throw refuse(`"${set}" of the ${client} cannot be carried over`, 'leave it out');
 }
 
-/** An object, or an empty one. @internal */
+/** `value` if it is an object, or else an empty one. @internal */
 export function bag(value: unknown): Unknown {
   return typeof value === 'object' && value !== null ? (value as Unknown) : {};
 }
 
-/** A text that says something. @internal */
+/** `value` if it is a string that is not empty. @internal */
 export function text(value: unknown): string | undefined {
   return typeof value === 'string' && value !== '' ? value : undefined;
 }
@@ -57,12 +57,12 @@ export function prefixOf(keyPrefix: unknown): string {
   throw refuse('a keyPrefix that is not a string cannot be carried over', 'make it a string');
 }
 
-/** What `tls` of a client says in the words of `connect`; undefined if it speaks none. @internal */
+/** The `tls` of a client as that of `connect`; undefined if the client speaks no TLS. @internal */
 export function tlsOf(tls: unknown, client: string): TlsOptions | undefined {
   if (tls === undefined || tls === null || tls === false) return undefined;
   if (tls === true) return {};
   if (typeof tls === 'string') {
-    throw refuse(`"tls" of the ${client} is a text`, 'say what it means as an object');
+    throw refuse(`"tls" of the ${client} is a string`, 'give its options as an object');
   }
   const given = Object.entries(bag(tls)).filter(([, value]) => value !== undefined);
   const other = given.find(([key]) => !TLS_OPTIONS.includes(key));
@@ -72,7 +72,7 @@ export function tlsOf(tls: unknown, client: string): TlsOptions | undefined {
   return Object.fromEntries(given) as TlsOptions;
 }
 
-/** The URL of a server. Parts that are missing are as every client has them. @internal */
+/** The URL of a server. Missing parts get the defaults that all clients share. @internal */
 export function urlOf({ host, port, path, username, password, db, tls }: Address): string {
   const user = text(username);
   const secret = text(password);
@@ -89,7 +89,7 @@ export function urlOf({ host, port, path, username, password, db, tls }: Address
   return `${tls ? 'rediss' : 'redis'}://${login === ':@' ? '' : login}${where}`;
 }
 
-/** A Cluster. All nodes have one login: the `shared` one, or that of the first node. @internal */
+/** The place of a Cluster. All nodes have one login: the `shared` one, or that of the first node. @internal */
 export function clusterOf(
   nodes: readonly Address[],
   shared: Pick<Address, 'username' | 'password'>,

@@ -1,4 +1,4 @@
-/** The settings of node-redlock 5, and what they mean here. */
+/** The settings of node-redlock 5, translated for holdfast. */
 
 import { argumentError } from '../api/errors.js';
 import { TTL_MS_MAX, TTL_MS_MIN } from '../api/options.js';
@@ -8,16 +8,16 @@ import { checkNames } from '../internal/names.js';
 /** Settings of a `Redlock`, and of one of its operations. */
 export interface Settings {
   /**
-   * The share of a lock's duration by which clocks may differ: a lock counts as expired so much earlier.
-   * Less than the default is as good as the default.
+   * The share of a lock's duration by which clocks may differ: a lock counts as expired that much earlier.
+   * A value below the default counts as the default.
    *
    * @default 0.01
    */
   readonly driftFactor: number;
   /**
-   * How often an operation is tried again. While somebody else has the lock, the caller waits in line for
+   * How often an operation is retried. While another client has the lock, the caller waits in its queue for
    * as long as these retries would have taken: `retryCount` times `retryDelay`. After an error of the
-   * connection it is tried again so often. `-1` is for ever, `0` tries once.
+   * connection the operation is retried this often. `-1` is for ever, `0` tries once.
    *
    * @default 10
    */
@@ -29,13 +29,13 @@ export interface Settings {
    */
   readonly retryDelay: number;
   /**
-   * By how much that time differs at most, at random, in ms.
+   * The largest random deviation from that time, in ms.
    *
    * @default 100
    */
   readonly retryJitter: number;
   /**
-   * A lock of `using` must last 100 ms longer than this, in ms. It is extended at a third of its duration.
+   * A lock of `using` must last 100 ms longer than this, in ms. holdfast extends it at a third of its duration.
    *
    * @default 500
    */
@@ -50,10 +50,10 @@ const DEFAULTS: Settings = {
   automaticExtensionThreshold: 500,
 };
 
-/** The drift that holdfast itself allows for. */
+/** The drift that holdfast itself assumes. */
 const DRIFT_FACTOR = 0.01;
 
-/** What is no number has its default: of an operation, that of its `Redlock`. @internal */
+/** Fills in defaults for settings that are no numbers: for an operation, those of its `Redlock`. @internal */
 export function withDefaults(given: Partial<Settings>, defaults = DEFAULTS): Settings {
   const pick = (key: keyof Settings): number => {
     const value = given[key];
@@ -68,17 +68,17 @@ export function withDefaults(given: Partial<Settings>, defaults = DEFAULTS): Set
   };
 }
 
-/** How often an operation is tried at most. @internal */
+/** The largest number of attempts of an operation. @internal */
 export function attemptsMax({ retryCount }: Settings): number {
   return retryCount === -1 ? Number.POSITIVE_INFINITY : retryCount + 1;
 }
 
-/** How long the retries take in sum, in whole ms; `null` if there are none. @internal */
+/** The duration of all retries, in whole ms; `null` if there are none. @internal */
 export function patience(settings: Settings): number | null {
   const retries = attemptsMax(settings) - 1;
   if (retries <= 0) return null;
   const sum = Math.round(retries * meanDelay(settings));
-  // Some say for ever by a number that is as large as can be.
+  // Some services mean for ever by the largest number.
   return Number.isSafeInteger(sum) ? sum : Number.POSITIVE_INFINITY;
 }
 
@@ -92,13 +92,13 @@ export function nextDelay({ retryDelay, retryJitter }: Settings): number {
   return Math.max(0, retryDelay + Math.floor((Math.random() * 2 - 1) * retryJitter));
 }
 
-/** When a lock that is valid for `remaining` ms by holdfast's account counts as expired. @internal */
+/** The time at which a lock counts as expired that holdfast holds for `remaining` ms. @internal */
 export function expirationOf(remaining: number, duration: number, { driftFactor }: Settings) {
   const more = Math.max(0, Math.round((driftFactor - DRIFT_FACTOR) * duration));
   return Date.now() + remaining - more;
 }
 
-/** How long a lock is valid that was asked for just now. @internal */
+/** How long a lock is valid that was requested just now. @internal */
 export function validFor(duration: number): number {
   return duration - Math.round(DRIFT_FACTOR * duration) - 2;
 }
@@ -111,7 +111,7 @@ export function checkDuration(duration: number): void {
   checkWhole(duration, 'duration', TTL_MS_MIN, TTL_MS_MAX);
 }
 
-/** The names, each once. @internal */
+/** Checks the resources, and drops duplicates. @internal */
 export function checkResources(resources: unknown): string[] {
   if (!Array.isArray(resources)) {
     const message = `resources must be a list of names, got ${show(resources)}`;

@@ -1,34 +1,34 @@
-/** What each client said to an operation, in the words of node-redlock 5. */
+/** The votes of each client on an operation, in the form of node-redlock 5. */
 
 import { LockLostError, LockQuorumError, LockTimeoutError } from '../api/errors.js';
 import { locked } from './errors.js';
 
-/** What is asked of a client here: it can be ended. Its type is that of ioredis or node-redis. */
+/** A client of ioredis or node-redis, as far as this module uses its type. */
 export interface Client {
   /** Ends the connection. */
   quit(): Promise<unknown>;
 }
 
-/** What one client said. */
+/** The vote of one client. */
 export type ClientExecutionResult =
   | { client: Client; vote: 'for'; value: number }
   | { client: Client; vote: 'against'; error: Error };
 
-/** What all clients said to one attempt, as far as it is known. */
+/** The known votes of all clients on one attempt. */
 export type ExecutionStats = {
-  /** How many clients there are. */
+  /** The number of clients. */
   readonly membershipSize: number;
-  /** How many of them decide. */
+  /** The number of votes that decides. */
   readonly quorumSize: number;
-  /** Those who agreed. */
+  /** The clients that agreed. */
   readonly votesFor: Set<Client>;
-  /** Those who did not, and why. */
+  /** The clients that did not, and why. */
   readonly votesAgainst: Map<Client, Error>;
 };
 
-/** What came of an operation. */
+/** The result of an operation. */
 export type ExecutionResult = {
-  /** What each client said, at each attempt. */
+  /** The votes of each client, at each attempt. */
   readonly attempts: ReadonlyArray<Promise<ExecutionStats>>;
 };
 
@@ -46,8 +46,8 @@ export function statsOf(
 }
 
 /**
- * Who voted against, by the error that came of it. Only a quorum that could not be reached tells of
- * each server; of all else every client is the witness.
+ * The votes against, derived from the error of holdfast. Only the error of a quorum that could not be reached has a
+ * cause for each server; any other error counts for every client.
  *
  * @internal
  */
@@ -69,7 +69,7 @@ export function statsOfError(
   return statsOf(clients, against);
 }
 
-/** Whether the lock is another's, or nobody's. */
+/** Whether the lock is held by another client, or was lost. */
 function isHeld(error: Error): boolean {
   return error instanceof LockTimeoutError || error instanceof LockLostError;
 }

@@ -33,7 +33,7 @@ async function makeUser(block: Block): Promise<void> {
   await (await locks.acquire('item:42')).release();
 }
 
-/** A lock, with somebody in line, looks as the page says. */
+/** A lock, with somebody in the wait queue, looks as the page says. */
 async function look(block: Block): Promise<void> {
   await using locks = await connect(server.url);
   await using others = await connect(server.url);

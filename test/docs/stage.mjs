@@ -16,7 +16,7 @@ if (env.REDIS_URL !== undefined) {
   // Another process, so to speak.
   given.others = await holdfast.connect(env.REDIS_URL);
 }
-/** Returns when somebody stands in line for a lock. */
+/** Returns when somebody waits in the queue for a lock. */
 given.somebodyWaits = async (name) => {
   for (;;) {
     const { pending } = await given.locks.query({ startsWith: name });

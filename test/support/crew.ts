@@ -170,7 +170,7 @@ function isStopped(pid: number): boolean {
   return states.every((state) => /^\d+ \(.*\) T /.test(state));
 }
 
-/** The labels of those who stand in line for `lock`, first to last. */
+/** The labels of those who wait in the queue for `lock`, first to last. */
 export async function lineOf(server: RedisServer, lock: string): Promise<string[]> {
   const tokens = await server.admin.zrange(`{lock:${lock}}:queue`, 0, '-1');
   return tokens.map(labelOf);
@@ -181,15 +181,15 @@ export function labelOf(token: string): string {
   return /^hf1\.\w+\.\d+\.(.*?)\+?$/.exec(token)?.[1] ?? token;
 }
 
-/** Waits until those with these labels stand in line for `lock`, in this order. */
+/** Waits until those with these labels wait in the queue for `lock`, in this order. */
 export async function inLine(server: RedisServer, lock: string, who: string[]): Promise<void> {
   const wanted = who.join();
   await until(async () => (await lineOf(server, lock)).join() === wanted, `the line ${wanted}`);
 }
 
 /**
- * Waits until nothing is left but fences: no lock, nobody in line, nobody who listens. Whoever was
- * killed while in line is forgotten after its liveness at the latest.
+ * Waits until nothing is left but fences: no lock, nobody in the wait queue, nobody who listens. Whoever was
+ * killed while in the wait queue is forgotten after its liveness at the latest.
  */
 export async function quiet(server: RedisServer, limit?: number): Promise<void> {
   let left = '';
@@ -211,7 +211,7 @@ export async function quiet(server: RedisServer, limit?: number): Promise<void> 
 }
 
 /**
- * Comes past until those who died in line for `lock` are forgotten: whoever cannot be reached keeps its
+ * Comes past until those who died in the wait queue for `lock` are forgotten: whoever cannot be reached keeps its
  * place for two seconds, and the next who comes past then removes it. Where nobody comes the keys
  * themselves end, half a minute after the last sign of life.
  */

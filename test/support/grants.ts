@@ -10,7 +10,7 @@ const SHARED = 'hf1.shared';
 /** The lock, or a share of it, as it was given to a token. */
 export interface Grant {
   readonly token: string;
-  /** Who stood in line at that moment, first to last, the new owner included. */
+  /** Who waited in the queue at that moment, first to last, the new owner included. */
   readonly line: readonly string[];
 }
 

@@ -118,7 +118,7 @@ test('a lock that is passed on by message waits for the replicas as well', async
     const waiting = locks.acquire('item', { wait: 20_000 });
     await until(
       async () => (await primary.admin.zcard('{lock:item}:queue')) === 1,
-      'somebody in line',
+      'somebody in the wait queue',
     );
     replicas[0]?.pause();
     assert.ok(await held.release());

@@ -25,7 +25,7 @@ before(async () => {
 
 after(() => server.stop());
 
-/** What it finds, by its exit code: 1 if something must be mended. */
+/** What it finds, by its exit code: 1 if something must be fixed. */
 async function findings(code: 0 | 1, ...args: readonly string[]): Promise<Finding[]> {
   const { stdout } = await ends(code, environment(), 'doctor', '--json', ...args);
   const { ok, findings, ...rest } = JSON.parse(stdout);
@@ -51,7 +51,7 @@ test('a server that is fit for locks is told so, check by check', async () => {
     ['clock', "its clock is \\d+(\\.\\d)? ms (behind|ahead of) this machine's"],
     ['replicas', '0 replicas'],
     ['rights', 'the user default may do all that is needed'],
-    ['trial', 'a lock was taken and extended in \\d+\\.\\d\\d ms, waited for, and released'],
+    ['trial', 'a lock was acquired and extended in \\d+\\.\\d\\d ms, waited for, and released'],
   ]) {
     assert.match(stdout, new RegExp(`^  ok +${check} +${message}`, 'm'));
   }
@@ -74,7 +74,7 @@ test('the findings are of a stable shape', async () => {
   assert.equal(all.at(-1)?.server, null);
 });
 
-test('eviction must be mended as soon as memory has a limit, and is warned of before', async () => {
+test('eviction must be fixed as soon as memory has a limit, and is warned of before', async () => {
   const own = await RedisServer.start({ persistent: true });
   try {
     await own.admin.config('SET', 'maxmemory-policy', 'allkeys-lru');
@@ -87,13 +87,13 @@ test('eviction must be mended as soon as memory has a limit, and is warned of be
     assert.deepEqual(first?.slice(0, 2), ['problem', 'memory']);
     const { stdout } = await ends(1, environment(own), 'doctor');
     assert.match(stdout, /→ set maxmemory-policy to noeviction/);
-    assert.match(stdout, /\n1 to mend, \d to consider\.\n$/);
+    assert.match(stdout, /\n1 to fix, \d to consider\.\n$/);
   } finally {
     await own.stop();
   }
 });
 
-test('memory that is nearly full is warned of, and full memory must be mended', async () => {
+test('memory that is nearly full is warned of, and full memory must be fixed', async () => {
   const own = await RedisServer.start({ persistent: true });
   try {
     await own.admin.setrange('ballast', 50_000_000, 'x');
@@ -109,12 +109,16 @@ test('memory that is nearly full is warned of, and full memory must be mended', 
   }
 });
 
-test('a server that forgets is warned of, and a replica must be mended', async () => {
+test('a server that forgets is warned of, and a replica must be fixed', async () => {
   const replica = await RedisServer.start();
   try {
     const forgets = complaints(await findings(0, '--url', replica.url));
     assert.deepEqual(forgets, [
-      ['warning', 'persistence', 'appendonly no: a restart forgets locks, and others get in'],
+      [
+        'warning',
+        'persistence',
+        'appendonly no: a restart forgets locks, which other clients then get',
+      ],
     ]);
     await replica.admin.replicaof('127.0.0.1', server.port);
     const following = async () => /master_link_status:up/.test(await replica.admin.info());
@@ -215,7 +219,7 @@ test('an administrator may ask about another user, who need not log in', async (
   );
 });
 
-test('a server that cannot be reached, or refuses the login, must be mended; no password is shown', async () => {
+test('a server that cannot be reached, or refuses the login, must be fixed; no password is shown', async () => {
   const closed = await findings(1, '--url', 'redis://user:s3cret@127.0.0.1:1');
   assert.deepEqual(closed[0]?.check, 'connection');
   assert.match(closed[0]?.message ?? '', /Connection refused/);

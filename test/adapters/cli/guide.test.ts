@@ -90,7 +90,10 @@ test('every document has the shape of a real one', async () => {
   await others.acquire('item:42', { label: 'web-1', wait: 30_000 });
   const waiting = locks.acquire('item:42', { wait: 30_000 });
   waiting.catch(() => {});
-  await until(async () => (await locks.query()).pending.length === 1, 'its place in line');
+  await until(
+    async () => (await locks.query()).pending.length === 1,
+    'its position in the wait queue',
+  );
   const json = (line: string) => JSON.parse(shell(`holdfast ${line} --json`).stdout);
   assert.deepEqual(shape(json('ls item:42')), shape(ls));
   const busy = shell('holdfast run item:42 --if-available --json -- true').stderr;

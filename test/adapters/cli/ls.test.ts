@@ -35,7 +35,7 @@ afterEach(async () => {
 /** Somebody who waits until the test is over. */
 async function queue(name: string): Promise<void> {
   others.acquire(name, { wait: 60_000 }).catch(() => {});
-  await until(async () => (await locks.query()).pending.length > 0, 'a place in line');
+  await until(async () => (await locks.query()).pending.length > 0, 'a queue entry');
 }
 
 test('ls tells each lock with its holder, lease and line', async () => {
@@ -124,7 +124,7 @@ test('show tells one lock, and 1 if nobody holds it', async () => {
   const { stdout } = await ends(0, env, 'show', 'item:*');
   assert.match(
     stdout,
-    /^Lock "item:\*" is held, exclusive\.\n\nHOLDER .*\nweb-1 .*\n\nPLACE .*\n1 .*\n$/,
+    /^Lock "item:\*" is held, exclusive\.\n\nHOLDER .*\nweb-1 .*\n\nPOSITION .*\n1 .*\n$/,
   );
   const json = JSON.parse((await ends(0, env, 'show', 'item:*', '--json')).stdout);
   assert.deepEqual(Object.keys(json), ['name', 'mode', 'holders', 'waiters', 'foreign']);
@@ -151,14 +151,14 @@ test('show does not say that nobody has a lock that it may not look at', async (
   assert.match(stderr, /^holdfast: it is not known whether other code holds lock "old" .*NOPERM/);
 });
 
-test('release frees a lock, and hands it to the next in line', async () => {
+test('release frees a lock, and hands it to the next waiter', async () => {
   await locks.acquire('job', { label: 'web-1' });
   await queue('job');
   const { stdout } = await ends(0, env, 'release', 'job', '--force', '--yes', '--json');
   const { name, released, holders } = JSON.parse(stdout);
   assert.deepEqual([name, released, holders[0].label], ['job', true, 'web-1']);
   const next = async () => (await locks.query()).held[0]?.clientId === others.clientId;
-  await until(next, 'the next in line to have it');
+  await until(next, 'the next waiter to have it');
 });
 
 test('release is refused without --force, and without --yes where nobody can be asked', async () => {

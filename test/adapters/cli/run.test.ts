@@ -77,10 +77,10 @@ test('64 for wrong usage, before anything is sent', async () => {
     [/missing required argument 'name'/],
     [/missing required argument 'command'/, 'a'],
     [/unknown option '--tttl'/, 'a', '--tttl', '5s', '--', 'true'],
-    [/'5'.*Say how long with a unit: 500ms, 30s, 2m or 1h/, 'a', '--ttl', '5', '--', 'true'],
+    [/'5'.*Give a time with a unit: 500ms, 30s, 2m or 1h/, 'a', '--ttl', '5', '--', 'true'],
     [/'25h'.*No lease is longer than 24h/, 'a', '--at-least', '25h', '--', 'true'],
     [/cannot be used with option '--if-available'/, 'a', '--if-available', '--wait', '1s', 'true'],
-    [/Say a whole number from 1 to/, 'a', '--mode', 'shared', '--limit', '0', 'true'],
+    [/Give a whole number from 1 to/, 'a', '--mode', 'shared', '--limit', '0', 'true'],
     [/Allowed choices are exclusive, shared/, 'a', '--mode', 'alone', 'true'],
     [/--url and --cluster exclude each other/, 'a', '--url', 'x', '--cluster', 'y', 'true'],
     [/--sentinel and --master belong together/, 'a', '--master', 'mymaster', 'true'],
@@ -117,7 +117,7 @@ test('69 if no server can be reached, and the command is not run', async () => {
   assert.match(stderr, /^holdfast: cannot connect to redis:\/\/127\.0\.0\.1:1\/0: /);
 });
 
-test('75 if somebody else holds it, or the code of -E; with -E 0 in silence', async () => {
+test('75 if another client holds it, or the code of -E; with -E 0 in silence', async () => {
   await using _ = await locks.acquire('held', { label: 'web-1' });
   const now = await ends(75, env, 'run', 'held', '--if-available', '--', 'echo', 'ran');
   assert.deepEqual([now.stdout, now.stderr], ['', 'holdfast: lock "held" is not free\n']);
@@ -156,10 +156,13 @@ test('with --json its own errors are documents, also for wrong usage', async () 
   assert.match(own.stderr, /^holdfast: /, 'behind -- it is an option of the command');
 });
 
-test('it waits for as long as it takes, in line, and then runs', async () => {
+test('it waits for as long as it takes, in the wait queue, and then runs', async () => {
   const lock = await locks.acquire('line');
   const running = new Running(['run', 'line', '--', 'echo', 'ran'], env);
-  await until(async () => (await locks.query()).pending.length === 1, 'its place in line');
+  await until(
+    async () => (await locks.query()).pending.length === 1,
+    'its position in the wait queue',
+  );
   await lock.release();
   const { code, stdout } = await running.ended;
   assert.deepEqual([code, stdout], [0, 'ran\n']);
@@ -169,7 +172,10 @@ for (const signal of ['SIGINT', 'SIGQUIT', 'SIGTERM', 'SIGHUP'] as const) {
   test(`${signal} ends the wait`, async () => {
     await using _ = await locks.acquire('waited');
     const running = new Running(['run', 'waited', '--', 'echo', 'ran'], env);
-    await until(async () => (await locks.query()).pending.length === 1, 'its place in line');
+    await until(
+      async () => (await locks.query()).pending.length === 1,
+      'its position in the wait queue',
+    );
     running.child.kill(signal);
     const { code, stdout, stderr } = await running.ended;
     const number = { SIGINT: 2, SIGQUIT: 3, SIGTERM: 15, SIGHUP: 1 }[signal];

@@ -163,7 +163,7 @@ const REFUSED: readonly [what: string, client: () => unknown, names: RegExp][] =
     () => new Redis({ ...lazy, tls: { checkServerIdentity: () => undefined } }),
     /"tls.checkServerIdentity" of the ioredis client/,
   ],
-  ['a profile of TLS', () => new Redis({ ...lazy, tls: 'TLSv1' as never }), /"tls" .* is a text/],
+  ['a profile of TLS', () => new Redis({ ...lazy, tls: 'TLSv1' as never }), /"tls" .* is a string/],
   [
     'an address translation',
     () => new ClusterClient([7000], { ...lazy, natMap: () => null }),

@@ -60,7 +60,7 @@ test('one package by two names: import and require have the same classes', async
   assert.equal(imported.ExecutionError, ExecutionError);
 });
 
-test('who waits stands in line: the release wakes it, not the next retry', async () => {
+test('a waiter is queued: the release wakes it, not the next retry', async () => {
   const redlock = open({ retryCount: 1, retryDelay: LONG_MS, retryJitter: 0 });
   const lock = await redlock.acquire(['a'], LONG_MS);
   const told: string[] = [];
@@ -69,7 +69,7 @@ test('who waits stands in line: the release wakes it, not the next retry', async
     told.push(`${i}`);
     await next.release();
   });
-  await until(async () => (await server.admin.zcard('{a}:queue')) > 0, 'the first in line');
+  await until(async () => (await server.admin.zcard('{a}:queue')) > 0, 'the first waiter');
   const began = performance.now();
   await lock.release();
   await Promise.all(waiting);

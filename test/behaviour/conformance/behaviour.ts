@@ -40,7 +40,7 @@ export function runOut(lock: Lock): Promise<void> {
   return until(() => !lock.held, `the lease of ${lock.name} to end`);
 }
 
-/** Takes the lock once it is free, without standing in line for it. */
+/** Takes the lock once it is free, without waiting in the queue for it. */
 export async function takeWhenFree(manager: LockManager, name: string): Promise<Lock> {
   let lock: Lock | null = null;
   await until(async () => {
@@ -50,7 +50,7 @@ export async function takeWhenFree(manager: LockManager, name: string): Promise<
   return lock as unknown as Lock;
 }
 
-/** Starts to wait for a lock that is held, and goes on when the waiter stands in line. */
+/** Starts to wait for a lock that is held, and goes on when the waiter is queued. */
 export async function standInLine(
   manager: LockManager,
   name: string,

@@ -16,7 +16,11 @@ export const CLOSING: Behaviours = {
     assert.equal(await held.release(), false);
     assert.equal(await (await b.tryAcquire('held'))?.release(), true);
     assert.equal(await blocker.release(), true);
-    assert.equal(await (await b.tryAcquire('waiting'))?.release(), true, 'nobody is in line');
+    assert.equal(
+      await (await b.tryAcquire('waiting'))?.release(),
+      true,
+      'nobody is in the wait queue',
+    );
     await a.close();
   },
 

@@ -16,7 +16,7 @@ async function placeOfNewcomer(manager: LockManager, name: string): Promise<numb
     );
     position = failure.position;
     return position !== undefined;
-  }, 'a place in line');
+  }, 'a queue entry');
   return position ?? 0;
 }
 
@@ -62,7 +62,7 @@ export const LINE: Behaviours = {
     assert.deepEqual(await order, names);
   },
 
-  'line: within a process the lock is handed on at most 15 times while others wait': async (
+  'line: within a process the lock is handed off at most 15 times while others wait': async (
     place,
   ) => {
     const [holder, many, one] = await openSeveral(place, 'holder', 'many', 'one');

@@ -5,7 +5,7 @@ import { tracingChannel } from 'node:diagnostics_channel';
 import { type Behaviours, LONG, openSeveral, standInLine } from './behaviour.js';
 
 export const REPORTS: Behaviours = {
-  'stats: count what was acquired, handed on, waited for in vain, and what is so now': async (
+  'stats: count what was acquired, handed off, waited for in vain, and what is so now': async (
     place,
   ) => {
     const [a, b] = await openSeveral(place, 'a', 'b');
@@ -26,7 +26,7 @@ export const REPORTS: Behaviours = {
     assert.deepEqual([gone.held, gone.acquired, gone.handedOn], [1, 2, 0]);
     // Each `standInLine` takes a lock beside the one that it waits for.
     assert.equal(acquired, 4);
-    assert.ok(handedOn <= 1, `${handedOn} handed on`);
+    assert.ok(handedOn <= 1, `${handedOn} handed off`);
     assert.ok(requests > 0);
     assert.equal(
       handOffs.reduce((sum, { count }) => sum + count, 0),

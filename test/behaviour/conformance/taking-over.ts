@@ -26,7 +26,7 @@ export const TAKING_OVER: Behaviours = {
       }
     }
     for (const options of [LONG, shared]) {
-      const lock = await a.acquire('handed on', options);
+      const lock = await a.acquire('handed off', options);
       const mine = await b.adopt(lock.toJSON());
       const { reason, message } = await aborted(lock);
       assert.equal(reason, 'adopted');
@@ -101,7 +101,7 @@ export const TAKING_OVER: Behaviours = {
     assert.equal(await next.release(), true);
   },
 
-  'forceRelease: hands the lock to the next in line, and frees shared ones of all': async (
+  'forceRelease: hands the lock to the next waiter, and frees shared ones of all': async (
     place,
   ) => {
     const [a, b, c] = await openSeveral(place, 'a', 'b', 'c');
@@ -145,7 +145,7 @@ export const TAKING_OVER: Behaviours = {
     assert.equal(await (await a.tryAcquire('x'))?.release(), true);
   },
 
-  'adopt: the lock is renewed, and goes on to the next in line': async (place) => {
+  'adopt: the lock is renewed, and goes on to the next waiter': async (place) => {
     const [a, b, c] = await openSeveral(place, 'a', 'b', 'c');
     const theirs = await a.acquire('x', BRIEF);
     const { granted } = await standInLine(c, 'x');

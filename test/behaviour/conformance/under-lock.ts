@@ -58,7 +58,7 @@ export const UNDER_LOCK: Behaviours = {
     assert.equal(await waiting, 'got it');
   },
 
-  'await using: releases at the end of the scope, and hands on to who waits': async (place) => {
+  'await using: releases at the end of the scope, and hands off to who waits': async (place) => {
     const [a, b] = await openSeveral(place, 'a', 'b');
     let waiting: Awaited<ReturnType<typeof standInLine>>;
     {

@@ -46,7 +46,7 @@ export const WAITING: Behaviours = {
       error = (await b.acquire('x', { wait: 150 }).catch((reason) => reason)) as Details;
       // Known as soon as the store has answered once.
       return error['position'] !== undefined;
-    }, 'the place in line');
+    }, 'the position in the wait queue');
     const { name, code, lock, waited, holder, remaining, position } = error;
     assert.deepEqual(
       { name, code, lock, holder, position },
@@ -62,7 +62,7 @@ export const WAITING: Behaviours = {
     assert.ok(Number(remaining) > 30_000 && Number(remaining) <= 60_000, String(remaining));
     assert.match(
       String(error['message']),
-      /^lock "x" was not free within \d+ ms: it is held by "nightly-report" for \d+ ms more, and the caller was number 1 in line$/,
+      /^lock "x" was not free within \d+ ms: it is held by "nightly-report" for \d+ ms more, and the caller was number 1 in the wait queue$/,
     );
   },
 

@@ -120,7 +120,7 @@ function unexpected(tallies: Record<string, number>[], ...expected: string[]): s
   return ended.filter((each) => ![...usual, ...expected].includes(each));
 }
 
-test('without faults: nothing is lost, and every grant is that of the first in line', async (t) => {
+test('without faults: nothing is lost, and every grant is that of the first waiter', async (t) => {
   for (const name of NAMES) watches.push(await GrantWatch.start(server, name));
   await enlist('p1', 'p2', 'p3', 'p4');
   const plan = { names: NAMES, tasks: 5, ttl: 20_000, wait: 60_000, peaceful: true };

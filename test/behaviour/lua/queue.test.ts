@@ -28,7 +28,7 @@ async function owner(): Promise<string | undefined> {
   return (await redis.get(LOCK))?.replace(/\+$/, '');
 }
 
-test('a grant that nobody claimed costs its manager all its places in line', async () => {
+test('a grant that nobody claimed costs its manager all its queue entries', async () => {
   await script.acquire(A);
   for (const n of [1, 2, 3]) await script.acquire(`hf1.b.${n}`, { seq: '0' });
   await script.acquire(C, { seq: '0' });

@@ -23,7 +23,7 @@ function source(name: string): string {
 interface Acquire {
   readonly ttl?: number;
   readonly epoch?: number | string;
-  /** 'try', 'poll', or a place in line ('0': at the end). */
+  /** 'try', 'poll', or a queue entry ('0': at the end). */
   readonly seq?: string;
   /** '-' for the whole lock, '0' for a share, or how many may have one. */
   readonly limit?: string;

@@ -95,7 +95,7 @@ for (const [how, handOn] of [
   });
 }
 
-test('one of many in line is cancelled: the others keep their order', async () => {
+test('one of many in the wait queue is cancelled: the others keep their order', async () => {
   const held = await a.acquire('x', LONG);
   const order: number[] = [];
   const cancels = Array.from({ length: 9 }, () => new AbortController());

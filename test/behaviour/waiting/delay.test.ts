@@ -67,7 +67,7 @@ for (const [fate, end] of [
     const inLine = async (name: string) => (await server.admin.zcard(`{lock:${name}}:queue`)) === 1;
     await until(
       async () => (await Promise.all(names.map(inLine))).every((is) => is),
-      'all waiters to stand in line',
+      'all waiters to be queued',
     );
     await end(holder);
 
@@ -97,7 +97,7 @@ test('a foreign holder that deletes its key and tells nobody is noticed within 1
     const pending = waiter.acquire(name, { wait: 60_000 });
     await until(
       async () => (await server.admin.zcard(`{lock:${name}}:queue`)) === 1,
-      'the waiter to stand in line',
+      'the waiter to be queued',
     );
     // Any moment between two looks is as good as another.
     await sleep(300 + i * 37);

@@ -34,7 +34,7 @@ interface Wish {
 async function ownerWithHeirs(...wishes: readonly Wish[]): Promise<[Lock, ...Promise<Lock>[]]> {
   const acquire = (wish: Wish) =>
     locks.acquire('x', { ttl: 60_000, wait: 60_000, label: 'x', ...wish });
-  // Fences are reserved for those who wait when a manager gets in line, so two come before.
+  // Fences are reserved for those who wait when a manager is queued, so two come before.
   const [first, second, ...heirs] = [acquire({}), acquire({}), ...wishes.map(acquire)];
   await (await first)?.release();
   const before = await (second as Promise<Lock>);
@@ -51,7 +51,7 @@ async function ownerWithHeirs(...wishes: readonly Wish[]): Promise<[Lock, ...Pro
 
 const handedOn = () => locks.stats().handedOn;
 
-test('a lock is handed on under the same token, with the next fence', async () => {
+test('a lock is handed off under the same token, with the next fence', async () => {
   const [owner, second, third] = await ownerWithHeirs({}, {}, {});
   const value = await server.admin.get('lock:x');
   const [before, { requests }] = [handedOn(), locks.stats()];
@@ -63,14 +63,14 @@ test('a lock is handed on under the same token, with the next fence', async () =
   assert.equal(last.fence, heir.fence + 1);
   assert.equal(handedOn() - before, 2);
   assert.equal((await server.admin.get('lock:x'))?.replace('+', ''), value?.replace('+', ''));
-  // With the last of them the place in line is given up.
+  // With the last of them the position in the wait queue is given up.
   await inLine(server, 'x', []);
   assert.ok(locks.stats().requests - requests <= 1);
   assert.equal(await last.release(), true);
   assert.equal(await server.admin.exists('lock:x'), 0);
 });
 
-test('a lock whose token was read is never handed on', async () => {
+test('a lock whose token was read is never handed off', async () => {
   const [owner, second] = await ownerWithHeirs({}, {});
   const before = handedOn();
   const { token } = owner;
@@ -89,7 +89,7 @@ test('maxHold counts for each owner, not from the grant', async () => {
   const lost: string[] = [];
   locks.on('lost', (_lock, error) => lost.push(error.reason));
   await sleep(600);
-  // What the server has confirmed a moment ago is handed on in the process.
+  // What the server has confirmed a moment ago is handed off in the process.
   await first.extend();
   await first.release();
   for (const heir of others.slice(0, 3)) {
@@ -113,7 +113,7 @@ test('maxHold counts for each owner, not from the grant', async () => {
 
 test('an owner who is over cannot touch the hold of the next', async () => {
   const [owner, second, third] = await ownerWithHeirs({}, { ttl: 50_000 }, {});
-  // Under way when the lock is handed on.
+  // Under way when the lock is handed off.
   const extending = owner.extend(600_000).then(
     () => 'done',
     (error: { code: string }) => error.code,

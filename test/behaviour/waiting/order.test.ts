@@ -116,7 +116,10 @@ test('a thousand tasks here let a process there have its turn, and cost few requ
     await guest.order('release', id);
     return done;
   });
-  await until(async () => (await server.admin.zcard('{lock:a}:queue')) === 2, 'the guest in line');
+  await until(
+    async () => (await server.admin.zcard('{lock:a}:queue')) === 2,
+    'the guest in the wait queue',
+  );
   tasks.push(...start(980));
   await first.release();
   const doneBeforeGuest = await turn;
@@ -125,7 +128,7 @@ test('a thousand tasks here let a process there have its turn, and cost few requ
   await Promise.all(tasks);
   const { requests, handedOn } = locks.stats();
   assert.ok(requests - before < 250, `${requests - before} requests`);
-  assert.ok(handedOn > 900, `${handedOn} handed on`);
+  assert.ok(handedOn > 900, `${handedOn} handed off`);
   await locks.close();
 });
 

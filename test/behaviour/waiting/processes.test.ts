@@ -40,7 +40,7 @@ async function hears(who: string): Promise<boolean> {
   return list.includes(` name=${who} `);
 }
 
-test('SIGKILL of the holder: its lease ends, and the first in line is next', async () => {
+test('SIGKILL of the holder: its lease ends, and the first waiter is next', async () => {
   const [a, b, c] = await enlist('a', 'b', 'c');
   const first = await a.order('hold', 'x', { ttl: 1_500 });
   const second = b.order('hold', 'x', LONG);
@@ -55,7 +55,7 @@ test('SIGKILL of the holder: its lease ends, and the first in line is next', asy
   assert.equal(await c.order('release', (await third).id), true);
 });
 
-test('SIGKILL of the first in line: the next one does not wait for it', async () => {
+test('SIGKILL of the first waiter: the next one does not wait for it', async () => {
   const [a, b, c] = await enlist('a', 'b', 'c');
   const first = await a.order('hold', 'x', LONG);
   void b.order('hold', 'x', LONG).catch(() => {});
@@ -109,7 +109,7 @@ test('SIGSTOP of the holder past its lease: it knows in the first line after SIG
   assert.equal(await b.order('release', next.id), true);
 });
 
-test('SIGSTOP of the first in line: it costs the others one claim, and keeps its place', async () => {
+test('SIGSTOP of the first waiter: it costs the others one claim, and keeps its position', async () => {
   const [a, b, c] = await enlist('a', 'b', 'c');
   const first = await a.order('hold', 'x', LONG);
   const second = b.order('hold', 'x', { ttl: 1_000, wait: 60_000 });
@@ -120,7 +120,7 @@ test('SIGSTOP of the first in line: it costs the others one claim, and keeps its
   const released = now();
   assert.equal(await a.order('release', first.id), true);
   const { id, at } = await third;
-  // The claim, the poll of who is second in line, and a margin for a busy machine.
+  // The claim, the poll of who is the second waiter, and a margin for a busy machine.
   assert.ok(at - released < 1_000_000 + 3_000_000 + 1_000_000, `it took ${at - released} µs`);
   b.resume();
   await inLine(server, 'x', ['b']);

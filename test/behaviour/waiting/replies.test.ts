@@ -44,7 +44,7 @@ function restore(): void {
   proxy.cut();
 }
 
-test('acquire: whoever stands in line and does not know it, keeps its place', async () => {
+test('acquire: a waiter that does not know that it is queued keeps its position', async () => {
   const first = await there.acquire('x', MINUTE);
   proxy.loseReplies = true;
   const second = here.acquire('x', { ...MINUTE, label: 'here' });
@@ -65,7 +65,7 @@ test('acquire: the message of the grant is lost, and a poll finds out', async ()
   const first = await there.acquire('x', MINUTE);
   const second = here.acquire('x', { ...MINUTE, label: 'here' });
   await inLine(server, 'x', ['here']);
-  // Answers come in order: that of the place in line is there as well now, and not lost with the message.
+  // Answers come in order: that of the position in the wait queue is there as well now, and not lost with the message.
   await (await here.acquire('y')).release();
   proxy.loseReplies = true;
   assert.equal(await first.release(), true);

@@ -66,7 +66,10 @@ test('a restart without its data: the holder learns of it, and the waiters are s
     const { id } = await each.order('hold', 'x', LONG);
     assert.equal(await each.order('release', id), true);
   });
-  await until(async () => (await server.admin.zcard('{lock:x}:queue')) === 2, 'both in line');
+  await until(
+    async () => (await server.admin.zcard('{lock:x}:queue')) === 2,
+    'both in the wait queue',
+  );
   await server.restart();
   await Promise.all(others);
   await until(async () => !(await a.order('isHeld', first.id)), 'the holder to learn of it');
@@ -91,7 +94,7 @@ async function forgotten(from: FaultProxy): Promise<{
   ) as [Promise<Lock>, Promise<Lock>, Promise<Lock>];
   const zeroth = await line[0];
   await inLine(server, 'x', ['first']);
-  assert.match(zeroth.token, /zeroth$/, 'and whose token was read is not handed on');
+  assert.match(zeroth.token, /zeroth$/, 'and whose token was read is not handed off');
   await zeroth.release();
   const [first, second] = [await line[1], line[2]];
   await inLine(server, 'x', ['second']);
@@ -120,7 +123,7 @@ test('a restart without its data: the holder of a long lease learns of it at onc
   assert.equal(await last.release(), true);
 });
 
-test('a restart without its data: what others may have by now is not handed on', async () => {
+test('a restart without its data: what others may have by now is not handed off', async () => {
   server = await RedisServer.start();
   proxy = await FaultProxy.start(server.port);
   const { here, first, second, theirs } = await forgotten(proxy);

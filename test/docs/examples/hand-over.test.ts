@@ -31,7 +31,7 @@ test('the lock goes to the worker with its fence, and is never free on the way',
   assert.equal(await second.ended(), 0);
   assert.deepEqual(second.lines, ['somebody is at it']);
 
-  // Who stands in line gets it after the worker, so with the next fence.
+  // Who waits in the queue gets it after the worker, so with the next fence.
   const waiting = locks.acquire('video:9', { wait: 60_000 });
   const worker = start('worker.mjs');
   await worker.says(/^9 done$/);

@@ -99,7 +99,7 @@ export class Journal implements Scribe {
   /** Everything is written when it is told. */
   async flush(): Promise<void> {}
 
-  /** Has `action` take `lock` away from whoever holds it, and tells of it first. */
+  /** Has `action` take `lock` away from its holder, and tells of it first. */
   async rift<T>(lock: string, action: () => Promise<T>): Promise<T> {
     const id = this.uniqueId();
     const from = now();

@@ -14,7 +14,7 @@ export interface Case {
   /** The longest lease, in µs. */
   readonly lease: number;
   readonly names: readonly string[];
-  /** How many managers stood in line; 0 where there is none. */
+  /** How many managers waited in the queue; 0 where there is none. */
   readonly managers: number;
 }
 

@@ -51,7 +51,7 @@ async function setScene(): Promise<Scene> {
   const primary = await cluster.primaryOf(slot);
   await until(
     async () => (await primary.admin.zcard(`lock:${names.at(-1)}::queue`)) === 1,
-    'the last in line',
+    'the last waiter',
   );
   await cluster.inSync(primary);
   return { primary, slot, held, waiting };

@@ -32,11 +32,14 @@ async function primaryOf(name: string) {
   return cluster.primaryOf(await cluster.slotOf(`lock:${name}`));
 }
 
-/** Waits until so many stand in line for a lock. */
+/** Waits until so many wait in the queue for a lock. */
 async function inLine(name: string, count: number): Promise<void> {
   const primary = await primaryOf(name);
   const queue = name.includes('{') ? `lock:${name}::queue` : `{lock:${name}}:queue`;
-  await until(async () => (await primary.admin.zcard(queue)) === count, `${count} in line`);
+  await until(
+    async () => (await primary.admin.zcard(queue)) === count,
+    `${count} in the wait queue`,
+  );
 }
 
 test('a lock lives on the server of its slot, with everything beside it', async () => {

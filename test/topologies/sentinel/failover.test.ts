@@ -76,7 +76,10 @@ test('kill -9: what the replica has is held on, what it has not is told lost', a
   const keptWaiting = waitFor(names('kept', 40));
   const impatient = names('kept', 40).map((name) => startToWait(d, name, 1_000));
   const last = '{lock:kept:39}:queue';
-  await until(async () => (await old.admin.zcard(last)) === 1, 'the last of them to stand in line');
+  await until(
+    async () => (await old.admin.zcard(last)) === 1,
+    'the last of them to wait in the queue',
+  );
   await deployment.inSync();
   // From here on the replica learns nothing.
   replica.pause();
@@ -209,7 +212,10 @@ test('an ordered failover: nobody loses a lock, and nobody stays on the old mast
   const held = await Promise.all(names('held', 20).map((name) => a.acquire(name, LONG)));
   const waiting = names('held', 20).map((name) => startToWait(b, name));
   const last = '{lock:held:19}:queue';
-  await until(async () => (await old.admin.zcard(last)) === 1, 'the last of them to stand in line');
+  await until(
+    async () => (await old.admin.zcard(last)) === 1,
+    'the last of them to wait in the queue',
+  );
   const master = await deployment.failOver();
   await Promise.all([listens(master, 'a'), listens(master, 'b')]);
   // Nobody has told it yet: whoever waited to be disconnected would still be there.
