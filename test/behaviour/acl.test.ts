@@ -10,7 +10,7 @@ import { after, before, test } from 'node:test';
 import type { ClusterTarget } from 'holdfast';
 import { ROOT } from '../support/child.js';
 import { Cluster } from '../support/cluster.js';
-import { inLine } from '../support/crew.js';
+import { untilQueued } from '../support/crew.js';
 import { connect, type LockManager } from '../support/holdfast.js';
 import { enrol, leastRights } from '../support/least-rights.js';
 import { RedisServer, serverVersion } from '../support/server.js';
@@ -59,7 +59,7 @@ async function tryOut(rules: readonly string[]): Promise<string> {
     const lock = await here.acquire('a');
     assert.equal(await there.tryAcquire('a'), null);
     const waiting = there.acquire('a', { label: 'there' });
-    await Promise.race([inLine(server, 'a', ['there']), waiting]);
+    await Promise.race([untilQueued(server, 'a', ['there']), waiting]);
     await lock.extend(60_000);
     assert.equal(await lock.release(), true);
     assert.equal(await (await waiting).release(), true);

@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { inLine } from '../support/crew.js';
+import { untilQueued } from '../support/crew.js';
 import { connect } from '../support/holdfast.js';
 import { RedisServer } from '../support/server.js';
 import type { Block } from './blocks.js';
@@ -39,7 +39,7 @@ async function look(block: Block): Promise<void> {
   await using others = await connect(server.url);
   const lock = await locks.acquire('item:42', { label: 'shop' });
   const waiting = others.acquire('item:42', { label: 'next' });
-  await inLine(server, 'item:42', ['next']);
+  await untilQueued(server, 'item:42', ['next']);
   const [value, lease, line, shares, fence] = await send(block);
   assert.match(String(value), /^hf1\.[0-9a-f]+\.\d+\.shop\+$/);
   assert.ok(Number(lease) > 0);

@@ -5,7 +5,7 @@
 
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Dice } from './dice.js';
-import { type HoldWish, now, type Recorded, Recorder } from './history.js';
+import { type HoldRequest, now, type Recorded, Recorder } from './history.js';
 import {
   type ConnectTarget,
   connect,
@@ -16,7 +16,7 @@ import {
 import { guardedStep, plainStep } from './ledger.js';
 import { lockByHand, type OldCode } from './old-code.js';
 import { serve } from './orders.js';
-import { partsOf, type Roam, roam, wishOf } from './roam.js';
+import { partsOf, type Roam, requestOf, roam } from './roam.js';
 
 const [who = '', ledgerUrl = ''] = process.argv.slice(2);
 const recorder = new Recorder(who, ledgerUrl);
@@ -30,7 +30,7 @@ let halted = false;
 const WATCH_US = 20_000_000;
 
 /** What `acquire` of the package takes, as far as a message can carry it. */
-interface Wish {
+interface LockRequest {
   readonly ttl?: number;
   readonly wait?: number;
   readonly maxHold?: number;
@@ -38,7 +38,7 @@ interface Wish {
   readonly limit?: number;
 }
 
-interface Contest extends Wish {
+interface Contest extends LockRequest {
   readonly name: string;
   /** Tasks of each manager. */
   readonly tasks: number;
@@ -83,10 +83,10 @@ const orders = {
   },
 
   /** Acquires a lock and keeps it. */
-  async hold(name: string, wish: Wish = {}): Promise<Held> {
+  async hold(name: string, request: LockRequest = {}): Promise<Held> {
     const asked = now();
-    const lock = await manager(0).acquire(name, { label: who, ...wish });
-    const recorded = record(lock, wishOf(asked, wish));
+    const lock = await manager(0).acquire(name, { label: who, ...request });
+    const recorded = record(lock, requestOf(asked, request));
     const id = count++;
     held.set(id, { lock, recorded });
     return { id, fence: lock.fence, at: recorded.hold.begin };
@@ -207,14 +207,14 @@ const orders = {
 export type Orders = typeof orders;
 
 async function runTask(locks: LockManager, contest: Contest, tally: Tally): Promise<void> {
-  const { name, rounds, stores = false, work = 0, killable, tasks: _, ...wish } = contest;
+  const { name, rounds, stores = false, work = 0, killable, tasks: _, ...request } = contest;
   for (let round = 0; round < rounds && !halted; round++) {
     let ended = 'ok';
     let step = '';
     try {
       const asked = now();
-      const lock = await locks.acquire(name, { label: who, ...wish });
-      const recorded = record(lock, wishOf(asked, wish));
+      const lock = await locks.acquire(name, { label: who, ...request });
+      const recorded = record(lock, requestOf(asked, request));
       if (stores) await useStores(name, lock, recorded);
       if (work > 0) await sleep(work);
       recorder.end(recorded);
@@ -247,8 +247,8 @@ async function useStores(name: string, lock: Lock, recorded: Recorded): Promise<
   recorded.check();
 }
 
-function record(lock: Lock, wish: HoldWish): Recorded {
-  const recorded = recorder.begin(lock, wish);
+function record(lock: Lock, request: HoldRequest): Recorded {
+  const recorded = recorder.begin(lock, request);
   recordedOf.set(lock, recorded);
   return recorded;
 }

@@ -171,7 +171,7 @@ function isStopped(pid: number): boolean {
 }
 
 /** The labels of those who wait in the queue for `lock`, first to last. */
-export async function lineOf(server: RedisServer, lock: string): Promise<string[]> {
+export async function queueOf(server: RedisServer, lock: string): Promise<string[]> {
   const tokens = await server.admin.zrange(`{lock:${lock}}:queue`, 0, '-1');
   return tokens.map(labelOf);
 }
@@ -182,9 +182,9 @@ export function labelOf(token: string): string {
 }
 
 /** Waits until those with these labels wait in the queue for `lock`, in this order. */
-export async function inLine(server: RedisServer, lock: string, who: string[]): Promise<void> {
+export async function untilQueued(server: RedisServer, lock: string, who: string[]): Promise<void> {
   const wanted = who.join();
-  await until(async () => (await lineOf(server, lock)).join() === wanted, `the line ${wanted}`);
+  await until(async () => (await queueOf(server, lock)).join() === wanted, `the queue ${wanted}`);
 }
 
 /**

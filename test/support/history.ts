@@ -25,13 +25,13 @@ export interface Hold {
   /** Until when the holder may believe in it, as it knew last; only while its end is not written. */
   until?: number;
   /** What was asked for, where locks of several kinds are used. */
-  readonly wish?: HoldWish;
+  readonly request?: HoldRequest;
   /** When it was about to be downgraded: from then on it is shared at least. */
   downgraded?: number;
 }
 
 /** What a holder had asked for. */
-export interface HoldWish {
+export interface HoldRequest {
   /** When `acquire` was about to be called. */
   readonly asked: number;
   readonly shared: boolean;
@@ -65,7 +65,7 @@ export class Recorded {
     who: string,
     readonly lock: HeldLock,
     readonly id: string,
-    wish?: HoldWish,
+    request?: HoldRequest,
   ) {
     const begin = now();
     // The clock is read first, so this moment is never later than the lease's end by that clock.
@@ -74,7 +74,7 @@ export class Recorded {
     const stillborn = until === begin;
     const { name, fence } = lock;
     this.hold = { who, lock: name, fence, begin, end: begin, stillborn, lost: stillborn, until };
-    if (wish !== undefined) this.hold = { ...this.hold, wish };
+    if (request !== undefined) this.hold = { ...this.hold, request };
   }
 
   /** Looks whether it is still held. */
@@ -129,9 +129,9 @@ export class Recorder {
   }
 
   /** To be called when `acquire` has returned. */
-  begin(lock: HeldLock, wish?: HoldWish): Recorded {
+  begin(lock: HeldLock, request?: HoldRequest): Recorded {
     this.#count += 1;
-    const recorded = new Recorded(this.who, lock, `${this.who}.${this.#count}`, wish);
+    const recorded = new Recorded(this.who, lock, `${this.who}.${this.#count}`, request);
     this.#write(recorded);
     return recorded;
   }

@@ -69,8 +69,8 @@ type Apart = (a: Ended, b: Ended) => boolean;
 /** Whether a rift lies between two holds: one was granted before it, the other began after it. */
 function parted(a: Ended, b: Ended, rifts: readonly Rift[], lease: number): boolean {
   const survives = (hold: Ended, { from, to, fork }: Rift) => {
-    const { begin, over, wish } = hold;
-    const asked = wish?.asked ?? begin;
+    const { begin, over, request } = hold;
+    const asked = request?.asked ?? begin;
     // Its caller may have been blocked for two leases before it knew.
     const had = fork === 'confirmed' ? grantedBy(hold) <= from + 2 * lease + MOMENT : asked <= to;
     return had && over >= from && over <= to + lease;
@@ -82,15 +82,18 @@ function parted(a: Ended, b: Ended, rifts: readonly Rift[], lease: number): bool
 }
 
 /** When a hold had been granted at the latest: handed from one process to another it is one grant still. */
-function grantedBy({ begin, wish }: Hold): number {
-  return wish?.heritage === undefined ? begin : wish.asked;
+function grantedBy({ begin, request }: Hold): number {
+  return request?.heritage === undefined ? begin : request.asked;
 }
 
 /** Whether one was granted by a server that was cut off, beside what another had granted. */
-function forked({ wish, begin }: Hold, other: Ended, rifts: readonly Rift[]): boolean {
+function forked({ request, begin }: Hold, other: Ended, rifts: readonly Rift[]): boolean {
   return rifts.some(
     ({ fork, from, to }) =>
-      fork === 'unconfirmed' && (wish?.asked ?? begin) <= to && begin >= from && other.over >= from,
+      fork === 'unconfirmed' &&
+      (request?.asked ?? begin) <= to &&
+      begin >= from &&
+      other.over >= from,
   );
 }
 
@@ -147,7 +150,7 @@ function limits(holds: readonly Ended[], apart: Apart): string[] {
   for (const [i, hold] of granted.entries()) {
     // Those that ended before anybody who is yet to come began are of no concern any more.
     earlier = earlier.filter(({ over }) => over > (soonest[i] as number));
-    const limit = hold.wish?.limit ?? Number.POSITIVE_INFINITY;
+    const limit = hold.request?.limit ?? Number.POSITIVE_INFINITY;
     const others = earlier.filter((other) => other.over > hold.begin && !apart(other, hold));
     // Handed from one to another it is one share still.
     const fences = new Set(others.map(({ fence }) => fence));
@@ -195,7 +198,7 @@ function order(holds: readonly Ended[], apart: Apart, aside: Apart): string[] {
   const alone = fencesBefore(fenced.filter(isAlone));
   const problems: string[] = [];
   for (const hold of fenced) {
-    const asked = all(hold.wish?.asked ?? hold.begin, hold);
+    const asked = all(hold.request?.asked ?? hold.begin, hold);
     const began = (isAlone(hold) ? all : alone)(hold.begin, hold);
     // One is enough: behind a fence that fell all are smaller.
     const [other] = [
@@ -224,8 +227,8 @@ function fencesBefore(holds: readonly Ended[]): (moment: number, hold: Ended) =>
   };
 }
 
-function isAlone({ wish }: Hold): boolean {
-  return wish?.shared !== true;
+function isAlone({ request }: Hold): boolean {
+  return request?.shared !== true;
 }
 
 /** Other code has none. */
@@ -234,8 +237,8 @@ function hasFence({ fence }: Hold): boolean {
 }
 
 function tell(hold: Hold): string {
-  const { who, lock, fence, begin, end, until, lostAt, downgraded, wish } = hold;
-  const kind = wish?.shared === true ? `shared${wish.limit ?? ''}` : 'alone';
+  const { who, lock, fence, begin, end, until, lostAt, downgraded, request } = hold;
+  const kind = request?.shared === true ? `shared${request.limit ?? ''}` : 'alone';
   const more = Object.entries({ until, lostAt, downgraded })
     .filter(([, value]) => value !== undefined)
     .map(([key, value]) => `, ${key} ${value}`);

@@ -2,7 +2,7 @@
 
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Dice } from './dice.js';
-import { type HeldLock, type HoldWish, now, type Recorded, type Scribe } from './history.js';
+import { type HeldLock, type HoldRequest, now, type Recorded, type Scribe } from './history.js';
 import { holdfast, type Lock, type LockManager, type LockSet } from './holdfast.js';
 import { guardedRead, guardedStep, plainStep } from './ledger.js';
 
@@ -57,7 +57,7 @@ const patiently: Way = async (ground, names, options) => {
   const asked = now();
   const { wait } = ground;
   const taken = await ground.locks.acquire(names as string, { ...options, wait });
-  return useAndRelease(ground, taken, wishOf(asked, options));
+  return useAndRelease(ground, taken, requestOf(asked, options));
 };
 
 const hastily: Way = async (ground, ...rest) => {
@@ -74,7 +74,7 @@ const once: Way = async (ground, names, options) => {
   const asked = now();
   const taken = await ground.locks.tryAcquire(names as string, options);
   if (taken === null) return 'refused';
-  return useAndRelease(ground, taken, wishOf(asked, options));
+  return useAndRelease(ground, taken, requestOf(asked, options));
 };
 
 const untilCancelled: Way = async (ground, names, options) => {
@@ -85,14 +85,14 @@ const untilCancelled: Way = async (ground, names, options) => {
     signal: AbortSignal.timeout(1 + ground.dice.below(40)),
   };
   const taken = await ground.locks.acquire(names as string, more);
-  return useAndRelease(ground, taken, wishOf(asked, options));
+  return useAndRelease(ground, taken, requestOf(asked, options));
 };
 
 const onRequest: Way = async (ground, names, options) => {
   const asked = now();
   const more = { ...options, wait: ground.wait };
   return ground.locks.request(names as string, more, async (taken) => {
-    await use(ground, taken, wishOf(asked, options));
+    await use(ground, taken, requestOf(asked, options));
     return 'ok';
   });
 };
@@ -109,9 +109,13 @@ export const WAYS: readonly Way[] = [
   untilCancelled,
 ];
 
-export async function useAndRelease(ground: Ground, taken: Taken, wish: HoldWish): Promise<string> {
+export async function useAndRelease(
+  ground: Ground,
+  taken: Taken,
+  request: HoldRequest,
+): Promise<string> {
   try {
-    await use(ground, taken, wish);
+    await use(ground, taken, request);
   } finally {
     await taken.release();
   }
@@ -119,16 +123,16 @@ export async function useAndRelease(ground: Ground, taken: Taken, wish: HoldWish
 }
 
 /** Does what a holder does, until right before its release. */
-export async function use(ground: Ground, taken: Taken, wish: HoldWish): Promise<void> {
+export async function use(ground: Ground, taken: Taken, request: HoldRequest): Promise<void> {
   const { dice, recorder } = ground;
   const several = 'fences' in taken;
-  const told = several ? { ...wish, several } : wish;
+  const told = several ? { ...request, several } : request;
   const recorded = partsOf(taken).map((part) => recorder.begin(part, told));
   if (!several) ground.remember(taken, recorded[0] as Recorded);
   try {
-    if (!wish.shared) await write(ground, recorded);
+    if (!request.shared) await write(ground, recorded);
     if (dice.chance(0.2)) await taken.extend(ground.ttl);
-    if (!wish.shared && ground.alone !== true && dice.chance(0.3)) {
+    if (!request.shared && ground.alone !== true && dice.chance(0.3)) {
       for (const each of recorded) recorder.downgrade(each);
       await recorder.flush();
       await taken.downgrade();
@@ -191,12 +195,12 @@ export function partsOf(taken: Taken): HeldLock[] {
   }));
 }
 
-export function wishOf(
+export function requestOf(
   asked: number,
   { mode, limit }: { mode?: 'shared'; limit?: number },
-): HoldWish {
-  const wish = { asked, shared: mode === 'shared' };
-  return limit === undefined ? wish : { ...wish, limit };
+): HoldRequest {
+  const request = { asked, shared: mode === 'shared' };
+  return limit === undefined ? request : { ...request, limit };
 }
 
 function anyOptions({ alone, dice, ttl, recorder }: Ground): Options {

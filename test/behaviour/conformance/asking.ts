@@ -1,7 +1,7 @@
 /** `query`: who holds and who waits for what. */
 
 import assert from 'node:assert/strict';
-import { type Behaviours, LONG, openSeveral, standInLine } from './behaviour.js';
+import { type Behaviours, enqueue, LONG, openSeveral } from './behaviour.js';
 
 const SHARED = { ...LONG, mode: 'shared' } as const;
 
@@ -32,8 +32,8 @@ export const ASKING: Behaviours = {
   'query: tells who waits, in which place': async (place) => {
     const [a, b, c] = await openSeveral(place, 'a', 'b', 'c');
     await a.acquire('x', LONG);
-    await standInLine(b, 'x', SHARED);
-    await standInLine(c, 'x');
+    await enqueue(b, 'x', SHARED);
+    await enqueue(c, 'x');
     assert.deepEqual((await a.query()).pending, [
       { name: 'x', mode: 'shared', clientId: b.clientId, position: 1 },
       { name: 'x', mode: 'exclusive', clientId: c.clientId, position: 2 },

@@ -51,7 +51,7 @@ export async function takeWhenFree(manager: LockManager, name: string): Promise<
 }
 
 /** Starts to wait for a lock that is held, and goes on when the waiter is queued. */
-export async function standInLine(
+export async function enqueue(
   manager: LockManager,
   name: string,
   options: AcquireOptions = LONG,

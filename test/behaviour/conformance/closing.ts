@@ -1,14 +1,14 @@
 /** The end of a manager. */
 
 import assert from 'node:assert/strict';
-import { aborted, type Behaviours, LONG, openSeveral, standInLine } from './behaviour.js';
+import { aborted, type Behaviours, enqueue, LONG, openSeveral } from './behaviour.js';
 
 export const CLOSING: Behaviours = {
   'close: releases what is held, refuses what waits, and may be called again': async (place) => {
     const [a, b] = await openSeveral(place, 'a', 'b');
     const held = await a.acquire('held', LONG);
     const blocker = await b.acquire('waiting', LONG);
-    const { granted } = await standInLine(a, 'waiting');
+    const { granted } = await enqueue(a, 'waiting');
     const refused = assert.rejects(granted, { code: 'ERR_LOCK_CLOSED', lock: 'waiting' });
     await Promise.all([a.close(), a.close()]);
     await refused;
@@ -34,7 +34,7 @@ export const CLOSING: Behaviours = {
       lock.signal.addEventListener('abort', () => {
         told = true;
       });
-      const { granted } = await standInLine(b, 'work');
+      const { granted } = await enqueue(b, 'work');
       const closing = a.close();
       assert.deepEqual([lock.held, lock.remaining], [false, 0], 'from the moment of the call');
       const next = await granted;

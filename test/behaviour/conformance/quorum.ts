@@ -7,7 +7,7 @@ import type { Host, ServerHost, Where } from './place.js';
 /** What differs, and why. */
 const WITHOUT: readonly RegExp[] = [
   // There is no line: whoever waits is woken and tries its luck.
-  /^line: (?!fences rise|a manager that closes)/,
+  /^queue: (?!fences rise|a manager that closes)/,
   /^timeout: says how long was waited/,
   /^timeout: who stops waiting leaves the line/,
   /tryAcquire does not overtake/,

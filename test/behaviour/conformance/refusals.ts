@@ -5,7 +5,7 @@
 
 import assert from 'node:assert/strict';
 import { pastTheCheckOfKeys } from '../../support/holdfast.js';
-import { type Behaviours, LONG, standInLine } from './behaviour.js';
+import { type Behaviours, enqueue, LONG } from './behaviour.js';
 
 export const REFUSALS: Behaviours = {
   'a key of another type is refused, and named': async (place) => {
@@ -15,7 +15,7 @@ export const REFUSALS: Behaviours = {
       place.open({ prefix: '{lock:x}:' }),
     ]);
     const lock = await locks.acquire('x', LONG);
-    const { granted } = await standInLine(waiter, 'x');
+    const { granted } = await enqueue(waiter, 'x');
     for (const attempt of [() => stray.tryAcquire('queue'), () => stray.acquire('queue', LONG)]) {
       await assert.rejects(pastTheCheckOfKeys(attempt), {
         name: 'LockServerError',

@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { tracingChannel } from 'node:diagnostics_channel';
-import { type Behaviours, LONG, openSeveral, standInLine } from './behaviour.js';
+import { type Behaviours, enqueue, LONG, openSeveral } from './behaviour.js';
 
 export const REPORTS: Behaviours = {
   'stats: count what was acquired, handed off, waited for in vain, and what is so now': async (
@@ -13,7 +13,7 @@ export const REPORTS: Behaviours = {
     await a.acquire('y', LONG);
     assert.equal(await b.tryAcquire('x'), null);
     await assert.rejects(b.acquire('y', { wait: 0 }), { code: 'ERR_LOCK_TIMEOUT' });
-    const waiting = [await standInLine(b, 'x'), await standInLine(b, 'x')];
+    const waiting = [await enqueue(b, 'x'), await enqueue(b, 'x')];
     assert.equal(b.stats().waiting, 2);
     await first.release();
     for (const { granted } of waiting) await (await granted).release();
@@ -24,7 +24,7 @@ export const REPORTS: Behaviours = {
       { held: 0, waiting: 0, timedOut: 1, lost: 0 },
     );
     assert.deepEqual([gone.held, gone.acquired, gone.handedOn], [1, 2, 0]);
-    // Each `standInLine` takes a lock beside the one that it waits for.
+    // Each `enqueue` takes a lock beside the one that it waits for.
     assert.equal(acquired, 4);
     assert.ok(handedOn <= 1, `${handedOn} handed off`);
     assert.ok(requests > 0);

@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { sleep, until } from '../../support/wait.js';
-import { type Behaviours, LONG, openSeveral, standInLine } from './behaviour.js';
+import { type Behaviours, enqueue, LONG, openSeveral } from './behaviour.js';
 
 export const SEVERAL: Behaviours = {
   'several: are acquired, held and released as one': async (place) => {
@@ -172,10 +172,10 @@ export const SEVERAL: Behaviours = {
 
   'several: await using, and one line in the way of another waiter': async (place) => {
     const [a, b] = await openSeveral(place, 'a', 'b');
-    let waiting: Awaited<ReturnType<typeof standInLine>>;
+    let waiting: Awaited<ReturnType<typeof enqueue>>;
     {
       await using set = await a.acquire(['x', 'y'], LONG);
-      waiting = await standInLine(b, 'y');
+      waiting = await enqueue(b, 'y');
       assert.equal(set.held, true);
     }
     assert.equal(await (await waiting.granted).release(), true);

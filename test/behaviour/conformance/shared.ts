@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { until } from '../../support/wait.js';
-import { aborted, type Behaviours, LONG, openSeveral, runOut, standInLine } from './behaviour.js';
+import { aborted, type Behaviours, enqueue, LONG, openSeveral, runOut } from './behaviour.js';
 
 const SHARED = { ...LONG, mode: 'shared' } as const;
 const two = { ...SHARED, limit: 2 } as const;
@@ -32,7 +32,7 @@ export const SHARING: Behaviours = {
     const [a, b] = await openSeveral(place, 'a', 'b');
     const lock = await a.acquire('x', LONG);
     assert.equal(await b.tryAcquire('x', { mode: 'shared' }), null);
-    const { granted } = await standInLine(b, 'x', SHARED);
+    const { granted } = await enqueue(b, 'x', SHARED);
     assert.equal(await lock.release(), true);
     const shared = await granted;
     assert.equal(shared.mode, 'shared');
@@ -42,9 +42,9 @@ export const SHARING: Behaviours = {
   'shared: who waits to share behind one who does not is not let past it': async (place) => {
     const [a, b, c, d] = await openSeveral(place, 'a', 'b', 'c', 'd');
     const reader = await a.acquire('x', SHARED);
-    const writer = await standInLine(b, 'x');
+    const writer = await enqueue(b, 'x');
     const order: string[] = [];
-    const late = [await standInLine(c, 'x', SHARED), await standInLine(d, 'x', SHARED)];
+    const late = [await enqueue(c, 'x', SHARED), await enqueue(d, 'x', SHARED)];
     assert.equal(await a.tryAcquire('x', { mode: 'shared' }), null, 'not past the line');
     const readers = late.map(async ({ granted }) => {
       const lock = await granted;
@@ -64,7 +64,7 @@ export const SHARING: Behaviours = {
     const [a, b] = await openSeveral(place, 'a', 'b');
     const writer = await a.acquire('x', LONG);
     const waiting = [];
-    for (let i = 0; i < 5; i++) waiting.push(await standInLine(b, 'x', SHARED));
+    for (let i = 0; i < 5; i++) waiting.push(await enqueue(b, 'x', SHARED));
     await writer.release();
     const all = await Promise.all(waiting.map(({ granted }) => granted));
     assert.ok(all.every(({ held }) => held));
@@ -103,7 +103,7 @@ export const SHARING: Behaviours = {
     const [a, b, c] = await openSeveral(place, 'a', 'b', 'c');
     const reader = await a.acquire('x', SHARED);
     const writer = b.acquire('x', { wait: 200 });
-    const behind = await standInLine(c, 'x', SHARED);
+    const behind = await enqueue(c, 'x', SHARED);
     await assert.rejects(writer, { code: 'ERR_LOCK_TIMEOUT' });
     const lock = await behind.granted;
     assert.equal(reader.held && lock.held, true);
@@ -113,7 +113,7 @@ export const SHARING: Behaviours = {
     const [a, b, c] = await openSeveral(place, 'a', 'b', 'c');
     await a.acquire('x', SHARED);
     const kept = await b.acquire('x', SHARED);
-    const { granted } = await standInLine(c, 'x');
+    const { granted } = await enqueue(c, 'x');
     await a.close();
     assert.equal(await c.tryAcquire('x'), null);
     await kept.release();
@@ -125,7 +125,7 @@ export const SHARING: Behaviours = {
     const first = await a.acquire('x', two);
     const second = await b.acquire('x', two);
     assert.equal(await c.tryAcquire('x', { mode: 'shared', limit: 2 }), null);
-    const { granted } = await standInLine(c, 'x', two);
+    const { granted } = await enqueue(c, 'x', two);
     assert.equal(await second.release(), true);
     const third = await granted;
     assert.deepEqual([first.held, third.held], [true, true]);
@@ -164,7 +164,7 @@ export const SHARING: Behaviours = {
     const [a, b] = await openSeveral(place, 'a', 'b');
     const held = [];
     for (let i = 0; i < 3; i++) held.push(await a.acquire('x', { ...SHARED, limit: 3 }));
-    const { granted } = await standInLine(b, 'x', two);
+    const { granted } = await enqueue(b, 'x', two);
     let isIn = false;
     const entered = granted.then((lock) => {
       isIn = true;
@@ -180,7 +180,7 @@ export const SHARING: Behaviours = {
   'limit: excludes who wants it exclusively, and is excluded': async (place) => {
     const [a, b] = await openSeveral(place, 'a', 'b');
     const permit = await a.acquire('x', two);
-    const { granted } = await standInLine(b, 'x');
+    const { granted } = await enqueue(b, 'x');
     assert.equal(await a.tryAcquire('x', { mode: 'shared', limit: 2 }), null, 'behind the line');
     await permit.release();
     const alone = await granted;
@@ -192,7 +192,7 @@ export const SHARING: Behaviours = {
     const [a, b, c] = await openSeveral(place, 'a', 'b', 'c');
     const lock = await a.acquire('x', LONG);
     const { fence, token } = lock;
-    const readers = [await standInLine(b, 'x', SHARED), await standInLine(c, 'x', SHARED)];
+    const readers = [await enqueue(b, 'x', SHARED), await enqueue(c, 'x', SHARED)];
     assert.equal(await lock.downgrade(), true);
     assert.equal(lock.mode, 'shared');
     const entered = await Promise.all(readers.map(({ granted }) => granted));

@@ -8,9 +8,9 @@ import { ASKING } from './asking.js';
 import { CLOSING } from './closing.js';
 import { FENCES } from './fences.js';
 import { HOLDING } from './holding.js';
-import { LINE } from './line.js';
 import { NESTING } from './nested.js';
 import { type Host, Visit } from './place.js';
+import { QUEUE } from './queue.js';
 import { REFUSALS } from './refusals.js';
 import { REPORTS } from './reports.js';
 import { SEVERAL } from './several.js';
@@ -25,7 +25,7 @@ const BEHAVIOURS = {
   ...HOLDING,
   ...UNDER_LOCK,
   ...WAITING,
-  ...LINE,
+  ...QUEUE,
   ...SHARING,
   ...SEVERAL,
   ...NESTING,

@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { pastTheCheckOfKeys } from '../../support/holdfast.js';
-import { aborted, type Behaviours, LONG, openSeveral, standInLine } from './behaviour.js';
+import { aborted, type Behaviours, enqueue, LONG, openSeveral } from './behaviour.js';
 
 /** Renewed so often that a holder soon learns that the lock is gone, even if the message is lost. */
 const BRIEF = { ttl: 900, wait: 60_000 } as const;
@@ -61,7 +61,7 @@ export const TAKING_OVER: Behaviours = {
   'steal: those who wait keep their places': async (place) => {
     const [a, b, c] = await openSeveral(place, 'a', 'b', 'c');
     const theirs = await a.acquire('x', BRIEF);
-    const { granted } = await standInLine(b, 'x');
+    const { granted } = await enqueue(b, 'x');
     const mine = await c.acquire('x', { ttl: 60_000, steal: true });
     await aborted(theirs);
     assert.equal(b.stats().waiting, 1);
@@ -106,7 +106,7 @@ export const TAKING_OVER: Behaviours = {
   ) => {
     const [a, b, c] = await openSeveral(place, 'a', 'b', 'c');
     const shared = [await a.acquire('x', SHARED), await b.acquire('x', SHARED)];
-    const { granted } = await standInLine(c, 'x');
+    const { granted } = await enqueue(c, 'x');
     assert.equal(await a.forceRelease('x'), true);
     assert.equal(await (await granted).release(), true);
     for (const lock of shared) await aborted(lock);
@@ -148,7 +148,7 @@ export const TAKING_OVER: Behaviours = {
   'adopt: the lock is renewed, and goes on to the next waiter': async (place) => {
     const [a, b, c] = await openSeveral(place, 'a', 'b', 'c');
     const theirs = await a.acquire('x', BRIEF);
-    const { granted } = await standInLine(c, 'x');
+    const { granted } = await enqueue(c, 'x');
     const mine = await b.adopt(theirs.toJSON(), { ttl: 600 });
     await new Promise((resolve) => setTimeout(resolve, 1_000));
     assert.equal(mine.held, true);

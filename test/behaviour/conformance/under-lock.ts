@@ -1,7 +1,7 @@
 /** Working under a lock: `request` and `await using`. */
 
 import assert from 'node:assert/strict';
-import { aborted, type Behaviours, openSeveral, standInLine } from './behaviour.js';
+import { aborted, type Behaviours, enqueue, openSeveral } from './behaviour.js';
 
 export const UNDER_LOCK: Behaviours = {
   'request: holds the lock while the callback runs, and returns its result': async (place) => {
@@ -60,10 +60,10 @@ export const UNDER_LOCK: Behaviours = {
 
   'await using: releases at the end of the scope, and hands off to who waits': async (place) => {
     const [a, b] = await openSeveral(place, 'a', 'b');
-    let waiting: Awaited<ReturnType<typeof standInLine>>;
+    let waiting: Awaited<ReturnType<typeof enqueue>>;
     {
       await using lock = await a.acquire('x');
-      waiting = await standInLine(b, 'x');
+      waiting = await enqueue(b, 'x');
       assert.equal(lock.held, true);
     }
     assert.equal(await (await waiting.granted).release(), true);

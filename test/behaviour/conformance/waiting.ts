@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { sleep, until } from '../../support/wait.js';
-import { type Behaviours, LONG, openSeveral, standInLine } from './behaviour.js';
+import { type Behaviours, enqueue, LONG, openSeveral } from './behaviour.js';
 
 type Details = Readonly<Record<string, unknown>>;
 
@@ -10,7 +10,7 @@ export const WAITING: Behaviours = {
   'acquire: waits until the holder releases, and is handed the lock': async (place) => {
     const [a, b] = await openSeveral(place, 'a', 'b');
     const first = await a.acquire('x', LONG);
-    const { granted } = await standInLine(b, 'x', { wait: Number.POSITIVE_INFINITY });
+    const { granted } = await enqueue(b, 'x', { wait: Number.POSITIVE_INFINITY });
     await sleep(100);
     assert.equal(b.stats().waiting, 1, 'not while the lock is held');
     assert.equal(await first.release(), true);
@@ -91,8 +91,8 @@ export const WAITING: Behaviours = {
   'timeout: who stops waiting leaves the line, and the others move up': async (place) => {
     const [holder, first, second] = await openSeveral(place, 'holder', 'first', 'second');
     const lock = await holder.acquire('x', LONG);
-    const gone = await standInLine(first, 'x', { wait: 300 });
-    const stays = await standInLine(second, 'x');
+    const gone = await enqueue(first, 'x', { wait: 300 });
+    const stays = await enqueue(second, 'x');
     await assert.rejects(gone.granted, { code: 'ERR_LOCK_TIMEOUT' });
     await lock.release();
     assert.equal(await (await stays.granted).release(), true);
@@ -113,8 +113,8 @@ export const WAITING: Behaviours = {
     const lock = await holder.acquire('x', LONG);
     const controller = new AbortController();
     const { signal } = controller;
-    const cancelled = await standInLine(waiter, 'x', { ...LONG, signal });
-    const stays = await standInLine(next, 'x');
+    const cancelled = await enqueue(waiter, 'x', { ...LONG, signal });
+    const stays = await enqueue(next, 'x');
     controller.abort();
     await assert.rejects(cancelled.granted, (error) => error === signal.reason);
     assert.equal(waiter.stats().waiting, 0);

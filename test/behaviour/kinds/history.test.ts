@@ -3,12 +3,12 @@
 import assert from 'node:assert/strict';
 import { after, afterEach, before, type TestContext, test } from 'node:test';
 import { Contender, forgetTheDead, labelOf, quiet } from '../../support/crew.js';
+import { disrupt } from '../../support/disruptions.js';
 import { type Grant, GrantWatch } from '../../support/grants.js';
-import type { Hold, HoldWish } from '../../support/history.js';
+import type { Hold, HoldRequest } from '../../support/history.js';
 import { type Deaths, problemsOfKinds } from '../../support/kinds.js';
 import { Ledger } from '../../support/ledger.js';
 import { RedisServer } from '../../support/server.js';
-import { trouble } from '../../support/trouble.js';
 import { sleep } from '../../support/wait.js';
 
 /** How long the random part lasts. */
@@ -42,8 +42,13 @@ function held(fence: number, begin: number, end: number, more: Partial<Hold> = {
   return { who: 'x', lock: 'a', fence, begin, end, stillborn: false, lost: false, ...more };
 }
 
-function shared(fence: number, begin: number, end: number, wish: Partial<HoldWish> = {}): Hold {
-  return held(fence, begin, end, { wish: { asked: begin - 1, shared: true, ...wish } });
+function shared(
+  fence: number,
+  begin: number,
+  end: number,
+  request: Partial<HoldRequest> = {},
+): Hold {
+  return held(fence, begin, end, { request: { asked: begin - 1, shared: true, ...request } });
 }
 
 test('the check finds what cannot have been', () => {
@@ -101,9 +106,9 @@ function covers(t: TestContext, holds: readonly Hold[], tallies: Record<string, 
   }
   const count = (is: (hold: Hold) => boolean) => holds.filter(is).length;
   const kinds = {
-    alone: count(({ wish }) => wish?.shared === false),
-    shared: count(({ wish }) => wish?.shared === true && wish.limit === undefined),
-    limited: count(({ wish }) => wish?.limit !== undefined),
+    alone: count(({ request }) => request?.shared === false),
+    shared: count(({ request }) => request?.shared === true && request.limit === undefined),
+    limited: count(({ request }) => request?.limit !== undefined),
     downgraded: count(({ downgraded }) => downgraded !== undefined),
   };
   t.diagnostic(`${JSON.stringify(kinds)} ${JSON.stringify(sum)}`);
@@ -161,7 +166,7 @@ test('with processes that are killed, or stopped past their leases, at random', 
     work: (contender: Contender) => contender.order('roam', plan),
   };
   const times = { seconds: SECONDS, pauseMs: PAUSE_MS };
-  const { deaths, pauses, results } = await trouble(crew, [post, post, post, post], times);
+  const { deaths, pauses, results } = await disrupt(crew, [post, post, post, post], times);
   const holds = await ledger.holds();
   const lost = holds.filter((hold) => hold.lost).length;
   t.diagnostic(`${deaths.size} kills, ${pauses} pauses, ${lost} lost`);

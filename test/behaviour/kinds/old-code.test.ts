@@ -6,11 +6,11 @@
 import assert from 'node:assert/strict';
 import { after, afterEach, before, test } from 'node:test';
 import { Contender, quiet } from '../../support/crew.js';
+import { disrupt } from '../../support/disruptions.js';
 import { type Hold, now } from '../../support/history.js';
 import { problemsOfKinds } from '../../support/kinds.js';
 import { Ledger } from '../../support/ledger.js';
 import { RedisServer } from '../../support/server.js';
-import { trouble } from '../../support/trouble.js';
 import { until } from '../../support/wait.js';
 
 const SECONDS = Number(process.env['HOLDFAST_SECONDS'] ?? 15);
@@ -52,11 +52,11 @@ test('old code and holdfast exclude each other, also from shares, whoever is kil
       contender.order('lockByHand', server.url, byHand),
   };
   const times = { seconds: SECONDS, pauseMs: PAUSE_MS };
-  const { deaths, pauses } = await trouble(crew, [modern, old, modern, old], times);
+  const { deaths, pauses } = await disrupt(crew, [modern, old, modern, old], times);
   const holds = await ledger.holds();
   const count = (is: (hold: Hold) => boolean) => holds.filter(is).length;
   const olds = count(({ fence }) => fence === 0);
-  const shares = count(({ wish }) => wish?.shared === true);
+  const shares = count(({ request }) => request?.shared === true);
   const lost = count((hold) => hold.lost);
   t.diagnostic(
     `of old code ${olds} holds, of holdfast ${holds.length - olds}, ${shares} of them shared`,

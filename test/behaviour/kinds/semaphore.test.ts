@@ -69,9 +69,9 @@ async function allFreeAfter(name: string, killed: number): Promise<void> {
 
 test('all ten are held by processes that are killed: free again one lease later', async () => {
   await enlist('p1', 'p2', 'p3', 'p4');
-  const wish = { ...PERMITS, ttl: LEASE_MS, wait: 0 };
+  const request = { ...PERMITS, ttl: LEASE_MS, wait: 0 };
   const orders = Array.from({ length: 10 }, (_, i) =>
-    (crew[i % 4] as Contender).order('hold', 'x', wish),
+    (crew[i % 4] as Contender).order('hold', 'x', request),
   );
   await Promise.all(orders);
   assert.equal(await locks.tryAcquire('x', PERMITS), null);

@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, test } from 'node:test';
-import { inLine, quiet } from '../../support/crew.js';
+import { quiet, untilQueued } from '../../support/crew.js';
 import { connect, type Lock, type LockManager, openOperations } from '../../support/holdfast.js';
 import { RedisServer } from '../../support/server.js';
 import { until } from '../../support/wait.js';
@@ -104,7 +104,7 @@ test('one of many in the wait queue is cancelled: the others keep their order', 
     order.push(i);
     await lock.release();
   });
-  await inLine(server, 'x', ['b']);
+  await untilQueued(server, 'x', ['b']);
   for (const i of [0, 4, 8]) {
     cancels[i]?.abort();
     await assert.rejects(all[i] as Promise<void>, { name: 'AbortError' });

@@ -64,9 +64,10 @@ for (const [fate, end] of [
       granted.set(name, Date.now());
       return lock;
     });
-    const inLine = async (name: string) => (await server.admin.zcard(`{lock:${name}}:queue`)) === 1;
+    const untilQueued = async (name: string) =>
+      (await server.admin.zcard(`{lock:${name}}:queue`)) === 1;
     await until(
-      async () => (await Promise.all(names.map(inLine))).every((is) => is),
+      async () => (await Promise.all(names.map(untilQueued))).every((is) => is),
       'all waiters to be queued',
     );
     await end(holder);

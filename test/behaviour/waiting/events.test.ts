@@ -8,7 +8,7 @@ import {
   unsubscribe,
 } from 'node:diagnostics_channel';
 import { afterEach, beforeEach, test } from 'node:test';
-import { cutOff, inLine, quiet } from '../../support/crew.js';
+import { cutOff, quiet, untilQueued } from '../../support/crew.js';
 import { connect, holdfast, type LockManager, openOperations } from '../../support/holdfast.js';
 import { freePort, RedisServer } from '../../support/server.js';
 import { until } from '../../support/wait.js';
@@ -84,7 +84,7 @@ test('stats counts what was done, and tells what is under way', async () => {
   await assert.rejects(here.acquire('x', { wait: 20 }), { code: 'ERR_LOCK_TIMEOUT' });
   const first = await there.acquire('y', { ttl: 60_000 });
   const second = here.acquire('y', { ttl: 60_000, label: 'here' });
-  await inLine(server, 'y', ['here']);
+  await untilQueued(server, 'y', ['here']);
   const under = here.stats();
   assert.deepEqual([under.held, under.waiting, under.acquired, under.timedOut], [1, 1, 1, 1]);
   await first.release();

@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { after, afterEach, before, test } from 'node:test';
-import { Contender, inLine, labelOf, quiet } from '../../support/crew.js';
+import { Contender, labelOf, quiet, untilQueued } from '../../support/crew.js';
 import { GrantWatch } from '../../support/grants.js';
 import { problemsIn } from '../../support/history.js';
 import { connect, type Lock } from '../../support/holdfast.js';
@@ -47,7 +47,7 @@ test('one after the other, in the order in which they came', async () => {
       granted.push(who);
       return waiter.order('release', hold.id);
     });
-    await inLine(server, 'a', order.slice(0, i + 1));
+    await untilQueued(server, 'a', order.slice(0, i + 1));
   }
   assert.equal(await holder.order('release', id), true);
   await until(() => granted.length === names.length, 'everybody to have had it');
@@ -62,10 +62,10 @@ test('four processes with 25 waiters each: in the order of the calls, but for 15
   const watch = await GrantWatch.start(server, 'a');
   const contest = { name: 'a', tasks: 25, rounds: 2, ...LONG };
   const tallies = waiters.map(async (waiter, i) => {
-    await inLine(server, 'a', names.slice(0, i));
+    await untilQueued(server, 'a', names.slice(0, i));
     return waiter.order('contend', contest);
   });
-  await inLine(server, 'a', names);
+  await untilQueued(server, 'a', names);
   await holder.order('release', id);
   assert.deepEqual(await Promise.all(tallies), Array(4).fill({ ok: 50 }));
 

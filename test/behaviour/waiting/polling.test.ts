@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { after, afterEach, before, test } from 'node:test';
 import { ROOT, run } from '../../support/child.js';
-import { Contender, cutOff, inLine, quiet } from '../../support/crew.js';
+import { Contender, cutOff, quiet, untilQueued } from '../../support/crew.js';
 import { problemsIn } from '../../support/history.js';
 import { connect, holdfast, type LockManager } from '../../support/holdfast.js';
 import { Ledger } from '../../support/ledger.js';
@@ -48,13 +48,13 @@ for (const rule of ['resetchannels', '-subscribe', '-publish']) {
     const lease = { ttl: 20_000, wait: 60_000 };
     const first = await there.acquire('x', lease);
     const second = here.acquire('x', { ...lease, label: 'here' });
-    await inLine(server, 'x', ['here']);
+    await untilQueued(server, 'x', ['here']);
     const begin = performance.now();
     await first.release();
     const lock = await second;
     assert.ok(performance.now() - begin < 1_000, 'at the pace of a poll, not of a lease');
     const third = there.acquire('x', { ...lease, label: 'there' });
-    await inLine(server, 'x', ['there']);
+    await untilQueued(server, 'x', ['there']);
     assert.equal(await lock.release(), true);
     // Nobody tells it either: it finds out within the claim.
     assert.equal(await (await third).release(), true);

@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { after, afterEach, before, test } from 'node:test';
-import { Contender, forgetTheDead, inLine, listens, quiet } from '../../support/crew.js';
+import { Contender, forgetTheDead, listens, quiet, untilQueued } from '../../support/crew.js';
 import { now, problemsIn } from '../../support/history.js';
 import { Ledger } from '../../support/ledger.js';
 import { RedisServer } from '../../support/server.js';
@@ -44,13 +44,13 @@ test('SIGKILL of the holder: its lease ends, and the first waiter is next', asyn
   const [a, b, c] = await enlist('a', 'b', 'c');
   const first = await a.order('hold', 'x', { ttl: 1_500 });
   const second = b.order('hold', 'x', LONG);
-  await inLine(server, 'x', ['b']);
+  await untilQueued(server, 'x', ['b']);
   const third = c.order('hold', 'x', LONG);
-  await inLine(server, 'x', ['b', 'c']);
+  await untilQueued(server, 'x', ['b', 'c']);
   await a.kill();
   const { id, fence } = await second;
   assert.ok(fence > first.fence);
-  await inLine(server, 'x', ['c']);
+  await untilQueued(server, 'x', ['c']);
   assert.equal(await b.order('release', id), true);
   assert.equal(await c.order('release', (await third).id), true);
 });
@@ -59,9 +59,9 @@ test('SIGKILL of the first waiter: the next one does not wait for it', async () 
   const [a, b, c] = await enlist('a', 'b', 'c');
   const first = await a.order('hold', 'x', LONG);
   void b.order('hold', 'x', LONG).catch(() => {});
-  await inLine(server, 'x', ['b']);
+  await untilQueued(server, 'x', ['b']);
   const third = c.order('hold', 'x', LONG);
-  await inLine(server, 'x', ['b', 'c']);
+  await untilQueued(server, 'x', ['b', 'c']);
   await b.kill();
   await until(async () => !(await hears('b')), 'the server to notice');
   const released = now();
@@ -77,7 +77,7 @@ test('SIGKILL of all who wait: a newcomer does not wait for them', async () => {
   const first = await a.order('hold', 'x', LONG);
   for (const [i, waiter] of [b, c].entries()) {
     void waiter.order('hold', 'x', LONG).catch(() => {});
-    await inLine(server, 'x', ['b', 'c'].slice(0, i + 1));
+    await untilQueued(server, 'x', ['b', 'c'].slice(0, i + 1));
   }
   await Promise.all([b.kill(), c.kill()]);
   await until(async () => !(await hears('b')) && !(await hears('c')), 'the server to notice');
@@ -94,7 +94,7 @@ test('SIGSTOP of the holder past its lease: it knows in the first line after SIG
   const [a, b] = await enlist('a', 'b');
   const { id, fence } = await a.order('hold', 'x', { ttl: 1_500 });
   const second = b.order('hold', 'x', LONG);
-  await inLine(server, 'x', ['b']);
+  await untilQueued(server, 'x', ['b']);
   const { begun, result } = a.orderBegun('watch', id);
   await begun;
   await a.pause();
@@ -113,9 +113,9 @@ test('SIGSTOP of the first waiter: it costs the others one claim, and keeps its 
   const [a, b, c] = await enlist('a', 'b', 'c');
   const first = await a.order('hold', 'x', LONG);
   const second = b.order('hold', 'x', { ttl: 1_000, wait: 60_000 });
-  await inLine(server, 'x', ['b']);
+  await untilQueued(server, 'x', ['b']);
   const third = c.order('hold', 'x', LONG);
-  await inLine(server, 'x', ['b', 'c']);
+  await untilQueued(server, 'x', ['b', 'c']);
   await b.pause();
   const released = now();
   assert.equal(await a.order('release', first.id), true);
@@ -123,7 +123,7 @@ test('SIGSTOP of the first waiter: it costs the others one claim, and keeps its 
   // The claim, the poll of who is the second waiter, and a margin for a busy machine.
   assert.ok(at - released < 1_000_000 + 3_000_000 + 1_000_000, `it took ${at - released} µs`);
   b.resume();
-  await inLine(server, 'x', ['b']);
+  await untilQueued(server, 'x', ['b']);
   assert.equal(await c.order('release', id), true);
   const last = await second;
   assert.equal(await b.order('isHeld', last.id), true);
@@ -156,7 +156,7 @@ test('a process that comes back from SIGSTOP is told again', async () => {
   const [a, b] = await enlist('a', 'b');
   const first = await a.order('hold', 'x', LONG);
   const second = b.order('hold', 'x', LONG);
-  await inLine(server, 'x', ['b']);
+  await untilQueued(server, 'x', ['b']);
   await b.pause();
   assert.equal(await a.order('release', first.id), true);
   b.resume();

@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, test } from 'node:test';
-import { inLine, labelOf, listens, quiet } from '../../support/crew.js';
+import { labelOf, listens, quiet, untilQueued } from '../../support/crew.js';
 import { connect, type LockManager, openOperations } from '../../support/holdfast.js';
 import { FaultProxy } from '../../support/proxy.js';
 import { RedisServer } from '../../support/server.js';
@@ -48,7 +48,7 @@ test('acquire: a waiter that does not know that it is queued keeps its position'
   const first = await there.acquire('x', MINUTE);
   proxy.loseReplies = true;
   const second = here.acquire('x', { ...MINUTE, label: 'here' });
-  await inLine(server, 'x', ['here']);
+  await untilQueued(server, 'x', ['here']);
   const before = await server.admin.zrange('{lock:x}:queue', 0, '-1', 'WITHSCORES');
   restore();
   await listens(server, 'here');
@@ -64,7 +64,7 @@ test('acquire: a waiter that does not know that it is queued keeps its position'
 test('acquire: the message of the grant is lost, and a poll finds out', async () => {
   const first = await there.acquire('x', MINUTE);
   const second = here.acquire('x', { ...MINUTE, label: 'here' });
-  await inLine(server, 'x', ['here']);
+  await untilQueued(server, 'x', ['here']);
   // Answers come in order: that of the position in the wait queue is there as well now, and not lost with the message.
   await (await here.acquire('y')).release();
   proxy.loseReplies = true;
@@ -81,7 +81,7 @@ test('acquire: the message of the grant is lost, and a poll finds out', async ()
 test('acquire: the claim has its reply lost, and is made sure of', async () => {
   const first = await there.acquire('x', MINUTE);
   const second = here.acquire('x', { ...MINUTE, label: 'here' });
-  await inLine(server, 'x', ['here']);
+  await untilQueued(server, 'x', ['here']);
   proxy.onRequest = (chunk) => {
     // The message of the grant is through when its claim comes.
     if (chunk.includes('poll')) proxy.loseReplies = true;
@@ -100,7 +100,7 @@ test('acquire: the claim has its reply lost, and is made sure of', async () => {
 test('acquire: also a lease that is not renewed is claimed to its whole length', async () => {
   const first = await there.acquire('x', MINUTE);
   const second = here.acquire('x', { ...MINUTE, label: 'here', renew: false });
-  await inLine(server, 'x', ['here']);
+  await untilQueued(server, 'x', ['here']);
   assert.equal(await first.release(), true);
   const lock = await second;
   await until(() => lock.remaining > 10_000, 'the whole lease');
@@ -111,7 +111,7 @@ test('acquire: also a lease that is not renewed is claimed to its whole length',
 test('extend: its reply is lost while another waits', async () => {
   const lock = await here.acquire('x', { ttl: 30_000, label: 'here' });
   const second = there.acquire('x', { ...MINUTE, label: 'there' });
-  await inLine(server, 'x', ['there']);
+  await untilQueued(server, 'x', ['there']);
   proxy.loseReplies = true;
   const extended = lock.extend(600_000);
   await until(async () => (await server.admin.pttl('lock:x')) > 500_000, 'the extension');
@@ -126,7 +126,7 @@ test('extend: its reply is lost while another waits', async () => {
 test('release: its reply is lost when another has the lock already', async () => {
   const lock = await here.acquire('x', MINUTE);
   const second = there.acquire('x', { ...MINUTE, label: 'there' });
-  await inLine(server, 'x', ['there']);
+  await untilQueued(server, 'x', ['there']);
   proxy.loseReplies = true;
   const released = lock.release();
   const next = await second;
@@ -142,7 +142,7 @@ test('release: its reply is lost when another has the lock already', async () =>
 test('release: lost on its way while another waits, it is made up for', async () => {
   const lock = await here.acquire('x', MINUTE);
   const second = there.acquire('x', { ...MINUTE, label: 'there' });
-  await inLine(server, 'x', ['there']);
+  await untilQueued(server, 'x', ['there']);
   proxy.blackhole = true;
   const released = lock.release();
   proxy.cut();
@@ -156,10 +156,10 @@ test('a cancelled acquire whose place is not known gives it up', async () => {
   const cancel = new AbortController();
   proxy.loseReplies = true;
   const second = here.acquire('x', { ...MINUTE, label: 'here', signal: cancel.signal });
-  await inLine(server, 'x', ['here']);
+  await untilQueued(server, 'x', ['here']);
   cancel.abort(new Error('enough'));
   await assert.rejects(second, { message: 'enough' });
   restore();
-  await inLine(server, 'x', []);
+  await untilQueued(server, 'x', []);
   assert.equal(await first.release(), true);
 });

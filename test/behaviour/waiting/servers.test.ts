@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, test } from 'node:test';
-import { Contender, inLine, listens, quiet } from '../../support/crew.js';
+import { Contender, listens, quiet, untilQueued } from '../../support/crew.js';
 import { problemsIn } from '../../support/history.js';
 import { connect, type Lock, type LockManager } from '../../support/holdfast.js';
 import { Ledger } from '../../support/ledger.js';
@@ -43,15 +43,15 @@ test('a restart with its data: the holder keeps the lock, and the line its order
   const [a, b, c] = await enlist('a', 'b', 'c');
   const first = await a.order('hold', 'x', LONG);
   const second = b.order('hold', 'x', LONG);
-  await inLine(server, 'x', ['b']);
+  await untilQueued(server, 'x', ['b']);
   const third = c.order('hold', 'x', LONG);
-  await inLine(server, 'x', ['b', 'c']);
+  await untilQueued(server, 'x', ['b', 'c']);
   await server.restart();
   await Promise.all(['b', 'c'].map((who) => listens(server, who)));
   assert.equal(await a.order('isHeld', first.id), true);
   assert.equal(await a.order('release', first.id), true);
   const { id } = await second;
-  await inLine(server, 'x', ['c']);
+  await untilQueued(server, 'x', ['c']);
   assert.equal(await b.order('release', id), true);
   assert.equal(await c.order('release', (await third).id), true);
   assert.deepEqual(await problemsIn(ledger, { noLosses: true }), []);
@@ -93,11 +93,11 @@ async function forgotten(from: FaultProxy): Promise<{
     here.acquire('x', { ...LONG, label }),
   ) as [Promise<Lock>, Promise<Lock>, Promise<Lock>];
   const zeroth = await line[0];
-  await inLine(server, 'x', ['first']);
+  await untilQueued(server, 'x', ['first']);
   assert.match(zeroth.token, /zeroth$/, 'and whose token was read is not handed off');
   await zeroth.release();
   const [first, second] = [await line[1], line[2]];
-  await inLine(server, 'x', ['second']);
+  await untilQueued(server, 'x', ['second']);
   await until(() => first.remaining > 10_000, 'the claim');
   from.refuse = true;
   from.cut();
@@ -116,7 +116,7 @@ test('a restart without its data: the holder of a long lease learns of it at onc
   // Long before the next renewal of its lease would be due.
   await until(() => !first.held, 'the old holder to learn of it', 5_000);
   assert.equal(await first.release(), false);
-  await inLine(server, 'x', ['second']);
+  await untilQueued(server, 'x', ['second']);
   assert.equal(await theirs.release(), true);
   const last = await second;
   assert.ok(last.fence > theirs.fence);
@@ -143,7 +143,7 @@ test('a restart without its data: what others may have by now is not handed off'
   proxy.loseReplies = false;
   proxy.cut();
   await released;
-  await inLine(server, 'x', ['second']);
+  await untilQueued(server, 'x', ['second']);
   assert.equal(await theirs.release(), true);
   const last = await second;
   assert.ok(last.fence > theirs.fence, `${last.fence} after ${theirs.fence}`);

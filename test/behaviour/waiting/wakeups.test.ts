@@ -27,11 +27,11 @@ after(async () => {
 
 test('ten thousand contended rounds while connections are killed all the time', async () => {
   // One lock with hand-offs inside of each manager, and one that always goes through the server.
-  const wish = { ttl: 20_000, wait: 60_000 };
+  const request = { ttl: 20_000, wait: 60_000 };
   const rounds = Promise.all(
     crew.flatMap((each) => [
-      each.order('contend', { name: 'inside', tasks: 3, rounds: 170, ...wish }),
-      each.order('contend', { name: 'between', tasks: 1, rounds: 340, ...wish }),
+      each.order('contend', { name: 'inside', tasks: 3, rounds: 170, ...request }),
+      each.order('contend', { name: 'between', tasks: 1, rounds: 340, ...request }),
     ]),
   );
 

@@ -15,7 +15,7 @@ import {
 } from '@opentelemetry/sdk-trace-base';
 import { Registry } from 'prom-client';
 import { ROOT } from '../../support/child.js';
-import { inLine } from '../../support/crew.js';
+import { untilQueued } from '../../support/crew.js';
 import { connect, type LockManager } from '../../support/holdfast.js';
 import { RedisServer } from '../../support/server.js';
 
@@ -131,7 +131,7 @@ test('the metrics tell what happened, and every one that the page speaks of is t
 
   const blocking = await others.acquire('item:42');
   const waiting = own.acquire('item:42', { label: 'own' });
-  await inLine(server, 'item:42', ['own']);
+  await untilQueued(server, 'item:42', ['own']);
   assert.equal(await numberAt(registry, 'holdfast_waiting'), 1);
   await blocking.release();
   const lock = await waiting;

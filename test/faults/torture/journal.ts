@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import {
   type HeldLock,
   type Hold,
-  type HoldWish,
+  type HoldRequest,
   now,
   Recorded,
   type Scribe,
@@ -66,8 +66,8 @@ export class Journal implements Scribe {
     this.#file = openSync(join(folder, `${who}.jsonl`), 'a');
   }
 
-  begin(lock: HeldLock, wish?: HoldWish): Recorded {
-    const recorded = new Recorded(this.who, lock, this.uniqueId(), wish);
+  begin(lock: HeldLock, request?: HoldRequest): Recorded {
+    const recorded = new Recorded(this.who, lock, this.uniqueId(), request);
     this.#live.add(recorded);
     this.granted.add(lock.name);
     this.#write(recorded);

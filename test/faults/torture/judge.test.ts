@@ -5,7 +5,7 @@ import { appendFileSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
-import type { Hold, HoldWish } from '../../support/history.js';
+import type { Hold, HoldRequest } from '../../support/history.js';
 import { problemsOfKinds, type Rift } from '../../support/kinds.js';
 import { guardedStep, Ledger } from '../../support/ledger.js';
 import { type History, Journal, type Operation, readHistory } from './journal.js';
@@ -13,10 +13,10 @@ import { judge, judgeStores, staleWrites } from './judge.js';
 
 const SECOND = 1_000_000;
 
-function held(fence: number, begin: number, end: number, wish: Partial<HoldWish> = {}): Hold {
-  const asked = { asked: begin - 1, shared: false, ...wish };
+function held(fence: number, begin: number, end: number, request: Partial<HoldRequest> = {}): Hold {
+  const asked = { asked: begin - 1, shared: false, ...request };
   return {
-    ...{ who: 'p1', lock: 'a', fence, begin, end, wish: asked },
+    ...{ who: 'p1', lock: 'a', fence, begin, end, request: asked },
     ...{ stillborn: false, lost: false },
   };
 }
@@ -140,7 +140,7 @@ describe('a round', () => {
     assert.match(problems({ holds: [...grants, late] }), /starved: p1 a #99/);
     // Under faults there is no such promise.
     assert.doesNotMatch(
-      problems({ holds: [...grants, { ...late, wish: { asked: -1, shared: false } }] }),
+      problems({ holds: [...grants, { ...late, request: { asked: -1, shared: false } }] }),
       /starved/,
     );
   });

@@ -41,7 +41,9 @@ const TURN = 16;
 export function judge(history: History, facts: Case): Verdict {
   const { counts, holds, operations } = history;
   const known: Known = { ...history, deaths: allDeaths(history), lease: facts.lease };
-  const waits = holds.filter(({ wish }) => wish !== undefined && wish.heritage === undefined);
+  const waits = holds.filter(
+    ({ request }) => request !== undefined && request.heritage === undefined,
+  );
   const calm = waits.filter((hold) => askedOf(hold) > facts.healed);
   const gaps = facts.names.map((lock) => gapOf(lock, holds, facts));
   const overtaken = facts.managers === 0 ? [] : overtakings(calm, facts);
@@ -150,8 +152,8 @@ function gapOf(lock: string, holds: readonly Hold[], { healed, ended }: Case): n
 /** For each hold of one whole lock how many asked for it later, and were served first. */
 function overtakings(calm: readonly Hold[], { healed }: Case): { hold: Hold; by: number }[] {
   const alone = calm.filter(
-    ({ wish }) =>
-      wish?.shared === false && wish.several !== true && wish.asked > healed + RECOVERY_US,
+    ({ request }) =>
+      request?.shared === false && request.several !== true && request.asked > healed + RECOVERY_US,
   );
   return alone.map((hold) => {
     const asked = askedOf(hold);
@@ -162,8 +164,8 @@ function overtakings(calm: readonly Hold[], { healed }: Case): { hold: Hold; by:
   });
 }
 
-function askedOf({ wish, begin }: Hold): number {
-  return wish?.asked ?? begin;
+function askedOf({ request, begin }: Hold): number {
+  return request?.asked ?? begin;
 }
 
 function waitOf(hold: Hold): number {
@@ -178,6 +180,6 @@ function tell({ who, way, asked, ended, outcome }: Operation): string {
   return `${who} ${way} [${asked} … ${ended}] ${outcome}`;
 }
 
-function show({ who, lock, fence, begin, wish }: Hold): string {
-  return `${who} ${lock} #${fence} asked at ${wish?.asked}, had it at ${begin}`;
+function show({ who, lock, fence, begin, request }: Hold): string {
+  return `${who} ${lock} #${fence} asked at ${request?.asked}, had it at ${begin}`;
 }

@@ -269,8 +269,8 @@ class Round {
     if (problems.length === 0) rmSync(folder, { recursive: true });
     const faults = this.#faults.sort((a, b) => a.from - b.from);
     const holds: Record<string, number> = {};
-    for (const { wish, downgraded } of history.holds) {
-      const kind = wish?.limit ? 'semaphore' : wish?.shared ? 'shared' : 'exclusive';
+    for (const { request, downgraded } of history.holds) {
+      const kind = request?.limit ? 'semaphore' : request?.shared ? 'shared' : 'exclusive';
       for (const each of downgraded === undefined ? [kind] : [kind, 'downgraded']) {
         holds[each] = (holds[each] ?? 0) + 1;
       }

@@ -2,8 +2,8 @@
 
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { LockJson } from 'holdfast';
-import { type HoldWish, now } from '../../support/history.js';
-import { use, useAndRelease, WAYS, type Way, wishOf, work } from '../../support/roam.js';
+import { type HoldRequest, now } from '../../support/history.js';
+import { requestOf, use, useAndRelease, WAYS, type Way, work } from '../../support/roam.js';
 import type { Journal } from './journal.js';
 
 /** Where tokens lie for whoever adopts them. */
@@ -11,32 +11,32 @@ const HANDED_OVER = 'handed over';
 
 interface HandedOver {
   readonly lock: LockJson;
-  readonly wish: HoldWish;
+  readonly request: HoldRequest;
 }
 
 /** The ways of a peaceful process: none takes away what another has. */
 export function calmWays(journal: Journal, alone: boolean): readonly Way[] {
   const nested: Way = (ground, names, options) => {
-    const wish = wishOf(now(), options);
+    const request = requestOf(now(), options);
     const { locks, wait } = ground;
     const wanted = { ...options, wait, reentrant: true };
     return locks.request(names as string, wanted, async (taken) => {
       await locks.request(names as string, wanted, () => work(ground));
       // The one who is asked inside has given back nothing.
-      await use(ground, taken, wish);
+      await use(ground, taken, request);
       return 'ok';
     });
   };
 
   const handOver: Way = async (ground, names, options) => {
-    const wish = { ...wishOf(now(), options), heritage: journal.uniqueId() };
+    const request = { ...requestOf(now(), options), heritage: journal.uniqueId() };
     const { dice, locks, wait } = ground;
     const lock = await locks.acquire(oneOf(names), { ...options, wait });
-    const recorded = journal.begin(lock, wish);
+    const recorded = journal.begin(lock, request);
     ground.remember(lock, recorded);
     await work(ground);
     journal.end(recorded);
-    const message: HandedOver = { lock: lock.toJSON(), wish };
+    const message: HandedOver = { lock: lock.toJSON(), request };
     await journal.redis.lpush(HANDED_OVER, JSON.stringify(message));
     // Somebody adopts it meanwhile, or nobody does.
     await sleep(dice.below(100));
@@ -47,8 +47,8 @@ export function calmWays(journal: Journal, alone: boolean): readonly Way[] {
   const adopt: Way = async (ground, _names, { ttl }) => {
     const message = await journal.redis.rpop(HANDED_OVER);
     if (message === null) return 'nothing';
-    const { lock, wish } = JSON.parse(message) as HandedOver;
-    return useAndRelease(ground, await ground.locks.adopt(lock, { ttl }), wish);
+    const { lock, request } = JSON.parse(message) as HandedOver;
+    return useAndRelease(ground, await ground.locks.adopt(lock, { ttl }), request);
   };
 
   return alone ? [...WAYS, nested] : [...WAYS, nested, handOver, adopt];

@@ -33,7 +33,7 @@ async function primaryOf(name: string) {
 }
 
 /** Waits until so many wait in the queue for a lock. */
-async function inLine(name: string, count: number): Promise<void> {
+async function untilQueued(name: string, count: number): Promise<void> {
   const primary = await primaryOf(name);
   const queue = name.includes('{') ? `lock:${name}::queue` : `{lock:${name}}:queue`;
   await until(
@@ -62,7 +62,7 @@ test('a waiter is told when its turn has come', async () => {
   for (const name of ['item:1', 'cart:{1}']) {
     const held = await a.acquire(name, LONG);
     const waiting = b.acquire(name, LONG);
-    await inLine(name, 1);
+    await untilQueued(name, 1);
     const primary = await primaryOf(name);
     await until(
       async () => ((await primary.admin.pubsub('SHARDCHANNELS')) as string[]).length > 0,
@@ -87,7 +87,7 @@ test('those who wait are served in their order', async () => {
     done.push(
       manager.request('queue', LONG, () => order.push(index)).finally(() => manager.close()),
     );
-    await inLine('queue', index + 1);
+    await untilQueued('queue', index + 1);
   }
   await held.release();
   await Promise.all(done);
@@ -106,7 +106,7 @@ test('a name whose braces are no hash tag is refused before anything is sent', a
 test('a lock whose slot moves is renewed, waited for and released there', async () => {
   const held = await a.acquire('mover', { ttl: 1_000, wait: 10_000 });
   const waiting = b.acquire('mover', LONG);
-  await inLine('mover', 1);
+  await untilQueued('mover', 1);
   const slot = await cluster.slotOf('lock:mover');
   const from = await cluster.primaryOf(slot);
   const [to] = (await cluster.primaries()).filter((node) => node !== from);

@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import type { AcquireOptions, LockTimeoutError } from 'holdfast';
 import type { Lock, LockManager } from '../../support/holdfast.js';
 import { until } from '../../support/wait.js';
-import { type Behaviours, LONG, openSeveral, standInLine, turns } from './behaviour.js';
+import { type Behaviours, enqueue, LONG, openSeveral, turns } from './behaviour.js';
 
 /** The place that a newcomer gets. The store may answer later than a newcomer is patient. */
 async function placeOfNewcomer(manager: LockManager, name: string): Promise<number> {
@@ -20,15 +20,15 @@ async function placeOfNewcomer(manager: LockManager, name: string): Promise<numb
   return position ?? 0;
 }
 
-export const LINE: Behaviours = {
-  'line: first come, first served, between managers': async (place) => {
+export const QUEUE: Behaviours = {
+  'queue: first come, first served, between managers': async (place) => {
     const names = ['w1', 'w2', 'w3', 'w4', 'w5'] as const;
     const [holder, ...waiters] = await openSeveral(place, 'holder', ...names);
     const lock = await (holder as LockManager).acquire('x', LONG);
     const waiting: Record<string, Promise<Lock>> = {};
     // The reverse, so that nothing which happens to follow the order of opening passes.
     for (const [i, who] of [...names.entries()].reverse()) {
-      const { granted } = await standInLine(waiters[i] as LockManager, 'x');
+      const { granted } = await enqueue(waiters[i] as LockManager, 'x');
       waiting[who] = granted;
     }
     const order = turns(waiting);
@@ -36,33 +36,33 @@ export const LINE: Behaviours = {
     assert.deepEqual(await order, [...names].reverse());
   },
 
-  'line: a newcomer stands behind all others, and those of one manager count as one': async (
+  'queue: a newcomer stands behind all others, and those of one manager count as one': async (
     place,
   ) => {
     const [holder, a, b, newcomer] = await openSeveral(place, 'holder', 'a', 'b', 'newcomer');
     await holder.acquire('x', LONG);
     assert.equal(await placeOfNewcomer(newcomer, 'x'), 1);
-    await standInLine(a, 'x');
-    await standInLine(a, 'x');
+    await enqueue(a, 'x');
+    await enqueue(a, 'x');
     assert.equal(await placeOfNewcomer(newcomer, 'x'), 2);
-    await standInLine(b, 'x');
+    await enqueue(b, 'x');
     assert.equal(await placeOfNewcomer(newcomer, 'x'), 3);
     await a.close();
     assert.equal(await placeOfNewcomer(newcomer, 'x'), 2);
   },
 
-  'line: the callers of one manager are served in the order in which they came': async (place) => {
+  'queue: the callers of one manager are served in the order in which they came': async (place) => {
     const [holder, waiter] = await openSeveral(place, 'holder', 'waiter');
     const lock = await holder.acquire('x', LONG);
     const waiting: Record<string, Promise<Lock>> = {};
     const names = Array.from({ length: 8 }, (_, i) => `task ${i}`);
-    for (const name of names) waiting[name] = (await standInLine(waiter, 'x')).granted;
+    for (const name of names) waiting[name] = (await enqueue(waiter, 'x')).granted;
     const order = turns(waiting);
     await lock.release();
     assert.deepEqual(await order, names);
   },
 
-  'line: within a process the lock is handed off at most 15 times while others wait': async (
+  'queue: within a process the lock is handed off at most 15 times while others wait': async (
     place,
   ) => {
     const [holder, many, one] = await openSeveral(place, 'holder', 'many', 'one');
@@ -76,7 +76,7 @@ export const LINE: Behaviours = {
     const earlier = Array.from({ length: 3 }, () => task('earlier'));
     // They wait when a request that was sent later is answered.
     await (await many.tryAcquire('beside'))?.release();
-    const { granted } = await standInLine(one, 'x');
+    const { granted } = await enqueue(one, 'x');
     const later = Array.from({ length: 60 }, () => task('later'));
     await (await many.tryAcquire('beside'))?.release();
     await first.release();
@@ -89,7 +89,7 @@ export const LINE: Behaviours = {
     assert.ok(many.stats().handedOn > 0);
   },
 
-  'line: callers of one manager are not overtaken by those who came later elsewhere': async (
+  'queue: callers of one manager are not overtaken by those who came later elsewhere': async (
     place,
   ) => {
     const [holder, a, b] = await openSeveral(place, 'holder', 'a', 'b');
@@ -112,7 +112,7 @@ export const LINE: Behaviours = {
     assert.deepEqual(served.slice(0, 3), ['first', 'second', 'third']);
   },
 
-  'line: fences rise with every hand-off, and no two hold at once': async (place) => {
+  'queue: fences rise with every hand-off, and no two hold at once': async (place) => {
     const managers = await openSeveral(place, 'a', 'b', 'c');
     const fences: number[] = [];
     let inside = 0;
@@ -132,10 +132,10 @@ export const LINE: Behaviours = {
     assert.ok(fences.every((fence, i) => i === 0 || fence > (fences[i - 1] ?? 0)));
   },
 
-  'line: tryAcquire does not overtake those who wait': async (place) => {
+  'queue: tryAcquire does not overtake those who wait': async (place) => {
     const [holder, waiter, passerBy] = await openSeveral(place, 'holder', 'waiter', 'passer-by');
     const first = await holder.acquire('x', LONG);
-    const { granted } = await standInLine(waiter, 'x');
+    const { granted } = await enqueue(waiter, 'x');
     let done = false;
     const second = granted.finally(() => {
       done = true;
@@ -147,10 +147,10 @@ export const LINE: Behaviours = {
     assert.equal(await (await passerBy.tryAcquire('x'))?.release(), true);
   },
 
-  'line: nor does it when a lease runs out': async (place) => {
+  'queue: nor does it when a lease runs out': async (place) => {
     const [holder, waiter, passerBy] = await openSeveral(place, 'holder', 'waiter', 'passer-by');
     const first = await holder.acquire('x', { ttl: 1_000, renew: false });
-    const { granted } = await standInLine(waiter, 'x');
+    const { granted } = await enqueue(waiter, 'x');
     let done = false;
     const second = granted.finally(() => {
       done = true;
@@ -160,24 +160,24 @@ export const LINE: Behaviours = {
     assert.equal(await (await second).release(), true);
   },
 
-  'line: a manager that closes passes its locks on': async (place) => {
+  'queue: a manager that closes passes its locks on': async (place) => {
     const [holder, waiter] = await openSeveral(place, 'holder', 'waiter');
     await holder.acquire('x', LONG);
-    const { granted } = await standInLine(waiter, 'x');
+    const { granted } = await enqueue(waiter, 'x');
     await holder.close();
     assert.equal(await (await granted).release(), true);
   },
 
-  'line: a granted lock lasts as long as its waiter asked for, and is renewed': async (place) => {
+  'queue: a granted lock lasts as long as its waiter asked for, and is renewed': async (place) => {
     const [holder, waiter] = await openSeveral(place, 'holder', 'waiter');
     const first = await holder.acquire('x', LONG);
-    const brief = await standInLine(waiter, 'x', { ttl: 1_500, wait: 60_000 });
+    const brief = await enqueue(waiter, 'x', { ttl: 1_500, wait: 60_000 });
     await first.release();
     const lock = await brief.granted;
     assert.ok(lock.remaining <= 1_500, String(lock.remaining));
     await until(() => waiter.stats().renewals > 1, 'the claim and a renewal');
     assert.equal(lock.held, true);
-    const next = await standInLine(holder, 'x', { ttl: 60_000, wait: 60_000 });
+    const next = await enqueue(holder, 'x', { ttl: 60_000, wait: 60_000 });
     await lock.release();
     const long = await next.granted;
     await until(() => long.remaining > 30_000, 'the whole lease, once the grant is claimed');

@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, test } from 'node:test';
-import { inLine, quiet } from '../../support/crew.js';
+import { quiet, untilQueued } from '../../support/crew.js';
 import { connect, type Lock, type LockManager, openOperations } from '../../support/holdfast.js';
 import { RedisServer } from '../../support/server.js';
 import { sleep, until } from '../../support/wait.js';
@@ -22,69 +22,71 @@ afterEach(async () => {
   await server.stop();
 });
 
-interface Wish {
+interface LockRequest {
   readonly ttl?: number;
   readonly maxHold?: number;
 }
 
 /**
- * The first of `wishes` as an owner with an own grant and fences for all others, who wait behind it
+ * The first of `requests` as an owner with an own grant and fences for all others, who wait behind it
  * in this order.
  */
-async function ownerWithHeirs(...wishes: readonly Wish[]): Promise<[Lock, ...Promise<Lock>[]]> {
-  const acquire = (wish: Wish) =>
-    locks.acquire('x', { ttl: 60_000, wait: 60_000, label: 'x', ...wish });
+async function ownerWithSuccessors(
+  ...requests: readonly LockRequest[]
+): Promise<[Lock, ...Promise<Lock>[]]> {
+  const acquire = (request: LockRequest) =>
+    locks.acquire('x', { ttl: 60_000, wait: 60_000, label: 'x', ...request });
   // Fences are reserved for those who wait when a manager is queued, so two come before.
-  const [first, second, ...heirs] = [acquire({}), acquire({}), ...wishes.map(acquire)];
+  const [first, second, ...successors] = [acquire({}), acquire({}), ...requests.map(acquire)];
   await (await first)?.release();
   const before = await (second as Promise<Lock>);
-  await inLine(server, 'x', ['x']);
+  await untilQueued(server, 'x', ['x']);
   const handedOn = locks.stats().handedOn;
   // A token that was read goes through the server.
   assert.match(before.token, /^hf1\./);
   await before.release();
-  const owner = await (heirs[0] as Promise<Lock>);
+  const owner = await (successors[0] as Promise<Lock>);
   assert.equal(locks.stats().handedOn, handedOn);
   await until(async () => (await server.admin.pttl('lock:x')) > 3_000, 'the claim');
-  return [owner, ...heirs.slice(1)];
+  return [owner, ...successors.slice(1)];
 }
 
 const handedOn = () => locks.stats().handedOn;
 
 test('a lock is handed off under the same token, with the next fence', async () => {
-  const [owner, second, third] = await ownerWithHeirs({}, {}, {});
+  const [owner, second, third] = await ownerWithSuccessors({}, {}, {});
   const value = await server.admin.get('lock:x');
   const [before, { requests }] = [handedOn(), locks.stats()];
   assert.equal(await owner.release(), true);
-  const heir = (await second) as Lock;
-  assert.equal(heir.fence, owner.fence + 1);
-  assert.equal(await heir.release(), true);
+  const successor = (await second) as Lock;
+  assert.equal(successor.fence, owner.fence + 1);
+  assert.equal(await successor.release(), true);
   const last = (await third) as Lock;
-  assert.equal(last.fence, heir.fence + 1);
+  assert.equal(last.fence, successor.fence + 1);
   assert.equal(handedOn() - before, 2);
   assert.equal((await server.admin.get('lock:x'))?.replace('+', ''), value?.replace('+', ''));
   // With the last of them the position in the wait queue is given up.
-  await inLine(server, 'x', []);
+  await untilQueued(server, 'x', []);
   assert.ok(locks.stats().requests - requests <= 1);
   assert.equal(await last.release(), true);
   assert.equal(await server.admin.exists('lock:x'), 0);
 });
 
 test('a lock whose token was read is never handed off', async () => {
-  const [owner, second] = await ownerWithHeirs({}, {});
+  const [owner, second] = await ownerWithSuccessors({}, {});
   const before = handedOn();
   const { token } = owner;
   assert.equal(await owner.release(), true);
-  const heir = (await second) as Lock;
+  const successor = (await second) as Lock;
   assert.equal(handedOn(), before);
-  assert.notEqual(heir.token, token);
-  assert.ok(heir.fence > owner.fence);
-  assert.equal(await heir.release(), true);
+  assert.notEqual(successor.token, token);
+  assert.ok(successor.fence > owner.fence);
+  assert.equal(await successor.release(), true);
 });
 
 test('maxHold counts for each owner, not from the grant', async () => {
   const maxHold = 1_500;
-  const [first, ...others] = await ownerWithHeirs({}, ...Array(4).fill({ maxHold }));
+  const [first, ...others] = await ownerWithSuccessors({}, ...Array(4).fill({ maxHold }));
   const before = handedOn();
   const lost: string[] = [];
   locks.on('lost', (_lock, error) => lost.push(error.reason));
@@ -92,8 +94,8 @@ test('maxHold counts for each owner, not from the grant', async () => {
   // What the server has confirmed a moment ago is handed off in the process.
   await first.extend();
   await first.release();
-  for (const heir of others.slice(0, 3)) {
-    const lock = (await heir) as Lock;
+  for (const successor of others.slice(0, 3)) {
+    const lock = (await successor) as Lock;
     await sleep(600);
     assert.equal(lock.held, true, 'all together had it for longer than maxHold');
     await lock.extend();
@@ -112,7 +114,7 @@ test('maxHold counts for each owner, not from the grant', async () => {
 });
 
 test('an owner who is over cannot touch the hold of the next', async () => {
-  const [owner, second, third] = await ownerWithHeirs({}, { ttl: 50_000 }, {});
+  const [owner, second, third] = await ownerWithSuccessors({}, { ttl: 50_000 }, {});
   // Under way when the lock is handed off.
   const extending = owner.extend(600_000).then(
     () => 'done',
@@ -123,35 +125,35 @@ test('an owner who is over cannot touch the hold of the next', async () => {
   assert.equal(await releasing, true);
   assert.equal(await again, false);
   assert.match(await extending, /done|ERR_LOCK_LOST/);
-  const heir = (await second) as Lock;
+  const successor = (await second) as Lock;
   assert.equal(owner.held, false);
   assert.equal(owner.remaining, 0);
   await assert.rejects(owner.extend(600_000), { code: 'ERR_LOCK_LOST', reason: 'released' });
   assert.equal(await owner.release(), false);
-  assert.equal(heir.held, true);
-  await heir.extend();
+  assert.equal(successor.held, true);
+  await successor.extend();
   assert.match((await server.admin.get('lock:x')) ?? '', /^hf1\./);
-  assert.equal(await heir.release(), true);
+  assert.equal(await successor.release(), true);
   const last = (await third) as Lock;
-  assert.equal(heir.held, false);
+  assert.equal(successor.held, false);
   assert.equal(last.held, true);
   assert.equal(await last.release(), true);
 });
 
 test('an owner who was lost by maxHold does not take the next with it', async () => {
-  const [owner, second] = await ownerWithHeirs({ maxHold: 300 }, {});
+  const [owner, second] = await ownerWithSuccessors({ maxHold: 300 }, {});
   let lost = 0;
   locks.on('lost', (lock) => {
     assert.equal(lock, owner);
     lost += 1;
   });
   await until(() => lost === 1, 'the loss');
-  const heir = (await second) as Lock;
-  assert.ok(heir.fence > owner.fence);
+  const successor = (await second) as Lock;
+  assert.ok(successor.fence > owner.fence);
   assert.equal(owner.held, false);
   assert.equal(await owner.release(), false);
-  assert.equal(heir.held, true);
-  await heir.extend();
-  assert.equal(await heir.release(), true);
+  assert.equal(successor.held, true);
+  await successor.extend();
+  assert.equal(await successor.release(), true);
   assert.equal(lost, 1);
 });

@@ -11,7 +11,7 @@ export interface Post<T> {
   work(contender: Contender): Promise<T>;
 }
 
-export interface Trouble<T> {
+export interface Disruptions<T> {
   /** When processes were killed, by their names and the clock of the history. */
   readonly deaths: Map<string, number>;
   readonly pauses: number;
@@ -20,11 +20,11 @@ export interface Trouble<T> {
 }
 
 /** Mans the posts, for so long. `crew` has those who live, also if something goes wrong. */
-export async function trouble<T>(
+export async function disrupt<T>(
   crew: Contender[],
   posts: readonly Post<T>[],
   { seconds, pauseMs }: { seconds: number; pauseMs: number },
-): Promise<Trouble<T>> {
+): Promise<Disruptions<T>> {
   const deaths = new Map<string, number>();
   const pauses: Promise<void>[] = [];
   const working: Promise<T>[] = [];

@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, test } from 'node:test';
-import { cutOff, inLine, listens, quiet } from '../../support/crew.js';
+import { cutOff, listens, quiet, untilQueued } from '../../support/crew.js';
 import { connect, type Lock, type LockManager, openOperations } from '../../support/holdfast.js';
 import { FaultProxy } from '../../support/proxy.js';
 import { RedisServer } from '../../support/server.js';
@@ -51,9 +51,9 @@ test('CLIENT KILL of a waiter: it is granted before those behind it', async () =
   const [a, b, c] = [await join('a'), await join('b'), await join('c')];
   const first = await take(a, 'a');
   const second = take(b, 'b');
-  await inLine(server, 'x', ['b']);
+  await untilQueued(server, 'x', ['b']);
   const third = take(c, 'c');
-  await inLine(server, 'x', ['b', 'c']);
+  await untilQueued(server, 'x', ['b', 'c']);
   const order = turns(['b', second], ['c', third]);
   for (let round = 0; round < 5; round++) {
     let back = false;
@@ -77,9 +77,9 @@ test('a waiter that cannot be reached is passed over, but keeps its place', asyn
   ];
   const first = await take(a, 'a');
   const second = take(b, 'b');
-  await inLine(server, 'x', ['b']);
+  await untilQueued(server, 'x', ['b']);
   const third = take(c, 'c');
-  await inLine(server, 'x', ['b', 'c']);
+  await untilQueued(server, 'x', ['b', 'c']);
   proxy.refuse = true;
   proxy.cut();
   await until(
@@ -89,7 +89,7 @@ test('a waiter that cannot be reached is passed over, but keeps its place', asyn
   await first.release();
   const held = await third;
   const fourth = take(d, 'd');
-  await inLine(server, 'x', ['b', 'd']);
+  await untilQueued(server, 'x', ['b', 'd']);
   proxy.refuse = false;
   await listens(server, 'b');
   const order = turns(['b', second], ['d', fourth]);
@@ -107,11 +107,11 @@ test('a waiter that was away for so long that it was forgotten gets its place ag
   ];
   const first = await take(a, 'a');
   const second = take(b, 'b');
-  await inLine(server, 'x', ['b']);
+  await untilQueued(server, 'x', ['b']);
   const third = take(c, 'c');
-  await inLine(server, 'x', ['b', 'c']);
+  await untilQueued(server, 'x', ['b', 'c']);
   const fourth = take(d, 'd');
-  await inLine(server, 'x', ['b', 'c', 'd']);
+  await untilQueued(server, 'x', ['b', 'c', 'd']);
   proxy.refuse = true;
   proxy.cut();
   await until(
@@ -129,9 +129,9 @@ test('a waiter that was away for so long that it was forgotten gets its place ag
   await heldByC.release();
   const heldByD = await fourth;
   const fifth = take(e, 'e');
-  await inLine(server, 'x', ['e']);
+  await untilQueued(server, 'x', ['e']);
   proxy.refuse = false;
-  await inLine(server, 'x', ['b', 'e']);
+  await untilQueued(server, 'x', ['b', 'e']);
   const order = turns(['b', second], ['e', fifth]);
   await heldByD.release();
   assert.deepEqual(await order, ['b', 'e']);
