@@ -157,7 +157,7 @@ export class LockLostError extends LockError {
   declare readonly code: 'ERR_LOCK_LOST';
   /** How the lock was lost. */
   readonly reason: LockLostReason;
-  /** What the callback of `request` returned, if the lock was lost while it ran. */
+  /** The result of the callback of `request`, if the lock was lost while it ran. */
   readonly result: unknown;
 
   /** Called by holdfast, and by tests of a service that handles the error. */

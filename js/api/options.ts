@@ -232,7 +232,7 @@ export interface HoldOptions {
   readonly stallTimeout: number;
 }
 
-/** What a caller asks for, with every default filled in. @internal */
+/** A caller's request, with every default filled in. @internal */
 export interface AcquireRequest extends HoldOptions {
   readonly label: string;
   /** `WAIT_NEVER`, `WAIT_STEAL`, or ms. */

@@ -10,7 +10,7 @@ export interface Finding {
   /** A problem must be fixed; a warning may be intended. */
   readonly level: 'ok' | 'warning' | 'problem';
   readonly message: string;
-  /** What the operator can do. */
+  /** Advice for the operator. */
   readonly advice?: string;
 }
 

@@ -18,7 +18,7 @@ import { originOf, setOrigin } from './origins.js';
 import { type ErrorContext, toError } from './outcome.js';
 import { refuseOnQuorum } from './quorum.js';
 
-/** What all locks of a manager share. @internal */
+/** The state that all locks of a manager share. @internal */
 export interface ManagerContext {
   readonly channel: NativeChannel;
   readonly errors: ErrorContext;

@@ -10,7 +10,7 @@ import {
 } from '../api/errors.js';
 import { type Outcome, OutcomeCode, readCauses, readTimeout } from '../native/records.js';
 
-/** What every error of a manager can name. */
+/** The names that every error of a manager can use. */
 export interface ErrorContext {
   /** The manager's name in its tokens. */
   readonly client: string;

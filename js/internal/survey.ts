@@ -14,7 +14,7 @@ export interface ServerAnswer {
   readonly refused: boolean;
 }
 
-/** What one server answered. */
+/** The answers of one server. */
 export interface ServerSurvey {
   /** The server, without login. */
   readonly server: string;

@@ -25,7 +25,7 @@ export function orElse<T>(call: () => T, otherwise: T): T {
   }
 }
 
-/** Calls listeners. What one throws becomes an uncaught error, as with an EventTarget, and stops nothing here. @internal */
+/** Calls listeners. An error of a listener becomes an uncaught error, as with an EventTarget. @internal */
 export function callListeners(listeners: () => void): void {
   try {
     listeners();

@@ -13,7 +13,7 @@ import {
 } from './records.js';
 import { type Resolve, slots, type Ticket } from './slots.js';
 
-/** What a manager tells the native core about itself. @internal */
+/** The options of a manager for the native core. @internal */
 export type ChannelOptions = Parameters<InstanceType<typeof native.Bridge>['connect']>[2];
 
 /** An operation under way, and its outcome to be. @internal */
@@ -174,7 +174,7 @@ export class NativeChannel {
     else callListeners(() => listener(code, text));
   }
 
-  /** What the manager has counted. */
+  /** The counters of the manager. */
   stats(): ReturnType<InstanceType<typeof native.NativeManager>['stats']> {
     return again(() => this.#native.stats());
   }

@@ -45,7 +45,7 @@ interface AcquireNumbers extends HoldNumbers {
   readonly label: string;
 }
 
-/** What the core is asked to do. */
+/** One operation for the core. */
 export interface Operation {
   readonly kind: number;
   /** The numbers that follow kind and slot, five at most; missing ones are 0. */
@@ -180,7 +180,7 @@ function slotsOf(numbers: Float64Array, count: number): number[] {
   return own.map((at) => numbers[at + 1] as number);
 }
 
-/** What a record tells. @internal */
+/** Receives the contents of records. @internal */
 export interface RecordReader {
   /** The operation in `slot` has ended; `a` and `b` depend on the `OutcomeCode`. */
   settle(slot: number, code: number, a: number, b: number): void;

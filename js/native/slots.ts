@@ -24,7 +24,7 @@ export interface Ticket {
 }
 
 const DRAIN_RECORDS = 256;
-/** What `drain` of the native side never answers. */
+/** Stands for a `drain` that throws: no count is negative. */
 const BROKEN = -1;
 /** How often the managers look for locks that nothing refers to any more, in ms. */
 const ABANDONED_CHECK_MS = 1_000;
