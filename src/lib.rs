@@ -5,6 +5,7 @@
 //!                           └────── server         (Redis: sockets, scripts, replies)
 //! ```
 //!
+//! - [`protocol`] is what a manager and a server say to each other: keys, tokens, scripts, calls, replies, messages.
 //! - [`machine`] is the lock protocol of one manager as a state machine. It knows neither clock nor
 //!   network: time is an argument, and what it wants done comes back as a list of effects.
 //! - `driver` owns the loop: it carries commands, replies and timeouts into the machine and its
@@ -14,15 +15,8 @@
 //!
 //! Without default features only the machine is compiled, which proves that it needs nothing else.
 
-pub mod clock;
-pub mod error;
-pub mod keys;
 pub mod machine;
-pub mod message;
-pub mod page;
-pub mod script;
-pub mod survey;
-pub mod token;
+pub mod protocol;
 
 #[cfg(feature = "driver")]
 pub mod driver;

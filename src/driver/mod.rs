@@ -9,6 +9,7 @@
     clippy::panic,
     reason = "a fuzzer learns so that a promise is broken"
 )]
+#[path = "../fuzzing/conversation.rs"]
 pub(crate) mod fuzz;
 mod runtime;
 mod shared;
@@ -22,13 +23,13 @@ pub use ticket::{Caller, Ticket};
 
 use self::spin::Spin;
 use self::ticket::Open;
-use crate::clock::Mono;
-use crate::error::{DEFECT, Failure};
 use crate::faults::{self, OnPanic};
 use crate::machine::{
     Command, Config, Effect, Event, Machine, NodeId, OpId, Outcome, Protocol, Quorum, Routes,
 };
-use crate::page::Question;
+use crate::protocol::clock::Mono;
+use crate::protocol::error::{DEFECT, Failure};
+use crate::protocol::query::Question;
 use crate::server::{
     self, Address, Connection, Deliver, Directory, Endpoint, Incoming, Item, Welcome,
 };
@@ -235,7 +236,7 @@ impl Driver {
                 self.handle_submission(now, submission);
             }
             if self.machine.next_timeout().is_some_and(|at| at <= now) {
-                let turned = Event::Turned(self.caller.last_turn());
+                let turned = Event::Heartbeat(self.caller.last_turn());
                 self.machine.handle_event(now, NodeId::default(), turned, &mut self.effects);
                 self.machine.handle_timeout(now, &mut self.effects);
             }
@@ -277,9 +278,9 @@ impl Driver {
                     return;
                 }
                 let event = match result {
-                    Ok((connection, Welcome { look, risks, deaf })) => {
+                    Ok((connection, Welcome { probe, risks, pubsub_denied })) => {
                         peer.connection = Some(connection);
-                        Event::Connected { look, risks, deaf }
+                        Event::Connected { probe, risks, pubsub_denied }
                     }
                     Err(failure) => Event::ConnectFailed(failure),
                 };
@@ -298,11 +299,11 @@ impl Driver {
     fn handle_incoming(&mut self, now: Mono, node: NodeId, incoming: Incoming) {
         let event = match incoming {
             Incoming::Confirmed(attempt, verdict) => Event::Confirmed { attempt, verdict },
-            Incoming::Deaf(why) => Event::Deaf(why),
+            Incoming::PubsubDenied(why) => Event::PubsubDenied(why),
             Incoming::Disconnected(detail) => Event::Disconnected(detail),
             Incoming::Listening(channel, on) => Event::Listening { channel, on },
-            Incoming::Looked(look, sent) => Event::Looked { look, sent },
-            Incoming::Told(message) => Event::Told(message),
+            Incoming::Probed(probe, sent) => Event::Probed { probe, sent },
+            Incoming::Message(message) => Event::Message(message),
             Incoming::Replies(replies) => {
                 for (request, reply) in replies {
                     self.machine.handle_reply(now, node, request, reply, &mut self.effects);
@@ -348,14 +349,14 @@ impl Driver {
                     self.caller.ping();
                     to_see = true;
                 }
-                Effect::Look { node, sent } => self.peer(node).batch.push(Item::Look { sent }),
-                Effect::Send { node, request, call, manner } => {
-                    self.peer(node).batch.push(Item::Call { request, call, manner });
+                Effect::Probe { node, sent } => self.peer(node).batch.push(Item::Probe { sent }),
+                Effect::Send { node, request, call, send_mode } => {
+                    self.peer(node).batch.push(Item::Call { request, call, send_mode });
                 }
                 Effect::SetDeadline { lease, until } => self.shared.set_deadline(lease, until),
                 Effect::Stop => self.stopped = true,
-                Effect::Tell(news) => {
-                    self.caller.tell(news);
+                Effect::Notify(notices) => {
+                    self.caller.tell(notices);
                     to_see = true;
                 }
                 Effect::Unlisten { node, channel } => self.listen(node, channel, false),

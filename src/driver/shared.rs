@@ -1,7 +1,7 @@
 //! What a manager knows, readable from any thread at any time.
 
-use crate::clock::Mono;
 use crate::machine::{LeaseId, Stats};
+use crate::protocol::clock::Mono;
 use rustc_hash::FxHashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

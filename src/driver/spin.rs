@@ -5,7 +5,7 @@
 //! sleeps; as soon as they do not, it stops doing so. The rule is that of the Linux kernel's
 //! haltpoll governor: <https://docs.kernel.org/virt/guest-halt-polling.html>
 
-use crate::clock::Mono;
+use crate::protocol::clock::Mono;
 use std::time::Duration;
 
 /// The longest time awake for nothing.

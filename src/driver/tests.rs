@@ -1,9 +1,9 @@
 //! What callers learn of a loop that a defect has ended.
 
 use super::{Caller, Handle, Ticket};
-use crate::clock::Mono;
-use crate::machine::{Command, Config, Hold, LeaseId, LossReason, News, OpId, Outcome, Wait};
-use crate::script::Mode;
+use crate::machine::{Command, Config, Hold, LeaseId, LossReason, Notice, OpId, Outcome, Wait};
+use crate::protocol::call::Mode;
+use crate::protocol::clock::Mono;
 use crate::server::{Address, Endpoint};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
@@ -32,7 +32,7 @@ impl Caller for Defective {
     fn lose(&self, lease: LeaseId, reason: LossReason) {
         self.told(Told::Lost(lease, reason));
     }
-    fn tell(&self, _: News) {}
+    fn tell(&self, _: Notice) {}
     fn ping(&self) {
         panic!("stands for any defect in a turn of the loop");
     }

@@ -1,8 +1,8 @@
 //! The promise that every operation ends, and that every loss is told.
 
 use super::Shared;
-use crate::clock::Mono;
-use crate::machine::{Effect, LeaseId, LossReason, News, OpId, Outcome};
+use crate::machine::{Effect, LeaseId, LossReason, Notice, OpId, Outcome};
+use crate::protocol::clock::Mono;
 use rustc_hash::FxHashSet;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -15,7 +15,7 @@ pub trait Caller: Send + Sync + 'static {
     /// A lease ended that had not been released.
     fn lose(&self, lease: LeaseId, reason: LossReason);
     /// Something happened that whoever runs the manager may want to know.
-    fn tell(&self, news: News);
+    fn tell(&self, notices: Notice);
     /// Asks for a sign of life.
     fn ping(&self);
     /// When the last sign of life was given.
@@ -146,7 +146,7 @@ mod tests {
             self.0.lock().unwrap().push((op, outcome));
         }
         fn lose(&self, _: LeaseId, _: LossReason) {}
-        fn tell(&self, _: News) {}
+        fn tell(&self, _: Notice) {}
         fn ping(&self) {}
         fn last_turn(&self) -> Mono {
             Mono::default()

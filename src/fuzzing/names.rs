@@ -1,10 +1,11 @@
 //! Names of locks, tokens and messages, whatever callers and servers make of them.
 
 use super::Bytes;
-use crate::keys::{LockKeys, SLOTS};
-use crate::message::{Message, inbox};
-use crate::script::{EXACT_MAX, free_channel};
-use crate::token::Token;
+use crate::protocol::keys::{LockKeys, SLOTS};
+use crate::protocol::message::free_channel;
+use crate::protocol::message::{Message, inbox};
+use crate::protocol::reply::EXACT_MAX;
+use crate::protocol::token::Token;
 
 /// Keys of a lock are its own and lie in one slot; tokens and messages are read as they are written.
 ///

@@ -3,10 +3,11 @@
 //! Everywhere else there is one server, and all locks are on it.
 
 use super::context::Context;
-use super::interface::{Effect, NodeId};
+use super::interface::Effect;
 use super::timers::Timer;
-use crate::clock::Mono;
-use crate::keys::{LockKeys, SLOTS};
+use crate::protocol::clock::Mono;
+use crate::protocol::ids::NodeId;
+use crate::protocol::keys::{LockKeys, SLOTS};
 use std::time::Duration;
 
 /// Which server has which slot. Empty where there is only one.

@@ -1,8 +1,8 @@
 //! One connection: made, lost, made again, and what was sent on it without an answer.
 
-use super::interface::RequestId;
-use crate::clock::Mono;
-use crate::error::Failure;
+use crate::protocol::clock::Mono;
+use crate::protocol::error::Failure;
+use crate::protocol::ids::RequestId;
 use std::collections::VecDeque;
 use std::time::Duration;
 

@@ -1,10 +1,11 @@
 //! What every component is given: the moment of an input, the manager's settings, and where effects go.
 
-use super::interface::{AttemptId, Config, Effect, OpId, Outcome};
+use super::interface::{Config, Effect, Outcome};
 use super::stats::Stats;
 use super::timers::Timers;
-use crate::clock::Mono;
-use crate::token::Token;
+use crate::protocol::clock::Mono;
+use crate::protocol::ids::{OpId, TokenId};
+use crate::protocol::token::Token;
 use rustc_hash::FxHashMap;
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ pub(super) struct Context {
     pub(super) stats: Stats,
     pub(super) timers: Timers,
     rng: fastrand::Rng,
-    pub(super) last_attempt: u64,
+    pub(super) last_token: u64,
 }
 
 impl Context {
@@ -30,7 +31,7 @@ impl Context {
             stats: Stats::default(),
             timers: Timers::default(),
             rng: fastrand::Rng::with_seed(seed),
-            last_attempt: 0,
+            last_token: 0,
         }
     }
 
@@ -43,18 +44,18 @@ impl Context {
     }
 
     /// A number that no token of this manager had before.
-    pub(super) const fn next_attempt(&mut self) -> AttemptId {
-        self.last_attempt += 1;
-        AttemptId(self.last_attempt)
+    pub(super) const fn next_token_id(&mut self) -> TokenId {
+        self.last_token += 1;
+        TokenId(self.last_token)
     }
 
-    pub(super) fn token(&self, id: AttemptId, label: &str) -> Token {
+    pub(super) fn token(&self, id: TokenId, label: &str) -> Token {
         Token::new(&self.config.client, id.0, label)
     }
 
     /// The number of a token, if it is this manager's.
-    pub(super) fn number_of(&self, token: &Token) -> Option<AttemptId> {
-        token.number(&self.config.client).map(AttemptId)
+    pub(super) fn number_of(&self, token: &Token) -> Option<TokenId> {
+        token.number(&self.config.client).map(TokenId)
     }
 
     /// A time between so many ms, so that many clients do not move in step.

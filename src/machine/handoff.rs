@@ -6,39 +6,39 @@
 //! whoever is first in the wait queue at the server.
 
 use super::context::{Context, in_order};
-use super::interface::{AttemptId, OpId};
 use super::lease::Lease;
 use super::release::Successor;
 use super::requests::Requests;
 use super::wait_queue::{AcquireRequest, WaitQueues};
-use crate::clock::Mono;
-use crate::script::Mode;
+use crate::protocol::call::Mode;
+use crate::protocol::clock::Mono;
+use crate::protocol::ids::{OpId, TokenId};
 use rustc_hash::FxHashMap;
 
 /// Releases that wait for the answer to a renewal, a claim or an extension: if that says that the lock is held, it is
 /// handed on here.
 #[derive(Debug, Default)]
-pub(super) struct Undecided(FxHashMap<AttemptId, (OpId, Mono)>);
+pub(super) struct Undecided(FxHashMap<TokenId, (OpId, Mono)>);
 
 impl Undecided {
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    pub(super) fn ids(&self) -> Vec<AttemptId> {
+    pub(super) fn ids(&self) -> Vec<TokenId> {
         in_order(&self.0)
     }
 
-    pub(super) fn has(&self, id: AttemptId) -> bool {
+    pub(super) fn has(&self, id: TokenId) -> bool {
         self.0.contains_key(&id)
     }
 
     /// A caller gives a lock up, and waits until `deadline` to hear whether it was held.
-    pub(super) fn insert(&mut self, id: AttemptId, op: OpId, deadline: Mono) {
+    pub(super) fn insert(&mut self, id: TokenId, op: OpId, deadline: Mono) {
         self.0.insert(id, (op, deadline));
     }
 
-    pub(super) fn take(&mut self, id: AttemptId) -> Option<(OpId, Mono)> {
+    pub(super) fn take(&mut self, id: TokenId) -> Option<(OpId, Mono)> {
         if self.0.is_empty() { None } else { self.0.remove(&id) }
     }
 }
@@ -75,7 +75,7 @@ pub(super) fn successor(
     }
     let next = queues.reserve_successor(&held.keys, held.mode)?;
     let (label, ttl, mode, budget) = (next.label.clone(), next.ttl, next.mode, held.budget.next());
-    let id = cx.next_attempt();
+    let id = cx.next_token_id();
     let token = cx.token(id, &label);
     Some(Box::new(Successor { id, token, label, ttl, mode, budget }))
 }

@@ -1,12 +1,13 @@
 //! What goes into a machine and what comes out of it.
 
 use super::{Hold, LossReason, Routes};
-use crate::clock::{Mono, ServerTime};
-use crate::error::{Failure, Refusal};
-use crate::message::Message;
-use crate::page::Page;
-use crate::script::{Call, Mode};
-use crate::survey::Survey;
+use crate::protocol::call::{Call, Mode};
+use crate::protocol::clock::{Mono, ServerTime};
+use crate::protocol::error::{Failure, Refusal};
+use crate::protocol::ids::{LeaseId, NodeId, OpId, RequestId, TokenId};
+use crate::protocol::message::Message;
+use crate::protocol::query::Page;
+use crate::protocol::survey::Survey;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use std::time::Duration;
 pub struct Config {
     /// Names this manager in its tokens; unique among all managers everywhere.
     pub client: String,
-    /// Names its inbox, see [`crate::message::inbox`]; as unique, and never told to anybody.
+    /// Names its inbox, see [`crate::protocol::message::inbox`]; as unique, and never told to anybody.
     pub secret: String,
     /// Stands before every lock's name.
     pub prefix: String,
@@ -31,53 +32,6 @@ pub struct Config {
     /// Whether the one server is a majority of several (see [`super::Quorum`]), which keeps no line.
     pub quorum: bool,
 }
-
-/// Names an operation of a caller. Chosen by the caller, unique among the open ones.
-#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub struct OpId(pub u32);
-
-impl OpId {
-    /// An operation that nobody waits for.
-    pub const NOBODY: Self = Self(u32::MAX);
-}
-
-/// Names an attempt to own a lock: the number in its token.
-#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub struct AttemptId(pub u64);
-
-/// Names the hold of one caller: its attempt, and how often the lock was handed on since. So whoever
-/// has handed a lock on cannot touch the hold of the next.
-#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub struct LeaseId(pub u64);
-
-impl LeaseId {
-    /// More than a block of fences is long.
-    const GENERATIONS: u64 = 16;
-
-    /// The first hold of an attempt.
-    #[must_use]
-    pub const fn first(attempt: AttemptId) -> Self {
-        Self(attempt.0 * Self::GENERATIONS)
-    }
-
-    /// Which attempt got the lock.
-    #[must_use]
-    pub const fn attempt(self) -> AttemptId {
-        AttemptId(self.0 / Self::GENERATIONS)
-    }
-
-    pub(super) const fn next(self) -> Self {
-        Self(self.0 + 1)
-    }
-}
-
-/// Names a request to the server. Requests are answered in the order of their numbers.
-#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-pub struct RequestId(pub u64);
-
-/// Names a server of a manager, and the connection to it.
-#[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub struct NodeId(pub u16);
 
 /// A caller wants something. Each ends in exactly one [`Effect::Complete`].
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -134,7 +88,7 @@ pub enum Command {
         foreign: bool,
     },
     /// Take several whole locks, if all of them are free.
-    Together {
+    AcquireAll {
         /// Their names, without prefix.
         names: Vec<String>,
         /// The lease.
@@ -227,16 +181,16 @@ pub enum Outcome {
         holder: String,
         /// How long the holder's lease lasted when last asked; none if it never ends by itself.
         remaining: Option<Duration>,
-        /// The caller's place in line when last asked, 1 for the next; none if it stood in none.
+        /// The caller's position in the wait queue when last asked, 1 for the next; none if it was in none.
         position: Option<u32>,
     },
 }
 
 /// Something that whoever runs the manager may want to know.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub enum News {
+pub enum Notice {
     /// The server lets this manager neither publish nor subscribe: its waiters poll. Once.
-    Deaf(String),
+    PubsubDenied(String),
     /// The connection is gone. It is made anew at once.
     Disconnected(String),
     /// There is a connection again.
@@ -272,23 +226,23 @@ pub enum Event {
     /// The answer to [`Effect::Confirm`].
     Confirmed {
         /// Which grant.
-        attempt: AttemptId,
+        attempt: TokenId,
         /// Why too few replicas have it, if so.
         verdict: Result<(), Refusal>,
     },
     /// An attempt to connect succeeded.
     Connected {
         /// What the server shows.
-        look: Look,
+        probe: ServerProbe,
         /// Why locks may be less safe there than they could be.
         risks: Vec<Risk>,
         /// Why no messages can be sent or received, if so.
-        deaf: Option<String>,
+        pubsub_denied: Option<String>,
     },
     /// An attempt to connect failed.
     ConnectFailed(Failure),
     /// The server lets this manager neither publish nor subscribe, and why.
-    Deaf(String),
+    PubsubDenied(String),
     /// The connection broke.
     Disconnected(String),
     /// The answer to [`Effect::Discover`].
@@ -300,22 +254,22 @@ pub enum Event {
         /// Whether they come.
         on: bool,
     },
-    /// The server answered [`Effect::Look`].
-    Looked {
+    /// The server answered [`Effect::Probe`].
+    Probed {
         /// What it shows.
-        look: Look,
+        probe: ServerProbe,
         /// When it was asked.
         sent: Mono,
     },
     /// A script published this.
-    Told(Message),
+    Message(Message),
     /// JavaScript gave a sign of life at this time.
-    Turned(Mono),
+    Heartbeat(Mono),
 }
 
 /// Which data the server holds, and its time.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Look {
+pub struct ServerProbe {
     /// Names the history of the data: it changes with every promotion and every restart. None
     /// where the server keeps it to itself.
     pub history: Option<String>,
@@ -340,7 +294,7 @@ pub enum Effect {
         /// Who granted it.
         node: NodeId,
         /// Which grant.
-        attempt: AttemptId,
+        attempt: TokenId,
     },
     /// Connect; answered by [`Event::Connected`] or [`Event::ConnectFailed`].
     Connect {
@@ -363,8 +317,8 @@ pub enum Effect {
         /// Which.
         channel: Arc<str>,
     },
-    /// Ask which data the server holds; answered by [`Event::Looked`].
-    Look {
+    /// Ask which data the server holds; answered by [`Event::Probed`].
+    Probe {
         /// Whom.
         node: NodeId,
         /// Now; part of the answer.
@@ -377,7 +331,7 @@ pub enum Effect {
         /// How.
         reason: LossReason,
     },
-    /// Ask JavaScript for a sign of life; answered by [`Event::Turned`].
+    /// Ask JavaScript for a sign of life; answered by [`Event::Heartbeat`].
     Ping,
     /// Call a script; answered by [`super::Machine::handle_reply`].
     Send {
@@ -388,7 +342,7 @@ pub enum Effect {
         /// What to call.
         call: Call,
         /// How to call it.
-        manner: Manner,
+        send_mode: SendMode,
     },
     /// Until when a lease is valid; none when it has ended.
     SetDeadline {
@@ -400,7 +354,7 @@ pub enum Effect {
     /// The machine has ended; nothing will follow.
     Stop,
     /// Tell whoever runs the manager.
-    Tell(News),
+    Notify(Notice),
     /// Get the messages of a shard channel no longer.
     Unlisten {
         /// Who publishes them.
@@ -412,7 +366,7 @@ pub enum Effect {
 
 /// How a script is called.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Manner {
+pub enum SendMode {
     /// By its hash.
     Plain,
     /// So too, where another server has sent it.

@@ -5,14 +5,17 @@
 //! while JavaScript has not turned for `stall_timeout`.
 
 use super::context::{Context, in_order};
-use super::interface::{AttemptId, Effect, LeaseId, NodeId};
+use super::interface::Effect;
 use super::requests::{Fallback, Finished, Requests};
 use super::timers::{Owner, Timer};
-use crate::clock::{Mono, ServerTime};
-use crate::keys::LockKeys;
-use crate::message::Taken;
-use crate::script::{Call, Intent, Mode, Reply, drift, valid_until};
-use crate::token::Token;
+use crate::protocol::call::{Call, Intent, Mode};
+use crate::protocol::clock::{Mono, ServerTime};
+use crate::protocol::ids::{LeaseId, NodeId, TokenId};
+use crate::protocol::keys::LockKeys;
+use crate::protocol::message::Taken;
+use crate::protocol::reply::Reply;
+use crate::protocol::token::Token;
+use crate::protocol::validity::{drift, valid_until};
 use rustc_hash::FxHashMap;
 use std::time::Duration;
 
@@ -257,7 +260,7 @@ impl Lease {
 /// A lease that ends without its caller's release.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Loss {
-    pub(super) id: AttemptId,
+    pub(super) id: TokenId,
     pub(super) reason: LossReason,
     pub(super) give_back: GiveBack,
 }
@@ -305,7 +308,7 @@ impl Heartbeat {
 #[derive(Debug, Default)]
 pub(super) struct Leases {
     // Boxed, since a map that grows is half empty.
-    leases: FxHashMap<AttemptId, Box<Lease>>,
+    leases: FxHashMap<TokenId, Box<Lease>>,
     pub(super) heartbeat: Heartbeat,
 }
 
@@ -314,17 +317,17 @@ impl Leases {
         self.leases.len()
     }
 
-    pub(super) fn ids(&self) -> Vec<AttemptId> {
+    pub(super) fn ids(&self) -> Vec<TokenId> {
         in_order(&self.leases)
     }
 
-    pub(super) fn get(&self, id: AttemptId) -> Option<&Lease> {
+    pub(super) fn get(&self, id: TokenId) -> Option<&Lease> {
         self.leases.get(&id).map(Box::as_ref)
     }
 
     /// A lease, if it is still this caller's.
     pub(super) fn hold_of(&self, lease: LeaseId) -> Option<&Lease> {
-        self.get(lease.attempt()).filter(|held| held.id == lease)
+        self.get(lease.token_id()).filter(|held| held.id == lease)
     }
 
     /// The same, if it is still valid.
@@ -334,12 +337,12 @@ impl Leases {
 
     /// The token by which a lock is held.
     pub(super) fn token_of(cx: &Context, held: &Lease) -> Token {
-        cx.token(held.id.attempt(), &held.label)
+        cx.token(held.id.token_id(), &held.label)
     }
 
     /// A lock was granted: plans what ends or keeps it.
     pub(super) fn begin(&mut self, rq: &mut Requests, mut held: Lease, terms: Hold) {
-        let id = held.id.attempt();
+        let id = held.id.token_id();
         held.begin_hold(rq.cx.now, terms);
         held.plan_next_renewal(rq.cx.now);
         held.history = rq.servers.data_of(&held.keys).history;
@@ -350,7 +353,7 @@ impl Leases {
     }
 
     /// Ends a lease here: nothing is planned for it any more, and it is not valid any more.
-    pub(super) fn remove(&mut self, rq: &mut Requests, id: AttemptId) -> Option<Lease> {
+    pub(super) fn remove(&mut self, rq: &mut Requests, id: TokenId) -> Option<Lease> {
         let held = self.leases.remove(&id)?;
         rq.cx.timers.clear(Timer::Lease(id));
         rq.forget(Owner::Renewal(id));
@@ -362,7 +365,7 @@ impl Leases {
     pub(super) fn change(
         &mut self,
         cx: &mut Context,
-        id: AttemptId,
+        id: TokenId,
         change: impl FnOnce(&mut Lease),
     ) {
         if let Some(held) = self.leases.get_mut(&id) {
@@ -375,7 +378,7 @@ impl Leases {
     pub(super) fn hand_on(
         &mut self,
         cx: &mut Context,
-        id: AttemptId,
+        id: TokenId,
         ttl: Duration,
         terms: Hold,
     ) -> Option<&Lease> {
@@ -404,7 +407,7 @@ impl Leases {
     }
 
     /// The server has confirmed a lease of `asked`, which was asked for at `sent`.
-    fn confirm(&mut self, rq: &mut Requests, id: AttemptId, sent: Mono, asked: Duration) {
+    fn confirm(&mut self, rq: &mut Requests, id: TokenId, sent: Mono, asked: Duration) {
         let Some(held) = self.leases.get_mut(&id) else { return };
         let history = rq.servers.data_of(&held.keys).history;
         (held.history, held.confirmed) = (history, sent);
@@ -420,7 +423,7 @@ impl Leases {
         sent: Mono,
         ttl: Duration,
     ) {
-        let id = lease.attempt();
+        let id = lease.token_id();
         if let Some(held) = self.leases.get_mut(&id).filter(|held| held.id == lease) {
             held.ttl = ttl;
             self.confirm(rq, id, sent, ttl);
@@ -428,7 +431,7 @@ impl Leases {
     }
 
     /// What a lease has planned next is due. The loss, if that is its end.
-    pub(super) fn due(&mut self, rq: &mut Requests, id: AttemptId) -> Option<Loss> {
+    pub(super) fn due(&mut self, rq: &mut Requests, id: TokenId) -> Option<Loss> {
         let held = self.get(id)?;
         match held.plan().1 {
             Plan::HoldEnd => {
@@ -443,7 +446,7 @@ impl Leases {
     }
 
     /// The lease has ended by this process's clock, a little before it does by the server's.
-    pub(super) fn end(&self, id: AttemptId) -> Option<Loss> {
+    pub(super) fn end(&self, id: TokenId) -> Option<Loss> {
         let held = self.get(id)?;
         let (reason, give_back) = match held {
             Lease { keep: true, .. } => (LossReason::Ended, GiveBack::Never),
@@ -454,12 +457,12 @@ impl Leases {
     }
 
     /// The server says that another owns the lock, or nobody.
-    pub(super) fn denied(&self, id: AttemptId) -> Option<Loss> {
+    pub(super) fn denied(&self, id: TokenId) -> Option<Loss> {
         let held = self.get(id)?;
         Some(Loss { id, reason: held.loss_reason(), give_back: GiveBack::IfUncertain })
     }
 
-    fn renewal_due(&mut self, rq: &mut Requests, id: AttemptId) {
+    fn renewal_due(&mut self, rq: &mut Requests, id: TokenId) {
         self.heartbeat.ask(&mut rq.cx);
         let Some(held) = self.leases.get_mut(&id) else { return };
         let limit = Duration::from_millis(held.stall_timeout_ms);
@@ -500,7 +503,7 @@ impl Leases {
     }
 
     /// Asks to extend a lease to `ttl`, if the server is connected; if not, [`Self::resume`] does later.
-    pub(super) fn renew(&mut self, rq: &mut Requests, id: AttemptId, ttl: Duration) {
+    pub(super) fn renew(&mut self, rq: &mut Requests, id: TokenId, ttl: Duration) {
         let owner = Owner::Renewal(id);
         let Some(held) = self.get(id).filter(|_| !rq.is_open(owner)) else { return };
         let (call, fallback) = Self::extension(rq, held, ttl);
@@ -517,7 +520,7 @@ impl Leases {
     /// be asked for, and for every lease that this history has not confirmed.
     pub(super) fn resume(&mut self, rq: &mut Requests, node: NodeId) {
         let history = rq.servers.get(node).data.history;
-        let waits = |id: AttemptId, held: &Lease| {
+        let waits = |id: TokenId, held: &Lease| {
             let here = rq.servers.node(&held.keys) == node;
             let owes = (held.renew || held.owes.is_some()) && held.renewal.is_none();
             let doubted = held.history != history || held.notice != LossNotice::None;
@@ -535,7 +538,7 @@ impl Leases {
     pub(super) fn renewed(
         &mut self,
         rq: &mut Requests,
-        id: AttemptId,
+        id: TokenId,
         finished: &Finished,
     ) -> Option<Loss> {
         let held = self.leases.get_mut(&id).filter(|_| finished.awaited)?;
@@ -566,7 +569,7 @@ impl Leases {
             Ok(Reply::Owner(false)) => self.denied(id),
             Ok(Reply::Held(seen)) => {
                 // A server that missed the grant (a failover) may still have its token in its wait queue.
-                held.uncertain |= seen.place.is_some();
+                held.uncertain |= seen.queued.is_some();
                 self.denied(id)
             }
             Ok(_) => {
@@ -594,7 +597,7 @@ impl Leases {
 
     /// Asks whether a message is true, unless an earlier question is still unanswered. Messages neither lengthen a lease,
     /// as of a process that hangs, nor keep one from being renewed that is due, however many there are.
-    fn ask_about_notice(&mut self, rq: &mut Requests, id: AttemptId) {
+    fn ask_about_notice(&mut self, rq: &mut Requests, id: TokenId) {
         let Some(held) = self.get(id) else { return };
         if !matches!(held.notice, LossNotice::Heard(_)) {
             return;
@@ -609,14 +612,14 @@ impl Leases {
 
     /// A request for a whole lock becomes one for a share: what lengthens a share does so too for a whole lock, which it
     /// is until the server has heard.
-    pub(super) fn downgrade(&mut self, id: AttemptId) {
+    pub(super) fn downgrade(&mut self, id: TokenId) {
         if let Some(held) = self.leases.get_mut(&id) {
             held.mode = Mode::SHARED;
         }
     }
 
     /// A request of this token was lost, and may still be executed.
-    pub(super) fn doubt(&mut self, id: AttemptId) {
+    pub(super) fn doubt(&mut self, id: TokenId) {
         if let Some(held) = self.leases.get_mut(&id) {
             held.uncertain = true;
         }

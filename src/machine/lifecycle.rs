@@ -1,10 +1,11 @@
 //! The beginning and the end of a manager.
 
 use super::context::Context;
-use super::interface::{Effect, OpId, Outcome};
+use super::interface::{Effect, Outcome};
 use super::timers::Timer;
-use crate::clock::Mono;
-use crate::error::Failure;
+use crate::protocol::clock::Mono;
+use crate::protocol::error::Failure;
+use crate::protocol::ids::OpId;
 
 #[derive(Debug, Default)]
 pub(super) struct Lifecycle {

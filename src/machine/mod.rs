@@ -15,9 +15,6 @@
 mod cluster;
 mod connection;
 mod context;
-#[cfg(all(any(test, fuzzing), feature = "driver"))]
-#[expect(clippy::panic, reason = "a fuzzer learns so that a promise is broken")]
-pub(crate) mod fuzz;
 mod handoff;
 mod interface;
 mod lease;
@@ -39,10 +36,10 @@ mod tests;
 mod timers;
 mod wait_queue;
 
+pub use crate::protocol::ids::{LeaseId, NodeId, OpId, RequestId, TokenId};
 pub use cluster::Routes;
 pub use interface::{
-    AttemptId, Command, Config, Effect, Event, LeaseId, Look, Manner, News, NodeId, OpId, Outcome,
-    RequestId, Risk, Wait,
+    Command, Config, Effect, Event, Notice, Outcome, Risk, SendMode, ServerProbe, Wait,
 };
 pub use lease::{Hold, LossReason};
 pub use protocol::Protocol;
@@ -63,12 +60,14 @@ use self::requests::{CallError, Finished, Requests};
 use self::shard_channels::ShardChannels;
 use self::timers::{Owner, Timer};
 use self::wait_queue::{AcquireRequest, WaitQueues};
-use crate::clock::{Mono, ServerTime};
-use crate::error::{Failure, Refusal};
-use crate::keys::LockKeys;
-use crate::message::{Grant, Message, Taken};
-use crate::script::{CLAIM, Call, Held, Mode, Reply, valid_until};
-use crate::token::Token;
+use crate::protocol::call::{Call, Mode};
+use crate::protocol::clock::{Mono, ServerTime};
+use crate::protocol::error::{Failure, Refusal};
+use crate::protocol::keys::LockKeys;
+use crate::protocol::message::{Grant, Message, Taken};
+use crate::protocol::reply::{Held, Reply};
+use crate::protocol::token::Token;
+use crate::protocol::validity::{CLAIM, valid_until};
 use std::time::Duration;
 
 /// The lock protocol of one manager.
@@ -198,13 +197,13 @@ impl Machine {
                 let call = Call::Force { keys, token, epoch, foreign, seen: None };
                 self.begin_one_shot(op, call, Aim::Force(id));
             }
-            Command::Together { names, ttl, label, hold } => {
+            Command::AcquireAll { names, ttl, label, hold } => {
                 let keys =
                     names.iter().map(|name| self.queues.keys_of(&self.rq.cx, name)).collect();
                 match OneShots::together(&mut self.rq.cx, keys, &label, ttl) {
                     None => self.rq.cx.complete(op, Outcome::Apart),
                     Some((first, call)) => {
-                        let aim = Aim::Together { first, label: label.into(), hold };
+                        let aim = Aim::AcquireAll { first, label: label.into(), hold };
                         self.begin_one_shot(op, call, aim);
                     }
                 }
@@ -215,8 +214,8 @@ impl Machine {
     }
 
     /// What a call is made of that acts in the name of a new token.
-    fn new_token(&mut self, name: &str) -> (AttemptId, LockKeys, Token, ServerTime) {
-        let id = self.rq.cx.next_attempt();
+    fn new_token(&mut self, name: &str) -> (TokenId, LockKeys, Token, ServerTime) {
+        let id = self.rq.cx.next_token_id();
         (
             id,
             self.queues.keys_of(&self.rq.cx, name),
@@ -266,13 +265,13 @@ impl Machine {
         let cx = &mut self.rq.cx;
         match event {
             Event::Confirmed { attempt, verdict } => self.confirmed(node, attempt, verdict),
-            Event::Connected { look, risks, deaf } => {
-                self.rq.servers.connected(cx, node, look, risks, deaf);
+            Event::Connected { probe, risks, pubsub_denied } => {
+                self.rq.servers.connected(cx, node, probe, risks, pubsub_denied);
                 self.opened_if_decided();
                 self.resume(node);
             }
             Event::ConnectFailed(failure) => self.connect_failed(node, failure),
-            Event::Deaf(why) => {
+            Event::PubsubDenied(why) => {
                 // Its waiters ask instead, and from now on.
                 self.channels.forget_node(cx, node);
                 self.rq.servers.set_pubsub_denied(cx, node, Some(why));
@@ -286,21 +285,21 @@ impl Machine {
                     self.send_entries(&keys);
                 }
             }
-            Event::Looked { look, sent } => {
+            Event::Probed { probe, sent } => {
                 let servers = &mut self.rq.servers;
-                servers.at(node).data.compare_clocks(sent, look.time);
-                if servers.learn(node, look) {
+                servers.at(node).data.compare_clocks(sent, probe.time);
+                if servers.learn(node, probe) {
                     self.leases.resume(&mut self.rq, node);
                 }
             }
-            Event::Told(Message::Freed(keys)) => self.ask_soon(&keys),
-            Event::Told(Message::Granted(grants)) => {
+            Event::Message(Message::Freed(keys)) => self.ask_soon(&keys),
+            Event::Message(Message::Granted(grants)) => {
                 for grant in &grants {
                     self.granted_by_message(node, grant);
                 }
             }
-            Event::Told(Message::Taken(taken)) => self.hear_of_loss(&taken),
-            Event::Turned(at) => self.leases.heartbeat.felt(at),
+            Event::Message(Message::Taken(taken)) => self.hear_of_loss(&taken),
+            Event::Heartbeat(at) => self.leases.heartbeat.felt(at),
         }
     }
 
@@ -492,9 +491,9 @@ impl Machine {
     }
 
     /// A new token asks for what a caller wants.
-    fn begin_entry(&mut self, op: OpId, block: u8, beneficiary: Beneficiary) -> Option<AttemptId> {
+    fn begin_entry(&mut self, op: OpId, block: u8, beneficiary: Beneficiary) -> Option<TokenId> {
         let request = self.queues.get(op)?;
-        let id = self.rq.cx.next_attempt();
+        let id = self.rq.cx.next_token_id();
         let token = self.rq.cx.token(id, &request.label);
         let (keys, label) = (request.keys.clone(), request.label.clone());
         let policy = request.policy();
@@ -507,7 +506,7 @@ impl Machine {
 
     /// A caller has joined or left a queue: keeps as many entries at the server as its head needs. `holder`:
     /// whose lease here is known to be the lock's.
-    fn serve_queue(&mut self, keys: &LockKeys, holder: Option<AttemptId>) {
+    fn serve_queue(&mut self, keys: &LockKeys, holder: Option<TokenId>) {
         while let Some(id) = self.queues.take_surplus(keys, &self.entries) {
             self.abandon_entry(id);
         }
@@ -517,7 +516,7 @@ impl Machine {
     }
 
     /// One more entry waits at the server: for the first caller here who has none.
-    fn enqueue(&mut self, op: OpId, keys: &LockKeys, holder: Option<AttemptId>) {
+    fn enqueue(&mut self, op: OpId, keys: &LockKeys, holder: Option<TokenId>) {
         let Some(request) = self.queues.get(op) else { return };
         let (began, ttl, mode) = (request.began, request.ttl, request.mode);
         // Callers who have waited here so far came before those who were enqueued elsewhere meanwhile.
@@ -561,7 +560,7 @@ impl Machine {
         }
     }
 
-    fn send_entry(&mut self, id: AttemptId) {
+    fn send_entry(&mut self, id: TokenId) {
         if self.replication.is_awaited(id) {
             return;
         }
@@ -571,7 +570,7 @@ impl Machine {
     }
 
     /// Whom an entry would serve now.
-    fn first_of(&self, id: AttemptId) -> Option<OpId> {
+    fn first_of(&self, id: TokenId) -> Option<OpId> {
         let entry = self.entries.get(id)?;
         match entry.beneficiary {
             Beneficiary::Caller(op) => Some(op),
@@ -579,7 +578,7 @@ impl Machine {
         }
     }
 
-    fn entry_answered(&mut self, id: AttemptId, finished: Finished) {
+    fn entry_answered(&mut self, id: TokenId, finished: Finished) {
         if !finished.awaited {
             // Granted by a message meanwhile; what was lost on the way may still be executed.
             if let Err(CallError::Lost(_)) = finished.reply {
@@ -592,7 +591,7 @@ impl Machine {
         self.entry_step(node, id, step);
     }
 
-    fn entry_step(&mut self, node: NodeId, id: AttemptId, step: queue_entry::Step) {
+    fn entry_step(&mut self, node: NodeId, id: TokenId, step: queue_entry::Step) {
         use queue_entry::Step;
         match step {
             Step::Nothing => {}
@@ -612,7 +611,7 @@ impl Machine {
     }
 
     /// Something is known about a lock: ends the requests that have waited only for that.
-    fn known(&mut self, id: AttemptId, again: Again) {
+    fn known(&mut self, id: TokenId, again: Again) {
         let Some(entry) = self.entries.get(id) else { return };
         let keys = entry.keys.clone();
         let caller = match entry.beneficiary {
@@ -667,7 +666,7 @@ impl Machine {
     }
 
     /// Replicas have a grant, or too few.
-    fn confirmed(&mut self, node: NodeId, id: AttemptId, verdict: Result<(), Refusal>) {
+    fn confirmed(&mut self, node: NodeId, id: TokenId, verdict: Result<(), Refusal>) {
         let Some(granted) = self.replication.take(id) else { return };
         let Some(entry) = self.entries.get_mut(id) else { return };
         match verdict {
@@ -690,7 +689,7 @@ impl Machine {
     }
 
     /// The lock is the entry's until `granted.until`, and its caller's.
-    fn grant(&mut self, id: AttemptId, granted: Granted) {
+    fn grant(&mut self, id: TokenId, granted: Granted) {
         let first = self.first_of(id);
         let Some(entry) = self.entries.get(id) else { return };
         let is_claim = granted.owes == Some(Owes::Claim);
@@ -730,10 +729,10 @@ impl Machine {
     }
 
     /// The grant cannot be used: its token is given back, and another takes its position.
-    fn discard_grant(&mut self, id: AttemptId) {
+    fn discard_grant(&mut self, id: TokenId) {
         let rq = &mut self.rq;
         let Some((old, is_open)) = self.entries.remove(rq, id) else { return };
-        let new = rq.cx.next_attempt();
+        let new = rq.cx.next_token_id();
         let token = rq.cx.token(new, &old.label);
         let Entry { keys, ttl, label, mode, beneficiary, policy, block, .. } = old;
         let mut entry = Entry::new(keys.clone(), token, ttl, label, mode, beneficiary, policy);
@@ -753,7 +752,7 @@ impl Machine {
     }
 
     /// Nobody wants it any more: gives back what it may have got, or may yet get.
-    fn abandon_entry(&mut self, id: AttemptId) {
+    fn abandon_entry(&mut self, id: TokenId) {
         let rq = &mut self.rq;
         let Some((entry, is_open)) = self.entries.remove(rq, id) else { return };
         let is_granted = self.replication.take(id).is_some();
@@ -779,13 +778,13 @@ impl Machine {
     }
 
     /// Why an entry has no lock yet.
-    fn pending(&self, id: Option<AttemptId>) -> &Pending {
+    fn pending(&self, id: Option<TokenId>) -> &Pending {
         let entry = id.and_then(|id| self.entries.get(id));
         entry.map_or(&Pending::Unanswered, |entry| &entry.pending)
     }
 
     /// Ends a request for the reason why the entry `known` has no lock.
-    fn end_for_pending(&mut self, op: OpId, known: Option<AttemptId>) {
+    fn end_for_pending(&mut self, op: OpId, known: Option<TokenId>) {
         let Some(request) = self.queues.get(op) else { return };
         let (servers, pending) = (&self.rq.servers, self.pending(known));
         let outcome = self.queues.outcome(&self.rq.cx, servers, request, known, pending);
@@ -853,14 +852,14 @@ impl Machine {
     }
 
     /// Gives back what a token has got or may yet get. Nobody waits for it.
-    fn give_back(&mut self, id: AttemptId, keys: LockKeys, token: Token, uncertain: bool) {
+    fn give_back(&mut self, id: TokenId, keys: LockKeys, token: Token, uncertain: bool) {
         let release = Release::new(keys, token, self.rq.cx.now, uncertain);
         self.releases.begin(&mut self.rq, id, release);
     }
 
     fn release(&mut self, op: OpId, lease: LeaseId, exported: bool) {
         let held = self.leases.valid(&self.rq.cx, lease);
-        let Some(held) = held.filter(|_| !self.undecided.has(lease.attempt())) else {
+        let Some(held) = held.filter(|_| !self.undecided.has(lease.token_id())) else {
             // Lost before, or released before; the end of the lease gives back what is left of it.
             return self.rq.cx.complete(op, Outcome::Lost);
         };
@@ -868,7 +867,7 @@ impl Machine {
         if exported {
             self.release_at_server(op, lease, deadline, None);
         } else if self.is_unanswered(held) && self.next_owner(held).is_some() {
-            self.undecided.insert(lease.attempt(), op, deadline);
+            self.undecided.insert(lease.token_id(), op, deadline);
         } else {
             self.hand_on_or_release(op, lease, deadline);
         }
@@ -876,7 +875,7 @@ impl Machine {
 
     /// Whether a renewal, a claim or an extension is under way, whose answer may say that another has the lock.
     fn is_unanswered(&self, held: &Lease) -> bool {
-        self.rq.is_open(Owner::Renewal(held.id.attempt())) || self.one_shots.is_extended(held.id)
+        self.rq.is_open(Owner::Renewal(held.id.token_id())) || self.one_shots.is_extended(held.id)
     }
 
     /// Who here may get the whole lock of a caller who gives it up, without the server.
@@ -891,7 +890,7 @@ impl Machine {
         if self.hand_on(lease) {
             return self.rq.cx.complete(op, Outcome::Done);
         }
-        let held = self.leases.get(lease.attempt());
+        let held = self.leases.get(lease.token_id());
         let successor =
             held.and_then(|held| handoff::successor(&mut self.rq.cx, &mut self.queues, held));
         self.release_at_server(op, lease, deadline, successor);
@@ -907,7 +906,7 @@ impl Machine {
         let Some(op) = self.next_owner(held) else { return false };
         let Some(next) = self.queues.remove(&mut self.rq.cx, op) else { return false };
         self.end_extensions_of(lease);
-        let (cx, id) = (&mut self.rq.cx, lease.attempt());
+        let (cx, id) = (&mut self.rq.cx, lease.token_id());
         let Some(held) = self.leases.hand_on(cx, id, next.ttl, next.hold) else { return false };
         let label = (held.label != next.label).then(|| held.label.to_string());
         cx.stats.acquired += 1;
@@ -919,7 +918,7 @@ impl Machine {
     }
 
     /// A renewal or an extension was answered, or never will be: decides the release that has waited for it.
-    fn decide_release(&mut self, id: AttemptId) {
+    fn decide_release(&mut self, id: TokenId) {
         let Some(held) = self.leases.get(id).filter(|_| self.undecided.has(id)) else { return };
         let lease = held.id;
         if !self.is_unanswered(held)
@@ -931,7 +930,7 @@ impl Machine {
 
     fn decide_release_of(&mut self, lease: Option<LeaseId>) {
         if let Some(lease) = lease {
-            self.decide_release(lease.attempt());
+            self.decide_release(lease.token_id());
         }
     }
 
@@ -942,7 +941,7 @@ impl Machine {
         deadline: Mono,
         successor: Option<Box<Successor>>,
     ) {
-        let id = lease.attempt();
+        let id = lease.token_id();
         let Some(held) = self.leases.remove(&mut self.rq, id) else { return };
         self.move_entries_back(&held.keys);
         self.rq.cx.timers.set(Timer::ReleaseDeadline(id), deadline);
@@ -954,7 +953,7 @@ impl Machine {
 
     /// What the answer to a release says to whoever released, after the successor that it named has been seen
     /// to; none if the release was sent anew without.
-    fn settle_successor(&mut self, release: AttemptId, finished: Finished) -> Option<Finished> {
+    fn settle_successor(&mut self, release: TokenId, finished: Finished) -> Option<Finished> {
         if finished.reply == Err(CallError::Unsent) {
             return Some(finished);
         }
@@ -1032,7 +1031,7 @@ impl Machine {
         };
         let (keys, token) = (held.keys.clone(), Leases::token_of(&self.rq.cx, held));
         let (epoch, fence) = (ServerTime::default(), held.fence);
-        self.leases.downgrade(lease.attempt());
+        self.leases.downgrade(lease.token_id());
         let call = Call::Downgrade { keys, token, epoch, fence };
         self.begin_one_shot(op, call, Aim::Downgrade(lease));
     }
@@ -1042,7 +1041,7 @@ impl Machine {
         let held = lease.and_then(|lease| self.leases.hold_of(lease));
         if held.is_some_and(|held| held.until <= self.rq.cx.now) {
             // What is lost stays lost, also when an extension comes a moment too late.
-            let loss = lease.and_then(|lease| self.leases.end(lease.attempt()));
+            let loss = lease.and_then(|lease| self.leases.end(lease.token_id()));
             return self.lose_if(loss);
         }
         if let Some(ended) = self.one_shots.answered(&mut self.rq, op, finished) {
@@ -1058,10 +1057,10 @@ impl Machine {
                 outcome
             }
             (Aim::Adopt { .. }, Ok(Reply::Granted { fence })) => self.adopted(sent, shot, fence),
-            (Aim::Together { .. }, Ok(Reply::All(fences))) => {
+            (Aim::AcquireAll { .. }, Ok(Reply::All(fences))) => {
                 self.took_together(sent, shot, fences)
             }
-            (Aim::Together { .. }, Ok(_)) => {
+            (Aim::AcquireAll { .. }, Ok(_)) => {
                 if shot.uncertain {
                     self.give_back_all(shot);
                 }
@@ -1074,7 +1073,7 @@ impl Machine {
             (_, Ok(Reply::Owner(true))) => Outcome::Done,
             (Aim::Extend(lease) | Aim::Downgrade(lease), Ok(_)) => {
                 if let Some(held) = self.leases.hold_of(*lease) {
-                    let loss = self.leases.denied(held.id.attempt());
+                    let loss = self.leases.denied(held.id.token_id());
                     self.lose_if(loss);
                 }
                 Outcome::Lost
@@ -1120,7 +1119,7 @@ impl Machine {
 
     /// Several locks were free.
     fn took_together(&mut self, sent: Mono, shot: OneShot, fences: Vec<u64>) -> Outcome {
-        let Aim::Together { first, label, hold } = shot.aim.clone() else {
+        let Aim::AcquireAll { first, label, hold } = shot.aim.clone() else {
             return Outcome::Internal;
         };
         let ttl = shot.call.ttl();
@@ -1132,7 +1131,7 @@ impl Machine {
             return Outcome::Held;
         }
         for (((keys, _), fence), number) in shot.call.into_locks().zip(&fences).zip(first.0..) {
-            let lease = LeaseId::first(AttemptId(number));
+            let lease = LeaseId::first(TokenId(number));
             let mut held = Lease::new(lease, keys, *fence, until);
             (held.label, held.mode, held.ttl) = (label.clone(), Mode::Exclusive, ttl);
             held.uncertain = shot.uncertain;

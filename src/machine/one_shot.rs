@@ -6,15 +6,17 @@
 //! of a later owner.
 
 use super::context::{Context, in_order};
-use super::interface::{AttemptId, LeaseId, OpId, Outcome};
+use super::interface::Outcome;
 use super::lease::{Hold, Leases};
 use super::requests::{CallError, Fallback, Finished, Requests};
 use super::timers::{Owner, Timer};
-use crate::clock::{Mono, ServerTime};
-use crate::error::Refusal;
-use crate::keys::LockKeys;
-use crate::script::{Call, Reply};
-use crate::token::Token;
+use crate::protocol::call::Call;
+use crate::protocol::clock::{Mono, ServerTime};
+use crate::protocol::error::Refusal;
+use crate::protocol::ids::{LeaseId, OpId, TokenId};
+use crate::protocol::keys::LockKeys;
+use crate::protocol::reply::Reply;
+use crate::protocol::token::Token;
 use rustc_hash::FxHashMap;
 use std::time::Duration;
 
@@ -36,15 +38,15 @@ pub(super) struct OneShot {
 #[derive(Clone, Debug)]
 pub(super) enum Aim {
     /// A new lease.
-    Adopt { id: AttemptId, hold: Hold },
+    Adopt { id: TokenId, hold: Hold },
     /// This lease is a share.
     Downgrade(LeaseId),
     /// This lease is longer.
     Extend(LeaseId),
     /// Nothing.
-    Force(AttemptId),
+    Force(TokenId),
     /// New leases, all or none: for the locks of the call, of tokens that follow each other.
-    Together { first: AttemptId, label: Box<str>, hold: Hold },
+    AcquireAll { first: TokenId, label: Box<str>, hold: Hold },
 }
 
 /// A one-shot that has ended: by a reply to its request that was sent at `sent`, or by what its caller is told.
@@ -86,7 +88,7 @@ impl OneShots {
         keys: Vec<LockKeys>,
         label: &str,
         ttl: Duration,
-    ) -> Option<(AttemptId, Call)> {
+    ) -> Option<(TokenId, Call)> {
         if keys.len() > TOGETHER_MAX || cx.config.quorum || cx.config.confirm {
             return None;
         }
@@ -96,14 +98,14 @@ impl OneShots {
         }
         let mut first_id = None;
         let mut locks = keys.into_iter().map(|keys| {
-            let id = cx.next_attempt();
+            let id = cx.next_token_id();
             first_id.get_or_insert(id);
             (keys, cx.token(id, label))
         });
         let first = locks.next()?;
         let others = locks.collect();
         let epoch = ServerTime::default();
-        Some((first_id?, Call::Together { first, others, ttl, epoch }))
+        Some((first_id?, Call::AcquireAll { first, others, ttl, epoch }))
     }
 
     /// Asks the server, unless that was done and is not answered.
@@ -135,7 +137,7 @@ impl OneShots {
 
     /// Whether several locks are asked for.
     pub(super) fn is_together(&self, op: OpId) -> bool {
-        self.0.get(&op).is_some_and(|shot| matches!(shot.aim, Aim::Together { .. }))
+        self.0.get(&op).is_some_and(|shot| matches!(shot.aim, Aim::AcquireAll { .. }))
     }
 
     /// The extensions of a lease.
@@ -223,14 +225,14 @@ impl OneShots {
 
 impl OneShot {
     /// What it may have got, or may yet get, is nobody's: each lock, and the number of its token.
-    pub(super) fn given_back(self) -> Vec<(AttemptId, LockKeys, Token)> {
+    pub(super) fn given_back(self) -> Vec<(TokenId, LockKeys, Token)> {
         let first = match self.aim {
             Aim::Adopt { id, .. } => id,
-            Aim::Together { first, .. } => first,
+            Aim::AcquireAll { first, .. } => first,
             Aim::Downgrade(_) | Aim::Extend(_) | Aim::Force(_) => return Vec::new(),
         };
         let locks = self.call.into_locks().zip(first.0..);
-        locks.map(|((keys, token), number)| (AttemptId(number), keys, token)).collect()
+        locks.map(|((keys, token), number)| (TokenId(number), keys, token)).collect()
     }
 
     fn refused(&self, refusal: Refusal) -> Outcome {

@@ -1,10 +1,11 @@
 //! What runs a manager, on one server (or one for each slot) or on several at once.
 
-use super::interface::{Command, Effect, Event, NodeId, OpId, RequestId};
+use super::interface::{Command, Effect, Event};
 use super::stats::Stats;
-use crate::clock::Mono;
-use crate::error::Failure;
-use crate::script::Reply;
+use crate::protocol::clock::Mono;
+use crate::protocol::error::Failure;
+use crate::protocol::ids::{NodeId, OpId, RequestId};
+use crate::protocol::reply::Reply;
 
 /// The inputs and outputs of a manager's protocol. `now` never goes back, and effects are appended to `out`, to be
 /// carried out in order.

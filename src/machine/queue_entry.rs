@@ -5,16 +5,18 @@
 //! that somebody still waits.
 
 use super::context::{Context, in_order};
-use super::interface::{AttemptId, NodeId, OpId};
 use super::lease::{HandoffBudget, Owes};
 use super::requests::{CallError, Fallback, Finished, Requests};
 use super::timers::{Owner, Timer};
-use crate::clock::{Mono, ServerTime};
-use crate::error::Refusal;
-use crate::keys::LockKeys;
-use crate::message::Grant;
-use crate::script::{CLAIM, Call, Held, Intent, Mode, Reply, valid_until};
-use crate::token::{TOKEN_PREFIX, Token};
+use crate::protocol::call::{Call, Intent, Mode};
+use crate::protocol::clock::{Mono, ServerTime};
+use crate::protocol::error::Refusal;
+use crate::protocol::ids::{NodeId, OpId, TokenId};
+use crate::protocol::keys::LockKeys;
+use crate::protocol::message::Grant;
+use crate::protocol::reply::{Held, Reply};
+use crate::protocol::token::{TOKEN_PREFIX, Token};
+use crate::protocol::validity::{CLAIM, valid_until};
 use rustc_hash::FxHashMap;
 use std::time::Duration;
 
@@ -227,7 +229,7 @@ impl Entry {
     }
 
     fn held(&mut self, held: Held, quorum: bool) -> Step {
-        self.position = match (self.position, held.place) {
+        self.position = match (self.position, held.queued) {
             (_, Some(place)) => Position::Queued(place.seq),
             (Position::Queued(seq) | Position::Lost(seq), None) => Position::Lost(seq),
             (Position::Unknown, None) => Position::Unknown,
@@ -246,38 +248,38 @@ impl Entry {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Entries(FxHashMap<AttemptId, Entry>);
+pub(super) struct Entries(FxHashMap<TokenId, Entry>);
 
 impl Entries {
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    pub(super) fn ids(&self) -> Vec<AttemptId> {
+    pub(super) fn ids(&self) -> Vec<TokenId> {
         in_order(&self.0)
     }
 
-    pub(super) fn get(&self, id: AttemptId) -> Option<&Entry> {
+    pub(super) fn get(&self, id: TokenId) -> Option<&Entry> {
         self.0.get(&id)
     }
 
-    pub(super) fn get_mut(&mut self, id: AttemptId) -> Option<&mut Entry> {
+    pub(super) fn get_mut(&mut self, id: TokenId) -> Option<&mut Entry> {
         self.0.get_mut(&id)
     }
 
-    pub(super) fn insert(&mut self, id: AttemptId, entry: Entry) {
+    pub(super) fn insert(&mut self, id: TokenId, entry: Entry) {
         self.0.insert(id, entry);
     }
 
     /// Ends an entry, and says whether a request of it is not answered yet.
-    pub(super) fn remove(&mut self, rq: &mut Requests, id: AttemptId) -> Option<(Entry, bool)> {
+    pub(super) fn remove(&mut self, rq: &mut Requests, id: TokenId) -> Option<(Entry, bool)> {
         let entry = self.0.remove(&id)?;
         Some((entry, rq.forget(Owner::Entry(id))))
     }
 
     /// Asks for the lock, unless that was asked and is not answered. `wanted`: the lease of the caller who is served
     /// next, if there is one.
-    pub(super) fn send(&mut self, rq: &mut Requests, id: AttemptId, wanted: Option<Duration>) {
+    pub(super) fn send(&mut self, rq: &mut Requests, id: TokenId, wanted: Option<Duration>) {
         let owner = Owner::Entry(id);
         let Some(entry) = self.0.get_mut(&id).filter(|_| !rq.is_open(owner)) else { return };
         entry.ttl = wanted.unwrap_or(entry.ttl);
@@ -300,12 +302,7 @@ impl Entries {
     }
 
     /// A request was answered, or never will be.
-    pub(super) fn answered(
-        &mut self,
-        rq: &mut Requests,
-        id: AttemptId,
-        finished: Finished,
-    ) -> Step {
+    pub(super) fn answered(&mut self, rq: &mut Requests, id: TokenId, finished: Finished) -> Step {
         let Some(entry) = self.0.get_mut(&id) else { return Step::Nothing };
         let owner = Owner::Entry(id);
         match finished.reply {
@@ -357,7 +354,7 @@ impl Entries {
     pub(super) fn granted_by_message(
         &mut self,
         rq: &mut Requests,
-        id: AttemptId,
+        id: TokenId,
         node: NodeId,
         grant: &Grant,
     ) -> Step {
@@ -385,7 +382,7 @@ impl Entries {
     }
 
     /// Lets an entry ask again when the lock may be free, or to stay in the queue.
-    pub(super) fn poll_later(&self, rq: &mut Requests, id: AttemptId) {
+    pub(super) fn poll_later(&self, rq: &mut Requests, id: TokenId) {
         if let Some(entry) = self.get(id) {
             let denied = rq.servers.of(&entry.keys).connection.pubsub_denied;
             let pause = poll_pause(&mut rq.cx, entry, denied);
@@ -394,7 +391,7 @@ impl Entries {
     }
 
     /// A lock of a quorum may be free: an entry that waits for it asks soon.
-    pub(super) fn ask_soon(&mut self, rq: &mut Requests, id: AttemptId) {
+    pub(super) fn ask_soon(&mut self, rq: &mut Requests, id: TokenId) {
         let at = rq.cx.now + rq.cx.jitter(WOKEN_MS);
         let Some(entry) = self.0.get_mut(&id) else { return };
         entry.misses = 0;
@@ -425,7 +422,7 @@ fn poll_pause(cx: &mut Context, entry: &Entry, pubsub_denied: bool) -> Duration 
         return blind;
     }
     let claim = CLAIM.min(entry.ttl);
-    let position = held.place.map_or(1, |place| place.position);
+    let position = held.queued.map_or(1, |queued| queued.position);
     let after_expiry = if position <= 1 { Duration::from_millis(5) } else { behind };
     let expiry = held.remaining.map_or(heartbeat, |remaining| remaining + after_expiry);
     let mut pause = heartbeat.min(expiry);

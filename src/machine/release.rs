@@ -3,15 +3,18 @@
 //! Once a release was sent its token is burned: nothing acquires or extends with it again.
 
 use super::context::{Context, in_order};
-use super::interface::{AttemptId, NodeId, OpId, Outcome};
+use super::interface::Outcome;
 use super::lease::HandoffBudget;
 use super::requests::{CallError, Fallback, Finished, Requests};
 use super::timers::{Owner, Timer};
-use crate::clock::{Mono, ServerTime};
-use crate::error::Refusal;
-use crate::keys::LockKeys;
-use crate::script::{Call, Mode, Reply, Script};
-use crate::token::Token;
+use crate::protocol::call::{Call, Mode};
+use crate::protocol::clock::{Mono, ServerTime};
+use crate::protocol::error::Refusal;
+use crate::protocol::ids::{NodeId, OpId, TokenId};
+use crate::protocol::keys::LockKeys;
+use crate::protocol::reply::Reply;
+use crate::protocol::script::Script;
+use crate::protocol::token::Token;
 use rustc_hash::FxHashMap;
 use std::time::Duration;
 
@@ -53,7 +56,7 @@ pub(super) struct Release {
 /// Who here gets a share that another caller gives up.
 #[derive(Debug)]
 pub(super) struct Successor {
-    pub(super) id: AttemptId,
+    pub(super) id: TokenId,
     pub(super) token: Token,
     pub(super) label: Box<str>,
     pub(super) ttl: Duration,
@@ -98,9 +101,13 @@ impl Release {
             _ if self.alone && self.shared => Call::FreeShare { keys, token },
             _ if self.alone => Call::Free { keys, token },
             None => Call::Release { keys, token, epoch },
-            Some(heir) => {
-                let (heir, ttl, mode) = (heir.token.clone(), heir.ttl, heir.mode);
-                return (Call::Pass { keys, token, epoch, heir, ttl, mode }, Fallback::None);
+            Some(successor) => {
+                let (successor, ttl, mode) =
+                    (successor.token.clone(), successor.ttl, successor.mode);
+                return (
+                    Call::HandoffShare { keys, token, epoch, successor, ttl, mode },
+                    Fallback::None,
+                );
             }
         };
         (call, fallback)
@@ -108,18 +115,18 @@ impl Release {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Releases(FxHashMap<AttemptId, Release>);
+pub(super) struct Releases(FxHashMap<TokenId, Release>);
 
 impl Releases {
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    pub(super) fn ids(&self) -> Vec<AttemptId> {
+    pub(super) fn ids(&self) -> Vec<TokenId> {
         in_order(&self.0)
     }
 
-    pub(super) fn get(&self, id: AttemptId) -> Option<&Release> {
+    pub(super) fn get(&self, id: TokenId) -> Option<&Release> {
         self.0.get(&id)
     }
 
@@ -129,12 +136,12 @@ impl Releases {
     }
 
     /// Begins a release.
-    pub(super) fn begin(&mut self, rq: &mut Requests, id: AttemptId, release: Release) {
+    pub(super) fn begin(&mut self, rq: &mut Requests, id: TokenId, release: Release) {
         self.0.insert(id, release);
         self.send(rq, id);
     }
 
-    pub(super) fn send(&self, rq: &mut Requests, id: AttemptId) {
+    pub(super) fn send(&self, rq: &mut Requests, id: TokenId) {
         let owner = Owner::Release(id);
         if let Some(release) = self.get(id).filter(|_| !rq.is_open(owner)) {
             let (call, fallback) = release.call();
@@ -143,14 +150,14 @@ impl Releases {
     }
 
     /// Who was to get the share that is given up, now that it is known what has become of that.
-    pub(super) fn take_successor(&mut self, id: AttemptId) -> Option<(LockKeys, Successor)> {
+    pub(super) fn take_successor(&mut self, id: TokenId) -> Option<(LockKeys, Successor)> {
         let release = self.0.get_mut(&id)?;
         let successor = release.successor.take()?;
         Some((release.keys.clone(), *successor))
     }
 
     /// A request was answered, or never will be.
-    pub(super) fn answered(&mut self, rq: &mut Requests, id: AttemptId, finished: Finished) {
+    pub(super) fn answered(&mut self, rq: &mut Requests, id: TokenId, finished: Finished) {
         let Some(release) = self.0.get_mut(&id) else { return };
         let Finished { sent, script, reply, .. } = finished;
         let alone = matches!(script, Script::Free | Script::FreeShare);
@@ -204,7 +211,7 @@ impl Releases {
     }
 
     /// Asks again later, unless the server has refused for long.
-    fn refused(&mut self, rq: &mut Requests, id: AttemptId) {
+    fn refused(&mut self, rq: &mut Requests, id: TokenId) {
         let Some(release) = self.0.get_mut(&id) else { return };
         if rq.cx.now.since(*release.refused.get_or_insert(rq.cx.now)) >= REFUSED_MAX {
             self.deadline(rq, id);
@@ -214,7 +221,7 @@ impl Releases {
         }
     }
 
-    fn confirm(&mut self, rq: &mut Requests, id: AttemptId, sent: Mono, outcome: Outcome) {
+    fn confirm(&mut self, rq: &mut Requests, id: TokenId, sent: Mono, outcome: Outcome) {
         self.answer(&mut rq.cx, id, outcome);
         let Some(release) = self.0.get_mut(&id) else { return };
         // A reconnect may have asked earlier than planned, and that does not count.
@@ -227,7 +234,7 @@ impl Releases {
     }
 
     /// The caller waits no longer.
-    pub(super) fn deadline(&mut self, rq: &mut Requests, id: AttemptId) {
+    pub(super) fn deadline(&mut self, rq: &mut Requests, id: TokenId) {
         let Some(release) = self.get(id) else { return };
         let outcome = match release.refusal.clone() {
             Some(refusal) => {
@@ -240,14 +247,14 @@ impl Releases {
     }
 
     /// Tells the caller once; the release itself goes on until the server has confirmed it.
-    fn answer(&mut self, cx: &mut Context, id: AttemptId, outcome: Outcome) {
+    fn answer(&mut self, cx: &mut Context, id: TokenId, outcome: Outcome) {
         if let Some(op) = self.0.get_mut(&id).and_then(|release| release.op.take()) {
             cx.timers.clear(Timer::ReleaseDeadline(id));
             cx.complete(op, outcome);
         }
     }
 
-    fn remove(&mut self, rq: &mut Requests, id: AttemptId) {
+    fn remove(&mut self, rq: &mut Requests, id: TokenId) {
         rq.forget(Owner::Release(id));
         self.0.remove(&id);
     }
@@ -273,7 +280,7 @@ impl Releases {
 
     /// Whether a release hands a share on to this token.
     #[cfg(all(test, feature = "driver"))]
-    pub(super) fn names_successor(&self, id: AttemptId) -> bool {
+    pub(super) fn names_successor(&self, id: TokenId) -> bool {
         let successors = self.0.values().filter_map(|release| release.successor.as_ref());
         successors.into_iter().any(|successor| successor.id == id)
     }

@@ -4,36 +4,37 @@
 //! the same token asks again, so nothing is taken for confirmed that another server never had.
 
 use super::context::Context;
-use super::interface::{AttemptId, Effect, NodeId};
+use super::interface::Effect;
 use super::queue_entry::Granted;
+use crate::protocol::ids::{NodeId, TokenId};
 use rustc_hash::FxHashMap;
 
 /// The grants that wait for replicas, by the numbers of their tokens.
 #[derive(Debug, Default)]
-pub(super) struct Replication(FxHashMap<AttemptId, (NodeId, Granted)>);
+pub(super) struct Replication(FxHashMap<TokenId, (NodeId, Granted)>);
 
 impl Replication {
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    pub(super) fn is_awaited(&self, id: AttemptId) -> bool {
+    pub(super) fn is_awaited(&self, id: TokenId) -> bool {
         self.0.contains_key(&id)
     }
 
     /// Waits until replicas of `node` have what it has granted.
-    pub(super) fn wait(&mut self, cx: &mut Context, node: NodeId, id: AttemptId, granted: Granted) {
+    pub(super) fn wait(&mut self, cx: &mut Context, node: NodeId, id: TokenId, granted: Granted) {
         self.0.insert(id, (node, granted));
         cx.push(Effect::Confirm { node, attempt: id });
     }
 
     /// It is waited for no longer: the grant, if it was.
-    pub(super) fn take(&mut self, id: AttemptId) -> Option<Granted> {
+    pub(super) fn take(&mut self, id: TokenId) -> Option<Granted> {
         self.0.remove(&id).map(|(_, granted)| granted)
     }
 
     /// The connection is gone, and with it the acknowledgements: whose grants waited for them.
-    pub(super) fn take_all_of(&mut self, node: NodeId) -> Vec<AttemptId> {
+    pub(super) fn take_all_of(&mut self, node: NodeId) -> Vec<TokenId> {
         let of_node = self.0.iter().filter(|(_, (other, _))| *other == node);
         let ids: Vec<_> = of_node.map(|(id, _)| *id).collect();
         self.0.retain(|_, (other, _)| *other != node);

@@ -7,13 +7,16 @@
 
 use super::connection::InFlight;
 use super::context::Context;
-use super::interface::{Effect, Manner, NodeId, RequestId};
+use super::interface::{Effect, SendMode};
 use super::servers::Servers;
 use super::timers::{Owner, Timer};
-use crate::clock::Mono;
-use crate::error::{Failure, Refusal};
-use crate::message;
-use crate::script::{Call, Held, Reply, Script};
+use crate::protocol::call::Call;
+use crate::protocol::clock::Mono;
+use crate::protocol::error::{Failure, Refusal};
+use crate::protocol::ids::{NodeId, RequestId};
+use crate::protocol::message;
+use crate::protocol::reply::{Held, Reply};
+use crate::protocol::script::Script;
 use rustc_hash::FxHashMap;
 use std::time::Duration;
 
@@ -34,7 +37,7 @@ pub(super) struct Requests {
 pub(super) struct Sent {
     owner: Owner,
     call: Call,
-    manner: Manner,
+    send_mode: SendMode,
     fallback: Fallback,
 }
 
@@ -107,12 +110,12 @@ impl Requests {
     /// Sends a call to the server that has its lock. False if there is no connection: whoever asks again once there is
     /// one is [`super::Machine::resume`].
     pub(super) fn send(&mut self, owner: Owner, call: Call, fallback: Fallback) -> bool {
-        self.send_as(Sent { owner, call, manner: Manner::Plain, fallback })
+        self.send_as(Sent { owner, call, send_mode: SendMode::Plain, fallback })
     }
 
     fn send_as(&mut self, mut request: Sent) -> bool {
-        let node = match request.manner {
-            Manner::Asking(node) => node,
+        let node = match request.send_mode {
+            SendMode::Asking(node) => node,
             _ => self.servers.node(request.call.keys()),
         };
         self.cx.timers.clear(Timer::Retry(request.owner));
@@ -123,16 +126,16 @@ impl Requests {
         let server = self.servers.at(node);
         let issues_fences = !matches!(request.owner, Owner::Renewal(_));
         if server.data.probe_due(self.cx.now, issues_fences) {
-            self.cx.push(Effect::Look { node, sent: self.cx.now });
+            self.cx.push(Effect::Probe { node, sent: self.cx.now });
         }
         request.call.set_epoch(server.data.epoch);
         self.cx.stats.requests += 1;
         self.last += 1;
         let id = RequestId(self.last);
         self.open.insert(request.owner, id);
-        let (call, manner) = (request.call.clone(), request.manner);
+        let (call, send_mode) = (request.call.clone(), request.send_mode);
         server.connection.add(id, self.cx.now, request);
-        self.cx.push(Effect::Send { node, request: id, call, manner });
+        self.cx.push(Effect::Send { node, request: id, call, send_mode });
         true
     }
 
@@ -198,21 +201,21 @@ impl Requests {
         let keys = request.call.keys();
         let redirected = CallError::Refused(Refusal::redirected(keys.slot()));
         match failure {
-            Failure::NoScript => request.manner = Manner::WithSource,
+            Failure::NoScript => request.send_mode = SendMode::WithSource,
             Failure::Moved(to) => {
                 self.servers.moved(&mut self.cx, keys, to);
-                if matches!(request.manner, Manner::Redirected | Manner::Asking(_)) {
+                if matches!(request.send_mode, SendMode::Redirected | SendMode::Asking(_)) {
                     return Err(redirected);
                 }
-                request.manner = Manner::Redirected;
+                request.send_mode = SendMode::Redirected;
             }
-            Failure::Moving(_) if matches!(request.manner, Manner::Asking(_)) => {
+            Failure::Moving(_) if matches!(request.send_mode, SendMode::Asking(_)) => {
                 return Err(redirected);
             }
-            Failure::Moving(to) => request.manner = Manner::Asking(to),
+            Failure::Moving(to) => request.send_mode = SendMode::Asking(to),
             Failure::Refused(refusal) => match request.fallback.of(&request.call) {
                 Some(instead) if refusal.code == "TRYAGAIN" => {
-                    (request.call, request.manner) = (instead, Manner::Plain);
+                    (request.call, request.send_mode) = (instead, SendMode::Plain);
                     request.fallback = Fallback::None;
                 }
                 _ => return Err(CallError::Refused(refusal)),
@@ -236,7 +239,7 @@ impl Requests {
         }
         match reply {
             // To grant a lock or to enqueue somebody is to write, which a replica would have refused.
-            Ok(Reply::Granted { .. } | Reply::Held(Held { place: Some(_), .. })) => {
+            Ok(Reply::Granted { .. } | Reply::Held(Held { queued: Some(_), .. })) => {
                 server.data.suspect = false;
             }
             _ => server.data.suspect |= is_replica,

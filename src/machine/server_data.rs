@@ -1,8 +1,8 @@
 //! What a manager knows of the data of one server and of its clock.
 
-use super::interface::Look;
-use crate::clock::{Mono, ServerTime};
-use crate::script::DRIFT;
+use super::interface::ServerProbe;
+use crate::protocol::clock::{Mono, ServerTime};
+use crate::protocol::validity::DRIFT;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -44,14 +44,14 @@ pub(super) struct ServerData {
 
 impl ServerData {
     /// Whether another history is shown than before.
-    pub(super) fn is_new(&self, look: &Look) -> bool {
-        self.shown != look.history || self.history == 0
+    pub(super) fn is_new(&self, probe: &ServerProbe) -> bool {
+        self.shown != probe.history || self.history == 0
     }
 
     /// An epoch belongs to a history: it is the server's time when this process first saw it, so a
     /// return to a known history does not raise it. Without a history every probe raises it.
-    pub(super) fn learn(&mut self, look: Look) {
-        let Look { history, time, .. } = look;
+    pub(super) fn learn(&mut self, probe: ServerProbe) {
+        let ServerProbe { history, time, .. } = probe;
         self.shown.clone_from(&history);
         self.epoch = match history {
             None => self.epoch.max(time),

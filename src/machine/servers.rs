@@ -3,13 +3,14 @@
 use super::cluster::{Discovery, Routes};
 use super::connection::{Connection, InFlight};
 use super::context::Context;
-use super::interface::{Effect, Look, News, NodeId, Outcome, Risk};
+use super::interface::{Effect, Notice, Outcome, Risk, ServerProbe};
 use super::requests::Sent;
 use super::server_data::ServerData;
 use super::timers::Timer;
-use crate::clock::{Mono, ServerTime};
-use crate::error::Failure;
-use crate::keys::LockKeys;
+use crate::protocol::clock::{Mono, ServerTime};
+use crate::protocol::error::Failure;
+use crate::protocol::ids::NodeId;
+use crate::protocol::keys::LockKeys;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
@@ -142,10 +143,10 @@ impl Servers {
 
     /// Takes note of the history that a server shows, and says whether it is another one than before. Each change
     /// gets a number that no server had: a lease remembers by it which history has confirmed it.
-    pub(super) fn learn(&mut self, node: NodeId, look: Look) -> bool {
+    pub(super) fn learn(&mut self, node: NodeId, probe: ServerProbe) -> bool {
         let data = &mut self.at(node).data;
-        let is_new = data.is_new(&look);
-        data.learn(look);
+        let is_new = data.is_new(&probe);
+        data.learn(probe);
         if is_new {
             self.number_history(node);
         }
@@ -169,12 +170,12 @@ impl Servers {
         &mut self,
         cx: &mut Context,
         node: NodeId,
-        look: Look,
+        probe: ServerProbe,
         risks: Vec<Risk>,
         denied: Option<String>,
     ) {
-        let unnamed = look.history.is_none();
-        if !self.learn(node, look) && unnamed {
+        let unnamed = probe.history.is_none();
+        if !self.learn(node, probe) && unnamed {
             // Nothing tells whether the data are those of before.
             self.number_history(node);
         }
@@ -182,13 +183,13 @@ impl Servers {
         server.data.connected(cx.now);
         server.data.suspect |= risks.iter().any(Risk::is_replica);
         if server.connection.connected(cx.now) {
-            cx.push(Effect::Tell(News::Reconnected));
+            cx.push(Effect::Notify(Notice::Reconnected));
         }
         self.set_pubsub_denied(cx, node, denied);
         for risk in risks {
             // Who is whose replica in a Cluster, the manager finds out by itself.
             if !(cx.config.cluster && risk.is_replica()) {
-                cx.push(Effect::Tell(News::Risk(risk)));
+                cx.push(Effect::Notify(Notice::Risk(risk)));
             }
         }
     }
@@ -205,7 +206,7 @@ impl Servers {
         if let Some(why) = why
             && !before
         {
-            cx.push(Effect::Tell(News::Deaf(why)));
+            cx.push(Effect::Notify(Notice::PubsubDenied(why)));
         }
     }
 
@@ -245,7 +246,7 @@ impl Servers {
         let at_once = has_locks && connection.may_retry_at_once();
         // What is unsent or undelivered may not arrive later: it is asked for again, or given back.
         cx.push(Effect::Disconnect { node, abort: true });
-        cx.push(Effect::Tell(News::Disconnected(detail.to_owned())));
+        cx.push(Effect::Notify(Notice::Disconnected(detail.to_owned())));
         if at_once {
             cx.push(Effect::Connect { node });
         } else {

@@ -2,10 +2,11 @@
 //! that a script touches must be.
 
 use super::context::Context;
-use super::interface::{Effect, NodeId};
+use super::interface::Effect;
 use super::timers::Timer;
-use crate::clock::Mono;
-use crate::keys::LockKeys;
+use crate::protocol::clock::Mono;
+use crate::protocol::ids::NodeId;
+use crate::protocol::keys::LockKeys;
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 use std::time::Duration;

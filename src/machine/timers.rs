@@ -1,7 +1,7 @@
 //! What is planned, and for when.
 
-use super::interface::{AttemptId, NodeId, OpId};
-use crate::clock::Mono;
+use crate::protocol::clock::Mono;
+use crate::protocol::ids::{NodeId, OpId, TokenId};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeSet;
 
@@ -9,11 +9,11 @@ use std::collections::BTreeSet;
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub(super) enum Owner {
     /// A queue entry.
-    Entry(AttemptId),
+    Entry(TokenId),
     OneShot(OpId),
-    Release(AttemptId),
+    Release(TokenId),
     /// A lease.
-    Renewal(AttemptId),
+    Renewal(TokenId),
 }
 
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -24,11 +24,11 @@ pub(super) enum Timer {
     /// Shard channels that nobody waits on are given up.
     ForgetChannels,
     /// Whatever a lease plans next.
-    Lease(AttemptId),
+    Lease(TokenId),
     OneShotDeadline(OpId),
     OpenDeadline,
     Reconnect(NodeId),
-    ReleaseDeadline(AttemptId),
+    ReleaseDeadline(TokenId),
     Retry(Owner),
 }
 

@@ -5,14 +5,16 @@
 //! shares. Each serves whoever is first here when it gets something.
 
 use super::context::{Context, in_order};
-use super::interface::{AttemptId, OpId, Outcome, Wait};
+use super::interface::{Outcome, Wait};
 use super::lease::{BLOCK_MAX, Hold};
 use super::queue_entry::{ContentionPolicy, Entries, Pending, is_foreign};
 use super::servers::Servers;
 use super::timers::Timer;
-use crate::clock::Mono;
-use crate::keys::LockKeys;
-use crate::script::{Held, Mode};
+use crate::protocol::call::Mode;
+use crate::protocol::clock::Mono;
+use crate::protocol::ids::{OpId, TokenId};
+use crate::protocol::keys::LockKeys;
+use crate::protocol::reply::Held;
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -29,7 +31,7 @@ pub(super) struct AcquireRequest {
     /// Its number in the queue of its lock; none if it does not wait.
     ticket: Option<u64>,
     /// What asks for the lock for it and for nobody else, if it does not wait.
-    pub(super) own: Option<AttemptId>,
+    pub(super) own: Option<TokenId>,
     pub(super) began: Mono,
 }
 
@@ -79,7 +81,7 @@ impl AcquireRequest {
 struct WaitQueue {
     waiters: VecDeque<(u64, OpId)>,
     /// What waits at the server for the first of them, all of whom want the same of the lock.
-    entries: VecDeque<AttemptId>,
+    entries: VecDeque<TokenId>,
     /// How many of them are about to get a share that an owner here hands on.
     successors: usize,
     /// Some have waited long enough, but nothing was known that could be told them.
@@ -184,13 +186,13 @@ impl WaitQueues {
     }
 
     /// What waits at the server for those who wait here.
-    pub(super) fn entries(&self, keys: &LockKeys) -> Vec<AttemptId> {
+    pub(super) fn entries(&self, keys: &LockKeys) -> Vec<TokenId> {
         self.queues.get(keys).into_iter().flat_map(|queue| queue.entries.iter().copied()).collect()
     }
 
     /// Takes the last entry of a queue, if there are more than its callers need, or if they want something else. A queue
     /// without callers goes with its last entry.
-    pub(super) fn take_surplus(&mut self, keys: &LockKeys, entries: &Entries) -> Option<AttemptId> {
+    pub(super) fn take_surplus(&mut self, keys: &LockKeys, entries: &Entries) -> Option<TokenId> {
         let queue = self.queues.get_mut(keys)?;
         let mode_of = |index: usize| {
             let (_, op) = queue.waiters.get(index)?;
@@ -219,21 +221,21 @@ impl WaitQueues {
         is_next.then_some(*next)
     }
 
-    pub(super) fn add_entry(&mut self, keys: &LockKeys, id: AttemptId) {
+    pub(super) fn add_entry(&mut self, keys: &LockKeys, id: TokenId) {
         if let Some(queue) = self.queues.get_mut(keys) {
             queue.entries.push_back(id);
         }
     }
 
     /// An entry that serves whoever is first in a queue has got something already.
-    pub(super) fn add_first_entry(&mut self, keys: &LockKeys, id: AttemptId) {
+    pub(super) fn add_first_entry(&mut self, keys: &LockKeys, id: TokenId) {
         if let Some(queue) = self.queues.get_mut(keys) {
             queue.entries.push_front(id);
         }
     }
 
     /// Another token takes the position of an entry.
-    pub(super) fn replace_entry(&mut self, keys: &LockKeys, old: AttemptId, new: AttemptId) {
+    pub(super) fn replace_entry(&mut self, keys: &LockKeys, old: TokenId, new: TokenId) {
         let queue = self.queues.get_mut(keys).into_iter();
         for known in queue.flat_map(|queue| &mut queue.entries).filter(|known| **known == old) {
             *known = new;
@@ -241,14 +243,14 @@ impl WaitQueues {
     }
 
     /// A caller who does not wait has this entry from now on.
-    pub(super) fn set_own(&mut self, op: OpId, id: AttemptId) {
+    pub(super) fn set_own(&mut self, op: OpId, id: TokenId) {
         if let Some(request) = self.requests.get_mut(&op) {
             request.own = Some(id);
         }
     }
 
     /// An entry waits at the server no more.
-    pub(super) fn remove_entry(&mut self, keys: &LockKeys, id: AttemptId) {
+    pub(super) fn remove_entry(&mut self, keys: &LockKeys, id: TokenId) {
         if let Some(queue) = self.queues.get_mut(keys)
             && let Some(index) = queue.entries.iter().position(|other| *other == id)
         {
@@ -257,7 +259,7 @@ impl WaitQueues {
     }
 
     /// Each entry of a queue and when the caller came whom it would serve.
-    pub(super) fn served(&self, keys: &LockKeys) -> Vec<(AttemptId, Mono)> {
+    pub(super) fn served(&self, keys: &LockKeys) -> Vec<(TokenId, Mono)> {
         let Some(queue) = self.queues.get(keys) else { return Vec::new() };
         let served = queue.entries.iter().zip(&queue.waiters);
         served.filter_map(|(id, (_, op))| Some((*id, self.get(*op)?.began))).collect()
@@ -325,7 +327,7 @@ impl WaitQueues {
     }
 
     /// What waits at the server for a request, or else for the last ahead of it that has an entry.
-    pub(super) fn entry_of(&self, op: OpId) -> Option<AttemptId> {
+    pub(super) fn entry_of(&self, op: OpId) -> Option<TokenId> {
         let request = self.get(op)?;
         let of_queue = || {
             let queue = self.queues.get(&request.keys)?;
@@ -341,7 +343,7 @@ impl WaitQueues {
         cx: &Context,
         servers: &Servers,
         request: &AcquireRequest,
-        known: Option<AttemptId>,
+        known: Option<TokenId>,
         pending: &Pending,
     ) -> Outcome {
         let waited = cx.now.since(request.began);
@@ -367,7 +369,7 @@ impl WaitQueues {
     fn timed_out(
         &self,
         request: &AcquireRequest,
-        known: Option<AttemptId>,
+        known: Option<TokenId>,
         held: &Held,
         waited: Duration,
     ) -> Outcome {
@@ -381,7 +383,7 @@ impl WaitQueues {
             waited,
             holder: held.holder.clone(),
             remaining: held.remaining,
-            position: held.place.map(|place| place.position.saturating_add(ahead_here)),
+            position: held.queued.map(|queued| queued.position.saturating_add(ahead_here)),
         }
     }
 }

@@ -3,10 +3,10 @@
 use super::outbox::Outbox;
 use super::records;
 use super::texts::OutcomeText;
-use crate::clock::Mono;
 use crate::driver::Caller;
 use crate::faults;
-use crate::machine::{LeaseId, LossReason, News, OpId, Outcome};
+use crate::machine::{LeaseId, LossReason, Notice, OpId, Outcome};
+use crate::protocol::clock::Mono;
 use napi::Status;
 use napi::threadsafe_function::{ThreadsafeFunction, ThreadsafeFunctionCallMode};
 use std::sync::Arc;
@@ -60,9 +60,9 @@ impl Caller for ManagerCaller {
         self.completions.outbox.push(records::loss(self.manager, lease, reason), None);
     }
 
-    fn tell(&self, news: News) {
+    fn tell(&self, notices: Notice) {
         faults::at("tell");
-        let (record, text) = records::notice(self.manager, news);
+        let (record, text) = records::notice(self.manager, notices);
         self.completions.outbox.push_notice(record, text);
     }
 

@@ -1,10 +1,10 @@
 //! One manager, as JavaScript sees it.
 
 use super::records::{Operation, number, read_lease, read_operations};
-use crate::clock::Mono;
 use crate::driver::{Caller, Handle, Ticket};
 use crate::faults;
 use crate::machine::Stats;
+use crate::protocol::clock::Mono;
 use napi_derive::napi;
 use std::sync::Arc;
 

@@ -2,7 +2,7 @@
 
 use super::records::REPLICAS_MAJORITY;
 use crate::machine::{Config, Settings};
-use crate::message::{inbox, notices};
+use crate::protocol::message::{inbox, notices};
 use crate::server::{Address, Endpoint, Replicas, Sentinel, Sentinels, Tls, TlsOptions};
 use napi_derive::napi;
 use std::sync::Arc;

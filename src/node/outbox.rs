@@ -3,7 +3,7 @@
 //! Any thread puts records in; one thread takes them out. No record may stay unread while JavaScript sleeps:
 //! `npm run loom` tries every order in which threads can come here.
 
-use crate::clock::Mono;
+use crate::protocol::clock::Mono;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::PoisonError;
 

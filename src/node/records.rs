@@ -9,9 +9,9 @@
 
 use super::outbox::{self, Record};
 use super::texts::{OutcomeText, ServerSurvey};
-use crate::machine::{Command, Hold, LeaseId, LossReason, News, OpId, Outcome, Risk, Wait};
-use crate::page::Question;
-use crate::script::Mode;
+use crate::machine::{Command, Hold, LeaseId, LossReason, Notice, OpId, Outcome, Risk, Wait};
+use crate::protocol::call::Mode;
+use crate::protocol::query::Question;
 use napi_derive::napi;
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -227,7 +227,7 @@ fn read_command(
             hold,
             mode: read_mode(share),
         },
-        ACQUIRE_ALL => Command::Together {
+        ACQUIRE_ALL => Command::AcquireAll {
             ttl: millis(a),
             label: strings.next()?,
             names: strings.take(usize::try_from(whole(b)).unwrap_or(0)).collect(),
@@ -331,15 +331,15 @@ pub(super) fn loss(manager: u32, lease: LeaseId, reason: LossReason) -> Record {
 }
 
 /// The record of a notice, and its text.
-pub(super) fn notice(manager: u32, news: News) -> (Record, String) {
-    let (code, text) = match news {
-        News::Deaf(answer) => (NoticeCode::PubsubDenied, answer),
-        News::Disconnected(cause) => (NoticeCode::Disconnected, cause),
-        News::Reconnected => (NoticeCode::Reconnected, String::new()),
-        News::SameServer(names) => (NoticeCode::SameServer, names),
-        News::Risk(Risk::Eviction(policy)) => (NoticeCode::Eviction, policy),
-        News::Risk(Risk::Forgets(cause)) => (NoticeCode::Forgets, cause),
-        News::Risk(Risk::Replica(name)) => (NoticeCode::Replica, name),
+pub(super) fn notice(manager: u32, notices: Notice) -> (Record, String) {
+    let (code, text) = match notices {
+        Notice::PubsubDenied(answer) => (NoticeCode::PubsubDenied, answer),
+        Notice::Disconnected(cause) => (NoticeCode::Disconnected, cause),
+        Notice::Reconnected => (NoticeCode::Reconnected, String::new()),
+        Notice::SameServer(names) => (NoticeCode::SameServer, names),
+        Notice::Risk(Risk::Eviction(policy)) => (NoticeCode::Eviction, policy),
+        Notice::Risk(Risk::Forgets(cause)) => (NoticeCode::Forgets, cause),
+        Notice::Risk(Risk::Replica(name)) => (NoticeCode::Replica, name),
     };
     let kind = f64::from(RecordKind::Notice as i32);
     ([kind, f64::from(manager), f64::from(code as i32), 0.0], text)

@@ -6,10 +6,10 @@
 use super::outbox::Record;
 use super::records::{Operation, heartbeat, loss, notice, outcome, read_operations};
 use super::texts::OutcomeText;
-use crate::error::Refusal;
-use crate::machine::{LeaseId, LossReason, News, OpId, Outcome, Risk};
-use crate::page::{Holding, Page, Waiting};
-use crate::survey::{Answer, Survey};
+use crate::machine::{LeaseId, LossReason, Notice, OpId, Outcome, Risk};
+use crate::protocol::error::Refusal;
+use crate::protocol::query::{Holding, Page, Waiting};
+use crate::protocol::survey::{Answer, Survey};
 use napi_derive::napi;
 use std::time::Duration;
 
@@ -50,7 +50,7 @@ pub fn sample_records() -> Vec<Sample> {
     }));
     samples
         .extend(LOSSES.map(|reason| sample(format!("{reason:?}"), loss(3, LeaseId(160), reason))));
-    samples.extend(news().into_iter().map(|each| {
+    samples.extend(notices().into_iter().map(|each| {
         let meaning = format!("{each:?}");
         let (record, text) = notice(3, each);
         Sample { notice: Some(text), ..sample(meaning, record) }
@@ -71,16 +71,16 @@ const LOSSES: [LossReason; 6] = [
     LossReason::Stolen,
 ];
 
-fn news() -> Vec<News> {
+fn notices() -> Vec<Notice> {
     let text = || "text".to_owned();
     vec![
-        News::Deaf(text()),
-        News::Disconnected(text()),
-        News::Reconnected,
-        News::SameServer(text()),
-        News::Risk(Risk::Eviction(text())),
-        News::Risk(Risk::Forgets(text())),
-        News::Risk(Risk::Replica(text())),
+        Notice::PubsubDenied(text()),
+        Notice::Disconnected(text()),
+        Notice::Reconnected,
+        Notice::SameServer(text()),
+        Notice::Risk(Risk::Eviction(text())),
+        Notice::Risk(Risk::Forgets(text())),
+        Notice::Risk(Risk::Replica(text())),
     ]
 }
 

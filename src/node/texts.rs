@@ -1,8 +1,8 @@
 //! The objects that accompany a record: texts, pages of a query, answers of servers.
 
 use super::records::{LEASE_ENDLESS, number};
-use crate::page::{Holding, Page, Waiting};
-use crate::survey::{Answer, Survey};
+use crate::protocol::query::{Holding, Page, Waiting};
+use crate::protocol::survey::{Answer, Survey};
 use napi_derive::napi;
 
 /// The text of an outcome.

@@ -4,10 +4,11 @@
 
 use super::directory::Name;
 use super::{
-    Address, Deliver, Directory, Endpoint, Incoming, Item, Welcome, ears, race, single, wire,
+    Address, Deliver, Directory, Endpoint, Incoming, Item, Welcome, race, shard_subscriber, single,
+    wire,
 };
-use crate::error::Failure;
 use crate::machine::{NodeId, Routes};
+use crate::protocol::error::Failure;
 use redis::Value;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -151,8 +152,8 @@ fn read_id(server: &Value) -> Option<String> {
 /// An open connection to one server. Dropping it closes it, and that of its shard channels.
 pub(crate) struct Connection {
     inner: single::Connection,
-    channels: UnboundedSender<ears::Wish>,
-    ears: JoinHandle<()>,
+    channels: UnboundedSender<shard_subscriber::Subscription>,
+    shard_subscriber: JoinHandle<()>,
 }
 
 pub(super) async fn connect(
@@ -185,8 +186,8 @@ pub(super) async fn connect(
     });
     let (inner, welcome) = single::connect(&server, directory, redirect).await?;
     let (channels, wanted) = mpsc::unbounded_channel();
-    let ears = tokio::spawn(ears::listen(server, wanted, deliver));
-    Ok((Connection { inner, channels, ears }, welcome))
+    let shard_subscriber = tokio::spawn(shard_subscriber::listen(server, wanted, deliver));
+    Ok((Connection { inner, channels, shard_subscriber }, welcome))
 }
 
 /// Reads `MOVED 3999 host:port` and `ASK 3999 host:port`.
@@ -215,21 +216,21 @@ impl Connection {
     }
 
     pub(super) fn abort(self) {
-        self.ears.abort();
+        self.shard_subscriber.abort();
         self.inner.abort();
     }
 }
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        self.ears.abort();
+        self.shard_subscriber.abort();
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::Refusal;
+    use crate::protocol::error::Refusal;
 
     fn bulk(text: &str) -> Value {
         Value::BulkString(text.as_bytes().to_vec())

@@ -1,8 +1,8 @@
 //! What a manager knows of its servers, from one connection to the next.
 
 use super::cluster::Slots;
-use crate::error::Failure;
 use crate::machine::{NodeId, Routes};
+use crate::protocol::error::Failure;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};

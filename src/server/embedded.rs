@@ -4,12 +4,13 @@
 
 use super::memory::Store;
 use super::{Deliver, Endpoint, Incoming, Item, Welcome, query, wire};
-use crate::clock::{Mono, ServerTime};
-use crate::error::Failure;
-use crate::machine::{Look, Manner};
-use crate::message::Message;
-use crate::page::{Page, Question};
-use crate::script::{Call, Reply};
+use crate::machine::{SendMode, ServerProbe};
+use crate::protocol::call::Call;
+use crate::protocol::clock::{Mono, ServerTime};
+use crate::protocol::error::Failure;
+use crate::protocol::message::Message;
+use crate::protocol::query::{Page, Question};
+use crate::protocol::reply::Reply;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -43,7 +44,7 @@ pub(super) fn connect(name: &str, endpoint: &Endpoint, deliver: Deliver) -> (Con
         server.store.subscribe(listener, channel);
     }
     server.listeners.insert(listener, Arc::clone(&deliver));
-    let welcome = Welcome { look: server.look(), risks: Vec::new(), deaf: None };
+    let welcome = Welcome { probe: server.probe(), risks: Vec::new(), pubsub_denied: None };
     drop(server);
     (Connection { server: shared, listener, deliver }, welcome)
 }
@@ -80,9 +81,9 @@ impl Server {
         ServerTime::from_micros(self.began_at.as_micros() + us)
     }
 
-    fn look(&self) -> Look {
+    fn probe(&self) -> ServerProbe {
         let uptime = Some(Mono::now().since(self.began));
-        Look { history: Some(self.history.clone()), time: self.time(), uptime }
+        ServerProbe { history: Some(self.history.clone()), time: self.time(), uptime }
     }
 
     /// Delivers the messages of the last call.
@@ -91,7 +92,7 @@ impl Server {
             let text = std::str::from_utf8(&message.payload).ok();
             let told = text.and_then(|text| Message::parse(&message.channel, text));
             if let (Some(told), Some(deliver)) = (told, self.listeners.get(&message.subscriber)) {
-                deliver(Incoming::Told(told));
+                deliver(Incoming::Message(told));
             }
         }
     }
@@ -104,7 +105,7 @@ impl Connection {
         let mut replies = Vec::with_capacity(items.len());
         for item in items {
             match item {
-                Item::Look { sent } => (self.deliver)(Incoming::Looked(server.look(), *sent)),
+                Item::Probe { sent } => (self.deliver)(Incoming::Probed(server.probe(), *sent)),
                 Item::Call { request, call, .. } => {
                     let time = server.time();
                     let source = call.script().source();
@@ -162,7 +163,7 @@ pub(crate) fn execute(
     call: &Call,
     source: &str,
 ) -> Result<Reply, Failure> {
-    let command = wire::command(call, Manner::Plain);
+    let command = wire::command(call, SendMode::Plain);
     let (keys, args) = wire::arguments(&command);
     wire::reply(call.script(), store.eval(now, source, &keys, &args))
 }
@@ -170,7 +171,7 @@ pub(crate) fn execute(
 /// The keys that a call names.
 #[cfg(test)]
 pub(crate) fn keys_of(call: &Call) -> Vec<String> {
-    let command = wire::command(call, Manner::Plain);
+    let command = wire::command(call, SendMode::Plain);
     let (keys, _) = wire::arguments(&command);
     keys.into_iter().map(|key| String::from_utf8_lossy(key).into_owned()).collect()
 }

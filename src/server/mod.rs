@@ -2,9 +2,9 @@
 
 mod cluster;
 mod directory;
-mod ears;
 pub(crate) mod embedded;
 #[cfg(any(test, fuzzing))]
+#[path = "../fuzzing/replies.rs"]
 pub(crate) mod fuzz;
 pub(crate) mod memory;
 mod persistence;
@@ -12,6 +12,7 @@ mod query;
 mod race;
 mod replicas;
 mod sentinel;
+mod shard_subscriber;
 mod single;
 mod stream;
 mod survey;
@@ -25,13 +26,14 @@ pub use sentinel::{Sentinel, Sentinels};
 pub(crate) use survey::Questions;
 pub use tls::{BadOption, Tls, TlsOptions};
 
-use crate::clock::Mono;
-use crate::error::{Failure, Refusal};
-use crate::machine::{AttemptId, Look, Manner, NodeId, RequestId, Risk, Settings};
-use crate::message::Message;
-use crate::page::{Page, Question};
-use crate::script::{Call, Reply};
-use crate::survey::Survey;
+use crate::machine::{NodeId, RequestId, Risk, SendMode, ServerProbe, Settings, TokenId};
+use crate::protocol::call::Call;
+use crate::protocol::clock::Mono;
+use crate::protocol::error::{Failure, Refusal};
+use crate::protocol::message::Message;
+use crate::protocol::query::{Page, Question};
+use crate::protocol::reply::Reply;
+use crate::protocol::survey::Survey;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,19 +42,19 @@ use std::time::Duration;
 #[derive(Debug)]
 pub(crate) enum Incoming {
     /// Enough replicas have a grant, or why not.
-    Confirmed(AttemptId, Result<(), Refusal>),
+    Confirmed(TokenId, Result<(), Refusal>),
     /// No messages can be sent or received, and why.
-    Deaf(String),
+    PubsubDenied(String),
     /// It broke, or the server closed it.
     Disconnected(String),
     /// The messages of a shard channel come from now on, or come no longer.
     Listening(Arc<str>, bool),
     /// The answer to a look that was sent at this time.
-    Looked(Look, Mono),
+    Probed(ServerProbe, Mono),
     /// Answers, in the order of the requests.
     Replies(Vec<(RequestId, Result<Reply, Failure>)>),
     /// A script published this.
-    Told(Message),
+    Message(Message),
 }
 
 /// Where a connection puts what comes back.
@@ -62,7 +64,7 @@ pub(crate) type Deliver = Arc<dyn Fn(Incoming) + Send + Sync>;
 #[derive(Debug)]
 pub(crate) enum Item {
     /// Ask for the history of the data.
-    Look {
+    Probe {
         /// Now.
         sent: Mono,
     },
@@ -73,7 +75,7 @@ pub(crate) enum Item {
         /// What to call.
         call: Call,
         /// How to call it.
-        manner: Manner,
+        send_mode: SendMode,
     },
 }
 
@@ -81,11 +83,11 @@ pub(crate) enum Item {
 #[derive(Debug)]
 pub(crate) struct Welcome {
     /// Which data it shows.
-    pub(crate) look: Look,
+    pub(crate) probe: ServerProbe,
     /// Why locks may be less safe there than they could be.
     pub(crate) risks: Vec<Risk>,
     /// Why messages cannot be sent or received, if so.
-    pub(crate) deaf: Option<String>,
+    pub(crate) pubsub_denied: Option<String>,
 }
 
 /// An open connection. Dropping it closes it.
@@ -96,7 +98,7 @@ pub(crate) enum Connection {
     Single(single::Connection),
 }
 
-/// Connects to `node`, authenticates, listens to the inbox and has a first look. Whatever happens on
+/// Connects to `node`, authenticates, listens to the inbox and has a first probe. Whatever happens on
 /// the connection afterwards is given to `deliver`.
 pub(crate) async fn connect(
     endpoint: &Endpoint,
@@ -187,7 +189,7 @@ impl Connection {
     }
 
     /// Tells when enough replicas have a grant that was read before.
-    pub(crate) fn confirm(&self, grant: AttemptId) {
+    pub(crate) fn confirm(&self, grant: TokenId) {
         match self {
             Self::Sentinel(connection) => connection.confirm(grant),
             Self::Single(connection) => connection.confirm(grant),

@@ -6,10 +6,10 @@
 //! Source: <https://redis.io/docs/latest/commands/scan/>
 
 use super::{Address, Directory, Endpoint, cluster, sentinel, single, wire};
-use crate::error::{Failure, Refusal};
-use crate::keys::LockKeys;
-use crate::page::{Holding, Page, Question, Waiting};
-use crate::script::Script;
+use crate::protocol::error::{Failure, Refusal};
+use crate::protocol::keys::LockKeys;
+use crate::protocol::query::{Holding, Page, Question, Waiting};
+use crate::protocol::script::Script;
 use redis::{Cmd, Pipeline, RedisResult, Value};
 use std::sync::Arc;
 use std::time::Duration;

@@ -8,9 +8,9 @@
 //! Source: <https://redis.io/docs/latest/commands/wait/>
 
 use super::{Deliver, Directory, Endpoint, Incoming, single, wire};
-use crate::error::{DEFECT, Failure, Refusal};
 use crate::faults::{self, OnPanic};
-use crate::machine::AttemptId;
+use crate::machine::TokenId;
+use crate::protocol::error::{DEFECT, Failure, Refusal};
 use redis::{Pipeline, Value};
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,12 +30,12 @@ pub enum Replicas {
 const WAIT: Duration = Duration::from_secs(1);
 
 /// The task that waits. Dropping it ends it.
-pub(super) struct Witness {
-    grants: UnboundedSender<AttemptId>,
+pub(super) struct ReplicaAcker {
+    grants: UnboundedSender<TokenId>,
     task: JoinHandle<()>,
 }
 
-impl Witness {
+impl ReplicaAcker {
     /// Connects, and checks that the server knows WAIT and is the one that shows `history`.
     pub(super) async fn open(
         endpoint: &Endpoint,
@@ -53,13 +53,13 @@ impl Witness {
     }
 
     /// Tells when enough replicas have all that was granted so far.
-    pub(super) fn confirm(&self, grant: AttemptId) {
+    pub(super) fn confirm(&self, grant: TokenId) {
         // If the task has ended, so has the connection.
         let _ended = self.grants.send(grant).is_err();
     }
 }
 
-impl Drop for Witness {
+impl Drop for ReplicaAcker {
     fn drop(&mut self) {
         self.task.abort();
     }
@@ -69,7 +69,7 @@ impl Drop for Witness {
 async fn watch(
     mut line: Line,
     replicas: Replicas,
-    mut waiting: UnboundedReceiver<AttemptId>,
+    mut waiting: UnboundedReceiver<TokenId>,
     deliver: Deliver,
 ) {
     let _told = OnPanic(|| deliver(Incoming::Disconnected(DEFECT.to_owned())));
@@ -135,8 +135,8 @@ impl Line {
         let answers = answers
             .map_err(|_| Failure::Lost("no answer to WAIT".to_owned()))?
             .map_err(|error| wire::failure(&error))?;
-        let (look, acknowledged) = answers.split_at(wire::LOOK_COMMANDS.min(answers.len()));
-        if wire::look(look)?.history != self.history {
+        let (probe, acknowledged) = answers.split_at(wire::PROBE_COMMANDS.min(answers.len()));
+        if wire::probe(probe)?.history != self.history {
             return Err(Failure::Lost("another server took its place".to_owned()));
         }
         let acknowledged = acknowledged.iter().cloned().map(Value::extract_error);
@@ -144,7 +144,7 @@ impl Line {
         let acknowledged = acknowledged.map_err(|error| wire::failure(&error))?;
         match acknowledged.as_slice() {
             [Value::Int(_), Value::Int(count)] => {
-                self.directory.saw_replicas(wire::connected_replicas(look));
+                self.directory.saw_replicas(wire::connected_replicas(probe));
                 Ok(u32::try_from(*count).unwrap_or(0))
             }
             _ => Err(Failure::Lost("the server left an answer out".to_owned())),

@@ -3,10 +3,10 @@
 //! Source: <https://redis.io/docs/latest/develop/reference/sentinel-clients/>
 
 use super::{Address, Deliver, Directory, Endpoint, Incoming, Item, Welcome, single, wire};
-use crate::clock::Mono;
-use crate::error::{DEFECT, Failure};
 use crate::faults::{self, OnPanic};
-use crate::machine::{AttemptId, Risk};
+use crate::machine::{Risk, TokenId};
+use crate::protocol::clock::Mono;
+use crate::protocol::error::{DEFECT, Failure};
 use redis::{PushInfo, PushKind, Value};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -73,7 +73,7 @@ impl Connection {
         self.inner.send(items);
     }
 
-    pub(super) fn confirm(&self, grant: AttemptId) {
+    pub(super) fn confirm(&self, grant: TokenId) {
         self.inner.confirm(grant);
     }
 

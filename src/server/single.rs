@@ -1,15 +1,15 @@
 //! One Redis or Valkey server: one connection that carries everything.
 
 use super::{
-    Address, Deliver, Directory, Endpoint, Incoming, Item, Welcome, persistence, replicas::Witness,
-    stream::Stream, tls::NO_TLS_HINT, wire,
+    Address, Deliver, Directory, Endpoint, Incoming, Item, Welcome, persistence,
+    replicas::ReplicaAcker, stream::Stream, tls::NO_TLS_HINT, wire,
 };
-use crate::clock::Mono;
-use crate::error::{DEFECT, Failure};
 use crate::faults::{self, OnPanic};
-use crate::machine::{AttemptId, Look, Manner, RequestId, Risk};
-use crate::message::Message;
-use crate::script::Script;
+use crate::machine::{RequestId, Risk, SendMode, ServerProbe, TokenId};
+use crate::protocol::clock::Mono;
+use crate::protocol::error::{DEFECT, Failure};
+use crate::protocol::message::Message;
+use crate::protocol::script::Script;
 use redis::aio::MultiplexedConnection;
 use redis::{
     AsyncConnectionConfig, Pipeline, ProtocolVersion, PushKind, RedisConnectionInfo, RedisError,
@@ -25,7 +25,7 @@ pub(crate) struct Connection {
     deliver: Deliver,
     abort: Arc<AtomicBool>,
     _pump: Pump,
-    witness: Option<Witness>,
+    acker: Option<ReplicaAcker>,
 }
 
 pub(super) async fn connect(
@@ -64,19 +64,19 @@ async fn handshake(
         }
     });
     let Dialled { inner, abort, pump } = dialled.await?;
-    let mut connection = Connection { inner, deliver, abort, _pump: pump, witness: None };
-    let (look, risks) = connection.introduce(endpoint).await?;
-    let deaf = match endpoint.channels.first() {
+    let mut connection = Connection { inner, deliver, abort, _pump: pump, acker: None };
+    let (probe, risks) = connection.introduce(endpoint).await?;
+    let pubsub_denied = match endpoint.channels.first() {
         None => None,
         Some(probed) => connection.listen(probed, &endpoint.channels).await?,
     };
     if let Some(replicas) = endpoint.replicas {
         let deliver = Arc::clone(&connection.deliver);
-        let history = look.history.clone();
-        let witness = Witness::open(endpoint, replicas, history, directory, deliver);
-        connection.witness = Some(witness.await?);
+        let history = probe.history.clone();
+        let acker = ReplicaAcker::open(endpoint, replicas, history, directory, deliver);
+        connection.acker = Some(acker.await?);
     }
-    Ok((connection, Welcome { look, risks, deaf }))
+    Ok((connection, Welcome { probe, risks, pubsub_denied }))
 }
 
 /// A connection that is logged in. Dropping it closes it.
@@ -149,7 +149,7 @@ pub(super) fn pushed(push: &redis::PushInfo) -> Option<Incoming> {
             [Value::BulkString(channel), Value::BulkString(message)],
         ) => {
             let [channel, message] = [channel, message].map(|text| std::str::from_utf8(text).ok());
-            Message::parse(channel?, message?).map(Incoming::Told)
+            Message::parse(channel?, message?).map(Incoming::Message)
         }
         _ => None,
     }
@@ -169,7 +169,10 @@ fn login(endpoint: &Endpoint) -> RedisConnectionInfo {
 }
 
 impl Connection {
-    async fn introduce(&mut self, endpoint: &Endpoint) -> Result<(Look, Vec<Risk>), Failure> {
+    async fn introduce(
+        &mut self,
+        endpoint: &Endpoint,
+    ) -> Result<(ServerProbe, Vec<Risk>), Failure> {
         let pipeline = wire::introduction(&endpoint.client_name, endpoint.db);
         let count = pipeline.len();
         let values = self.inner.send_packed_commands(&pipeline, 0, count).await;
@@ -221,16 +224,16 @@ impl Connection {
         let mut expected = Vec::with_capacity(items.len());
         for item in items {
             match item {
-                Item::Look { sent } => {
+                Item::Probe { sent } => {
                     wire::add_look(&mut pipeline);
-                    expected.push(Expected::Look(*sent));
+                    expected.push(Expected::Probe(*sent));
                 }
-                Item::Call { request, call, manner } => {
-                    if matches!(manner, Manner::Asking(_)) {
+                Item::Call { request, call, send_mode } => {
+                    if matches!(send_mode, SendMode::Asking(_)) {
                         pipeline.cmd("ASKING");
                         expected.push(Expected::Asking);
                     }
-                    pipeline.add_command(wire::command(call, *manner));
+                    pipeline.add_command(wire::command(call, *send_mode));
                     expected.push(Expected::Reply(*request, call.script()));
                 }
             }
@@ -251,9 +254,9 @@ impl Connection {
     }
 
     /// Tells when enough replicas have a grant that was read before.
-    pub(super) fn confirm(&self, grant: AttemptId) {
-        if let Some(witness) = &self.witness {
-            witness.confirm(grant);
+    pub(super) fn confirm(&self, grant: TokenId) {
+        if let Some(acker) = &self.acker {
+            acker.confirm(grant);
         }
     }
 
@@ -271,7 +274,9 @@ impl Connection {
             }
             match inner.subscribe(&*channel).await.map_err(|error| wire::failure(&error)) {
                 Ok(()) => deliver(Incoming::Listening(channel, true)),
-                Err(Failure::Refused(refusal)) => deliver(Incoming::Deaf(refusal.to_string())),
+                Err(Failure::Refused(refusal)) => {
+                    deliver(Incoming::PubsubDenied(refusal.to_string()))
+                }
                 // The connection is gone, which is told elsewhere.
                 Err(_) => {}
             }
@@ -287,7 +292,7 @@ impl Connection {
 enum Expected {
     /// Nothing of interest.
     Asking,
-    Look(Mono),
+    Probe(Mono),
     Reply(RequestId, Script),
 }
 
@@ -301,11 +306,11 @@ fn answers(expected: Vec<Expected>, result: Result<Vec<Value>, String>) -> Vec<I
     for expected in expected {
         match expected {
             Expected::Asking => drop(values.next()),
-            Expected::Look(sent) => {
-                let look: Vec<Value> = values.by_ref().take(wire::LOOK_COMMANDS).collect();
+            Expected::Probe(sent) => {
+                let probe: Vec<Value> = values.by_ref().take(wire::PROBE_COMMANDS).collect();
                 // A look that failed is repeated with the next request a second later.
-                if let Ok(look) = wire::look(&look) {
-                    incoming.push(Incoming::Looked(look, sent));
+                if let Ok(probe) = wire::probe(&probe) {
+                    incoming.push(Incoming::Probed(probe, sent));
                 }
             }
             Expected::Reply(request, script) => {

@@ -140,7 +140,7 @@ impl AsyncWrite for Stream {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock::Mono;
+    use crate::protocol::clock::Mono;
     use std::net::{Ipv4Addr, TcpListener};
     #[cfg(target_os = "linux")]
     use tokio::net::TcpSocket;

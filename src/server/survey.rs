@@ -3,9 +3,9 @@
 //! On connections of its own, so that it also tells of a server that no manager could use.
 
 use super::{Directory, Endpoint, query, single, wire};
-use crate::clock::{Mono, ServerTime};
-use crate::error::Failure;
-use crate::survey::{Answer, Survey};
+use crate::protocol::clock::{Mono, ServerTime};
+use crate::protocol::error::Failure;
+use crate::protocol::survey::{Answer, Survey};
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Value};
 use std::sync::Arc;

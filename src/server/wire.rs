@@ -5,14 +5,15 @@ mod refusal;
 pub(super) use refusal::{brief, failure};
 
 use self::refusal::refused;
-use crate::clock::ServerTime;
-use crate::error::{Failure, Refusal};
-use crate::keys::{LockKeys, SideKey};
-use crate::machine::{Look, Manner, Risk};
-use crate::script::{
-    Call, EXACT_MAX, Held, Intent, Mode, Place, Reply, Script, exact, free_channel,
-};
-use crate::token::Token;
+use crate::machine::{Risk, SendMode, ServerProbe};
+use crate::protocol::call::{Call, Intent, Mode};
+use crate::protocol::clock::ServerTime;
+use crate::protocol::error::{Failure, Refusal};
+use crate::protocol::keys::{LockKeys, SideKey};
+use crate::protocol::message::free_channel;
+use crate::protocol::reply::{EXACT_MAX, Held, QueuePosition, Reply, exact};
+use crate::protocol::script::Script;
+use crate::protocol::token::Token;
 use redis::{Cmd, Pipeline, RedisWrite, ToRedisArgs, ToSingleRedisArg, Value};
 use std::io::Write;
 use std::num::NonZeroU32;
@@ -84,12 +85,12 @@ fn together(
 }
 
 /// The command that runs `call`: by its hash, or with the whole text.
-pub(super) fn command(call: &Call, manner: Manner) -> Cmd {
+pub(super) fn command(call: &Call, send_mode: SendMode) -> Cmd {
     let script = call.script();
     let mut command = Cmd::with_capacity(16, 576);
-    match manner {
-        Manner::Plain | Manner::Redirected => command.arg("EVALSHA").arg(hash(script)),
-        Manner::WithSource | Manner::Asking(_) => command.arg("EVAL").arg(script.source()),
+    match send_mode {
+        SendMode::Plain | SendMode::Redirected => command.arg("EVALSHA").arg(hash(script)),
+        SendMode::WithSource | SendMode::Asking(_) => command.arg("EVAL").arg(script.source()),
     };
     match call {
         Call::Acquire { keys, token, ttl, epoch, block, inbox, intent, mode } => {
@@ -135,10 +136,10 @@ pub(super) fn command(call: &Call, manner: Manner) -> Cmd {
             let [_, queue, waiters, _] = keys.side_keys().map(Side);
             command.arg(2).arg(queue).arg(waiters).arg(token.as_str());
         }
-        Call::Pass { keys, token, epoch, heir, ttl, mode } => {
+        Call::HandoffShare { keys, token, epoch, successor, ttl, mode } => {
             let [fence, _, _, shared] = keys.side_keys().map(Side);
             command.arg(3).arg(keys.lock()).arg(fence).arg(shared).arg(token.as_str());
-            command.arg(epoch.as_micros()).arg(heir.as_str()).arg(ms(*ttl));
+            command.arg(epoch.as_micros()).arg(successor.as_str()).arg(ms(*ttl));
             limit(&mut command, *mode);
         }
         Call::Release { keys, token, epoch } => {
@@ -147,7 +148,7 @@ pub(super) fn command(call: &Call, manner: Manner) -> Cmd {
         Call::Seal { keys, token, first, last } => {
             two_keys(&mut command, keys, token).arg(*first).arg(*last);
         }
-        Call::Together { first, others, ttl, epoch } => {
+        Call::AcquireAll { first, others, ttl, epoch } => {
             together(&mut command, first, others, *ttl, *epoch);
         }
         Call::Vote { keys, token, attempt, ttl, mark } => {
@@ -217,19 +218,19 @@ pub(super) fn reply(script: Script, value: Value) -> Result<Reply, Failure> {
         (_, Value::ServerError(error)) => {
             Err(refused(error.code(), error.details().unwrap_or_default()))
         }
-        (Script::Adopt | Script::ExtendShare | Script::Pass, Value::Int(0)) => {
+        (Script::Adopt | Script::ExtendShare | Script::HandoffShare, Value::Int(0)) => {
             Ok(Reply::Owner(false))
         }
         (Script::ExtendShare, Value::Int(1)) => Ok(Reply::Owner(true)),
-        (Script::Pass | Script::Release | Script::Force, Value::Int(2)) => Ok(Reply::More),
+        (Script::HandoffShare | Script::Release | Script::Force, Value::Int(2)) => Ok(Reply::More),
         (
-            Script::Acquire | Script::Adopt | Script::ExtendShare | Script::Pass,
+            Script::Acquire | Script::Adopt | Script::ExtendShare | Script::HandoffShare,
             Value::Int(fence),
         ) => whole(fence)
             .map(|fence| Reply::Granted { fence })
             .ok_or_else(|| Failure::Lost(format!("the server sent the fence {fence}"))),
         (Script::Acquire, Value::Array(parts)) => held(&parts),
-        (Script::Together, Value::Array(parts)) => {
+        (Script::AcquireAll, Value::Array(parts)) => {
             let fences = parts.iter().map(whole_value).collect::<Option<_>>();
             fences.map(Reply::All).ok_or_else(|| unexpected(script, &Value::Array(parts)))
         }
@@ -240,7 +241,7 @@ pub(super) fn reply(script: Script, value: Value) -> Result<Reply, Failure> {
         (Script::Vote, Value::Array(parts)) => {
             read_vote(&parts).ok_or_else(|| unexpected(Script::Vote, &Value::Array(parts)))
         }
-        (Script::Acquire | Script::Adopt | Script::Pass | Script::Vote, value) => {
+        (Script::Acquire | Script::Adopt | Script::HandoffShare | Script::Vote, value) => {
             Err(unexpected(script, &value))
         }
         (_, Value::Int(answer @ (0 | 1))) => Ok(Reply::Owner(answer == 1)),
@@ -282,7 +283,7 @@ fn read_held(parts: &[Value]) -> Option<Held> {
         remaining: whole_value(remaining_ms).map(Duration::from_millis),
         holder: String::from_utf8_lossy(holder).into_owned(),
         time: ServerTime::from_micros(whole_value(time)?),
-        place: (position > 0).then_some(Place { position, seq }),
+        queued: (position > 0).then_some(QueuePosition { position, seq }),
         last: whole_value(last)?,
     })
 }
@@ -306,7 +307,7 @@ fn unexpected(script: Script, value: &Value) -> Failure {
 }
 
 /// How many commands [`add_look`] adds to a pipeline.
-pub(super) const LOOK_COMMANDS: usize = 3;
+pub(super) const PROBE_COMMANDS: usize = 3;
 
 /// Asks which history of the data this server shows, and its time.
 pub(super) fn add_look(pipeline: &mut Pipeline) {
@@ -316,12 +317,12 @@ pub(super) fn add_look(pipeline: &mut Pipeline) {
 }
 
 /// What a server answered to [`add_look`].
-pub(super) fn look(values: &[Value]) -> Result<Look, Failure> {
+pub(super) fn probe(values: &[Value]) -> Result<ServerProbe, Failure> {
     let [server, replication, time] = values else {
         return Err(Failure::Lost("the server left an answer out".to_owned()));
     };
     let uptime = info_field(server, "uptime_in_seconds").and_then(|text| text.parse::<i64>().ok());
-    Ok(Look {
+    Ok(ServerProbe {
         history: history(server, replication),
         time: server_time(time)?,
         // Below zero once its clock was set back: at least it runs now.
@@ -365,7 +366,10 @@ pub(super) fn introduction(client_name: &str, db: u32) -> Pipeline {
 
 /// What a server answered to an [`introduction`]: which data it shows, and why locks may be less safe
 /// there than they could be; `name` is its own for people.
-pub(super) fn introduced(values: &[Value], name: &str) -> Result<(Look, Vec<Risk>), Failure> {
+pub(super) fn introduced(
+    values: &[Value],
+    name: &str,
+) -> Result<(ServerProbe, Vec<Risk>), Failure> {
     // A server that does not let clients name themselves is no worse a server.
     let [about, _replication, _time, memory, _name, selected @ ..] = values else {
         return Err(Failure::Lost("the server left an answer out".to_owned()));
@@ -379,10 +383,10 @@ pub(super) fn introduced(values: &[Value], name: &str) -> Result<(Look, Vec<Risk
     if let [Value::ServerError(error)] = selected {
         return Err(refused(error.code(), error.details().unwrap_or_default()));
     }
-    let look = look(values.get(..LOOK_COMMANDS).unwrap_or_default())?;
+    let probe = probe(values.get(..PROBE_COMMANDS).unwrap_or_default())?;
     let risks = is_replica(values).then(|| Risk::Replica(name.to_owned()));
     let risks = risks.into_iter().chain(eviction(memory, name));
-    Ok((look, risks.collect()))
+    Ok((probe, risks.collect()))
 }
 
 /// Every policy but one can evict locks, since all of them have a TTL.
@@ -440,16 +444,16 @@ mod tests {
         let time = Value::Array(vec![bulk("1700000000"), bulk("000042")]);
         let values = [server, replication, time];
         assert!(!is_replica(&values));
-        let look = look(&values).unwrap();
-        assert_eq!(look.history.as_deref(), Some("abc/def"));
-        assert_eq!(look.time.as_micros(), 1_700_000_000_000_042);
+        let probe = probe(&values).unwrap();
+        assert_eq!(probe.history.as_deref(), Some("abc/def"));
+        assert_eq!(probe.time.as_micros(), 1_700_000_000_000_042);
     }
 
     #[test]
     fn an_uptime_below_zero_is_none_at_all() {
         let uptime = |text: &str| {
             let time = Value::Array(vec![bulk("1"), bulk("0")]);
-            look(&[bulk(&format!("uptime_in_seconds:{text}\r\n")), bulk(""), time]).unwrap().uptime
+            probe(&[bulk(&format!("uptime_in_seconds:{text}\r\n")), bulk(""), time]).unwrap().uptime
         };
         assert_eq!(uptime("7"), Some(Duration::from_secs(7)));
         assert_eq!(uptime("-3598"), Some(Duration::ZERO), "its clock was set back");
@@ -499,7 +503,7 @@ mod tests {
         for (script, value) in [
             (Script::Acquire, Value::Int(MORE)),
             (Script::Acquire, Value::Array(held.to_vec())),
-            (Script::Together, Value::Array(vec![Value::Int(1), Value::Int(MORE)])),
+            (Script::AcquireAll, Value::Array(vec![Value::Int(1), Value::Int(MORE)])),
             (Script::Vote, Value::Array(voted.to_vec())),
         ] {
             assert!(matches!(reply(script, value), Err(Failure::Lost(_))), "{script:?}");

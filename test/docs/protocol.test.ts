@@ -19,7 +19,7 @@ runPage('docs/protocol.md', {
     env: { REDIS_URL: server.url },
     instead: {
       'redis://127.0.0.1:6379': server.url,
-      '`src/lua/': `\`${join(ROOT, 'src', 'lua')}/`,
+      '`src/protocol/lua/': `\`${join(ROOT, 'src', 'protocol', 'lua')}/`,
     },
     stage: 'test/docs/stage.mjs',
   }),

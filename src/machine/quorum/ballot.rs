@@ -3,11 +3,11 @@
 //! A ballot is decided as soon as it is certain either way: a majority has said yes, or so many have
 //! said no, failed or stayed silent that none can come about any more.
 
-use crate::clock::Mono;
-use crate::keys::LockKeys;
 use crate::machine::RequestId;
-use crate::script::Held;
-use crate::token::Token;
+use crate::protocol::clock::Mono;
+use crate::protocol::keys::LockKeys;
+use crate::protocol::reply::Held;
+use crate::protocol::token::Token;
 use std::time::Duration;
 
 /// What one server says.
@@ -49,7 +49,7 @@ pub(super) struct Grantee {
     /// The lowest fence that exceeds all that was heard of, and is not behind the servers' clocks.
     pub(super) least: u64,
     /// How many servers refused in a way that time does not mend, and what the last of them said.
-    pub(super) refused: Option<(usize, crate::error::Refusal)>,
+    pub(super) refused: Option<(usize, crate::protocol::error::Refusal)>,
 }
 
 #[derive(Clone, Debug)]

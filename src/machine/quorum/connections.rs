@@ -2,9 +2,9 @@
 
 use super::ballot::majority;
 use super::{Quorum, Timer, VIRTUAL, node_id};
-use crate::clock::{Mono, ServerTime};
-use crate::error::Failure;
-use crate::machine::{Effect, Event, Look, News, Protocol};
+use crate::machine::{Effect, Event, Notice, Protocol, ServerProbe};
+use crate::protocol::clock::{Mono, ServerTime};
+use crate::protocol::error::Failure;
 use std::time::Duration;
 
 /// The first connections.
@@ -30,17 +30,18 @@ impl Quorum {
         }
     }
 
-    pub(super) fn connected(&mut self, node: usize, look: Look) {
+    pub(super) fn connected(&mut self, node: usize, probe: ServerProbe) {
         let known = self.nodes[node].connection.was_tried();
-        self.nodes[node].connected(self.now, look);
+        self.nodes[node].connected(self.now, probe);
         if known {
-            self.out.push(Effect::Tell(News::Reconnected));
+            self.out.push(Effect::Notify(Notice::Reconnected));
         }
         self.tell_twins(node);
         self.listen_again(node);
         let now = self.now;
-        let later: Vec<Mono> = self.nodes[node].debts.values().map(|debt| debt.due).collect();
-        self.timers.extend(later.into_iter().map(|due| (due.max(now), Timer::Debts(node))));
+        let later: Vec<Mono> =
+            self.nodes[node].withdrawals.values().map(|withdrawal| withdrawal.due).collect();
+        self.timers.extend(later.into_iter().map(|due| (due.max(now), Timer::Withdrawals(node))));
     }
 
     /// Two names of one server would give it two votes.
@@ -51,7 +52,7 @@ impl Quorum {
         for other in (0..self.nodes.len()).filter(is_twin) {
             let [one, two] = [node.min(other), node.max(other)];
             let names = format!("{} and {}", self.name(one), self.name(two));
-            self.out.push(Effect::Tell(News::SameServer(names)));
+            self.out.push(Effect::Notify(Notice::SameServer(names)));
         }
     }
 
@@ -73,7 +74,8 @@ impl Quorum {
         let at_once = connection.may_retry_at_once();
         // What is unsent or undelivered may not arrive later: it is given back once connected again.
         self.out.push(Effect::Disconnect { node: node_id(node), abort: true });
-        self.out.push(Effect::Tell(News::Disconnected(format!("{}: {detail}", self.name(node)))));
+        self.out
+            .push(Effect::Notify(Notice::Disconnected(format!("{}: {detail}", self.name(node)))));
         if at_once {
             self.out.push(Effect::Connect { node: node_id(node) });
         } else {
@@ -127,8 +129,8 @@ impl Quorum {
         }
         self.opening = Opening::Done;
         self.timers.retain(|(_, timer)| *timer != Timer::Open);
-        let look = Look { history: None, time: ServerTime::default(), uptime: None };
-        let connected = Event::Connected { look, risks: Vec::new(), deaf: None };
+        let probe = ServerProbe { history: None, time: ServerTime::default(), uptime: None };
+        let connected = Event::Connected { probe, risks: Vec::new(), pubsub_denied: None };
         self.tell(|machine, now, wanted| machine.handle_event(now, VIRTUAL, connected, wanted));
     }
 
@@ -149,18 +151,18 @@ impl Quorum {
     pub(super) fn disconnect_all(&mut self) {
         let goodbyes = (0..self.nodes.len())
             .map(|node| Effect::Disconnect { node: node_id(node), abort: false });
-        self.farewell.extend(goodbyes);
+        self.shutdown_effects.extend(goodbyes);
     }
 
     /// The end: a moment is left for withdrawals that are on their way.
     pub(super) fn stop(&mut self) {
-        self.farewell.push(Effect::Stop);
+        self.shutdown_effects.push(Effect::Stop);
         self.timers.clear();
-        self.timers.insert((self.now + self.settings.node_timeout, Timer::Farewell));
+        self.timers.insert((self.now + self.settings.node_timeout, Timer::Shutdown));
     }
 
     pub(super) fn leave_if_done(&mut self) {
-        let is_ended = self.farewell.last() == Some(&Effect::Stop);
+        let is_ended = self.shutdown_effects.last() == Some(&Effect::Stop);
         if is_ended && self.nodes.iter().all(|node| node.connection.oldest().is_none()) {
             self.leave();
         }
@@ -169,7 +171,7 @@ impl Quorum {
     /// Nothing follows the end.
     pub(super) fn leave(&mut self) {
         self.timers.clear();
-        self.out.append(&mut self.farewell);
+        self.out.append(&mut self.shutdown_effects);
     }
 
     /// Whether the manager has ended.

@@ -10,12 +10,13 @@
 //! have the same fence.
 
 use super::ballot::{Ballot, Grantee, Question, Standing, Vote, majority};
-use super::{Bid, Errand, Quorum, Reach, Timer};
-use crate::error::Failure;
-use crate::keys::LockKeys;
-use crate::machine::{Manner, RequestId};
-use crate::script::{Call, Held, Reply};
-use crate::token::{TOKEN_PREFIX, Token};
+use super::{Candidacy, NodeRequest, Quorum, Reach, Timer};
+use crate::machine::{RequestId, SendMode};
+use crate::protocol::call::Call;
+use crate::protocol::error::Failure;
+use crate::protocol::keys::LockKeys;
+use crate::protocol::reply::{Held, Reply};
+use crate::protocol::token::{TOKEN_PREFIX, Token};
 use std::time::Duration;
 
 impl Quorum {
@@ -35,7 +36,7 @@ impl Quorum {
         let patience = self.patience(ttl);
         let longest = self.settings.longest_lease;
         let votes = self.nodes.iter().map(|node| {
-            node.excuse(self.now, patience, longest).map_or(Vote::Awaited, Vote::Failed)
+            node.ineligible_reason(self.now, patience, longest).map_or(Vote::Awaited, Vote::Failed)
         });
         let grantee = Grantee { block, waits, least: 0, refused: None };
         let ballot = Ballot {
@@ -61,7 +62,7 @@ impl Quorum {
             let call = Call::Vote { keys, token, attempt, ttl, mark: waits };
             self.ask_about(node, call, owner, Some(request));
         }
-        let bid = Bid {
+        let candidacy = Candidacy {
             keys: keys.clone(),
             token: Token::from_text(&format!("{owner}.{attempt}")),
             reached,
@@ -69,7 +70,7 @@ impl Quorum {
             carried: None,
             election: request,
         };
-        self.bids.insert(owner.clone(), bid);
+        self.candidacies.insert(owner.clone(), candidacy);
         self.begin_ballot(ballot);
     }
 
@@ -81,8 +82,8 @@ impl Quorum {
         owner: &Token,
         ballot: Option<RequestId>,
     ) {
-        let errand = Errand { call, ballot, owner: owner.clone(), sent: self.now };
-        self.send(node, errand, Manner::Plain);
+        let asked = NodeRequest { call, ballot, owner: owner.clone(), sent: self.now };
+        self.send(node, asked, SendMode::Plain);
     }
 
     pub(super) fn begin_ballot(&mut self, ballot: Ballot) {
@@ -107,8 +108,8 @@ impl Quorum {
                 self.begin_second_round(ballot, grantee);
             }
             (Question::Seal { first, last, .. }, Standing::Won) => {
-                if let Some(bid) = self.bids.get_mut(&ballot.owner) {
-                    bid.last_fence = Some(last);
+                if let Some(candidacy) = self.candidacies.get_mut(&ballot.owner) {
+                    candidacy.last_fence = Some(last);
                 }
                 self.verdicts.push_back((request, Ok(Reply::Granted { fence: first })));
             }
@@ -158,10 +159,17 @@ impl Quorum {
         (first, last): (u64, u64),
         ballot: Option<RequestId>,
     ) {
-        let Some(bid) = self.bids.get(owner).filter(|_| self.nodes[node].connection.is_up()) else {
+        let Some(candidacy) =
+            self.candidacies.get(owner).filter(|_| self.nodes[node].connection.is_up())
+        else {
             return;
         };
-        let call = Call::Seal { keys: bid.keys.clone(), token: bid.token.clone(), first, last };
+        let call = Call::Seal {
+            keys: candidacy.keys.clone(),
+            token: candidacy.token.clone(),
+            first,
+            last,
+        };
         self.ask_about(node, call, owner, ballot);
     }
 

@@ -1,14 +1,15 @@
 //! Keeping a lock that a majority carries, and giving one up.
 
 use super::ballot::{Ballot, Question, Standing, Vote};
-use super::node::{Debt, Node};
-use super::{Bid, Quorum, Reach};
-use crate::clock::Mono;
-use crate::error::Failure;
-use crate::keys::LockKeys;
+use super::node::{Node, PendingWithdrawal};
+use super::{Candidacy, Quorum, Reach};
 use crate::machine::RequestId;
-use crate::script::{Call, Reply};
-use crate::token::Token;
+use crate::protocol::call::Call;
+use crate::protocol::clock::Mono;
+use crate::protocol::error::Failure;
+use crate::protocol::keys::LockKeys;
+use crate::protocol::reply::Reply;
+use crate::protocol::token::Token;
 use std::time::Duration;
 
 /// A lost request may still lie in a buffer of the server: its withdrawal is repeated this much later.
@@ -32,7 +33,8 @@ impl Quorum {
         ttl: Duration,
     ) {
         self.note_lease(ttl);
-        let Some(token) = self.bids.get(owner).map(|bid| bid.token.clone()) else {
+        let Some(token) = self.candidacies.get(owner).map(|candidacy| candidacy.token.clone())
+        else {
             self.verdicts.push_back((request, Ok(Reply::Owner(false))));
             return;
         };
@@ -69,8 +71,8 @@ impl Quorum {
 
     /// A majority carries the token: who lacks it gets it back.
     pub(super) fn extended(&mut self, ballot: &Ballot, ttl: Duration) {
-        if let Some(bid) = self.bids.get_mut(&ballot.owner) {
-            bid.carried = Some(ballot.request);
+        if let Some(candidacy) = self.candidacies.get_mut(&ballot.owner) {
+            candidacy.carried = Some(ballot.request);
         }
         self.verdicts.push_back((ballot.request, Ok(Reply::Owner(true))));
         for node in 0..ballot.votes.len() {
@@ -84,9 +86,11 @@ impl Quorum {
     /// it: after a lost majority the lock may be another's, and this would vote against it.
     pub(super) fn fill(&mut self, node: usize, owner: &Token, ttl: Duration) {
         let up = self.nodes[node].connection.is_up();
-        let Some(bid) = self.bids.get_mut(owner).filter(|_| up) else { return };
-        let Bid { keys, token, last_fence: Some(last), .. } = bid.clone() else { return };
-        bid.reached[node] = bid.reached[node].max(Reach::Asked);
+        let Some(candidacy) = self.candidacies.get_mut(owner).filter(|_| up) else { return };
+        let Candidacy { keys, token, last_fence: Some(last), .. } = candidacy.clone() else {
+            return;
+        };
+        candidacy.reached[node] = candidacy.reached[node].max(Reach::Asked);
         self.ask_about(node, Call::Fill { keys, token, ttl, last }, owner, None);
     }
 
@@ -104,15 +108,15 @@ impl Quorum {
 
     /// The machine gives a token up, whatever has become of it.
     pub(super) fn withdraw(&mut self, request: RequestId, keys: &LockKeys, owner: &Token) {
-        let Some(bid) = self.bids.get(owner).cloned() else {
+        let Some(candidacy) = self.candidacies.get(owner).cloned() else {
             self.verdicts.push_back((request, Ok(Reply::Owner(false))));
             return;
         };
-        if self.end_ballot(bid.election).is_some() {
+        if self.end_ballot(candidacy.election).is_some() {
             // Nobody waits for its end any more.
-            self.verdicts.push_back((bid.election, Err(Failure::NoQuorum(Vec::new()))));
+            self.verdicts.push_back((candidacy.election, Err(Failure::NoQuorum(Vec::new()))));
         }
-        let vote = |node: usize| match bid.reached[node] {
+        let vote = |node: usize| match candidacy.reached[node] {
             Reach::Not => Vote::No(None),
             Reach::Asked | Reach::Lost => self.nodes[node].awaited(),
         };
@@ -136,7 +140,9 @@ impl Quorum {
     /// from those whose answers are yet to come. Where there is no connection it is owed, and where there is
     /// another one than it was asked on, for it may be asked late on that one.
     pub(super) fn give_up(&mut self, owner: &Token, ballot: Option<RequestId>) {
-        let Some(Bid { keys, token, reached, .. }) = self.bids.remove(owner) else { return };
+        let Some(Candidacy { keys, token, reached, .. }) = self.candidacies.remove(owner) else {
+            return;
+        };
         for node in (0..reached.len()).filter(|node| reached[*node] != Reach::Not) {
             let up = self.nodes[node].connection.is_up();
             if !up || reached[node] == Reach::Lost {
@@ -151,17 +157,21 @@ impl Quorum {
 
     /// A withdrawal that has not got through, or has to be repeated.
     pub(super) fn owe(&mut self, node: usize, keys: &LockKeys, token: &Token) {
-        let debt = Debt { keys: keys.clone(), due: self.now, confirmed: false };
-        self.nodes[node].debts.entry(token.clone()).or_insert(debt);
+        let withdrawal = PendingWithdrawal { keys: keys.clone(), due: self.now, confirmed: false };
+        self.nodes[node].withdrawals.entry(token.clone()).or_insert(withdrawal);
     }
 
     /// Asks a server for all withdrawals that are due.
-    pub(super) fn pay_debts(&mut self, node: usize) {
+    pub(super) fn send_withdrawals(&mut self, node: usize) {
         if !self.nodes[node].connection.is_up() {
             return;
         }
-        let due = self.nodes[node].debts.iter().filter(|(_, debt)| debt.due <= self.now);
-        let due: Vec<_> = due.map(|(token, debt)| (token.clone(), debt.keys.clone())).collect();
+        let due = self.nodes[node]
+            .withdrawals
+            .iter()
+            .filter(|(_, withdrawal)| withdrawal.due <= self.now);
+        let due: Vec<_> =
+            due.map(|(token, withdrawal)| (token.clone(), withdrawal.keys.clone())).collect();
         for (token, keys) in due {
             let call = Call::Withdraw { keys, token: token.clone() };
             self.ask_about(node, call, &token, None);
@@ -169,17 +179,23 @@ impl Quorum {
     }
 
     /// A server has answered a withdrawal that was sent at `sent`.
-    pub(super) fn debt_answered(&mut self, node: usize, token: &Token, sent: Mono, gone: bool) {
-        let Some(debt) = self.nodes[node].debts.get_mut(token) else { return };
-        if gone && debt.confirmed && sent >= debt.due {
-            self.nodes[node].debts.remove(token);
+    pub(super) fn withdrawal_answered(
+        &mut self,
+        node: usize,
+        token: &Token,
+        sent: Mono,
+        gone: bool,
+    ) {
+        let Some(withdrawal) = self.nodes[node].withdrawals.get_mut(token) else { return };
+        if gone && withdrawal.confirmed && sent >= withdrawal.due {
+            self.nodes[node].withdrawals.remove(token);
             return;
         }
-        if !(gone && debt.confirmed) {
-            debt.confirmed = gone;
-            debt.due = self.now + REPEAT_AFTER;
+        if !(gone && withdrawal.confirmed) {
+            withdrawal.confirmed = gone;
+            withdrawal.due = self.now + REPEAT_AFTER;
         }
-        let due = debt.due;
-        self.timers.insert((due, super::Timer::Debts(node)));
+        let due = withdrawal.due;
+        self.timers.insert((due, super::Timer::Withdrawals(node)));
     }
 }

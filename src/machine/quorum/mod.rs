@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   driver ── Quorum ── Machine     one virtual server, whose answers are the results of ballots
-//!               └────── servers     each with a connection, a deadline and debts of its own
+//!               └────── servers     each with a connection, a deadline and withdrawals of its own
 //! ```
 //!
 //! The [`Machine`] inside believes to talk to one server. What it asks becomes a [`Ballot`]: a question
@@ -25,14 +25,16 @@ mod wake;
 use self::ballot::Ballot;
 use self::node::Node;
 use super::{
-    Command, Config, Effect, Event, Machine, Manner, News, NodeId, OpId, Protocol, RequestId, Stats,
+    Command, Config, Effect, Event, Machine, NodeId, Notice, OpId, Protocol, RequestId, SendMode,
+    Stats,
 };
-use crate::clock::Mono;
-use crate::error::Failure;
-use crate::keys::LockKeys;
-use crate::message::Message;
-use crate::script::{Call, Intent, Reply};
-use crate::token::Token;
+use crate::protocol::call::{Call, Intent};
+use crate::protocol::clock::Mono;
+use crate::protocol::error::Failure;
+use crate::protocol::keys::LockKeys;
+use crate::protocol::message::Message;
+use crate::protocol::reply::Reply;
+use crate::protocol::token::Token;
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -65,7 +67,7 @@ pub struct Quorum {
     /// By the machine's requests.
     ballots: BTreeMap<RequestId, Ballot>,
     /// What the servers have of the machine's tokens, or may have.
-    bids: FxHashMap<Token, Bid>,
+    candidacies: FxHashMap<Token, Candidacy>,
     /// Answers for the machine.
     verdicts: VecDeque<(RequestId, Result<Reply, Failure>)>,
     /// The channels that are listened to.
@@ -77,13 +79,13 @@ pub struct Quorum {
     opening: connections::Opening,
     closing: Option<OpId>,
     /// What ends the manager, held back until the last withdrawals are through.
-    farewell: Vec<Effect>,
+    shutdown_effects: Vec<Effect>,
     rng: fastrand::Rng,
 }
 
 /// One attempt of a token, on all servers: its value there is `token.attempt`.
 #[derive(Clone, Debug)]
-struct Bid {
+struct Candidacy {
     keys: LockKeys,
     /// With its attempt.
     token: Token,
@@ -110,7 +112,7 @@ enum Reach {
 
 /// A request to one server.
 #[derive(Clone, Debug)]
-struct Errand {
+struct NodeRequest {
     call: Call,
     /// The ballot that its answer counts in, if it is still open then.
     ballot: Option<RequestId>,
@@ -122,8 +124,8 @@ struct Errand {
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 enum Timer {
     Ballot(RequestId),
-    Debts(usize),
-    Farewell,
+    Withdrawals(usize),
+    Shutdown,
     Forget,
     Open,
     Reconnect(usize),
@@ -180,10 +182,11 @@ impl Protocol for Quorum {
     }
 
     fn is_idle(&self) -> bool {
-        let is_done = |node: &Node| node.connection.oldest().is_none() && node.debts.is_empty();
+        let is_done =
+            |node: &Node| node.connection.oldest().is_none() && node.withdrawals.is_empty();
         self.machine.is_idle()
             && self.ballots.is_empty()
-            && self.bids.is_empty()
+            && self.candidacies.is_empty()
             && self.timers.is_empty()
             && self.nodes.iter().all(is_done)
     }
@@ -207,7 +210,7 @@ impl Quorum {
             settings,
             nodes,
             ballots: BTreeMap::new(),
-            bids: FxHashMap::default(),
+            candidacies: FxHashMap::default(),
             verdicts: VecDeque::new(),
             channels: BTreeMap::new(),
             timers: BTreeSet::new(),
@@ -216,7 +219,7 @@ impl Quorum {
             requests: 0,
             opening: connections::Opening::default(),
             closing: None,
-            farewell: Vec::new(),
+            shutdown_effects: Vec::new(),
             rng: fastrand::Rng::with_seed(!seed),
         }
     }
@@ -245,23 +248,23 @@ impl Quorum {
 
     fn event(&mut self, node: usize, event: Event) {
         match event {
-            Event::Connected { look, risks, .. } => {
-                self.connected(node, look);
-                self.out.extend(risks.into_iter().map(|risk| Effect::Tell(News::Risk(risk))));
+            Event::Connected { probe, risks, .. } => {
+                self.connected(node, probe);
+                self.out.extend(risks.into_iter().map(|risk| Effect::Notify(Notice::Risk(risk))));
             }
             Event::ConnectFailed(failure) => self.connect_failed(node, &failure),
-            Event::Deaf(why) => self.pubsub_denied(node, why),
+            Event::PubsubDenied(why) => self.pubsub_denied(node, why),
             Event::Disconnected(detail) => self.disconnected(node, &detail),
             Event::Listening { channel, on: true } => self.listening(&channel),
-            Event::Told(Message::Freed(_)) | Event::Turned(_) => {
+            Event::Message(Message::Freed(_)) | Event::Heartbeat(_) => {
                 self.tell(|machine, now, wanted| machine.handle_event(now, VIRTUAL, event, wanted));
             }
             // Nobody asks for these here.
             Event::Confirmed { .. }
             | Event::Discovered(_)
             | Event::Listening { .. }
-            | Event::Looked { .. }
-            | Event::Told(_) => {}
+            | Event::Probed { .. }
+            | Event::Message(_) => {}
         }
     }
 
@@ -272,8 +275,8 @@ impl Quorum {
             self.timers.pop_first();
             match timer {
                 Timer::Ballot(request) => self.ballot_deadline(request),
-                Timer::Debts(node) => self.pay_debts(node),
-                Timer::Farewell => {
+                Timer::Withdrawals(node) => self.send_withdrawals(node),
+                Timer::Shutdown => {
                     self.settle();
                     return self.leave();
                 }
@@ -297,10 +300,10 @@ impl Quorum {
                 Effect::Connect { .. } => self.connect_all(),
                 Effect::Disconnect { .. } => self.disconnect_all(),
                 Effect::Complete { op, .. } if Some(op) == self.closing => {
-                    self.farewell.push(effect);
+                    self.shutdown_effects.push(effect);
                 }
                 // What the servers' histories say is of no use here: a majority remembers.
-                Effect::Look { .. } => {}
+                Effect::Probe { .. } => {}
                 Effect::Send { request, call, .. } => self.put_to_vote(request, call),
                 Effect::Stop => self.stop(),
                 other => self.out.push(other),
@@ -323,13 +326,13 @@ impl Quorum {
     }
 
     /// Asks one server, behind all that it was asked before.
-    fn send(&mut self, node: usize, errand: Errand, manner: Manner) {
+    fn send(&mut self, node: usize, asked: NodeRequest, send_mode: SendMode) {
         self.requests += 1;
         self.last_request += 1;
         let request = RequestId(self.last_request);
-        let call = errand.call.clone();
-        self.nodes[node].connection.add(request, self.now, Errand { sent: self.now, ..errand });
-        self.out.push(Effect::Send { node: node_id(node), request, call, manner });
+        let call = asked.call.clone();
+        self.nodes[node].connection.add(request, self.now, NodeRequest { sent: self.now, ..asked });
+        self.out.push(Effect::Send { node: node_id(node), request, call, send_mode });
     }
 
     /// How long a server may think about one round: little of the lease, which counts from its begin.
@@ -339,7 +342,7 @@ impl Quorum {
 
     /// Whether an attempt may still be used: nothing of it was given up.
     fn is_live(&self, owner: &Token, attempt: &Token) -> bool {
-        self.bids.get(owner).is_some_and(|bid| bid.token == *attempt)
+        self.candidacies.get(owner).is_some_and(|candidacy| candidacy.token == *attempt)
     }
 }
 

@@ -1,12 +1,12 @@
 //! One server of a quorum: its connection, what it was asked, and what must still be given back there.
 
-use super::Errand;
+use super::NodeRequest;
 use super::ballot::Vote;
-use crate::clock::Mono;
-use crate::keys::LockKeys;
-use crate::machine::Look;
+use crate::machine::ServerProbe;
 use crate::machine::connection::Connection;
-use crate::token::Token;
+use crate::protocol::clock::Mono;
+use crate::protocol::keys::LockKeys;
+use crate::protocol::token::Token;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -15,18 +15,18 @@ const UPTIME_MARGIN: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(super) struct Node {
-    pub(super) connection: Connection<Errand>,
+    pub(super) connection: Connection<NodeRequest>,
     /// Names its run and its data.
     pub(super) history: Option<String>,
     /// How long it had been up, and when it said so; none if it does not tell.
     uptime: Option<(Duration, Mono)>,
     /// What was given up while the connection was gone, or went, or after a request for it was lost, by token.
-    pub(super) debts: BTreeMap<Token, Debt>,
+    pub(super) withdrawals: BTreeMap<Token, PendingWithdrawal>,
 }
 
 /// A token that has to be withdrawn, and once more in case that an earlier request lay in a buffer.
 #[derive(Clone, Debug)]
-pub(super) struct Debt {
+pub(super) struct PendingWithdrawal {
     pub(super) keys: LockKeys,
     /// When it is asked for next, while connected.
     pub(super) due: Mono,
@@ -37,13 +37,13 @@ pub(super) struct Debt {
 impl Node {
     pub(super) fn new() -> Self {
         let connection = Connection::new();
-        Self { connection, history: None, uptime: None, debts: BTreeMap::new() }
+        Self { connection, history: None, uptime: None, withdrawals: BTreeMap::new() }
     }
 
-    pub(super) fn connected(&mut self, now: Mono, look: Look) {
+    pub(super) fn connected(&mut self, now: Mono, probe: ServerProbe) {
         self.connection.connected(now);
-        self.history = look.history;
-        self.uptime = look.uptime.map(|uptime| (uptime, now));
+        self.history = probe.history;
+        self.uptime = probe.uptime.map(|uptime| (uptime, now));
     }
 
     /// The vote of a server that is asked now, if it can be.
@@ -58,7 +58,7 @@ impl Node {
     /// Why it cannot be asked for a lock now, if so. A server that has restarted may have forgotten
     /// locks: until the longest of them would have ended it has no vote. `longest` is none where its
     /// data survive.
-    pub(super) fn excuse(
+    pub(super) fn ineligible_reason(
         &self,
         now: Mono,
         patience: Duration,

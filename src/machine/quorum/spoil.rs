@@ -8,9 +8,9 @@ impl Quorum {
     pub(in crate::machine) fn believe_every_extension(&mut self) {
         for ballot in self.ballots.values() {
             if let Question::Extend { .. } = ballot.question
-                && let Some(bid) = self.bids.get_mut(&ballot.owner)
+                && let Some(candidacy) = self.candidacies.get_mut(&ballot.owner)
             {
-                bid.carried = Some(ballot.request);
+                candidacy.carried = Some(ballot.request);
             }
         }
     }
@@ -19,9 +19,9 @@ impl Quorum {
     pub(in crate::machine) fn forget_awaited_votes(&mut self) {
         for ballot in self.ballots.values() {
             if let Question::Lock(_) = ballot.question
-                && let Some(bid) = self.bids.get_mut(&ballot.owner)
+                && let Some(candidacy) = self.candidacies.get_mut(&ballot.owner)
             {
-                for (reach, vote) in bid.reached.iter_mut().zip(&ballot.votes) {
+                for (reach, vote) in candidacy.reached.iter_mut().zip(&ballot.votes) {
                     let yes = *vote == Vote::Yes;
                     *reach = if yes { Reach::Asked } else { Reach::Not };
                 }
@@ -30,13 +30,13 @@ impl Quorum {
     }
 
     /// Nothing has to be withdrawn any more.
-    pub(in crate::machine) fn forget_debts(&mut self) {
-        self.nodes.iter_mut().for_each(|node| node.debts.clear());
+    pub(in crate::machine) fn forget_withdrawals(&mut self) {
+        self.nodes.iter_mut().for_each(|node| node.withdrawals.clear());
     }
 
     /// No request is known to be lost.
     pub(in crate::machine) fn forget_lost_requests(&mut self) {
-        let reached = self.bids.values_mut().flat_map(|bid| &mut bid.reached);
+        let reached = self.candidacies.values_mut().flat_map(|candidacy| &mut candidacy.reached);
         reached.for_each(|reach| *reach = Reach::Asked.min(*reach));
     }
 }

@@ -6,11 +6,11 @@
 //! so that several do not split the votes. A message that is missed costs one pause more.
 
 use super::{Quorum, Timer, VIRTUAL, node_id};
-use crate::clock::Mono;
-use crate::keys::LockKeys;
 use crate::machine::{Effect, Event, Protocol};
-use crate::message::Message;
-use crate::script::free_channel;
+use crate::protocol::clock::Mono;
+use crate::protocol::keys::LockKeys;
+use crate::protocol::message::Message;
+use crate::protocol::message::free_channel;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -51,7 +51,7 @@ impl Quorum {
     /// Messages come from now on; one may have been missed until now.
     pub(super) fn listening(&mut self, channel: &str) {
         if let Some(known) = self.channels.get(channel) {
-            let freed = Event::Told(Message::Freed(known.keys.clone()));
+            let freed = Event::Message(Message::Freed(known.keys.clone()));
             self.tell(|machine, now, wanted| machine.handle_event(now, VIRTUAL, freed, wanted));
         }
     }
@@ -61,7 +61,7 @@ impl Quorum {
         self.nodes[node].connection.pubsub_denied = true;
         let denied = self.nodes.iter().filter(|node| node.connection.pubsub_denied).count();
         if denied >= super::ballot::majority(self.nodes.len()) {
-            let denied = Event::Deaf(why);
+            let denied = Event::PubsubDenied(why);
             self.tell(|machine, now, wanted| machine.handle_event(now, VIRTUAL, denied, wanted));
         }
     }

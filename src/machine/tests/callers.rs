@@ -4,7 +4,7 @@ use super::process::{Held, Process, Wish};
 use super::simulator::{PROCESSES, Simulation};
 use super::world::{RENEWED, ms};
 use crate::machine::{Command, Hold, LeaseId, Wait};
-use crate::script::Mode;
+use crate::protocol::call::Mode;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
@@ -42,9 +42,9 @@ impl Simulation {
         let first = self.rng.usize(..=self.locks.len() - count);
         let names = self.locks[first..first + count].iter().map(|lock| lock.name.to_owned());
         let (names, label) = (names.collect(), String::new());
-        let together = Command::Together { names, ttl: ms(ttl), label, hold };
+        let together = Command::AcquireAll { names, ttl: ms(ttl), label, hold };
         let op = self.processes[who].world.command(together);
-        self.processes[who].ask(op, first, Wish::Together(count));
+        self.processes[who].ask(op, first, Wish::AcquireAll(count));
         self.note(who, format_args!("acquire {count} locks from {first} {op:?} {ttl} ms"));
     }
 
@@ -66,7 +66,7 @@ impl Simulation {
         if !open.is_empty() {
             let op = open[self.rng.usize(..open.len())];
             if let Some(open) = self.processes[who].open.get_mut(&op)
-                && matches!(open.wish, Wish::Lock | Wish::Share | Wish::Together(_))
+                && matches!(open.wish, Wish::Lock | Wish::Share | Wish::AcquireAll(_))
             {
                 open.wish = Wish::Cancelled;
             }
@@ -96,7 +96,7 @@ impl Simulation {
     pub(super) fn adopt(&mut self, who: usize) {
         let from = &mut self.processes[self.rng.usize(..PROCESSES)];
         let Some(has) = from.held.last_mut() else { return };
-        let lease = from.world.machine.leases.get(has.lease.attempt());
+        let lease = from.world.machine.leases.get(has.lease.token_id());
         let Some(lease) = lease.filter(|lease| lease.id == has.lease) else { return };
         has.passed_on = true;
         let (token, mode) = (from.world.machine.token_of(lease), lease.mode);
@@ -126,7 +126,8 @@ impl Simulation {
             self.processes[who].ask(op, lock, wish);
             self.processes[who].given_up.push(lease);
             self.note(who, format_args!("release {lease:?}"));
-            let handed_on = self.processes[who].world.machine.leases.get(lease.attempt()).is_some();
+            let handed_on =
+                self.processes[who].world.machine.leases.get(lease.token_id()).is_some();
             if handed_on && self.rng.u32(..3) == 0 {
                 self.stale_release(who);
             }
@@ -137,7 +138,7 @@ impl Simulation {
     pub(super) fn stale_release(&mut self, who: usize) {
         let Process { world, given_up, .. } = &self.processes[who];
         // Rather one whose lock was handed on: it could do harm.
-        let handed_on = |lease: &&LeaseId| world.machine.leases.get(lease.attempt()).is_some();
+        let handed_on = |lease: &&LeaseId| world.machine.leases.get(lease.token_id()).is_some();
         let lease = given_up.iter().find(handed_on).or_else(|| given_up.last());
         let Some(lease) = lease.copied() else { return };
         let op = self.processes[who].world.command(Command::Release { lease, exported: false });

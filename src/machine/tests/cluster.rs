@@ -1,16 +1,17 @@
 //! Locks that are spread over servers: which is asked, who is told, and what one failure costs.
 
 use super::world::{COMMAND_TIMEOUT, RENEWED, ms};
-use crate::clock::{Mono, ServerTime};
-use crate::error::{Failure, Refusal};
-use crate::keys::{LockKeys, SLOTS};
 use crate::machine::{
-    Command, Config, Effect, Event, LeaseId, Look, Machine, Manner, NodeId, OpId, Outcome,
-    Protocol, RequestId, Routes, Wait,
+    Command, Config, Effect, Event, LeaseId, Machine, NodeId, OpId, Outcome, Protocol, RequestId,
+    Routes, SendMode, ServerProbe, Wait,
 };
-use crate::message::{Grant, Message};
-use crate::script::{Call, Held, Intent, Mode, Place, Reply};
-use crate::token::Token;
+use crate::protocol::call::{Call, Intent, Mode};
+use crate::protocol::clock::{Mono, ServerTime};
+use crate::protocol::error::{Failure, Refusal};
+use crate::protocol::keys::{LockKeys, SLOTS};
+use crate::protocol::message::{Grant, Message};
+use crate::protocol::reply::{Held, QueuePosition, Reply};
+use crate::protocol::token::Token;
 use std::sync::Arc;
 
 const TIME: ServerTime = ServerTime::from_micros(1_700_000_000_000_000);
@@ -67,9 +68,12 @@ impl Crew {
 
     fn connect(&mut self, node: NodeId) {
         let history = Some(format!("of {node:?}"));
-        let look =
-            Look { history, time: ServerTime::from_micros(1_700_000_000_000_000), uptime: None };
-        self.event(node, Event::Connected { look, risks: Vec::new(), deaf: None });
+        let probe = ServerProbe {
+            history,
+            time: ServerTime::from_micros(1_700_000_000_000_000),
+            uptime: None,
+        };
+        self.event(node, Event::Connected { probe, risks: Vec::new(), pubsub_denied: None });
     }
 
     fn reply(&mut self, node: NodeId, request: RequestId, reply: Result<Reply, Failure>) {
@@ -104,9 +108,11 @@ impl Crew {
     }
 
     /// The one request that was sent, and where.
-    fn sent(&mut self) -> (NodeId, RequestId, Call, Manner) {
+    fn sent(&mut self) -> (NodeId, RequestId, Call, SendMode) {
         let sent = self.take().into_iter().filter_map(|effect| match effect {
-            Effect::Send { node, request, call, manner } => Some((node, request, call, manner)),
+            Effect::Send { node, request, call, send_mode } => {
+                Some((node, request, call, send_mode))
+            }
             _ => None,
         });
         let sent: Vec<_> = sent.collect();
@@ -115,7 +121,7 @@ impl Crew {
     }
 
     /// The request that is sent next.
-    fn next_sent(&mut self) -> (NodeId, RequestId, Call, Manner) {
+    fn next_sent(&mut self) -> (NodeId, RequestId, Call, SendMode) {
         while !self.out.iter().any(|effect| matches!(effect, Effect::Send { .. })) {
             self.pass(10);
         }
@@ -126,9 +132,9 @@ impl Crew {
     fn stand_in_line(&mut self) -> Held {
         self.acquire(2, LOW);
         let (node, request, ..) = self.sent();
-        let place = Some(Place { position: 1, seq: 5 });
+        let place = Some(QueuePosition { position: 1, seq: 5 });
         let (holder, remaining) = ("hf1.d.1".to_owned(), Some(ms(9_000)));
-        let held = Held { remaining, holder, place, ..Held::default() };
+        let held = Held { remaining, holder, queued: place, ..Held::default() };
         self.reply(node, request, Ok(Reply::Held(held.clone())));
         held
     }
@@ -182,8 +188,8 @@ fn a_lock_that_has_moved_is_asked_for_there_from_then_on() {
     crew.acquire(2, LOW);
     let (_, request, call, _) = crew.sent();
     crew.reply(ONE, request, Err(Failure::Moved(TWO)));
-    let (node, _, again, manner) = crew.sent();
-    assert_eq!((node, again, manner), (TWO, call, Manner::Redirected));
+    let (node, _, again, send_mode) = crew.sent();
+    assert_eq!((node, again, send_mode), (TWO, call, SendMode::Redirected));
     // And everything else may have moved as well.
     crew.now = crew.now + ms(200);
     crew.machine.handle_timeout(crew.now, &mut crew.out);
@@ -197,8 +203,8 @@ fn a_lock_that_is_moving_is_asked_for_there_once() {
     crew.command(OpId(3), Command::Extend { lease, ttl: None });
     let (_, request, ..) = crew.sent();
     crew.reply(ONE, request, Err(Failure::Moving(TWO)));
-    let (node, request, _, manner) = crew.sent();
-    assert_eq!((node, manner), (TWO, Manner::Asking(TWO)));
+    let (node, request, _, send_mode) = crew.sent();
+    assert_eq!((node, send_mode), (TWO, SendMode::Asking(TWO)));
     crew.reply(TWO, request, Ok(Reply::Owner(true)));
     crew.take();
     crew.command(OpId(3), Command::Extend { lease, ttl: None });
@@ -206,14 +212,14 @@ fn a_lock_that_is_moving_is_asked_for_there_once() {
 }
 
 /// What an interrupted reshard may leave behind, until somebody mends it.
-type Strife = fn(NodeId, Manner) -> Failure;
+type Strife = fn(NodeId, SendMode) -> Failure;
 
 const STRIFE: [Strife; 3] = [
     |node, _| Failure::Moved(other(node)),
     // The slot leaves the first server, and the second has not heard that it gets it.
     |node, _| if node == ONE { Failure::Moving(TWO) } else { Failure::Moved(ONE) },
-    |node, manner| match manner {
-        Manner::Asking(_) => Failure::Moving(other(node)),
+    |node, send_mode| match send_mode {
+        SendMode::Asking(_) => Failure::Moving(other(node)),
         _ => Failure::Moved(other(node)),
     },
 ];
@@ -231,10 +237,10 @@ impl Crew {
         while self.now < end {
             for effect in self.take() {
                 match effect {
-                    Effect::Send { node, request, manner, .. } => {
+                    Effect::Send { node, request, send_mode, .. } => {
                         requests += 1;
                         assert!(requests < 100_000, "without end");
-                        self.reply(node, request, Err(strife(node, manner)));
+                        self.reply(node, request, Err(strife(node, send_mode)));
                     }
                     Effect::Discover => {
                         turn += 1;
@@ -286,7 +292,7 @@ fn a_release_outlasts_servers_that_contradict_each_other_for_a_while() {
     crew.command(OpId(3), Command::Release { lease, exported: false });
     for strife in STRIFE {
         crew.suffer(strife, 9_000);
-        assert!(crew.machine.releases.get(lease.attempt()).is_some(), "it may be mended yet");
+        assert!(crew.machine.releases.get(lease.token_id()).is_some(), "it may be mended yet");
     }
     crew.suffer(STRIFE[0], 9_000);
     assert!(crew.machine.releases.is_empty());
@@ -346,8 +352,8 @@ fn a_release_while_the_keys_are_in_two_places_frees_the_lock_alone() {
     let (node, request, call, _) = crew.sent();
     assert!(node == ONE && matches!(call, Call::Free { .. }));
     crew.reply(ONE, request, Err(Failure::Moving(TWO)));
-    let (node, request, call, manner) = crew.sent();
-    assert!(node == TWO && matches!(call, Call::Free { .. }) && manner == Manner::Asking(TWO));
+    let (node, request, call, send_mode) = crew.sent();
+    assert!(node == TWO && matches!(call, Call::Free { .. }) && send_mode == SendMode::Asking(TWO));
     crew.reply(TWO, request, Ok(Reply::Owner(true)));
     assert_eq!(crew.take(), [Effect::Complete { op: OpId(3), outcome: Outcome::Done }]);
     assert!(crew.machine.next_timeout().is_none());
@@ -398,7 +404,7 @@ fn a_server_that_fails_costs_the_others_nothing() {
         |effect| matches!(effect, Effect::Send { node, call: Call::Extend { .. }, .. } if *node == three),
     );
     assert!(asked.count() >= 1);
-    assert!(crew.machine.leases.get(low.attempt()).is_some());
+    assert!(crew.machine.leases.get(low.token_id()).is_some());
 }
 
 #[test]
@@ -431,7 +437,7 @@ fn a_server_that_lets_nobody_listen_is_polled() {
     let mut crew = Crew::new();
     let held = crew.stand_in_line();
     crew.take();
-    crew.event(ONE, Event::Deaf("ERR unknown command".to_owned()));
+    crew.event(ONE, Event::PubsubDenied("ERR unknown command".to_owned()));
     let (_, request, call, _) = crew.sent();
     assert!(matches!(&call, Call::Acquire { inbox, .. } if inbox.is_empty()));
     crew.reply(ONE, request, Ok(Reply::Held(held)));
@@ -480,9 +486,9 @@ fn a_share_whose_slot_moves_is_renewed_claimed_and_released_by_the_keys_that_exi
     let (_, request, call, _) = crew.sent();
     assert!(matches!(call, Call::ExtendShare { .. }), "{call:?}");
     crew.reply(ONE, request, Err(Failure::Moving(TWO)));
-    let (node, request, call, manner) = crew.sent();
+    let (node, request, call, send_mode) = crew.sent();
     assert!(node == TWO && matches!(call, Call::ExtendShare { .. }));
-    assert_eq!(manner, Manner::Asking(TWO));
+    assert_eq!(send_mode, SendMode::Asking(TWO));
     crew.reply(TWO, request, Ok(Reply::Granted { fence: 1_700_000_000_000_001 }));
     crew.take();
     crew.command(OpId(3), Command::Release { lease, exported: false });
@@ -513,7 +519,7 @@ fn a_claim_that_a_moving_slot_refuses_goes_by_the_lock_alone() {
         time: TIME,
         keys,
     };
-    crew.event(ONE, Event::Told(Message::Granted(vec![grant])));
+    crew.event(ONE, Event::Message(Message::Granted(vec![grant])));
     let (_, request, call, _) = crew.sent();
     assert!(matches!(call, Call::Acquire { .. }), "the claim");
     crew.reply(ONE, request, refused("TRYAGAIN"));

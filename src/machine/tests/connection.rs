@@ -1,9 +1,9 @@
 //! Connections that come and go, and what they show.
 
 use super::world::{COMMAND_TIMEOUT, World, ms};
-use crate::error::{Failure, Refusal};
 use crate::machine::{Command, Config, Event, Machine, OpId, Outcome, Protocol, Wait};
-use crate::script::Reply;
+use crate::protocol::error::{Failure, Refusal};
+use crate::protocol::reply::Reply;
 
 fn refused(code: &str) -> Failure {
     Failure::Refused(Refusal { code: code.to_owned(), detail: "because".to_owned() })
@@ -150,9 +150,9 @@ fn a_promotion_in_place_raises_the_epoch_before_the_first_grant() {
         "a look goes ahead of the retry, however new the connection"
     );
     world.server.set_history("promoted");
-    let look = world.server.look(world.now);
-    let time = look.time.as_micros();
-    world.event(Event::Looked { look, sent: world.now });
+    let probe = world.server.probe(world.now);
+    let time = probe.time.as_micros();
+    world.event(Event::Probed { probe, sent: world.now });
     world.settle();
     assert!(world.lease(op).1 >= time);
 }
@@ -213,7 +213,7 @@ fn a_first_connection_is_tried_again_during_a_failover() {
         }
         world.connect();
         assert_eq!(world.outcome(op), Some(&Outcome::Done));
-        assert!(world.machine.is_idle() && world.news.is_empty());
+        assert!(world.machine.is_idle() && world.notices.is_empty());
     }
 }
 

@@ -2,9 +2,10 @@
 
 use super::server::Server;
 use super::world::{ONE_LEASE, RENEWED, World, ms};
-use crate::error::{Failure, Refusal};
-use crate::machine::{Command, Event, Hold, LeaseId, News, OpId, Outcome, Protocol, Risk, Wait};
-use crate::script::{CLAIM, Reply, valid_until};
+use crate::machine::{Command, Event, Hold, LeaseId, Notice, OpId, Outcome, Protocol, Risk, Wait};
+use crate::protocol::error::{Failure, Refusal};
+use crate::protocol::reply::Reply;
+use crate::protocol::validity::{CLAIM, valid_until};
 use std::time::Duration;
 
 fn want(world: &mut World, ttl_ms: u64) -> OpId {
@@ -328,15 +329,15 @@ fn a_grant_is_dated_as_if_the_clocks_had_drifted_apart_since_they_were_compared(
 fn meet(world: &mut World, risks: Vec<Risk>) {
     world.event(Event::Disconnected("cut".to_owned()));
     world.connecting = false;
-    let look = world.server.look(world.now);
-    world.event(Event::Connected { look, risks, deaf: None });
+    let probe = world.server.probe(world.now);
+    world.event(Event::Connected { probe, risks, pubsub_denied: None });
 }
 
 #[test]
 fn a_replica_at_connect_is_asked_for_its_history_before_the_first_grant() {
     let mut world = World::connected();
     meet(&mut world, vec![Risk::Replica("10.0.0.1:6379".to_owned())]);
-    assert!(matches!(world.news.last(), Some(News::Risk(_))));
+    assert!(matches!(world.notices.last(), Some(Notice::Risk(_))));
     let looks = world.looks;
     let op = world.acquire(10_000, Wait::Forever);
     assert_eq!(world.looks, looks + 1, "it may have been promoted meanwhile");

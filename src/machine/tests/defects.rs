@@ -6,12 +6,14 @@
 use super::known_defects::DEFECTS;
 use super::quorum_defects::Flaw;
 use super::simulator::Simulation;
-use crate::clock::{Mono, ServerTime};
 use crate::machine::lease::Owes;
 use crate::machine::queue_entry::{ContentionPolicy, Granted, Step};
-use crate::machine::{AttemptId, Command, Effect, Machine, NodeId};
-use crate::message::Grant;
-use crate::script::{Call, Intent, Mode, Script, valid_until};
+use crate::machine::{Command, Effect, Machine, NodeId, TokenId};
+use crate::protocol::call::{Call, Intent, Mode};
+use crate::protocol::clock::{Mono, ServerTime};
+use crate::protocol::message::Grant;
+use crate::protocol::script::Script;
+use crate::protocol::validity::valid_until;
 use std::borrow::Cow;
 use std::cell::Cell;
 use std::time::Duration;
@@ -115,7 +117,7 @@ pub(super) fn misdirect(machine: &mut Machine, command: Command) -> Command {
             command
         }
         Command::Release { lease, exported } if Defect::StaleHandle.is_on() => {
-            let current = machine.leases.get(lease.attempt()).map_or(lease, |held| held.id);
+            let current = machine.leases.get(lease.token_id()).map_or(lease, |held| held.id);
             Command::Release { lease: current, exported }
         }
         command => command,
@@ -127,10 +129,10 @@ pub(super) fn confirm_anew(machine: &mut Machine, now: Mono, command: &Command) 
     if let Command::Release { lease, .. } = command
         && Defect::HandedOnUnconfirmed.is_on()
     {
-        machine.change_lease(lease.attempt(), |held| {
+        machine.change_lease(lease.token_id(), |held| {
             (held.confirmed, held.owes) = (now, None);
         });
-        machine.forget_renewal(lease.attempt());
+        machine.forget_renewal(lease.token_id());
     }
 }
 
@@ -144,7 +146,7 @@ pub(super) fn take_message(
 ) -> bool {
     let Some(Change::Machine(defect)) = PRESENT.get() else { return false };
     let number = grant.token.number(&machine.rq.cx.config.client);
-    let Some(id) = number.map(AttemptId) else { return false };
+    let Some(id) = number.map(TokenId) else { return false };
     let link = &machine.rq.servers.get(node).data;
     let waits = machine.entries.get(id).is_some() && !machine.replication.is_awaited(id);
     if !waits || link.is_outdated(grant.fence) {
@@ -172,7 +174,7 @@ pub(super) fn take_message(
 pub(super) fn misdate(machine: &mut Machine, now: Mono) {
     if Defect::LateRenewalCounts.is_on() {
         let over = machine.leases.all().filter(|held| held.until <= now);
-        let mut over: Vec<_> = over.map(|held| held.id.attempt()).collect();
+        let mut over: Vec<_> = over.map(|held| held.id.token_id()).collect();
         over.retain(|id| machine.is_renewing(*id));
         for id in over {
             machine.change_lease(id, |held| held.until = now + Duration::from_micros(1));
@@ -241,8 +243,8 @@ pub(super) fn spoil(machine: &mut Machine) {
         }
         Defect::TokenUsedAgain => {
             let last = machine.releases.ids().last().map(|id| id.0);
-            if last == Some(machine.rq.cx.last_attempt) {
-                machine.rq.cx.last_attempt -= 1;
+            if last == Some(machine.rq.cx.last_token) {
+                machine.rq.cx.last_token -= 1;
             }
         }
         _ => {}
@@ -287,7 +289,7 @@ fn every_defect_is_found() {
     assert!(missed.is_empty(), "not found in {SEEDS} seeds: {missed:?}");
 }
 
-/// What is caught here is no news; the panics of other tests are.
+/// What is caught here is no notices; the panics of other tests are.
 pub(super) fn silence_expected_panics() {
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {

@@ -2,9 +2,10 @@
 
 use super::server::Server;
 use super::world::{COMMAND_TIMEOUT, ONE_LEASE, RENEWED, World, ms};
-use crate::keys::LockKeys;
 use crate::machine::{Command, Hold, LeaseId, LossReason, OpId, Outcome, Protocol, Wait};
-use crate::script::{Call, Mode, Reply};
+use crate::protocol::call::{Call, Mode};
+use crate::protocol::keys::LockKeys;
+use crate::protocol::reply::Reply;
 
 /// Two managers on one server.
 pub(super) fn two() -> (World, World) {
@@ -30,7 +31,7 @@ pub(super) fn adopt(world: &mut World, owner: &str, mode: Mode) -> OpId {
 fn together(world: &mut World) -> OpId {
     let names = vec!["a".to_owned(), "b".to_owned()];
     let (ttl, label) = (ms(10_000), String::new());
-    world.command(Command::Together { names, ttl, label, hold: ONE_LEASE })
+    world.command(Command::AcquireAll { names, ttl, label, hold: ONE_LEASE })
 }
 
 fn both() -> [LockKeys; 2] {
@@ -150,7 +151,7 @@ fn what_was_downgraded_since_is_not_adopted_as_the_whole() {
 fn a_manager_that_adopts_its_own_lock_has_it_once() {
     let mut world = World::connected();
     let (lease, _) = take(&mut world, Mode::Exclusive);
-    world.deaf = true;
+    world.pubsub_denied = true;
     let op = adopt(&mut world, "hf1.c.1", Mode::Exclusive);
     world.answer_one();
     world.lose_messages();
@@ -330,7 +331,7 @@ fn more_locks_than_one_script_may_take_are_taken_one_by_one() {
     let mut world = World::connected();
     let (ttl, label) = (ms(10_000), String::new());
     let names = (0..257).map(|number| number.to_string()).collect();
-    let op = world.command(Command::Together { names, ttl, label, hold: ONE_LEASE });
+    let op = world.command(Command::AcquireAll { names, ttl, label, hold: ONE_LEASE });
     assert_eq!(world.outcome(op), Some(&Outcome::Apart));
     assert!(world.wire.is_empty());
 }
@@ -344,8 +345,8 @@ fn several_locks_of_a_lost_history_are_not_used() {
     let reply = world.server.execute(world.now, &call);
     world.pass(ms(1_500));
     world.server.set_history("second");
-    let look = world.server.look(world.now);
-    world.event(crate::machine::Event::Looked { look, sent: world.now });
+    let probe = world.server.probe(world.now);
+    world.event(crate::machine::Event::Probed { probe, sent: world.now });
     world.reply(request, reply);
     assert_eq!(world.outcome(op), Some(&Outcome::Held), "to be asked for one by one");
     assert_idle(&mut world);

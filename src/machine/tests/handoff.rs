@@ -3,7 +3,7 @@
 use super::waiting::Crowd;
 use super::world::{RENEWED, World, ms};
 use crate::machine::{Command, Event, Hold, LeaseId, LossReason, OpId, Outcome, Protocol, Wait};
-use crate::script::Call;
+use crate::protocol::call::Call;
 
 /// Manager 0 holds the lock with a block of fences, and `tasks` callers of it wait.
 fn busy(crowd: &mut Crowd, tasks: usize) -> (LeaseId, Vec<OpId>) {
@@ -203,8 +203,8 @@ fn a_new_history_is_noticed_by_a_look_and_where_it_has_no_name_by_a_new_connecti
     crowd.server.flush();
     crowd.server.set_history("second");
     let (now, sent) = (crowd.worlds[0].now, crowd.worlds[0].now);
-    let look = crowd.server.look(now);
-    crowd.worlds[0].event(Event::Looked { look, sent });
+    let probe = crowd.server.probe(now);
+    crowd.worlds[0].event(Event::Probed { probe, sent });
     crowd.settle();
     assert_eq!(crowd.worlds[0].lost, [(lease, LossReason::Expired)]);
 

@@ -2,8 +2,8 @@
 
 use crate::machine::lease::{Lease, Leases};
 use crate::machine::timers::{Owner, Timer};
-use crate::machine::{AttemptId, LeaseId, Machine};
-use crate::token::Token;
+use crate::machine::{LeaseId, Machine, TokenId};
+use crate::protocol::token::Token;
 
 impl Machine {
     pub(super) fn hold_of(&self, lease: LeaseId) -> Option<&Lease> {
@@ -15,21 +15,21 @@ impl Machine {
     }
 
     /// Whether a renewal of a lease is not answered yet.
-    pub(super) fn is_renewing(&self, id: AttemptId) -> bool {
+    pub(super) fn is_renewing(&self, id: TokenId) -> bool {
         self.rq.is_open(Owner::Renewal(id))
     }
 
     /// No renewal of a lease is known to be unanswered.
-    pub(super) fn forget_renewal(&mut self, id: AttemptId) {
+    pub(super) fn forget_renewal(&mut self, id: TokenId) {
         self.rq.forget(Owner::Renewal(id));
     }
 
-    pub(super) fn change_lease(&mut self, id: AttemptId, change: impl FnOnce(&mut Lease)) {
+    pub(super) fn change_lease(&mut self, id: TokenId, change: impl FnOnce(&mut Lease)) {
         self.leases.change(&mut self.rq.cx, id, change);
     }
 
     /// Whether anything is planned but what leases plan.
-    pub(super) fn plans_only(&self, lease: AttemptId) -> bool {
+    pub(super) fn plans_only(&self, lease: TokenId) -> bool {
         self.rq.cx.timers.len() == 1 && self.rq.cx.timers.at(Timer::Lease(lease)).is_some()
     }
 }

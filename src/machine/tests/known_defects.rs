@@ -179,7 +179,7 @@ pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
         ),
     ),
     (
-        "an heir's share outlives the lock",
+        "an successor's share outlives the lock",
         Kind::Steady,
         script(
             "redis.call('PEXPIRE', lock_key, last_ms - now_ms)\nredis.call('PEXPIRE', shared_key, last",
@@ -187,7 +187,7 @@ pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
         ),
     ),
     (
-        "an heir has the fence of another",
+        "an successor has the fence of another",
         Kind::Steady,
         script(
             "local fence = issue_fences(fence_key, counter, 1, epoch_us, now_us)\nredis.call('ZADD'",

@@ -3,10 +3,10 @@
 use super::process::Held;
 use super::simulator::{Kind, Simulation};
 use super::watch::Granted;
-use crate::clock::Mono;
-use crate::keys::LockKeys;
 use crate::machine::LeaseId;
-use crate::token::Token;
+use crate::protocol::clock::Mono;
+use crate::protocol::keys::LockKeys;
+use crate::protocol::token::Token;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -80,7 +80,7 @@ impl Simulation {
         let Some((server, granted)) = granted else { return };
         let fresh = self.locks[lock].fences.insert((server, fence));
         self.demand(fresh, || format!("the fence {fence} was given twice"));
-        let handed_on = lease != LeaseId::first(lease.attempt());
+        let handed_on = lease != LeaseId::first(lease.token_id());
         let now = self.server.executed();
         let began = if handed_on { now + 1 } else { granted.number };
         if handed_on {

@@ -3,20 +3,21 @@
 use super::errands::{arrive_late, assert_idle, take_held, two};
 use super::waiting::Crowd;
 use super::world::{ONE_LEASE, RENEWED, World, ms};
-use crate::clock::ServerTime;
-use crate::keys::LockKeys;
 use crate::machine::{Event, Hold, LeaseId, LossReason, Outcome, Protocol, Wait};
-use crate::message::{Grant, Message, Taken};
-use crate::script::{Call, EXACT_MAX, Mode};
-use crate::token::Token;
+use crate::protocol::call::{Call, Mode};
+use crate::protocol::clock::ServerTime;
+use crate::protocol::keys::LockKeys;
+use crate::protocol::message::{Grant, Message, Taken};
+use crate::protocol::reply::EXACT_MAX;
+use crate::protocol::token::Token;
 
 fn stolen(token: &str, keys: LockKeys) -> Event {
-    Event::Told(Message::Taken(Taken { keys, token: Token::from_text(token), adopted: false }))
+    Event::Message(Message::Taken(Taken { keys, token: Token::from_text(token), adopted: false }))
 }
 
 fn granted(token: &str, keys: LockKeys, fence: u64, time: ServerTime) -> Event {
     let token = Token::from_text(token);
-    Event::Told(Message::Granted(vec![Grant { token, fence, claim: ms(3_000), time, keys }]))
+    Event::Message(Message::Granted(vec![Grant { token, fence, claim: ms(3_000), time, keys }]))
 }
 
 /// A lock of each kind that is held, and its token.

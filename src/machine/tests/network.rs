@@ -2,7 +2,7 @@
 
 use super::simulator::Simulation;
 use crate::machine::Event;
-use crate::script::Call;
+use crate::protocol::call::Call;
 
 impl Simulation {
     pub(super) fn reachable(&self, who: usize) -> bool {
@@ -38,15 +38,15 @@ impl Simulation {
         self.processes[who].world.execute_one();
         if self.rng.u32(..12) == 0 {
             let server = self.processes[who].world.server.clone();
-            let look = || -> Vec<_> {
+            let probe = || -> Vec<_> {
                 call.clone()
                     .into_locks()
                     .map(|(keys, _)| server.snapshot(self.now, &keys))
                     .collect()
             };
-            let before = look();
+            let before = probe();
             server.execute_again(self.now, &call);
-            let after = look();
+            let after = probe();
             assert_eq!(before, after, "a repeat of {call:?} changed something{}", self.story());
         }
     }
@@ -60,10 +60,10 @@ impl Simulation {
         process.world.turn_to(&server);
         if process.cut_off_until.is_some() {
             process.world.connecting = false;
-            let failure = crate::error::Failure::Lost("unreachable".to_owned());
+            let failure = crate::protocol::error::Failure::Lost("unreachable".to_owned());
             process.world.event(Event::ConnectFailed(failure));
         } else {
-            process.world.deaf = self.rng.u32(..12) == 0;
+            process.world.pubsub_denied = self.rng.u32(..12) == 0;
             process.world.connect();
         }
         self.note(who, format_args!("connects"));

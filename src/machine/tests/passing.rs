@@ -1,9 +1,9 @@
 //! Shares that one caller of a process passes on to the next.
 
 use super::world::{RENEWED, World, ms};
-use crate::error::{Failure, Refusal};
 use crate::machine::{Command, LeaseId, LossReason, OpId, Outcome, Protocol, Wait};
-use crate::script::{Call, Mode};
+use crate::protocol::call::{Call, Mode};
+use crate::protocol::error::{Failure, Refusal};
 use std::num::NonZeroU32;
 
 const TWO: Mode = Mode::Shared { limit: NonZeroU32::new(2) };
@@ -92,7 +92,7 @@ fn a_permit_is_passed_on_fifteen_times_and_then_goes_to_who_is_first_at_the_serv
     let mut passed_on = 0;
     for next in waiting {
         world.release(lease);
-        if !matches!(next_call(&world), Some(Call::Pass { .. })) {
+        if !matches!(next_call(&world), Some(Call::HandoffShare { .. })) {
             break;
         }
         world.settle();
@@ -152,7 +152,7 @@ fn a_permit_goes_to_who_wants_as_much() {
         acquire(&mut world, other);
         world.settle();
         world.release(lease);
-        assert!(!matches!(next_call(&world), Some(Call::Pass { .. })), "{other:?}");
+        assert!(!matches!(next_call(&world), Some(Call::HandoffShare { .. })), "{other:?}");
     }
 }
 
@@ -204,7 +204,7 @@ fn a_permit_is_not_passed_on_beside_more_than_its_heir_may_be() {
     world.settle();
     assert!(!has(&world, next));
     let release = world.release(world.lease(first).0);
-    assert!(matches!(next_call(&world), Some(Call::Pass { .. })));
+    assert!(matches!(next_call(&world), Some(Call::HandoffShare { .. })));
     world.settle();
     assert_eq!(world.outcome(release), Some(&Outcome::Done));
     assert!(!has(&world, next), "two others share the lock still");
@@ -221,7 +221,7 @@ fn what_was_passed_on_behind_a_lost_answer_is_found_or_given_back() {
         let mut world = World::connected();
         let ([lease, _], waiting) = busy(&mut world, 3);
         let release = world.release(lease);
-        assert!(matches!(next_call(&world), Some(Call::Pass { .. })));
+        assert!(matches!(next_call(&world), Some(Call::HandoffShare { .. })));
         if executed {
             world.execute_and_lose_replies();
         } else {
@@ -247,14 +247,17 @@ fn a_lost_call_that_arrives_ahead_of_the_release_gives_nobody_a_permit_for_long(
     let mut world = World::connected();
     let ([lease, _], waiting) = busy(&mut world, 1);
     world.release(lease);
-    let Some(Call::Pass { heir, .. }) = next_call(&world).cloned() else { panic!("not passed on") };
+    let Some(Call::HandoffShare { successor, .. }) = next_call(&world).cloned() else {
+        panic!("not passed on")
+    };
     world.lose_requests();
     world.connect();
-    // The heir's permit is given back ahead of the call that gives it one, and its giver's release after.
-    let (heirs, givers): (Vec<_>, Vec<_>) =
-        std::mem::take(&mut world.wire).into_iter().partition(|(_, call)| *call.token() == heir);
-    assert!(!heirs.is_empty() && !givers.is_empty());
-    world.wire.extend(heirs);
+    // The successor's permit is given back ahead of the call that gives it one, and its giver's release after.
+    let (successors, givers): (Vec<_>, Vec<_>) = std::mem::take(&mut world.wire)
+        .into_iter()
+        .partition(|(_, call)| *call.token() == successor);
+    assert!(!successors.is_empty() && !givers.is_empty());
+    world.wire.extend(successors);
     world.settle();
     for call in std::mem::take(&mut world.late) {
         let _answered = world.server.execute(world.now, &call);
@@ -317,7 +320,7 @@ fn a_script_that_the_server_does_not_know_is_sent() {
     world.release(lease);
     let (request, _) = world.wire.pop_front().unwrap();
     world.reply(request, Err(Failure::NoScript));
-    assert!(matches!(next_call(&world), Some(Call::Pass { .. })));
+    assert!(matches!(next_call(&world), Some(Call::HandoffShare { .. })));
     world.settle();
     assert!(has(&world, waiting[0]));
 }
@@ -328,10 +331,10 @@ fn a_stolen_permit_of_an_heir_is_lost() {
     let ([lease, _], waiting) = busy(&mut world, 1);
     world.release(lease);
     world.settle();
-    let (heirs, _) = world.lease(waiting[0]);
+    let (successors, _) = world.lease(waiting[0]);
     world.acquire_as(10_000, Wait::Steal, RENEWED, Mode::Exclusive);
     world.settle();
-    assert!(world.lost.contains(&(heirs, LossReason::Stolen)));
+    assert!(world.lost.contains(&(successors, LossReason::Stolen)));
 }
 
 /// Replicas have confirmed two permits, and one of them is passed on to the third caller.
@@ -350,10 +353,10 @@ fn passed_with_replicas() -> (World, OpId) {
 
 #[test]
 fn replicas_must_have_what_an_heir_got() {
-    let (mut world, heir) = passed_with_replicas();
-    assert!(!has(&world, heir), "nobody has confirmed it");
+    let (mut world, successor) = passed_with_replicas();
+    assert!(!has(&world, successor), "nobody has confirmed it");
     world.confirm(true);
-    assert!(has(&world, heir));
+    assert!(has(&world, successor));
     assert_nothing_left(&mut world);
 }
 

@@ -2,9 +2,9 @@
 
 use super::taking::Closing;
 use super::world::World;
-use crate::clock::Mono;
-use crate::machine::{AttemptId, LeaseId, Machine, OpId};
-use crate::token::Token;
+use crate::machine::{LeaseId, Machine, OpId, TokenId};
+use crate::protocol::clock::Mono;
+use crate::protocol::token::Token;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -71,7 +71,7 @@ pub(super) enum Wish {
     Lock,
     Share,
     /// So many locks, one behind the other.
-    Together(usize),
+    AcquireAll(usize),
     /// What somebody else has, with this fence.
     Adopt {
         fence: u64,
@@ -125,7 +125,7 @@ impl Process {
 
     /// The token of a lease that has none but its attempt's number.
     pub(super) fn token_of(&self, lease: LeaseId) -> Token {
-        Token::new(&self.world.machine.rq.cx.config.client, lease.attempt().0, "")
+        Token::new(&self.world.machine.rq.cx.config.client, lease.token_id().0, "")
     }
 
     /// The token of a lease that has not ended.
@@ -136,7 +136,7 @@ impl Process {
 }
 
 /// Whether a machine still has to do with an attempt.
-pub(super) fn knows(machine: &Machine, id: AttemptId) -> bool {
+pub(super) fn knows(machine: &Machine, id: TokenId) -> bool {
     let client = &machine.rq.cx.config.client;
     machine.entries.get(id).is_some()
         || machine.leases.get(id).is_some()

@@ -6,9 +6,10 @@ use super::server::Server;
 use super::simulator::{Kind, PROCESSES, Simulation};
 use super::snapshot::is_foreign;
 use super::world::{ONE_LEASE, ms};
-use crate::machine::{AttemptId, Outcome, Protocol, Wait};
-use crate::script::{CLAIM, Mode};
-use crate::token::Token;
+use crate::machine::{Outcome, Protocol, TokenId, Wait};
+use crate::protocol::call::Mode;
+use crate::protocol::token::Token;
+use crate::protocol::validity::CLAIM;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -53,12 +54,12 @@ impl Simulation {
         let mut owners = vec![None; self.locks.len()];
         for process in &self.processes {
             // Whose token was passed on may be told a little later that it was adopted.
-            let passed_on = |id: AttemptId| {
-                process.held.iter().any(|held| held.passed_on && held.lease.attempt() == id)
+            let passed_on = |id: TokenId| {
+                process.held.iter().any(|held| held.passed_on && held.lease.token_id() == id)
             };
             let machine = &process.world.machine;
             for (lease, _) in process.believed(self.now) {
-                let id = lease.attempt();
+                let id = lease.token_id();
                 if passed_on(id) {
                     continue;
                 }
@@ -72,7 +73,7 @@ impl Simulation {
                 let mut own = owners.iter().filter_map(|owner| owner.number(client));
                 let token = || process.token_of(lease);
                 let excused = || self.is_just_robbed(&token()) || self.may_believe(&token());
-                let owns = own.any(|number| AttemptId(number) == id) || excused();
+                let owns = own.any(|number| TokenId(number) == id) || excused();
                 self.demand(owns, || format!("{client} believes to hold the lock of {owners:?}"));
             }
         }
@@ -97,7 +98,7 @@ impl Simulation {
             let machines = self.processes.iter().map(|process| &process.world.machine);
             let mut owners = machines.filter_map(|machine| {
                 let number = token.number(&machine.rq.cx.config.client)?;
-                Some((machine, AttemptId(number)))
+                Some((machine, TokenId(number)))
             });
             owners.any(|(machine, id)| {
                 let plain = format!("hf1.{}.{}", machine.rq.cx.config.client, id.0);
@@ -119,7 +120,7 @@ impl Simulation {
                 *outcome != Outcome::Lost || excused || self.is_forgotten(&token)
             }
             Wish::Release { .. } | Wish::Cancelled => true,
-            Wish::Lock | Wish::Share | Wish::Together(_) | Wish::Adopt { .. } | Wish::Other => {
+            Wish::Lock | Wish::Share | Wish::AcquireAll(_) | Wish::Adopt { .. } | Wish::Other => {
                 *outcome != Outcome::Cancelled
             }
         };
@@ -133,7 +134,7 @@ impl Simulation {
             let process = &mut self.processes[who];
             process.stopped_until = process.stopped_until.map(|_| began);
             process.cut_off_until = None;
-            process.world.deaf = false;
+            process.world.pubsub_denied = false;
             for (lock, Lock { name, .. }) in self.locks.iter().enumerate() {
                 let (wait, mode) = (Wait::Forever, Mode::Exclusive);
                 let op = process.world.acquire_named(name, 1_000, wait, ONE_LEASE, mode);

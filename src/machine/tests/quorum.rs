@@ -8,11 +8,12 @@ use super::quorum_process::{Asked, Link, Process};
 use super::quorum_server::Node;
 use super::quorum_watch::Extensions;
 use super::world::{COMMAND_TIMEOUT, RENEWED, World, ms};
-use crate::clock::Mono;
-use crate::error::Failure;
 use crate::machine::{Command, Config, Event, Hold, Outcome, Protocol, Quorum, Settings, Wait};
-use crate::message::Message;
-use crate::script::{Call, Mode, Reply};
+use crate::protocol::call::{Call, Mode};
+use crate::protocol::clock::Mono;
+use crate::protocol::error::Failure;
+use crate::protocol::message::Message;
+use crate::protocol::reply::Reply;
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
@@ -275,9 +276,9 @@ impl Simulation {
 
     pub(super) fn connect(&mut self, who: usize, node: usize) {
         let reachable = !self.is_cut_off(who, node);
-        let mut look = self.nodes[node].look(self.now);
+        let mut probe = self.nodes[node].probe(self.now);
         if Flaw::UptimeIsExact.is_on() {
-            look.uptime = look.uptime.map(|uptime| uptime + ms(1_000));
+            probe.uptime = probe.uptime.map(|uptime| uptime + ms(1_000));
         }
         let subscriber = self.nodes[node].server.new_subscriber();
         let process = &mut self.processes[who];
@@ -286,7 +287,7 @@ impl Simulation {
         if reachable {
             link.up = true;
             link.subscriber = subscriber;
-            process.event(node, Event::Connected { look, risks: Vec::new(), deaf: None });
+            process.event(node, Event::Connected { probe, risks: Vec::new(), pubsub_denied: None });
         } else {
             let failure = Failure::Lost("unreachable".to_owned());
             process.event(node, Event::ConnectFailed(failure));
@@ -339,7 +340,7 @@ impl Simulation {
         let link = &mut self.processes[who].links[node];
         let told = std::mem::take(&mut link.told);
         if self.nodes[node].server.take_woken(link.subscriber) || told {
-            self.processes[who].event(node, Event::Told(Message::Freed(World::keys())));
+            self.processes[who].event(node, Event::Message(Message::Freed(World::keys())));
         }
     }
 

@@ -3,7 +3,8 @@
 use super::quorum::{Kind, LONG, LONGEST, Simulation};
 use super::world::{COMMAND_TIMEOUT, ONE_LEASE, RENEWED, World, ms};
 use crate::machine::{Command, Event, Hold, LeaseId, Outcome, Protocol, Quorum, Wait};
-use crate::script::{Mode, Script};
+use crate::protocol::call::Mode;
+use crate::protocol::script::Script;
 use std::time::Duration;
 
 /// The first process wants the lock.

@@ -3,9 +3,10 @@
 
 use super::defects::{self, Change, Defect, SEEDS, script};
 use super::quorum::{Kind, Simulation};
-use crate::clock::ServerTime;
 use crate::machine::Quorum;
-use crate::script::{Reply, Script};
+use crate::protocol::clock::ServerTime;
+use crate::protocol::reply::Reply;
+use crate::protocol::script::Script;
 
 /// A defect of the layer that makes one server of many.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -54,7 +55,7 @@ pub(super) fn spoil(quorum: &mut Quorum) {
     match defects::present() {
         Some(Change::Quorum(Flaw::FillsAfterLoss)) => quorum.believe_every_extension(),
         Some(Change::Quorum(Flaw::ForgetsAwaited)) => quorum.forget_awaited_votes(),
-        Some(Change::Quorum(Flaw::NothingOwed)) => quorum.forget_debts(),
+        Some(Change::Quorum(Flaw::NothingOwed)) => quorum.forget_withdrawals(),
         Some(Change::Quorum(Flaw::WithdrawnOnce)) => quorum.forget_lost_requests(),
         _ => {}
     }

@@ -4,13 +4,14 @@ use super::defects::Defect;
 use super::quorum_defects::{self, Flaw};
 use super::quorum_watch::Extensions;
 use super::server::Server;
-use crate::clock::Mono;
-use crate::error::Failure;
 use crate::machine::{
-    Command, Effect, Event, LeaseId, Manner, NodeId, OpId, Outcome, Protocol, Quorum, RequestId,
+    Command, Effect, Event, LeaseId, NodeId, OpId, Outcome, Protocol, Quorum, RequestId, SendMode,
 };
-use crate::script::{Call, Reply};
-use crate::token::Token;
+use crate::protocol::call::Call;
+use crate::protocol::clock::Mono;
+use crate::protocol::error::Failure;
+use crate::protocol::reply::Reply;
+use crate::protocol::token::Token;
 use std::collections::{BTreeMap, VecDeque};
 
 /// A request on its way.
@@ -101,9 +102,9 @@ impl Process {
                 self.servers[index(node)].subscribe(link.subscriber, &channel);
                 self.event(index(node), Event::Listening { channel, on: true });
             }
-            Effect::Ping => self.event(0, Event::Turned(self.now)),
-            Effect::Send { node, request, call, manner } => {
-                let with_source = manner == Manner::WithSource;
+            Effect::Ping => self.event(0, Event::Heartbeat(self.now)),
+            Effect::Send { node, request, call, send_mode } => {
+                let with_source = send_mode == SendMode::WithSource;
                 self.judge(index(node), request, &call, with_source);
                 let link = &mut self.links[index(node)];
                 assert!(link.up, "a request without a connection");
@@ -128,8 +129,8 @@ impl Process {
                 link.listens = false;
                 self.servers[index(node)].unsubscribe(link.subscriber);
             }
-            Effect::Tell(_) => {}
-            Effect::Confirm { .. } | Effect::Discover | Effect::Look { .. } | Effect::Stop => {
+            Effect::Notify(_) => {}
+            Effect::Confirm { .. } | Effect::Discover | Effect::Probe { .. } | Effect::Stop => {
                 panic!("{effect:?}")
             }
         }
@@ -159,12 +160,12 @@ impl Process {
     }
 
     pub(super) fn token(&self, lease: LeaseId) -> String {
-        Token::new(&self.client, lease.attempt().0, "").as_str().to_owned()
+        Token::new(&self.client, lease.token_id().0, "").as_str().to_owned()
     }
 
     /// Whether its lock was another's of this process before.
     pub(super) fn is_handed_on(lease: LeaseId) -> bool {
-        lease != LeaseId::first(lease.attempt())
+        lease != LeaseId::first(lease.token_id())
     }
 
     /// The tokens of the locks that it believes to hold, and whether they were handed on.

@@ -3,10 +3,12 @@
 use super::quorum_watch::{Seen, judge, parts};
 use super::server::Server;
 use super::world::World;
-use crate::clock::{Mono, ServerTime};
-use crate::error::Failure;
-use crate::machine::Look;
-use crate::script::{Call, Reply, Script};
+use crate::machine::ServerProbe;
+use crate::protocol::call::Call;
+use crate::protocol::clock::{Mono, ServerTime};
+use crate::protocol::error::Failure;
+use crate::protocol::reply::Reply;
+use crate::protocol::script::Script;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -82,10 +84,14 @@ impl Node {
 
     /// What it tells whoever connects. Its uptime is the difference of two clocks without their fractions,
     /// as Redis computes it: up to a second too much.
-    pub(super) fn look(&self, now: Mono) -> Look {
+    pub(super) fn probe(&self, now: Mono) -> ServerProbe {
         let seconds = |time: ServerTime| time.as_micros() / 1_000_000;
         let up = seconds(self.server.time(now)).saturating_sub(seconds(self.started_at));
-        Look { uptime: Some(Duration::from_secs(up)), history: None, ..self.server.look(now) }
+        ServerProbe {
+            uptime: Some(Duration::from_secs(up)),
+            history: None,
+            ..self.server.probe(now)
+        }
     }
 
     pub(super) fn execute(&self, now: Mono, call: &Call) -> Done {

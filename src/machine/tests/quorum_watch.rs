@@ -4,10 +4,12 @@
 use super::server::Server;
 use super::snapshot::bare;
 use super::world::World;
-use crate::clock::Mono;
-use crate::error::Failure;
 use crate::machine::RequestId;
-use crate::script::{Call, Reply, Script};
+use crate::protocol::call::Call;
+use crate::protocol::clock::Mono;
+use crate::protocol::error::Failure;
+use crate::protocol::reply::Reply;
+use crate::protocol::script::Script;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 

@@ -2,11 +2,11 @@
 
 use super::errands::{take_held, two};
 use super::world::{ONE_LEASE, RENEWED, World, ms};
-use crate::error::{Failure, Refusal};
 use crate::machine::lease::Lease;
 use crate::machine::wait_queue::AcquireRequest;
 use crate::machine::{Command, Event, Hold, LeaseId, LossReason, OpId, Outcome, Protocol, Wait};
-use crate::script::{Call, Intent, Mode};
+use crate::protocol::call::{Call, Intent, Mode};
+use crate::protocol::error::{Failure, Refusal};
 
 /// Lets time pass in small steps, with a server that answers at once.
 fn run(world: &mut World, duration_ms: u64) {
@@ -50,7 +50,7 @@ fn locks_and_waiters_are_small() {
     assert!(sizes.0 <= 152 && sizes.1 <= 168, "{sizes:?} bytes");
     let mut world = World::connected();
     let lease = held(&mut world, 3_000, Hold { max_hold: Some(ms(5_000)), ..RENEWED });
-    assert!(world.machine.plans_only(lease.attempt()), "whatever a lease plans");
+    assert!(world.machine.plans_only(lease.token_id()), "whatever a lease plans");
 }
 
 #[test]
@@ -171,7 +171,7 @@ fn a_process_that_comes_back_before_its_lease_ends_keeps_the_lock() {
     held(&mut world, 3_000, Hold { stall_timeout: ms(2_000), ..RENEWED });
     run(&mut world, 4_000);
     world.alive = true;
-    world.event(Event::Turned(world.now));
+    world.event(Event::Heartbeat(world.now));
     run(&mut world, 20_000);
     assert!(world.lost.is_empty());
 }
@@ -262,8 +262,8 @@ fn claiming() -> (World, LeaseId, OpId) {
 fn promote(world: &mut World) {
     world.pass(ms(50));
     world.server.set_history("second");
-    let (look, sent) = (world.server.look(world.now), world.now);
-    world.event(Event::Looked { look, sent });
+    let (probe, sent) = (world.server.probe(world.now), world.now);
+    world.event(Event::Probed { probe, sent });
 }
 
 #[test]

@@ -1,9 +1,9 @@
 //! One situation per test, in the order of a lock's life.
 
 use super::world::{COMMAND_TIMEOUT, ONE_LEASE, World, ms};
-use crate::error::{Failure, Refusal};
 use crate::machine::{Command, Event, Hold, LeaseId, OpId, Outcome, Protocol, Wait};
-use crate::script::{Call, Mode};
+use crate::protocol::call::{Call, Mode};
+use crate::protocol::error::{Failure, Refusal};
 
 fn refused(code: &str) -> Failure {
     Failure::Refused(Refusal { code: code.to_owned(), detail: "because".to_owned() })
@@ -92,7 +92,7 @@ fn a_lost_reply_is_asked_again_with_the_same_token_and_fence() {
     world.connect();
     world.settle();
     let (lease, fence) = world.lease(op);
-    assert_eq!(lease.attempt().0, 1, "the first token");
+    assert_eq!(lease.token_id().0, 1, "the first token");
     assert_eq!(Some(fence), issued, "and its fence");
 
     // The lost request may still arrive: the release is repeated.
@@ -189,14 +189,14 @@ fn a_grant_under_an_epoch_that_a_look_has_overtaken_is_not_used() {
     let reply = world.server.execute(world.now, &call);
     // Promoted in place: the connection stayed, the data is another's.
     world.server.set_history("second");
-    let look = world.server.look(world.now);
-    let time = look.time.as_micros();
-    world.event(Event::Looked { look, sent: world.now });
+    let probe = world.server.probe(world.now);
+    let time = probe.time.as_micros();
+    world.event(Event::Probed { probe, sent: world.now });
     world.reply(request, reply);
     assert_eq!(world.outcome(op), None);
     world.settle();
     let (lease, fence) = world.lease(op);
-    assert_eq!(lease.attempt().0, 2, "a new token");
+    assert_eq!(lease.token_id().0, 2, "a new token");
     assert!(fence >= time);
     assert_eq!(world.released, ["hf1.c.1"]);
 }

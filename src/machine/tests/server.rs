@@ -3,15 +3,16 @@
 use super::defects;
 use super::snapshot::{Snapshot, holders};
 use super::watch::{Executed, Granted, Watch};
-use crate::clock::{Mono, ServerTime};
-use crate::error::{Failure, Refusal};
-use crate::keys::LockKeys;
-use crate::machine::Look;
-use crate::message::{Message, notices};
-use crate::script::{Call, Reply};
+use crate::machine::ServerProbe;
+use crate::protocol::call::Call;
+use crate::protocol::clock::{Mono, ServerTime};
+use crate::protocol::error::{Failure, Refusal};
+use crate::protocol::keys::LockKeys;
+use crate::protocol::message::{Message, notices};
+use crate::protocol::reply::Reply;
+use crate::protocol::token::Token;
 use crate::server::embedded::{ask, execute, keys_of};
 use crate::server::memory::{Entries, Store};
-use crate::token::Token;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
@@ -126,7 +127,7 @@ impl State {
             let waits = || ask(&self.store, time, &["EXISTS", &keys.queue()]) != ["0"];
             before.owner() == Some(token.as_str()) || (before.value.is_none() && !waits())
         };
-        let several = matches!(call, Call::Together { .. });
+        let several = matches!(call, Call::AcquireAll { .. });
         let all_free = several && locks.iter().zip(before).all(|(lock, it)| is_free(lock, it));
         for (number, (keys, token)) in locks.iter().enumerate() {
             let after = Snapshot::take(keys, time, &|parts| ask(&self.store, time, parts));
@@ -264,8 +265,8 @@ impl Server {
         self.0.borrow_mut().history = history.into();
     }
 
-    pub(super) fn look(&self, now: Mono) -> Look {
-        Look {
+    pub(super) fn probe(&self, now: Mono) -> ServerProbe {
+        ServerProbe {
             history: Some(self.0.borrow().history.to_string()),
             time: self.time(now),
             uptime: None,

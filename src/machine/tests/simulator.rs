@@ -7,9 +7,9 @@ use super::ledger::{Forgotten, Lock};
 use super::process::{Held, Open, Process, Wish};
 use super::server::Server;
 use super::world::{World, ms};
-use crate::clock::Mono;
-use crate::machine::{AttemptId, LeaseId, Outcome};
-use crate::script::Call;
+use crate::machine::{LeaseId, Outcome, TokenId};
+use crate::protocol::call::Call;
+use crate::protocol::clock::Mono;
 use crate::server::memory::Entries;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
@@ -291,7 +291,7 @@ impl Simulation {
                 Outcome::Acquired { lease, fence, .. } => self.got(who, open, lease, fence),
                 Outcome::AcquiredAll { lease, fences } => {
                     for (fence, number) in fences.into_iter().zip(0..) {
-                        let attempt = AttemptId(lease.attempt().0 + number);
+                        let attempt = TokenId(lease.token_id().0 + number);
                         let lock = open.lock + usize::try_from(number).unwrap();
                         self.got(
                             who,
@@ -348,7 +348,7 @@ impl Simulation {
 
     fn shares(&self, who: usize, lease: LeaseId) -> bool {
         let leases = &self.processes[who].world.machine.leases;
-        leases.get(lease.attempt()).is_some_and(|held| held.mode.is_shared())
+        leases.get(lease.token_id()).is_some_and(|held| held.mode.is_shared())
     }
 
     pub(super) fn story(&self) -> String {

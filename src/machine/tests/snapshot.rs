@@ -1,8 +1,8 @@
 //! What a simulated server shows about the lock, read by plain commands.
 
-use crate::clock::ServerTime;
-use crate::keys::LockKeys;
-use crate::token::{TOKEN_PREFIX, Token};
+use crate::protocol::clock::ServerTime;
+use crate::protocol::keys::LockKeys;
+use crate::protocol::token::{TOKEN_PREFIX, Token};
 use std::collections::BTreeMap;
 
 /// What lies on the server about the lock.

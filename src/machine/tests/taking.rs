@@ -6,10 +6,12 @@ use super::simulator::Simulation;
 use super::snapshot::is_foreign;
 use super::watch::{Executed, expect};
 use super::world::{COMMAND_TIMEOUT, RENEWED, ms};
-use crate::clock::Mono;
 use crate::machine::{Command, LeaseId, LossReason, Wait};
-use crate::script::{Call, Intent, Mode, Reply, drift};
-use crate::token::Token;
+use crate::protocol::call::{Call, Intent, Mode};
+use crate::protocol::clock::Mono;
+use crate::protocol::reply::Reply;
+use crate::protocol::token::Token;
+use crate::protocol::validity::drift;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What was taken from whom so far.

@@ -3,10 +3,10 @@
 use super::server::Server;
 use super::world::{ONE_LEASE, RENEWED, World, ms};
 use crate::machine::{
-    Command, Event, Hold, LeaseId, LossReason, News, OpId, Outcome, Protocol, Wait,
+    Command, Event, Hold, LeaseId, LossReason, Notice, OpId, Outcome, Protocol, Wait,
 };
-use crate::message::inbox;
-use crate::script::{Call, Intent, Mode};
+use crate::protocol::call::{Call, Intent, Mode};
+use crate::protocol::message::inbox;
 use std::time::Duration;
 
 /// Managers on one server, and one clock for all.
@@ -324,8 +324,8 @@ fn a_grant_for_nobody_is_given_back_at_once() {
     let now = crowd.worlds[0].now;
     crowd.server.set_foreign(now, &World::keys(), "hf1.a.77", ms(60_000));
     let message = "hf1.a.77,1700000000000001,3000 1700000000000000 lock:a";
-    let message = crate::message::Message::parse(&inbox("a"), message).unwrap();
-    crowd.worlds[0].event(Event::Told(message));
+    let message = crate::protocol::message::Message::parse(&inbox("a"), message).unwrap();
+    crowd.worlds[0].event(Event::Message(message));
     crowd.assert_nothing_left();
 }
 
@@ -345,12 +345,12 @@ fn old_code_is_looked_after_every_tenth_of_a_second() {
 #[test]
 fn who_gets_no_messages_polls() {
     let mut crowd = Crowd::new(2);
-    let look = crowd.server.look(crowd.worlds[1].now);
+    let probe = crowd.server.probe(crowd.worlds[1].now);
     crowd.worlds[1].event(Event::Disconnected("cut".to_owned()));
     crowd.worlds[1].connecting = false;
-    let deaf = Some("NOPERM".to_owned());
-    crowd.worlds[1].event(Event::Connected { look, risks: Vec::new(), deaf });
-    assert_eq!(crowd.worlds[1].news.last(), Some(&News::Deaf("NOPERM".to_owned())));
+    let pubsub_denied = Some("NOPERM".to_owned());
+    crowd.worlds[1].event(Event::Connected { probe, risks: Vec::new(), pubsub_denied });
+    assert_eq!(crowd.worlds[1].notices.last(), Some(&Notice::PubsubDenied("NOPERM".to_owned())));
     let lease = crowd.held(0, 10_000);
     let op = crowd.acquire(1, 10_000);
     crowd.release(0, lease);
@@ -536,15 +536,15 @@ fn an_answer_that_outlives_its_lease_is_asked_again_with_the_same_token() {
     assert_eq!(world.outcome(op), None, "still a waiter");
     world.pass(ms(60));
     world.settle();
-    assert_eq!(world.lease(op).0.attempt().0, 1);
+    assert_eq!(world.lease(op).0.token_id().0, 1);
 }
 
 #[test]
 fn a_request_that_a_grant_by_message_overtook_may_still_arrive() {
     let mut crowd = Crowd::new(2);
     let lease = crowd.held(0, 60_000);
-    let (look, sent) = (crowd.server.look(crowd.worlds[1].now), crowd.worlds[1].now);
-    crowd.worlds[1].event(Event::Looked { look, sent });
+    let (probe, sent) = (crowd.server.probe(crowd.worlds[1].now), crowd.worlds[1].now);
+    crowd.worlds[1].event(Event::Probed { probe, sent });
     let op = crowd.worlds[1].acquire(60_000, Wait::Forever);
     crowd.worlds[1].execute_one();
     crowd.worlds[0].release(lease);

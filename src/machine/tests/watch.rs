@@ -3,10 +3,13 @@
 
 use super::snapshot::{Reach, SHARED, Snapshot, Waiter, bare, is_foreign};
 use super::taking::Takings;
-use crate::clock::ServerTime;
-use crate::message::{Grant, Taken};
-use crate::script::{CLAIM, Call, Intent, Mode, Reply, Script};
-use crate::token::Token;
+use crate::protocol::call::{Call, Intent, Mode};
+use crate::protocol::clock::ServerTime;
+use crate::protocol::message::{Grant, Taken};
+use crate::protocol::reply::Reply;
+use crate::protocol::script::Script;
+use crate::protocol::token::Token;
+use crate::protocol::validity::CLAIM;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
@@ -115,10 +118,10 @@ impl Executed<'_> {
 
     /// Whose share goes to whom by this call.
     fn passed(&self) -> Option<(&str, &str)> {
-        let Call::Pass { token, heir, .. } = self.call else { return None };
+        let Call::HandoffShare { token, successor, .. } = self.call else { return None };
         let shares = self.before.shares.iter().any(|share| share.token == token.as_str());
         (shares && matches!(self.reply, Some(Reply::Granted { .. })))
-            .then(|| (token.as_str(), heir.as_str()))
+            .then(|| (token.as_str(), successor.as_str()))
     }
 
     /// Whether this call, without whom it serves, leaves room for others; it looks at the line then.
@@ -138,7 +141,7 @@ impl Executed<'_> {
                 | Call::Free { .. }
                 | Call::FreeShare { .. }
                 | Call::KeepEntry { .. }
-                | Call::Pass { .. }
+                | Call::HandoffShare { .. }
         );
         let confirms = self.intent().is_some() && self.before.held_ms(self.token()).is_some();
         self.is_downgrade() || self.robs() || (!kept && !confirms && (freed || owner.is_none()))
@@ -193,19 +196,19 @@ impl Watch {
             self.granted.insert(token.to_owned(), granted);
         }
         ends_are_right(done)?;
-        if matches!(done.call, Call::Together { .. }) {
+        if matches!(done.call, Call::AcquireAll { .. }) {
             return self.together(done);
         }
         self.heard(done);
-        let heirs = if done.opens() { self.heirs(done) } else { Vec::new() };
-        holders_are_right(done, &heirs)?;
+        let successors = if done.opens() { self.successors(done) } else { Vec::new() };
+        holders_are_right(done, &successors)?;
         leases_are_right(done)?;
-        self.fences_are_right(done, &heirs)?;
+        self.fences_are_right(done, &successors)?;
         self.line_is_right(done)?;
         mark_is_right(done)?;
-        messages_are_right(done, &heirs)?;
+        messages_are_right(done, &successors)?;
         self.takings.judge(done)?;
-        self.remember_silence(done, &heirs);
+        self.remember_silence(done, &successors);
         Ok(())
     }
 
@@ -217,7 +220,7 @@ impl Watch {
         };
         expect(done.all_free, "several locks were given, and not all of them were free")?;
         expect(done.after.owner() == Some(done.token()), "one of several locks is not given")?;
-        let Call::Together { ttl, .. } = done.call else { return Ok(()) };
+        let Call::AcquireAll { ttl, .. } = done.call else { return Ok(()) };
         let ttl_ms = i64::try_from(ttl.as_millis()).unwrap();
         let had_ms = done.before.held_ms(done.token());
         let due_ms = had_ms.map_or(ttl_ms, |had_ms| had_ms.max(ttl_ms));
@@ -267,7 +270,7 @@ impl Watch {
 
     /// Who should get the lock or shares of it by this call, in order: the first in line who can be
     /// reached, and those behind who may have a share as well.
-    fn heirs<'a>(&self, done: &'a Executed<'_>) -> Vec<Candidate<'a>> {
+    fn successors<'a>(&self, done: &'a Executed<'_>) -> Vec<Candidate<'a>> {
         let eligible = done.before.line.iter().filter(|waiter| {
             waiter.token != done.token()
                 && waiter.reach != Reach::Gone
@@ -281,16 +284,16 @@ impl Watch {
         });
         let mut places: Vec<_> = places.chain(done.own_place()).collect();
         places.sort_unstable();
-        let (mut sharing, mut heirs) = (done.sharing(), Vec::new());
+        let (mut sharing, mut successors) = (done.sharing(), Vec::new());
         for place in places {
             match place.limit {
                 None if sharing == 0 => return vec![place],
                 Some(limit) if limit == 0 || sharing < limit => sharing += 1,
                 _ => break,
             }
-            heirs.push(place);
+            successors.push(place);
         }
-        heirs
+        successors
     }
 
     /// Whether a silent claim of its process cost this waiter its place.
@@ -306,7 +309,7 @@ impl Watch {
                 .any(|(token, at)| self::client(token) == client && heard_ms <= *at)
     }
 
-    fn remember_silence(&mut self, done: &Executed<'_>, heirs: &[Candidate<'_>]) {
+    fn remember_silence(&mut self, done: &Executed<'_>, successors: &[Candidate<'_>]) {
         if !done.opens() {
             return;
         }
@@ -314,11 +317,11 @@ impl Watch {
             self.silent = None;
         }
         self.silent_shares.retain(|token, _| done.before.held_ms(token).is_some());
-        for heir in heirs.iter().filter(|heir| heir.token != done.token()) {
-            if heir.limit.is_some() {
-                self.silent_shares.insert(heir.token.to_owned(), done.now_ms());
+        for successor in successors.iter().filter(|successor| successor.token != done.token()) {
+            if successor.limit.is_some() {
+                self.silent_shares.insert(successor.token.to_owned(), done.now_ms());
             } else {
-                self.silent = Some(heir.token.to_owned());
+                self.silent = Some(successor.token.to_owned());
             }
         }
     }
@@ -327,25 +330,28 @@ impl Watch {
     fn fences_are_right(
         &mut self,
         done: &Executed<'_>,
-        heirs: &[Candidate<'_>],
+        successors: &[Candidate<'_>],
     ) -> Result<(), String> {
         let counter = done.after.counter().unwrap_or(0);
         let granted = match done.reply {
             Some(Reply::Granted { fence }) => Some(*fence),
             _ => None,
         };
-        for heir in heirs {
-            let told =
-                done.messages.iter().flatten().find(|grant| grant.token.as_str() == heir.token);
-            let share = done.after.shares.iter().find(|share| share.token == heir.token);
+        for successor in successors {
+            let told = done
+                .messages
+                .iter()
+                .flatten()
+                .find(|grant| grant.token.as_str() == successor.token);
+            let share = done.after.shares.iter().find(|share| share.token == successor.token);
             let fence = share.map(|share| share.fence).or_else(|| told.map(|grant| grant.fence));
             let fence = fence.or(granted).unwrap_or(counter);
             let highest = self.highest;
             expect(fence > highest, &format!("the fence {fence} after {highest}"))?;
-            let epoch = done.before.waiter(heir.token).map_or(0, |waiter| waiter.epoch);
+            let epoch = done.before.waiter(successor.token).map_or(0, |waiter| waiter.epoch);
             expect(fence >= epoch, "a fence below the epoch of whom it is for")?;
             let last = if share.is_some() { fence } else { counter };
-            self.reserved.insert(heir.token.to_owned(), last);
+            self.reserved.insert(successor.token.to_owned(), last);
             self.highest = last;
         }
         let owner = done.after.owner().filter(|owner| !is_foreign(owner));
@@ -354,12 +360,12 @@ impl Watch {
             Some(owner) if granted.is_some() && done.before.fence.is_none() => {
                 self.reserved.insert(owner.to_owned(), counter);
             }
-            _ if heirs.is_empty() && done.passed().is_none() && done.adopted().is_none() => {
+            _ if successors.is_empty() && done.passed().is_none() && done.adopted().is_none() => {
                 expect(done.before.fence == done.after.fence, "a fence without a grant")?;
             }
             _ => {}
         }
-        let later = done.passed().map(|(_, heir)| heir);
+        let later = done.passed().map(|(_, successor)| successor);
         if let Some(later) = later.or_else(|| done.adopted().map(|_| done.token())) {
             let (fence, highest) = (granted.unwrap_or(0), self.highest);
             expect(fence > highest, &format!("the fence {fence} after {highest}"))?;
@@ -445,7 +451,7 @@ fn refused(done: &Executed<'_>) -> Result<(), String> {
 }
 
 /// Whoever has the lock or a share of it keeps that; those whose turn it is get theirs, and nobody else.
-fn holders_are_right(done: &Executed<'_>, heirs: &[Candidate<'_>]) -> Result<(), String> {
+fn holders_are_right(done: &Executed<'_>, successors: &[Candidate<'_>]) -> Result<(), String> {
     let left = |token: &str| {
         (done.gives_up() && token == done.token())
             || done.adopted() == Some(token)
@@ -454,12 +460,13 @@ fn holders_are_right(done: &Executed<'_>, heirs: &[Candidate<'_>]) -> Result<(),
     };
     let kept = done.before.holders().map(|(token, _)| token).filter(|token| !left(token));
     let adopter = done.adopted().map(|_| done.token());
-    let adopter = adopter.or_else(|| done.passed().map(|(_, heir)| heir));
-    let heirs_of = heirs.iter().map(|heir| heir.token);
+    let adopter = adopter.or_else(|| done.passed().map(|(_, successor)| successor));
+    let heirs_of = successors.iter().map(|successor| successor.token);
     let expected: BTreeSet<_> = kept.chain(heirs_of).chain(adopter).collect();
     let holders: BTreeSet<_> = done.after.holders().map(|(token, _)| token).collect();
     expect(holders == expected, &format!("{holders:?} hold the lock, and {expected:?} should"))?;
-    let whole = done.after.owner().is_none() || heirs.iter().all(|heir| heir.limit.is_none());
+    let whole = done.after.owner().is_none()
+        || successors.iter().all(|successor| successor.limit.is_none());
     expect(whole, "a share is the whole lock")?;
     let shares = done.after.shares.iter().map(|share| share.remaining_ms).max();
     let fits = shares.is_none_or(|last_ms| last_ms == done.after.remaining_ms);
@@ -476,7 +483,7 @@ fn leases_are_right(done: &Executed<'_>) -> Result<(), String> {
         let cut = after < before && !(done.is_downgrade() && after == before - 1);
         expect(!cut, &format!("a lease was cut from {before} to {after} ms"))?;
     }
-    if let (Call::Pass { mode: Mode::Shared { limit: Some(limit) }, .. }, Some(_)) =
+    if let (Call::HandoffShare { mode: Mode::Shared { limit: Some(limit) }, .. }, Some(_)) =
         (done.call, done.passed())
     {
         let sharing = done.after.shares.len();
@@ -493,7 +500,9 @@ fn leases_are_right(done: &Executed<'_>) -> Result<(), String> {
         _ => None,
     };
     let (whose, promised) = match (done.call, done.reply) {
-        (Call::Pass { heir, ttl, .. }, Some(Reply::Granted { .. })) => (heir.as_str(), Some(ttl)),
+        (Call::HandoffShare { successor, ttl, .. }, Some(Reply::Granted { .. })) => {
+            (successor.as_str(), Some(ttl))
+        }
         _ => (done.token(), promised),
     };
     if let Some(ttl) = promised {
@@ -533,13 +542,14 @@ fn mark_is_right(done: &Executed<'_>) -> Result<(), String> {
 
 /// Whoever gets something of the lock by another's call is told of it, of no more than it got, and nobody
 /// else is; each process in one message.
-fn messages_are_right(done: &Executed<'_>, heirs: &[Candidate<'_>]) -> Result<(), String> {
+fn messages_are_right(done: &Executed<'_>, successors: &[Candidate<'_>]) -> Result<(), String> {
     let told: BTreeSet<_> = done.messages.iter().flatten().map(|it| it.token.as_str()).collect();
     let listens = |token: &str| {
         token != done.token()
             && done.before.waiter(token).is_some_and(|waiter| waiter.reach != Reach::Polls)
     };
-    let due: BTreeSet<_> = heirs.iter().map(|heir| heir.token).filter(|it| listens(it)).collect();
+    let due: BTreeSet<_> =
+        successors.iter().map(|successor| successor.token).filter(|it| listens(it)).collect();
     expect(told == due, &format!("{due:?} got the lock, and {told:?} were told"))?;
     let inboxes: BTreeSet<_> = told.iter().map(|token| client(token)).collect();
     expect(done.messages.len() == inboxes.len(), "a process was told twice")?;

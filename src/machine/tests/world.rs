@@ -2,17 +2,18 @@
 
 use super::defects::{self, Defect};
 use super::server::Server;
-use crate::clock::Mono;
-use crate::error::{Failure, Refusal};
-use crate::keys::LockKeys;
 use crate::machine::lease::LossNotice;
 use crate::machine::{
-    AttemptId, Command, Config, Effect, Event, Hold, LeaseId, Look, LossReason, Machine, News,
-    NodeId, OpId, Outcome, Protocol, RequestId, Wait,
+    Command, Config, Effect, Event, Hold, LeaseId, LossReason, Machine, NodeId, Notice, OpId,
+    Outcome, Protocol, RequestId, ServerProbe, TokenId, Wait,
 };
-use crate::message::{Grant, Message, inbox, notices};
-use crate::script::{Call, Mode, Reply};
-use crate::token::Token;
+use crate::protocol::call::{Call, Mode};
+use crate::protocol::clock::Mono;
+use crate::protocol::error::{Failure, Refusal};
+use crate::protocol::keys::LockKeys;
+use crate::protocol::message::{Grant, Message, inbox, notices};
+use crate::protocol::reply::Reply;
+use crate::protocol::token::Token;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
@@ -33,7 +34,7 @@ pub(super) const fn ms(ms: u64) -> Duration {
 /// What a server has answered, on its way.
 #[derive(Debug)]
 enum Answer {
-    Look(Look, Mono),
+    Probe(ServerProbe, Mono),
     Reply(RequestId, Token, Result<Reply, Failure>),
 }
 
@@ -76,14 +77,14 @@ pub(super) struct World {
     subscriber: u64,
     /// The server keeps its history to itself, and answers looks with the time alone.
     pub(super) blind: bool,
-    pub(super) news: Vec<News>,
+    pub(super) notices: Vec<Notice>,
     /// Looks on their way and the requests ahead of which they were sent, where somebody answers them; elsewhere they
     /// are counted.
     pub(super) unanswered_looks: Option<VecDeque<(RequestId, Mono)>>,
     /// The server lets it neither publish nor subscribe.
-    pub(super) deaf: bool,
+    pub(super) pubsub_denied: bool,
     /// Grants that wait for replicas.
-    pub(super) confirms: VecDeque<AttemptId>,
+    pub(super) confirms: VecDeque<TokenId>,
 }
 
 impl World {
@@ -181,9 +182,9 @@ impl World {
             late: Vec::new(),
             subscriber: 0,
             blind: false,
-            news: Vec::new(),
+            notices: Vec::new(),
             unanswered_looks: None,
-            deaf: false,
+            pubsub_denied: false,
             confirms: VecDeque::new(),
         }
     }
@@ -244,27 +245,27 @@ impl World {
 
     pub(super) fn event(&mut self, event: Event) {
         let event = match event {
-            Event::Told(Message::Granted(mut grants)) if Defect::ValidFromArrival.is_on() => {
+            Event::Message(Message::Granted(mut grants)) if Defect::ValidFromArrival.is_on() => {
                 for grant in &mut grants {
                     grant.time = self.server.time(self.now);
                 }
-                Event::Told(Message::Granted(grants))
+                Event::Message(Message::Granted(grants))
             }
             event => event,
         };
         match &event {
-            Event::Connected { look, .. } | Event::Looked { look, .. } => {
-                self.shown.clone_from(&look.history);
+            Event::Connected { probe, .. } | Event::Probed { probe, .. } => {
+                self.shown.clone_from(&probe.history);
             }
             _ => {}
         }
         self.up |= matches!(event, Event::Connected { .. });
         let event = match event {
-            Event::Told(Message::Granted(grants)) => return self.granted(grants),
+            Event::Message(Message::Granted(grants)) => return self.granted(grants),
             event => event,
         };
         let taken = match &event {
-            Event::Told(Message::Taken(taken)) => Some(taken.clone()),
+            Event::Message(Message::Taken(taken)) => Some(taken.clone()),
             _ => None,
         };
         let unheard = taken.is_some() && Defect::TheftUnheard.is_on();
@@ -288,7 +289,7 @@ impl World {
         for grant in grants {
             let (mut out, before) = (Vec::new(), self.completed.len());
             if !defects::take_message(&mut self.machine, now, node, &grant, &mut out) {
-                let told = Event::Told(Message::Granted(vec![grant.clone()]));
+                let told = Event::Message(Message::Granted(vec![grant.clone()]));
                 self.machine.handle_event(now, node, told, &mut out);
             }
             self.perform(out);
@@ -310,15 +311,15 @@ impl World {
 
     pub(super) fn connect(&mut self) {
         assert!(std::mem::take(&mut self.connecting), "nobody wants to connect");
-        let mut look = self.server.look(self.now);
+        let mut probe = self.server.probe(self.now);
         if self.blind {
-            look.history = None;
+            probe.history = None;
         }
-        let deaf = self.deaf.then(|| "NOPERM".to_owned());
-        if !self.deaf {
+        let pubsub_denied = self.pubsub_denied.then(|| "NOPERM".to_owned());
+        if !self.pubsub_denied {
             self.listen();
         }
-        self.event(Event::Connected { look, risks: Vec::new(), deaf });
+        self.event(Event::Connected { probe, risks: Vec::new(), pubsub_denied });
     }
 
     /// Whoever connects next does so to this server.
@@ -368,7 +369,7 @@ impl World {
         let message = self.server.next_mail(self.subscriber);
         let any = message.is_some();
         if let Some(message) = message {
-            self.event(Event::Told(message));
+            self.event(Event::Message(message));
         }
         any
     }
@@ -382,14 +383,14 @@ impl World {
     pub(super) fn execute_one(&mut self) {
         if let Some((request, call)) = self.wire.pop_front() {
             while let Some(sent) = self.take_look(request) {
-                self.answers.push_back(Answer::Look(self.server.look(self.now), sent));
+                self.answers.push_back(Answer::Probe(self.server.probe(self.now), sent));
             }
             let reply = self.server.execute(self.now, &call);
             self.answers.push_back(Answer::Reply(request, call.token().clone(), reply));
         }
     }
 
-    /// The oldest look, if it was sent ahead of a request.
+    /// The oldest probe, if it was sent ahead of a request.
     fn take_look(&mut self, request: RequestId) -> Option<Mono> {
         let looks = self.unanswered_looks.as_mut()?;
         looks.front().filter(|(ahead_of, _)| *ahead_of <= request)?;
@@ -403,7 +404,7 @@ impl World {
         }
         while let Some(answer) = self.answers.pop_front() {
             match answer {
-                Answer::Look(look, sent) => self.event(Event::Looked { look, sent }),
+                Answer::Probe(probe, sent) => self.event(Event::Probed { probe, sent }),
                 Answer::Reply(request, token, reply) => {
                     self.check_refusal(&token, &reply);
                     return self.reply(request, reply);
@@ -427,12 +428,12 @@ impl World {
         assert!(*refused < REFUSED_MAX, "{token} is refused as long as its slot moves");
     }
 
-    /// The server answers the oldest look, if that is all that it has to answer.
+    /// The server answers the oldest probe, if that is all that it has to answer.
     pub(super) fn answer_look(&mut self) {
         let next = self.wire.front().map_or(RequestId(u64::MAX), |(request, _)| *request);
         if let Some(sent) = self.answers.is_empty().then(|| self.take_look(next)).flatten() {
-            let look = self.server.look(self.now);
-            self.event(Event::Looked { look, sent });
+            let probe = self.server.probe(self.now);
+            self.event(Event::Probed { probe, sent });
         }
     }
 
@@ -516,14 +517,14 @@ impl World {
                     }
                     self.server.unsubscribe(self.subscriber);
                 }
-                Effect::Look { sent, .. } => {
+                Effect::Probe { sent, .. } => {
                     self.looks += 1;
                     if let Some(looks) = &mut self.unanswered_looks {
                         looks.push_back((RequestId(self.last_sent.0 + 1), sent));
                     }
                     if self.blind {
-                        let look = Look { history: None, ..self.server.look(self.now) };
-                        self.event(Event::Looked { look, sent });
+                        let probe = ServerProbe { history: None, ..self.server.probe(self.now) };
+                        self.event(Event::Probed { probe, sent });
                     }
                 }
                 Effect::Lose { .. } if Defect::LossNotTold.is_on() => {}
@@ -531,10 +532,10 @@ impl World {
                     assert!(self.lost.iter().all(|(lost, _)| *lost != lease), "lost twice");
                     self.lost.push((lease, reason));
                 }
-                Effect::Ping if self.alive => self.event(Event::Turned(self.now)),
+                Effect::Ping if self.alive => self.event(Event::Heartbeat(self.now)),
                 Effect::Ping => {}
                 Effect::Send { request, call, .. } => {
-                    if let Call::Pass { token, .. } | Call::Release { token, .. } = &call {
+                    if let Call::HandoffShare { token, .. } | Call::Release { token, .. } = &call {
                         self.released.push(token.to_string());
                     }
                     let call = defects::distort(call);
@@ -554,7 +555,7 @@ impl World {
                     panic!("{effect:?} is for Cluster");
                 }
                 Effect::Stop => self.stopped = true,
-                Effect::Tell(news) => self.news.push(news),
+                Effect::Notify(notices) => self.notices.push(notices),
             }
         }
     }

@@ -11,6 +11,7 @@
 mod channels;
 mod commands;
 #[cfg(any(test, fuzzing))]
+#[path = "../../fuzzing/scripts.rs"]
 pub(crate) mod fuzz;
 mod keyspace;
 mod lua;
@@ -24,7 +25,7 @@ pub(crate) use channels::Message;
 #[cfg(any(test, fuzzing))]
 pub(crate) use keyspace::Entries;
 
-use crate::clock::ServerTime;
+use crate::protocol::clock::ServerTime;
 #[cfg(any(test, fuzzing))]
 use commands::Caller;
 use keyspace::Keyspace;

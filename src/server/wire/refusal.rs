@@ -1,6 +1,6 @@
 //! What a server refuses, and what it says then.
 
-use crate::error::{Failure, Refusal};
+use crate::protocol::error::{Failure, Refusal};
 use redis::{ErrorKind, RedisError};
 
 /// No text of a server is passed on beyond this many bytes: people are to read it.

@@ -116,10 +116,10 @@ fn an_addition_does_not_overflow() {
 #[test]
 fn flushing_leaves_nothing_but_subscriptions() {
     let bench = Bench::new();
-    bench.store.subscribe(7, "news");
+    bench.store.subscribe(7, "notices");
     bench.check(&[("SET k v", Value::Okay), ("HSET h f v", int(1))]);
     bench.store.flush();
-    bench.check(&[("KEYS *", bulks(&[])), ("PUBLISH news x", int(1))]);
+    bench.check(&[("KEYS *", bulks(&[])), ("PUBLISH notices x", int(1))]);
 }
 
 #[test]

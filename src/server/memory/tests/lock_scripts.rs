@@ -5,14 +5,15 @@
 //! much time passes between two calls is not the test's to say, and it finds out.
 
 use super::in_step::{Effect, Eval, InStep};
-use crate::clock::ServerTime;
-use crate::error::Failure;
-use crate::keys::LockKeys;
-use crate::machine::Manner;
-use crate::message::{Message, inbox, notices};
-use crate::script::{Call, Held, Intent, Mode, Reply};
+use crate::machine::SendMode;
+use crate::protocol::call::{Call, Intent, Mode};
+use crate::protocol::clock::ServerTime;
+use crate::protocol::error::Failure;
+use crate::protocol::keys::LockKeys;
+use crate::protocol::message::{Message, inbox, notices};
+use crate::protocol::reply::{Held, Reply};
+use crate::protocol::token::Token;
 use crate::server::wire;
-use crate::token::Token;
 use std::collections::BTreeSet;
 use std::fmt::{Arguments, Debug};
 use std::num::NonZeroU32;
@@ -304,9 +305,9 @@ impl<'a> Round<'a> {
             15 => Call::Downgrade { keys, token: owner, epoch, fence: self.pick(&FENCES) },
             16 => self.adopt(keys, token, epoch, ttl),
             17 if self.rng.bool() => {
-                let (_, heir) = self.pick(&TOKENS);
-                let (heir, mode) = (Token::from_text(heir), Mode::Shared { limit: TWO });
-                Call::Pass { keys, token: owner, epoch, heir, ttl, mode }
+                let (_, successor) = self.pick(&TOKENS);
+                let (successor, mode) = (Token::from_text(successor), Mode::Shared { limit: TWO });
+                Call::HandoffShare { keys, token: owner, epoch, successor, ttl, mode }
             }
             18 if self.rng.bool() => {
                 let foreign = self.rng.bool();
@@ -352,7 +353,7 @@ impl<'a> Round<'a> {
     fn take(&mut self, step: &Step) -> Result<(), String> {
         match step {
             Step::Call(call) => {
-                let command = wire::command(call, Manner::Plain);
+                let command = wire::command(call, SendMode::Plain);
                 let (keys, args) = wire::arguments(&command);
                 let (name, source) = (format!("{:?}", call.script()), call.script().source());
                 let effect = self.eval(&name, Eval { source, keys: &keys, args: &args })?;
@@ -431,8 +432,8 @@ impl<'a> Round<'a> {
         }
         let seen = match (wire::reply(call.script(), effect.reply), call) {
             (Ok(Reply::Granted { .. }), Call::ExtendShare { .. }) => "a share is lengthened",
-            (Ok(Reply::Granted { .. }), Call::Pass { heir, .. }) => {
-                self.owner = heir.clone();
+            (Ok(Reply::Granted { .. }), Call::HandoffShare { successor, .. }) => {
+                self.owner = successor.clone();
                 "passed on"
             }
             (Ok(Reply::Granted { fence }), Call::Acquire { token, block, .. }) => {
@@ -440,7 +441,7 @@ impl<'a> Round<'a> {
                 self.last = fence + u64::from(*block) - 1;
                 "granted"
             }
-            (Ok(Reply::Held(Held { place: Some(place), last, .. })), _) => {
+            (Ok(Reply::Held(Held { queued: Some(place), last, .. })), _) => {
                 (self.seq, self.last) = (place.seq, last);
                 "in line"
             }

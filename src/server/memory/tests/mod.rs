@@ -9,7 +9,7 @@ mod real_server;
 mod scripts;
 
 use super::Store;
-use crate::clock::ServerTime;
+use crate::protocol::clock::ServerTime;
 use redis::Value;
 
 /// Some point in 2023, in ms since 1970.

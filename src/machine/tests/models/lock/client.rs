@@ -48,7 +48,7 @@ pub(super) enum Attempt {
 
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(super) struct Waiting {
-    pub(super) place: Place,
+    pub(super) place: QueuePosition,
     /// In how many ticks it asks again; 0 if it does not by itself.
     poll: Ticks,
     /// A message said that it has the lock, but not for how long.
@@ -58,7 +58,7 @@ pub(super) struct Waiting {
 }
 
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub(super) enum Place {
+pub(super) enum QueuePosition {
     Unknown,
     InLine(u8),
     /// The server has forgotten it; it gets its old place again.
@@ -100,7 +100,7 @@ impl Client {
         };
         if let Some(attempt) = self.attempts.iter().position(free) {
             let waiting =
-                Waiting { place: Place::Unknown, poll: 0, hinted: false, uncertain: false };
+                Waiting { place: QueuePosition::Unknown, poll: 0, hinted: false, uncertain: false };
             self.ask(attempt, waiting);
         }
     }
@@ -132,7 +132,7 @@ impl Client {
         match self.attempts[attempt] {
             Attempt::Waiting(waiting) => {
                 let unknown = waiting.uncertain || self.is_asking(attempt);
-                if unknown || matches!(waiting.place, Place::InLine(_)) {
+                if unknown || matches!(waiting.place, QueuePosition::InLine(_)) {
                     self.give_back(attempt, waiting.uncertain);
                 } else {
                     self.attempts[attempt] = Attempt::Ended;
@@ -201,12 +201,14 @@ impl Client {
         number: Option<u8>,
     ) {
         let place = match (waiting.place, number) {
-            (_, Some(number)) => Place::InLine(number),
-            (Place::InLine(number) | Place::Lost(number), None) => Place::Lost(number),
-            (Place::Unknown, None) => Place::Unknown,
+            (_, Some(number)) => QueuePosition::InLine(number),
+            (QueuePosition::InLine(number) | QueuePosition::Lost(number), None) => {
+                QueuePosition::Lost(number)
+            }
+            (QueuePosition::Unknown, None) => QueuePosition::Unknown,
         };
         let waiting = Waiting { place, ..waiting };
-        if waiting.hinted || matches!(place, Place::Lost(_)) {
+        if waiting.hinted || matches!(place, QueuePosition::Lost(_)) {
             return self.ask(attempt, waiting);
         }
         let poll = if variant == Variant::NobodyPolls { 0 } else { POLL };
@@ -347,9 +349,9 @@ impl Client {
 
     fn ask(&mut self, attempt: usize, waiting: Waiting) {
         let intent = match waiting.place {
-            Place::Unknown => Intent::Join(None),
-            Place::InLine(_) => Intent::Poll,
-            Place::Lost(number) => Intent::Join(Some(number)),
+            QueuePosition::Unknown => Intent::Join(None),
+            QueuePosition::InLine(_) => Intent::Poll,
+            QueuePosition::Lost(number) => Intent::Join(Some(number)),
         };
         self.attempts[attempt] = Attempt::Waiting(Waiting { poll: 0, hinted: false, ..waiting });
         self.send(attempt, Call::Acquire(intent), false);

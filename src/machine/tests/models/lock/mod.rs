@@ -15,7 +15,7 @@ mod client;
 mod server;
 
 use super::{assert_breaks, assert_holds};
-use client::{Attempt, Client, Link, Place, Waiting};
+use client::{Attempt, Client, Link, QueuePosition, Waiting};
 use server::{Call, Server, Token};
 use stateright::{Model, Property};
 
@@ -258,7 +258,7 @@ impl Budget {
         }
         if self.lost_connections > 0 && self.acquires.contains(&2) {
             properties.push(sometimes("a place in line is lost", |_, state| {
-                state.waiting().any(|waiting| matches!(waiting.place, Place::Lost(_)))
+                state.waiting().any(|waiting| matches!(waiting.place, QueuePosition::Lost(_)))
             }));
         }
         properties

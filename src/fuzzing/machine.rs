@@ -1,16 +1,18 @@
 //! The machine, fed with inputs in an order that no server and no caller would choose.
 
-use super::{
-    AttemptId, Command, Config, Effect, Event, Hold, LeaseId, Look, Machine, NodeId, OpId, Outcome,
-    Protocol, Quorum, RequestId, Risk, Routes, Settings, Wait,
-};
-use crate::clock::{Mono, ServerTime};
-use crate::error::{Failure, Refusal};
 use crate::fuzzing::Bytes;
-use crate::keys::LockKeys;
-use crate::message::{Grant, Message, Taken, inbox};
-use crate::script::{Call, EXACT_MAX, Held, Mode, Place, Reply, Script};
-use crate::token::Token;
+use crate::machine::{
+    Command, Config, Effect, Event, Hold, LeaseId, Machine, NodeId, OpId, Outcome, Protocol,
+    Quorum, RequestId, Risk, Routes, ServerProbe, Settings, TokenId, Wait,
+};
+use crate::protocol::call::{Call, Mode};
+use crate::protocol::clock::{Mono, ServerTime};
+use crate::protocol::error::{Failure, Refusal};
+use crate::protocol::keys::LockKeys;
+use crate::protocol::message::{Grant, Message, Taken, inbox};
+use crate::protocol::reply::{EXACT_MAX, Held, QueuePosition, Reply};
+use crate::protocol::script::Script;
+use crate::protocol::token::Token;
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -135,7 +137,7 @@ impl Scene {
         self.last_op += 1;
         let op = OpId(self.last_op);
         self.open.insert(op);
-        if let Command::Together { names, .. } = &command {
+        if let Command::AcquireAll { names, .. } = &command {
             self.together.insert(op, names.len());
         }
         let (now, out) = (self.now, &mut self.out);
@@ -189,7 +191,7 @@ impl Scene {
     /// What the driver keeps to: an attempt to connect ends once, and only what is connected is heard of.
     fn may_happen(&mut self, node: NodeId, event: &Event) -> bool {
         match event {
-            Event::Turned(_) => true,
+            Event::Heartbeat(_) => true,
             Event::Discovered(_) => self.cluster,
             Event::Connected { .. } => self.connecting.remove(&node) && self.up.insert(node),
             Event::ConnectFailed(_) => self.connecting.remove(&node),
@@ -273,8 +275,8 @@ impl Scene {
             _ => return,
         };
         for number in 0..count {
-            let attempt = AttemptId(lease.attempt().0 + number);
-            let held = self.leases.iter().any(|other| other.attempt() == attempt);
+            let attempt = TokenId(lease.token_id().0 + number);
+            let held = self.leases.iter().any(|other| other.token_id() == attempt);
             assert!(held, "{outcome:?} of {op:?} holds nothing");
         }
     }
@@ -367,7 +369,7 @@ fn any_command(bytes: &mut Bytes<'_>, leases: &[LeaseId]) -> Command {
         4 => Command::Downgrade { lease },
         5 => Command::Extend { lease, ttl: bytes.flag().then(|| ttl(bytes)) },
         6 => Command::Force { name: name(bytes).to_owned(), foreign: bytes.flag() },
-        7 => Command::Together {
+        7 => Command::AcquireAll {
             names: (0..=bytes.below(4)).map(|_| name(bytes).to_owned()).collect(),
             ttl: ttl(bytes),
             label: String::new(),
@@ -399,21 +401,23 @@ fn any_reply(bytes: &mut Bytes<'_>, script: Script) -> Result<Reply, Failure> {
         return Err(any_failure(bytes));
     }
     Ok(match (script, bytes.below(4)) {
-        (Script::Adopt, 0) | (Script::Pass, 1) => Reply::Owner(false),
-        (Script::Pass | Script::Release | Script::Force, 0) => Reply::More,
+        (Script::Adopt, 0) | (Script::HandoffShare, 1) => Reply::Owner(false),
+        (Script::HandoffShare | Script::Release | Script::Force, 0) => Reply::More,
         (Script::Acquire, 0) => Reply::Held(Held {
             remaining: bytes.flag().then(|| Duration::from_millis(exact(bytes))),
             holder: bytes.pick(&["", "somebody", "hf1.c.1", "hf1.x.1+"]).to_owned(),
             time: ServerTime::from_micros(exact(bytes)),
-            place: bytes
+            queued: bytes
                 .flag()
-                .then(|| Place { position: u32::from(bytes.byte()), seq: exact(bytes) }),
+                .then(|| QueuePosition { position: u32::from(bytes.byte()), seq: exact(bytes) }),
             last: exact(bytes),
         }),
-        (Script::Acquire | Script::Adopt | Script::Pass, _) => {
+        (Script::Acquire | Script::Adopt | Script::HandoffShare, _) => {
             Reply::Granted { fence: exact(bytes) }
         }
-        (Script::Together, 0..3) => Reply::All((0..bytes.below(5)).map(|_| exact(bytes)).collect()),
+        (Script::AcquireAll, 0..3) => {
+            Reply::All((0..bytes.below(5)).map(|_| exact(bytes)).collect())
+        }
         (Script::Force, 1) => Reply::Seen { last: exact(bytes) },
         (Script::Vote, 0..3) => {
             Reply::Voted { counter: exact(bytes), time: ServerTime::from_micros(exact(bytes)) }
@@ -444,8 +448,8 @@ fn any_refusal(bytes: &mut Bytes<'_>) -> Refusal {
     Refusal { code: bytes.pick(&codes).to_owned(), detail: "no".to_owned() }
 }
 
-fn any_look(bytes: &mut Bytes<'_>) -> Look {
-    Look {
+fn any_look(bytes: &mut Bytes<'_>) -> ServerProbe {
+    ServerProbe {
         history: bytes.flag().then(|| bytes.pick(&["one", "two"]).to_owned()),
         time: ServerTime::from_micros(exact(bytes)),
         uptime: bytes.flag().then(|| Duration::from_secs(exact(bytes))),
@@ -455,16 +459,16 @@ fn any_look(bytes: &mut Bytes<'_>) -> Look {
 fn any_event(bytes: &mut Bytes<'_>, now: Mono) -> Event {
     match bytes.below(12) {
         0 => Event::Confirmed {
-            attempt: AttemptId(bytes.number()),
+            attempt: TokenId(bytes.number()),
             verdict: if bytes.flag() { Ok(()) } else { Err(any_refusal(bytes)) },
         },
         1..4 => Event::Connected {
-            look: any_look(bytes),
+            probe: any_look(bytes),
             risks: bytes.flag().then(|| Risk::Replica("a:1".to_owned())).into_iter().collect(),
-            deaf: bytes.flag().then(|| "NOPERM".to_owned()),
+            pubsub_denied: bytes.flag().then(|| "NOPERM".to_owned()),
         },
         4 => Event::ConnectFailed(any_failure(bytes)),
-        5 => Event::Deaf("NOPERM".to_owned()),
+        5 => Event::PubsubDenied("NOPERM".to_owned()),
         6 => Event::Disconnected("gone".to_owned()),
         7 => Event::Discovered(if bytes.flag() {
             Ok(Routes::new(&[(0, 8_000, node(bytes)), (8_001, 16_383, node(bytes))]))
@@ -475,9 +479,9 @@ fn any_event(bytes: &mut Bytes<'_>, now: Mono) -> Event {
             channel: format!("{}:{{{}}}", inbox(CLIENT), lock(bytes).tag()).into(),
             on: bytes.flag(),
         },
-        9 => Event::Looked { look: any_look(bytes), sent: now },
-        10 => Event::Told(any_message(bytes)),
-        _ => Event::Turned(now),
+        9 => Event::Probed { probe: any_look(bytes), sent: now },
+        10 => Event::Message(any_message(bytes)),
+        _ => Event::Heartbeat(now),
     }
 }
 

@@ -1,14 +1,16 @@
 //! The scripts on a keyspace in which anything may stand.
 
 use super::{Entries, Store, access};
-use crate::clock::ServerTime;
-use crate::error::Failure;
 use crate::fuzzing::Bytes;
-use crate::keys::LockKeys;
-use crate::machine::Manner;
-use crate::script::{Call, EXACT_MAX, Intent, Mode, Script};
+use crate::machine::SendMode;
+use crate::protocol::call::{Call, Intent, Mode};
+use crate::protocol::clock::ServerTime;
+use crate::protocol::error::Failure;
+use crate::protocol::keys::LockKeys;
+use crate::protocol::reply::EXACT_MAX;
+use crate::protocol::script::Script;
+use crate::protocol::token::Token;
 use crate::server::wire;
-use crate::token::Token;
 use redis::Value;
 use std::cell::RefCell;
 use std::num::NonZeroU32;
@@ -95,7 +97,7 @@ impl Scene<'_> {
     fn call(&mut self, bytes: &mut Bytes<'_>) {
         let call = any_call(bytes);
         let before = self.save();
-        let command = wire::command(&call, Manner::Plain);
+        let command = wire::command(&call, SendMode::Plain);
         let (keys, args) = wire::arguments(&command);
         let value = self.store.eval(self.now(), call.script().source(), &keys, &args);
         let failed = matches!(value, Value::ServerError(_));
@@ -188,14 +190,19 @@ fn any_call(bytes: &mut Bytes<'_>) -> Call {
         Script::Free => Call::Free { keys, token },
         Script::FreeShare => Call::FreeShare { keys, token },
         Script::KeepEntry => Call::KeepEntry { keys, token },
-        Script::Pass => {
-            Call::Pass { keys, token, epoch, heir: self::token(bytes), ttl, mode: mode(bytes) }
-        }
+        Script::HandoffShare => Call::HandoffShare {
+            keys,
+            token,
+            epoch,
+            successor: self::token(bytes),
+            ttl,
+            mode: mode(bytes),
+        },
         Script::Release => Call::Release { keys, token, epoch },
         Script::Seal => Call::Seal { keys, token, first, last },
-        Script::Together => {
+        Script::AcquireAll => {
             let others = (0..bytes.below(4)).map(|_| (lock(bytes), self::token(bytes))).collect();
-            Call::Together { first: (keys, token), others, ttl, epoch }
+            Call::AcquireAll { first: (keys, token), others, ttl, epoch }
         }
         Script::Vote => Call::Vote { keys, token, attempt: first, ttl, mark: bytes.flag() },
         Script::Withdraw => Call::Withdraw { keys, token },

@@ -1,9 +1,9 @@
 //! What the scripts publish to managers.
 
-use crate::clock::ServerTime;
-use crate::keys::LockKeys;
-use crate::script::{exact, free_channel};
-use crate::token::Token;
+use crate::protocol::clock::ServerTime;
+use crate::protocol::keys::LockKeys;
+use crate::protocol::reply::exact;
+use crate::protocol::token::Token;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -59,6 +59,12 @@ pub fn inbox(secret: &str) -> Arc<str> {
 #[must_use]
 pub fn notices(client: &str) -> Arc<str> {
     ["holdfast:", client].concat().into()
+}
+
+/// The channel on which those who wait for a lock of a quorum hear that it may be free.
+#[must_use]
+pub fn free_channel(keys: &LockKeys) -> Arc<str> {
+    format!("holdfast:free:{}", keys.lock()).into()
 }
 
 /// A lock that was granted by a message.

@@ -1,9 +1,9 @@
 //! The shard channels of a server of a Cluster.
 
 use super::{Deliver, Endpoint, Incoming, single, wire};
-use crate::clock::Mono;
-use crate::error::{DEFECT, Failure};
 use crate::faults::{self, OnPanic};
+use crate::protocol::clock::Mono;
+use crate::protocol::error::{DEFECT, Failure};
 use redis::{PushInfo, PushKind, Value};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::sync::mpsc::UnboundedReceiver;
 
 /// What is listened to from now on, or no longer.
-pub(super) type Wish = (Arc<str>, bool);
+pub(super) type Subscription = (Arc<str>, bool);
 
 /// A connection on which nothing was said for so long is asked whether it is still there: of one that a
 /// firewall has forgotten nobody is told.
@@ -21,29 +21,29 @@ const CHECK_AFTER: Duration = Duration::from_secs(2);
 /// moves the server ends its subscriptions unasked, which among answers could not be told apart from one.
 pub(super) async fn listen(
     server: Endpoint,
-    mut wanted: UnboundedReceiver<Wish>,
+    mut wanted: UnboundedReceiver<Subscription>,
     deliver: Deliver,
 ) {
     let _told = OnPanic(|| deliver(Incoming::Disconnected(DEFECT.to_owned())));
     let mut pace = Pace::default();
-    let mut open: Option<Ears> = None;
+    let mut open: Option<ShardSubscriber> = None;
     loop {
-        let in_use = open.as_ref().is_some_and(Ears::is_in_use);
+        let in_use = open.as_ref().is_some_and(ShardSubscriber::is_in_use);
         let limit = if in_use { CHECK_AFTER } else { Duration::MAX };
-        let wish = match tokio::time::timeout(limit, wanted.recv()).await {
-            Ok(Some(wish)) => Some(wish),
+        let subscription = match tokio::time::timeout(limit, wanted.recv()).await {
+            Ok(Some(subscription)) => Some(subscription),
             Ok(None) => return,
             Err(_) => None,
         };
         faults::at("ears");
-        if open.as_ref().is_none_or(Ears::is_over) {
-            let Some((channel, true)) = &wish else { continue };
+        if open.as_ref().is_none_or(ShardSubscriber::is_over) {
+            let Some((channel, true)) = &subscription else { continue };
             // A sleep of nothing lasts a ms, in which who waits cannot be reached.
             let pause = pace.pause();
             if !pause.is_zero() {
                 tokio::time::sleep(pause).await;
             }
-            open = Ears::open(&server, &deliver).await;
+            open = ShardSubscriber::open(&server, &deliver).await;
             if open.is_none() {
                 deliver(Incoming::Listening(Arc::clone(channel), false));
                 refuse_all(&mut wanted, &deliver);
@@ -51,7 +51,7 @@ pub(super) async fn listen(
             }
         }
         if let Some(ears) = &mut open
-            && !ears.ask(wish, &deliver).await
+            && !ears.ask(subscription, &deliver).await
         {
             open = None;
         }
@@ -59,7 +59,7 @@ pub(super) async fn listen(
 }
 
 /// Whoever wanted to listen meanwhile could not do so either, and each would wait for that in turn.
-fn refuse_all(wanted: &mut UnboundedReceiver<Wish>, deliver: &Deliver) {
+fn refuse_all(wanted: &mut UnboundedReceiver<Subscription>, deliver: &Deliver) {
     while let Ok((channel, on)) = wanted.try_recv() {
         if on {
             deliver(Incoming::Listening(channel, false));
@@ -97,7 +97,7 @@ impl Pace {
     }
 }
 
-struct Ears {
+struct ShardSubscriber {
     dialled: single::Dialled,
     /// What is listened to; none when the connection is gone.
     channels: Arc<Mutex<Option<BTreeSet<Arc<str>>>>>,
@@ -105,7 +105,7 @@ struct Ears {
     patience: Duration,
 }
 
-impl Ears {
+impl ShardSubscriber {
     async fn open(server: &Endpoint, deliver: &Deliver) -> Option<Self> {
         let channels = Arc::new(Mutex::new(Some(BTreeSet::new())));
         let (known, onwards) = (Arc::clone(&channels), Arc::clone(deliver));
@@ -128,32 +128,32 @@ impl Ears {
     }
 
     /// Changes what is listened to, or only asks for a sign of life. Says whether there was one.
-    async fn ask(&mut self, wish: Option<Wish>, deliver: &Deliver) -> bool {
-        let mut command = redis::cmd(match wish {
+    async fn ask(&mut self, subscription: Option<Subscription>, deliver: &Deliver) -> bool {
+        let mut command = redis::cmd(match subscription {
             Some((_, true)) => "SSUBSCRIBE",
             Some((_, false)) => "SUNSUBSCRIBE",
             // Whoever may use locks may ask for that.
             None => "TIME",
         });
-        if let Some((channel, _)) = &wish {
+        if let Some((channel, _)) = &subscription {
             command.arg(&**channel);
         }
         let answer = self.dialled.inner.send_packed_command(&command);
         let Ok(answer) = tokio::time::timeout(self.patience, answer).await else {
-            self.give_up(wish, deliver);
+            self.give_up(subscription, deliver);
             return false;
         };
         let Err(error) = answer.and_then(Value::extract_error) else { return true };
-        match (wire::failure(&error), wish) {
+        match (wire::failure(&error), subscription) {
             // The slot has moved, or is about to: whoever waits finds out where to.
             (Failure::Refused(refusal), Some((channel, true))) if is_elsewhere(&refusal.code) => {
                 deliver(Incoming::Listening(channel, false));
             }
             (Failure::Refused(refusal), Some((_, true))) => {
-                deliver(Incoming::Deaf(refusal.to_string()));
+                deliver(Incoming::PubsubDenied(refusal.to_string()));
             }
-            (Failure::Lost(_), wish) => {
-                self.give_up(wish, deliver);
+            (Failure::Lost(_), subscription) => {
+                self.give_up(subscription, deliver);
                 return false;
             }
             _ => {}
@@ -162,9 +162,9 @@ impl Ears {
     }
 
     /// Nothing more is heard here.
-    fn give_up(&self, wish: Option<Wish>, deliver: &Deliver) {
+    fn give_up(&self, subscription: Option<Subscription>, deliver: &Deliver) {
         let mut unheard = self.channels().take().unwrap_or_default();
-        unheard.extend(wish.and_then(|(channel, on)| on.then_some(channel)));
+        unheard.extend(subscription.and_then(|(channel, on)| on.then_some(channel)));
         for channel in unheard {
             deliver(Incoming::Listening(channel, false));
         }

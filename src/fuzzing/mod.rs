@@ -3,12 +3,14 @@
 //! Each function panics if a promise is broken. What was found worth keeping lies in `fuzz/corpus`, and
 //! the test below replays it, without a fuzzer.
 
+mod machine;
 mod names;
 
+pub use self::machine::machine;
 pub use self::names::names;
+// Their files lie here; as modules they belong to what they look into.
 #[cfg(unix)]
 pub use crate::driver::fuzz::conversation;
-pub use crate::machine::fuzz::machine;
 pub use crate::server::fuzz::replies;
 pub use crate::server::memory::fuzz::scripts;
 

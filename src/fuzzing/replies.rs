@@ -1,9 +1,11 @@
 //! What a hostile or broken server may answer and say.
 
-use super::{Deliver, Directory, cluster, ears, persistence, query, sentinel, single, wire};
-use crate::error::{Failure, Refusal};
-use crate::page::Page;
-use crate::script::Script;
+use super::{
+    Deliver, Directory, cluster, persistence, query, sentinel, shard_subscriber, single, wire,
+};
+use crate::protocol::error::{Failure, Refusal};
+use crate::protocol::query::Page;
+use crate::protocol::script::Script;
 use redis::{Parser, PushInfo, Value};
 use std::sync::Arc;
 
@@ -32,7 +34,7 @@ pub fn replies(data: &[u8]) {
             push(&PushInfo { kind: kind.clone(), data: data.clone() });
         }
     }
-    judge(wire::look(values.get(..wire::LOOK_COMMANDS).unwrap_or(&values)));
+    judge(wire::probe(values.get(..wire::PROBE_COMMANDS).unwrap_or(&values)));
     judge(wire::introduced(&values, "a:1"));
     let _about = (
         wire::connected_replicas(&values),
@@ -55,7 +57,7 @@ fn push(push: &PushInfo) {
     let _told = single::pushed(push);
     let _successor = sentinel::successor(push, "mymaster");
     let nobody: Deliver = Arc::new(|_| {});
-    ears::overhear(push, &nobody);
+    shard_subscriber::overhear(push, &nobody);
 }
 
 fn refuse(code: &str, detail: &str, directory: &Directory) {

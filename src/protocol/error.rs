@@ -1,6 +1,6 @@
 //! What can go wrong between a manager and its server, sorted by what is known afterwards.
 
-use crate::machine::NodeId;
+use super::ids::NodeId;
 use thiserror::Error;
 
 /// What is told of a task of ours that has panicked.

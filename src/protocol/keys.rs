@@ -82,7 +82,7 @@ impl LockKeys {
         crc16(self.tag().as_bytes()) % SLOTS
     }
 
-    /// Those of its fences, its line, what is known about those who wait, and those who share it.
+    /// Those of its fences, its wait queue, what is known about those who wait, and those who share it.
     #[must_use]
     pub fn side_keys(&self) -> [SideKey<'_>; 4] {
         let lock = self.lock();
@@ -99,7 +99,7 @@ impl LockKeys {
         self.side_keys()[0].to_string()
     }
 
-    /// The key of the line of those who wait.
+    /// The key of the wait queue.
     pub(crate) fn queue(&self) -> String {
         self.side_keys()[1].to_string()
     }

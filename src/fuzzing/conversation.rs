@@ -1,14 +1,14 @@
 //! A whole driver, connected to a server that says anything.
 
 use super::{Caller, Handle, Ticket, runtime};
-use crate::clock::Mono;
 use crate::fuzzing::Bytes;
 use crate::machine::{
-    Command, Config, Hold, LeaseId, LossReason, News, OpId, Outcome, Settings, Wait,
+    Command, Config, Hold, LeaseId, LossReason, Notice, OpId, Outcome, Settings, Wait,
 };
-use crate::message::{inbox, notices};
-use crate::page::Question;
-use crate::script::Mode;
+use crate::protocol::call::Mode;
+use crate::protocol::clock::Mono;
+use crate::protocol::message::{inbox, notices};
+use crate::protocol::query::Question;
 use crate::server::{Address, Endpoint, Replicas};
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -237,7 +237,7 @@ impl Caller for Recorder {
         self.ended.notify_all();
     }
     fn lose(&self, _: LeaseId, _: LossReason) {}
-    fn tell(&self, _: News) {}
+    fn tell(&self, _: Notice) {}
     fn ping(&self) {}
     fn last_turn(&self) -> Mono {
         Mono::now()

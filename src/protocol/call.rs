@@ -1,0 +1,340 @@
+//! The calls of scripts: what is passed to each.
+
+use super::clock::ServerTime;
+use super::keys::LockKeys;
+use super::script::Script;
+use super::token::Token;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// One call of a script.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Call {
+    /// Take a free lock, enter its wait queue, or confirm that `token` owns it.
+    Acquire {
+        /// The lock.
+        keys: LockKeys,
+        /// Who asks.
+        token: Token,
+        /// The lease.
+        ttl: Duration,
+        /// Fences at or below it may have been issued by a history that this server lost.
+        epoch: ServerTime,
+        /// How many fences the grant reserves; the same in every repeat.
+        block: u8,
+        /// The channel that a grant is published to; empty for a caller who only polls.
+        inbox: Arc<str>,
+        /// What to do if the lock is held.
+        intent: Intent,
+        /// How much of it is asked for.
+        mode: Mode,
+    },
+    /// Take over what `owner` has, who has passed its token on.
+    Adopt {
+        /// The lock.
+        keys: LockKeys,
+        /// Who asks.
+        token: Token,
+        /// As in `Acquire`, should the fence be unknown to all.
+        epoch: ServerTime,
+        /// Who owns it until now.
+        owner: Token,
+        /// The lease.
+        ttl: Duration,
+        /// How much of it, at most.
+        mode: Mode,
+    },
+    /// Turn the whole lock, if it is `token`'s, into a share of it.
+    Downgrade {
+        /// The lock.
+        keys: LockKeys,
+        /// Who owns it.
+        token: Token,
+        /// As in `Release`.
+        epoch: ServerTime,
+        /// The owner's fence, which it keeps.
+        fence: u64,
+    },
+    /// Lengthen the lease of `token` to at least `ttl` from now.
+    Extend {
+        /// The lock.
+        keys: LockKeys,
+        /// Who owns it.
+        token: Token,
+        /// The lease.
+        ttl: Duration,
+    },
+    /// Lengthen the share of `token` to at least `ttl` from now, and claim it.
+    ExtendShare {
+        /// The lock.
+        keys: LockKeys,
+        /// Who owns it.
+        token: Token,
+        /// The lease.
+        ttl: Duration,
+    },
+    /// Give a lock that a majority carries to a server that lacks it.
+    Fill {
+        /// The lock.
+        keys: LockKeys,
+        /// Who owns it, with its attempt.
+        token: Token,
+        /// The lease.
+        ttl: Duration,
+        /// The last fence that is reserved for the owner.
+        last: u64,
+    },
+    /// Free the lock whoever holds it.
+    Force {
+        /// The lock.
+        keys: LockKeys,
+        /// Who asks.
+        token: Token,
+        /// As in `Release`.
+        epoch: ServerTime,
+        /// Whether also other code's value is deleted.
+        foreign: bool,
+        /// As in [`Intent::Steal`]; none to be told.
+        seen: Option<u64>,
+    },
+    /// Free the lock if `token` owns it, while its other keys are elsewhere.
+    Free {
+        /// The lock.
+        keys: LockKeys,
+        /// Who owns it.
+        token: Token,
+    },
+    /// Give the share of `token` up, while other keys of the lock are elsewhere.
+    FreeShare {
+        /// The lock.
+        keys: LockKeys,
+        /// Who owns it.
+        token: Token,
+    },
+    /// Keep the queue entry of `token`, while other keys of the lock are elsewhere.
+    KeepEntry {
+        /// The lock.
+        keys: LockKeys,
+        /// Who waits.
+        token: Token,
+    },
+    /// Give the share of `token` up to another of the same process.
+    HandoffShare {
+        /// The lock.
+        keys: LockKeys,
+        /// Who has the share.
+        token: Token,
+        /// As in `Acquire`.
+        epoch: ServerTime,
+        /// Who gets it.
+        successor: Token,
+        /// The successor's lease.
+        ttl: Duration,
+        /// What the successor wants: a share with a limit.
+        mode: Mode,
+    },
+    /// Free the lock if `token` owns it, or leave the wait queue.
+    Release {
+        /// The lock.
+        keys: LockKeys,
+        /// Who owns it.
+        token: Token,
+        /// As in `Acquire`: the release issues the fence of the next owner.
+        epoch: ServerTime,
+    },
+    /// Write the fences `first` to `last` where `token` still owns the lock.
+    Seal {
+        /// The lock.
+        keys: LockKeys,
+        /// Who owns it, with its attempt.
+        token: Token,
+        /// The fence of the grant.
+        first: u64,
+        /// The last one that is reserved with it.
+        last: u64,
+    },
+    /// Take several free locks, or none of them.
+    AcquireAll {
+        /// The first lock, and who asks for it.
+        first: (LockKeys, Token),
+        /// The others.
+        others: Vec<(LockKeys, Token)>,
+        /// The lease.
+        ttl: Duration,
+        /// As in `Acquire`.
+        epoch: ServerTime,
+    },
+    /// Take a free lock on one server of a quorum.
+    Vote {
+        /// The lock.
+        keys: LockKeys,
+        /// Who asks, without its attempt.
+        token: Token,
+        /// Which attempt of it.
+        attempt: u64,
+        /// The lease.
+        ttl: Duration,
+        /// Whether the caller waits and wants a message when the holder lets go.
+        mark: bool,
+    },
+    /// Give up what `token` has on one server of a quorum, and tell those who wait.
+    Withdraw {
+        /// The lock.
+        keys: LockKeys,
+        /// Who owns it, with its attempt.
+        token: Token,
+    },
+}
+
+/// What an acquire does besides confirming what the token has already.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Intent {
+    /// Enter the wait queue: at an earlier position, or at the end.
+    Join(Option<u64>),
+    /// Nothing: keep a lock or a queue entry, and get neither anew.
+    Poll,
+    /// Take the lock from whoever of holdfast holds it, if this is still the last fence issued: so who was
+    /// granted it since is not robbed, however late the request arrives.
+    Steal(u64),
+    /// Take the lock only if it is free and nobody waits.
+    Try,
+}
+
+/// How much of a lock somebody has or wants.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Mode {
+    /// All of it.
+    #[default]
+    Exclusive,
+    /// A share, beside others.
+    Shared {
+        /// How many may have one at once when it is granted; none for any number.
+        limit: Option<NonZeroU32>,
+    },
+}
+
+impl Mode {
+    /// A share beside any number of others.
+    pub const SHARED: Self = Self::Shared { limit: None };
+
+    /// Whether it is a share.
+    #[must_use]
+    pub const fn is_shared(self) -> bool {
+        matches!(self, Self::Shared { .. })
+    }
+}
+
+impl Call {
+    /// Which lock it is about, of several the first.
+    #[must_use]
+    pub const fn keys(&self) -> &LockKeys {
+        match self {
+            Self::Acquire { keys, .. }
+            | Self::Adopt { keys, .. }
+            | Self::Downgrade { keys, .. }
+            | Self::Extend { keys, .. }
+            | Self::ExtendShare { keys, .. }
+            | Self::Fill { keys, .. }
+            | Self::Force { keys, .. }
+            | Self::Free { keys, .. }
+            | Self::FreeShare { keys, .. }
+            | Self::KeepEntry { keys, .. }
+            | Self::HandoffShare { keys, .. }
+            | Self::Release { keys, .. }
+            | Self::Seal { keys, .. }
+            | Self::AcquireAll { first: (keys, _), .. }
+            | Self::Vote { keys, .. }
+            | Self::Withdraw { keys, .. } => keys,
+        }
+    }
+
+    /// Who asks.
+    #[must_use]
+    pub const fn token(&self) -> &Token {
+        match self {
+            Self::Acquire { token, .. }
+            | Self::Adopt { token, .. }
+            | Self::Downgrade { token, .. }
+            | Self::Extend { token, .. }
+            | Self::ExtendShare { token, .. }
+            | Self::Fill { token, .. }
+            | Self::Force { token, .. }
+            | Self::Free { token, .. }
+            | Self::FreeShare { token, .. }
+            | Self::KeepEntry { token, .. }
+            | Self::HandoffShare { token, .. }
+            | Self::Release { token, .. }
+            | Self::Seal { token, .. }
+            | Self::AcquireAll { first: (_, token), .. }
+            | Self::Vote { token, .. }
+            | Self::Withdraw { token, .. } => token,
+        }
+    }
+
+    /// How many locks it is about.
+    #[must_use]
+    pub const fn locks(&self) -> usize {
+        if let Self::AcquireAll { others, .. } = self { 1 + others.len() } else { 1 }
+    }
+
+    /// The lease that is asked for; none is zero.
+    #[must_use]
+    pub const fn ttl(&self) -> Duration {
+        match self {
+            Self::Acquire { ttl, .. }
+            | Self::Adopt { ttl, .. }
+            | Self::Extend { ttl, .. }
+            | Self::ExtendShare { ttl, .. }
+            | Self::Fill { ttl, .. }
+            | Self::HandoffShare { ttl, .. }
+            | Self::AcquireAll { ttl, .. }
+            | Self::Vote { ttl, .. } => *ttl,
+            _ => Duration::ZERO,
+        }
+    }
+
+    /// Sets what is known of the server's data as the call is sent.
+    pub const fn set_epoch(&mut self, now: ServerTime) {
+        match self {
+            Self::Acquire { epoch, .. }
+            | Self::Adopt { epoch, .. }
+            | Self::Downgrade { epoch, .. }
+            | Self::Force { epoch, .. }
+            | Self::HandoffShare { epoch, .. }
+            | Self::Release { epoch, .. }
+            | Self::AcquireAll { epoch, .. } => *epoch = now,
+            _ => {}
+        }
+    }
+
+    /// Every lock that it is about, and who asks for it.
+    pub fn into_locks(self) -> impl Iterator<Item = (LockKeys, Token)> {
+        let (keys, token) = (self.keys().clone(), self.token().clone());
+        let others = if let Self::AcquireAll { others, .. } = self { others } else { Vec::new() };
+        std::iter::once((keys, token)).chain(others)
+    }
+
+    /// Which script this calls.
+    #[must_use]
+    pub const fn script(&self) -> Script {
+        match self {
+            Self::Acquire { .. } => Script::Acquire,
+            Self::Adopt { .. } => Script::Adopt,
+            Self::Downgrade { .. } => Script::Downgrade,
+            Self::Extend { .. } => Script::Extend,
+            Self::ExtendShare { .. } => Script::ExtendShare,
+            Self::Fill { .. } => Script::Fill,
+            Self::Force { .. } => Script::Force,
+            Self::Free { .. } => Script::Free,
+            Self::FreeShare { .. } => Script::FreeShare,
+            Self::KeepEntry { .. } => Script::KeepEntry,
+            Self::HandoffShare { .. } => Script::HandoffShare,
+            Self::Release { .. } => Script::Release,
+            Self::Seal { .. } => Script::Seal,
+            Self::AcquireAll { .. } => Script::AcquireAll,
+            Self::Vote { .. } => Script::Vote,
+            Self::Withdraw { .. } => Script::Withdraw,
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! What names what.
+
+/// Names an operation of a caller. Chosen by the caller, unique among the open ones.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct OpId(pub u32);
+
+impl OpId {
+    /// An operation that nobody waits for.
+    pub const NOBODY: Self = Self(u32::MAX);
+}
+
+/// Names an attempt to own a lock: the number in its token.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct TokenId(pub u64);
+
+/// Names the hold of one caller: its attempt, and how often the lock was handed on since. So whoever
+/// has handed a lock on cannot touch the hold of the next.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct LeaseId(pub u64);
+
+impl LeaseId {
+    /// More than a block of fences is long.
+    const GENERATIONS: u64 = 16;
+
+    /// The first hold of an attempt.
+    #[must_use]
+    pub const fn first(attempt: TokenId) -> Self {
+        Self(attempt.0 * Self::GENERATIONS)
+    }
+
+    /// Which attempt got the lock.
+    #[must_use]
+    pub const fn token_id(self) -> TokenId {
+        TokenId(self.0 / Self::GENERATIONS)
+    }
+
+    pub(crate) const fn next(self) -> Self {
+        Self(self.0 + 1)
+    }
+}
+
+/// Names a request to the server. Requests are answered in the order of their numbers.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub struct RequestId(pub u64);
+
+/// Names a server of a manager, and the connection to it.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct NodeId(pub u16);

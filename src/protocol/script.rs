@@ -1,0 +1,161 @@
+//! The Lua scripts.
+
+use std::sync::LazyLock;
+
+/// A script of `lua/`. Each file's header states its KEYS, ARGV and reply.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub enum Script {
+    /// `acquire.lua`
+    Acquire,
+    /// `adopt.lua`
+    Adopt,
+    /// `downgrade.lua`
+    Downgrade,
+    /// `extend.lua`
+    Extend,
+    /// `extend_share.lua`
+    ExtendShare,
+    /// `quorum/fill.lua`
+    Fill,
+    /// `force.lua`
+    Force,
+    /// `free.lua`
+    Free,
+    /// `free_share.lua`
+    FreeShare,
+    /// `inspect.lua`
+    Inspect,
+    /// `keep_entry.lua`
+    KeepEntry,
+    /// `handoff_share.lua`
+    HandoffShare,
+    /// `release.lua`
+    Release,
+    /// `quorum/seal.lua`
+    Seal,
+    /// `acquire_all.lua`
+    AcquireAll,
+    /// `quorum/vote.lua`
+    Vote,
+    /// `quorum/withdraw.lua`
+    Withdraw,
+}
+
+impl Script {
+    /// Every script, in the order of the enum.
+    pub const ALL: [Self; 17] = [
+        Self::Acquire,
+        Self::Adopt,
+        Self::Downgrade,
+        Self::Extend,
+        Self::ExtendShare,
+        Self::Fill,
+        Self::Force,
+        Self::Free,
+        Self::FreeShare,
+        Self::Inspect,
+        Self::KeepEntry,
+        Self::HandoffShare,
+        Self::Release,
+        Self::Seal,
+        Self::AcquireAll,
+        Self::Vote,
+        Self::Withdraw,
+    ];
+
+    /// The Lua text as it is sent to the server.
+    #[must_use]
+    pub fn source(self) -> &'static str {
+        static SOURCES: LazyLock<[String; Script::ALL.len()]> =
+            LazyLock::new(|| Script::ALL.map(|script| assemble(script.file())));
+        // The enum counts from 0, in the order of the list.
+        &SOURCES[self as usize]
+    }
+
+    const fn file(self) -> &'static str {
+        match self {
+            Self::Acquire => include_str!("lua/acquire.lua"),
+            Self::Adopt => include_str!("lua/adopt.lua"),
+            Self::Downgrade => include_str!("lua/downgrade.lua"),
+            Self::Extend => include_str!("lua/extend.lua"),
+            Self::ExtendShare => include_str!("lua/extend_share.lua"),
+            Self::Fill => include_str!("lua/quorum/fill.lua"),
+            Self::Force => include_str!("lua/force.lua"),
+            Self::Free => include_str!("lua/free.lua"),
+            Self::FreeShare => include_str!("lua/free_share.lua"),
+            Self::Inspect => include_str!("lua/inspect.lua"),
+            Self::KeepEntry => include_str!("lua/keep_entry.lua"),
+            Self::HandoffShare => include_str!("lua/handoff_share.lua"),
+            Self::Release => include_str!("lua/release.lua"),
+            Self::Seal => include_str!("lua/quorum/seal.lua"),
+            Self::AcquireAll => include_str!("lua/acquire_all.lua"),
+            Self::Vote => include_str!("lua/quorum/vote.lua"),
+            Self::Withdraw => include_str!("lua/quorum/withdraw.lua"),
+        }
+    }
+}
+
+/// What scripts share: the name in an `--#include` line, and the text in its place. No part includes another.
+const PARTS: [(&str, &str); 11] = [
+    ("clock", include_str!("lua/clock.lua")),
+    ("constants", include_str!("lua/constants.lua")),
+    ("counter", include_str!("lua/quorum/counter.lua")),
+    ("fence", include_str!("lua/fence.lua")),
+    ("lock_state", include_str!("lua/lock_state.lua")),
+    ("messages", include_str!("lua/messages.lua")),
+    ("revoke", include_str!("lua/revoke.lua")),
+    ("share_room", include_str!("lua/share_room.lua")),
+    ("shares", include_str!("lua/shares.lua")),
+    ("start_counter", include_str!("lua/start_counter.lua")),
+    ("wait_queue", include_str!("lua/wait_queue.lua")),
+];
+
+/// The text of a script with its parts in their places.
+fn assemble(file: &str) -> String {
+    PARTS.iter().fold(file.to_owned(), |text, (name, part)| {
+        text.replace(&format!("--#include {name}.lua"), part)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::validity::CLAIM;
+
+    /// The header is a contract: the numbers of KEYS and ARGV it names are those the text binds.
+    #[test]
+    fn every_header_states_what_the_script_uses() {
+        for script in Script::ALL {
+            let (header, body) = script.file().split_once("]]").expect("a header");
+            for part in ["KEYS", "ARGV", "REPLY", "WRITES", "AGAIN", "FAILS"] {
+                assert!(header.contains(&format!("\n  {part} ")), "{script:?} lacks {part}");
+            }
+            for list in ["KEYS", "ARGV"] {
+                let line = header.lines().find(|line| line.trim_start().starts_with(list));
+                let stated = line.map_or(0, |line| line.split_whitespace().skip(1).count() / 2);
+                let used = (1..10_u32).filter(|i| body.contains(&format!("{list}[{i}]"))).count();
+                assert_eq!(stated, used, "{script:?}: {list}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_part_is_in_its_place() {
+        for script in Script::ALL {
+            let includes = script.file().lines().filter(|line| line.contains("--#include"));
+            for line in includes {
+                let name = line.trim_start().trim_start_matches("--#include ");
+                let known = PARTS.iter().any(|(part, _)| format!("{part}.lua") == name);
+                assert!(known, "{script:?} includes {name:?}");
+            }
+        }
+        assert!(PARTS.iter().all(|(_, part)| !part.contains("--#include")));
+        assert!(Script::Release.source().contains("local function serve_queue"));
+    }
+
+    #[test]
+    fn the_claim_is_as_long_here_as_in_the_scripts() {
+        let line = format!("local CLAIM_MS = {}", CLAIM.as_millis());
+        assert!(Script::Release.source().contains(&line));
+    }
+}
