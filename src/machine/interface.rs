@@ -1,6 +1,6 @@
 //! What goes into a machine and what comes out of it.
 
-use super::{Hold, LossReason, Routes};
+use super::routes::Routes;
 use crate::protocol::call::{Call, Mode};
 use crate::protocol::clock::{Mono, ServerTime};
 use crate::protocol::error::{Failure, Refusal};
@@ -29,8 +29,38 @@ pub struct Config {
     pub cluster: bool,
     /// Whether a grant counts only once replicas have it.
     pub confirm: bool,
-    /// Whether the one server is a majority of several (see [`super::Quorum`]), which keeps no line.
+    /// Whether the one server is a majority of several (see `super::Quorum`), which keeps no line.
     pub quorum: bool,
+}
+
+/// How long and on what conditions a lock is kept beyond its first lease.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Hold {
+    /// Whether the lease is renewed until the lock is released.
+    pub renew: bool,
+    /// Whether the lease runs to its end, though the manager is closed or its process ends before.
+    pub keep: bool,
+    /// The longest time that the lock is kept, renewals included.
+    pub max_hold: Option<Duration>,
+    /// How long JavaScript may give no sign of life before renewal pauses.
+    pub stall_timeout: Duration,
+}
+
+/// How a lock was lost.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum LossReason {
+    /// Another process took it over, to whom its token was passed on.
+    Adopted,
+    /// Its lease ended, as its caller wanted it to: nothing to be counted.
+    Ended,
+    /// Its lease ended, or the server says that another owns it.
+    Expired,
+    /// It was kept for `max_hold`.
+    MaxHold,
+    /// Its lease ended because JavaScript gave no sign of life.
+    Stalled,
+    /// It was taken away.
+    Stolen,
 }
 
 /// A caller wants something. Each ends in exactly one [`Effect::Complete`].
@@ -333,7 +363,7 @@ pub enum Effect {
     },
     /// Ask JavaScript for a sign of life; answered by [`Event::Heartbeat`].
     Ping,
-    /// Call a script; answered by [`super::Machine::handle_reply`].
+    /// Call a script; answered by [`super::Protocol::handle_reply`].
     Send {
         /// Where.
         node: NodeId,

@@ -5,7 +5,7 @@
 //! while JavaScript has not turned for `stall_timeout`.
 
 use super::context::{Context, in_order};
-use super::interface::Effect;
+use super::interface::{Effect, Hold, LossReason};
 use super::requests::{Fallback, Finished, Requests};
 use super::timers::{Owner, Timer};
 use crate::protocol::call::{Call, Intent, Mode};
@@ -18,36 +18,6 @@ use crate::protocol::token::Token;
 use crate::protocol::validity::{drift, valid_until};
 use rustc_hash::FxHashMap;
 use std::time::Duration;
-
-/// How long and on what conditions a lock is kept beyond its first lease.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Hold {
-    /// Whether the lease is renewed until the lock is released.
-    pub renew: bool,
-    /// Whether the lease runs to its end, though the manager is closed or its process ends before.
-    pub keep: bool,
-    /// The longest time that the lock is kept, renewals included.
-    pub max_hold: Option<Duration>,
-    /// How long JavaScript may give no sign of life before renewal pauses.
-    pub stall_timeout: Duration,
-}
-
-/// How a lock was lost.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum LossReason {
-    /// Another process took it over, to whom its token was passed on.
-    Adopted,
-    /// Its lease ended, as its caller wanted it to: nothing to be counted.
-    Ended,
-    /// Its lease ended, or the server says that another owns it.
-    Expired,
-    /// It was kept for `max_hold`.
-    MaxHold,
-    /// Its lease ended because JavaScript gave no sign of life.
-    Stalled,
-    /// It was taken away.
-    Stolen,
-}
 
 /// Renewals that fall into the same slice of time leave as one pipeline.
 const SLICE: Duration = Duration::from_millis(20);

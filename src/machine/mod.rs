@@ -9,12 +9,12 @@
 //!   wait_queue ─ queue_entry ─ replication      a caller waits, asks, is granted
 //!   lease ─ handoff ─ release                   holds, hands on, gives back
 //!   one_shot                                    extend, downgrade, adopt, force, several at once
-//!   requests ─ servers ─ connection, cluster    what is sent, and where
+//!   requests ─ servers ─ connection, routes     what is sent, and where
 //! ```
 
-mod cluster;
 mod connection;
 mod context;
+mod discovery;
 mod handoff;
 mod interface;
 mod lease;
@@ -26,6 +26,7 @@ mod quorum;
 mod release;
 mod replication;
 mod requests;
+mod routes;
 mod server_data;
 mod servers;
 mod shard_channels;
@@ -37,13 +38,13 @@ mod timers;
 mod wait_queue;
 
 pub use crate::protocol::ids::{LeaseId, NodeId, OpId, RequestId, TokenId};
-pub use cluster::Routes;
 pub use interface::{
-    Command, Config, Effect, Event, Notice, Outcome, Risk, SendMode, ServerProbe, Wait,
+    Command, Config, Effect, Event, Hold, LossReason, Notice, Outcome, Risk, SendMode, ServerProbe,
+    Wait,
 };
-pub use lease::{Hold, LossReason};
 pub use protocol::Protocol;
 pub use quorum::{Quorum, Settings};
+pub use routes::Routes;
 pub use stats::Stats;
 
 use self::context::Context;

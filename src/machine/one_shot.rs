@@ -6,8 +6,9 @@
 //! of a later owner.
 
 use super::context::{Context, in_order};
+use super::interface::Hold;
 use super::interface::Outcome;
-use super::lease::{Hold, Leases};
+use super::lease::Leases;
 use super::requests::{CallError, Fallback, Finished, Requests};
 use super::timers::{Owner, Timer};
 use crate::protocol::call::Call;

@@ -1,10 +1,11 @@
 //! The servers of a manager: the connection to each, what is known of its data, and which has which lock.
 
-use super::cluster::{Discovery, Routes};
 use super::connection::{Connection, InFlight};
 use super::context::Context;
+use super::discovery::Discovery;
 use super::interface::{Effect, Notice, Outcome, Risk, ServerProbe};
 use super::requests::Sent;
+use super::routes::Routes;
 use super::server_data::ServerData;
 use super::timers::Timer;
 use crate::protocol::clock::{Mono, ServerTime};

@@ -5,8 +5,9 @@
 //! shares. Each serves whoever is first here when it gets something.
 
 use super::context::{Context, in_order};
+use super::interface::Hold;
 use super::interface::{Outcome, Wait};
-use super::lease::{BLOCK_MAX, Hold};
+use super::lease::BLOCK_MAX;
 use super::queue_entry::{ContentionPolicy, Entries, Pending, is_foreign};
 use super::servers::Servers;
 use super::timers::Timer;

@@ -275,7 +275,7 @@ impl Connection {
             match inner.subscribe(&*channel).await.map_err(|error| wire::failure(&error)) {
                 Ok(()) => deliver(Incoming::Listening(channel, true)),
                 Err(Failure::Refused(refusal)) => {
-                    deliver(Incoming::PubsubDenied(refusal.to_string()))
+                    deliver(Incoming::PubsubDenied(refusal.to_string()));
                 }
                 // The connection is gone, which is told elsewhere.
                 Err(_) => {}

@@ -3,8 +3,8 @@
 //! A ballot is decided as soon as it is certain either way: a majority has said yes, or so many have
 //! said no, failed or stayed silent that none can come about any more.
 
-use crate::machine::RequestId;
 use crate::protocol::clock::Mono;
+use crate::protocol::ids::RequestId;
 use crate::protocol::keys::LockKeys;
 use crate::protocol::reply::Held;
 use crate::protocol::token::Token;

@@ -1,24 +1,12 @@
 //! The connections to the servers: coming, going, and when there are enough of them.
 
 use super::ballot::majority;
-use super::{Quorum, Timer, VIRTUAL, node_id};
-use crate::machine::{Effect, Event, Notice, Protocol, ServerProbe};
+use super::{Opening, Quorum, Timer, VIRTUAL, node_id};
+use crate::machine::interface::{Effect, Event, Notice, ServerProbe};
+use crate::machine::protocol::Protocol;
 use crate::protocol::clock::{Mono, ServerTime};
 use crate::protocol::error::Failure;
 use std::time::Duration;
-
-/// The first connections.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub(super) enum Opening {
-    /// Nobody has asked for them yet.
-    #[default]
-    Before,
-    /// They are made, and it is not known yet whether there will be enough.
-    Awaited,
-    /// There are enough; the others have a moment more.
-    Enough,
-    Done,
-}
 
 impl Quorum {
     pub(super) fn connect_all(&mut self) {

@@ -10,10 +10,12 @@
 //! have the same fence.
 
 use super::ballot::{Ballot, Grantee, Question, Standing, Vote, majority};
-use super::{Candidacy, NodeRequest, Quorum, Reach, Timer};
-use crate::machine::{RequestId, SendMode};
+use super::candidacy::{Candidacy, NodeRequest, Reach};
+use super::{Quorum, Timer};
+use crate::machine::interface::SendMode;
 use crate::protocol::call::Call;
 use crate::protocol::error::Failure;
+use crate::protocol::ids::RequestId;
 use crate::protocol::keys::LockKeys;
 use crate::protocol::reply::{Held, Reply};
 use crate::protocol::token::{TOKEN_PREFIX, Token};

@@ -1,12 +1,13 @@
 //! Keeping a lock that a majority carries, and giving one up.
 
+use super::Quorum;
 use super::ballot::{Ballot, Question, Standing, Vote};
+use super::candidacy::{Candidacy, Reach};
 use super::node::{Node, PendingWithdrawal};
-use super::{Candidacy, Quorum, Reach};
-use crate::machine::RequestId;
 use crate::protocol::call::Call;
 use crate::protocol::clock::Mono;
 use crate::protocol::error::Failure;
+use crate::protocol::ids::RequestId;
 use crate::protocol::keys::LockKeys;
 use crate::protocol::reply::Reply;
 use crate::protocol::token::Token;

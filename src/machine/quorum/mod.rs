@@ -13,6 +13,7 @@
 //! that issue a fence are those of a replicated register, as ABD and Paxos write one.
 
 mod ballot;
+mod candidacy;
 mod connections;
 mod election;
 mod hold;
@@ -23,14 +24,16 @@ mod spoil;
 mod wake;
 
 use self::ballot::Ballot;
+use self::candidacy::{Candidacy, NodeRequest};
 use self::node::Node;
-use super::{
-    Command, Config, Effect, Event, Machine, NodeId, Notice, OpId, Protocol, RequestId, SendMode,
-    Stats,
-};
+use crate::machine::Machine;
+use crate::machine::interface::{Command, Config, Effect, Event, Notice, SendMode};
+use crate::machine::protocol::Protocol;
+use crate::machine::stats::Stats;
 use crate::protocol::call::{Call, Intent};
 use crate::protocol::clock::Mono;
 use crate::protocol::error::Failure;
+use crate::protocol::ids::{NodeId, OpId, RequestId};
 use crate::protocol::keys::LockKeys;
 use crate::protocol::message::Message;
 use crate::protocol::reply::Reply;
@@ -71,54 +74,16 @@ pub struct Quorum {
     /// Answers for the machine.
     verdicts: VecDeque<(RequestId, Result<Reply, Failure>)>,
     /// The channels that are listened to.
-    channels: BTreeMap<Arc<str>, wake::Channel>,
+    channels: BTreeMap<Arc<str>, Channel>,
     timers: BTreeSet<(Mono, Timer)>,
     last_attempt: u64,
     last_request: u64,
     requests: u64,
-    opening: connections::Opening,
+    opening: Opening,
     closing: Option<OpId>,
     /// What ends the manager, held back until the last withdrawals are through.
     shutdown_effects: Vec<Effect>,
     rng: fastrand::Rng,
-}
-
-/// One attempt of a token, on all servers: its value there is `token.attempt`.
-#[derive(Clone, Debug)]
-struct Candidacy {
-    keys: LockKeys,
-    /// With its attempt.
-    token: Token,
-    /// By server, what may stand there.
-    reached: Vec<Reach>,
-    /// The last fence of its grant, once it was granted.
-    last_fence: Option<u64>,
-    /// The last ballot in which a majority was seen to carry it.
-    carried: Option<RequestId>,
-    /// The ballot that is about it first.
-    election: RequestId,
-}
-
-/// What a server may have of an attempt.
-#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-enum Reach {
-    /// Nothing: it was not asked for the lock.
-    Not,
-    /// The lock. A withdrawal comes behind all that it was asked.
-    Asked,
-    /// The lock, now or later: such a request was lost with its connection, and may still be executed.
-    Lost,
-}
-
-/// A request to one server.
-#[derive(Clone, Debug)]
-struct NodeRequest {
-    call: Call,
-    /// The ballot that its answer counts in, if it is still open then.
-    ballot: Option<RequestId>,
-    /// The machine's token.
-    owner: Token,
-    sent: Mono,
 }
 
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
@@ -129,6 +94,27 @@ enum Timer {
     Forget,
     Open,
     Reconnect(usize),
+}
+
+/// The first connections.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+enum Opening {
+    /// Nobody has asked for them yet.
+    #[default]
+    Before,
+    /// They are made, and it is not known yet whether there will be enough.
+    Awaited,
+    /// There are enough; the others have a moment more.
+    Enough,
+    Done,
+}
+
+/// A channel on which it is told that a lock may be free.
+#[derive(Debug)]
+struct Channel {
+    keys: LockKeys,
+    /// Nobody has waited since.
+    unused: Option<Mono>,
 }
 
 /// The one server that the machine knows.
@@ -217,7 +203,7 @@ impl Quorum {
             last_attempt: 0,
             last_request: 0,
             requests: 0,
-            opening: connections::Opening::default(),
+            opening: Opening::default(),
             closing: None,
             shutdown_effects: Vec::new(),
             rng: fastrand::Rng::with_seed(!seed),

@@ -1,9 +1,9 @@
 //! One server of a quorum: its connection, what it was asked, and what must still be given back there.
 
-use super::NodeRequest;
 use super::ballot::Vote;
-use crate::machine::ServerProbe;
+use super::candidacy::NodeRequest;
 use crate::machine::connection::Connection;
+use crate::machine::interface::ServerProbe;
 use crate::protocol::clock::Mono;
 use crate::protocol::keys::LockKeys;
 use crate::protocol::token::Token;

@@ -1,10 +1,12 @@
 //! What the servers answer.
 
+use super::Quorum;
 use super::ballot::{Question, Vote};
-use super::{NodeRequest, Quorum, Reach};
-use crate::machine::{RequestId, SendMode};
+use super::candidacy::{NodeRequest, Reach};
+use crate::machine::interface::SendMode;
 use crate::protocol::call::Call;
 use crate::protocol::error::Failure;
+use crate::protocol::ids::RequestId;
 use crate::protocol::reply::Reply;
 use crate::protocol::token::Token;
 use std::time::Duration;

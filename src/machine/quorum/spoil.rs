@@ -1,7 +1,8 @@
 //! Hands in the state of a quorum, for tests that spoil it: so the code that is shipped has no switch.
 
+use super::Quorum;
 use super::ballot::{Question, Vote};
-use super::{Quorum, Reach};
+use super::candidacy::Reach;
 
 impl Quorum {
     /// Every extension counts as won.

@@ -5,9 +5,9 @@
 //! says so there. The first message of any server wakes the waiter, which asks after a pause of its own,
 //! so that several do not split the votes. A message that is missed costs one pause more.
 
-use super::{Quorum, Timer, VIRTUAL, node_id};
-use crate::machine::{Effect, Event, Protocol};
-use crate::protocol::clock::Mono;
+use super::{Channel, Quorum, Timer, VIRTUAL, node_id};
+use crate::machine::interface::{Effect, Event};
+use crate::machine::protocol::Protocol;
 use crate::protocol::keys::LockKeys;
 use crate::protocol::message::Message;
 use crate::protocol::message::free_channel;
@@ -16,13 +16,6 @@ use std::time::Duration;
 
 /// A channel that nobody waits on is kept so long, for whoever waits next.
 const CHANNEL_KEPT: Duration = Duration::from_secs(30);
-
-#[derive(Debug)]
-pub(super) struct Channel {
-    keys: LockKeys,
-    /// Nobody has waited since.
-    unused: Option<Mono>,
-}
 
 impl Quorum {
     /// Somebody waits for a lock: listens to its channel on every server.
