@@ -1,0 +1,28 @@
+/** docs/architecture.md: what it names is there. */
+
+import assert from 'node:assert/strict';
+import { existsSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { ROOT } from '../support/child.js';
+
+const page = readFileSync(join(ROOT, 'docs', 'architecture.md'), 'utf8');
+
+test('the files that docs/architecture.md names exist', () => {
+  const paths = [...page.matchAll(/`((?:src|js|scripts)\/[\w./]+)`/g)].map(
+    ([, path]) => path ?? '',
+  );
+  assert.ok(paths.length > 40, `${paths.length} paths`);
+  assert.deepEqual(
+    paths.filter((path) => !existsSync(join(ROOT, path))),
+    [],
+  );
+});
+
+test('the functions that docs/architecture.md names beside their files exist', () => {
+  const named = [...page.matchAll(/`(src\/[\w./]+)`, `(\w+)`/g)];
+  assert.ok(named.length >= 5, `${named.length} functions`);
+  for (const [, path = '', name = ''] of named) {
+    assert.match(readFileSync(join(ROOT, path), 'utf8'), new RegExp(`fn ${name}\\b`), path);
+  }
+});
