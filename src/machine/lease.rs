@@ -14,6 +14,7 @@ use crate::protocol::ids::{LeaseId, NodeId, TokenId};
 use crate::protocol::keys::LockKeys;
 use crate::protocol::message::Taken;
 use crate::protocol::reply::Reply;
+use crate::protocol::script::Script;
 use crate::protocol::token::Token;
 use crate::protocol::validity::{drift, valid_until};
 use rustc_hash::FxHashMap;
@@ -452,7 +453,8 @@ impl Leases {
     pub(super) fn extension(rq: &Requests, held: &Lease, ttl: Duration) -> (Call, Fallback) {
         let (keys, token) = (held.keys.clone(), Self::token_of(&rq.cx, held));
         if held.mode.is_shared() {
-            return (Call::ExtendShare { keys, token, ttl }, Fallback::None);
+            // A lock that is to be downgraded has no keys of shares yet: its own key tells that it is held.
+            return (Call::ExtendShare { keys, token, ttl }, Fallback::Extend);
         }
         if held.owes != Some(Owes::Claim) {
             return (Call::Extend { keys, token, ttl }, Fallback::None);
@@ -533,6 +535,13 @@ impl Leases {
                 self.confirm(rq, id, finished.sent, finished.ttl);
                 self.change(&mut rq.cx, id, |held| held.plan_next_renewal(now));
                 self.ask_about_notice(rq, id);
+                None
+            }
+            // The fallback has found no whole lock. Whether there is a share, its keys tell once they are in one place.
+            Ok(Reply::Owner(false))
+                if held.mode.is_shared() && finished.script == Script::Extend =>
+            {
+                self.change(&mut rq.cx, id, |held| held.plan_retry(now));
                 None
             }
             // The only final answers; all else is tried again until the lease ends.

@@ -17,6 +17,7 @@ use crate::protocol::error::Refusal;
 use crate::protocol::ids::{LeaseId, OpId, TokenId};
 use crate::protocol::keys::LockKeys;
 use crate::protocol::reply::Reply;
+use crate::protocol::script::Script;
 use crate::protocol::token::Token;
 use rustc_hash::FxHashMap;
 use std::time::Duration;
@@ -171,6 +172,13 @@ impl OneShots {
                 }
                 rq.send(owner, shot.call.clone(), Fallback::None);
                 return None;
+            }
+            // The fallback has found no whole lock. Whether there is a share, its keys tell once they are in one place.
+            Ok(Reply::Owner(false))
+                if finished.script == Script::Extend
+                    && shot.call.script() == Script::ExtendShare =>
+            {
+                None
             }
             // A server that left a fence out is asked again.
             Ok(Reply::All(fences)) if fences.len() != shot.call.locks() => {

@@ -55,14 +55,12 @@ pub(super) enum Fallback {
 impl Fallback {
     fn of(self, call: &Call) -> Option<Call> {
         let (keys, token) = (call.keys().clone(), call.token().clone());
-        match (self, call) {
-            (Self::Extend, Call::Acquire { ttl, .. }) => {
-                Some(Call::Extend { keys, token, ttl: *ttl })
-            }
-            (Self::None | Self::Extend, _) => None,
-            (Self::Free, _) => Some(Call::Free { keys, token }),
-            (Self::FreeShare, _) => Some(Call::FreeShare { keys, token }),
-            (Self::KeepEntry, _) => Some(Call::KeepEntry { keys, token }),
+        match self {
+            Self::None => None,
+            Self::Extend => Some(Call::Extend { keys, token, ttl: call.ttl() }),
+            Self::Free => Some(Call::Free { keys, token }),
+            Self::FreeShare => Some(Call::FreeShare { keys, token }),
+            Self::KeepEntry => Some(Call::KeepEntry { keys, token }),
         }
     }
 }

@@ -211,6 +211,60 @@ fn a_lock_that_is_moving_is_asked_for_there_once() {
     assert_eq!(crew.sent().0, ONE);
 }
 
+/// A fence below that epoch would be given back and asked for anew, without a pause, as long as the slot moves.
+#[test]
+fn what_is_asked_for_where_its_slot_moves_to_has_the_epoch_of_that_server() {
+    let mut crew = Crew::new();
+    crew.event(TWO, Event::Disconnected("died".to_owned()));
+    let later = ServerTime::from_micros(TIME.as_micros() + 5_000_000);
+    let probe = ServerProbe { history: Some("another".to_owned()), time: later, uptime: None };
+    crew.event(TWO, Event::Connected { probe, risks: Vec::new(), pubsub_denied: None });
+    crew.take();
+    crew.acquire(2, LOW);
+    let (_, request, ..) = crew.sent();
+    crew.reply(ONE, request, Err(Failure::Moving(TWO)));
+    let (_, _, call, send_mode) = crew.sent();
+    assert_eq!(send_mode, SendMode::Asking(TWO));
+    assert!(matches!(call, Call::Acquire { epoch, .. } if epoch == later));
+}
+
+/// There is no key of shares before the downgrade is executed, so a script that names it is refused until the move is over.
+#[test]
+fn a_lock_that_is_to_be_downgraded_is_kept_while_its_slot_moves() {
+    let mut crew = Crew::new();
+    let lease = crew.hold(2, LOW);
+    crew.command(OpId(3), Command::Downgrade { lease });
+    crew.command(OpId(4), Command::Extend { lease, ttl: None });
+    let (end, mut extended) = (crew.now + ms(15_000), false);
+    while crew.now < end {
+        for effect in crew.take() {
+            match effect {
+                Effect::Send { node, request, call, .. } => {
+                    let alone = matches!(call, Call::Extend { .. });
+                    let reply = if alone { Ok(Reply::Owner(true)) } else { refused("TRYAGAIN") };
+                    crew.reply(node, request, reply);
+                }
+                Effect::Complete { op: OpId(4), outcome } => extended = outcome == Outcome::Done,
+                Effect::Lose { .. } => panic!("it is lost"),
+                _ => {}
+            }
+        }
+        crew.pass(10);
+    }
+    assert!(extended);
+    // The downgrade is executed between the two requests of a renewal: it is no whole lock any more, which is no loss.
+    let (node, request, call, _) = crew.next_sent();
+    assert!(matches!(call, Call::ExtendShare { .. }));
+    crew.reply(node, request, refused("TRYAGAIN"));
+    let (node, request, call, _) = crew.next_sent();
+    assert!(matches!(call, Call::Extend { .. }));
+    crew.reply(node, request, Ok(Reply::Owner(false)));
+    let (node, request, call, _) = crew.next_sent();
+    assert!(matches!(call, Call::ExtendShare { .. }));
+    crew.reply(node, request, Ok(Reply::Granted { fence: 1_700_000_000_000_001 }));
+    assert!(crew.machine.leases.get(lease.token_id()).is_some());
+}
+
 /// What an interrupted reshard may leave behind, until somebody mends it.
 type Strife = fn(NodeId, SendMode) -> Failure;
 
