@@ -6,7 +6,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
  *
  * The lock is kept for at least `atLeast` ms, even if the job is quicker: a machine whose clock is late
  * must find it taken. So that is longer than the clocks differ, and shorter than the job's period. A job
- * that fails gives the lock back at once, for whoever comes next.
+ * that fails gives the lock back at once, for the next machine.
  */
 export async function once(locks, name, atLeast, job) {
   const lock = await locks.tryAcquire(name, {

@@ -7,7 +7,7 @@ export function sell(locks, db, item) {
   })
 }
 
-/** Reads the stock. From now on the row refuses whoever owned the lock before. */
+/** Reads the stock. From now on the row refuses earlier owners of the lock. */
 export async function read(db, lock, item) {
   const { rows } = await db.query(
     'UPDATE stock SET fence = $1 WHERE item = $2 AND fence <= $1 RETURNING n',

@@ -10,7 +10,7 @@ export function sell(locks, url) {
       const { ok, status } = await fetch(url, options)
       if (ok) return true
       if (status !== 412) throw new Error(`${url} answered ${status}`)
-      // Somebody else wrote first. Whoever owns the lock reads again; who does not, ends.
+      // Another process wrote first. The owner of the lock reads again; others end.
       lock.assertHeld()
     }
   })

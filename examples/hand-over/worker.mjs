@@ -1,5 +1,5 @@
 // Does jobs: adopts the lock of each, so that nobody else is at it, and releases it when the job is done.
-// A job whose lock ended on the way is left to whoever has the lock now.
+// A job whose lock ended on the way is left to the holder of the lock.
 
 import { connect, LockLostError } from 'holdfast'
 import { createClient } from 'redis'

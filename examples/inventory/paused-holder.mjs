@@ -11,7 +11,7 @@ import { Prices } from './prices.mjs'
 const IN_STOCK = 5
 const BUYERS_MEANWHILE = 3
 
-// Whoever ends this program ends its instances, the stopped one included.
+// The end of this program ends its instances, the stopped one included.
 for (const signal of ['SIGINT', 'SIGTERM']) process.once(signal, () => process.exit(1))
 
 // A schema of its own: what else is in the database is left alone.

@@ -1,4 +1,4 @@
-// One of several processes. Whoever leads says so, again and again; SIGTERM ends it.
+// One of several processes. The leader says so, again and again; SIGTERM ends it.
 
 import { setTimeout as sleep } from 'node:timers/promises'
 import { connect } from 'holdfast'

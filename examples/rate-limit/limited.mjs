@@ -12,7 +12,7 @@ export async function limited(locks, name, { limit, per = 0 }, call) {
   try {
     return await call(permit.signal)
   } finally {
-    // Whoever called need not wait for the rest of the period.
+    // The caller need not wait for the rest of the period.
     period.then(() => permit.release()).catch((error) => console.error(error.message))
   }
 }

@@ -115,7 +115,7 @@ test('without a collection nothing is found, and nothing is forgotten', () => {
   assert.equal(holds.size, 10);
 });
 
-test('a holder that was refreshed stays as it is, whoever refers to it', async () => {
+test('a holder that was refreshed stays as it is, even if nothing else refers to it', async () => {
   const holds = new Holds();
   const noted: string[] = [];
   const add = () => {

@@ -15,7 +15,7 @@ after(() => server?.stop());
 runPage('docs/observability.md', {
   surroundings: () => ({
     env: { REDIS_URL: server.url },
-    // Whoever copies the files has them beside the program.
+    // A user who copies the files has them beside the program.
     instead: { "'./": "'../../../examples/observability/" },
     stage: 'test/docs/stage.mjs',
   }),

@@ -137,7 +137,7 @@ export class Contender<O extends Serving = Orders> {
     const result = new Promise<unknown>((resolve, reject) => {
       this.#pending.set(id, { begun, resolve, reject });
     });
-    // Whoever is killed answers no more; that is no news unless somebody awaits it.
+    // A process that is killed answers no more, which matters only to code that awaits it.
     result.catch(() => {});
     this.#child.send({ id, kind, args }, (error) => {
       if (error !== null) this.#settle({ id, error: String(error) });
@@ -188,8 +188,8 @@ export async function untilQueued(server: RedisServer, lock: string, who: string
 }
 
 /**
- * Waits until nothing is left but fences: no lock, nobody in the wait queue, nobody who listens. Whoever was
- * killed while in the wait queue is forgotten after its liveness at the latest.
+ * Waits until nothing is left but fences: no lock, no waiter, no subscriber. A waiter that was killed is forgotten
+ * after its liveness at the latest.
  */
 export async function quiet(server: RedisServer, limit?: number): Promise<void> {
   let left = '';
@@ -211,7 +211,7 @@ export async function quiet(server: RedisServer, limit?: number): Promise<void> 
 }
 
 /**
- * Comes past until those who died in the wait queue for `lock` are forgotten: whoever cannot be reached keeps its
+ * Comes past until waiters for `lock` that died are forgotten: one that cannot be reached keeps its
  * place for two seconds, and the next who comes past then removes it. Where nobody comes the keys
  * themselves end, half a minute after the last sign of life.
  */

@@ -206,7 +206,7 @@ function repeatedFences(holds: readonly Hold[]): string[] {
 }
 
 /**
- * Whoever began later has the greater fence. A server that lost its data lets a new owner in beside
+ * The owner that began later has the greater fence. A server that lost its data lets a new owner in beside
  * the old one; but then, too, the old one began earlier.
  */
 function fencesOutOfOrder(holds: readonly Hold[], { dataLost }: Expected): string[] {

@@ -122,7 +122,7 @@ function spansOf(hold: Ended): Span[] {
   ];
 }
 
-/** Whoever holds a lock alone is the only one. */
+/** An exclusive holder is the only one. */
 function excluded(holds: readonly Ended[], apart: Apart): string[] {
   const problems: string[] = [];
   let current: Span[] = [];
@@ -139,7 +139,7 @@ function excluded(holds: readonly Ended[], apart: Apart): string[] {
 }
 
 /**
- * At each grant with a limit so many had the lock at most. Fences tell the order of the grants: whoever
+ * At each grant with a limit so many had the lock at most. Fences tell the order of the grants: the holder that
  * has a smaller one, and holds the lock still when this holder knows, had it at the grant for certain.
  */
 function limits(holds: readonly Ended[], apart: Apart): string[] {
@@ -188,8 +188,8 @@ function repeatedFences(holds: readonly Hold[]): string[] {
 }
 
 /**
- * Whoever asked when another had the lock already has the greater fence. Where one of two held it alone,
- * so has whoever began later, unless the other was granted the lock before a rift and learned of it
+ * A caller that asked when another had the lock already has the greater fence. Where one of two held it alone,
+ * so has the one that began later, unless the other was granted the lock before a rift and learned of it
  * after that; those who share learn of their grants in any order.
  */
 function order(holds: readonly Ended[], apart: Apart, aside: Apart): string[] {

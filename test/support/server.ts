@@ -71,7 +71,7 @@ export interface ServerOptions {
   readonly sentinel?: string;
   /** Speak TLS and nothing else. */
   readonly tls?: ServerTls;
-  /** Name a proxy's port to all others as its own: whoever learns of it from them comes through the proxy. */
+  /** Name a proxy's port to all others as its own: clients that learn of it from them come through the proxy. */
   readonly proxied?: boolean;
   /** Further variables of its environment. */
   readonly env?: Readonly<Record<string, string>>;

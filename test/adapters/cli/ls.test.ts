@@ -79,7 +79,7 @@ test('ls --json is one document of a stable shape', async () => {
       waiters: [{ clientId: others.clientId, mode: 'exclusive', position: 1 }],
     },
   ]);
-  assert.ok(!stdout.includes(lock.token), 'whoever has the token has the lock');
+  assert.ok(!stdout.includes(lock.token), 'a reader of the token could take the lock');
 });
 
 test('ls narrows by a pattern: * for any text, ? for one character, all else for itself', async () => {

@@ -148,7 +148,7 @@ test('Ctrl-Z does not stop the renewal alone, where the command has its input fr
   await terminal.shows(/^started$/m);
   terminal.key('C-z');
   await terminal.shows(/\^Z/);
-  // Whoever waits for three leases does not get it.
+  // A waiter that waits for three leases does not get it.
   assert.equal(await locks.acquire('job', { wait: 1_500 }).catch(() => null), null);
   assert.equal(await locks.forceRelease('job'), true);
   await terminal.shows(/holdfast: lock "job" is not held any more/);

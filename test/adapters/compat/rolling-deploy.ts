@@ -179,7 +179,7 @@ function testContention(stage: Stage, title: string): void {
     const { server, locks, peer } = stage;
     const fences: number[] = [];
     const done = { ours: 0, its: 0 };
-    // Whoever is ahead goes on until the others are done too: they contend to the end.
+    // A process that is done first goes on until the others are done, so that they contend to the end.
     const unfinished = () => Math.min(done.ours, done.its) < INCREMENTS_EACH;
 
     const ours = async () => {

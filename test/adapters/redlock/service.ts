@@ -1,6 +1,6 @@
 /**
  * An instance of a service that locks with node-redlock 5, whichever package that is: `process.argv` names
- * it, and nothing else differs. Whoever is in writes it down in a ledger, see `rolling.ts`.
+ * it, and nothing else differs. The holder writes that into a ledger, see `rolling.ts`.
  */
 
 import { setTimeout as sleep } from 'node:timers/promises';

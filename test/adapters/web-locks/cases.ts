@@ -192,7 +192,7 @@ const STORIES: Record<string, Case> = {
     return log;
   },
 
-  'signal: ends the wait with its reason, whoever is behind goes on': async (locks) => {
+  'signal: ends the wait with its reason, later waiters go on': async (locks) => {
     const holder = await hold(locks, 'a');
     const controller = new AbortController();
     const { signal } = controller;

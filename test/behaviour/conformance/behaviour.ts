@@ -57,7 +57,7 @@ export async function enqueue(
   options: AcquireOptions = LONG,
 ): Promise<{ granted: Promise<Lock> }> {
   const granted = manager.acquire(name, options);
-  // Whoever looks at it later hears of its failure then.
+  // The test awaits it later, and gets its failure then.
   granted.catch(() => {});
   // Requests of one manager to one server are answered in order: with this one that before it is, too. The tag keeps
   // it on the server of the lock.

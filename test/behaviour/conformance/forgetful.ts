@@ -88,7 +88,7 @@ class Circle {
         if (typeof value !== 'function') return value;
         return (...args: unknown[]) => this.#call(loose, standIn, property, args);
       },
-      // Whoever compares or shows it sees the real one.
+      // Comparing or printing the signal shows the real one.
       getPrototypeOf: () => Reflect.getPrototypeOf(loose.find()),
       has: (_, property) => Reflect.has(loose.find(), property),
       ownKeys: () => Reflect.ownKeys(loose.find()),

@@ -190,26 +190,25 @@ export const HOLDING: Behaviours = {
     assert.equal(locks.stats().lost, 0);
   },
 
-  'lost: whoever finds it out ahead of the event loop hears how, and all others hear of it': async (
-    place,
-  ) => {
-    const locks = await place.open();
-    const losses: string[] = [];
-    locks.on('lost', (lock, { reason }) => losses.push(`${lock.name} ${reason}`));
-    const [asserted, released, extended] = await Promise.all(
-      ['asserted', 'released', 'extended'].map((name) => locks.acquire(name, { maxHold: 200 })),
-    );
-    const signal = released?.signal;
-    blockEventLoop(400);
-    assert.throws(() => asserted?.assertHeld(), { reason: 'maxHold' });
-    assert.equal(asserted?.signal.aborted, true, 'as late as that, it is aborted from the start');
-    assert.equal(signal?.aborted, false, 'no listener runs in the middle of other code');
-    const done = released?.release();
-    await assert.rejects(extended?.extend() ?? Promise.resolve(), { reason: 'maxHold' });
-    assert.equal(await done, false);
-    assert.equal(signal?.reason.reason, 'maxHold');
-    assert.deepEqual(losses.sort(), ['asserted maxHold', 'extended maxHold', 'released maxHold']);
-  },
+  'lost: code that finds it out ahead of the event loop gets the reason, and all listeners are called':
+    async (place) => {
+      const locks = await place.open();
+      const losses: string[] = [];
+      locks.on('lost', (lock, { reason }) => losses.push(`${lock.name} ${reason}`));
+      const [asserted, released, extended] = await Promise.all(
+        ['asserted', 'released', 'extended'].map((name) => locks.acquire(name, { maxHold: 200 })),
+      );
+      const signal = released?.signal;
+      blockEventLoop(400);
+      assert.throws(() => asserted?.assertHeld(), { reason: 'maxHold' });
+      assert.equal(asserted?.signal.aborted, true, 'as late as that, it is aborted from the start');
+      assert.equal(signal?.aborted, false, 'no listener runs in the middle of other code');
+      const done = released?.release();
+      await assert.rejects(extended?.extend() ?? Promise.resolve(), { reason: 'maxHold' });
+      assert.equal(await done, false);
+      assert.equal(signal?.reason.reason, 'maxHold');
+      assert.deepEqual(losses.sort(), ['asserted maxHold', 'extended maxHold', 'released maxHold']);
+    },
 
   'lost: the end of a lock that is kept is none, but its signal tells': async (place) => {
     const locks = await place.open();

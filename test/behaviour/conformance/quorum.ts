@@ -6,7 +6,7 @@ import type { Host, ServerHost, Where } from './place.js';
 
 /** What differs, and why. */
 const WITHOUT: readonly RegExp[] = [
-  // There is no line: whoever waits is woken and tries its luck.
+  // There is no wait queue: every waiter is woken and tries again.
   /^queue: (?!fences rise|a manager that closes)/,
   /^timeout: says how long was waited/,
   /^timeout: who stops waiting leaves the line/,

@@ -85,7 +85,9 @@ export const SEVERAL: Behaviours = {
     assert.equal(done, 60);
   },
 
-  'several: are waited for in the order of their bytes, whoever names them': async (place) => {
+  'several: are waited for in the order of their bytes, in whatever order they are named': async (
+    place,
+  ) => {
     const [a, b, c] = await openSeveral(place, 'a', 'b', 'c');
     const [first, last] = [await a.acquire('é', LONG), await a.acquire('😀', LONG)];
     // Each would have one of them and wait for the other.
@@ -121,7 +123,7 @@ export const SEVERAL: Behaviours = {
       code: 'ERR_LOCK_LOST',
       lock: 'a',
       reason: 'expired',
-      message: /while others of its set were waited for/,
+      message: /while it waited for other locks of its set/,
     });
     assert.equal(await (await a.acquire('z', LONG)).release(), true);
   },

@@ -89,7 +89,7 @@ export const TAKING_OVER: Behaviours = {
     await assert.rejects(losing, { code: 'ERR_LOCK_LOST', result: 'too late' });
   },
 
-  'forceRelease: frees a lock whoever holds it, and tells the holder': async (place) => {
+  'forceRelease: takes a lock from its holder, and tells the holder': async (place) => {
     const [a, b] = await openSeveral(place, 'a', 'b');
     assert.equal(await b.forceRelease('x'), false, 'nobody holds it');
     const lock = await a.acquire('x', BRIEF);

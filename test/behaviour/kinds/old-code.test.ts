@@ -37,8 +37,8 @@ afterEach(async () => {
 
 after(() => Promise.all([server.stop(), ledger.stop()]));
 
-test('old code and holdfast exclude each other, also from shares, whoever is killed or stopped', async (t) => {
-  // Few at a time: old code gets in only when nobody of holdfast waits.
+test('old code and holdfast exclude each other, also from shares, whichever process is killed or stopped', async (t) => {
+  // Few at a time: old code gets the lock only while holdfast has no waiter.
   const names = ['a', 'b', 'c'];
   const roam = { names, tasks: 3, ttl: LEASE_MS, wait: 5_000 };
   const byHand = { names, tasks: 2, ttl: LEASE_MS };
@@ -90,7 +90,7 @@ test('the shares of readers that were killed keep old code out until the last on
   assert.ok(begin >= asked + left * 1_000 - ROUNDING_US, `${begin} µs, ${left} ms after ${asked}`);
   await old.order('halt');
   assert.ok((await working) > 0);
-  // Whoever shares it next forgets the dead.
+  // The next holder of a share drops the dead ones.
   const again = await second.order('hold', 'x', shared);
   assert.equal(await second.order('release', again.id), true);
 });

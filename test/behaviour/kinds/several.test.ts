@@ -9,7 +9,7 @@ import type { ConnectTarget } from '../../support/holdfast.js';
 import { Ledger } from '../../support/ledger.js';
 import { RedisServer } from '../../support/server.js';
 
-/** Longer than all rounds take. Whoever waits for whom waits for him would have to wait so long. */
+/** Longer than all rounds take. Two callers that wait for each other would wait that long. */
 const WAIT_MS = 60_000;
 const TASKS = 4;
 

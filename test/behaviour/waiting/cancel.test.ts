@@ -1,4 +1,4 @@
-/** Whoever stops waiting leaves nothing behind, also when its turn comes in the same instant. */
+/** A waiter that stops waiting leaves nothing behind, also when it gets its grant in the same instant. */
 
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, test } from 'node:test';

@@ -1,4 +1,4 @@
-/** What a manager tells about itself: events, counts, and channels for whoever watches from outside. */
+/** The events, counters and diagnostics channels of a manager. */
 
 import assert from 'node:assert/strict';
 import {

@@ -103,7 +103,7 @@ test('maxHold counts for each owner, not from the grant', async () => {
   }
   assert.equal(handedOn() - before, 4);
   assert.deepEqual(lost, []);
-  // And it does end whoever keeps it.
+  // And the lease does end, though the caller keeps the lock.
   const last = (await others[3]) as Lock;
   const got = performance.now();
   await until(() => lost.length === 1, 'the loss');

@@ -41,7 +41,7 @@ test('the check finds what cannot have been', () => {
   assert.deepEqual(problemsOf([held(2, 10, 20), held(1, 15, 15, { stillborn: true })]), []);
 });
 
-test('the store refuses whoever shows an older fence, and the check sees a lost update', async () => {
+test('the store refuses an older fence, and the check sees a lost update', async () => {
   const { admin } = ledger.server;
   assert.equal(await guardedStep(admin, 's', 5), true);
   assert.equal(await guardedStep(admin, 's', 4), false);

@@ -1,4 +1,4 @@
-/** Whoever waits keeps its place when its connection breaks. */
+/** A waiter keeps its position in the queue when its connection breaks. */
 
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, test } from 'node:test';

@@ -59,7 +59,7 @@ test('the next time it runs again, under a greater fence', async () => {
   assert.ok(second > first);
 });
 
-test('a job that fails says so, and leaves the lock to whoever comes next', async () => {
+test('a job that fails says so, and leaves the lock to the next machine', async () => {
   const failing = start('failed', { FAIL: 'yes', AT_LEAST_MS: '600000' });
   assert.equal(await failing.ended(), 1);
   const next = start('failed', { AT_LEAST_MS: '0' });

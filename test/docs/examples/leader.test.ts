@@ -56,7 +56,7 @@ async function nextLeader(...former: Program[]): Promise<Program> {
   return leader as Program;
 }
 
-/** Whoever has a greater fence begins when those with smaller ones have said their last. */
+/** A leader with a greater fence begins when those with smaller fences have printed their last line. */
 function assertOneAtATime(): void {
   const leads = nodes.flatMap(leadsOf).sort((a, b) => (a.at < b.at ? -1 : 1));
   for (const [index, { fence }] of leads.entries()) {

@@ -286,7 +286,7 @@ test('HTTP with versions alone: five of twenty buyers get one of five', async ()
   });
 });
 
-test('HTTP with versions alone: whoever owns the lock reads again when a late write was first', async () => {
+test('HTTP with versions alone: the owner of the lock reads again when a late write was first', async () => {
   const { sell } = await load('versions.mjs');
   await withService(async (url) => {
     const real = globalThis.fetch;

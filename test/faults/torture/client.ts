@@ -101,7 +101,7 @@ function owner(): Roamer {
 }
 
 serve(orders);
-// Whoever has closed ends by itself; a parent that is gone ends everybody.
+// A client that has closed ends by itself; the end of the parent ends every client.
 process.once('disconnect', () => {
   if (!closed) process.exit(1);
 });

@@ -156,7 +156,7 @@ export function readHistory(folder: string): History {
   return { holds: [...holds.values()], rifts: [...rifts.values()], operations, counts, deaths };
 }
 
-/** Whoever was killed in the middle of a line has not said it. */
+/** Drops a last line without an end: its process was killed while it wrote. */
 function linesOf(file: string): Line[] {
   const lines = readFileSync(file, 'utf8').split('\n');
   return lines.slice(0, -1).map((line) => JSON.parse(line) as Line);

@@ -38,7 +38,7 @@ describe('rifts', () => {
     assert.match(problems([{ from: 15, to: 16 }]), /not alone/);
   });
 
-  test('whoever came after it excludes, and is excluded, as ever', () => {
+  test('a later holder excludes, and is excluded, as ever', () => {
     const rift = { from: 5, to: 6 };
     assert.match(problems([rift], [held(1, 10, 20), held(2, 15, 25)]), /not alone/);
     // One had it before, and learned of that late; the other was let in after.

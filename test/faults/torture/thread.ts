@@ -10,7 +10,7 @@ async function main(): Promise<void> {
   await roamer.run();
   await roamer.close();
   parentPort?.postMessage(openOperations());
-  // Whoever listens lives on; nothing else may keep the thread alive.
+  // A listener would keep the thread alive, which nothing else may do.
   parentPort?.close();
 }
 

@@ -6,7 +6,7 @@ import { type HoldRequest, now } from '../../support/history.js';
 import { requestOf, use, useAndRelease, WAYS, type Way, work } from '../../support/roam.js';
 import type { Journal } from './journal.js';
 
-/** Where tokens lie for whoever adopts them. */
+/** The list of tokens for processes that adopt locks. */
 const HANDED_OVER = 'handed over';
 
 interface HandedOver {

@@ -1,4 +1,4 @@
-/** Locks whose server dies, stops or loses its slots: whoever holds or waits goes on at the next. */
+/** Locks whose server dies, stops or loses its slots: holders and waiters go on at the next server. */
 
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, test } from 'node:test';

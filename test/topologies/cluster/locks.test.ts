@@ -72,7 +72,7 @@ test('a waiter is told when its turn has come', async () => {
     assert.ok(await held.release());
     const lock = await waiting;
     assert.ok(lock.fence > held.fence);
-    // The claim at most: whoever had to ask would have asked more often.
+    // The claim at most: a polling waiter would have asked more often.
     assert.ok(b.stats().requests - before <= 2);
     await lock.release();
   }

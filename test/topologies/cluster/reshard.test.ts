@@ -125,7 +125,7 @@ test('servers that contradict each other about a slot are not asked without end,
   const to = (await cluster.primaries()).find((node) => node !== from);
   if (to === undefined) throw new Error('one primary alone');
   const move = await cluster.startMove(slot, to);
-  // Each says from now on that the other one has it: whoever was resharding stops here.
+  // Each says from now on that the other one has it: the resharding stops here.
   await from.admin.cluster('SETSLOT', slot, 'NODE', move.toId);
   const before = locks.stats().requests;
   await assert.rejects(locks.acquire('{torn}', { wait: 1_000 }), {

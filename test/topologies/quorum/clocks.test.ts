@@ -40,7 +40,7 @@ describe('the clock of one server of three is set', { skip: NO_CLOCKS ?? false }
     ['an hour back and ahead again', [-HOUR, 0]],
     ['to and fro', [HOUR, -HOUR, HOUR, 0]],
   ] as const) {
-    test(`${how}: a lock is held on, renewed, and handed to whoever waits for it`, async () => {
+    test(`${how}: a lock stays held, is renewed, and goes to its waiter`, async () => {
       const [a, b, c] = (await open()) as [LockManager, LockManager, LockManager];
       const held = await a.acquire('held', { ttl: 1_500 });
       let over = false;

@@ -181,7 +181,7 @@ describe('quorum of three, one down', () => {
     await Promise.all([busy, locks.close()]);
   });
 
-  test('one more busy for 100 ms: whoever waits gets the lock, its own keys are not in its way', async () => {
+  test('one more busy for 100 ms: a waiter gets the lock, its own keys are not in its way', async () => {
     const locks = await connect({ quorum: group.urls }, { longestLease: 0 });
     const busy = keepBusy(group.at(1), 100);
     await sleep(5);

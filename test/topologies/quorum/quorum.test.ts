@@ -58,7 +58,7 @@ describe('a quorum of five', () => {
     assert.equal(await lock.release(), true);
   });
 
-  test('whoever is refused learns who holds the lock', async () => {
+  test('the error of a refused caller names the holder', async () => {
     const [a, b] = await Promise.all([group.open(), group.open()]);
     await a.acquire('x', { label: 'cron', ttl: 20_000 });
     assert.equal(await b.tryAcquire('x'), null);
@@ -92,7 +92,7 @@ describe('a quorum of five', () => {
     assert.equal(new Set(fences).size, 60);
   });
 
-  test('a release wakes whoever waits, long before it would ask again', async () => {
+  test('a release wakes every waiter, long before it would ask again', async () => {
     const [a, b] = await Promise.all([group.open(), group.open()]);
     const waits: number[] = [];
     for (let round = 0; round < 10; round++) {

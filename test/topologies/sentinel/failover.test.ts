@@ -218,7 +218,7 @@ test('an ordered failover: nobody loses a lock, and nobody stays on the old mast
   );
   const master = await deployment.failOver();
   await Promise.all([listens(master, 'a'), listens(master, 'b')]);
-  // Nobody has told it yet: whoever waited to be disconnected would still be there.
+  // No server has told it yet: a manager that waited for a disconnect would still be there.
   assert.equal(await isPrimary(old), true);
   for (const lock of held) {
     await lock.extend();
