@@ -34,6 +34,15 @@ fn halves() -> Routes {
 
 impl Crew {
     fn new() -> Self {
+        let mut crew = Self::opening();
+        crew.connect(ONE);
+        crew.connect(TWO);
+        crew.take();
+        crew
+    }
+
+    /// Its first connections are being made.
+    fn opening() -> Self {
         let slot = |name| LockKeys::new("lock:", name).slot();
         assert!(slot(LOW) < SLOTS / 2 && slot(HIGH) >= SLOTS / 2);
         let config = Config {
@@ -52,9 +61,6 @@ impl Crew {
         assert_eq!(crew.take(), [Effect::Discover]);
         crew.event(ONE, Event::Discovered(Ok(halves())));
         assert_eq!(crew.take(), [Effect::Connect { node: ONE }, Effect::Connect { node: TWO }]);
-        crew.connect(ONE);
-        crew.connect(TWO);
-        crew.take();
         crew
     }
 
@@ -603,4 +609,243 @@ fn a_queue_entry_is_kept_while_its_slot_moves() {
     }
     let (_, request, ..) = crew.next_sent();
     crew.reply(ONE, request, Ok(Reply::Held(held)));
+}
+
+#[test]
+fn several_locks_of_different_slots_are_not_taken_by_one_call() {
+    let mut crew = Crew::new();
+    let (names, ttl, label) = (vec![LOW.to_owned(), HIGH.to_owned()], ms(10_000), String::new());
+    crew.command(OpId(2), Command::AcquireAll { names, ttl, label, hold: RENEWED });
+    assert_eq!(crew.take(), [Effect::Complete { op: OpId(2), outcome: Outcome::Apart }]);
+}
+
+/// The outcome of the first connections, after these results; none if it is still open.
+fn opened(results: [(NodeId, Option<Failure>); 2]) -> [Option<Outcome>; 2] {
+    let mut crew = Crew::opening();
+    results.map(|(node, failure)| {
+        match failure {
+            None => crew.connect(node),
+            Some(failure) => crew.event(node, Event::ConnectFailed(failure)),
+        }
+        crew.take().into_iter().find_map(|effect| match effect {
+            Effect::Complete { op: OpId(1), outcome } => Some(outcome),
+            _ => None,
+        })
+    })
+}
+
+#[test]
+fn a_manager_is_open_once_every_server_is_connected_or_has_failed_unless_all_have() {
+    let lost = || Some(Failure::Lost("away".to_owned()));
+    for (one, two) in [(ONE, TWO), (TWO, ONE)] {
+        let done = [None, Some(Outcome::Done)];
+        assert_eq!(opened([(one, None), (two, None)]), done);
+        assert_eq!(opened([(one, None), (two, lost())]), done);
+        assert_eq!(opened([(one, lost()), (two, None)]), done);
+        let failed = Outcome::Connection("away".to_owned());
+        assert_eq!(opened([(one, lost()), (two, lost())]), [None, Some(failed)]);
+        // To be refused by one is to be refused by all.
+        let refused = Refusal { code: "WRONGPASS".to_owned(), detail: String::new() };
+        let refused_first = opened([(one, Some(refused.into())), (two, None)]);
+        assert!(matches!(refused_first, [Some(Outcome::Server { .. }), _]), "{refused_first:?}");
+    }
+}
+
+#[test]
+fn the_second_server_is_given_up_as_well_if_it_is_silent() {
+    let mut crew = Crew::new();
+    crew.acquire(2, HIGH);
+    assert_eq!(crew.sent().0, TWO);
+    crew.pass(2_000);
+    assert!(crew.take().contains(&Effect::Disconnect { node: TWO, abort: true }));
+}
+
+/// How far a caller's place is behind when it came, in µs, if the server's clock was read twice before, half a second
+/// apart, and each reading was delayed so long.
+fn place_error_us(delays_us: [u64; 2]) -> u64 {
+    let mut crew = Crew::new();
+    let began = crew.now;
+    let time = |at: Mono| TIME.as_micros() + u64::try_from(at.since(began).as_micros()).unwrap();
+    crew.acquire(2, LOW);
+    let (_, request, ..) = crew.sent();
+    for delay_us in delays_us {
+        let time = ServerTime::from_micros(time(crew.now) + delay_us);
+        let probe = ServerProbe { history: Some(format!("of {ONE:?}")), time, uptime: None };
+        crew.event(ONE, Event::Probed { probe, sent: crew.now });
+        crew.pass(500);
+    }
+    crew.acquire(3, LOW);
+    let came = time(crew.now);
+    crew.pass(1);
+    crew.take();
+    crew.reply(ONE, request, Ok(Reply::Granted { fence: TIME.as_micros() + 1 }));
+    let (.., call, _) = crew.sent();
+    let Call::Acquire { intent: Intent::Join(Some(place)), .. } = call else { panic!("{call:?}") };
+    place - came
+}
+
+#[test]
+fn a_place_is_told_by_the_reading_of_the_clock_that_was_delayed_least() {
+    assert_eq!(place_error_us([5_000, 1_000]), 1_000);
+    // In half a second clocks run apart by 50 µs: the newer reading is preferred if it is as good but for that.
+    assert_eq!(place_error_us([1_000, 1_050]), 1_050);
+    assert_eq!(place_error_us([1_000, 1_051]), 1_000);
+}
+
+#[test]
+fn whoever_stands_in_line_for_its_own_caller_is_not_moved_by_a_release() {
+    let mut crew = Crew::new();
+    let lease = crew.hold(2, LOW);
+    crew.acquire(3, LOW);
+    let (_, request, ..) = crew.sent();
+    let place = Some(QueuePosition { position: 1, seq: 5 });
+    let (holder, remaining) = ("hf1.c.1".to_owned(), Some(ms(9_000)));
+    let held = Held { remaining, holder, queued: place, time: TIME, ..Held::default() };
+    crew.reply(ONE, request, Ok(Reply::Held(held)));
+    crew.take();
+    crew.command(OpId(4), Command::Release { lease, exported: true });
+    let (.., call, _) = crew.sent();
+    assert!(matches!(call, Call::Release { .. }), "and nothing else");
+}
+
+#[test]
+fn a_manager_that_nobody_tells_the_routes_is_not_open() {
+    let config = Crew::opening().machine.rq.cx.config.clone();
+    let machine = Machine::new(config, 7);
+    let mut crew = Crew { machine, now: Mono::from_micros(1_000_000), out: Vec::new() };
+    crew.command(OpId(1), Command::Open);
+    crew.take();
+    crew.event(ONE, Event::Discovered(Err(Failure::Lost("away".to_owned()))));
+    let outcome = Outcome::Connection("away".to_owned());
+    assert_eq!(crew.take(), [Effect::Complete { op: OpId(1), outcome }, Effect::Stop]);
+}
+
+#[test]
+fn what_waits_for_a_server_is_asked_where_its_slots_are_now() {
+    let mut crew = Crew::new();
+    crew.event(ONE, Event::Disconnected("died".to_owned()));
+    crew.acquire(2, LOW);
+    crew.take();
+    crew.event(ONE, Event::Discovered(Ok(Routes::new(&[(0, SLOTS - 1, TWO)]))));
+    assert_eq!(crew.sent().0, TWO);
+}
+
+/// The channels that are listened to from now on, and those that are not any more.
+fn listens(effects: &[Effect]) -> (usize, usize) {
+    let count = |is: fn(&Effect) -> bool| effects.iter().filter(|effect| is(effect)).count();
+    let on = count(|effect| matches!(effect, Effect::Listen { .. }));
+    (on, count(|effect| matches!(effect, Effect::Unlisten { .. })))
+}
+
+#[test]
+fn a_channel_is_listened_to_until_nobody_has_waited_for_half_a_minute() {
+    let mut crew = Crew::new();
+    let held = crew.stand_in_line();
+    assert_eq!(listens(&crew.take()), (1, 0));
+    let wait = |crew: &mut Crew, duration_ms: u64| {
+        for _ in 0..duration_ms / 100 {
+            let sent = std::mem::take(&mut crew.out);
+            for effect in sent {
+                match effect {
+                    Effect::Send { node, request, call: Call::Acquire { .. }, .. } => {
+                        crew.reply(node, request, Ok(Reply::Held(held.clone())));
+                    }
+                    Effect::Send { node, request, .. } => {
+                        crew.reply(node, request, Ok(Reply::Owner(false)));
+                    }
+                    other => crew.out.push(other),
+                }
+            }
+            crew.pass(100);
+        }
+        let effects: Vec<_> = std::mem::take(&mut crew.out);
+        let (sent, others): (Vec<_>, Vec<_>) =
+            effects.into_iter().partition(|it| matches!(it, Effect::Send { .. }));
+        crew.out = sent;
+        listens(&others)
+    };
+    assert_eq!(wait(&mut crew, 40_000), (0, 0), "somebody waits");
+    crew.command(OpId(2), Command::Cancel);
+    // It is looked at every half a minute, and found unused first.
+    assert_eq!(wait(&mut crew, 49_000), (0, 0));
+    assert!(!crew.machine.is_idle(), "it listens");
+    assert_eq!(wait(&mut crew, 2_000), (0, 1));
+    assert!(crew.machine.is_idle());
+}
+
+#[test]
+fn the_channels_of_a_connection_that_is_gone_are_listened_to_anew() {
+    let mut crew = Crew::new();
+    let held = crew.stand_in_line();
+    crew.acquire(3, HIGH);
+    let (_, request, ..) = crew.sent();
+    crew.reply(TWO, request, Ok(Reply::Held(held.clone())));
+    assert_eq!(listens(&crew.take()), (1, 0));
+    crew.event(ONE, Event::Disconnected("cut".to_owned()));
+    crew.take();
+    crew.connect(ONE);
+    let (node, request, ..) = crew.sent();
+    crew.reply(node, request, Ok(Reply::Held(held)));
+    assert_eq!(listens(&crew.take()), (1, 0), "that of the first server");
+}
+
+#[test]
+fn a_release_that_was_stopped_halfway_is_finished_by_the_lock_alone_and_is_done() {
+    let mut crew = Crew::new();
+    let lease = crew.hold(2, LOW);
+    crew.command(OpId(3), Command::Release { lease, exported: false });
+    let (_, request, ..) = crew.sent();
+    crew.reply(ONE, request, Err(Failure::Halfway));
+    let (_, request, call, _) = crew.next_sent();
+    assert!(matches!(call, Call::Free { .. }));
+    crew.reply(ONE, request, Ok(Reply::Owner(false)));
+    assert_eq!(crew.take(), [Effect::Complete { op: OpId(3), outcome: Outcome::Done }]);
+}
+
+#[test]
+fn a_queue_entry_is_given_up_once_all_keys_are_in_one_place_again() {
+    let mut crew = Crew::new();
+    crew.stand_in_line();
+    crew.take();
+    crew.command(OpId(2), Command::Cancel);
+    let (_, request, call, _) = crew.sent();
+    assert!(matches!(call, Call::Release { .. }));
+    crew.reply(ONE, request, refused("TRYAGAIN"));
+    let (_, request, call, _) = crew.sent();
+    assert!(matches!(call, Call::Free { .. }));
+    // It is not asked again at once.
+    crew.reply(ONE, request, refused("TRYAGAIN"));
+    assert!(!crew.take().iter().any(|effect| matches!(effect, Effect::Send { .. })));
+    let (_, request, ..) = crew.next_sent();
+    crew.reply(ONE, request, refused("TRYAGAIN"));
+    let (_, request, call, _) = crew.sent();
+    assert!(matches!(call, Call::Free { .. }));
+    crew.reply(ONE, request, Ok(Reply::Owner(false)));
+    let (_, _, call, _) = crew.next_sent();
+    assert!(matches!(call, Call::Release { .. }), "it may be queued still");
+}
+
+#[test]
+fn a_release_that_is_refused_tells_so_at_once_unless_time_mends_it() {
+    for (code, at_once) in [("NOPERM", true), ("LOADING", false)] {
+        let mut crew = Crew::new();
+        let lease = crew.hold(2, LOW);
+        crew.command(OpId(3), Command::Release { lease, exported: false });
+        let (_, request, ..) = crew.sent();
+        crew.reply(ONE, request, refused(code));
+        let told = crew.take().iter().any(|effect| matches!(effect, Effect::Complete { .. }));
+        assert_eq!(told, at_once, "{code}");
+        let (_, _, call, _) = crew.next_sent();
+        assert!(matches!(call, Call::Release { .. }), "and goes on");
+    }
+}
+
+#[test]
+fn a_renewal_that_a_moving_slot_refuses_is_asked_for_again_after_a_pause() {
+    let mut crew = Crew::new();
+    crew.hold(2, LOW);
+    let (_, request, call, _) = crew.next_sent();
+    assert!(matches!(call, Call::Extend { .. }));
+    crew.reply(ONE, request, refused("TRYAGAIN"));
+    assert!(!crew.take().iter().any(|effect| matches!(effect, Effect::Send { .. })));
 }

@@ -256,3 +256,42 @@ fn a_first_connection_that_fails_ends_the_machine() {
     assert_eq!(world.outcome(op), Some(&Outcome::Connection("refused".to_owned())));
     assert!(world.stopped);
 }
+
+#[test]
+fn a_peer_that_hangs_up_on_every_request_after_a_while_is_not_stormed() {
+    let mut world = World::connected();
+    world.acquire(10_000, Wait::Forever);
+    let mut connections = 0;
+    for _ in 0..300 {
+        if world.connecting {
+            world.connect();
+            connections += 1;
+        }
+        if let Some((request, _)) = world.wire.pop_front() {
+            world.pass(ms(25));
+            world.reply(request, Err(Failure::Lost("hung up".to_owned())));
+        }
+        world.pass(ms(10));
+    }
+    assert!(connections <= 12, "{connections} connections in 3 s");
+}
+
+#[test]
+fn a_history_that_is_remembered_among_many_keeps_its_epoch() {
+    let mut world = World::connected();
+    let fence_of = |world: &mut World, history: &str| {
+        world.event(Event::Disconnected("failover".to_owned()));
+        world.server.set_history(history);
+        world.pass(ms(1_000));
+        world.connect();
+        let op = world.acquire(10_000, Wait::Never);
+        world.settle();
+        let (lease, fence) = world.lease(op);
+        world.release(lease);
+        world.settle();
+        fence
+    };
+    // With the first of all there are 64.
+    let last = (1..64).map(|number| fence_of(&mut world, &number.to_string())).last().unwrap();
+    assert_eq!(fence_of(&mut world, "1"), last + 1, "no lift on return");
+}

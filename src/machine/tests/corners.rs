@@ -3,6 +3,7 @@
 use super::server::Server;
 use super::world::{ONE_LEASE, RENEWED, World, ms};
 use crate::machine::{Command, Event, Hold, LeaseId, Notice, OpId, Outcome, Protocol, Risk, Wait};
+use crate::protocol::call::Call;
 use crate::protocol::error::{Failure, Refusal};
 use crate::protocol::reply::Reply;
 use crate::protocol::validity::{CLAIM, valid_until};
@@ -117,7 +118,7 @@ fn the_wait_of_who_is_not_first_ends_in_time_as_well() {
 
 #[test]
 fn whoever_waits_behind_another_is_told_as_soon_as_something_is_known() {
-    let (_holder, _, mut world, _first) = pair(60_000);
+    let (_holder, _, mut world, first) = pair(60_000);
     pass_until_poll(&mut world);
     world.event(Event::Disconnected("cut".to_owned()));
     let op = world.acquire(60_000, Wait::UpTo(ms(100)));
@@ -126,6 +127,7 @@ fn whoever_waits_behind_another_is_told_as_soon_as_something_is_known() {
     world.connect();
     world.settle();
     assert!(matches!(world.outcome(op), Some(Outcome::TimedOut { .. })), "{:?}", world.outcome(op));
+    assert_eq!(world.outcome(first), None, "it has more patience");
 }
 
 #[test]
@@ -345,4 +347,72 @@ fn a_replica_at_connect_is_asked_for_its_history_before_the_first_grant() {
     world.lease(op);
     world.acquire(10_000, Wait::Never);
     assert_eq!(world.looks, looks + 1, "it has taken a write");
+}
+
+#[test]
+fn a_risk_of_another_kind_makes_nobody_ask_for_the_history() {
+    let mut world = World::connected();
+    meet(&mut world, vec![Risk::Eviction("10.0.0.1:6379: allkeys-lru".to_owned())]);
+    let looks = world.looks;
+    hold(&mut world, 10_000);
+    assert_eq!(world.looks, looks);
+}
+
+#[test]
+fn an_answer_that_shows_no_replica_makes_nobody_ask_for_the_history() {
+    let mut world = World::connected();
+    let lease = hold(&mut world, 10_000);
+    world.release(lease);
+    world.settle();
+    let looks = world.looks;
+    hold(&mut world, 10_000);
+    assert_eq!(world.looks, looks, "the answer to a release is as good as any");
+}
+
+#[test]
+fn a_history_that_is_known_makes_nobody_ask_for_the_locks() {
+    let mut world = World::connected();
+    hold(&mut world, 10_000);
+    let (probe, sent) = (world.server.probe(world.now), world.now);
+    world.event(Event::Probed { probe, sent });
+    assert!(world.wire.is_empty());
+}
+
+#[test]
+fn whoever_waits_behind_another_here_is_told_who_that_is() {
+    let mut world = World::connected();
+    let first = world.acquire(10_000, Wait::Forever);
+    let second = world.acquire(20_000, Wait::UpTo(ms(100)));
+    world.answer_one();
+    world.lease(first);
+    // What stands in line for the second has no answer yet.
+    world.pass(ms(100));
+    let Some(Outcome::TimedOut { holder, remaining, .. }) = world.outcome(second) else {
+        panic!("{:?}", world.outcome(second));
+    };
+    assert_eq!((holder.as_str(), *remaining), ("hf1.c.1", Some(ms(20_000))));
+}
+
+#[test]
+fn a_connection_to_the_same_history_asks_for_no_lock_and_one_without_a_name_for_all() {
+    for named in [true, false] {
+        let mut world = World::connected();
+        world.blind = !named;
+        world.event(Event::Disconnected("cut".to_owned()));
+        world.connect();
+        let op = world.acquire_held(10_000, Wait::Never, ONE_LEASE);
+        world.settle();
+        let (lease, _) = world.lease(op);
+        world.pass(ms(1_000));
+        world.event(Event::Disconnected("cut".to_owned()));
+        world.pass(ms(1_000));
+        world.connect();
+        let left = world.deadlines[&lease].since(world.now);
+        let asked = world.wire.front().map(|(_, call)| call);
+        match asked {
+            None => assert!(named),
+            Some(Call::Extend { ttl, .. }) => assert!(!named && *ttl == left),
+            other => panic!("{other:?}"),
+        }
+    }
 }

@@ -328,12 +328,13 @@ fn of_several_locks_the_key_that_is_wrong_is_named() {
 
 #[test]
 fn more_locks_than_one_script_may_take_are_taken_one_by_one() {
-    let mut world = World::connected();
-    let (ttl, label) = (ms(10_000), String::new());
-    let names = (0..257).map(|number| number.to_string()).collect();
-    let op = world.command(Command::AcquireAll { names, ttl, label, hold: ONE_LEASE });
-    assert_eq!(world.outcome(op), Some(&Outcome::Apart));
-    assert!(world.wire.is_empty());
+    for (count, calls, outcome) in [(256, 1, None), (257, 0, Some(Outcome::Apart))] {
+        let mut world = World::connected();
+        let (ttl, label) = (ms(10_000), String::new());
+        let names = (0..count).map(|number| number.to_string()).collect();
+        let op = world.command(Command::AcquireAll { names, ttl, label, hold: ONE_LEASE });
+        assert_eq!((world.outcome(op), world.wire.len()), (outcome.as_ref(), calls));
+    }
 }
 
 #[test]
@@ -391,4 +392,41 @@ fn an_adopter_has_a_fence_above_those_that_the_owner_had_reserved() {
     let (_, handed_on) = a.lease(ops[2]);
     assert!(handed_on > fence, "A has not heard of it yet");
     assert!(b.lease(op).1 > handed_on, "{} after {handed_on}", b.lease(op).1);
+}
+
+#[test]
+fn several_locks_have_the_label_in_their_tokens_until_they_are_released() {
+    let mut world = World::connected();
+    let names = vec!["a".to_owned(), "b".to_owned()];
+    let (ttl, label) = (ms(10_000), "cron".to_owned());
+    let op = world.command(Command::AcquireAll { names, ttl, label, hold: ONE_LEASE });
+    world.settle();
+    let Some(Outcome::AcquiredAll { lease, .. }) = world.outcome(op) else {
+        panic!("{:?}", world.outcome(op));
+    };
+    let (lease, label) = (*lease, Some("hf1.c.1.cron".to_owned()));
+    assert_eq!(owners(&world)[0], label);
+    world.release(lease);
+    world.settle();
+    assert_eq!(owners(&world)[0], None);
+}
+
+#[test]
+fn several_locks_are_not_taken_by_one_call_where_replicas_must_have_them() {
+    let mut world = World::connected();
+    world.machine.rq.cx.config.confirm = true;
+    let op = together(&mut world);
+    assert_eq!(world.outcome(op), Some(&Outcome::Apart));
+    assert!(world.wire.is_empty());
+}
+
+#[test]
+fn a_downgrade_that_finds_the_lock_gone_loses_it_at_once() {
+    let mut world = World::connected();
+    let (lease, _) = take_held(&mut world, RENEWED, Mode::Exclusive);
+    world.server.flush();
+    let op = world.command(Command::Downgrade { lease });
+    world.settle();
+    assert_eq!(world.outcome(op), Some(&Outcome::Lost));
+    assert_eq!(world.lost, [(lease, LossReason::Expired)]);
 }

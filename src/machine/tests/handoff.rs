@@ -3,7 +3,7 @@
 use super::waiting::Crowd;
 use super::world::{RENEWED, World, ms};
 use crate::machine::{Command, Event, Hold, LeaseId, LossReason, OpId, Outcome, Protocol, Wait};
-use crate::protocol::call::Call;
+use crate::protocol::call::{Call, Mode};
 
 /// Manager 0 holds the lock with a block of fences, and `tasks` callers of it wait.
 fn busy(crowd: &mut Crowd, tasks: usize) -> (LeaseId, Vec<OpId>) {
@@ -259,4 +259,50 @@ fn a_release_waits_for_the_answer_to_an_extension() {
         assert_eq!(handed_on(&crowd.worlds[0]) > before, !forgets);
         assert_eq!(crowd.has(0, waiting[0]), !forgets);
     }
+}
+
+#[test]
+fn who_is_handed_a_lock_on_is_told_a_label_that_is_not_its_own() {
+    let mut crowd = Crowd::new(1);
+    let opener = crowd.held(0, 10_000);
+    let ops = ["one", "two", "two", "three"].map(|label| {
+        let (name, label) = ("a".to_owned(), label.to_owned());
+        let (ttl, wait, hold, mode) = (ms(10_000), Wait::Forever, RENEWED, Mode::Exclusive);
+        let op = crowd.worlds[0].command(Command::Acquire { name, ttl, wait, label, hold, mode });
+        crowd.settle();
+        op
+    });
+    crowd.release(0, opener);
+    let acquired = crowd.worlds[0].machine.stats().acquired;
+    let labels = ops.map(|op| {
+        let Some(Outcome::Acquired { lease, label, .. }) = crowd.worlds[0].outcome(op).cloned()
+        else {
+            panic!("{:?}", crowd.worlds[0].outcome(op));
+        };
+        crowd.release(0, lease);
+        label
+    });
+    assert_eq!(labels, [None, None, None, Some("two".to_owned())]);
+    assert_eq!(crowd.worlds[0].machine.stats().acquired, acquired + 3);
+    assert_eq!(handed_on(&crowd.worlds[0]), 2);
+}
+
+/// A message that got lost is made up for by a poll, whose answer is as good as that to a claim.
+#[test]
+fn a_grant_that_was_answered_is_evidence() {
+    let mut crowd = Crowd::new(1);
+    let opener = crowd.held(0, 10_000);
+    let waiting: Vec<_> = (0..4).map(|_| crowd.acquire(0, 10_000)).collect();
+    crowd.release(0, opener);
+    let world = &mut crowd.worlds[0];
+    world.release(world.lease(waiting[0]).0);
+    world.answer_one();
+    world.lose_messages();
+    while world.wire.is_empty() {
+        world.pass(ms(10));
+    }
+    world.settle();
+    world.release(world.lease(waiting[1]).0);
+    assert!(world.wire.is_empty());
+    assert!(crowd.has(0, waiting[2]));
 }

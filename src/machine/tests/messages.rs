@@ -113,6 +113,15 @@ fn what_does_not_fit_is_not_even_asked_about() {
     world.event(stolen("hf1.d.1", World::keys()));
     assert!(world.wire.is_empty());
 
+    let mut world = World::connected();
+    world.machine.rq.cx.config.confirm = true;
+    world.acquire(10_000, Wait::Forever);
+    world.settle();
+    assert_eq!(world.confirms.len(), 1, "it waits for replicas");
+    world.event(stolen("hf1.c.1", other()));
+    world.event(stolen("hf1.c.1.label", World::keys()));
+    assert!(world.wire.is_empty());
+
     let mut crowd = Crowd::new(2);
     let lease = crowd.held(1, 10_000);
     let op = crowd.acquire(0, 10_000);
@@ -145,6 +154,22 @@ fn nobody_starts_on_a_fence_from_the_future() {
     crowd.release(1, lease);
     let (_, fence) = crowd.worlds[0].lease(op);
     assert!(fence < later);
+}
+
+#[test]
+fn a_fence_is_believed_as_far_ahead_as_clocks_may_have_run_apart() {
+    for (too_far_us, believed) in [(0, true), (1, false)] {
+        let mut crowd = Crowd::new(2);
+        crowd.held(1, 10_000);
+        let op = crowd.acquire(0, 10_000);
+        let read = crowd.server.time(crowd.worlds[0].now).as_micros();
+        crowd.worlds[0].pass(ms(1_500));
+        // One percent of the time since, and a ms for a counter that is new.
+        let fence = read + 1_500_000 + 15_000 + 1_000 + too_far_us;
+        let time = crowd.server.time(crowd.worlds[0].now);
+        crowd.worlds[0].event(granted("hf1.a.1", World::keys(), fence, time));
+        assert_eq!(crowd.has(0, op), believed);
+    }
 }
 
 /// A clock that was set back leaves counters that are ahead of it: the answer to the claim tells the fence then.
@@ -240,4 +265,55 @@ fn a_grant_counts_no_more_when_a_later_answer_denies_it() {
     crowd.settle();
     crowd.release(1, other);
     assert!(crowd.has(0, op));
+}
+
+#[test]
+fn a_theft_is_asked_about_without_a_renewal_that_is_not_due() {
+    let mut world = World::connected();
+    let (lease, _) = take_held(&mut world, RENEWED, Mode::Exclusive);
+    world.pass(ms(1_000));
+    world.event(stolen("hf1.c.1", World::keys()));
+    let left = world.deadlines[&lease].since(world.now);
+    let asked = world.wire.front().map(|(_, call)| call);
+    assert!(matches!(asked, Some(Call::Extend { ttl, .. }) if *ttl == left), "{asked:?}");
+}
+
+#[test]
+fn a_grant_for_nobody_is_given_back_unless_its_claim_is_over() {
+    for (age_ms, given_back) in [(0, true), (2_900, true), (3_000, false)] {
+        let mut world = World::connected();
+        let (probe, sent) = (world.server.probe(world.now), world.now);
+        let time = probe.time;
+        world.event(Event::Probed { probe, sent });
+        world.pass(ms(age_ms));
+        world.event(granted("hf1.c.7", World::keys(), time.as_micros() + 1, time));
+        assert_eq!(!world.wire.is_empty(), given_back, "{age_ms} ms old");
+    }
+}
+
+/// The poll may yet take the lock by the old token, if the connection breaks ahead of the release.
+#[test]
+fn a_token_that_is_replaced_while_it_asks_is_given_back_twice() {
+    let mut crowd = Crowd::new(2);
+    crowd.held(1, 60_000);
+    let op = crowd.acquire(0, 10_000);
+    let world = &mut crowd.worlds[0];
+    while world.wire.is_empty() {
+        world.pass(ms(10));
+    }
+    let fence = world.server.time(world.now).as_micros();
+    world.server.set_history("second");
+    let (mut probe, sent) = (world.server.probe(world.now), world.now);
+    let time = probe.time;
+    probe.time = ServerTime::from_micros(fence + 1);
+    world.event(Event::Probed { probe, sent });
+    world.event(granted("hf1.a.1", World::keys(), fence, time));
+    world.settle();
+    assert_eq!(world.released, ["hf1.a.1"]);
+    world.pass(ms(1_000));
+    world.settle();
+    assert_eq!(world.released, ["hf1.a.1"; 2]);
+    world.cancel(op);
+    world.settle();
+    assert!(world.machine.is_idle(), "{:?}", world.machine);
 }

@@ -20,6 +20,7 @@ mod passing;
 mod process;
 mod promises;
 mod quorum;
+mod quorum_ballots;
 mod quorum_corners;
 mod quorum_defects;
 mod quorum_process;

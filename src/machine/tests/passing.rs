@@ -367,3 +367,61 @@ fn what_an_heir_did_not_get_counts_as_handed_on_to_nobody() {
     assert_eq!(world.machine.stats().handed_on, 0);
     assert_nothing_left(&mut world);
 }
+
+#[test]
+fn two_permits_that_are_given_up_at_once_are_for_two_callers() {
+    let mut world = World::connected();
+    let (leases, _) = busy(&mut world, 0);
+    let waiting =
+        [20_000, 30_000].map(|ttl_ms| world.acquire_as(ttl_ms, Wait::Forever, RENEWED, TWO));
+    world.settle();
+    for lease in leases {
+        world.release(lease);
+    }
+    let ttls = world.wire.iter().filter_map(|(_, call)| match call {
+        Call::HandoffShare { ttl, .. } => Some(*ttl),
+        _ => None,
+    });
+    let ttls: Vec<_> = ttls.collect();
+    assert_eq!(ttls, [ms(20_000), ms(30_000)]);
+    world.settle();
+    assert!(waiting.iter().all(|op| has(&world, *op)));
+    assert_eq!(world.machine.stats().handed_on, 2);
+    assert_nothing_left(&mut world);
+}
+
+#[test]
+fn a_position_counts_those_here_who_do_not_stand_in_line_at_the_server() {
+    let mut world = World::connected();
+    let (_, waiting) = busy(&mut world, 2);
+    let waits = [1, 2].map(|extra| {
+        let op = world.acquire_as(10_000, Wait::UpTo(ms(1_000 + extra)), RENEWED, TWO);
+        world.settle();
+        op
+    });
+    world.cancel(waiting[0]);
+    world.settle();
+    world.pass(ms(1_100));
+    let positions = waits.map(|op| match world.outcome(op) {
+        Some(Outcome::TimedOut { position, .. }) => *position,
+        other => panic!("{other:?}"),
+    });
+    assert_eq!(positions, [Some(2), Some(2)]);
+}
+
+#[test]
+fn what_is_passed_on_for_a_lease_that_is_over_by_then_is_given_back() {
+    let mut world = World::connected();
+    let (leases, _) = busy(&mut world, 0);
+    let brief = world.acquire_as(1_000, Wait::Forever, RENEWED, TWO);
+    world.settle();
+    world.release(leases[0]);
+    assert!(matches!(next_call(&world), Some(Call::HandoffShare { .. })));
+    world.execute_one();
+    world.pass(ms(1_000));
+    world.answer_one();
+    assert!(!has(&world, brief));
+    world.settle();
+    assert!(has(&world, brief));
+    assert_nothing_left(&mut world);
+}

@@ -176,3 +176,89 @@ fn a_quorum_that_was_stopped_during_an_election_keeps_its_connections() {
     simulation.collect(0);
     assert_eq!(simulation.processes[0].held.len(), 1);
 }
+
+/// The first process asks three servers for the lock for a second and a half, and is stopped until its lease is
+/// over by its own clock. The servers have voted late, so there it is not.
+fn granted_too_late() -> Simulation {
+    let mut simulation = Simulation::new(0, Kind::Hasty);
+    acquire(&mut simulation, ms(1_500), ONE_LEASE);
+    simulation.processes[0].stopped_until = Some(simulation.now + ms(60_000));
+    simulation.pass(ms(1_400));
+    for node in 0..3 {
+        assert!(simulation.execute(0, node), "each is asked for its vote");
+    }
+    simulation.pass(ms(200));
+    simulation.wake_up(0);
+    talk_to_all(&mut simulation);
+    assert!(simulation.processes[0].held.is_empty() && has_lock(&simulation));
+    simulation
+}
+
+#[test]
+fn a_grant_that_came_too_late_is_given_back_also_where_the_next_vote_is_not_asked_for() {
+    let mut simulation = granted_too_late();
+    simulation.processes[0].event(0, Event::Disconnected("away".to_owned()));
+    simulation.pass(ms(100));
+    talk(&mut simulation, 1..3);
+    let lease = held(&mut simulation);
+    simulation.processes[0].command(simulation.now, Command::Release { lease, exported: false });
+    talk(&mut simulation, 1..3);
+    assert!(has_lock(&simulation), "the first server has the earlier attempt still");
+    simulation.connect(0, 0);
+    simulation.pass(ms(10));
+    talk_to_all(&mut simulation);
+    assert!(!has_lock(&simulation));
+}
+
+#[test]
+fn a_server_that_votes_after_the_grant_is_told_the_fence() {
+    // Three servers.
+    let mut simulation = Simulation::new(0, Kind::Hasty);
+    acquire(&mut simulation, LONG, ONE_LEASE);
+    talk(&mut simulation, 0..2);
+    held(&mut simulation);
+    talk(&mut simulation, 2..3);
+    let fence = |node: usize| simulation.nodes[node].server.fence(simulation.now, &World::keys());
+    assert_eq!(fence(2), fence(0));
+}
+
+#[test]
+fn a_lock_is_lost_that_was_denied_when_nobody_waited_for_the_answer() {
+    // Three servers.
+    let mut simulation = Simulation::new(0, Kind::Hasty);
+    acquire(&mut simulation, LONG, ONE_LEASE);
+    talk_to_all(&mut simulation);
+    let lease = held(&mut simulation);
+    for node in 0..3 {
+        simulation.nodes[node].end_lease(simulation.now);
+        simulation.processes[0].event(node, Event::Disconnected("away".to_owned()));
+    }
+    let extend = Command::Extend { lease, ttl: None };
+    simulation.processes[0].command(simulation.now, extend.clone());
+    simulation.pass(COMMAND_TIMEOUT.mul_f64(0.9));
+    (0..3).for_each(|node| simulation.connect(0, node));
+    simulation.pass(ms(250));
+    assert!(simulation.processes[0].open.is_empty(), "the caller's patience has ended");
+    talk_to_all(&mut simulation);
+    simulation.processes[0].command(simulation.now, extend);
+    let outcomes = &simulation.processes[0].outcomes;
+    assert!(matches!(outcomes[..], [(_, Outcome::Lost)]), "{outcomes:?}");
+}
+
+#[test]
+fn a_quorum_is_idle_once_nothing_is_left_to_do() {
+    // Three servers.
+    let mut simulation = Simulation::new(0, Kind::Hasty);
+    assert!(simulation.processes[0].quorum.is_idle());
+    acquire(&mut simulation, LONG, ONE_LEASE);
+    assert!(!simulation.processes[0].quorum.is_idle(), "it waits for votes");
+    talk_to_all(&mut simulation);
+    let lease = held(&mut simulation);
+    assert!(!simulation.processes[0].quorum.is_idle(), "it holds a lock");
+    simulation.processes[0].event(0, Event::Disconnected("away".to_owned()));
+    simulation.processes[0].command(simulation.now, Command::Release { lease, exported: false });
+    talk(&mut simulation, 1..3);
+    simulation.pass(ms(500));
+    assert!(simulation.processes[0].open.is_empty(), "the release is answered");
+    assert!(!simulation.processes[0].quorum.is_idle(), "it owes a withdrawal");
+}

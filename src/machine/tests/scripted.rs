@@ -202,6 +202,26 @@ fn a_grant_under_an_epoch_that_a_look_has_overtaken_is_not_used() {
 }
 
 #[test]
+fn a_try_whose_token_was_replaced_leaves_nothing_behind() {
+    let mut world = World::connected();
+    let op = world.acquire(10_000, Wait::Never);
+    let (request, call) = world.wire.pop_front().unwrap();
+    let reply = world.server.execute(world.now, &call);
+    // The server has lost what it granted, and somebody else has the lock.
+    world.server.set_history("second");
+    let later = world.now + ms(3_600_000);
+    let probe = world.server.probe(later);
+    world.event(Event::Probed { probe, sent: world.now });
+    world.server.flush();
+    world.server.set_foreign(world.now, &World::keys(), "old code", ms(60_000));
+    world.reply(request, reply);
+    assert_eq!(world.outcome(op), None, "another token asks");
+    world.settle();
+    assert_eq!(world.outcome(op), Some(&Outcome::Held));
+    assert!(world.machine.is_idle(), "{:?}", world.machine);
+}
+
+#[test]
 fn extending_never_shortens() {
     let mut world = World::connected();
     let op = world.acquire(10_000, Wait::Never);
@@ -404,6 +424,93 @@ fn close_ends_everything_and_leaves_nothing() {
     assert_eq!(world.outcome(close), Some(&Outcome::Done));
     assert!(world.stopped && world.machine.is_idle());
     assert_eq!(world.server.owner(world.now, &World::keys()), None);
+}
+
+#[test]
+fn a_manager_that_is_closed_refuses_all_but_to_be_closed() {
+    let mut world = World::connected();
+    let held = world.acquire(60_000, Wait::Never);
+    world.settle();
+    world.lease(held);
+    let close = world.command(Command::Close);
+    let late = world.acquire(60_000, Wait::Never);
+    assert_eq!(world.outcome(late), Some(&Outcome::Closed));
+    let again = world.command(Command::Close);
+    assert_eq!(world.outcome(again), Some(&Outcome::Done));
+    world.cancel(close);
+    assert_eq!(world.outcome(close), None, "to close is not cancelled");
+    world.settle();
+    assert_eq!(world.outcome(close), Some(&Outcome::Done));
+}
+
+#[test]
+fn a_manager_is_idle_once_nothing_is_left_to_do() {
+    let mut world = World::connected();
+    assert!(world.machine.is_idle());
+    let op = world.acquire(10_000, Wait::Forever);
+    assert!(world.machine.next_timeout().is_some() && !world.machine.is_idle(), "it waits");
+    world.settle();
+    assert!(!world.machine.is_idle(), "it holds a lock");
+    world.release(world.lease(op).0);
+    assert!(!world.machine.is_idle(), "it gives the lock back");
+    world.settle();
+    assert!(world.machine.is_idle());
+}
+
+#[test]
+fn the_statistics_tell_who_holds_who_waits_and_who_has_waited_in_vain() {
+    let mut world = World::connected();
+    let held = world.acquire(10_000, Wait::Never);
+    world.settle();
+    world.lease(held);
+    world.acquire(10_000, Wait::UpTo(ms(100)));
+    world.acquire(10_000, Wait::Forever);
+    world.settle();
+    let stats = world.machine.stats();
+    assert_eq!((stats.held, stats.waiting, stats.timed_out), (1, 2, 0));
+    world.pass(ms(100));
+    let stats = world.machine.stats();
+    assert_eq!((stats.held, stats.waiting, stats.timed_out), (1, 1, 1));
+}
+
+fn acquire_labelled(world: &mut World, label: &str) -> OpId {
+    let (name, label) = ("a".to_owned(), label.to_owned());
+    let (ttl, wait, hold, mode) = (ms(10_000), Wait::Forever, ONE_LEASE, Mode::Exclusive);
+    world.command(Command::Acquire { name, ttl, wait, label, hold, mode })
+}
+
+#[test]
+fn a_label_stands_in_the_token_from_the_acquire_to_the_release() {
+    let mut world = World::connected();
+    let op = acquire_labelled(&mut world, "cron");
+    world.settle();
+    let (lease, _) = world.lease(op);
+    assert!(matches!(world.outcome(op), Some(Outcome::Acquired { label: None, .. })));
+    let owner = world.server.owner(world.now, &World::keys());
+    assert_eq!(owner.as_deref(), Some("hf1.c.1.cron"));
+    let extend = world.command(Command::Extend { lease, ttl: None });
+    world.settle();
+    assert_eq!(world.outcome(extend), Some(&Outcome::Done));
+    let release = world.release(lease);
+    world.settle();
+    assert_eq!(world.outcome(release), Some(&Outcome::Done));
+    assert_eq!(world.server.owner(world.now, &World::keys()), None);
+}
+
+#[test]
+fn who_gets_the_lock_by_the_token_of_another_caller_is_told_its_label() {
+    let mut world = World::connected();
+    world.server.set_foreign(world.now, &World::keys(), "old code", ms(600_000));
+    let first = acquire_labelled(&mut world, "first");
+    world.settle();
+    let second = acquire_labelled(&mut world, "second");
+    world.cancel(first);
+    world.server.command(world.now, &["DEL", World::keys().lock()]);
+    world.pass(ms(141));
+    world.settle();
+    let outcome = world.outcome(second);
+    let label = Some("first".to_owned());
+    assert!(matches!(outcome, Some(Outcome::Acquired { label: told, .. }) if *told == label));
 }
 
 #[test]

@@ -197,6 +197,25 @@ fn a_grant_that_cannot_be_dated_waits_for_its_claim() {
 }
 
 #[test]
+fn a_grant_that_cannot_be_dated_is_asked_about_once_and_again_if_the_answer_was_under_way() {
+    let mut crowd = Crowd::new(2);
+    let lease = crowd.held(0, 60_000);
+    crowd.acquire(1, 10_000);
+    let waiter = &mut crowd.worlds[1];
+    while waiter.wire.is_empty() {
+        waiter.pass(ms(10));
+    }
+    waiter.execute_one();
+    crowd.worlds[0].release(lease);
+    crowd.worlds[0].settle();
+    let waiter = &mut crowd.worlds[1];
+    waiter.now = waiter.now + ms(11_000);
+    assert!(waiter.receive_one() && waiter.wire.is_empty(), "a poll is under way");
+    waiter.answer_one();
+    assert_eq!(waiter.wire.len(), 1, "its answer is older than the grant");
+}
+
+#[test]
 fn a_message_that_got_lost_is_made_up_for_within_the_claim() {
     let mut crowd = Crowd::new(2);
     let lease = crowd.held(0, 10_000);
@@ -586,4 +605,28 @@ fn a_reconnect_asks_for_everybody_in_the_order_of_their_calls() {
         })
         .collect();
     assert_eq!(asked, ["lock:x", "lock:b", "lock:m", "lock:a"]);
+}
+
+/// What the server may have given for an earlier caller is longer than this one wants, but for a claim.
+#[test]
+fn a_grant_is_used_that_is_no_longer_than_the_caller_wants() {
+    for by_message in [true, false] {
+        let mut crowd = Crowd::new(2);
+        let lease = crowd.held(0, 60_000);
+        let long = crowd.acquire(1, 60_000);
+        let brief = crowd.acquire(1, 10_000);
+        crowd.worlds[1].cancel(long);
+        crowd.worlds[0].release(lease);
+        crowd.worlds[0].settle();
+        let waiter = &mut crowd.worlds[1];
+        if !by_message {
+            waiter.lose_messages();
+            while waiter.wire.is_empty() {
+                waiter.pass(ms(10));
+            }
+        }
+        waiter.settle();
+        let (lease, _) = waiter.lease(brief);
+        assert_eq!(lease.token_id().0 == 1, by_message, "{lease:?}");
+    }
 }

@@ -1,0 +1,700 @@
+//! What the servers of a quorum answer, vote by vote, and what becomes of it.
+
+use super::world::{COMMAND_TIMEOUT, ONE_LEASE, ms};
+use crate::machine::{
+    Command, Config, Effect, Event, LeaseId, NodeId, Notice, OpId, Outcome, Protocol, Quorum,
+    RequestId, SendMode, ServerProbe, Settings, Wait,
+};
+use crate::protocol::call::{Call, Mode};
+use crate::protocol::clock::{Mono, ServerTime};
+use crate::protocol::error::{Failure, Refusal};
+use crate::protocol::keys::LockKeys;
+use crate::protocol::message::Message;
+use crate::protocol::message::free_channel;
+use crate::protocol::reply::{Held, Reply};
+use std::time::Duration;
+
+const TIME: ServerTime = ServerTime::from_micros(1_700_000_000_000_000);
+const OPEN: OpId = OpId(1);
+
+/// A request that was sent to a server.
+struct Asked {
+    node: usize,
+    request: RequestId,
+    call: Call,
+    send_mode: SendMode,
+}
+
+/// A manager of a quorum, whose servers are told what to answer.
+struct Council {
+    quorum: Quorum,
+    count: usize,
+    now: Mono,
+    asked: Vec<Asked>,
+    outcomes: Vec<(OpId, Outcome)>,
+    notices: Vec<Notice>,
+    /// Every other effect but deadlines.
+    effects: Vec<Effect>,
+}
+
+fn refused(code: &str) -> Result<Reply, Failure> {
+    Err(Failure::Refused(Refusal { code: code.to_owned(), detail: "because".to_owned() }))
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "what a server answers")]
+fn held_by(holder: &str) -> Result<Reply, Failure> {
+    let (remaining, holder) = (Some(ms(60_000)), holder.to_owned());
+    Ok(Reply::Held(Held { remaining, holder, ..Held::default() }))
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "what a server answers")]
+fn owner(is: bool) -> Result<Reply, Failure> {
+    Ok(Reply::Owner(is))
+}
+
+impl Council {
+    /// Its connections are being made.
+    fn opening(count: usize, node_timeout: Duration, longest_lease: Option<Duration>) -> Self {
+        let config = Config {
+            client: "c".to_owned(),
+            secret: String::new(),
+            prefix: "lock:".to_owned(),
+            command_timeout: COMMAND_TIMEOUT,
+            open_patience: Duration::ZERO,
+            cluster: false,
+            confirm: false,
+            quorum: true,
+        };
+        let servers = ["one", "two", "three", "four", "five"].map(str::to_owned);
+        let servers = servers[..count].to_vec();
+        let settings = Settings { servers, node_timeout, longest_lease };
+        let mut council = Self {
+            quorum: Quorum::new(config, settings, 7),
+            count,
+            now: Mono::from_micros(100_000_000),
+            asked: Vec::new(),
+            outcomes: Vec::new(),
+            notices: Vec::new(),
+            effects: Vec::new(),
+        };
+        council.command(OPEN, Command::Open);
+        assert_eq!(council.connecting(), (0..count).collect::<Vec<_>>());
+        council
+    }
+
+    fn of(count: usize) -> Self {
+        Self::patient(count, ms(100))
+    }
+
+    fn patient(count: usize, node_timeout: Duration) -> Self {
+        let mut council = Self::opening(count, node_timeout, None);
+        (0..count).for_each(|node| council.connect(node));
+        assert_eq!(council.outcome(OPEN), Some(Outcome::Done));
+        council
+    }
+
+    fn input(&mut self, give: impl FnOnce(&mut Quorum, Mono, &mut Vec<Effect>)) {
+        let mut out = Vec::new();
+        give(&mut self.quorum, self.now, &mut out);
+        for effect in out {
+            match effect {
+                Effect::Complete { op, outcome } => self.outcomes.push((op, outcome)),
+                Effect::Send { node, request, call, send_mode } => {
+                    self.asked.push(Asked { node: node.0.into(), request, call, send_mode });
+                }
+                Effect::Notify(notices) => self.notices.push(notices),
+                Effect::SetDeadline { .. } => {}
+                other => self.effects.push(other),
+            }
+        }
+    }
+
+    fn command(&mut self, op: OpId, command: Command) {
+        self.input(|quorum, now, out| quorum.handle_command(now, op, command, out));
+    }
+
+    fn event(&mut self, node: usize, event: Event) {
+        let node = NodeId(u16::try_from(node).unwrap());
+        self.input(|quorum, now, out| quorum.handle_event(now, node, event, out));
+    }
+
+    fn connect_as(&mut self, node: usize, history: Option<&str>, uptime: Option<Duration>) {
+        let probe = ServerProbe { history: history.map(str::to_owned), time: TIME, uptime };
+        self.event(node, Event::Connected { probe, risks: Vec::new(), pubsub_denied: None });
+    }
+
+    fn connect(&mut self, node: usize) {
+        self.connect_as(node, None, None);
+    }
+
+    fn fail(&mut self, node: usize) {
+        self.event(node, Event::ConnectFailed(Failure::Lost("away".to_owned())));
+    }
+
+    fn cut(&mut self, node: usize) {
+        self.event(node, Event::Disconnected("cut".to_owned()));
+    }
+
+    /// Lets time pass, timers included.
+    fn pass(&mut self, duration: Duration) {
+        let end = self.now + duration;
+        while let Some(at) = self.quorum.next_timeout().filter(|at| *at <= end) {
+            self.now = self.now.max(at);
+            self.input(Quorum::handle_timeout);
+        }
+        self.now = end;
+    }
+
+    /// The servers that connections are made to.
+    fn connecting(&mut self) -> Vec<usize> {
+        let connects = self.effects.iter().filter_map(|effect| match effect {
+            Effect::Connect { node } => Some(usize::from(node.0)),
+            _ => None,
+        });
+        let connects = connects.collect();
+        self.effects.retain(|effect| !matches!(effect, Effect::Connect { .. }));
+        connects
+    }
+
+    fn outcome(&mut self, op: OpId) -> Option<Outcome> {
+        let place = self.outcomes.iter().position(|(other, _)| *other == op)?;
+        Some(self.outcomes.remove(place).1)
+    }
+
+    /// A server answers the oldest request that it has not answered.
+    fn answer(&mut self, node: usize, reply: Result<Reply, Failure>) -> Call {
+        let place = self.asked.iter().position(|asked| asked.node == node).unwrap();
+        let Asked { request, call, .. } = self.asked.remove(place);
+        let name = NodeId(u16::try_from(node).unwrap());
+        self.input(|quorum, now, out| quorum.handle_reply(now, name, request, reply, out));
+        call
+    }
+
+    /// The first servers answer like this.
+    fn answer_each<const N: usize>(&mut self, replies: [Result<Reply, Failure>; N]) {
+        for (node, reply) in replies.into_iter().enumerate() {
+            self.answer(node, reply);
+        }
+    }
+
+    fn acquire(&mut self, op: OpId, ttl_ms: u64, wait: Wait) {
+        let (name, label) = ("a".to_owned(), String::new());
+        let (ttl, hold, mode) = (ms(ttl_ms), ONE_LEASE, Mode::Exclusive);
+        self.command(op, Command::Acquire { name, ttl, wait, label, hold, mode });
+    }
+
+    /// Nobody has the lock, and everybody votes; the fences that the servers were asked to accept.
+    fn vote_and_seal(&mut self) -> Vec<(u64, u64)> {
+        let voted = || Ok(Reply::Voted { counter: 0, time: TIME });
+        (0..self.count).for_each(|node| drop(self.answer(node, voted())));
+        let seals = (0..self.count).map(|node| match self.answer(node, owner(true)) {
+            Call::Seal { first, last, .. } => (first, last),
+            call => panic!("{call:?}"),
+        });
+        seals.collect()
+    }
+
+    fn held(&mut self) -> LeaseId {
+        self.acquire(OpId(2), 60_000, Wait::Never);
+        self.vote_and_seal();
+        match self.outcome(OpId(2)) {
+            Some(Outcome::Acquired { lease, .. }) => lease,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// A lock is held on so many servers, and is being released.
+    fn releasing(count: usize) -> Self {
+        let mut council = Self::of(count);
+        let lease = council.held();
+        council.command(OpId(3), Command::Release { lease, exported: false });
+        council
+    }
+
+    /// A lock is held on so many servers, and is being extended.
+    fn extending(count: usize) -> Self {
+        let mut council = Self::of(count);
+        let lease = council.held();
+        council.command(OpId(3), Command::Extend { lease, ttl: None });
+        council
+    }
+
+    /// What becomes of a try that the servers answer like this.
+    fn tried<const N: usize>(replies: [Result<Reply, Failure>; N]) -> Option<Outcome> {
+        let mut council = Self::of(N);
+        council.acquire(OpId(2), 60_000, Wait::Never);
+        council.answer_each(replies);
+        council.outcome(OpId(2))
+    }
+
+    /// Everything that is asked until then is answered like this, withdrawals with yes; when votes were asked for.
+    fn refuse_for(&mut self, duration_ms: u64, reply: &Result<Reply, Failure>) -> Vec<Mono> {
+        let mut rounds = Vec::new();
+        for _ in 0..duration_ms {
+            while let Some(Asked { node, call, .. }) = self.asked.first() {
+                let is_vote = matches!(call, Call::Vote { .. });
+                if *node == 0 && is_vote {
+                    rounds.push(self.now);
+                }
+                let node = *node;
+                self.answer(node, if is_vote { reply.clone() } else { owner(true) });
+            }
+            self.pass(ms(1));
+        }
+        rounds
+    }
+}
+
+#[test]
+fn a_quorum_is_open_once_a_majority_is_connected_and_the_others_have_had_a_moment() {
+    let mut council = Council::opening(3, ms(100), None);
+    council.connect(0);
+    assert_eq!(council.outcome(OPEN), None);
+    council.connect(1);
+    council.pass(ms(99));
+    assert_eq!(council.outcome(OPEN), None);
+    council.pass(ms(1));
+    assert_eq!(council.outcome(OPEN), Some(Outcome::Done));
+
+    let mut council = Council::opening(3, ms(100), None);
+    council.connect(0);
+    council.connect(1);
+    council.fail(2);
+    assert_eq!(council.outcome(OPEN), Some(Outcome::Done), "nobody else can come");
+    council.pass(ms(1_000));
+    assert_eq!(council.connecting(), [2], "it is tried again");
+}
+
+#[test]
+fn a_quorum_is_not_open_once_no_majority_can_be_connected() {
+    for (count, failures) in [(3, 2), (4, 2), (5, 3)] {
+        let mut council = Council::opening(count, ms(100), None);
+        for node in 1..failures {
+            council.fail(node);
+            assert_eq!(council.outcome(OPEN), None, "{node} of {count}");
+        }
+        council.fail(0);
+        let cause = |node: usize| if node < failures { "not connected: away" } else { "" };
+        let causes = (0..count).map(|node| cause(node).to_owned()).collect();
+        assert_eq!(council.outcome(OPEN), Some(Outcome::Quorum(causes)));
+        assert!(council.effects.contains(&Effect::Stop));
+    }
+}
+
+#[test]
+fn a_server_that_stays_away_is_tried_ever_more_seldom() {
+    let mut council = Council::opening(3, ms(100), None);
+    council.connect(0);
+    council.connect(1);
+    for attempt in 0..20 {
+        council.fail(2);
+        let began = council.now;
+        while council.connecting().is_empty() {
+            council.pass(ms(1));
+        }
+        let most_ms = (50 << attempt.min(5)).min(1_000);
+        let pause = council.now.since(began);
+        assert!((ms(most_ms / 2)..=ms(most_ms + 1)).contains(&pause), "{attempt}: {pause:?}");
+    }
+}
+
+#[test]
+fn a_connection_that_answers_and_dies_at_once_is_not_made_anew_at_once() {
+    for (answers_after, at_once) in [(ms(20), true), (ms(19), false)] {
+        let mut council = Council::of(3);
+        council.cut(0);
+        assert_eq!(council.connecting(), [0], "the first time");
+        council.connect(0);
+        council.acquire(OpId(2), 60_000, Wait::Never);
+        council.pass(answers_after);
+        council.answer(0, held_by("hf1.d.1.1"));
+        council.cut(0);
+        assert_eq!(!council.connecting().is_empty(), at_once);
+    }
+}
+
+#[test]
+fn two_names_of_one_server_are_told() {
+    let mut council = Council::opening(3, ms(100), None);
+    council.connect_as(0, Some("same"), None);
+    council.connect_as(1, Some("other"), None);
+    assert_eq!(council.notices, []);
+    council.connect_as(2, Some("same"), None);
+    assert_eq!(council.notices, [Notice::SameServer("one and three".to_owned())]);
+}
+
+#[test]
+fn a_server_that_is_gone_is_named() {
+    let mut council = Council::of(3);
+    council.cut(1);
+    assert_eq!(council.notices, [Notice::Disconnected("two: cut".to_owned())]);
+}
+
+#[test]
+fn a_quorum_that_most_servers_let_hear_nothing_tells_so() {
+    let mut council = Council::of(3);
+    council.event(0, Event::PubsubDenied("NOPERM".to_owned()));
+    assert_eq!(council.notices, []);
+    council.event(2, Event::PubsubDenied("NOPERM".to_owned()));
+    assert_eq!(council.notices, [Notice::PubsubDenied("NOPERM".to_owned())]);
+}
+
+#[test]
+fn a_quorum_ends_once_its_last_withdrawals_are_answered_or_have_had_a_moment() {
+    for answers in [true, false] {
+        let mut council = Council::of(3);
+        council.held();
+        council.command(OpId(4), Command::Close);
+        council.answer_each([owner(true), owner(true)]);
+        council.pass(ms(99));
+        assert_eq!(council.outcome(OpId(4)), None);
+        assert_eq!(council.effects, []);
+        if answers {
+            council.answer(2, owner(true));
+        } else {
+            council.pass(ms(1));
+        }
+        assert_eq!(council.outcome(OpId(4)), Some(Outcome::Done));
+        let goodbye = |node| Effect::Disconnect { node: NodeId(node), abort: false };
+        assert_eq!(council.effects, [goodbye(0), goodbye(1), goodbye(2), Effect::Stop]);
+    }
+}
+
+#[test]
+fn a_caller_is_told_a_refusal_of_most_servers_and_else_what_was_voted() {
+    let (held, busy) = (|| held_by("hf1.d.1.1"), || refused("LOADING"));
+    let yes = || Ok(Reply::Voted { counter: 0, time: TIME });
+    let outcome = Council::tried([refused("NOPERM"), yes(), refused("NOPERM")]);
+    assert!(matches!(outcome, Some(Outcome::Server { .. })), "{outcome:?}");
+    assert_eq!(Council::tried([refused("NOPERM"), held(), held()]), Some(Outcome::Held));
+    let Some(Outcome::Quorum(causes)) = Council::tried([busy(), yes(), busy()]) else {
+        panic!("time mends that");
+    };
+    assert!(causes[0].contains("LOADING") && causes[1].is_empty(), "{causes:?}");
+    assert_eq!(causes[0], causes[2]);
+}
+
+#[test]
+fn who_cannot_win_does_not_stand() {
+    for (count, away, votes) in [(3, 1, 2), (3, 2, 0), (4, 2, 0), (5, 2, 3), (5, 3, 0)] {
+        let mut council = Council::of(count);
+        (0..away).for_each(|node| council.cut(node));
+        council.acquire(OpId(2), 60_000, Wait::Never);
+        assert_eq!(council.asked.len(), votes, "{away} of {count} are away");
+        let causes = (0..count).map(|node| if node < away { "cut" } else { "" }.to_owned());
+        let causes = (votes == 0).then(|| Outcome::Quorum(causes.collect()));
+        assert_eq!(council.outcome(OpId(2)), causes);
+    }
+}
+
+#[test]
+fn a_server_may_think_about_a_round_for_as_long_as_the_lease_and_the_caller_allow() {
+    for (node_timeout_ms, ttl_ms, patience_ms) in
+        [(100, 60_000, 100), (100, 500, 50), (2_000, 60_000, 500)]
+    {
+        let ended = |mut council: Council| {
+            council.pass(ms(patience_ms - 1));
+            assert_eq!(council.outcome(OpId(2)), None);
+            council.pass(ms(1));
+            council.outcome(OpId(2))
+        };
+        let standing = || {
+            let mut council = Council::patient(3, ms(node_timeout_ms));
+            council.acquire(OpId(2), ttl_ms, Wait::Never);
+            council
+        };
+        let why = |ms| format!("no answer within {ms} ms");
+        let silent = Some(Outcome::Quorum(vec![why(node_timeout_ms); 3]));
+        assert_eq!(ended(standing()), silent);
+        if ttl_ms > 500 {
+            let mut council = standing();
+            let yes = || Ok(Reply::Voted { counter: 0, time: TIME });
+            council.answer_each([yes(), yes(), yes()]);
+            assert_eq!(ended(council), silent, "the second round has as long");
+        }
+    }
+}
+
+#[test]
+fn a_grant_for_one_reserves_one_fence_and_only_who_waits_marks_the_holder() {
+    for (wait, marks) in [(Wait::Never, false), (Wait::Forever, true)] {
+        let mut council = Council::of(3);
+        council.acquire(OpId(2), 60_000, wait);
+        let mark = |asked: &Asked| matches!(asked.call, Call::Vote { mark, .. } if mark == marks);
+        assert!(council.asked.iter().all(mark));
+        let fence = TIME.as_micros();
+        assert_eq!(council.vote_and_seal(), [(fence, fence); 3]);
+    }
+}
+
+#[test]
+fn the_requests_to_each_server_count() {
+    let mut council = Council::of(3);
+    let before = council.quorum.stats().requests;
+    council.held();
+    let stats = council.quorum.stats();
+    assert_eq!((stats.requests - before, stats.held, stats.acquired), (6, 1, 1));
+}
+
+#[test]
+fn a_release_is_decided_by_those_who_answer_once_there_are_enough() {
+    let outcome = |council: &mut Council| council.outcome(OpId(3));
+    // Who says no may have been filled never: that the others freed it counts.
+    let mut council = Council::releasing(3);
+    council.answer_each([owner(true), owner(false)]);
+    council.pass(ms(99));
+    assert_eq!(outcome(&mut council), None, "the third may answer yet");
+    council.pass(ms(1));
+    assert_eq!(outcome(&mut council), Some(Outcome::Done));
+
+    let mut council = Council::releasing(3);
+    council.answer_each([owner(true), owner(false), refused("LOADING")]);
+    assert_eq!(outcome(&mut council), Some(Outcome::Done));
+
+    let mut council = Council::releasing(3);
+    council.answer(0, owner(true));
+    council.pass(ms(100));
+    assert_eq!(outcome(&mut council), None, "one is too few");
+    council.answer(1, owner(true));
+    assert_eq!(outcome(&mut council), Some(Outcome::Done));
+}
+
+#[test]
+fn a_release_that_a_majority_denies_came_too_late() {
+    let mut council = Council::releasing(3);
+    council.answer_each([owner(false), owner(false)]);
+    assert_eq!(council.outcome(OpId(3)), Some(Outcome::Lost));
+
+    let mut council = Council::releasing(5);
+    council.answer_each([owner(false), owner(false)]);
+    assert_eq!(council.outcome(OpId(3)), None, "two of five are none");
+    (2..5).for_each(|node| drop(council.answer(node, owner(true))));
+    assert_eq!(council.outcome(OpId(3)), Some(Outcome::Done));
+}
+
+#[test]
+fn an_extension_is_lost_if_a_majority_denies_it_and_not_before() {
+    let mut council = Council::extending(3);
+    council.answer_each([owner(false), owner(false)]);
+    assert_eq!(council.outcome(OpId(3)), Some(Outcome::Lost));
+
+    let mut council = Council::extending(5);
+    let busy = || refused("LOADING");
+    council.answer_each([owner(false), owner(false), busy(), busy(), busy()]);
+    assert_eq!(council.outcome(OpId(3)), None, "it is asked again");
+}
+
+#[test]
+fn the_holder_on_most_servers_is_told_without_its_attempt() {
+    // Of five servers three make it certain.
+    let told = |holders: [&str; 3]| {
+        let mut council = Council::of(5);
+        council.acquire(OpId(2), 60_000, Wait::UpTo(ms(50)));
+        council.answer_each(holders.map(held_by));
+        council.pass(ms(50));
+        match council.outcome(OpId(2)) {
+            Some(Outcome::TimedOut { holder, .. }) => holder,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(told(["hf1.d.1.7", "hf1.e.1.9", "hf1.e.1.9"]), "hf1.e.1");
+    assert_eq!(told(["hf1.e.1.9", "hf1.e.1.9", "hf1.d.1.7"]), "hf1.e.1");
+    // What is no token of an attempt is told as it is.
+    for holder in ["old.12", "hf1.d.x", "hf1.d."] {
+        assert_eq!(told([holder; 3]), holder);
+    }
+}
+
+#[test]
+fn a_waiter_asks_ever_more_seldom_while_messages_would_tell_it_that_the_lock_is_free() {
+    let pauses = |holder: &str| {
+        let mut council = Council::of(3);
+        council.acquire(OpId(2), 60_000, Wait::Forever);
+        let rounds = council.refuse_for(20_000, &held_by(holder));
+        let pauses = rounds.windows(2).map(|pair| pair[1].since(pair[0]));
+        pauses.collect::<Vec<_>>()
+    };
+    let told = pauses("hf1.d.1.7");
+    for (round, pause) in told.iter().enumerate() {
+        let doubled = 1 << round.min(4);
+        assert!((ms(10 * doubled)..=ms(40 * doubled + 1)).contains(pause), "{round}: {pause:?}");
+    }
+    assert!(told.len() > 30);
+    let untold = pauses("old code");
+    assert!(untold[1..].iter().all(|pause| (ms(20)..=ms(81)).contains(pause)), "{untold:?}");
+}
+
+#[test]
+fn a_waiter_asks_again_when_the_lease_of_the_holder_ends() {
+    let mut council = Council::of(3);
+    council.acquire(OpId(2), 60_000, Wait::Forever);
+    council.refuse_for(5_000, &held_by("hf1.d.1.7"));
+    let (remaining, holder) = (Some(ms(100)), "hf1.d.1.7".to_owned());
+    let soon = Ok(Reply::Held(Held { remaining, holder, ..Held::default() }));
+    let rounds = council.refuse_for(5_000, &soon);
+    let mut pauses = rounds.windows(2).map(|pair| pair[1].since(pair[0]));
+    assert!(pauses.all(|pause| (ms(100)..=ms(111)).contains(&pause)));
+    assert!(rounds.len() > 30);
+}
+
+#[test]
+fn a_waiter_asks_at_once_when_the_lock_may_be_free() {
+    let mut council = Council::of(3);
+    council.acquire(OpId(2), 60_000, Wait::Forever);
+    let keys = LockKeys::new("lock:", "a");
+    let freed = Event::Message(Message::Freed(keys.clone()));
+    // While nobody listened a message may have been missed.
+    let listening = Event::Listening { channel: free_channel(&keys), on: true };
+    for event in [freed, listening].into_iter().cycle().take(10) {
+        council.refuse_for(3_000, &held_by("hf1.d.1.7"));
+        council.event(1, event);
+        let rounds = council.refuse_for(12, &held_by("hf1.d.1.7"));
+        assert!(!rounds.is_empty());
+    }
+}
+
+#[test]
+fn a_channel_is_listened_to_until_nobody_has_waited_for_half_a_minute() {
+    let mut council = Council::of(3);
+    let listens = |council: &mut Council| {
+        let effects = std::mem::take(&mut council.effects);
+        let count = |is: fn(&Effect) -> bool| effects.iter().filter(|effect| is(effect)).count();
+        let on = count(|effect| matches!(effect, Effect::Listen { .. }));
+        (on, count(|effect| matches!(effect, Effect::Unlisten { .. })))
+    };
+    council.acquire(OpId(2), 60_000, Wait::Forever);
+    council.refuse_for(40_000, &held_by("hf1.d.1.7"));
+    assert_eq!(listens(&mut council), (3, 0));
+    council.cut(2);
+    council.effects.clear();
+    council.connect(2);
+    assert_eq!(listens(&mut council), (1, 0), "a new connection listens as well");
+    council.command(OpId(2), Command::Cancel);
+    // It is looked at every half a minute, and found unused first.
+    council.refuse_for(49_000, &held_by("hf1.d.1.7"));
+    assert_eq!(listens(&mut council), (0, 0));
+    council.refuse_for(2_000, &held_by("hf1.d.1.7"));
+    assert_eq!(listens(&mut council), (0, 3));
+    assert!(council.quorum.is_idle());
+}
+
+#[test]
+fn a_server_that_is_silent_is_not_asked_for_its_vote() {
+    for (silent_ms, votes) in [(100, 3), (101, 2)] {
+        let mut council = Council::of(3);
+        let lease = council.held();
+        council.command(OpId(3), Command::Extend { lease, ttl: None });
+        (1..3).for_each(|node| drop(council.answer(node, owner(true))));
+        council.pass(ms(silent_ms));
+        council.asked.clear();
+        let (name, label) = ("b".to_owned(), String::new());
+        let (ttl, wait, mode) = (ms(60_000), Wait::Never, Mode::Exclusive);
+        let hold = ONE_LEASE;
+        council.command(OpId(4), Command::Acquire { name, ttl, wait, label, hold, mode });
+        assert_eq!(council.asked.len(), votes, "after {silent_ms} ms");
+    }
+}
+
+#[test]
+fn a_server_that_may_have_forgotten_votes_once_the_longest_lease_is_over() {
+    let mut council = Council::opening(3, ms(100), Some(ms(4_000)));
+    (0..3).for_each(|node| council.connect_as(node, None, Some(ms(4_500))));
+    council.pass(ms(500));
+    council.acquire(OpId(2), 1_000, Wait::Never);
+    assert!(matches!(council.outcome(OpId(2)), Some(Outcome::Quorum(_))));
+    council.pass(ms(1));
+    council.acquire(OpId(3), 1_000, Wait::Never);
+    assert_eq!(council.asked.len(), 3, "a second more than the lease has passed");
+}
+
+#[test]
+fn a_script_that_a_server_does_not_know_is_sent_unless_its_attempt_was_given_up() {
+    let mut council = Council::of(3);
+    council.acquire(OpId(2), 60_000, Wait::Forever);
+    council.answer(0, Err(Failure::NoScript));
+    let again = council.asked.pop().unwrap();
+    assert!(again.node == 0 && again.send_mode == SendMode::WithSource);
+    assert!(matches!(again.call, Call::Vote { .. }));
+
+    let mut council = Council::of(3);
+    council.acquire(OpId(2), 60_000, Wait::Never);
+    council.answer(1, held_by("hf1.d.1.7"));
+    council.answer(2, held_by("hf1.d.1.7"));
+    assert_eq!(council.outcome(OpId(2)), Some(Outcome::Held));
+    council.answer(0, Err(Failure::NoScript));
+    let votes = council.asked.iter().filter(|asked| matches!(asked.call, Call::Vote { .. }));
+    assert_eq!(votes.count(), 0, "its withdrawal went ahead");
+}
+
+#[test]
+fn a_server_that_votes_during_the_second_round_is_asked_to_accept_the_fence_as_well() {
+    let mut council = Council::of(3);
+    council.acquire(OpId(2), 60_000, Wait::Never);
+    let yes = || Ok(Reply::Voted { counter: 0, time: TIME });
+    council.answer_each([yes(), yes(), yes()]);
+    council.answer_each([owner(false), owner(true), owner(true)]);
+    assert!(matches!(council.outcome(OpId(2)), Some(Outcome::Acquired { .. })));
+}
+
+#[test]
+fn a_server_that_denies_an_extension_after_the_majority_gets_the_lock_back() {
+    for late in [false, true] {
+        let mut council = Council::extending(3);
+        let mut replies = [owner(false), owner(true), owner(true)];
+        replies.rotate_left(usize::from(late));
+        let nodes = if late { [1, 2, 0] } else { [0, 1, 2] };
+        for (node, reply) in nodes.into_iter().zip(replies) {
+            council.answer(node, reply);
+        }
+        assert_eq!(council.outcome(OpId(3)), Some(Outcome::Done));
+        let filled = council.asked.iter().filter(|asked| matches!(asked.call, Call::Fill { .. }));
+        assert_eq!(filled.map(|asked| asked.node).collect::<Vec<_>>(), [0]);
+    }
+}
+
+#[test]
+fn a_withdrawal_is_owed_to_a_server_that_is_away_and_repeated_once() {
+    let mut council = Council::of(3);
+    let lease = council.held();
+    council.cut(0);
+    council.command(OpId(3), Command::Release { lease, exported: false });
+    (1..3).for_each(|node| drop(council.answer(node, owner(true))));
+    assert_eq!(council.outcome(OpId(3)), Some(Outcome::Done));
+    assert!(!council.quorum.is_idle(), "it owes a withdrawal");
+    council.connect(0);
+    for pause in [ms(0), ms(1_000)] {
+        council.pass(pause);
+        assert!(matches!(council.answer(0, owner(false)), Call::Withdraw { .. }));
+    }
+    assert!(council.quorum.is_idle());
+}
+
+#[test]
+fn each_attempt_of_a_token_has_a_number_above_those_before() {
+    let mut council = Council::of(3);
+    council.acquire(OpId(2), 60_000, Wait::Forever);
+    let mut attempts = Vec::new();
+    for _ in 0..500 {
+        while let Some(Asked { node, call, .. }) = council.asked.first() {
+            let (node, is_vote) = (*node, matches!(call, Call::Vote { .. }));
+            let reply = if is_vote { held_by("hf1.d.1.7") } else { owner(true) };
+            let call = council.answer(node, reply);
+            if let (0, Call::Vote { attempt, .. }) = (node, call) {
+                attempts.push(attempt);
+            }
+        }
+        council.pass(ms(1));
+    }
+    assert!(attempts.len() > 3 && attempts.is_sorted_by(|a, b| a < b), "{attempts:?}");
+}
+
+#[test]
+fn a_server_that_stays_silent_is_given_up() {
+    let mut council = Council::extending(3);
+    (1..3).for_each(|node| drop(council.answer(node, owner(true))));
+    let given_up = Effect::Disconnect { node: NodeId(0), abort: true };
+    council.pass(COMMAND_TIMEOUT.mul_f64(0.99));
+    assert!(!council.effects.contains(&given_up));
+    council.pass(COMMAND_TIMEOUT.mul_f64(0.01));
+    assert!(council.effects.contains(&given_up));
+}
