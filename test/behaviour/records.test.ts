@@ -110,7 +110,7 @@ test('the core reads the operations that JavaScript writes', () => {
   );
   assert.deepEqual(lines, [
     `10 Acquire { name: "name", ttl: 1s, wait: UpTo(2s), label: "label", hold: ${HELD}, mode: Exclusive }`,
-    `11 Together { names: ["a", "b"], ttl: 1s, label: "label", hold: ${HELD} }`,
+    `11 AcquireAll { names: ["a", "b"], ttl: 1s, label: "label", hold: ${HELD} }`,
     `12 Adopt { name: "name", owner: "token", ttl: 1s, hold: ${HELD}, mode: Shared { limit: None } }`,
     '13 Close',
     '14 Downgrade { lease: LeaseId(160) }',
