@@ -3,13 +3,13 @@
 //! Its inputs are those of a [`Protocol`]: commands of callers, replies to requests, events of connections, and time.
 //! Each appends [`Effect`]s to a list that the caller owns and carries out in order.
 //!
-//! Each component owns its state and says what follows from an input; only [`Machine`] joins them:
+//! Each component owns its state and returns what follows; only [`Machine`] joins them:
 //!
 //! ```text
-//!   wait_queue ─ queue_entry ─ replication      a caller waits, asks, is granted
-//!   lease ─ handoff ─ release                   holds, hands on, gives back
+//!   wait_queue ─ queue_entry ─ replication      a caller waits and is granted
+//!   lease ─ handoff ─ release                   holds, hands off, releases
 //!   one_shot                                    extend, downgrade, adopt, force, several at once
-//!   requests ─ servers ─ connection, routes     what is sent, and where
+//!   requests ─ servers ─ connection, routes     sending, and routing
 //! ```
 
 mod connection;
@@ -185,7 +185,7 @@ impl Machine {
             }
             Command::Cancel => {
                 self.end_acquire(op, Outcome::Cancelled);
-                // Other one-shots are not waited for with a signal.
+                // An abort signal can cancel no other one-shot.
                 if self.one_shots.is_together(op) {
                     self.end_one_shot(op, Outcome::Cancelled);
                 }
@@ -214,7 +214,7 @@ impl Machine {
         }
     }
 
-    /// What a call is made of that acts in the name of a new token.
+    /// The parts of a call that a new token makes.
     fn new_token(&mut self, name: &str) -> (TokenId, LockKeys, Token, ServerTime) {
         let id = self.rq.cx.next_token_id();
         (
@@ -228,7 +228,7 @@ impl Machine {
     fn reply(&mut self, node: NodeId, request: RequestId, reply: Result<Reply, Failure>) {
         let lost = match &reply {
             Err(Failure::Lost(detail)) => Some(detail.clone()),
-            // Its place may have been taken by another, at the same address or not.
+            // Another server may have replaced it, at the same address or not.
             reply if requests::is_readonly(reply) => Some("the server is a replica now".to_owned()),
             _ => None,
         };
@@ -239,7 +239,7 @@ impl Machine {
             self.finished(finished);
         }
         if let Some(detail) = lost {
-            // A connection may also have died unnoticed, behind its handshake: it is not believed.
+            // A connection may have died unnoticed after its handshake, so this one is given up.
             self.disconnected(node, &detail);
         }
     }
@@ -273,7 +273,7 @@ impl Machine {
             }
             Event::ConnectFailed(failure) => self.connect_failed(node, failure),
             Event::PubsubDenied(why) => {
-                // Its waiters ask instead, and from now on.
+                // No message comes, so its waiters poll.
                 self.channels.forget_node(cx, node);
                 self.rq.servers.set_pubsub_denied(cx, node, Some(why));
                 self.resume(node);
@@ -281,7 +281,7 @@ impl Machine {
             Event::Disconnected(detail) => self.disconnected(node, &detail),
             Event::Discovered(routes) => self.discovered(routes),
             Event::Listening { channel, on } => {
-                // Either way a message may have been missed.
+                // Both may mean that a message was missed.
                 if let Some(keys) = self.channels.listening(node, &channel, on) {
                     self.send_entries(&keys);
                 }
@@ -332,16 +332,16 @@ impl Machine {
                 self.one_shots.send(rq, &self.leases, op);
             }
             Timer::Retry(Owner::Release(id)) => self.releases.send(rq, id),
-            // A lease plans its renewals itself.
+            // A lease plans its own renewals.
             Timer::Retry(Owner::Renewal(_)) => {}
         }
     }
 }
 
-/// Connections, the beginning and the end.
+/// Opening, connections and closing.
 impl Machine {
-    /// How long a server may leave a request unanswered. That of a quorum may for ever: ballots end by
-    /// themselves, and one that a stopped process finds out late about says nothing of the servers.
+    /// How long a server may leave a request unanswered. A quorum sets no limit: ballots end by themselves, and an
+    /// answer that a suspended process reads late is no sign of a dead server.
     fn patience(&self) -> Option<Duration> {
         (!self.rq.cx.config.quorum).then_some(self.rq.cx.config.command_timeout)
     }
@@ -363,7 +363,7 @@ impl Machine {
         }
     }
 
-    /// The manager is open once every server that it began with is connected or has failed.
+    /// The manager is open once each of its first servers is connected or has failed.
     fn opened_if_decided(&mut self) {
         if self.rq.servers.are_decided() {
             self.lifecycle.opened(&mut self.rq.cx, Ok(()));
@@ -398,14 +398,14 @@ impl Machine {
         }
     }
 
-    /// Asks a server for everything that waits for its answer. Releases first: what this manager no
-    /// longer wants must not stand in its own way.
+    /// Sends every request that waits for a server. Releases go first, so that abandoned entries do not block new
+    /// requests.
     fn resume(&mut self, node: NodeId) {
         let rq = &mut self.rq;
         self.releases.resume(rq, node);
         self.leases.resume(rq, node);
         for op in self.one_shots.ops() {
-            // Also those that were sent elsewhere while their slot moved to a server without a connection.
+            // Includes those sent elsewhere while their slot moved to a server without a connection.
             self.one_shots.send(rq, &self.leases, op);
         }
         for id in self.entries.ids() {
@@ -416,12 +416,12 @@ impl Machine {
         }
     }
 
-    /// The connection is gone, or is given up.
+    /// The connection is lost, or is given up.
     fn disconnected(&mut self, node: NodeId, detail: &str) {
         let Some(lost) = self.rq.disconnected(node, detail) else { return };
         self.channels.forget_node(&mut self.rq.cx, node);
         for id in self.replication.take_all_of(node) {
-            // It owns the lock still, should nobody want it any more.
+            // It owns the lock, so its end must release it.
             if let Some(entry) = self.entries.get_mut(id) {
                 entry.uncertain = true;
             }
@@ -431,7 +431,7 @@ impl Machine {
         }
     }
 
-    /// Refuses what is open, gives back what is held and not to be kept, and ends once the server has confirmed it or
+    /// Fails open operations, releases all leases but those to keep, and ends once the server has confirmed that or
     /// `command_timeout` has passed.
     fn close(&mut self, op: OpId) {
         self.lifecycle.begin_close(&mut self.rq.cx, op);
@@ -439,7 +439,7 @@ impl Machine {
             self.end_one_shot(op, Outcome::Closed);
         }
         for id in self.undecided.ids() {
-            // Nothing is handed on any more.
+            // Closing ends all handoffs.
             let lease = self.leases.get(id).map(|held| held.id);
             if let Some((lease, (op, deadline))) = lease.zip(self.undecided.take(id)) {
                 self.release_at_server(op, lease, deadline, None);
@@ -477,7 +477,7 @@ impl Machine {
     }
 }
 
-/// Waiting and being granted.
+/// Waiting and grants.
 impl Machine {
     fn acquire(&mut self, op: OpId, request: AcquireRequest) {
         let (keys, waits) = (request.keys.clone(), request.policy() == ContentionPolicy::Wait);
@@ -491,7 +491,7 @@ impl Machine {
         }
     }
 
-    /// A new token asks for what a caller wants.
+    /// Creates the entry of an acquire request.
     fn begin_entry(&mut self, op: OpId, block: u8, beneficiary: Beneficiary) -> Option<TokenId> {
         let request = self.queues.get(op)?;
         let id = self.rq.cx.next_token_id();
@@ -505,8 +505,8 @@ impl Machine {
         Some(id)
     }
 
-    /// A caller has joined or left a queue: keeps as many entries at the server as its head needs. `holder`:
-    /// whose lease here is known to be the lock's.
+    /// A caller has joined or left a queue: keeps as many entries at the server as its head needs. `holder`: the lease
+    /// here that owns the lock.
     fn serve_queue(&mut self, keys: &LockKeys, holder: Option<TokenId>) {
         while let Some(id) = self.queues.take_surplus(keys, &self.entries) {
             self.abandon_entry(id);
@@ -516,17 +516,17 @@ impl Machine {
         }
     }
 
-    /// One more entry waits at the server: for the first caller here who has none.
+    /// Adds an entry at the server for the first caller here that has none.
     fn enqueue(&mut self, op: OpId, keys: &LockKeys, holder: Option<TokenId>) {
         let Some(request) = self.queues.get(op) else { return };
         let (began, ttl, mode) = (request.began, request.ttl, request.mode);
-        // Callers who have waited here so far came before those who were enqueued elsewhere meanwhile.
+        // A caller that has waited here came before callers enqueued elsewhere meanwhile.
         let waited = (began < self.rq.cx.now).then_some(began);
         let seq = waited.and_then(|at| self.rq.servers.position_of(&self.rq.cx, keys, at));
         let block = if mode.is_shared() { 1 } else { self.queues.block(keys) };
         let Some(id) = self.begin_entry(op, block, Beneficiary::Queue) else { return };
         self.queues.add_entry(keys, id);
-        // Beside a share there may be room for another.
+        // A shared lock may have room for one more.
         let holder = holder.filter(|_| !mode.is_shared()).and_then(|id| self.leases.get(id));
         let holder = holder.map(|held| Leases::token_of(&self.rq.cx, held).to_string());
         if let Some(entry) = self.entries.get_mut(id) {
@@ -539,8 +539,8 @@ impl Machine {
         self.send_entry(id);
     }
 
-    /// The entries of a queue that have stood for callers who were served in the process since move back to the
-    /// positions of those for whom they stand now. What this process has is about to go to whoever is first at the server.
+    /// Moves each queue entry whose caller was served in the process back to the position of its present caller, before
+    /// this process gives the lock to the first waiter at the server.
     fn move_entries_back(&mut self, keys: &LockKeys) {
         for (id, began) in self.queues.served(keys) {
             let is_open = self.rq.is_open(Owner::Entry(id));
@@ -570,7 +570,7 @@ impl Machine {
         self.entries.send(&mut self.rq, id, wanted);
     }
 
-    /// Whom an entry would serve now.
+    /// The caller that it serves now.
     fn first_of(&self, id: TokenId) -> Option<OpId> {
         let entry = self.entries.get(id)?;
         match entry.beneficiary {
@@ -581,7 +581,7 @@ impl Machine {
 
     fn entry_answered(&mut self, id: TokenId, finished: Finished) {
         if !finished.awaited {
-            // Granted by a message meanwhile; what was lost on the way may still be executed.
+            // A message has granted it meanwhile; a lost request may still be executed.
             if let Err(CallError::Lost(_)) = finished.reply {
                 self.leases.doubt(id);
             }
@@ -611,7 +611,7 @@ impl Machine {
         }
     }
 
-    /// Something is known about a lock: ends the requests that have waited only for that.
+    /// An answer about a lock has come: ends the requests that have waited only for that.
     fn known(&mut self, id: TokenId, again: Again) {
         let Some(entry) = self.entries.get(id) else { return };
         let keys = entry.keys.clone();
@@ -633,8 +633,8 @@ impl Machine {
         }
     }
 
-    /// Somebody waits for a lock in a Cluster: listens to its channel. While it does not yet, a release
-    /// skips whoever waits, so its entries ask again as soon as it does.
+    /// Subscribes to the channel of a lock in a Cluster. Until then a release skips this manager's entries, so they ask
+    /// again once subscribed.
     fn listen(&mut self, keys: &LockKeys) {
         let servers = &self.rq.servers;
         if self.rq.cx.config.cluster && !servers.of(keys).connection.pubsub_denied {
@@ -643,7 +643,7 @@ impl Machine {
         }
     }
 
-    /// Somebody gave a lock up, and this manager is next.
+    /// The server has granted this manager a freed lock.
     fn granted_by_message(&mut self, node: NodeId, grant: &Grant) {
         let Some(id) = self.rq.cx.number_of(&grant.token) else { return };
         if let Some(entry) = self.entries.get(id) {
@@ -657,16 +657,16 @@ impl Machine {
         if self.releases.get(id).is_some() {
             return self.releases.send(&mut self.rq, id);
         }
-        // A claim that is over is nobody's to give back: of a lock that is kept, another may have the token.
+        // A claim that is over needs no release: the token of a kept lock may be another process's now.
         let began = self.rq.servers.get(node).data.local_time(self.rq.cx.now, grant.time);
         let is_over = began.is_some_and(|began| valid_until(began, grant.claim) <= self.rq.cx.now);
         if !is_over && self.leases.get(id).is_none() {
-            // Nobody knows it any more, but it owns a lock.
+            // No component knows it, but it owns a lock.
             self.give_back(id, grant.keys.clone(), grant.token.clone(), false);
         }
     }
 
-    /// Replicas have a grant, or too few.
+    /// The replicas' verdict on a grant.
     fn confirmed(&mut self, node: NodeId, id: TokenId, verdict: Result<(), Refusal>) {
         let Some(granted) = self.replication.take(id) else { return };
         let Some(entry) = self.entries.get_mut(id) else { return };
@@ -677,19 +677,19 @@ impl Machine {
                 self.entry_step(node, id, step);
             }
             Err(refusal) => {
-                // Its token owns the lock, whatever is known of its position.
+                // The token owns the lock, whatever its position.
                 entry.uncertain = true;
                 entry.pending = Pending::Refused(refusal);
                 if let Some(op) = self.first_of(id) {
                     self.end_for_pending(op, Some(id));
                 }
-                // Others wait in the same queue: for them another token asks.
+                // Other waiters of the queue need another token that asks.
                 self.discard_grant(id);
             }
         }
     }
 
-    /// The lock is the entry's until `granted.until`, and its caller's.
+    /// The entry's caller owns the lock until `granted.until`.
     fn grant(&mut self, id: TokenId, granted: Granted) {
         let first = self.first_of(id);
         let Some(entry) = self.entries.get(id) else { return };
@@ -697,8 +697,8 @@ impl Machine {
         let longest = if is_claim { entry.longest.min(CLAIM) } else { entry.longest };
         let request = first.and_then(|op| self.queues.get(op));
         if request.is_some_and(|request| request.ttl < longest) {
-            // The caller who was first before wanted it for longer. A lease is never shortened, and this caller may
-            // crash, or have asked that nobody gives it back.
+            // An earlier first caller asked for more. A lease is never shortened, and this caller may crash or may
+            // leave the lock to expire.
             return self.discard_grant(id);
         }
         let rq = &mut self.rq;
@@ -729,7 +729,7 @@ impl Machine {
         self.serve_queue(&keys, Some(id));
     }
 
-    /// The grant cannot be used: its token is given back, and another takes its position.
+    /// The grant is unusable: gives its token back; another token takes its position.
     fn discard_grant(&mut self, id: TokenId) {
         let rq = &mut self.rq;
         let Some((old, is_open)) = self.entries.remove(rq, id) else { return };
@@ -738,7 +738,7 @@ impl Machine {
         let Entry { keys, ttl, label, mode, beneficiary, policy, block, .. } = old;
         let mut entry = Entry::new(keys.clone(), token, ttl, label, mode, beneficiary, policy);
         entry.block = block;
-        // It has robbed somebody, and robs nobody else.
+        // It has stolen once, and must not steal again.
         entry.uncertain = matches!(policy, ContentionPolicy::Steal(_));
         if let Position::Queued(seq) | Position::Lost(seq) = old.position {
             entry.position = Position::Lost(seq);
@@ -752,7 +752,7 @@ impl Machine {
         self.send_entry(new);
     }
 
-    /// Nobody wants it any more: gives back what it may have got, or may yet get.
+    /// No caller needs it any more: gives back what it has got or may yet get.
     fn abandon_entry(&mut self, id: TokenId) {
         let rq = &mut self.rq;
         let Some((entry, is_open)) = self.entries.remove(rq, id) else { return };
@@ -762,14 +762,14 @@ impl Machine {
         }
     }
 
-    /// A lock of a quorum may be free: whoever waits for it here asks soon.
+    /// A lock of a quorum may be free: its first entry here asks soon.
     fn ask_soon(&mut self, keys: &LockKeys) {
         if let Some(id) = self.queues.entries(keys).first() {
             self.entries.ask_soon(&mut self.rq, *id);
         }
     }
 
-    /// The caller's patience is over, unless nothing is known yet: one round trip is always left.
+    /// The caller's patience is over. Without any answer yet, it waits for one round trip.
     fn acquire_deadline(&mut self, op: OpId) {
         let known = self.queues.entry_of(op);
         let is_unanswered = matches!(self.pending(known), Pending::Unanswered);
@@ -792,8 +792,8 @@ impl Machine {
         self.end_acquire(op, outcome);
     }
 
-    /// Ends a request without a lock. What its entry may have got, or may yet get, is given back unless
-    /// somebody else in the queue wants it.
+    /// Ends a request without a lock. What its entry has got or may yet get is given back, unless another caller in the
+    /// queue needs it.
     fn end_acquire(&mut self, op: OpId, outcome: Outcome) {
         let Some(request) = self.queues.remove(&mut self.rq.cx, op) else { return };
         self.rq.cx.stats.timed_out += u64::from(matches!(outcome, Outcome::TimedOut { .. }));
@@ -805,7 +805,7 @@ impl Machine {
     }
 }
 
-/// Holding, handing on and giving back.
+/// Holding, handing off and releasing.
 impl Machine {
     /// A message says that a lock was taken from its owner.
     fn hear_of_loss(&mut self, taken: &Taken) {
@@ -815,8 +815,8 @@ impl Machine {
             && entry.token == taken.token
             && self.replication.take(id).is_some()
         {
-            // Replicas would confirm what is gone: the same token asks again. It owns the lock still, should the message
-            // be forged and nobody want it any more.
+            // Replicas would confirm a lost grant: the same token asks again. If the message is forged it owns the lock
+            // still, so its end must release it.
             entry.uncertain = true;
             return self.send_entry(id);
         }
@@ -852,7 +852,7 @@ impl Machine {
         }
     }
 
-    /// Gives back what a token has got or may yet get. Nobody waits for it.
+    /// Gives back what a token has got or may yet get. No caller waits.
     fn give_back(&mut self, id: TokenId, keys: LockKeys, token: Token, uncertain: bool) {
         let release = Release::new(keys, token, self.rq.cx.now, uncertain);
         self.releases.begin(&mut self.rq, id, release);
@@ -861,7 +861,7 @@ impl Machine {
     fn release(&mut self, op: OpId, lease: LeaseId, exported: bool) {
         let held = self.leases.valid(&self.rq.cx, lease);
         let Some(held) = held.filter(|_| !self.undecided.has(lease.token_id())) else {
-            // Lost before, or released before; the end of the lease gives back what is left of it.
+            // The lease was lost or released before; its end gives back what is left of it.
             return self.rq.cx.complete(op, Outcome::Lost);
         };
         let deadline = self.rq.cx.now + self.rq.cx.config.command_timeout;
@@ -874,12 +874,12 @@ impl Machine {
         }
     }
 
-    /// Whether a renewal, a claim or an extension is under way, whose answer may say that another has the lock.
+    /// Whether a renewal, a claim or an extension is under way, whose answer may deny that the lock is held.
     fn is_unanswered(&self, held: &Lease) -> bool {
         self.rq.is_open(Owner::Renewal(held.id.token_id())) || self.one_shots.is_extended(held.id)
     }
 
-    /// Who here may get the whole lock of a caller who gives it up, without the server.
+    /// The caller here that may get the whole lock from its owner without the server.
     fn next_owner(&self, held: &Lease) -> Option<OpId> {
         let op = self.queues.first(&held.keys)?;
         let next = self.queues.get(op)?;
@@ -897,8 +897,7 @@ impl Machine {
         self.release_at_server(op, lease, deadline, successor);
     }
 
-    /// Hands the whole lock of a caller who gives it up to the next one here. False if it must go
-    /// through the server.
+    /// Hands the whole lock off to the next caller here. False if it must be released at the server.
     fn hand_on(&mut self, lease: LeaseId) -> bool {
         let Some(held) = self.leases.hold_of(lease) else { return false };
         if self.is_unanswered(held) || !held.is_confirmed(self.rq.cx.now) {
@@ -918,7 +917,7 @@ impl Machine {
         true
     }
 
-    /// A renewal or an extension was answered, or never will be: decides the release that has waited for it.
+    /// A renewal or an extension was answered, or never will be: decides the release that waits for it.
     fn decide_release(&mut self, id: TokenId) {
         let Some(held) = self.leases.get(id).filter(|_| self.undecided.has(id)) else { return };
         let lease = held.id;
@@ -952,8 +951,8 @@ impl Machine {
         self.releases.begin(&mut self.rq, id, release);
     }
 
-    /// What the answer to a release says to whoever released, after the successor that it named has been seen
-    /// to; none if the release was sent anew without.
+    /// Takes the successor of a release, and returns the answer for the caller that releases; none if the release was
+    /// sent again without a successor.
     fn settle_successor(&mut self, release: TokenId, finished: Finished) -> Option<Finished> {
         if finished.reply == Err(CallError::Unsent) {
             return Some(finished);
@@ -967,14 +966,14 @@ impl Machine {
                 self.inherit(finished.node, keys, successor, fence, finished.sent);
                 Some(Finished { reply: Ok(Reply::Owner(true)), ..finished })
             }
-            // To give a share up needs less than to hand it on. Where more have one than the successor may be
-            // beside, that one waits.
+            // A release needs less than a handoff. If more shares are held than the successor's limit allows, it must
+            // wait.
             Ok(Reply::More) | Err(CallError::Refused(_)) => {
                 self.releases.send(&mut self.rq, release);
                 None
             }
             Ok(_) => Some(finished),
-            // Nobody knows whether the successor has it.
+            // Whether the successor has it is unknown.
             Err(_) => {
                 self.give_back(successor.id, keys, successor.token, true);
                 Some(finished)
@@ -982,7 +981,7 @@ impl Machine {
         }
     }
 
-    /// The successor has the share, asked for at `sent`: whoever is first in the queue now gets it.
+    /// The successor has the share, asked for at `sent`: the first caller of the queue gets it.
     fn inherit(
         &mut self,
         node: NodeId,
@@ -994,7 +993,7 @@ impl Machine {
         let Successor { id, token, label, ttl, mode, budget } = successor;
         let until = valid_until(sent, ttl);
         let outdated = self.rq.servers.get(node).data.is_outdated(fence);
-        // Whoever wanted it may have left.
+        // That caller may have left.
         let wanted = self.queues.first_request(&keys).is_some_and(|first| first.mode == mode);
         if until <= self.rq.cx.now || outdated || !wanted {
             return self.give_back(id, keys, token, false);
@@ -1009,7 +1008,7 @@ impl Machine {
     }
 }
 
-/// One call for one caller.
+/// One-shots.
 impl Machine {
     fn begin_one_shot(&mut self, op: OpId, call: Call, aim: Aim) {
         let rq = &mut self.rq;
@@ -1041,7 +1040,7 @@ impl Machine {
         let lease = self.one_shots.extends(op).filter(|_| finished.awaited);
         let held = lease.and_then(|lease| self.leases.hold_of(lease));
         if held.is_some_and(|held| held.until <= self.rq.cx.now) {
-            // What is lost stays lost, also when an extension comes a moment too late.
+            // A lease that has ended stays lost, even if an extension succeeds later.
             let loss = lease.and_then(|lease| self.leases.end(lease.token_id()));
             return self.lose_if(loss);
         }
@@ -1079,8 +1078,8 @@ impl Machine {
                 }
                 Outcome::Lost
             }
-            // The lock was freed, but its queue is too long for one script: a release goes on, since to force it once
-            // more would take the lock from a later owner.
+            // The lock was freed, but its queue is too long for one script. A release serves the rest, since a second
+            // force would rob a later owner.
             (Aim::Force(id), Ok(Reply::More)) => {
                 let (keys, token) = (shot.call.keys().clone(), shot.call.token().clone());
                 self.give_back(*id, keys, token, false);
@@ -1091,7 +1090,7 @@ impl Machine {
         self.rq.cx.complete(op, outcome);
     }
 
-    /// A lock was taken over from its owner.
+    /// The owner's lock is the caller's now.
     fn adopted(&mut self, sent: Mono, shot: OneShot, fence: u64) -> Outcome {
         let OneShot { call, aim, uncertain, .. } = shot;
         let (Call::Adopt { keys, token, owner, ttl, mode, .. }, Aim::Adopt { id, hold }) =
@@ -1099,7 +1098,7 @@ impl Machine {
         else {
             return Outcome::Internal;
         };
-        // It may be this manager's own, and the message may never come.
+        // This manager may be the owner, and miss the message.
         let own = self.rq.cx.number_of(&owner).filter(|id| self.leases.get(*id).is_some());
         let (reason, give_back) = (LossReason::Adopted, GiveBack::IfUncertain);
         self.lose_if(own.map(|id| Loss { id, reason, give_back }));
@@ -1118,7 +1117,7 @@ impl Machine {
         Outcome::Acquired { lease, fence, label: None }
     }
 
-    /// Several locks were free.
+    /// All locks were free.
     fn took_together(&mut self, sent: Mono, shot: OneShot, fences: Vec<u64>) -> Outcome {
         let Aim::AcquireAll { first, label, hold } = shot.aim.clone() else {
             return Outcome::Internal;
@@ -1127,7 +1126,7 @@ impl Machine {
         let until = valid_until(sent, ttl);
         let data = self.rq.servers.data_of(shot.call.keys());
         if until <= self.rq.cx.now || fences.iter().any(|fence| data.is_outdated(*fence)) {
-            // What cannot be relied on goes back, and is asked for one by one.
+            // Unreliable leases go back; the locks are acquired one by one.
             self.give_back_all(shot);
             return Outcome::Held;
         }
@@ -1141,14 +1140,14 @@ impl Machine {
         Outcome::AcquiredAll { lease: LeaseId::first(first), fences }
     }
 
-    /// A lease that one call has given, and that is handed on to nobody.
+    /// Begins a lease that a one-shot has got. It is not handed off.
     fn begin_given(&mut self, mut held: Lease, terms: Hold) {
         held.budget = HandoffBudget::none(self.rq.cx.now);
         held.confirmed = self.rq.cx.now;
         self.leases.begin(&mut self.rq, held, terms);
     }
 
-    /// What a one-shot may have got, or may yet get, is nobody's.
+    /// Gives back what a one-shot has got or may yet get.
     fn give_back_all(&mut self, shot: OneShot) {
         for (id, keys, token) in shot.given_back() {
             self.give_back(id, keys, token, true);
@@ -1163,7 +1162,7 @@ impl Machine {
     }
 }
 
-/// What a quorum asks of the machine inside it.
+/// The interface of the machine for a quorum.
 impl Machine {
     const fn config(&self) -> &Config {
         &self.rq.cx.config

@@ -1,4 +1,4 @@
-//! The servers of a manager: the connection to each, what is known of its data, and which has which lock.
+//! The servers of a manager: the connection to each, its data as far as known, and the routes of locks.
 
 use super::connection::{Connection, InFlight};
 use super::context::Context;
@@ -18,13 +18,13 @@ use std::time::Duration;
 
 #[derive(Debug)]
 pub(super) struct Servers {
-    /// By their numbers.
+    /// By node number.
     list: Vec<Server>,
     routes: Routes,
     pub(super) discovery: Discovery,
-    /// Where grants are told to this manager; in a Cluster each lock has a channel of that name and its own tag.
+    /// The channel of this manager's grants; in a Cluster each lock has a channel of that name and its own tag.
     inbox: Arc<str>,
-    /// The number of the history that was seen last.
+    /// The number of the newest replication id.
     last_history: u32,
 }
 
@@ -54,7 +54,7 @@ impl Servers {
         &mut self.list[index]
     }
 
-    /// A server that was named before.
+    /// A server that [`Self::at`] has created before.
     pub(super) fn get(&self, node: NodeId) -> &Server {
         &self.list[usize::from(node.0)]
     }
@@ -85,12 +85,12 @@ impl Servers {
         self.list.iter().map(|server| &server.connection).filter(|it| it.is_wanted())
     }
 
-    /// Whether every server that was asked for is connected or has failed.
+    /// Whether every wanted server is connected or has failed.
     pub(super) fn are_decided(&self) -> bool {
         self.wanted().all(|connection| connection.is_up() || connection.has_failed())
     }
 
-    /// Whether every other server that was asked for has failed already.
+    /// Whether every other wanted server has failed already.
     pub(super) fn is_last(&self, node: NodeId) -> bool {
         let others = self.all().filter(|other| *other != node);
         let mut others = others.map(|other| &self.get(other).connection);
@@ -102,7 +102,7 @@ impl Servers {
         self.list.iter().filter_map(|server| server.connection.oldest()).min()
     }
 
-    /// The servers that have not answered a request for so long.
+    /// The servers with a request unanswered for `patience`.
     pub(super) fn silent_since(&self, now: Mono, patience: Duration) -> Vec<NodeId> {
         let oldest = |node: NodeId| self.get(node).connection.oldest();
         let is_silent = |node: &NodeId| oldest(*node).is_some_and(|sent| sent + patience <= now);
@@ -119,14 +119,14 @@ impl Servers {
         })
     }
 
-    /// What the clock of the lock's server showed at `at`, for the order of callers; none if that cannot be told, or if
-    /// there is no wait queue.
+    /// The reading of the lock's server's clock at `at`, for the order of callers; none if it is unknown, or if there
+    /// is no wait queue.
     pub(super) fn position_of(&self, cx: &Context, keys: &LockKeys, at: Mono) -> Option<u64> {
         let time = self.data_of(keys).server_time(at).filter(|_| !cx.config.quorum);
         time.map(ServerTime::as_micros)
     }
 
-    /// The channel on which the grants of a lock are told to this manager; empty if they cannot be.
+    /// The channel on which this manager gets the grants of a lock; empty if it cannot.
     pub(super) fn inbox(&self, cx: &Context, keys: &LockKeys) -> Arc<str> {
         if self.of(keys).connection.pubsub_denied {
             Arc::from("")
@@ -137,13 +137,13 @@ impl Servers {
         }
     }
 
-    /// The shard channel on which the grants of a lock are told.
+    /// The shard channel of a lock's grants.
     pub(super) fn shard_channel(&self, keys: &LockKeys) -> Arc<str> {
         format!("{}:{{{}}}", self.inbox, keys.tag()).into()
     }
 
-    /// Takes note of the history that a server shows, and says whether it is another one than before. Each change
-    /// gets a number that no server had: a lease remembers by it which history has confirmed it.
+    /// Records the replication id that a server shows, and returns whether it has changed. Each change gets a number
+    /// that no server had, by which a lease remembers the data that confirmed it.
     pub(super) fn learn(&mut self, node: NodeId, probe: ServerProbe) -> bool {
         let data = &mut self.at(node).data;
         let is_new = data.is_new(&probe);
@@ -154,13 +154,13 @@ impl Servers {
         is_new
     }
 
-    /// From now on the data of a server count as another history.
+    /// Counts the data of a server as new from now on.
     fn number_history(&mut self, node: NodeId) {
         self.last_history += 1;
         self.at(node).data.history = self.last_history;
     }
 
-    /// Somebody has to do with a server: connects, if nobody did so far.
+    /// Connects to a server, unless that was begun before.
     pub(super) fn want(&mut self, cx: &mut Context, node: NodeId) {
         if self.at(node).connection.want() {
             cx.push(Effect::Connect { node });
@@ -177,7 +177,7 @@ impl Servers {
     ) {
         let unnamed = probe.history.is_none();
         if !self.learn(node, probe) && unnamed {
-            // Nothing tells whether the data are those of before.
+            // Without a replication id the data may be different from before.
             self.number_history(node);
         }
         let server = self.at(node);
@@ -188,14 +188,14 @@ impl Servers {
         }
         self.set_pubsub_denied(cx, node, denied);
         for risk in risks {
-            // Who is whose replica in a Cluster, the manager finds out by itself.
+            // In a Cluster the manager discovers by itself which servers are replicas.
             if !(cx.config.cluster && risk.is_replica()) {
                 cx.push(Effect::Notify(Notice::Risk(risk)));
             }
         }
     }
 
-    /// Whether a server lets this manager neither publish nor subscribe, and why.
+    /// Records whether a server denies publishing and subscribing, and why.
     pub(super) fn set_pubsub_denied(
         &mut self,
         cx: &mut Context,
@@ -233,7 +233,7 @@ impl Servers {
         }
     }
 
-    /// A connection is gone, or is given up: what was in flight on it; none if it was not there.
+    /// A connection is lost or given up: returns its requests in flight; none if it was not up.
     pub(super) fn disconnected(
         &mut self,
         cx: &mut Context,
@@ -245,13 +245,13 @@ impl Servers {
         let in_flight = connection.lost(detail)?;
         data.forget_clocks();
         let at_once = has_locks && connection.may_retry_at_once();
-        // What is unsent or undelivered may not arrive later: it is asked for again, or given back.
+        // Unsent or undelivered bytes must not arrive later: their requests are repeated, or given back.
         cx.push(Effect::Disconnect { node, abort: true });
         cx.push(Effect::Notify(Notice::Disconnected(detail.to_owned())));
         if at_once {
             cx.push(Effect::Connect { node });
         } else {
-            // The last one answered nothing either: another one at once would hardly do better.
+            // The last connection answered nothing, so another at once would hardly do better.
             self.reconnect_later(cx, node);
         }
         self.discovery.ask_soon(cx);
@@ -265,13 +265,13 @@ impl Servers {
         self.discovery.ask_soon(cx);
     }
 
-    /// The routes as they are now. Those servers among them that are connected, if anything has changed.
+    /// Replaces the routes. Returns those servers among them that are connected, if anything has changed.
     pub(super) fn discovered(&mut self, cx: &mut Context, routes: Routes) -> Vec<NodeId> {
         let changed = self.routes != routes;
         self.routes = routes;
         let mut nodes = self.routes.nodes();
         for node in &nodes {
-            // Each exists from now on: what is resumed may be on any of them.
+            // Creates each server first: a resumed request may go to any of them.
             self.want(cx, *node);
         }
         nodes.retain(|node| changed && self.get(*node).connection.is_up());

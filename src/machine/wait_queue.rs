@@ -1,8 +1,8 @@
-//! What callers ask for: a lock, for so long, within so long.
+//! The acquire requests of callers: each for a lock, with its lease and its patience.
 //!
-//! All requests that wait for one lock here form a queue in the order of their calls. What its head wants, entries wait
-//! for in the queue at the server (`queue_entry.rs`): one for a whole lock, as many as could have one at once for
-//! shares. Each serves whoever is first here when it gets something.
+//! All requests that wait for one lock here form a queue in the order of their calls. Entries wait in the queue at the
+//! server (`queue_entry.rs`) for the head of it: one for a whole lock, and for shares as many as may be held at once. A
+//! granted entry serves the first caller here.
 
 use super::context::{Context, in_order};
 use super::interface::Hold;
@@ -31,7 +31,7 @@ pub(super) struct AcquireRequest {
     wait: Wait,
     /// Its number in the queue of its lock; none if it does not wait.
     ticket: Option<u64>,
-    /// What asks for the lock for it and for nobody else, if it does not wait.
+    /// The entry of a caller that does not wait.
     pub(super) own: Option<TokenId>,
     pub(super) began: Mono,
 }
@@ -49,7 +49,7 @@ impl AcquireRequest {
         Self { keys, label, ttl, hold, mode, wait, ticket: None, own: None, began }
     }
 
-    /// What its entry does about a lock that somebody else holds.
+    /// How its entry treats a held lock.
     pub(super) const fn policy(&self) -> ContentionPolicy {
         match self.wait {
             Wait::Steal => ContentionPolicy::Steal(None),
@@ -58,8 +58,8 @@ impl AcquireRequest {
         }
     }
 
-    /// How long its caller waits for an outcome. A short wait is a wait for the lock, not for the network: one round
-    /// trip is always left.
+    /// How long its caller waits for an outcome. A short wait is for the lock, not for the network: one round trip is
+    /// always allowed.
     pub(super) const fn patience(&self, command_timeout: Duration) -> Option<Duration> {
         match self.wait {
             Wait::Forever => None,
@@ -77,20 +77,20 @@ impl AcquireRequest {
     }
 }
 
-/// Those of this process who wait for one lock, in the order of their calls.
+/// The callers of this process that wait for one lock, in the order of their calls.
 #[derive(Debug, Default)]
 struct WaitQueue {
     waiters: VecDeque<(u64, OpId)>,
-    /// What waits at the server for the first of them, all of whom want the same of the lock.
+    /// The entries at the server for the first waiters, which all have one mode.
     entries: VecDeque<TokenId>,
-    /// How many of them are about to get a share that an owner here hands on.
+    /// How many waiters are about to get a share by handoff.
     successors: usize,
-    /// Some have waited long enough, but nothing was known that could be told them.
+    /// Some waiters are overdue, but no answer had come for them.
     overdue: bool,
 }
 
 impl WaitQueue {
-    /// How many of it come before `ticket`.
+    /// How many waiters come before `ticket`.
     fn ahead_of(&self, ticket: u64) -> usize {
         self.waiters.partition_point(|(other, _)| *other < ticket)
     }
@@ -103,7 +103,7 @@ impl WaitQueue {
     }
 }
 
-/// How many entries of a process wait at the server at most: no more than could get something at once.
+/// The most entries of a process at the server: as many as may be granted at once.
 fn entries_max(mode: Mode) -> usize {
     match mode {
         Mode::Exclusive => 1,
@@ -134,7 +134,7 @@ impl WaitQueues {
         in_order(&self.requests)
     }
 
-    /// The keys of a lock. All who wait for one share them, for there may be thousands.
+    /// The keys of a lock, shared by all its requests, since there may be thousands.
     pub(super) fn keys_of(&self, cx: &Context, name: &str) -> LockKeys {
         let keys = LockKeys::new(&cx.config.prefix, name);
         let shared = self.queues.get_key_value(&keys).map(|(shared, _)| shared.clone());
@@ -145,7 +145,7 @@ impl WaitQueues {
         self.requests.get(&op).map(Box::as_ref)
     }
 
-    /// A caller asks for a lock, and waits for it if need be.
+    /// Adds a caller's request; it waits if need be.
     pub(super) fn insert(&mut self, cx: &mut Context, op: OpId, mut request: AcquireRequest) {
         if let Some(patience) = request.patience(cx.config.command_timeout) {
             cx.timers.set(Timer::AcquireDeadline(op), cx.now + patience);
@@ -159,7 +159,7 @@ impl WaitQueues {
         self.requests.insert(op, Box::new(request));
     }
 
-    /// Removes a request. Its queue is to be served then.
+    /// Removes a request. The caller must then serve its queue.
     pub(super) fn remove(&mut self, cx: &mut Context, op: OpId) -> Option<AcquireRequest> {
         let request = self.requests.remove(&op)?;
         cx.timers.clear(Timer::AcquireDeadline(op));
@@ -171,28 +171,28 @@ impl WaitQueues {
         Some(*request)
     }
 
-    /// Somebody waits for a lock.
+    /// Whether callers wait for a lock.
     pub(super) fn has(&self, keys: &LockKeys) -> bool {
         self.queues.contains_key(keys)
     }
 
-    /// Who of a queue gets the lock next.
+    /// The caller of a queue that gets the lock next.
     pub(super) fn first(&self, keys: &LockKeys) -> Option<OpId> {
         self.queues.get(keys)?.waiters.front().map(|(_, op)| *op)
     }
 
-    /// What the first of a queue asks for.
+    /// The first request of a queue.
     pub(super) fn first_request(&self, keys: &LockKeys) -> Option<&AcquireRequest> {
         self.first(keys).and_then(|op| self.get(op))
     }
 
-    /// What waits at the server for those who wait here.
+    /// The entries at the server for the callers here.
     pub(super) fn entries(&self, keys: &LockKeys) -> Vec<TokenId> {
         self.queues.get(keys).into_iter().flat_map(|queue| queue.entries.iter().copied()).collect()
     }
 
-    /// Takes the last entry of a queue, if there are more than its callers need, or if they want something else. A queue
-    /// without callers goes with its last entry.
+    /// Takes the last entry of a queue, if there are more than its callers need, or if they want another mode. Removes
+    /// a queue without callers and entries.
     pub(super) fn take_surplus(&mut self, keys: &LockKeys, entries: &Entries) -> Option<TokenId> {
         let queue = self.queues.get_mut(keys)?;
         let mode_of = |index: usize| {
@@ -212,7 +212,7 @@ impl WaitQueues {
         None
     }
 
-    /// The first caller of a queue for whom an entry is to wait at the server, and none does.
+    /// The next caller of a queue that needs an entry at the server.
     pub(super) fn next_without_entry(&self, keys: &LockKeys) -> Option<OpId> {
         let queue = self.queues.get(keys)?;
         let (_, first) = queue.waiters.front()?;
@@ -228,7 +228,7 @@ impl WaitQueues {
         }
     }
 
-    /// An entry that serves whoever is first in a queue has got something already.
+    /// Adds an entry that was granted already, for the first caller of a queue.
     pub(super) fn add_first_entry(&mut self, keys: &LockKeys, id: TokenId) {
         if let Some(queue) = self.queues.get_mut(keys) {
             queue.entries.push_front(id);
@@ -243,14 +243,14 @@ impl WaitQueues {
         }
     }
 
-    /// A caller who does not wait has this entry from now on.
+    /// Sets the entry of a caller that does not wait.
     pub(super) fn set_own(&mut self, op: OpId, id: TokenId) {
         if let Some(request) = self.requests.get_mut(&op) {
             request.own = Some(id);
         }
     }
 
-    /// An entry waits at the server no more.
+    /// An entry has left the server's queue.
     pub(super) fn remove_entry(&mut self, keys: &LockKeys, id: TokenId) {
         if let Some(queue) = self.queues.get_mut(keys)
             && let Some(index) = queue.entries.iter().position(|other| *other == id)
@@ -259,14 +259,14 @@ impl WaitQueues {
         }
     }
 
-    /// Each entry of a queue and when the caller came whom it would serve.
+    /// Each entry of a queue, and when the caller that it would serve came.
     pub(super) fn served(&self, keys: &LockKeys) -> Vec<(TokenId, Mono)> {
         let Some(queue) = self.queues.get(keys) else { return Vec::new() };
         let served = queue.entries.iter().zip(&queue.waiters);
         served.filter_map(|(id, (_, op))| Some((*id, self.get(*op)?.began))).collect()
     }
 
-    /// How many fences an entry reserves: one for each who could get the whole lock in turn.
+    /// How many fences an entry reserves: one for each caller that could get the whole lock in turn.
     pub(super) fn block(&self, keys: &LockKeys) -> u8 {
         let is_whole = |op: OpId| self.get(op).is_some_and(|request| !request.mode.is_shared());
         let waiters = self.queues.get(keys).into_iter().flat_map(|queue| &queue.waiters);
@@ -274,8 +274,8 @@ impl WaitQueues {
         u8::try_from(count).unwrap_or(BLOCK_MAX)
     }
 
-    /// The next caller of a queue to whom a share can be handed on, and nobody does yet. A share without a limit is
-    /// waited for only behind somebody who wants the whole lock, and is not to be kept from that one.
+    /// The next caller of a queue that can get a share by handoff. A caller waits for a share without a limit only
+    /// behind one that wants the whole lock, which a handoff must not delay.
     pub(super) fn reserve_successor(
         &mut self,
         keys: &LockKeys,
@@ -288,15 +288,14 @@ impl WaitQueues {
         Some(request)
     }
 
-    /// It is known what has become of a share that was handed on.
+    /// The result of a share's handoff is known.
     pub(super) fn release_successor(&mut self, keys: &LockKeys) {
         if let Some(queue) = self.queues.get_mut(keys) {
             queue.successors = queue.successors.saturating_sub(1);
         }
     }
 
-    /// Nothing is known of a lock yet, and one round trip is always left: a caller's patience ends when that is over.
-    /// Whether there is such a time.
+    /// Lets a caller without any answer wait until one round trip is over. False if that has passed.
     pub(super) fn wait_for_first_answer(&mut self, cx: &mut Context, op: OpId) -> bool {
         let Some(request) = self.requests.get(&op) else { return false };
         let last = request.began + cx.config.command_timeout;
@@ -310,7 +309,7 @@ impl WaitQueues {
         true
     }
 
-    /// Something is known of a lock: those who have waited only for that. `caller`: whose own entry knows it.
+    /// An answer has come: takes the callers that waited only for that. `caller`: the one whose own entry got it.
     pub(super) fn take_overdue(
         &mut self,
         now: Mono,
@@ -327,7 +326,7 @@ impl WaitQueues {
         ops
     }
 
-    /// What waits at the server for a request, or else for the last ahead of it that has an entry.
+    /// The entry of a request, or else of the last caller ahead of it that has one.
     pub(super) fn entry_of(&self, op: OpId) -> Option<TokenId> {
         let request = self.get(op)?;
         let of_queue = || {
@@ -338,7 +337,7 @@ impl WaitQueues {
         request.own.or_else(of_queue)
     }
 
-    /// What a caller is told who gets no lock: why the entry `known` has none.
+    /// The outcome of a request without a lock: why the entry `known` has none.
     pub(super) fn outcome(
         &self,
         cx: &Context,
