@@ -1,4 +1,4 @@
-//! One connection: made, lost, made again, and what was sent on it without an answer.
+//! One connection: connecting, losing it, reconnecting, and its unanswered requests.
 
 use crate::protocol::clock::Mono;
 use crate::protocol::error::Failure;
@@ -8,20 +8,20 @@ use std::time::Duration;
 
 /// The longest pause between two attempts to connect, in ms.
 const BACKOFF_MS_MAX: u64 = 1_000;
-/// A connection that answers when it is so old is steady, and its successor is made without a pause. Without this
-/// rule a server whose connections answer once and die would be connected to a thousand times in a second.
+/// A connection that answers at this age is steady, and is replaced without a pause when lost. Without this rule a
+/// server whose connections answer once and die would be connected to a thousand times a second.
 const STEADY_AFTER: Duration = Duration::from_millis(20);
 
-/// `R`: what its owner keeps of a request.
+/// `R`: the user's record of a request.
 #[derive(Debug)]
 pub(super) struct Connection<R> {
     state: State,
-    /// Connections, made or tried, since one was steady.
+    /// Connections, made or attempted, since the last steady one.
     failures: u32,
     made: Mono,
-    /// Why there is no connection, for the errors of those who wait for one.
+    /// Why there is no connection, for the errors of operations that wait for one.
     pub(super) last_error: String,
-    /// The server lets this manager neither publish nor subscribe.
+    /// The server denies this manager publishing and subscribing.
     pub(super) pubsub_denied: bool,
     /// Requests without an answer, oldest first.
     in_flight: VecDeque<InFlight<R>>,
@@ -37,11 +37,11 @@ pub(super) struct InFlight<R> {
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum State {
-    /// Nobody has asked for it yet.
+    /// The connection is not wanted yet.
     Idle,
-    /// It is made for the first time.
+    /// The first attempt is under way.
     First,
-    /// It was there, and is made anew.
+    /// The connection was lost, and is made anew.
     Down,
     Up,
 }
@@ -62,22 +62,22 @@ impl<R> Connection<R> {
         matches!(self.state, State::Up)
     }
 
-    /// Whether somebody has asked for it.
+    /// Whether the connection is wanted.
     pub(super) const fn is_wanted(&self) -> bool {
         !matches!(self.state, State::Idle)
     }
 
-    /// Whether it was made at least once, or could not be.
+    /// Whether an attempt has succeeded or failed.
     pub(super) const fn was_tried(&self) -> bool {
         matches!(self.state, State::Up | State::Down) || self.failures > 0
     }
 
-    /// Whether the last attempt failed, or led to a connection that was not steady yet.
+    /// Whether the last attempt failed, or its connection is not steady yet.
     pub(super) const fn has_failed(&self) -> bool {
         self.failures > 0
     }
 
-    /// Somebody asks for it. Whether it is to be made now.
+    /// Marks the connection as wanted. True if it must be made now.
     pub(super) fn want(&mut self) -> bool {
         let begins = self.state == State::Idle;
         if begins {
@@ -87,13 +87,13 @@ impl<R> Connection<R> {
         begins
     }
 
-    /// Nobody asks for it any more.
+    /// Marks the connection as unwanted.
     pub(super) fn end(&mut self) {
         self.state = State::Idle;
         self.in_flight.clear();
     }
 
-    /// It is there. Whether it was before.
+    /// It is up. True if it is a reconnection.
     pub(super) fn connected(&mut self, now: Mono) -> bool {
         self.made = now;
         std::mem::replace(&mut self.state, State::Up) == State::Down
@@ -104,14 +104,14 @@ impl<R> Connection<R> {
         self.last_error = format!("not connected: {failure}");
     }
 
-    /// How long to wait before the next attempt, between so many ms.
+    /// The range of the pause before the next attempt, in ms.
     pub(super) fn back_off(&mut self) -> (u64, u64) {
         let most_ms = (50_u64 << self.failures.min(10)).min(BACKOFF_MS_MAX);
         self.failures += 1;
         (most_ms / 2, most_ms)
     }
 
-    /// It is gone, or is given up, with everything that was in flight; none if it was not there.
+    /// The connection is lost or given up: returns its requests in flight; none if it was not up.
     pub(super) fn lost(&mut self, detail: &str) -> Option<VecDeque<InFlight<R>>> {
         if !self.is_up() {
             return None;
@@ -121,7 +121,7 @@ impl<R> Connection<R> {
         Some(std::mem::take(&mut self.in_flight))
     }
 
-    /// Whether the next attempt is made at once: not if the last connection answered nothing either.
+    /// Whether the next attempt comes at once: not if the last connection answered nothing either.
     pub(super) const fn may_retry_at_once(&mut self) -> bool {
         let at_once = self.failures == 0;
         if at_once {
@@ -146,8 +146,8 @@ impl<R> Connection<R> {
         self.in_flight.get(index).is_some_and(|other| other.id == id)
     }
 
-    /// A request that was answered. Answers come in the order of the requests, so it is the first one,
-    /// or was given up before.
+    /// Takes a request that was answered. Answers come in the order of the requests, so it is the first one, or was
+    /// given up before.
     pub(super) fn take(&mut self, id: RequestId) -> Option<InFlight<R>> {
         let index = self.in_flight.partition_point(|other| other.id < id);
         self.in_flight.get(index).filter(|other| other.id == id)?;
@@ -159,7 +159,7 @@ impl<R> Connection<R> {
         self.in_flight.front().map(|request| request.sent)
     }
 
-    /// All that was asked was asked now.
+    /// Counts all requests as sent now.
     #[cfg(all(test, feature = "driver"))]
     pub(super) fn redate(&mut self, now: Mono) {
         self.in_flight.iter_mut().for_each(|request| request.sent = now);

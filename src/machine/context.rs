@@ -1,4 +1,4 @@
-//! What every component is given: the moment of an input, the manager's settings, and where effects go.
+//! The context of every component: the time of an input, the manager's settings, and the list of effects.
 
 use super::interface::{Config, Effect, Outcome};
 use super::stats::Stats;
@@ -12,9 +12,9 @@ use std::time::Duration;
 #[derive(Debug)]
 pub(super) struct Context {
     pub(super) config: Config,
-    /// When the input came that is worked on.
+    /// When the present input came.
     pub(super) now: Mono,
-    /// What is to be done about it, in order.
+    /// The effects of the present input, in order.
     pub(super) effects: Vec<Effect>,
     pub(super) stats: Stats,
     pub(super) timers: Timers,
@@ -58,13 +58,13 @@ impl Context {
         token.number(&self.config.client).map(TokenId)
     }
 
-    /// A time between so many ms, so that many clients do not move in step.
+    /// A random time in a range of ms, so that clients do not move in step.
     pub(super) fn jitter(&mut self, (least_ms, most_ms): (u64, u64)) -> Duration {
         Duration::from_micros(self.rng.u64(least_ms * 1_000..most_ms * 1_000))
     }
 }
 
-/// The names in `map`, the oldest first.
+/// The keys of `map`, the oldest first.
 pub(super) fn in_order<K: Copy + Ord, V>(map: &FxHashMap<K, V>) -> Vec<K> {
     let mut names: Vec<K> = map.keys().copied().collect();
     names.sort_unstable();

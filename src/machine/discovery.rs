@@ -1,4 +1,4 @@
-//! When it is asked anew which server of a Cluster has which slot.
+//! When the routes of a Cluster are queried again.
 
 use super::context::Context;
 use super::interface::Effect;
@@ -6,24 +6,24 @@ use super::timers::Timer;
 use crate::protocol::clock::Mono;
 use std::time::Duration;
 
-/// Two questions for the routes are so far apart at least.
+/// The shortest pause between two queries of the routes.
 const DISCOVERY_INTERVAL: Duration = Duration::from_millis(100);
-/// The longest pause between two of them while nobody answers.
+/// The longest pause between two queries while none is answered.
 const DISCOVERY_MS_MAX: u64 = 1_000;
 
-/// Asking for the routes.
+/// The queries of the routes.
 #[derive(Debug, Default)]
 pub(super) struct Discovery {
-    /// When it was last done.
+    /// When the last query was sent.
     asked: Option<Mono>,
-    /// An answer is still missing.
+    /// A query is not answered yet.
     under_way: bool,
-    /// How often in a row nobody knew the answer.
+    /// How many queries in a row have failed.
     failures: u32,
 }
 
 impl Discovery {
-    /// Asks which server has which slot, if nobody does already.
+    /// Queries which server has which slot, unless a query is open.
     pub(super) fn ask(&mut self, cx: &mut Context) {
         if !std::mem::replace(&mut self.under_way, true) {
             self.asked = Some(cx.now);
@@ -31,7 +31,7 @@ impl Discovery {
         }
     }
 
-    /// The routes may have changed: asks for them, but not all the time.
+    /// The routes may have changed: queries them, within the rate limit.
     pub(super) fn ask_soon(&self, cx: &mut Context) {
         if !cx.config.cluster || cx.timers.at(Timer::Discover).is_some() {
             return;

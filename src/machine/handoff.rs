@@ -1,9 +1,8 @@
-//! Handing what one caller of this process gives up to the next, ahead of others.
+//! Handoffs: the lock of one caller goes to the next caller of this process, ahead of other processes.
 //!
-//! A thousand tasks of one process that want one lock would otherwise cost the server a thousand
-//! releases, grants and claims. A whole lock is handed on without the server; a share by one call, since each
-//! has its own fence. Others wait meanwhile, so it ends after a while; then what is given up goes to
-//! whoever is first in the wait queue at the server.
+//! A thousand tasks of one process that want one lock would otherwise cost the server a thousand releases, grants and
+//! claims. A whole lock is handed off without the server; a share by one call, since each has its own fence. Other
+//! processes wait meanwhile, so a budget limits it; then the lock goes to the first waiter at the server.
 
 use super::context::{Context, in_order};
 use super::lease::Lease;
@@ -15,8 +14,8 @@ use crate::protocol::clock::Mono;
 use crate::protocol::ids::{OpId, TokenId};
 use rustc_hash::FxHashMap;
 
-/// Releases that wait for the answer to a renewal, a claim or an extension: if that says that the lock is held, it is
-/// handed on here.
+/// Releases that wait for the answer to a renewal, a claim or an extension: if that confirms the lock, it is handed off
+/// here.
 #[derive(Debug, Default)]
 pub(super) struct Undecided(FxHashMap<TokenId, (OpId, Mono)>);
 
@@ -33,7 +32,7 @@ impl Undecided {
         self.0.contains_key(&id)
     }
 
-    /// A caller gives a lock up, and waits until `deadline` to hear whether it was held.
+    /// A caller gives a lock up, and waits until `deadline` for its outcome.
     pub(super) fn insert(&mut self, id: TokenId, op: OpId, deadline: Mono) {
         self.0.insert(id, (op, deadline));
     }
@@ -43,9 +42,8 @@ impl Undecided {
     }
 }
 
-/// Whether the whole lock of a caller who gives it up may go to the next one here without the server. `unanswered`: a
-/// request is under way whose answer may say that another has the lock; then it is too early to know how long the lease
-/// lasts.
+/// Whether a whole lock may go from its owner to the next caller here without the server. `unanswered`: a request is
+/// under way whose answer may deny the lock; until then the length of the lease is unknown.
 pub(super) fn may_follow(
     rq: &Requests,
     held: &Lease,
@@ -53,18 +51,18 @@ pub(super) fn may_follow(
     unanswered: bool,
 ) -> bool {
     let data = rq.servers.data_of(&held.keys);
-    // Fences that were reserved in another history of the data may be smaller than what others got in this.
+    // Fences reserved under another replication id may be smaller than those issued since.
     let known = rq.servers.is_up(&held.keys)
         && held.history == data.history
         && !data.is_outdated(held.fence);
     let whole = !held.mode.is_shared() && !next.mode.is_shared();
     let left = held.until.since(rq.cx.now);
-    // The lease goes on as it is: enough of it for the successor, and no more than a crash of his may cost.
+    // The lease continues: the rest must suffice for the successor, but a crash of it must not cost more.
     let fits = unanswered || (next.ttl / 2..=next.ttl).contains(&left);
     known && whole && fits && next.hold.renew && !held.budget.is_spent(rq.cx.now)
 }
 
-/// Who here gets the share of a caller who gives it up: one who wants the same, and to whom nobody hands one on yet.
+/// The caller here that gets a share by handoff: the next one of the same mode that is not a successor yet.
 pub(super) fn successor(
     cx: &mut Context,
     queues: &mut WaitQueues,

@@ -1,8 +1,8 @@
-//! The locks that a manager holds: renewal from the native thread, its limits, and loss.
+//! The leases of a manager: renewal from the native thread, its limits, and loss.
 //!
-//! A lease is renewed at a third of its length, so two renewals may fail before it ends. A blocked
-//! event loop cannot stop that; so that a wedged process does not hold for ever, renewal pauses
-//! while JavaScript has not turned for `stall_timeout`.
+//! A lease is renewed at a third of its length, so two renewals may fail before it ends. A blocked event loop cannot
+//! stop that; so that a hung process does not hold for ever, renewal pauses while JavaScript has not turned for
+//! `stall_timeout`.
 
 use super::context::{Context, in_order};
 use super::interface::{Effect, Hold, LossReason};
@@ -20,22 +20,21 @@ use crate::protocol::validity::{drift, valid_until};
 use rustc_hash::FxHashMap;
 use std::time::Duration;
 
-/// Renewals that fall into the same slice of time leave as one pipeline.
+/// Renewals due in the same slice of time leave as one pipeline.
 const SLICE: Duration = Duration::from_millis(20);
-/// Only if the server has confirmed a lock in so short a time, or a sixteenth of its lease, it is handed on: a server
-/// that has forgotten the lock meanwhile may have given it to others.
+/// A lock is handed off only if the server has confirmed it within this time, or a sixteenth of its lease: a server
+/// that has lost the lock since may have granted it to others.
 const CONFIRMED_WITHIN: Duration = Duration::from_secs(1);
-/// A grant can be handed on so many times less one, so no more fences than these are ever of use.
+/// Of a grant's reserved fences no more than these can be used: the owner's, and one for each handoff.
 pub(super) const BLOCK_MAX: u8 = 16;
-/// How often a share is handed on: as often as a whole lock at most, which needs a reserved fence each time.
+/// How often a share is handed off: at most as often as a whole lock, each handoff of which needs a reserved fence.
 const SHARE_HANDOFFS_MAX: u8 = BLOCK_MAX - 1;
 
-/// A lock that this manager holds, by its own clock. There may be very many, so what can be computed is not
-/// kept.
+/// A lock that this manager holds, by its own clock. There may be very many, so nothing is kept that can be computed.
 #[derive(Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "facts that are independent")]
 pub(super) struct Lease {
-    /// Whose hold it is now.
+    /// The caller's hold.
     pub(super) id: LeaseId,
     pub(super) keys: LockKeys,
     /// The label in its token.
@@ -44,61 +43,61 @@ pub(super) struct Lease {
     pub(super) fence: u64,
     pub(super) ttl: Duration,
     pub(super) until: Mono,
-    /// How long it may be handed on here.
+    /// How long and how often it may be handed off here.
     pub(super) budget: HandoffBudget,
-    /// Which history of the data has confirmed it last, by its number.
+    /// The number of the replication id that has confirmed it last.
     pub(super) history: u32,
-    /// When the last answer that confirmed it was asked for.
+    /// When the request was sent whose answer confirmed it last.
     pub(super) confirmed: Mono,
     /// See [`Hold`].
     renew: bool,
     pub(super) keep: bool,
     stall_timeout_ms: u64,
-    /// When its caller has had it for as long as it may be held.
+    /// The end of the time for which its caller may hold it.
     hold_end: Mono,
-    /// What must be asked of the server, also if the lease is not renewed.
+    /// The request that a fresh lease still needs, even if it is not renewed.
     pub(super) owes: Option<Owes>,
     /// When the next renewal is due.
     renewal: Option<Mono>,
-    /// Whether a message says that it was taken away.
+    /// A message that says that the lock was taken away, if any.
     pub(super) notice: LossNotice,
-    /// Whether renewal pauses because JavaScript gives no sign of life.
+    /// Whether renewal pauses because JavaScript shows no sign of life.
     stalled: bool,
     /// An acquire of this token was lost and may still be executed: release it twice.
     pub(super) uncertain: bool,
 }
 
-/// What a fresh lease still lacks.
+/// The reason why a fresh lease needs another request.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Owes {
-    /// It was granted by a message, for a short time, until the server hears that somebody took it.
+    /// The lock was granted by message, for a short time until its owner claims it.
     Claim,
-    /// It was asked for by somebody who wanted less of it.
+    /// The request was for an earlier caller, with a shorter lease.
     Length,
 }
 
-/// What a message says of a lease, which may be forged.
+/// A message about the loss of a lease. It may be forged.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum LossNotice {
-    /// Nothing.
+    /// None has come.
     None,
-    /// It was taken away like this. The server has not been asked since.
+    /// The lock was taken away like this. No request has been sent since.
     Heard(LossReason),
-    /// So too, and the answer will say whether it is true.
+    /// A request was sent since, whose answer will confirm or deny the loss.
     Asked(LossReason),
 }
 
-/// How long a process may keep a lock or a share to itself.
+/// How often a process may hand off a lock, and until when.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct HandoffBudget {
-    /// How many more of its callers may have it.
+    /// How many handoffs are left.
     pub(super) left: u8,
-    /// Until when it may be handed on.
+    /// Until when it may be handed off.
     until: Mono,
 }
 
 impl HandoffBudget {
-    /// Of a grant that has reserved `block` fences for a lease of `ttl`. A share without a limit is handed on to nobody.
+    /// For a grant that has reserved `block` fences for a lease of `ttl`. A share without a limit is never handed off.
     pub(super) fn new(now: Mono, ttl: Duration, mode: Mode, block: u8) -> Self {
         let left = match mode {
             Mode::Exclusive => block - 1,
@@ -108,7 +107,7 @@ impl HandoffBudget {
         Self { left, until: now + ttl / 2 }
     }
 
-    /// Not to be handed on.
+    /// No handoff at all.
     pub(super) const fn none(now: Mono) -> Self {
         Self { left: 0, until: now }
     }
@@ -122,7 +121,7 @@ impl HandoffBudget {
     }
 }
 
-/// What a lease plans. Of what is planned for one moment the first comes first.
+/// The next scheduled step of a lease. If several are due at once, the first is taken.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 enum Plan {
     HoldEnd,
@@ -131,7 +130,7 @@ enum Plan {
 }
 
 impl Lease {
-    /// Of a whole lock, until `until`, for nobody yet.
+    /// Of a whole lock, until `until`, for no caller yet.
     pub(super) fn new(id: LeaseId, keys: LockKeys, fence: u64, until: Mono) -> Self {
         Self {
             id,
@@ -156,7 +155,7 @@ impl Lease {
         }
     }
 
-    /// A caller gets it, who wants to keep it like this.
+    /// Begins the hold of a caller, on its terms.
     fn begin_hold(&mut self, now: Mono, hold: Hold) {
         let Hold { renew, keep, max_hold, stall_timeout } = hold;
         (self.renew, self.keep) = (renew, keep);
@@ -164,7 +163,7 @@ impl Lease {
         self.hold_end = max_hold.map_or(Mono::NEVER, |max_hold| now + max_hold);
     }
 
-    /// Until when its caller has it: as long as it is valid, or as it may be held.
+    /// The end of its caller's hold: that of the lease, or of the longest hold.
     fn held_until(&self) -> Mono {
         self.hold_end.min(self.until)
     }
@@ -174,14 +173,14 @@ impl Lease {
         self.owes.is_none() && now.since(self.confirmed) <= CONFIRMED_WITHIN.min(self.ttl / 16)
     }
 
-    /// What it plans next, and when.
+    /// Its next step, and when that is due.
     fn plan(&self) -> (Mono, Plan) {
         let end = (self.hold_end, Plan::HoldEnd).min((self.until, Plan::LeaseEnd));
         self.renewal.map_or(end, |at| end.min((at, Plan::Renewal)))
     }
 
-    /// Plans its next renewal, if there is to be one: a third of the lease after it was asked for, two thirds are left
-    /// of it.
+    /// Schedules its next renewal, if it is renewed: a third of the lease after the last request, when two thirds are
+    /// left.
     fn plan_next_renewal(&mut self, now: Mono) {
         if self.renew {
             let left = self.until.since(now) + drift(self.ttl);
@@ -195,21 +194,21 @@ impl Lease {
         self.renewal = Some(at);
     }
 
-    /// Asks again after a part of what is left.
+    /// Schedules a retry after a part of the rest.
     fn plan_retry(&mut self, now: Mono) {
-        // A slice at least: rounded down to one it must still be later than now, for a quorum without
-        // connections answers at once.
+        // A slice at least: a time rounded down to a slice must still be later than now, since a quorum without servers
+        // fails at once.
         let pause = (self.until.since(now).min(self.ttl) / 16).max(SLICE.min(self.ttl / 16));
         self.plan_renewal(now, now + pause);
     }
 
-    /// What is left of it. To extend it to that asks whether it is held, and does not renew it.
+    /// The rest of it. An extension by that only asks whether it is held.
     fn left(&self, now: Mono) -> Duration {
         self.until.since(now).max(Duration::from_millis(1))
     }
 
-    /// Whether an answer with this fence tells of the grant that it is of, and not of another one. Of a whole lock
-    /// the last fence is told that was reserved, whoever here has it now; also while it becomes a share.
+    /// Whether an answer with this fence is about this grant. For a whole lock the answer has the last fence reserved,
+    /// whichever caller here owns it; also while it becomes a share.
     fn is_of_grant(&self, fence: u64) -> bool {
         let last = self.fence + u64::from(self.budget.left);
         match self.mode {
@@ -219,7 +218,7 @@ impl Lease {
         }
     }
 
-    /// How it was lost, now that the server says that another owns the lock, or nobody. A message may have told.
+    /// Why it was lost, after the server has denied it. A message may have given the reason.
     pub(super) const fn loss_reason(&self) -> LossReason {
         match self.notice {
             LossNotice::Heard(how) | LossNotice::Asked(how) => how,
@@ -236,28 +235,28 @@ pub(super) struct Loss {
     pub(super) give_back: GiveBack,
 }
 
-/// Whether the lock of a lease that has ended is given back to the server.
+/// Whether a lease that has ended is given back to the server.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum GiveBack {
-    /// Also right after its end: an extension that arrives late would otherwise leave the lock held by nobody.
+    /// Even right after its end: a late extension would otherwise leave the lock held without an owner.
     Always,
-    /// Where its acquire may still arrive and take the lock for nobody, or where a server that missed the grant (a
-    /// failover) has it in its wait queue still.
+    /// If its acquire may still arrive and take the lock without an owner, or if a server that missed the grant (a
+    /// failover) still has its queue entry.
     IfUncertain,
-    /// The server ends it; until then its token may be lengthened by whoever else has it. So also where
-    /// its acquire may still arrive, and take the lock for nobody, for a lease at most.
+    /// The server ends it; until then another process with its token may extend it. So also if its acquire may still
+    /// arrive: that takes the lock for one lease at most.
     Never,
 }
 
-/// Whether JavaScript still turns.
+/// Whether the event loop of JavaScript turns.
 #[derive(Debug, Default)]
 pub(super) struct Heartbeat {
-    /// When the oldest question without an answer was asked.
+    /// When the oldest unanswered ping was sent.
     asked: Option<Mono>,
 }
 
 impl Heartbeat {
-    /// JavaScript turned at `at`.
+    /// JavaScript answered at `at`.
     pub(super) fn felt(&mut self, at: Mono) {
         if self.asked.is_some_and(|asked| asked <= at) {
             self.asked = None;
@@ -296,7 +295,7 @@ impl Leases {
         self.leases.get(&id).map(Box::as_ref)
     }
 
-    /// A lease, if it is still this caller's.
+    /// A lease, if this caller still has it.
     pub(super) fn hold_of(&self, lease: LeaseId) -> Option<&Lease> {
         self.get(lease.token_id()).filter(|held| held.id == lease)
     }
@@ -306,12 +305,12 @@ impl Leases {
         self.hold_of(lease).filter(|held| cx.now < held.until)
     }
 
-    /// The token by which a lock is held.
+    /// The owner token of a lease.
     pub(super) fn token_of(cx: &Context, held: &Lease) -> Token {
         cx.token(held.id.token_id(), &held.label)
     }
 
-    /// A lock was granted: plans what ends or keeps it.
+    /// Begins a granted lease, and schedules its renewal and its end.
     pub(super) fn begin(&mut self, rq: &mut Requests, mut held: Lease, terms: Hold) {
         let id = held.id.token_id();
         held.begin_hold(rq.cx.now, terms);
@@ -323,7 +322,7 @@ impl Leases {
         self.leases.insert(id, Box::new(held));
     }
 
-    /// Ends a lease here: nothing is planned for it any more, and it is not valid any more.
+    /// Ends a lease here: cancels its schedule and its validity.
     pub(super) fn remove(&mut self, rq: &mut Requests, id: TokenId) -> Option<Lease> {
         let held = self.leases.remove(&id)?;
         rq.cx.timers.clear(Timer::Lease(id));
@@ -332,7 +331,7 @@ impl Leases {
         Some(*held)
     }
 
-    /// Changes a lease, and with it when its timer is due.
+    /// Changes a lease, and updates its timer.
     pub(super) fn change(
         &mut self,
         cx: &mut Context,
@@ -345,7 +344,7 @@ impl Leases {
         }
     }
 
-    /// The next caller gets the lock of the one who gives it up, with its own fence; the lease goes on as it is.
+    /// Hands the lock off to the next caller, with that one's own fence; the lease continues.
     pub(super) fn hand_on(
         &mut self,
         cx: &mut Context,
@@ -369,7 +368,7 @@ impl Leases {
         Some(held)
     }
 
-    /// A lease ends at `until`, unless it does so later already.
+    /// Moves the end of a lease to `until`, never back.
     fn lengthen(held: &mut Lease, cx: &mut Context, until: Mono) {
         if until > held.until {
             held.until = until;
@@ -377,7 +376,7 @@ impl Leases {
         }
     }
 
-    /// The server has confirmed a lease of `asked`, which was asked for at `sent`.
+    /// The server has confirmed a lease of `asked`, requested at `sent`.
     fn confirm(&mut self, rq: &mut Requests, id: TokenId, sent: Mono, asked: Duration) {
         let Some(held) = self.leases.get_mut(&id) else { return };
         let history = rq.servers.data_of(&held.keys).history;
@@ -386,7 +385,7 @@ impl Leases {
         self.change(&mut rq.cx, id, |_| {});
     }
 
-    /// A caller's extension was confirmed. Later renewals are as long as the caller asked for last.
+    /// A caller's extension was confirmed. Its length is that of later renewals.
     pub(super) fn extended(
         &mut self,
         rq: &mut Requests,
@@ -401,7 +400,7 @@ impl Leases {
         }
     }
 
-    /// What a lease has planned next is due. The loss, if that is its end.
+    /// Runs the next step of a lease. Returns the loss, if that is its end.
     pub(super) fn due(&mut self, rq: &mut Requests, id: TokenId) -> Option<Loss> {
         let held = self.get(id)?;
         match held.plan().1 {
@@ -427,7 +426,7 @@ impl Leases {
         Some(Loss { id, reason, give_back })
     }
 
-    /// The server says that another owns the lock, or nobody.
+    /// The server denies that the lease owns the lock.
     pub(super) fn denied(&self, id: TokenId) -> Option<Loss> {
         let held = self.get(id)?;
         Some(Loss { id, reason: held.loss_reason(), give_back: GiveBack::IfUncertain })
@@ -440,7 +439,7 @@ impl Leases {
         held.stalled = self.heartbeat.is_missing(rq.cx.now, limit);
         let now = rq.cx.now;
         if held.stalled {
-            // JavaScript may come back before the lease ends; then renewal goes on.
+            // JavaScript may turn again before the lease ends; then renewal goes on.
             return self.change(&mut rq.cx, id, |held| held.plan_renewal(now, now + held.ttl / 16));
         }
         let renews = held.renew || held.owes.is_some();
@@ -449,7 +448,7 @@ impl Leases {
     }
 
     /// The call that makes a lease last at least `ttl`. A claim of the whole lock also deletes the record of its grant,
-    /// which is kept beside the lock; the fence in the answer is not read, for the owner has it.
+    /// which is kept beside the lock; the owner knows its fence, so the answer's is not read.
     pub(super) fn extension(rq: &Requests, held: &Lease, ttl: Duration) -> (Call, Fallback) {
         let (keys, token) = (held.keys.clone(), Self::token_of(&rq.cx, held));
         if held.mode.is_shared() {
@@ -469,12 +468,12 @@ impl Leases {
             mode: held.mode,
             keys,
         };
-        // While its slot moves, only the lock's own key can be relied on. The record of the grant stays: should this
-        // owner let the lease run out, it counts as silent.
+        // While its slot moves, only the lock's own key is reliable. The record of the grant stays: if this owner lets
+        // the lease run out, it counts as silent.
         (call, Fallback::Extend)
     }
 
-    /// Asks to extend a lease to `ttl`, if the server is connected; if not, [`Self::resume`] does later.
+    /// Sends an extension to `ttl`, if the server is connected; if not, [`Self::resume`] does later.
     pub(super) fn renew(&mut self, rq: &mut Requests, id: TokenId, ttl: Duration) {
         let owner = Owner::Renewal(id);
         let Some(held) = self.get(id).filter(|_| !rq.is_open(owner)) else { return };
@@ -488,8 +487,8 @@ impl Leases {
         });
     }
 
-    /// The server is connected again, or shows another history of the data: asks for every renewal that could not
-    /// be asked for, and for every lease that this history has not confirmed.
+    /// The server is connected again, or shows another replication id: sends every renewal that could not be sent, and
+    /// one for every lease that these data have not confirmed.
     pub(super) fn resume(&mut self, rq: &mut Requests, node: NodeId) {
         let history = rq.servers.get(node).data.history;
         let waits = |id: TokenId, held: &Lease| {
@@ -506,7 +505,7 @@ impl Leases {
         }
     }
 
-    /// A renewal was answered, or never will be. The loss, if that is what it tells.
+    /// A renewal was answered, or never will be. Returns the loss, if the lease has ended.
     pub(super) fn renewed(
         &mut self,
         rq: &mut Requests,
@@ -519,7 +518,7 @@ impl Leases {
         }
         let now = rq.cx.now;
         match &finished.reply {
-            // Since it was granted, the data has turned out to be another history, and knows another grant.
+            // The replication id has changed since the grant, and the fence is of another grant.
             Ok(Reply::Granted { fence })
                 if rq.servers.data_of(&held.keys).is_outdated(held.fence)
                     && !held.is_of_grant(*fence) =>
@@ -544,10 +543,10 @@ impl Leases {
                 self.change(&mut rq.cx, id, |held| held.plan_retry(now));
                 None
             }
-            // The only final answers; all else is tried again until the lease ends.
+            // Only these answers are final; all others are retried until the lease ends.
             Ok(Reply::Owner(false)) => self.denied(id),
             Ok(Reply::Held(seen)) => {
-                // A server that missed the grant (a failover) may still have its token in its wait queue.
+                // A server that missed the grant (a failover) may still have its queue entry.
                 held.uncertain |= seen.queued.is_some();
                 self.denied(id)
             }
@@ -555,7 +554,7 @@ impl Leases {
                 debug_assert!(false, "not a reply of extend or acquire");
                 None
             }
-            // Lost as well: where the slot moves to, nobody asks again once connected.
+            // Includes lost requests: the reconnection of an ASK target resumes no renewal.
             Err(_) => {
                 self.change(&mut rq.cx, id, |held| held.plan_retry(now));
                 None
@@ -563,7 +562,7 @@ impl Leases {
         }
     }
 
-    /// A message says that a lock was taken from its owner. Whoever may publish can say so: the server is asked.
+    /// A message says that a lock was taken from its owner. It may be forged, so the server is asked.
     pub(super) fn hear_of_loss(&mut self, rq: &mut Requests, taken: &Taken) {
         let Some(id) = rq.cx.number_of(&taken.token) else { return };
         let how = if taken.adopted { LossReason::Adopted } else { LossReason::Stolen };
@@ -574,8 +573,8 @@ impl Leases {
         }
     }
 
-    /// Asks whether a message is true, unless an earlier question is still unanswered. Messages neither lengthen a lease,
-    /// as of a process that hangs, nor keep one from being renewed that is due, however many there are.
+    /// Asks whether a message is true, unless a request is open. Messages must neither lengthen a lease, as of a
+    /// process that hangs, nor delay a due renewal, however many come.
     fn ask_about_notice(&mut self, rq: &mut Requests, id: TokenId) {
         let Some(held) = self.get(id) else { return };
         if !matches!(held.notice, LossNotice::Heard(_)) {
@@ -589,8 +588,8 @@ impl Leases {
         }
     }
 
-    /// A request for a whole lock becomes one for a share: what lengthens a share does so too for a whole lock, which it
-    /// is until the server has heard.
+    /// A downgrade has begun: requests for the lease become requests for a share, which also extend the whole lock
+    /// while the downgrade is not executed.
     pub(super) fn downgrade(&mut self, id: TokenId) {
         if let Some(held) = self.leases.get_mut(&id) {
             held.mode = Mode::SHARED;
@@ -605,7 +604,7 @@ impl Leases {
     }
 }
 
-/// Hands in the leases, for tests that judge or spoil them.
+/// Gives tests access to the leases, to check or corrupt them.
 #[cfg(all(test, feature = "driver"))]
 impl Leases {
     pub(super) fn all(&self) -> impl Iterator<Item = &Lease> {

@@ -1,4 +1,4 @@
-//! The beginning and the end of a manager.
+//! Opening and closing a manager.
 
 use super::context::Context;
 use super::interface::{Effect, Outcome};
@@ -10,17 +10,17 @@ use crate::protocol::ids::OpId;
 #[derive(Debug, Default)]
 pub(super) struct Lifecycle {
     opening: Option<Opening>,
-    /// Who has closed it.
+    /// The operation that has closed the manager.
     closing: Option<OpId>,
 }
 
-/// The first connection, while somebody waits for it.
+/// The first connection, while a caller waits for it.
 #[derive(Debug)]
 struct Opening {
     op: OpId,
-    /// Until when it is tried again.
+    /// Until when attempts are repeated.
     until: Mono,
-    /// Why it could not be made last.
+    /// Why the last attempt failed.
     failure: Option<Failure>,
 }
 
@@ -30,12 +30,12 @@ impl Lifecycle {
         self.opening = Some(Opening { op, until, failure: None });
     }
 
-    /// Whether the first connection is still to be made.
+    /// Whether the first connection is not made yet.
     pub(super) const fn is_opening(&self) -> bool {
         self.opening.is_some()
     }
 
-    /// Whether the first connection is to be tried again after this failure.
+    /// Whether to retry the first connection after this failure.
     pub(super) fn may_open_later(&mut self, cx: &mut Context, failure: &Failure) -> bool {
         let curable = match failure {
             Failure::Refused(refusal) => refusal.is_transient(),
@@ -51,7 +51,7 @@ impl Lifecycle {
         }
     }
 
-    /// Nobody waits any longer for the first connection: the manager ends.
+    /// The patience for the first connection is over: ends the manager.
     pub(super) fn open_deadline(&mut self, cx: &mut Context) {
         let failure = self.opening.as_mut().and_then(|opening| opening.failure.take());
         if let Some(failure) = failure {
@@ -72,7 +72,7 @@ impl Lifecycle {
         };
         cx.complete(op, outcome);
         if failed {
-            // Nothing follows the end.
+            // No effect follows the end.
             cx.timers.clear_all();
             cx.push(Effect::Stop);
         }
@@ -86,7 +86,7 @@ impl Lifecycle {
         cx.timers.set(Timer::CloseDeadline, cx.now + cx.config.command_timeout);
     }
 
-    /// Who has closed the manager, if anybody.
+    /// The operation that has closed the manager, if any.
     pub(super) const fn closing(&self) -> Option<OpId> {
         self.closing
     }

@@ -1,9 +1,8 @@
-//! One call for one caller, repeated until the server has answered it: extend, downgrade, adopt, force, and several
-//! locks at once.
+//! One call for one caller, repeated until the server has answered it, to extend, downgrade, adopt, force, or acquire
+//! several locks at once.
 //!
-//! A repeat changes nothing more than the call itself, so whatever a later request may cure is asked again, until the
-//! caller's patience ends. Only a forced release that may have been executed is not repeated: that could free the lock
-//! of a later owner.
+//! A repeat changes nothing more than the call itself, so curable failures are retried until the caller's patience
+//! ends. Only a forced release that may have been executed is not repeated: that could free the lock of a later owner.
 
 use super::context::{Context, in_order};
 use super::interface::Hold;
@@ -22,36 +21,36 @@ use crate::protocol::token::Token;
 use rustc_hash::FxHashMap;
 use std::time::Duration;
 
-/// One script takes so many locks at most: 3 ms of the server's time, or 9 if their names are as long as can be.
-/// More are taken one after the other.
-const TOGETHER_MAX: usize = 256;
+/// The most locks that one script takes: 3 ms of the server's time, or 9 if their names have full length. More are
+/// acquired one after the other.
+const ACQUIRE_ALL_MAX: usize = 256;
 
 #[derive(Debug)]
 pub(super) struct OneShot {
     pub(super) call: Call,
     pub(super) aim: Aim,
-    /// Why it is not done yet: what its caller is told at the deadline.
+    /// Its outcome if the deadline passes now.
     last_error: Option<Outcome>,
-    /// An answer was lost: what it asked for may have been given, or may yet be.
+    /// An answer was lost: the call may have been executed, or may yet be.
     pub(super) uncertain: bool,
 }
 
-/// What becomes of the answer.
+/// The effect of a successful answer.
 #[derive(Clone, Debug)]
 pub(super) enum Aim {
-    /// A new lease.
+    /// Begin a new lease.
     Adopt { id: TokenId, hold: Hold },
-    /// This lease is a share.
+    /// Make the lease a share.
     Downgrade(LeaseId),
-    /// This lease is longer.
+    /// Extend the lease.
     Extend(LeaseId),
     /// Nothing.
     Force(TokenId),
-    /// New leases, all or none: for the locks of the call, of tokens that follow each other.
+    /// Begin new leases, all or none: for the locks of the call, of consecutive tokens.
     AcquireAll { first: TokenId, label: Box<str>, hold: Hold },
 }
 
-/// A one-shot that has ended: by a reply to its request that was sent at `sent`, or by what its caller is told.
+/// A one-shot that has ended: by the reply to its request sent at `sent`, or with its outcome.
 #[derive(Debug)]
 pub(super) struct Ended {
     pub(super) shot: OneShot,
@@ -84,14 +83,14 @@ impl OneShots {
         Some(shot)
     }
 
-    /// Takes several locks at once, if they can be taken by one call: by the numbers of their tokens.
+    /// The call that acquires several locks at once, if one call can, and the number of its first token.
     pub(super) fn together(
         cx: &mut Context,
         keys: Vec<LockKeys>,
         label: &str,
         ttl: Duration,
     ) -> Option<(TokenId, Call)> {
-        if keys.len() > TOGETHER_MAX || cx.config.quorum || cx.config.confirm {
+        if keys.len() > ACQUIRE_ALL_MAX || cx.config.quorum || cx.config.confirm {
             return None;
         }
         let slot = |keys: &LockKeys| cx.config.cluster.then(|| keys.slot());
@@ -110,7 +109,7 @@ impl OneShots {
         Some((first_id?, Call::AcquireAll { first, others, ttl, epoch }))
     }
 
-    /// Asks the server, unless that was done and is not answered.
+    /// Sends its call, unless it has an open request.
     pub(super) fn send(&mut self, rq: &mut Requests, leases: &Leases, op: OpId) {
         let owner = Owner::OneShot(op);
         let Some(shot) = self.0.get_mut(&op).filter(|_| !rq.is_open(owner)) else { return };
@@ -118,7 +117,7 @@ impl OneShots {
         if let Aim::Extend(lease) = shot.aim
             && let Some(held) = leases.hold_of(lease)
         {
-            // Its lease may have been claimed since, or have become a share.
+            // The lease may have been claimed or downgraded since.
             (shot.call, fallback) = Leases::extension(rq, held, shot.call.ttl());
         }
         rq.send(owner, shot.call.clone(), fallback);
@@ -129,7 +128,7 @@ impl OneShots {
         self.0.values().any(|shot| matches!(shot.aim, Aim::Extend(other) if other == lease))
     }
 
-    /// Which lease an extension is about.
+    /// The lease that an extension lengthens.
     pub(super) fn extends(&self, op: OpId) -> Option<LeaseId> {
         match self.0.get(&op)?.aim {
             Aim::Extend(lease) => Some(lease),
@@ -137,7 +136,7 @@ impl OneShots {
         }
     }
 
-    /// Whether several locks are asked for.
+    /// Whether it acquires several locks.
     pub(super) fn is_together(&self, op: OpId) -> bool {
         self.0.get(&op).is_some_and(|shot| matches!(shot.aim, Aim::AcquireAll { .. }))
     }
@@ -154,7 +153,7 @@ impl OneShots {
         ops
     }
 
-    /// A request was answered, or never will be. None if it is asked again.
+    /// A request was answered, or never will be. None if it is retried.
     pub(super) fn answered(
         &mut self,
         rq: &mut Requests,
@@ -164,8 +163,8 @@ impl OneShots {
         let shot = self.0.get_mut(&op).filter(|_| finished.awaited)?;
         let owner = Owner::OneShot(op);
         let result = match finished.reply {
-            // From now on it frees the lock from those who have it by this fence: from no later owner, however late
-            // the request arrives.
+            // From now on the call frees the lock only from the owner of this fence, and from no later owner, however
+            // late it arrives.
             Ok(Reply::Seen { last }) => {
                 if let Call::Force { seen, .. } = &mut shot.call {
                     *seen = Some(last);
@@ -180,7 +179,7 @@ impl OneShots {
             {
                 None
             }
-            // A server that left a fence out is asked again.
+            // A reply without all fences is retried.
             Ok(Reply::All(fences)) if fences.len() != shot.call.locks() => {
                 shot.uncertain = true;
                 None
@@ -201,7 +200,7 @@ impl OneShots {
                 None
             }
             Err(CallError::Refused(refusal)) => {
-                // Who holds the lock needs no more of the server than to keep it.
+                // An extension needs only that the server keeps the lock.
                 let is_extension = matches!(shot.aim, Aim::Extend(_));
                 let is_curable = refusal.is_transient() || (is_extension && refusal.is_shortage());
                 let outcome = shot.refused(refusal);
@@ -217,7 +216,7 @@ impl OneShots {
         Some(Ended { shot, sent: finished.sent, result })
     }
 
-    /// There was no answer in time.
+    /// No answer has come in time.
     pub(super) fn deadline(&mut self, rq: &mut Requests, op: OpId) -> Option<Ended> {
         let mut shot = self.remove(rq, op)?;
         let patience = rq.cx.config.command_timeout;
@@ -233,7 +232,7 @@ impl OneShots {
 }
 
 impl OneShot {
-    /// What it may have got, or may yet get, is nobody's: each lock, and the number of its token.
+    /// The locks that it has got or may yet get, each with the number of its token, to be given back.
     pub(super) fn given_back(self) -> Vec<(TokenId, LockKeys, Token)> {
         let first = match self.aim {
             Aim::Adopt { id, .. } => id,

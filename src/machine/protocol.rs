@@ -1,4 +1,4 @@
-//! What runs a manager, on one server (or one for each slot) or on several at once.
+//! The interface of a manager: on one server (or one for each slot), or on several at once.
 
 use super::interface::{Command, Effect, Event};
 use super::stats::Stats;
@@ -10,7 +10,7 @@ use crate::protocol::reply::Reply;
 /// The inputs and outputs of a manager's protocol. `now` never goes back, and effects are appended to `out`, to be
 /// carried out in order.
 pub trait Protocol: Send {
-    /// A caller wants something.
+    /// A caller starts an operation.
     fn handle_command(&mut self, now: Mono, op: OpId, command: Command, out: &mut Vec<Effect>);
 
     /// A request ended. Does nothing if `request` is unknown or was given up before.
@@ -23,7 +23,7 @@ pub trait Protocol: Send {
         out: &mut Vec<Effect>,
     );
 
-    /// Something happened to the connection to `node`.
+    /// The connection to `node` has changed, or a message has come.
     fn handle_event(&mut self, now: Mono, node: NodeId, event: Event, out: &mut Vec<Effect>);
 
     /// Deadlines have passed. Early or repeated calls change nothing.
@@ -35,6 +35,6 @@ pub trait Protocol: Send {
     /// Whether every operation, request and lease has ended.
     fn is_idle(&self) -> bool;
 
-    /// What this manager has done so far, and what it does now.
+    /// The counters of this manager.
     fn stats(&self) -> Stats;
 }

@@ -1,8 +1,7 @@
-//! One token's way to a lock: asking, waiting in the queue at the server, being granted.
+//! One token's way to a lock: it asks, waits in the queue at the server, and is granted.
 //!
-//! A grant comes in the answer to a request, or by a message from whoever gave the lock up. Messages
-//! are hints; an entry in the queue asks again from time to time, which also tells the server
-//! that somebody still waits.
+//! A grant comes in the answer to a request, or by a message from the script that frees the lock. Messages are hints;
+//! an entry in the queue polls from time to time, which also shows the server that its owner lives.
 
 use super::context::{Context, in_order};
 use super::lease::{HandoffBudget, Owes};
@@ -20,13 +19,13 @@ use crate::protocol::validity::{CLAIM, valid_until};
 use rustc_hash::FxHashMap;
 use std::time::Duration;
 
-/// A queue entry is confirmed at least so often, in ms, with jitter.
+/// An entry in the queue polls at this interval, in ms, with jitter.
 const POLL_MS: (u64, u64) = (2_000, 5_000);
-/// Old code frees a lock without telling anybody; also the pace of those who get no messages.
+/// Other code frees a lock without a message; also the polling interval of entries that get no messages.
 const BLIND_POLL_MS: (u64, u64) = (100, 140);
-/// Those who are woken at the same time by a quorum ask so far apart: longer than taking a lock lasts.
+/// Callers that a quorum wakes at the same time ask this far apart: longer than acquiring a lock takes.
 const WOKEN_MS: (u64, u64) = (0, 10);
-/// The first pause of who was refused by a quorum.
+/// The first pause of a caller that a quorum has refused.
 const CONTENDED_MS: (u64, u64) = (10, 40);
 
 /// A token that asks for a lock, with or without an entry in the wait queue at the server.
@@ -36,45 +35,45 @@ pub(super) struct Entry {
     pub(super) beneficiary: Beneficiary,
     pub(super) policy: ContentionPolicy,
     pub(super) mode: Mode,
-    /// Why the lock is not its own yet.
+    /// Why the lock is not granted yet.
     pub(super) pending: Pending,
     pub(super) token: Token,
-    /// The one in its token.
+    /// The label in its token.
     pub(super) label: Box<str>,
-    /// The lease that was asked for last: that of whoever is first in the queue here.
+    /// The lease of the last request: that of the first caller in the queue here.
     pub(super) ttl: Duration,
-    /// The longest that was asked for: the server may have given as much.
+    /// The longest lease requested: the server may have granted as much.
     pub(super) longest: Duration,
-    /// What is left of its process's budget, if the lock was handed on to it.
+    /// The rest of its process's handoff budget, if the lock came by handoff.
     pub(super) budget: Option<HandoffBudget>,
     /// How many fences its grant reserves. Never changes, so that a repeat finds the same fence.
     pub(super) block: u8,
     pub(super) position: Position,
-    /// When the caller came for whom it has this position.
+    /// When the caller came to which its position belongs.
     since: Mono,
-    /// A message said that it has the lock, but not for how long; on a quorum, that it may be free.
+    /// A message said that it has the lock, but not for how long; on a quorum, that the lock may be free.
     hinted: bool,
-    /// How often it was refused since there was a sign that the lock may be free.
+    /// How many refusals have come since the last sign that the lock may be free.
     misses: u32,
     /// A request of this token was lost and may still be executed.
     pub(super) uncertain: bool,
 }
 
-/// Whom an entry serves.
+/// The callers that an entry serves.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Beneficiary {
-    /// One caller, who does not wait.
+    /// One caller, which does not wait.
     Caller(OpId),
-    /// Whoever is first of those who wait for its lock here.
+    /// The first caller that waits for the lock here.
     Queue,
 }
 
-/// What an entry does about a lock that somebody else holds.
+/// How an entry treats a held lock.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum ContentionPolicy {
-    /// Takes it away, once an answer has told the last fence issued: nobody who came later is robbed.
+    /// Takes it away, once an answer has given the last fence issued: no later owner is robbed.
     Steal(Option<u64>),
-    /// Nothing.
+    /// Leaves it.
     Try,
     /// Enqueues.
     Wait,
@@ -83,9 +82,9 @@ pub(super) enum ContentionPolicy {
 /// Why an entry has no lock yet.
 #[derive(Debug)]
 pub(super) enum Pending {
-    /// The grant came when its lease was over already.
+    /// The grant came when its lease had ended.
     Late,
-    /// Nothing is known: not asked yet, or no answer.
+    /// No answer has come yet.
     Unanswered,
     Held(Held),
     /// No majority of the servers could be reached.
@@ -98,34 +97,34 @@ pub(super) enum Pending {
 pub(super) enum Position {
     Unknown,
     Queued(u64),
-    /// The server has forgotten it; it gets its old position again.
+    /// The server has lost the entry; it enqueues again at its old position.
     Lost(u64),
 }
 
-/// What the server has granted an entry.
+/// A grant by the server.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Granted {
     pub(super) fence: u64,
     /// The end of the lease, by this process's clock.
     pub(super) until: Mono,
-    /// The moment from which the lease counts: when it was asked for, or granted by message.
+    /// The moment from which the lease counts: when it was requested, or granted by message.
     pub(super) since: Mono,
     pub(super) owes: Option<Owes>,
 }
 
-/// What follows from an answer or a message.
+/// The consequence of an answer or a message.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Step {
     Nothing,
-    /// The entry has the lock.
+    /// The lock is granted to the entry.
     Granted(Granted),
-    /// The grant cannot be used: its token is given back, and another takes its position.
+    /// The grant is unusable: its token is given back, and another takes its position.
     Discard,
-    /// Something is known about the lock: those who have waited only for that are told, and it is asked again.
+    /// An answer is known: requests that have waited only for that end, and the entry asks again.
     Known(Again),
-    /// The server refuses for good: everybody whom the entry serves is told.
+    /// The server refuses for good: all callers that the entry serves get the error.
     Refused,
-    /// It asks again now.
+    /// The entry asks again now.
     Send,
 }
 
@@ -139,13 +138,13 @@ pub(super) enum Again {
     Poll,
 }
 
-/// Whether other code holds a lock whose holder is named so.
+/// Whether `holder`, the value of a lock, is other code's.
 pub(super) fn is_foreign(holder: &str) -> bool {
     !holder.is_empty() && !holder.starts_with(TOKEN_PREFIX)
 }
 
 impl Entry {
-    /// Reserves one fence. Nothing was asked for with this token yet.
+    /// An entry that reserves one fence. Its token is new.
     pub(super) const fn new(
         keys: LockKeys,
         token: Token,
@@ -175,7 +174,7 @@ impl Entry {
         }
     }
 
-    /// Its caller came at `since`, and it is not ahead of those who came earlier: at `seq`, if that is known.
+    /// Its caller came at `since`, and must not precede earlier callers: enqueues at `seq`, if that is known.
     pub(super) const fn take_position(&mut self, since: Mono, seq: Option<u64>) {
         self.since = since;
         if let Some(seq) = seq {
@@ -183,7 +182,7 @@ impl Entry {
         }
     }
 
-    /// Whether its position is that of an earlier caller than one who came at `began`, whose position is `seq`.
+    /// Whether it has the position of a caller earlier than `began`, whose position is `seq`.
     pub(super) fn is_ahead_of(&self, began: Mono, seq: u64) -> bool {
         matches!(self.position, Position::Queued(own) if own < seq) && self.since < began
     }
@@ -192,8 +191,8 @@ impl Entry {
         matches!(self.position, Position::Queued(_))
     }
 
-    /// Whether it takes the lock from those who have it, now that `last` is the last fence issued. If an
-    /// answer was lost it may have had the lock already, and who has it since is not robbed.
+    /// Whether it steals the lock, now that `last` is the last fence issued. If an answer was lost it may have had the
+    /// lock already, and a later owner must not be robbed.
     fn may_steal(&self, last: u64) -> bool {
         match self.policy {
             ContentionPolicy::Steal(None) => true,
@@ -214,7 +213,7 @@ impl Entry {
         }
     }
 
-    /// The answer took longer than its lease. What was granted is given back with the entry, should this be its end.
+    /// The answer took longer than its lease. If the entry ends now, it gives back what was granted.
     pub(super) fn too_late(&mut self) -> Step {
         self.pending = Pending::Late;
         self.uncertain = true;
@@ -222,7 +221,7 @@ impl Entry {
     }
 
     fn refused(&mut self, refusal: Refusal) -> Step {
-        // An entry in the queue needs no more of the server than to stay there.
+        // An entry in the queue needs only that the server keeps it.
         let transient = refusal.is_transient() || (self.is_queued() && refusal.is_shortage());
         self.pending = Pending::Refused(refusal);
         if transient { Step::Known(Again::Soon) } else { Step::Refused }
@@ -230,7 +229,7 @@ impl Entry {
 
     fn held(&mut self, held: Held, quorum: bool) -> Step {
         self.position = match (self.position, held.queued) {
-            (_, Some(place)) => Position::Queued(place.seq),
+            (_, Some(queued)) => Position::Queued(queued.seq),
             (Position::Queued(seq) | Position::Lost(seq), None) => Position::Lost(seq),
             (Position::Unknown, None) => Position::Unknown,
         };
@@ -271,14 +270,14 @@ impl Entries {
         self.0.insert(id, entry);
     }
 
-    /// Ends an entry, and says whether a request of it is not answered yet.
+    /// Removes an entry, and returns whether it has an open request.
     pub(super) fn remove(&mut self, rq: &mut Requests, id: TokenId) -> Option<(Entry, bool)> {
         let entry = self.0.remove(&id)?;
         Some((entry, rq.forget(Owner::Entry(id))))
     }
 
-    /// Asks for the lock, unless that was asked and is not answered. `wanted`: the lease of the caller who is served
-    /// next, if there is one.
+    /// Asks for the lock, unless it has an open request. `wanted`: the lease of the caller that it serves next, if
+    /// there is one.
     pub(super) fn send(&mut self, rq: &mut Requests, id: TokenId, wanted: Option<Duration>) {
         let owner = Owner::Entry(id);
         let Some(entry) = self.0.get_mut(&id).filter(|_| !rq.is_open(owner)) else { return };
@@ -295,8 +294,8 @@ impl Entries {
             intent: entry.intent(),
             mode: entry.mode,
         };
-        // While its slot moves, a poll is refused until all keys have arrived: so that this takes no entry from its
-        // position, the server is told that its owner lives.
+        // While its slot moves, a poll is refused until all keys have arrived. The fallback keeps the entry in the
+        // queue until then.
         let fallback = if entry.is_queued() { Fallback::KeepEntry } else { Fallback::None };
         rq.send(owner, call, fallback);
     }
@@ -317,7 +316,7 @@ impl Entries {
                 Step::Granted(Granted { fence, until, since: finished.sent, owes: None })
             }
             Ok(Reply::Held(held)) => entry.held(held, rq.cx.config.quorum),
-            // The fallback has kept the entry in the queue.
+            // The answer to the fallback, which has kept the entry.
             Ok(Reply::Owner(_)) => {
                 let at = rq.cx.now + rq.cx.jitter(BLIND_POLL_MS);
                 rq.retry_at(owner, at);
@@ -336,21 +335,21 @@ impl Entries {
                 match error {
                     // The same token asks again once connected: if it was granted, it still is.
                     CallError::Lost(_) => {
-                        // Who has only looked may have got nothing.
+                        // A steal begins with a poll, which grants nothing.
                         entry.uncertain |= entry.policy != ContentionPolicy::Steal(None);
                         entry.pending = Pending::Unanswered;
                     }
                     CallError::Halfway(_) => entry.uncertain = true,
                     _ => {}
                 }
-                // Where its slot moves to, nobody asks again once connected.
+                // The reconnection of an ASK target resumes no entry.
                 rq.retry(owner);
                 Step::Nothing
             }
         }
     }
 
-    /// A message says that an entry has the lock.
+    /// A message says that the lock is granted to an entry.
     pub(super) fn granted_by_message(
         &mut self,
         rq: &mut Requests,
@@ -363,8 +362,8 @@ impl Entries {
         if data.is_outdated(grant.fence) {
             return Step::Discard;
         }
-        // A forged fence from the future would be above those of all later owners. Only the server's word counts then,
-        // and so does its word that was given later: it has forgotten the grant since.
+        // A forged fence from the future would exceed those of all later owners, and if an answer later than the grant
+        // denies it, the server has lost the grant since. Only a new answer counts then.
         let denied = data.is_from_the_future(now, grant.fence)
             || matches!(&entry.pending, Pending::Held(held) if held.time > grant.time);
         let since = data.local_time(now, grant.time).map(|since| since.min(now));
@@ -374,14 +373,14 @@ impl Entries {
                 Step::Granted(Granted { fence: grant.fence, until, since, owes: Some(Owes::Claim) })
             }
             _ => {
-                // How much of the claim is left cannot be told: its answer will.
+                // The rest of the claim is unknown: the entry asks for it.
                 entry.hinted = true;
                 Step::Send
             }
         }
     }
 
-    /// Lets an entry ask again when the lock may be free, or to stay in the queue.
+    /// Lets an entry poll when the lock may be free, or to stay in the queue.
     pub(super) fn poll_later(&self, rq: &mut Requests, id: TokenId) {
         if let Some(entry) = self.get(id) {
             let denied = rq.servers.of(&entry.keys).connection.pubsub_denied;
@@ -409,7 +408,7 @@ impl Entries {
     }
 }
 
-/// How long until an entry asks again: when the holder's lease ends, and every few seconds to stay in the queue.
+/// The pause before the next poll: until the holder's lease ends, and a few seconds at most to stay in the queue.
 fn poll_pause(cx: &mut Context, entry: &Entry, pubsub_denied: bool) -> Duration {
     let heartbeat = cx.jitter(POLL_MS);
     let (blind, behind) = (cx.jitter(BLIND_POLL_MS), cx.jitter((50, 200)));
@@ -427,7 +426,7 @@ fn poll_pause(cx: &mut Context, entry: &Entry, pubsub_denied: bool) -> Duration 
     let expiry = held.remaining.map_or(heartbeat, |remaining| remaining + after_expiry);
     let mut pause = heartbeat.min(expiry);
     if position <= 2 {
-        // It may be granted, and the message be lost, at any moment.
+        // A grant may come at any moment, and its message be lost.
         pause = pause.min(claim);
     }
     if pubsub_denied {
@@ -436,19 +435,19 @@ fn poll_pause(cx: &mut Context, entry: &Entry, pubsub_denied: bool) -> Duration 
     pause
 }
 
-/// When to ask a quorum again: there is no queue, so random pauses keep those who want the
-/// lock apart. They grow while it stays held, for a message tells when it may be free.
+/// The pause before a quorum is asked again: there is no queue, so random pauses keep callers apart. They grow while
+/// the lock stays held, since a message says when it may be free.
 fn quorum_pause(
     cx: &mut Context,
     misses: u32,
     remaining: Option<Duration>,
-    untold: bool,
+    unnotified: bool,
 ) -> Duration {
     if misses == 0 {
         return cx.jitter(WOKEN_MS);
     }
     let (least_ms, most_ms) = CONTENDED_MS;
-    let doublings = misses.min(if untold { 2 } else { 5 }) - 1;
+    let doublings = misses.min(if unnotified { 2 } else { 5 }) - 1;
     let pause = cx.jitter((least_ms << doublings, most_ms << doublings));
     let apart = cx.jitter(WOKEN_MS);
     remaining.map_or(pause, |remaining| pause.min(remaining + apart))

@@ -1,6 +1,6 @@
-//! Giving a lock back: on request, or because nobody wants what a token may have got.
+//! Releases: on a caller's request, or of a grant that no caller uses.
 //!
-//! Once a release was sent its token is burned: nothing acquires or extends with it again.
+//! Once a release was sent its token is burned: no later request acquires or extends with it.
 
 use super::context::{Context, in_order};
 use super::interface::Outcome;
@@ -18,42 +18,43 @@ use crate::protocol::token::Token;
 use rustc_hash::FxHashMap;
 use std::time::Duration;
 
-/// A lost request may still lie in a buffer of the server: its release is repeated this much later.
+/// A server may still buffer a lost request: its release is repeated this much later.
 const REPEAT_AFTER: Duration = Duration::from_secs(1);
-/// A queue that is too long for one script is served on after so long.
+/// The pause before the rest of a queue is served that is too long for one script.
 const SERVE_ON_AFTER: Duration = Duration::from_millis(2);
-/// How long a server that refuses to release is asked again.
+/// How long a release that a server refuses is retried.
 const REFUSED_MAX: Duration = Duration::from_secs(30);
 
-/// What a token gives back.
+/// A release of what a token has got.
 #[derive(Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "facts that are independent")]
 pub(super) struct Release {
     pub(super) keys: LockKeys,
     token: Token,
-    /// Who waits for it; none when a lost or unwanted grant is given back.
+    /// The caller that waits for it; none when a lost or unused grant is given back.
     pub(super) op: Option<OpId>,
-    /// Until when the lease was valid: whoever asks before and finds it gone had freed it.
+    /// Until when the lease was valid: if a release sent before finds it gone, an earlier one has freed it.
     until: Mono,
-    /// Some of its keys are on another server already: what is given up is freed by its own keys, and nobody is granted it.
+    /// Some of its keys have moved to another server: it frees the lock or share by its own keys, without a grant to
+    /// others.
     alone: bool,
-    /// A release that went out while the lease was valid has lost its reply.
+    /// A release that was sent while the lease was valid has lost its reply.
     pub(super) maybe_freed: bool,
-    /// Who gets the share that is given up, while that may still be.
+    /// The caller that gets the share, while a handoff is still possible.
     pub(super) successor: Option<Box<Successor>>,
-    /// What is given up is a share, of which the lock's own key tells nothing.
+    /// The release is of a share, which the lock's own key does not show.
     shared: bool,
     /// An acquire of this token was lost and may still be executed.
     pub(super) uncertain: bool,
-    /// Since when the server refuses.
+    /// Since when the server has refused it.
     refused: Option<Mono>,
-    /// What the server said last, if it refused.
+    /// The server's last refusal.
     refusal: Option<Refusal>,
     /// When the server first confirmed it; only the repeat is left.
     confirmed: Option<Mono>,
 }
 
-/// Who here gets a share that another caller gives up.
+/// The caller here that gets a share by handoff.
 #[derive(Debug)]
 pub(super) struct Successor {
     pub(super) id: TokenId,
@@ -65,7 +66,7 @@ pub(super) struct Successor {
 }
 
 impl Release {
-    /// Of a lease that was valid until `until`, or of nothing that is known.
+    /// Of a lease that was valid until `until`, or of an unknown grant.
     pub(super) const fn new(keys: LockKeys, token: Token, until: Mono, uncertain: bool) -> Self {
         Self {
             keys,
@@ -83,7 +84,7 @@ impl Release {
         }
     }
 
-    /// Of a caller, who gives up all of a lock or a share of it.
+    /// By a caller that gives up a lock or a share of it.
     pub(super) fn by_caller(
         self,
         op: OpId,
@@ -130,7 +131,7 @@ impl Releases {
         self.0.get(&id)
     }
 
-    /// Whether the server has confirmed all. A release that only waits to be repeated keeps nobody waiting.
+    /// Whether the server has confirmed all. A release that waits only for its repeat does not delay closing.
     pub(super) fn are_confirmed(&self) -> bool {
         self.0.values().all(|release| release.confirmed.is_some())
     }
@@ -149,7 +150,7 @@ impl Releases {
         }
     }
 
-    /// Who was to get the share that is given up, now that it is known what has become of that.
+    /// Takes the successor of a release once the result of the handoff is known.
     pub(super) fn take_successor(&mut self, id: TokenId) -> Option<(LockKeys, Successor)> {
         let release = self.0.get_mut(&id)?;
         let successor = release.successor.take()?;
@@ -164,7 +165,7 @@ impl Releases {
         let owner = Owner::Release(id);
         match reply {
             Ok(Reply::Owner(false)) if alone && release.op.is_none() => {
-                // It may be in the wait queue still.
+                // The token may still be in the wait queue.
                 release.alone = false;
                 self.refused(rq, id);
             }
@@ -180,21 +181,21 @@ impl Releases {
                 rq.retry_at(owner, rq.cx.now + SERVE_ON_AFTER);
             }
             Ok(_) => debug_assert!(false, "not a reply of release"),
-            // The rest is owed by the quorum, which knows to which servers.
+            // The quorum keeps the pending withdrawals, and knows their servers.
             Err(CallError::NoQuorum(causes)) => {
                 self.confirm(rq, id, sent, Outcome::Quorum(causes));
             }
             Err(CallError::Lost(_)) => {
                 release.maybe_freed |= sent < release.until;
-                // Whatever went ahead of it on the connection may be lost too, an acquire included.
+                // Requests before it on the connection may be lost too, an acquire included.
                 release.uncertain = true;
                 release.refused = None;
-                // Where its slot moves to, nobody asks again once connected.
+                // The reconnection of an ASK target resumes no release.
                 rq.retry_at(owner, rq.cx.now + SERVE_ON_AFTER);
             }
             Err(CallError::Unsent) => rq.retry_at(owner, rq.cx.now + SERVE_ON_AFTER),
             Err(CallError::Halfway(_)) => {
-                // The lock was freed first. Whoever was next has lost its position, and finds out when it asks.
+                // The lock was freed first. The next waiter has lost its position, and learns that when it polls.
                 release.maybe_freed |= sent < release.until;
                 release.alone = true;
                 rq.retry_at(owner, rq.cx.now + SERVE_ON_AFTER);
@@ -210,7 +211,7 @@ impl Releases {
         }
     }
 
-    /// Asks again later, unless the server has refused for long.
+    /// Retries later, unless the server has refused for too long.
     fn refused(&mut self, rq: &mut Requests, id: TokenId) {
         let Some(release) = self.0.get_mut(&id) else { return };
         if rq.cx.now.since(*release.refused.get_or_insert(rq.cx.now)) >= REFUSED_MAX {
@@ -224,7 +225,7 @@ impl Releases {
     fn confirm(&mut self, rq: &mut Requests, id: TokenId, sent: Mono, outcome: Outcome) {
         self.answer(&mut rq.cx, id, outcome);
         let Some(release) = self.0.get_mut(&id) else { return };
-        // A reconnect may have asked earlier than planned, and that does not count.
+        // A repeat that a reconnection sent early does not count.
         let repeat_at = *release.confirmed.get_or_insert(rq.cx.now) + REPEAT_AFTER;
         if release.uncertain && sent < repeat_at {
             rq.retry_at(Owner::Release(id), repeat_at);
@@ -233,7 +234,7 @@ impl Releases {
         }
     }
 
-    /// The caller waits no longer.
+    /// The caller's patience is over.
     pub(super) fn deadline(&mut self, rq: &mut Requests, id: TokenId) {
         let Some(release) = self.get(id) else { return };
         let outcome = match release.refusal.clone() {
@@ -246,7 +247,7 @@ impl Releases {
         self.answer(&mut rq.cx, id, outcome);
     }
 
-    /// Tells the caller once; the release itself goes on until the server has confirmed it.
+    /// Completes the caller's operation once; the release itself goes on until the server has confirmed it.
     fn answer(&mut self, cx: &mut Context, id: TokenId, outcome: Outcome) {
         if let Some(op) = self.0.get_mut(&id).and_then(|release| release.op.take()) {
             cx.timers.clear(Timer::ReleaseDeadline(id));
@@ -259,7 +260,7 @@ impl Releases {
         self.0.remove(&id);
     }
 
-    /// Those that the server has executed in part, or that are to be asked of `node` alone.
+    /// Sends the open releases whose locks `node` has.
     pub(super) fn resume(&self, rq: &mut Requests, node: NodeId) {
         for id in self.ids() {
             if self.get(id).is_some_and(|release| rq.servers.node(&release.keys) == node) {
@@ -268,7 +269,7 @@ impl Releases {
         }
     }
 
-    /// The manager has ended, and waits for none of them any more.
+    /// The manager has ended: fails the releases that callers wait for.
     pub(super) fn end(&mut self, rq: &mut Requests) {
         for release in std::mem::take(&mut self.0).into_values() {
             if let Some(op) = release.op {
@@ -278,7 +279,7 @@ impl Releases {
         }
     }
 
-    /// Whether a release hands a share on to this token.
+    /// Whether a release hands a share off to this token.
     #[cfg(all(test, feature = "driver"))]
     pub(super) fn names_successor(&self, id: TokenId) -> bool {
         let successors = self.0.values().filter_map(|release| release.successor.as_ref());

@@ -1,7 +1,7 @@
 //! Grants that count only once replicas have them.
 //!
-//! Until then an entry has the lock and its caller does not know. If the connection breaks meanwhile
-//! the same token asks again, so nothing is taken for confirmed that another server never had.
+//! Until then an entry has the lock but its caller is not notified. If the connection breaks meanwhile the same token
+//! asks again, so no grant counts as confirmed that another server never had.
 
 use super::context::Context;
 use super::interface::Effect;
@@ -9,7 +9,7 @@ use super::queue_entry::Granted;
 use crate::protocol::ids::{NodeId, TokenId};
 use rustc_hash::FxHashMap;
 
-/// The grants that wait for replicas, by the numbers of their tokens.
+/// The grants that wait for replicas, by token.
 #[derive(Debug, Default)]
 pub(super) struct Replication(FxHashMap<TokenId, (NodeId, Granted)>);
 
@@ -22,18 +22,18 @@ impl Replication {
         self.0.contains_key(&id)
     }
 
-    /// Waits until replicas of `node` have what it has granted.
+    /// Waits until replicas of `node` have a grant.
     pub(super) fn wait(&mut self, cx: &mut Context, node: NodeId, id: TokenId, granted: Granted) {
         self.0.insert(id, (node, granted));
         cx.push(Effect::Confirm { node, attempt: id });
     }
 
-    /// It is waited for no longer: the grant, if it was.
+    /// Takes a grant that waits for replicas, if it does.
     pub(super) fn take(&mut self, id: TokenId) -> Option<Granted> {
         self.0.remove(&id).map(|(_, granted)| granted)
     }
 
-    /// The connection is gone, and with it the acknowledgements: whose grants waited for them.
+    /// The connection and its acknowledgements are lost: takes the tokens whose grants waited for them.
     pub(super) fn take_all_of(&mut self, node: NodeId) -> Vec<TokenId> {
         let of_node = self.0.iter().filter(|(_, (other, _))| *other == node);
         let ids: Vec<_> = of_node.map(|(id, _)| *id).collect();

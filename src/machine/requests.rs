@@ -1,9 +1,9 @@
-//! The one place that sends: where a request goes, what becomes of it, and when it is sent again.
+//! The one place that sends: it routes each request, handles its end, and sends it again.
 //!
-//! A server may not know a script by its hash (NOSCRIPT), may say that a lock is elsewhere (MOVED) or about to be (ASK),
-//! or that some keys of a lock have left it already (TRYAGAIN). What follows is the same for every request, so its owner
-//! never learns of these. An owner that ends says so: what it has asked is not sent again, since its withdrawal went
-//! ahead.
+//! A server may not know a script by its hash (NOSCRIPT), may redirect a request to the server that has the lock
+//! (MOVED) or gets it (ASK), or may have some keys of a moving lock no more (TRYAGAIN). Every request handles these
+//! alike, so no owner learns of them. An owner that ends calls [`Requests::forget`]: its request is not sent again,
+//! since its withdrawal went ahead.
 
 use super::connection::InFlight;
 use super::context::Context;
@@ -20,14 +20,14 @@ use crate::protocol::script::Script;
 use rustc_hash::FxHashMap;
 use std::time::Duration;
 
-/// A server that is not ready is asked again after so many ms.
+/// The pause before a request to a server that is not ready, in ms.
 pub(super) const RETRY_MS: (u64, u64) = (20, 60);
 
 #[derive(Debug)]
 pub(super) struct Requests {
     pub(super) cx: Context,
     pub(super) servers: Servers,
-    /// The request of each owner that is not answered yet.
+    /// The open request of each owner.
     open: FxHashMap<Owner, RequestId>,
     last: u64,
 }
@@ -41,7 +41,7 @@ pub(super) struct Sent {
     fallback: Fallback,
 }
 
-/// What is asked instead while the slot of a lock moves: by those keys alone that exist for certain.
+/// The call that replaces another while the slot of a lock moves: it names only keys that certainly exist.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Fallback {
     /// Nothing: the owner decides.
@@ -69,9 +69,9 @@ impl Fallback {
 #[derive(Debug)]
 pub(super) struct Finished {
     pub(super) owner: Owner,
-    /// Whether its owner still waits for it.
+    /// Whether its owner still waits for the answer.
     pub(super) awaited: bool,
-    /// What was called, for what lease.
+    /// The script that was called, and its lease.
     pub(super) script: Script,
     pub(super) ttl: Duration,
     pub(super) node: NodeId,
@@ -79,18 +79,18 @@ pub(super) struct Finished {
     pub(super) reply: Result<Reply, CallError>,
 }
 
-/// Why a request has no reply of its script, as far as its owner has to decide what follows.
+/// Why a request has no reply of its script, as far as that matters to its owner.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) enum CallError {
-    /// See [`Failure::Halfway`]: how people call it.
+    /// See [`Failure::Halfway`]: the message for people.
     Halfway(String),
-    /// See [`Failure::Lost`]: why.
+    /// See [`Failure::Lost`]: the cause.
     Lost(String),
     /// See [`Failure::NoQuorum`].
     NoQuorum(Vec<String>),
     /// See [`Failure::Refused`].
     Refused(Refusal),
-    /// It was not executed, and where it belongs there is no connection yet.
+    /// The request was not executed, and the right server is not connected yet.
     Unsent,
 }
 
@@ -100,13 +100,13 @@ impl Requests {
         Self { cx, servers, open: FxHashMap::default(), last: 0 }
     }
 
-    /// Whether a request of this owner is not answered yet.
+    /// Whether an owner has an open request.
     pub(super) fn is_open(&self, owner: Owner) -> bool {
         self.open.contains_key(&owner)
     }
 
-    /// Sends a call to the server that has its lock. False if there is no connection: whoever asks again once there is
-    /// one is [`super::Machine::resume`].
+    /// Sends a call to the server that has its lock. False if that is not connected: [`super::Machine::resume`] sends
+    /// it once it is.
     pub(super) fn send(&mut self, owner: Owner, call: Call, fallback: Fallback) -> bool {
         self.send_as(Sent { owner, call, send_mode: SendMode::Plain, fallback })
     }
@@ -150,13 +150,13 @@ impl Requests {
         self.retry_at(owner, at);
     }
 
-    /// An owner has ended. Whether a request of it is not answered yet.
+    /// Forgets an owner. Returns whether it has an open request.
     pub(super) fn forget(&mut self, owner: Owner) -> bool {
         self.cx.timers.clear(Timer::Retry(owner));
         self.open.remove(&owner).is_some()
     }
 
-    /// Whether a request is not answered yet.
+    /// Whether a request is open.
     pub(super) fn knows(&self, node: NodeId, id: RequestId) -> bool {
         self.servers.get(node).connection.has(id)
     }
@@ -169,7 +169,7 @@ impl Requests {
         reply: Result<Reply, Failure>,
     ) -> Option<Finished> {
         let InFlight { sent, mut request, .. } = self.servers.at(node).connection.take(id)?;
-        self.judge(node, sent, &reply);
+        self.update_server(node, sent, &reply);
         let mut finished = self.ended(node, id, sent, &request);
         finished.reply = match reply {
             Ok(reply) => Ok(reply),
@@ -182,7 +182,7 @@ impl Requests {
         Some(finished)
     }
 
-    /// A request without an answer has ended.
+    /// Ends a request without an answer.
     fn ended(&mut self, node: NodeId, id: RequestId, sent: Mono, request: &Sent) -> Finished {
         let Sent { owner, call, .. } = request;
         let awaited = self.open.get(owner) == Some(&id);
@@ -193,8 +193,8 @@ impl Requests {
         Finished { owner: *owner, awaited, script, ttl, node, sent, reply }
     }
 
-    /// Makes of a request what is to be sent again, or says what its owner is told. A request follows its lock once:
-    /// servers that send it to each other would do so until somebody mends the Cluster.
+    /// Prepares a request to be sent again, or returns the error for its owner. A request follows one redirection only:
+    /// servers that redirect it to each other would do so until the Cluster is repaired.
     fn redirect(&mut self, request: &mut Sent, failure: Failure) -> Result<(), CallError> {
         let keys = request.call.keys();
         let redirected = CallError::Refused(Refusal::redirected(keys.slot()));
@@ -225,8 +225,8 @@ impl Requests {
         Ok(())
     }
 
-    /// What a reply says about the server that it came from.
-    fn judge(&mut self, node: NodeId, sent: Mono, reply: &Result<Reply, Failure>) {
+    /// Updates what is known of a server by its reply.
+    fn update_server(&mut self, node: NodeId, sent: Mono, reply: &Result<Reply, Failure>) {
         let server = self.servers.at(node);
         let is_replica = is_readonly(reply);
         if !is_replica && !matches!(reply, Err(Failure::Lost(_))) {
@@ -236,7 +236,7 @@ impl Requests {
             server.data.compare_clocks(sent, held.time);
         }
         match reply {
-            // To grant a lock or to enqueue somebody is to write, which a replica would have refused.
+            // Granting or enqueuing is a write, which a replica would have refused.
             Ok(Reply::Granted { .. } | Reply::Held(Held { queued: Some(_), .. })) => {
                 server.data.suspect = false;
             }
@@ -244,7 +244,7 @@ impl Requests {
         }
     }
 
-    /// A connection is gone, or is given up: its requests have no replies.
+    /// A connection is lost, or is given up: ends its requests without replies.
     pub(super) fn disconnected(&mut self, node: NodeId, detail: &str) -> Option<Vec<Finished>> {
         let in_flight = self.servers.disconnected(&mut self.cx, node, detail)?;
         let lost = in_flight.into_iter().map(|InFlight { id, sent, request }| {
@@ -254,7 +254,7 @@ impl Requests {
         Some(lost.collect())
     }
 
-    /// Whether nothing waits for an answer.
+    /// Whether no request is open.
     pub(super) fn are_done(&self) -> bool {
         self.servers.oldest_request().is_none()
     }

@@ -1,6 +1,6 @@
 //! Which server of a Cluster has which slot.
 //!
-//! Everywhere else there is one server, and all locks are on it.
+//! Without a Cluster there is one server, and all locks are on it.
 
 use crate::protocol::ids::NodeId;
 use crate::protocol::keys::{LockKeys, SLOTS};
@@ -13,7 +13,7 @@ impl Routes {
     /// Routes by ranges of slots, both ends included.
     #[must_use]
     pub fn new(ranges: &[(u16, u16, NodeId)]) -> Self {
-        // One of those who are there, which refuses the slots that nobody has. Any other might grant.
+        // Slots without a server go to a known one, which refuses them. A server outside the Cluster might grant.
         let somebody = ranges.first().map(|(.., node)| *node).unwrap_or_default();
         let mut nodes = vec![somebody; usize::from(SLOTS)];
         for (first, last, node) in ranges {
@@ -24,7 +24,7 @@ impl Routes {
         Self(nodes)
     }
 
-    /// Where a lock is.
+    /// The server of a lock.
     pub(super) fn node(&self, keys: &LockKeys) -> NodeId {
         if self.0.is_empty() {
             return NodeId::default();
@@ -32,7 +32,7 @@ impl Routes {
         self.0.get(usize::from(keys.slot())).copied().unwrap_or_default()
     }
 
-    /// Whether any lock is there.
+    /// Whether a server has any slot.
     pub(super) fn has(&self, node: NodeId) -> bool {
         self.0.is_empty() || self.0.contains(&node)
     }

@@ -1,4 +1,4 @@
-//! What a manager knows of the data of one server and of its clock.
+//! The data of one server and its clock, as far as a manager knows them.
 
 use super::interface::ServerProbe;
 use crate::protocol::clock::{Mono, ServerTime};
@@ -8,48 +8,48 @@ use std::time::Duration;
 
 /// How often a server is probed while a connection is in use.
 const PROBE_INTERVAL: Duration = Duration::from_secs(1);
-/// How many histories of the data are remembered. Forgetting one only makes its fences jump.
+/// How many replication ids are remembered. Forgetting one only makes its fences jump.
 const HISTORIES: usize = 64;
-/// Clocks run apart by one part of so many, more or less: an old reading is worth as much less than a new one.
+/// Clocks drift apart by one part in this many: an old reading is worth as much less than a new one.
 const CLOCKS_APART: i128 = 10_000;
-/// A fence of a new counter may be ahead of the clock by so many µs.
+/// How far, in µs, a fence of a new counter may be ahead of the clock.
 const FENCE_AHEAD_US: u64 = 1_000;
-/// Two clocks that were compared longer ago than this are not believed to run alike any more.
+/// Clocks that were compared longer ago than this may have drifted apart too far.
 const CLOCKS_AGE_MAX: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Default)]
 pub(super) struct ServerData {
-    /// Whether the server was seen to be a replica and has taken no write since: it may be promoted
-    /// at any moment, so every acquire is preceded by a probe.
+    /// Whether the server was a replica and has taken no write since: it may be promoted at any moment, so a probe
+    /// precedes every acquire.
     pub(super) suspect: bool,
-    /// When it was probed last.
+    /// When the server was last probed.
     probed: Mono,
-    /// A moment of ours before which the server read this time.
+    /// The local time before which the server read this time.
     clocks: Option<(Mono, ServerTime)>,
-    /// The reading of this connection that was delayed least.
+    /// The least delayed reading on this connection.
     closest: Option<(Mono, ServerTime)>,
-    /// Fences at or below it may be known to a history that this server has lost: sent with every
-    /// request that issues fences.
+    /// Fences at or below it may have been issued by data that this server has lost: sent with every request that
+    /// issues fences.
     pub(super) epoch: ServerTime,
-    /// A fence below it was issued for another history of the data. Unlike the epoch it is only raised
-    /// by a history that has a name: without one, nothing tells whether the data is another's.
+    /// A fence below it was issued under another replication id. Unlike the epoch it is raised only by a probe with a
+    /// replication id: without one, a change of the data cannot be seen.
     floor: ServerTime,
-    /// The server's time when this process first saw a history.
+    /// The server's time when this process first saw a replication id.
     epochs: BTreeMap<String, ServerTime>,
-    /// The history that the server showed last; none if it keeps that to itself.
+    /// The last replication id of the server; none if it shows none.
     shown: Option<String>,
-    /// The number of that history, see [`super::servers::Servers::learn`].
+    /// The number of that replication id, see [`super::servers::Servers::learn`].
     pub(super) history: u32,
 }
 
 impl ServerData {
-    /// Whether another history is shown than before.
+    /// Whether the probe shows another replication id than the last.
     pub(super) fn is_new(&self, probe: &ServerProbe) -> bool {
         self.shown != probe.history || self.history == 0
     }
 
-    /// An epoch belongs to a history: it is the server's time when this process first saw it, so a
-    /// return to a known history does not raise it. Without a history every probe raises it.
+    /// The epoch is the server's time when this process first saw the replication id, so a return to a known one does
+    /// not raise it. Without a replication id every probe raises it.
     pub(super) fn learn(&mut self, probe: ServerProbe) {
         let ServerProbe { history, time, .. } = probe;
         self.shown.clone_from(&history);
@@ -65,12 +65,12 @@ impl ServerData {
         };
     }
 
-    /// Whether a fence was issued for another history of the data, and may be issued again.
+    /// Whether a fence was issued under another replication id, and may be issued again.
     pub(super) const fn is_outdated(&self, fence: u64) -> bool {
         fence < self.floor.as_micros()
     }
 
-    /// There is another connection, on which no clock was read yet.
+    /// The connection is new, so no clock was read on it yet.
     pub(super) const fn connected(&mut self, now: Mono) {
         self.probed = now;
         self.forget_clocks();
@@ -92,7 +92,7 @@ impl ServerData {
     /// The server read `time` after `sent`.
     pub(super) fn compare_clocks(&mut self, sent: Mono, time: ServerTime) {
         self.clocks = Some((sent, time));
-        // How far the server's clock is ahead, and by how much too far that is told: the time until it was read.
+        // How far the server's clock seems ahead: too far by the time until it was read.
         let ahead = |(sent, read): (Mono, ServerTime)| {
             i128::from(read.as_micros()) - i128::from(sent.as_micros())
         };
@@ -105,7 +105,7 @@ impl ServerData {
         }
     }
 
-    /// A moment of ours before the server's clock showed `time`; none if that cannot be told.
+    /// A local time before the server's clock showed `time`; none if it is unknown.
     ///
     /// The clock was read after our request left, so counting from there is on the safe side, less what
     /// clocks that run at different speeds may have drifted apart since.
@@ -116,8 +116,8 @@ impl ServerData {
         us.checked_sub(apart_us / u64::from(DRIFT)).map(Mono::from_micros)
     }
 
-    /// What the server's clock showed when a request reached it that was sent at `at` and was not delayed; none if
-    /// nothing is known of it. It decides the order of callers and nothing else.
+    /// The server's clock when an undelayed request that was sent at `at` would have reached it; none if it is unknown.
+    /// It decides only the order of callers.
     pub(super) fn server_time(&self, at: Mono) -> Option<ServerTime> {
         let (sent, read) = self.closest?;
         let us = (read.as_micros() + at.as_micros()).checked_sub(sent.as_micros())?;
@@ -125,7 +125,7 @@ impl ServerData {
     }
 
     /// Whether a fence is ahead of the server's clock, as far as that is known. A counter begins at the clock and rises
-    /// by less than one a µs, so none is but for a moment after its first use, or if the clock was set back.
+    /// by less than one per µs, so this holds only just after its first use, or if the clock was set back.
     pub(super) fn is_from_the_future(&self, now: Mono, fence: u64) -> bool {
         let latest_us = self.clocks.map_or(0, |(sent, read)| {
             let since_us = now.as_micros().saturating_sub(sent.as_micros());

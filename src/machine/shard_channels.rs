@@ -1,5 +1,5 @@
-//! The shard channels of a Cluster, on which the grants of a lock are told: each is in its lock's slot, as everything
-//! that a script touches must be.
+//! The shard channels of a Cluster, for the grants of locks: each is in its lock's slot, as everything must be that a
+//! script touches.
 
 use super::context::Context;
 use super::interface::Effect;
@@ -11,18 +11,18 @@ use rustc_hash::FxHashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A channel that nobody waits on is kept so long, for whoever waits next.
+/// How long an unused channel is kept for later waiters.
 const CHANNEL_KEPT: Duration = Duration::from_secs(30);
 
 #[derive(Debug, Default)]
 pub(super) struct ShardChannels(FxHashMap<Arc<str>, Channel>);
 
-/// A channel that a server was asked for.
+/// A channel that a server was asked to subscribe to.
 #[derive(Debug)]
 struct Channel {
     node: NodeId,
     keys: LockKeys,
-    /// Since when nobody waits.
+    /// Since when no caller has waited.
     unused: Option<Mono>,
 }
 
@@ -35,7 +35,7 @@ impl ShardChannels {
         self.0.clear();
     }
 
-    /// Somebody waits for a lock: listens to its channel on `node`.
+    /// A caller waits for a lock: subscribes to its channel on `node`.
     pub(super) fn listen(
         &mut self,
         cx: &mut Context,
@@ -59,7 +59,7 @@ impl ShardChannels {
         cx.push(Effect::Listen { node, channel });
     }
 
-    /// Messages come from now on, or do so no longer. The lock that they are about, if they are waited for.
+    /// A subscription has begun or ended. Returns the lock of the channel, if that is wanted.
     pub(super) fn listening(&mut self, node: NodeId, channel: &str, on: bool) -> Option<LockKeys> {
         let known = self.0.get(channel).filter(|known| known.node == node)?;
         let keys = known.keys.clone();
@@ -69,7 +69,7 @@ impl ShardChannels {
         Some(keys)
     }
 
-    /// Gives up the channels that nobody has waited on for a while.
+    /// Unsubscribes from channels that have been unused for a while.
     pub(super) fn forget_unused(&mut self, cx: &mut Context, waits: impl Fn(&LockKeys) -> bool) {
         let now = cx.now;
         self.0.retain(|channel, known| {
@@ -86,7 +86,7 @@ impl ShardChannels {
         }
     }
 
-    /// The connection is gone, and with it what came over it.
+    /// The connection and its subscriptions are lost.
     pub(super) fn forget_node(&mut self, cx: &mut Context, node: NodeId) {
         self.0.retain(|_, known| known.node != node);
         if self.0.is_empty() {

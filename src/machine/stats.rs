@@ -1,20 +1,19 @@
-//! What a manager counts.
+//! The counters of a manager.
 
 use std::time::Duration;
 
-/// Counts since the start, but for `held` and `waiting`, which are as of now.
+/// Counts since the start, except for `held` and `waiting`, which are current.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Stats {
-    /// Locks held.
+    /// Locks held now.
     pub held: u64,
     /// Acquires without an outcome.
     pub waiting: u64,
     /// Locks acquired.
     pub acquired: u64,
-    /// Those of them that came straight from another caller of the same process: whole locks without the server,
-    /// permits by one request.
+    /// Those of them that came by handoff in the process: whole locks without the server, permits by one request.
     pub handed_on: u64,
-    /// Acquires that waited in vain.
+    /// Acquires that timed out.
     pub timed_out: u64,
     /// Locks lost.
     pub lost: u64,
@@ -22,12 +21,12 @@ pub struct Stats {
     pub renewals: u64,
     /// Requests sent to the server.
     pub requests: u64,
-    /// How long it took from the server's grant until it was known here: hand-offs between processes
-    /// of at most 2^i µs in slot i, and of more than the one before.
+    /// The time from the server's grant until it was known here: slot i counts hand-offs between processes that took at
+    /// most 2^i µs, and more than the slot before.
     pub hand_offs: [u64; HAND_OFF_SLOTS],
 }
 
-/// The last slot has everything above four seconds.
+/// The last slot counts all above four seconds.
 const HAND_OFF_SLOTS: usize = 23;
 
 impl Stats {

@@ -1,11 +1,11 @@
-//! What is planned, and for when.
+//! What is scheduled, and for when.
 
 use crate::protocol::clock::Mono;
 use crate::protocol::ids::{NodeId, OpId, TokenId};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeSet;
 
-/// Who asks a server for something. Each has one request without an answer at most.
+/// A sender of requests to a server. Each has one open request at most.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub(super) enum Owner {
     /// A queue entry.
@@ -21,9 +21,9 @@ pub(super) enum Timer {
     AcquireDeadline(OpId),
     CloseDeadline,
     Discover,
-    /// Shard channels that nobody waits on are given up.
+    /// Unsubscribes from unused shard channels.
     ForgetChannels,
-    /// Whatever a lease plans next.
+    /// The next scheduled step of a lease.
     Lease(TokenId),
     OneShotDeadline(OpId),
     OpenDeadline,
@@ -32,7 +32,7 @@ pub(super) enum Timer {
     Retry(Owner),
 }
 
-/// Each timer is set for one moment at most.
+/// The timers, each set for one moment at most.
 #[derive(Debug, Default)]
 pub(super) struct Timers {
     order: BTreeSet<(Mono, Timer)>,
@@ -40,7 +40,7 @@ pub(super) struct Timers {
 }
 
 impl Timers {
-    /// Sets a timer, wherever it was set for before.
+    /// Sets a timer, or moves it.
     pub(super) fn set(&mut self, timer: Timer, at: Mono) {
         if let Some(before) = self.at.insert(timer, at) {
             if before == at {

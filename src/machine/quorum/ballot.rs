@@ -1,7 +1,7 @@
-//! One question to all servers, and how their votes are counted.
+//! Ballots: one request to all servers, and the count of their votes.
 //!
-//! A ballot is decided as soon as it is certain either way: a majority has said yes, or so many have
-//! said no, failed or stayed silent that none can come about any more.
+//! A ballot is decided as soon as the result is certain: a majority has said yes, or too many have said no, failed or
+//! stayed silent for one.
 
 use crate::protocol::clock::Mono;
 use crate::protocol::ids::RequestId;
@@ -10,28 +10,28 @@ use crate::protocol::reply::Held;
 use crate::protocol::token::Token;
 use std::time::Duration;
 
-/// What one server says.
+/// The vote of one server.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) enum Vote {
-    /// It was asked, and may still answer.
+    /// The server was asked, and may still answer.
     Awaited,
-    /// It cannot be asked, gave no answer in time, or refused to serve at all: why.
+    /// The server cannot be asked, gave no answer in time, or refused: why.
     Failed(String),
-    /// Another has the lock; who, where it was asked for that.
+    /// Another token has the lock; the holder, where the request asks for it.
     No(Option<Held>),
-    /// It is the attempt's.
+    /// The attempt has the lock.
     Yes,
 }
 
-/// What is asked.
+/// The request of a ballot.
 #[derive(Clone, Debug)]
 pub(super) enum Question {
-    /// Lengthen the lease.
+    /// Extend the lease.
     Extend {
         /// The lease.
         ttl: Duration,
     },
-    /// First round: take the lock, and tell what the fence must exceed.
+    /// First round: take the lock, and report what the fence must exceed.
     Lock(Grantee),
     /// Second round: accept the fences from `first` to `last`.
     Seal { grantee: Grantee, first: u64, last: u64 },
@@ -39,36 +39,36 @@ pub(super) enum Question {
     Withdraw,
 }
 
-/// For what a lock is taken.
+/// The terms of a grant.
 #[derive(Clone, Debug)]
 pub(super) struct Grantee {
     /// How many fences the grant reserves.
     pub(super) block: u8,
-    /// Whether the caller waits, and wants to hear when the lock may be free.
+    /// Whether the caller waits, and needs a message when the lock may be free.
     pub(super) waits: bool,
-    /// The lowest fence that exceeds all that was heard of, and is not behind the servers' clocks.
+    /// The lowest fence that exceeds all known ones, and is not behind the servers' clocks.
     pub(super) least: u64,
-    /// How many servers refused in a way that time does not mend, and what the last of them said.
+    /// How many servers refused permanently, and the last refusal.
     pub(super) refused: Option<(usize, crate::protocol::error::Refusal)>,
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct Ballot {
-    /// The machine's request that it answers.
+    /// The machine's request, which the ballot answers.
     pub(super) request: RequestId,
     /// The machine's token.
     pub(super) owner: Token,
     pub(super) keys: LockKeys,
     pub(super) question: Question,
-    /// By the numbers of the servers.
+    /// By node number.
     pub(super) votes: Vec<Vote>,
-    /// When silence counts as failure.
+    /// When missing votes count as failed.
     pub(super) deadline: Mono,
-    /// The deadline has passed, and too few have answered to tell anything.
+    /// The deadline has passed without enough answers.
     pub(super) overdue: bool,
 }
 
-/// How a ballot stands.
+/// The state of a ballot.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Standing {
     Lost,
@@ -76,7 +76,7 @@ pub(super) enum Standing {
     Won,
 }
 
-/// How many of so many servers are a majority: three of five, and three of four.
+/// The majority of a number of servers: three of five, and three of four.
 pub(super) const fn majority(servers: usize) -> usize {
     servers / 2 + 1
 }
@@ -88,7 +88,7 @@ impl Ballot {
         if yes >= majority {
             Standing::Won
         } else if let Question::Withdraw = self.question {
-            // Its owner held it: what a server that gives no answer has was not seen to be another's.
+            // The owner held it, so a missing answer is no sign of another owner.
             let enough = awaited == 0 || (self.overdue && yes + no >= majority);
             match enough {
                 _ if no > self.votes.len() - majority => Standing::Lost,
@@ -103,7 +103,7 @@ impl Ballot {
         }
     }
 
-    /// Whether a majority says that the lock is not the caller's: then it cannot be.
+    /// Whether a majority says that the caller does not own the lock: then it cannot.
     pub(super) fn is_denied(&self) -> bool {
         self.count_no() > self.votes.len() - majority(self.votes.len())
     }
@@ -114,7 +114,7 @@ impl Ballot {
             > self.votes.len() - majority(self.votes.len())
     }
 
-    /// Silence counts as failure from now on.
+    /// Counts missing votes as failed from now on.
     pub(super) fn end_patience(&mut self, patience: Duration) {
         let why = format!("no answer within {} ms", patience.as_millis());
         for vote in self.votes.iter_mut().filter(|vote| **vote == Vote::Awaited) {
@@ -122,7 +122,7 @@ impl Ballot {
         }
     }
 
-    /// By server, why it failed; empty where it did not.
+    /// By server, why it failed; empty if it did not.
     pub(super) fn causes(&self) -> Vec<String> {
         let cause = |vote: &Vote| match vote {
             Vote::Failed(why) => why.clone(),
@@ -131,7 +131,7 @@ impl Ballot {
         self.votes.iter().map(cause).collect()
     }
 
-    /// Who holds the lock on most servers; nobody where it is contended, or free by now.
+    /// The holder on most servers; none if the lock is contended, or free by now.
     pub(super) fn holder(&self) -> Held {
         let seen = self.votes.iter().filter_map(|vote| match vote {
             Vote::No(Some(held)) => Some(held),

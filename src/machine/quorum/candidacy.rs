@@ -1,4 +1,4 @@
-//! What the servers of a quorum were asked for on behalf of one token.
+//! A candidacy: what the servers of a quorum were asked for one token.
 
 use crate::protocol::call::Call;
 use crate::protocol::clock::Mono;
@@ -12,13 +12,13 @@ pub(super) struct Candidacy {
     pub(super) keys: LockKeys,
     /// With its attempt.
     pub(super) token: Token,
-    /// By server, what may stand there.
+    /// By server, what it may have of the attempt.
     pub(super) reached: Vec<Reach>,
     /// The last fence of its grant, once it was granted.
     pub(super) last_fence: Option<u64>,
     /// The last ballot in which a majority was seen to carry it.
     pub(super) carried: Option<RequestId>,
-    /// The ballot that is about it first.
+    /// The ballot of its election.
     pub(super) election: RequestId,
 }
 
@@ -27,9 +27,9 @@ pub(super) struct Candidacy {
 pub(super) enum Reach {
     /// Nothing: it was not asked for the lock.
     Not,
-    /// The lock. A withdrawal comes behind all that it was asked.
+    /// The lock. A withdrawal follows all requests for it.
     Asked,
-    /// The lock, now or later: such a request was lost with its connection, and may still be executed.
+    /// The lock, now or later: a request for it was lost with its connection, and may still be executed.
     Lost,
 }
 
@@ -37,7 +37,7 @@ pub(super) enum Reach {
 #[derive(Clone, Debug)]
 pub(super) struct NodeRequest {
     pub(super) call: Call,
-    /// The ballot that its answer counts in, if it is still open then.
+    /// The ballot that counts its answer, if it is still open then.
     pub(super) ballot: Option<RequestId>,
     /// The machine's token.
     pub(super) owner: Token,

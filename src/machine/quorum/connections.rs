@@ -1,4 +1,4 @@
-//! The connections to the servers: coming, going, and when there are enough of them.
+//! The connections to the servers, and when they are enough.
 
 use super::ballot::majority;
 use super::{Opening, Quorum, Timer, VIRTUAL, node_id};
@@ -32,7 +32,7 @@ impl Quorum {
         self.timers.extend(later.into_iter().map(|due| (due.max(now), Timer::Withdrawals(node))));
     }
 
-    /// Two names of one server would give it two votes.
+    /// Notifies of one server with two names, which would have two votes.
     fn tell_twins(&mut self, node: usize) {
         let Some(history) = &self.nodes[node].history else { return };
         let is_twin =
@@ -55,12 +55,12 @@ impl Quorum {
         self.timers.insert((self.now + pause, Timer::Reconnect(node)));
     }
 
-    /// The connection is gone, or is given up.
+    /// The connection is lost, or is given up.
     pub(super) fn disconnected(&mut self, node: usize, detail: &str) {
         let connection = &mut self.nodes[node].connection;
         let Some(in_flight) = connection.lost(detail) else { return };
         let at_once = connection.may_retry_at_once();
-        // What is unsent or undelivered may not arrive later: it is given back once connected again.
+        // Unsent or undelivered bytes must not arrive later: their locks are withdrawn after reconnecting.
         self.out.push(Effect::Disconnect { node: node_id(node), abort: true });
         self.out
             .push(Effect::Notify(Notice::Disconnected(format!("{}: {detail}", self.name(node)))));
@@ -74,7 +74,7 @@ impl Quorum {
         }
     }
 
-    /// Gives up the connections on which a request has stayed unanswered for too long.
+    /// Gives up the connections with a request unanswered for too long.
     pub(super) fn give_silent_up(&mut self) {
         let patience = self.machine.config().command_timeout;
         for node in 0..self.nodes.len() {
@@ -86,7 +86,7 @@ impl Quorum {
         }
     }
 
-    /// Tells the machine when it is certain whether a majority can be connected to.
+    /// Notifies the machine once it is certain whether a majority can be connected.
     pub(super) fn open_if_decided(&mut self) {
         if !matches!(self.opening, Opening::Awaited | Opening::Enough) {
             return;
@@ -97,7 +97,7 @@ impl Quorum {
             if tried == self.nodes.len() {
                 self.open_now();
             } else if self.opening == Opening::Awaited {
-                // With all of them the first locks survive as much as the later ones.
+                // With all servers the first locks are as safe as the later ones.
                 self.opening = Opening::Enough;
                 self.timers.insert((self.now + self.settings.node_timeout, Timer::Open));
             }
@@ -109,8 +109,8 @@ impl Quorum {
         }
     }
 
-    /// There are enough connections. From now on the machine is always connected: which servers are is
-    /// the business of each ballot.
+    /// Enough servers are connected. From now on the machine counts as connected: each ballot finds out which servers
+    /// are.
     pub(super) fn open_now(&mut self) {
         if !matches!(self.opening, Opening::Awaited | Opening::Enough) {
             return;
@@ -122,7 +122,7 @@ impl Quorum {
         self.tell(|machine, now, wanted| machine.handle_event(now, VIRTUAL, connected, wanted));
     }
 
-    /// By server, why it is not connected; empty where it is.
+    /// By server, why it is not connected; empty if it is.
     fn last_errors(&self) -> Vec<String> {
         let error = |node: &super::Node| {
             let is_missing = !node.connection.is_up() && node.connection.was_tried();
@@ -135,14 +135,14 @@ impl Quorum {
         self.settings.servers.get(node).map_or("", String::as_str)
     }
 
-    /// The machine has nothing more to ask.
+    /// The machine needs no connection any more.
     pub(super) fn disconnect_all(&mut self) {
         let goodbyes = (0..self.nodes.len())
             .map(|node| Effect::Disconnect { node: node_id(node), abort: false });
         self.shutdown_effects.extend(goodbyes);
     }
 
-    /// The end: a moment is left for withdrawals that are on their way.
+    /// Ends the manager, after a moment for open withdrawals.
     pub(super) fn stop(&mut self) {
         self.shutdown_effects.push(Effect::Stop);
         self.timers.clear();
@@ -156,7 +156,7 @@ impl Quorum {
         }
     }
 
-    /// Nothing follows the end.
+    /// No effect follows the end.
     pub(super) fn leave(&mut self) {
         self.timers.clear();
         self.out.append(&mut self.shutdown_effects);

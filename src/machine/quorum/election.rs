@@ -1,13 +1,11 @@
-//! Taking a lock, in two rounds.
+//! Elections: acquiring a lock in two rounds.
 //!
-//! Round one takes the lock on each server and reads its fence counter and its clock. Once a majority has
-//! said yes, the fence is above all their counters and not behind their clocks. Round two writes it where
-//! the attempt still has the lock and the counter is *strictly* below: of two attempts that computed the
-//! same fence one gets it. A grant takes a majority in both rounds. Round two is never asked twice, and no
-//! answer is no.
+//! Round one takes the lock on each server and reads its fence counter and its clock. Once a majority has said yes, the
+//! fence is above all their counters and not behind their clocks. Round two writes it where the attempt still has the
+//! lock and the counter is *strictly* below: of two attempts with the same fence one gets it. A grant takes a majority
+//! in both rounds. Round two is never repeated, and a missing answer counts as no.
 //!
-//! One round does not do: two attempts that read the same counters on different majorities would both
-//! have the same fence.
+//! One round is not enough: two attempts that read the same counters on different majorities would have the same fence.
 
 use super::ballot::{Ballot, Grantee, Question, Standing, Vote, majority};
 use super::candidacy::{Candidacy, NodeRequest, Reach};
@@ -33,7 +31,7 @@ impl Quorum {
         waits: bool,
     ) {
         self.note_lease(ttl);
-        // An earlier grant of this token came too late to be of use.
+        // An earlier grant of this token came too late.
         self.give_up(owner, None);
         let patience = self.patience(ttl);
         let longest = self.settings.longest_lease;
@@ -51,7 +49,7 @@ impl Quorum {
             overdue: false,
         };
         if ballot.is_out_of_reach() {
-            // Whoever cannot win does not stand: it would only be in the way of others.
+            // An attempt without a chance is not made: it would only delay others.
             self.verdicts.push_back((request, Err(Failure::NoQuorum(ballot.causes()))));
             return;
         }
@@ -76,7 +74,7 @@ impl Quorum {
         self.begin_ballot(ballot);
     }
 
-    /// A request whose answer counts in `ballot`.
+    /// Sends a request whose answer counts in `ballot`.
     pub(super) fn ask_about(
         &mut self,
         node: usize,
@@ -93,7 +91,7 @@ impl Quorum {
         self.ballots.insert(ballot.request, ballot);
     }
 
-    /// A server's vote: ends the ballot if that makes it certain.
+    /// Counts a server's vote: ends the ballot if that decides it.
     pub(super) fn count(&mut self, request: RequestId, node: usize, vote: Vote) {
         let Some(ballot) = self.ballots.get_mut(&request) else { return };
         ballot.votes[node] = vote;
@@ -130,19 +128,18 @@ impl Quorum {
         Some(ballot)
     }
 
-    /// Round two: every server that said yes is asked to accept the fence, and every other one as soon
-    /// as it says yes, too.
+    /// Round two: every server that said yes is asked to accept the fence, and any other as soon as it says yes.
     fn begin_second_round(&mut self, mut ballot: Ballot, grantee: Grantee) {
         let first = grantee.least;
         let last = first + u64::from(grantee.block) - 1;
-        // As long again: an answer that was slow to come in round one has not used up the time of two.
+        // Round two has its own patience, since a slow round one may have used up its own.
         let (patience, request) = (self.settings.node_timeout, ballot.request);
         ballot.deadline = self.now + patience.min(self.machine.config().command_timeout / 4);
         ballot.question = Question::Seal { grantee, first, last };
         let yes: Vec<usize> =
             (0..ballot.votes.len()).filter(|node| ballot.votes[*node] == Vote::Yes).collect();
         for node in &yes {
-            // It may be gone since it voted.
+            // The connection may be lost since the vote.
             ballot.votes[*node] = self.nodes[*node].awaited();
         }
         let owner = ballot.owner.clone();
@@ -153,7 +150,7 @@ impl Quorum {
         self.decide(request);
     }
 
-    /// Asks a server that has given the lock to accept the fence.
+    /// Asks a server that has granted the lock to accept the fence.
     pub(super) fn seal(
         &mut self,
         node: usize,
@@ -175,7 +172,7 @@ impl Quorum {
         self.ask_about(node, call, owner, ballot);
     }
 
-    /// No majority: whatever was taken is given back everywhere, ahead of the next attempt.
+    /// No majority: gives the locks back on all servers, before the next attempt.
     fn lose_election(&mut self, ballot: &Ballot, grantee: Grantee) {
         self.give_up(&ballot.owner, None);
         let verdict = match grantee.refused {
@@ -194,7 +191,7 @@ impl Quorum {
         self.verdicts.push_back((ballot.request, verdict));
     }
 
-    /// Whoever has not answered by now is not waited for.
+    /// Counts every vote still missing as failed.
     pub(super) fn ballot_deadline(&mut self, request: RequestId) {
         let patience = self.settings.node_timeout;
         let Some(ballot) = self.ballots.get_mut(&request) else { return };
@@ -207,7 +204,7 @@ impl Quorum {
     }
 }
 
-/// A token as the machine knows it: on a server its attempt stands behind it.
+/// The machine's token in a value, which has the attempt behind it on a server.
 fn without_attempt(holder: &str) -> &str {
     let attempt = |(_, number): &(&str, &str)| {
         !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())

@@ -1,4 +1,4 @@
-//! Keeping a lock that a majority carries, and giving one up.
+//! Keeping a lock that a majority carries, and giving a lock up.
 
 use super::Quorum;
 use super::ballot::{Ballot, Question, Standing, Vote};
@@ -13,19 +13,19 @@ use crate::protocol::reply::Reply;
 use crate::protocol::token::Token;
 use std::time::Duration;
 
-/// A lost request may still lie in a buffer of the server: its withdrawal is repeated this much later.
+/// A server may still buffer a lost request: its withdrawal is repeated this much later.
 const REPEAT_AFTER: Duration = Duration::from_secs(1);
 
 impl Quorum {
-    /// Leases may become longer than was known: a server that restarted is then without a vote longer.
+    /// A longer lease than known is taken: a server that restarts has no vote for as long.
     pub(super) fn note_lease(&mut self, ttl: Duration) {
         if let Some(longest) = &mut self.settings.longest_lease {
             *longest = ttl.max(*longest);
         }
     }
 
-    /// Asks all servers to lengthen the lease. Those that have no vote in elections are asked, too: that
-    /// they carry the token is what counts here.
+    /// Asks all servers to extend the lease, also those that have no vote in elections: what counts here is that they
+    /// carry the token.
     pub(super) fn extend(
         &mut self,
         request: RequestId,
@@ -70,7 +70,7 @@ impl Quorum {
         });
     }
 
-    /// A majority carries the token: who lacks it gets it back.
+    /// A majority carries the token: fills the servers that lack it.
     pub(super) fn extended(&mut self, ballot: &Ballot, ttl: Duration) {
         if let Some(candidacy) = self.candidacies.get_mut(&ballot.owner) {
             candidacy.carried = Some(ballot.request);
@@ -83,8 +83,8 @@ impl Quorum {
         }
     }
 
-    /// Gives the lock to a server that lacks it. Only in the round in which a majority was seen to carry
-    /// it: after a lost majority the lock may be another's, and this would vote against it.
+    /// Gives the lock to a server that lacks it, only in the round in which a majority was seen to carry it: after a
+    /// lost majority the lock may be another's, and this would be a vote against it.
     pub(super) fn fill(&mut self, node: usize, owner: &Token, ttl: Duration) {
         let up = self.nodes[node].connection.is_up();
         let Some(candidacy) = self.candidacies.get_mut(owner).filter(|_| up) else { return };
@@ -95,8 +95,8 @@ impl Quorum {
         self.ask_about(node, Call::Fill { keys, token, ttl, last }, owner, None);
     }
 
-    /// No majority has confirmed it. That is final only if a majority denies it; else the machine asks
-    /// again while the lease lasts. Nothing is given up for an answer that did not come.
+    /// No majority has confirmed the lease. That is final only if a majority denies it; else the machine asks again
+    /// while the lease lasts. A missing answer alone ends no lease.
     pub(super) fn not_extended(&mut self, ballot: &Ballot) {
         let verdict = if ballot.is_denied() {
             self.give_up(&ballot.owner, None);
@@ -107,14 +107,14 @@ impl Quorum {
         self.verdicts.push_back((ballot.request, verdict));
     }
 
-    /// The machine gives a token up, whatever has become of it.
+    /// The machine gives a token up, in whatever state.
     pub(super) fn withdraw(&mut self, request: RequestId, keys: &LockKeys, owner: &Token) {
         let Some(candidacy) = self.candidacies.get(owner).cloned() else {
             self.verdicts.push_back((request, Ok(Reply::Owner(false))));
             return;
         };
         if self.end_ballot(candidacy.election).is_some() {
-            // Nobody waits for its end any more.
+            // No component waits for the election any more.
             self.verdicts.push_back((candidacy.election, Err(Failure::NoQuorum(Vec::new()))));
         }
         let vote = |node: usize| match candidacy.reached[node] {
@@ -137,9 +137,9 @@ impl Quorum {
         self.verdicts.push_back((ballot.request, verdict));
     }
 
-    /// Withdraws an attempt from every server that was asked for it, behind all that it was asked: also
-    /// from those whose answers are yet to come. Where there is no connection it is owed, and where there is
-    /// another one than it was asked on, for it may be asked late on that one.
+    /// Withdraws an attempt from every server that was asked for it, after all requests to it, even unanswered ones.
+    /// Where the connection is lost, or is another than that of a request, the withdrawal is also kept as pending: the
+    /// request may be executed late.
     pub(super) fn give_up(&mut self, owner: &Token, ballot: Option<RequestId>) {
         let Some(Candidacy { keys, token, reached, .. }) = self.candidacies.remove(owner) else {
             return;
@@ -156,13 +156,13 @@ impl Quorum {
         }
     }
 
-    /// A withdrawal that has not got through, or has to be repeated.
+    /// Keeps a withdrawal that must be sent, or repeated.
     pub(super) fn owe(&mut self, node: usize, keys: &LockKeys, token: &Token) {
         let withdrawal = PendingWithdrawal { keys: keys.clone(), due: self.now, confirmed: false };
         self.nodes[node].withdrawals.entry(token.clone()).or_insert(withdrawal);
     }
 
-    /// Asks a server for all withdrawals that are due.
+    /// Sends all due withdrawals to a server.
     pub(super) fn send_withdrawals(&mut self, node: usize) {
         if !self.nodes[node].connection.is_up() {
             return;

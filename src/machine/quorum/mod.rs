@@ -5,9 +5,9 @@
 //!               └────── servers     each with a connection, a deadline and withdrawals of its own
 //! ```
 //!
-//! The [`Machine`] inside believes to talk to one server. What it asks becomes a [`Ballot`]: a question
-//! to all servers at once, decided as soon as it is certain either way. So waiting, renewal, loss and
-//! closing are those of a single server; here is only what several servers need.
+//! The [`Machine`] inside assumes one server. Each of its requests becomes a [`Ballot`]: a request to all servers at
+//! once, decided as soon as the result is certain. So waiting, renewal, loss and closing are those of a single server;
+//! only what several servers need is here.
 //!
 //! Source: <https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/>; the two rounds
 //! that issue a fence are those of a replicated register, as ABD and Paxos write one.
@@ -43,15 +43,15 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What a quorum needs to know besides a manager's [`Config`].
+/// The settings of a quorum, besides a manager's [`Config`].
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The servers as people call them, without login, by their numbers.
+    /// The names of the servers for people, without login, by node number.
     pub servers: Vec<String>,
-    /// How long a server may think about one round of a ballot. At most a tenth of the lease counts.
+    /// How long a server may take for one round of a ballot. At most a tenth of the lease counts.
     pub node_timeout: Duration,
-    /// The longest lease that anybody takes on these servers: one that restarted has no vote for so
-    /// long, for it may have forgotten locks. None where the data survive every restart.
+    /// The longest lease that any manager takes on these servers: one that has restarted has no vote for this long,
+    /// since it may have lost locks. None where the data survive every restart.
     pub longest_lease: Option<Duration>,
 }
 
@@ -59,21 +59,21 @@ pub struct Settings {
 #[derive(Debug)]
 pub struct Quorum {
     machine: Machine,
-    /// When the input came that is worked on.
+    /// When the present input came.
     now: Mono,
-    /// What is to be done about it, in order.
+    /// The effects of the present input, in order.
     out: Vec<Effect>,
-    /// What the machine wants done.
+    /// The effects of the machine, not carried out yet.
     wanted: VecDeque<Effect>,
     settings: Settings,
     nodes: Vec<Node>,
-    /// By the machine's requests.
+    /// By the request of the machine.
     ballots: BTreeMap<RequestId, Ballot>,
-    /// What the servers have of the machine's tokens, or may have.
+    /// The candidacies of the machine's tokens.
     candidacies: FxHashMap<Token, Candidacy>,
     /// Answers for the machine.
     verdicts: VecDeque<(RequestId, Result<Reply, Failure>)>,
-    /// The channels that are listened to.
+    /// The subscribed channels.
     channels: BTreeMap<Arc<str>, Channel>,
     timers: BTreeSet<(Mono, Timer)>,
     last_attempt: u64,
@@ -81,7 +81,7 @@ pub struct Quorum {
     requests: u64,
     opening: Opening,
     closing: Option<OpId>,
-    /// What ends the manager, held back until the last withdrawals are through.
+    /// The effects that end the manager, held back until the last withdrawals are through.
     shutdown_effects: Vec<Effect>,
     rng: fastrand::Rng,
 }
@@ -99,25 +99,25 @@ enum Timer {
 /// The first connections.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 enum Opening {
-    /// Nobody has asked for them yet.
+    /// They are not wanted yet.
     #[default]
     Before,
-    /// They are made, and it is not known yet whether there will be enough.
+    /// The attempts are under way, and a majority is not certain yet.
     Awaited,
-    /// There are enough; the others have a moment more.
+    /// A majority is connected; the others have a moment more.
     Enough,
     Done,
 }
 
-/// A channel on which it is told that a lock may be free.
+/// The channel for messages that a lock may be free.
 #[derive(Debug)]
 struct Channel {
     keys: LockKeys,
-    /// Nobody has waited since.
+    /// Since when no caller has waited.
     unused: Option<Mono>,
 }
 
-/// The one server that the machine knows.
+/// The only server that the machine knows.
 const VIRTUAL: NodeId = NodeId(0);
 
 impl Protocol for Quorum {
@@ -150,7 +150,7 @@ impl Protocol for Quorum {
 
     fn handle_timeout(&mut self, now: Mono, out: &mut Vec<Effect>) {
         self.handle(now, out, |quorum| {
-            // The servers first: what ends with their connections does not wait for a ballot's deadline.
+            // The servers go first: votes that fail with their connections do not wait for a ballot's deadline.
             quorum.give_silent_up();
             quorum.timeouts();
             quorum.settle();
@@ -177,7 +177,7 @@ impl Protocol for Quorum {
             && self.nodes.iter().all(is_done)
     }
 
-    /// Each server's requests count.
+    /// The requests to all servers count.
     fn stats(&self) -> Stats {
         Stats { requests: self.requests, ..self.machine.stats() }
     }
@@ -210,13 +210,13 @@ impl Quorum {
         }
     }
 
-    /// The machine inside, for tests that spoil it.
+    /// The machine inside, for tests that corrupt it.
     #[cfg(all(test, feature = "driver"))]
     pub(in crate::machine) fn inner(&mut self) -> &mut Machine {
         &mut self.machine
     }
 
-    /// Works on one input, until nothing moves.
+    /// Handles one input and all its consequences.
     fn handle(&mut self, now: Mono, out: &mut Vec<Effect>, input: impl FnOnce(&mut Self)) {
         self.now = now;
         std::mem::swap(&mut self.out, out);
@@ -225,7 +225,7 @@ impl Quorum {
         std::mem::swap(&mut self.out, out);
     }
 
-    /// Gives the machine an input. What it wants done is kept until [`Self::settle`].
+    /// Gives the machine an input. Its effects are kept until [`Self::settle`].
     fn tell(&mut self, input: impl FnOnce(&mut Machine, Mono, &mut Vec<Effect>)) {
         let mut wanted = Vec::new();
         input(&mut self.machine, self.now, &mut wanted);
@@ -245,7 +245,7 @@ impl Quorum {
             Event::Message(Message::Freed(_)) | Event::Heartbeat(_) => {
                 self.tell(|machine, now, wanted| machine.handle_event(now, VIRTUAL, event, wanted));
             }
-            // Nobody asks for these here.
+            // A quorum never asks for these.
             Event::Confirmed { .. }
             | Event::Discovered(_)
             | Event::Listening { .. }
@@ -273,7 +273,7 @@ impl Quorum {
         }
     }
 
-    /// Carries out what the machine wants done, and tells it how its ballots ended, until nothing moves.
+    /// Carries out the machine's effects and hands it the results of its ballots, until none is left.
     fn settle(&mut self) {
         loop {
             while let Some((request, verdict)) = self.verdicts.pop_front() {
@@ -288,7 +288,7 @@ impl Quorum {
                 Effect::Complete { op, .. } if Some(op) == self.closing => {
                     self.shutdown_effects.push(effect);
                 }
-                // What the servers' histories say is of no use here: a majority remembers.
+                // The servers' replication ids do not matter: a majority remembers.
                 Effect::Probe { .. } => {}
                 Effect::Send { request, call, .. } => self.put_to_vote(request, call),
                 Effect::Stop => self.stop(),
@@ -298,7 +298,7 @@ impl Quorum {
         self.leave_if_done();
     }
 
-    /// A question of the machine becomes a ballot.
+    /// Turns a request of the machine into a ballot.
     fn put_to_vote(&mut self, request: RequestId, call: Call) {
         match call {
             Call::Acquire { keys, token, ttl, block, intent, .. } => {
@@ -311,7 +311,7 @@ impl Quorum {
         }
     }
 
-    /// Asks one server, behind all that it was asked before.
+    /// Sends a request to one server, after all earlier ones.
     fn send(&mut self, node: usize, asked: NodeRequest, send_mode: SendMode) {
         self.requests += 1;
         self.last_request += 1;
@@ -321,18 +321,18 @@ impl Quorum {
         self.out.push(Effect::Send { node: node_id(node), request, call, send_mode });
     }
 
-    /// How long a server may think about one round: little of the lease, which counts from its begin.
+    /// How long a server may take for one round: little of the lease, which counts from the start of the round.
     fn patience(&self, ttl: Duration) -> Duration {
         self.settings.node_timeout.min(ttl / 10).min(self.machine.config().command_timeout / 4)
     }
 
-    /// Whether an attempt may still be used: nothing of it was given up.
+    /// Whether an attempt is still valid: it was not given up.
     fn is_live(&self, owner: &Token, attempt: &Token) -> bool {
         self.candidacies.get(owner).is_some_and(|candidacy| candidacy.token == *attempt)
     }
 }
 
-/// The name of the server of a number. There are never more than fit.
+/// The id of a server by number. All numbers fit.
 fn node_id(node: usize) -> NodeId {
     NodeId(u16::try_from(node).unwrap_or(u16::MAX))
 }

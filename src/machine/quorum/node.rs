@@ -1,4 +1,4 @@
-//! One server of a quorum: its connection, what it was asked, and what must still be given back there.
+//! One server of a quorum: its connection, its uptime, and its pending withdrawals.
 
 use super::ballot::Vote;
 use super::candidacy::NodeRequest;
@@ -10,27 +10,27 @@ use crate::protocol::token::Token;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// A server's uptime is told in whole seconds, and its keys outlive their leases a little.
+/// Servers report uptime in whole seconds, and keys outlive their leases a little.
 const UPTIME_MARGIN: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(super) struct Node {
     pub(super) connection: Connection<NodeRequest>,
-    /// Names its run and its data.
+    /// The replication id, which names its run and its data.
     pub(super) history: Option<String>,
-    /// How long it had been up, and when it said so; none if it does not tell.
+    /// Its uptime, and when it was read; none if it is not shown.
     uptime: Option<(Duration, Mono)>,
-    /// What was given up while the connection was gone, or went, or after a request for it was lost, by token.
+    /// Withdrawals to be sent or repeated, since a connection was lost before them or before their answer, by token.
     pub(super) withdrawals: BTreeMap<Token, PendingWithdrawal>,
 }
 
-/// A token that has to be withdrawn, and once more in case that an earlier request lay in a buffer.
+/// A token that must be withdrawn, and once more in case a server buffers an earlier request.
 #[derive(Clone, Debug)]
 pub(super) struct PendingWithdrawal {
     pub(super) keys: LockKeys,
-    /// When it is asked for next, while connected.
+    /// When it is sent next, while connected.
     pub(super) due: Mono,
-    /// The server has said once that it is gone; only the repeat is left.
+    /// The server has confirmed it once; only the repeat is left.
     pub(super) confirmed: bool,
 }
 
@@ -46,7 +46,7 @@ impl Node {
         self.uptime = probe.uptime.map(|uptime| (uptime, now));
     }
 
-    /// The vote of a server that is asked now, if it can be.
+    /// The vote of a server that is asked now: awaited, if it is connected.
     pub(super) fn awaited(&self) -> Vote {
         if self.connection.is_up() {
             Vote::Awaited
@@ -55,9 +55,8 @@ impl Node {
         }
     }
 
-    /// Why it cannot be asked for a lock now, if so. A server that has restarted may have forgotten
-    /// locks: until the longest of them would have ended it has no vote. `longest` is none where its
-    /// data survive.
+    /// Why it cannot be asked for a lock now, if so. A server that has restarted may have lost locks: until the longest
+    /// of them would have ended it has no vote. `longest` is none where its data survive.
     pub(super) fn ineligible_reason(
         &self,
         now: Mono,

@@ -1,4 +1,4 @@
-//! What the servers answer.
+//! The servers' answers.
 
 use super::Quorum;
 use super::ballot::{Question, Vote};
@@ -34,8 +34,8 @@ impl Quorum {
         }
     }
 
-    /// Whether what was not executed is still to be: not if its attempt was given up meanwhile, for its
-    /// withdrawal went ahead of a repeat.
+    /// Whether an unexecuted request is still needed: not if its attempt was given up, since the withdrawal went ahead
+    /// of a repeat.
     fn is_wanted(&self, asked: &NodeRequest) -> bool {
         match &asked.call {
             Call::Vote { attempt, .. } => {
@@ -67,10 +67,10 @@ impl Quorum {
         }
     }
 
-    /// An answer to round one. In round two, and after it, the server is asked to accept the fence, too.
+    /// An answer to round one. If it comes in round two or later, the server is asked to accept the fence, too.
     fn voted(&mut self, node: usize, asked: &NodeRequest, answer: &Reply) {
         if !self.is_wanted(asked) {
-            // Its withdrawal is behind it on the same connection.
+            // Its withdrawal follows on the same connection.
             return;
         }
         let Reply::Voted { counter, time } = answer else {
@@ -89,7 +89,7 @@ impl Quorum {
                 self.seal(node, owner, fences, Some(request));
             }
             _ => {
-                // Granted meanwhile: one more server carries the lock, and must know its fence.
+                // The lock was granted meanwhile: this server carries it too, and must know its fence.
                 if let Some(last) =
                     self.candidacies.get(owner).and_then(|candidacy| candidacy.last_fence)
                 {
@@ -104,7 +104,7 @@ impl Quorum {
         let won = self.candidacies.get(&asked.owner).and_then(|candidacy| candidacy.carried);
         let open = asked.ballot.is_some_and(|request| self.ballots.contains_key(&request));
         if !open && !carries && won.is_some() && won == asked.ballot {
-            // Too late to vote, but in a round that a majority has won.
+            // The vote is too late, but a majority has won its round.
             return self.fill(node, &asked.owner, ttl);
         }
         self.count_for(asked, node, vote(carries));
@@ -116,7 +116,7 @@ impl Quorum {
         }
     }
 
-    /// A request has no answer, for its connection is gone. What was asked may have happened, or may yet.
+    /// The connection of a request is lost. The request may have been executed, or may yet be.
     pub(super) fn lost(&mut self, node: usize, asked: &NodeRequest, why: &str) {
         let takes = matches!(asked.call, Call::Vote { .. } | Call::Fill { .. });
         if takes
@@ -128,7 +128,7 @@ impl Quorum {
         self.failed(node, asked, why);
     }
 
-    /// A request was not answered by its script.
+    /// A request has no reply of its script.
     fn failed(&mut self, node: usize, asked: &NodeRequest, why: &str) {
         if let Call::Withdraw { keys, token } = &asked.call {
             self.owe(node, keys, token);
@@ -137,7 +137,7 @@ impl Quorum {
         self.count_for(asked, node, Vote::Failed(why.to_owned()));
     }
 
-    /// A refusal of most servers that time does not mend is worth more to a caller than a lost ballot.
+    /// A permanent refusal by most servers helps a caller more than a lost ballot.
     fn note_refusal(&mut self, asked: &NodeRequest, failure: &Failure) {
         let Failure::Refused(refusal) = failure else { return };
         if refusal.is_transient() {

@@ -1,11 +1,11 @@
-//! Hands in the state of a quorum, for tests that spoil it: so the code that is shipped has no switch.
+//! Access to the state of a quorum, for tests that corrupt it: so the shipped code has no switch.
 
 use super::Quorum;
 use super::ballot::{Question, Vote};
 use super::candidacy::Reach;
 
 impl Quorum {
-    /// Every extension counts as won.
+    /// Counts every extension as won.
     pub(in crate::machine) fn believe_every_extension(&mut self) {
         for ballot in self.ballots.values() {
             if let Question::Extend { .. } = ballot.question
@@ -16,7 +16,7 @@ impl Quorum {
         }
     }
 
-    /// Whose votes are awaited has nothing.
+    /// Takes servers whose votes are awaited for untouched.
     pub(in crate::machine) fn forget_awaited_votes(&mut self) {
         for ballot in self.ballots.values() {
             if let Question::Lock(_) = ballot.question
@@ -30,12 +30,12 @@ impl Quorum {
         }
     }
 
-    /// Nothing has to be withdrawn any more.
+    /// Drops all pending withdrawals.
     pub(in crate::machine) fn forget_withdrawals(&mut self) {
         self.nodes.iter_mut().for_each(|node| node.withdrawals.clear());
     }
 
-    /// No request is known to be lost.
+    /// Takes no request for lost.
     pub(in crate::machine) fn forget_lost_requests(&mut self) {
         let reached = self.candidacies.values_mut().flat_map(|candidacy| &mut candidacy.reached);
         reached.for_each(|reach| *reach = Reach::Asked.min(*reach));

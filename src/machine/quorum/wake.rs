@@ -1,9 +1,9 @@
-//! Waking those who wait when a lock may be free.
+//! Waking the callers that wait when a lock may be free.
 //!
-//! There is no line: a line on several servers would be several lines. Whoever was refused marks the
-//! holder's value and listens to the lock's channel on every server; whoever withdraws a marked value
-//! says so there. The first message of any server wakes the waiter, which asks after a pause of its own,
-//! so that several do not split the votes. A message that is missed costs one pause more.
+//! There is no wait queue, since several servers would order it differently. A refused caller marks the holder's value
+//! and subscribes to the lock's channel on every server; the withdrawal of a marked value publishes there. The first
+//! message wakes the waiter, which asks after a random pause, so that waiters do not split the votes. A missed message
+//! costs one more pause.
 
 use super::{Channel, Quorum, Timer, VIRTUAL, node_id};
 use crate::machine::interface::{Effect, Event};
@@ -14,11 +14,11 @@ use crate::protocol::message::free_channel;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A channel that nobody waits on is kept so long, for whoever waits next.
+/// How long an unused channel is kept for later waiters.
 const CHANNEL_KEPT: Duration = Duration::from_secs(30);
 
 impl Quorum {
-    /// Somebody waits for a lock: listens to its channel on every server.
+    /// A caller waits for a lock: subscribes to its channel on every server.
     pub(super) fn listen(&mut self, keys: &LockKeys) {
         let channel = free_channel(keys);
         if let Some(known) = self.channels.get_mut(&channel) {
@@ -34,14 +34,14 @@ impl Quorum {
         self.channels.insert(channel, Channel { keys: keys.clone(), unused: None });
     }
 
-    /// A new connection listens to nothing yet.
+    /// Subscribes on a new connection.
     pub(super) fn listen_again(&mut self, node: usize) {
         for channel in self.channels.keys() {
             self.out.push(Effect::Listen { node: node_id(node), channel: Arc::clone(channel) });
         }
     }
 
-    /// Messages come from now on; one may have been missed until now.
+    /// A subscription has begun; a message may have been missed before.
     pub(super) fn listening(&mut self, channel: &str) {
         if let Some(known) = self.channels.get(channel) {
             let freed = Event::Message(Message::Freed(known.keys.clone()));
@@ -49,7 +49,7 @@ impl Quorum {
         }
     }
 
-    /// A server lets this manager listen to nothing. If most do, the machine tells so, once.
+    /// A server denies subscriptions. If most do, the machine is notified.
     pub(super) fn pubsub_denied(&mut self, node: usize, why: String) {
         self.nodes[node].connection.pubsub_denied = true;
         let denied = self.nodes.iter().filter(|node| node.connection.pubsub_denied).count();
@@ -59,7 +59,7 @@ impl Quorum {
         }
     }
 
-    /// Gives up the channels that nobody has waited on for a while.
+    /// Unsubscribes from channels that have been unused for a while.
     pub(super) fn forget_channels(&mut self) {
         let (machine, nodes, now) = (&self.machine, &self.nodes, self.now);
         self.channels.retain(|channel, known| {
