@@ -1,4 +1,4 @@
-//! What goes into a machine and what comes out of it.
+//! The inputs and outputs of a machine.
 
 use super::routes::Routes;
 use crate::protocol::call::{Call, Mode};
@@ -11,29 +11,29 @@ use crate::protocol::survey::Survey;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What stays the same for the life of a manager.
+/// The settings of a manager, constant for its life.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Names this manager in its tokens; unique among all managers everywhere.
     pub client: String,
-    /// Names its inbox, see [`crate::protocol::message::inbox`]; as unique, and never told to anybody.
+    /// Names its inbox, see [`crate::protocol::message::inbox`]; as unique, and never revealed.
     pub secret: String,
     /// Stands before every lock's name.
     pub prefix: String,
     /// How long a request may stay unanswered before its connection is given up.
     pub command_timeout: Duration,
-    /// For how long a first connection that fails is tried again. Not at all where nobody can be expected
-    /// to take the server's place.
+    /// How long attempts at the first connection are repeated. Zero where no other server can be expected to replace
+    /// it.
     pub open_patience: Duration,
     /// Whether the locks are spread over several servers by their slots.
     pub cluster: bool,
     /// Whether a grant counts only once replicas have it.
     pub confirm: bool,
-    /// Whether the one server is a majority of several (see `super::Quorum`), which keeps no line.
+    /// Whether the one server is a majority of several (see `super::Quorum`), which has no wait queue.
     pub quorum: bool,
 }
 
-/// How long and on what conditions a lock is kept beyond its first lease.
+/// The terms of a hold beyond the first lease.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Hold {
     /// Whether the lease is renewed until the lock is released.
@@ -42,28 +42,28 @@ pub struct Hold {
     pub keep: bool,
     /// The longest time that the lock is kept, renewals included.
     pub max_hold: Option<Duration>,
-    /// How long JavaScript may give no sign of life before renewal pauses.
+    /// How long JavaScript may show no sign of life before renewal pauses.
     pub stall_timeout: Duration,
 }
 
-/// How a lock was lost.
+/// Why a lease ended.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum LossReason {
-    /// Another process took it over, to whom its token was passed on.
+    /// Another process took the lock over with its token.
     Adopted,
-    /// Its lease ended, as its caller wanted it to: nothing to be counted.
+    /// The lease ended, as its caller wanted: not counted as a loss.
     Ended,
-    /// Its lease ended, or the server says that another owns it.
+    /// The lease ended, or the server denies that it owns the lock.
     Expired,
-    /// It was kept for `max_hold`.
+    /// The lock was held for `max_hold`.
     MaxHold,
-    /// Its lease ended because JavaScript gave no sign of life.
+    /// The lease ended because JavaScript showed no sign of life.
     Stalled,
-    /// It was taken away.
+    /// The lock was taken away.
     Stolen,
 }
 
-/// A caller wants something. Each ends in exactly one [`Effect::Complete`].
+/// A caller's operation. Each ends in exactly one [`Effect::Complete`].
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Command {
     /// Take a lock, or a share of it.
@@ -72,16 +72,16 @@ pub enum Command {
         name: String,
         /// The lease.
         ttl: Duration,
-        /// How long to wait while somebody else holds it.
+        /// How long to wait while the lock is held.
         wait: Wait,
-        /// Who holds it, for people; part of the token. Empty for none.
+        /// The label in the token, for people. Empty for none.
         label: String,
-        /// How long it is kept.
+        /// Its terms.
         hold: Hold,
-        /// How much of it.
+        /// The whole lock, or a share of it.
         mode: Mode,
     },
-    /// Take over a lock whose owner has passed its token on.
+    /// Take over a lock whose owner has exported its token.
     Adopt {
         /// The lock's name, without prefix.
         name: String,
@@ -89,121 +89,120 @@ pub enum Command {
         owner: String,
         /// The lease.
         ttl: Duration,
-        /// How long it is kept.
+        /// The terms of the hold.
         hold: Hold,
-        /// Whether it is a share.
+        /// The whole lock, or a share of it.
         mode: Mode,
     },
-    /// End the acquire that this operation began, of one lock or several, whatever has become of it.
+    /// End the acquire that this operation began, of one lock or several, in whatever state.
     Cancel,
-    /// Release all that is held, refuse all that is open, and end.
+    /// Release all leases, fail all open operations, and end.
     Close,
     /// Turn a whole lock into a share of it.
     Downgrade {
-        /// Which lease.
+        /// The lease.
         lease: LeaseId,
     },
-    /// Lengthen a lease to at least `ttl` from now.
+    /// Extend a lease to at least `ttl` from now.
     Extend {
-        /// Which lease.
+        /// The lease.
         lease: LeaseId,
-        /// How long, or the length it was last given.
+        /// Its length; none for the last one.
         ttl: Option<Duration>,
     },
-    /// Free a lock whoever holds it.
+    /// Free a lock, whatever its holder.
     Force {
         /// The lock's name, without prefix.
         name: String,
-        /// Whether also other code's value is deleted.
+        /// Whether other code's value is also deleted.
         foreign: bool,
     },
     /// Take several whole locks, if all of them are free.
     AcquireAll {
-        /// Their names, without prefix.
+        /// The locks' names, without prefix.
         names: Vec<String>,
         /// The lease.
         ttl: Duration,
-        /// Who holds them, for people.
+        /// The label in their tokens, for people.
         label: String,
-        /// How long they are kept.
+        /// The terms of their holds.
         hold: Hold,
     },
     /// Connect for the first time. If that fails for [`Config::open_patience`] the machine ends.
     Open,
     /// Give a lease up.
     Release {
-        /// Which lease.
+        /// The lease.
         lease: LeaseId,
-        /// Whether its token was shown to anybody. Then nobody else may own the lock with it.
+        /// Whether its token was exported. Then no other caller may own the lock with it.
         exported: bool,
     },
 }
 
-/// How long an acquire waits for a lock that is held.
+/// How long an acquire waits for a held lock.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Wait {
     /// Until it is granted.
     Forever,
-    /// One attempt.
+    /// One request only.
     Never,
-    /// It does not: the lock is taken from whoever of holdfast holds it.
+    /// Not at all: the lock is taken from its holder, unless that is other code.
     Steal,
     /// At most this long.
     UpTo(Duration),
 }
 
-/// How an operation ended.
+/// The result of an operation.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Outcome {
-    /// The lock is the caller's.
+    /// The caller owns the lock.
     Acquired {
         /// The new lease.
         lease: LeaseId,
         /// Strictly greater than every fence issued for this lock before.
         fence: u64,
-        /// The label in its token, if that is not the caller's own.
+        /// The label in its token, if that differs from the caller's.
         label: Option<String>,
     },
-    /// Several locks are the caller's: the first one's lease, whose attempts follow each other, and the
-    /// fence of each.
+    /// The caller owns all locks: the first one's lease, whose token numbers continue in the others, and the fence of
+    /// each.
     AcquiredAll {
         /// The lease of the first.
         lease: LeaseId,
-        /// Of each.
+        /// The fence of each lock.
         fences: Vec<u64>,
     },
-    /// These locks cannot be taken by one call: each is on another server, or wants more than that.
+    /// One call cannot take these locks: they are on several servers, or need more than that.
     Apart,
-    /// The caller did not want to wait any longer.
+    /// The caller has cancelled it.
     Cancelled,
     /// The manager was closed.
     Closed,
-    /// No answer in time; what was asked may have happened and is undone as soon as the server
-    /// is reachable.
+    /// No answer in time; the request may have been executed, and is undone as soon as the server is reachable.
     Connection(String),
-    /// Done.
+    /// The operation succeeded.
     Done,
-    /// Somebody else holds the lock, and the caller did not want to wait.
+    /// The lock is held, and the caller did not want to wait.
     Held,
-    /// A defect of holdfast; what was asked may have happened.
+    /// A defect of holdfast; the request may have been executed.
     Internal,
-    /// The lease had ended before.
+    /// The lease had ended.
     Lost,
-    /// What a query found; not asked of a machine.
+    /// The page of a query; not a machine's.
     Page(Page),
-    /// No majority of the servers could be reached: each one's cause, by its number; empty where there
-    /// was none. What was asked is undone as soon as each server is reachable.
+    /// No majority of the servers could be reached: the cause of each, by node number; empty where there was none. The
+    /// request is undone as soon as each server is reachable.
     Quorum(Vec<String>),
     /// The server refused.
     Server {
-        /// What it said.
+        /// The server's error.
         refusal: Refusal,
-        /// The key it was about.
+        /// The key that the error is about.
         key: Option<String>,
     },
-    /// What servers tell about themselves; not asked of a machine.
+    /// The results of a server probe; not a machine's.
     Surveyed(Vec<Survey>),
-    /// Somebody else held the lock for as long as the caller was ready to wait.
+    /// The lock was held for as long as the caller was ready to wait.
     TimedOut {
         /// How long the caller waited.
         waited: Duration,
@@ -216,193 +215,192 @@ pub enum Outcome {
     },
 }
 
-/// Something that whoever runs the manager may want to know.
+/// A notice for the operator of the manager.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Notice {
-    /// The server lets this manager neither publish nor subscribe: its waiters poll. Once.
+    /// The server denies this manager publishing and subscribing: its waiters poll. Once.
     PubsubDenied(String),
-    /// The connection is gone. It is made anew at once.
+    /// The connection is lost, and reconnects at once.
     Disconnected(String),
-    /// There is a connection again.
+    /// The connection is up again.
     Reconnected,
-    /// Locks may be less safe on a server than they could be. With each connection to it.
+    /// Locks are less safe on a server than they could be. With each connection to it.
     Risk(Risk),
-    /// Two servers of a quorum are the same one, and it has two votes.
+    /// Two servers of a quorum are one, which has two votes.
     SameServer(String),
 }
 
-/// Why locks may be less safe on a server than they could be.
+/// Why locks are less safe on a server than they could be.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Risk {
-    /// It may evict them when its memory is full: which one, and its policy.
+    /// The server may evict locks when its memory is full: its name, and its policy.
     Eviction(String),
-    /// It may forget them when it restarts, and votes at once afterwards: which one, and why.
+    /// The server may lose locks when it restarts, and votes at once afterwards: its name, and why.
     Forgets(String),
-    /// It is a replica, so none can be taken until it is promoted: which one.
+    /// The server is a replica, so it grants no lock until it is promoted: its name.
     Replica(String),
 }
 
 impl Risk {
-    /// Whether it is that of a replica.
+    /// Whether the server is a replica.
     #[must_use]
     pub const fn is_replica(&self) -> bool {
         matches!(self, Self::Replica(_))
     }
 }
 
-/// Something happened to a connection.
+/// A change of a connection, or a message on it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Event {
     /// The answer to [`Effect::Confirm`].
     Confirmed {
-        /// Which grant.
+        /// The grant.
         attempt: TokenId,
         /// Why too few replicas have it, if so.
         verdict: Result<(), Refusal>,
     },
     /// An attempt to connect succeeded.
     Connected {
-        /// What the server shows.
+        /// The server's probe.
         probe: ServerProbe,
         /// Why locks may be less safe there than they could be.
         risks: Vec<Risk>,
-        /// Why no messages can be sent or received, if so.
+        /// Why it denies publishing and subscribing, if so.
         pubsub_denied: Option<String>,
     },
     /// An attempt to connect failed.
     ConnectFailed(Failure),
-    /// The server lets this manager neither publish nor subscribe, and why.
+    /// The server denies this manager publishing and subscribing, and why.
     PubsubDenied(String),
     /// The connection broke.
     Disconnected(String),
     /// The answer to [`Effect::Discover`].
     Discovered(Result<Routes, Failure>),
-    /// The messages of a shard channel come from now on, or come no longer.
+    /// A subscription to a shard channel has begun or ended.
     Listening {
-        /// Which.
+        /// The channel.
         channel: Arc<str>,
-        /// Whether they come.
+        /// Whether it has begun.
         on: bool,
     },
     /// The server answered [`Effect::Probe`].
     Probed {
-        /// What it shows.
+        /// The server's probe.
         probe: ServerProbe,
-        /// When it was asked.
+        /// When the probe was sent.
         sent: Mono,
     },
-    /// A script published this.
+    /// A script has published a message.
     Message(Message),
-    /// JavaScript gave a sign of life at this time.
+    /// JavaScript showed a sign of life at this time.
     Heartbeat(Mono),
 }
 
-/// Which data the server holds, and its time.
+/// What identifies a server's data, and its time.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ServerProbe {
-    /// Names the history of the data: it changes with every promotion and every restart. None
-    /// where the server keeps it to itself.
+    /// The replication id: it changes with every promotion and every restart. None where the server does not show it.
     pub history: Option<String>,
     /// The server's clock.
     pub time: ServerTime,
-    /// How long it has been up. None where it keeps that to itself.
+    /// The server's uptime. None where it does not show that.
     pub uptime: Option<Duration>,
 }
 
-/// What the machine wants done. The driver carries effects out in order and never retries.
+/// An order of the machine. The driver carries effects out in order and never retries.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Effect {
     /// An operation ended.
     Complete {
-        /// Which.
+        /// The operation.
         op: OpId,
-        /// How.
+        /// Its result.
         outcome: Outcome,
     },
     /// Wait until replicas have a grant; answered by [`Event::Confirmed`].
     Confirm {
-        /// Who granted it.
+        /// The server that granted it.
         node: NodeId,
-        /// Which grant.
+        /// The grant.
         attempt: TokenId,
     },
     /// Connect; answered by [`Event::Connected`] or [`Event::ConnectFailed`].
     Connect {
-        /// To whom.
+        /// The server.
         node: NodeId,
     },
-    /// Give the connection up. `abort`: drop what is still unsent, so that nothing arrives late.
+    /// Close the connection. `abort`: drop unsent bytes, so that nothing arrives late.
     Disconnect {
-        /// To whom.
+        /// The server.
         node: NodeId,
         /// Whether the connection is suspect.
         abort: bool,
     },
-    /// Ask which server has which slot; answered by [`Event::Discovered`].
+    /// Query which server has which slot; answered by [`Event::Discovered`].
     Discover,
-    /// Get the messages of a shard channel; answered by [`Event::Listening`].
+    /// Subscribe to a shard channel; answered by [`Event::Listening`].
     Listen {
-        /// Who publishes them.
+        /// The server.
         node: NodeId,
-        /// Which.
+        /// The channel.
         channel: Arc<str>,
     },
-    /// Ask which data the server holds; answered by [`Event::Probed`].
+    /// Probe a server; answered by [`Event::Probed`].
     Probe {
-        /// Whom.
+        /// The server.
         node: NodeId,
-        /// Now; part of the answer.
+        /// The present time, which is part of the answer.
         sent: Mono,
     },
-    /// A lease ended that its caller had not released. Once for each.
+    /// A lease has ended without its caller's release. Once for each.
     Lose {
-        /// Which.
+        /// The lease.
         lease: LeaseId,
-        /// How.
+        /// Why it ended.
         reason: LossReason,
     },
     /// Ask JavaScript for a sign of life; answered by [`Event::Heartbeat`].
     Ping,
     /// Call a script; answered by [`super::Protocol::handle_reply`].
     Send {
-        /// Where.
+        /// The server.
         node: NodeId,
-        /// Names the answer.
+        /// The number by which the answer comes back.
         request: RequestId,
-        /// What to call.
+        /// The call.
         call: Call,
-        /// How to call it.
+        /// How to send it.
         send_mode: SendMode,
     },
     /// Until when a lease is valid; none when it has ended.
     SetDeadline {
-        /// Which lease.
+        /// The lease.
         lease: LeaseId,
-        /// The moment before which the server cannot let another in.
+        /// The moment before which the server cannot grant the lock to another.
         until: Option<Mono>,
     },
-    /// The machine has ended; nothing will follow.
+    /// The machine has ended; no effect follows.
     Stop,
-    /// Tell whoever runs the manager.
+    /// Notify the operator of the manager.
     Notify(Notice),
-    /// Get the messages of a shard channel no longer.
+    /// Unsubscribe from a shard channel.
     Unlisten {
-        /// Who publishes them.
+        /// The server.
         node: NodeId,
-        /// Which.
+        /// The channel.
         channel: Arc<str>,
     },
 }
 
-/// How a script is called.
+/// How a call is sent.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum SendMode {
     /// By its hash.
     Plain,
-    /// So too, where another server has sent it.
+    /// By its hash, after a redirection.
     Redirected,
     /// With its text, since the server did not know its hash.
     WithSource,
-    /// With its text, and on a server that a slot is only moving to.
+    /// With its text, after ASKING, to the server that the slot moves to.
     Asking(NodeId),
 }

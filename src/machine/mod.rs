@@ -870,7 +870,7 @@ impl Machine {
         } else if self.is_unanswered(held) && self.next_owner(held).is_some() {
             self.undecided.insert(lease.token_id(), op, deadline);
         } else {
-            self.hand_on_or_release(op, lease, deadline);
+            self.hand_off_or_release(op, lease, deadline);
         }
     }
 
@@ -887,7 +887,7 @@ impl Machine {
         handoff::may_follow(&self.rq, held, next, unanswered).then_some(op)
     }
 
-    fn hand_on_or_release(&mut self, op: OpId, lease: LeaseId, deadline: Mono) {
+    fn hand_off_or_release(&mut self, op: OpId, lease: LeaseId, deadline: Mono) {
         if self.hand_on(lease) {
             return self.rq.cx.complete(op, Outcome::Done);
         }
@@ -924,7 +924,7 @@ impl Machine {
         if !self.is_unanswered(held)
             && let Some((op, deadline)) = self.undecided.take(id)
         {
-            self.hand_on_or_release(op, lease, deadline);
+            self.hand_off_or_release(op, lease, deadline);
         }
     }
 
@@ -963,7 +963,7 @@ impl Machine {
         self.queues.release_successor(&keys);
         match finished.reply {
             Ok(Reply::Granted { fence }) => {
-                self.inherit(finished.node, keys, successor, fence, finished.sent);
+                self.grant_successor(finished.node, keys, successor, fence, finished.sent);
                 Some(Finished { reply: Ok(Reply::Owner(true)), ..finished })
             }
             // A release needs less than a handoff. If more shares are held than the successor's limit allows, it must
@@ -982,7 +982,7 @@ impl Machine {
     }
 
     /// The successor has the share, asked for at `sent`: the first caller of the queue gets it.
-    fn inherit(
+    fn grant_successor(
         &mut self,
         node: NodeId,
         keys: LockKeys,
@@ -1058,7 +1058,7 @@ impl Machine {
             }
             (Aim::Adopt { .. }, Ok(Reply::Granted { fence })) => self.adopted(sent, shot, fence),
             (Aim::AcquireAll { .. }, Ok(Reply::All(fences))) => {
-                self.took_together(sent, shot, fences)
+                self.acquired_all(sent, shot, fences)
             }
             (Aim::AcquireAll { .. }, Ok(_)) => {
                 if shot.uncertain {
@@ -1113,12 +1113,12 @@ impl Machine {
         let lease = LeaseId::first(id);
         let mut held = Lease::new(lease, keys, fence, until);
         (held.mode, held.ttl, held.uncertain) = (mode, ttl, uncertain);
-        self.begin_given(held, hold);
+        self.begin_one_shot_lease(held, hold);
         Outcome::Acquired { lease, fence, label: None }
     }
 
     /// All locks were free.
-    fn took_together(&mut self, sent: Mono, shot: OneShot, fences: Vec<u64>) -> Outcome {
+    fn acquired_all(&mut self, sent: Mono, shot: OneShot, fences: Vec<u64>) -> Outcome {
         let Aim::AcquireAll { first, label, hold } = shot.aim.clone() else {
             return Outcome::Internal;
         };
@@ -1135,13 +1135,13 @@ impl Machine {
             let mut held = Lease::new(lease, keys, *fence, until);
             (held.label, held.mode, held.ttl) = (label.clone(), Mode::Exclusive, ttl);
             held.uncertain = shot.uncertain;
-            self.begin_given(held, hold);
+            self.begin_one_shot_lease(held, hold);
         }
         Outcome::AcquiredAll { lease: LeaseId::first(first), fences }
     }
 
     /// Begins a lease that a one-shot has got. It is not handed off.
-    fn begin_given(&mut self, mut held: Lease, terms: Hold) {
+    fn begin_one_shot_lease(&mut self, mut held: Lease, terms: Hold) {
         held.budget = HandoffBudget::none(self.rq.cx.now);
         held.confirmed = self.rq.cx.now;
         self.leases.begin(&mut self.rq, held, terms);

@@ -108,7 +108,7 @@ impl Ballot {
         self.count_no() > self.votes.len() - majority(self.votes.len())
     }
 
-    /// Whether so many servers failed that no majority can be reached at all.
+    /// Whether too many servers failed for any majority.
     pub(super) fn is_out_of_reach(&self) -> bool {
         self.count(|vote| matches!(vote, Vote::Failed(_)))
             > self.votes.len() - majority(self.votes.len())

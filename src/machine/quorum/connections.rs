@@ -24,7 +24,7 @@ impl Quorum {
         if known {
             self.out.push(Effect::Notify(Notice::Reconnected));
         }
-        self.tell_twins(node);
+        self.notify_same_server(node);
         self.listen_again(node);
         let now = self.now;
         let later: Vec<Mono> =
@@ -33,11 +33,11 @@ impl Quorum {
     }
 
     /// Notifies of one server with two names, which would have two votes.
-    fn tell_twins(&mut self, node: usize) {
+    fn notify_same_server(&mut self, node: usize) {
         let Some(history) = &self.nodes[node].history else { return };
-        let is_twin =
+        let is_same =
             |other: &usize| *other != node && self.nodes[*other].history.as_ref() == Some(history);
-        for other in (0..self.nodes.len()).filter(is_twin) {
+        for other in (0..self.nodes.len()).filter(is_same) {
             let [one, two] = [node.min(other), node.max(other)];
             let names = format!("{} and {}", self.name(one), self.name(two));
             self.out.push(Effect::Notify(Notice::SameServer(names)));
