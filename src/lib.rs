@@ -5,9 +5,9 @@
 //!                           └────── server         (Redis: sockets, scripts, replies)
 //! ```
 //!
-//! - [`protocol`] is what a manager and a server say to each other: keys, tokens, scripts, calls, replies, messages.
-//! - [`machine`] is the lock protocol of one manager as a state machine. It knows neither clock nor
-//!   network: time is an argument, and what it wants done comes back as a list of effects.
+//! - [`protocol`] has what a manager and a server exchange: keys, tokens, scripts, calls, replies, messages.
+//! - [`machine`] is the lock protocol of one manager as a state machine. It uses neither clock nor
+//!   network: time is an argument, and its orders are returned as a list of effects.
 //! - `driver` owns the loop: it carries commands, replies and timeouts into the machine and its
 //!   effects out to the server and the caller.
 //! - `server` is the only place that names the Redis client.

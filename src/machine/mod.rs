@@ -888,7 +888,7 @@ impl Machine {
     }
 
     fn hand_off_or_release(&mut self, op: OpId, lease: LeaseId, deadline: Mono) {
-        if self.hand_on(lease) {
+        if self.hand_off(lease) {
             return self.rq.cx.complete(op, Outcome::Done);
         }
         let held = self.leases.get(lease.token_id());
@@ -898,7 +898,7 @@ impl Machine {
     }
 
     /// Hands the whole lock off to the next caller here. False if it must be released at the server.
-    fn hand_on(&mut self, lease: LeaseId) -> bool {
+    fn hand_off(&mut self, lease: LeaseId) -> bool {
         let Some(held) = self.leases.hold_of(lease) else { return false };
         if self.is_unanswered(held) || !held.is_confirmed(self.rq.cx.now) {
             return false;

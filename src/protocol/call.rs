@@ -1,4 +1,4 @@
-//! The calls of scripts: what is passed to each.
+//! The calls of scripts, with their arguments.
 
 use super::clock::ServerTime;
 use super::keys::LockKeys;
@@ -11,65 +11,65 @@ use std::time::Duration;
 /// One call of a script.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Call {
-    /// Take a free lock, enter its wait queue, or confirm that `token` owns it.
+    /// Take a free lock, enqueue for a held one, or confirm that `token` owns it.
     Acquire {
         /// The lock.
         keys: LockKeys,
-        /// Who asks.
+        /// The caller.
         token: Token,
         /// The lease.
         ttl: Duration,
-        /// Fences at or below it may have been issued by a history that this server lost.
+        /// Fences at or below it may have been issued by data that this server lost.
         epoch: ServerTime,
         /// How many fences the grant reserves; the same in every repeat.
         block: u8,
-        /// The channel that a grant is published to; empty for a caller who only polls.
+        /// The channel for a grant; empty for a caller that only polls.
         inbox: Arc<str>,
         /// What to do if the lock is held.
         intent: Intent,
-        /// How much of it is asked for.
+        /// The whole lock, or a share of it.
         mode: Mode,
     },
-    /// Take over what `owner` has, who has passed its token on.
+    /// Take over what `owner` has, who has exported its token.
     Adopt {
         /// The lock.
         keys: LockKeys,
-        /// Who asks.
+        /// The caller.
         token: Token,
-        /// As in `Acquire`, should the fence be unknown to all.
+        /// As in `Acquire`, if the last fence is unknown.
         epoch: ServerTime,
-        /// Who owns it until now.
+        /// The owner until now.
         owner: Token,
         /// The lease.
         ttl: Duration,
-        /// How much of it, at most.
+        /// The most to take.
         mode: Mode,
     },
     /// Turn the whole lock, if it is `token`'s, into a share of it.
     Downgrade {
         /// The lock.
         keys: LockKeys,
-        /// Who owns it.
+        /// The owner.
         token: Token,
         /// As in `Release`.
         epoch: ServerTime,
         /// The owner's fence, which it keeps.
         fence: u64,
     },
-    /// Lengthen the lease of `token` to at least `ttl` from now.
+    /// Extend the lease of `token` to at least `ttl` from now.
     Extend {
         /// The lock.
         keys: LockKeys,
-        /// Who owns it.
+        /// The owner.
         token: Token,
         /// The lease.
         ttl: Duration,
     },
-    /// Lengthen the share of `token` to at least `ttl` from now, and claim it.
+    /// Extend the share of `token` to at least `ttl` from now, and claim it.
     ExtendShare {
         /// The lock.
         keys: LockKeys,
-        /// Who owns it.
+        /// The owner.
         token: Token,
         /// The lease.
         ttl: Duration,
@@ -78,67 +78,67 @@ pub enum Call {
     Fill {
         /// The lock.
         keys: LockKeys,
-        /// Who owns it, with its attempt.
+        /// The owner, with its attempt.
         token: Token,
         /// The lease.
         ttl: Duration,
         /// The last fence that is reserved for the owner.
         last: u64,
     },
-    /// Free the lock whoever holds it.
+    /// Free the lock, whatever its holder.
     Force {
         /// The lock.
         keys: LockKeys,
-        /// Who asks.
+        /// The caller.
         token: Token,
         /// As in `Release`.
         epoch: ServerTime,
-        /// Whether also other code's value is deleted.
+        /// Whether other code's value is also deleted.
         foreign: bool,
-        /// As in [`Intent::Steal`]; none to be told.
+        /// As in [`Intent::Steal`]; none to query it.
         seen: Option<u64>,
     },
     /// Free the lock if `token` owns it, while its other keys are elsewhere.
     Free {
         /// The lock.
         keys: LockKeys,
-        /// Who owns it.
+        /// The owner.
         token: Token,
     },
     /// Give the share of `token` up, while other keys of the lock are elsewhere.
     FreeShare {
         /// The lock.
         keys: LockKeys,
-        /// Who owns it.
+        /// The owner.
         token: Token,
     },
     /// Keep the queue entry of `token`, while other keys of the lock are elsewhere.
     KeepEntry {
         /// The lock.
         keys: LockKeys,
-        /// Who waits.
+        /// The waiter.
         token: Token,
     },
-    /// Give the share of `token` up to another of the same process.
+    /// Hand the share of `token` off to another caller of the same process.
     HandoffShare {
         /// The lock.
         keys: LockKeys,
-        /// Who has the share.
+        /// The share's owner.
         token: Token,
         /// As in `Acquire`.
         epoch: ServerTime,
-        /// Who gets it.
+        /// The successor.
         successor: Token,
         /// The successor's lease.
         ttl: Duration,
-        /// What the successor wants: a share with a limit.
+        /// The successor's mode: a share with a limit.
         mode: Mode,
     },
     /// Free the lock if `token` owns it, or leave the wait queue.
     Release {
         /// The lock.
         keys: LockKeys,
-        /// Who owns it.
+        /// The owner.
         token: Token,
         /// As in `Acquire`: the release issues the fence of the next owner.
         epoch: ServerTime,
@@ -147,7 +147,7 @@ pub enum Call {
     Seal {
         /// The lock.
         keys: LockKeys,
-        /// Who owns it, with its attempt.
+        /// The owner, with its attempt.
         token: Token,
         /// The fence of the grant.
         first: u64,
@@ -156,7 +156,7 @@ pub enum Call {
     },
     /// Take several free locks, or none of them.
     AcquireAll {
-        /// The first lock, and who asks for it.
+        /// The first lock, and the token for it.
         first: (LockKeys, Token),
         /// The others.
         others: Vec<(LockKeys, Token)>,
@@ -169,20 +169,20 @@ pub enum Call {
     Vote {
         /// The lock.
         keys: LockKeys,
-        /// Who asks, without its attempt.
+        /// The caller, without its attempt.
         token: Token,
-        /// Which attempt of it.
+        /// The number of the attempt.
         attempt: u64,
         /// The lease.
         ttl: Duration,
-        /// Whether the caller waits and wants a message when the holder lets go.
+        /// Whether the caller waits and wants a message when the holder releases.
         mark: bool,
     },
-    /// Give up what `token` has on one server of a quorum, and tell those who wait.
+    /// Give up what `token` has on one server of a quorum, and notify the waiters.
     Withdraw {
         /// The lock.
         keys: LockKeys,
-        /// Who owns it, with its attempt.
+        /// The owner, with its attempt.
         token: Token,
     },
 }
@@ -190,26 +190,26 @@ pub enum Call {
 /// What an acquire does besides confirming what the token has already.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Intent {
-    /// Enter the wait queue: at an earlier position, or at the end.
+    /// Enqueue: at an earlier position, or at the end.
     Join(Option<u64>),
-    /// Nothing: keep a lock or a queue entry, and get neither anew.
+    /// Keep a lock or a queue entry, and get neither anew.
     Poll,
-    /// Take the lock from whoever of holdfast holds it, if this is still the last fence issued: so who was
-    /// granted it since is not robbed, however late the request arrives.
+    /// Take the lock from its holder, unless that is other code, if this is still the last fence issued: so a later
+    /// owner is not robbed, however late the request arrives.
     Steal(u64),
     /// Take the lock only if it is free and nobody waits.
     Try,
 }
 
-/// How much of a lock somebody has or wants.
+/// The part of a lock that a token has or requests.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Mode {
-    /// All of it.
+    /// The whole lock.
     #[default]
     Exclusive,
     /// A share, beside others.
     Shared {
-        /// How many may have one at once when it is granted; none for any number.
+        /// How many shares may be held at once when it is granted; none for any number.
         limit: Option<NonZeroU32>,
     },
 }
@@ -226,7 +226,7 @@ impl Mode {
 }
 
 impl Call {
-    /// Which lock it is about, of several the first.
+    /// The lock of the call, the first of several.
     #[must_use]
     pub const fn keys(&self) -> &LockKeys {
         match self {
@@ -249,7 +249,7 @@ impl Call {
         }
     }
 
-    /// Who asks.
+    /// The caller.
     #[must_use]
     pub const fn token(&self) -> &Token {
         match self {
@@ -272,13 +272,13 @@ impl Call {
         }
     }
 
-    /// How many locks it is about.
+    /// The number of locks of the call.
     #[must_use]
     pub const fn locks(&self) -> usize {
         if let Self::AcquireAll { others, .. } = self { 1 + others.len() } else { 1 }
     }
 
-    /// The lease that is asked for; none is zero.
+    /// The lease requested; zero if none is.
     #[must_use]
     pub const fn ttl(&self) -> Duration {
         match self {
@@ -294,7 +294,7 @@ impl Call {
         }
     }
 
-    /// Sets what is known of the server's data as the call is sent.
+    /// Sets the epoch of the server's data as the call is sent.
     pub const fn set_epoch(&mut self, now: ServerTime) {
         match self {
             Self::Acquire { epoch, .. }
@@ -308,14 +308,14 @@ impl Call {
         }
     }
 
-    /// Every lock that it is about, and who asks for it.
+    /// Every lock of the call, and the token for it.
     pub fn into_locks(self) -> impl Iterator<Item = (LockKeys, Token)> {
         let (keys, token) = (self.keys().clone(), self.token().clone());
         let others = if let Self::AcquireAll { others, .. } = self { others } else { Vec::new() };
         std::iter::once((keys, token)).chain(others)
     }
 
-    /// Which script this calls.
+    /// The script of the call.
     #[must_use]
     pub const fn script(&self) -> Script {
         match self {

@@ -48,7 +48,7 @@ impl Add<Duration> for Mono {
     }
 }
 
-/// A server's wall clock, as its `TIME` command tells it: µs since 1970.
+/// A server's wall clock, as its `TIME` command returns it: µs since 1970.
 #[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
 pub struct ServerTime(u64);
 
@@ -65,8 +65,7 @@ impl ServerTime {
         self.0
     }
 
-    /// Reads this machine's wall clock: for a server inside this process, or to be compared with a
-    /// server's.
+    /// Reads this machine's wall clock: for a server inside this process, or to compare it with a server's.
     #[cfg(feature = "driver")]
     #[must_use]
     #[expect(clippy::disallowed_types, reason = "decides nothing about a server elsewhere")]

@@ -1,12 +1,12 @@
-//! What can go wrong between a manager and its server, sorted by what is known afterwards.
+//! Failures between a manager and its server, by what is known afterwards.
 
 use super::ids::NodeId;
 use thiserror::Error;
 
-/// What is told of a task of ours that has panicked.
+/// The error for callers when a task of ours has panicked.
 pub const DEFECT: &str = "a defect of holdfast, please report it";
 
-/// The server answered, and the answer was no. The request changed nothing.
+/// The server answered with an error. The request changed nothing.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[error("{code} {detail}")]
 pub struct Refusal {
@@ -17,7 +17,7 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    /// Of a request that one server of a Cluster has sent to another one, which sends it away too.
+    /// For a request that two servers of a Cluster have redirected in turn.
     #[must_use]
     pub fn redirected(slot: u16) -> Self {
         let detail =
@@ -25,13 +25,13 @@ impl Refusal {
         Self { code: "REDIRECTED".to_owned(), detail }
     }
 
-    /// Whether the server lacks something that it may have again: memory, replicas, a working disk.
+    /// Whether the server lacks a resource that may return: memory, replicas, a working disk.
     #[must_use]
     pub fn is_shortage(&self) -> bool {
         matches!(self.code.as_str(), "MISCONF" | "NOREPLICAS" | "OOM")
     }
 
-    /// Whether the same request can succeed a moment later without anybody's help.
+    /// Whether the same request can succeed a moment later without help.
     #[must_use]
     pub fn is_transient(&self) -> bool {
         matches!(
@@ -53,18 +53,17 @@ pub enum Failure {
     /// The connection broke or stayed silent. The request may have been executed, or may yet be.
     #[error("{0}")]
     Lost(String),
-    /// The lock's slot is moving, and a script was stopped by that in its middle. What it had done until
-    /// then stands.
+    /// The lock's slot is moving, which stopped a script in its middle. Its writes before that stand.
     #[error("the lock is moving to another server")]
     Halfway,
     /// The lock's slot lives on another server; the request was not executed.
     #[error("the lock is on another server")]
     Moved(NodeId),
-    /// The lock's slot is moving to another server, and this request belongs there already.
+    /// The lock's slot is moving to another server, which must get this request.
     #[error("the lock is moving to another server")]
     Moving(NodeId),
-    /// So many servers of a quorum failed that no majority can be reached. Each one's cause, by its
-    /// number; empty where there was none.
+    /// Too many servers of a quorum failed for any majority. The cause of each, by node number; empty where there was
+    /// none.
     #[error("no majority of the servers: {}", .0.join("; "))]
     NoQuorum(Vec<String>),
     /// The server does not know the script by its hash; it was not executed.

@@ -1,34 +1,34 @@
-//! What names what.
+//! Identifiers.
 
 /// Names an operation of a caller. Chosen by the caller, unique among the open ones.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct OpId(pub u32);
 
 impl OpId {
-    /// An operation that nobody waits for.
+    /// An operation without a caller.
     pub const NOBODY: Self = Self(u32::MAX);
 }
 
-/// Names an attempt to own a lock: the number in its token.
+/// Names a token of this manager: the number in it.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct TokenId(pub u64);
 
-/// Names the hold of one caller: its attempt, and how often the lock was handed on since. So whoever
-/// has handed a lock on cannot touch the hold of the next.
+/// Names the hold of one caller: its token, and the number of handoffs since the grant. So a former owner cannot touch
+/// the hold of its successor.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct LeaseId(pub u64);
 
 impl LeaseId {
-    /// More than a block of fences is long.
+    /// More than the handoffs of a grant.
     const GENERATIONS: u64 = 16;
 
-    /// The first hold of an attempt.
+    /// The first hold of a grant.
     #[must_use]
     pub const fn first(attempt: TokenId) -> Self {
         Self(attempt.0 * Self::GENERATIONS)
     }
 
-    /// Which attempt got the lock.
+    /// The token that the lock was granted to.
     #[must_use]
     pub const fn token_id(self) -> TokenId {
         TokenId(self.0 / Self::GENERATIONS)

@@ -14,7 +14,7 @@ use std::sync::Arc;
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct LockKeys(Arc<str>);
 
-/// A key beside that of a lock, as it is written: a manager may hold very many locks, so none is kept as text.
+/// A key beside that of a lock, as parts: a manager may hold very many locks, so none is kept as text.
 #[derive(Clone, Copy, Debug)]
 pub struct SideKey<'a> {
     lock: &'a str,
@@ -29,7 +29,7 @@ impl fmt::Display for SideKey<'_> {
 }
 
 impl SideKey<'_> {
-    /// What it is made of, in this order.
+    /// The parts of its text, in order.
     #[must_use]
     pub const fn parts(&self) -> [&str; 4] {
         let (open, close) = if self.tagged { ("", "::") } else { ("{", "}:") };
@@ -56,7 +56,7 @@ impl LockKeys {
         &self.0
     }
 
-    /// Which of the keys an error of a script is about, if it names one.
+    /// The key of the lock that a script's error names, if any.
     #[must_use]
     pub fn named_by(&self, error: &str) -> Option<String> {
         let sides = self.side_keys().map(|key| key.to_string());
@@ -64,13 +64,13 @@ impl LockKeys {
         keys.find(|key| error.strip_prefix(key).is_some_and(|rest| rest.starts_with(" is not ")))
     }
 
-    /// The key that an error is about: that of the lock, unless it names another of its keys.
+    /// The key that an error is about: that of the lock, unless the error names another.
     #[must_use]
     pub fn blamed_by(&self, error: &str) -> String {
         self.named_by(error).unwrap_or_else(|| self.lock().to_owned())
     }
 
-    /// The part of the lock's key that decides its slot, for what must stand in the same.
+    /// The part of the lock's key that decides its slot, for other keys and channels of that slot.
     #[must_use]
     pub fn tag(&self) -> &str {
         hash_tag(self.lock()).unwrap_or_else(|| self.lock())
@@ -82,7 +82,7 @@ impl LockKeys {
         crc16(self.tag().as_bytes()) % SLOTS
     }
 
-    /// Those of its fences, its wait queue, what is known about those who wait, and those who share it.
+    /// The keys of its fences, its wait queue, its waiters, and its shares.
     #[must_use]
     pub fn side_keys(&self) -> [SideKey<'_>; 4] {
         let lock = self.lock();
@@ -91,7 +91,7 @@ impl LockKeys {
     }
 }
 
-/// The side keys as text, for those who look into a server from outside.
+/// The side keys as text, for tests that read them on a server.
 #[cfg(test)]
 impl LockKeys {
     /// The key of the last fence issued.
@@ -104,19 +104,19 @@ impl LockKeys {
         self.side_keys()[1].to_string()
     }
 
-    /// The key of what is known about those who wait.
+    /// The key of the waiters' records.
     pub(crate) fn waiters(&self) -> String {
         self.side_keys()[2].to_string()
     }
 
-    /// The key of those who share the lock.
+    /// The key of the shares.
     #[cfg(feature = "driver")]
     pub(crate) fn shared(&self) -> String {
         self.side_keys()[3].to_string()
     }
 }
 
-/// How many slots a Cluster has.
+/// The number of slots of a Cluster.
 pub const SLOTS: u16 = 16_384;
 
 /// The part of `key` that Redis Cluster hashes, if not all of it: a non-empty text between its first
@@ -152,7 +152,7 @@ mod tests {
         assert_eq!(fence("", "{}x"), "{{}x}:fence");
     }
 
-    /// The first is from the specification; the others were asked of a server with CLUSTER KEYSLOT.
+    /// The first is from the specification; the others were read from a server with CLUSTER KEYSLOT.
     #[test]
     fn slots_are_those_of_the_server() {
         for (key, slot) in [("123456789", 0x31C3), ("foo{hash_tag}", 2515), ("lock:item:42", 3574)]

@@ -1,4 +1,4 @@
-//! What the scripts publish to managers.
+//! The messages that scripts publish to managers.
 
 use crate::protocol::clock::ServerTime;
 use crate::protocol::keys::LockKeys;
@@ -7,21 +7,21 @@ use crate::protocol::token::Token;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What a script publishes.
+/// A published message.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Message {
     /// A lock of a quorum may be free.
     Freed(LockKeys),
-    /// The locks or shares that one call gave to one process.
+    /// The locks or shares that one call granted to one process.
     Granted(Vec<Grant>),
     /// A lock was taken from its owner.
     Taken(Taken),
 }
 
 impl Message {
-    /// Reads what was published on `channel`: `free lock`, `stolen token lock`, `adopted token lock`, or grants:
-    /// `token,fence,claim_ms[;…] now_us lock`. None if a script of ours publishes no such thing there: anybody
-    /// with the right to publish may know a client id, but not the name of an inbox.
+    /// Parses a message on `channel`: `free lock`, `stolen token lock`, `adopted token lock`, or grants:
+    /// `token,fence,claim_ms[;…] now_us lock`. None if no script of ours publishes it there: any client with the right
+    /// to publish may know a client id, but not the name of an inbox.
     #[must_use]
     pub fn parse(channel: &str, message: &str) -> Option<Self> {
         let (word, rest) = message.split_once(' ')?;
@@ -44,39 +44,39 @@ impl Message {
     }
 }
 
-/// What the name of every inbox begins with.
+/// The start of every inbox's name.
 const INBOX: &str = "holdfast:inbox:";
 
-/// The channel on which a manager is told of its grants. `secret` is known to this manager and its servers alone: a
-/// forged grant would start a second holder.
+/// The channel of a manager's grants. `secret` is known to this manager and its servers alone: a forged grant would
+/// start a second holder.
 #[must_use]
 pub fn inbox(secret: &str) -> Arc<str> {
     [INBOX, secret].concat().into()
 }
 
-/// The channel on which whoever takes a lock away tells the manager `client`, whose name stands in its tokens. Anybody
-/// may know it, so what is told there is a hint.
+/// The channel on which the manager `client`, whose name is in its tokens, learns that a lock was taken from it. Any
+/// client may know it, so its messages are hints.
 #[must_use]
 pub fn notices(client: &str) -> Arc<str> {
     ["holdfast:", client].concat().into()
 }
 
-/// The channel on which those who wait for a lock of a quorum hear that it may be free.
+/// The channel on which the waiters for a lock of a quorum learn that it may be free.
 #[must_use]
 pub fn free_channel(keys: &LockKeys) -> Arc<str> {
     format!("holdfast:free:{}", keys.lock()).into()
 }
 
-/// A lock that was granted by a message.
+/// A grant by message.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Grant {
-    /// Whose it is.
+    /// The owner token.
     pub token: Token,
     /// Strictly greater than every fence issued for this lock before.
     pub fence: u64,
-    /// The lease, unless it is claimed for longer.
+    /// The lease, until the owner claims it for longer.
     pub claim: Duration,
-    /// When it was granted, by the server's clock.
+    /// The server's clock at the grant.
     pub time: ServerTime,
     /// The lock.
     pub keys: LockKeys,
@@ -107,9 +107,9 @@ impl Grant {
 pub struct Taken {
     /// The lock.
     pub keys: LockKeys,
-    /// Whose it was.
+    /// The former owner's token.
     pub token: Token,
-    /// Whether the owner had passed it on: somebody has adopted it. Stolen otherwise.
+    /// Whether it was adopted by a caller to whom the owner had exported the token. Stolen otherwise.
     pub adopted: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What a manager and a server say to each other, and the types that both sides use.
+//! The messages between a manager and a server, and the types that both sides use.
 
 pub mod call;
 pub mod clock;

@@ -1,13 +1,13 @@
-//! What a query found.
+//! The results of a query.
 
-/// A part of what there is.
+/// A page of the results.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Page {
-    /// Where to go on; empty at the end.
+    /// Where the next page begins; empty at the end.
     pub cursor: String,
-    /// Who holds a lock.
+    /// The holders of locks.
     pub held: Vec<Holding>,
-    /// Who waits for one.
+    /// The waiters for locks.
     pub pending: Vec<Waiting>,
 }
 
@@ -20,32 +20,32 @@ pub struct Holding {
     pub shared: bool,
     /// The owner token.
     pub token: String,
-    /// Of the whole lock the last fence that is reserved for its owner.
+    /// The fence of a share; of the whole lock the last fence reserved for its owner.
     pub fence: u64,
-    /// The lease that is left, in ms; negative if it never ends by itself.
+    /// The rest of the lease, in ms; negative if it never ends by itself.
     pub remaining_ms: i64,
 }
 
-/// One who waits for a lock.
+/// One waiter for a lock.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Waiting {
     /// The lock's key.
     pub key: String,
-    /// Whether it wants a share.
+    /// Whether it waits for a share.
     pub shared: bool,
-    /// Its token.
+    /// The waiter's token.
     pub token: String,
-    /// 1 for who is next.
+    /// 1 for the next to be granted.
     pub position: u32,
 }
 
-/// What is asked for.
+/// The request for a page.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Question {
-    /// Where the page before it ended; empty at the beginning.
+    /// Where the page before ended; empty at the beginning.
     pub cursor: String,
-    /// What the keys begin with.
+    /// The start of the keys.
     pub starts_with: String,
-    /// How many keys are looked at, about.
+    /// How many keys the server scans, roughly.
     pub count: u32,
 }

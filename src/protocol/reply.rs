@@ -1,69 +1,70 @@
-//! What scripts answer.
+//! The replies of scripts.
 
 use super::clock::ServerTime;
 use std::time::Duration;
 
-/// What a script answered.
+/// The reply of a script.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Reply {
-    /// `acquire`, `adopt`, `extend_share`: the lock is the token's, with this fence. `pass`: the share is the successor's.
+    /// `acquire`, `adopt`, `extend_share`: the token has the lock, with this fence. `handoff_share`: the successor has
+    /// the share.
     Granted {
         /// Strictly greater than every fence issued for this lock before.
         fence: u64,
     },
-    /// `together`: all locks are the tokens', with these fences.
+    /// `acquire_all`: the tokens have all locks, with these fences.
     All(Vec<u64>),
-    /// `acquire`, `vote`: somebody else holds the lock.
+    /// `acquire`, `vote`: another token or other code holds the lock.
     Held(Held),
-    /// `force`: it is held, and nothing is done yet.
+    /// `force`: the lock is held, and nothing has changed yet.
     Seen {
         /// The last fence issued; 0 if none is known.
         last: u64,
     },
-    /// `release`, `force`: free, but the wait queue is too long for one call: a release grants the lock to the next waiter.
-    /// `pass`: not passed on, since more than the successor's limit have a share; it is to be released.
+    /// `release`, `force`: free, but the wait queue is too long for one call: a release grants the lock to the next
+    /// waiter. `handoff_share`: no handoff, since more shares are held than the successor's limit; release the share.
     More,
-    /// Those that only the owner may call: done if true, not the owner if false. `together`: false if
-    /// not all of them are free.
+    /// For scripts that only the owner may call: done if true, not the owner if false. `acquire_all`: false if not all
+    /// locks are free.
     Owner(bool),
-    /// `vote`: this server's lock is the attempt's.
+    /// `vote`: the attempt has this server's lock.
     Voted {
-        /// The last fence that this server knows; 0 if it knows none.
+        /// The last fence that this server knows; 0 if none.
         counter: u64,
         /// The server's clock.
         time: ServerTime,
     },
 }
 
-/// A lock that somebody else holds, as seen by who asked for it.
+/// A held lock, as a refused caller sees it.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Held {
     /// How long the holder's lease lasts; none if it never ends by itself.
     pub remaining: Option<Duration>,
-    /// The value of the lock: a token, or whatever other code wrote. Empty if it is free.
+    /// The value of the lock: a token, or other code's value. Empty if the lock is free.
     pub holder: String,
     /// The server's clock.
     pub time: ServerTime,
-    /// Where the asker waits, if it does.
+    /// The caller's position in the wait queue, if any.
     pub queued: Option<QueuePosition>,
-    /// The last fence issued; 0 if none is known.
+    /// The last fence issued; 0 if unknown.
     pub last: u64,
 }
 
-/// Where an entry is in the wait queue.
+/// The position of a queue entry.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct QueuePosition {
-    /// 1 for who is next.
+    /// 1 for the next to be granted.
     pub position: u32,
-    /// Orders the queue: an entry that was lost gets its position back by it.
+    /// Orders the queue: a lost entry gets its position back by it.
     pub seq: u64,
 }
 
-/// The largest number that Lua and JavaScript keep exactly. No fence and no clock of a server that is in
-/// order comes near it, and two of them always have a sum.
+/// The largest number that Lua and JavaScript keep exactly. No fence and no clock of a sound server comes near it, and
+/// two of these always have a sum.
 pub const EXACT_MAX: u64 = (1 << 53) - 1;
 
-/// A number that a server sent, unless no server in order sends it.
+/// A number from a server, unless no sound server sends it.
 #[must_use]
 pub const fn exact(number: u64) -> Option<u64> {
     if number <= EXACT_MAX { Some(number) } else { None }

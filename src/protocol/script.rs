@@ -68,7 +68,7 @@ impl Script {
     pub fn source(self) -> &'static str {
         static SOURCES: LazyLock<[String; Script::ALL.len()]> =
             LazyLock::new(|| Script::ALL.map(|script| assemble(script.file())));
-        // The enum counts from 0, in the order of the list.
+        // The variants count from 0, in the order of the list.
         &SOURCES[self as usize]
     }
 
@@ -95,7 +95,8 @@ impl Script {
     }
 }
 
-/// What scripts share: the name in an `--#include` line, and the text in its place. No part includes another.
+/// The parts that scripts share: the name in an `--#include` line, and the text that replaces it. No part includes
+/// another.
 const PARTS: [(&str, &str); 11] = [
     ("clock", include_str!("lua/clock.lua")),
     ("constants", include_str!("lua/constants.lua")),
@@ -110,7 +111,7 @@ const PARTS: [(&str, &str); 11] = [
     ("wait_queue", include_str!("lua/wait_queue.lua")),
 ];
 
-/// The text of a script with its parts in their places.
+/// The text of a script with its parts inserted.
 fn assemble(file: &str) -> String {
     PARTS.iter().fold(file.to_owned(), |text, (name, part)| {
         text.replace(&format!("--#include {name}.lua"), part)

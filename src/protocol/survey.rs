@@ -1,25 +1,25 @@
-//! What the servers of a place tell about themselves.
+//! The results of server probes.
 
-/// What one server answered.
+/// The answers of one server.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Survey {
-    /// The server, without login.
+    /// The server's name, without login.
     pub server: String,
-    /// Why it could not be asked, if so. The rest is empty then.
+    /// Why it could not be probed, if so. The rest is empty then.
     pub failure: Option<String>,
-    /// How long each of a few round trips took, in µs.
+    /// The durations of a few round trips, in µs.
     pub round_trips: Vec<u64>,
-    /// How far its clock is ahead of this machine's, in µs, as far as the quickest round trip can tell.
+    /// How far its clock is ahead of this machine's, in µs, by the quickest round trip.
     pub ahead: i64,
-    /// Its answers, in the order of the questions.
+    /// Its answers, in the order of the probe's commands.
     pub answers: Vec<Answer>,
 }
 
-/// An answer to one question.
+/// The answer to one command.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Answer {
-    /// What it said, an item per line.
+    /// The text of the answer, an item per line.
     pub text: String,
-    /// Whether it refused to answer.
+    /// Whether the server refused the command.
     pub refused: bool,
 }

@@ -1,22 +1,21 @@
-//! Owner tokens: who holds a lock.
+//! Owner tokens, which name the holders of locks.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// What every token of holdfast begins with. A lock whose value begins otherwise belongs to other
-/// code and is respected, never touched.
+/// The start of every token of holdfast. A lock whose value begins otherwise belongs to other code and is respected,
+/// never touched.
 pub const TOKEN_PREFIX: &str = "hf1.";
 
-/// Names one attempt to own one lock: `hf1.<client>.<n>[.<label>]`.
+/// Names one owner of one lock: `hf1.<client>.<n>[.<label>]`.
 ///
-/// `client` is a random UUID v4 per manager and `n` counts its attempts, so a token is unique, and
-/// whoever looks into Redis sees which process holds a lock. A token is never used again once its
-/// release was sent.
+/// `client` is a random UUID v4 per manager and `n` counts its tokens, so a token is unique, and shows in Redis which
+/// process holds a lock. A token is never used again once its release was sent.
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Token(Arc<str>);
 
 impl Token {
-    /// The token of attempt `n` of `client`, with a label for people (empty for none).
+    /// The token number `n` of `client`, with a label for people (empty for none).
     #[must_use]
     pub fn new(client: &str, n: u64, label: &str) -> Self {
         let dot = if label.is_empty() { "" } else { "." };
@@ -29,21 +28,21 @@ impl Token {
         Self(text.into())
     }
 
-    /// Which manager it belongs to; none if it is not a token of holdfast.
+    /// The manager that it belongs to; none if it is not a token of holdfast.
     #[must_use]
     pub fn client(&self) -> Option<&str> {
         let (client, _) = self.0.strip_prefix(TOKEN_PREFIX)?.split_once('.')?;
         Some(client)
     }
 
-    /// Which attempt of `client` this is; none if it is another's.
+    /// The token's number, if it is one of `client`.
     #[must_use]
     pub fn number(&self, client: &str) -> Option<u64> {
         let rest = self.0.strip_prefix(TOKEN_PREFIX)?.strip_prefix(client)?.strip_prefix('.')?;
         rest.split('.').next()?.parse().ok()
     }
 
-    /// The token as it stands in Redis.
+    /// The token as it is stored in Redis.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0

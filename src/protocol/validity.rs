@@ -3,11 +3,10 @@
 use super::clock::Mono;
 use std::time::Duration;
 
-/// A lease that is granted by a message lasts so long at most, until its owner has claimed it.
-/// The same number stands in `lua/wait_queue.lua`.
+/// The longest lease of a grant by message, until its owner claims it. The same number stands in `lua/wait_queue.lua`.
 pub const CLAIM: Duration = Duration::from_secs(3);
 
-/// How long a client may rely on a lease of `ttl` that it asked for at `sent`.
+/// How long a client may rely on a lease of `ttl` that it requested at `sent`.
 ///
 /// Counted from before the request left, less 1 % + 2 ms for clocks that run at different speeds:
 /// <https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/>
@@ -16,10 +15,10 @@ pub fn valid_until(sent: Mono, ttl: Duration) -> Mono {
     sent + ttl.saturating_sub(drift(ttl))
 }
 
-/// Clocks may run apart by this part of a time: 1 %.
+/// How far clocks may drift apart, as a part of the time: 1 %.
 pub(crate) const DRIFT: u32 = 100;
 
-/// How much of a lease is not relied on.
+/// The part of a lease that is not relied on.
 #[must_use]
 pub fn drift(ttl: Duration) -> Duration {
     ttl / DRIFT + Duration::from_millis(2)
