@@ -11,7 +11,7 @@ pub struct Stats {
     pub waiting: u64,
     /// Locks acquired.
     pub acquired: u64,
-    /// Those of them that came by handoff in the process: whole locks without the server, permits by one request.
+    /// Locks acquired by handoff in the process: whole locks without the server, permits by one request.
     pub handed_on: u64,
     /// Acquires that timed out.
     pub timed_out: u64,

@@ -30,7 +30,7 @@ pub enum Call {
         /// The whole lock, or a share of it.
         mode: Mode,
     },
-    /// Take over what `owner` has, who has exported its token.
+    /// Take over what `owner` has, with its exported token.
     Adopt {
         /// The lock.
         keys: LockKeys,
@@ -197,7 +197,7 @@ pub enum Intent {
     /// Take the lock from its holder, unless that is other code, if this is still the last fence issued: so a later
     /// owner is not robbed, however late the request arrives.
     Steal(u64),
-    /// Take the lock only if it is free and nobody waits.
+    /// Take the lock only if it is free and has no waiters.
     Try,
 }
 

@@ -3,12 +3,12 @@
   ARGV   1 token  2 ttl_ms  3 epoch_us  4 inbox  5 intent  6 limit  7 block  8 seen
          inbox: the channel that a grant is published to, '' for a caller that only polls
          intent: 'try' takes only what is free; 'steal' takes the lock from its owners, unless other code holds it, and
-         tells them; 'poll' keeps a queue entry or a lock, and gets neither anew; a number makes an entry with that
+         notifies them; 'poll' keeps a queue entry or a lock, and gets neither anew; a number makes an entry with that
          number or, if 0, at the end; an entry that exists moves back to the number, never ahead
-         limit: '-' for the whole lock, 0 for a share of it, else a share if fewer than so many are held
-         block: so many fences are reserved by the grant, the same in every repeat; 1 for a share
-         seen: only to steal: the last fence issued as an answer told it; if it is another now nothing is taken, since the
-         owner may be a later one
+         limit: '-' for the whole lock, 0 for a share of it, else a share if fewer than limit are held
+         block: the number of fences that the grant reserves, the same in every repeat; 1 for a share
+         seen: only to steal: the last fence issued, from an answer; if it has changed nothing is taken, since the owner
+         may be a later one
          intent, limit and block may be left out together: 0, '-' and 1
   REPLY  fence                                            the lock is the token's; the first of block
          { remaining_ms, holder, now_us, position, seq,   it is not: -1 if it never expires; 0 and ''
@@ -24,7 +24,7 @@ local lock_key, fence_key, queue_key, waiters_key, shared_key = KEYS[1], KEYS[2]
 local token, ttl_ms, epoch_us, inbox = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local intent, limit, block = ARGV[5] or '0', ARGV[6] or WHOLE, ARGV[7] or '1'
 
--- The common cases, in which nobody waits and there is room. They stand ahead of most functions, since to define those
+-- The common cases: the queue is empty and there is room. They stand ahead of most functions, since to define those
 -- would cost the server more than all that is done here. Numbers stay text here for the same reason: Lua converts the
 -- operands of an operator by itself, and faster than `tonumber`.
 local is_taken, members, value, now_ms
@@ -122,7 +122,7 @@ if intent == 'steal' and (not lock.value or not is_foreign and (lock.counter or 
 end
 local seq = redis.call('ZSCORE', queue_key, token)
 if not seq and not lock.head and intent ~= 'poll' and limit ~= WHOLE and has_room(lock, limit) then
-  -- Nobody waits, so the caller need not be enqueued first.
+  -- The queue is empty, so the caller need not be enqueued first.
   purge_expired(lock)
   return take()
 end
@@ -139,7 +139,7 @@ if is_open(lock) then
   end
   lock.value = redis.call('GET', lock_key)
 end
--- An owner whose value has the mark looks at the queue when it releases.
+-- The mark makes the owner's release serve the queue.
 if seq and lock.value and lock.value:find('^hf1%.') and lock.value:sub(-1) ~= MARK then
   redis.call('APPEND', lock_key, MARK)
 end

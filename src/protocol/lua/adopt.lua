@@ -1,4 +1,4 @@
---[[ adopt: take over a lock or a share from its owner, who gave the token away
+--[[ adopt: take over a lock or a share from its owner, who exported the token
   KEYS   1 lock  2 fence  3 queue  4 waiters  5 shared
   ARGV   1 token  2 epoch_us  3 owner  4 ttl_ms  5 limit
          owner: the token of the owner until now
@@ -32,7 +32,7 @@ if holder and (holder == owner or holder == token) then
   -- PEXPIRE stands first: Redis lets a script write at maxmemory if its first write needs no memory.
   redis.call('PEXPIRE', lock_key, ends_ms - lock.now_ms)
   if holder == token then
-    -- A repeat. Nobody else was issued a fence while the token owns the lock.
+    -- A repeat. No other token was issued a fence while this one owns the lock.
     return lock.counter or next_fence(lock, 1, epoch_us)
   end
   -- The value is replaced, never deleted: a script that is cut off here, in a slot that moves, must leave the lock to

@@ -1,10 +1,10 @@
 -- constants: the words and numbers that several scripts use.
 
--- The value of a lock that is shared, what follows a value while somebody waits, and the limit of the whole lock.
+-- The value of a shared lock, the mark after a value while the queue is not empty, and the limit of the whole lock.
 local SHARED, MARK, WHOLE = 'hf1.shared', '+', '-'
--- A waiter leaves the queue when it has been silent for LIVENESS_MS. The side keys outlast the last waiter and share.
+-- A waiter that has been silent for LIVENESS_MS leaves the queue. The side keys outlast the last waiter and share.
 local LIVENESS_MS, KEYS_MS = 15000, 30000
--- A fence counter ends so long after its first use.
+-- A fence counter expires this long after its first use.
 local FENCE_MS = 86400000
 -- The largest counter that a fence may follow: numbers above 2^53 are not exact, and no call reserves what is between.
 local FENCE_MAX = 9e15

@@ -1,15 +1,15 @@
---[[ force: free a lock whoever owns it, tell the owners, and grant it to the next waiter
+--[[ force: free a lock of any owner, notify the owners, and grant it to the next waiter
   KEYS   1 lock  2 fence  3 queue  4 waiters  5 shared
   ARGV   1 token  2 epoch_us  3 scope  4 seen
          token: the caller's
          scope: 'foreign' to free it also from other code
-         seen: the last fence issued as an answer told it, '' to be told; if it is another now nothing is done,
-         since the owner may be a later one
+         seen: the last fence issued, from an answer, '' to query it; if it has changed nothing is done, since the
+         owner may be a later one
   REPLY  1 freed, and granted to the next waiter if there is one · 0 it was not held, or by other code
-         2 freed, and not granted yet: the queue is longer than one call looks at, call release
+         2 freed, and not granted yet: the queue is longer than one call serves, call release
          { last }  it is held, and nothing is done: the last fence issued, 0 if none is known
   WRITES lock fence queue waiters shared
-  AGAIN  { last } if somebody was granted the lock since, else 0
+  AGAIN  { last } if the lock was granted since, else 0
   FAILS  WRONGTYPE if a key holds something else, FENCE if the counter is at its end; then nothing is changed
 ]]
 --#include constants.lua

@@ -1,7 +1,7 @@
 --[[ free: give up a lock while its slot moves to another server, which answers for one key at a time
   KEYS   1 lock
   ARGV   1 token
-  REPLY  1 freed; waiters learn it when they poll · 0 not the owner
+  REPLY  1 freed; waiters notice when they poll · 0 not the owner
   WRITES lock
   AGAIN  0; the caller reads it as release.lua says
   FAILS  WRONGTYPE if lock holds something else; then nothing is changed

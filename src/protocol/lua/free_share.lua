@@ -2,7 +2,7 @@
   not exist
   KEYS   1 lock  2 shared
   ARGV   1 token
-  REPLY  1 freed, also of the whole lock; waiters learn it when they poll · 0 not the owner
+  REPLY  1 freed, also of the whole lock; waiters notice when they poll · 0 not the owner
   WRITES lock shared
   AGAIN  0; the caller reads it as release.lua says
   FAILS  WRONGTYPE if a key holds something else; then nothing is changed

@@ -2,7 +2,7 @@
   KEYS   1 lock  2 fence  3 shared
   ARGV   1 token  2 epoch_us  3 successor  4 ttl_ms  5 limit
          successor: a token that was never used before
-         limit: of the successor: a share if at most so many are held
+         limit: of the successor: a share if at most limit are held
   REPLY  fence: the share is the successor's, for ttl_ms · 0 not the owner
          2 more shares than limit are held, so the successor must wait: nothing is changed, release the share
   WRITES lock fence shared

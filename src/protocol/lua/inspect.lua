@@ -1,12 +1,12 @@
---[[ inspect: tell who owns a lock and who waits for it
+--[[ inspect: return the owners of a lock and its waiters
   KEYS   1 lock  2 fence  3 queue  4 waiters  5 shared
   ARGV   1 most
-         most: so many shares are told, and so many waiters
+         most: the most shares to return, and the most waiters
   REPLY  { value, remaining_ms, fence, shares, waiters }  fence: the last one issued, 0 if that is unknown;
          shares: token, remaining_ms and fence by turns; waiters: token and limit by turns
-         {}                                               other code owns it, or nobody
+         {}                                               other code owns it, or it is free
   WRITES nothing
-  AGAIN  what holds then
+  AGAIN  the state then
   FAILS  WRONGTYPE if a key holds something else
 ]]
 --#include constants.lua

@@ -1,7 +1,7 @@
--- lock_state: what the keys of a lock say. Needs constants.lua, clock.lua and fence.lua.
+-- lock_state: the state of a lock by its keys. Needs constants.lua, clock.lua and fence.lua.
 --
 --   lock     STRING  the owner's token, SHARED, or what other code wrote; MARK follows the first two if a
---                    release must look at the queue
+--                    release must serve the queue
 --   queue    ZSET    token -> seq, the order of the queue; µs of the server's clock, raised where two meet
 --   waiters  HASH    token -> 'deadline_ms lease_ms block epoch_us limit channel'; 'unclaimed' -> the token
 --                    that was last granted the whole lock by message and has not been heard of since
@@ -9,11 +9,11 @@
 --                    so that it stands apart; '?token' -> when it was granted by message, in ms and negative,
 --                    until it is claimed. Counts only while the lock's value says that it is shared
 
--- One call looks at no more waiters, and at no more shares.
+-- One call handles no more waiters, and no more shares.
 local STEPS_MAX = 128
 
--- The keys and what they hold, or nothing and the error. Reads all that could be of the wrong type ahead of
--- the first write. `value` is the lock's; no fence is issued below `epoch_us`, the epoch of the caller.
+-- The keys and their values, or nothing and the error. Reads every key that could be of the wrong type ahead
+-- of the first write. `value` is the lock's; no fence is issued below `epoch_us`, the epoch of the caller.
 local function read_lock(lock_key, fence_key, queue_key, waiters_key, shared_key, value, epoch_us)
   local now_us = server_time_us()
   local head = redis.pcall('ZRANGE', queue_key, 0, 0)
@@ -50,7 +50,7 @@ local function is_shared(lock)
   return lock.value and strip_mark(lock.value) == SHARED
 end
 
--- The mark if somebody waits.
+-- The mark if the queue is not empty.
 local function waiters_mark(lock)
   return redis.call('EXISTS', lock.queue_key) == 1 and MARK or ''
 end

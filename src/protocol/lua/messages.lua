@@ -1,4 +1,4 @@
--- messages: what is published to managers. Needs lock_state.lua.
+-- messages: publishing to managers. Needs lock_state.lua.
 
 -- On Cluster a message must stay in the slot of the lock, so the channel has the lock's hash tag.
 local function is_sharded(channel)
@@ -6,12 +6,12 @@ local function is_sharded(channel)
 end
 
 -- A server that refuses to publish is no reason to fail: waiters poll before their claims end, and owners
--- learn of a loss when they renew.
+-- notice a loss when they renew.
 local function publish(channel, message)
   redis.pcall(is_sharded(channel) and 'SPUBLISH' or 'PUBLISH', channel, message)
 end
 
--- Tells an owner what became of its lock. The channel is never sharded: these messages are rare.
+-- Notifies an owner of the loss of its lock. The channel is never sharded: these messages are rare.
 local function notify_owner(lock, event, token)
   local manager = manager_of(token)
   if manager then

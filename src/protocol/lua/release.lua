@@ -2,7 +2,7 @@
   KEYS   1 lock  2 fence  3 queue  4 waiters  5 shared
   ARGV   1 token  2 epoch_us
   REPLY  1 freed, and granted to the next waiter if there is one · 0 not the owner; its queue entry is gone
-         2 freed, and not granted yet: the queue is longer than one call looks at, call again
+         2 freed, and not granted yet: the queue is longer than one call serves, call again
   WRITES lock fence queue waiters shared
   AGAIN  0, or 2 as long as it stays free; after a lost reply the caller reads 0 as freed if it first asked while it
          owned the lock
@@ -12,7 +12,7 @@
 local lock_key, fence_key, queue_key, waiters_key, shared_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local token = ARGV[1]
 
--- The common cases, in which the value has no mark: nobody waits.
+-- The common cases: the value has no mark, so the queue is empty.
 local value = redis.call('GET', lock_key)
 if value == token then
   redis.call('DEL', lock_key)

@@ -1,4 +1,4 @@
--- share_room: whether a share can be taken without a look at the queue. Needs constants.lua and clock.lua.
+-- share_room: whether a share can be taken without the queue. Needs constants.lua and clock.lua.
 
 -- The members of the set of shares, the lock's value and the time in ms if nobody has a share that has ended or awaits
 -- its claim, and there is room for one more; else nothing. lock_state.lua says what the keys hold.

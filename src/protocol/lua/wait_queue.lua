@@ -1,16 +1,16 @@
--- wait_queue: who waits for a lock, and grants to those who wait. Needs shares.lua and messages.lua.
+-- wait_queue: the waiters for a lock, and grants to them. Needs shares.lua and messages.lua.
 --
--- An entry is a table: token, deadline_ms, lease_ms, block (so many fences are reserved for it), epoch_us, limit ('-'
--- for the whole lock, 0 for a share, else a share of a lock with at most so many), channel (the waiter's inbox, '' for
--- one that polls).
+-- An entry is a table: token, deadline_ms, lease_ms, block (the fences reserved for it), epoch_us, limit ('-' for the
+-- whole lock, 0 for a share, else a share of a lock with at most this many), channel (the waiter's inbox, '' for one
+-- that polls).
 
--- An entry that no message can reach stays in the queue for so long.
+-- An entry that no message can reach stays in the queue this long.
 local UNREACHED_MS = 2000
--- A grant by message lasts so long at most until its owner has claimed it.
+-- The longest lease of a grant by message until its owner claims it.
 local CLAIM_MS = 3000
 -- No entry has more fences reserved than this.
 local BLOCK_MAX = 128
--- What serving the queue ends with, besides a fence.
+-- The results of serving the queue, besides a fence.
 local NOBODY, ANOTHER, UNKNOWN = 'nobody', 'another', 'unknown'
 
 local function write_entry(lock, entry)
@@ -46,7 +46,7 @@ local function enqueue(lock, entry, seq, asked)
   if lock.unclaimed and manager_of(lock.unclaimed) == manager_of(entry.token) then
     clear_unclaimed(lock)
   end
-  -- An entry moves back if the caller that it stood for was served: others came before the manager's next caller.
+  -- An entry moves back if its caller was served: others came before the manager's next caller.
   if not seq or asked and asked > tonumber(seq) then
     seq = asked
     if seq == 0 then
@@ -71,7 +71,7 @@ local function dequeue(lock, token)
 end
 
 -- Grants what `entry` asks for, with a fence that its manager accepts, and returns the fence. The value of the whole
--- lock gets `mark`, or the mark if somebody waits.
+-- lock gets `mark`, or the mark if the queue is not empty.
 local function grant(lock, entry, mark)
   if entry.limit == WHOLE then
     lock.value = entry.token .. (mark or waiters_mark(lock))
@@ -86,12 +86,12 @@ local function grant(lock, entry, mark)
   return fence
 end
 
--- Grants what `entry` asks for until the claim is over, and adds to `notices` what its manager is told. The message is
--- a hint; the keys are the truth.
+-- Grants what `entry` asks for until the claim is over, and adds the notice for its manager to `notices`. The message
+-- is a hint; the keys are the truth.
 local function grant_by_message(lock, entry, notices)
   entry.lease_ms = math.min(entry.lease_ms, CLAIM_MS)
   dequeue(lock, entry.token)
-  -- The mark makes a release that comes ahead of the claim look at the record of the grant.
+  -- The mark makes a release that comes ahead of the claim read the record of the grant.
   local fence = grant(lock, entry, MARK)
   if entry.limit == WHOLE then
     redis.call('HSET', lock.waiters_key, 'unclaimed', entry.token)
@@ -117,14 +117,14 @@ local function send_notices(lock, notices)
   end
 end
 
--- When a waiter was heard of last, in ms.
+-- When a waiter last renewed its entry, in ms.
 local function last_heard_ms(lock, token)
   local text = redis.call('HGET', lock.waiters_key, token) or ''
   return tonumber(text:match('^(%d+) ') or 0) - LIVENESS_MS
 end
 
--- Removes grants that nobody claimed and shares that have ended. Returns the managers that let a whole claim pass in
--- silence, each with the ms until which it was silent.
+-- Removes unclaimed grants and ended shares. Returns the managers that let a whole claim pass in silence, each with
+-- the ms until which it was silent.
 local function purge_grants(lock)
   local silent = {}
   if lock.unclaimed and not lock.value then
@@ -146,8 +146,8 @@ local function purge_grants(lock)
   return silent
 end
 
--- Removes what has ended, and all entries of a silent manager that were not renewed since: one unclaimed grant is
--- enough to take it for gone.
+-- Removes ended grants and shares, and all entries of a silent manager that were not renewed since: one unclaimed
+-- grant is enough to count it as dead.
 local function purge_expired(lock)
   local silent = purge_grants(lock)
   if next(silent) then
@@ -184,8 +184,8 @@ local function keep_unreached(lock, entry)
 end
 
 -- Grants what is open to the first entries that can be reached, as long as there is room for the next. Returns the
--- fence if `caller` is among them; else ANOTHER if somebody still waits, NOBODY if nobody does, or UNKNOWN if the
--- queue is longer than one call looks at.
+-- fence if `caller` is among them; else ANOTHER if an entry got the lock or finds no room, NOBODY if no reachable entry
+-- is left, or UNKNOWN if the queue is longer than one call serves.
 local function grant_next(lock, caller, notices)
   purge_expired(lock)
   local skipped, fence, listens = 0, nil, {}
@@ -216,7 +216,7 @@ local function grant_next(lock, caller, notices)
   return fence or UNKNOWN
 end
 
--- Grants what is open to those who wait, and tells them; returns what `grant_next` does.
+-- Grants what is open to the waiters, and notifies them; returns the result of `grant_next`.
 local function serve_queue(lock, caller)
   local notices = {}
   local served = grant_next(lock, caller, notices)

@@ -1,4 +1,4 @@
---[[ vote: the first round of a ballot: take a free lock on this server, and tell what its fence must exceed
+--[[ vote: the first round of a ballot: take a free lock on this server, and return what its fence must exceed
   KEYS   1 lock  2 fence
   ARGV   1 token  2 attempt  3 ttl_ms  4 mark
          token, attempt: the lock's value becomes 'token.attempt'
@@ -38,7 +38,7 @@ if value and tonumber(owner_attempt) == tonumber(attempt) then
     redis.call('PEXPIRE', lock_key, ttl_ms)
   end
 else
-  -- An earlier attempt of the token was given up, and must not stand in the way of this one.
+  -- An earlier attempt of the token was given up, and must not block this one.
   redis.call('SET', lock_key, token .. '.' .. attempt .. (owner_mark or ''), 'PX', ttl_ms)
 end
 return { 1, counter or 0, server_time_us() }

@@ -1,4 +1,4 @@
---[[ withdraw: give up the lock of one attempt on this server, and tell those who wait
+--[[ withdraw: give up the lock of one attempt on this server, and notify the waiters
   KEYS   1 lock
   ARGV   1 token  2 channel
          token: with its attempt; a later attempt of the same token is another's
