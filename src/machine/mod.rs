@@ -340,8 +340,8 @@ impl Machine {
 
 /// Opening, connections and closing.
 impl Machine {
-    /// How long a server may leave a request unanswered. A quorum sets no limit: ballots end by themselves, and an
-    /// answer that a suspended process reads late is no sign of a dead server.
+    /// How long a server may leave a request unanswered. A quorum has no limit: ballots end by themselves, and one that
+    /// a suspended process ends late is no sign of dead servers.
     fn patience(&self) -> Option<Duration> {
         (!self.rq.cx.config.quorum).then_some(self.rq.cx.config.command_timeout)
     }

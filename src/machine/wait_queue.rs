@@ -295,7 +295,7 @@ impl WaitQueues {
         }
     }
 
-    /// Lets a caller without any answer wait until one round trip is over. False if that has passed.
+    /// Lets a caller without any answer wait until `command_timeout` is over. False if it is already.
     pub(super) fn wait_for_first_answer(&mut self, cx: &mut Context, op: OpId) -> bool {
         let Some(request) = self.requests.get(&op) else { return false };
         let last = request.began + cx.config.command_timeout;

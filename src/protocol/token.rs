@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tells_the_client_the_attempt_and_the_label() {
+    fn reads_the_client_the_number_and_the_label() {
         assert_eq!(Token::new("c0ffee", 7, "").as_str(), "hf1.c0ffee.7");
         assert_eq!(Token::new("c0ffee", 7, "cron").as_str(), "hf1.c0ffee.7.cron");
         assert_eq!(Token::new("c0ffee", 7, "cron").number("c0ffee"), Some(7));

@@ -1,7 +1,7 @@
 //! Ballots: one request to all servers, and the count of their votes.
 //!
-//! A ballot is decided as soon as the result is certain: a majority has said yes, or too many have said no, failed or
-//! stayed silent for one.
+//! A ballot is decided as soon as the result is certain: a majority has said yes, or can no longer, since too
+//! many have said no, failed or stayed silent.
 
 use crate::protocol::clock::Mono;
 use crate::protocol::ids::RequestId;
