@@ -1,4 +1,4 @@
-/** The client that docs/protocol.md shows: it and holdfast exclude each other, and stand in one line. */
+/** The client that docs/protocol.md shows: it and holdfast exclude each other, and wait in one queue. */
 
 import { join } from 'node:path';
 import { after, before } from 'node:test';
