@@ -1,8 +1,8 @@
-//! Panics, and what remains of their effects.
+//! Panics, and what limits their effects.
 //!
-//! No code of this crate is meant to panic. Should it do so all the same, nobody may be left waiting.
+//! No code of this crate is meant to panic. If it does, no caller may be left waiting.
 
-/// Does something when the scope that has it is left by a panic, and nothing otherwise.
+/// Runs a closure if a panic unwinds through the scope that owns this.
 pub(crate) struct OnPanic<F: FnMut()>(pub(crate) F);
 
 impl<F: FnMut()> Drop for OnPanic<F> {
@@ -13,8 +13,8 @@ impl<F: FnMut()> Drop for OnPanic<F> {
     }
 }
 
-/// Panics if a test has asked for it: `HOLDFAST_FAULT=drain@2` at the second pass of this entry. Only an addon that
-/// is built with the feature `faults` can do so.
+/// Panics if a test has asked for it: `HOLDFAST_FAULT=drain@2` panics at the second call with this entry.
+/// Only an addon that is built with the feature `faults` does so.
 #[cfg(feature = "faults")]
 pub(crate) fn at(entry: &str) {
     use std::sync::LazyLock;
@@ -30,6 +30,6 @@ pub(crate) fn at(entry: &str) {
     assert!(!due, "the fault that was asked for: {entry}");
 }
 
-/// Nothing: the addon that is shipped has no faults to ask for.
+/// Does nothing: the published addon has no fault injection.
 #[cfg(not(feature = "faults"))]
 pub(crate) const fn at(_entry: &str) {}

@@ -1,7 +1,7 @@
-//! The loop between the protocol and the server: one task per manager, all on one thread.
+//! The driver: one task per manager, all on one thread, between the machine and the servers.
 //!
-//! It carries commands, replies and timeouts into the machine and carries out its effects. All
-//! requests of one turn leave as one pipeline. It decides nothing.
+//! It feeds commands, replies and timeouts to the machine and carries out its effects. All requests of one
+//! turn leave as one pipeline. It makes no decisions.
 
 #[cfg(all(unix, any(test, fuzzing)))]
 #[expect(
@@ -40,16 +40,16 @@ use std::time::Duration;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::time;
 
-/// Timers of the runtime stop during suspend; leases do not. No sleep is longer than this.
+/// Timers of the runtime stop during suspend, but leases do not. No sleep is longer than this.
 const SLEEP_MAX: Duration = Duration::from_millis(500);
-/// Commands of one turn. More would make the process and the server take turns at working: the
-/// server begins with the first part of a burst while the loop still works on the second.
+/// Commands of one turn. With more, process and server would work alternately: the server starts on the first
+/// part of a burst while the driver still works on the second.
 const TURN_MAX: usize = 32;
-/// With more operations than this under way there is no time to win by waiting awake.
+/// With more open operations than this, spinning saves no time.
 const SPIN_OPERATIONS: usize = 4;
 
-/// A manager's end of the loop. Dropping it releases what is held, as far as that is still
-/// possible, and ends the loop.
+/// A manager's handle to its driver. Dropping it releases the held locks as far as possible and ends the
+/// driver.
 #[derive(Debug)]
 pub struct Handle {
     commands: UnboundedSender<Submission>,
@@ -57,7 +57,7 @@ pub struct Handle {
 }
 
 impl Handle {
-    /// Starts a manager's loop.
+    /// Starts a manager's driver.
     ///
     /// # Errors
     /// If the thread that carries all managers of the process cannot be started.
@@ -84,32 +84,32 @@ impl Handle {
         Ok(Self { commands, shared })
     }
 
-    /// Hands a command to the loop. The ticket is completed whatever happens.
+    /// Hands a command to the driver, which always completes the ticket.
     pub fn submit(&self, ticket: Ticket, command: Command) {
-        // If the loop has ended, dropping the ticket completes it.
+        // If the driver has ended, dropping the ticket completes it.
         drop(self.commands.send(Submission::Begin(ticket, command)));
     }
 
-    /// Asks who holds and who waits for what. The ticket is completed whatever happens.
+    /// Queries holders and waiters. The driver always completes the ticket.
     pub fn query(&self, ticket: Ticket, question: Question) {
         drop(self.commands.send(Submission::Query(ticket, question)));
     }
 
-    /// Ends the acquire `op`, if it has not ended yet. Its own ticket tells.
+    /// Ends the acquire `op`, if it is still open. The outcome goes to that acquire's ticket.
     pub fn cancel(&self, op: OpId) {
-        // If the loop has ended, so has the operation.
+        // If the driver has ended, so has the operation.
         drop(self.commands.send(Submission::Cancel(op)));
     }
 
-    /// What may be read at any time.
+    /// The state that any thread may read at any time.
     #[must_use]
     pub fn shared(&self) -> &Shared {
         &self.shared
     }
 }
 
-/// Asks every server of a place about itself, without a manager. The outcome of `op` goes to `caller`
-/// whatever happens, unless this fails.
+/// Asks every server of an address about itself, without a manager. `caller` always gets the outcome of `op`,
+/// unless this function fails.
 ///
 /// # Errors
 /// If the thread that carries all managers of the process cannot be started.
@@ -120,7 +120,7 @@ pub fn survey(
     caller: Arc<dyn Caller>,
 ) -> io::Result<()> {
     let runtime = runtime::get()?;
-    // Not before: who is told of an error does not expect an outcome as well.
+    // Created late: a caller that gets an error expects no outcome as well.
     let ticket = Ticket::new(op, Arc::clone(&caller));
     runtime.spawn(async move {
         let _woken = OnPanic(|| caller.wake());
@@ -139,7 +139,7 @@ fn outcome_of(failure: Failure) -> Outcome {
     }
 }
 
-/// The protocol that suits the address.
+/// The protocol for the kind of address.
 fn protocol_for(config: Config, endpoint: &Endpoint) -> Box<dyn Protocol> {
     match &endpoint.address {
         Address::Quorum { settings, .. } => {
@@ -155,10 +155,10 @@ fn jitter_seed() -> u64 {
     high ^ low
 }
 
-/// Names a connection attempt: what an earlier connection still sends is ignored.
+/// Names a connection attempt, so that events of an earlier connection can be ignored.
 type Generation = u64;
 
-/// What callers hand to the loop.
+/// Input from callers.
 enum Submission {
     Begin(Ticket, Command),
     Query(Ticket, Question),
@@ -171,12 +171,12 @@ enum Input {
     Incoming(NodeId, Generation, Incoming),
 }
 
-/// One server, as the loop sees it.
+/// The driver's state of one server.
 #[derive(Default)]
 struct Peer {
     connection: Option<Connection>,
     generation: Generation,
-    /// What leaves at the end of this turn.
+    /// The items to send at the end of this turn.
     batch: Vec<Item>,
 }
 
@@ -190,10 +190,10 @@ struct Driver {
     incoming_sender: UnboundedSender<Input>,
     incoming: UnboundedReceiver<Input>,
     directory: Arc<Directory>,
-    /// By their numbers.
+    /// Indexed by node number.
     peers: Vec<Peer>,
     effects: Vec<Effect>,
-    /// How long what does not go through the machine may stay unanswered.
+    /// The reply timeout of requests that do not go through the machine.
     command_timeout: Duration,
     stopped: bool,
 }
@@ -203,7 +203,7 @@ impl Driver {
         let mut commands = Vec::new();
         let mut detached = false;
         let mut spin = Spin::new(Mono::now());
-        // One for all turns: a new one would have to wake the very thread that waits for it.
+        // Reused by all turns: a new timer would have to wake the thread that waits for it.
         let mut alarm = pin!(time::sleep(SLEEP_MAX));
         while !self.stopped {
             let now = Mono::now();
@@ -227,7 +227,7 @@ impl Driver {
             }
             spin.end(Mono::now());
             faults::at("turn");
-            // Whatever else has arrived joins this turn's pipeline.
+            // All other inputs that have arrived join this turn's pipeline.
             while let Ok(input) = self.incoming.try_recv() {
                 self.handle_input(input);
             }
@@ -240,10 +240,10 @@ impl Driver {
                 self.machine.handle_event(now, NodeId::default(), turned, &mut self.effects);
                 self.machine.handle_timeout(now, &mut self.effects);
             }
-            // Ahead of the outcomes: who has learned of one must find it counted.
+            // Counted before the outcomes are delivered: a caller that has one must find it counted.
             self.shared.count(self.machine.stats());
             self.carry_out();
-            // Lets the connection write before the next turn adds to what it has to write.
+            // Lets the connection write before the next turn adds more to send.
             tokio::task::yield_now().await;
             spin.begin(now);
         }
@@ -366,7 +366,7 @@ impl Driver {
         if to_see {
             self.caller.wake();
         }
-        // Last: an embedded server executes the batch at once, while the caller looks.
+        // Last: an embedded server executes the batch at once, while the caller handles its outcomes.
         self.peers.iter_mut().for_each(Peer::send_batch);
     }
 
@@ -384,20 +384,20 @@ impl Driver {
             faults::at("connecting");
             let deliver: Deliver = {
                 let inputs = inputs.clone();
-                // If the loop has ended, nobody is left to be told.
+                // If the driver has ended, nobody needs the result.
                 Arc::new(move |incoming| {
                     drop(inputs.send(Input::Incoming(node, generation, incoming)));
                 })
             };
             let result = server::connect(&endpoint, &directory, node, deliver).await;
-            // If the loop has ended meanwhile, dropping the connection closes it.
+            // If the driver has ended, dropping the connection closes it.
             drop(inputs.send(Input::Connected(node, generation, result)));
         });
     }
 
     fn disconnect(&mut self, node: NodeId, abort: bool) {
         let peer = self.peer(node);
-        // The machine has given up every request of the old connection, also those of this turn.
+        // The machine has given up every request of the old connection, including those of this turn.
         peer.batch.clear();
         peer.generation += 1;
         match peer.connection.take() {
@@ -415,12 +415,12 @@ impl Driver {
             });
             faults::at("discovering");
             let routes = server::discover(&endpoint, &directory).await;
-            // If the loop has ended, nobody is left to be told.
+            // If the driver has ended, nobody needs the result.
             drop(inputs.send(Input::Discovered(routes)));
         });
     }
 
-    /// Apart from the machine: what others hold is none of its business.
+    /// Bypasses the machine, which does not track locks of other clients.
     fn query(&mut self, ticket: Ticket, question: Question) {
         let here = self.peer(NodeId::default()).connection.as_ref();
         if let Some(page) = here.and_then(|connection| connection.page(&question)) {

@@ -6,8 +6,8 @@ use tokio::runtime::{Builder, Handle};
 
 static RUNTIME: Mutex<Option<Handle>> = Mutex::new(None);
 
-/// The process-wide runtime, started at the first call. It lives as long as the process: nothing
-/// joins its thread, so no end of an environment can wait for it.
+/// The runtime of the process, started by the first call. It lives as long as the process: nothing joins its
+/// thread, so the end of an environment never waits for it.
 pub(super) fn get() -> io::Result<Handle> {
     let mut runtime = RUNTIME.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(handle) = &*runtime {

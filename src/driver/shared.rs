@@ -1,4 +1,4 @@
-//! What a manager knows, readable from any thread at any time.
+//! The state of a manager that any thread may read at any time.
 
 use crate::machine::{LeaseId, Stats};
 use crate::protocol::clock::Mono;
@@ -6,8 +6,8 @@ use rustc_hash::FxHashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// The ends of a manager's leases, and what it has counted. The loop writes them; JavaScript reads them
-/// synchronously, so what it reads is right even in the first line after its event loop was blocked.
+/// The deadlines of a manager's leases, and its counters. The driver writes them; JavaScript reads them
+/// synchronously, so the values are right even just after its event loop was blocked.
 #[derive(Debug, Default)]
 pub struct Shared {
     deadlines: Mutex<FxHashMap<LeaseId, Mono>>,
@@ -15,13 +15,13 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// How long `lease` is still valid; zero if it has ended.
+    /// The remaining time of `lease`; zero if it has ended.
     #[must_use]
     pub fn remaining(&self, lease: LeaseId, now: Mono) -> Duration {
         lock(&self.deadlines).get(&lease).map_or(Duration::ZERO, |until| until.since(now))
     }
 
-    /// What the manager has counted so far.
+    /// The manager's counters.
     #[must_use]
     pub fn stats(&self) -> Stats {
         lock(&self.stats).clone()
@@ -35,7 +35,7 @@ impl Shared {
         };
     }
 
-    /// The loop has ended: no lease is valid any more. Which ones were until now.
+    /// Marks all leases as ended, because the driver has, and returns those that were valid.
     pub(super) fn end(&self) -> Vec<LeaseId> {
         let leases: Vec<_> = lock(&self.deadlines).drain().map(|(lease, _)| lease).collect();
         let mut stats = lock(&self.stats);

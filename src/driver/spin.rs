@@ -1,21 +1,21 @@
-//! Waiting awake for a moment, where that is known to pay.
+//! A short busy wait, used only while it pays.
 //!
-//! Putting a thread to sleep and waking it costs more than the round trip to a server on the same
-//! machine. So while answers keep coming within microseconds the loop looks again before it
-//! sleeps; as soon as they do not, it stops doing so. The rule is that of the Linux kernel's
+//! Putting a thread to sleep and waking it costs more than the round trip to a server on the same machine. So
+//! while replies keep arriving within microseconds the driver polls again before it sleeps; as soon as they
+//! do not, it stops polling. The rule is that of the Linux kernel's
 //! haltpoll governor: <https://docs.kernel.org/virt/guest-halt-polling.html>
 
 use crate::protocol::clock::Mono;
 use std::time::Duration;
 
-/// The longest time awake for nothing.
+/// The longest spin without a result.
 const BUDGET_MAX: Duration = Duration::from_micros(60);
-/// A budget below this is none.
+/// A budget below this counts as zero.
 const BUDGET_MIN: Duration = Duration::from_micros(5);
-/// A wait asleep of this length, falling asleep and waking up included, could have been one awake.
+/// A sleep of this length, including falling asleep and waking up, could have been a spin.
 const WORTHWHILE: Duration = Duration::from_micros(150);
 
-/// How long the next wait may be spent awake.
+/// The budget for spinning in the next wait.
 #[derive(Debug)]
 pub(super) struct Spin {
     since: Mono,
@@ -27,17 +27,17 @@ impl Spin {
         Self { since: now, budget: Duration::ZERO }
     }
 
-    /// A wait begins.
+    /// Starts a wait.
     pub(super) const fn begin(&mut self, now: Mono) {
         self.since = now;
     }
 
-    /// Whether to look again rather than sleep.
+    /// Whether to poll again rather than sleep.
     pub(super) fn is_on(&self, now: Mono) -> bool {
         now.since(self.since) < self.budget
     }
 
-    /// The wait is over. Every time awake for nothing halves the next one.
+    /// Ends a wait. Each spin without a result halves the budget.
     pub(super) fn end(&mut self, now: Mono) {
         let waited = now.since(self.since);
         let was_on = !self.budget.is_zero();

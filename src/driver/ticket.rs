@@ -1,4 +1,4 @@
-//! The promise that every operation ends, and that every loss is told.
+//! The promise that every operation ends, and that every loss is reported.
 
 use super::Shared;
 use crate::machine::{Effect, LeaseId, LossReason, Notice, OpId, Outcome};
@@ -8,24 +8,24 @@ use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-/// Where the outcomes of a manager's operations go.
+/// The receiver of a manager's outcomes, losses and notices.
 pub trait Caller: Send + Sync + 'static {
     /// An operation ended. Called once for each.
     fn complete(&self, op: OpId, outcome: Outcome);
-    /// A lease ended that had not been released.
+    /// A lease ended before it was released.
     fn lose(&self, lease: LeaseId, reason: LossReason);
-    /// Something happened that whoever runs the manager may want to know.
+    /// Delivers a notice for the operator of the manager.
     fn tell(&self, notices: Notice);
-    /// Asks for a sign of life.
+    /// Asks for a heartbeat.
     fn ping(&self);
-    /// When the last sign of life was given.
+    /// The time of the last heartbeat.
     fn last_turn(&self) -> Mono;
-    /// Outcomes, losses and pings are ready to be looked at.
+    /// Outcomes, losses and pings are ready to be read.
     fn wake(&self);
 }
 
-/// One operation under way. Dropping it, as a panic or the end of the loop does, completes it with
-/// [`Outcome::Internal`], so that no caller waits for ever.
+/// One open operation. Dropping it, as a panic or the end of the driver does, completes it with
+/// [`Outcome::Internal`], so that no caller waits forever.
 pub struct Ticket {
     op: OpId,
     caller: Option<Arc<dyn Caller>>,
@@ -38,12 +38,12 @@ impl Ticket {
         Self { op, caller: Some(caller) }
     }
 
-    /// Ends the operation. The caller is woken by whoever completes a batch.
+    /// Ends the operation. The code that completes a batch wakes the caller.
     pub fn complete(mut self, outcome: Outcome) {
         if let Some(caller) = &self.caller {
             caller.complete(self.op, outcome);
         }
-        // Not before: if that panics, dropping the ticket completes it.
+        // Last: if `complete` panics, dropping the ticket completes the operation.
         self.caller = None;
     }
 }
@@ -57,20 +57,20 @@ impl Drop for Ticket {
     }
 }
 
-/// A panic while another one is under way would end the process.
+/// Catches panics: a panic during another one would end the process.
 fn in_any_case(tell: impl Fn()) {
     let told = || catch_unwind(AssertUnwindSafe(&tell)).is_ok();
-    // Once more, if it has panicked. What always does reaches nobody.
+    // Retried once after a panic; a second panic is given up.
     let _told = told() || told();
 }
 
-/// The operations of one caller that a loop works at. It makes the promise of all their tickets: there
-/// may be very many, and this is a few bytes for each. Dropping it also tells the losses that were not told yet, and
-/// ends the leases that are left, which nobody renews any more.
+/// The open operations of one caller. It takes over the promise of all their tickets, at a few bytes per
+/// operation. Dropping it also reports the losses that are still unreported, and ends the remaining leases,
+/// which nobody renews any more.
 pub(super) struct Open {
     caller: Arc<dyn Caller>,
     ops: FxHashSet<OpId>,
-    /// What this turn has lost and has not told yet.
+    /// The losses of this turn that are still unreported.
     losses: VecDeque<(LeaseId, LossReason)>,
     shared: Arc<Shared>,
 }
@@ -84,25 +84,25 @@ impl Open {
         self.ops.len()
     }
 
-    /// Makes the promise of a ticket of this caller its own.
+    /// Takes over the promise of a ticket of this caller.
     pub(super) fn take_over(&mut self, mut ticket: Ticket) -> OpId {
         self.ops.insert(ticket.op);
         ticket.caller = None;
         ticket.op
     }
 
-    /// Ends an operation, if it is open. The caller is woken by whoever completes a batch.
+    /// Ends an operation, if it is open. The code that completes a batch wakes the caller.
     pub(super) fn complete(&mut self, op: OpId, outcome: Outcome) -> bool {
         let open = self.ops.contains(&op);
         if open {
             self.caller.complete(op, outcome);
-            // Not before: if that panics, dropping this completes it.
+            // Last: if `complete` panics, dropping this completes the operation.
             self.ops.remove(&op);
         }
         open
     }
 
-    /// Takes note of the losses among the effects of a turn, of whose leases nothing else tells any more by then.
+    /// Records the losses among the effects of a turn: by then the machine has dropped their leases.
     pub(super) fn note_losses(&mut self, effects: &[Effect]) {
         self.losses.extend(effects.iter().filter_map(|effect| match effect {
             Effect::Lose { lease, reason } => Some((*lease, *reason)),
@@ -110,7 +110,7 @@ impl Open {
         }));
     }
 
-    /// Tells the first loss that was noted and not told.
+    /// Reports the first unreported loss.
     pub(super) fn tell_loss(&mut self) {
         if let Some((lease, reason)) = self.losses.front() {
             self.caller.lose(*lease, *reason);
@@ -121,7 +121,7 @@ impl Open {
 
 impl Drop for Open {
     fn drop(&mut self) {
-        // A loop that stops has no lease any more; one that panics may have.
+        // A driver that stops has no lease left, but one that panics may have.
         let left = self.shared.end().into_iter().map(|lease| (lease, LossReason::Expired));
         for (lease, reason) in self.losses.drain(..).chain(left) {
             in_any_case(|| self.caller.lose(lease, reason));

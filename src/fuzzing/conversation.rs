@@ -1,4 +1,4 @@
-//! A whole driver, connected to a server that says anything.
+//! A whole driver, connected to a server that sends arbitrary bytes.
 
 use super::{Caller, Handle, Ticket, runtime};
 use crate::fuzzing::Bytes;
@@ -18,18 +18,18 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::net::{UnixListener, UnixStream};
 
-/// Stands between what the server says at once: it goes on when the client has said something more.
+/// Separates what the server sends at once: it continues when the client has sent more.
 const TURN: u8 = 0xff;
-/// How long a server that says nothing more is waited for.
+/// How long the client waits for a server that sends nothing more.
 const PATIENCE: Duration = Duration::from_millis(5);
-/// An operation that has not ended by then never does. Far above what all timeouts add up to.
+/// An operation that is open for this long never ends. Far above the sum of all timeouts.
 const HANG: Duration = Duration::from_secs(20);
 
-/// Opens a manager, takes a lock, asks who holds what, releases and closes, while the server says what
-/// `data` holds, and nothing more afterwards.
+/// Opens a manager, acquires a lock, queries, releases and closes, while the server sends the parts of
+/// `data`, and nothing after them.
 ///
 /// # Panics
-/// If an operation does not end, or only because the driver has gone.
+/// If an operation does not end, or ends only because the driver has gone.
 pub fn conversation(data: &[u8]) {
     let mut bytes = Bytes::new(data);
     let choice = bytes.byte();
@@ -96,7 +96,7 @@ fn acquire(name: &str, wait: Wait) -> Command {
     Command::Acquire { name, ttl, wait, label, hold, mode: Mode::Exclusive }
 }
 
-/// What all connections to the server have left to say.
+/// The parts that the connections to the server have not sent yet.
 type Script = Arc<Mutex<VecDeque<Vec<u8>>>>;
 
 struct Server {
@@ -133,7 +133,7 @@ async fn serve(listener: UnixListener, script: Script, hangs_up: bool) {
     }
 }
 
-/// Answers whatever the client says with what comes next. Nothing at all hangs up.
+/// Answers each message of the client with the next part. An empty part hangs up.
 async fn speak(stream: UnixStream, script: Script, hangs_up: bool) {
     while listen(&stream).await.is_ok() {
         let next = script.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
@@ -149,7 +149,7 @@ async fn speak(stream: UnixStream, script: Script, hangs_up: bool) {
     }
 }
 
-/// Reads what the client has said.
+/// Reads one message of the client.
 async fn listen(stream: &UnixStream) -> io::Result<()> {
     let mut heard = [0; 4096];
     loop {

@@ -1,4 +1,4 @@
-//! The machine, fed with inputs in an order that no server and no caller would choose.
+//! The machine, fed with inputs in an order that no real server or caller would produce.
 
 use crate::fuzzing::Bytes;
 use crate::machine::{
@@ -17,29 +17,29 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-/// More inputs find nothing that fewer do not.
+/// More inputs find no additional defects.
 const STEPS_MAX: usize = 256;
-/// At one moment a machine has so much to do at most that nobody has asked for.
+/// The most timeouts that may be due at one moment.
 const TIMEOUTS_MAX: usize = 64;
-/// One input may have so many effects for each operation and request so far, and some besides.
+/// The most effects of one input per operation and request so far; `EFFECTS_BESIDES` are added.
 const EFFECTS_PER_THING: usize = 8;
 const EFFECTS_BESIDES: usize = 64;
-/// The first operation of all.
+/// The first operation.
 const OPEN: OpId = OpId(1);
 const CLIENT: &str = "c";
-/// As many as a quorum has here; of a Cluster these are all that there are.
+/// The size of a quorum here, and the most nodes of a Cluster.
 const NODES: u8 = 3;
 
-/// Commands, replies, events and timeouts in any order, of a machine for one server, for a Cluster, or for
-/// a quorum.
+/// Feeds commands, replies, events and timeouts in any order to a machine for one server, a Cluster or a
+/// quorum.
 ///
 /// # Panics
-/// If an operation ends twice or never, an input has effects without end, or the machine is never at rest.
+/// If an operation ends twice or never, an input has too many effects, or timeouts never stop being due.
 pub fn machine(data: &[u8]) {
     let mut bytes = Bytes::new(data);
     let mut scene = Scene::new(&mut bytes);
     for _ in 0..STEPS_MAX {
-        // Whoever carries its effects out stops with it.
+        // The driver stops with the machine.
         if bytes.is_empty() || scene.stopped {
             break;
         }
@@ -56,11 +56,11 @@ struct Scene {
     last_op: u32,
     /// Operations without an outcome.
     open: BTreeSet<OpId>,
-    /// How many locks were asked for at once.
+    /// The number of names of each `AcquireAll`.
     together: BTreeMap<OpId, usize>,
     /// Leases that were granted.
     leases: Vec<LeaseId>,
-    /// Requests without an answer, by their numbers.
+    /// Requests without a reply.
     asked: BTreeMap<(NodeId, RequestId), Call>,
     cluster: bool,
     connecting: BTreeSet<NodeId>,
@@ -117,7 +117,7 @@ impl Scene {
 
     fn step(&mut self, bytes: &mut Bytes<'_>) {
         match bytes.below(8) {
-            // Nobody has a manager before it is open.
+            // No caller has a manager before it is open.
             0 | 1 if self.opened => {
                 let mut command = any_command(bytes, &self.leases);
                 if self.quorum {
@@ -145,7 +145,7 @@ impl Scene {
         self.judge();
     }
 
-    /// An operation is cancelled, or one that there never was.
+    /// Cancels an operation, which may have ended or never existed.
     fn cancel(&mut self, bytes: &mut Bytes<'_>) {
         let op = OpId(u32::from(bytes.byte()) % (self.last_op + 2));
         let (now, out) = (self.now, &mut self.out);
@@ -153,7 +153,7 @@ impl Scene {
         self.judge();
     }
 
-    /// A request is answered, early or late, or one that was never sent.
+    /// Answers a request, early or late, or one that was never sent.
     fn answer(&mut self, bytes: &mut Bytes<'_>) {
         let index = bytes.below(self.asked.len() + 1);
         let place = match self.asked.keys().nth(index) {
@@ -164,7 +164,7 @@ impl Scene {
         if !self.up.contains(&place.0) {
             return;
         }
-        // Once in a while the same answer comes twice.
+        // Sometimes the same reply arrives twice.
         if bytes.below(8) > 0 {
             self.asked.remove(&place);
         }
@@ -188,7 +188,7 @@ impl Scene {
         self.judge();
     }
 
-    /// What the driver keeps to: an attempt to connect ends once, and only what is connected is heard of.
+    /// The driver's guarantees: an attempt to connect ends once, and only connected nodes send events.
     fn may_happen(&mut self, node: NodeId, event: &Event) -> bool {
         match event {
             Event::Heartbeat(_) => true,
@@ -217,7 +217,7 @@ impl Scene {
         self.protocol.next_timeout()
     }
 
-    /// As the driver does, until nothing is due any more.
+    /// Runs timeouts as the driver does, until none is due.
     fn time_out(&mut self) {
         for _ in 0..TIMEOUTS_MAX {
             if self.stopped || self.next_timeout().is_none_or(|at| at > self.now) {
@@ -231,7 +231,7 @@ impl Scene {
     }
 
     fn judge(&mut self) {
-        // What is given back after its operation has ended counts too.
+        // Claims that are given back after their operation has ended count too.
         let things = self.last_op as usize + self.asked.len();
         let most = EFFECTS_BESIDES + EFFECTS_PER_THING * things;
         assert!(self.out.len() <= most, "{} effects, {things} things", self.out.len());
@@ -264,7 +264,7 @@ impl Scene {
         }
     }
 
-    /// What is said to be held is held: each lock of it has a deadline.
+    /// Checks that each lock of a successful acquire has a deadline.
     fn judge_outcome(&self, op: OpId, outcome: &Outcome) {
         let (lease, count) = match outcome {
             Outcome::Acquired { lease, .. } => (*lease, 1),
@@ -281,7 +281,7 @@ impl Scene {
         }
     }
 
-    /// Nobody answers any more: all that is open ends all the same.
+    /// Without any further reply, all open operations must still end.
     fn close(&mut self) {
         if !self.stopped {
             self.command(Command::Close);
@@ -294,7 +294,7 @@ impl Scene {
             self.pass_until_due();
         }
         assert!(self.stopped, "it never ends");
-        // Whoever asks after the end is answered by whoever drops the tickets.
+        // Operations that begin after the end are completed by dropping their tickets.
         assert!(self.open.is_empty(), "{:?} never ended", self.open);
     }
 }
@@ -311,12 +311,12 @@ fn name(bytes: &mut Bytes<'_>) -> &'static str {
     bytes.pick(&["a", "b", "{a}c"])
 }
 
-/// Times as they come from callers: whole ms.
+/// Durations as callers pass them: whole ms.
 fn duration(bytes: &mut Bytes<'_>) -> Duration {
     Duration::from_millis(exact(bytes))
 }
 
-/// All numbers that come from outside are checked to be of these.
+/// Numbers from outside are checked to be in this range.
 fn exact(bytes: &mut Bytes<'_>) -> u64 {
     bytes.number() % (EXACT_MAX + 1)
 }
@@ -375,7 +375,7 @@ fn any_command(bytes: &mut Bytes<'_>, leases: &[LeaseId]) -> Command {
             label: String::new(),
             hold: hold(bytes),
         },
-        // Rarely, or nothing else would ever be tried.
+        // Rare, so that other commands are tried as well.
         8 if bytes.below(16) == 15 => Command::Close,
         _ => Command::Release { lease, exported: bytes.flag() },
     }
@@ -395,7 +395,7 @@ fn of_quorum(command: Command) -> Command {
     }
 }
 
-/// What a server can make the driver believe that a script has answered.
+/// A reply that a hostile server can make the driver accept for `script`.
 fn any_reply(bytes: &mut Bytes<'_>, script: Script) -> Result<Reply, Failure> {
     if bytes.below(4) == 0 {
         return Err(any_failure(bytes));

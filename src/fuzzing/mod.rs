@@ -1,20 +1,20 @@
-//! What `fuzz/` feeds with arbitrary bytes: one function per target. Compiled for it and for tests alone.
+//! The fuzz targets: one function per target of `fuzz/`. Compiled for it and for tests only.
 //!
-//! Each function panics if a promise is broken. What was found worth keeping lies in `fuzz/corpus`, and
-//! the test below replays it, without a fuzzer.
+//! Each function panics if a promise is broken. `fuzz/corpus` holds the inputs that are worth keeping, and
+//! the test below replays them without a fuzzer.
 
 mod machine;
 mod names;
 
 pub use self::machine::machine;
 pub use self::names::names;
-// Their files lie here; as modules they belong to what they look into.
+// The files lie here, but as modules they belong to the code that they access.
 #[cfg(unix)]
 pub use crate::driver::fuzz::conversation;
 pub use crate::server::fuzz::replies;
 pub use crate::server::memory::fuzz::scripts;
 
-/// Reads decisions from arbitrary bytes. When these are used up every decision is the first one.
+/// Makes decisions from arbitrary bytes. Without bytes left, every decision is the first choice.
 pub(crate) struct Bytes<'a>(&'a [u8]);
 
 impl<'a> Bytes<'a> {
@@ -36,7 +36,7 @@ impl<'a> Bytes<'a> {
         self.byte() & 1 == 1
     }
 
-    /// One of `count` things, which are at most 256.
+    /// One of `count` choices, at most 256.
     pub(crate) fn below(&mut self, count: usize) -> usize {
         usize::from(self.byte()) % count.max(1)
     }
@@ -65,7 +65,7 @@ impl<'a> Bytes<'a> {
         }
     }
 
-    /// So many of the bytes that follow, or fewer.
+    /// The next `count` bytes, or fewer if there are not enough.
     pub(crate) fn take(&mut self, count: usize) -> &'a [u8] {
         let (taken, rest) = self.0.split_at(count.min(self.0.len()));
         self.0 = rest;

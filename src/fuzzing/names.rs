@@ -1,4 +1,4 @@
-//! Names of locks, tokens and messages, whatever callers and servers make of them.
+//! Names of locks, tokens and messages, from arbitrary text.
 
 use super::Bytes;
 use crate::protocol::keys::{LockKeys, SLOTS};
@@ -7,10 +7,10 @@ use crate::protocol::message::{Message, inbox};
 use crate::protocol::reply::EXACT_MAX;
 use crate::protocol::token::Token;
 
-/// Keys of a lock are its own and lie in one slot; tokens and messages are read as they are written.
+/// The keys of a lock are unique and in one slot; tokens and messages are read as they are written.
 ///
 /// # Panics
-/// If that is not so.
+/// If one of these does not hold.
 pub fn names(data: &[u8]) {
     let mut bytes = Bytes::new(data);
     let (prefix, name) = (bytes.text(), bytes.text());
@@ -25,7 +25,7 @@ fn check_keys(keys: &LockKeys, lock: &str) {
     assert_eq!(keys.lock(), lock);
     assert!(keys.slot() < SLOTS);
     assert_eq!(*keys, LockKeys::from_key(lock));
-    // Nobody may call a lock so on a Cluster: the brace would end the tag of its side keys.
+    // TypeScript refuses such names on a Cluster: the brace would end the tag of the side keys.
     let splits = keys.tag() == lock && (lock.contains('}') || lock.is_empty());
     for side in side_keys(keys) {
         assert_ne!(side, lock);
@@ -33,7 +33,7 @@ fn check_keys(keys: &LockKeys, lock: &str) {
         assert!(together || splits, "{side:?} is elsewhere");
         assert_eq!(keys.named_by(&format!("{side} is not a queue")), Some(side));
     }
-    // A channel of the lock, too: a script may publish to what is in its slot alone.
+    // The lock's channel too: a script may publish only to a channel in its slot.
     let channel = format!("holdfast:client:{{{}}}", keys.tag());
     if !keys.tag().is_empty() && !keys.tag().contains('}') {
         assert_eq!(LockKeys::from_key(&channel).slot(), keys.slot());
@@ -55,13 +55,13 @@ fn side_keys(keys: &LockKeys) -> [String; 4] {
 }
 
 fn check_token(bytes: &mut Bytes<'_>) {
-    // What a manager calls itself has no dots.
+    // Client names contain no dots.
     let client = bytes.text().replace('.', "");
     let (number, label) = (bytes.number(), bytes.text());
     let token = Token::new(&client, number, &label);
     assert_eq!(token.number(&client), Some(number));
     assert_eq!(Token::from_text(token.as_str()), token);
-    // Another's is nobody's business, and whatever stands in Redis is no reason to panic.
+    // Tokens of others are ignored, and no text in Redis may cause a panic.
     let _any = Token::from_text(&bytes.text()).number(&client);
 }
 

@@ -1,4 +1,4 @@
-//! What a hostile or broken server may answer and say.
+//! Replies and pushes of a hostile or broken server.
 
 use super::{
     Deliver, Directory, cluster, persistence, query, sentinel, shard_subscriber, single, wire,
@@ -9,13 +9,13 @@ use crate::protocol::script::Script;
 use redis::{Parser, PushInfo, Value};
 use std::sync::Arc;
 
-/// No answer takes more of a log than this, however much the server sent.
+/// No error takes more of a log than this, however much the server sent.
 const TEXT_MAX: usize = 1_000;
 
-/// Reads answers from bytes as they come from a socket, and has every reader of answers read each.
+/// Parses replies from bytes as a socket delivers them, and gives each to every reader of replies.
 ///
 /// # Panics
-/// If an answer makes a reader panic, or its error is no text for people.
+/// If a reply makes a reader panic, or its error text is not fit for people.
 pub fn replies(data: &[u8]) {
     let values = parse(data);
     for value in &values {

@@ -1,4 +1,4 @@
-//! The scripts on a keyspace in which anything may stand.
+//! The scripts on a keyspace with arbitrary content.
 
 use super::{Entries, Store, access};
 use crate::fuzzing::Bytes;
@@ -16,22 +16,22 @@ use std::cell::RefCell;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-/// More steps find nothing that fewer do not.
+/// More steps find no additional defects.
 const STEPS_MAX: usize = 64;
 
-/// Runs scripts as the driver calls them, scripts with arguments that make no sense, and commands of
-/// others who write to the same keys.
+/// Runs scripts as the driver calls them, scripts with invalid arguments, and commands of other clients that
+/// write to the same keys.
 ///
 /// # Panics
-/// If a script that fails has changed anything, or a reply is none that its script gives.
+/// If a script that fails has changed anything, or gives a reply that is not one of its own.
 pub fn scripts(data: &[u8]) {
     thread_local! {
-        // To start a Lua and to compile the scripts takes longer than to run them.
+        // Starting a Lua and compiling the scripts takes longer than running them.
         static STORE: RefCell<Store> = RefCell::new(Store::new());
     }
     STORE.with_borrow_mut(|store| {
         store.reset();
-        // Who listens to an inbox can be granted a lock by message.
+        // A client that listens to an inbox can be granted a lock by message.
         store.subscribe(1, "inbox");
         Scene { store, now_ms: 1_700_000_000_000 }.play(&mut Bytes::new(data));
     });
@@ -62,13 +62,13 @@ impl Scene<'_> {
         ServerTime::from_micros(self.now_ms * 1_000)
     }
 
-    /// Somebody else writes to a key of a lock.
+    /// Another client writes to a key of a lock.
     fn meddle(&self, bytes: &mut Bytes<'_>) {
         let keys = lock(bytes);
         let key = key(bytes, &keys);
         let name = bytes.pick(&["SET", "HSET", "ZADD", "DEL", "PEXPIRE", "INCRBY", "APPEND"]);
         let member = if bytes.flag() { token(bytes).as_str().to_owned() } else { bytes.text() };
-        // What Lua keeps exactly: a time beyond it no clock shows and no holdfast writes.
+        // In the range that Lua keeps exactly: no clock shows a later time, and holdfast writes none.
         let number = (bytes.number() % EXACT_MAX).to_string();
         let parts = match name {
             "SET" => vec![name, &key, &member, "PX", &number],
@@ -82,7 +82,7 @@ impl Scene<'_> {
         let _answer = self.store.command(self.now(), &parts);
     }
 
-    /// A script gets keys and arguments of which only some are right.
+    /// Runs a script with keys and arguments of which only some are valid.
     fn nonsense(&mut self, bytes: &mut Bytes<'_>) {
         let source = bytes.pick(&Script::ALL).source();
         let keys = lock(bytes);
@@ -93,7 +93,7 @@ impl Scene<'_> {
         let _answer = self.store.eval(self.now(), source, &keys, &args);
     }
 
-    /// A script is called as the driver does.
+    /// Runs a script as the driver does.
     fn call(&mut self, bytes: &mut Bytes<'_>) {
         let call = any_call(bytes);
         let before = self.save();
@@ -102,7 +102,7 @@ impl Scene<'_> {
         let value = self.store.eval(self.now(), call.script().source(), &keys, &args);
         let failed = matches!(value, Value::ServerError(_));
         let reply = wire::reply(call.script(), value);
-        // The connection would be given up for what stands in the keys of one lock.
+        // A lost connection would let the keys of one lock break the connection for all.
         assert!(!matches!(reply, Err(Failure::Lost(_))), "{call:?} was answered {reply:?}");
         if failed {
             assert!(matches!(reply, Err(Failure::Refused(_))), "{reply:?}");
@@ -114,7 +114,7 @@ impl Scene<'_> {
         }
     }
 
-    /// What is there and has not expired.
+    /// The content of the keys that have not expired.
     fn save(&self) -> Entries {
         let mut keyspace = access(&self.store.keyspace);
         keyspace.set_now(self.now());
@@ -148,7 +148,7 @@ fn argument(bytes: &mut Bytes<'_>) -> String {
     }
 }
 
-/// Leases from nothing to more than anybody may ask for.
+/// Lease times from zero to more than callers may ask for.
 fn ttl(bytes: &mut Bytes<'_>) -> Duration {
     Duration::from_millis(bytes.pick(&[1, 50, 10_000, 86_400_000, 9_000_000_000_000]))
 }
@@ -156,7 +156,7 @@ fn ttl(bytes: &mut Bytes<'_>) -> Duration {
 fn any_call(bytes: &mut Bytes<'_>) -> Call {
     let (script, keys, token) = (bytes.pick(&Script::ALL), lock(bytes), token(bytes));
     let ttl = ttl(bytes);
-    // A server's clock, or something that never was one.
+    // The time of a server's clock, or an invalid one.
     let epoch = ServerTime::from_micros(bytes.number() % EXACT_MAX);
     let (first, last) = (bytes.number() % EXACT_MAX, bytes.number() % EXACT_MAX);
     match script {

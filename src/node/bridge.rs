@@ -13,7 +13,7 @@ use napi::bindgen_prelude::{Float64ArraySlice, Function};
 use napi_derive::napi;
 use std::sync::Arc;
 
-/// Carries outcomes of all managers of one environment to its JavaScript.
+/// Delivers the outcomes of all managers of one environment to its JavaScript.
 #[napi]
 pub struct Bridge {
     completions: Arc<Completions>,
@@ -21,7 +21,7 @@ pub struct Bridge {
 
 #[napi]
 impl Bridge {
-    /// `wake` is called, at most once until `drain` returns 0, when outcomes are ready.
+    /// Calls `wake` when outcomes are ready, at most once until `drain` returns 0.
     #[napi(constructor, catch_unwind)]
     pub fn new(wake: Function<'_, (), ()>) -> napi::Result<Self> {
         faults::at("bridge");
@@ -29,8 +29,8 @@ impl Bridge {
         Ok(Self { completions: Arc::new(Completions::new(wake)) })
     }
 
-    /// Moves records into `into` and returns how many. 0 means that there are none and that the next one
-    /// wakes again.
+    /// Moves records into `into` and returns their number. 0 means that there are none and that the next
+    /// record wakes again.
     #[napi(catch_unwind)]
     pub fn drain(&self, mut into: Float64ArraySlice<'_>) -> u32 {
         faults::at("drain");
@@ -54,8 +54,8 @@ impl Bridge {
         self.completions.take_notice()
     }
 
-    /// Starts the manager that records call `manager`. The outcome in `slot` tells whether it could
-    /// connect. Throws an `InvalidArg` if an option cannot be used.
+    /// Starts the manager that records call `manager`. The outcome in `slot` says whether it could connect.
+    /// Throws an `InvalidArg` if an option cannot be used.
     #[napi(catch_unwind)]
     pub fn connect(
         &self,
@@ -68,12 +68,12 @@ impl Bridge {
         let caller: Arc<dyn Caller> = Arc::new(ManagerCaller { completions, manager });
         let (config, endpoint) = options.split()?;
         let handle = Handle::start(config, endpoint, Arc::clone(&caller))?;
-        // Last: a caller that gets an error expects no outcome as well.
+        // Last: a caller that gets an error expects no outcome.
         handle.submit(Ticket::new(OpId(slot), Arc::clone(&caller)), Command::Open);
         Ok(NativeManager::new(handle, caller))
     }
 
-    /// Asks every server of a place the questions, each of which is a command, without a manager. Throws an
+    /// Asks every server of an address the questions, each a command, without a manager. Throws an
     /// `InvalidArg` if an option cannot be used.
     #[napi(catch_unwind)]
     pub fn survey(
@@ -84,7 +84,7 @@ impl Bridge {
     ) -> napi::Result<()> {
         faults::at("survey");
         let completions = Arc::clone(&self.completions);
-        // A survey has neither losses nor notices, so no manager has this number.
+        // A survey has neither losses nor notices, so this number names no manager.
         let caller: Arc<dyn Caller> = Arc::new(ManagerCaller { completions, manager: u32::MAX });
         let (_, endpoint) = options.split()?;
         Ok(driver::survey(endpoint, questions, OpId(slot), caller)?)

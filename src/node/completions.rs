@@ -25,17 +25,17 @@ impl Completions {
         Self { wake, outbox: Outbox::new() }
     }
 
-    /// Moves records into `into` and returns how many. Zero re-arms the wake function.
+    /// Moves records into `into` and returns their number. Zero re-arms the wake function.
     pub(super) fn drain(&self, into: &mut [f64]) -> usize {
         self.outbox.drain(Mono::now(), into)
     }
 
-    /// The text of the outcome in `slot`, once.
+    /// Takes the text of the outcome in `slot`.
     pub(super) fn take_text(&self, slot: u32) -> Option<OutcomeText> {
         self.outbox.take_text(slot)
     }
 
-    /// The text of the oldest notice that was not taken yet.
+    /// Takes the text of the oldest notice.
     pub(super) fn take_notice(&self) -> Option<String> {
         self.outbox.take_notice()
     }
@@ -80,7 +80,7 @@ impl Caller for ManagerCaller {
         faults::at("wake");
         let completions = &self.completions;
         if completions.outbox.arm() {
-            // An environment that is being torn down refuses the call, and its JavaScript runs no more.
+            // An environment that is being torn down refuses the call; its JavaScript runs no more.
             completions.wake.call((), ThreadsafeFunctionCallMode::NonBlocking);
         }
     }

@@ -1,4 +1,4 @@
-//! One manager, as JavaScript sees it.
+//! One manager, as JavaScript uses it.
 
 use super::records::{Operation, number, read_lease, read_operations};
 use crate::driver::{Caller, Handle, Ticket};
@@ -8,7 +8,7 @@ use crate::protocol::clock::Mono;
 use napi_derive::napi;
 use std::sync::Arc;
 
-/// A manager. Dropping it releases what it holds, as far as that is still possible.
+/// A manager. Dropping it releases the held locks as far as possible.
 #[napi]
 pub struct NativeManager {
     handle: Handle,
@@ -21,8 +21,8 @@ impl NativeManager {
         Self { handle, caller }
     }
 
-    /// Starts the first `count` operations of `numbers`, with their strings, see `OpKind`. If it throws,
-    /// none was started.
+    /// Starts the first `count` operations of `numbers`, with their strings, see `OpKind`. If it throws, it
+    /// has started none.
     #[napi(catch_unwind)]
     pub fn submit(&self, count: u32, numbers: &[f64], strings: Vec<String>) {
         faults::at("submit");
@@ -32,13 +32,13 @@ impl NativeManager {
                 Operation::Cancel => self.handle.cancel(op),
                 Operation::Command(command) => self.handle.submit(ticket(), command),
                 Operation::Query(question) => self.handle.query(ticket(), question),
-                // A ticket that is dropped completes its operation as a defect of holdfast.
+                // Dropping a ticket completes its operation as a defect of holdfast.
                 Operation::Malformed => drop(ticket()),
             }
         }
     }
 
-    /// How long a lease is still valid, in ms; 0 if it has ended.
+    /// The remaining time of a lease in ms; 0 if it has ended.
     #[napi(catch_unwind)]
     pub fn remaining(&self, lease: f64) -> f64 {
         faults::at("remaining");
@@ -46,7 +46,7 @@ impl NativeManager {
         remaining.as_secs_f64() * 1000.0
     }
 
-    /// What the manager has counted so far.
+    /// The manager's counters.
     #[napi(catch_unwind)]
     pub fn stats(&self) -> ManagerStats {
         faults::at("stats");
@@ -54,7 +54,7 @@ impl NativeManager {
     }
 }
 
-/// What a manager has counted, see `Stats` in the machine.
+/// The counters of a manager, see `Stats` in the machine.
 #[napi(object)]
 pub struct ManagerStats {
     /// Locks held now.
@@ -63,7 +63,7 @@ pub struct ManagerStats {
     pub waiting: f64,
     /// Locks acquired.
     pub acquired: f64,
-    /// Locks that came from another caller of this process.
+    /// Locks handed off by another caller of this process.
     pub handed_on: f64,
     /// Acquires that timed out.
     pub timed_out: f64,

@@ -1,4 +1,4 @@
-//! The boundary to JavaScript: thin, internal, mechanical. Defaults and checks live in TypeScript.
+//! The boundary to JavaScript: thin and internal. Defaults and checks live in TypeScript.
 //!
 //! ```text
 //!   JavaScript                                  Rust, one thread per process

@@ -8,18 +8,18 @@ use napi_derive::napi;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What a manager needs to know. Times in ms.
+/// The options of a manager. Times in ms.
 #[napi(object)]
 pub struct ManagerOptions {
     /// Names the manager in its tokens.
     pub client: String,
-    /// Stands before every lock's name.
+    /// The prefix of every lock's key.
     pub prefix: String,
-    /// Some servers of a Cluster: host name or IP address and port, by turns.
+    /// Seeds of a Cluster: host name or IP address and port, alternating.
     pub cluster: Option<Vec<String>>,
-    /// The Sentinels that name the server.
+    /// The Sentinels that monitor the server.
     pub sentinels: Option<Vec<SentinelOptions>>,
-    /// What the Sentinels call the server.
+    /// The Sentinels' name for the server.
     pub master: Option<String>,
     /// Host name or IP address; null with `path`.
     pub host: Option<String>,
@@ -27,9 +27,9 @@ pub struct ManagerOptions {
     pub port: u16,
     /// Socket file.
     pub path: Option<String>,
-    /// The store inside this process: its name, empty for one of its own.
+    /// The in-process store: its name, or empty for a private one.
     pub memory: Option<String>,
-    /// The servers of a quorum, in place of all of the above.
+    /// The servers of a quorum, instead of all of the above.
     pub quorum: Option<QuorumOptions>,
     /// TLS; null for plain text.
     pub tls: Option<ManagerTlsOptions>,
@@ -39,31 +39,31 @@ pub struct ManagerOptions {
     pub password: Option<String>,
     /// Database number.
     pub db: u32,
-    /// What `CLIENT LIST` shows.
+    /// The name that `CLIENT LIST` shows.
     pub client_name: String,
-    /// How long connecting may take.
+    /// The timeout of connecting.
     pub connect_timeout: u32,
-    /// How many replicas must have a grant before it counts, or `REPLICAS_MAJORITY`; null for none.
+    /// How many replicas must acknowledge a grant, or `REPLICAS_MAJORITY`; null for none.
     pub replicas: Option<u32>,
-    /// How long a command may stay unanswered.
+    /// The timeout of a command.
     pub command_timeout: u32,
 }
 
-/// What a quorum needs to know. Times in ms.
+/// The options of a quorum. Times in ms.
 #[napi(object)]
 pub struct QuorumOptions {
     /// The servers.
     pub servers: Vec<QuorumServer>,
-    /// How long one of them may think about one round of a ballot.
+    /// The timeout of one server in one round of a ballot.
     pub node_timeout: u32,
-    /// The longest lease that anybody takes there; 0 where the data survive every restart.
+    /// The longest lease that any client takes there; 0 where the data survive every restart.
     pub longest_lease: u32,
 }
 
 /// One server of a quorum, with its own login.
 #[napi(object)]
 pub struct QuorumServer {
-    /// What people call it, without login.
+    /// The server's name for people, without login.
     pub label: String,
     /// Host name or IP address; null with `path`.
     pub host: Option<String>,
@@ -95,7 +95,7 @@ impl QuorumServer {
             password: self.password,
             db: self.db,
             client_name: client_name.to_owned(),
-            // Each lock has a channel of its own there.
+            // On a Cluster each lock has its own channel.
             channels: Vec::new(),
             connect_timeout,
             replicas: None,
@@ -130,7 +130,7 @@ fn server(host: Option<String>, port: u16, path: Option<String>) -> Address {
 }
 
 impl ManagerOptions {
-    /// What the machine and what the server module needs to know.
+    /// The configuration of the machine and the endpoint of the server module.
     pub(super) fn split(self) -> napi::Result<(Config, Endpoint)> {
         let tls = self.tls.map(|tls| Tls::new(tls.into())).transpose().map_err(|bad| {
             napi::Error::new(napi::Status::InvalidArg, format!("options.tls.{bad}"))
@@ -152,7 +152,7 @@ impl ManagerOptions {
         let secret = uuid::Uuid::new_v4().simple().to_string();
         let mut channels = vec![notices(&self.client)];
         if !matches!(address, Address::Cluster { .. }) {
-            // There each lock has an inbox in its own slot.
+            // On a Cluster each lock has an inbox in its own slot.
             channels.push(inbox(&secret));
         }
         let endpoint = Endpoint {
@@ -187,16 +187,16 @@ impl ManagerOptions {
     }
 }
 
-/// How to speak TLS; certificates and keys are PEM.
+/// TLS options; certificates and keys are PEM.
 #[napi(object)]
 pub struct ManagerTlsOptions {
-    /// Who is trusted; null for the system's roots.
+    /// The trusted certificates; null for the system's roots.
     pub ca: Option<String>,
-    /// The client's certificate, and those that lead to its CA.
+    /// The client's certificate, followed by its chain up to the CA.
     pub cert: Option<String>,
     /// The private key of `cert`.
     pub key: Option<String>,
-    /// The server's name; null for the host's own.
+    /// The server name; null for the host.
     pub servername: Option<String>,
     /// Whether the server's certificate is checked.
     pub reject_unauthorized: bool,
@@ -229,7 +229,7 @@ impl From<SentinelOptions> for Sentinel {
     }
 }
 
-/// Host and port by turns, as pairs.
+/// Pairs of host and port from an alternating list.
 fn addresses(parts: &[String]) -> Vec<(String, u16)> {
     let pairs = parts.chunks_exact(2);
     pairs.filter_map(|pair| Some((pair.first()?.clone(), pair.last()?.parse().ok()?))).collect()

@@ -1,7 +1,7 @@
-//! Records on their way from the loop to JavaScript, and when JavaScript has to be woken.
+//! Records on their way from the driver to JavaScript, and when JavaScript has to be woken.
 //!
-//! Any thread puts records in; one thread takes them out. No record may stay unread while JavaScript sleeps:
-//! `npm run loom` tries every order in which threads can come here.
+//! Any thread adds records; one thread takes them. No record may stay unread while JavaScript sleeps: `npm
+//! run loom` tries every order of the threads.
 
 use crate::protocol::clock::Mono;
 use std::collections::{BTreeMap, VecDeque};
@@ -18,23 +18,23 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-/// How many numbers a record has. `records` knows what they mean.
+/// The length of a record. `records` defines its meaning.
 pub(super) const RECORD_LENGTH: usize = 4;
 
 /// One outcome, loss or notice.
 pub(super) type Record = [f64; RECORD_LENGTH];
 
-/// The records of one environment that JavaScript has not seen yet, and texts of type `T` that some of
-/// them have.
+/// The records of one environment that JavaScript has not read yet, and the texts of type `T` of some of
+/// them.
 pub(super) struct Outbox<T> {
     queue: Mutex<Queue<T>>,
-    /// When JavaScript last looked, in µs of the monotonic clock.
+    /// When JavaScript last drained, in µs of the monotonic clock.
     turned: AtomicU64,
 }
 
 struct Queue<T> {
     records: VecDeque<Record>,
-    /// By the slots of their operations.
+    /// The texts of outcomes, by slot.
     texts: BTreeMap<u32, T>,
     /// The texts of notices, in the order of their records.
     notices: VecDeque<String>,
@@ -67,7 +67,7 @@ impl<T> Outbox<T> {
         queue.notices.push_back(text);
     }
 
-    /// Whether JavaScript has to be woken for records. A caller that gets `true` wakes it; the others get
+    /// Whether JavaScript has to be woken for records. The caller that gets `true` wakes it; others get
     /// `false` until JavaScript has found the queue empty.
     pub(super) fn arm(&self) -> bool {
         let mut queue = self.lock();
@@ -76,32 +76,32 @@ impl<T> Outbox<T> {
         wake
     }
 
-    /// Moves records into `into` and returns how many. Zero means that the next record wakes again.
+    /// Moves records into `into` and returns their number. Zero means that the next record wakes again.
     pub(super) fn drain(&self, now: Mono, into: &mut [f64]) -> usize {
         self.turned.store(now.as_micros(), Ordering::Relaxed);
         let mut queue = self.lock();
         let count = queue.take(into);
-        // Under the same lock: a record that came after the look and before this would wake nobody.
+        // Under the same lock: a record added between the two would wake nobody.
         queue.armed = count > 0;
         count
     }
 
-    /// The text of `slot`, once.
+    /// Takes the text of `slot`.
     pub(super) fn take_text(&self, slot: u32) -> Option<T> {
         self.lock().texts.remove(&slot)
     }
 
-    /// The text of the oldest notice that was not taken yet.
+    /// Takes the text of the oldest notice.
     pub(super) fn take_notice(&self) -> Option<String> {
         self.lock().notices.pop_front()
     }
 
-    /// When JavaScript last looked.
+    /// When JavaScript last drained.
     pub(super) fn last_turn(&self) -> Mono {
         Mono::from_micros(self.turned.load(Ordering::Relaxed))
     }
 
-    /// A panic elsewhere leaves whole records behind, so poison means nothing.
+    /// A panic elsewhere leaves only whole records behind, so poison is ignored.
     fn lock(&self) -> MutexGuard<'_, Queue<T>> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -127,10 +127,10 @@ mod model {
     use loom::sync::Arc;
     use loom::sync::atomic::AtomicUsize;
 
-    /// How JavaScript takes records out.
+    /// The drain function under test.
     type Drain = fn(&Outbox<u32>, &mut [f64]) -> usize;
 
-    /// An environment: a wake arrives later, on its own thread, and then it looks until there is nothing.
+    /// An environment: a wake arrives later, on its own thread, which then drains until the queue is empty.
     struct Environment {
         outbox: Outbox<u32>,
         wakes: AtomicUsize,
@@ -145,7 +145,7 @@ mod model {
         }
 
         fn turn(&self, drain: Drain, seen: &mut Vec<u32>) {
-            // Of one record, so that it is filled and emptied more than once.
+            // Room for one record, so that it is filled more than once.
             let mut buffer = [0.0; RECORD_LENGTH];
             while self.wakes.swap(0, Ordering::AcqRel) > 0 {
                 while drain(&self.outbox, &mut buffer) > 0 {
@@ -161,7 +161,7 @@ mod model {
         }
     }
 
-    /// Two threads put records in while JavaScript looks: it sees each, once, without being asked to.
+    /// Two threads add records while JavaScript drains: it reads each exactly once, without polling.
     fn every_record_is_seen(drain: Drain) {
         loom::model(move || {
             let environment =

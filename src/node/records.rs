@@ -1,9 +1,9 @@
 //! The records that cross the boundary, and the only code of this side that writes or reads one.
 //!
-//! An operation is [`OPERATION_LENGTH`] numbers on their way in: kind, slot, and five that depend on the
-//! kind; its strings come in a list. An outcome, a loss or a notice is [`RECORD_LENGTH`] numbers on their
-//! way out. JavaScript takes the codes, lengths and sentinels from the addon; the order of the numbers is
-//! written down here and in `js/native/records.ts`, and a test compares the two.
+//! An operation is [`OPERATION_LENGTH`] numbers on the way in: kind, slot, and five that depend on the kind;
+//! its strings come in a list. An outcome, a loss or a notice is [`RECORD_LENGTH`] numbers on the way out.
+//! JavaScript takes the codes, lengths and sentinels from the addon; the order of the numbers is defined here
+//! and in `js/native/records.ts`, and a test compares the two.
 
 #![expect(unreachable_pub, reason = "napi exports nothing that is not `pub`")]
 
@@ -16,10 +16,10 @@ use napi_derive::napi;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-/// How many numbers an operation has.
+/// The length of an operation.
 #[napi]
 pub const OPERATION_LENGTH: u32 = 7;
-/// How many numbers an outcome, a loss or a notice has.
+/// The length of an outcome, a loss or a notice.
 #[napi]
 pub const RECORD_LENGTH: u32 = 4;
 const _: () = assert!(RECORD_LENGTH as usize == outbox::RECORD_LENGTH);
@@ -42,10 +42,10 @@ pub const SHARE_EXCLUSIVE: f64 = -1.0;
 /// A share: one of any number. A larger share is the number of holders that the lock may have.
 #[napi]
 pub const SHARE_UNLIMITED: f64 = 0.0;
-/// The `ttl` of an extension: as long as it was last given.
+/// The `ttl` of an extension: the lease's last one.
 #[napi]
 pub const TTL_UNCHANGED: f64 = -1.0;
-/// What is left of a lease that never ends by itself.
+/// The remaining time of a lease that never ends by itself.
 #[napi]
 pub const LEASE_ENDLESS: f64 = -1.0;
 /// The number of `replicas` that stands for a majority.
@@ -71,31 +71,31 @@ pub enum OpKind {
     Adopt = 6,
     /// 1 if the value of other code is deleted, too; strings: name.
     ForceRelease = 7,
-    /// The number of keys that a page looks at; strings: cursor, what the keys begin with.
+    /// The number of keys that a page examines; strings: cursor, the prefix of the keys.
     Query = 8,
     /// ttl, number of names, longest hold, stall limit; strings: label, names.
     AcquireAll = 9,
 }
 
-/// The kind of a record that is no outcome: it stands in place of a slot.
+/// The kind of a record that is no outcome, in place of a slot.
 #[napi]
 #[derive(Clone, Copy)]
 pub enum RecordKind {
-    /// Nothing to tell. Reading the record is the sign of life that the core asks for.
+    /// No content. Reading the record is the heartbeat that the core asks for.
     Heartbeat = -1,
     /// A lock was lost: manager, lease, `LossCode`.
     Loss = -2,
-    /// Something happened to a manager: manager, `NoticeCode`; `takeNotice` has the text.
+    /// A notice of a manager: manager, `NoticeCode`; `takeNotice` has the text.
     Notice = -3,
 }
 
-/// What a notice is about, and what its text says.
+/// The subject of a notice, and the meaning of its text.
 #[napi]
 #[derive(Clone, Copy)]
 pub enum NoticeCode {
     /// The connection is gone: the cause.
     Disconnected = 0,
-    /// The connection is there again.
+    /// The connection is restored.
     Reconnected = 1,
     /// The server denies messages: its answer.
     PubsubDenied = 2,
@@ -105,11 +105,11 @@ pub enum NoticeCode {
     Eviction = 4,
     /// The server is a replica: its name.
     Replica = 5,
-    /// A server of a quorum may forget locks when it restarts: its name, and why.
+    /// A server of a quorum may forget locks when it restarts: its name, and the reason.
     Forgets = 6,
 }
 
-/// How a lock was lost.
+/// The reason of a loss.
 #[napi]
 #[derive(Clone, Copy)]
 pub enum LossCode {
@@ -117,27 +117,27 @@ pub enum LossCode {
     Expired = 0,
     /// It was held for `maxHold`.
     MaxHold = 1,
-    /// JavaScript gave no sign of life.
+    /// JavaScript sent no heartbeat.
     Stalled = 2,
     /// Another client stole the lock, or released it by force.
     Stolen = 3,
     /// Another process adopted the lock.
     Adopted = 4,
-    /// Its lease ended, as its caller wanted it to.
+    /// Its lease ended, as its caller asked.
     Ended = 5,
 }
 
-/// How an operation ended, with its two numbers and its text.
+/// The result of an operation, with its two numbers and its text.
 #[napi]
 #[derive(Clone, Copy)]
 pub enum OutcomeCode {
     /// The caller holds the lock: lease, fence.
     Acquired = 0,
-    /// The caller has ended the operation.
+    /// The caller cancelled the operation.
     Cancelled = 1,
     /// The manager was closed.
     Closed = 2,
-    /// No answer came in time; text: the cause.
+    /// No reply came in time; text: the cause.
     Connection = 3,
     /// The operation succeeded.
     Done = 4,
@@ -145,33 +145,33 @@ pub enum OutcomeCode {
     Held = 5,
     /// A defect of holdfast.
     Internal = 6,
-    /// The lease had ended before.
+    /// The lease had already ended.
     Lost = 7,
     /// The server refused; text: its error.
     Server = 8,
-    /// Another client held the lock for too long: ms waited, ms left of its lease or
+    /// Another client held the lock until the wait ended: ms waited, remaining ms of its lease or
     /// `LEASE_ENDLESS`; text: holder and position.
     TimedOut = 9,
     /// As `Acquired`, with another caller's label in the token; text: the label.
     AcquiredAs = 10,
-    /// No majority of the servers could be reached; text: a line for each server, the cause or empty.
+    /// No majority of the servers was reachable; text: a line for each server, the cause or empty.
     Quorum = 11,
     /// The query succeeded; text: a page.
     Page = 12,
     /// The caller holds several locks: the first one's lease; text: the fences, separated by commas.
     AcquiredAll = 13,
-    /// The locks cannot be taken by one call, only one by one.
+    /// The locks cannot be acquired by one call, only one by one.
     OneByOne = 14,
-    /// The survey succeeded; text: what each server answered.
+    /// The survey succeeded; text: each server's answers.
     Surveyed = 15,
 }
 
-/// What an operation asks for.
+/// A decoded operation.
 pub(super) enum Operation {
     Cancel,
     Command(Command),
     Query(Question),
-    /// Numbers or strings that no version of JavaScript's side writes: a defect.
+    /// Numbers or strings that TypeScript never writes: a defect.
     Malformed,
 }
 
@@ -296,7 +296,7 @@ const fn millis(ms: f64) -> Duration {
     Duration::from_millis(whole(ms))
 }
 
-/// A lease as JavaScript names it.
+/// A lease's number in JavaScript.
 pub(super) const fn read_lease(lease: f64) -> LeaseId {
     LeaseId(whole(lease))
 }
@@ -311,7 +311,7 @@ const fn whole(value: f64) -> u64 {
     value as u64
 }
 
-/// The record of a sign of life.
+/// The record of a heartbeat.
 pub(super) fn heartbeat() -> Record {
     [f64::from(RecordKind::Heartbeat as i32), 0.0, 0.0, 0.0]
 }

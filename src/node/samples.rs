@@ -1,5 +1,4 @@
-//! Both halves of the boundary side by side, for the test that compares them. Not in an addon that is
-//! shipped.
+//! Both halves of the boundary side by side, for the test that compares them. Not in a published addon.
 
 #![expect(unreachable_pub, reason = "napi exports nothing that is not `pub`")]
 
@@ -16,7 +15,7 @@ use std::time::Duration;
 /// One record of each kind.
 #[napi(object)]
 pub struct Sample {
-    /// What the record says, as Rust prints it.
+    /// The content of the record, as Rust prints it.
     pub meaning: String,
     /// The numbers of the record.
     pub record: Vec<f64>,
@@ -26,7 +25,7 @@ pub struct Sample {
     pub notice: Option<String>,
 }
 
-/// What `submit` would start, as Rust prints it.
+/// The operations that `submit` would start, as Rust prints them.
 #[napi]
 pub fn describe_operations(count: u32, numbers: &[f64], strings: Vec<String>) -> Vec<String> {
     let operations = read_operations(count, numbers, strings).into_iter();
@@ -39,7 +38,7 @@ pub fn describe_operations(count: u32, numbers: &[f64], strings: Vec<String>) ->
     lines.collect()
 }
 
-/// A record of every outcome, loss and notice, and that of a heartbeat.
+/// A record of every outcome, loss and notice, and of a heartbeat.
 #[napi]
 pub fn sample_records() -> Vec<Sample> {
     let mut samples = vec![sample("Heartbeat".to_owned(), heartbeat())];

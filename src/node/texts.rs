@@ -8,19 +8,19 @@ use napi_derive::napi;
 /// The text of an outcome.
 #[napi(object)]
 pub struct OutcomeText {
-    /// What happened.
+    /// The message.
     pub message: String,
     /// The first word of the server's error.
     pub server_code: Option<String>,
     /// The key that the server's error is about.
     pub key: Option<String>,
-    /// The value of the lock that is held.
+    /// The owner token of the held lock.
     pub holder: Option<String>,
     /// The caller's position in the wait queue, 1 for the next.
     pub position: Option<u32>,
-    /// What a query found.
+    /// The page of a query.
     pub page: Option<QueryPage>,
-    /// What servers tell about themselves.
+    /// The answers of a survey.
     pub surveys: Option<Vec<ServerSurvey>>,
 }
 
@@ -38,14 +38,14 @@ impl OutcomeText {
     }
 }
 
-/// What one server answered.
+/// The answers of one server.
 #[napi(object)]
 pub struct ServerSurvey {
     /// The server, without login.
     pub server: String,
-    /// Why the server could not be asked. The rest is empty then.
+    /// Why the server could not be asked; the rest is empty then.
     pub failure: Option<String>,
-    /// How long each of a few round trips took, in µs.
+    /// The durations of a few round trips, in µs.
     pub round_trips: Vec<f64>,
     /// How far the server's clock is ahead of this machine's, in µs.
     pub ahead: f64,
@@ -56,7 +56,7 @@ pub struct ServerSurvey {
 /// An answer to one question.
 #[napi(object)]
 pub struct ServerAnswer {
-    /// The server's words, an item per line.
+    /// The answer, an item per line.
     pub text: String,
     /// Whether the server refused to answer.
     pub refused: bool,
@@ -98,7 +98,7 @@ pub struct QueryHolder {
     pub token: String,
     /// The fence; of an exclusive lock the last one that is reserved for its owner.
     pub fence: f64,
-    /// How long the lease still lasts, in ms, or `LEASE_ENDLESS`.
+    /// The remaining time of the lease in ms, or `LEASE_ENDLESS`.
     pub ttl: f64,
 }
 
