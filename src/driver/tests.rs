@@ -1,4 +1,4 @@
-//! What callers learn of a loop that a defect has ended.
+//! The outcomes and losses after a defect has ended the driver.
 
 use super::{Caller, Handle, Ticket};
 use crate::machine::{Command, Config, Hold, LeaseId, LossReason, Notice, OpId, Outcome, Wait};
@@ -11,26 +11,26 @@ use std::time::Duration;
 const HANG: Duration = Duration::from_secs(20);
 
 #[derive(Debug, PartialEq)]
-enum Told {
+enum Report {
     Ended(OpId, Outcome),
     Lost(LeaseId, LossReason),
 }
 
-/// Has a defect: the loop panics when it asks for a sign of life, as it does with the first renewal.
-struct Defective(Mutex<mpsc::Sender<Told>>);
+/// A caller with a defect: asking for a heartbeat, as before the first renewal, panics.
+struct Defective(Mutex<mpsc::Sender<Report>>);
 
 impl Defective {
-    fn told(&self, told: Told) {
-        self.0.lock().unwrap().send(told).unwrap();
+    fn report(&self, report: Report) {
+        self.0.lock().unwrap().send(report).unwrap();
     }
 }
 
 impl Caller for Defective {
     fn complete(&self, op: OpId, outcome: Outcome) {
-        self.told(Told::Ended(op, outcome));
+        self.report(Report::Ended(op, outcome));
     }
     fn lose(&self, lease: LeaseId, reason: LossReason) {
-        self.told(Told::Lost(lease, reason));
+        self.report(Report::Lost(lease, reason));
     }
     fn tell(&self, _: Notice) {}
     fn ping(&self) {
@@ -81,22 +81,22 @@ fn acquire(renew: bool) -> Command {
 }
 
 #[test]
-fn a_loop_that_panics_tells_the_loss_of_every_lease() {
-    let (sender, told) = mpsc::channel();
+fn a_driver_that_panics_reports_the_loss_of_every_lease() {
+    let (sender, reports) = mpsc::channel();
     let caller: Arc<dyn Caller> = Arc::new(Defective(Mutex::new(sender)));
     let handle = start(&caller);
     let submit = |op, command| handle.submit(Ticket::new(OpId(op), Arc::clone(&caller)), command);
     submit(1, Command::Open);
-    assert_eq!(told.recv_timeout(HANG), Ok(Told::Ended(OpId(1), Outcome::Done)));
+    assert_eq!(reports.recv_timeout(HANG), Ok(Report::Ended(OpId(1), Outcome::Done)));
     let mut leases = [false, true].map(|renew| {
         submit(2, acquire(renew));
-        match told.recv_timeout(HANG) {
-            Ok(Told::Ended(_, Outcome::Acquired { lease, .. })) => lease,
+        match reports.recv_timeout(HANG) {
+            Ok(Report::Ended(_, Outcome::Acquired { lease, .. })) => lease,
             other => panic!("{other:?}"),
         }
     });
-    let mut lost = [(); 2].map(|()| match told.recv_timeout(HANG) {
-        Ok(Told::Lost(lease, LossReason::Expired)) => {
+    let mut lost = [(); 2].map(|()| match reports.recv_timeout(HANG) {
+        Ok(Report::Lost(lease, LossReason::Expired)) => {
             assert!(handle.shared().remaining(lease, Mono::now()).is_zero());
             lease
         }

@@ -1,4 +1,4 @@
-//! Redis Cluster: which server has which slot, and a connection to each.
+//! Redis Cluster: the routes from slots to servers, and a connection to each server.
 //!
 //! Source: <https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/>
 
@@ -17,13 +17,13 @@ use tokio::sync::mpsc::{self, UnboundedSender};
 use tokio::task::JoinHandle;
 
 impl Endpoint {
-    /// One server of the same kind. Its shard channels have a connection of their own.
+    /// A single server. Its shard channels have a connection of their own.
     fn server(&self, host: String, port: u16) -> Self {
         Self { address: Address::Tcp { host, port }, ..self.clone() }
     }
 }
 
-/// The servers that have slots, in the order of their names.
+/// The servers that have slots, ordered by name.
 pub(super) async fn primaries(
     endpoint: &Arc<Endpoint>,
     directory: &Arc<Directory>,
@@ -34,11 +34,11 @@ pub(super) async fn primaries(
     Ok(known.map(|(host, port)| endpoint.server(host, port)).collect())
 }
 
-/// A server that has not told the slots within this time is not waited for: another is asked as well.
+/// If a server has not answered within this time, the next one is asked as well.
 const NEXT_AFTER: Duration = Duration::from_millis(150);
 
-/// Asks which server has which slot. Those who had some last know best. Only if none of them answers are
-/// the seeds believed: one may have left the Cluster since, and tell of how it was or of another one.
+/// Asks for the slots of all servers. The last known members are asked first. The seeds are believed only if
+/// no member answers: a seed may have left the Cluster since, and know only an old or another one.
 pub(crate) async fn discover(
     endpoint: &Arc<Endpoint>,
     directory: &Arc<Directory>,
@@ -56,7 +56,7 @@ pub(crate) async fn discover(
             Err(more) => failures.extend(more),
         }
     }
-    // The login is wrong everywhere.
+    // A wrong login is wrong on every server.
     if let Some((_, refused)) = failures.iter().find(|(_, failure)| is_login(failure)) {
         return Err(refused.clone());
     }
@@ -69,14 +69,14 @@ pub(crate) async fn discover(
     Err(Failure::Lost(failures.join("; ")))
 }
 
-/// Asks one server after the other, the next as soon as one fails or takes long. The first answer that is
-/// accepted counts.
+/// Asks one server after the other, the next as soon as one fails or is slow. The first accepted answer
+/// counts.
 async fn ask_in_turn(
     endpoint: &Arc<Endpoint>,
     mut servers: Vec<Name>,
     accept: impl Fn(Slots) -> Result<Routes, Failure>,
 ) -> Result<Routes, Vec<(Name, Failure)>> {
-    // All managers would otherwise ask the same one.
+    // Otherwise all managers would ask the same server.
     let first = usize::try_from(super::chance()).unwrap_or(0).checked_rem(servers.len());
     servers.rotate_left(first.unwrap_or(0));
     let questions = servers.into_iter().map(|name| {
@@ -111,17 +111,17 @@ async fn ask_for_slots(server: &Endpoint, host: &str) -> Result<Slots, Failure> 
         .ok_or_else(|| Failure::Lost("it knows no servers with slots".to_owned()))
 }
 
-/// What a server tells of the slots.
+/// A server's answer to CLUSTER SLOTS.
 #[derive(Debug, Default)]
 pub(super) struct Slots {
-    /// First, last, and who has them.
+    /// First slot, last slot and primary of each range.
     pub(super) ranges: Vec<(u16, u16, Name)>,
-    /// The names that those who have slots, and their replicas, have among themselves.
+    /// The node ids of the servers with slots and of their replicas.
     pub(super) ids: BTreeSet<String>,
 }
 
-/// Reads `[first, last, [host, port, id, …], replica, …]` of every range. A server that does not know its
-/// own address leaves the host out.
+/// Reads `[first, last, [host, port, id, …], replica, …]` of every range. A server that does not know its own
+/// address omits the host.
 pub(super) fn read_slots(answer: &Value, asked: &str) -> Option<Slots> {
     let Value::Array(ranges) = answer else { return None };
     let mut slots = Slots::default();
@@ -209,7 +209,7 @@ impl Connection {
         self.inner.send(items);
     }
 
-    /// Gets the messages of a shard channel, or does so no longer.
+    /// Subscribes to a shard channel (`on`), or unsubscribes from it.
     pub(super) fn listen(&self, channel: Arc<str>, on: bool) {
         // If the task has ended, so has the connection.
         drop(self.channels.send((channel, on)));
@@ -240,7 +240,7 @@ mod tests {
         Value::Array(vec![bulk(host), Value::Int(7000), bulk(id)])
     }
 
-    /// What is told of a Cluster in which all slots are on one server.
+    /// The slots of a Cluster in which one server has all of them.
     fn slots(servers: Vec<Value>) -> Slots {
         let range = [vec![Value::Int(0), Value::Int(16_383)], servers].concat();
         read_slots(&Value::Array(vec![Value::Array(range)]), "10.0.0.9").unwrap()
@@ -274,13 +274,13 @@ mod tests {
     }
 
     #[test]
-    fn who_has_no_slots_any_more_is_not_asked_for_them() {
+    fn a_server_without_slots_is_not_asked_for_them() {
         let directory = Directory::default();
         directory
             .accept(slots(vec![server("10.0.0.1", "a"), server("10.0.0.2", "b")]), false)
             .unwrap();
         assert_eq!(directory.members(), [("10.0.0.1".to_owned(), 7000)]);
-        // Its replica has taken over, and it is gone.
+        // The first server has failed, and its replica has taken over.
         let routes = directory.accept(slots(vec![server("10.0.0.2", "b")]), true).unwrap();
         assert_eq!(directory.members(), [("10.0.0.2".to_owned(), 7000)]);
         assert_eq!(routes.nodes(), [NodeId(1)]);
@@ -293,7 +293,7 @@ mod tests {
         assert_eq!(directory.members(), [("10.0.0.9".to_owned(), 7000)]);
         let other = || slots(vec![server("10.0.0.9", "x"), server("10.0.0.8", "y")]);
         assert!(directory.accept(other(), true).is_err());
-        // Where none of them answers, who uses it says where to begin.
+        // If no member answers, the configured seeds are believed.
         assert!(directory.accept(other(), false).is_ok());
     }
 }

@@ -1,4 +1,4 @@
-//! What a manager knows of its servers, from one connection to the next.
+//! A manager's knowledge of its servers, kept between connections.
 
 use super::cluster::Slots;
 use crate::machine::{NodeId, Routes};
@@ -10,27 +10,27 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// A host and a port, as the servers name each other.
 pub(super) type Name = (String, u16);
 
-/// What a manager keeps when a connection ends.
+/// The knowledge that outlives a connection.
 #[derive(Debug, Default)]
 pub(crate) struct Directory {
     cluster: Mutex<Known>,
-    /// The most replicas that a primary had at once.
+    /// The most replicas that the primary had at once.
     replicas: AtomicU32,
 }
 
-/// What is known of the servers of a Cluster.
+/// The known servers of a Cluster.
 #[derive(Debug, Default)]
 pub(super) struct Known {
-    /// By their numbers in the protocol. None is ever given to another.
+    /// Indexed by node number. No number is used for another server.
     pub(super) names: Vec<Name>,
-    /// Who had slots when they were told last.
+    /// The servers that had slots by the last answer.
     members: Vec<Name>,
-    /// What they and their replicas are called among themselves, wherever they are.
+    /// The node ids of the members and their replicas, at any address.
     ids: BTreeSet<String>,
 }
 
 impl Known {
-    /// The number of a server; none if there have been too many.
+    /// The number of a server; none if the numbers are used up.
     fn node(&mut self, name: &Name) -> Option<NodeId> {
         let place = self.names.iter().position(|known| known == name);
         let place = place.unwrap_or(self.names.len());
@@ -43,7 +43,7 @@ impl Known {
 }
 
 impl Directory {
-    /// The number of the server at an address; none if there have been too many.
+    /// The number of the server at an address; none if the numbers are used up.
     pub(super) fn node(&self, host: &str, port: u16) -> Option<NodeId> {
         self.access().node(&(host.to_owned(), port))
     }
@@ -56,8 +56,8 @@ impl Directory {
         self.access().members.clone()
     }
 
-    /// Makes routes of what a server told. What one told at a member's address counts only if it knows one
-    /// of those who were there last: the address may belong to a server of another Cluster now.
+    /// Makes routes of a server's answer. An answer from a member's address counts only if it contains a
+    /// known node id: the address may belong to a server of another Cluster now.
     pub(super) fn accept(&self, slots: Slots, at_member: bool) -> Result<Routes, Failure> {
         let mut known = self.access();
         if at_member && !known.ids.is_empty() && known.ids.is_disjoint(&slots.ids) {
@@ -75,17 +75,17 @@ impl Directory {
         Ok(Routes::new(&ranges))
     }
 
-    /// Takes note that a primary has so many replicas.
+    /// Records that the primary has `count` replicas.
     pub(super) fn saw_replicas(&self, count: u32) {
         self.replicas.fetch_max(count, Ordering::Relaxed);
     }
 
-    /// How many replicas there are, as far as was ever seen.
+    /// The most replicas that were ever seen.
     pub(super) fn replicas(&self) -> u32 {
         self.replicas.load(Ordering::Relaxed)
     }
 
-    /// A panic elsewhere leaves whole entries behind, so poison means nothing.
+    /// A panic elsewhere leaves only whole entries behind, so poison is ignored.
     pub(super) fn access(&self) -> MutexGuard<'_, Known> {
         self.cluster.lock().unwrap_or_else(PoisonError::into_inner)
     }

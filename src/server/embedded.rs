@@ -1,4 +1,4 @@
-//! A server inside this process: the scripts as they are, on a keyspace of their own.
+//! An in-process server: the published scripts, on a keyspace of their own.
 //!
 //! Managers that name the same store share it; it lives as long as one of them is connected.
 
@@ -14,12 +14,12 @@ use crate::protocol::reply::Reply;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-/// The stores that have a name.
+/// The named stores.
 static NAMED: Mutex<BTreeMap<String, Weak<Mutex<Server>>>> = Mutex::new(BTreeMap::new());
 
 struct Server {
     store: Store,
-    /// Names the data: every store has a history of its own.
+    /// The replication id of the data; every store has its own.
     history: String,
     began: Mono,
     began_at: ServerTime,
@@ -27,14 +27,14 @@ struct Server {
     last_listener: u64,
 }
 
-/// A manager's line to its store. Dropping it ends its subscription.
+/// A manager's connection to its store. Dropping it ends its subscription.
 pub(crate) struct Connection {
     server: Arc<Mutex<Server>>,
     listener: u64,
     deliver: Deliver,
 }
 
-/// Opens the store `name`, or, if that is empty, one of its own.
+/// Opens the store `name`, or a private one if `name` is empty.
 pub(super) fn connect(name: &str, endpoint: &Endpoint, deliver: Deliver) -> (Connection, Welcome) {
     let shared = find(name);
     let mut server = access(&shared);
@@ -75,7 +75,7 @@ impl Server {
         }
     }
 
-    /// A clock that nobody can set.
+    /// A clock that cannot be set.
     fn time(&self) -> ServerTime {
         let us = Mono::now().as_micros() - self.began.as_micros();
         ServerTime::from_micros(self.began_at.as_micros() + us)
@@ -120,7 +120,7 @@ impl Connection {
 }
 
 impl Connection {
-    /// The next keys in their order, and who has to do with them.
+    /// The next keys in order, with their holders and waiters.
     pub(super) fn page(&self, question: &Question) -> Page {
         let mut server = access(&self.server);
         let time = server.time();
@@ -151,12 +151,12 @@ impl Drop for Connection {
     }
 }
 
-/// A panic elsewhere leaves whole calls behind, so poison means nothing.
+/// A panic elsewhere leaves only whole calls behind, so poison is ignored.
 fn access(server: &Mutex<Server>) -> MutexGuard<'_, Server> {
     server.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Runs a call at `now`, as a server at the other end of a socket would.
+/// Runs a call at `now`, as a remote server would.
 pub(crate) fn execute(
     store: &mut Store,
     now: ServerTime,

@@ -1,4 +1,4 @@
-//! Where locks live. The only module that names the Redis client.
+//! The servers that store locks. The only module that names the Redis client.
 
 mod cluster;
 mod directory;
@@ -38,55 +38,55 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What comes back from a connection.
+/// An event of a connection.
 #[derive(Debug)]
 pub(crate) enum Incoming {
-    /// Enough replicas have a grant, or why not.
+    /// Enough replicas have a grant, or the reason why not.
     Confirmed(TokenId, Result<(), Refusal>),
-    /// No messages can be sent or received, and why.
+    /// Pub/sub is denied, with the reason.
     PubsubDenied(String),
-    /// It broke, or the server closed it.
+    /// The connection broke, or the server closed it.
     Disconnected(String),
-    /// The messages of a shard channel come from now on, or come no longer.
+    /// A subscription to a shard channel began or ended.
     Listening(Arc<str>, bool),
-    /// The answer to a look that was sent at this time.
+    /// The answer to a server probe, and when the probe was sent.
     Probed(ServerProbe, Mono),
-    /// Answers, in the order of the requests.
+    /// Replies, in the order of the requests.
     Replies(Vec<(RequestId, Result<Reply, Failure>)>),
-    /// A script published this.
+    /// A message that a script published.
     Message(Message),
 }
 
-/// Where a connection puts what comes back.
+/// The receiver of a connection's events.
 pub(crate) type Deliver = Arc<dyn Fn(Incoming) + Send + Sync>;
 
-/// What a pipeline is made of.
+/// An item of a pipeline.
 #[derive(Debug)]
 pub(crate) enum Item {
-    /// Ask for the history of the data.
+    /// Ask for the replication id.
     Probe {
-        /// Now.
+        /// The time of sending.
         sent: Mono,
     },
     /// Call a script.
     Call {
-        /// Names the answer.
+        /// Identifies the reply.
         request: RequestId,
-        /// What to call.
+        /// The call.
         call: Call,
-        /// How to call it.
+        /// How the call is sent.
         send_mode: SendMode,
     },
 }
 
-/// What a server says to a new connection.
+/// A server's answers to a new connection.
 #[derive(Debug)]
 pub(crate) struct Welcome {
-    /// Which data it shows.
+    /// The first server probe.
     pub(crate) probe: ServerProbe,
-    /// Why locks may be less safe there than they could be.
+    /// The reasons why locks may be less safe there than they could be.
     pub(crate) risks: Vec<Risk>,
-    /// Why messages cannot be sent or received, if so.
+    /// The reason if pub/sub is denied.
     pub(crate) pubsub_denied: Option<String>,
 }
 
@@ -98,8 +98,8 @@ pub(crate) enum Connection {
     Single(single::Connection),
 }
 
-/// Connects to `node`, authenticates, listens to the inbox and has a first probe. Whatever happens on
-/// the connection afterwards is given to `deliver`.
+/// Connects to `node`, authenticates, subscribes to the inbox and probes the server. `deliver` gets all later
+/// events of the connection.
 pub(crate) async fn connect(
     endpoint: &Endpoint,
     directory: &Arc<Directory>,
@@ -136,8 +136,8 @@ pub(crate) async fn connect(
     }
 }
 
-/// Connects to a server of a quorum. Where no server has to wait after its restart, each is asked whether
-/// its data survive that.
+/// Connects to a server of a quorum. If servers may vote at once after a restart, each is asked whether its
+/// data survive one.
 async fn connect_voter(
     server: &Endpoint,
     settings: &Settings,
@@ -151,7 +151,8 @@ async fn connect_voter(
     Ok((connection, welcome))
 }
 
-/// The next page of an answer, each of whose replies may take `patience`. What this process keeps itself, [`Connection::page`] tells.
+/// The next page of a query, with a timeout of `patience` per reply. For an in-process store see
+/// [`Connection::page`].
 pub(crate) async fn page(
     endpoint: &Arc<Endpoint>,
     directory: &Arc<Directory>,
@@ -161,7 +162,7 @@ pub(crate) async fn page(
     query::page(endpoint, directory, question, patience).await
 }
 
-/// What each server of a place answers, on a connection of its own.
+/// The answers of every server of an address, on connections of their own.
 pub(crate) async fn survey(
     endpoint: &Arc<Endpoint>,
     questions: Questions,
@@ -170,7 +171,7 @@ pub(crate) async fn survey(
 }
 
 impl Connection {
-    /// All that there is, if it is in this process.
+    /// The whole page, if the store is in this process.
     pub(crate) fn page(&self, question: &Question) -> Option<Page> {
         match self {
             Self::Embedded(connection) => Some(connection.page(question)),
@@ -178,7 +179,7 @@ impl Connection {
         }
     }
 
-    /// Sends `items` as one pipeline, behind everything sent before.
+    /// Sends `items` as one pipeline, after all earlier items.
     pub(crate) fn send(&self, items: &[Item]) {
         match self {
             Self::Cluster(connection) => connection.send(items),
@@ -188,7 +189,7 @@ impl Connection {
         }
     }
 
-    /// Tells when enough replicas have a grant that was read before.
+    /// Reports when enough replicas have a grant whose reply was read before.
     pub(crate) fn confirm(&self, grant: TokenId) {
         match self {
             Self::Sentinel(connection) => connection.confirm(grant),
@@ -197,7 +198,7 @@ impl Connection {
         }
     }
 
-    /// Gets the messages of a channel (in a Cluster: a shard channel), or does so no longer.
+    /// Subscribes to a channel (in a Cluster: a shard channel), or unsubscribes from it.
     pub(crate) fn listen(&self, channel: Arc<str>, on: bool) {
         match self {
             Self::Cluster(connection) => connection.listen(channel, on),
@@ -206,7 +207,7 @@ impl Connection {
         }
     }
 
-    /// Closes the connection and drops what has not been delivered yet.
+    /// Closes the connection and discards what it has not delivered yet.
     pub(crate) fn abort(self) {
         match self {
             Self::Cluster(connection) => connection.abort(),
@@ -217,7 +218,7 @@ impl Connection {
     }
 }
 
-/// Any number.
+/// A random number.
 fn chance() -> u64 {
     uuid::Uuid::new_v4().as_u64_pair().0
 }
@@ -225,9 +226,9 @@ fn chance() -> u64 {
 /// One server and how to reach it.
 #[derive(Clone)]
 pub struct Endpoint {
-    /// Where it listens.
+    /// The server's address.
     pub address: Address,
-    /// How to speak TLS with it; none for plain text.
+    /// The TLS options; none for plain text.
     pub tls: Option<Arc<Tls>>,
     /// The ACL user; none for the default user.
     pub username: Option<String>,
@@ -235,22 +236,22 @@ pub struct Endpoint {
     pub password: Option<String>,
     /// The database number.
     pub db: u32,
-    /// What `CLIENT LIST` shows.
+    /// The name that `CLIENT LIST` shows.
     pub client_name: String,
-    /// The channels that are subscribed to with the connection; messages are probed on the first of them.
+    /// The channels to subscribe to; publishing is probed on the first of them.
     pub channels: Vec<Arc<str>>,
-    /// How long connecting may take, handshake included.
+    /// The timeout of connecting, handshake included.
     pub connect_timeout: Duration,
-    /// How many replicas must have a grant before it counts, if any.
+    /// The replicas that must acknowledge a grant, if any.
     pub replicas: Option<Replicas>,
 }
 
-/// Where a server listens.
+/// The address of one server or of several.
 #[derive(Clone, Debug)]
 pub enum Address {
     /// A Cluster, by some of its servers: host names or IP addresses, and ports.
     Cluster {
-        /// The servers that are asked for all others.
+        /// The servers that are asked for the others.
         seeds: Vec<(String, u16)>,
     },
     /// The master that Sentinels name.
@@ -262,16 +263,16 @@ pub enum Address {
         /// The port.
         port: u16,
     },
-    /// Several servers that know nothing of each other, of which a majority decides.
+    /// Several independent servers, of which a majority decides.
     Quorum {
         /// Each server, with its own login.
         servers: Vec<Endpoint>,
-        /// How the majority decides.
+        /// The rules of the majority.
         settings: Settings,
     },
-    /// In this process.
+    /// A store in this process.
     Memory {
-        /// Shared by all who name it; one of its own if empty.
+        /// The name of a shared store; empty for a private one.
         name: String,
     },
     /// A socket file.
@@ -281,7 +282,7 @@ pub enum Address {
     },
 }
 
-/// What people call it.
+/// The address as people write it.
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -295,7 +296,7 @@ impl fmt::Display for Address {
     }
 }
 
-/// Shows everything but the password, keys, and the names of channels, of which one is a secret.
+/// Shows everything but passwords, keys, and the names of channels, one of which is a secret.
 impl fmt::Debug for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Endpoint")

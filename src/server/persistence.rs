@@ -4,7 +4,7 @@ use super::wire::info_field;
 use crate::machine::Risk;
 use redis::{Pipeline, Value};
 
-/// Asks what a server keeps over a restart.
+/// Asks for a server's persistence settings.
 pub(super) fn question() -> Pipeline {
     let mut pipeline = Pipeline::new();
     pipeline.cmd("INFO").arg("persistence");
@@ -12,8 +12,8 @@ pub(super) fn question() -> Pipeline {
     pipeline
 }
 
-/// Why a server that answered to [`question`] may forget locks when it restarts, if it says so. Only
-/// what is on the disk before it is answered survives every restart. An ACL may forbid either question.
+/// Why a server that answered [`question`] may forget locks when it restarts, if it says so. Only writes that
+/// are on the disk before the reply survive every restart. An ACL may forbid either question.
 pub(super) fn forgets(values: &[Value], name: &str) -> Option<Risk> {
     let [info, config] = values else { return None };
     let appends = info_field(info, "aof_enabled")?;
@@ -50,7 +50,7 @@ mod tests {
             why("aof_enabled:1\r\n", config("everysec")),
             told("a:1 has appendfsync everysec")
         );
-        // What it keeps to itself is no reason for a warning.
+        // A server that hides its settings causes no warning.
         assert_eq!(why("aof_enabled:1\r\n", Value::Nil), None);
         assert_eq!(forgets(&[Value::Nil, config("no")], "a:1"), None);
     }

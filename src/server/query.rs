@@ -1,7 +1,7 @@
-//! Who holds and who waits for what, page by page.
+//! Pages of holders and waiters.
 //!
-//! Keys are found with SCAN, which never holds up a server for long, on a connection of its own: the one
-//! that carries the locks is limited as one that listens, and must not wait for this one.
+//! Keys are found with SCAN, which never blocks a server for long, on a connection of its own: the one that
+//! carries the locks has the output buffer limit of a subscriber, and must not wait for this one.
 //!
 //! Source: <https://redis.io/docs/latest/commands/scan/>
 
@@ -14,14 +14,14 @@ use redis::{Cmd, Pipeline, RedisResult, Value};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How many keys one SCAN looks at, and about how long it holds the server up: a tenth of a ms.
+/// The keys that one SCAN examines; it blocks the server for about a tenth of a ms.
 const SCAN_COUNT: u32 = 500;
-/// So many holders and waiters of a lock are told of.
+/// The most holders and waiters of a lock that a page shows.
 const MOST: u32 = 1_000;
 /// The lock's value while others share it.
 const SHARED: &str = "hf1.shared";
 
-/// The next page of an answer. No single reply is waited for longer than `patience`.
+/// The next page of a query, with a timeout of `patience` per reply.
 pub(crate) async fn page(
     endpoint: &Arc<Endpoint>,
     directory: &Arc<Directory>,
@@ -32,35 +32,35 @@ pub(crate) async fn page(
     let (server, mut cursor) = place(&question.cursor);
     let Some(endpoint) = servers.get(server) else { return Ok(Page::default()) };
     let dialled = single::in_time(endpoint, single::dial(endpoint, |_| {})).await?;
-    let mut line = Line { dialled, patience, allowed: false, refusal: None };
+    let mut connection = PageConnection { dialled, patience, allowed: false, refusal: None };
     if endpoint.db != 0 {
-        line.run(redis::cmd("SELECT").arg(endpoint.db)).await?;
+        connection.run(redis::cmd("SELECT").arg(endpoint.db)).await?;
     }
     let mut page = Page::default();
-    let mut looked_at = 0;
-    while looked_at < question.count {
-        let count = SCAN_COUNT.min(question.count - looked_at);
-        let (next, keys) = line.scan(&cursor, &question.starts_with, count).await?;
-        line.inspect(&keys, &mut page).await?;
-        looked_at += count;
+    let mut examined = 0;
+    while examined < question.count {
+        let count = SCAN_COUNT.min(question.count - examined);
+        let (next, keys) = connection.scan(&cursor, &question.starts_with, count).await?;
+        connection.inspect(&keys, &mut page).await?;
+        examined += count;
         cursor = next;
         if cursor == "0" {
             let more = server + 1 < servers.len();
             page.cursor = if more { format!("{}:0", server + 1) } else { String::new() };
-            return line.judge(page);
+            return connection.judge(page);
         }
     }
     page.cursor = format!("{server}:{cursor}");
-    line.judge(page)
+    connection.judge(page)
 }
 
-/// Which server, and where on it.
+/// The number of a server, and a cursor on it.
 fn place(cursor: &str) -> (usize, String) {
     let (server, at) = cursor.split_once(':').unwrap_or(("0", "0"));
     (server.parse().unwrap_or(0), at.to_owned())
 }
 
-/// Those that have keys, in an order that stays.
+/// The servers that have keys, in a stable order.
 pub(super) async fn servers(
     endpoint: &Arc<Endpoint>,
     directory: &Arc<Directory>,
@@ -75,18 +75,18 @@ pub(super) async fn servers(
     }
 }
 
-/// A connection that carries one page.
-struct Line {
+/// The connection of one page.
+struct PageConnection {
     dialled: single::Dialled,
-    /// How long a reply may take.
+    /// The timeout of a reply.
     patience: Duration,
-    /// Whether the user may see any of the keys.
+    /// Whether the user may read any of the keys.
     allowed: bool,
-    /// Why it may not see one of them.
+    /// The refusal for a key that the user may not read.
     refusal: Option<Refusal>,
 }
 
-impl Line {
+impl PageConnection {
     async fn run(&mut self, command: &Cmd) -> Result<Value, Failure> {
         let answer = in_time(self.patience, self.dialled.inner.send_packed_command(command));
         answer.await?.extract_error().map_err(|error| wire::failure(&error))
@@ -103,24 +103,24 @@ impl Line {
         read_scan(self.run(&command).await?)
     }
 
-    /// Adds what is known of these keys.
+    /// Adds the holders and waiters of these keys.
     async fn inspect(&mut self, keys: &[String], page: &mut Page) -> Result<(), Failure> {
-        let untaught = self.ask(keys, false, page).await?;
-        // Each with the source: if only one had it, and that one was refused, the rest would be missed.
-        let untaught = self.ask(&untaught, true, page).await?;
-        if untaught.is_empty() { Ok(()) } else { Err(Failure::NoScript) }
+        let missing = self.ask(keys, false, page).await?;
+        // Each key's call has the source: if only one had it and were refused, the rest would fail.
+        let missing = self.ask(&missing, true, page).await?;
+        if missing.is_empty() { Ok(()) } else { Err(Failure::NoScript) }
     }
 
-    /// Adds what the server says of these keys, and answers for which of them it does not know the script.
+    /// Adds the server's answers for these keys, and returns the keys for which it lacked the script.
     async fn ask(
         &mut self,
         keys: &[String],
         with_source: bool,
         page: &mut Page,
     ) -> Result<Vec<String>, Failure> {
-        let mut untaught = Vec::new();
+        let mut missing = Vec::new();
         if keys.is_empty() {
-            return Ok(untaught);
+            return Ok(missing);
         }
         let mut pipeline = Pipeline::with_capacity(keys.len());
         for key in keys {
@@ -133,21 +133,21 @@ impl Line {
                     self.allowed = true;
                     add(page, key, answer);
                 }
-                Err(Failure::NoScript) => untaught.push(key.clone()),
-                Err(failure) => self.pass_over(failure)?,
+                Err(Failure::NoScript) => missing.push(key.clone()),
+                Err(failure) => self.skip(failure)?,
             }
         }
-        Ok(untaught)
+        Ok(missing)
     }
 
-    /// Only what concerns one key alone is passed over: everything else would be missed for all.
-    fn pass_over(&mut self, failure: Failure) -> Result<(), Failure> {
+    /// Skips failures of a single key; any other failure would affect all keys.
+    fn skip(&mut self, failure: Failure) -> Result<(), Failure> {
         match failure {
-            // It has moved to another server meanwhile, where it is seen.
+            // The key has moved to another server, whose pages show it.
             Failure::Halfway => Ok(()),
             Failure::Refused(refusal) => match refusal.code.as_str() {
                 "ASK" | "MOVED" | "TRYAGAIN" => Ok(()),
-                // It is no lock.
+                // The key is no lock.
                 "WRONGTYPE" => {
                     self.allowed = true;
                     Ok(())
@@ -162,7 +162,7 @@ impl Line {
         }
     }
 
-    /// The page, unless the user may see nothing of it: that it is empty would then be wrong.
+    /// The page, unless the user may read none of its keys: an empty page would be wrong then.
     fn judge(self, page: Page) -> Result<Page, Failure> {
         match self.refusal {
             Some(refusal) if !self.allowed => Err(Failure::Refused(refusal)),
@@ -176,7 +176,7 @@ fn is_about_a_key(detail: &str) -> bool {
     detail.contains(" access ")
 }
 
-/// Waits for a reply, but not for ever: the server may have stopped.
+/// Waits for a reply up to a timeout: the server may have stopped.
 async fn in_time<T>(
     patience: Duration,
     reply: impl Future<Output = RedisResult<T>>,
@@ -190,12 +190,12 @@ async fn in_time<T>(
 pub(super) fn read_scan(answer: Value) -> Result<(String, Vec<String>), Failure> {
     let read = redis::from_redis_value::<(String, Vec<Vec<u8>>)>(answer);
     let (next, keys) = read.map_err(|error| Failure::Lost(wire::brief(error.to_string())))?;
-    // What is no text is no lock of ours.
+    // Our locks have UTF-8 names.
     let keys = keys.into_iter().filter_map(|key| String::from_utf8(key).ok());
     Ok((next, keys.collect()))
 }
 
-/// A pattern for all that begins with `text`.
+/// A pattern for all keys that begin with `text`.
 fn literally(text: &str) -> String {
     let mut pattern = String::with_capacity(text.len() + 1);
     for letter in text.chars() {
@@ -212,10 +212,10 @@ pub(super) fn call(key: &str, with_source: bool) -> Cmd {
     wire::inspection(&LockKeys::from_key(key), MOST, with_source)
 }
 
-/// Adds what `inspect.lua` said of `key`.
+/// Adds the answer of `inspect.lua` about `key`.
 pub(super) fn add(page: &mut Page, key: &str, answer: Value) {
     type Answer = (String, i64, u64, Vec<Value>, Vec<String>);
-    let Ok((value, remaining_ms, fence, shares, line)) = redis::from_redis_value::<Answer>(answer)
+    let Ok((value, remaining_ms, fence, shares, queue)) = redis::from_redis_value::<Answer>(answer)
     else {
         return;
     };
@@ -231,7 +231,7 @@ pub(super) fn add(page: &mut Page, key: &str, answer: Value) {
             page.held.push(Holding { key, shared: true, token, fence, remaining_ms });
         }
     }
-    for (waiter, position) in line.chunks_exact(2).zip(1..) {
+    for (waiter, position) in queue.chunks_exact(2).zip(1..) {
         if let [token, limit] = waiter {
             let (key, token) = (key.to_owned(), token.clone());
             page.pending.push(Waiting { key, shared: limit != "-", token, position });
@@ -239,7 +239,7 @@ pub(super) fn add(page: &mut Page, key: &str, answer: Value) {
     }
 }
 
-/// Which script it is, for the embedded store.
+/// The script's source, for the embedded store.
 pub(super) fn source() -> &'static str {
     Script::Inspect.source()
 }

@@ -4,8 +4,8 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-/// Begins one attempt after the other, the next as soon as one has failed or has taken `patience`: else one that
-/// is silent for ever would hide all others. The first that is accepted counts; else why each was not.
+/// Starts one attempt after the other, the next as soon as one has failed or has taken `patience`: a silent
+/// server would otherwise block all others. Returns the first accepted output, or all failures.
 ///
 /// Source: <https://www.rfc-editor.org/rfc/rfc8305>, section 5
 pub(super) async fn first_of<F, T, E>(
@@ -29,7 +29,7 @@ where
                 Err(failure) => failures.push(failure),
             },
             Ok(None) => return Err(failures),
-            // It takes long, or its task has ended, which nobody can end but this one.
+            // The attempt is slow, or the runtime has ended its task.
             Ok(Some(Err(_))) | Err(_) => {}
         }
     }

@@ -1,7 +1,6 @@
-//! Waiting until replicas have a grant, on a connection of its own: WAIT blocks the connection that it is
-//! sent on.
+//! Waits until replicas have a grant, on a connection of its own, because WAIT blocks its connection.
 //!
-//! It counts from the last command of that connection that was replicated, and without one answers at once.
+//! WAIT covers the commands up to the last replicated one of its connection; without one it answers at once.
 //! So each WAIT follows, in the same write, such a command that was sent after the grant was read, to the
 //! same server.
 //!
@@ -17,26 +16,26 @@ use std::time::Duration;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::task::JoinHandle;
 
-/// How many replicas must have a grant.
+/// The replicas that must have a grant.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Replicas {
-    /// So many.
+    /// This number of replicas.
     AtLeast(u32),
-    /// With the primary, more than half of all that were ever seen, and at least one.
+    /// With the primary, more than half of all servers that were ever seen, and at least one replica.
     Majority,
 }
 
-/// How long the replicas may take. Less than a claim lasts, for a grant by message is claimed afterwards.
+/// The timeout of WAIT. Shorter than a claim, because a grant by message is claimed afterwards.
 const WAIT: Duration = Duration::from_secs(1);
 
-/// The task that waits. Dropping it ends it.
+/// The task that sends WAIT. Dropping it ends it.
 pub(super) struct ReplicaAcker {
     grants: UnboundedSender<TokenId>,
     task: JoinHandle<()>,
 }
 
 impl ReplicaAcker {
-    /// Connects, and checks that the server knows WAIT and is the one that shows `history`.
+    /// Connects, and checks that the server knows WAIT and has the replication id `history`.
     pub(super) async fn open(
         endpoint: &Endpoint,
         replicas: Replicas,
@@ -45,14 +44,14 @@ impl ReplicaAcker {
         deliver: Deliver,
     ) -> Result<Self, Failure> {
         let dialled = single::dial(endpoint, |_| {}).await?;
-        let mut line = Line { dialled, history, directory: Arc::clone(directory) };
-        line.ask(0, Duration::from_millis(1)).await?;
+        let mut connection = WaitConnection { dialled, history, directory: Arc::clone(directory) };
+        connection.ask(0, Duration::from_millis(1)).await?;
         let (grants, waiting) = mpsc::unbounded_channel();
-        let task = tokio::spawn(watch(line, replicas, waiting, deliver));
+        let task = tokio::spawn(watch(connection, replicas, waiting, deliver));
         Ok(Self { grants, task })
     }
 
-    /// Tells when enough replicas have all that was granted so far.
+    /// Reports when enough replicas have all grants so far.
     pub(super) fn confirm(&self, grant: TokenId) {
         // If the task has ended, so has the connection.
         let _ended = self.grants.send(grant).is_err();
@@ -65,9 +64,9 @@ impl Drop for ReplicaAcker {
     }
 }
 
-/// One WAIT at a time answers for all that was granted before it was sent.
+/// One WAIT at a time, which covers all grants before it.
 async fn watch(
-    mut line: Line,
+    mut connection: WaitConnection,
     replicas: Replicas,
     mut waiting: UnboundedReceiver<TokenId>,
     deliver: Deliver,
@@ -76,7 +75,7 @@ async fn watch(
     let mut grants = Vec::new();
     while waiting.recv_many(&mut grants, usize::MAX).await > 0 {
         faults::at("replicas");
-        match line.enough(replicas).await {
+        match connection.enough(replicas).await {
             Ok(verdict) => {
                 for grant in grants.drain(..) {
                     deliver(Incoming::Confirmed(grant, verdict.clone()));
@@ -87,21 +86,21 @@ async fn watch(
     }
 }
 
-struct Line {
+struct WaitConnection {
     dialled: single::Dialled,
-    /// Which data the grants are in.
+    /// The replication id of the data that the grants are in.
     history: Option<String>,
     directory: Arc<Directory>,
 }
 
-impl Line {
-    /// Whether enough replicas have what was written before.
+impl WaitConnection {
+    /// Whether enough replicas have all earlier writes.
     async fn enough(&mut self, replicas: Replicas) -> Result<Result<(), Refusal>, Failure> {
         loop {
             let needed = self.needed(replicas);
             let acknowledged = self.ask(needed, WAIT).await?;
             if self.needed(replicas) > needed {
-                // It has more of them than was known.
+                // More replicas have connected meanwhile.
                 continue;
             }
             if acknowledged >= needed {
@@ -116,18 +115,17 @@ impl Line {
     fn needed(&self, replicas: Replicas) -> u32 {
         match replicas {
             Replicas::AtLeast(count) => count,
-            // With the primary, which is one of them. One replica is always needed: that none is seen does
-            // not mean that there is none.
+            // The primary counts as one server. At least one replica is needed, even if none was ever seen.
             Replicas::Majority => self.directory.replicas().div_ceil(2).max(1),
         }
     }
 
-    /// How many replicas have what was written before, as soon as `count` have, or after `limit`.
+    /// The number of replicas with all earlier writes, once it is `count` or after `limit`.
     async fn ask(&mut self, count: u32, limit: Duration) -> Result<u32, Failure> {
         let mut pipeline = Pipeline::new();
         wire::add_look(&mut pipeline);
         let ms = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
-        // To read is not enough from Redis 7.2 and Valkey on. A message is replicated, and leaves nothing.
+        // From Redis 7.2 and Valkey on, a read is not enough. A message is replicated and leaves no data.
         pipeline.cmd("PUBLISH").arg("holdfast:replicas").arg("");
         pipeline.cmd("WAIT").arg(count).arg(ms);
         let answers = self.dialled.inner.send_packed_commands(&pipeline, 0, pipeline.len());

@@ -1,4 +1,4 @@
-//! Sentinel: who the master is, asked of those who watch it.
+//! Sentinel: asks the Sentinels for the master.
 //!
 //! Source: <https://redis.io/docs/latest/develop/reference/sentinel-clients/>
 
@@ -15,17 +15,17 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-/// What a Sentinel publishes when another server has become the master.
+/// The event that a Sentinel publishes after a failover.
 const SWITCH: &str = "+switch-master";
-/// A Sentinel that is gone is listened to again after so long. Meanwhile the others tell.
+/// The pause before reconnecting to a lost Sentinel. Meanwhile the others report a failover.
 const WATCH_PAUSE: Duration = Duration::from_secs(5);
 
-/// Those who watch a master and its replicas, and promote one of these when the master is gone.
+/// The processes that monitor a master and its replicas, and promote a replica when the master fails.
 #[derive(Clone, Debug)]
 pub struct Sentinels {
-    /// What they call the master.
+    /// The Sentinels' name for the master.
     pub master: String,
-    /// Where they listen.
+    /// The addresses of the Sentinels.
     pub all: Vec<Sentinel>,
 }
 
@@ -82,8 +82,8 @@ impl Connection {
     }
 }
 
-/// Connects to the master that the Sentinels name. A server that turns out not to be one is refused:
-/// while a failover is under way, nobody may be.
+/// Connects to the master that the Sentinels name. A server that turns out to be a replica is refused: during
+/// a failover there may be no master.
 pub(super) async fn connect(
     endpoint: &Endpoint,
     sentinels: &Sentinels,
@@ -115,7 +115,7 @@ pub(super) async fn connect(
     Err(Failure::Lost(failures.join("; ")))
 }
 
-/// Whom the Sentinels name, whom most of them name first.
+/// The masters that the Sentinels name, most votes first.
 pub(super) async fn masters(
     endpoint: &Endpoint,
     sentinels: &Sentinels,
@@ -126,7 +126,7 @@ pub(super) async fn masters(
     Ok(named.map(server).collect())
 }
 
-/// Says which server it was that went away.
+/// Adds the server's name to the reason of a disconnect.
 fn naming(name: String, deliver: Deliver) -> Deliver {
     Arc::new(move |incoming| {
         deliver(match incoming {
@@ -139,10 +139,10 @@ fn naming(name: String, deliver: Deliver) -> Deliver {
 /// A host and a port, as Sentinels name them.
 type Named = (String, u16);
 
-/// Asks all Sentinels at once, and answers who the master is. They may not agree: one that is cut off
-/// from the others has not heard of a failover. So whom most of them name comes first.
+/// Asks all Sentinels at once for the master. They may disagree: one that is partitioned from the others has
+/// not noticed a failover. So the master with the most votes comes first.
 async fn ask_all(endpoint: &Endpoint, sentinels: &Sentinels) -> Result<Vec<Named>, Failure> {
-    // Half of the time is the master's.
+    // The other half is for connecting to the master.
     let limit = endpoint.connect_timeout / 2;
     let mut questions = JoinSet::new();
     for (number, sentinel) in sentinels.all.iter().enumerate() {
@@ -154,7 +154,7 @@ async fn ask_all(endpoint: &Endpoint, sentinels: &Sentinels) -> Result<Vec<Named
     while let Some(Ok((number, answer))) = questions.join_next().await {
         answers.insert(number, answer);
         let named = by_votes(&answers);
-        // Nobody waits for a Sentinel that is gone if the others know enough.
+        // A lost Sentinel is not waited for if a majority agrees.
         if named.first().is_some_and(|(_, votes)| votes * 2 > sentinels.all.len()) {
             break;
         }
@@ -173,7 +173,7 @@ async fn ask_all(endpoint: &Endpoint, sentinels: &Sentinels) -> Result<Vec<Named
 
 pub(super) type Answer = Result<Named, Failure>;
 
-/// Who was named, and by how many: most votes first, then in the order of the Sentinels.
+/// The named masters and their votes: most votes first, then in the order of the Sentinels.
 fn by_votes(answers: &BTreeMap<usize, Answer>) -> Vec<(Named, usize)> {
     let mut named: Vec<(Named, usize)> = Vec::new();
     for address in answers.values().flatten() {
@@ -218,8 +218,8 @@ pub(super) fn read_address(answer: &Value) -> Answer {
     address.ok_or_else(|| Failure::Lost(wire::brief(format!("it answered {answer:?}"))))
 }
 
-/// Gives the connection to `current` up as soon as a Sentinel tells that the master is another one. The old
-/// master takes writes for about ten more seconds, also after a failover that was ordered: nobody has told it.
+/// Gives up the connection to `current` as soon as a Sentinel names another master. The old master takes
+/// writes for about ten more seconds, even in an ordered failover, because nothing notifies it.
 fn watch_all(
     endpoint: &Endpoint,
     sentinels: &Sentinels,
@@ -248,22 +248,22 @@ fn watch_all(
     tasks
 }
 
-/// What is needed to listen to one Sentinel.
+/// The subscription to one Sentinel.
 struct Watch {
     sentinel: Endpoint,
     endpoint: Endpoint,
     sentinels: Sentinels,
-    /// Where the connection leads that is given up.
+    /// The master of the connection that is given up.
     current: Named,
     deliver: Deliver,
 }
 
 impl Watch {
-    /// Listens until the Sentinel is gone; for ever if it does not allow that, for what cannot be heard is
-    /// not worth asking for again.
+    /// Listens until the Sentinel is gone. If it denies the subscription, this waits forever, because asking
+    /// again would be denied too.
     async fn listen(&self) {
         let (sender, mut pushes) = mpsc::unbounded_channel();
-        // If nobody listens any more, the connection is about to be closed.
+        // Without a receiver, the connection is about to be closed.
         let dialled = single::dial(&self.sentinel, move |push| drop(sender.send(push)));
         let Ok(mut dialled) = single::in_time(&self.sentinel, dialled).await else { return };
         let subscribed = dialled.inner.subscribe(SWITCH);
@@ -278,14 +278,14 @@ impl Watch {
             Ok(())
         };
         if single::in_time(&self.sentinel, caught_up).await.is_err() {
-            // It does not answer, so it would tell of nothing either.
+            // A Sentinel that does not answer would not report a failover either.
             return;
         }
         while let Some(push) = pushes.recv().await {
             if push.kind == PushKind::Disconnection {
                 return;
             }
-            // A Sentinel that hears of it late tells what this connection has followed already.
+            // A slow Sentinel may report a failover that this connection has already followed.
             let named = successor(&push, &self.sentinels.master);
             if let Some(other) = named.filter(|named| *named != self.current) {
                 self.give_up(&other);
@@ -293,14 +293,14 @@ impl Watch {
         }
     }
 
-    /// Asks what may have been told when nobody listened. Connecting can outlast a failover: the master
-    /// stops, is named still, and answers as soon as it goes on, when there is another already.
+    /// Asks for a failover from before the subscription. Connecting can outlast one: the master stops, is
+    /// still named, and answers when it resumes, after another was promoted.
     async fn catch_up(&self, dialled: &mut single::Dialled) {
         let Ok(named) = ask_on(dialled, &self.sentinels.master).await else { return };
         if named == self.current {
             return;
         }
-        // It may be the one that has not heard of the failover.
+        // This Sentinel may be the one that has not noticed the failover.
         let Ok(all) = ask_all(&self.endpoint, &self.sentinels).await else { return };
         if let Some(other) = all.first().filter(|first| **first != self.current) {
             self.give_up(other);
@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_tells_of_this_master_alone() {
+    fn a_message_names_a_successor_of_this_master_only() {
         let push =
             |text: &str| PushInfo { kind: PushKind::Message, data: vec![bulk(SWITCH), bulk(text)] };
         let switch = push("my 10.0.0.1 6379 10.0.0.2 6380");

@@ -10,15 +10,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::mpsc::UnboundedReceiver;
 
-/// What is listened to from now on, or no longer.
+/// A channel, and whether to subscribe or unsubscribe.
 pub(super) type Subscription = (Arc<str>, bool);
 
-/// A connection on which nothing was said for so long is asked whether it is still there: of one that a
-/// firewall has forgotten nobody is told.
+/// A connection that is silent for this long is checked: a firewall may have dropped it without notice.
 const CHECK_AFTER: Duration = Duration::from_secs(2);
 
-/// Listens to shard channels as they are wanted, on a connection that carries nothing else: when a slot
-/// moves the server ends its subscriptions unasked, which among answers could not be told apart from one.
+/// Subscribes to shard channels on a connection of its own: when a slot moves, the server ends its
+/// subscriptions with pushes that could not be told apart from replies.
 pub(super) async fn listen(
     server: Endpoint,
     mut wanted: UnboundedReceiver<Subscription>,
@@ -38,7 +37,7 @@ pub(super) async fn listen(
         faults::at("ears");
         if open.as_ref().is_none_or(ShardSubscriber::is_over) {
             let Some((channel, true)) = &subscription else { continue };
-            // A sleep of nothing lasts a ms, in which who waits cannot be reached.
+            // Sleeping for zero still takes a ms, in which waiters cannot be notified.
             let pause = pace.pause();
             if !pause.is_zero() {
                 tokio::time::sleep(pause).await;
@@ -50,15 +49,15 @@ pub(super) async fn listen(
                 continue;
             }
         }
-        if let Some(ears) = &mut open
-            && !ears.ask(subscription, &deliver).await
+        if let Some(subscriber) = &mut open
+            && !subscriber.ask(subscription, &deliver).await
         {
             open = None;
         }
     }
 }
 
-/// Whoever wanted to listen meanwhile could not do so either, and each would wait for that in turn.
+/// Refuses all subscriptions that are pending: each would otherwise wait for its own failing connection.
 fn refuse_all(wanted: &mut UnboundedReceiver<Subscription>, deliver: &Deliver) {
     while let Ok((channel, on)) = wanted.try_recv() {
         if on {
@@ -70,18 +69,18 @@ fn refuse_all(wanted: &mut UnboundedReceiver<Subscription>, deliver: &Deliver) {
 /// The longest pause between two connections for shard channels.
 const PAUSE_MS_MAX: u64 = 1_000;
 
-/// Spaces out connections that cannot be made, or that end at once: whoever waits asks the server whenever
-/// it turns out that it cannot listen, and then wants to listen again.
+/// Spaces out failing or short connections: after each failure the waiters ask the server and then want to
+/// subscribe again.
 #[derive(Default)]
 struct Pace {
-    /// When the last one was begun.
+    /// When the last connection began.
     last: Option<Mono>,
-    /// How many there were in a row.
+    /// The connections since one last lasted.
     tries: u32,
 }
 
 impl Pace {
-    /// How long to wait before the next one.
+    /// The pause before the next connection.
     fn pause(&mut self) -> Duration {
         let now = Mono::now();
         let lasted =
@@ -99,9 +98,9 @@ impl Pace {
 
 struct ShardSubscriber {
     dialled: single::Dialled,
-    /// What is listened to; none when the connection is gone.
+    /// The subscribed channels; none when the connection is gone.
     channels: Arc<Mutex<Option<BTreeSet<Arc<str>>>>>,
-    /// How long the server may take to answer.
+    /// The timeout of a reply.
     patience: Duration,
 }
 
@@ -127,12 +126,12 @@ impl ShardSubscriber {
         self.channels().as_ref().is_some_and(|channels| !channels.is_empty())
     }
 
-    /// Changes what is listened to, or only asks for a sign of life. Says whether there was one.
+    /// Changes a subscription, or only checks the connection. Returns whether the server answered.
     async fn ask(&mut self, subscription: Option<Subscription>, deliver: &Deliver) -> bool {
         let mut command = redis::cmd(match subscription {
             Some((_, true)) => "SSUBSCRIBE",
             Some((_, false)) => "SUNSUBSCRIBE",
-            // Whoever may use locks may ask for that.
+            // Every user of locks may run it.
             None => "TIME",
         });
         if let Some((channel, _)) = &subscription {
@@ -145,7 +144,7 @@ impl ShardSubscriber {
         };
         let Err(error) = answer.and_then(Value::extract_error) else { return true };
         match (wire::failure(&error), subscription) {
-            // The slot has moved, or is about to: whoever waits finds out where to.
+            // The slot has moved, or is about to: the waiters find out where to.
             (Failure::Refused(refusal), Some((channel, true))) if is_elsewhere(&refusal.code) => {
                 deliver(Incoming::Listening(channel, false));
             }
@@ -161,7 +160,7 @@ impl ShardSubscriber {
         true
     }
 
-    /// Nothing more is heard here.
+    /// Ends all subscriptions.
     fn give_up(&self, subscription: Option<Subscription>, deliver: &Deliver) {
         let mut unheard = self.channels().take().unwrap_or_default();
         unheard.extend(subscription.and_then(|(channel, on)| on.then_some(channel)));
@@ -175,7 +174,7 @@ fn is_elsewhere(code: &str) -> bool {
     matches!(code, "MOVED" | "ASK" | "TRYAGAIN" | "CLUSTERDOWN" | "LOADING" | "MASTERDOWN")
 }
 
-/// What the server says on a connection that listens.
+/// Handles a push on a connection that subscribes.
 fn heard(push: &PushInfo, known: &Mutex<Option<BTreeSet<Arc<str>>>>, deliver: &Deliver) {
     let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
     match (&push.kind, push.data.first()) {
@@ -190,7 +189,7 @@ fn heard(push: &PushInfo, known: &Mutex<Option<BTreeSet<Arc<str>>>>, deliver: &D
         ) => {
             let Ok(channel) = std::str::from_utf8(channel) else { return };
             let (channel, on): (Arc<str>, _) = (channel.into(), *kind == PushKind::SSubscribe);
-            // Of what was given up the end has been told.
+            // After `give_up`, the end of all subscriptions is already reported.
             let Some(known) = known.as_mut() else { return };
             if on {
                 known.insert(Arc::clone(&channel))
@@ -207,7 +206,7 @@ fn heard(push: &PushInfo, known: &Mutex<Option<BTreeSet<Arc<str>>>>, deliver: &D
     }
 }
 
-/// What a push does to one who listens to two channels.
+/// Handles a push with two channels subscribed.
 #[cfg(any(test, fuzzing))]
 pub(super) fn overhear(push: &PushInfo, deliver: &Deliver) {
     let channels = ["a".into(), "b".into()];

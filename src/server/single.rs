@@ -36,14 +36,14 @@ pub(super) async fn connect(
     in_time(endpoint, handshake(endpoint, directory, deliver)).await
 }
 
-/// Gives up what takes longer than connecting may.
+/// Applies the connect timeout.
 pub(super) async fn in_time<T>(
     endpoint: &Endpoint,
     connecting: impl Future<Output = Result<T, Failure>>,
 ) -> Result<T, Failure> {
     let limit = endpoint.connect_timeout;
     tokio::time::timeout(limit, connecting).await.unwrap_or_else(|_| {
-        // A server without TLS takes the handshake for the beginning of a line, and waits for its end.
+        // A server without TLS reads the handshake as the beginning of a line, and waits for its end.
         let hint = match &endpoint.tls {
             Some(_) => NO_TLS_HINT,
             None => "",
@@ -82,12 +82,12 @@ async fn handshake(
 /// A connection that is logged in. Dropping it closes it.
 pub(super) struct Dialled {
     pub(super) inner: MultiplexedConnection,
-    /// Set ahead of dropping it: what the kernel has not delivered yet is discarded.
+    /// Set before dropping it: discards what the kernel has not delivered yet.
     pub(super) abort: Arc<AtomicBool>,
     pub(super) pump: Pump,
 }
 
-/// What carries the bytes of a connection. Dropping it closes that at once, whatever is under way.
+/// The task that carries the bytes of a connection. Dropping it closes the connection at once.
 pub(super) struct Pump(JoinHandle<()>);
 
 impl Drop for Pump {
@@ -96,7 +96,7 @@ impl Drop for Pump {
     }
 }
 
-/// Connects and logs in. What the server says unasked is given to `pushes`.
+/// Connects and logs in. `pushes` gets the server's pushes.
 pub(super) async fn dial(
     endpoint: &Endpoint,
     pushes: impl Fn(redis::PushInfo) + Send + Sync + 'static,
@@ -108,7 +108,7 @@ pub(super) async fn dial(
         .await
         .map_err(|error| Failure::Lost(error.to_string()))?;
     let config = AsyncConnectionConfig::new()
-        // The machine counts the time itself, from before a request is sent.
+        // The machine has its own timeouts, which start before a request is sent.
         .set_response_timeout(None)
         .set_connection_timeout(None)
         .set_pipeline_buffer_size(4096)
@@ -128,7 +128,7 @@ pub(super) async fn dial(
     Ok(Dialled { inner, abort, pump: Pump(tokio::spawn(pump)) })
 }
 
-/// A server that expects TLS hangs up on whoever says anything else.
+/// Adds a hint, because a server that expects TLS hangs up on plain text.
 fn login_failure(endpoint: &Endpoint, error: &RedisError) -> Failure {
     match (wire::failure(error), &endpoint.address, &endpoint.tls) {
         (Failure::Lost(why), Address::Tcp { .. }, None) => {
@@ -138,7 +138,7 @@ fn login_failure(endpoint: &Endpoint, error: &RedisError) -> Failure {
     }
 }
 
-/// What a message from the server means, if anything.
+/// The event that a push means, if any.
 pub(super) fn pushed(push: &redis::PushInfo) -> Option<Incoming> {
     match (&push.kind, push.data.as_slice()) {
         (PushKind::Disconnection, _) => {
@@ -192,8 +192,8 @@ impl Connection {
         Ok(persistence::forgets(&values, &endpoint.address.to_string()))
     }
 
-    /// Subscribes to `channels` and checks that messages may be published to `probed`, one of them. Where an ACL
-    /// forbids it, says so.
+    /// Subscribes to `channels` and checks that messages may be published to `probed`, one of them. Returns
+    /// the reason if an ACL forbids it.
     async fn listen(
         &mut self,
         probed: &str,
@@ -218,7 +218,7 @@ impl Connection {
         }
     }
 
-    /// Sends `items` as one pipeline, behind everything sent before.
+    /// Sends `items` as one pipeline, after all earlier items.
     pub(super) fn send(&self, items: &[Item]) {
         let mut pipeline = Pipeline::with_capacity(items.len());
         let mut expected = Vec::with_capacity(items.len());
@@ -240,7 +240,7 @@ impl Connection {
         }
         let mut inner = self.inner.clone();
         let deliver = Arc::clone(&self.deliver);
-        // Tasks of this runtime start in the order of their spawning, so pipelines keep theirs.
+        // Tasks of this runtime start in the order of their spawning, so pipelines keep their order.
         tokio::spawn(async move {
             let _told = OnPanic(|| deliver(Incoming::Disconnected(DEFECT.to_owned())));
             faults::at("sending");
@@ -253,14 +253,14 @@ impl Connection {
         });
     }
 
-    /// Tells when enough replicas have a grant that was read before.
+    /// Reports when enough replicas have a grant whose reply was read before.
     pub(super) fn confirm(&self, grant: TokenId) {
         if let Some(acker) = &self.acker {
             acker.confirm(grant);
         }
     }
 
-    /// Gets the messages of a channel, or does so no longer.
+    /// Subscribes to a channel, or unsubscribes from it.
     pub(super) fn listen_to(&self, channel: Arc<str>, on: bool) {
         let mut inner = self.inner.clone();
         let deliver = Arc::clone(&self.deliver);
@@ -268,7 +268,7 @@ impl Connection {
             let _told = OnPanic(|| deliver(Incoming::Disconnected(DEFECT.to_owned())));
             faults::at("listening");
             if !on {
-                // A connection that is gone listens to nothing.
+                // A lost connection has no subscriptions.
                 drop(inner.unsubscribe(&*channel).await);
                 return;
             }
@@ -277,20 +277,20 @@ impl Connection {
                 Err(Failure::Refused(refusal)) => {
                     deliver(Incoming::PubsubDenied(refusal.to_string()));
                 }
-                // The connection is gone, which is told elsewhere.
+                // The loss of the connection is reported elsewhere.
                 Err(_) => {}
             }
         });
     }
 
-    /// Closes the connection and drops what the kernel has not delivered yet.
+    /// Closes the connection and discards what the kernel has not delivered yet.
     pub(super) fn abort(&self) {
         self.abort.store(true, Ordering::Relaxed);
     }
 }
 
 enum Expected {
-    /// Nothing of interest.
+    /// The reply to ASKING.
     Asking,
     Probe(Mono),
     Reply(RequestId, Script),
@@ -299,16 +299,16 @@ enum Expected {
 fn answers(expected: Vec<Expected>, result: Result<Vec<Value>, String>) -> Vec<Incoming> {
     let mut incoming = Vec::new();
     let mut replies = Vec::with_capacity(expected.len());
-    let (mut values, trouble) = match result {
+    let (mut values, last_error) = match result {
         Ok(values) => (values.into_iter(), String::new()),
-        Err(trouble) => (Vec::new().into_iter(), trouble),
+        Err(last_error) => (Vec::new().into_iter(), last_error),
     };
     for expected in expected {
         match expected {
             Expected::Asking => drop(values.next()),
             Expected::Probe(sent) => {
                 let probe: Vec<Value> = values.by_ref().take(wire::PROBE_COMMANDS).collect();
-                // A look that failed is repeated with the next request a second later.
+                // A failed probe is repeated with the next request a second later.
                 if let Ok(probe) = wire::probe(&probe) {
                     incoming.push(Incoming::Probed(probe, sent));
                 }
@@ -316,7 +316,7 @@ fn answers(expected: Vec<Expected>, result: Result<Vec<Value>, String>) -> Vec<I
             Expected::Reply(request, script) => {
                 let reply = match values.next() {
                     Some(value) => wire::reply(script, value),
-                    None => Err(Failure::Lost(trouble.clone())),
+                    None => Err(Failure::Lost(last_error.clone())),
                 };
                 replies.push((request, reply));
             }

@@ -15,11 +15,11 @@ use tokio::net::UnixStream;
 use tokio::net::{TcpStream, lookup_host};
 use tokio_rustls::client::TlsStream;
 
-/// How long a connection may be silent before the kernel asks whether the peer is still there.
+/// The idle time after which the kernel checks whether the peer is still there.
 const KEEPALIVE: TcpKeepalive =
     TcpKeepalive::new().with_time(Duration::from_secs(15)).with_interval(Duration::from_secs(5));
 
-/// An address that has not answered within this time is not waited for: the next one is tried as well.
+/// If an address has not answered within this time, the next one is tried as well.
 const NEXT_AFTER: Duration = Duration::from_millis(250);
 
 pub(super) struct Stream {
@@ -35,8 +35,8 @@ enum Socket {
 }
 
 impl Stream {
-    /// Opens a socket. When `abort` is set later, dropping the stream discards what the kernel has
-    /// not delivered yet, so that no request arrives after its connection was given up.
+    /// Opens a socket. If `abort` is set later, dropping the stream discards what the kernel has not
+    /// delivered yet, so that no request arrives after its connection was given up.
     pub(super) async fn open(endpoint: &Endpoint, abort: Arc<AtomicBool>) -> io::Result<Self> {
         let socket = match &endpoint.address {
             Address::Tcp { host, port } => {
@@ -63,7 +63,7 @@ impl Stream {
     }
 }
 
-/// Connects to the first of the addresses that answers.
+/// Connects to the first address that answers.
 async fn first_of(addresses: impl Iterator<Item = SocketAddr>) -> io::Result<TcpStream> {
     let attempts = addresses.map(TcpStream::connect);
     let connected = race::first_of(attempts, NEXT_AFTER, |connected| connected).await;
@@ -84,7 +84,7 @@ impl Drop for Stream {
             #[cfg(unix)]
             Socket::Unix(_) => return,
         };
-        // If the socket is gone already there is nothing left to discard.
+        // If the socket is already gone there is nothing to discard.
         drop(stream.set_zero_linger());
     }
 }
@@ -150,7 +150,7 @@ mod tests {
         (Ipv4Addr::LOCALHOST, 0).into()
     }
 
-    /// An address that answers nobody: its queue is full. As long as the sockets are kept.
+    /// An address that never answers, while the sockets are kept: its backlog is full.
     #[cfg(target_os = "linux")]
     async fn silent() -> (SocketAddr, Vec<TcpStream>, tokio::net::TcpListener) {
         let socket = TcpSocket::new_v4().unwrap();
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_cannot_be_reached_at_any_address_is_told_why() {
+    async fn a_connection_to_no_reachable_address_fails_with_the_reason() {
         let closed = TcpListener::bind(loopback()).unwrap().local_addr().unwrap();
         let error = first_of([closed, closed].into_iter()).await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);

@@ -1,6 +1,6 @@
-//! Asks every server of a place about itself, for people who look after it.
+//! Asks every server of an address about itself, for its operators.
 //!
-//! On connections of its own, so that it also tells of a server that no manager could use.
+//! It uses its own connections, so that it also covers a server that no manager could use.
 
 use super::{Directory, Endpoint, query, single, wire};
 use crate::protocol::clock::{Mono, ServerTime};
@@ -11,10 +11,10 @@ use redis::{Cmd, Value};
 use std::sync::Arc;
 use tokio::task::JoinSet;
 
-/// So many round trips are measured. The first one also pays for what the connection has yet to set up.
+/// The number of measured round trips. The first one includes the rest of the connection's setup.
 const ROUND_TRIPS: usize = 6;
 
-/// What one wants to know: each question a command.
+/// The questions: each one is a command.
 pub(crate) type Questions = Vec<Vec<String>>;
 
 /// Asks each server, all at once.
@@ -63,7 +63,7 @@ async fn ask(server: &Endpoint, questions: &Questions) -> Result<Survey, Failure
             Ok(value) => Answer { text: lines(value).join("\n"), refused: false },
             Err(error) => match wire::failure(&error) {
                 lost @ Failure::Lost(_) => return Err(lost),
-                // That it has no such script, or that another server has the key, is an answer as well.
+                // A missing script, or a key on another server, is an answer as well.
                 other => Answer { text: other.to_string(), refused: true },
             },
         });
@@ -71,7 +71,7 @@ async fn ask(server: &Endpoint, questions: &Questions) -> Result<Survey, Failure
     Ok(survey)
 }
 
-/// Times a few round trips, and compares clocks over the quickest of them.
+/// Measures a few round trips, and compares clocks by the quickest of them.
 async fn measure(connection: &mut MultiplexedConnection) -> Result<Survey, Failure> {
     let mut survey = Survey::default();
     let mut quickest = u64::MAX;
@@ -83,7 +83,7 @@ async fn measure(connection: &mut MultiplexedConnection) -> Result<Survey, Failu
         survey.round_trips.push(took);
         if took < quickest {
             quickest = took;
-            // Read at the server when half of the time had passed.
+            // The server is assumed to read its clock halfway through the round trip.
             let there = i64::try_from(time.as_micros()).unwrap_or(i64::MAX);
             let here = i64::try_from(here.as_micros() + took / 2).unwrap_or(i64::MAX);
             survey.ahead = there - here;

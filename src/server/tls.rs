@@ -1,4 +1,4 @@
-//! TLS: whom to trust, who we are, and what it means for people when that fails.
+//! TLS: trust, client certificates, and error texts for people.
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
@@ -16,23 +16,23 @@ use thiserror::Error;
 use tokio::net::TcpStream;
 use tokio_rustls::{TlsConnector, client::TlsStream, rustls};
 
-/// How to speak TLS with a server. Certificates and keys are PEM.
+/// The TLS options for a server. Certificates and keys are PEM.
 ///
 /// Not `Debug`, so that a key cannot be shown by accident.
 pub struct TlsOptions {
-    /// Who is trusted, any number of certificates; none for the system's roots.
+    /// The trusted certificates; none for the system's roots.
     pub ca: Option<String>,
-    /// This client's certificate, then those that lead to its CA.
+    /// This client's certificate, followed by its chain up to the CA.
     pub cert: Option<String>,
     /// The private key of `cert`, not encrypted.
     pub key: Option<String>,
-    /// The name to ask for and to find in the server's certificate; none for the host's own.
+    /// The name to request and to verify in the server's certificate; none for the host.
     pub server_name: Option<String>,
     /// Whether the server's certificate is checked at all.
     pub verify: bool,
 }
 
-/// An option that cannot be used. Says nothing of what a key or certificate holds.
+/// An unusable option. The text shows no key or certificate.
 #[derive(Debug, Eq, Error, PartialEq)]
 #[error("{option} {problem}")]
 pub struct BadOption {
@@ -40,7 +40,7 @@ pub struct BadOption {
     problem: String,
 }
 
-/// A side of TLS connections, checked and ready. Any number of endpoints can share it.
+/// A validated TLS client configuration. Any number of endpoints can share it.
 ///
 /// Its `Debug` shows no key.
 pub struct Tls {
@@ -49,15 +49,15 @@ pub struct Tls {
 }
 
 impl Tls {
-    /// Reads certificates and keys, and the system's roots if no others are given. That reads files.
+    /// Reads certificates and keys, and the system's roots (from files) if no others are given.
     ///
     /// # Errors
-    /// - If a certificate, the key or the name is not what it must be.
-    /// - If the key is not that of the certificate, or one of both is missing.
+    /// - If a certificate, the key or the name is invalid.
+    /// - If the key does not match the certificate, or one of both is missing.
     /// - If the system has no roots and none are given.
     pub fn new(options: TlsOptions) -> Result<Self, BadOption> {
         let TlsOptions { ca, cert, key, server_name, verify } = options;
-        // With the only provider that is compiled in.
+        // The only provider that is compiled in.
         let builder = ClientConfig::builder();
         let provider = Arc::clone(builder.crypto_provider());
         let builder = if verify {
@@ -81,7 +81,7 @@ impl Tls {
     /// Shakes hands with the server `host` at the other end of `stream`.
     ///
     /// # Errors
-    /// If that fails; the error says why, and what to do.
+    /// If it fails; the error gives the reason and a remedy.
     pub(super) async fn connect(
         &self,
         host: &str,
@@ -94,7 +94,7 @@ impl Tls {
         let connected = TlsConnector::from(Arc::clone(&self.config)).connect(name, stream).await;
         connected.map_err(|error| match explained(error) {
             error if error.kind() == FAILED => error,
-            // It just hung up.
+            // The server closed the connection.
             error => io::Error::new(error.kind(), format!("{error}{NO_TLS_HINT}")),
         })
     }
@@ -110,7 +110,7 @@ fn bad(option: &'static str, problem: impl Into<String>) -> BadOption {
     BadOption { option, problem: problem.into() }
 }
 
-/// Who is trusted: the certificates in `ca`, or the system's.
+/// The trusted certificates: those in `ca`, or the system's.
 fn roots(ca: Option<&str>) -> Result<RootCertStore, BadOption> {
     let mut roots = RootCertStore::empty();
     if let Some(ca) = ca {
@@ -129,7 +129,7 @@ fn roots(ca: Option<&str>) -> Result<RootCertStore, BadOption> {
     Ok(roots)
 }
 
-/// Who we are to a server that asks for a client certificate.
+/// The client certificate, if there is one.
 fn identity(
     cert: Option<&str>,
     key: Option<&str>,
@@ -171,13 +171,13 @@ fn certificates(
     }
 }
 
-/// What to do when a server reacts to TLS as one that does not speak it.
+/// The remedy when a server reacts to TLS as one that does not support it.
 pub(super) const NO_TLS_HINT: &str = "; if the server does not speak TLS there, use redis://";
 /// The kind of errors of TLS itself.
 const FAILED: io::ErrorKind = io::ErrorKind::ConnectionAborted;
 const NOT_READABLE: &str = "holds a certificate that cannot be read";
 
-/// Believes every server, but still that it has the key of the certificate that it shows.
+/// Accepts every certificate, but still checks that the server has its key.
 #[derive(Debug)]
 struct TrustAnyone(Arc<CryptoProvider>);
 
@@ -218,7 +218,7 @@ impl ServerCertVerifier for TrustAnyone {
     }
 }
 
-/// The error with words for people in place of those of the TLS library.
+/// Replaces the text of the TLS library by one for people.
 pub(super) fn explained(error: io::Error) -> io::Error {
     if error.kind() == io::ErrorKind::UnexpectedEof {
         return io::Error::new(error.kind(), "the server closed the connection");
@@ -247,10 +247,10 @@ fn explain(error: &Error) -> String {
     }
 }
 
-/// The server's certificate is not good enough.
+/// The server's certificate was rejected.
 fn distrusted(problem: &CertificateError) -> String {
     let (what, cure) = match problem {
-        // A CA of the same name, but with another key, is another CA.
+        // A CA of the same name with another key is another CA.
         CertificateError::UnknownIssuer | CertificateError::BadSignature => (
             "is not signed by anybody who is trusted here".to_owned(),
             "give the certificate of its CA in options.tls.ca",
@@ -297,7 +297,7 @@ fn refused(alert: AlertDescription) -> String {
             "the server wants a client certificate: give options.tls.cert and options.tls.key"
                 .to_owned()
         }
-        // What TLS 1.2 says where TLS 1.3 says the above.
+        // TLS 1.2's alert for the TLS 1.3 alert above.
         AlertDescription::HandshakeFailure => {
             "the server refused the TLS handshake: it may want a \
              client certificate (options.tls.cert and options.tls.key) or another cipher suite"

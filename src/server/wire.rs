@@ -20,13 +20,13 @@ use std::num::NonZeroU32;
 use std::sync::LazyLock;
 use std::time::Duration;
 
-/// Each script's SHA-1, by which the server knows it once it has seen its text.
+/// Each script's SHA-1, by which a server that has seen its text can run it.
 static HASHES: LazyLock<[String; Script::ALL.len()]> = LazyLock::new(|| {
     Script::ALL.map(|script| redis::Script::new(script.source()).get_hash().to_owned())
 });
 
 fn hash(script: Script) -> &'static str {
-    // The enum counts from 0, in the order of the list.
+    // The enum counts from 0, in the order of `ALL`.
     &HASHES[script as usize]
 }
 
@@ -41,7 +41,7 @@ pub(super) fn arguments(command: &Cmd) -> (Vec<&[u8]>, Vec<&[u8]>) {
     (keys, parts.collect())
 }
 
-/// How much of a lock is asked for.
+/// The share of a lock that is requested.
 fn limit(command: &mut Cmd, mode: Mode) {
     match mode {
         Mode::Exclusive => command.arg("-"),
@@ -49,7 +49,7 @@ fn limit(command: &mut Cmd, mode: Mode) {
     };
 }
 
-/// How a lock is acquired.
+/// Adds the contention policy.
 fn how(command: &mut Cmd, intent: Intent, mode: Mode, block: u8) {
     match intent {
         Intent::Join(seq) => command.arg(seq.unwrap_or(0)),
@@ -64,7 +64,7 @@ fn how(command: &mut Cmd, intent: Intent, mode: Mode, block: u8) {
     }
 }
 
-/// The keys of all locks, then what is asked for each.
+/// The keys of all locks, then the arguments of each.
 fn together(
     command: &mut Cmd,
     first: &(LockKeys, Token),
@@ -84,7 +84,7 @@ fn together(
     }
 }
 
-/// The command that runs `call`: by its hash, or with the whole text.
+/// The command that runs `call`: by its hash, or with the whole source.
 pub(super) fn command(call: &Call, send_mode: SendMode) -> Cmd {
     let script = call.script();
     let mut command = Cmd::with_capacity(16, 576);
@@ -96,7 +96,7 @@ pub(super) fn command(call: &Call, send_mode: SendMode) -> Cmd {
         Call::Acquire { keys, token, ttl, epoch, block, inbox, intent, mode } => {
             all_keys(&mut command, keys, token).arg(ms(*ttl)).arg(epoch.as_micros());
             command.arg(&**inbox);
-            // The common case goes without: the server makes a value of Lua of each argument.
+            // The common case omits these: the server makes a Lua value of each argument.
             if (*intent, *mode, *block) != (Intent::Join(None), Mode::Exclusive, 1) {
                 how(&mut command, *intent, *mode, *block);
             }
@@ -161,7 +161,7 @@ pub(super) fn command(call: &Call, send_mode: SendMode) -> Cmd {
     command
 }
 
-/// The command that asks who holds a lock and who waits for it: so many of each.
+/// The command that asks for at most `most` holders and waiters of a lock.
 pub(super) fn inspection(keys: &LockKeys, most: u32, with_source: bool) -> Cmd {
     let mut command = Cmd::new();
     if with_source {
@@ -173,7 +173,7 @@ pub(super) fn inspection(keys: &LockKeys, most: u32, with_source: bool) -> Cmd {
     command
 }
 
-/// Written straight into the command.
+/// Written into the command without an intermediate string.
 struct Side<'a>(SideKey<'a>);
 
 impl ToRedisArgs for Side<'_> {
@@ -187,7 +187,7 @@ impl ToRedisArgs for Side<'_> {
 
 impl ToSingleRedisArg for Side<'_> {}
 
-/// The keys of a lock of a quorum, which has no line.
+/// The keys of a lock of a quorum, which has no wait queue.
 fn two_keys<'a>(command: &'a mut Cmd, keys: &LockKeys, token: &Token) -> &'a mut Cmd {
     let [fence, ..] = keys.side_keys().map(Side);
     command.arg(2).arg(keys.lock()).arg(fence).arg(token.as_str())
@@ -212,7 +212,7 @@ fn ms(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// What `script` answered with `value`.
+/// The reply of `script` in `value`.
 pub(super) fn reply(script: Script, value: Value) -> Result<Reply, Failure> {
     match (script, value) {
         (_, Value::ServerError(error)) => {
@@ -277,7 +277,7 @@ fn read_held(parts: &[Value]) -> Option<Held> {
         return None;
     };
     let position = u32::try_from(whole_value(position)?).ok()?;
-    // Others can write any score: a number that cannot be sent again stands for the nearest one that can.
+    // Other clients can write any score: one out of range is replaced by the nearest that can be sent.
     let seq = u64::try_from(integer(seq)?).unwrap_or(0).min(EXACT_MAX);
     Some(Held {
         remaining: whole_value(remaining_ms).map(Duration::from_millis),
@@ -288,7 +288,7 @@ fn read_held(parts: &[Value]) -> Option<Held> {
     })
 }
 
-/// A number as scripts answer it, if it is not below zero.
+/// A number in a script's answer, if it is not negative.
 fn whole(number: i64) -> Option<u64> {
     exact(u64::try_from(number).ok()?)
 }
@@ -301,22 +301,22 @@ const fn integer(value: &Value) -> Option<i64> {
     if let Value::Int(number) = value { Some(*number) } else { None }
 }
 
-/// A reply that no script of ours gives: what it did is unknown.
+/// A reply that none of our scripts gives: its effect is unknown.
 fn unexpected(script: Script, value: &Value) -> Failure {
     Failure::Lost(brief(format!("the server answered {script:?} with {value:?}")))
 }
 
-/// How many commands [`add_look`] adds to a pipeline.
+/// The number of commands that [`add_look`] adds to a pipeline.
 pub(super) const PROBE_COMMANDS: usize = 3;
 
-/// Asks which history of the data this server shows, and its time.
+/// Asks for the server's replication id and its time.
 pub(super) fn add_look(pipeline: &mut Pipeline) {
     pipeline.cmd("INFO").arg("server");
     pipeline.cmd("INFO").arg("replication");
     pipeline.cmd("TIME");
 }
 
-/// What a server answered to [`add_look`].
+/// A server's answer to [`add_look`].
 pub(super) fn probe(values: &[Value]) -> Result<ServerProbe, Failure> {
     let [server, replication, time] = values else {
         return Err(Failure::Lost("the server left an answer out".to_owned()));
@@ -325,56 +325,56 @@ pub(super) fn probe(values: &[Value]) -> Result<ServerProbe, Failure> {
     Ok(ServerProbe {
         history: history(server, replication),
         time: server_time(time)?,
-        // Below zero once its clock was set back: at least it runs now.
+        // Negative after its clock was set back: zero shows at least that it runs.
         uptime: uptime.map(|seconds| Duration::from_secs(u64::try_from(seconds).unwrap_or(0))),
     })
 }
 
-/// How many replicas a server has, by its answer to [`add_look`].
+/// The number of replicas in a server's answer to [`add_look`].
 pub(super) fn connected_replicas(values: &[Value]) -> u32 {
     let count = values.get(1).and_then(|replication| info_field(replication, "connected_slaves"));
     count.and_then(|count| count.parse().ok()).unwrap_or(0)
 }
 
-/// Whether a server that answered to [`add_look`] says that it is a replica. An ACL may forbid INFO;
-/// then its first refusal to write tells.
+/// Whether a server's answer to [`add_look`] says that it is a replica. An ACL may forbid INFO; then its
+/// first refused write shows it.
 pub(super) fn is_replica(values: &[Value]) -> bool {
     let role = values.get(1).and_then(|replication| info_field(replication, "role"));
     role.is_some_and(|role| role == "slave")
 }
 
-/// The replication id changes with every promotion, the run id with every start. An ACL may forbid
-/// INFO; then the history stays unknown.
+/// The replication id changes with every promotion, the run id with every start. An ACL may forbid INFO; then
+/// the history stays unknown.
 fn history(server: &Value, replication: &Value) -> Option<String> {
     let run = info_field(server, "run_id")?;
     let replication = info_field(replication, "master_replid")?;
     Some(format!("{run}/{replication}"))
 }
 
-/// What a new connection says and asks first, besides its login.
+/// The first commands of a new connection after its login.
 pub(super) fn introduction(client_name: &str, db: u32) -> Pipeline {
     let mut pipeline = Pipeline::new();
     add_look(&mut pipeline);
     pipeline.cmd("INFO").arg("memory");
     pipeline.cmd("CLIENT").arg("SETNAME").arg(client_name);
-    // Not every user who only needs the first database may select one.
+    // A user who only needs database 0 may lack the permission for SELECT.
     if db != 0 {
         pipeline.cmd("SELECT").arg(db);
     }
     pipeline
 }
 
-/// What a server answered to an [`introduction`]: which data it shows, and why locks may be less safe
-/// there than they could be; `name` is its own for people.
+/// A server's answer to an [`introduction`]: its probe, and the reasons why locks may be less safe there than
+/// they could be; `name` is the server's name for people.
 pub(super) fn introduced(
     values: &[Value],
     name: &str,
 ) -> Result<(ServerProbe, Vec<Risk>), Failure> {
-    // A server that does not let clients name themselves is no worse a server.
+    // The answer to SETNAME is ignored: a server that denies it is as good.
     let [about, _replication, _time, memory, _name, selected @ ..] = values else {
         return Err(Failure::Lost("the server left an answer out".to_owned()));
     };
-    // Ahead of the rest, which a Sentinel does not know.
+    // Checked first, because a Sentinel does not know the other commands.
     let mode = info_field(about, "redis_mode").or_else(|| info_field(about, "server_mode"));
     if mode.as_deref() == Some("sentinel") {
         let detail = "mode: it watches servers and keeps no data".to_owned();
@@ -389,7 +389,7 @@ pub(super) fn introduced(
     Ok((probe, risks.collect()))
 }
 
-/// Every policy but one can evict locks, since all of them have a TTL.
+/// Every policy but one can evict locks, because all of them have a TTL.
 fn eviction(memory: &Value, name: &str) -> Option<Risk> {
     let policy = info_field(memory, "maxmemory_policy").filter(|policy| policy != "noeviction")?;
     let unlimited = info_field(memory, "maxmemory").is_some_and(|limit| limit == "0");
@@ -459,7 +459,7 @@ mod tests {
         assert_eq!(uptime("-3598"), Some(Duration::ZERO), "its clock was set back");
     }
 
-    /// What a server answers to an introduction.
+    /// A server's answers to an introduction.
     fn answers(server: &str, replication: &str, memory: &str) -> Vec<Value> {
         let time = Value::Array(vec![bulk("1"), bulk("0")]);
         vec![bulk(server), bulk(replication), time, bulk(memory), Value::Okay]
@@ -484,7 +484,7 @@ mod tests {
         for mode in ["redis_mode:sentinel\r\n", "server_mode:sentinel\r\n"] {
             let mut answers = answers(mode, "", "");
             answers.truncate(3);
-            // It knows neither TIME, nor SELECT, and has no section of that name.
+            // A Sentinel knows neither TIME nor SELECT, and has no such section.
             answers.extend([bulk(""), Value::Okay, Value::Nil]);
             let Err(Failure::Refused(refusal)) = introduced(&answers, "") else {
                 panic!("accepted")

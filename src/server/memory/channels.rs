@@ -1,22 +1,22 @@
-//! Who listens to what, and what was said.
+//! Subscriptions and published messages.
 
 use std::collections::BTreeMap;
 
 /// One published message on its way to one subscriber.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Message {
-    /// To whom.
+    /// The receiver.
     pub(crate) subscriber: u64,
-    /// On which channel it was published.
+    /// The channel of the PUBLISH.
     pub(crate) channel: String,
-    /// What was published.
+    /// The published bytes.
     pub(crate) payload: Vec<u8>,
 }
 
-/// The channels that have subscribers, and the messages that nobody took yet.
+/// The channels with subscribers, and the messages that are not taken yet.
 #[derive(Default)]
 pub(super) struct Channels {
-    /// Subscribers in the order in which they came; no list is empty.
+    /// Subscribers in the order of their subscriptions; no list is empty.
     subscribers: BTreeMap<String, Vec<u64>>,
     messages: Vec<Message>,
 }
@@ -41,7 +41,7 @@ impl Channels {
         self.of(channel).map_or(0, |(_, subscribers)| subscribers.len())
     }
 
-    /// Returns how many subscribers will get `payload`.
+    /// Returns the number of subscribers that will get `payload`.
     pub(super) fn publish(&mut self, channel: &[u8], payload: &[u8]) -> usize {
         let Some((channel, subscribers)) = self.of(channel) else { return 0 };
         let messages: Vec<Message> = subscribers

@@ -1,4 +1,4 @@
-//! The keys, their values and when they expire.
+//! The keys, their values and their expiries.
 
 use super::channels::Channels;
 use super::sorted_set::SortedSet;
@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 /// Fields and their values.
 pub(super) type Hash = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// What a key can hold.
+/// The value of a key.
 #[derive(Clone)]
 #[cfg_attr(any(test, fuzzing), derive(Debug, PartialEq))]
 pub(super) enum Datum {
@@ -19,7 +19,7 @@ pub(super) enum Datum {
 }
 
 impl Datum {
-    /// As the TYPE command names it.
+    /// The type's name in the answer of TYPE.
     pub(super) fn kind(&self) -> &'static str {
         match self {
             Self::String(_) => "string",
@@ -94,23 +94,23 @@ impl Entry {
     }
 }
 
-/// The key holds a value of another type than the command is for.
+/// The command does not support the type of the key's value.
 pub(super) struct WrongType;
 
-/// Every key of a keyspace, as it was.
+/// A snapshot of every key of a keyspace.
 #[cfg(any(test, fuzzing))]
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Entries(FxHashMap<Vec<u8>, Entry>);
 
-/// Below so many keys expired ones are not looked for.
+/// Below this number of keys, expired ones are not swept.
 const SWEEP_FROM: usize = 1024;
 
-/// One database and the channels beside it. A key is removed when it is looked up after its end.
+/// One database and its channels. A key is removed when it is accessed after its expiry.
 pub(super) struct Keyspace {
     pub(super) channels: Channels,
     now: ServerTime,
     entries: FxHashMap<Vec<u8>, Entry>,
-    /// When there are so many keys, those that nobody looks up any more are removed.
+    /// The number of keys at which expired ones that nobody accesses are swept.
     sweep_at: usize,
 }
 
@@ -149,7 +149,7 @@ impl Keyspace {
         self.sweep_at = SWEEP_FROM;
     }
 
-    /// What is at `key`, of whatever type.
+    /// The entry at `key`, of any type.
     pub(super) fn entry(&mut self, key: &[u8]) -> Option<&mut Entry> {
         let now_ms = self.now_ms();
         if self.entries.get(key)?.is_over(now_ms) {
@@ -159,7 +159,7 @@ impl Keyspace {
         self.entries.get_mut(key)
     }
 
-    /// Puts `entry` at `key`, whatever was there.
+    /// Sets `key` to `entry`, replacing any other.
     pub(super) fn put(&mut self, key: &[u8], entry: Entry) {
         if self.entries.len() >= self.sweep_at {
             self.sweep();
@@ -167,13 +167,13 @@ impl Keyspace {
         self.entries.insert(key.to_vec(), entry);
     }
 
-    /// Returns whether there was something at `key`.
+    /// Returns whether `key` existed.
     pub(super) fn remove(&mut self, key: &[u8]) -> bool {
         let now_ms = self.now_ms();
         self.entries.remove(key).is_some_and(|entry| !entry.is_over(now_ms))
     }
 
-    /// Every key there is.
+    /// All keys.
     pub(super) fn keys(&self) -> impl Iterator<Item = &[u8]> {
         let now_ms = self.now_ms();
         let live = self.entries.iter().filter(move |(_, entry)| !entry.is_over(now_ms));
@@ -188,7 +188,7 @@ impl Keyspace {
         }
     }
 
-    /// Grows the value of `key`, which is created if there is none. Its expiry stays.
+    /// Extends the value of `key`, which is created if it is missing. Its expiry stays.
     pub(super) fn grow<K: Kind, R>(
         &mut self,
         key: &[u8],
@@ -205,7 +205,7 @@ impl Keyspace {
         Ok(result)
     }
 
-    /// Shrinks the value of `key`, if it has one. What is empty then is removed.
+    /// Reduces the value of `key`, if it has one. An empty value is removed.
     pub(super) fn shrink<K: Kind, R: Default>(
         &mut self,
         key: &[u8],
@@ -219,8 +219,8 @@ impl Keyspace {
         Ok(result)
     }
 
-    /// Removes what expired. As it waits for twice the keys that are left, it costs each new key
-    /// only a constant share.
+    /// Removes expired keys. It waits until the number of remaining keys has doubled, so its cost for each
+    /// new key is constant.
     pub(super) fn sweep(&mut self) {
         let now_ms = self.now_ms();
         self.entries.retain(|_, entry| !entry.is_over(now_ms));
@@ -233,7 +233,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_that_nobody_looks_up_do_not_stay() {
+    fn expired_keys_without_accesses_are_swept() {
         let mut keyspace = Keyspace::default();
         for index in 0..10_000_u32 {
             keyspace.set_now(ServerTime::from_micros(u64::from(index) * 1_000));

@@ -1,6 +1,6 @@
 //! An in-process keyspace that runs scripts as a Redis server would.
 //!
-//! It knows commands and Lua, and nothing of what they are used for.
+//! It implements commands and Lua, independent of locks.
 //!
 //! ```text
 //!   Store ── lua       (an embedded Lua 5.1, the conversions between it and replies)
@@ -33,39 +33,39 @@ use lua::Engine;
 use redis::Value;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The keyspace, as the scripts reach it while they run.
+/// The keyspace, shared with running scripts.
 type Shared = Arc<Mutex<Keyspace>>;
 
-/// An in-process keyspace that runs scripts as a Redis server would. Its replies have the shapes of
-/// RESP2, in which scripts too see them.
+/// An in-process keyspace that runs scripts as a Redis server would. Its replies have the shapes of RESP2,
+/// which scripts get too.
 pub(crate) struct Store {
     keyspace: Shared,
-    /// A Lua that did not start answers every script with the reason.
+    /// A Lua that failed to start answers every script with the reason.
     engine: mlua::Result<Engine>,
 }
 
 impl Store {
-    /// An empty one.
+    /// An empty store.
     pub(crate) fn new() -> Self {
         let keyspace = Shared::default();
         let engine = Engine::new(&keyspace);
         Self { keyspace, engine }
     }
 
-    /// One that only holds the place of another.
+    /// A placeholder that runs no scripts.
     #[cfg(test)]
     pub(crate) fn idle() -> Self {
         let engine = Err(mlua::Error::runtime("idle"));
         Self { keyspace: Shared::default(), engine }
     }
 
-    /// As good as new, but for the scripts that it knows.
+    /// Removes all data and subscriptions, but keeps the compiled scripts.
     #[cfg(any(test, fuzzing))]
     pub(crate) fn reset(&self) {
         *access(&self.keyspace) = Keyspace::default();
     }
 
-    /// Runs the script text `source` at `now`, which stands still meanwhile.
+    /// Runs the script text `source` at `now`, which does not advance meanwhile.
     pub(crate) fn eval(
         &mut self,
         now: ServerTime,
@@ -89,23 +89,23 @@ impl Store {
         outcome.unwrap_or_else(|text| reply::error(&text))
     }
 
-    /// Every key that is text.
+    /// Every key that is valid UTF-8.
     pub(crate) fn keys(&self) -> Vec<String> {
         let keyspace = access(&self.keyspace);
         keyspace.keys().filter_map(|key| String::from_utf8(key.to_vec()).ok()).collect()
     }
 
-    /// From now on `subscriber` gets what is published on `channel`.
+    /// Subscribes `subscriber` to `channel`.
     pub(crate) fn subscribe(&self, subscriber: u64, channel: &str) {
         access(&self.keyspace).channels.subscribe(subscriber, channel);
     }
 
-    /// From now on `subscriber` gets nothing.
+    /// Removes all subscriptions of `subscriber`.
     pub(crate) fn unsubscribe(&self, subscriber: u64) {
         access(&self.keyspace).channels.unsubscribe(subscriber);
     }
 
-    /// What was published since the last call, in order.
+    /// Takes the messages since the last call, in order.
     pub(crate) fn take_messages(&self) -> Vec<Message> {
         access(&self.keyspace).channels.take_messages()
     }
@@ -116,21 +116,21 @@ impl Store {
         self.restore(Entries::default());
     }
 
-    /// What it holds.
+    /// A snapshot of the data.
     #[cfg(test)]
     pub(crate) fn save(&self) -> Entries {
         access(&self.keyspace).save()
     }
 
-    /// Holds `entries` and nothing else. Subscriptions stay.
+    /// Replaces the data by `entries`. Subscriptions stay.
     #[cfg(test)]
     pub(crate) fn restore(&self, entries: Entries) {
         access(&self.keyspace).restore(entries);
     }
 }
 
-/// One thread at a time runs a script, so this never waits. A panic elsewhere leaves whole commands
-/// behind, so poison means nothing.
+/// One thread at a time runs a script, so this never waits. A panic elsewhere leaves only whole commands
+/// behind, so poison is ignored.
 fn access(keyspace: &Mutex<Keyspace>) -> MutexGuard<'_, Keyspace> {
     keyspace.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,4 +1,4 @@
-//! Numbers, read and written as Redis does.
+//! Reads and writes numbers as Redis does.
 
 /// Reads an integer as Redis stores one: no sign but `-`, no leading zero, no space.
 pub(super) fn integer(text: &[u8]) -> Option<i64> {
@@ -14,7 +14,7 @@ pub(super) fn integer(text: &[u8]) -> Option<i64> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
 
-/// Reads a score. Too large a number is none; `inf` is.
+/// Reads a score. A number beyond the range is refused, but `inf` is valid.
 pub(super) fn score(text: &[u8]) -> Option<f64> {
     let number: f64 = std::str::from_utf8(text).ok()?.parse().ok()?;
     let overflown = number.is_infinite() && text.iter().any(u8::is_ascii_digit);
@@ -25,11 +25,11 @@ pub(super) fn score(text: &[u8]) -> Option<f64> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bound {
     pub(super) score: f64,
-    /// Whether the range ends before the score itself.
+    /// Whether the range excludes the score itself.
     pub(super) exclusive: bool,
 }
 
-/// Reads `5`, `(5`, `-inf`, `(+inf`. Nothing is 0, as for C's `strtod`.
+/// Reads `5`, `(5`, `-inf`, `(+inf`. Empty text is 0, as for C's `strtod`.
 pub(super) fn bound(text: &[u8]) -> Option<Bound> {
     let (exclusive, number) = match text {
         [b'(', number @ ..] => (true, number),
@@ -42,10 +42,10 @@ pub(super) fn bound(text: &[u8]) -> Option<Bound> {
     (!score.is_nan()).then_some(Bound { score, exclusive })
 }
 
-/// How many digits tell any two numbers apart.
+/// The number of digits that distinguish any two numbers.
 const DIGITS: i32 = 17;
 
-/// Writes a number as C's `%.17g` does: an integer has no point.
+/// Writes a number as C's `%.17g` does: an integer has no decimal point.
 pub(super) fn text(number: f64) -> String {
     if number.is_nan() {
         return if number.is_sign_negative() { "-nan" } else { "nan" }.to_owned();

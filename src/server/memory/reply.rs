@@ -1,4 +1,4 @@
-//! Replies as they come off a real connection.
+//! Replies as a real connection delivers them.
 
 use redis::Value;
 
@@ -21,7 +21,7 @@ pub(super) fn bulk(bytes: impl Into<Vec<u8>>) -> Value {
     Value::BulkString(bytes.into())
 }
 
-/// The length of something, or how many there were.
+/// A length or a count.
 pub(super) fn count(number: usize) -> Value {
     Value::Int(i64::try_from(number).unwrap_or(i64::MAX))
 }

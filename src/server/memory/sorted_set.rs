@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound::{Included, Unbounded};
 
-/// A number that is never NaN, and so has an order. −0 equals 0.
+/// A number that is never NaN, so it has a total order. −0 equals 0.
 #[derive(Clone, Copy, Debug)]
 struct Score(f64);
 
@@ -59,13 +59,13 @@ impl SortedSet {
         before.is_none()
     }
 
-    /// Returns whether `member` was in it.
+    /// Returns whether the set contained `member`.
     pub(super) fn remove(&mut self, member: &[u8]) -> bool {
         let Some(score) = self.scores.remove(member) else { return false };
         self.order.remove(&(Score(score), member.to_vec()))
     }
 
-    /// How many members stand before `member`.
+    /// The number of members before `member`.
     pub(super) fn rank(&self, member: &[u8]) -> Option<usize> {
         let place = (Score(self.score(member)?), member.to_vec());
         Some(self.order.range(..place).count())

@@ -1,12 +1,12 @@
-//! What a server refuses, and what it says then.
+//! Errors of servers.
 
 use crate::protocol::error::{Failure, Refusal};
 use redis::{ErrorKind, RedisError};
 
-/// No text of a server is passed on beyond this many bytes: people are to read it.
+/// Longer error texts are cut to this many bytes: people are to read them.
 const TEXT_MAX: usize = 400;
 
-/// A text, or its beginning if it is long.
+/// Cuts a text that is too long.
 pub(in crate::server) fn brief(mut text: String) -> String {
     if text.len() > TEXT_MAX {
         let end = (0..=TEXT_MAX).rev().find(|end| text.is_char_boundary(*end));
@@ -20,14 +20,14 @@ pub(super) fn refused(code: &str, detail: &str) -> Failure {
     if code == "NOSCRIPT" {
         return Failure::NoScript;
     }
-    // While a slot moves, a key that a script has deleted is no longer there for it to write.
+    // While a slot moves, a script cannot write to a key that it has deleted.
     if detail.contains("attempted to access a non local key") {
         return Failure::Halfway;
     }
     let (code, detail) = from_inside_a_script(detail).unwrap_or((code, detail));
     let (code, detail) = forbidden_to_a_script(detail).map_or((code, detail), |it| ("NOPERM", it));
-    // What a person can use ends before the script's hash and line. An unknown command is quoted
-    // with its arguments, and those of HELLO are the login.
+    // The script's hash and line are cut off. The arguments of an unknown command are cut off too, because
+    // those of HELLO are the login.
     let detail = match detail.rsplit_once(" script: ") {
         Some((before, place)) if place.contains(", on ") => before,
         _ => detail,
@@ -36,7 +36,7 @@ pub(super) fn refused(code: &str, detail: &str) -> Failure {
     Failure::Refused(Refusal { code: brief(code.to_owned()), detail: brief(detail.to_owned()) })
 }
 
-/// What an ACL forbids a script has no code of its own: before Redis 7.2 the first, then the second.
+/// An ACL's refusal in a script has no code: the first text before Redis 7.2, then the second.
 fn forbidden_to_a_script(detail: &str) -> Option<&str> {
     ["The user executing the script can't", "ACL failure in script: "]
         .iter()
@@ -56,7 +56,7 @@ fn from_inside_a_script(detail: &str) -> Option<(&str, &str)> {
     code.bytes().all(|byte| byte.is_ascii_uppercase()).then_some((code, detail))
 }
 
-/// What an error of the client library means to the protocol.
+/// The failure that an error of the client library means.
 pub(in crate::server) fn failure(error: &RedisError) -> Failure {
     let detail = error.detail().unwrap_or_default();
     match (error.code(), error.kind()) {

@@ -1,12 +1,12 @@
-//! Commands for the end of a key.
+//! Commands for expiries.
 
 use super::{Args, Fault, NOT_AN_INTEGER, Outcome, fault, flag, integer};
 use crate::server::memory::keyspace::Keyspace;
 use redis::Value;
 
-/// What PTTL answers where there is no key.
+/// The answer of PTTL for a missing key.
 const NO_KEY: i64 = -2;
-/// What PTTL answers where there is no expiry.
+/// The answer of PTTL for a key without an expiry.
 const NO_EXPIRY: i64 = -1;
 
 pub(super) fn pttl(keyspace: &mut Keyspace, args: Args<'_>) -> Outcome {

@@ -33,10 +33,10 @@ pub(super) fn keys(keyspace: &mut Keyspace, args: Args<'_>) -> Outcome {
     Ok(Value::Array(matching.map(bulk).collect()))
 }
 
-/// Whether `text` is the parts of `pattern` in order, with anything in the place of each `*`.
+/// Whether `text` consists of the parts of `pattern` in order, with any text for each `*`.
 fn matches(pattern: &[u8], text: &[u8]) -> bool {
     let (mut pattern, mut text) = (pattern, text);
-    // After the last `*`: the pattern, and the text that it has not been tried on.
+    // After the last `*`: the pattern, and the text that it has not been tried on yet.
     let mut retry = None;
     loop {
         match (pattern, text) {

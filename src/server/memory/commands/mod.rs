@@ -13,20 +13,20 @@ use redis::Value;
 use std::borrow::Cow;
 use std::cmp::Ordering;
 
-/// What a command says when it fails: the code and the detail.
+/// The error text of a failed command: the code and the detail.
 pub(super) type ErrorText = Cow<'static, str>;
 
 /// Why a command failed.
 enum Fault {
     /// It has too few or too many arguments.
     Arity,
-    /// Its first argument should name one of its parts.
+    /// Its first argument names none of its subcommands.
     Subcommand,
     Text(ErrorText),
 }
 
 const NOT_AN_INTEGER: Fault = fault("ERR value is not an integer or out of range");
-/// What a script is told.
+/// The error that a script gets.
 const UNKNOWN: &str = "ERR Unknown Redis command called from script";
 const SYNTAX: Fault = fault("ERR syntax error");
 
@@ -47,7 +47,7 @@ type Args<'a> = &'a [&'a [u8]];
 
 type Command = fn(&mut Keyspace, Args<'_>) -> Outcome;
 
-/// Every command by its name, in the order of the names.
+/// Every command, ordered by name.
 const COMMANDS: &[(&str, Command)] = &[
     ("append", strings::append),
     ("del", keys::del),
@@ -82,7 +82,7 @@ const COMMANDS: &[(&str, Command)] = &[
     ("zscore", sorted_sets::zscore),
 ];
 
-/// Redis words some errors differently for the two.
+/// Redis words some errors differently for scripts and clients.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Caller {
     #[cfg_attr(

@@ -41,7 +41,7 @@ struct Conditions {
     there: bool,
 }
 
-/// The conditions at the beginning of `args`, and what follows them.
+/// The conditions at the beginning of `args`, and the rest.
 fn conditions(args: Args<'_>) -> (Conditions, Args<'_>) {
     let mut conditions = Conditions::default();
     let mut rest = args;
@@ -100,7 +100,7 @@ pub(super) fn zrangebyscore(keyspace: &mut Keyspace, args: Args<'_>) -> Outcome 
     Ok(listed(elements, options.with_scores))
 }
 
-/// What may follow the range in ZRANGEBYSCORE.
+/// The options after the range of ZRANGEBYSCORE.
 struct RangeOptions {
     with_scores: bool,
     offset: usize,
@@ -118,7 +118,7 @@ impl RangeOptions {
                     tail
                 }
                 (b"limit", [offset, limit, tail @ ..]) => {
-                    // Before the first element is nothing; a negative limit is none.
+                    // A negative offset yields nothing; a negative limit means no limit.
                     options.offset = size(integer(offset)?);
                     options.limit = size(integer(limit)?);
                     tail
@@ -130,7 +130,7 @@ impl RangeOptions {
     }
 }
 
-/// A number that cannot be a size is larger than all sizes.
+/// A negative number counts as larger than all sizes.
 fn size(number: i64) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
 }

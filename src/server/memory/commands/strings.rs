@@ -63,7 +63,7 @@ pub(super) fn set(keyspace: &mut Keyspace, args: Args<'_>) -> Outcome {
     Ok(before.unwrap_or(Value::Okay))
 }
 
-/// What may follow key and value in SET.
+/// The options after key and value of SET.
 #[derive(Default)]
 struct Options<'a> {
     /// XX if true, NX if false.

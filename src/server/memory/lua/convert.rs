@@ -1,20 +1,20 @@
-//! Between the values of Lua and those of the wire, by the rules of Redis.
+//! Conversions between values of Lua and of the wire, by the rules of Redis.
 
 use crate::server::memory::{number, reply};
 use mlua::{BorrowedBytes, Lua, Table};
 use redis::Value;
 
-/// How deep a script's tables may nest: a client reads no deeper reply, and a table may hold itself.
+/// The deepest nesting of a script's tables: clients read no deeper reply, and a table may contain itself.
 const DEPTH_MAX: usize = 99;
 
-/// What a script passes to a command.
+/// The argument that a script passes to a command.
 pub(super) enum Argument {
     Text(BorrowedBytes),
     Number(String),
 }
 
 impl Argument {
-    /// None for what a command cannot take.
+    /// None if a command cannot take the value.
     pub(super) fn read(value: &mlua::Value) -> Option<Self> {
         match value {
             mlua::Value::String(text) => Some(Self::Text(text.as_bytes())),
@@ -46,12 +46,12 @@ pub(super) fn to_lua(lua: &Lua, value: Value) -> mlua::Result<mlua::Value> {
             }
             mlua::Value::Table(list)
         }
-        // No command here replies with anything else but nil.
+        // The only other reply of a command here is nil.
         _ => mlua::Value::Boolean(false),
     })
 }
 
-/// The table that stands for a status or an error.
+/// The table that represents a status or an error.
 pub(super) fn single(lua: &Lua, field: &str, text: &[u8]) -> mlua::Result<mlua::Value> {
     let table = lua.create_table_with_capacity(0, 1)?;
     table.raw_set(field, lua.create_string(text)?)?;
@@ -63,7 +63,7 @@ pub(super) fn to_reply(value: &mlua::Value) -> mlua::Result<Value> {
     Ok(nested(value, 0)?.unwrap_or_else(|| reply::error("ERR reached lua stack limit")))
 }
 
-/// None if it is too deep.
+/// None if the value is nested too deeply.
 fn nested(value: &mlua::Value, depth: usize) -> mlua::Result<Option<Value>> {
     Ok(Some(match value {
         mlua::Value::Integer(integer) => Value::Int(*integer),
@@ -108,7 +108,7 @@ const fn as_number(integer: i64) -> f64 {
     integer as f64
 }
 
-/// What is out of range is the least number, as on the machines that Redis runs on.
+/// Numbers out of range become the least integer, as on the machines that Redis runs on.
 #[expect(clippy::cast_possible_truncation, reason = "that is what Redis does")]
 fn truncated(number: f64) -> i64 {
     let limit = 9_223_372_036_854_775_808.0;

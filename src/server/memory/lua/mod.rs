@@ -10,21 +10,21 @@ use mlua::{Function, Lua, LuaOptions, StdLib, Table, Variadic};
 use redis::Value;
 use std::collections::BTreeMap;
 
-/// What Redis calls every script in the messages of Lua.
+/// The chunk name that Redis gives to every script.
 const CHUNK: &str = "@user_script";
 
 pub(super) struct Engine {
     lua: Lua,
-    /// Calls a script and catches what it raises; see `prelude.lua`.
+    /// Calls a script and catches its error; see `prelude.lua`.
     run: Function,
-    /// What a script sees as its globals.
+    /// The globals of scripts.
     environment: Table,
-    /// By their text.
+    /// Compiled scripts by their text.
     compiled: BTreeMap<String, Function>,
 }
 
 impl Engine {
-    /// A Lua whose `redis.call` works on `keyspace`.
+    /// Starts a Lua whose `redis.call` works on `keyspace`.
     pub(super) fn new(keyspace: &Shared) -> mlua::Result<Self> {
         let libraries = StdLib::TABLE | StdLib::STRING | StdLib::MATH;
         let lua = Lua::new_with(libraries, LuaOptions::default())?;
@@ -36,7 +36,7 @@ impl Engine {
         Ok(Self { lua, run, environment, compiled: BTreeMap::new() })
     }
 
-    /// Runs a script and returns what it replies to its caller.
+    /// Runs a script and returns its reply.
     pub(super) fn eval(&mut self, source: &str, keys: &[&[u8]], args: &[&[u8]]) -> Value {
         let script = match self.compile(source) {
             Ok(script) => script,
@@ -61,7 +61,7 @@ impl Engine {
         if succeeded {
             return convert::to_reply(&result);
         }
-        // Redis would add the place: ` script: <its hash>, on @user_script:<the line>.`
+        // Redis would append the place: ` script: <its hash>, on @user_script:<the line>.`
         let text = result.as_string().map(mlua::LuaString::to_string_lossy).unwrap_or_default();
         Ok(reply::error(&text))
     }

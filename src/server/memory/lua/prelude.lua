@@ -13,7 +13,7 @@ local function refuse()
   error(READONLY, 2)
 end
 
--- Lua 5.1 has no readonly tables: what a script gets is an empty one in front of the real one.
+-- Lua 5.1 has no readonly tables: scripts get an empty proxy of the real one.
 local function shield(content)
   local front = { __index = content, __newindex = refuse, __metatable = false }
   local shielded = setmetatable({}, front)
@@ -70,7 +70,7 @@ local function as_is(text)
   return text
 end
 
--- What is one word has no code of its own.
+-- A single word gets the code ERR.
 local function with_code(text)
   text = text:gsub('^%-', '')
   return text:find(' ', 1, true) and text or 'ERR ' .. text
@@ -114,7 +114,7 @@ setmetatable(globals, {
   end,
 })
 
--- Strings bring their library along, unshielded.
+-- The metatable of strings gives access to the unshielded library.
 getmetatable('').__metatable = false
 
 local function run(script, keys, args)

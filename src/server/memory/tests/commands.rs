@@ -1,4 +1,4 @@
-//! What depends on time, and what the order of things in a real server hides.
+//! Behaviour that depends on time, and order that a real server hides.
 
 use super::{Bench, bulk, bulks, error, int, wrong_type};
 use redis::Value;
@@ -30,7 +30,7 @@ fn a_key_is_gone_after_its_last_millisecond() {
 }
 
 #[test]
-fn an_expired_key_of_another_type_is_no_obstacle() {
+fn an_expired_key_of_another_type_is_replaced() {
     let mut bench = Bench::new();
     bench.check(&[("ZADD k 1 a", int(1)), ("PEXPIRE k 10", int(1)), ("HSET k f v", wrong_type())]);
     bench.pass_ms(11);

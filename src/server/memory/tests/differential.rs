@@ -1,4 +1,4 @@
-//! The same commands and scripts, in the store and in a real server.
+//! The same commands and scripts in the store and in a real server.
 
 use super::real_server::RealServer;
 use crate::protocol::clock::ServerTime;
@@ -8,7 +8,7 @@ use proptest::test_runner::TestRunner;
 use redis::Value;
 use std::cell::RefCell;
 
-/// Both, with the same data. The store's clock starts where the server's stands.
+/// Both, with the same data. The store's clock starts at the server's time.
 struct Pair {
     store: Store,
     server: RealServer,
@@ -82,13 +82,13 @@ fn dump(keys: Value, mut run: impl FnMut(&[&[u8]]) -> Value) -> Vec<Value> {
 /// One step of a random test.
 #[derive(Clone, Debug)]
 struct Step {
-    /// The way to run the command: none as it is, or by one of the scripts.
+    /// How the command is run: none for a plain one, or one of the scripts.
     by: Option<usize>,
     parts: Vec<&'static str>,
     pass_us: u64,
 }
 
-/// All of them run the command that is in ARGV.
+/// All of them run the command in ARGV.
 const SCRIPTS: [&str; 5] = [
     "return redis.call(unpack(ARGV))",
     "return redis.pcall(unpack(ARGV))",
@@ -113,7 +113,7 @@ const VALUES: &[&str] = &["", "x", "1", "-5", "01", "1.5", "9223372036854775807"
 const MEMBERS: &[&str] = &["", "f", "g", "h", "1"];
 const LEASES: &[&str] = &["7000000", "-1", "0", "x", "9223372036854775807", "9223372036854775"];
 
-/// What may stand at any place of any command.
+/// The values for any argument of any command.
 const ANYTHING: &[&str] = &[
     "a",
     "b",
@@ -174,7 +174,7 @@ const NAMES: &[&str] = &[
     "NOPE",
 ];
 
-/// What one argument can be.
+/// The candidates for one argument.
 type Pool = &'static [&'static str];
 
 /// Each command with a pool for each of its arguments; the last pool fills up to three more.
@@ -243,7 +243,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step.prop_map(|(by, parts, pass_us)| Step { by, parts, pass_us }), 1..60)
 }
 
-/// Hides what may differ: the order where there is none, and how much of a lease is left.
+/// Hides differences that are allowed: undefined order, and the remaining time of a lease.
 fn comparable(name: &str, value: Value) -> Value {
     let scrambled = matches!(name, "keys" | "hgetall");
     match value {
@@ -257,7 +257,7 @@ fn comparable(name: &str, value: Value) -> Value {
         Value::Array(items) => {
             Value::Array(items.into_iter().map(|item| comparable(name, item)).collect())
         }
-        // Its code alone: the rest is for people, and differs between Redis, Valkey and their versions.
+        // Only the code: the rest is for people, and differs between Redis, Valkey and their versions.
         Value::ServerError(error) => super::error(error.code()),
         value => value,
     }

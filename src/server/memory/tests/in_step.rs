@@ -1,9 +1,9 @@
 //! The store in step with a real server: the same data at the same time.
 //!
-//! Nobody can set the clock of a real server, so the store follows it. Each script runs between two TIMEs.
-//! If they name one millisecond, the finest that a key's end knows, the store runs the script in that
-//! millisecond too, and both must agree in every digit. If not, nobody can tell what the server took for now:
-//! the store takes over its data, and nothing is compared.
+//! The clock of a real server cannot be set, so the store follows it. Each script runs between two TIMEs. If
+//! both show the same millisecond, the resolution of expiries, the store runs the script in that millisecond
+//! too, and both must agree exactly. If not, the time on the server is unknown: the store takes over its
+//! data, and nothing is compared.
 
 use super::real_server::RealServer;
 use super::{error, refusal};
@@ -12,8 +12,8 @@ use crate::server::memory::Store;
 use redis::{Connection, Value};
 use std::time::Duration;
 
-/// In front of every script on the server, on one line so that errors name the same lines. TIME is
-/// later by what was skipped, and its µs are given: what follows from them is the same everywhere then.
+/// Prefix of every script on the server, on one line so that errors name the same lines. It adds the skipped
+/// time to TIME and fixes its µs, so that results are the same in both.
 const CLOCK: &str = "
 local server, us, skipped_ms = redis, table.remove(ARGV), table.remove(ARGV)
 local redis = {
@@ -31,7 +31,7 @@ local redis = {
 }
 ";
 
-/// Every key with its type, what is left of its lease, and its value.
+/// Every key with its type, remaining lease and value.
 const DATA: &str = "
 local keys = redis.call('KEYS', '*')
 table.sort(keys)
@@ -60,7 +60,7 @@ end
 return keys
 ";
 
-/// Lets every key end earlier.
+/// Moves the expiry of every key to an earlier time.
 const SKIP: &str = "
 for _, key in ipairs(redis.call('KEYS', '*')) do
   local at_ms = redis.call('PEXPIRETIME', key)
@@ -70,11 +70,11 @@ for _, key in ipairs(redis.call('KEYS', '*')) do
 end
 ";
 
-/// What there is to see of a script.
+/// The observable effect of a script.
 #[derive(Debug, PartialEq)]
 pub(super) struct Effect {
     pub(super) reply: Value,
-    /// The channel and the text of each.
+    /// Channel and text of each message.
     pub(super) messages: Vec<(String, String)>,
     pub(super) data: Value,
 }
@@ -83,9 +83,9 @@ pub(super) struct InStep {
     store: Store,
     server: RealServer,
     listener: Connection,
-    /// In front of every script in the store.
+    /// Prefix of every script in the store.
     defect: String,
-    /// How far the clock of the two is ahead of the server's own.
+    /// How far the clock of both is ahead of the server's own.
     skipped_ms: u64,
     now: ServerTime,
 }
@@ -113,12 +113,12 @@ impl InStep {
         Self { store, server, listener, defect: String::new(), skipped_ms: 0, now }
     }
 
-    /// From now on `defect` stands in front of every script in the store.
+    /// Sets the prefix `defect` of every script in the store.
     pub(super) fn set_defect(&mut self, defect: String) {
         self.defect = defect;
     }
 
-    /// As good as new.
+    /// Resets both to empty.
     pub(super) fn reset(&mut self) {
         self.store.reset();
         self.ask_listener(&["UNSUBSCRIBE"]);
@@ -142,16 +142,16 @@ impl InStep {
         self.ask_listener(&["UNSUBSCRIBE", channel]);
     }
 
-    /// Lets time pass without waiting for it.
+    /// Advances the clocks without waiting.
     pub(super) fn skip(&mut self, ms: u64) {
         self.server.run(&[b"EVAL", SKIP.as_bytes(), b"0", ms.to_string().as_bytes()]);
         self.skipped_ms += ms;
-        // A key that ends in this millisecond is gone from the server already.
+        // A key that expires in this millisecond is already gone from the server.
         std::thread::sleep(Duration::from_millis(2));
     }
 
-    /// What `eval` does in the store and in the server, `us` into a millisecond. None of the store if it is not
-    /// known in which.
+    /// The effects of `eval` in the store and in the server, `us` into a millisecond. No effect of the store
+    /// if the millisecond is unknown.
     pub(super) fn run(&mut self, eval: Eval<'_>, us: u64) -> (Option<Effect>, Effect) {
         let (at_ms, reply) = self.on_server(eval, us);
         let reply = without_place(reply);
@@ -172,7 +172,7 @@ impl InStep {
         (ours, Effect { reply, messages, data })
     }
 
-    /// The reply of the server, and the millisecond in which it was given, if it was only one.
+    /// The server's reply, and the millisecond of its execution, if only one is possible.
     fn on_server(&mut self, eval: Eval<'_>, us: u64) -> (Option<u64>, Value) {
         let source = CLOCK.replace('\n', " ") + eval.source;
         let count = eval.keys.len().to_string();
@@ -200,10 +200,10 @@ impl InStep {
         (self.store.eval(self.now, DATA, &[], &[]), theirs)
     }
 
-    /// Puts into the store what the server has now.
+    /// Copies the server's data into the store.
     fn take_over(&self, data: &Value) {
         self.store.flush();
-        // From a second earlier: no key can be given an end in this millisecond, but may have one.
+        // A second earlier: no key can be given an expiry in the current millisecond, but may have one.
         let earlier = ServerTime::from_micros(self.now.as_micros() - 1_000_000);
         for entry in items(data) {
             let [key, kind, Value::Int(remaining_ms), value] = items(entry) else {
@@ -226,8 +226,8 @@ impl InStep {
         }
     }
 
-    /// Sends a command for subscriptions, if there is one, and returns the messages that have come meanwhile:
-    /// whatever the server has published arrives ahead of its answer to a PING.
+    /// Sends a command for subscriptions, if there is one, and returns the messages that have arrived: the
+    /// server delivers all published messages before its answer to a PING.
     fn ask_listener(&mut self, parts: &[&str]) -> Vec<(String, String)> {
         let commands = [parts, &["PING"]].into_iter().filter(|parts| !parts.is_empty());
         for parts in commands {
@@ -238,7 +238,7 @@ impl InStep {
         let mut messages = Vec::new();
         loop {
             match self.listener.recv_response().unwrap() {
-                // Its form while nothing is subscribed to.
+                // The shape of the answer without subscriptions.
                 Value::SimpleString(_) => return messages,
                 Value::Array(parts) => match (bytes(&parts[0]), &parts[1..]) {
                     (b"pong", _) => return messages,
@@ -247,7 +247,7 @@ impl InStep {
                     }
                     _ => {}
                 },
-                // Valkey says so to who unsubscribes and had not subscribed.
+                // Valkey's answer to unsubscribing without a subscription.
                 Value::ServerError(error) if error.code() == "NOSUB" => {}
                 other => panic!("not for a listener: {other:?}"),
             }
@@ -272,11 +272,11 @@ fn bytes(value: &Value) -> &[u8] {
 }
 
 fn text(value: &Value) -> String {
-    // A message may have been cut off in the middle of a letter.
+    // A message may be cut off within a character.
     String::from_utf8_lossy(bytes(value)).into_owned()
 }
 
-/// Only the server says where in a script an error was raised, and nobody is shown that.
+/// Only the server gives the place of an error in the script, which callers never see.
 fn without_place(reply: Value) -> Value {
     match reply {
         Value::ServerError(_) => error(&refusal(&reply)),

@@ -1,8 +1,8 @@
-//! The scripts of the locks, in the store and in a real server: random calls have the same replies, send the
-//! same messages and leave the same data.
+//! The lock scripts in the store and in a real server: random calls have the same replies, send the same
+//! messages and leave the same data.
 //!
-//! What is called follows from a seed: `HOLDFAST_FROM=<seed> HOLDFAST_SEEDS=1` plays one round again. How
-//! much time passes between two calls is not the test's to say, and it finds out.
+//! The calls follow from a seed: `HOLDFAST_FROM=<seed> HOLDFAST_SEEDS=1` replays one round. The real time
+//! between two calls is not reproducible.
 
 use super::in_step::{Effect, Eval, InStep};
 use crate::machine::SendMode;
@@ -20,16 +20,16 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How many rounds a test run makes.
+/// The number of rounds of a test run.
 const SEEDS: u64 = 150;
-/// The search for a defect ends with the first round that finds it; real time decides how late the rarest ones are found.
+/// The search for a defect ends with the first round that finds it; the rarest ones depend on real time.
 const SEARCHED: u64 = 10 * SEEDS;
 const STEPS: usize = 60;
 
 const CLIENTS: [&str; 3] = ["a", "b", "c"];
-/// A lock has its hash tag around the whole name or within it.
+/// Locks with the hash tag around the whole name or within it.
 const LOCKS: [&str; 2] = ["lock:a", "lock:{b} %d é"];
-/// What a client listens to.
+/// The channels of a client.
 fn channels(client: &str) -> [Arc<str>; 2] {
     [notices(client), inbox(client)]
 }
@@ -46,12 +46,12 @@ const TOKENS: [(&str, &str); 6] = [
 const LEASES_MS: [u64; 9] = [1, 2, 5, 20, 100, 300, 1_000, 5_000, 30_000];
 const TWO: Option<NonZeroU32> = NonZeroU32::new(2);
 const FENCES: [u64; 2] = [7, 1_800_000_000_000_000];
-/// Around the times that the scripts know, and a day.
+/// Around the times in the scripts, and a day.
 const SKIPS_MS: [u64; 6] = [1_000, 2_000, 3_000, 15_000, 30_000, 86_400_000];
 
-/// What other code or a person may do to the keys of a lock. A token is in ARGV.
+/// Writes of other code or a person to the keys of a lock. A token is in ARGV.
 const MEDDLING: &[&str] = &[
-    // The lock is other code's, or nobody's.
+    // The lock is owned by other code, or free.
     "redis.call('SET', KEYS[1], 'theirs', 'PX', 200)",
     "redis.call('SET', KEYS[1], 'theirs+', 'PX', 20)",
     "redis.call('SET', KEYS[1], 'theirs')",
@@ -66,7 +66,7 @@ const MEDDLING: &[&str] = &[
     "redis.call('DEL', KEYS[5])",
     "redis.call('DEL', unpack(KEYS))",
     "redis.call('PEXPIRE', KEYS[3], 5)",
-    // Shares that are none.
+    // Invalid shares.
     "redis.call('SET', KEYS[1], 'hf1.shared', 'PX', 50)",
     "redis.call('ZADD', KEYS[5], 9e12, 'stranger')",
     "redis.call('ZADD', KEYS[5], 5, ARGV[1], -7, '?' .. ARGV[1])",
@@ -75,7 +75,7 @@ const MEDDLING: &[&str] = &[
     "redis.call('SET', KEYS[1], 'hf1.shared', 'PX', 50)
      redis.call('ZADD', KEYS[5], 9e12, ARGV[1], -9e15 - 9e15, '#' .. ARGV[1])",
     "redis.call('SET', KEYS[5], 'x', 'PX', 50)",
-    // Fence counters that are none, or at the end of what numbers can tell.
+    // Invalid fence counters, or at the limit of exact numbers.
     "redis.call('SET', KEYS[2], 'x', 'PX', 100)",
     "redis.call('SET', KEYS[2], '-5', 'PX', 100)",
     "redis.call('SET', KEYS[2], '007', 'PX', 100)",
@@ -89,7 +89,7 @@ const MEDDLING: &[&str] = &[
     "redis.call('DEL', KEYS[2]) redis.call('ZADD', KEYS[2], 1, 'm') redis.call('PEXPIRE', KEYS[2], 50)",
     "redis.call('SET', KEYS[3], 'x', 'PX', 50)",
     "redis.call('SET', KEYS[4], 'x', 'PX', 50)",
-    // Waiters that are none.
+    // Invalid waiters.
     "redis.call('ZADD', KEYS[3], 1, 'stranger')",
     "redis.call('ZADD', KEYS[3], -2.5, ARGV[1])",
     "redis.call('ZADD', KEYS[3], 9e15, 'hf1.z.1')",
@@ -110,7 +110,7 @@ const MEDDLING: &[&str] = &[
      redis.call('ZADD', KEYS[3], 1, 'hf1.a.8', 2, 'hf1.a.9')
      redis.call('HSET', KEYS[4], 'hf1.a.8', '99999999999999 100 1 0 0 holdfast:a')
      redis.call('HSET', KEYS[4], 'hf1.a.9', '99999999999999 100 1 0 0 holdfast:a')",
-    // A line longer than a walk: nobody in it is known, or nobody listens.
+    // A wait queue longer than one pass: all entries unknown, or without subscribers.
     "redis.call('DEL', KEYS[1])
      for i = 1, 300 do redis.call('ZADD', KEYS[3], i, 'hf1.gone.' .. i) end",
     "redis.call('DEL', KEYS[1])
@@ -120,8 +120,7 @@ const MEDDLING: &[&str] = &[
      end",
 ];
 
-/// What a store could do wrong: the command, and what it does instead. A test that did not find that would
-/// prove nothing.
+/// Defects of a store: the command, and its replacement. A test that did not find them would prove nothing.
 const DEFECTS: &[(&str, &str, &str)] = &[
     ("a lease seems longer by 1 ms", "PTTL", "return run(name, ...) + 1"),
     ("a lease is longer by 1 ms", "PEXPIRE", "local key, ms = ... return run(name, key, ms + 1)"),
@@ -178,7 +177,7 @@ const DEFECTS: &[(&str, &str, &str)] = &[
     ("a clock is late by 1 µs", "TIME", "local t = run(name) return { t[1], t[2] - 1 }"),
 ];
 
-/// What must have happened at least once.
+/// Events that must have happened at least once.
 const OUTCOMES: &[&str] = &[
     "a message",
     "adopted",
@@ -209,9 +208,9 @@ enum Step {
     },
     Subscribe(usize),
     Unsubscribe(usize),
-    /// Time passes.
+    /// Waits for real time to pass.
     Wait(Duration),
-    /// Time passes without waiting for it.
+    /// Advances the clocks without waiting.
     Skip(u64),
 }
 
@@ -222,7 +221,7 @@ struct Round<'a> {
     rng: fastrand::Rng,
     /// The lock of the next step.
     lock: &'static str,
-    /// Who was granted a lock last, and the last place in line that a reply named.
+    /// The last token that was granted the lock, and the last position that a reply named.
     owner: Token,
     seq: u64,
     /// The last fence that a reply named.
@@ -249,13 +248,13 @@ impl<'a> Round<'a> {
         }
     }
 
-    /// Takes all steps; the story, if the two did not do the same.
+    /// Takes all steps; returns the log if store and server differ.
     fn run(&mut self) -> Result<(), String> {
         for client in 0..CLIENTS.len() {
             self.take(&Step::Subscribe(client))?;
         }
         for _ in 0..STEPS {
-            // Most steps are about one lock.
+            // Most steps use one lock.
             self.lock = LOCKS[usize::from(self.rng.u8(..5) == 0)];
             let step = self.next();
             self.take(&step)?;
@@ -287,7 +286,7 @@ impl<'a> Round<'a> {
         let now_us = self.pair.now().as_micros();
         let epoch = self.pick(&[0, now_us - 3_600_000_000, now_us, now_us + 1_000_000_000]);
         let epoch = ServerTime::from_micros(epoch);
-        // An owner has more to say than anybody else.
+        // The owner makes most calls.
         let owner = if self.rng.bool() { self.owner.clone() } else { token.clone() };
         match self.rng.u8(..21) {
             0..12 => Call::Acquire {
@@ -394,7 +393,7 @@ impl<'a> Round<'a> {
         self.story.push(format!("{}  {}  {what}", self.pair.now().as_micros(), self.lock));
     }
 
-    /// Runs a script in both. Its effect, or the story, if the two do not have the same.
+    /// Runs a script in both. Returns its effect, or the log if they differ.
     fn eval(&mut self, name: &str, eval: Eval<'_>) -> Result<Effect, String> {
         let us = self.rng.u64(..1_000);
         let (ours, theirs) = self.pair.run(eval, us);
@@ -414,7 +413,7 @@ impl<'a> Round<'a> {
         Err(format!("seed {seed}:\n  {story}{}", differences.concat()))
     }
 
-    /// Takes note of what happened, for the calls to come.
+    /// Records a result for later calls.
     fn learn(&mut self, call: &Call, effect: Effect) {
         for message in
             effect.messages.iter().filter_map(|(channel, text)| Message::parse(channel, text))
@@ -459,14 +458,14 @@ impl<'a> Round<'a> {
             (Ok(Reply::Owner(false)), _) => "not the owner",
             (Err(Failure::Refused(refusal)), _) => &refusal.code.clone(),
             (Ok(_), _) => return,
-            // A connection that answers what no script does is given up: one key must not bring that about.
+            // A reply that no script gives would close the connection: one key must not cause that.
             (Err(other), call) => panic!("{other:?} from {call:?}\n  {}", self.story.join("\n  ")),
         };
         self.seen.insert(seen.to_owned());
     }
 }
 
-/// What differs, if it does.
+/// The difference, if there is one.
 fn difference<T: Debug + PartialEq>(what: &str, ours: &T, theirs: &T) -> String {
     if ours == theirs {
         return String::new();
@@ -510,7 +509,7 @@ fn every_defect_of_the_store_is_found() {
     assert!(missed.is_empty(), "not found in {SEARCHED} rounds: {missed:?}");
 }
 
-/// What stands in front of the scripts of a store whose `command` does `instead`.
+/// The prefix of the scripts of a store that runs `instead` of `command`.
 fn defect(command: &str, instead: &str) -> String {
     let prelude = format!(
         "local server = redis
@@ -524,6 +523,6 @@ fn defect(command: &str, instead: &str) -> String {
            error_reply = server.error_reply,
          }} "
     );
-    // On one line: errors shall name the same lines as ever.
+    // On one line, so that errors name the same lines.
     prelude.replace('\n', " ")
 }

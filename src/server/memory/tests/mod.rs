@@ -12,7 +12,7 @@ use super::Store;
 use crate::protocol::clock::ServerTime;
 use redis::Value;
 
-/// Some point in 2023, in ms since 1970.
+/// A time in 2023, in ms since 1970.
 const START_MS: u64 = 1_700_000_000_000;
 
 /// A store whose time the test sets.

@@ -1,4 +1,4 @@
-//! Messages reach those who listen, in order, and only once.
+//! Messages reach all subscribers, in order, and only once.
 
 use super::{Bench, int};
 use crate::server::memory::Message;
@@ -8,7 +8,7 @@ fn message(subscriber: u64, channel: &str, payload: &str) -> Message {
 }
 
 #[test]
-fn a_message_goes_to_all_who_listen() {
+fn a_message_goes_to_all_subscribers() {
     let bench = Bench::new();
     for (subscriber, channel) in [(1, "a"), (2, "a"), (2, "b"), (2, "a")] {
         bench.store.subscribe(subscriber, channel);
@@ -24,7 +24,7 @@ fn a_message_goes_to_all_who_listen() {
 }
 
 #[test]
-fn who_unsubscribes_hears_no_more() {
+fn an_unsubscribed_client_gets_no_messages() {
     let bench = Bench::new();
     for (subscriber, channel) in [(1, "a"), (1, "b"), (2, "a")] {
         bench.store.subscribe(subscriber, channel);

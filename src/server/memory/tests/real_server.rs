@@ -1,4 +1,4 @@
-//! A Redis server of the test's own.
+//! A private Redis server for a test.
 
 use redis::{Cmd, Connection, Value};
 use std::net::TcpListener;
@@ -42,13 +42,13 @@ impl RealServer {
         client(self.port).get_connection().unwrap()
     }
 
-    /// Runs one command and returns what the server sent, error or not.
+    /// Runs one command and returns the answer, an error included.
     pub(super) fn run(&mut self, parts: &[&[u8]]) -> Value {
         let [value] = self.run_all([parts]);
         value
     }
 
-    /// Runs commands right after one another.
+    /// Runs commands without a pause between them.
     pub(super) fn run_all<const N: usize>(&mut self, commands: [&[&[u8]]; N]) -> [Value; N] {
         let mut packed = Vec::new();
         for parts in commands {
@@ -101,7 +101,7 @@ fn wait_for(port: u16, process: &mut Child) -> Option<Connection> {
 }
 
 fn end(process: &mut Child, directory: &PathBuf) {
-    // It may have ended by itself, and its directory may be empty: nothing depends on either.
+    // The server may have ended by itself, and its directory may be empty.
     let _ = process.kill();
     let _ = process.wait();
     let _ = std::fs::remove_dir_all(directory);

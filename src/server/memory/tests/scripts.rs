@@ -1,4 +1,4 @@
-//! Scripts by themselves; `differential` has those whose results a real server confirms.
+//! Scripts in the store alone; `differential` has those that a real server confirms.
 
 use super::{Bench, bulk, bulks, int, refusal};
 use crate::server::memory::Store;
