@@ -1,23 +1,23 @@
-//! In which order callers who wait for a whole lock get it, while nothing goes wrong.
+//! The order in which waiting callers get a whole lock, while there are no failures.
 
 use super::process::{Open, Waits};
 use super::simulator::{Kind, Simulation};
 use crate::machine::{LeaseId, OpId};
 use std::time::Duration;
 
-/// By how many who called later a caller is overtaken at most: a process hands a lock on so often between two of the
+/// The most later callers that may overtake a caller: the handoff budget of a process between two of the
 /// server's grants.
 const fn overtaken_max() -> usize {
     15
 }
 
 impl Simulation {
-    /// A caller waits from now on, behind those of whom the server knows.
+    /// Adds a waiting caller, behind those that the server knows.
     pub(super) fn wait_in_order(&mut self, who: usize, op: OpId, lock: usize, ttl: Duration) {
         self.waited += 1;
         let number = self.waited;
         let processes = self.processes.iter();
-        // Whose request is on its way has no place yet.
+        // A caller whose request is still in flight has no position yet.
         let known = processes.filter(|process| process.world.up && process.world.wire.is_empty());
         let open = known.flat_map(|process| process.open.values());
         let behind = open.filter(|open| open.lock == lock).filter_map(|open| open.waits.as_ref());
@@ -27,7 +27,7 @@ impl Simulation {
         }
     }
 
-    /// A caller gets no longer lease than it asked for, whoever had wanted one before: its crash may cost no more.
+    /// Checks that a caller gets no longer lease than it requested, so that its crash costs no more.
     pub(super) fn check_length(&self, who: usize, lease: LeaseId, waits: &Waits) {
         let world = &self.processes[who].world;
         let until = world.deadlines.get(&lease).copied().unwrap_or(world.now);
@@ -35,7 +35,7 @@ impl Simulation {
         self.demand(left <= waits.ttl, || format!("{lease:?} lasts {left:?}, not {:?}", waits.ttl));
     }
 
-    /// A caller has got the lock, and those who still wait have not.
+    /// Checks the order when a caller has got the lock and the other waiters have not.
     pub(super) fn check_order(&mut self, lock: usize, first: &Waits) {
         if self.kind != Kind::Calm {
             return;

@@ -1,4 +1,4 @@
-//! What callers do in the schedules of the simulator.
+//! The callers' actions in the schedules of the simulator.
 
 use super::process::{Held, Process, Wish};
 use super::simulator::{PROCESSES, Simulation};
@@ -36,7 +36,7 @@ impl Simulation {
         self.note(who, format_args!("acquire {name} {op:?} {ttl} ms, {wait:?}, {mode:?}, {how}"));
     }
 
-    /// Several locks at once, or none of them.
+    /// Acquires several locks at once, or none of them.
     fn acquire_together(&mut self, who: usize, ttl: u64, hold: Hold) {
         let count = self.rng.usize(2..=self.locks.len());
         let first = self.rng.usize(..=self.locks.len() - count);
@@ -52,7 +52,7 @@ impl Simulation {
         if self.locks.len() > 1 { self.rng.usize(..self.locks.len()) } else { 0 }
     }
 
-    /// Some schedules are about whole locks alone, others about every kind.
+    /// Some schedules use only exclusive locks, others all modes.
     fn mode(&mut self) -> Mode {
         match self.rng.u32(..self.kinds) {
             0..4 => Mode::Exclusive,
@@ -92,7 +92,7 @@ impl Simulation {
         }
     }
 
-    /// Takes over what another process has, or also the same one.
+    /// Adopts the lock of any process, possibly its own.
     pub(super) fn adopt(&mut self, who: usize) {
         let from = &mut self.processes[self.rng.usize(..PROCESSES)];
         let Some(has) = from.held.last_mut() else { return };
@@ -134,10 +134,10 @@ impl Simulation {
         }
     }
 
-    /// Somebody uses a handle that was given up before.
+    /// A caller uses a handle that it has already released.
     pub(super) fn stale_release(&mut self, who: usize) {
         let Process { world, given_up, .. } = &self.processes[who];
-        // Rather one whose lock was handed on: it could do harm.
+        // Prefers a handle whose lock was handed off, because it could do harm.
         let handed_on = |lease: &&LeaseId| world.machine.leases.get(lease.token_id()).is_some();
         let lease = given_up.iter().find(handed_on).or_else(|| given_up.last());
         let Some(lease) = lease.copied() else { return };

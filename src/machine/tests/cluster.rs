@@ -1,4 +1,4 @@
-//! Locks that are spread over servers: which is asked, who is told, and what one failure costs.
+//! Locks that are spread over servers: routing, notification, and the cost of a failure.
 
 use super::world::{COMMAND_TIMEOUT, RENEWED, ms};
 use crate::machine::{
@@ -17,11 +17,11 @@ use std::sync::Arc;
 const TIME: ServerTime = ServerTime::from_micros(1_700_000_000_000_000);
 const ONE: NodeId = NodeId(0);
 const TWO: NodeId = NodeId(1);
-/// In the first half of the slots, and in the second.
+/// One name in the first half of the slots, one in the second.
 const LOW: &str = "item:42";
 const HIGH: &str = "item:2";
 
-/// A manager on two servers. What it wants is in `out`.
+/// A manager on two servers. Its effects are in `out`.
 struct Crew {
     machine: Machine,
     now: Mono,
@@ -90,7 +90,7 @@ impl Crew {
         std::mem::take(&mut self.out)
     }
 
-    /// Lets time pass, timers included.
+    /// Advances the time, timers included.
     fn pass(&mut self, duration_ms: u64) {
         let end = self.now + ms(duration_ms);
         while let Some(at) = self.machine.next_timeout().filter(|at| *at <= end) {
@@ -113,7 +113,7 @@ impl Crew {
         );
     }
 
-    /// The one request that was sent, and where.
+    /// The single request that was sent, and its node.
     fn sent(&mut self) -> (NodeId, RequestId, Call, SendMode) {
         let sent = self.take().into_iter().filter_map(|effect| match effect {
             Effect::Send { node, request, call, send_mode } => {
@@ -126,7 +126,7 @@ impl Crew {
         one
     }
 
-    /// The request that is sent next.
+    /// The next request that is sent.
     fn next_sent(&mut self) -> (NodeId, RequestId, Call, SendMode) {
         while !self.out.iter().any(|effect| matches!(effect, Effect::Send { .. })) {
             self.pass(10);
@@ -134,7 +134,7 @@ impl Crew {
         self.sent()
     }
 
-    /// Waits for a lock that somebody else holds; returns what the server said.
+    /// Waits for a lock that another client holds; returns the server's reply.
     fn stand_in_line(&mut self) -> Held {
         self.acquire(2, LOW);
         let (node, request, ..) = self.sent();
@@ -162,7 +162,7 @@ fn refused(code: &str) -> Result<Reply, Failure> {
 }
 
 #[test]
-fn an_errand_survives_the_news_that_its_lock_is_on_a_server_of_which_nobody_had_heard() {
+fn a_one_shot_survives_a_redirection_to_an_unknown_server() {
     let mut crew = Crew::new();
     let three = NodeId(2);
     crew.command(OpId(2), Command::Force { name: HIGH.to_owned(), foreign: false });
@@ -180,7 +180,7 @@ fn an_errand_survives_the_news_that_its_lock_is_on_a_server_of_which_nobody_had_
 }
 
 #[test]
-fn each_lock_is_asked_for_where_its_slot_is() {
+fn each_lock_is_requested_where_its_slot_is() {
     let mut crew = Crew::new();
     crew.acquire(2, LOW);
     assert_eq!(crew.sent().0, ONE);
@@ -189,21 +189,21 @@ fn each_lock_is_asked_for_where_its_slot_is() {
 }
 
 #[test]
-fn a_lock_that_has_moved_is_asked_for_there_from_then_on() {
+fn a_lock_that_has_moved_is_requested_there_from_then_on() {
     let mut crew = Crew::new();
     crew.acquire(2, LOW);
     let (_, request, call, _) = crew.sent();
     crew.reply(ONE, request, Err(Failure::Moved(TWO)));
     let (node, _, again, send_mode) = crew.sent();
     assert_eq!((node, again, send_mode), (TWO, call, SendMode::Redirected));
-    // And everything else may have moved as well.
+    // Other slots may have moved as well.
     crew.now = crew.now + ms(200);
     crew.machine.handle_timeout(crew.now, &mut crew.out);
     assert_eq!(crew.take(), [Effect::Discover]);
 }
 
 #[test]
-fn a_lock_that_is_moving_is_asked_for_there_once() {
+fn a_lock_that_is_moving_is_requested_there_once() {
     let mut crew = Crew::new();
     let lease = crew.hold(2, LOW);
     crew.command(OpId(3), Command::Extend { lease, ttl: None });
@@ -276,7 +276,7 @@ type Strife = fn(NodeId, SendMode) -> Failure;
 
 const STRIFE: [Strife; 3] = [
     |node, _| Failure::Moved(other(node)),
-    // The slot leaves the first server, and the second has not heard that it gets it.
+    // The slot leaves the first server, and the second does not know that it gets it.
     |node, _| if node == ONE { Failure::Moving(TWO) } else { Failure::Moved(ONE) },
     |node, send_mode| match send_mode {
         SendMode::Asking(_) => Failure::Moving(other(node)),
@@ -289,8 +289,8 @@ const fn other(node: NodeId) -> NodeId {
 }
 
 impl Crew {
-    /// Two servers send everything to each other for so long, and either may be asked for the routes. Returns
-    /// how many requests that took, and what ended.
+    /// For a while two servers redirect all requests to each other, and either may be asked for the routes.
+    /// Returns the number of requests, and the outcomes.
     fn suffer(&mut self, strife: Strife, duration_ms: u64) -> (usize, Vec<Outcome>) {
         let end = self.now + ms(duration_ms);
         let (mut requests, mut ended, mut turn) = (0, Vec::new(), 0);
@@ -359,9 +359,9 @@ fn a_release_outlasts_servers_that_contradict_each_other_for_a_while() {
     assert_eq!(crew.suffer(STRIFE[0], 60_000).0, 0, "nobody wants anything any more");
 }
 
-/// Nobody else would ask again: no connection to where the slot still is was lost or made.
+/// No other event causes a retry: no connection to the slot's current server is lost or made.
 #[test]
-fn what_was_lost_where_a_slot_moves_to_is_asked_again() {
+fn a_request_lost_at_the_target_of_a_moving_slot_is_repeated() {
     let kinds: [fn(&mut Crew, LeaseId); 4] = [
         |crew, lease| crew.command(OpId(3), Command::Extend { lease, ttl: None }),
         |crew, lease| crew.command(OpId(3), Command::Release { lease, exported: false }),
@@ -420,12 +420,12 @@ fn a_release_while_the_keys_are_in_two_places_frees_the_lock_alone() {
 }
 
 #[test]
-fn who_stands_in_line_listens_and_asks_again_once_it_hears() {
+fn a_queue_entry_subscribes_and_asks_again_once_it_is_subscribed() {
     let mut crew = Crew::new();
     let held = crew.stand_in_line();
     let channel: Arc<str> = "holdfast:inbox:c:{lock:item:42}".into();
     assert_eq!(crew.take(), [Effect::Listen { node: ONE, channel: Arc::clone(&channel) }]);
-    // Whoever released meanwhile had to skip it.
+    // A release in the meantime had to skip it.
     crew.event(ONE, Event::Listening { channel: Arc::clone(&channel), on: true });
     let (_, request, call, _) = crew.sent();
     assert!(
@@ -453,7 +453,7 @@ fn a_server_that_fails_costs_the_others_nothing() {
     assert_eq!(node, TWO);
     crew.reply(TWO, request, Ok(Reply::Owner(true)));
     assert_eq!(crew.take().last(), Some(&Effect::Complete { op: OpId(4), outcome: Outcome::Done }));
-    // Its replica takes over, and is asked for what waited for it.
+    // Its replica takes over, and gets the requests that waited for it.
     crew.command(OpId(5), Command::Extend { lease: low, ttl: None });
     let three = NodeId(2);
     let ranges = [(0, SLOTS / 2 - 1, three), (SLOTS / 2, SLOTS - 1, TWO)];
@@ -468,7 +468,7 @@ fn a_server_that_fails_costs_the_others_nothing() {
 }
 
 #[test]
-fn while_nobody_knows_the_routes_they_are_asked_for_ever_more_seldom() {
+fn discovery_of_unknown_routes_backs_off() {
     let mut crew = Crew::new();
     crew.event(ONE, Event::Disconnected("died".to_owned()));
     let mut asked = Vec::new();
@@ -483,7 +483,7 @@ fn while_nobody_knows_the_routes_they_are_asked_for_ever_more_seldom() {
     let pauses: Vec<_> = asked.windows(2).map(|pair| pair[1].since(pair[0])).collect();
     assert!(pauses[0] <= ms(201), "{pauses:?}");
     assert!(pauses[5..].iter().all(|pause| (ms(500)..=ms(1_001)).contains(pause)), "{pauses:?}");
-    // Once somebody knows them, the next question need not wait.
+    // Once the routes are known, the next request for them need not wait.
     crew.pass(2_000);
     crew.event(ONE, Event::Discovered(Ok(halves())));
     crew.event(TWO, Event::Disconnected("died".to_owned()));
@@ -493,7 +493,7 @@ fn while_nobody_knows_the_routes_they_are_asked_for_ever_more_seldom() {
 }
 
 #[test]
-fn a_server_that_lets_nobody_listen_is_polled() {
+fn a_server_that_denies_pubsub_is_polled() {
     let mut crew = Crew::new();
     let held = crew.stand_in_line();
     crew.take();
@@ -507,13 +507,13 @@ fn a_server_that_lets_nobody_listen_is_polled() {
 }
 
 #[test]
-fn a_force_that_was_stopped_halfway_robs_nobody_who_came_later() {
+fn a_force_that_was_stopped_halfway_spares_later_owners() {
     let mut crew = Crew::new();
     crew.command(OpId(2), Command::Force { name: LOW.to_owned(), foreign: false });
     let (node, looks, ..) = crew.sent();
     crew.reply(node, looks, Ok(Reply::Seen { last: 10 }));
     let (node, frees, ..) = crew.sent();
-    // It has freed the lock, and whoever takes that now has come later.
+    // The lock is free, and its next owner is a later one.
     crew.reply(node, frees, Err(Failure::Halfway));
     crew.pass(1_000);
     let effects = crew.take();
@@ -525,7 +525,7 @@ fn a_force_that_was_stopped_halfway_robs_nobody_who_came_later() {
     assert!(!effects.iter().any(|effect| matches!(effect, Effect::Send { .. })), "{effects:?}");
 }
 
-/// Two servers have a part of the keys each: what names keys that do not exist is refused by both.
+/// Two servers have a part of the keys each: both refuse commands that name missing keys.
 #[test]
 fn a_share_whose_slot_moves_is_renewed_claimed_and_released_by_the_keys_that_exist() {
     let share = |crew: &mut Crew| {

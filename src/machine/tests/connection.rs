@@ -1,4 +1,4 @@
-//! Connections that come and go, and what they show.
+//! Connections that come and go, and the data behind them.
 
 use super::world::{COMMAND_TIMEOUT, World, ms};
 use crate::machine::{Command, Config, Event, Machine, OpId, Outcome, Protocol, Wait};
@@ -40,7 +40,7 @@ fn a_connection_that_shows_new_data_raises_the_epoch() {
     world.release(lease);
     world.settle();
 
-    // A failover to a server that lost the last grants, with a clock that is right.
+    // A failover to a server that lost the last grants, with a correct clock.
     world.event(Event::Disconnected("failover".to_owned()));
     world.server.set_history("second");
     world.server.set_fence(world.now, &World::keys(), fence - 5);
@@ -192,7 +192,7 @@ fn reconnecting_backs_off() {
     assert!(pauses[7] >= ms(500), "{pauses:?}");
 }
 
-/// A manager that connects for the first time, and tries that for three seconds.
+/// A manager that connects for the first time, with a patience of three seconds.
 fn patient() -> (World, OpId) {
     let mut world = World::new("c");
     let config = Config { open_patience: ms(3_000), ..world.machine.rq.cx.config.clone() };
@@ -226,7 +226,7 @@ fn close_ends_a_first_connection_that_is_still_awaited() {
 }
 
 #[test]
-fn a_first_connection_that_fails_for_long_tells_why() {
+fn a_first_connection_that_fails_for_long_reports_the_reason() {
     let (mut world, op) = patient();
     assert!(std::mem::take(&mut world.connecting));
     world.event(Event::ConnectFailed(Failure::Lost("first".to_owned())));

@@ -1,4 +1,4 @@
-//! Situations in which waiting once went wrong, or easily could.
+//! Situations in which waiting once failed, or easily could.
 
 use super::server::Server;
 use super::world::{ONE_LEASE, RENEWED, World, ms};
@@ -37,7 +37,7 @@ fn pair(ttl_ms: u64) -> (World, LeaseId, World, OpId) {
     (holder, lease, waiter, op)
 }
 
-/// The holder gives the lock up, and the waiter hears of it.
+/// The holder releases the lock, and the waiter gets the message.
 fn pass_on(holder: &mut World, lease: LeaseId, waiter: &mut World) {
     holder.release(lease);
     holder.settle();
@@ -63,7 +63,7 @@ fn a_lock_that_is_released_during_its_claim_is_renewed_in_time_for_the_next() {
     let reply = world.server.execute(world.now, &call);
     world.reply(request, reply);
     assert!(world.receive_one());
-    // The claim of ten seconds is on its way; whoever is next wants a minute.
+    // The claim of ten seconds is in flight; the next waiter requests a minute.
     let lease = world.lease(second).0;
     world.release(lease);
     world.settle();
@@ -74,12 +74,12 @@ fn a_lock_that_is_released_during_its_claim_is_renewed_in_time_for_the_next() {
 }
 
 #[test]
-fn a_line_asks_for_the_lease_of_whoever_is_first() {
+fn a_queue_entry_requests_the_lease_of_its_first_waiter() {
     let mut world = World::connected();
     let short = world.acquire(50, Wait::Forever);
     let long = world.acquire(10_000, Wait::UpTo(ms(10_000)));
     world.cancel(short);
-    // Every answer takes longer than the short lease.
+    // Every reply takes longer than the short lease.
     for _ in 0..100 {
         let wire = std::mem::take(&mut world.wire);
         let execute = |(request, call)| (request, world.server.execute(world.now, &call));
@@ -93,19 +93,19 @@ fn a_line_asks_for_the_lease_of_whoever_is_first() {
 }
 
 #[test]
-fn a_waiter_whose_lock_was_just_granted_to_another_here_times_out_as_one() {
+fn a_waiter_times_out_although_its_entry_was_just_granted_to_another() {
     let (mut holder, lease, mut world, _first) = pair(60_000);
     let op = world.acquire(60_000, Wait::UpTo(ms(10_000)));
     run(&mut holder, 9_995);
     run(&mut world, 9_995);
     pass_on(&mut holder, lease, &mut world);
-    // Before the answer about its new place comes.
+    // Before the reply with its new position.
     world.pass(ms(10));
     assert!(matches!(world.outcome(op), Some(Outcome::TimedOut { .. })), "{:?}", world.outcome(op));
 }
 
 #[test]
-fn the_wait_of_who_is_not_first_ends_in_time_as_well() {
+fn the_wait_of_a_later_waiter_ends_in_time_as_well() {
     let (mut holder, lease, mut world, _first) = pair(60_000);
     want(&mut world, 60_000);
     let op = world.acquire(60_000, Wait::UpTo(ms(500)));
@@ -137,7 +137,7 @@ fn a_lease_that_was_granted_too_short_is_lengthened_after_a_reconnect() {
     let short = world.acquire_held(3_000, Wait::Forever, ONE_LEASE);
     world.settle();
     let long = world.acquire_held(60_000, Wait::Forever, ONE_LEASE);
-    // Its poll is under way, with the lease of the one who is first, who then goes.
+    // Its poll is in flight with the first waiter's lease; then the first waiter leaves.
     world.pass(ms(141));
     world.cancel(short);
     world.server.command(world.now, &["DEL", World::keys().lock()]);
@@ -156,7 +156,7 @@ fn a_lease_that_was_granted_too_short_is_lengthened_after_a_reconnect() {
 fn a_grant_is_not_dated_by_the_clocks_of_an_earlier_connection() {
     let (mut holder, lease, mut waiter, op) = pair(60_000);
     waiter.event(Event::Disconnected("cut".to_owned()));
-    // Subscribed again, but the machine has not heard of the new connection yet.
+    // Subscribed again, but the machine does not know the new connection yet.
     waiter.listen();
     pass_on(&mut holder, lease, &mut waiter);
     assert_eq!(waiter.outcome(op), None);
@@ -199,7 +199,7 @@ fn without_info_a_free_lock_costs_one_request() {
 }
 
 #[test]
-fn those_who_cannot_be_reached_cost_no_time_however_many_they_are() {
+fn any_number_of_unreachable_waiters_costs_no_time() {
     let server = Server::new();
     let mut holder = World::connected_to(&server, "a");
     let lease = hold(&mut holder, 600_000);
@@ -233,11 +233,11 @@ fn a_claim_that_was_refused_is_repeated_within_the_claim() {
 }
 
 #[test]
-fn a_claim_that_finds_its_token_in_line_leaves_the_line() {
+fn a_claim_that_finds_its_token_enqueued_removes_the_entry() {
     let (mut holder, lease, mut waiter, op) = pair(60_000);
     pass_on(&mut holder, lease, &mut waiter);
     waiter.lease(op);
-    // A failover to a replica that has not seen the grant.
+    // A failover to a replica that lacks the grant.
     let (server, now, keys) = (waiter.server.clone(), waiter.now, World::keys());
     server.command(now, &["SET", keys.lock(), "hf1.a.1+", "PX", "60000"]);
     server.command(now, &["ZADD", &keys.queue(), "1700000001000000", "hf1.b.1"]);
@@ -249,7 +249,7 @@ fn a_claim_that_finds_its_token_in_line_leaves_the_line() {
 }
 
 #[test]
-fn who_is_in_line_stays_there_while_the_server_is_short_of_something() {
+fn a_waiter_stays_enqueued_while_the_server_lacks_resources() {
     for code in ["OOM", "NOREPLICAS", "MISCONF"] {
         let (mut holder, lease, mut waiter, op) = pair(60_000);
         pass_until_poll(&mut waiter);
@@ -264,7 +264,7 @@ fn who_is_in_line_stays_there_while_the_server_is_short_of_something() {
 }
 
 #[test]
-fn a_renewal_after_a_reconnect_asks_for_a_sign_of_life_as_well() {
+fn a_renewal_after_a_reconnect_asks_for_a_heartbeat_as_well() {
     let mut world = World::connected();
     world.alive = false;
     let stall = Hold { stall_timeout: ms(2_000), ..RENEWED };
@@ -291,8 +291,8 @@ fn a_command_for_a_lease_that_never_was_is_lost() {
     assert_eq!(world.outcome(op), Some(&Outcome::Lost));
 }
 
-/// Found by the simulator: a reconnect asked for the repeat ahead of its time, and after that nobody gave
-/// back what the lost request took when it arrived all the same.
+/// Found by the simulator: a reconnect triggered the repeated release too early, and the lost request, which
+/// arrived later, then took a lock that was never given back.
 #[test]
 fn a_reconnect_does_not_make_the_repeated_release_come_too_early() {
     let mut world = World::connected();
@@ -314,7 +314,7 @@ fn a_reconnect_does_not_make_the_repeated_release_come_too_early() {
     assert!(world.machine.is_idle());
 }
 
-/// Found by the simulator: a winner whose clock is slower than the server's believed to hold a short lease
+/// Found by the simulator: a new holder whose clock is slower than the server's believed in a short lease
 /// after its end.
 #[test]
 fn a_grant_is_dated_as_if_the_clocks_had_drifted_apart_since_they_were_compared() {
@@ -327,7 +327,7 @@ fn a_grant_is_dated_as_if_the_clocks_had_drifted_apart_since_they_were_compared(
     assert_eq!(until, valid_until(compared + ms(1_000 - 10), CLAIM));
 }
 
-/// A connection breaks, and the next server shows these risks.
+/// A connection breaks, and the next server reports these risks.
 fn meet(world: &mut World, risks: Vec<Risk>) {
     world.event(Event::Disconnected("cut".to_owned()));
     world.connecting = false;

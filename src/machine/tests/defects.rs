@@ -1,7 +1,7 @@
 //! Defects that the simulator must find. Without them it would prove nothing.
 //!
-//! Each breaks one rule of `docs/protocol.md`: in the scripts by another text, in the machine by a hand
-//! in its state or on what goes in and out of it. So the code that is shipped has no switch.
+//! Each breaks one rule of `docs/protocol.md`: in the scripts by replacing text, in the machine by changing
+//! its state, inputs or outputs. So the published code has no switch.
 
 use super::known_defects::DEFECTS;
 use super::quorum_defects::Flaw;
@@ -18,7 +18,7 @@ use std::borrow::Cow;
 use std::cell::Cell;
 use std::time::Duration;
 
-/// How many seeds may pass until a defect is found.
+/// The most seeds until a defect must be found.
 pub(super) const SEEDS: u64 = 20_000;
 
 thread_local! {
@@ -27,7 +27,7 @@ thread_local! {
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Change {
-    /// In the scripts the first text stands where the second should.
+    /// Replaces the text `right` of the scripts by `wrong`.
     Script {
         right: &'static str,
         wrong: &'static str,
@@ -39,53 +39,53 @@ pub(super) enum Change {
 /// A defect of the machine.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Defect {
-    /// A grant by message is taken though its claim is over.
+    /// A grant by message is accepted after its claim has ended.
     ClaimNotTimed,
-    /// Clocks that were compared long ago are believed to run alike still.
+    /// An old clock comparison is still trusted.
     ClocksNeverOld,
-    /// What a connection that was given up had in its buffers arrives late.
+    /// The send buffer of a connection that was given up is still delivered.
     ClosedGracefully,
-    /// A number is above the last one of its block, for the block has no end.
+    /// A block of fences has no end.
     FencesWithoutEnd,
-    /// A lock is handed on though the server has not confirmed it for long.
+    /// A lock is handed off though the server's last confirmation is old.
     HandedOnUnconfirmed,
-    /// An answer to a renewal makes a lease valid again that was over.
+    /// A late reply to a renewal revives an ended lease.
     LateRenewalCounts,
-    /// The loss of a lock is not told.
+    /// The loss of a lock is not reported.
     LossNotTold,
     /// A grant by message is dated after its arrival.
     MessageDatedAhead,
-    /// What lengthens a share names keys that need not exist.
+    /// The extension of a share names keys that may be missing.
     ShareByAllKeys,
-    /// Waiters rely on messages alone.
+    /// Waiters rely on messages and never poll.
     NoPoll,
-    /// The scripts are told nothing of other histories of the data.
+    /// The scripts get no epoch.
     NoEpoch,
-    /// Everything is kept, also what is to be given back.
+    /// Every lock is kept, even one that should be released.
     EverythingKept,
-    /// What a caller no longer waits for is not given back.
+    /// A grant that its caller no longer waits for is not given back.
     NothingGivenBack,
-    /// What is to be kept is given back.
+    /// A lock that should be kept is released.
     NothingKept,
-    /// A place in line that the server forgot is taken further back.
+    /// A queue entry that the server has lost is enqueued at a later position.
     PlaceForgotten,
-    /// A caller who has waited in the process gets a place behind everybody.
+    /// A caller who has waited in the process is enqueued at the end.
     PlaceAtEnd,
-    /// What may still be executed is given back once only, ahead of it.
+    /// A request that may still be executed is given back only once, before its execution.
     ReleasedOnce,
-    /// A release that has to be repeated is taken for one of a lock that was lost before.
+    /// A repeated release is read as one of a lock that was lost earlier.
     RepeatReadAsLost,
-    /// An earlier holder can release the lock of the next one in its process.
+    /// An earlier holder can release the lock of its successor in the process.
     StaleHandle,
-    /// A thief whose answer was lost robs whoever has the lock now.
+    /// A thief whose reply was lost steals from a later owner.
     StolenAgain,
-    /// Who is told of a theft goes on.
+    /// A message about a theft is ignored.
     TheftUnheard,
-    /// A token is used again once its release was sent.
+    /// A token is reused after its release was sent.
     TokenUsedAgain,
-    /// A grant by message is relied on for its whole claim, however late it comes.
+    /// A grant by message counts for its whole claim, however late it arrives.
     ValidFromArrival,
-    /// Validity counts from the answer.
+    /// Validity counts from the reply.
     ValidFromReply,
 }
 
@@ -95,12 +95,12 @@ impl Defect {
     }
 }
 
-/// Whether what happens on this thread is expected to go wrong.
+/// Whether this thread runs with a defect.
 fn any_present() -> bool {
     PRESENT.get().is_some()
 }
 
-/// A script as the servers of this thread run it.
+/// The source of a script for the servers of this thread.
 pub(super) fn apply(source: &str) -> Cow<'_, str> {
     match PRESENT.get() {
         Some(Change::Script { right, wrong }) => source.replace(right, wrong).into(),
@@ -108,11 +108,11 @@ pub(super) fn apply(source: &str) -> Cow<'_, str> {
     }
 }
 
-/// A command as the machine gets it.
+/// The command for the machine, changed by the defect.
 pub(super) fn misdirect(machine: &mut Machine, command: Command) -> Command {
     match command {
         Command::Close if Defect::NothingKept.is_on() => {
-            // Not ahead of that: whoever judges must know what was to be kept.
+            // Only now, because the judge must know which locks were to be kept.
             machine.leases.all_mut().for_each(|held| held.keep = false);
             command
         }
@@ -124,7 +124,7 @@ pub(super) fn misdirect(machine: &mut Machine, command: Command) -> Command {
     }
 }
 
-/// Lets a machine forget, before a caller gives a lock up, how long ago the server has confirmed it.
+/// Sets the time of the last confirmation to now before a release.
 pub(super) fn confirm_anew(machine: &mut Machine, now: Mono, command: &Command) {
     if let Command::Release { lease, .. } = command
         && Defect::HandedOnUnconfirmed.is_on()
@@ -136,7 +136,7 @@ pub(super) fn confirm_anew(machine: &mut Machine, now: Mono, command: &Command) 
     }
 }
 
-/// Takes a grant by message as the machine does, but for one rule; false if the machine is to do it.
+/// Handles a grant by message as the machine does, but for one rule; false if the machine is to do it.
 pub(super) fn take_message(
     machine: &mut Machine,
     now: Mono,
@@ -153,7 +153,7 @@ pub(super) fn take_message(
         return false;
     }
     let began = link.local_time(now, grant.time);
-    // As if it was asked when the clocks were compared.
+    // As if the request was sent when the clocks were compared.
     let long_ago = link.local_time(Mono::default(), grant.time);
     let valid = |began: Mono| valid_until(began, grant.claim);
     let until = match defect {
@@ -170,7 +170,7 @@ pub(super) fn take_message(
     true
 }
 
-/// Changes what the machine remembers of its requests and leases, ahead of an answer.
+/// Changes the machine's requests and leases before a reply.
 pub(super) fn misdate(machine: &mut Machine, now: Mono) {
     if Defect::LateRenewalCounts.is_on() {
         let over = machine.leases.all().filter(|held| held.until <= now);
@@ -185,7 +185,7 @@ pub(super) fn misdate(machine: &mut Machine, now: Mono) {
     }
 }
 
-/// A call as it leaves the machine.
+/// Changes a call that leaves the machine.
 pub(super) fn distort(mut call: Call) -> Call {
     match &mut call {
         Call::Acquire { epoch, .. } | Call::Release { epoch, .. } if Defect::NoEpoch.is_on() => {
@@ -251,12 +251,12 @@ pub(super) fn spoil(machine: &mut Machine) {
     }
 }
 
-/// What goes wrong on this thread.
+/// The defect of this thread.
 pub(super) fn present() -> Option<Change> {
     PRESENT.get()
 }
 
-/// What goes wrong on this thread from now on.
+/// Sets the defect of this thread.
 pub(super) fn set(change: Option<Change>) {
     PRESENT.set(change);
 }
@@ -270,7 +270,7 @@ fn every_defect_is_found() {
     silence_expected_panics();
     let whole = Script::ALL.map(Script::source).concat();
     let mut missed = Vec::new();
-    // Who works on one of them looks for those with a word of its name.
+    // A name in the environment selects the defects to search for.
     let word = std::env::var("HOLDFAST_DEFECT").unwrap_or_default();
     for (defect, kind, change) in DEFECTS.iter().filter(|(defect, ..)| defect.contains(&word)) {
         if let Change::Script { right, .. } = change {
@@ -289,7 +289,7 @@ fn every_defect_is_found() {
     assert!(missed.is_empty(), "not found in {SEEDS} seeds: {missed:?}");
 }
 
-/// What is caught here is no notices; the panics of other tests are.
+/// Hides expected panics, but not those of other tests.
 pub(super) fn silence_expected_panics() {
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {

@@ -42,7 +42,7 @@ fn owners(world: &World) -> [Option<String>; 2] {
     both().map(|keys| world.server.owner(world.now, &keys))
 }
 
-/// The requests that were lost arrive, for nobody.
+/// Executes the lost requests; their replies are dropped.
 pub(super) fn arrive_late(world: &mut World) {
     for call in std::mem::take(&mut world.late) {
         let _unheard = world.server.execute(world.now, &call);
@@ -57,7 +57,7 @@ pub(super) fn assert_idle(world: &mut World) {
 }
 
 #[test]
-fn an_adopted_lock_has_a_larger_fence_and_its_former_owner_is_told() {
+fn an_adopted_lock_has_a_larger_fence_and_its_former_owner_is_notified() {
     for mode in [Mode::Exclusive, Mode::SHARED] {
         let (mut a, mut b) = two();
         let (lease, fence) = take(&mut a, mode);
@@ -67,7 +67,7 @@ fn an_adopted_lock_has_a_larger_fence_and_its_former_owner_is_told() {
         assert!(larger > fence);
         a.settle();
         assert_eq!(a.lost, [(lease, LossReason::Adopted)]);
-        // A repeat that is late changes nothing.
+        // A late repeat changes nothing.
         b.release(adopted);
         assert_idle(&mut b);
         assert_idle(&mut a);
@@ -92,7 +92,7 @@ fn an_adoption_whose_reply_was_lost_is_repeated_with_the_same_fence() {
 }
 
 #[test]
-fn an_adoption_that_nobody_hears_of_is_given_back() {
+fn an_adoption_without_a_reply_is_given_back() {
     let (mut a, mut b) = two();
     take(&mut a, Mode::Exclusive);
     let op = adopt(&mut b, "hf1.a.1", Mode::Exclusive);
@@ -134,7 +134,7 @@ fn a_share_that_is_older_than_its_adopter_is_kept() {
 }
 
 #[test]
-fn what_was_downgraded_since_is_not_adopted_as_the_whole() {
+fn a_downgraded_lock_is_not_adopted_as_exclusive() {
     let (mut a, mut b) = two();
     let (lease, _) = take(&mut a, Mode::Exclusive);
     a.command(Command::Downgrade { lease });
@@ -178,7 +178,7 @@ fn a_renewal_that_crosses_a_downgrade_loses_nothing() {
         world.settle();
     }
     assert_eq!(world.lost, []);
-    // A share keeps the fence of the whole, and the whole gets a higher one.
+    // The share keeps the fence of the whole lock, and the next whole lock gets a higher one.
     world.release(lease);
     assert_idle(&mut world);
     assert_eq!(world.server.leftovers(world.now), "");
@@ -201,7 +201,7 @@ fn a_release_that_crosses_a_downgrade_frees_the_lock() {
 }
 
 #[test]
-fn an_errand_is_repeated_under_the_epoch_that_it_meets() {
+fn a_one_shot_is_repeated_under_the_current_epoch() {
     let mut world = World::connected();
     let (lease, _) = take(&mut world, Mode::Exclusive);
     world.command(Command::Downgrade { lease });
@@ -250,7 +250,7 @@ fn a_server_that_leaves_a_fence_out_is_asked_again() {
 }
 
 #[test]
-fn several_locks_that_were_asked_for_twice_are_released_twice() {
+fn several_locks_that_were_requested_twice_are_released_twice() {
     let mut world = World::connected();
     let op = together(&mut world);
     world.lose_requests();
@@ -287,7 +287,7 @@ fn several_locks_that_come_after_their_caller_gave_up_are_given_back() {
 }
 
 #[test]
-fn several_locks_whose_caller_goes_while_they_are_asked_for_are_given_back() {
+fn several_locks_whose_caller_leaves_during_the_request_are_given_back() {
     let mut world = World::connected();
     let op = together(&mut world);
     world.cancel(op);
@@ -366,14 +366,14 @@ fn a_lock_that_came_back_by_a_late_acquire_is_adopted_with_a_fence_above_all_bet
     let (next, between) = take(&mut b, Mode::Exclusive);
     b.release(next);
     b.settle();
-    // The same acquire once more, out of some buffer.
+    // A duplicate of the acquire arrives late.
     let _unheard = a.server.execute(a.now, &late);
     let op = adopt(&mut b, "hf1.a.1", Mode::Exclusive);
     b.settle();
     assert!(b.lease(op).1 > between, "{} after {between}", b.lease(op).1);
 }
 
-/// A hands the lock on under the fences that it has reserved until it hears that its token was adopted.
+/// A hands off the lock with its reserved fences until it learns that its token was adopted.
 #[test]
 fn an_adopter_has_a_fence_above_those_that_the_owner_had_reserved() {
     let (mut a, mut b) = two();

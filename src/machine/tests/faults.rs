@@ -1,4 +1,4 @@
-//! What goes wrong in the schedules of the simulator.
+//! The faults in the schedules of the simulator.
 
 use super::defects::Defect;
 use super::process::Process;
@@ -8,13 +8,13 @@ use super::world::ms;
 use crate::server::memory::Entries;
 use std::time::Duration;
 
-/// The data is looked at so often, on a connection that is used.
+/// The interval of the server probes on a connection that is used.
 const LOOK: Duration = Duration::from_millis(1_010);
-/// What lay in a buffer arrives within this time: less than a release waits to be repeated.
+/// Buffered requests arrive within this time: less than the delay of a repeated release.
 const LATE_MS: u64 = 900;
 
 impl Simulation {
-    /// A service that knows nothing of holdfast takes the lock if it is free, or lets it go.
+    /// A client without holdfast takes the lock if it is free, or releases it.
     pub(super) fn old_code(&mut self) {
         let lock = self.any_lock();
         let (keys, lease) = (self.locks[lock].keys.clone(), ms(self.rng.u64(1..3_000)));
@@ -56,7 +56,7 @@ impl Simulation {
                 self.note(who, format_args!("is stopped until {until:?}"));
                 self.processes[who].stopped_until = Some(until);
                 if self.reachable(who) && self.rng.bool() {
-                    // What it has written is executed all the same.
+                    // The requests that it has written are still executed.
                     while !self.processes[who].world.wire.is_empty() {
                         self.execute(who);
                     }
@@ -96,15 +96,15 @@ impl Simulation {
         self.processes[who] = self.start();
     }
 
-    /// A stranger writes something else to a key of the lock, for a while.
+    /// A stranger overwrites a key of the lock for a while.
     fn spoil_key(&mut self) {
         let lock = self.any_lock();
         let keys = self.locks[lock].keys.clone();
         let side_keys = [&keys.fence(), &keys.queue(), &keys.waiters(), &keys.shared()];
         let key = side_keys[self.rng.usize(..4)].to_owned();
-        // Without its counter a lock's fences are ordered by the server's clock alone.
+        // Without the counter, only the server's clock orders the lock's fences.
         let unordered = self.kind == Kind::Stepping && key == keys.fence();
-        // Who shares the lock would lose it unheard.
+        // The sharers would lose the lock without a notice.
         let shared = key == keys.shared() && self.server.is_shared(self.now, &keys);
         if self.spoiled.is_some() || unordered || shared {
             return;
@@ -119,7 +119,7 @@ impl Simulation {
         self.server.reread(self.now);
         let until = self.now + ms(self.rng.u64(1..3_000));
         self.spoiled = Some((until, key));
-        // Nobody takes, loses and takes a lock within the same microsecond.
+        // No lock is taken, lost and taken again within the same microsecond.
         self.pass(ms(1));
     }
 
@@ -130,16 +130,16 @@ impl Simulation {
         }
     }
 
-    /// What only some servers suffer: a moment to which it may return, or another time.
+    /// Applies the fault of this kind of schedule: data loss, an earlier state, or another clock.
     fn disturb(&mut self) {
         match self.kind {
-            // What a stranger wrote would come back later.
+            // The stranger's value would return later.
             _ if self.spoiled.is_some() => {}
             Kind::Steady | Kind::Split | Kind::Moving | Kind::Calm => {}
             Kind::Flushing => {
                 self.note(9, format_args!("the server loses its data, and no connection"));
                 self.forget(|it| it.server.restore(it.now, Entries::default()));
-                // Nobody takes a lock ahead of that and behind it within the same microsecond.
+                // No lock is taken before and after that within the same microsecond.
                 self.pass(ms(1));
             }
             Kind::Losing => {
@@ -147,7 +147,7 @@ impl Simulation {
                 self.note(9, format_args!("a replica falls behind"));
             }
             Kind::Stepping => {
-                // Further back, and leases would outlast the rest of the schedule.
+                // A larger step back would make leases outlast the schedule.
                 let step_us = match self.rng.u32(..3) {
                     0 => self.rng.i64(-5_000_000..0),
                     1 => self.rng.i64(0..4_000_000),
@@ -170,7 +170,7 @@ impl Simulation {
         for who in 0..PROCESSES {
             self.lose_connection(who);
         }
-        // Its sockets are gone with it.
+        // Its sockets are gone too.
         self.late.clear();
         if loses {
             self.spoiled = None;
@@ -179,13 +179,13 @@ impl Simulation {
             self.returned = self.orphans();
         }
         self.server.set_history(&format!("run {}", self.rng.u64(..)));
-        // No server is back within the same microsecond.
+        // No server restarts within the same microsecond.
         let pause = ms(self.rng.u64(1..40));
         self.pass(pause);
     }
 
-    /// Somebody stops, rather one who waits and has nothing on its way, for longer than clocks are believed that were
-    /// compared before.
+    /// Stops a process, preferably a waiter with nothing in flight, for longer than a clock comparison is
+    /// trusted.
     fn fall_asleep(&mut self) -> usize {
         let any = self.rng.usize(..PROCESSES);
         let waits = |who: &usize| {
@@ -198,7 +198,7 @@ impl Simulation {
         who
     }
 
-    /// Meanwhile the others have what they want of the server, and give up all that they hold.
+    /// Meanwhile the other processes are served, and then release all their locks.
     fn sleep(&mut self, sleeper: usize) {
         let quiet = ms(self.rng.u64(8_000..12_000)) / 32;
         for _ in 0..32 {
@@ -216,7 +216,7 @@ impl Simulation {
         self.processes[sleeper].stopped_until = Some(self.now);
     }
 
-    /// The server answers everybody but one.
+    /// The server answers every process but one.
     fn serve(&mut self, sleeper: usize) {
         for who in (0..PROCESSES).filter(|who| *who != sleeper) {
             let process = &mut self.processes[who];
@@ -231,7 +231,7 @@ impl Simulation {
         }
     }
 
-    /// One server takes the other's place, which may go on all the same until it is told.
+    /// A replica is promoted; the old primary may go on until it is demoted.
     fn switch(&mut self) {
         if self.rng.u32(..3) == 0 {
             self.note(9, format_args!("a replica falls behind"));
@@ -248,7 +248,7 @@ impl Simulation {
                 self.note(who, format_args!("is led to another server, or to the same"));
                 self.lose_connection(who);
             }
-            // Who uses its connection all the time finds out within a second that the data is another's.
+            // A process with traffic notices within a second that the data has another history.
             Some(since) if self.now.since(since) < LOOK => {}
             Some(_) => self.promote(other),
         }
@@ -273,7 +273,7 @@ impl Simulation {
         self.pass(pause);
     }
 
-    /// A server whose place another has taken is its replica from now on: what only it knew is lost.
+    /// Demotes a server to a replica of its successor: its own later writes are lost.
     pub(super) fn demote(&mut self, other: &Server) {
         self.note(9, format_args!("a server is told that another has taken its place"));
         let now = self.now;

@@ -1,4 +1,4 @@
-//! What must be known of a whole lock for it to be handed on in the process.
+//! The conditions for handing off a whole lock within the process.
 
 use super::waiting::Crowd;
 use super::world::{RENEWED, World, ms};
@@ -19,10 +19,10 @@ fn handed_on(world: &World) -> u64 {
     world.machine.stats().handed_on
 }
 
-/// A is disconnected and knows it, the server restarts empty, B acquires: every owner whom A made of its reserved
-/// fences would hold beside B, with a fence below B's.
+/// A is disconnected and knows it, the server restarts empty, B acquires: every owner with one of A's
+/// reserved fences would hold the lock beside B, with a fence below B's.
 #[test]
-fn nothing_is_handed_on_without_a_connection() {
+fn nothing_is_handed_off_without_a_connection() {
     let mut crowd = Crowd::new(2);
     let (lease, waiting) = busy(&mut crowd, 10);
     let before = handed_on(&crowd.worlds[0]);
@@ -35,9 +35,9 @@ fn nothing_is_handed_on_without_a_connection() {
     assert!(!crowd.has(0, waiting[0]));
 }
 
-/// On a connection that lives a server that forgets is noticed by its answers alone.
+/// On a live connection, only replies show that the server has lost its data.
 #[test]
-fn nothing_is_handed_on_when_the_last_answer_about_the_lock_is_old() {
+fn nothing_is_handed_off_when_the_last_confirmation_is_old() {
     let mut crowd = Crowd::new(2);
     let (lease, waiting) = busy(&mut crowd, 10);
     crowd.pass(ms(626));
@@ -53,7 +53,7 @@ fn nothing_is_handed_on_when_the_last_answer_about_the_lock_is_old() {
     assert!(crowd.worlds[0].wire.is_empty() && crowd.has(0, waiting[0]), "a sixteenth of it");
 }
 
-/// A renewal is the more recent answer.
+/// The renewal's reply is the more recent evidence.
 #[test]
 fn a_renewal_that_was_answered_is_evidence() {
     let mut crowd = Crowd::new(1);
@@ -63,9 +63,9 @@ fn a_renewal_that_was_answered_is_evidence() {
     assert!(crowd.worlds[0].wire.is_empty() && crowd.has(0, waiting[0]));
 }
 
-/// A returns from Y to X, whose epoch is older than the fences that Y issued: they do not look outdated.
+/// A returns from Y to X, whose epoch is above the fences that Y issued: they do not look outdated.
 #[test]
-fn a_lock_of_another_history_is_not_handed_on_after_the_return_to_a_known_one() {
+fn a_lock_of_another_history_is_not_handed_off_after_the_return_to_a_known_one() {
     let mut crowd = Crowd::new(1);
     let to = |crowd: &mut Crowd, history: &str| {
         let world = &mut crowd.worlds[0];
@@ -74,7 +74,7 @@ fn a_lock_of_another_history_is_not_handed_on_after_the_return_to_a_known_one() 
         world.connect();
     };
     to(&mut crowd, "Y");
-    // A connection that dies as soon as it is made is not made anew at once.
+    // A connection that dies at once is not replaced at once.
     crowd.pass(ms(300));
     let (lease, _) = busy(&mut crowd, 10);
     let before = handed_on(&crowd.worlds[0]);
@@ -104,7 +104,7 @@ fn a_release_waits_for_the_answer_to_a_claim() {
     assert_eq!(handed_on(&crowd.worlds[0]), 1);
 }
 
-/// What a release waits for may never be answered.
+/// The reply that a release waits for may never arrive.
 #[test]
 fn a_release_that_waits_for_an_answer_ends_with_the_lease_the_connection_and_the_manager() {
     let waiting = || {
@@ -139,7 +139,7 @@ fn a_release_that_waits_for_an_answer_ends_with_the_lease_the_connection_and_the
     assert_eq!(crowd.server.leftovers(crowd.worlds[0].now), "");
 }
 
-/// An owner who crashes blocks for as long as his own lease.
+/// A crashed owner blocks the lock only for its own lease.
 #[test]
 fn a_successor_does_not_inherit_a_longer_lease() {
     let mut crowd = Crowd::new(2);
@@ -159,9 +159,9 @@ fn a_successor_does_not_inherit_a_longer_lease() {
     assert!(crowd.has(0, tasks[3]));
 }
 
-/// The longer lease was asked for by a caller who has left since.
+/// The longer lease was requested by a caller who has left since.
 #[test]
-fn a_grant_that_was_asked_for_by_another_is_not_longer_than_the_caller_wants() {
+fn a_grant_that_another_caller_requested_is_not_longer_than_the_caller_wants() {
     let mut crowd = Crowd::new(1);
     let world = &mut crowd.worlds[0];
     let leaves = world.acquire_held(60_000, Wait::Forever, RENEWED);
@@ -174,9 +174,9 @@ fn a_grant_that_was_asked_for_by_another_is_not_longer_than_the_caller_wants() {
     assert!(left.parse::<u64>().unwrap() <= 1_000, "{left} ms are left on the server");
 }
 
-/// After a restart without data the manager that has seen the new history asks for every lease from before.
+/// After a restart without data, the manager that has seen the new history confirms all its older leases.
 #[test]
-fn a_lease_from_before_is_asked_for_at_once_also_if_it_is_not_renewed() {
+fn a_lease_from_before_is_confirmed_at_once_also_without_renewal() {
     for keep in [false, true] {
         let mut crowd = Crowd::new(2);
         let hold = Hold { renew: false, keep, ..RENEWED };
@@ -192,9 +192,9 @@ fn a_lease_from_before_is_asked_for_at_once_also_if_it_is_not_renewed() {
     }
 }
 
-/// The same where the history changes under a connection that lives, and where the server hides it.
+/// The same where the history changes under a live connection, and where the server hides it.
 #[test]
-fn a_new_history_is_noticed_by_a_look_and_where_it_has_no_name_by_a_new_connection() {
+fn a_new_history_is_noticed_by_a_probe_or_if_hidden_by_a_new_connection() {
     let hold = Hold { renew: false, ..RENEWED };
     let mut crowd = Crowd::new(1);
     let op = crowd.worlds[0].acquire_held(60_000, Wait::Never, hold);
@@ -220,9 +220,9 @@ fn a_new_history_is_noticed_by_a_look_and_where_it_has_no_name_by_a_new_connecti
     assert_eq!(crowd.worlds[0].lost, [(lease, LossReason::Expired)]);
 }
 
-/// Asking is not renewing: the lease still ends when its caller wanted it to.
+/// A confirmation is no renewal: the lease still ends when its caller wanted it to.
 #[test]
-fn asking_for_a_lease_that_is_not_renewed_does_not_lengthen_it() {
+fn confirming_a_lease_without_renewal_does_not_extend_it() {
     let mut crowd = Crowd::new(1);
     let hold = Hold { renew: false, ..RENEWED };
     let op = crowd.worlds[0].acquire_held(10_000, Wait::Never, hold);
@@ -240,7 +240,7 @@ fn asking_for_a_lease_that_is_not_renewed_does_not_lengthen_it() {
     assert!(left.parse::<u64>().unwrap() <= 6_000, "{left} ms are left on the server");
 }
 
-/// An extension that its caller did not wait for may be answered with "not the owner".
+/// The reply to an extension whose caller has left may be "not the owner".
 #[test]
 fn a_release_waits_for_the_answer_to_an_extension() {
     for forgets in [false, true] {

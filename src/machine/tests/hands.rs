@@ -1,4 +1,4 @@
-//! What tests see of a machine's inside.
+//! The tests' access to a machine's internals.
 
 use crate::machine::lease::{Lease, Leases};
 use crate::machine::timers::{Owner, Timer};
@@ -14,12 +14,12 @@ impl Machine {
         Leases::token_of(&self.rq.cx, held)
     }
 
-    /// Whether a renewal of a lease is not answered yet.
+    /// Whether a renewal of a lease is in flight.
     pub(super) fn is_renewing(&self, id: TokenId) -> bool {
         self.rq.is_open(Owner::Renewal(id))
     }
 
-    /// No renewal of a lease is known to be unanswered.
+    /// Forgets that a renewal of a lease is in flight.
     pub(super) fn forget_renewal(&mut self, id: TokenId) {
         self.rq.forget(Owner::Renewal(id));
     }
@@ -28,7 +28,7 @@ impl Machine {
         self.leases.change(&mut self.rq.cx, id, change);
     }
 
-    /// Whether anything is planned but what leases plan.
+    /// Whether this lease has the only timer.
     pub(super) fn plans_only(&self, lease: TokenId) -> bool {
         self.rq.cx.timers.len() == 1 && self.rq.cx.timers.at(Timer::Lease(lease)).is_some()
     }

@@ -4,7 +4,7 @@ use super::defects::{Change, Defect, script};
 use super::simulator::Kind;
 
 pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
-    // Who owns the lock.
+    // Ownership.
     (
         "a release frees another's lock",
         Kind::Steady,
@@ -50,7 +50,7 @@ pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
     ),
     ("a token is used again", Kind::Steady, Change::Machine(Defect::TokenUsedAgain)),
     ("an earlier holder's release counts", Kind::Steady, Change::Machine(Defect::StaleHandle)),
-    // How long.
+    // Leases.
     (
         "an extension cuts the lease",
         Kind::Steady,
@@ -169,7 +169,7 @@ pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
         Kind::Flushing,
         Change::Machine(Defect::HandedOnUnconfirmed),
     ),
-    // Passing on.
+    // Handoffs.
     (
         "whoever passes a share on keeps it",
         Kind::Steady,
@@ -194,7 +194,7 @@ pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
             "local fence = counter\nredis.call('ZADD'",
         ),
     ),
-    // The line.
+    // The wait queue.
     (
         "whoever waits leaves no mark",
         Kind::Steady,
@@ -396,7 +396,7 @@ pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
         Kind::Steady,
         script("  return next_fence(lock, 1, epoch_us)\nend", "  return lock.counter\nend"),
     ),
-    // Several at once.
+    // Several locks at once.
     (
         "who wants several locks overtakes those who wait for one",
         Kind::Steady,
@@ -423,7 +423,7 @@ pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
             "fences[i] = counters[i] or issue_fences(fence_key, nil, 1, epoch_us, now_us)\n  else",
         ),
     ),
-    // While the slot moves.
+    // Moving slots.
     (
         "a share is lengthened by keys that need not exist",
         Kind::Moving,
@@ -437,7 +437,7 @@ pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
             "redis.call('DEL', lock_key)",
         ),
     ),
-    // Taking a lock away, and keeping it.
+    // Stealing and keeping locks.
     (
         "a theft robs whoever has the lock by then",
         Kind::Steady,
@@ -490,7 +490,7 @@ pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
     ("who hears of a theft goes on", Kind::Steady, Change::Machine(Defect::TheftUnheard)),
     ("a kept lock is given back", Kind::Steady, Change::Machine(Defect::NothingKept)),
     ("a close gives nothing back", Kind::Steady, Change::Machine(Defect::EverythingKept)),
-    // What may have happened.
+    // Requests without a reply.
     ("nothing unknown is given back", Kind::Steady, Change::Machine(Defect::NothingGivenBack)),
     ("what may come late is given back once", Kind::Steady, Change::Machine(Defect::ReleasedOnce)),
     (

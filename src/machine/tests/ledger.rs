@@ -1,4 +1,4 @@
-//! What callers got of a lock, in their order; and what a server has forgotten of it.
+//! The grants of a lock in their order, and the data that servers have lost.
 
 use super::process::Held;
 use super::simulator::{Kind, Simulation};
@@ -10,7 +10,7 @@ use crate::protocol::token::Token;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// The last answer on which a lock is handed on is not older than that.
+/// The greatest age of the confirmation on which a lock is handed off.
 const RECENT: Duration = Duration::from_millis(1_010);
 
 /// One lock of a schedule.
@@ -18,36 +18,36 @@ pub(super) struct Lock {
     pub(super) name: &'static str,
     pub(super) keys: LockKeys,
     begun: Vec<Begun>,
-    /// The fences that were given, and the server that did: two of them at once know nothing of each other.
+    /// The issued fences with their servers: two primaries at once may issue the same fence.
     fences: BTreeSet<(usize, u64)>,
-    /// The last fence of whoever got the whole lock.
+    /// The fence of the last whole lock.
     last: u64,
     store: FencedStore,
 }
 
-/// Somebody got the lock or a share of it.
+/// The start of a hold, exclusive or shared.
 struct Begun {
-    /// So many calls had been executed when its caller learned of it.
+    /// The number of calls executed when its caller learned of it.
     when: usize,
     fence: u64,
-    /// The server that had granted it.
+    /// The server that granted it.
     server: usize,
 }
 
-/// Accepts a write only with a fence at least as high as every one before.
+/// Accepts a write only if its fence is not below any earlier one.
 #[derive(Default)]
 struct FencedStore {
     highest: u64,
 }
 
-/// What a server has lost of who had something of a lock.
+/// The loss of a token's data on a server.
 pub(super) struct Forgotten {
     at: Mono,
-    /// So many calls had been executed.
+    /// The number of calls executed by then.
     when: usize,
-    /// Until then its caller may believe to have it.
+    /// The time until which its caller may still believe in its hold.
     until: Mono,
-    /// The server knows nothing of it any more.
+    /// Whether the server has lost the hold completely.
     gone: bool,
 }
 
@@ -65,7 +65,7 @@ impl Lock {
 }
 
 impl Simulation {
-    /// A caller got the lock or a share of it: with a fence above those of all who had it before.
+    /// Checks that the fence of a new hold is above those of all earlier ones.
     pub(super) fn check_fence(
         &mut self,
         who: usize,
@@ -86,10 +86,10 @@ impl Simulation {
         if handed_on {
             self.check_hand_on(who, &token, &granted);
         }
-        // Where it was stolen before they have learned of it, others have been there.
+        // After a theft that it does not know of yet, others have held the lock.
         let stolen = self.is_robbed(&token);
-        // A process may not know for a moment that its server has forgotten the lock, or ended its lease ahead of time, and
-        // that others have it: as long as it hands on without asking, or as a grant of before is on its way.
+        // A process may not know for a moment that its server lost the lock or ended its lease early, and
+        // that others have it: while it hands off without a request, or while an earlier grant is in flight.
         let blind = self.is_forgotten(&token);
         if !stolen && !blind {
             let before =
@@ -97,48 +97,48 @@ impl Simulation {
             let later = self.locks[lock].begun.iter().find(before).map(|it| it.fence);
             self.demand(later.is_none(), || format!("the fence {fence} after {later:?}"));
         }
-        // Where leases end too early callers may learn of their locks in another order than they got them.
+        // If leases end early, callers may learn of their locks in another order.
         let last = self.locks[lock].last;
         let steady = self.kind == Kind::Steady && !stolen;
         self.demand(!steady || fence > last, || format!("the fence {fence} after {last}"));
         let known = &mut self.locks[lock];
         known.begun.push(Begun { when: now, fence, server });
-        // Those who share learn of it in any order.
+        // Sharers learn of their grants in any order.
         if !shared {
             known.last = fence.max(if stolen { last } else { 0 });
         }
     }
 
-    /// Whether an earlier fence stands behind those that `server` issues from now on.
+    /// Whether `server` issues only later fences than this one.
     fn is_ordered(&self, begun: &Begun, server: usize) -> bool {
         begun.server == server || begun.when <= self.promoted_at[server]
     }
 
-    /// What gave a token the last thing that it was given, and the server that did.
+    /// The latest grant of a token, and the server that made it.
     pub(super) fn granted(&self, token: &Token) -> Option<(usize, Granted)> {
         let granted = self.servers.iter().enumerate();
         let granted = granted.filter_map(|(place, it)| Some((place, it.granted(token.as_str())?)));
         granted.max_by_key(|(_, granted)| granted.number)
     }
 
-    /// What its server has forgotten of a token since it granted that something.
+    /// The loss of a token's data since its latest grant.
     pub(super) fn forgotten(&self, token: &Token) -> Option<&Forgotten> {
         let forgotten = self.forgotten.get(token.as_str())?;
         let granted = self.granted(token).map_or(0, |(_, granted)| granted.number);
         (granted <= forgotten.when).then_some(forgotten)
     }
 
-    /// Whether a server has lost at any time what it knew of a token.
+    /// Whether a server has ever lost data of a token.
     pub(super) fn is_forgotten(&self, token: &Token) -> bool {
         self.forgotten.contains_key(token.as_str())
     }
 
-    /// Whether a caller may believe to have what its server has forgotten.
+    /// Whether a caller may still believe in a hold that its server has lost.
     pub(super) fn may_believe(&self, token: &Token) -> bool {
         self.forgotten(token).is_some_and(|forgotten| self.now <= forgotten.until)
     }
 
-    /// Nobody begins with a lock of which the process could know that its server has forgotten it.
+    /// Checks that no lock is handed off if the process could know that its server has lost it.
     fn check_hand_on(&self, who: usize, token: &Token, granted: &Granted) {
         let Some(forgotten) = self.forgotten(token).filter(|forgotten| forgotten.gone) else {
             return;
@@ -155,7 +155,7 @@ impl Simulation {
         });
     }
 
-    /// Changes what the servers know, or their clock: whoever has something may believe so until its lease ends.
+    /// Changes the data or clock of servers: callers may believe in their holds until their leases end.
     pub(super) fn forget(&mut self, change: impl FnOnce(&mut Self)) {
         let (at, when) = (self.now, self.server.executed());
         let mut known = Vec::new();
@@ -164,7 +164,7 @@ impl Simulation {
             for lock in &self.locks {
                 let snapshot = server.snapshot(at, &lock.keys);
                 let left = snapshot.holders().map(|(token, ms)| {
-                    // A value of a stranger may have no end.
+                    // A stranger's value may have no expiry.
                     (Token::from_text(token), Duration::from_millis(ms.max(0).unsigned_abs()))
                 });
                 known.extend(left);
@@ -188,27 +188,27 @@ impl Simulation {
         self.lengthened.clear();
     }
 
-    /// Nobody can date what a message says any more, but that its claim began before it arrived.
+    /// A message cannot be dated any more: all that is known is that its claim began before it arrived.
     pub(super) fn misdated(&mut self, token: &str, claim: Duration) {
         let (at, when) = (self.now, self.server.executed());
-        // Whoever had more of it before the clock was set may still believe so.
+        // A longer lease from before the change may still be believed in.
         let before = self.forgotten.get(token).map_or(at, |before| before.until);
         let forgotten = Forgotten { at, when, until: before.max(at + claim), gone: false };
         self.forgotten.insert(token.to_owned(), forgotten);
     }
 
-    /// Who has a lock or a share of it, on any server.
+    /// The owners of a lock or of a share of it, on any server.
     pub(super) fn owners_of(&self, lock: usize) -> BTreeSet<Token> {
         let keys = &self.locks[lock].keys;
         self.servers.iter().flat_map(|server| server.owners(self.now, keys)).collect()
     }
 
-    /// Whoever got the lock once may write, also long after: that is what fences are for.
+    /// Writes as a caller that may have lost its lock long ago, which fences must catch.
     pub(super) fn write(&mut self, who: usize) {
         let Some(Held { lock, lease, fence, shared: false, passed_on }) =
             self.processes[who].held.last()
         else {
-            // Those who share a lock only read.
+            // Sharers only read.
             return;
         };
         let (lock, lease, fence, passed_on) = (*lock, *lease, *fence, *passed_on);

@@ -1,4 +1,4 @@
-//! Messages are hints: whoever may publish may have forged them.
+//! Messages are hints: any client that may publish can forge them.
 
 use super::errands::{arrive_late, assert_idle, take_held, two};
 use super::waiting::Crowd;
@@ -20,7 +20,7 @@ fn granted(token: &str, keys: LockKeys, fence: u64, time: ServerTime) -> Event {
     Event::Message(Message::Granted(vec![Grant { token, fence, claim: ms(3_000), time, keys }]))
 }
 
-/// A lock of each kind that is held, and its token.
+/// A lock of each mode that is held, and its token.
 fn held_of_each_kind() -> Vec<(World, LeaseId, &'static str)> {
     let kinds = [
         (RENEWED, Mode::Exclusive),
@@ -43,7 +43,7 @@ fn a_forged_theft_takes_nothing_away() {
         world.event(stolen(token, World::keys()));
         assert!(world.deadlines.contains_key(&lease), "not before the server has been asked");
         assert_eq!(world.wire.len(), 1, "it is asked at once");
-        // More of them ask no more than one answer at a time can tell.
+        // Further messages cause no request while one is in flight.
         world.event(stolen(token, World::keys()));
         assert_eq!(world.wire.len(), 1);
         world.settle();
@@ -69,7 +69,7 @@ fn a_theft_is_believed_once_the_server_confirms_it() {
     }
 }
 
-/// The answer to a question from before the message says nothing of what came after.
+/// The reply to a request from before the message proves nothing about later events.
 #[test]
 fn a_renewal_under_way_does_not_refute_a_theft() {
     let mut world = World::connected();
@@ -88,9 +88,9 @@ fn a_renewal_under_way_does_not_refute_a_theft() {
     assert_eq!(world.lost, [(lease, LossReason::Stolen)]);
 }
 
-/// What could not be asked is asked on the next connection.
+/// A check that could not be sent is sent on the next connection.
 #[test]
-fn a_theft_that_nobody_could_be_asked_about_is_asked_about_later() {
+fn a_theft_that_could_not_be_checked_is_checked_later() {
     let mut world = World::connected();
     let hold = Hold { renew: false, ..RENEWED };
     let (lease, _) = take_held(&mut world, hold, Mode::Exclusive);
@@ -103,7 +103,7 @@ fn a_theft_that_nobody_could_be_asked_about_is_asked_about_later() {
 }
 
 #[test]
-fn what_does_not_fit_is_not_even_asked_about() {
+fn a_message_that_does_not_fit_causes_no_check() {
     let other = || LockKeys::new("lock:", "b");
     let mut world = World::connected();
     take_held(&mut world, RENEWED, Mode::Exclusive);
@@ -136,9 +136,9 @@ fn what_does_not_fit_is_not_even_asked_about() {
     assert!(crowd.has(0, op));
 }
 
-/// The largest number there is would be above the fences of all later owners.
+/// The largest number would be above the fences of all later owners.
 #[test]
-fn nobody_starts_on_a_fence_from_the_future() {
+fn a_fence_from_the_future_starts_no_hold() {
     let mut crowd = Crowd::new(2);
     let lease = crowd.held(1, 10_000);
     let op = crowd.acquire(0, 10_000);
@@ -174,7 +174,7 @@ fn a_fence_is_believed_as_far_ahead_as_clocks_may_have_run_apart() {
 
 /// A clock that was set back leaves counters that are ahead of it: the answer to the claim tells the fence then.
 #[test]
-fn a_lock_whose_counter_is_ahead_of_the_clock_is_granted_by_the_answer() {
+fn a_lock_whose_counter_is_ahead_of_the_clock_is_granted_by_the_reply() {
     let mut crowd = Crowd::new(2);
     let lease = crowd.held(1, 10_000);
     let op = crowd.acquire(0, 10_000);
@@ -185,9 +185,9 @@ fn a_lock_whose_counter_is_ahead_of_the_clock_is_granted_by_the_answer() {
     assert!(crowd.worlds[0].lease(op).1 > ahead);
 }
 
-/// Replicas would confirm what is gone; the same token asks again.
+/// Replicas would confirm a lost hold; the same token is sent again.
 #[test]
-fn a_theft_from_a_grant_that_waits_for_replicas_is_asked_about() {
+fn a_theft_of_a_grant_that_waits_for_replicas_is_checked() {
     for forged in [true, false] {
         let (mut a, mut b) = two();
         a.machine.rq.cx.config.confirm = true;
@@ -202,7 +202,7 @@ fn a_theft_from_a_grant_that_waits_for_replicas_is_asked_about() {
             assert!(a.receive_one());
         }
         a.settle();
-        // The confirmation of the first grant counts for nothing now.
+        // The confirmation of the first grant is void now.
         assert!(a.outcome(op).is_none());
         if forged {
             a.confirms.pop_front();
@@ -216,7 +216,8 @@ fn a_theft_from_a_grant_that_waits_for_replicas_is_asked_about() {
     }
 }
 
-/// A process that hangs must not hold for ever, whoever asks about its lock; nor may asking keep it from being renewed.
+/// A process that hangs must not hold forever, whatever messages cause checks; nor may checks prevent its
+/// renewal.
 #[test]
 fn forged_thefts_neither_renew_a_lease_nor_keep_it_from_being_renewed() {
     for alive in [false, true] {
@@ -229,7 +230,7 @@ fn forged_thefts_neither_renew_a_lease_nor_keep_it_from_being_renewed() {
         for _ in 0..500 {
             world.pass(ms(10));
             world.event(stolen("hf1.c.1", World::keys()));
-            // Another comes while the question about the first is on its way.
+            // Another message arrives while the check of the first is in flight.
             world.execute_one();
             world.event(stolen("hf1.c.1", World::keys()));
             world.answer_what_is_there();
@@ -240,7 +241,8 @@ fn forged_thefts_neither_renew_a_lease_nor_keep_it_from_being_renewed() {
     }
 }
 
-/// A grant on its way, FLUSHALL, and a poll that is answered ahead of the message: somebody else may have the lock by now.
+/// A grant in flight, FLUSHALL, and a poll that is answered before the message: another client may have the
+/// lock by now.
 #[test]
 fn a_grant_counts_no_more_when_a_later_answer_denies_it() {
     let mut crowd = Crowd::new(2);

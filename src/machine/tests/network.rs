@@ -1,4 +1,4 @@
-//! What is on its way between the processes of a simulation and their server.
+//! The messages in flight between the processes of a simulation and their server.
 
 use super::simulator::Simulation;
 use crate::machine::Event;
@@ -31,7 +31,7 @@ impl Simulation {
         }
     }
 
-    /// The server executes the oldest request, now and then twice.
+    /// The server executes the oldest request, sometimes twice.
     pub(super) fn execute(&mut self, who: usize) {
         let Some((_, call)) = self.processes[who].world.wire.front().cloned() else { return };
         self.note(who, format_args!("server executes {}", brief(&call)));
@@ -52,7 +52,7 @@ impl Simulation {
     }
 
     pub(super) fn connect(&mut self, who: usize) {
-        // Who asks no Sentinel may be led to a server whose place another has taken.
+        // Without a Sentinel, a process may reconnect to a replaced server.
         let stale = self.servers.iter().find(|it| !it.is(&self.server)).cloned();
         let stale = stale.filter(|it| it.replica_since().is_none() && self.rng.u32(..3) == 0);
         let server = stale.unwrap_or_else(|| self.server.clone());
@@ -81,13 +81,13 @@ impl Simulation {
         self.late = rest;
         for (_, server, call) in due {
             self.note(9, format_args!("late: server executes {}", brief(&call)));
-            // Nobody is there to hear the answer.
+            // Nobody receives the reply.
             let _unheard = server.execute(now, &call);
         }
     }
 }
 
-/// A call in a few words.
+/// A short text of a call.
 fn brief(call: &Call) -> String {
     match call {
         Call::Acquire { token, intent, .. } => format!("acquire {token} {intent:?}"),

@@ -1,4 +1,4 @@
-//! First come, first served, by caller: also across managers, and whatever each caller wants.
+//! First come, first served, by caller: also across managers, and in all modes.
 
 use super::waiting::Crowd;
 use super::world::{ONE_LEASE, RENEWED, World, ms};
@@ -8,14 +8,14 @@ use std::num::NonZeroU32;
 
 const TWO: Mode = Mode::Shared { limit: NonZeroU32::new(2) };
 
-/// Calls one after the other, some time apart.
+/// Starts the acquires one after the other, with a pause between them.
 struct Calls {
     crowd: Crowd,
     open: Vec<(usize, OpId)>,
 }
 
 impl Calls {
-    /// Manager 2 holds the lock, and managers 0 and 1 want it.
+    /// Manager 2 holds the lock, and managers 0 and 1 wait for it.
     fn behind_a_holder() -> Self {
         let mut crowd = Crowd::new(3);
         crowd.held(2, 60_000);
@@ -34,7 +34,7 @@ impl Calls {
         (who, op)
     }
 
-    /// Everything is given up as soon as it is got; the calls in the order in which they were served.
+    /// Every lock is released at once; returns the acquires in the order in which they were served.
     fn serve(mut self) -> Vec<(usize, OpId)> {
         let mut served = Vec::new();
         for _ in 0..10 * self.open.len() {
@@ -63,15 +63,15 @@ impl Calls {
 }
 
 #[test]
-fn those_behind_the_first_of_a_manager_are_served_before_later_callers_elsewhere() {
+fn all_waiters_of_a_manager_are_served_before_later_callers_elsewhere() {
     let mut calls = Calls::behind_a_holder();
-    // Locks that are not renewed are not handed on in the process.
+    // Locks without renewal are not handed off within the process.
     let order = [0, 0, 1, 0, 1, 1, 0].map(|who| calls.call_for(who, Mode::Exclusive, ONE_LEASE));
     assert_eq!(calls.serve(), order);
 }
 
 #[test]
-fn nobody_is_overtaken_because_others_of_his_manager_want_something_else() {
+fn no_caller_is_overtaken_because_of_other_requests_of_its_manager() {
     let mut calls = Calls::behind_a_holder();
     let mut order = vec![calls.call(0, Mode::Exclusive), calls.call(0, Mode::SHARED)];
     order.extend((0..10).map(|_| calls.call(1, Mode::Exclusive)));
@@ -84,9 +84,9 @@ fn nobody_is_overtaken_because_others_of_his_manager_want_something_else() {
     assert_eq!(calls.serve(), order);
 }
 
-/// An entry that stands for who has been served by a hand-off would be ahead of others for whoever came later.
+/// An entry of a caller that was served by a handoff would be too early a position for later callers.
 #[test]
-fn an_entry_does_not_keep_the_place_of_a_caller_who_was_served_in_the_process() {
+fn an_entry_loses_the_position_of_a_caller_that_was_served_in_the_process() {
     let mut calls = Calls::behind_a_holder();
     let mut order: Vec<_> = (0..3).map(|_| calls.call(0, Mode::Exclusive)).collect();
     let overtaken = calls.call(1, Mode::Exclusive);
@@ -100,7 +100,7 @@ fn an_entry_does_not_keep_the_place_of_a_caller_who_was_served_in_the_process() 
 }
 
 #[test]
-fn permits_are_given_in_the_order_of_the_calls_but_for_those_that_are_passed_on() {
+fn permits_are_granted_in_the_order_of_the_calls_except_handoffs() {
     let mut calls = Calls::behind_a_holder();
     for _ in 0..3 {
         calls.call(0, TWO);
@@ -113,9 +113,9 @@ fn permits_are_given_in_the_order_of_the_calls_but_for_those_that_are_passed_on(
     assert!(ahead <= 30, "{ahead} later callers were served first, by two permits");
 }
 
-/// Without a reading of the server's clock nobody can say when a caller came: the end of the queue is right then.
+/// Without a reading of the server's clock the time of a call is unknown: it is enqueued at the end.
 #[test]
-fn a_place_that_cannot_be_told_is_the_last_one() {
+fn an_unknown_position_is_the_last_one() {
     let mut world = World::connected();
     let ops: Vec<_> = (0..3).map(|_| world.acquire(10_000, Wait::Forever)).collect();
     world.settle();

@@ -1,4 +1,4 @@
-//! Shares that one caller of a process passes on to the next.
+//! Shares that one caller of a process hands off to the next.
 
 use super::world::{RENEWED, World, ms};
 use crate::machine::{Command, LeaseId, LossReason, OpId, Outcome, Protocol, Wait};
@@ -12,7 +12,7 @@ fn acquire(world: &mut World, mode: Mode) -> OpId {
     world.acquire_as(10_000, Wait::Forever, RENEWED, mode)
 }
 
-/// Two callers have a permit each, so many wait.
+/// Two callers have a permit each, and `waiting` more wait.
 fn busy(world: &mut World, waiting: usize) -> ([LeaseId; 2], Vec<OpId>) {
     let ops: Vec<_> = (0..2 + waiting).map(|_| acquire(world, TWO)).collect();
     world.settle();
@@ -40,7 +40,7 @@ fn assert_nothing_left(world: &mut World) {
 }
 
 #[test]
-fn as_many_stand_in_line_at_the_server_as_could_have_a_permit_at_once() {
+fn a_manager_has_as_many_queue_entries_as_it_could_have_permits() {
     let mut world = World::connected();
     let (leases, waiting) = busy(&mut world, 50);
     assert_eq!(world.server.line(world.now, &World::keys()), 2);
@@ -50,7 +50,7 @@ fn as_many_stand_in_line_at_the_server_as_could_have_a_permit_at_once() {
     world.settle();
     assert!(has(&world, waiting[0]) && has(&world, waiting[1]) && !has(&world, waiting[2]));
     assert_eq!(world.server.line(world.now, &World::keys()), 2);
-    // Who leaves is not stood in line for any longer.
+    // The queue entries of callers that leave are removed.
     for op in &waiting[2..49] {
         world.cancel(*op);
     }
@@ -61,7 +61,7 @@ fn as_many_stand_in_line_at_the_server_as_could_have_a_permit_at_once() {
 }
 
 #[test]
-fn a_permit_is_passed_on_by_one_call_with_a_fence_above_all() {
+fn a_permit_is_handed_off_by_one_call_with_a_fence_above_all() {
     let mut world = World::connected();
     let (leases, waiting) = busy(&mut world, 5);
     let sent = world.machine.stats().requests;
@@ -83,7 +83,7 @@ fn a_permit_is_passed_on_by_one_call_with_a_fence_above_all() {
 }
 
 #[test]
-fn a_permit_is_passed_on_fifteen_times_and_then_goes_to_who_is_first_at_the_server() {
+fn a_permit_is_handed_off_fifteen_times_and_then_granted_by_the_server() {
     let mut world = World::connected();
     let ([mut lease, _other], waiting) = busy(&mut world, 40);
     let mut elsewhere = World::connected_to(&world.server, "d");
@@ -100,7 +100,7 @@ fn a_permit_is_passed_on_fifteen_times_and_then_goes_to_who_is_first_at_the_serv
         passed_on += 1;
     }
     assert_eq!(passed_on, 15);
-    // Two of this process stand ahead of the other one, and what they get may be passed on as well.
+    // Two entries of this process are before the other's, and their permits may be handed off as well.
     for _ in 0..40 {
         world.settle();
         elsewhere.settle();
@@ -112,7 +112,7 @@ fn a_permit_is_passed_on_fifteen_times_and_then_goes_to_who_is_first_at_the_serv
 }
 
 #[test]
-fn a_permit_is_not_passed_on_past_half_of_its_lease_or_if_it_was_shown() {
+fn a_permit_is_not_handed_off_past_half_of_its_lease_or_if_it_was_exported() {
     let mut world = World::connected();
     let ([first, second], _) = busy(&mut world, 5);
     world.command(Command::Release { lease: first, exported: true });
@@ -127,7 +127,7 @@ fn a_permit_is_not_passed_on_past_half_of_its_lease_or_if_it_was_shown() {
 }
 
 #[test]
-fn a_share_without_a_limit_goes_to_who_waits_for_the_whole_lock() {
+fn a_share_without_a_limit_goes_to_a_waiter_for_the_whole_lock() {
     let mut world = World::connected();
     let reader = acquire(&mut world, Mode::SHARED);
     world.settle();
@@ -144,7 +144,7 @@ fn a_share_without_a_limit_goes_to_who_waits_for_the_whole_lock() {
 }
 
 #[test]
-fn a_permit_goes_to_who_wants_as_much() {
+fn a_permit_goes_to_a_waiter_with_the_same_limit() {
     let three = Mode::Shared { limit: NonZeroU32::new(3) };
     for other in [Mode::Exclusive, Mode::SHARED, three] {
         let mut world = World::connected();
@@ -157,7 +157,7 @@ fn a_permit_goes_to_who_wants_as_much() {
 }
 
 #[test]
-fn who_has_lost_its_permit_passes_nothing_on() {
+fn a_lost_permit_is_not_handed_off() {
     let mut world = World::connected();
     let ([lease, _], waiting) = busy(&mut world, 1);
     world.server.command(world.now, &["DEL", &World::keys().shared()]);
@@ -165,7 +165,7 @@ fn who_has_lost_its_permit_passes_nothing_on() {
     world.settle();
     assert_eq!(world.outcome(release), Some(&Outcome::Lost));
     assert!(!has(&world, waiting[0]));
-    // It stands in line, and asks.
+    // Its queue entry polls.
     for _ in 0..6 {
         world.pass(ms(1_000));
         world.settle();
@@ -174,7 +174,7 @@ fn who_has_lost_its_permit_passes_nothing_on() {
 }
 
 #[test]
-fn a_permit_that_has_ended_is_not_passed_on() {
+fn a_permit_that_has_ended_is_not_handed_off() {
     let mut world = World::connected();
     let (leases, waiting) = busy(&mut world, 1);
     let held = world.machine.hold_of(leases[0]).unwrap();
@@ -190,10 +190,10 @@ fn a_permit_that_has_ended_is_not_passed_on() {
 }
 
 #[test]
-fn a_permit_is_not_passed_on_beside_more_than_its_heir_may_be() {
+fn a_permit_is_not_handed_off_beyond_the_limit_of_its_successor() {
     let mut world = World::connected();
     let mut other = World::connected_to(&world.server, "d");
-    // The others mind nobody.
+    // The others share without a limit.
     let first = acquire(&mut world, TWO);
     world.settle();
     for _ in 0..2 {
@@ -216,7 +216,7 @@ fn a_permit_is_not_passed_on_beside_more_than_its_heir_may_be() {
 }
 
 #[test]
-fn what_was_passed_on_behind_a_lost_answer_is_found_or_given_back() {
+fn a_handoff_whose_reply_was_lost_is_found_or_given_back() {
     for executed in [true, false] {
         let mut world = World::connected();
         let ([lease, _], waiting) = busy(&mut world, 3);
@@ -243,7 +243,7 @@ fn what_was_passed_on_behind_a_lost_answer_is_found_or_given_back() {
 }
 
 #[test]
-fn a_lost_call_that_arrives_ahead_of_the_release_gives_nobody_a_permit_for_long() {
+fn a_lost_handoff_that_arrives_before_the_release_leaves_no_permit_for_long() {
     let mut world = World::connected();
     let ([lease, _], waiting) = busy(&mut world, 1);
     world.release(lease);
@@ -252,7 +252,7 @@ fn a_lost_call_that_arrives_ahead_of_the_release_gives_nobody_a_permit_for_long(
     };
     world.lose_requests();
     world.connect();
-    // The successor's permit is given back ahead of the call that gives it one, and its giver's release after.
+    // The release of the successor's permit arrives before the handoff, and the release of its giver after.
     let (successors, givers): (Vec<_>, Vec<_>) = std::mem::take(&mut world.wire)
         .into_iter()
         .partition(|(_, call)| *call.token() == successor);
@@ -269,7 +269,7 @@ fn a_lost_call_that_arrives_ahead_of_the_release_gives_nobody_a_permit_for_long(
 }
 
 #[test]
-fn what_nobody_wants_any_more_is_given_back() {
+fn a_permit_without_a_waiter_is_given_back() {
     let mut world = World::connected();
     let ([lease, _], waiting) = busy(&mut world, 1);
     let release = world.release(lease);
@@ -285,7 +285,7 @@ fn what_nobody_wants_any_more_is_given_back() {
 }
 
 #[test]
-fn a_permit_is_not_given_to_who_wants_the_whole_lock_by_then() {
+fn a_permit_is_not_handed_off_to_a_waiter_for_the_whole_lock() {
     let mut world = World::connected();
     let ([lease, _], waiting) = busy(&mut world, 1);
     let whole = acquire(&mut world, Mode::Exclusive);
@@ -300,7 +300,7 @@ fn a_permit_is_not_given_to_who_wants_the_whole_lock_by_then() {
 }
 
 #[test]
-fn a_server_that_refuses_to_pass_a_permit_on_is_asked_to_free_it() {
+fn a_permit_whose_handoff_is_refused_is_freed() {
     let mut world = World::connected();
     let ([lease, _], waiting) = busy(&mut world, 1);
     let release = world.release(lease);
@@ -326,7 +326,7 @@ fn a_script_that_the_server_does_not_know_is_sent() {
 }
 
 #[test]
-fn a_stolen_permit_of_an_heir_is_lost() {
+fn a_stolen_permit_of_a_successor_is_lost() {
     let mut world = World::connected();
     let ([lease, _], waiting) = busy(&mut world, 1);
     world.release(lease);
@@ -337,8 +337,8 @@ fn a_stolen_permit_of_an_heir_is_lost() {
     assert!(world.lost.contains(&(successors, LossReason::Stolen)));
 }
 
-/// Replicas have confirmed two permits, and one of them is passed on to the third caller.
-fn passed_with_replicas() -> (World, OpId) {
+/// Replicas have confirmed two permits, and one of them is handed off to the third caller.
+fn handed_off_with_replicas() -> (World, OpId) {
     let mut world = World::connected();
     world.machine.rq.cx.config.confirm = true;
     let ops: Vec<_> = (0..3).map(|_| acquire(&mut world, TWO)).collect();
@@ -352,8 +352,8 @@ fn passed_with_replicas() -> (World, OpId) {
 }
 
 #[test]
-fn replicas_must_have_what_an_heir_got() {
-    let (mut world, successor) = passed_with_replicas();
+fn replicas_must_confirm_a_handoff() {
+    let (mut world, successor) = handed_off_with_replicas();
     assert!(!has(&world, successor), "nobody has confirmed it");
     world.confirm(true);
     assert!(has(&world, successor));
@@ -361,8 +361,8 @@ fn replicas_must_have_what_an_heir_got() {
 }
 
 #[test]
-fn what_an_heir_did_not_get_counts_as_handed_on_to_nobody() {
-    let (mut world, _) = passed_with_replicas();
+fn an_unconfirmed_handoff_is_not_counted() {
+    let (mut world, _) = handed_off_with_replicas();
     world.confirm(false);
     assert_eq!(world.machine.stats().handed_on, 0);
     assert_nothing_left(&mut world);

@@ -1,4 +1,4 @@
-//! One process of a simulation: a manager, its clock, and what its callers have.
+//! One process of a simulation: a manager, its clock, and its callers' locks.
 
 use super::taking::Closing;
 use super::world::World;
@@ -10,82 +10,82 @@ use std::time::Duration;
 
 pub(super) struct Process {
     pub(super) world: World,
-    /// Its clock gains or loses this much on the server's.
+    /// The drift of its clock against the server's.
     pub(super) drift_ppm: i64,
-    /// When it began, by both clocks.
+    /// The time of its start, by both clocks.
     pub(super) began: Mono,
-    /// It does not run until then.
+    /// It is stopped until then.
     pub(super) stopped_until: Option<Mono>,
-    /// Nothing reaches it or leaves it until then.
+    /// It is cut off from the network until then.
     pub(super) cut_off_until: Option<Mono>,
     pub(super) open: BTreeMap<OpId, Open>,
-    /// What its callers got and have not given up, also if it was lost since.
+    /// Held locks that its callers have not released, including lost ones.
     pub(super) held: Vec<Held>,
-    /// The handles of those who gave the lock up.
+    /// The released handles.
     pub(super) given_up: Vec<LeaseId>,
-    /// It is being closed, and nobody asks it for anything any more.
+    /// It is being closed, and gets no more commands.
     pub(super) closing: Option<Closing>,
-    /// Nothing that it has asked may arrive later than an answer to it.
+    /// None of its requests may arrive after the reply to it.
     pub(super) tidy: bool,
-    /// How many of its losses were looked at.
+    /// The number of its losses that were checked.
     pub(super) losses_seen: usize,
 }
 
 pub(super) struct Held {
-    /// The place of its lock among those of the schedule.
+    /// The index of its lock in the schedule.
     pub(super) lock: usize,
     pub(super) lease: LeaseId,
     pub(super) fence: u64,
-    /// Whether it is a share, or has been one since it was the whole lock.
+    /// Whether it is a share, or was downgraded to one.
     pub(super) shared: bool,
-    /// Whether its token was passed on: another may have adopted it.
+    /// Whether its token was exported: another process may have adopted it.
     pub(super) passed_on: bool,
 }
 
 /// An operation without an outcome.
 #[derive(Clone, Debug)]
 pub(super) struct Open {
-    /// The place of its lock, or of the first of several.
+    /// The index of its lock, or of the first of several.
     pub(super) lock: usize,
     pub(super) wish: Wish,
-    /// What is known of its caller's place, if that waits for the whole lock.
+    /// The position of its caller, if that waits for the whole lock.
     pub(super) waits: Option<Waits>,
 }
 
 /// A caller who waits for a whole lock.
 #[derive(Clone, Debug)]
 pub(super) struct Waits {
-    /// The lease that it wants.
+    /// The requested lease.
     pub(super) ttl: Duration,
-    /// Its number among all who do.
+    /// Its number among all waiting callers.
     pub(super) number: usize,
-    /// Those who waited already when it called, as far as the server knew of them.
+    /// The earlier waiters, as far as the server knew of them.
     pub(super) behind: Vec<usize>,
-    /// How many who called later had the lock before.
+    /// The number of later callers that got the lock before it.
     pub(super) overtaken: usize,
 }
 
-/// What an operation is for.
+/// The kind of an operation.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Wish {
     Lock,
     Share,
-    /// So many locks, one behind the other.
+    /// This number of consecutive locks.
     AcquireAll(usize),
-    /// What somebody else has, with this fence.
+    /// The lock of another caller, with this fence.
     Adopt {
         fence: u64,
         shared: bool,
     },
-    /// To give up what its caller holds until then, and nobody else has had to do with.
+    /// Releases a lock that is held until then and was not exported.
     Release {
         lease: LeaseId,
         until: Mono,
     },
     Other,
-    /// Its caller has asked to end it.
+    /// Its caller has cancelled it.
     Cancelled,
-    /// Its caller has given the lock up before.
+    /// Its caller has already released the lock.
     Stale,
 }
 
@@ -116,14 +116,14 @@ impl Process {
         self.open.insert(op, Open { lock, wish, waits: None });
     }
 
-    /// The leases by which its callers believe to hold locks, and for how long by its own clock, whoever runs now.
+    /// The leases that its callers believe in, and their remaining time by its own clock.
     pub(super) fn believed(&self, now: Mono) -> impl Iterator<Item = (LeaseId, Duration)> {
         let clock = self.clock(now);
         let valid = self.world.deadlines.iter().filter(move |(_, until)| **until > clock);
         valid.map(move |(lease, until)| (*lease, until.since(clock)))
     }
 
-    /// The token of a lease that has none but its attempt's number.
+    /// The token of a lease, without a label.
     pub(super) fn token_of(&self, lease: LeaseId) -> Token {
         Token::new(&self.world.machine.rq.cx.config.client, lease.token_id().0, "")
     }
@@ -135,7 +135,7 @@ impl Process {
     }
 }
 
-/// Whether a machine still has to do with an attempt.
+/// Whether a machine still knows a token.
 pub(super) fn knows(machine: &Machine, id: TokenId) -> bool {
     let client = &machine.rq.cx.config.client;
     machine.entries.get(id).is_some()

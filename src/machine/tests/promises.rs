@@ -1,4 +1,4 @@
-//! What must hold in every schedule of the simulator, besides the rules of single calls (`watch.rs`).
+//! The invariants of every schedule of the simulator, besides the rules of single calls (`watch.rs`).
 
 use super::ledger::Lock;
 use super::process::{Process, Wish, knows};
@@ -13,11 +13,11 @@ use crate::protocol::validity::CLAIM;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// Longer than any lease, liveness or key of a line.
+/// Longer than any lease, liveness or key of a wait queue.
 const QUIET: Duration = Duration::from_secs(60);
-/// Who waits asks again within this time at the latest.
+/// The longest time between two requests of a waiter.
 const POLL: Duration = Duration::from_millis(5_200);
-/// More requests than that in a schedule, and somebody asks in a loop without a pause.
+/// More requests in a schedule mean a retry loop without a pause.
 const REQUESTS_MAX: u64 = 3_000;
 
 impl Simulation {
@@ -25,7 +25,7 @@ impl Simulation {
         assert!(right, "{}{}", otherwise(), self.story());
     }
 
-    /// No call has broken a rule.
+    /// Checks that no call has broken a rule.
     pub(super) fn check_calls(&self) {
         let violation = self.server.violation();
         self.demand(violation.is_none(), || violation.unwrap_or_default());
@@ -48,12 +48,12 @@ impl Simulation {
         }
     }
 
-    /// Whoever believes to hold a lock or a share of it does: its server has one owner, or shares. But for what a
-    /// server has forgotten, or what was stolen, until the lease would have ended.
+    /// Checks that every believed lock or share is one on its server. Exceptions, until the lease would have
+    /// ended: data that a server has lost, and stolen locks.
     fn check_holders(&self) {
         let mut owners = vec![None; self.locks.len()];
         for process in &self.processes {
-            // Whose token was passed on may be told a little later that it was adopted.
+            // A caller that exported its token may learn a little later that it was adopted.
             let passed_on = |id: TokenId| {
                 process.held.iter().any(|held| held.passed_on && held.lease.token_id() == id)
             };
@@ -79,18 +79,18 @@ impl Simulation {
         }
     }
 
-    /// A token of a living process that stands on the server is known there, or nobody would ever give
-    /// it back. But for those given back before, in data that a server has lost.
+    /// Checks that living processes know their tokens on the server, or nobody would give them back.
+    /// Exception: tokens given back before, in data that a server has restored.
     pub(super) fn check_tokens(&self) {
         if self.kind == Kind::Split {
-            // What one server granted may be given back at the other.
+            // A grant of one server may be given back at the other.
             return;
         }
         let orphan = self.orphans().into_iter().find(|token| !self.returned.contains(token));
         self.demand(orphan.is_none(), || format!("{orphan:?} is on the server for nobody"));
     }
 
-    /// The tokens of living processes that stand on the server and are known nowhere else.
+    /// The tokens of living processes that are on the server and unknown to the processes.
     pub(super) fn orphans(&self) -> BTreeSet<String> {
         let tokens = |lock: &Lock| self.server.snapshot(self.now, &lock.keys).tokens();
         let tokens = self.locks.iter().flat_map(tokens);
@@ -112,10 +112,10 @@ impl Simulation {
         let clock = self.processes[who].world.now;
         let right = match wish {
             Wish::Stale => *outcome == Outcome::Lost,
-            // However often it was asked: nobody else can have ended it but a thief, or a server that forgot it.
+            // Repeated requests change nothing: only a thief or a server that lost data can have ended it.
             Wish::Release { lease, until } if clock < until => {
                 let token = self.processes[who].token_of(lease);
-                // Of two servers the one that is asked may not be the one that granted it.
+                // With two servers, the asked one may not be the granting one.
                 let excused = self.kind == Kind::Split || self.is_robbed(&token);
                 *outcome != Outcome::Lost || excused || self.is_forgotten(&token)
             }
@@ -127,7 +127,7 @@ impl Simulation {
         self.demand(right, || format!("{wish:?} ended with {outcome:?}"));
     }
 
-    /// Everything heals and everybody lets go: whoever waits gets the lock in time, and nothing is left.
+    /// All faults end and all callers release: waiters get the lock in time, and no key remains.
     pub(super) fn quiet(&mut self) {
         let began = self.now;
         for who in 0..PROCESSES {
@@ -171,7 +171,7 @@ impl Simulation {
         self.demand(left.is_empty(), || format!("left on the server: {left:?}"));
     }
 
-    /// There is one server again, and everybody is led to it.
+    /// Leaves a single primary, to which all processes connect.
     fn unite(&mut self) {
         let stale = |it: &&Server| !it.is(&self.server) && it.replica_since().is_none();
         let Some(stale) = self.servers.iter().find(stale).cloned() else { return };
@@ -184,7 +184,7 @@ impl Simulation {
         }
     }
 
-    /// Of those who live and have given everything back nothing is on the server from that moment on.
+    /// Checks that the server has no key of living processes, all of which have given everything back.
     fn check_all_is_given_back(&self) {
         for lock in &self.locks {
             let snapshot = self.server.snapshot(self.now, &lock.keys);
@@ -203,9 +203,9 @@ impl Simulation {
         }
     }
 
-    /// Within what time all who wait get the lock, once nothing goes wrong any more: the lease that is
-    /// left to whoever is gone, or that a late request takes for it, a claim that nobody makes, and one
-    /// poll. And a little, for they get it one after the other.
+    /// The longest time until all waiters get the lock after the last fault: the lease of a dead process or
+    /// of its late request, an unmade claim, one poll, and a little more, because they are served one after
+    /// the other.
     fn bound(&self) -> Duration {
         let lease_ms = |lock: &Lock| {
             let left_ms = self.server.command(self.now, &["PTTL", lock.keys.lock()]);
@@ -215,11 +215,11 @@ impl Simulation {
         lease + self.late_lease() + CLAIM + POLL + ms(1_000)
     }
 
-    /// Nothing is on its way any more, and nobody keeps a lock.
+    /// Handles everything in flight, and releases all locks.
     fn calm(&mut self) {
         for who in 0..PROCESSES {
             if self.processes[who].stopped_until.is_some() {
-                // It does not know yet what time it is.
+                // Its clock has not advanced yet.
                 continue;
             }
             for _ in 0..self.locks.len() {

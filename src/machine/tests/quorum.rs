@@ -1,5 +1,5 @@
-//! A quorum from a seed: several processes, several servers, networks and clocks, all of them
-//! unreliable. As `simulator.rs`, for the layer that makes one server of many.
+//! A quorum from a seed: several processes, servers, networks and clocks, all of them unreliable. Like
+//! `simulator.rs`, for the layer that makes one server of many.
 
 mod faults;
 
@@ -18,36 +18,36 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
-/// How many schedules a test run makes of each kind, unless told otherwise.
+/// The number of schedules per kind in a test run, unless the environment sets it.
 const SEEDS: u64 = 300;
 const STEPS: usize = 260;
 const PROCESSES: usize = 3;
 const BEGIN: Mono = Mono::from_micros(100_000_000);
 const DRIFT_PPM: i64 = 4_000;
 const LATE_MS: u64 = 900;
-/// The longest lease where servers forget: they have no vote for so long.
+/// The longest lease if servers lose data: they do not vote for this time.
 pub(super) const LONGEST: Duration = Duration::from_secs(4);
-/// The longest lease elsewhere, in some schedules: what is left behind stays for long.
+/// The longest lease in some other schedules, so that remains stay for long.
 pub(super) const LONG: Duration = Duration::from_secs(20);
-/// After so long of peace no late request is on its way, and all that was owed has been withdrawn twice.
+/// After this quiet time no late request is in flight, and every pending withdrawal was sent twice.
 const SETTLED: Duration = Duration::from_secs(3);
 const QUIET: Duration = Duration::from_secs(100);
-/// More requests of one process than that in a second, and it asks in a loop without a pause.
+/// More requests per second of one process mean a retry loop without a pause.
 const REQUESTS_MAX: u64 = 2_500;
 
-/// What may go wrong besides network and processes.
+/// Faults besides network and processes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Kind {
     /// Servers keep their data over a restart.
     Steady,
-    /// They lose all, and have no vote until the longest lease has ended.
+    /// They lose all data, and do not vote until the longest lease has ended.
     Losing,
-    /// Leases end at any moment, whatever the clocks say: then only fences are in order.
+    /// Leases end at any moment, regardless of the clocks: only fences are ordered.
     Hasty,
 }
 
 impl Kind {
-    /// Fences that have outrun the clocks: only the counters order them.
+    /// Fences ahead of the clocks: only the counters order them.
     const FENCE: u64 = 1_900_000_000_000_000;
 }
 
@@ -65,16 +65,16 @@ pub(super) struct Simulation {
     pub(super) nodes: Vec<Node>,
     pub(super) processes: Vec<Process>,
     started: u64,
-    /// Every fence that was granted, and when that was known.
+    /// Every granted fence, and when it was known.
     fences: BTreeMap<u64, Mono>,
-    /// What a store that checks fences has seen last.
+    /// The highest fence that a store has accepted.
     highest_written: u64,
-    /// Whose lease has ended on a server before its time.
+    /// The tokens whose lease ended early on a server.
     robbed: BTreeSet<String>,
     acquired: usize,
-    /// The longest lease that is asked for.
+    /// The longest requested lease.
     longest: Duration,
-    /// Little time passes between steps, so much happens until a late request arrives.
+    /// Small steps of time, so that much happens until a late request arrives.
     brisk: bool,
     trace: Option<Vec<String>>,
 }
@@ -85,7 +85,7 @@ impl Simulation {
         let hasty = kind == Kind::Hasty;
         let count = if hasty { 3 } else { [3, 3, 4, 5][rng.usize(..4)] };
         let nodes = (0..count).map(|_| {
-            // Clocks that people set: apart by less than a server without its data has no vote.
+            // Skewed clocks: by less than the time in which a server without data does not vote.
             let step_us = rng.i64(-1_000_000..1_000_000);
             Node::new(BEGIN, LONG, step_us, rng.i64(-DRIFT_PPM..=DRIFT_PPM))
         });
@@ -168,7 +168,7 @@ impl Simulation {
         process
     }
 
-    /// Nobody begins without a majority.
+    /// Checks that no hold begins without a majority.
     fn open(&mut self, who: usize) {
         self.nodes.iter_mut().for_each(|node| node.down_until = None);
         (0..self.nodes.len()).for_each(|node| self.connect(who, node));
@@ -202,7 +202,7 @@ impl Simulation {
     }
 
     fn acquire(&mut self, who: usize) {
-        // Rounds last a tenth of it at most; where leases end at any moment long rounds do the harm.
+        // Rounds last at most a tenth of it; if leases end at any moment, long rounds do the most harm.
         let shortest = if self.kind == Kind::Hasty { 2 } else { 0 };
         let ttl = match self.rng.u32(..8) {
             0 => self.longest,
@@ -236,7 +236,7 @@ impl Simulation {
         }
     }
 
-    /// Whoever got the lock once may write, also long after: that is what fences are for.
+    /// Writes as a caller that may have lost its lock long ago, which fences must catch.
     fn write(&mut self, who: usize) {
         let process = &self.processes[who];
         let Some((lease, fence)) = process.held.last().copied() else { return };
@@ -362,7 +362,7 @@ impl Simulation {
             let now = self.now;
             for node in 0..self.nodes.len() {
                 for call in self.nodes[node].pass(now, skewed) {
-                    // Nobody is there to hear the answer.
+                    // Nobody receives the reply.
                     let _unheard = self.execute_judged(node, &call);
                 }
             }
@@ -385,7 +385,7 @@ impl Simulation {
         }
     }
 
-    /// A process that was stopped runs again, and may find what has arrived before it looks at its timers.
+    /// A stopped process resumes, and may handle arrived messages before its timers.
     pub(super) fn wake_up(&mut self, who: usize) {
         let process = &mut self.processes[who];
         process.stopped_until = None;
@@ -413,7 +413,7 @@ impl Simulation {
             let began = began.unwrap_or_default();
             let before = self.fences.insert(fence, self.now);
             self.demand(before.is_none(), "a fence was given twice");
-            // Handed on in its process, which does not know of the end of its lease.
+            // Handed off in its process, which does not know that its lease has ended.
             let unaware = Process::is_handed_on(lease)
                 && self.robbed.contains(&self.processes[who].token(lease));
             let mut above = self.fences.range(fence + 1..);
@@ -428,7 +428,7 @@ impl Simulation {
         let leases = self.processes.iter().flat_map(|process| process.leases(clock(process)));
         let mut holders = BTreeSet::new();
         for (token, handed_on) in leases {
-            // Whose lease was ended before its time cannot know.
+            // A process whose lease ended early cannot know it.
             let robbed = self.robbed.contains(&token);
             let carrying = self.nodes.iter().filter(|node| node.carries(self.now, &token)).count();
             let carried = carrying * 2 > self.nodes.len() || (robbed && handed_on);
@@ -440,7 +440,7 @@ impl Simulation {
         self.demand(holders.len() <= 1, "two believe to hold the lock");
     }
 
-    /// Everything heals and everybody lets go: whoever waits gets the lock in time, and nothing is left.
+    /// All faults end and all callers release: waiters get the lock in time, and no key remains.
     fn quiet(&mut self) {
         let began = self.now;
         self.nodes.iter_mut().for_each(|node| node.down_until = None);
@@ -451,19 +451,19 @@ impl Simulation {
             }
             let hold = Hold { renew: false, ..RENEWED };
             let (name, label) = ("a".to_owned(), String::new());
-            // Not released, it would be left behind for longer than anybody looks.
+            // Without a release it would remain for longer than this test runs.
             let (ttl, wait) = (self.longest, Wait::Forever);
             let acquire = Command::Acquire { name, ttl, wait, label, hold, mode: Mode::Exclusive };
             self.processes[who].command(began, acquire);
         }
-        // A lease that is left, or that late requests take, and the votes of servers that restarted.
+        // Remaining leases, leases of late requests, and the votes of restarted servers.
         let bound = began + self.longest * 3 + ms(3_000);
         while self.waits() || self.now < began + SETTLED {
             self.talk();
             self.demand(!self.waits() || self.now < bound, "somebody still waits");
             self.pass(ms(5));
         }
-        // Only what crashed processes had may be left, and ends with its lease.
+        // Only locks of crashed processes may remain, and end with their leases.
         self.demand(!self.leaves_anything(), "a lock was left behind");
         let end = self.now + QUIET;
         while self.now < end {
@@ -481,7 +481,7 @@ impl Simulation {
         }
     }
 
-    /// Everybody hears all that there is to hear, and lets go of what it gets.
+    /// All processes handle all messages, and release their locks.
     fn talk(&mut self) {
         for who in 0..PROCESSES {
             for node in 0..self.nodes.len() {
@@ -500,7 +500,7 @@ impl Simulation {
         self.processes.iter().any(|process| !process.open.is_empty() || !process.held.is_empty())
     }
 
-    /// Whether a lock of somebody who lives lies on a server.
+    /// Whether a server has a lock of a living process.
     fn leaves_anything(&self) -> bool {
         let owners = self.nodes.iter().map(|node| node.server.owner(self.now, &World::keys()));
         owners.flatten().any(|owner| {
@@ -525,7 +525,7 @@ fn simulate(kind: Kind) {
     for seed in from..from + seeds {
         let mut simulation = Simulation::new(seed, kind);
         if std::panic::catch_unwind(AssertUnwindSafe(|| simulation.run())).is_err() {
-            // The same again, and this time with its story.
+            // Replays the seed with its log.
             let mut again = Simulation::new(seed, kind);
             again.trace = Some(Vec::new());
             again.run();

@@ -1,4 +1,4 @@
-//! Sequences of a quorum that random schedules seldom meet. Every call is judged as in these.
+//! Sequences of a quorum that random schedules seldom reach. Every call is judged as in these.
 
 use super::quorum::{Kind, LONG, LONGEST, Simulation};
 use super::world::{COMMAND_TIMEOUT, ONE_LEASE, RENEWED, World, ms};
@@ -7,7 +7,7 @@ use crate::protocol::call::Mode;
 use crate::protocol::script::Script;
 use std::time::Duration;
 
-/// The first process wants the lock.
+/// The first process requests the lock.
 fn acquire(simulation: &mut Simulation, ttl: Duration, hold: Hold) {
     let (name, label) = ("a".to_owned(), String::new());
     let (wait, mode) = (Wait::Forever, Mode::Exclusive);
@@ -15,7 +15,7 @@ fn acquire(simulation: &mut Simulation, ttl: Duration, hold: Hold) {
     simulation.processes[0].command(simulation.now, acquire);
 }
 
-/// The first process and these servers tell each other all that there is to tell.
+/// The first process and these servers deliver all messages between them.
 fn talk(simulation: &mut Simulation, nodes: std::ops::Range<usize>) {
     for _ in 0..3 {
         for node in nodes.clone() {
@@ -34,8 +34,8 @@ fn held(simulation: &mut Simulation) -> LeaseId {
     simulation.processes[0].held.pop().expect("the lock is held").0
 }
 
-/// The first process gives its connection to the first server up, and makes another. The one request on the
-/// wire, of this script, arrives half a second later.
+/// The first process replaces its connection to the first server. The one request on the wire, of this
+/// script, arrives half a second later.
 fn give_up_connection(simulation: &mut Simulation, script: Script) {
     simulation.processes[0].event(0, Event::Disconnected("no answer".to_owned()));
     simulation.connect(0, 0);
@@ -52,7 +52,7 @@ fn has_lock(simulation: &Simulation) -> bool {
     simulation.nodes[0].server.owner(simulation.now, &World::keys()).is_some()
 }
 
-/// A lock that all servers but the first have, which will get the vote late.
+/// A lock on all servers but the first, which will vote late.
 fn acquire_without_first(simulation: &mut Simulation, ttl: Duration) -> LeaseId {
     acquire(simulation, ttl, ONE_LEASE);
     let nodes = simulation.nodes.len();
@@ -61,7 +61,7 @@ fn acquire_without_first(simulation: &mut Simulation, ttl: Duration) -> LeaseId 
     held(simulation)
 }
 
-/// The lock is released everywhere; then the first server gets it by a late request, and does not keep it.
+/// The lock is released everywhere; then a late request takes it on the first server, which must not keep it.
 fn release_ahead_of_late_request(simulation: &mut Simulation, lease: LeaseId) {
     let release = Command::Release { lease, exported: false };
     simulation.processes[0].command(simulation.now, release);
@@ -76,7 +76,7 @@ fn release_ahead_of_late_request(simulation: &mut Simulation, lease: LeaseId) {
 }
 
 #[test]
-fn a_vote_that_comes_late_cuts_no_lease() {
+fn a_late_vote_shortens_no_lease() {
     let mut simulation = Simulation::new(0, Kind::Steady);
     let lease = acquire_without_first(&mut simulation, ms(1_500));
     simulation.processes[0].command(simulation.now, Command::Extend { lease, ttl: Some(LONG) });
@@ -87,14 +87,14 @@ fn a_vote_that_comes_late_cuts_no_lease() {
 }
 
 #[test]
-fn a_vote_that_comes_after_the_release_is_withdrawn() {
+fn a_vote_after_the_release_is_withdrawn() {
     let mut simulation = Simulation::new(0, Kind::Steady);
     let lease = acquire_without_first(&mut simulation, LONG);
     release_ahead_of_late_request(&mut simulation, lease);
 }
 
 #[test]
-fn a_vote_that_comes_after_a_fill_and_the_release_is_withdrawn() {
+fn a_vote_after_a_fill_and_the_release_is_withdrawn() {
     let mut simulation = Simulation::new(0, Kind::Steady);
     let lease = acquire_without_first(&mut simulation, LONG);
     simulation.processes[0].command(simulation.now, Command::Extend { lease, ttl: Some(LONG) });
@@ -104,7 +104,7 @@ fn a_vote_that_comes_after_a_fill_and_the_release_is_withdrawn() {
 }
 
 #[test]
-fn a_minority_that_is_away_is_in_nobodys_way() {
+fn an_unreachable_minority_causes_no_delay() {
     // Three servers.
     let mut simulation = Simulation::new(0, Kind::Hasty);
     simulation.processes[0].event(0, Event::Disconnected("away".to_owned()));
@@ -132,7 +132,7 @@ fn a_release_that_only_a_minority_answers_is_unknown() {
 #[test]
 fn servers_have_no_vote_for_a_longer_lease_than_was_known() {
     for (ttl, granted) in [(LONGEST, 1), (LONG, 0)] {
-        // All have been up for as long as the longer of these.
+        // The uptime of all servers is at least the longer of these.
         let mut simulation = Simulation::new(0, Kind::Losing);
         acquire(&mut simulation, ttl, ONE_LEASE);
         talk_to_all(&mut simulation);
@@ -141,7 +141,7 @@ fn servers_have_no_vote_for_a_longer_lease_than_was_known() {
 }
 
 #[test]
-fn a_fill_that_comes_after_the_release_is_withdrawn() {
+fn a_fill_after_the_release_is_withdrawn() {
     let mut simulation = Simulation::new(0, Kind::Steady);
     let nodes = simulation.nodes.len();
     acquire(&mut simulation, ms(1_500), ONE_LEASE);
@@ -168,7 +168,7 @@ fn a_quorum_that_was_stopped_during_an_election_keeps_its_connections() {
     simulation.wake_up(0);
     simulation.hear(0);
     simulation.processes[0].input(Quorum::handle_timeout);
-    // Everybody has answered: it goes on at once, with the second round.
+    // All have answered: the second round begins at once.
     assert!(simulation.processes[0].links.iter().all(|link| link.up && !link.connecting));
     for node in nodes {
         while simulation.execute(0, node) || simulation.answer(0, node) {}

@@ -1,5 +1,5 @@
-//! Defects of a quorum that its simulator must find: each is one that an implementation of Redlock has, or
-//! has had. As `defects.rs`.
+//! Defects of a quorum that its simulator must find: each is one of a past or present implementation of
+//! Redlock. Like `defects.rs`.
 
 use super::defects::{self, Change, Defect, SEEDS, script};
 use super::quorum::{Kind, Simulation};
@@ -11,23 +11,23 @@ use crate::protocol::script::Script;
 /// A defect of the layer that makes one server of many.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Flaw {
-    /// Servers that lack the lock are filled after a lost majority, too.
+    /// Servers without the lock are filled after a lost majority, too.
     FillsAfterLoss,
-    /// An attempt that lost is withdrawn only where it was heard to have the lock.
+    /// A lost ballot is withdrawn only from servers that answered with the lock.
     ForgetsAwaited,
     /// Fences are above the servers' clocks alone.
     IgnoresCounters,
     /// Fences are above the servers' counters alone.
     IgnoresClocks,
-    /// Nothing is owed where a connection is gone.
+    /// No pending withdrawal where a connection is lost.
     NothingOwed,
-    /// Uptimes are taken for exact.
+    /// Uptimes count as exact.
     UptimeIsExact,
-    /// A server that has restarted votes at once.
+    /// A restarted server votes at once.
     VotesAtOnce,
-    /// A withdrawal does not wait behind what was asked before it.
+    /// A withdrawal is not ordered after earlier requests.
     WithdrawnAhead,
-    /// What may still be executed is withdrawn once only.
+    /// A request that may still be executed is withdrawn only once.
     WithdrawnOnce,
 }
 
@@ -37,7 +37,7 @@ impl Flaw {
     }
 }
 
-/// An answer as the quorum gets it.
+/// Changes a reply before the quorum gets it.
 pub(super) fn distort(reply: Reply) -> Reply {
     match reply {
         Reply::Voted { time, .. } if Flaw::IgnoresCounters.is_on() => {

@@ -1,4 +1,4 @@
-//! One process of the quorum's simulator: its manager, and its lines to the servers.
+//! One process of the quorum's simulator: its manager, and its connections to the servers.
 
 use super::defects::Defect;
 use super::quorum_defects::{self, Flaw};
@@ -14,14 +14,14 @@ use crate::protocol::reply::Reply;
 use crate::protocol::token::Token;
 use std::collections::{BTreeMap, VecDeque};
 
-/// A request on its way.
+/// A request in flight.
 pub(super) struct Asked {
     pub(super) request: RequestId,
     pub(super) call: Call,
     pub(super) with_source: bool,
 }
 
-/// One process's line to one server.
+/// One process's connection to one server.
 #[derive(Default)]
 #[expect(clippy::struct_excessive_bools, reason = "facts that are independent")]
 pub(super) struct Link {
@@ -29,7 +29,7 @@ pub(super) struct Link {
     pub(super) up: bool,
     pub(super) subscriber: u64,
     pub(super) listens: bool,
-    /// A message that a lock may be free is on its way.
+    /// A message that a lock may be free is in flight.
     pub(super) told: bool,
     pub(super) wire: VecDeque<Asked>,
     pub(super) answers: VecDeque<(RequestId, Result<Reply, Failure>)>,
@@ -49,21 +49,21 @@ pub(super) struct Process {
     pub(super) quorum: Quorum,
     pub(super) servers: Vec<Server>,
     pub(super) links: Vec<Link>,
-    /// What was on the wire when a connection was given up.
+    /// The requests on the wire of a lost connection.
     pub(super) dropped: Vec<(usize, Call)>,
     pub(super) drift_ppm: i64,
     pub(super) now: Mono,
     pub(super) stopped_until: Option<Mono>,
     pub(super) next_op: u32,
-    /// What has no outcome yet, and when it began.
+    /// The open operations, and their start times.
     pub(super) open: BTreeMap<OpId, Mono>,
     pub(super) outcomes: Vec<(OpId, Outcome)>,
     pub(super) held: Vec<(LeaseId, u64)>,
     pub(super) deadlines: BTreeMap<LeaseId, Mono>,
-    /// The last lease that was taken back, and until when it was valid.
+    /// The last lease that was withdrawn, and its deadline.
     pub(super) ended: Option<(LeaseId, Mono)>,
     pub(super) extensions: Extensions,
-    /// The first rule that it has broken.
+    /// The first broken rule.
     pub(super) broken: Option<&'static str>,
 }
 
@@ -148,7 +148,7 @@ impl Process {
         self.input(|quorum, now, out| quorum.handle_command(now, op, command, out));
     }
 
-    /// A request leaves it.
+    /// Sends a request.
     fn judge(&mut self, node: usize, request: RequestId, call: &Call, again: bool) {
         self.extensions.asked(self.now, request, call);
         if let Call::Fill { token, .. } = call
@@ -163,12 +163,12 @@ impl Process {
         Token::new(&self.client, lease.token_id().0, "").as_str().to_owned()
     }
 
-    /// Whether its lock was another's of this process before.
+    /// Whether its lock was handed off in this process.
     pub(super) fn is_handed_on(lease: LeaseId) -> bool {
         lease != LeaseId::first(lease.token_id())
     }
 
-    /// The tokens of the locks that it believes to hold, and whether they were handed on.
+    /// The tokens of its believed locks, and whether they were handed off.
     pub(super) fn leases(&self, clock: Mono) -> impl Iterator<Item = (String, bool)> {
         let valid = self.deadlines.iter().filter(move |(_, until)| **until > clock);
         valid.map(|(lease, _)| (self.token(*lease), Self::is_handed_on(*lease)))

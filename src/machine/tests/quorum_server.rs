@@ -1,4 +1,4 @@
-//! One server of the quorum's simulator: its clock, its restarts, and what reaches it late.
+//! One server of the quorum's simulator: its clock, its restarts, and late requests.
 
 use super::quorum_watch::{Seen, judge, parts};
 use super::server::Server;
@@ -20,20 +20,20 @@ pub(super) struct Node {
     pub(super) server: Server,
     drift_ppm: i64,
     started: Mono,
-    /// The same by its own wall clock.
+    /// The start by its own wall clock.
     started_at: ServerTime,
-    /// Whose leases were ended before their time, and when they would have ended by its wall clock.
+    /// The tokens whose leases ended early, and their regular end by its wall clock.
     robbed: BTreeMap<String, ServerTime>,
     pub(super) down_until: Option<Mono>,
-    /// Requests of connections that are gone, and when they arrive all the same.
+    /// Requests of lost connections, and when they arrive.
     late: Vec<(Mono, Call)>,
     known: BTreeSet<Script>,
 }
 
-/// What a call did.
+/// The effect of a call.
 pub(super) struct Done {
     pub(super) reply: Result<Reply, Failure>,
-    /// The lock was given up, and those who listen must hear of it.
+    /// The lock was released, so subscribers must get a message.
     pub(super) must_tell: bool,
     /// The rule that it broke.
     pub(super) broken: Option<String>,
@@ -63,14 +63,14 @@ impl Node {
         now.since(self.started)
     }
 
-    /// Whether it has given the lock to a token for now, also if it knows nothing of it any more.
+    /// Whether it has granted the lock to a token until now, even if it has lost the data.
     pub(super) fn carries(&self, now: Mono, token: &str) -> bool {
         let owner = self.server.owner(now, &World::keys());
         owner.as_deref().and_then(parts).is_some_and(|(owner, _)| owner == token)
             || self.robbed.get(token).is_some_and(|until| *until > self.server.time(now))
     }
 
-    /// Ends a lease before its time, and says whose.
+    /// Ends a lease early, and returns its token.
     pub(super) fn end_lease(&mut self, now: Mono) -> Option<String> {
         let key = World::keys().lock().to_owned();
         let owner = self.server.owner(now, &World::keys())?;
@@ -82,8 +82,8 @@ impl Node {
         Some(token.to_owned())
     }
 
-    /// What it tells whoever connects. Its uptime is the difference of two clocks without their fractions,
-    /// as Redis computes it: up to a second too much.
+    /// Its answer to a new connection. Its uptime is the difference of two clocks without their fractions, as
+    /// Redis computes it: up to a second too much.
     pub(super) fn probe(&self, now: Mono) -> ServerProbe {
         let seconds = |time: ServerTime| time.as_micros() / 1_000_000;
         let up = seconds(self.server.time(now)).saturating_sub(seconds(self.started_at));
@@ -104,7 +104,7 @@ impl Node {
         Done { reply, must_tell: freed && before.is_marked(), broken }
     }
 
-    /// Whether it can execute a script, which it may be told with its call.
+    /// Whether it can execute a script, whose source may come with the call.
     pub(super) fn knows(&mut self, script: Script, with_source: bool) -> bool {
         if with_source {
             self.known.insert(script);
@@ -116,7 +116,7 @@ impl Node {
         self.late.push((at, call));
     }
 
-    /// Its clocks show `now`, skewed by `skew`; the late requests that arrive by then.
+    /// Sets its clocks to `now`, skewed by `skew`; returns the late requests that arrive by then.
     pub(super) fn pass(&mut self, now: Mono, skew: impl Fn(i64, Mono) -> Mono) -> Vec<Call> {
         self.server.set_clock(skew(self.drift_ppm, now));
         self.down_until = self.down_until.filter(|until| *until > now);
@@ -126,7 +126,7 @@ impl Node {
         due.into_iter().map(|(_, call)| call).collect()
     }
 
-    /// What is in its buffers is gone.
+    /// Drops its buffers.
     pub(super) fn restart(&mut self, now: Mono, down: Duration, loses: bool) {
         self.late.clear();
         self.known.clear();

@@ -1,4 +1,4 @@
-//! Judges what servers of a quorum do and are asked: the rules of `docs/protocol.md`, told a second time and
+//! Judges the calls of a quorum's servers: the rules of `docs/protocol.md`, implemented a second time and
 //! without the scripts.
 
 use super::server::Server;
@@ -13,7 +13,7 @@ use crate::protocol::script::Script;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// How long a fence is remembered after it was written.
+/// How long a fence is kept after its write.
 const FENCE_KEPT: Duration = Duration::from_secs(86_400);
 
 #[test]
@@ -22,10 +22,10 @@ fn the_scripts_keep_a_fence_for_the_same_time() {
     assert!(Script::Seal.source().contains(&line));
 }
 
-/// What lies on a server about the lock.
+/// A server's data about the lock.
 #[derive(Debug)]
 pub(super) struct Seen {
-    /// The lock's value, mark included.
+    /// The lock's value, with the has-waiters flag.
     value: Option<String>,
     remaining: Duration,
     fence: Option<u64>,
@@ -51,13 +51,13 @@ impl Seen {
         self.value.as_deref().map(bare)
     }
 
-    /// Whether somebody wants a message when the lock is free.
+    /// Whether a waiter is subscribed to the lock's channel.
     pub(super) fn is_marked(&self) -> bool {
         self.value.as_deref().is_some_and(|value| bare(value) != value)
     }
 }
 
-/// The value that a call is about: a token with its attempt.
+/// The value of a call: a token with its attempt.
 fn attempt_of(call: &Call) -> String {
     match call {
         Call::Vote { token, attempt, .. } => format!("{token}.{attempt}"),
@@ -65,7 +65,7 @@ fn attempt_of(call: &Call) -> String {
     }
 }
 
-/// The token of a value, and the number of its attempt.
+/// The token of a value, and its attempt's number.
 pub(super) fn parts(value: &str) -> Option<(&str, u64)> {
     let (token, attempt) = value.rsplit_once('.')?;
     Some((token, attempt.parse().ok()?))
@@ -93,7 +93,7 @@ fn rule(right: bool, otherwise: &'static str) -> Result<(), &'static str> {
     if right { Ok(()) } else { Err(otherwise) }
 }
 
-/// Nobody but its owner changes whose lock it is, and an owner is one attempt.
+/// Only its owner changes the ownership of the lock, and an owner is one attempt.
 fn judge_owner(call: &Call, caller: &str, before: &Seen, after: &Seen) -> Result<(), &'static str> {
     let (was, is) = (before.owner(), after.owner());
     let takes = is == Some(caller)
@@ -109,7 +109,7 @@ fn judge_owner(call: &Call, caller: &str, before: &Seen, after: &Seen) -> Result
     rule(was == is || takes || frees, "a lock was changed by another")
 }
 
-/// The lease of an attempt only gets longer, and only its owner lengthens it.
+/// The lease of an attempt never gets shorter, and only its owner extends it.
 fn judge_lease(call: &Call, caller: &str, before: &Seen, after: &Seen) -> Result<(), &'static str> {
     if after.owner().is_none() {
         return Ok(());
@@ -127,7 +127,7 @@ fn judge_lease(call: &Call, caller: &str, before: &Seen, after: &Seen) -> Result
     rule(kept || (own && after.remaining == ttl), "a lease was lengthened by another")
 }
 
-/// Whoever waits is told of the end of the lock that it was refused.
+/// Waiters get a message when the lock that was refused to them ends.
 fn judge_mark(call: &Call, caller: &str, before: &Seen, after: &Seen) -> Result<(), &'static str> {
     let lost = before.is_marked() && after.value.is_some() && !after.is_marked();
     rule(!lost, "a mark was lost")?;
@@ -139,7 +139,7 @@ fn judge_mark(call: &Call, caller: &str, before: &Seen, after: &Seen) -> Result<
     )
 }
 
-/// A fence is written by its owner and with its lock, and only rises.
+/// Only the owner writes a fence, with its lock, and fences only rise.
 fn judge_fence(call: &Call, caller: &str, before: &Seen, after: &Seen) -> Result<(), &'static str> {
     rule(after.fence >= before.fence, "a fence fell")?;
     let own = after.owner() == Some(caller);
@@ -157,7 +157,7 @@ fn judge_fence(call: &Call, caller: &str, before: &Seen, after: &Seen) -> Result
     }
 }
 
-/// What is answered is so.
+/// The reply is true.
 fn judge_reply(
     call: &Call,
     caller: &str,
@@ -195,16 +195,16 @@ fn judge_reply(
     rule(right, "an answer that is not so")
 }
 
-/// What a process has heard of its extensions: only of a lock that a majority carries may it fill others.
+/// The replies to a process's extensions: only a lock on a majority may fill other servers.
 #[derive(Default)]
 pub(super) struct Extensions {
-    /// By request: whose lease, and when it was asked.
+    /// By request: the token, and the time of sending.
     asked: BTreeMap<RequestId, Round>,
-    /// The round of what is asked once more now.
+    /// The round of an extension that is repeated now.
     pub(super) repeated: Option<Round>,
     yes: BTreeMap<Round, BTreeSet<usize>>,
     denied: BTreeMap<Round, BTreeSet<usize>>,
-    /// Servers that have denied to carry the token in a round, and were not filled for that.
+    /// Servers that denied the token in a round, and were not filled for that.
     no: Vec<(usize, Round)>,
 }
 
@@ -218,7 +218,7 @@ impl Extensions {
         }
     }
 
-    /// It was not executed, and is asked again at once if it is still wanted.
+    /// It was not executed, and is repeated at once if it is still needed.
     pub(super) fn refused(&mut self, request: RequestId) {
         self.repeated = self.asked.remove(&request);
     }
@@ -233,14 +233,14 @@ impl Extensions {
         }
     }
 
-    /// Whether so many of the servers have denied in one round to carry a token that no majority can.
+    /// Whether so many servers have denied the token in one round that there is no majority.
     pub(super) fn is_denied(&self, token: &str, servers: usize) -> bool {
         let of_token = |round: &Round| parts(&round.0).is_some_and(|(owner, _)| owner == token);
         let mut rounds = self.denied.iter().filter(|(round, _)| of_token(round));
         rounds.any(|(_, no)| no.len() * 2 >= servers)
     }
 
-    /// A server is given the lock. Whether it lacked it in a round in which so many others carried it.
+    /// Fills a server. Checks that it denied the token in a round in which a majority had it.
     pub(super) fn may_fill(&mut self, node: usize, token: &str, majority: usize) -> bool {
         let won = |round: &Round| {
             round.0 == token && self.yes.get(round).is_some_and(|yes| yes.len() >= majority)

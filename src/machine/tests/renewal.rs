@@ -1,4 +1,4 @@
-//! Keeping a lock, losing it, and not wanting it any more.
+//! Renewing a lock, losing it, and giving it up.
 
 use super::errands::{take_held, two};
 use super::world::{ONE_LEASE, RENEWED, World, ms};
@@ -9,7 +9,7 @@ use crate::protocol::call::{Call, Intent, Mode};
 use crate::protocol::error::{Failure, Refusal};
 use crate::protocol::reply::Reply;
 
-/// Lets time pass in small steps, with a server that answers at once.
+/// Advances the time in small steps, with a server that answers at once.
 fn run(world: &mut World, duration_ms: u64) {
     for _ in 0..duration_ms / 10 {
         world.pass(ms(10));
@@ -44,7 +44,7 @@ fn a_lease_is_renewed_at_a_third_of_its_length_until_release() {
     assert!(world.lost.is_empty());
 }
 
-/// A process may hold a hundred thousand, and have ten thousand callers that wait.
+/// A process may hold a hundred thousand locks and have ten thousand waiters.
 #[test]
 fn locks_and_waiters_are_small() {
     let sizes = (size_of::<Lease>(), size_of::<AcquireRequest>());
@@ -126,7 +126,7 @@ fn only_not_the_owner_is_final() {
         let refusal = Refusal { code: code.to_owned(), detail: String::new() };
         world.reply(request, Err(Failure::Refused(refusal)));
         if world.connecting {
-            // A replica is left for whoever leads now.
+            // The machine leaves a replica for the current primary.
             world.connect();
         }
         run(&mut world, 500);
@@ -148,7 +148,7 @@ fn a_server_that_stays_away_costs_the_lock_when_the_lease_ends() {
 }
 
 #[test]
-fn a_lock_that_another_took_is_lost_at_the_next_renewal() {
+fn a_lock_with_another_owner_is_lost_at_the_next_renewal() {
     let mut world = World::connected();
     let lease = held(&mut world, 3_000, RENEWED);
     world.server.set_foreign(world.now, &World::keys(), "thief", ms(60_000));
@@ -249,8 +249,8 @@ fn a_cancel_that_comes_after_the_grant_changes_nothing() {
     assert!(world.server.owner(world.now, &World::keys()).is_some());
 }
 
-/// Four callers of one process, whose first has released: the second was told of its grant by message, which
-/// has reserved fences for the others, and its claim is on its way.
+/// Four callers of one process, whose first has released: the second was granted the lock by a message, with
+/// reserved fences for the others, and its claim is in flight.
 fn claiming() -> (World, LeaseId, OpId) {
     let mut world = World::connected();
     let ops: Vec<_> = (0..4).map(|_| world.acquire_held(10_000, Wait::Forever, RENEWED)).collect();
@@ -264,7 +264,7 @@ fn claiming() -> (World, LeaseId, OpId) {
     (world, lease, ops[2])
 }
 
-/// The server is promoted in place, with all of its data.
+/// The server is promoted in place, with all its data.
 fn promote(world: &mut World) {
     world.pass(ms(50));
     world.server.set_history("second");
@@ -282,7 +282,7 @@ fn a_claim_outlasts_a_promotion_that_lost_nothing() {
 }
 
 #[test]
-fn a_claim_outlasts_a_promotion_whoever_here_has_the_lock_by_then() {
+fn a_claim_outlasts_a_promotion_after_a_handoff() {
     let (mut world, lease, next) = claiming();
     world.release(lease);
     promote(&mut world);
@@ -305,7 +305,7 @@ fn a_claim_outlasts_a_promotion_while_the_lock_becomes_a_share() {
 }
 
 #[test]
-fn who_lost_its_grant_by_a_failover_leaves_the_line() {
+fn a_grant_that_was_lost_by_a_failover_leaves_no_queue_entry() {
     for (hold, mode) in [(RENEWED, Mode::Exclusive), (ONE_LEASE, Mode::SHARED)] {
         let (mut a, mut b) = two();
         let (lease, _) = take_held(&mut a, RENEWED, Mode::Exclusive);
@@ -317,7 +317,7 @@ fn who_lost_its_grant_by_a_failover_leaves_the_line() {
         b.settle();
         let (lost, _) = b.lease(op);
         b.pass(ms(10));
-        // Another server takes over, where the first has the lock and the second still waits for it.
+        // A successor takes over, with the first's lock and the second's queue entry.
         b.server.restore(b.now, saved);
         b.server.set_history("second");
         b.event(Event::Disconnected("failover".to_owned()));

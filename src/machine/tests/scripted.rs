@@ -83,7 +83,7 @@ fn a_waiter_gets_the_lock_when_it_expires() {
 }
 
 #[test]
-fn a_lost_reply_is_asked_again_with_the_same_token_and_fence() {
+fn a_request_without_a_reply_is_repeated_with_the_same_token_and_fence() {
     let mut world = World::connected();
     let op = world.acquire(10_000, Wait::UpTo(ms(5_000)));
     world.execute_and_lose_replies();
@@ -179,7 +179,7 @@ fn a_lasting_refusal_ends_the_acquire_at_once() {
 }
 
 #[test]
-fn a_grant_under_an_epoch_that_a_look_has_overtaken_is_not_used() {
+fn a_grant_under_an_epoch_that_a_probe_has_overtaken_is_not_used() {
     let mut world = World::connected();
     world.pass(ms(3_600_000));
     world.server.set_fence(world.now, &World::keys(), 1_700_000_002_000_000);
@@ -187,7 +187,7 @@ fn a_grant_under_an_epoch_that_a_look_has_overtaken_is_not_used() {
     assert_eq!(world.looks, 1, "an idle connection looks before it asks");
     let (request, call) = world.wire.pop_front().unwrap();
     let reply = world.server.execute(world.now, &call);
-    // Promoted in place: the connection stayed, the data is another's.
+    // Promoted in place: the connection stays, the data has another history.
     world.server.set_history("second");
     let probe = world.server.probe(world.now);
     let time = probe.time.as_micros();
@@ -267,7 +267,7 @@ fn an_extension_goes_on_over_a_reconnect() {
     assert_eq!(world.deadlines[&lease].since(world.now), ms(20_000 - 202));
 }
 
-/// Refuses everything that is asked for so long.
+/// Refuses every request for a while.
 fn refuse_for(world: &mut World, duration: std::time::Duration, failure: &Failure) {
     let end = world.now + duration;
     while world.now < end {
@@ -275,14 +275,14 @@ fn refuse_for(world: &mut World, duration: std::time::Duration, failure: &Failur
             world.reply(request, Err(failure.clone()));
         }
         if world.connecting {
-            // A replica is left for whoever leads now.
+            // The machine leaves a replica for the current primary.
             world.connect();
         }
         world.pass(ms(5).min(end.since(world.now)));
     }
 }
 
-/// A lock for so long, and an extension of it to 20 s that is under way.
+/// A lock with this lease, and an extension of it to 20 s in flight.
 fn extending(ttl_ms: u64) -> (World, LeaseId, OpId) {
     let mut world = World::connected();
     let op = world.acquire(ttl_ms, Wait::Never);
@@ -293,7 +293,7 @@ fn extending(ttl_ms: u64) -> (World, LeaseId, OpId) {
 }
 
 #[test]
-fn an_extension_outlasts_what_passes() {
+fn an_extension_outlasts_transient_refusals() {
     let codes = ["BUSY", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "NOREPLICAS", "READONLY"];
     let mut failures = codes.map(refused).to_vec();
     failures.push(Failure::NoQuorum(vec!["down".to_owned()]));
@@ -318,7 +318,7 @@ fn an_extension_outlasts_what_passes() {
 }
 
 #[test]
-fn an_extension_that_is_refused_until_its_deadline_tells_why() {
+fn an_extension_that_is_refused_until_its_deadline_reports_the_reason() {
     let (mut world, _, op) = extending(10_000);
     refuse_for(&mut world, COMMAND_TIMEOUT, &refused("LOADING"));
     let Some(Outcome::Server { refusal, key }) = world.outcome(op) else {
@@ -381,7 +381,7 @@ fn a_repeated_release_that_finds_nothing_was_the_one_that_freed() {
 #[test]
 fn a_first_release_that_finds_nothing_was_too_late() {
     let mut world = World::connected();
-    // Its acquire lost a reply once; that must not pass for a release.
+    // A lost reply to its acquire must not count as one to a release.
     let op = world.acquire(10_000, Wait::Forever);
     world.execute_and_lose_replies();
     world.connect();
@@ -598,7 +598,7 @@ fn a_release_that_is_refused_for_long_still_ends() {
 }
 
 #[test]
-fn a_connection_lost_behind_an_abandoned_acquire_is_made_up_for_twice() {
+fn an_abandoned_acquire_on_a_lost_connection_is_released_twice() {
     let mut world = World::connected();
     let op = world.acquire(60_000, Wait::Forever);
     world.cancel(op);
@@ -642,7 +642,7 @@ fn an_extension_of_a_lock_that_was_released_meanwhile_is_lost() {
 }
 
 #[test]
-fn what_is_lost_stays_lost() {
+fn a_lost_lock_stays_lost() {
     let mut world = World::connected();
     let op = world.acquire(1_000, Wait::Never);
     world.settle();
@@ -651,7 +651,7 @@ fn what_is_lost_stays_lost() {
     let extending = world.command(Command::Extend { lease, ttl: Some(ms(10_000)) });
     let (request, call) = world.wire.pop_front().unwrap();
     let reply = world.server.execute(world.now, &call);
-    // The answer is handled before the timer that ends the lease.
+    // The reply is handled before the timer that ends the lease.
     world.now = world.now + ms(90);
     world.reply(request, reply);
     assert_eq!(world.outcome(extending), Some(&Outcome::Lost));
@@ -661,7 +661,7 @@ fn what_is_lost_stays_lost() {
 }
 
 #[test]
-fn a_release_travels_behind_the_acquire_that_it_undoes() {
+fn a_release_is_sent_after_the_acquire_that_it_undoes() {
     let mut world = World::connected();
     world.acquire(10_000, Wait::Forever);
     world.command(Command::Close);

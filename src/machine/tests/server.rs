@@ -1,4 +1,4 @@
-//! A server in virtual time: the scripts as they are, on a keyspace in the process.
+//! A server in virtual time: the published scripts, on an in-process keyspace.
 
 use super::defects;
 use super::snapshot::{Snapshot, holders};
@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
 
-/// A server that several managers may share: the scripts as they are, on a keyspace in the process.
+/// A server that managers may share: the published scripts, on an in-process keyspace.
 #[derive(Clone)]
 pub(super) struct Server(Rc<RefCell<State>>);
 
@@ -27,33 +27,33 @@ struct State {
     history: Rc<str>,
     /// Added to the monotonic clock to make wall-clock time.
     clock_us: u64,
-    /// The server's own monotonic clock, where it is not that of whoever asks.
+    /// The server's own monotonic clock, if it is not the caller's.
     clock: Option<Mono>,
-    /// Messages on their way, by subscriber.
+    /// Messages in flight, by subscriber.
     mail: BTreeMap<u64, VecDeque<Message>>,
-    /// Who has been told that a lock of a quorum may be free.
+    /// The subscribers with a message that a lock of a quorum may be free.
     woken: Vec<u64>,
     next_subscriber: u64,
-    /// The locks of which every call is judged.
+    /// The locks whose calls are judged.
     watched: Vec<Watched>,
-    /// The keys that have reached the server to which their slot moves, while it does.
+    /// The keys that have moved with their slot, during the move.
     moved: Option<BTreeSet<String>>,
-    /// It takes no writes, since then.
+    /// Since then it is a replica and takes no writes.
     replica_since: Option<Mono>,
-    /// How many calls were executed, here and on the servers beside it.
+    /// The number of calls executed here and on its peers.
     executed: Rc<Cell<usize>>,
 }
 
-/// A lock of which every call is judged.
+/// A lock whose calls are judged.
 struct Watched {
     keys: LockKeys,
     watch: Watch,
-    /// What lay on the server after the last call and when, if nothing else has changed it since.
+    /// The data and time after the last call, unless something else has changed the data.
     seen: Option<(ServerTime, Snapshot)>,
 }
 
 thread_local! {
-    /// A Lua takes longer to start than most schedules to run.
+    /// Starting a Lua takes longer than most schedules run.
     static SPARE: RefCell<Vec<Store>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -74,25 +74,25 @@ impl State {
         }
     }
 
-    /// Something else than a call that is judged has changed the data.
+    /// Records that something else than a judged call has changed the data.
     fn forget_seen(&mut self) {
         self.watched.iter_mut().for_each(|watched| watched.seen = None);
     }
 
-    /// Why it does not execute a call, if so.
+    /// The error with which it refuses a call, if it does.
     fn refuses(&self, time: ServerTime, call: &Call) -> Option<&'static str> {
         if self.replica_since.is_some() {
             return Some("READONLY");
         }
         let (moved, keys) = (self.moved.as_ref()?, keys_of(call));
-        // A single key is asked for where it is, or where it would be made. Several are not, unless all are at one
-        // place: which of the two has those that do not exist, nobody knows.
+        // A single key is served where it is, or would be created. Several keys are refused unless all are in
+        // one place, because no server knows the place of missing ones.
         let exists = |key: &String| ask(&self.store, time, &["EXISTS", key]) == ["1"];
         let at = |there: bool| keys.iter().all(|key| moved.contains(key) == there && exists(key));
         (keys.len() > 1 && !at(false) && !at(true)).then_some("TRYAGAIN")
     }
 
-    /// What lies there of the locks of a call that are judged.
+    /// The data of the judged locks of a call.
     fn look_at_locks_of(&self, call: &Call, time: ServerTime) -> Vec<Snapshot> {
         if self.watched.is_empty() {
             return Vec::new();
@@ -101,7 +101,7 @@ impl State {
         locks.map(|(keys, _)| self.snapshot(&keys, time)).collect()
     }
 
-    /// Judges what a call did to its locks. `before`: what lay there of each.
+    /// Judges the effect of a call on its locks. `before`: their data before it.
     fn judge(
         &mut self,
         when: usize,
@@ -123,7 +123,7 @@ impl State {
         let listens = |owner: &str| self.listens(time, owner);
         let locks: Vec<_> = call.clone().into_locks().collect();
         let is_free = |(keys, token): &(LockKeys, Token), before: &Snapshot| {
-            // Whoever wants several locks takes also a stranger's value for somebody who waits.
+            // An acquire of several locks counts any value at the queue's key as a waiter.
             let waits = || ask(&self.store, time, &["EXISTS", &keys.queue()]) != ["0"];
             before.owner() == Some(token.as_str()) || (before.value.is_none() && !waits())
         };
@@ -154,14 +154,14 @@ impl State {
         self.watched = watched;
     }
 
-    /// Whether the manager of a token hears what becomes of its locks.
+    /// Whether the manager of a token gets messages about its locks.
     fn listens(&self, time: ServerTime, owner: &str) -> bool {
         let channel = notices(owner.split('.').nth(1).unwrap_or(""));
         let count = ask(&self.store, time, &["PUBSUB", "NUMSUB", &channel]).pop();
         count.is_some_and(|count| count != "0")
     }
 
-    /// What was published to managers since the last call, and to whom.
+    /// The messages to managers since the last call.
     fn take_mail(&mut self) -> Vec<(u64, Message)> {
         let mut mail = Vec::new();
         for message in self.store.take_messages() {
@@ -202,7 +202,7 @@ impl Server {
         Self(Rc::new(RefCell::new(state)))
     }
 
-    /// A replica of it.
+    /// A new replica of it.
     pub(super) fn replica(&self, now: Mono) -> Self {
         let (replica, own) = (Self::new(), self.0.borrow());
         let mut state = replica.0.borrow_mut();
@@ -214,32 +214,32 @@ impl Server {
         replica
     }
 
-    /// Whether both are the same.
+    /// Whether both are the same server.
     pub(super) fn is(&self, other: &Self) -> bool {
         Rc::ptr_eq(&self.0, &other.0)
     }
 
-    /// Since when it is a replica, if it is one.
+    /// The time since which it is a replica, if it is one.
     pub(super) fn replica_since(&self) -> Option<Mono> {
         self.0.borrow().replica_since
     }
 
-    /// It takes writes from now on, and has what had reached it.
+    /// Promotes it to a primary with the replicated data.
     pub(super) fn promote(&self, now: Mono, entries: Entries, history: &str) {
         self.set_history(history);
         self.restore(now, entries);
         let mut state = self.0.borrow_mut();
         state.replica_since = None;
-        // Whoever has not seen yet that it is another history may be granted what it will not use.
+        // A manager that has not noticed the new history may get a grant that it will not use.
         state.watched.iter_mut().for_each(|watched| watched.watch.highest = 0);
     }
 
-    /// The slot of the locks begins to move to another server, or has arrived.
+    /// Starts or ends a move of the locks' slot to another server.
     pub(super) fn set_moving(&self, moving: bool) {
         self.0.borrow_mut().moved = moving.then(BTreeSet::new);
     }
 
-    /// The next key of a slot that moves, if it does, reaches the other server.
+    /// Moves the next key of a moving slot.
     pub(super) fn move_key(&self, now: Mono) {
         let time = self.time(now);
         let mut state = self.0.borrow_mut();
@@ -255,7 +255,7 @@ impl Server {
         self.0.borrow().moved.is_some()
     }
 
-    /// It takes no writes from now on.
+    /// Demotes it to a replica.
     pub(super) fn demote(&self, now: Mono) {
         self.restore(now, Entries::default());
         self.0.borrow_mut().replica_since = Some(now);
@@ -281,14 +281,14 @@ impl Server {
         self.0.borrow().time(now)
     }
 
-    /// From now on every call for these locks is judged.
+    /// Judges every later call for these locks.
     pub(super) fn watch(&self, locks: &[LockKeys]) {
         let watched =
             |keys: &LockKeys| Watched { keys: keys.clone(), watch: Watch::default(), seen: None };
         self.0.borrow_mut().watched = locks.iter().map(watched).collect();
     }
 
-    /// How many calls it has executed, and the servers beside it.
+    /// The number of calls executed here and on its peers.
     pub(super) fn executed(&self) -> usize {
         self.0.borrow().executed.get()
     }
@@ -298,14 +298,14 @@ impl Server {
         self.0.borrow().watched.iter().find_map(|watched| watched.watch.violation.clone())
     }
 
-    /// A call leaves its machine.
+    /// Records that a machine has sent a call.
     pub(super) fn sent(&self, call: &Call) {
         for watched in &mut self.0.borrow_mut().watched {
             watched.watch.takings.sent(call);
         }
     }
 
-    /// Nobody gives back what this token has, until it is given up.
+    /// Expects that nobody releases this token's locks, until `give_up`.
     pub(super) fn keep(&self, token: &str) {
         for watched in &mut self.0.borrow_mut().watched {
             watched.watch.takings.kept.insert(token.to_owned());
@@ -318,13 +318,13 @@ impl Server {
         }
     }
 
-    /// When the lease of a token would have ended, in ms, if the lock was taken from it.
+    /// When the lease of a token would have ended, in ms, if its lock was stolen.
     pub(super) fn robbed_until_ms(&self, token: &str) -> Option<u64> {
         let state = self.0.borrow();
         state.watched.iter().find_map(|it| it.watch.takings.robbed.get(token).copied())
     }
 
-    /// From whom something was taken, and for how much longer their leases would last.
+    /// The tokens whose locks were stolen, and their remaining leases.
     pub(super) fn robbed(&self, now: Mono) -> Vec<(Token, Duration)> {
         let (state, now_ms) = (self.0.borrow(), self.time(now).as_micros() / 1_000);
         let robbed = state.watched.iter().flat_map(|watched| &watched.watch.takings.robbed);
@@ -334,7 +334,7 @@ impl Server {
         robbed.map(left).collect()
     }
 
-    /// What gave a token the last thing that it was given; none if nothing was.
+    /// The latest grant of a token; none if there was none.
     pub(super) fn granted(&self, token: &str) -> Option<Granted> {
         let state = self.0.borrow();
         state.watched.iter().find_map(|it| it.watch.granted.get(token).cloned())
@@ -344,7 +344,7 @@ impl Server {
         self.0.borrow().snapshot(keys, self.time(now))
     }
 
-    /// Executes a call once more; it may tell nobody anything new.
+    /// Executes a duplicate of a call, which must not send any message.
     pub(super) fn execute_again(&self, now: Mono, call: &Call) {
         if self.0.borrow().refuses(self.time(now), call).is_some() {
             return;
@@ -352,43 +352,43 @@ impl Server {
         let time = self.time(now);
         let mut state = self.0.borrow_mut();
         state.forget_seen();
-        // Whether the server refuses is the same again.
+        // The duplicate may be refused as well.
         let _refused = run(&mut state.store, time, call).is_err();
         assert!(state.store.take_messages().is_empty(), "a repeat of {call:?} sent a message");
         drop(state);
-        // Who was just granted the lock may have been heard of by it.
+        // The duplicate may count as a claim of a new grant.
         self.reread(now);
     }
 
-    /// Runs a plain command; the texts of its answer.
+    /// Runs a plain command; returns the texts of its answer.
     fn ask(&self, now: Mono, parts: &[&str]) -> Vec<String> {
         ask(&self.0.borrow().store, self.time(now), parts)
     }
 
-    /// Runs a plain command; its answer as text, or none if it is nil.
+    /// Runs a plain command; returns its answer as text, or none if it is nil.
     pub(super) fn command(&self, now: Mono, parts: &[&str]) -> Option<String> {
         self.0.borrow_mut().forget_seen();
         self.ask(now, parts).pop()
     }
 
-    /// Who owns the lock, without the mark of those who wait.
+    /// The owner of the lock, without the has-waiters flag.
     pub(super) fn owner(&self, now: Mono, keys: &LockKeys) -> Option<String> {
         let value = self.command(now, &["GET", keys.lock()])?;
         Some(value.strip_suffix('+').unwrap_or(&value).to_owned())
     }
 
-    /// Whether others share the lock.
+    /// Whether the lock is shared.
     pub(super) fn is_shared(&self, now: Mono, keys: &LockKeys) -> bool {
         self.owner(now, keys).is_some_and(|owner| owner == "hf1.shared")
     }
 
-    /// Who has the lock or a share of it.
+    /// The owners of the lock or of its shares.
     pub(super) fn owners(&self, now: Mono, keys: &LockKeys) -> Vec<Token> {
         let time = self.time(now);
         holders(keys, &|parts| ask(&self.0.borrow().store, time, parts), time)
     }
 
-    /// How many stand in line.
+    /// The length of the wait queue.
     pub(super) fn line(&self, now: Mono, keys: &LockKeys) -> usize {
         self.command(now, &["ZCARD", &keys.queue()]).unwrap().parse().unwrap()
     }
@@ -422,7 +422,7 @@ impl Server {
         self.0.borrow().store.save()
     }
 
-    /// The data are those of an earlier moment.
+    /// Restores data of an earlier moment.
     pub(super) fn restore(&self, now: Mono, entries: Entries) {
         let mut state = self.0.borrow_mut();
         state.forget_seen();
@@ -434,7 +434,7 @@ impl Server {
         self.reread(now);
     }
 
-    /// Somebody else than a script has changed the data.
+    /// Reads the judged locks again after a change by another client.
     pub(super) fn reread(&self, now: Mono) {
         let mut state = self.0.borrow_mut();
         let (time, state) = (state.time(now), &mut *state);
@@ -450,7 +450,7 @@ impl Server {
         }
     }
 
-    /// The server's clock is set.
+    /// Sets the server's clock.
     pub(super) fn step_clock(&self, step_us: i64) {
         let mut state = self.0.borrow_mut();
         state.forget_seen();
@@ -479,7 +479,7 @@ impl Server {
         reply
     }
 
-    /// Whether there was a message for a subscriber that a lock may be free.
+    /// Takes the message that a lock may be free from a subscriber; false if there is none.
     pub(super) fn take_woken(&self, subscriber: u64) -> bool {
         let woken = &mut self.0.borrow_mut().woken;
         let before = woken.len();

@@ -1,7 +1,7 @@
 //! A world from a seed: several processes, one server, a network and clocks, all of them unreliable.
 //!
-//! Everything follows from the seed, so a failing one replays exactly: `npm run simulate -- --from S
-//! --seeds 1`. Time is virtual, and the scripts are those that are shipped.
+//! Everything follows from the seed, so a failing one replays exactly: `npm run simulate -- --from S --seeds
+//! 1`. Time is virtual, and the scripts are the published ones.
 
 use super::ledger::{Forgotten, Lock};
 use super::process::{Held, Open, Process, Wish};
@@ -16,31 +16,31 @@ use std::ops::Range;
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
-/// How many schedules a test run makes of each kind.
+/// The number of schedules per kind in a test run.
 const SEEDS: u64 = 500;
 const STEPS: usize = 160;
 const BEGIN: Mono = Mono::from_micros(1_000_000);
-/// Clocks that were compared longer ago are not believed to show the same still; and a little for those that run apart.
+/// The age from which a clock comparison is not trusted, plus a margin for drift.
 const CLOCKS_AGE: Duration = Duration::from_millis(10_100);
 pub(super) const PROCESSES: usize = 3;
-/// A clock runs so much faster or slower than the server's at most: less than the 1 % allowed for.
+/// The most drift of a clock against the server's: less than the 1 % that the protocol allows for.
 const DRIFT_PPM: i64 = 4_000;
-/// What may go wrong in a schedule besides the network.
+/// The fault of a schedule, besides the network.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Kind {
     /// The server keeps its data.
     Steady,
-    /// It restarts without, or with those of an earlier moment.
+    /// It restarts with no data, or with data of an earlier moment.
     Losing,
-    /// It loses them while connections live.
+    /// It loses its data while connections live.
     Flushing,
-    /// Another takes its place, and it may go on all the same.
+    /// A replica takes over, and the old primary may go on.
     Split,
     /// Its clock is set.
     Stepping,
-    /// Its slot moves to another.
+    /// The slot moves to another server.
     Moving,
-    /// Nothing else goes wrong, not even in the network.
+    /// There are no failures, not even of the network.
     Calm,
 }
 
@@ -48,49 +48,49 @@ pub(super) struct Simulation {
     seed: u64,
     pub(super) rng: fastrand::Rng,
     pub(super) kind: Kind,
-    /// Which kinds of locks are asked for.
+    /// The range of the lock modes.
     pub(super) kinds: u32,
-    /// How many kinds of steps there are: the last ones are thefts.
+    /// The range of the kinds of steps: the last ones are thefts.
     actions: u32,
-    /// The leases that are asked for. Where there is one, more is handed on.
+    /// The requested leases. A single one causes more handoffs.
     pub(super) ttls_ms: &'static [u64],
-    /// How much more time passes than usual.
+    /// The factor by which more time passes than usual.
     pace: u32,
     pub(super) now: Mono,
     pub(super) server: Server,
-    /// It, and one that was or will be in its place.
+    /// It, and a past or future primary.
     pub(super) servers: Vec<Server>,
     pub(super) locks: Vec<Lock>,
     pub(super) processes: Vec<Process>,
     started: usize,
-    /// Requests of connections that are gone, where they go, and when they arrive all the same.
+    /// Requests of lost connections, their server, and when they arrive.
     pub(super) late: Vec<(Mono, Server, Call)>,
     /// An earlier state of the data.
     pub(super) saved: Entries,
-    /// The tokens that were given back, and stood again in that.
+    /// The tokens that were given back and are in the saved data again.
     pub(super) returned: BTreeSet<String>,
-    /// What servers have lost.
+    /// The losses of servers' data, by token.
     pub(super) forgotten: BTreeMap<String, Forgotten>,
-    /// How many calls had been executed when each of two servers took the other's place.
+    /// The number of executed calls at the promotion of each of the two servers.
     pub(super) promoted_at: [usize; 2],
     /// When the server's clock was last set.
     pub(super) clock_set: Option<Mono>,
-    /// A key that a stranger has written to, and until when.
+    /// A key that a stranger has overwritten, and until when.
     pub(super) spoiled: Option<(Mono, String)>,
-    /// The tokens of the locks that are kept.
+    /// The tokens of kept locks.
     pub(super) kept: BTreeSet<String>,
-    /// Those that another process has lengthened, and until when at least.
+    /// The tokens that another process has extended, and their earliest end.
     pub(super) lengthened: BTreeMap<String, Mono>,
-    /// What happened, if anybody wants to know.
+    /// The log, if it is requested.
     trace: Option<Vec<String>>,
     pub(super) acquired: usize,
-    /// How many callers have waited for a whole lock.
+    /// The number of callers that have waited for a whole lock.
     pub(super) waited: usize,
 }
 
 impl Simulation {
     pub(super) fn new(seed: u64, kind: Kind) -> Self {
-        // What is spread over the seeds: some are about several locks, and in some more time passes.
+        // The seeds vary these: some use several locks, and in some more time passes.
         let names = match seed / 4 % 8 {
             0 => &["a", "b"][..],
             1 => &["a", "b", "c"],
@@ -137,7 +137,7 @@ impl Simulation {
         simulation
     }
 
-    /// Remembers what happens.
+    /// Adds to the log.
     fn traced(mut self) -> Self {
         self.trace = Some(Vec::new());
         self
@@ -170,7 +170,7 @@ impl Simulation {
         let who = self.rng.usize(..PROCESSES);
         let action = self.rng.u32(..self.actions);
         if self.processes[who].stopped_until.is_some() {
-            // The world goes on without it. What it has written reaches the server.
+            // The process is stopped. Its written requests still reach the server.
             if self.reachable(who) && self.rng.bool() {
                 self.execute(who);
             }
@@ -223,7 +223,7 @@ impl Simulation {
         self.pass(duration * self.pace);
     }
 
-    /// Time passes for the server and for all who run.
+    /// Advances the time of the server and of all running processes.
     pub(super) fn pass(&mut self, duration: Duration) {
         let end = self.now + duration;
         while self.now < end {
@@ -244,7 +244,7 @@ impl Simulation {
         }
     }
 
-    /// Much time passes at once, and nobody has anything to do.
+    /// Skips a long time in which no process has anything to do.
     pub(super) fn skip(&mut self, duration: Duration) {
         self.now = self.now + duration;
         self.servers.iter().for_each(|server| server.set_clock(self.now));
@@ -258,7 +258,7 @@ impl Simulation {
         }
         if process.stopped_until.is_some_and(|until| until <= now) {
             process.stopped_until = None;
-            // It finds what had arrived meanwhile before it looks at its timers.
+            // It handles arrived messages before its timers.
             process.world.now = process.clock(now);
             if process.cut_off_until.is_none() && self.rng.bool() {
                 self.processes[who].world.answer_what_is_there();
@@ -272,7 +272,7 @@ impl Simulation {
         self.collect(who);
     }
 
-    /// The longest lease that may yet be taken by a request that is late.
+    /// The longest lease that a late request may still take.
     pub(super) fn late_lease(&self) -> Duration {
         let asked = self.late.iter().map(|(_, _, call)| match call {
             Call::Acquire { ttl, .. } | Call::Adopt { ttl, .. } | Call::Extend { ttl, .. } => *ttl,
@@ -331,7 +331,7 @@ impl Simulation {
         self.processes[who].held.push(Held { lock, lease, fence, shared, passed_on: false });
     }
 
-    /// A clock that was set a moment ago dates what messages say wrongly.
+    /// A recently set clock dates messages wrongly.
     fn date_messages(&mut self, who: usize) {
         let told = std::mem::take(&mut self.processes[who].world.told);
         let wrong = |set: Mono| self.now.since(set) <= CLOCKS_AGE;
@@ -362,7 +362,7 @@ fn number(variable: &str, default: u64) -> u64 {
     std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
-/// Runs the seeds, on two cores, over which these kinds are spread.
+/// Runs the seeds on two cores, spread over these kinds.
 fn simulate(kinds: &[Kind]) {
     let (from, seeds) = (number("HOLDFAST_FROM", 0), number("HOLDFAST_SEEDS", SEEDS));
     let half = from + seeds / 2;
@@ -378,7 +378,7 @@ fn simulate_seeds(kinds: &[Kind], seeds: Range<u64>) {
         let kind = kinds[usize::try_from(seed).unwrap() % kinds.len()];
         let mut simulation = Simulation::new(seed, kind);
         if std::panic::catch_unwind(AssertUnwindSafe(|| simulation.run())).is_err() {
-            // The same again, and this time with its story.
+            // Replays the seed with its log.
             Simulation::new(seed, kind).traced().run();
         }
         acquired += simulation.acquired;

@@ -1,26 +1,26 @@
-//! What a simulated server shows about the lock, read by plain commands.
+//! A simulated server's data about the lock, read by plain commands.
 
 use crate::protocol::clock::ServerTime;
 use crate::protocol::keys::LockKeys;
 use crate::protocol::token::{TOKEN_PREFIX, Token};
 use std::collections::BTreeMap;
 
-/// What lies on the server about the lock.
+/// A server's data about the lock.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(super) struct Snapshot {
-    /// The lock's value, mark included.
+    /// The lock's value, with the has-waiters flag.
     pub(super) value: Option<String>,
-    /// The ms that are left of the lock; negative if it has no end or does not exist.
+    /// The remaining ms of the lock; negative if it has no expiry or does not exist.
     pub(super) remaining_ms: i64,
     pub(super) fence: Option<String>,
-    /// The ms that are left of the fence counter, as for the lock.
+    /// The remaining ms of the fence counter, as for the lock.
     pub(super) fence_ms: i64,
     pub(super) line: Vec<Waiter>,
-    /// Those who share it.
+    /// The sharers.
     pub(super) shares: Vec<Share>,
 }
 
-/// One of those who share the lock.
+/// One sharer of the lock.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct Share {
     pub(super) token: String,
@@ -28,31 +28,31 @@ pub(super) struct Share {
     pub(super) fence: u64,
 }
 
-/// An entry of the queue.
+/// An entry of the wait queue.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct Waiter {
     pub(super) token: String,
     pub(super) seq: u64,
     pub(super) deadline_ms: u64,
     pub(super) epoch: u64,
-    /// How many may share the lock with it, 0 for any number; none if it wants the whole lock.
+    /// The most sharers that the waiter accepts, 0 for any number; none for the whole lock.
     pub(super) limit: Option<usize>,
     pub(super) reach: Reach,
 }
 
-/// How a waiter learns of its turn.
+/// How a waiter learns of its grant.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Reach {
-    /// A message finds it.
+    /// It gets messages.
     Listens,
-    /// It only asks.
+    /// It only polls.
     Polls,
     /// Its connection is gone.
     Gone,
 }
 
 impl Snapshot {
-    /// Reads a lock on the server, whose clock shows `time`, with `ask`, which runs a plain command.
+    /// Reads a lock of a server with the clock `time`; `ask` runs a plain command.
     pub(super) fn take(
         keys: &LockKeys,
         time: ServerTime,
@@ -74,7 +74,7 @@ impl Snapshot {
         }
     }
 
-    /// Who owns the whole lock, without the mark.
+    /// The owner of the whole lock, without the has-waiters flag.
     pub(super) fn owner(&self) -> Option<&str> {
         self.value.as_deref().map(bare).filter(|owner| *owner != SHARED)
     }
@@ -83,13 +83,13 @@ impl Snapshot {
         self.holders().next().is_none()
     }
 
-    /// Who has the lock or a share of it, and for how many ms.
+    /// The owners of the lock or of its shares, and their remaining ms.
     pub(super) fn holders(&self) -> impl Iterator<Item = (&str, i64)> {
         let owner = self.owner().map(|owner| (owner, self.remaining_ms));
         owner.into_iter().chain(self.shares.iter().map(|it| (it.token.as_str(), it.remaining_ms)))
     }
 
-    /// For how many ms `token` has the lock or a share of it.
+    /// The remaining ms of `token`'s lock or share.
     pub(super) fn held_ms(&self, token: &str) -> Option<i64> {
         self.holders().find(|(holder, _)| *holder == token).map(|(_, ms)| ms)
     }
@@ -98,7 +98,7 @@ impl Snapshot {
         self.fence.as_ref()?.parse().ok()
     }
 
-    /// Who holds the lock and who stands in line.
+    /// The owners and the waiters.
     pub(super) fn tokens(&self) -> Vec<Token> {
         let line = self.line.iter().map(|waiter| waiter.token.as_str());
         self.holders().map(|(owner, _)| owner).chain(line).map(Token::from_text).collect()
@@ -109,7 +109,7 @@ impl Snapshot {
     }
 }
 
-/// Who has the lock or a share of it.
+/// The owners of the lock or of its shares.
 pub(super) fn holders(
     keys: &LockKeys,
     ask: &dyn Fn(&[&str]) -> Vec<String>,
@@ -127,7 +127,7 @@ pub(super) fn holders(
 /// The lock's value while others share it.
 pub(super) const SHARED: &str = "hf1.shared";
 
-/// Reads the line, of which `entries` are tokens and their numbers.
+/// Reads the wait queue; `entries` are tokens and their numbers.
 fn read_line(
     keys: &LockKeys,
     ask: &dyn Fn(&[&str]) -> Vec<String>,
@@ -136,7 +136,7 @@ fn read_line(
     let fields = ask(&["HGETALL", &keys.waiters()]);
     let details: BTreeMap<_, _> =
         fields.chunks_exact(2).map(|field| (field[0].as_str(), field[1].as_str())).collect();
-    // Most waiters are of few processes.
+    // Most waiters belong to few processes.
     let mut listening = BTreeMap::new();
     let mut listens = |channel: &str| {
         *listening.entry(channel.to_owned()).or_insert_with(|| {
@@ -176,7 +176,7 @@ fn read_waiter(
     }
 }
 
-/// What counts those who listen to a channel: of a Cluster it belongs to a slot.
+/// The command that counts the subscribers of a channel: in a Cluster it belongs to a slot.
 pub(super) fn numsub(channel: &str) -> &'static str {
     if channel.contains('{') { "SHARDNUMSUB" } else { "NUMSUB" }
 }
@@ -206,7 +206,7 @@ pub(super) fn is_foreign(value: &str) -> bool {
     !value.starts_with(TOKEN_PREFIX)
 }
 
-/// A value without the mark.
+/// A value without the has-waiters flag.
 pub(super) fn bare(value: &str) -> &str {
     if is_foreign(value) { value } else { value.strip_suffix('+').unwrap_or(value) }
 }

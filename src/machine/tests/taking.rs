@@ -1,4 +1,4 @@
-//! What may be taken from whom, and what is kept: the rules of steal, force and `keep`, told a second time.
+//! The rules of steal, force and `keep`, implemented a second time.
 
 use super::ledger::Lock;
 use super::process::{Held, Process, Wish};
@@ -14,35 +14,34 @@ use crate::protocol::token::Token;
 use crate::protocol::validity::drift;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What was taken from whom so far.
+/// The thefts so far.
 #[derive(Debug, Default)]
 pub(super) struct Takings {
-    /// How many calls have been executed.
+    /// The number of executed calls.
     calls: usize,
-    /// Who has the lock or a share of it, and how many calls there had been when its grant was made.
+    /// The owners, and the number of calls at their grants.
     since: BTreeMap<String, usize>,
-    /// How many calls there had been when a theft was first asked for, by its token and the fence that
-    /// it was shown.
+    /// The number of calls when a theft was first requested, by its token and the fence that it had seen.
     shown: BTreeMap<(String, u64), usize>,
-    /// Who has had the lock, or has taken it from others.
+    /// The tokens that have held or stolen the lock.
     had: BTreeSet<String>,
-    /// From whom it was taken, and when its lease would have ended, by the server's clock in ms.
+    /// The victims, and when their leases would have ended, by the server's clock in ms.
     pub(super) robbed: BTreeMap<String, u64>,
-    /// The server has lost data, so what was taken may have come back to whom it was taken from.
+    /// The server has lost data, so a victim may have its lock back.
     pub(super) forgotten: bool,
-    /// Who keeps a lock: nobody but its caller gives it back.
+    /// The tokens of kept locks: only their callers release them.
     pub(super) kept: BTreeSet<String>,
 }
 
 impl Executed<'_> {
-    /// Whether the lock may be taken from those who have it now.
+    /// Whether the lock may be stolen from its present owners.
     fn may_rob(&self, seen: u64, also_foreign: bool) -> bool {
         let foreign = self.before.owner().is_some_and(is_foreign);
         let shown = self.before.counter().unwrap_or(0) == seen;
         !self.before.is_free() && (also_foreign || !foreign) && shown
     }
 
-    /// Whether this call takes the lock from all who have it.
+    /// Whether this call steals the lock from all its owners.
     pub(super) fn robs(&self) -> bool {
         match self.call {
             Call::Acquire { intent: Intent::Steal(seen), token, .. } => {
@@ -53,14 +52,14 @@ impl Executed<'_> {
         }
     }
 
-    /// Whether the caller gets the lock ahead of all who wait.
+    /// Whether the caller gets the lock before all waiters.
     pub(super) fn steals(&self) -> bool {
         matches!(self.intent(), Some(Intent::Steal(_))) && (self.robs() || self.before.is_free())
     }
 }
 
 impl Takings {
-    /// A call leaves its machine.
+    /// Records that a machine has sent a call.
     pub(super) fn sent(&mut self, call: &Call) {
         if let Some(theft) = theft(call) {
             self.shown.entry(theft).or_insert(self.calls);
@@ -70,9 +69,9 @@ impl Takings {
     pub(super) fn judge(&mut self, done: &Executed<'_>) -> Result<(), String> {
         self.calls += 1;
         if done.robs() && !self.forgotten {
-            self.robbery_is_right(done)?;
+            self.theft_is_right(done)?;
         }
-        who_lost_it_is_told(done)?;
+        losses_are_right(done)?;
         if let (Call::Force { .. }, Some(Reply::Owner(freed))) = (done.call, done.reply) {
             expect(*freed == done.robs(), "a force did something else than it says")?;
         }
@@ -84,14 +83,14 @@ impl Takings {
         Ok(())
     }
 
-    /// A thief robs once, and nobody who came after it was shown whom.
-    fn robbery_is_right(&self, done: &Executed<'_>) -> Result<(), String> {
+    /// A thief steals once, and only from owners up to the one that it has seen.
+    fn theft_is_right(&self, done: &Executed<'_>) -> Result<(), String> {
         let thief = done.token();
         expect(!self.had.contains(thief), "who has had the lock already robs another")?;
         let shown = theft(done.call).and_then(|theft| self.shown.get(&theft)).copied();
         for (victim, _) in done.before.holders().filter(|(victim, _)| !is_foreign(victim)) {
             let since = self.since.get(victim).copied().unwrap_or(0);
-            // Where a stranger has deleted the counter, nothing tells its owners apart.
+            // If a stranger has deleted the counter, owners cannot be told apart.
             let uncounted = done.before.fence.is_none();
             let earlier = uncounted || shown.is_none_or(|shown| since <= shown);
             expect(earlier, &format!("{victim} is robbed, who came after {thief} had looked"))?;
@@ -109,7 +108,7 @@ impl Takings {
         }
         let before = std::mem::take(&mut self.since);
         for (holder, _) in done.after.holders() {
-            // Who adopts a lock has the grant of its former owner.
+            // An adopter has the grant of the former owner.
             let adopted = done.adopted().filter(|_| holder == done.token());
             let since = before.get(adopted.unwrap_or(holder)).copied().unwrap_or(self.calls);
             self.since.insert(holder.to_owned(), since);
@@ -118,7 +117,7 @@ impl Takings {
     }
 }
 
-/// Who asks for the lock of others, and up to which fence.
+/// The token of a steal or force, and the fence up to which it applies.
 fn theft(call: &Call) -> Option<(String, u64)> {
     match call {
         Call::Acquire { intent: Intent::Steal(seen), token, .. }
@@ -127,8 +126,8 @@ fn theft(call: &Call) -> Option<(String, u64)> {
     }
 }
 
-/// Each owner from whom the lock is taken is told why, and nobody else is.
-fn who_lost_it_is_told(done: &Executed<'_>) -> Result<(), String> {
+/// Each owner that loses the lock gets a message with the reason, and no other owner does.
+fn losses_are_right(done: &Executed<'_>) -> Result<(), String> {
     let robbed = done.before.holders().filter(|_| done.robs()).map(|(owner, _)| (owner, false));
     let adopted = done.adopted().map(|owner| (owner, true));
     let listens = |(owner, _): &(&str, bool)| !is_foreign(owner) && (done.listens)(owner);
@@ -158,7 +157,7 @@ impl Simulation {
         self.note(who, format_args!("force {op:?}, foreign: {foreign}"));
     }
 
-    /// Remembers that a lock is to be kept.
+    /// Records a kept lock.
     pub(super) fn keep(&mut self, who: usize, lease: LeaseId) {
         let held = self.processes[who].world.machine.hold_of(lease);
         let Some(held) = held.filter(|held| held.keep) else { return };
@@ -169,13 +168,13 @@ impl Simulation {
         self.kept.insert(token);
     }
 
-    /// Whoever has the lock by this token may give it back from now on.
+    /// From now on the owner of this token may release it.
     pub(super) fn give_up(&mut self, token: &Token) {
         self.server.give_up(token.as_str());
         self.lengthened.remove(token.as_str());
     }
 
-    /// Somebody in another process has the token of a kept lock, and lengthens it.
+    /// Another process with the token of a kept lock extends it.
     pub(super) fn lengthen_elsewhere(&mut self, who: usize) {
         let process = &self.processes[who];
         let kept = |held: &&Held| !held.shared && !held.passed_on;
@@ -196,7 +195,7 @@ impl Simulation {
         self.note(9, format_args!("another process lengthens {token} to {ttl:?}"));
     }
 
-    /// The manager is closed; another takes its place as soon as it has ended.
+    /// Closes the manager; a new one replaces it when it has ended.
     pub(super) fn close(&mut self, who: usize) {
         let Process { world, held, .. } = &mut self.processes[who];
         let until = held.iter().filter(|held| !held.passed_on).filter_map(|held| {
@@ -212,10 +211,10 @@ impl Simulation {
         self.note(who, format_args!("closes"));
     }
 
-    /// A manager that was closed has ended: what it had is free, but for what is to be kept.
+    /// A closed manager has ended: its locks are free, except the kept ones.
     pub(super) fn closed(&mut self, who: usize) {
         self.note(who, format_args!("has ended; another takes its place"));
-        // What it had written is delivered, as far as there is a connection.
+        // Its written requests are delivered if it is connected.
         let last = std::mem::take(&mut self.processes[who].world.late);
         for call in last.iter().filter(|_| self.processes[who].cut_off_until.is_none()) {
             let _unheard = self.processes[who].world.server.execute(self.now, call);
@@ -236,7 +235,7 @@ impl Simulation {
         };
         let gone = kept.iter().filter(lasts).find(|(token, _)| !owners.contains(token));
         self.demand(gone.is_none(), || format!("{gone:?} was not kept: {owners:?}"));
-        // Else there was no answer, or what it had asked may arrive later.
+        // Otherwise a reply is missing, or a request may arrive later.
         if now.since(*since) < COMMAND_TIMEOUT && process.tidy && self.is_steady() {
             let tokens = |lock: &Lock| self.server.snapshot(self.now, &lock.keys).tokens();
             let mut own =
@@ -246,7 +245,7 @@ impl Simulation {
         }
     }
 
-    /// Whoever has lengthened a kept lock has it for so long.
+    /// Checks that the owner of an extended kept lock still has it.
     pub(super) fn check_lengthened(&self) {
         let mut lengthened =
             self.lengthened.iter().filter(|(_, until)| **until > self.now).peekable();
@@ -262,12 +261,12 @@ impl Simulation {
         }
     }
 
-    /// Whether the lock was taken from this token.
+    /// Whether this token's lock was stolen.
     pub(super) fn is_robbed(&self, token: &Token) -> bool {
         self.robbed_until_ms(token).is_some()
     }
 
-    /// Whether its lease would not have ended yet.
+    /// Whether the stolen lease would still be valid.
     pub(super) fn is_just_robbed(&self, token: &Token) -> bool {
         self.robbed_until_ms(token) >= Some(self.server.time(self.now).as_micros() / 1_000)
     }
@@ -276,7 +275,7 @@ impl Simulation {
         self.servers.iter().filter_map(|server| server.robbed_until_ms(token.as_str())).max()
     }
 
-    /// Nobody is told of a theft but who was robbed.
+    /// Checks that only victims get a loss by theft.
     pub(super) fn check_losses(&mut self, who: usize) {
         self.check_calls();
         let process = &mut self.processes[who];
@@ -293,6 +292,6 @@ impl Simulation {
 pub(super) struct Closing {
     /// By its own clock.
     since: Mono,
-    /// What it keeps, and until when at least.
+    /// The kept tokens, and their earliest end.
     kept: Vec<(Token, Mono)>,
 }

@@ -1,4 +1,4 @@
-//! Steal, force, and locks that are kept: who is robbed and told, lost replies, repeats, late arrivals.
+//! Steal, force, and kept locks: victims, messages, lost replies, repeats, late arrivals.
 
 use super::errands::{adopt, arrive_late, assert_idle, take, take_held, two};
 use super::world::{ONE_LEASE, RENEWED, World, ms};
@@ -12,7 +12,7 @@ fn force(world: &mut World) -> OpId {
 }
 
 #[test]
-fn a_forced_lock_goes_to_the_first_in_line_and_its_owner_is_told() {
+fn a_forced_lock_goes_to_the_first_waiter_and_its_owner_is_notified() {
     let (mut a, mut b) = two();
     let (lease, fence) = take_held(&mut a, RENEWED, Mode::Exclusive);
     let op = b.acquire(10_000, Wait::Forever);
@@ -27,10 +27,10 @@ fn a_forced_lock_goes_to_the_first_in_line_and_its_owner_is_told() {
 }
 
 #[test]
-fn a_line_that_is_too_long_to_be_walked_is_walked_on_without_force() {
+fn a_queue_too_long_for_one_purge_is_purged_on_without_force() {
     let (mut a, mut b) = two();
     take(&mut a, Mode::Exclusive);
-    // They asked and died: nobody has heard of them since.
+    // The waiters died after their requests.
     for number in 0..200 {
         let (score, dead) = (number.to_string(), format!("hf1.dead.{number}"));
         b.server.command(b.now, &["ZADD", &World::keys().queue(), &score, &dead]);
@@ -45,7 +45,7 @@ fn a_line_that_is_too_long_to_be_walked_is_walked_on_without_force() {
 }
 
 #[test]
-fn a_forced_release_whose_answer_is_lost_does_not_rob_the_next_owner() {
+fn a_forced_release_whose_reply_is_lost_spares_the_next_owner() {
     let (mut a, mut b) = two();
     take(&mut a, Mode::Exclusive);
     let op = force(&mut b);
@@ -61,7 +61,7 @@ fn a_forced_release_whose_answer_is_lost_does_not_rob_the_next_owner() {
 }
 
 #[test]
-fn force_tells_all_who_share_and_leaves_other_code_alone() {
+fn force_notifies_all_sharers_and_leaves_other_code_alone() {
     let (mut a, mut b) = two();
     let (lease, _) = take(&mut a, Mode::SHARED);
     let (other, _) = take(&mut b, Mode::SHARED);
@@ -93,7 +93,7 @@ fn a_stolen_share_holds_the_lock() {
 }
 
 #[test]
-fn a_lock_that_is_stolen_while_replicas_confirm_it_is_asked_for_again() {
+fn a_lock_that_is_stolen_while_replicas_confirm_it_is_requested_again() {
     let (mut a, mut b) = two();
     a.machine.rq.cx.config.confirm = true;
     let op = a.acquire(10_000, Wait::Forever);
@@ -114,7 +114,7 @@ fn a_lock_that_is_stolen_while_replicas_confirm_it_is_asked_for_again() {
 }
 
 #[test]
-fn who_is_robbed_before_its_claim_is_not_taken_for_dead() {
+fn a_victim_of_a_theft_before_its_claim_does_not_count_as_dead() {
     for steal in [true, false] {
         let (mut a, mut b) = two();
         let (lease, _) = take(&mut b, Mode::Exclusive);
@@ -137,7 +137,7 @@ fn who_is_robbed_before_its_claim_is_not_taken_for_dead() {
 }
 
 #[test]
-fn a_theft_that_is_repeated_robs_nobody_anew() {
+fn a_repeated_theft_spares_the_next_owner() {
     let (mut a, mut b) = two();
     take(&mut a, Mode::Exclusive);
     let op = b.acquire(10_000, Wait::Steal);
@@ -150,14 +150,14 @@ fn a_theft_that_is_repeated_robs_nobody_anew() {
 }
 
 #[test]
-fn a_theft_whose_answer_was_lost_does_not_rob_who_came_later() {
+fn a_theft_whose_reply_was_lost_spares_later_owners() {
     let (mut a, mut b) = two();
     take(&mut a, Mode::Exclusive);
     let op = b.acquire(200, Wait::Steal);
     b.answer_one();
     b.execute_and_lose_replies();
     a.settle();
-    // What was stolen has ended, and is somebody else's.
+    // The stolen lock has ended, and has another owner.
     a.pass(ms(300));
     b.pass(ms(300));
     let (next, _) = take_held(&mut a, RENEWED, Mode::Exclusive);
@@ -170,7 +170,7 @@ fn a_theft_whose_answer_was_lost_does_not_rob_who_came_later() {
 }
 
 #[test]
-fn a_theft_or_a_force_that_arrives_late_robs_nobody_who_came_later() {
+fn a_late_theft_or_force_spares_later_owners() {
     for steal in [true, false] {
         let (mut a, mut b) = two();
         let (lease, _) = take(&mut a, Mode::Exclusive);
@@ -194,7 +194,7 @@ fn a_theft_or_a_force_that_arrives_late_robs_nobody_who_came_later() {
 }
 
 #[test]
-fn who_has_only_looked_looks_again() {
+fn a_thief_that_has_only_read_the_fence_reads_it_again() {
     for steal in [true, false] {
         let (mut a, mut b) = two();
         let (lease, _) = take(&mut a, Mode::Exclusive);
@@ -210,7 +210,7 @@ fn who_has_only_looked_looks_again() {
 }
 
 #[test]
-fn a_lock_that_changes_hands_ahead_of_a_theft_is_stolen_all_the_same() {
+fn a_lock_with_a_new_owner_before_a_theft_is_stolen_all_the_same() {
     let (mut a, mut b) = two();
     let (lease, _) = take(&mut a, Mode::Exclusive);
     let op = b.acquire(10_000, Wait::Steal);
@@ -225,7 +225,7 @@ fn a_lock_that_changes_hands_ahead_of_a_theft_is_stolen_all_the_same() {
 }
 
 #[test]
-fn a_thief_that_is_robbed_while_replicas_confirm_does_not_rob_its_robber() {
+fn a_thief_that_is_stolen_from_while_replicas_confirm_does_not_steal_back() {
     let (mut a, mut b) = two();
     a.machine.rq.cx.config.confirm = true;
     let op = a.acquire(10_000, Wait::Steal);
@@ -243,7 +243,7 @@ fn a_thief_that_is_robbed_while_replicas_confirm_does_not_rob_its_robber() {
 }
 
 #[test]
-fn a_kept_lock_that_was_asked_for_twice_is_not_given_back_at_its_end() {
+fn a_kept_lock_that_was_requested_twice_is_not_given_back_at_its_end() {
     let mut world = World::connected();
     let hold = Hold { keep: true, ..ONE_LEASE };
     let op = world.acquire_held(1_000, Wait::Never, hold);
@@ -251,7 +251,7 @@ fn a_kept_lock_that_was_asked_for_twice_is_not_given_back_at_its_end() {
     world.connect();
     world.settle();
     world.lease(op);
-    // Another process has its token, and lengthens it.
+    // Another process has its token, and extends it.
     let token = Token::from_text("hf1.c.1");
     let extend = Call::Extend { keys: World::keys(), token, ttl: ms(10_000) };
     assert_eq!(world.server.execute(world.now, &extend), Ok(Reply::Owner(true)));
@@ -262,7 +262,7 @@ fn a_kept_lock_that_was_asked_for_twice_is_not_given_back_at_its_end() {
 }
 
 #[test]
-fn a_kept_lock_lasts_no_longer_than_its_caller_wanted_whoever_asked_before() {
+fn a_kept_lock_lasts_no_longer_than_its_caller_requested() {
     let (mut a, mut b) = two();
     let (lease, _) = take_held(&mut a, RENEWED, Mode::Exclusive);
     let patient = b.acquire(10_000, Wait::Forever);
@@ -275,7 +275,7 @@ fn a_kept_lock_lasts_no_longer_than_its_caller_wanted_whoever_asked_before() {
     b.lease(brief);
     let left = b.server.command(b.now, &["PTTL", World::keys().lock()]).unwrap();
     assert!((1..=200).contains(&left.parse::<i64>().unwrap()), "{left} ms");
-    // Its lease ends, and nobody gives it back.
+    // Its lease ends without a release.
     let sent = b.released.len();
     for _ in 0..30 {
         b.pass(ms(10));
@@ -286,7 +286,7 @@ fn a_kept_lock_lasts_no_longer_than_its_caller_wanted_whoever_asked_before() {
 }
 
 #[test]
-fn who_keeps_a_lock_for_less_than_others_asked_for_renounces_it_once() {
+fn a_caller_that_keeps_a_lock_for_less_than_granted_discards_the_grant_once() {
     let (mut a, mut b) = two();
     let server = a.server.clone();
     let (lease, _) = take_held(&mut a, RENEWED, Mode::Exclusive);
@@ -302,7 +302,7 @@ fn who_keeps_a_lock_for_less_than_others_asked_for_renounces_it_once() {
     b.cancel(patient);
     a.release(lease);
     a.settle();
-    // It was asked for too long: another token stands at the same place, and is first after the next.
+    // Its lease was too long: a new token takes over the position, and is first after the next.
     b.settle();
     second.settle();
     second.release(second.lease(next).0);

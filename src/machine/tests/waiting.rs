@@ -1,4 +1,4 @@
-//! Several managers on one server: standing in line, being granted, handing on.
+//! Several managers on one server: enqueueing, grants, handoffs.
 
 use super::server::Server;
 use super::world::{ONE_LEASE, RENEWED, World, ms};
@@ -9,7 +9,7 @@ use crate::protocol::call::{Call, Intent, Mode};
 use crate::protocol::message::inbox;
 use std::time::Duration;
 
-/// Managers on one server, and one clock for all.
+/// Managers on one server, with a common clock.
 pub(super) struct Crowd {
     pub(super) server: Server,
     pub(super) worlds: Vec<World>,
@@ -48,7 +48,7 @@ impl Crowd {
         }
     }
 
-    /// Lets time pass for those of `who`; the others stand still, as stopped processes do.
+    /// Advances the time of `who`; the others stand still, like stopped processes.
     pub(super) fn pass_for(&mut self, who: &[usize], duration: Duration) {
         let end = self.worlds[who[0]].now + duration;
         while self.worlds[who[0]].now < end {
@@ -84,7 +84,7 @@ impl Crowd {
 }
 
 #[test]
-fn a_release_gives_the_lock_to_the_first_in_line_at_once() {
+fn a_release_grants_the_lock_to_the_first_waiter_at_once() {
     let mut crowd = Crowd::new(4);
     let mut holder = (0, crowd.held(0, 10_000));
     let waiting: Vec<_> = [2, 1, 3].map(|who| (who, crowd.acquire(who, 10_000))).into();
@@ -100,7 +100,7 @@ fn a_release_gives_the_lock_to_the_first_in_line_at_once() {
 
 #[test]
 fn a_second_waiter_marks_the_holder_that_a_grant_made() {
-    // Both wait already when the first gets the lock; its own release must look at the line.
+    // Both wait already when the first gets the lock; its release must check the wait queue.
     let mut crowd = Crowd::new(3);
     let first = crowd.held(0, 10_000);
     let (b, c) = (crowd.acquire(1, 10_000), crowd.acquire(2, 10_000));
@@ -111,7 +111,7 @@ fn a_second_waiter_marks_the_holder_that_a_grant_made() {
 }
 
 #[test]
-fn whoever_takes_an_expired_lock_passes_it_on_as_well() {
+fn a_lock_taken_after_its_expiry_is_granted_to_the_next_waiter() {
     let mut crowd = Crowd::new(3);
     crowd.held(0, 2_000);
     let (b, c) = (crowd.acquire(1, 10_000), crowd.acquire(2, 10_000));
@@ -171,7 +171,7 @@ fn the_validity_of_a_grant_counts_from_the_grant_not_from_its_arrival() {
     crowd.worlds[0].release(lease);
     crowd.worlds[0].settle();
     let granted = crowd.worlds[0].now;
-    // The message is under way for long; the server lets go three seconds after the grant.
+    // The message takes two seconds; the claim ends three seconds after the grant.
     crowd.worlds[1].now = granted + ms(2_000);
     crowd.worlds[1].receive_one();
     let (lease, _) = crowd.worlds[1].lease(op);
@@ -185,7 +185,7 @@ fn a_grant_that_cannot_be_dated_waits_for_its_claim() {
     let op = crowd.acquire(1, 10_000);
     crowd.worlds[0].release(lease);
     crowd.worlds[0].settle();
-    // The clocks were last compared too long ago.
+    // The last clock comparison is too old.
     let later = crowd.worlds[1].now + ms(11_000);
     crowd.worlds[1].now = later;
     crowd.worlds[1].receive_one();
@@ -228,7 +228,7 @@ fn a_message_that_got_lost_is_made_up_for_within_the_claim() {
 }
 
 #[test]
-fn who_does_not_listen_is_skipped_and_keeps_its_place() {
+fn an_unsubscribed_waiter_is_skipped_and_keeps_its_position() {
     let mut crowd = Crowd::new(3);
     let lease = crowd.held(0, 10_000);
     let (b, c) = (crowd.acquire(1, 10_000), crowd.acquire(2, 10_000));
@@ -261,7 +261,7 @@ fn a_holder_that_dies_costs_its_lease_and_no_more() {
 fn a_process_that_stopped_while_it_waited_costs_one_claim() {
     let mut crowd = Crowd::new(3);
     let lease = crowd.held(0, 10_000);
-    // Of the stopped process several wait, of several managers as of one.
+    // Several callers of the stopped process wait.
     crowd.acquire(1, 10_000);
     crowd.acquire(1, 10_000);
     let op = crowd.acquire(2, 10_000);
@@ -276,7 +276,7 @@ fn a_process_that_stopped_while_it_waited_costs_one_claim() {
 }
 
 #[test]
-fn nobody_jumps_the_line_when_the_key_is_gone() {
+fn the_queue_is_not_bypassed_when_the_key_is_gone() {
     for wait in [Wait::Never, Wait::Forever] {
         let mut crowd = Crowd::new(3);
         crowd.held(0, 10_000);
@@ -291,7 +291,7 @@ fn nobody_jumps_the_line_when_the_key_is_gone() {
 }
 
 #[test]
-fn a_try_takes_a_lock_whose_line_is_dead() {
+fn a_try_acquires_a_lock_whose_waiters_are_dead() {
     let mut crowd = Crowd::new(3);
     let lease = crowd.held(0, 60_000);
     crowd.acquire(1, 10_000);
@@ -304,7 +304,7 @@ fn a_try_takes_a_lock_whose_line_is_dead() {
 }
 
 #[test]
-fn who_stops_waiting_leaves_the_line() {
+fn a_waiter_that_gives_up_is_removed_from_the_queue() {
     let mut crowd = Crowd::new(2);
     let lease = crowd.held(0, 10_000);
     let cancelled = crowd.acquire(1, 10_000);
@@ -338,7 +338,7 @@ fn a_cancel_that_crosses_the_grant_gives_it_back() {
 }
 
 #[test]
-fn a_grant_for_nobody_is_given_back_at_once() {
+fn a_grant_without_a_waiter_is_given_back_at_once() {
     let mut crowd = Crowd::new(1);
     let now = crowd.worlds[0].now;
     crowd.server.set_foreign(now, &World::keys(), "hf1.a.77", ms(60_000));
@@ -349,7 +349,7 @@ fn a_grant_for_nobody_is_given_back_at_once() {
 }
 
 #[test]
-fn old_code_is_looked_after_every_tenth_of_a_second() {
+fn a_lock_of_old_code_is_polled_every_tenth_of_a_second() {
     let mut crowd = Crowd::new(1);
     let now = crowd.worlds[0].now;
     crowd.server.set_foreign(now, &World::keys(), "old code", ms(600_000));
@@ -362,7 +362,7 @@ fn old_code_is_looked_after_every_tenth_of_a_second() {
 }
 
 #[test]
-fn who_gets_no_messages_polls() {
+fn a_waiter_without_messages_polls() {
     let mut crowd = Crowd::new(2);
     let probe = crowd.server.probe(crowd.worlds[1].now);
     crowd.worlds[1].event(Event::Disconnected("cut".to_owned()));
@@ -378,7 +378,7 @@ fn who_gets_no_messages_polls() {
 }
 
 #[test]
-fn a_server_that_lost_its_data_gets_the_line_back_in_order() {
+fn a_server_that_lost_its_data_gets_the_queue_back_in_order() {
     let mut crowd = Crowd::new(3);
     crowd.held(0, 60_000);
     let first = crowd.acquire(1, 60_000);
@@ -386,7 +386,7 @@ fn a_server_that_lost_its_data_gets_the_line_back_in_order() {
     crowd.server.flush();
     let now = crowd.worlds[0].now;
     crowd.server.set_foreign(now, &World::keys(), "hf1.x.1", ms(30_000));
-    // The later one comes back first.
+    // The later one reconnects first.
     let cut = |crowd: &mut Crowd, who: usize| {
         crowd.worlds[who].event(Event::Disconnected("restart".to_owned()));
         crowd.worlds[who].connect();
@@ -403,7 +403,7 @@ fn a_server_that_lost_its_data_gets_the_line_back_in_order() {
 }
 
 #[test]
-fn those_of_one_process_share_one_place() {
+fn waiters_of_one_process_share_one_queue_entry() {
     let mut crowd = Crowd::new(2);
     let lease = crowd.held(0, 10_000);
     for _ in 0..50 {
@@ -413,12 +413,12 @@ fn those_of_one_process_share_one_place() {
     crowd.release(0, lease);
 }
 
-/// So many tasks of manager 0 that want the lock, of which the first holds it with a whole block.
+/// `tasks` callers of manager 0, of which the first holds the lock with a whole block of fences.
 fn busy(crowd: &mut Crowd, tasks: usize) -> (LeaseId, Vec<OpId>) {
     let opener = crowd.held(0, 10_000);
     let waiting: Vec<_> = (0..tasks).map(|_| crowd.acquire(0, 10_000)).collect();
-    // The first in line was alone when it stood in line, so its grant is for itself; the place behind
-    // it is for all the others.
+    // The first entry was alone when it was enqueued, so its grant is for one caller; the entry after it is
+    // for all the others.
     crowd.release(0, opener);
     let (first, _) = crowd.worlds[0].lease(waiting[0]);
     crowd.release(0, first);
@@ -427,7 +427,7 @@ fn busy(crowd: &mut Crowd, tasks: usize) -> (LeaseId, Vec<OpId>) {
 }
 
 #[test]
-fn a_lock_is_handed_on_here_fifteen_times_and_then_goes_through_the_server() {
+fn a_lock_is_handed_off_fifteen_times_and_then_granted_by_the_server() {
     let mut crowd = Crowd::new(2);
     let (mut lease, waiting) = busy(&mut crowd, 40);
     let elsewhere = crowd.acquire(1, 10_000);
@@ -446,7 +446,7 @@ fn a_lock_is_handed_on_here_fifteen_times_and_then_goes_through_the_server() {
     }
     assert_eq!(handed_on, 15);
     crowd.settle();
-    // The place that was kept while this process held the lock is ahead of the other's; the next is not.
+    // The entry from the time of the hold is before the other's; the next one is not.
     for _ in 0..16 {
         let Some(lease) = crowd.worlds[0].deadlines.keys().next().copied() else { break };
         crowd.release(0, lease);
@@ -455,7 +455,7 @@ fn a_lock_is_handed_on_here_fifteen_times_and_then_goes_through_the_server() {
 }
 
 #[test]
-fn a_fence_of_a_hand_on_is_reserved() {
+fn a_fence_of_a_handoff_is_reserved() {
     let mut crowd = Crowd::new(1);
     let (mut lease, waiting) = busy(&mut crowd, 20);
     let mut last = 0;
@@ -488,7 +488,7 @@ fn an_earlier_owner_cannot_touch_the_hold_of_the_next() {
 }
 
 #[test]
-fn a_token_that_was_shown_is_not_handed_on() {
+fn an_exported_token_is_not_handed_off() {
     let mut crowd = Crowd::new(1);
     let (lease, waiting) = busy(&mut crowd, 5);
     crowd.worlds[0].command(Command::Release { lease, exported: true });
@@ -498,7 +498,7 @@ fn a_token_that_was_shown_is_not_handed_on() {
 }
 
 #[test]
-fn a_lock_is_not_handed_on_past_half_of_its_lease() {
+fn a_lock_is_not_handed_off_past_half_of_its_lease() {
     let mut crowd = Crowd::new(1);
     let (lease, _) = busy(&mut crowd, 5);
     crowd.pass(ms(5_000));
@@ -529,7 +529,7 @@ fn max_hold_counts_for_each_owner() {
 }
 
 #[test]
-fn the_lock_goes_on_to_others_when_those_here_are_served() {
+fn the_lock_goes_to_others_when_the_waiters_here_are_served() {
     let mut crowd = Crowd::new(2);
     let (mut lease, waiting) = busy(&mut crowd, 4);
     let elsewhere = crowd.acquire(1, 10_000);
@@ -545,7 +545,7 @@ fn the_lock_goes_on_to_others_when_those_here_are_served() {
 }
 
 #[test]
-fn an_answer_that_outlives_its_lease_is_asked_again_with_the_same_token() {
+fn a_request_whose_reply_outlives_its_lease_is_repeated_with_the_same_token() {
     let mut world = World::connected();
     let op = world.acquire(50, Wait::Forever);
     let (request, call) = world.wire.pop_front().unwrap();
@@ -570,7 +570,7 @@ fn a_request_that_a_grant_by_message_overtook_may_still_arrive() {
     crowd.worlds[0].settle();
     assert!(crowd.worlds[1].receive_one());
     let (lease, _) = crowd.worlds[1].lease(op);
-    // The answer to the request itself never comes.
+    // The reply to the request itself never arrives.
     crowd.worlds[1].event(Event::Disconnected("cut".to_owned()));
     crowd.worlds[1].connect();
     crowd.release(1, lease);
@@ -579,7 +579,7 @@ fn a_request_that_a_grant_by_message_overtook_may_still_arrive() {
 }
 
 #[test]
-fn a_reconnect_asks_for_everybody_in_the_order_of_their_calls() {
+fn a_reconnect_sends_all_requests_in_the_order_of_the_calls() {
     let mut world = World::connected();
     let names = ["x", "b", "m", "a"];
     for name in names {

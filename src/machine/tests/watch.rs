@@ -1,5 +1,5 @@
-//! Judges every script call of a simulated server by what it did to the lock: the rules of
-//! `docs/protocol.md`, told a second time and without the scripts.
+//! Judges every script call of a simulated server by its effect on the lock: the rules of `docs/protocol.md`,
+//! implemented a second time and without the scripts.
 
 use super::snapshot::{Reach, SHARED, Snapshot, Waiter, bare, is_foreign};
 use super::taking::Takings;
@@ -13,33 +13,33 @@ use crate::protocol::validity::CLAIM;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-/// Which manager a token belongs to.
+/// The client id in a token.
 fn client(token: &str) -> &str {
     token.split('.').nth(1).unwrap_or("")
 }
 
-/// What the calls so far have to do with the next one.
+/// The history of calls that the next one is judged by.
 #[derive(Debug, Default)]
 pub(super) struct Watch {
-    /// The highest fence that was ever reserved.
+    /// The highest reserved fence.
     pub(super) highest: u64,
-    /// The last fence that was reserved for each hold.
+    /// The last fence reserved for each hold.
     reserved: BTreeMap<String, u64>,
-    /// The numbers of the places in line that each token had.
+    /// The numbers of the queue entries of each token.
     places: BTreeMap<String, BTreeSet<u64>>,
-    /// Who was granted the whole lock by message last, and has not been heard of since.
+    /// The last token that was granted the whole lock by message and is silent since.
     pub(super) silent: Option<String>,
-    /// Those who were granted shares by message and have not claimed them, and when, in ms.
+    /// The tokens that were granted shares by message and have not claimed them, and when, in ms.
     pub(super) silent_shares: BTreeMap<String, u64>,
-    /// What was taken from whom.
+    /// The thefts.
     pub(super) takings: Takings,
-    /// The call that last gave each token something that it did not have.
+    /// The latest grant of each token.
     pub(super) granted: BTreeMap<String, Granted>,
-    /// The first rule that was broken.
+    /// The first broken rule.
     pub(super) violation: Option<String>,
 }
 
-/// When, and of which data, somebody was given something.
+/// A grant: its call, and the history of the data.
 #[derive(Clone, Debug)]
 pub(super) struct Granted {
     /// The number of the call.
@@ -51,32 +51,32 @@ pub(super) struct Granted {
 pub(super) struct Executed<'a> {
     /// Its number among all calls.
     pub(super) when: usize,
-    /// Names the data.
+    /// The replication id of the data.
     pub(super) history: &'a Rc<str>,
     pub(super) time: ServerTime,
     pub(super) call: &'a Call,
-    /// Who asks for this lock: of several each has its own.
+    /// The token for this lock: each of several locks has its own.
     pub(super) token: &'a Token,
-    /// The place of this lock among those of the call.
+    /// The index of this lock in the call.
     pub(super) number: usize,
-    /// Whether a call for several locks may have all of them.
+    /// Whether a call for several locks may get all of them.
     pub(super) all_free: bool,
     pub(super) before: &'a Snapshot,
     pub(super) after: &'a Snapshot,
     /// None if the server refused.
     pub(super) reply: Option<&'a Reply>,
-    /// What it published, one list for each message.
+    /// The published grants, one list for each message.
     pub(super) messages: &'a [Vec<Grant>],
-    /// Who was told that it has lost its lock.
+    /// The published losses.
     pub(super) taken: &'a [Taken],
-    /// Whether the manager of a token can be told.
+    /// Whether the manager of a token is subscribed.
     pub(super) listens: &'a dyn Fn(&str) -> bool,
 }
 
-/// Somebody who may get the lock.
+/// A candidate for the lock.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 struct Candidate<'a> {
-    /// Later entries stand behind; the server orders equals by their tokens.
+    /// Higher numbers come later; the server orders equal ones by token.
     seq: u64,
     token: &'a str,
     limit: Option<usize>,
@@ -99,7 +99,7 @@ impl Executed<'_> {
         matches!(self.call, Call::Release { .. })
     }
 
-    /// Whether the caller gives up what it has of the lock, whatever becomes of that.
+    /// Whether the caller gives up its lock or share, in any case.
     pub(super) fn gives_up(&self) -> bool {
         self.is_release() || matches!(self.call, Call::Free { .. } | Call::FreeShare { .. })
     }
@@ -109,14 +109,14 @@ impl Executed<'_> {
         matches!(self.call, Call::Downgrade { .. }) && self.before.owner() == Some(self.token())
     }
 
-    /// Who loses what it has to the caller by this call.
+    /// The token whose lock the caller adopts by this call.
     pub(super) fn adopted(&self) -> Option<&str> {
         let Call::Adopt { owner, .. } = self.call else { return None };
         let owned = self.before.held_ms(owner.as_str()).is_some();
         (owned && matches!(self.reply, Some(Reply::Granted { .. }))).then(|| owner.as_str())
     }
 
-    /// Whose share goes to whom by this call.
+    /// The tokens of a share's giver and its successor in this call.
     fn passed(&self) -> Option<(&str, &str)> {
         let Call::HandoffShare { token, successor, .. } = self.call else { return None };
         let shares = self.before.shares.iter().any(|share| share.token == token.as_str());
@@ -124,10 +124,10 @@ impl Executed<'_> {
             .then(|| (token.as_str(), successor.as_str()))
     }
 
-    /// Whether this call, without whom it serves, leaves room for others; it looks at the line then.
+    /// Whether this call, apart from its grants, leaves room for waiters; then it checks the wait queue.
     fn opens(&self) -> bool {
         if matches!(self.call, Call::Force { .. }) {
-            // While it is held, who forces it only asks.
+            // While the lock is held, a force without a seen fence only asks.
             return self.robs() || self.before.is_free();
         }
         let owner = self.before.owner();
@@ -147,7 +147,7 @@ impl Executed<'_> {
         self.is_downgrade() || self.robs() || (!kept && !confirms && (freed || owner.is_none()))
     }
 
-    /// How many share the lock before anybody gets something of it by this call.
+    /// The number of sharers before any grant by this call.
     fn sharing(&self) -> usize {
         let leaving =
             self.gives_up() && self.before.shares.iter().any(|it| it.token == self.token());
@@ -155,8 +155,8 @@ impl Executed<'_> {
         shares - usize::from(leaving) + usize::from(self.is_downgrade())
     }
 
-    /// The place in line that the caller asks for or has.
-    fn own_place(&self) -> Option<Candidate<'_>> {
+    /// The queue entry that the caller requests or has.
+    fn own_entry(&self) -> Option<Candidate<'_>> {
         let Call::Acquire { intent, mode, .. } = self.call else { return None };
         let behind = self.before.line.last().map_or(0, |last| last.seq + 1);
         let token = self.token();
@@ -169,9 +169,9 @@ impl Executed<'_> {
             (_, Some(waiter)) => waiter.seq,
             (Intent::Join(Some(seq)), None) => *seq,
             (Intent::Join(None), None) => behind,
-            // Behind everybody.
+            // After all others.
             (Intent::Try, None) => u64::MAX,
-            // Ahead of everybody.
+            // Before all others.
             (Intent::Steal(_), None) if self.steals() => 0,
             (Intent::Steal(_) | Intent::Poll, None) => return None,
         };
@@ -180,7 +180,7 @@ impl Executed<'_> {
 }
 
 impl Watch {
-    /// Notes every rule that a call breaks.
+    /// Records the first rule that a call breaks.
     pub(super) fn judge(&mut self, done: &Executed<'_>) {
         let verdict = if done.reply.is_none() { refused(done) } else { self.executed(done) };
         if let (Err(broken), None) = (verdict, &self.violation) {
@@ -204,7 +204,7 @@ impl Watch {
         holders_are_right(done, &successors)?;
         leases_are_right(done)?;
         self.fences_are_right(done, &successors)?;
-        self.line_is_right(done)?;
+        self.queue_is_right(done)?;
         mark_is_right(done)?;
         messages_are_right(done, &successors)?;
         self.takings.judge(done)?;
@@ -212,7 +212,7 @@ impl Watch {
         Ok(())
     }
 
-    /// One lock of several that are asked for at once: all are given, or none is touched.
+    /// One of several locks requested together: all are granted, or none is changed.
     fn together(&mut self, done: &Executed<'_>) -> Result<(), String> {
         let Some(Reply::All(fences)) = done.reply else {
             expect(!done.all_free, "several free locks were not given")?;
@@ -242,13 +242,13 @@ impl Watch {
         self.takings.judge(done)
     }
 
-    /// A process that asks for the lock which it was granted, or stands in line anew, is not silent.
+    /// A process that claims its grant, or enqueues again, is not silent.
     fn heard(&mut self, done: &Executed<'_>) {
         if done.robs() {
             self.silent = None;
             self.silent_shares.clear();
         }
-        // What names the lock alone cannot tell who was granted it by a message.
+        // Calls with only the lock's key cannot claim a grant by message.
         let alone =
             matches!(done.call, Call::Extend { .. } | Call::Free { .. } | Call::KeepEntry { .. });
         if !alone {
@@ -268,8 +268,8 @@ impl Watch {
         }
     }
 
-    /// Who should get the lock or shares of it by this call, in order: the first in line who can be
-    /// reached, and those behind who may have a share as well.
+    /// The tokens that should get the lock or shares of it by this call, in order: the first reachable
+    /// waiter, and the next ones that may share with it.
     fn successors<'a>(&self, done: &'a Executed<'_>) -> Vec<Candidate<'a>> {
         let eligible = done.before.line.iter().filter(|waiter| {
             waiter.token != done.token()
@@ -282,7 +282,7 @@ impl Watch {
             token: &waiter.token,
             limit: waiter.limit,
         });
-        let mut places: Vec<_> = places.chain(done.own_place()).collect();
+        let mut places: Vec<_> = places.chain(done.own_entry()).collect();
         places.sort_unstable();
         let (mut sharing, mut successors) = (done.sharing(), Vec::new());
         for place in places {
@@ -296,7 +296,7 @@ impl Watch {
         successors
     }
 
-    /// Whether a silent claim of its process cost this waiter its place.
+    /// Whether a silent claim of its process cost this waiter its entry.
     fn is_purged(&self, done: &Executed<'_>, waiter: &Waiter) -> bool {
         let client = client(&waiter.token);
         let silent = self.silent.as_deref().filter(|_| done.before.is_free());
@@ -326,7 +326,7 @@ impl Watch {
         }
     }
 
-    /// Every grant's fence is above all before it; a hold keeps its own.
+    /// Every grant's fence is above all earlier ones; a hold keeps its own.
     fn fences_are_right(
         &mut self,
         done: &Executed<'_>,
@@ -356,7 +356,7 @@ impl Watch {
         }
         let owner = done.after.owner().filter(|owner| !is_foreign(owner));
         match owner {
-            // The counter was lost with the data; its owner goes on with what it knows.
+            // The counter was lost with the data; its owner keeps its fences.
             Some(owner) if granted.is_some() && done.before.fence.is_none() => {
                 self.reserved.insert(owner.to_owned(), counter);
             }
@@ -395,9 +395,9 @@ impl Watch {
         Ok(())
     }
 
-    /// Places are taken by whoever asks for one, at the end or where they were, and kept while their
-    /// owners live.
-    fn line_is_right(&mut self, done: &Executed<'_>) -> Result<(), String> {
+    /// Only callers that request it are enqueued, at the end or at an old position, and living clients keep
+    /// their entries.
+    fn queue_is_right(&mut self, done: &Executed<'_>) -> Result<(), String> {
         for waiter in &done.after.line {
             if let Some(before) = done.before.waiter(&waiter.token) {
                 let back = waiter.token == done.token()
@@ -416,7 +416,7 @@ impl Watch {
             let places = self.places.entry(waiter.token.clone()).or_default();
             let fresh = done.intent() == Some(Intent::Join(None));
             expect(!fresh || waiter.seq > last, "a newcomer got a place ahead of others")?;
-            // Or that of another caller: when that one called, which was not later than now.
+            // Or the position of another caller: the time of its call, which was not later than now.
             let past = waiter.seq <= done.time.as_micros();
             let known = past || places.is_empty() || places.contains(&waiter.seq);
             expect(fresh || known, "an old place was lost")?;
@@ -437,11 +437,11 @@ impl Watch {
     }
 }
 
-/// When a waiter was heard of last is known by when it would be given up.
+/// A waiter's liveness: its last contact follows from its deadline.
 const LIVENESS_MS: u64 = 15_000;
 
 #[test]
-fn the_scripts_give_a_waiter_up_after_the_same_time() {
+fn the_scripts_have_the_same_liveness() {
     let line = format!("local LIVENESS_MS, KEYS_MS = {LIVENESS_MS}, ");
     assert!(Script::KeepEntry.source().contains(&line));
 }
@@ -450,7 +450,7 @@ fn refused(done: &Executed<'_>) -> Result<(), String> {
     expect(done.before == done.after, "a refused call changed something")
 }
 
-/// Whoever has the lock or a share of it keeps that; those whose turn it is get theirs, and nobody else.
+/// Owners keep the lock or their shares; only the successors get it.
 fn holders_are_right(done: &Executed<'_>, successors: &[Candidate<'_>]) -> Result<(), String> {
     let left = |token: &str| {
         (done.gives_up() && token == done.token())
@@ -461,8 +461,8 @@ fn holders_are_right(done: &Executed<'_>, successors: &[Candidate<'_>]) -> Resul
     let kept = done.before.holders().map(|(token, _)| token).filter(|token| !left(token));
     let adopter = done.adopted().map(|_| done.token());
     let adopter = adopter.or_else(|| done.passed().map(|(_, successor)| successor));
-    let heirs_of = successors.iter().map(|successor| successor.token);
-    let expected: BTreeSet<_> = kept.chain(heirs_of).chain(adopter).collect();
+    let successors_of = successors.iter().map(|successor| successor.token);
+    let expected: BTreeSet<_> = kept.chain(successors_of).chain(adopter).collect();
     let holders: BTreeSet<_> = done.after.holders().map(|(token, _)| token).collect();
     expect(holders == expected, &format!("{holders:?} hold the lock, and {expected:?} should"))?;
     let whole = done.after.owner().is_none()
@@ -475,11 +475,11 @@ fn holders_are_right(done: &Executed<'_>, successors: &[Candidate<'_>]) -> Resul
     expect(!empty || shares.is_some(), "the lock is shared by nobody")
 }
 
-/// A lease is as long as it was asked for at least, and nothing shortens it.
+/// A lease is at least as long as requested, and nothing shortens it.
 fn leases_are_right(done: &Executed<'_>) -> Result<(), String> {
     for (token, before) in done.before.holders() {
         let Some(after) = done.after.held_ms(token) else { continue };
-        // A whole lock may last a part of a ms longer than the same as a share.
+        // A whole lock may last a fraction of a ms longer than the same as a share.
         let cut = after < before && !(done.is_downgrade() && after == before - 1);
         expect(!cut, &format!("a lease was cut from {before} to {after} ms"))?;
     }
@@ -519,10 +519,10 @@ fn leases_are_right(done: &Executed<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// The fence counter lasts a day from when it was made, whatever becomes of it.
+/// The lifetime of the fence counter: a day from its creation.
 const FENCE_MS: i64 = 24 * 60 * 60 * 1_000;
 
-/// What is kept has an end: that of the fence counter never moves.
+/// Every key has an expiry, and the fence counter's never moves.
 fn ends_are_right(done: &Executed<'_>) -> Result<(), String> {
     let (before, after) = (done.before.fence_ms, done.after.fence_ms);
     let made = done.before.fence.is_none() && done.after.fence.is_some();
@@ -530,7 +530,7 @@ fn ends_are_right(done: &Executed<'_>) -> Result<(), String> {
     expect(after == due, &format!("the fences are kept for {after} ms, and {due} are due"))
 }
 
-/// A release looks at the line only if the mark tells it to.
+/// With waiters, the lock has the has-waiters flag, or its release would ignore them.
 fn mark_is_right(done: &Executed<'_>) -> Result<(), String> {
     let Some(value) = done.after.value.as_deref() else { return Ok(()) };
     if is_foreign(value) {
@@ -540,8 +540,8 @@ fn mark_is_right(done: &Executed<'_>) -> Result<(), String> {
     expect(!stands || value.ends_with('+'), "somebody waits, and the lock's value does not say so")
 }
 
-/// Whoever gets something of the lock by another's call is told of it, of no more than it got, and nobody
-/// else is; each process in one message.
+/// Each successor that is granted something by another's call gets a message, about no more than its grant,
+/// and no other waiter does; one message per process.
 fn messages_are_right(done: &Executed<'_>, successors: &[Candidate<'_>]) -> Result<(), String> {
     let told: BTreeSet<_> = done.messages.iter().flatten().map(|it| it.token.as_str()).collect();
     let listens = |token: &str| {

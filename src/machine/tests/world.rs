@@ -17,11 +17,11 @@ use crate::protocol::token::Token;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-/// While keys are on their way a lease is refused so often in a row at most.
+/// The most refusals in a row of a lease while keys are moving.
 const REFUSED_MAX: u32 = 4;
 pub(super) const COMMAND_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Not renewed: most schedules are about one lease.
+/// Without renewal: most schedules use one lease.
 pub(super) const ONE_LEASE: Hold =
     Hold { renew: false, keep: false, max_hold: None, stall_timeout: Duration::from_secs(30) };
 
@@ -31,14 +31,14 @@ pub(super) const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-/// What a server has answered, on its way.
+/// A reply in flight.
 #[derive(Debug)]
 enum Answer {
     Probe(ServerProbe, Mono),
     Reply(RequestId, Token, Result<Reply, Failure>),
 }
 
-/// One manager, its server and the wire between them.
+/// One manager, its server and the connection between them.
 #[expect(clippy::struct_excessive_bools, reason = "facts that are independent")]
 pub(super) struct World {
     pub(super) now: Mono,
@@ -49,19 +49,19 @@ pub(super) struct World {
     /// Executed, not answered yet.
     answers: VecDeque<Answer>,
     pub(super) outcomes: BTreeMap<OpId, Outcome>,
-    /// Whose outcomes they are, the first first.
+    /// The operations with outcomes, in their order.
     pub(super) completed: Vec<OpId>,
     pub(super) deadlines: BTreeMap<LeaseId, Mono>,
     pub(super) connecting: bool,
     /// Whether there is a connection, as far as the machine knows.
     pub(super) up: bool,
-    /// The history of the data that was shown last.
+    /// The replication id of the last probe.
     pub(super) shown: Option<String>,
-    /// How often in a row each lease was refused because its slot moves.
+    /// The number of refusals in a row of each lease because its slot moves.
     refused: BTreeMap<Token, u32>,
-    /// What was granted by messages, and for how long.
+    /// The grants by messages, and their claims.
     pub(super) told: Vec<Grant>,
-    /// Every release that was sent, in order.
+    /// Every sent release, in order.
     pub(super) released: Vec<String>,
     pub(super) lost: Vec<(LeaseId, LossReason)>,
     /// Whether JavaScript answers pings.
@@ -70,30 +70,30 @@ pub(super) struct World {
     pub(super) stopped: bool,
     next_op: u32,
     last_sent: RequestId,
-    /// Operations whose names may be used again, the latest first, as JavaScript does.
+    /// Operations whose ids may be reused, the latest first, as JavaScript does.
     free_ops: Vec<OpId>,
-    /// Requests that were lost, and may still arrive.
+    /// Lost requests that may still arrive.
     pub(super) late: Vec<Call>,
     subscriber: u64,
-    /// The server keeps its history to itself, and answers looks with the time alone.
+    /// The server hides its replication id, and answers probes with the time only.
     pub(super) blind: bool,
     pub(super) notices: Vec<Notice>,
-    /// Looks on their way and the requests ahead of which they were sent, where somebody answers them; elsewhere they
-    /// are counted.
+    /// Probes in flight with the requests before which they were sent, if the test answers them; otherwise
+    /// they are only counted.
     pub(super) unanswered_looks: Option<VecDeque<(RequestId, Mono)>>,
-    /// The server lets it neither publish nor subscribe.
+    /// The server denies PUBLISH and SUBSCRIBE.
     pub(super) pubsub_denied: bool,
     /// Grants that wait for replicas.
     pub(super) confirms: VecDeque<TokenId>,
 }
 
 impl World {
-    /// A manager that is connected.
+    /// A connected manager.
     pub(super) fn connected() -> Self {
         Self::connected_as("c")
     }
 
-    /// Like `connected`, but with another limit for answers.
+    /// Like `connected`, with another reply timeout.
     pub(super) fn connected_with(command_timeout: Duration) -> Self {
         let mut world = Self::new("c");
         world.machine =
@@ -107,7 +107,7 @@ impl World {
         Self::connected_to(&Server::new(), client)
     }
 
-    /// A manager that begins now, beside others on the same server.
+    /// A new manager, which shares the server with others.
     pub(super) fn joining(server: &Server, client: &str, now: Mono) -> Self {
         let mut world = Self::new(client);
         world.now = now;
@@ -118,17 +118,17 @@ impl World {
         world
     }
 
-    /// Its process is gone.
+    /// Ends its process.
     pub(super) fn leave(&self) {
         self.server.unsubscribe(self.subscriber);
     }
 
-    /// Whether something was executed and not answered yet.
+    /// Whether a reply is in flight.
     pub(super) fn has_answers(&self) -> bool {
         !self.answers.is_empty()
     }
 
-    /// What was executed before is answered, and what was told is heard.
+    /// Delivers the replies of executed requests, and all messages.
     pub(super) fn answer_what_is_there(&mut self) {
         while self.has_answers() {
             self.answer_one();
@@ -136,7 +136,7 @@ impl World {
         while self.receive_one() {}
     }
 
-    /// A manager beside others on the same server.
+    /// A connected manager, which shares the server with others.
     pub(super) fn connected_to(server: &Server, client: &str) -> Self {
         let mut world = Self::new(client);
         world.subscriber = server.new_subscriber();
@@ -283,7 +283,7 @@ impl World {
         assert!(!believes, "a message tells of a loss, and nobody asks the server about it");
     }
 
-    /// A message tells of grants. Each is good for its claim, from when it arrives at the latest.
+    /// A message with grants. Each is valid for its claim, from its arrival at the latest.
     fn granted(&mut self, grants: Vec<Grant>) {
         let (now, node) = (self.now, NodeId::default());
         for grant in grants {
@@ -322,7 +322,7 @@ impl World {
         self.event(Event::Connected { probe, risks: Vec::new(), pubsub_denied });
     }
 
-    /// Whoever connects next does so to this server.
+    /// Sets the server of the next connection.
     pub(super) fn turn_to(&mut self, server: &Server) {
         if !self.server.is(server) {
             self.subscriber = server.new_subscriber();
@@ -330,7 +330,7 @@ impl World {
         }
     }
 
-    /// The server knows that messages go here.
+    /// Subscribes at the server.
     pub(super) fn listen(&self) {
         let Config { client, secret, .. } = &self.machine.rq.cx.config;
         for channel in [notices(client), inbox(secret)] {
@@ -338,7 +338,7 @@ impl World {
         }
     }
 
-    /// Lets time pass, timers included.
+    /// Advances the time, timers included.
     pub(super) fn pass(&mut self, duration: Duration) {
         let end = self.now + duration;
         while let Some(at) = self.machine.next_timeout()
@@ -352,7 +352,7 @@ impl World {
         self.now = end;
     }
 
-    /// The server executes and answers everything on the wire, at once, and its messages arrive.
+    /// The server executes and answers all requests on the wire, and its messages arrive.
     pub(super) fn settle(&mut self) {
         loop {
             if let Some((request, call)) = self.wire.pop_front() {
@@ -364,7 +364,7 @@ impl World {
         }
     }
 
-    /// The oldest message arrives, if there is one.
+    /// Delivers the oldest message, if there is one.
     pub(super) fn receive_one(&mut self) -> bool {
         let message = self.server.next_mail(self.subscriber);
         let any = message.is_some();
@@ -374,12 +374,12 @@ impl World {
         any
     }
 
-    /// The messages that are on their way never arrive.
+    /// Drops the messages in flight.
     pub(super) fn lose_messages(&self) {
         while self.server.next_mail(self.subscriber).is_some() {}
     }
 
-    /// The server executes the oldest request; its answer is on the way.
+    /// The server executes the oldest request; the reply is in flight.
     pub(super) fn execute_one(&mut self) {
         if let Some((request, call)) = self.wire.pop_front() {
             while let Some(sent) = self.take_look(request) {
@@ -390,14 +390,14 @@ impl World {
         }
     }
 
-    /// The oldest probe, if it was sent ahead of a request.
+    /// The oldest probe, if it was sent before a request.
     fn take_look(&mut self, request: RequestId) -> Option<Mono> {
         let looks = self.unanswered_looks.as_mut()?;
         looks.front().filter(|(ahead_of, _)| *ahead_of <= request)?;
         looks.pop_front().map(|(_, sent)| sent)
     }
 
-    /// The oldest answer arrives, executed now if there is none yet.
+    /// Delivers the oldest reply, after executing its request if necessary.
     pub(super) fn answer_one(&mut self) {
         if self.answers.is_empty() {
             self.execute_one();
@@ -413,7 +413,7 @@ impl World {
         }
     }
 
-    /// Who has a lock whose slot moves gets through to it: a refusal is followed by a request that is none.
+    /// Checks that a lease whose slot moves gets through: refusals in a row are limited.
     fn check_refusal(&mut self, token: &Token, reply: &Result<Reply, Failure>) {
         let held = |world: &Self| {
             world.machine.leases.all().any(|it| world.machine.token_of(it) == *token)
@@ -428,7 +428,7 @@ impl World {
         assert!(*refused < REFUSED_MAX, "{token} is refused as long as its slot moves");
     }
 
-    /// The server answers the oldest probe, if that is all that it has to answer.
+    /// The server answers the oldest probe, if no request is before it.
     pub(super) fn answer_look(&mut self) {
         let next = self.wire.front().map_or(RequestId(u64::MAX), |(request, _)| *request);
         if let Some(sent) = self.answers.is_empty().then(|| self.take_look(next)).flatten() {
@@ -437,7 +437,7 @@ impl World {
         }
     }
 
-    /// Enough replicas have the oldest grant that waits for them, or too few.
+    /// Enough replicas have the oldest waiting grant, or too few.
     pub(super) fn confirm(&mut self, enough: bool) {
         let Some(attempt) = self.confirms.pop_front() else { return };
         let refusal = || Refusal { code: "NOREPLICAS".to_owned(), detail: String::new() };
@@ -445,7 +445,7 @@ impl World {
         self.event(Event::Confirmed { attempt, verdict });
     }
 
-    /// Whether nothing is on its way.
+    /// Whether nothing is in flight.
     pub(super) fn is_silent(&self) -> bool {
         self.confirms.is_empty()
             && self.wire.is_empty()
@@ -453,23 +453,23 @@ impl World {
             && !self.server.has_mail(self.subscriber)
     }
 
-    /// The server executes everything on the wire, and the connection breaks before it answers.
+    /// The server executes all requests on the wire, and the connection breaks before the replies.
     pub(super) fn execute_and_lose_replies(&mut self) {
         for (_, call) in std::mem::take(&mut self.wire) {
-            // The answer is lost, whatever it was.
+            // The reply is lost, whatever it says.
             let _lost = self.server.execute(self.now, &call);
         }
         self.event(Event::Disconnected("cut".to_owned()));
     }
 
-    /// The outcome of `op`, after which its name may be used again.
+    /// The outcome of `op`, whose id may be reused after that.
     pub(super) fn take_outcome(&mut self, op: OpId) -> Option<Outcome> {
         let outcome = self.outcomes.remove(&op)?;
         self.free_ops.push(op);
         Some(outcome)
     }
 
-    /// The connection breaks; what was on its way is executed later, if at all.
+    /// The connection breaks; its requests are executed later, if at all.
     pub(super) fn lose_requests(&mut self) {
         self.late.extend(self.wire.drain(..).map(|(_, call)| call));
         self.event(Event::Disconnected("cut".to_owned()));
@@ -562,7 +562,7 @@ impl World {
 }
 
 impl Outcome {
-    /// The lease of a single lock that it gives.
+    /// The lease of an acquired single lock.
     fn lease(&self) -> Option<LeaseId> {
         if let Self::Acquired { lease, .. } = self { Some(*lease) } else { None }
     }

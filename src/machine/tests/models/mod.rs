@@ -1,8 +1,8 @@
-//! Models of the protocol, small enough that every state of them is looked at.
+//! Models of the protocol, small enough to check every state.
 //!
-//! The simulator runs the code itself on random schedules. A model is the protocol once more, in
-//! short, and all schedules of it: it shows that the rules are right, and that none can be left out,
-//! since each variant that breaks a rule breaks a promise.
+//! The simulator runs the code itself on random schedules. A model is a short version of the protocol with
+//! all its schedules: it shows that the rules are right, and that each is needed, since every variant that
+//! breaks a rule breaks a promise.
 
 mod lock;
 mod quorum_fence;
@@ -11,8 +11,8 @@ use stateright::{Checker, HasDiscoveries, Model};
 use std::fmt::Debug;
 use std::hash::Hash;
 
-/// Looks at every state of `model`, which must be at least `least`: its promises hold in all of them,
-/// and whatever it says should happen sometimes does.
+/// Checks every state of `model`, of which there must be at least `least`: its promises hold in all of them,
+/// and its "sometimes" properties in some.
 fn assert_holds<M>(what: &str, model: M, least: usize)
 where
     M: Model + Send + Sync + 'static,
@@ -27,7 +27,7 @@ where
     assert!(states >= least, "{what}: only {states} states; does anything happen in it?");
 }
 
-/// Searches `model`, a variant with a rule broken, until it breaks `promise`.
+/// Searches `model`, a variant without a rule, until it breaks `promise`.
 fn assert_breaks<M>(what: &str, model: M, promise: &'static str)
 where
     M: Model + Send + Sync + 'static,

@@ -1,13 +1,12 @@
-//! Fences that rise although no server knows them all: one lock on three independent servers.
+//! Fences that rise though no server knows all of them: one lock on three independent servers.
 //!
-//! An attempt takes the lock on a majority and reads the servers' counters there (round one), chooses
-//! a fence above them, and writes it wherever its token stands and the counter is less (round two). A
-//! majority that has written makes a holder.
+//! An attempt takes the lock on a majority and reads the servers' counters there (round one), chooses a fence
+//! above them, and writes it to each server with its token and a lower counter (round two). A majority of
+//! writes makes a holder.
 //!
-//! Requests are executed in any order, at any later time or never, and each answer arrives at once or
-//! never; an answer that is late is one that the client has stopped waiting for. The servers are
-//! interchangeable, so a state keeps them sorted. What is assumed of time and of the servers is a
-//! [`World`].
+//! Requests are executed in any order, at any later time or never, and each reply arrives at once or never; a
+//! late reply is one that the client has stopped waiting for. The servers are interchangeable, so a state
+//! keeps them sorted. The assumptions about time and servers are a [`World`].
 //!
 //! Left out: the renewal of a lease (an attempt lasts until it ends), wake-ups and waiting, more than
 //! three servers.
@@ -19,12 +18,12 @@ const SERVERS: usize = 3;
 const MAJORITY: usize = 2;
 const ATTEMPTS: usize = 2;
 
-/// Whose the two attempts are. Those of one client follow each other.
+/// The clients of the two attempts. Attempts of one client follow each other.
 type Clients = [usize; ATTEMPTS];
 const ONE_CLIENT: Clients = [0, 0];
 const TWO_CLIENTS: Clients = [0, 1];
 
-/// The protocol, or the protocol with one rule broken: the rule that stands at the variant.
+/// The protocol, or the protocol without one rule: the rule at the variant.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Variant {
     Correct,
@@ -36,32 +35,32 @@ enum Variant {
     FenceIsNotAbove,
     /// A majority must have written the fence.
     OneWriteIsEnough,
-    /// Round two is never repeated: a repeat would have to take a fence that it finds for its own.
+    /// Round two is never repeated: a repeat could not tell its own fence from another's.
     WriteIsRepeated,
-    /// Only the very attempt that has the lock releases it.
+    /// Only the attempt that has the lock releases it.
     AnyAttemptReleases,
     /// Only a later attempt takes the lock over from one of the same client.
     AnyAttemptReplaces,
     /// The fence is not below the servers' clocks, since counters may be lost.
     ClocksAreIgnored,
-    /// A server that has lost its data does not vote before all leases from before have ended.
+    /// A server that has lost its data does not vote before all older leases have ended.
     LoserVotes,
-    /// Whoever takes the lock on another server later writes the fence there as well.
+    /// A holder that takes the lock on another server later writes its fence there as well.
     FillWritesNoFence,
 }
 
-/// What is assumed.
+/// The assumptions.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum World {
-    /// Nothing of time, not even that a holder's lease lasts. No server loses its data.
+    /// None about time, not even that a holder's lease lasts. No server loses its data.
     Asynchronous,
     /// No server lets a lease end before its owner believes so. No server loses its data.
     HonestLeases,
-    /// The same, but one server loses its data. The servers' clocks agree: what they show is above
-    /// every fence of a holder.
+    /// The same, but one server loses its data. The servers' clocks agree: their time is above every fence of
+    /// a holder.
     LossWithClocks,
-    /// The same, but the clocks do not count. Holders take the lock on the servers that they lack,
-    /// and the data is lost only when a holder knows its fence to be on all.
+    /// The same, but clocks do not count. Holders take the lock on the servers that they lack, and data is
+    /// lost only when a holder knows that its fence is on all servers.
     LossWhenFilled,
 }
 
@@ -76,9 +75,9 @@ struct Protocol {
 struct State {
     servers: [Server; SERVERS],
     attempts: [Attempt; ATTEMPTS],
-    /// Those of all who have held the lock, in ascending order.
+    /// The fences of all holders, in ascending order.
     fences: Vec<u8>,
-    /// A hold began with a fence that was not above those that it had to be above.
+    /// A hold began with a fence that was not above the required ones.
     fell: bool,
     may_lose_data: bool,
 }
@@ -90,15 +89,15 @@ struct Server {
     counter: u8,
     /// The attempt that had the lock when the data was lost.
     lost: Option<usize>,
-    /// Between each attempt and this server.
+    /// The messages between each attempt and this server.
     channels: [Channel; ATTEMPTS],
 }
 
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
 struct Channel {
-    /// What is on its way: whether there is a request of each kind.
+    /// Requests in flight, one flag for each kind.
     requests: [bool; REQUESTS.len()],
-    /// What the attempt has heard from this server.
+    /// The replies that the attempt has from this server.
     heard: Heard,
 }
 
@@ -107,7 +106,7 @@ struct Channel {
 enum Request {
     Lock,
     Write,
-    /// Only in a variant: round two again.
+    /// Only in a variant: a repeat of round two.
     WriteAgain,
     /// Lock and write at once.
     Fill,
@@ -126,9 +125,9 @@ enum Heard {
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 struct Attempt {
     phase: Phase,
-    /// The greatest counter that it has read; once it has chosen, its fence.
+    /// The greatest counter that it has read; after its choice, its fence.
     fence: u8,
-    /// What its fence must be above: those of all who held the lock before it began.
+    /// The bound of its fence: the fences of all holders before it began.
     floor: u8,
 }
 
@@ -148,7 +147,7 @@ enum Action {
     Choose(usize),
     Repeat(usize),
     Fill(usize),
-    /// Gives up, or is over: from now on its leases may end.
+    /// Gives up, or ends: from now on its leases may end.
     End(usize),
     Execute {
         server: usize,
@@ -320,12 +319,12 @@ impl State {
         self.attempts.iter().filter(|attempt| attempt.phase == Phase::Holding).count()
     }
 
-    /// How many servers have told an attempt so much.
+    /// The number of servers with this reply to an attempt.
     fn heard(&self, attempt: usize, what: Heard) -> usize {
         self.servers.iter().filter(|server| server.channels[attempt].heard >= what).count()
     }
 
-    /// Whether each attempt still has the lock where it was told so, unless the data was lost.
+    /// Whether each attempt still has the lock where a reply says so, unless the data was lost.
     fn locks_last(&self) -> bool {
         let lasts = |server: &Server, attempt: usize| {
             server.channels[attempt].heard == Heard::Nothing
@@ -334,7 +333,7 @@ impl State {
         self.servers.iter().all(|server| (0..ATTEMPTS).all(|attempt| lasts(server, attempt)))
     }
 
-    /// Whether a holder knows that its fence stands everywhere.
+    /// Whether a holder knows that its fence is on all servers.
     fn is_filled(&self) -> bool {
         (0..ATTEMPTS).any(|attempt| {
             self.attempts[attempt].phase == Phase::Holding
@@ -349,7 +348,7 @@ impl State {
         }
     }
 
-    /// Writes again where the first request is gone and no answer has come.
+    /// Repeats a write whose request is gone and whose reply has not arrived.
     fn repeat(&mut self, attempt: usize) {
         for server in &mut self.servers {
             let Channel { requests, heard } = &mut server.channels[attempt];
@@ -388,8 +387,8 @@ impl State {
         let highest = self.highest();
         let holder = &mut self.attempts[attempt];
         holder.phase = Phase::Holding;
-        // Without honest leases two holds may overlap, and only one that began after another had
-        // begun to hold comes after it.
+        // Without honest leases two holds may overlap, and only an attempt that began after the other's hold
+        // comes after it.
         let floor = if world.leases_are_honest() { highest } else { holder.floor };
         self.fell |= holder.fence <= floor;
         holder.floor = 0;
@@ -444,8 +443,8 @@ impl State {
         }
     }
 
-    /// States are the same if they differ only in the order of the servers, or in what can have no
-    /// effect any more.
+    /// States are equal if they differ only in the order of the servers, or in parts without any further
+    /// effect.
     fn settle(&mut self) {
         for server in &mut self.servers {
             server.forget_what_is_futile();
@@ -469,7 +468,7 @@ impl State {
 }
 
 impl Server {
-    /// Whether the server did as it was asked.
+    /// Whether the server did what the request asks.
     fn execute(
         &mut self,
         protocol: &Protocol,
@@ -510,7 +509,7 @@ impl Server {
             })
     }
 
-    /// A request that can have no effect any more is as good as lost.
+    /// A request without any further effect counts as lost.
     fn forget_what_is_futile(&mut self) {
         for (attempt, Channel { requests, .. }) in self.channels.iter_mut().enumerate() {
             let may_own = self.lock == Some(attempt)
@@ -546,7 +545,7 @@ fn fences_rise_when_a_server_loses_its_data_and_the_clocks_agree() {
 }
 
 #[test]
-fn fences_rise_when_a_server_loses_its_data_and_the_fence_stood_on_all() {
+fn fences_rise_when_a_server_loses_its_data_and_the_fence_was_on_all() {
     assert_keeps_promises(TWO_CLIENTS, World::LossWhenFilled, 40_000);
 }
 

@@ -1,4 +1,4 @@
-//! What goes wrong in a schedule.
+//! The faults of a schedule.
 
 use super::{Kind, LATE_MS, PROCESSES, Simulation};
 use crate::machine::Event;
@@ -10,7 +10,7 @@ impl Simulation {
         let until = self.now + ms(self.rng.u64(1..4_000));
         match self.rng.u32(..10) {
             0..3 => {
-                // What takes the lock late does the most harm.
+                // A request that takes the lock late does the most harm.
                 let taking = self.processes[who].links.iter().position(Link::takes_lock);
                 let node = taking.filter(|_| self.rng.bool()).unwrap_or(node);
                 self.note(format_args!("{who}: loses its connection to {node}"));
@@ -34,7 +34,7 @@ impl Simulation {
         }
     }
 
-    /// A connection breaks; what was on its way is executed later, if at all.
+    /// A connection breaks; its requests are executed later, if at all.
     fn cut(&mut self, who: usize, node: usize) {
         if self.processes[who].links[node].up {
             self.processes[who].event(node, Event::Disconnected("cut".to_owned()));

@@ -1,17 +1,17 @@
-//! What a manager does: its attempts, its lease, its releases, and its connection.
+//! A manager: its queue entries, its lease, its releases, and its connection.
 
 use super::server::{Call, Grant, Intent, Reply, Token};
 use super::{ATTEMPTS_MAX, CLAIM, LEASE, LONGER, POLL, Ticks, Variant};
 
-/// One of the managers, as far as it has to do with the lock.
+/// A manager, reduced to one lock.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub(super) struct Client {
     pub(super) id: usize,
     pub(super) link: Link,
     pub(super) attempts: [Attempt; ATTEMPTS_MAX],
-    /// Requests without an answer, or with one that is still on its way; the oldest first.
+    /// Requests in flight, or with a reply in flight; the oldest first.
     pub(super) wire: Vec<Exchange>,
-    /// Messages on their way, and for how long they are.
+    /// Messages in flight, and their ages.
     pub(super) inbox: Vec<(Grant, Ticks)>,
 }
 
@@ -19,7 +19,7 @@ pub(super) struct Client {
 pub(super) enum Link {
     Up,
     Down,
-    /// The process has ended, or never answers again.
+    /// The process has ended, or hangs forever.
     Dead,
 }
 
@@ -27,15 +27,15 @@ pub(super) enum Link {
 pub(super) struct Exchange {
     pub(super) attempt: usize,
     pub(super) call: Call,
-    /// Whether it asks for more time, as an extension or as the claim of a grant.
+    /// Whether it extends the lease, or claims a grant.
     renews: bool,
-    /// How long ago it was sent.
+    /// Its age.
     age: Ticks,
-    /// What the server has answered.
+    /// The server's reply.
     pub(super) reply: Option<Reply>,
 }
 
-/// What has become of an attempt.
+/// The state of a queue entry.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub(super) enum Attempt {
     #[default]
@@ -49,9 +49,9 @@ pub(super) enum Attempt {
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(super) struct Waiting {
     pub(super) place: QueuePosition,
-    /// In how many ticks it asks again; 0 if it does not by itself.
+    /// The ticks until it asks again; 0 if it does not by itself.
     poll: Ticks,
-    /// A message said that it has the lock, but not for how long.
+    /// A message granted the lock, but not for how long.
     hinted: bool,
     /// A request of this token was lost and may still be executed.
     pub(super) uncertain: bool,
@@ -61,15 +61,15 @@ pub(super) struct Waiting {
 pub(super) enum QueuePosition {
     Unknown,
     InLine(u8),
-    /// The server has forgotten it; it gets its old place again.
+    /// The server has lost the entry; it gets its old position again.
     Lost(u8),
 }
 
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(super) struct Lease {
-    /// How long the client believes to hold the lock; never 0.
+    /// The client's remaining lease; never 0.
     pub(super) valid: Ticks,
-    /// It was granted by a message, and the server has not answered the claim.
+    /// It was granted by a message, and the claim is not answered.
     pub(super) unclaimed: bool,
     uncertain: bool,
 }
@@ -109,12 +109,12 @@ impl Client {
         self.send(attempt, Call::Extend(lease), true);
     }
 
-    /// Whether something of it is on its way, or due.
+    /// Whether something of it is in flight or due.
     pub(super) fn is_busy(&self) -> bool {
         !self.wire.is_empty() || !self.inbox.is_empty() || self.link == Link::Down
     }
 
-    /// A message of the server leaves for it.
+    /// The server sends a message to it.
     pub(super) fn publish(&mut self, grant: Grant) {
         if self.link == Link::Up {
             self.inbox.push((grant, 0));
@@ -127,7 +127,7 @@ impl Client {
             .any(|exchange| exchange.attempt == attempt && matches!(exchange.call, Call::Extend(_)))
     }
 
-    /// Gives up what it holds, or waits for.
+    /// Gives up its lock or its wait.
     pub(super) fn release(&mut self, attempt: usize) {
         match self.attempts[attempt] {
             Attempt::Waiting(waiting) => {
@@ -143,7 +143,7 @@ impl Client {
         }
     }
 
-    /// Reads the oldest answer. If a hold begins with it, returns its fence.
+    /// Handles the oldest reply. If a hold begins with it, returns its fence.
     pub(super) fn handle_reply(&mut self, variant: Variant) -> Option<u8> {
         let exchange = self.wire.remove(0);
         let age = if variant == Variant::ValidFromReply { 0 } else { exchange.age };
@@ -185,7 +185,7 @@ impl Client {
             Reply::Granted { .. } if variant == Variant::LateGrantEndsWaiting => {
                 self.attempts[attempt] = Attempt::Waiting(waiting);
             }
-            // What was granted is over, or nearly so; whoever got it too late still wants it.
+            // The granted lease has ended, or nearly so; the waiter asks again.
             Reply::Granted { .. } => self.ask(attempt, Waiting { uncertain: true, ..waiting }),
             Reply::Held(number) => self.held_by_another(variant, attempt, waiting, number),
             Reply::Owner(_) => unreachable!("not a reply of acquire"),
@@ -237,8 +237,8 @@ impl Client {
         }
     }
 
-    /// Reads the oldest message. If a hold begins with it, returns its fence. A message is dated
-    /// exactly, which is the latest that the machine may date it.
+    /// Handles the oldest message. If a hold begins with it, returns its fence. A message is dated exactly,
+    /// which is the latest date that the machine may use.
     pub(super) fn handle_message(&mut self, variant: Variant, dated: bool) -> Option<u8> {
         let (grant, age) = self.inbox.remove(0);
         let age = if variant == Variant::ValidFromArrival { 0 } else { age };
@@ -253,14 +253,14 @@ impl Client {
             }
             Attempt::Waiting(waiting) => self.ask(attempt, waiting),
             Attempt::Releasing(_) => self.send_release(attempt),
-            // Nobody knows it any more, but it owns a lock.
+            // The token is unknown here, but it owns a lock.
             Attempt::NotBegun | Attempt::Ended => self.give_back(attempt, false),
             Attempt::Holding(_) => {}
         }
         None
     }
 
-    /// The connection is gone. Returns the requests that the server may still execute.
+    /// The connection is lost. Returns the requests that the server may still execute.
     pub(super) fn disconnect(&mut self, link: Link) -> Vec<(Token, Call)> {
         self.link = link;
         self.inbox.clear();
@@ -286,7 +286,7 @@ impl Client {
         unanswered.map(|exchange| (self.token(exchange.attempt), exchange.call)).collect()
     }
 
-    /// There is a connection again: asks for everything that waits for an answer, releases first.
+    /// Reconnected: sends all unanswered requests again, releases first.
     pub(super) fn connect(&mut self) {
         self.link = Link::Up;
         for attempt in 0..ATTEMPTS_MAX {
@@ -390,7 +390,7 @@ impl Client {
 }
 
 impl Exchange {
-    /// Whether it asks for the lock, rather than to keep it or to give it up.
+    /// Whether it requests the lock, rather than keeping it or giving it up.
     fn is_attempt(&self) -> bool {
         !self.renews && self.call != Call::Release
     }

@@ -1,15 +1,14 @@
 //! One lock on one server, and two or three managers that want it.
 //!
-//! The scripts are in `server.rs`; what a manager does is in `client.rs`, as in `attempt.rs`,
-//! `renew.rs`, `release.rs` and `link.rs` of the machine. Time is counted in ticks, and all clocks run
-//! alike. Between two ticks anything happens in any order. A tick passes when nothing is on its way
-//! and every living manager is connected, or else as a fault of the network. What callers want and
-//! what goes wrong is bounded by a [`Budget`]; within it, every schedule is looked at.
+//! The scripts are in `server.rs`; a manager is in `client.rs`. Time is counted in ticks, and all clocks have
+//! the same speed. Between two ticks anything happens in any order. A tick passes when nothing is in flight
+//! and every living manager is connected, or else as a fault of the network. A [`Budget`] bounds acquires and
+//! faults; within it, every schedule is checked.
 //!
-//! Left out: hand-on within a process and its blocks of fences, `tryAcquire`, code that stands in no
-//! line, epochs and the loss of data (see the simulator), lines too long to be walked at once, the
-//! liveness of an entry (its claim shows that nobody is there), the margin for clocks that run at
-//! different speeds, and replies that are errors.
+//! Left out: handoff within a process and its blocks of fences, `tryAcquire`, other code that does not
+//! enqueue, epochs and the loss of data (see the simulator), wait queues too long for one pass, the liveness
+//! of an entry (its unmade claim shows a dead client), the margin for clocks of different speeds, and error
+//! replies.
 
 mod client;
 mod server;
@@ -22,22 +21,22 @@ use stateright::{Model, Property};
 type Ticks = u8;
 
 const LEASE: Ticks = 3;
-/// What a caller may extend its lease to.
+/// The new lease of an extension.
 const LONGER: Ticks = 4;
 const CLAIM: Ticks = 2;
-/// How long a waiter sleeps: never longer than a claim lasts.
+/// The sleep of a waiter: never longer than a claim.
 const POLL: Ticks = CLAIM;
 const CLIENTS_MAX: usize = 3;
-/// How often one manager wants the lock, at most.
+/// The most acquires of one manager.
 const ATTEMPTS_MAX: usize = 2;
 
-/// The protocol, or the protocol with one rule broken: the rule that stands at the variant.
+/// The protocol, or the protocol without one rule: the rule at the variant.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Variant {
     Correct,
     /// Only its owner deletes a lock.
     ReleaseIsUnchecked,
-    /// Once a release of a token was sent, it is never used again.
+    /// A token is never reused after its release was sent.
     TokenIsUsedAgain,
     /// No lease is ever shortened.
     ExtendShortens,
@@ -49,30 +48,30 @@ enum Variant {
     ValidFromReply,
     /// The validity of a grant by message counts from when the server made it.
     ValidFromArrival,
-    /// An acquire looks at the line even if the lock is free.
+    /// An acquire checks the wait queue even if the lock is free.
     JumpsTheLine,
-    /// Whoever stands in line marks the lock, so that its release looks at the line.
+    /// A waiter sets the has-waiters flag, so that the release checks the wait queue.
     WaitersLeaveNoMark,
     /// A grant by message lasts as long as a claim.
     GrantHasNoEnd,
     /// A grant by message has a fence of its own.
     GrantKeepsFence,
-    /// Messages get lost: whoever is in line asks again from time to time.
+    /// Messages get lost: waiters poll.
     NobodyPolls,
-    /// A waiter whose grant arrives with nothing left of it asks again.
+    /// A waiter whose grant arrives with no time left asks again.
     LateGrantEndsWaiting,
-    /// A lease that is lost is given back, for an extension may still be on its way.
+    /// A lost lease is given back, because an extension may still be in flight.
     LossIsNotGivenBack,
 }
 
-/// What may still happen, and how often.
+/// The remaining events, and their numbers.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 struct Budget {
-    /// How often each manager wants the lock.
+    /// The acquires left per manager.
     acquires: [u8; CLIENTS_MAX],
     cancels: u8,
     extensions: u8,
-    /// Ticks that pass while something is on its way.
+    /// Ticks that pass while something is in flight.
     slow_ticks: u8,
     lost_connections: u8,
     lost_messages: u8,
@@ -88,15 +87,15 @@ struct Protocol {
 struct State {
     server: Server,
     clients: Vec<Client>,
-    /// Requests of connections that are gone, by connection. The server executes the rest of them in
-    /// their order, at any time or never.
+    /// Requests of lost connections, by connection. The server executes the rest in order, at any
+    /// time or never.
     late: Vec<Vec<(Token, Call)>>,
     left: Budget,
     /// The fence of the last hold that began.
     last_fence: u8,
-    /// A hold began with a fence that was not above all before.
+    /// A hold began with a fence that was not above all earlier ones.
     fence_fell: bool,
-    /// For how many ticks somebody has waited while nobody held the lock and nothing went wrong.
+    /// The ticks in which a client waited while the lock was free and nothing failed.
     idle: Ticks,
 }
 
@@ -108,7 +107,7 @@ enum Action {
     Suffer(usize, Trouble),
 }
 
-/// What the callers of a manager want.
+/// The actions of a manager's callers.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Wish {
     Acquire,
@@ -128,20 +127,20 @@ enum Arrival {
     Reply {
         client: usize,
     },
-    /// `dated`: the manager can tell when the server sent it.
+    /// `dated`: the manager knows when the server sent it.
     Message {
         client: usize,
         dated: bool,
     },
 }
 
-/// What happens to a manager.
+/// The faults of a manager.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Trouble {
     LosesMessage,
     Disconnects,
     Reconnects,
-    /// A process that ends takes its subscription with it; one that is only silent does not.
+    /// A process that ends loses its subscription; one that hangs does not.
     Crashes {
         subscribed: bool,
     },
@@ -218,8 +217,8 @@ const LEASES_END: &str = "every lease ends";
 const LOCKS_ARE_KNOWN: &str = "a manager knows of each lock, unless requests were lost";
 
 impl Budget {
-    /// How long a waiter may wait while nobody holds the lock: for the lease that a client has left
-    /// behind, for each claim that nobody makes, and until it asks again.
+    /// The longest wait while nobody holds the lock: for the lease of a dead client, for each unmade claim,
+    /// and for the next poll.
     fn longest_idle(&self) -> Ticks {
         let leaves_lease = self.lost_connections + self.crashes > 0;
         let lease = if self.extensions > 0 { LONGER } else { LEASE };
@@ -227,7 +226,7 @@ impl Budget {
         if leaves_lease { lease + claims + POLL - 1 } else { claims + POLL - 1 }
     }
 
-    /// Of `whole`, so much is used up that requests may have been lost or be late.
+    /// Whether the budget used of `whole` includes lost or late requests.
     fn may_lose_requests(&self, whole: &Self) -> bool {
         self.lost_connections < whole.lost_connections || self.crashes < whole.crashes
     }
@@ -296,7 +295,7 @@ impl State {
         })
     }
 
-    /// Whether the lock is owned by a token that no manager holds, waits with, or gives back.
+    /// Whether the owner's token is one that no manager holds, waits with, or gives back.
     fn is_held_by_nobody(&self) -> bool {
         self.server.lock.is_some_and(|lock| {
             let attempt = self.clients[lock.token.client].attempts[lock.token.attempt];
@@ -304,7 +303,7 @@ impl State {
         })
     }
 
-    /// Whether something is on its way, or due.
+    /// Whether something is in flight or due.
     fn is_busy(&self) -> bool {
         self.clients.iter().any(Client::is_busy)
     }
@@ -330,7 +329,7 @@ impl State {
                 Attempt::NotBegun | Attempt::Releasing(_) | Attempt::Ended => {}
             }
         }
-        // All who wait in a process share one attempt.
+        // All waiters of a process share one queue entry.
         if !waits && self.left.acquires[client.id] > 0 {
             wishes.push(Wish::Acquire);
         }
@@ -494,7 +493,7 @@ fn assert_keeps_promises(budget: Budget, least: usize) {
 }
 
 #[test]
-fn every_promise_is_kept_when_all_goes_well() {
+fn every_promise_is_kept_without_faults() {
     assert_keeps_promises(BOTH_TWICE, 40_000);
     assert_keeps_promises(THREE, 15_000);
 }
@@ -520,7 +519,7 @@ fn every_promise_is_kept_when_a_process_crashes() {
     assert_keeps_promises(CRASH_AND_CUT_OFF, 20_000);
 }
 
-/// Each within a budget in which the protocol itself keeps its promises.
+/// Each has a budget within which the unbroken protocol keeps its promises.
 #[test]
 fn every_rule_is_needed() {
     for (variant, promise, budget) in [

@@ -1,8 +1,8 @@
-//! What `acquire.lua`, `extend.lua`, `release.lua` and `wait_queue.lua` do, and the keys they do it to.
+//! The effects of `acquire.lua`, `extend.lua`, `release.lua` and `wait_queue.lua`, and their keys.
 
 use super::{CLAIM, CLIENTS_MAX, LEASE, Ticks, Variant};
 
-/// Names an attempt: whose it is, and which of its attempts.
+/// Names a queue entry: its client, and its number there.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(super) struct Token {
     pub(super) client: usize,
@@ -18,9 +18,9 @@ pub(super) enum Call {
 
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(super) enum Intent {
-    /// Stand in line, at this number or at the end.
+    /// Enqueue, at this number or at the end.
     Join(Option<u8>),
-    /// Keep a place in line or a lock, and get neither anew.
+    /// Keep an entry or a lock, and get neither anew.
     Poll,
 }
 
@@ -29,12 +29,12 @@ pub(super) enum Reply {
     Granted {
         fence: u8,
     },
-    /// The lock is not the caller's; its number in line.
+    /// The caller does not own the lock; its number in the wait queue.
     Held(Option<u8>),
     Owner(bool),
 }
 
-/// Tells a waiter that the lock was given to it.
+/// Notifies a waiter that it was granted the lock.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(super) struct Grant {
     pub(super) token: Token,
@@ -46,25 +46,25 @@ pub(super) struct Server {
     pub(super) lock: Option<Lock>,
     /// The last fence issued.
     fence: u8,
-    /// Who waits, by number.
+    /// The wait queue, by number.
     line: Vec<Entry>,
     last_number: u8,
-    /// Who was last granted the lock by message, and has not been heard of since.
+    /// The token that was last granted the lock by message and is silent since.
     pub(super) unclaimed: Option<Token>,
-    /// Which clients are subscribed to their inboxes.
+    /// The clients that are subscribed to their inboxes.
     pub(super) subscribed: [bool; CLIENTS_MAX],
-    /// A message on its way out.
+    /// An outgoing message.
     pub(super) published: Option<Grant>,
-    /// Somebody got the lock ahead of another who could have been told.
+    /// A later waiter got the lock before a reachable earlier one.
     pub(super) overtaken: bool,
 }
 
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(super) struct Lock {
     pub(super) token: Token,
-    /// When its lease ends; never, if none.
+    /// When its lease ends; none if it never does.
     pub(super) left: Option<Ticks>,
-    /// Its owner must look at the line when it releases.
+    /// The has-waiters flag: the release must check the wait queue.
     marked: bool,
 }
 
@@ -72,7 +72,7 @@ pub(super) struct Lock {
 struct Entry {
     number: u8,
     token: Token,
-    /// It could not be reached when it was its turn.
+    /// The client was unreachable when its entry was first.
     skipped: bool,
 }
 
@@ -98,7 +98,7 @@ impl Server {
         }
     }
 
-    /// Ends a lease whose time has come.
+    /// Ends a lease that has expired.
     pub(super) fn tick(&mut self) {
         if let Some(Lock { left: Some(left), .. }) = &mut self.lock {
             *left -= 1;
@@ -184,13 +184,13 @@ impl Server {
         Reply::Granted { fence: self.fence }
     }
 
-    /// Takes the caller's place in line, or keeps it: its number, if it has one now.
+    /// Enqueues the caller, or keeps its entry: its number, if it has one now.
     fn stand_in_line(&mut self, token: Token, intent: Intent) -> Option<u8> {
         let place = self.line.iter_mut().find(|entry| entry.token == token);
         if place.is_none() && intent == Intent::Poll {
             return None;
         }
-        // A sign of life of its client.
+        // Shows that its client is alive.
         self.unclaimed = self.unclaimed.filter(|unclaimed| unclaimed.client != token.client);
         if let Some(entry) = place {
             entry.skipped = false;
@@ -207,10 +207,10 @@ impl Server {
         Some(number)
     }
 
-    /// Passes the free lock to the first in line who can be reached: the reply, if that is `caller`.
+    /// Grants the free lock to the first reachable waiter: the reply, if that is `caller`.
     fn advance(&mut self, variant: Variant, caller: Option<Token>) -> Option<Reply> {
         if let Some(silent) = self.unclaimed.take() {
-            // It let a whole claim pass.
+            // The client let a whole claim pass.
             self.line.retain(|entry| entry.token.client != silent.client);
         }
         let mut place = 0;
@@ -227,7 +227,7 @@ impl Server {
                 return None;
             }
             if skipped {
-                // Not for the first time. Should it come back, it has its number.
+                // A repeated failure. If the client returns, it has its number.
                 self.line.remove(place);
             } else {
                 self.line[place].skipped = true;
@@ -237,7 +237,7 @@ impl Server {
         None
     }
 
-    /// Gives the free lock to a waiter, for as long as a claim, and tells it.
+    /// Grants the free lock to a waiter for one claim, and notifies it.
     fn offer(&mut self, variant: Variant, token: Token) {
         self.unclaimed = Some(token);
         let endless = variant == Variant::GrantHasNoEnd;
@@ -248,7 +248,7 @@ impl Server {
         self.published = Some(Grant { token, fence: self.fence });
     }
 
-    /// The lock goes to somebody behind the first `ahead` of the line.
+    /// The lock goes to a waiter behind the first `ahead` entries.
     fn pass_by(&mut self, ahead: usize) {
         self.overtaken |=
             self.line[..ahead].iter().any(|entry| self.subscribed[entry.token.client]);
