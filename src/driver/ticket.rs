@@ -58,10 +58,10 @@ impl Drop for Ticket {
 }
 
 /// Catches panics: a panic during another one would end the process.
-fn in_any_case(tell: impl Fn()) {
-    let told = || catch_unwind(AssertUnwindSafe(&tell)).is_ok();
+fn in_any_case(report: impl Fn()) {
+    let reported = || catch_unwind(AssertUnwindSafe(&report)).is_ok();
     // Retried once after a panic; a second panic is given up.
-    let _told = told() || told();
+    let _reported = reported() || reported();
 }
 
 /// The open operations of one caller. It takes over the promise of all their tickets, at a few bytes per

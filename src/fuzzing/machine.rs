@@ -156,24 +156,24 @@ impl Scene {
     /// Answers a request, early or late, or one that was never sent.
     fn answer(&mut self, bytes: &mut Bytes<'_>) {
         let index = bytes.below(self.asked.len() + 1);
-        let place = match self.asked.keys().nth(index) {
-            Some(place) => *place,
+        let key = match self.asked.keys().nth(index) {
+            Some(key) => *key,
             None => (node(bytes), RequestId(u64::MAX - u64::from(bytes.byte()))),
         };
-        let script = self.asked.get(&place).map_or(Script::Acquire, Call::script);
-        if !self.up.contains(&place.0) {
+        let script = self.asked.get(&key).map_or(Script::Acquire, Call::script);
+        if !self.up.contains(&key.0) {
             return;
         }
         // Sometimes the same reply arrives twice.
         if bytes.below(8) > 0 {
-            self.asked.remove(&place);
+            self.asked.remove(&key);
         }
         let reply = any_reply(bytes, script);
         if matches!(reply, Err(Failure::Moved(_) | Failure::Moving(_))) && !self.cluster {
             return;
         }
         let (now, out) = (self.now, &mut self.out);
-        let (node, request) = place;
+        let (node, request) = key;
         self.protocol.handle_reply(now, node, request, reply, out);
         self.judge();
     }
@@ -448,7 +448,7 @@ fn any_refusal(bytes: &mut Bytes<'_>) -> Refusal {
     Refusal { code: bytes.pick(&codes).to_owned(), detail: "no".to_owned() }
 }
 
-fn any_look(bytes: &mut Bytes<'_>) -> ServerProbe {
+fn any_probe(bytes: &mut Bytes<'_>) -> ServerProbe {
     ServerProbe {
         history: bytes.flag().then(|| bytes.pick(&["one", "two"]).to_owned()),
         time: ServerTime::from_micros(exact(bytes)),
@@ -463,7 +463,7 @@ fn any_event(bytes: &mut Bytes<'_>, now: Mono) -> Event {
             verdict: if bytes.flag() { Ok(()) } else { Err(any_refusal(bytes)) },
         },
         1..4 => Event::Connected {
-            probe: any_look(bytes),
+            probe: any_probe(bytes),
             risks: bytes.flag().then(|| Risk::Replica("a:1".to_owned())).into_iter().collect(),
             pubsub_denied: bytes.flag().then(|| "NOPERM".to_owned()),
         },
@@ -479,7 +479,7 @@ fn any_event(bytes: &mut Bytes<'_>, now: Mono) -> Event {
             channel: format!("{}:{{{}}}", inbox(CLIENT), lock(bytes).tag()).into(),
             on: bytes.flag(),
         },
-        9 => Event::Probed { probe: any_look(bytes), sent: now },
+        9 => Event::Probed { probe: any_probe(bytes), sent: now },
         10 => Event::Message(any_message(bytes)),
         _ => Event::Heartbeat(now),
     }

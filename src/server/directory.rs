@@ -32,10 +32,10 @@ pub(super) struct Known {
 impl Known {
     /// The number of a server; none if the numbers are used up.
     fn node(&mut self, name: &Name) -> Option<NodeId> {
-        let place = self.names.iter().position(|known| known == name);
-        let place = place.unwrap_or(self.names.len());
-        let node = u16::try_from(place).ok()?;
-        if place == self.names.len() {
+        let index = self.names.iter().position(|known| known == name);
+        let index = index.unwrap_or(self.names.len());
+        let node = u16::try_from(index).ok()?;
+        if index == self.names.len() {
             self.names.push(name.clone());
         }
         Some(NodeId(node))

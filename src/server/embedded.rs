@@ -90,9 +90,10 @@ impl Server {
     fn publish(&self) {
         for message in self.store.take_messages() {
             let text = std::str::from_utf8(&message.payload).ok();
-            let told = text.and_then(|text| Message::parse(&message.channel, text));
-            if let (Some(told), Some(deliver)) = (told, self.listeners.get(&message.subscriber)) {
-                deliver(Incoming::Message(told));
+            let parsed = text.and_then(|text| Message::parse(&message.channel, text));
+            if let (Some(parsed), Some(deliver)) = (parsed, self.listeners.get(&message.subscriber))
+            {
+                deliver(Incoming::Message(parsed));
             }
         }
     }

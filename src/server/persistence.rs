@@ -39,16 +39,16 @@ mod tests {
     fn a_server_that_may_forget_locks_says_why() {
         let config = |policy: &str| Value::Map(vec![(bulk("appendfsync"), bulk(policy))]);
         let why = |info: &str, config: Value| forgets(&[bulk(info), config], "a:1");
-        let told = |why: &str| Some(Risk::Forgets(why.to_owned()));
+        let risk = |why: &str| Some(Risk::Forgets(why.to_owned()));
         assert_eq!(why("aof_enabled:1\r\n", config("always")), None);
         assert_eq!(
             why("aof_enabled:0\r\n", config("always")),
-            told("a:1 has appendonly no"),
+            risk("a:1 has appendonly no"),
             "its policy is of no use then"
         );
         assert_eq!(
             why("aof_enabled:1\r\n", config("everysec")),
-            told("a:1 has appendfsync everysec")
+            risk("a:1 has appendfsync everysec")
         );
         // A server that hides its settings causes no warning.
         assert_eq!(why("aof_enabled:1\r\n", Value::Nil), None);

@@ -29,7 +29,7 @@ pub(crate) async fn page(
     patience: Duration,
 ) -> Result<Page, Failure> {
     let servers = servers(endpoint, directory).await?;
-    let (server, mut cursor) = place(&question.cursor);
+    let (server, mut cursor) = server_and_cursor(&question.cursor);
     let Some(endpoint) = servers.get(server) else { return Ok(Page::default()) };
     let dialled = single::in_time(endpoint, single::dial(endpoint, |_| {})).await?;
     let mut connection = PageConnection { dialled, patience, allowed: false, refusal: None };
@@ -55,7 +55,7 @@ pub(crate) async fn page(
 }
 
 /// The number of a server, and a cursor on it.
-fn place(cursor: &str) -> (usize, String) {
+fn server_and_cursor(cursor: &str) -> (usize, String) {
     let (server, at) = cursor.split_once(':').unwrap_or(("0", "0"));
     (server.parse().unwrap_or(0), at.to_owned())
 }
@@ -268,7 +268,7 @@ mod tests {
 
     #[test]
     fn a_cursor_says_where_to_go_on() {
-        assert_eq!(place(""), (0, "0".to_owned()));
-        assert_eq!(place("2:1536"), (2, "1536".to_owned()));
+        assert_eq!(server_and_cursor(""), (0, "0".to_owned()));
+        assert_eq!(server_and_cursor("2:1536"), (2, "1536".to_owned()));
     }
 }

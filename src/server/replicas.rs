@@ -71,7 +71,7 @@ async fn watch(
     mut waiting: UnboundedReceiver<TokenId>,
     deliver: Deliver,
 ) {
-    let _told = OnPanic(|| deliver(Incoming::Disconnected(DEFECT.to_owned())));
+    let _reported = OnPanic(|| deliver(Incoming::Disconnected(DEFECT.to_owned())));
     let mut grants = Vec::new();
     while waiting.recv_many(&mut grants, usize::MAX).await > 0 {
         faults::at("replicas");

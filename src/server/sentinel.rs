@@ -236,8 +236,8 @@ fn watch_all(
             deliver: Arc::clone(deliver),
         };
         tasks.spawn(async move {
-            let told = Arc::clone(&watch.deliver);
-            let _told = OnPanic(|| told(Incoming::Disconnected(DEFECT.to_owned())));
+            let report = Arc::clone(&watch.deliver);
+            let _reported = OnPanic(|| report(Incoming::Disconnected(DEFECT.to_owned())));
             loop {
                 faults::at("watching");
                 watch.listen().await;

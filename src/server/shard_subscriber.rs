@@ -23,7 +23,7 @@ pub(super) async fn listen(
     mut wanted: UnboundedReceiver<Subscription>,
     deliver: Deliver,
 ) {
-    let _told = OnPanic(|| deliver(Incoming::Disconnected(DEFECT.to_owned())));
+    let _reported = OnPanic(|| deliver(Incoming::Disconnected(DEFECT.to_owned())));
     let mut pace = Pace::default();
     let mut open: Option<ShardSubscriber> = None;
     loop {

@@ -121,7 +121,7 @@ pub(super) async fn dial(
         .await
         .map_err(|error| login_failure(endpoint, &error))?;
     let pump = async move {
-        let _told =
+        let _reported =
             OnPanic(|| defect(redis::PushInfo { kind: PushKind::Disconnection, data: vec![] }));
         pump.await;
     };
@@ -242,7 +242,7 @@ impl Connection {
         let deliver = Arc::clone(&self.deliver);
         // Tasks of this runtime start in the order of their spawning, so pipelines keep their order.
         tokio::spawn(async move {
-            let _told = OnPanic(|| deliver(Incoming::Disconnected(DEFECT.to_owned())));
+            let _reported = OnPanic(|| deliver(Incoming::Disconnected(DEFECT.to_owned())));
             faults::at("sending");
             let count = pipeline.len();
             let result = inner.send_packed_commands(&pipeline, 0, count).await;
@@ -265,7 +265,7 @@ impl Connection {
         let mut inner = self.inner.clone();
         let deliver = Arc::clone(&self.deliver);
         tokio::spawn(async move {
-            let _told = OnPanic(|| deliver(Incoming::Disconnected(DEFECT.to_owned())));
+            let _reported = OnPanic(|| deliver(Incoming::Disconnected(DEFECT.to_owned())));
             faults::at("listening");
             if !on {
                 // A lost connection has no subscriptions.

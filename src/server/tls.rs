@@ -122,9 +122,9 @@ fn roots(ca: Option<&str>) -> Result<RootCertStore, BadOption> {
     let found = rustls_native_certs::load_native_certs();
     roots.add_parsable_certificates(found.certs);
     if roots.is_empty() {
-        let trouble: String =
+        let errors: String =
             found.errors.first().map(|error| format!(" ({error})")).unwrap_or_default();
-        return Err(bad("ca", format!("is needed: this system has no root certificates{trouble}")));
+        return Err(bad("ca", format!("is needed: this system has no root certificates{errors}")));
     }
     Ok(roots)
 }

@@ -135,12 +135,12 @@ impl Crew {
     }
 
     /// Waits for a lock that another client holds; returns the server's reply.
-    fn stand_in_line(&mut self) -> Held {
+    fn enqueue(&mut self) -> Held {
         self.acquire(2, LOW);
         let (node, request, ..) = self.sent();
-        let place = Some(QueuePosition { position: 1, seq: 5 });
+        let queued = Some(QueuePosition { position: 1, seq: 5 });
         let (holder, remaining) = ("hf1.d.1".to_owned(), Some(ms(9_000)));
-        let held = Held { remaining, holder, queued: place, ..Held::default() };
+        let held = Held { remaining, holder, queued, ..Held::default() };
         self.reply(node, request, Ok(Reply::Held(held.clone())));
         held
     }
@@ -422,7 +422,7 @@ fn a_release_while_the_keys_are_in_two_places_frees_the_lock_alone() {
 #[test]
 fn a_queue_entry_subscribes_and_asks_again_once_it_is_subscribed() {
     let mut crew = Crew::new();
-    let held = crew.stand_in_line();
+    let held = crew.enqueue();
     let channel: Arc<str> = "holdfast:inbox:c:{lock:item:42}".into();
     assert_eq!(crew.take(), [Effect::Listen { node: ONE, channel: Arc::clone(&channel) }]);
     // A release in the meantime had to skip it.
@@ -495,7 +495,7 @@ fn discovery_of_unknown_routes_backs_off() {
 #[test]
 fn a_server_that_denies_pubsub_is_polled() {
     let mut crew = Crew::new();
-    let held = crew.stand_in_line();
+    let held = crew.enqueue();
     crew.take();
     crew.event(ONE, Event::PubsubDenied("ERR unknown command".to_owned()));
     let (_, request, call, _) = crew.sent();
@@ -564,7 +564,7 @@ fn a_share_whose_slot_moves_is_renewed_claimed_and_released_by_the_keys_that_exi
 #[test]
 fn a_claim_that_a_moving_slot_refuses_goes_by_the_lock_alone() {
     let mut crew = Crew::new();
-    let held = crew.stand_in_line();
+    let held = crew.enqueue();
     crew.take();
     let keys = LockKeys::new("lock:", LOW);
     let channel = crew.machine.rq.servers.shard_channel(&keys);
@@ -592,7 +592,7 @@ fn a_claim_that_a_moving_slot_refuses_goes_by_the_lock_alone() {
 #[test]
 fn a_queue_entry_is_kept_while_its_slot_moves() {
     let mut crew = Crew::new();
-    let held = crew.stand_in_line();
+    let held = crew.enqueue();
     crew.take();
     for _ in 0..3 {
         let (node, request, call, _) = crew.next_sent();

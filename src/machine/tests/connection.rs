@@ -142,11 +142,11 @@ fn a_promotion_in_place_raises_the_epoch_before_the_first_grant() {
     let op = world.acquire(10_000, Wait::Forever);
     let (request, _) = world.wire.pop_front().unwrap();
     world.reply(request, Err(refused("READONLY")));
-    let looks = world.looks;
+    let probes = world.looks;
     world.connect();
     assert_eq!(
         world.looks,
-        looks + 1,
+        probes + 1,
         "a look goes ahead of the retry, however new the connection"
     );
     world.server.set_history("promoted");

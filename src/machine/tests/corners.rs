@@ -340,13 +340,13 @@ fn a_replica_at_connect_is_asked_for_its_history_before_the_first_grant() {
     let mut world = World::connected();
     meet(&mut world, vec![Risk::Replica("10.0.0.1:6379".to_owned())]);
     assert!(matches!(world.notices.last(), Some(Notice::Risk(_))));
-    let looks = world.looks;
+    let probes = world.looks;
     let op = world.acquire(10_000, Wait::Forever);
-    assert_eq!(world.looks, looks + 1, "it may have been promoted meanwhile");
+    assert_eq!(world.looks, probes + 1, "it may have been promoted meanwhile");
     world.settle();
     world.lease(op);
     world.acquire(10_000, Wait::Never);
-    assert_eq!(world.looks, looks + 1, "it has taken a write");
+    assert_eq!(world.looks, probes + 1, "it has taken a write");
 }
 
 #[test]

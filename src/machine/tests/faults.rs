@@ -260,8 +260,8 @@ impl Simulation {
         let entries = if self.rng.bool() { self.saved.clone() } else { self.server.save() };
         self.saved = entries.clone();
         self.forget(|it| other.promote(it.now, entries, &history));
-        let place = self.servers.iter().position(|it| it.is(&other)).unwrap();
-        self.promoted_at[place] = self.server.executed();
+        let index = self.servers.iter().position(|it| it.is(&other)).unwrap();
+        self.promoted_at[index] = self.server.executed();
         self.server = other;
         for who in 0..PROCESSES {
             if self.rng.bool() {

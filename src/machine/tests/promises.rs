@@ -39,11 +39,11 @@ impl Simulation {
         }
         for (who, process) in self.processes.iter().enumerate() {
             let (deadlines, lost) = (&process.world.deadlines, &process.world.lost);
-            let untold = process.held.iter().map(|held| held.lease).find(|lease| {
+            let unreported = process.held.iter().map(|held| held.lease).find(|lease| {
                 !deadlines.contains_key(lease) && lost.iter().all(|(other, _)| other != lease)
             });
-            self.demand(untold.is_none(), || {
-                format!("{who}: {untold:?} ended, and nobody is told")
+            self.demand(unreported.is_none(), || {
+                format!("{who}: {unreported:?} ended without a notice")
             });
         }
     }

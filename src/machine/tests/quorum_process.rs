@@ -109,8 +109,8 @@ impl Process {
                 let link = &mut self.links[index(node)];
                 assert!(link.up, "a request without a connection");
                 let ahead = matches!(call, Call::Withdraw { .. }) && Flaw::WithdrawnAhead.is_on();
-                let place = if ahead { 0 } else { link.wire.len() };
-                link.wire.insert(place, Asked { request, call, with_source });
+                let index = if ahead { 0 } else { link.wire.len() };
+                link.wire.insert(index, Asked { request, call, with_source });
             }
             Effect::SetDeadline { lease, until: Some(until) } => {
                 self.deadlines.insert(lease, until);

@@ -18,8 +18,8 @@ const FENCE_KEPT: Duration = Duration::from_secs(86_400);
 
 #[test]
 fn the_scripts_keep_a_fence_for_the_same_time() {
-    let line = format!("local FENCE_MS = {}\n", FENCE_KEPT.as_millis());
-    assert!(Script::Seal.source().contains(&line));
+    let source = format!("local FENCE_MS = {}\n", FENCE_KEPT.as_millis());
+    assert!(Script::Seal.source().contains(&source));
 }
 
 /// A server's data about the lock.

@@ -59,7 +59,7 @@ impl Snapshot {
         ask: &dyn Fn(&[&str]) -> Vec<String>,
     ) -> Self {
         let entries = ask(&["ZRANGE", &keys.queue(), "0", "-1", "WITHSCORES"]);
-        let line = if entries.is_empty() { Vec::new() } else { read_line(keys, ask, &entries) };
+        let queue = if entries.is_empty() { Vec::new() } else { read_queue(keys, ask, &entries) };
         let value = ask(&["GET", keys.lock()]).pop();
         let shared = value.as_deref().is_some_and(|value| bare(value) == SHARED);
         let left_ms = |key: &str| ask(&["PTTL", key]).pop().map_or(-2, |ms| ms.parse().unwrap());
@@ -69,7 +69,7 @@ impl Snapshot {
             remaining_ms: left_ms(keys.lock()),
             fence_ms: left_ms(&fence),
             fence: ask(&["GET", &fence]).pop(),
-            line,
+            line: queue,
             shares: if shared { read_shares(keys, time, ask) } else { Vec::new() },
         }
     }
@@ -100,8 +100,8 @@ impl Snapshot {
 
     /// The owners and the waiters.
     pub(super) fn tokens(&self) -> Vec<Token> {
-        let line = self.line.iter().map(|waiter| waiter.token.as_str());
-        self.holders().map(|(owner, _)| owner).chain(line).map(Token::from_text).collect()
+        let waiters = self.line.iter().map(|waiter| waiter.token.as_str());
+        self.holders().map(|(owner, _)| owner).chain(waiters).map(Token::from_text).collect()
     }
 
     pub(super) fn waiter(&self, token: &str) -> Option<&Waiter> {
@@ -128,7 +128,7 @@ pub(super) fn holders(
 pub(super) const SHARED: &str = "hf1.shared";
 
 /// Reads the wait queue; `entries` are tokens and their numbers.
-fn read_line(
+fn read_queue(
     keys: &LockKeys,
     ask: &dyn Fn(&[&str]) -> Vec<String>,
     entries: &[String],

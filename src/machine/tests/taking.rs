@@ -132,9 +132,9 @@ fn losses_are_right(done: &Executed<'_>) -> Result<(), String> {
     let adopted = done.adopted().map(|owner| (owner, true));
     let listens = |(owner, _): &(&str, bool)| !is_foreign(owner) && (done.listens)(owner);
     let due: BTreeSet<_> = robbed.chain(adopted).filter(listens).collect();
-    let told = done.taken.iter().map(|taken| (taken.token.as_str(), taken.adopted));
-    let told: BTreeSet<_> = told.collect();
-    expect(told == due, &format!("{due:?} lost the lock, and {told:?} were told"))
+    let notified = done.taken.iter().map(|taken| (taken.token.as_str(), taken.adopted));
+    let notified: BTreeSet<_> = notified.collect();
+    expect(notified == due, &format!("{due:?} lost the lock, and {notified:?} were notified"))
 }
 
 impl Simulation {

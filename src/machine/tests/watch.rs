@@ -26,7 +26,7 @@ pub(super) struct Watch {
     /// The last fence reserved for each hold.
     reserved: BTreeMap<String, u64>,
     /// The numbers of the queue entries of each token.
-    places: BTreeMap<String, BTreeSet<u64>>,
+    numbers: BTreeMap<String, BTreeSet<u64>>,
     /// The last token that was granted the whole lock by message and is silent since.
     pub(super) silent: Option<String>,
     /// The tokens that were granted shares by message and have not claimed them, and when, in ms.
@@ -277,21 +277,21 @@ impl Watch {
                 && waiter.deadline_ms >= done.now_ms()
                 && !self.is_purged(done, waiter)
         });
-        let places = eligible.map(|waiter| Candidate {
+        let candidates = eligible.map(|waiter| Candidate {
             seq: waiter.seq,
             token: &waiter.token,
             limit: waiter.limit,
         });
-        let mut places: Vec<_> = places.chain(done.own_entry()).collect();
-        places.sort_unstable();
+        let mut candidates: Vec<_> = candidates.chain(done.own_entry()).collect();
+        candidates.sort_unstable();
         let (mut sharing, mut successors) = (done.sharing(), Vec::new());
-        for place in places {
-            match place.limit {
-                None if sharing == 0 => return vec![place],
+        for candidate in candidates {
+            match candidate.limit {
+                None if sharing == 0 => return vec![candidate],
                 Some(limit) if limit == 0 || sharing < limit => sharing += 1,
                 _ => break,
             }
-            successors.push(place);
+            successors.push(candidate);
         }
         successors
     }
@@ -338,13 +338,14 @@ impl Watch {
             _ => None,
         };
         for successor in successors {
-            let told = done
+            let notified = done
                 .messages
                 .iter()
                 .flatten()
                 .find(|grant| grant.token.as_str() == successor.token);
             let share = done.after.shares.iter().find(|share| share.token == successor.token);
-            let fence = share.map(|share| share.fence).or_else(|| told.map(|grant| grant.fence));
+            let fence =
+                share.map(|share| share.fence).or_else(|| notified.map(|grant| grant.fence));
             let fence = fence.or(granted).unwrap_or(counter);
             let highest = self.highest;
             expect(fence > highest, &format!("the fence {fence} after {highest}"))?;
@@ -403,35 +404,35 @@ impl Watch {
                 let back = waiter.token == done.token()
                     && done.intent() == Some(Intent::Join(Some(waiter.seq)))
                     && before.seq < waiter.seq;
-                expect(back || before.seq == waiter.seq, "a place in line moved")?;
+                expect(back || before.seq == waiter.seq, "a queue entry moved")?;
                 if back {
-                    self.places.entry(waiter.token.clone()).or_default().insert(waiter.seq);
+                    self.numbers.entry(waiter.token.clone()).or_default().insert(waiter.seq);
                 }
                 continue;
             }
             let asked =
                 waiter.token == done.token() && matches!(done.intent(), Some(Intent::Join(_)));
-            expect(asked, &format!("{} got a place that it did not ask for", waiter.token))?;
+            expect(asked, &format!("{} was enqueued without a request", waiter.token))?;
             let last = done.before.line.last().map_or(0, |last| last.seq);
-            let places = self.places.entry(waiter.token.clone()).or_default();
+            let numbers = self.numbers.entry(waiter.token.clone()).or_default();
             let fresh = done.intent() == Some(Intent::Join(None));
-            expect(!fresh || waiter.seq > last, "a newcomer got a place ahead of others")?;
+            expect(!fresh || waiter.seq > last, "a newcomer was enqueued ahead of others")?;
             // Or the position of another caller: the time of its call, which was not later than now.
             let past = waiter.seq <= done.time.as_micros();
-            let known = past || places.is_empty() || places.contains(&waiter.seq);
-            expect(fresh || known, "an old place was lost")?;
-            places.insert(waiter.seq);
+            let known = past || numbers.is_empty() || numbers.contains(&waiter.seq);
+            expect(fresh || known, "an old position was lost")?;
+            numbers.insert(waiter.seq);
         }
         let left = done.is_release();
         let stands = done.after.waiter(done.token()).is_some();
-        expect(!(left && stands), "whoever left still stands in line")?;
+        expect(!(left && stands), "a caller that left is still enqueued")?;
         let soon_ms = done.now_ms() + 2_000;
         for waiter in &done.before.line {
             let gone = done.after.waiter(&waiter.token).is_none();
             let owns = done.after.held_ms(&waiter.token).is_some();
             let left = left && waiter.token == done.token();
             let lives = waiter.deadline_ms > soon_ms && !self.is_purged(done, waiter);
-            expect(!(gone && lives) || owns || left, &format!("{} lost its place", waiter.token))?;
+            expect(!(gone && lives) || owns || left, &format!("{} lost its entry", waiter.token))?;
         }
         Ok(())
     }
@@ -442,8 +443,8 @@ const LIVENESS_MS: u64 = 15_000;
 
 #[test]
 fn the_scripts_have_the_same_liveness() {
-    let line = format!("local LIVENESS_MS, KEYS_MS = {LIVENESS_MS}, ");
-    assert!(Script::KeepEntry.source().contains(&line));
+    let source = format!("local LIVENESS_MS, KEYS_MS = {LIVENESS_MS}, ");
+    assert!(Script::KeepEntry.source().contains(&source));
 }
 
 fn refused(done: &Executed<'_>) -> Result<(), String> {
@@ -543,16 +544,17 @@ fn mark_is_right(done: &Executed<'_>) -> Result<(), String> {
 /// Each successor that is granted something by another's call gets a message, about no more than its grant,
 /// and no other waiter does; one message per process.
 fn messages_are_right(done: &Executed<'_>, successors: &[Candidate<'_>]) -> Result<(), String> {
-    let told: BTreeSet<_> = done.messages.iter().flatten().map(|it| it.token.as_str()).collect();
+    let notified: BTreeSet<_> =
+        done.messages.iter().flatten().map(|it| it.token.as_str()).collect();
     let listens = |token: &str| {
         token != done.token()
             && done.before.waiter(token).is_some_and(|waiter| waiter.reach != Reach::Polls)
     };
     let due: BTreeSet<_> =
         successors.iter().map(|successor| successor.token).filter(|it| listens(it)).collect();
-    expect(told == due, &format!("{due:?} got the lock, and {told:?} were told"))?;
-    let inboxes: BTreeSet<_> = told.iter().map(|token| client(token)).collect();
-    expect(done.messages.len() == inboxes.len(), "a process was told twice")?;
+    expect(notified == due, &format!("{due:?} got the lock, and {notified:?} were notified"))?;
+    let inboxes: BTreeSet<_> = notified.iter().map(|token| client(token)).collect();
+    expect(done.messages.len() == inboxes.len(), "a process was notified twice")?;
     for grant in done.messages.iter().flatten() {
         let given_ms = done.after.held_ms(grant.token.as_str()).unwrap_or(0);
         let claim_ms = i64::try_from(grant.claim.as_millis()).unwrap();

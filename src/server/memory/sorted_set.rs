@@ -67,8 +67,8 @@ impl SortedSet {
 
     /// The number of members before `member`.
     pub(super) fn rank(&self, member: &[u8]) -> Option<usize> {
-        let place = (Score(self.score(member)?), member.to_vec());
-        Some(self.order.range(..place).count())
+        let end = (Score(self.score(member)?), member.to_vec());
+        Some(self.order.range(..end).count())
     }
 
     /// All members, in order.

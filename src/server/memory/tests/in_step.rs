@@ -154,15 +154,15 @@ impl InStep {
     /// if the millisecond is unknown.
     pub(super) fn run(&mut self, eval: Eval<'_>, us: u64) -> (Option<Effect>, Effect) {
         let (at_ms, reply) = self.on_server(eval, us);
-        let reply = without_place(reply);
+        let reply = without_position(reply);
         let messages = self.ask_listener(&[]);
         let ours = at_ms.map(|ms| {
             self.now = ServerTime::from_micros(ms * 1_000 + us);
             let source = format!("{}{}", self.defect, eval.source);
             let reply = self.store.eval(self.now, &source, eval.keys, eval.args);
-            let told = self.store.take_messages().into_iter();
-            let told = told.map(|told| (told.channel, text(&Value::BulkString(told.payload))));
-            (without_place(reply), told.collect())
+            let messages = self.store.take_messages().into_iter();
+            let messages = messages.map(|it| (it.channel, text(&Value::BulkString(it.payload))));
+            (without_position(reply), messages.collect())
         });
         let (our_data, data) = self.data();
         if ours.is_none() {
@@ -277,7 +277,7 @@ fn text(value: &Value) -> String {
 }
 
 /// Only the server gives the place of an error in the script, which callers never see.
-fn without_place(reply: Value) -> Value {
+fn without_position(reply: Value) -> Value {
     match reply {
         Value::ServerError(_) => error(&refusal(&reply)),
         reply => reply,

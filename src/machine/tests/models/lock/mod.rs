@@ -170,9 +170,9 @@ impl Model for Protocol {
         actions.extend(state.arrivals().into_iter().map(Action::Arrive));
         for client in state.clients.iter().filter(|client| client.link != Link::Dead) {
             let want = |wish| Action::Want(client.id, wish);
-            actions.extend(state.wishes(client).into_iter().map(want));
+            actions.extend(state.actions_of(client).into_iter().map(want));
             let suffer = |trouble| Action::Suffer(client.id, trouble);
-            actions.extend(state.troubles(client).into_iter().map(suffer));
+            actions.extend(state.faults(client).into_iter().map(suffer));
         }
     }
 
@@ -308,22 +308,22 @@ impl State {
         self.clients.iter().any(Client::is_busy)
     }
 
-    fn wishes(&self, client: &Client) -> Vec<Wish> {
-        let mut wishes = Vec::new();
+    fn actions_of(&self, client: &Client) -> Vec<Wish> {
+        let mut actions_of = Vec::new();
         let mut waits = false;
         for (attempt, what) in client.attempts.iter().enumerate() {
             match what {
                 Attempt::Waiting(_) => {
                     waits = true;
                     if self.left.cancels > 0 {
-                        wishes.push(Wish::Cancel { attempt });
+                        actions_of.push(Wish::Cancel { attempt });
                     }
                 }
                 Attempt::Holding(_) => {
-                    wishes.push(Wish::Release { attempt });
+                    actions_of.push(Wish::Release { attempt });
                     if self.left.extensions > 0 && !client.is_extending(attempt) {
                         let extend = |lease| Wish::Extend { attempt, lease };
-                        wishes.extend([LEASE, LONGER].map(extend));
+                        actions_of.extend([LEASE, LONGER].map(extend));
                     }
                 }
                 Attempt::NotBegun | Attempt::Releasing(_) | Attempt::Ended => {}
@@ -331,9 +331,9 @@ impl State {
         }
         // All waiters of a process share one queue entry.
         if !waits && self.left.acquires[client.id] > 0 {
-            wishes.push(Wish::Acquire);
+            actions_of.push(Wish::Acquire);
         }
-        wishes
+        actions_of
     }
 
     fn want(&mut self, variant: Variant, id: usize, wish: Wish) {
@@ -404,20 +404,20 @@ impl State {
         }
     }
 
-    fn troubles(&self, client: &Client) -> Vec<Trouble> {
-        let mut troubles = Vec::new();
+    fn faults(&self, client: &Client) -> Vec<Trouble> {
+        let mut faults = Vec::new();
         if client.link == Link::Down {
-            troubles.push(Trouble::Reconnects);
+            faults.push(Trouble::Reconnects);
         } else if self.left.lost_connections > 0 {
-            troubles.push(Trouble::Disconnects);
+            faults.push(Trouble::Disconnects);
         }
         if !client.inbox.is_empty() && self.left.lost_messages > 0 {
-            troubles.push(Trouble::LosesMessage);
+            faults.push(Trouble::LosesMessage);
         }
         if self.left.crashes > 0 {
-            troubles.extend([true, false].map(|subscribed| Trouble::Crashes { subscribed }));
+            faults.extend([true, false].map(|subscribed| Trouble::Crashes { subscribed }));
         }
-        troubles
+        faults
     }
 
     fn suffer(&mut self, client: usize, trouble: Trouble) {

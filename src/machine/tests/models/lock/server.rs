@@ -47,7 +47,7 @@ pub(super) struct Server {
     /// The last fence issued.
     fence: u8,
     /// The wait queue, by number.
-    line: Vec<Entry>,
+    queue: Vec<Entry>,
     last_number: u8,
     /// The token that was last granted the lock by message and is silent since.
     pub(super) unclaimed: Option<Token>,
@@ -81,7 +81,7 @@ impl Server {
         Self {
             lock: None,
             fence: 0,
-            line: Vec::new(),
+            queue: Vec::new(),
             last_number: 0,
             unclaimed: None,
             subscribed: [true; CLIENTS_MAX],
@@ -109,9 +109,9 @@ impl Server {
     }
 
     fn acquire(&mut self, variant: Variant, token: Token, intent: Intent) -> Reply {
-        let may_take = self.line.is_empty() || variant == Variant::JumpsTheLine;
+        let may_take = self.queue.is_empty() || variant == Variant::JumpsTheLine;
         if intent != Intent::Poll && may_take && self.lock.is_none() {
-            self.pass_by(self.line.len());
+            self.pass_by(self.queue.len());
             return self.grant(token);
         }
         self.unclaimed = self.unclaimed.filter(|unclaimed| *unclaimed != token);
@@ -121,7 +121,7 @@ impl Server {
             }
             return Reply::Granted { fence: self.fence };
         }
-        let number = self.stand_in_line(token, intent);
+        let number = self.enqueue(token, intent);
         if self.lock.is_none()
             && let Some(granted) = self.advance(variant, Some(token))
         {
@@ -156,7 +156,7 @@ impl Server {
         if owned || variant == Variant::ReleaseIsUnchecked {
             self.lock = None;
         } else {
-            self.line.retain(|entry| entry.token != token);
+            self.queue.retain(|entry| entry.token != token);
         }
         if self.lock.is_none() {
             self.advance(variant, None);
@@ -169,7 +169,7 @@ impl Server {
     }
 
     fn set(&mut self, token: Token, lease: Ticks) {
-        self.lock = Some(Lock { token, left: Some(lease), marked: !self.line.is_empty() });
+        self.lock = Some(Lock { token, left: Some(lease), marked: !self.queue.is_empty() });
     }
 
     fn lengthen(&mut self, lease: Ticks) {
@@ -185,14 +185,14 @@ impl Server {
     }
 
     /// Enqueues the caller, or keeps its entry: its number, if it has one now.
-    fn stand_in_line(&mut self, token: Token, intent: Intent) -> Option<u8> {
-        let place = self.line.iter_mut().find(|entry| entry.token == token);
-        if place.is_none() && intent == Intent::Poll {
+    fn enqueue(&mut self, token: Token, intent: Intent) -> Option<u8> {
+        let index = self.queue.iter_mut().find(|entry| entry.token == token);
+        if index.is_none() && intent == Intent::Poll {
             return None;
         }
         // Shows that its client is alive.
         self.unclaimed = self.unclaimed.filter(|unclaimed| unclaimed.client != token.client);
-        if let Some(entry) = place {
+        if let Some(entry) = index {
             entry.skipped = false;
             return Some(entry.number);
         }
@@ -202,8 +202,8 @@ impl Server {
             self.last_number += 1;
             self.last_number
         };
-        self.line.push(Entry { number, token, skipped: false });
-        self.line.sort_unstable_by_key(|entry| entry.number);
+        self.queue.push(Entry { number, token, skipped: false });
+        self.queue.sort_unstable_by_key(|entry| entry.number);
         Some(number)
     }
 
@@ -211,27 +211,27 @@ impl Server {
     fn advance(&mut self, variant: Variant, caller: Option<Token>) -> Option<Reply> {
         if let Some(silent) = self.unclaimed.take() {
             // The client let a whole claim pass.
-            self.line.retain(|entry| entry.token.client != silent.client);
+            self.queue.retain(|entry| entry.token.client != silent.client);
         }
-        let mut place = 0;
-        while let Some(&Entry { token, skipped, .. }) = self.line.get(place) {
+        let mut index = 0;
+        while let Some(&Entry { token, skipped, .. }) = self.queue.get(index) {
             if caller == Some(token) {
-                self.pass_by(place);
-                self.line.remove(place);
+                self.pass_by(index);
+                self.queue.remove(index);
                 return Some(self.grant(token));
             }
             if self.subscribed[token.client] {
-                self.pass_by(place);
-                self.line.remove(place);
+                self.pass_by(index);
+                self.queue.remove(index);
                 self.offer(variant, token);
                 return None;
             }
             if skipped {
                 // A repeated failure. If the client returns, it has its number.
-                self.line.remove(place);
+                self.queue.remove(index);
             } else {
-                self.line[place].skipped = true;
-                place += 1;
+                self.queue[index].skipped = true;
+                index += 1;
             }
         }
         None
@@ -251,6 +251,6 @@ impl Server {
     /// The lock goes to a waiter behind the first `ahead` entries.
     fn pass_by(&mut self, ahead: usize) {
         self.overtaken |=
-            self.line[..ahead].iter().any(|entry| self.subscribed[entry.token.client]);
+            self.queue[..ahead].iter().any(|entry| self.subscribed[entry.token.client]);
     }
 }
