@@ -289,7 +289,7 @@ const fn other(node: NodeId) -> NodeId {
 }
 
 impl Crew {
-    /// For a while two servers redirect all requests to each other, and either may be asked for the routes.
+    /// For `duration_ms` two servers redirect requests to each other, and either may be asked for the routes.
     /// Returns the number of requests, and the outcomes.
     fn suffer(&mut self, strife: Strife, duration_ms: u64) -> (usize, Vec<Outcome>) {
         let end = self.now + ms(duration_ms);

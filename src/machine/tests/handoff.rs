@@ -63,7 +63,7 @@ fn a_renewal_that_was_answered_is_evidence() {
     assert!(crowd.worlds[0].wire.is_empty() && crowd.has(0, waiting[0]));
 }
 
-/// A returns from Y to X, whose epoch is above the fences that Y issued: they do not look outdated.
+/// A returns from Y to X, whose epoch is below the fences that Y issued: they do not look outdated.
 #[test]
 fn a_lock_of_another_history_is_not_handed_off_after_the_return_to_a_known_one() {
     let mut crowd = Crowd::new(1);

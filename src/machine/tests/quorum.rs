@@ -168,7 +168,7 @@ impl Simulation {
         process
     }
 
-    /// Checks that no hold begins without a majority.
+    /// Opens a manager with all servers up, because it needs a majority.
     fn open(&mut self, who: usize) {
         self.nodes.iter_mut().for_each(|node| node.down_until = None);
         (0..self.nodes.len()).for_each(|node| self.connect(who, node));

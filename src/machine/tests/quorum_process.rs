@@ -60,7 +60,7 @@ pub(super) struct Process {
     pub(super) outcomes: Vec<(OpId, Outcome)>,
     pub(super) held: Vec<(LeaseId, u64)>,
     pub(super) deadlines: BTreeMap<LeaseId, Mono>,
-    /// The last lease that was withdrawn, and its deadline.
+    /// The last lease that ended, and its deadline.
     pub(super) ended: Option<(LeaseId, Mono)>,
     pub(super) extensions: Extensions,
     /// The first broken rule.
@@ -148,7 +148,7 @@ impl Process {
         self.input(|quorum, now, out| quorum.handle_command(now, op, command, out));
     }
 
-    /// Sends a request.
+    /// Judges a request at its sending.
     fn judge(&mut self, node: usize, request: RequestId, call: &Call, again: bool) {
         self.extensions.asked(self.now, request, call);
         if let Call::Fill { token, .. } = call

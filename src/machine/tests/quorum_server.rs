@@ -63,7 +63,7 @@ impl Node {
         now.since(self.started)
     }
 
-    /// Whether it has granted the lock to a token until now, even if it has lost the data.
+    /// Whether a token has the lock here, or would have it but for an early end of its lease.
     pub(super) fn carries(&self, now: Mono, token: &str) -> bool {
         let owner = self.server.owner(now, &World::keys());
         owner.as_deref().and_then(parts).is_some_and(|(owner, _)| owner == token)

@@ -51,7 +51,7 @@ impl Seen {
         self.value.as_deref().map(bare)
     }
 
-    /// Whether a waiter is subscribed to the lock's channel.
+    /// Whether a waiter wants a message when the lock is free.
     pub(super) fn is_marked(&self) -> bool {
         self.value.as_deref().is_some_and(|value| bare(value) != value)
     }
