@@ -740,7 +740,7 @@ fn listens(effects: &[Effect]) -> (usize, usize) {
 #[test]
 fn a_channel_is_listened_to_until_nobody_has_waited_for_half_a_minute() {
     let mut crew = Crew::new();
-    let held = crew.stand_in_line();
+    let held = crew.enqueue();
     assert_eq!(listens(&crew.take()), (1, 0));
     let wait = |crew: &mut Crew, duration_ms: u64| {
         for _ in 0..duration_ms / 100 {
@@ -776,7 +776,7 @@ fn a_channel_is_listened_to_until_nobody_has_waited_for_half_a_minute() {
 #[test]
 fn the_channels_of_a_connection_that_is_gone_are_listened_to_anew() {
     let mut crew = Crew::new();
-    let held = crew.stand_in_line();
+    let held = crew.enqueue();
     crew.acquire(3, HIGH);
     let (_, request, ..) = crew.sent();
     crew.reply(TWO, request, Ok(Reply::Held(held.clone())));
@@ -805,7 +805,7 @@ fn a_release_that_was_stopped_halfway_is_finished_by_the_lock_alone_and_is_done(
 #[test]
 fn a_queue_entry_is_given_up_once_all_keys_are_in_one_place_again() {
     let mut crew = Crew::new();
-    crew.stand_in_line();
+    crew.enqueue();
     crew.take();
     crew.command(OpId(2), Command::Cancel);
     let (_, request, call, _) = crew.sent();
