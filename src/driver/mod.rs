@@ -27,9 +27,8 @@ use crate::faults::{self, OnPanic};
 use crate::machine::{
     Command, Config, Effect, Event, Machine, NodeId, OpId, Outcome, Protocol, Quorum, Routes,
 };
-use crate::protocol::clock::Mono;
-use crate::protocol::error::{DEFECT, Failure};
 use crate::protocol::query::Question;
+use crate::protocol::{DEFECT, Failure, Mono};
 use crate::server::{
     self, Address, Connection, Deliver, Directory, Endpoint, Incoming, Item, Welcome,
 };

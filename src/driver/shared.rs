@@ -1,7 +1,7 @@
 //! The state of a manager that any thread may read at any time.
 
 use crate::machine::{LeaseId, Stats};
-use crate::protocol::clock::Mono;
+use crate::protocol::Mono;
 use rustc_hash::FxHashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

@@ -5,7 +5,7 @@
 //! do not, it stops polling. The rule is that of the Linux kernel's
 //! haltpoll governor: <https://docs.kernel.org/virt/guest-halt-polling.html>
 
-use crate::protocol::clock::Mono;
+use crate::protocol::Mono;
 use std::time::Duration;
 
 /// The longest spin without a result.

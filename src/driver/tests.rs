@@ -2,8 +2,7 @@
 
 use super::{Caller, Handle, Ticket};
 use crate::machine::{Command, Config, Hold, LeaseId, LossReason, Notice, OpId, Outcome, Wait};
-use crate::protocol::call::Mode;
-use crate::protocol::clock::Mono;
+use crate::protocol::{Mode, Mono};
 use crate::server::{Address, Endpoint};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;

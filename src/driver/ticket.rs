@@ -2,7 +2,7 @@
 
 use super::Shared;
 use crate::machine::{Effect, LeaseId, LossReason, Notice, OpId, Outcome};
-use crate::protocol::clock::Mono;
+use crate::protocol::Mono;
 use rustc_hash::FxHashSet;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -5,10 +5,9 @@ use crate::fuzzing::Bytes;
 use crate::machine::{
     Command, Config, Hold, LeaseId, LossReason, Notice, OpId, Outcome, Settings, Wait,
 };
-use crate::protocol::call::Mode;
-use crate::protocol::clock::Mono;
 use crate::protocol::message::{inbox, notices};
 use crate::protocol::query::Question;
+use crate::protocol::{Mode, Mono};
 use crate::server::{Address, Endpoint, Replicas};
 use std::collections::{BTreeMap, VecDeque};
 use std::io;

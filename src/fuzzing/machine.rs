@@ -5,14 +5,11 @@ use crate::machine::{
     Command, Config, Effect, Event, Hold, LeaseId, Machine, NodeId, OpId, Outcome, Protocol,
     Quorum, RequestId, Risk, Routes, ServerProbe, Settings, TokenId, Wait,
 };
-use crate::protocol::call::{Call, Mode};
-use crate::protocol::clock::{Mono, ServerTime};
-use crate::protocol::error::{Failure, Refusal};
-use crate::protocol::keys::LockKeys;
 use crate::protocol::message::{Grant, Message, Taken, inbox};
-use crate::protocol::reply::{EXACT_MAX, Held, QueuePosition, Reply};
-use crate::protocol::script::Script;
-use crate::protocol::token::Token;
+use crate::protocol::{
+    Call, EXACT_MAX, Failure, Held, LockKeys, Mode, Mono, QueuePosition, Refusal, Reply, Script,
+    ServerTime, Token,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
 use std::time::Duration;

@@ -1,11 +1,9 @@
 //! Names of locks, tokens and messages, from arbitrary text.
 
 use super::Bytes;
-use crate::protocol::keys::{LockKeys, SLOTS};
 use crate::protocol::message::free_channel;
 use crate::protocol::message::{Message, inbox};
-use crate::protocol::reply::EXACT_MAX;
-use crate::protocol::token::Token;
+use crate::protocol::{EXACT_MAX, LockKeys, SLOTS, Token};
 
 /// The keys of a lock are unique and in one slot; tokens and messages are read as they are written.
 ///

@@ -3,9 +3,8 @@
 use super::{
     Deliver, Directory, cluster, persistence, query, sentinel, shard_subscriber, single, wire,
 };
-use crate::protocol::error::{Failure, Refusal};
 use crate::protocol::query::Page;
-use crate::protocol::script::Script;
+use crate::protocol::{Failure, Refusal, Script};
 use redis::{Parser, PushInfo, Value};
 use std::sync::Arc;
 

@@ -3,13 +3,9 @@
 use super::{Entries, Store, access};
 use crate::fuzzing::Bytes;
 use crate::machine::SendMode;
-use crate::protocol::call::{Call, Intent, Mode};
-use crate::protocol::clock::ServerTime;
-use crate::protocol::error::Failure;
-use crate::protocol::keys::LockKeys;
-use crate::protocol::reply::EXACT_MAX;
-use crate::protocol::script::Script;
-use crate::protocol::token::Token;
+use crate::protocol::{
+    Call, EXACT_MAX, Failure, Intent, LockKeys, Mode, Script, ServerTime, Token,
+};
 use crate::server::wire;
 use redis::Value;
 use std::cell::RefCell;

@@ -1,8 +1,6 @@
 //! One connection: connecting, losing it, reconnecting, and its unanswered requests.
 
-use crate::protocol::clock::Mono;
-use crate::protocol::error::Failure;
-use crate::protocol::ids::RequestId;
+use crate::protocol::{Failure, Mono, RequestId};
 use std::collections::VecDeque;
 use std::time::Duration;
 

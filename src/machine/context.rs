@@ -3,9 +3,7 @@
 use super::interface::{Config, Effect, Outcome};
 use super::stats::Stats;
 use super::timers::Timers;
-use crate::protocol::clock::Mono;
-use crate::protocol::ids::{OpId, TokenId};
-use crate::protocol::token::Token;
+use crate::protocol::{Mono, OpId, Token, TokenId};
 use rustc_hash::FxHashMap;
 use std::time::Duration;
 

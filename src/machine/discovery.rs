@@ -3,7 +3,7 @@
 use super::context::Context;
 use super::interface::Effect;
 use super::timers::Timer;
-use crate::protocol::clock::Mono;
+use crate::protocol::Mono;
 use std::time::Duration;
 
 /// The shortest pause between two queries of the routes.

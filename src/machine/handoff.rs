@@ -9,9 +9,7 @@ use super::lease::Lease;
 use super::release::Successor;
 use super::requests::Requests;
 use super::wait_queue::{AcquireRequest, WaitQueues};
-use crate::protocol::call::Mode;
-use crate::protocol::clock::Mono;
-use crate::protocol::ids::{OpId, TokenId};
+use crate::protocol::{Mode, Mono, OpId, TokenId};
 use rustc_hash::FxHashMap;
 
 /// Releases that wait for the answer to a renewal, a claim or an extension: if that confirms the lock, it is handed off

@@ -1,13 +1,12 @@
 //! The inputs and outputs of a machine.
 
 use super::routes::Routes;
-use crate::protocol::call::{Call, Mode};
-use crate::protocol::clock::{Mono, ServerTime};
-use crate::protocol::error::{Failure, Refusal};
-use crate::protocol::ids::{LeaseId, NodeId, OpId, RequestId, TokenId};
-use crate::protocol::message::Message;
 use crate::protocol::query::Page;
 use crate::protocol::survey::Survey;
+use crate::protocol::{
+    Call, Failure, LeaseId, Message, Mode, Mono, NodeId, OpId, Refusal, RequestId, ServerTime,
+    TokenId,
+};
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -8,15 +8,10 @@ use super::context::{Context, in_order};
 use super::interface::{Effect, Hold, LossReason};
 use super::requests::{Fallback, Finished, Requests};
 use super::timers::{Owner, Timer};
-use crate::protocol::call::{Call, Intent, Mode};
-use crate::protocol::clock::{Mono, ServerTime};
-use crate::protocol::ids::{LeaseId, NodeId, TokenId};
-use crate::protocol::keys::LockKeys;
-use crate::protocol::message::Taken;
-use crate::protocol::reply::Reply;
-use crate::protocol::script::Script;
-use crate::protocol::token::Token;
-use crate::protocol::validity::{drift, valid_until};
+use crate::protocol::{
+    Call, Intent, LeaseId, LockKeys, Mode, Mono, NodeId, Reply, Script, ServerTime, Taken, Token,
+    TokenId, drift, valid_until,
+};
 use rustc_hash::FxHashMap;
 use std::time::Duration;
 

@@ -3,9 +3,7 @@
 use super::context::Context;
 use super::interface::{Effect, Outcome};
 use super::timers::Timer;
-use crate::protocol::clock::Mono;
-use crate::protocol::error::Failure;
-use crate::protocol::ids::OpId;
+use crate::protocol::{Failure, Mono, OpId};
 
 #[derive(Debug, Default)]
 pub(super) struct Lifecycle {

@@ -61,14 +61,10 @@ use self::requests::{CallError, Finished, Requests};
 use self::shard_channels::ShardChannels;
 use self::timers::{Owner, Timer};
 use self::wait_queue::{AcquireRequest, WaitQueues};
-use crate::protocol::call::{Call, Mode};
-use crate::protocol::clock::{Mono, ServerTime};
-use crate::protocol::error::{Failure, Refusal};
-use crate::protocol::keys::LockKeys;
-use crate::protocol::message::{Grant, Message, Taken};
-use crate::protocol::reply::{Held, Reply};
-use crate::protocol::token::Token;
-use crate::protocol::validity::{CLAIM, valid_until};
+use crate::protocol::{
+    CLAIM, Call, Failure, Grant, Held, LockKeys, Message, Mode, Mono, Refusal, Reply, ServerTime,
+    Taken, Token, valid_until,
+};
 use std::time::Duration;
 
 /// The lock protocol of one manager.

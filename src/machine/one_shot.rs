@@ -10,14 +10,9 @@ use super::interface::Outcome;
 use super::lease::Leases;
 use super::requests::{CallError, Fallback, Finished, Requests};
 use super::timers::{Owner, Timer};
-use crate::protocol::call::Call;
-use crate::protocol::clock::{Mono, ServerTime};
-use crate::protocol::error::Refusal;
-use crate::protocol::ids::{LeaseId, OpId, TokenId};
-use crate::protocol::keys::LockKeys;
-use crate::protocol::reply::Reply;
-use crate::protocol::script::Script;
-use crate::protocol::token::Token;
+use crate::protocol::{
+    Call, LeaseId, LockKeys, Mono, OpId, Refusal, Reply, Script, ServerTime, Token, TokenId,
+};
 use rustc_hash::FxHashMap;
 use std::time::Duration;
 

@@ -2,10 +2,7 @@
 
 use super::interface::{Command, Effect, Event};
 use super::stats::Stats;
-use crate::protocol::clock::Mono;
-use crate::protocol::error::Failure;
-use crate::protocol::ids::{NodeId, OpId, RequestId};
-use crate::protocol::reply::Reply;
+use crate::protocol::{Failure, Mono, NodeId, OpId, Reply, RequestId};
 
 /// The inputs and outputs of a manager's protocol. `now` never goes back, and effects are appended to `out`, to be
 /// carried out in order.

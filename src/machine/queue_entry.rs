@@ -7,15 +7,10 @@ use super::context::{Context, in_order};
 use super::lease::{HandoffBudget, Owes};
 use super::requests::{CallError, Fallback, Finished, Requests};
 use super::timers::{Owner, Timer};
-use crate::protocol::call::{Call, Intent, Mode};
-use crate::protocol::clock::{Mono, ServerTime};
-use crate::protocol::error::Refusal;
-use crate::protocol::ids::{NodeId, OpId, TokenId};
-use crate::protocol::keys::LockKeys;
-use crate::protocol::message::Grant;
-use crate::protocol::reply::{Held, Reply};
-use crate::protocol::token::{TOKEN_PREFIX, Token};
-use crate::protocol::validity::{CLAIM, valid_until};
+use crate::protocol::{
+    CLAIM, Call, Grant, Held, Intent, LockKeys, Mode, Mono, NodeId, OpId, Refusal, Reply,
+    ServerTime, TOKEN_PREFIX, Token, TokenId, valid_until,
+};
 use rustc_hash::FxHashMap;
 use std::time::Duration;
 

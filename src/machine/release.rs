@@ -7,14 +7,9 @@ use super::interface::Outcome;
 use super::lease::HandoffBudget;
 use super::requests::{CallError, Fallback, Finished, Requests};
 use super::timers::{Owner, Timer};
-use crate::protocol::call::{Call, Mode};
-use crate::protocol::clock::{Mono, ServerTime};
-use crate::protocol::error::Refusal;
-use crate::protocol::ids::{NodeId, OpId, TokenId};
-use crate::protocol::keys::LockKeys;
-use crate::protocol::reply::Reply;
-use crate::protocol::script::Script;
-use crate::protocol::token::Token;
+use crate::protocol::{
+    Call, LockKeys, Mode, Mono, NodeId, OpId, Refusal, Reply, Script, ServerTime, Token, TokenId,
+};
 use rustc_hash::FxHashMap;
 use std::time::Duration;
 

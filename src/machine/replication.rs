@@ -6,7 +6,7 @@
 use super::context::Context;
 use super::interface::Effect;
 use super::queue_entry::Granted;
-use crate::protocol::ids::{NodeId, TokenId};
+use crate::protocol::{NodeId, TokenId};
 use rustc_hash::FxHashMap;
 
 /// The grants that wait for replicas, by token.

@@ -10,13 +10,8 @@ use super::context::Context;
 use super::interface::{Effect, SendMode};
 use super::servers::Servers;
 use super::timers::{Owner, Timer};
-use crate::protocol::call::Call;
-use crate::protocol::clock::Mono;
-use crate::protocol::error::{Failure, Refusal};
-use crate::protocol::ids::{NodeId, RequestId};
 use crate::protocol::message;
-use crate::protocol::reply::{Held, Reply};
-use crate::protocol::script::Script;
+use crate::protocol::{Call, Failure, Held, Mono, NodeId, Refusal, Reply, RequestId, Script};
 use rustc_hash::FxHashMap;
 use std::time::Duration;
 

@@ -2,8 +2,7 @@
 //!
 //! Without a Cluster there is one server, and all locks are on it.
 
-use crate::protocol::ids::NodeId;
-use crate::protocol::keys::{LockKeys, SLOTS};
+use crate::protocol::{LockKeys, NodeId, SLOTS};
 
 /// Which server has which slot. Empty where there is only one.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]

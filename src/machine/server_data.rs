@@ -1,8 +1,7 @@
 //! The data of one server and its clock, as far as a manager knows them.
 
 use super::interface::ServerProbe;
-use crate::protocol::clock::{Mono, ServerTime};
-use crate::protocol::validity::DRIFT;
+use crate::protocol::{DRIFT, Mono, ServerTime};
 use std::collections::BTreeMap;
 use std::time::Duration;
 

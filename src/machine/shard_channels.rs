@@ -4,9 +4,7 @@
 use super::context::Context;
 use super::interface::Effect;
 use super::timers::Timer;
-use crate::protocol::clock::Mono;
-use crate::protocol::ids::NodeId;
-use crate::protocol::keys::LockKeys;
+use crate::protocol::{LockKeys, Mono, NodeId};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,7 +1,6 @@
 //! What is scheduled, and for when.
 
-use crate::protocol::clock::Mono;
-use crate::protocol::ids::{NodeId, OpId, TokenId};
+use crate::protocol::{Mono, NodeId, OpId, TokenId};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeSet;
 

@@ -6,7 +6,7 @@ use super::texts::OutcomeText;
 use crate::driver::Caller;
 use crate::faults;
 use crate::machine::{LeaseId, LossReason, Notice, OpId, Outcome};
-use crate::protocol::clock::Mono;
+use crate::protocol::Mono;
 use napi::Status;
 use napi::threadsafe_function::{ThreadsafeFunction, ThreadsafeFunctionCallMode};
 use std::sync::Arc;

@@ -4,7 +4,7 @@ use super::records::{Operation, number, read_lease, read_operations};
 use crate::driver::{Caller, Handle, Ticket};
 use crate::faults;
 use crate::machine::Stats;
-use crate::protocol::clock::Mono;
+use crate::protocol::Mono;
 use napi_derive::napi;
 use std::sync::Arc;
 

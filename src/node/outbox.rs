@@ -3,7 +3,7 @@
 //! Any thread adds records; one thread takes them. No record may stay unread while JavaScript sleeps: `npm
 //! run loom` tries every order of the threads.
 
-use crate::protocol::clock::Mono;
+use crate::protocol::Mono;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::PoisonError;
 

@@ -10,7 +10,7 @@
 use super::outbox::{self, Record};
 use super::texts::{OutcomeText, ServerSurvey};
 use crate::machine::{Command, Hold, LeaseId, LossReason, Notice, OpId, Outcome, Risk, Wait};
-use crate::protocol::call::Mode;
+use crate::protocol::Mode;
 use crate::protocol::query::Question;
 use napi_derive::napi;
 use std::num::NonZeroU32;

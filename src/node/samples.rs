@@ -6,7 +6,7 @@ use super::outbox::Record;
 use super::records::{Operation, heartbeat, loss, notice, outcome, read_operations};
 use super::texts::OutcomeText;
 use crate::machine::{LeaseId, LossReason, Notice, OpId, Outcome, Risk};
-use crate::protocol::error::Refusal;
+use crate::protocol::Refusal;
 use crate::protocol::query::{Holding, Page, Waiting};
 use crate::protocol::survey::{Answer, Survey};
 use napi_derive::napi;

@@ -12,3 +12,15 @@ pub mod script;
 pub mod survey;
 pub mod token;
 pub mod validity;
+
+pub use call::{Call, Intent, Mode};
+pub use clock::{Mono, ServerTime};
+pub use error::{DEFECT, Failure, Refusal};
+pub use ids::{LeaseId, NodeId, OpId, RequestId, TokenId};
+pub use keys::{LockKeys, SLOTS, SideKey};
+pub use message::{Grant, Message, Taken};
+pub use reply::{EXACT_MAX, Held, QueuePosition, Reply, exact};
+pub use script::Script;
+pub use token::{TOKEN_PREFIX, Token};
+pub(crate) use validity::DRIFT;
+pub use validity::{CLAIM, drift, valid_until};

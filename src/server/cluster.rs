@@ -8,7 +8,7 @@ use super::{
     wire,
 };
 use crate::machine::{NodeId, Routes};
-use crate::protocol::error::Failure;
+use crate::protocol::Failure;
 use redis::Value;
 use std::collections::BTreeSet;
 use std::sync::Arc;

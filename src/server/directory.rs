@@ -2,7 +2,7 @@
 
 use super::cluster::Slots;
 use crate::machine::{NodeId, Routes};
-use crate::protocol::error::Failure;
+use crate::protocol::Failure;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};

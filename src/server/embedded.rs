@@ -5,12 +5,8 @@
 use super::memory::Store;
 use super::{Deliver, Endpoint, Incoming, Item, Welcome, query, wire};
 use crate::machine::{SendMode, ServerProbe};
-use crate::protocol::call::Call;
-use crate::protocol::clock::{Mono, ServerTime};
-use crate::protocol::error::Failure;
-use crate::protocol::message::Message;
 use crate::protocol::query::{Page, Question};
-use crate::protocol::reply::Reply;
+use crate::protocol::{Call, Failure, Message, Mono, Reply, ServerTime};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 

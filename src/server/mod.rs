@@ -27,13 +27,9 @@ pub(crate) use survey::Questions;
 pub use tls::{BadOption, Tls, TlsOptions};
 
 use crate::machine::{NodeId, RequestId, Risk, SendMode, ServerProbe, Settings, TokenId};
-use crate::protocol::call::Call;
-use crate::protocol::clock::Mono;
-use crate::protocol::error::{Failure, Refusal};
-use crate::protocol::message::Message;
 use crate::protocol::query::{Page, Question};
-use crate::protocol::reply::Reply;
 use crate::protocol::survey::Survey;
+use crate::protocol::{Call, Failure, Message, Mono, Refusal, Reply};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;

@@ -6,10 +6,8 @@
 //! Source: <https://redis.io/docs/latest/commands/scan/>
 
 use super::{Address, Directory, Endpoint, cluster, sentinel, single, wire};
-use crate::protocol::error::{Failure, Refusal};
-use crate::protocol::keys::LockKeys;
 use crate::protocol::query::{Holding, Page, Question, Waiting};
-use crate::protocol::script::Script;
+use crate::protocol::{Failure, LockKeys, Refusal, Script};
 use redis::{Cmd, Pipeline, RedisResult, Value};
 use std::sync::Arc;
 use std::time::Duration;

@@ -9,7 +9,7 @@
 use super::{Deliver, Directory, Endpoint, Incoming, single, wire};
 use crate::faults::{self, OnPanic};
 use crate::machine::TokenId;
-use crate::protocol::error::{DEFECT, Failure, Refusal};
+use crate::protocol::{DEFECT, Failure, Refusal};
 use redis::{Pipeline, Value};
 use std::sync::Arc;
 use std::time::Duration;

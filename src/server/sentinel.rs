@@ -5,8 +5,7 @@
 use super::{Address, Deliver, Directory, Endpoint, Incoming, Item, Welcome, single, wire};
 use crate::faults::{self, OnPanic};
 use crate::machine::{Risk, TokenId};
-use crate::protocol::clock::Mono;
-use crate::protocol::error::{DEFECT, Failure};
+use crate::protocol::{DEFECT, Failure, Mono};
 use redis::{PushInfo, PushKind, Value};
 use std::collections::BTreeMap;
 use std::fmt;

@@ -2,8 +2,7 @@
 
 use super::{Deliver, Endpoint, Incoming, single, wire};
 use crate::faults::{self, OnPanic};
-use crate::protocol::clock::Mono;
-use crate::protocol::error::{DEFECT, Failure};
+use crate::protocol::{DEFECT, Failure, Mono};
 use redis::{PushInfo, PushKind, Value};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -6,10 +6,7 @@ use super::{
 };
 use crate::faults::{self, OnPanic};
 use crate::machine::{RequestId, Risk, SendMode, ServerProbe, TokenId};
-use crate::protocol::clock::Mono;
-use crate::protocol::error::{DEFECT, Failure};
-use crate::protocol::message::Message;
-use crate::protocol::script::Script;
+use crate::protocol::{DEFECT, Failure, Message, Mono, Script};
 use redis::aio::MultiplexedConnection;
 use redis::{
     AsyncConnectionConfig, Pipeline, ProtocolVersion, PushKind, RedisConnectionInfo, RedisError,

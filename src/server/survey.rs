@@ -3,9 +3,8 @@
 //! It uses its own connections, so that it also covers a server that no manager could use.
 
 use super::{Directory, Endpoint, query, single, wire};
-use crate::protocol::clock::{Mono, ServerTime};
-use crate::protocol::error::Failure;
 use crate::protocol::survey::{Answer, Survey};
+use crate::protocol::{Failure, Mono, ServerTime};
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Value};
 use std::sync::Arc;

@@ -6,14 +6,11 @@ pub(super) use refusal::{brief, failure};
 
 use self::refusal::refused;
 use crate::machine::{Risk, SendMode, ServerProbe};
-use crate::protocol::call::{Call, Intent, Mode};
-use crate::protocol::clock::ServerTime;
-use crate::protocol::error::{Failure, Refusal};
-use crate::protocol::keys::{LockKeys, SideKey};
 use crate::protocol::message::free_channel;
-use crate::protocol::reply::{EXACT_MAX, Held, QueuePosition, Reply, exact};
-use crate::protocol::script::Script;
-use crate::protocol::token::Token;
+use crate::protocol::{
+    Call, EXACT_MAX, Failure, Held, Intent, LockKeys, Mode, QueuePosition, Refusal, Reply, Script,
+    ServerTime, SideKey, Token, exact,
+};
 use redis::{Cmd, Pipeline, RedisWrite, ToRedisArgs, ToSingleRedisArg, Value};
 use std::io::Write;
 use std::num::NonZeroU32;

@@ -3,11 +3,7 @@
 //! A ballot is decided as soon as the result is certain: a majority has said yes, or can no longer, since too
 //! many have said no, failed or stayed silent.
 
-use crate::protocol::clock::Mono;
-use crate::protocol::ids::RequestId;
-use crate::protocol::keys::LockKeys;
-use crate::protocol::reply::Held;
-use crate::protocol::token::Token;
+use crate::protocol::{Held, LockKeys, Mono, RequestId, Token};
 use std::time::Duration;
 
 /// The vote of one server.

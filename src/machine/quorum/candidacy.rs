@@ -1,10 +1,6 @@
 //! A candidacy: what the servers of a quorum were asked for one token.
 
-use crate::protocol::call::Call;
-use crate::protocol::clock::Mono;
-use crate::protocol::ids::RequestId;
-use crate::protocol::keys::LockKeys;
-use crate::protocol::token::Token;
+use crate::protocol::{Call, LockKeys, Mono, RequestId, Token};
 
 /// One attempt of a token, on all servers: its value there is `token.attempt`.
 #[derive(Clone, Debug)]

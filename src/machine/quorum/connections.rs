@@ -4,8 +4,7 @@ use super::ballot::majority;
 use super::{Opening, Quorum, Timer, VIRTUAL, node_id};
 use crate::machine::interface::{Effect, Event, Notice, ServerProbe};
 use crate::machine::protocol::Protocol;
-use crate::protocol::clock::{Mono, ServerTime};
-use crate::protocol::error::Failure;
+use crate::protocol::{Failure, Mono, ServerTime};
 use std::time::Duration;
 
 impl Quorum {

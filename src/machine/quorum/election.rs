@@ -11,12 +11,7 @@ use super::ballot::{Ballot, Grantee, Question, Standing, Vote, majority};
 use super::candidacy::{Candidacy, NodeRequest, Reach};
 use super::{Quorum, Timer};
 use crate::machine::interface::SendMode;
-use crate::protocol::call::Call;
-use crate::protocol::error::Failure;
-use crate::protocol::ids::RequestId;
-use crate::protocol::keys::LockKeys;
-use crate::protocol::reply::{Held, Reply};
-use crate::protocol::token::{TOKEN_PREFIX, Token};
+use crate::protocol::{Call, Failure, Held, LockKeys, Reply, RequestId, TOKEN_PREFIX, Token};
 use std::time::Duration;
 
 impl Quorum {

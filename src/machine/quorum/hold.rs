@@ -4,13 +4,7 @@ use super::Quorum;
 use super::ballot::{Ballot, Question, Standing, Vote};
 use super::candidacy::{Candidacy, Reach};
 use super::node::{Node, PendingWithdrawal};
-use crate::protocol::call::Call;
-use crate::protocol::clock::Mono;
-use crate::protocol::error::Failure;
-use crate::protocol::ids::RequestId;
-use crate::protocol::keys::LockKeys;
-use crate::protocol::reply::Reply;
-use crate::protocol::token::Token;
+use crate::protocol::{Call, Failure, LockKeys, Mono, Reply, RequestId, Token};
 use std::time::Duration;
 
 /// A server may still buffer a lost request: its withdrawal is repeated this much later.

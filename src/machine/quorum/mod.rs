@@ -30,14 +30,9 @@ use crate::machine::Machine;
 use crate::machine::interface::{Command, Config, Effect, Event, Notice, SendMode};
 use crate::machine::protocol::Protocol;
 use crate::machine::stats::Stats;
-use crate::protocol::call::{Call, Intent};
-use crate::protocol::clock::Mono;
-use crate::protocol::error::Failure;
-use crate::protocol::ids::{NodeId, OpId, RequestId};
-use crate::protocol::keys::LockKeys;
-use crate::protocol::message::Message;
-use crate::protocol::reply::Reply;
-use crate::protocol::token::Token;
+use crate::protocol::{
+    Call, Failure, Intent, LockKeys, Message, Mono, NodeId, OpId, Reply, RequestId, Token,
+};
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;

@@ -4,9 +4,7 @@ use super::ballot::Vote;
 use super::candidacy::NodeRequest;
 use crate::machine::connection::Connection;
 use crate::machine::interface::ServerProbe;
-use crate::protocol::clock::Mono;
-use crate::protocol::keys::LockKeys;
-use crate::protocol::token::Token;
+use crate::protocol::{LockKeys, Mono, Token};
 use std::collections::BTreeMap;
 use std::time::Duration;
 

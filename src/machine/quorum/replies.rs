@@ -4,11 +4,7 @@ use super::Quorum;
 use super::ballot::{Question, Vote};
 use super::candidacy::{NodeRequest, Reach};
 use crate::machine::interface::SendMode;
-use crate::protocol::call::Call;
-use crate::protocol::error::Failure;
-use crate::protocol::ids::RequestId;
-use crate::protocol::reply::Reply;
-use crate::protocol::token::Token;
+use crate::protocol::{Call, Failure, Reply, RequestId, Token};
 use std::time::Duration;
 
 impl Quorum {

@@ -8,9 +8,8 @@
 use super::{Channel, Quorum, Timer, VIRTUAL, node_id};
 use crate::machine::interface::{Effect, Event};
 use crate::machine::protocol::Protocol;
-use crate::protocol::keys::LockKeys;
-use crate::protocol::message::Message;
 use crate::protocol::message::free_channel;
+use crate::protocol::{LockKeys, Message};
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -4,7 +4,7 @@ use super::process::{Held, Process, Wish};
 use super::simulator::{PROCESSES, Simulation};
 use super::world::{RENEWED, ms};
 use crate::machine::{Command, Hold, LeaseId, Wait};
-use crate::protocol::call::Mode;
+use crate::protocol::Mode;
 use std::num::NonZeroU32;
 use std::time::Duration;
 

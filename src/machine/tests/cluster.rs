@@ -5,13 +5,10 @@ use crate::machine::{
     Command, Config, Effect, Event, LeaseId, Machine, NodeId, OpId, Outcome, Protocol, RequestId,
     Routes, SendMode, ServerProbe, Wait,
 };
-use crate::protocol::call::{Call, Intent, Mode};
-use crate::protocol::clock::{Mono, ServerTime};
-use crate::protocol::error::{Failure, Refusal};
-use crate::protocol::keys::{LockKeys, SLOTS};
-use crate::protocol::message::{Grant, Message};
-use crate::protocol::reply::{Held, QueuePosition, Reply};
-use crate::protocol::token::Token;
+use crate::protocol::{
+    Call, Failure, Grant, Held, Intent, LockKeys, Message, Mode, Mono, QueuePosition, Refusal,
+    Reply, SLOTS, ServerTime, Token,
+};
 use std::sync::Arc;
 
 const TIME: ServerTime = ServerTime::from_micros(1_700_000_000_000_000);

@@ -2,8 +2,7 @@
 
 use super::world::{COMMAND_TIMEOUT, World, ms};
 use crate::machine::{Command, Config, Event, Machine, OpId, Outcome, Protocol, Wait};
-use crate::protocol::error::{Failure, Refusal};
-use crate::protocol::reply::Reply;
+use crate::protocol::{Failure, Refusal, Reply};
 
 fn refused(code: &str) -> Failure {
     Failure::Refused(Refusal { code: code.to_owned(), detail: "because".to_owned() })

@@ -3,10 +3,7 @@
 use super::server::Server;
 use super::world::{ONE_LEASE, RENEWED, World, ms};
 use crate::machine::{Command, Event, Hold, LeaseId, Notice, OpId, Outcome, Protocol, Risk, Wait};
-use crate::protocol::call::Call;
-use crate::protocol::error::{Failure, Refusal};
-use crate::protocol::reply::Reply;
-use crate::protocol::validity::{CLAIM, valid_until};
+use crate::protocol::{CLAIM, Call, Failure, Refusal, Reply, valid_until};
 use std::time::Duration;
 
 fn want(world: &mut World, ttl_ms: u64) -> OpId {

@@ -3,9 +3,7 @@
 use super::server::Server;
 use super::world::{COMMAND_TIMEOUT, ONE_LEASE, RENEWED, World, ms};
 use crate::machine::{Command, Hold, LeaseId, LossReason, OpId, Outcome, Protocol, Wait};
-use crate::protocol::call::{Call, Mode};
-use crate::protocol::keys::LockKeys;
-use crate::protocol::reply::Reply;
+use crate::protocol::{Call, LockKeys, Mode, Reply};
 
 /// Two managers on one server.
 pub(super) fn two() -> (World, World) {

@@ -3,7 +3,7 @@
 use super::waiting::Crowd;
 use super::world::{RENEWED, World, ms};
 use crate::machine::{Command, Event, Hold, LeaseId, LossReason, OpId, Outcome, Protocol, Wait};
-use crate::protocol::call::{Call, Mode};
+use crate::protocol::{Call, Mode};
 
 /// Manager 0 holds the lock with a block of fences, and `tasks` callers of it wait.
 fn busy(crowd: &mut Crowd, tasks: usize) -> (LeaseId, Vec<OpId>) {

@@ -3,7 +3,7 @@
 use crate::machine::lease::{Lease, Leases};
 use crate::machine::timers::{Owner, Timer};
 use crate::machine::{LeaseId, Machine, TokenId};
-use crate::protocol::token::Token;
+use crate::protocol::Token;
 
 impl Machine {
     pub(super) fn hold_of(&self, lease: LeaseId) -> Option<&Lease> {

@@ -4,9 +4,7 @@ use super::process::Held;
 use super::simulator::{Kind, Simulation};
 use super::watch::Granted;
 use crate::machine::LeaseId;
-use crate::protocol::clock::Mono;
-use crate::protocol::keys::LockKeys;
-use crate::protocol::token::Token;
+use crate::protocol::{LockKeys, Mono, Token};
 use std::collections::BTreeSet;
 use std::time::Duration;
 

@@ -4,12 +4,7 @@ use super::errands::{arrive_late, assert_idle, take_held, two};
 use super::waiting::Crowd;
 use super::world::{ONE_LEASE, RENEWED, World, ms};
 use crate::machine::{Event, Hold, LeaseId, LossReason, Outcome, Protocol, Wait};
-use crate::protocol::call::{Call, Mode};
-use crate::protocol::clock::ServerTime;
-use crate::protocol::keys::LockKeys;
-use crate::protocol::message::{Grant, Message, Taken};
-use crate::protocol::reply::EXACT_MAX;
-use crate::protocol::token::Token;
+use crate::protocol::{Call, EXACT_MAX, Grant, LockKeys, Message, Mode, ServerTime, Taken, Token};
 
 fn stolen(token: &str, keys: LockKeys) -> Event {
     Event::Message(Message::Taken(Taken { keys, token: Token::from_text(token), adopted: false }))

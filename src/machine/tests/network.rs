@@ -2,7 +2,7 @@
 
 use super::simulator::Simulation;
 use crate::machine::Event;
-use crate::protocol::call::Call;
+use crate::protocol::Call;
 
 impl Simulation {
     pub(super) fn reachable(&self, who: usize) -> bool {

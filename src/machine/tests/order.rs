@@ -3,7 +3,7 @@
 use super::waiting::Crowd;
 use super::world::{ONE_LEASE, RENEWED, World, ms};
 use crate::machine::{Hold, OpId, Outcome, Protocol, Wait};
-use crate::protocol::call::Mode;
+use crate::protocol::Mode;
 use std::num::NonZeroU32;
 
 const TWO: Mode = Mode::Shared { limit: NonZeroU32::new(2) };

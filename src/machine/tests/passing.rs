@@ -2,8 +2,7 @@
 
 use super::world::{RENEWED, World, ms};
 use crate::machine::{Command, LeaseId, LossReason, OpId, Outcome, Protocol, Wait};
-use crate::protocol::call::{Call, Mode};
-use crate::protocol::error::{Failure, Refusal};
+use crate::protocol::{Call, Failure, Mode, Refusal};
 use std::num::NonZeroU32;
 
 const TWO: Mode = Mode::Shared { limit: NonZeroU32::new(2) };

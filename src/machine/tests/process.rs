@@ -3,8 +3,7 @@
 use super::taking::Closing;
 use super::world::World;
 use crate::machine::{LeaseId, Machine, OpId, TokenId};
-use crate::protocol::clock::Mono;
-use crate::protocol::token::Token;
+use crate::protocol::{Mono, Token};
 use std::collections::BTreeMap;
 use std::time::Duration;
 

@@ -7,9 +7,7 @@ use super::simulator::{Kind, PROCESSES, Simulation};
 use super::snapshot::is_foreign;
 use super::world::{ONE_LEASE, ms};
 use crate::machine::{Outcome, Protocol, TokenId, Wait};
-use crate::protocol::call::Mode;
-use crate::protocol::token::Token;
-use crate::protocol::validity::CLAIM;
+use crate::protocol::{CLAIM, Mode, Token};
 use std::collections::BTreeSet;
 use std::time::Duration;
 

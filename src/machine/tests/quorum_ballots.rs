@@ -5,13 +5,10 @@ use crate::machine::{
     Command, Config, Effect, Event, LeaseId, NodeId, Notice, OpId, Outcome, Protocol, Quorum,
     RequestId, SendMode, ServerProbe, Settings, Wait,
 };
-use crate::protocol::call::{Call, Mode};
-use crate::protocol::clock::{Mono, ServerTime};
-use crate::protocol::error::{Failure, Refusal};
-use crate::protocol::keys::LockKeys;
-use crate::protocol::message::Message;
 use crate::protocol::message::free_channel;
-use crate::protocol::reply::{Held, Reply};
+use crate::protocol::{
+    Call, Failure, Held, LockKeys, Message, Mode, Mono, Refusal, Reply, ServerTime,
+};
 use std::time::Duration;
 
 const TIME: ServerTime = ServerTime::from_micros(1_700_000_000_000_000);

@@ -3,8 +3,7 @@
 use super::quorum::{Kind, LONG, LONGEST, Simulation};
 use super::world::{COMMAND_TIMEOUT, ONE_LEASE, RENEWED, World, ms};
 use crate::machine::{Command, Event, Hold, LeaseId, Outcome, Protocol, Quorum, Wait};
-use crate::protocol::call::Mode;
-use crate::protocol::script::Script;
+use crate::protocol::{Mode, Script};
 use std::time::Duration;
 
 /// The first process requests the lock.

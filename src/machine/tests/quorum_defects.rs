@@ -4,9 +4,7 @@
 use super::defects::{self, Change, Defect, SEEDS, script};
 use super::quorum::{Kind, Simulation};
 use crate::machine::Quorum;
-use crate::protocol::clock::ServerTime;
-use crate::protocol::reply::Reply;
-use crate::protocol::script::Script;
+use crate::protocol::{Reply, Script, ServerTime};
 
 /// A defect of the layer that makes one server of many.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

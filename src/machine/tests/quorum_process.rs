@@ -7,11 +7,7 @@ use super::server::Server;
 use crate::machine::{
     Command, Effect, Event, LeaseId, NodeId, OpId, Outcome, Protocol, Quorum, RequestId, SendMode,
 };
-use crate::protocol::call::Call;
-use crate::protocol::clock::Mono;
-use crate::protocol::error::Failure;
-use crate::protocol::reply::Reply;
-use crate::protocol::token::Token;
+use crate::protocol::{Call, Failure, Mono, Reply, Token};
 use std::collections::{BTreeMap, VecDeque};
 
 /// A request in flight.

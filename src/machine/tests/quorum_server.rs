@@ -4,11 +4,7 @@ use super::quorum_watch::{Seen, judge, parts};
 use super::server::Server;
 use super::world::World;
 use crate::machine::ServerProbe;
-use crate::protocol::call::Call;
-use crate::protocol::clock::{Mono, ServerTime};
-use crate::protocol::error::Failure;
-use crate::protocol::reply::Reply;
-use crate::protocol::script::Script;
+use crate::protocol::{Call, Failure, Mono, Reply, Script, ServerTime};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 

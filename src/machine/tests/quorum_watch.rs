@@ -5,11 +5,7 @@ use super::server::Server;
 use super::snapshot::bare;
 use super::world::World;
 use crate::machine::RequestId;
-use crate::protocol::call::Call;
-use crate::protocol::clock::Mono;
-use crate::protocol::error::Failure;
-use crate::protocol::reply::Reply;
-use crate::protocol::script::Script;
+use crate::protocol::{Call, Failure, Mono, Reply, Script};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 

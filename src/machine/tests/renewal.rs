@@ -5,9 +5,7 @@ use super::world::{ONE_LEASE, RENEWED, World, ms};
 use crate::machine::lease::Lease;
 use crate::machine::wait_queue::AcquireRequest;
 use crate::machine::{Command, Event, Hold, LeaseId, LossReason, OpId, Outcome, Protocol, Wait};
-use crate::protocol::call::{Call, Intent, Mode};
-use crate::protocol::error::{Failure, Refusal};
-use crate::protocol::reply::Reply;
+use crate::protocol::{Call, Failure, Intent, Mode, Refusal, Reply};
 
 /// Advances the time in small steps, with a server that answers at once.
 fn run(world: &mut World, duration_ms: u64) {

@@ -2,8 +2,7 @@
 
 use super::world::{COMMAND_TIMEOUT, ONE_LEASE, World, ms};
 use crate::machine::{Command, Event, Hold, LeaseId, OpId, Outcome, Protocol, Wait};
-use crate::protocol::call::{Call, Mode};
-use crate::protocol::error::{Failure, Refusal};
+use crate::protocol::{Call, Failure, Mode, Refusal};
 
 fn refused(code: &str) -> Failure {
     Failure::Refused(Refusal { code: code.to_owned(), detail: "because".to_owned() })

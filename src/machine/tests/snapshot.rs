@@ -1,8 +1,6 @@
 //! A simulated server's data about the lock, read by plain commands.
 
-use crate::protocol::clock::ServerTime;
-use crate::protocol::keys::LockKeys;
-use crate::protocol::token::{TOKEN_PREFIX, Token};
+use crate::protocol::{LockKeys, ServerTime, TOKEN_PREFIX, Token};
 use std::collections::BTreeMap;
 
 /// A server's data about the lock.

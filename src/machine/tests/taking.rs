@@ -7,11 +7,7 @@ use super::snapshot::is_foreign;
 use super::watch::{Executed, expect};
 use super::world::{COMMAND_TIMEOUT, RENEWED, ms};
 use crate::machine::{Command, LeaseId, LossReason, Wait};
-use crate::protocol::call::{Call, Intent, Mode};
-use crate::protocol::clock::Mono;
-use crate::protocol::reply::Reply;
-use crate::protocol::token::Token;
-use crate::protocol::validity::drift;
+use crate::protocol::{Call, Intent, Mode, Mono, Reply, Token, drift};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The thefts so far.

@@ -3,9 +3,7 @@
 use super::errands::{adopt, arrive_late, assert_idle, take, take_held, two};
 use super::world::{ONE_LEASE, RENEWED, World, ms};
 use crate::machine::{Command, Hold, LossReason, OpId, Outcome, Wait};
-use crate::protocol::call::{Call, Mode};
-use crate::protocol::reply::Reply;
-use crate::protocol::token::Token;
+use crate::protocol::{Call, Mode, Reply, Token};
 
 fn force(world: &mut World) -> OpId {
     world.command(Command::Force { name: "a".to_owned(), foreign: false })

@@ -5,8 +5,8 @@ use super::world::{ONE_LEASE, RENEWED, World, ms};
 use crate::machine::{
     Command, Event, Hold, LeaseId, LossReason, Notice, OpId, Outcome, Protocol, Wait,
 };
-use crate::protocol::call::{Call, Intent, Mode};
 use crate::protocol::message::inbox;
+use crate::protocol::{Call, Intent, Mode};
 use std::time::Duration;
 
 /// Managers on one server, with a common clock.

@@ -3,13 +3,7 @@
 
 use super::snapshot::{Reach, SHARED, Snapshot, Waiter, bare, is_foreign};
 use super::taking::Takings;
-use crate::protocol::call::{Call, Intent, Mode};
-use crate::protocol::clock::ServerTime;
-use crate::protocol::message::{Grant, Taken};
-use crate::protocol::reply::Reply;
-use crate::protocol::script::Script;
-use crate::protocol::token::Token;
-use crate::protocol::validity::CLAIM;
+use crate::protocol::{CLAIM, Call, Grant, Intent, Mode, Reply, Script, ServerTime, Taken, Token};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 

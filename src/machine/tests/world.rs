@@ -7,13 +7,8 @@ use crate::machine::{
     Command, Config, Effect, Event, Hold, LeaseId, LossReason, Machine, NodeId, Notice, OpId,
     Outcome, Protocol, RequestId, ServerProbe, TokenId, Wait,
 };
-use crate::protocol::call::{Call, Mode};
-use crate::protocol::clock::Mono;
-use crate::protocol::error::{Failure, Refusal};
-use crate::protocol::keys::LockKeys;
 use crate::protocol::message::{Grant, Message, inbox, notices};
-use crate::protocol::reply::Reply;
-use crate::protocol::token::Token;
+use crate::protocol::{Call, Failure, LockKeys, Mode, Mono, Refusal, Reply, Token};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 

@@ -2,7 +2,7 @@
 
 use super::channels::Channels;
 use super::sorted_set::SortedSet;
-use crate::protocol::clock::ServerTime;
+use crate::protocol::ServerTime;
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 

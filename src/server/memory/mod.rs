@@ -25,7 +25,7 @@ pub(crate) use channels::Message;
 #[cfg(any(test, fuzzing))]
 pub(crate) use keyspace::Entries;
 
-use crate::protocol::clock::ServerTime;
+use crate::protocol::ServerTime;
 #[cfg(any(test, fuzzing))]
 use commands::Caller;
 use keyspace::Keyspace;

@@ -1,6 +1,6 @@
 //! Errors of servers.
 
-use crate::protocol::error::{Failure, Refusal};
+use crate::protocol::{Failure, Refusal};
 use redis::{ErrorKind, RedisError};
 
 /// Longer error texts are cut to this many bytes: people are to read them.

@@ -1,7 +1,7 @@
 //! The same commands and scripts in the store and in a real server.
 
 use super::real_server::RealServer;
-use crate::protocol::clock::ServerTime;
+use crate::protocol::ServerTime;
 use crate::server::memory::Store;
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;

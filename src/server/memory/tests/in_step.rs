@@ -7,7 +7,7 @@
 
 use super::real_server::RealServer;
 use super::{error, refusal};
-use crate::protocol::clock::ServerTime;
+use crate::protocol::ServerTime;
 use crate::server::memory::Store;
 use redis::{Connection, Value};
 use std::time::Duration;

@@ -6,13 +6,8 @@
 
 use super::in_step::{Effect, Eval, InStep};
 use crate::machine::SendMode;
-use crate::protocol::call::{Call, Intent, Mode};
-use crate::protocol::clock::ServerTime;
-use crate::protocol::error::Failure;
-use crate::protocol::keys::LockKeys;
 use crate::protocol::message::{Message, inbox, notices};
-use crate::protocol::reply::{Held, Reply};
-use crate::protocol::token::Token;
+use crate::protocol::{Call, Failure, Held, Intent, LockKeys, Mode, Reply, ServerTime, Token};
 use crate::server::wire;
 use std::collections::BTreeSet;
 use std::fmt::{Arguments, Debug};

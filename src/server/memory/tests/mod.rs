@@ -9,7 +9,7 @@ mod real_server;
 mod scripts;
 
 use super::Store;
-use crate::protocol::clock::ServerTime;
+use crate::protocol::ServerTime;
 use redis::Value;
 
 /// A time in 2023, in ms since 1970.
