@@ -69,6 +69,7 @@ const COMMANDS: &[(&str, Command)] = &[
     ("publish", pubsub::publish),
     ("pubsub", pubsub::pubsub),
     ("set", strings::set),
+    ("spublish", pubsub::publish),
     ("time", keys::time),
     ("type", keys::kind),
     ("zadd", sorted_sets::zadd),

@@ -1,4 +1,4 @@
-//! Commands for channels.
+//! Commands for channels. Those of a shard are channels like all others here.
 
 use super::{Args, Fault, Outcome};
 use crate::server::memory::keyspace::Keyspace;
@@ -12,7 +12,8 @@ pub(super) fn publish(keyspace: &mut Keyspace, args: Args<'_>) -> Outcome {
 
 pub(super) fn pubsub(keyspace: &mut Keyspace, args: Args<'_>) -> Outcome {
     let (subcommand, channels) = args.split_first().ok_or(Fault::Arity)?;
-    if !subcommand.eq_ignore_ascii_case(b"NUMSUB") {
+    let counts = |name: &[u8]| subcommand.eq_ignore_ascii_case(name);
+    if !counts(b"NUMSUB") && !counts(b"SHARDNUMSUB") {
         return Err(Fault::Subcommand);
     }
     let listening = |channel: &&[u8]| [bulk(*channel), count(keyspace.channels.listening(channel))];
