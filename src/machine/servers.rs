@@ -18,6 +18,8 @@ pub(super) struct Servers {
     /// By node number.
     list: Vec<Server>,
     routes: Routes,
+    /// Whether a MOVED has changed the routes since the last discovery.
+    rerouted: bool,
     pub(super) discovery: Discovery,
     /// The channel of this manager's grants; in a Cluster each lock has a channel of that name and its own tag.
     inbox: Arc<str>,
@@ -40,7 +42,14 @@ impl Server {
 impl Servers {
     pub(super) fn new(inbox: Arc<str>) -> Self {
         let (routes, discovery) = (Routes::default(), Discovery::default());
-        Self { list: vec![Server::new()], routes, discovery, inbox, last_history: 0 }
+        Self {
+            list: vec![Server::new()],
+            routes,
+            rerouted: false,
+            discovery,
+            inbox,
+            last_history: 0,
+        }
     }
 
     pub(super) fn at(&mut self, node: NodeId) -> &mut Server {
@@ -257,14 +266,16 @@ impl Servers {
 
     /// A server says that a lock is elsewhere.
     pub(super) fn moved(&mut self, cx: &mut Context, keys: &LockKeys, to: NodeId) {
+        self.rerouted |= self.node(keys) != to;
         self.routes.set(keys, to);
         self.want(cx, to);
         self.discovery.ask_soon(cx);
     }
 
-    /// Replaces the routes. Returns those servers among them that are connected, if anything has changed.
+    /// Replaces the routes. Returns those servers among them that are connected, if anything has changed since the last
+    /// call: an owner that waits for a connection to where its lock was is to ask where it is.
     pub(super) fn discovered(&mut self, cx: &mut Context, routes: Routes) -> Vec<NodeId> {
-        let changed = self.routes != routes;
+        let changed = std::mem::take(&mut self.rerouted) || self.routes != routes;
         self.routes = routes;
         let mut nodes = self.routes.nodes();
         for node in &nodes {

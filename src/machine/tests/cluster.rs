@@ -200,6 +200,32 @@ fn a_lock_that_has_moved_is_requested_there_from_then_on() {
 }
 
 #[test]
+fn an_entry_that_waits_for_a_connection_is_sent_where_its_lock_turns_out_to_be() {
+    let mut crew = Crew::new();
+    crew.acquire(2, LOW);
+    let (_, waits, ..) = crew.sent();
+    crew.acquire_within(3, LOW, Wait::Never);
+    let (_, tries, ..) = crew.sent();
+    let three = NodeId(2);
+    crew.reply(ONE, waits, Err(Failure::Moved(three)));
+    assert!(crew.take().contains(&Effect::Connect { node: three }));
+    crew.pass(60);
+    crew.take();
+    crew.reply(ONE, tries, Err(Failure::Moved(TWO)));
+    let (_, tries, ..) = crew.sent();
+    crew.reply(TWO, tries, Ok(Reply::Held(Held::default())));
+    crew.pass(200);
+    assert!(crew.take().contains(&Effect::Discover));
+    // The routes are as they were believed to be.
+    let (slot, half) = (LockKeys::new("lock:", LOW).slot(), SLOTS / 2);
+    let low = [(0, slot - 1, ONE), (slot, slot, TWO), (slot + 1, half - 1, ONE)];
+    let routes = Routes::new(&[&low[..], &[(half, SLOTS - 1, TWO)]].concat());
+    crew.event(ONE, Event::Discovered(Ok(routes)));
+    let (node, _, call, _) = crew.sent();
+    assert!(node == TWO && matches!(call, Call::Acquire { intent: Intent::Join(_), .. }));
+}
+
+#[test]
 fn a_lock_that_is_moving_is_requested_there_once() {
     let mut crew = Crew::new();
     let lease = crew.hold(2, LOW);
