@@ -1,7 +1,7 @@
 // Runs the simulator for as many seeds as one likes, three schedules each: in one the server keeps its data, in one it
-// loses them, in one its clock is set. Some of these also have slots that move, two masters, or data lost under live
-// connections. And for a part of the seeds three schedules of a quorum: its servers keep their data, or lose them, or leases
-// end at any moment.
+// loses them, in one its clock is set. Some of these also have slots that move, on one server or among three, two
+// masters, or data lost under live connections. And for a part of the seeds three schedules of a quorum: its servers keep
+// their data, or lose them, or leases end at any moment.
 //
 //   npm run simulate -- [--seeds N] [--from S]
 //

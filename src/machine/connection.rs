@@ -157,7 +157,12 @@ impl<R> Connection<R> {
         self.in_flight.front().map(|request| request.sent)
     }
 
-    /// Counts all requests as sent now.
+    #[cfg(all(test, feature = "driver"))]
+    pub(super) fn requests(&mut self) -> impl Iterator<Item = &mut R> {
+        self.in_flight.iter_mut().map(|request| &mut request.request)
+    }
+
+    /// All that was asked was asked now.
     #[cfg(all(test, feature = "driver"))]
     pub(super) fn redate(&mut self, now: Mono) {
         self.in_flight.iter_mut().for_each(|request| request.sent = now);

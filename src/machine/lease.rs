@@ -45,7 +45,7 @@ pub(super) struct Lease {
     /// When the request was sent whose answer confirmed it last.
     pub(super) confirmed: Mono,
     /// See [`Hold`].
-    renew: bool,
+    pub(super) renew: bool,
     pub(super) keep: bool,
     stall_timeout_ms: u64,
     /// The end of the time for which its caller may hold it.

@@ -32,7 +32,7 @@ pub(super) struct Requests {
 pub(super) struct Sent {
     owner: Owner,
     call: Call,
-    send_mode: SendMode,
+    pub(super) send_mode: SendMode,
     fallback: Fallback,
 }
 

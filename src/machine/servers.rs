@@ -294,6 +294,17 @@ impl Servers {
         }
     }
 
+    /// All requests without an answer.
+    #[cfg(all(test, feature = "driver"))]
+    pub(super) fn requests(&mut self) -> impl Iterator<Item = &mut Sent> {
+        self.list.iter_mut().flat_map(|server| server.connection.requests())
+    }
+
+    #[cfg(all(test, feature = "driver"))]
+    pub(super) fn set_routes(&mut self, routes: Routes) {
+        self.routes = routes;
+    }
+
     #[cfg(all(test, feature = "driver"))]
     pub(super) fn redate(&mut self, now: Mono) {
         self.list.iter_mut().for_each(|server| server.connection.redate(now));

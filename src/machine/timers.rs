@@ -86,6 +86,19 @@ impl Timers {
         self.order.len()
     }
 
+    /// Whether nothing is planned but to give channels up.
+    #[cfg(all(test, feature = "driver"))]
+    pub(super) fn are_to_forget_channels(&self) -> bool {
+        self.order.iter().all(|(_, timer)| *timer == Timer::ForgetChannels)
+    }
+
+    #[cfg(all(test, feature = "driver"))]
+    pub(super) fn drop_retries(&mut self) {
+        let is_retry = |timer: &Timer| matches!(timer, Timer::Retry(_));
+        self.order.retain(|(_, timer)| !is_retry(timer));
+        self.at.retain(|timer, _| !is_retry(timer));
+    }
+
     #[cfg(all(test, feature = "driver"))]
     pub(super) fn drop_retries_of_entries(&mut self) {
         let is_retry = |timer: &Timer| matches!(timer, Timer::Retry(Owner::Entry(_)));

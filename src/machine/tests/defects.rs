@@ -8,8 +8,16 @@ use super::quorum_defects::Flaw;
 use super::simulator::Simulation;
 use crate::machine::lease::Owes;
 use crate::machine::queue_entry::{ContentionPolicy, Granted, Step};
-use crate::machine::{Command, Effect, Machine, NodeId, TokenId};
-use crate::protocol::{Call, Grant, Intent, Mode, Mono, Script, ServerTime, valid_until};
+use crate::machine::{Command, Effect, Machine, NodeId, SendMode, TokenId};
+use crate::protocol::call::{Call, Intent, Mode};
+use crate::protocol::clock::{Mono, ServerTime};
+use crate::protocol::error::Failure;
+use crate::protocol::keys::LockKeys;
+use crate::protocol::message::Grant;
+use crate::protocol::reply::Reply;
+use crate::protocol::script::Script;
+use crate::protocol::token::Token;
+use crate::protocol::validity::valid_until;
 use std::borrow::Cow;
 use std::cell::Cell;
 use std::time::Duration;
@@ -35,13 +43,23 @@ pub(super) enum Change {
 /// A defect of the machine.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Defect {
-    /// A grant by message is accepted after its claim has ended.
+    /// What a server sends elsewhere once is sent there without saying so.
+    AskingForgotten,
+    /// What a server sends elsewhere is not asked for again once there is a connection.
+    AskNotRetried,
+    /// A grant by message is taken though its claim is over.
     ClaimNotTimed,
     /// An old clock comparison is still trusted.
     ClocksNeverOld,
     /// The send buffer of a connection that was given up is still delivered.
     ClosedGracefully,
-    /// A block of fences has no end.
+    /// Who waits says by keys that need not exist that it lives.
+    EntryByAllKeys,
+    /// What lengthens a lock names keys that need not exist.
+    ExtensionByAllKeys,
+    /// Where a slot moves to is asked with the epoch of where it was.
+    EpochOfAnother,
+    /// A number is above the last one of its block, for the block has no end.
     FencesWithoutEnd,
     /// A lock is handed off though the server's last confirmation is old.
     HandedOnUnconfirmed,
@@ -67,13 +85,23 @@ pub(super) enum Defect {
     PlaceForgotten,
     /// A caller who has waited in the process is enqueued at the end.
     PlaceAtEnd,
-    /// A request that may still be executed is given back only once, before its execution.
+    /// What frees a lock names keys that need not exist.
+    ReleaseByAllKeys,
+    /// A lock that a server says to be elsewhere counts as given back.
+    ReleaseDoneOnAsk,
+    /// What may still be executed is given back once only, ahead of it.
     ReleasedOnce,
     /// A repeated release is read as one of a lock that was lost earlier.
     RepeatReadAsLost,
-    /// An earlier holder can release the lock of its successor in the process.
+    /// It is never learned that a slot has moved.
+    RoutesKept,
+    /// A request that was sent on is sent on as often as servers say so.
+    SentOnForEver,
+    /// An earlier holder can release the lock of the next one in its process.
     StaleHandle,
-    /// A thief whose reply was lost steals from a later owner.
+    /// Nobody connects to servers that were not there at first.
+    StrangersIgnored,
+    /// A thief whose answer was lost robs whoever has the lock now.
     StolenAgain,
     /// A message about a theft is ignored.
     TheftUnheard,
@@ -179,6 +207,11 @@ pub(super) fn misdate(machine: &mut Machine, now: Mono) {
     if Defect::ValidFromReply.is_on() {
         machine.rq.servers.redate(now);
     }
+    if Defect::SentOnForEver.is_on() {
+        for request in machine.rq.servers.requests() {
+            request.send_mode = SendMode::Plain;
+        }
+    }
 }
 
 /// Changes a call that leaves the machine.
@@ -196,20 +229,66 @@ pub(super) fn distort(mut call: Call) -> Call {
             *intent = Intent::Join(None);
         }
         Call::ExtendShare { keys, token, ttl } if Defect::ShareByAllKeys.is_on() => {
-            return Call::Acquire {
-                keys: keys.clone(),
-                token: token.clone(),
-                ttl: *ttl,
-                epoch: ServerTime::default(),
-                block: 1,
-                inbox: "".into(),
-                intent: Intent::Poll,
-                mode: Mode::SHARED,
-            };
+            return poll(keys, token, *ttl, Mode::SHARED);
+        }
+        Call::Extend { keys, token, ttl } if Defect::ExtensionByAllKeys.is_on() => {
+            return poll(keys, token, *ttl, Mode::Exclusive);
+        }
+        Call::KeepEntry { keys, token } if Defect::EntryByAllKeys.is_on() => {
+            return poll(keys, token, Duration::from_secs(1), Mode::Exclusive);
+        }
+        Call::Free { keys, token } | Call::FreeShare { keys, token }
+            if Defect::ReleaseByAllKeys.is_on() =>
+        {
+            let (keys, token, epoch) = (keys.clone(), token.clone(), ServerTime::default());
+            return Call::Release { keys, token, epoch };
         }
         _ => {}
     }
     call
+}
+
+/// What asks about a lock by all of its keys.
+fn poll(keys: &LockKeys, token: &Token, ttl: Duration, mode: Mode) -> Call {
+    Call::Acquire {
+        keys: keys.clone(),
+        token: token.clone(),
+        ttl,
+        epoch: ServerTime::default(),
+        block: 1,
+        inbox: "".into(),
+        intent: Intent::Poll,
+        mode,
+    }
+}
+
+/// How a call leaves the machine.
+pub(super) fn mislead(send_mode: SendMode) -> SendMode {
+    match send_mode {
+        SendMode::Asking(_) if Defect::AskingForgotten.is_on() => SendMode::Plain,
+        send_mode => send_mode,
+    }
+}
+
+/// An answer as it reaches the machine.
+pub(super) fn misread(call: &Call, reply: Result<Reply, Failure>) -> Result<Reply, Failure> {
+    match (call, &reply) {
+        (
+            Call::Free { .. } | Call::FreeShare { .. } | Call::Release { .. },
+            Err(Failure::Moving(_)),
+        ) if Defect::ReleaseDoneOnAsk.is_on() => Ok(Reply::Owner(true)),
+        _ => reply,
+    }
+}
+
+/// Changes what the machine plans, after an answer that says where a slot moves to.
+pub(super) fn unplan(machine: &mut Machine, to: Option<NodeId>) {
+    if let Some(to) = to
+        && Defect::AskNotRetried.is_on()
+        && !machine.rq.servers.get(to).connection.is_up()
+    {
+        machine.rq.cx.timers.drop_retries();
+    }
 }
 
 /// Changes the machine's state, after every input.

@@ -19,7 +19,12 @@ impl Simulation {
         let lock = self.any_lock();
         let (keys, lease) = (self.locks[lock].keys.clone(), ms(self.rng.u64(1..3_000)));
         match self.server.command(self.now, &["GET", keys.lock()]) {
-            None => self.server.set_foreign(self.now, &keys, "old", lease),
+            None => {
+                self.server.set_foreign(self.now, &keys, "old", lease);
+                if let Some(cluster) = &self.cluster {
+                    cluster.place(keys.lock());
+                }
+            }
             Some(value) if value == "old" => {
                 self.server.command(self.now, &["DEL", keys.lock()]);
             }
@@ -64,6 +69,7 @@ impl Simulation {
             }
             10 => self.crash(who),
             11..14 if self.kind == Kind::Split => self.switch(),
+            11..14 if self.kind == Kind::Cluster => self.reshard_or_disturb(who),
             11..14 if self.kind == Kind::Moving => {
                 let moving = !self.server.is_moving();
                 self.note(9, format_args!("the slot moves: {moving}"));
@@ -79,19 +85,21 @@ impl Simulation {
     pub(super) fn lose_requests(&mut self, who: usize) {
         self.processes[who].tidy = false;
         self.processes[who].world.lose_requests();
-        for call in std::mem::take(&mut self.processes[who].world.late) {
+        for (way, call) in self.processes[who].world.take_late() {
             if self.rng.u32(..4) > 0 {
                 let late = ms(self.rng.u64(..LATE_MS));
                 let slow = if Defect::ClosedGracefully.is_on() { 5 } else { 1 };
-                let server = self.processes[who].world.server.clone();
-                self.late.push((self.now + late * slow, server, call));
+                self.late.push((self.now + late * slow, way, call));
             }
         }
     }
 
     fn crash(&mut self, who: usize) {
         self.note(who, format_args!("crashes; another takes its place"));
-        self.lose_requests(who);
+        for node in self.processes[who].world.nodes() {
+            self.processes[who].world.face(node);
+            self.lose_requests(who);
+        }
         self.processes[who].world.leave();
         self.processes[who] = self.start();
     }
@@ -135,7 +143,7 @@ impl Simulation {
         match self.kind {
             // The stranger's value would return later.
             _ if self.spoiled.is_some() => {}
-            Kind::Steady | Kind::Split | Kind::Moving | Kind::Calm => {}
+            Kind::Steady | Kind::Split | Kind::Moving | Kind::Cluster | Kind::Calm => {}
             Kind::Flushing => {
                 self.note(9, format_args!("the server loses its data, and no connection"));
                 self.forget(|it| it.server.restore(it.now, Entries::default()));
@@ -280,7 +288,7 @@ impl Simulation {
         self.forget(|_| other.demote(now));
     }
 
-    fn lose_connection(&mut self, who: usize) {
+    pub(super) fn lose_connection(&mut self, who: usize) {
         if !self.processes[who].world.connecting {
             self.lose_requests(who);
         }

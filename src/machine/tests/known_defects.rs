@@ -437,7 +437,55 @@ pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
             "redis.call('DEL', lock_key)",
         ),
     ),
-    // Stealing and keeping locks.
+    // While it does so from server to server.
+    (
+        "what is sent to where a slot moves to does not say so",
+        Kind::Cluster,
+        Change::Machine(Defect::AskingForgotten),
+    ),
+    (
+        "what is sent to a server without a connection is not asked for again",
+        Kind::Cluster,
+        Change::Machine(Defect::AskNotRetried),
+    ),
+    (
+        "where a slot moves to is asked with the epoch of another server",
+        Kind::Cluster,
+        Change::Machine(Defect::EpochOfAnother),
+    ),
+    ("a request is sent on for ever", Kind::Cluster, Change::Machine(Defect::SentOnForEver)),
+    ("nobody learns that a slot has moved", Kind::Cluster, Change::Machine(Defect::RoutesKept)),
+    (
+        "nobody connects to a server that gets its first slot",
+        Kind::Cluster,
+        Change::Machine(Defect::StrangersIgnored),
+    ),
+    (
+        "a release is not sent to where the slot moves to",
+        Kind::Cluster,
+        Change::Machine(Defect::ReleaseDoneOnAsk),
+    ),
+    (
+        "a release waits until a slot has moved",
+        Kind::Cluster,
+        Change::Machine(Defect::ReleaseByAllKeys),
+    ),
+    (
+        "a queue entry is given up while a slot moves",
+        Kind::Cluster,
+        Change::Machine(Defect::EntryByAllKeys),
+    ),
+    (
+        "a lock is not lengthened until its slot has moved",
+        Kind::Cluster,
+        Change::Machine(Defect::ExtensionByAllKeys),
+    ),
+    (
+        "a share is not lengthened until its slot has moved",
+        Kind::Cluster,
+        Change::Machine(Defect::ShareByAllKeys),
+    ),
+    // Taking a lock away, and keeping it.
     (
         "a theft robs whoever has the lock by then",
         Kind::Steady,

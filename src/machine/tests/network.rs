@@ -6,7 +6,8 @@ use crate::protocol::Call;
 
 impl Simulation {
     pub(super) fn reachable(&self, who: usize) -> bool {
-        self.processes[who].cut_off_until.is_none()
+        let process = &self.processes[who];
+        process.cut_off_until.is_none() && !process.world.is_cut_off()
     }
 
     pub(super) fn network(&mut self, who: usize) {
@@ -33,7 +34,9 @@ impl Simulation {
 
     /// The server executes the oldest request, sometimes twice.
     pub(super) fn execute(&mut self, who: usize) {
-        let Some((_, call)) = self.processes[who].world.wire.front().cloned() else { return };
+        let world = &self.processes[who].world;
+        let Some((request, call)) = world.wire.front().cloned() else { return };
+        let way = world.way(request);
         self.note(who, format_args!("server executes {}", brief(&call)));
         self.processes[who].world.execute_one();
         if self.rng.u32(..12) == 0 {
@@ -45,7 +48,7 @@ impl Simulation {
                     .collect()
             };
             let before = probe();
-            server.execute_again(self.now, &call);
+            way.execute_again(self.now, &call);
             let after = probe();
             assert_eq!(before, after, "a repeat of {call:?} changed something{}", self.story());
         }
@@ -58,7 +61,7 @@ impl Simulation {
         let server = stale.unwrap_or_else(|| self.server.clone());
         let process = &mut self.processes[who];
         process.world.turn_to(&server);
-        if process.cut_off_until.is_some() {
+        if process.cut_off_until.is_some() || process.world.is_cut_off() {
             process.world.connecting = false;
             let failure = crate::protocol::error::Failure::Lost("unreachable".to_owned());
             process.world.event(Event::ConnectFailed(failure));
@@ -79,10 +82,10 @@ impl Simulation {
         let (now, late) = (self.now, std::mem::take(&mut self.late));
         let (due, rest): (Vec<_>, Vec<_>) = late.into_iter().partition(|(at, ..)| *at <= now);
         self.late = rest;
-        for (_, server, call) in due {
+        for (_, way, call) in due {
             self.note(9, format_args!("late: server executes {}", brief(&call)));
-            // Nobody receives the reply.
-            let _unheard = server.execute(now, &call);
+            // Nobody is there to hear the answer.
+            let _unheard = way.execute(now, &call);
         }
     }
 }

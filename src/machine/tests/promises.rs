@@ -128,11 +128,9 @@ impl Simulation {
     /// All faults end and all callers release: waiters get the lock in time, and no key remains.
     pub(super) fn quiet(&mut self) {
         let began = self.now;
+        self.heal();
         for who in 0..PROCESSES {
             let process = &mut self.processes[who];
-            process.stopped_until = process.stopped_until.map(|_| began);
-            process.cut_off_until = None;
-            process.world.pubsub_denied = false;
             for (lock, Lock { name, .. }) in self.locks.iter().enumerate() {
                 let (wait, mode) = (Wait::Forever, Mode::Exclusive);
                 let op = process.world.acquire_named(name, 1_000, wait, ONE_LEASE, mode);
@@ -141,6 +139,7 @@ impl Simulation {
         }
         self.mend_key();
         self.server.set_moving(false);
+        self.settle_cluster();
         self.unite();
         let bound = self.now + self.bound();
         let mut busy = true;
@@ -148,10 +147,17 @@ impl Simulation {
             self.calm();
             let waits = self.processes.iter().any(|process| !process.open.is_empty());
             self.demand(!waits || self.now < bound, || self.who_waits());
-            self.pass(if waits { ms(20) } else { ms(300) });
+            let listens = self.nobody_does_more_than_listen();
+            self.pass(if waits {
+                ms(20)
+            } else if listens {
+                QUIET / 2
+            } else {
+                ms(300)
+            });
             let idle = |process: &Process| process.world.machine.is_idle();
             busy = waits || !self.late.is_empty() || !self.processes.iter().all(idle);
-            self.demand(self.now < began + QUIET, || {
+            self.demand(listens || self.now < began + QUIET, || {
                 let busy = self.processes.iter().map(|process| &process.world.machine);
                 format!("{:?}", busy.filter(|machine| !machine.is_idle()).collect::<Vec<_>>())
             });
@@ -169,7 +175,17 @@ impl Simulation {
         self.demand(left.is_empty(), || format!("left on the server: {left:?}"));
     }
 
-    /// Leaves a single primary, to which all processes connect.
+    /// Everybody runs and is reached again.
+    pub(super) fn heal(&mut self) {
+        for process in &mut self.processes {
+            process.stopped_until = process.stopped_until.map(|_| self.now);
+            process.cut_off_until = None;
+            process.world.pubsub_denied = false;
+            process.world.reach_all();
+        }
+    }
+
+    /// There is one server again, and everybody is led to it.
     fn unite(&mut self) {
         let stale = |it: &&Server| !it.is(&self.server) && it.replica_since().is_none();
         let Some(stale) = self.servers.iter().find(stale).cloned() else { return };
@@ -223,21 +239,27 @@ impl Simulation {
             for _ in 0..self.locks.len() {
                 self.release(who);
             }
-            if self.processes[who].world.connecting {
-                self.connect(who);
-            }
-            let process = &mut self.processes[who];
-            let world = &mut process.world;
-            while !world.is_silent() {
-                world.answer_one();
-                world.answer_look();
-                world.confirm(true);
-                world.receive_one();
-                let requests = world.machine.stats().requests;
-                assert!(requests < REQUESTS_MAX, "{requests} requests");
-            }
-            self.collect(who);
+            self.deliver(who);
         }
+    }
+
+    /// Whatever is on its way to or from a process arrives.
+    pub(super) fn deliver(&mut self, who: usize) {
+        self.answer_discovery(who);
+        while self.processes[who].world.face_connecting() {
+            self.connect(who);
+        }
+        let world = &mut self.processes[who].world;
+        while !world.is_silent_everywhere() {
+            world.face_unsilent();
+            world.answer_one();
+            world.answer_look();
+            world.confirm(true);
+            world.receive_one();
+            let requests = world.machine.stats().requests;
+            assert!(requests < REQUESTS_MAX, "{requests} requests");
+        }
+        self.collect(who);
     }
 
     fn who_waits(&self) -> String {

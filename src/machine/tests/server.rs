@@ -11,6 +11,7 @@ use crate::server::memory::{Entries, Store};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A server that managers may share: the published scripts, on an in-process keyspace.
@@ -355,8 +356,8 @@ impl Server {
         self.reread(now);
     }
 
-    /// Runs a plain command; returns the texts of its answer.
-    fn ask(&self, now: Mono, parts: &[&str]) -> Vec<String> {
+    /// Runs a plain command; the texts of its answer.
+    pub(super) fn ask(&self, now: Mono, parts: &[&str]) -> Vec<String> {
         ask(&self.0.borrow().store, self.time(now), parts)
     }
 
@@ -499,6 +500,25 @@ impl Server {
         state.forget_seen();
         state.store.unsubscribe(subscriber);
         state.mail.remove(&subscriber);
+    }
+
+    /// Who listens to shard channels from now on, and who did before.
+    pub(super) fn change_subscriptions(
+        &self,
+        before: &BTreeSet<(u64, Arc<str>)>,
+        after: &BTreeSet<(u64, Arc<str>)>,
+    ) {
+        if before == after {
+            return;
+        }
+        let mut state = self.0.borrow_mut();
+        state.forget_seen();
+        for (subscriber, _) in before {
+            state.store.unsubscribe(*subscriber);
+        }
+        for (subscriber, channel) in after {
+            state.store.subscribe(*subscriber, channel);
+        }
     }
 
     pub(super) fn next_mail(&self, subscriber: u64) -> Option<Message> {

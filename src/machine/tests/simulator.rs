@@ -4,7 +4,9 @@
 //! 1`. Time is virtual, and the scripts are the published ones.
 
 use super::ledger::{Forgotten, Lock};
+use super::member::Way;
 use super::process::{Held, Open, Process, Wish};
+use super::resharding::Cluster;
 use super::server::Server;
 use super::world::{World, ms};
 use crate::machine::{LeaseId, Outcome, TokenId};
@@ -39,7 +41,9 @@ pub(super) enum Kind {
     Stepping,
     /// The slot moves to another server.
     Moving,
-    /// There are no failures, not even of the network.
+    /// There are several, and a slot moves among them.
+    Cluster,
+    /// Nothing else goes wrong, not even in the network.
     Calm,
 }
 
@@ -59,11 +63,13 @@ pub(super) struct Simulation {
     pub(super) server: Server,
     /// It, and a past or future primary.
     pub(super) servers: Vec<Server>,
+    /// Where on several servers its keys are.
+    pub(super) cluster: Option<Cluster>,
     pub(super) locks: Vec<Lock>,
     pub(super) processes: Vec<Process>,
     started: usize,
-    /// Requests of lost connections, their server, and when they arrive.
-    pub(super) late: Vec<(Mono, Server, Call)>,
+    /// Requests of connections that are gone, where they go, and when they arrive all the same.
+    pub(super) late: Vec<(Mono, Way, Call)>,
     /// An earlier state of the data.
     pub(super) saved: Entries,
     /// The tokens that were given back and are in the saved data again.
@@ -89,12 +95,15 @@ pub(super) struct Simulation {
 
 impl Simulation {
     pub(super) fn new(seed: u64, kind: Kind) -> Self {
-        // The seeds vary these: some use several locks, and in some more time passes.
-        let names = match seed / 4 % 8 {
-            0 => &["a", "b"][..],
-            1 => &["a", "b", "c"],
-            _ => &["a"],
+        // What is spread over the seeds: some are about several locks, and in some more time passes.
+        let count = match seed / 4 % 8 {
+            0 => 2,
+            1 => 3,
+            _ => 1,
         };
+        // In a Cluster they have one slot.
+        let names =
+            if kind == Kind::Cluster { &["{s}a", "{s}b", "{s}c"] } else { &["a", "b", "c"] };
         let server = Server::new();
         let mut simulation = Self {
             seed,
@@ -107,7 +116,8 @@ impl Simulation {
             now: BEGIN,
             servers: vec![server.clone()],
             server,
-            locks: names.iter().map(|name| Lock::new(name)).collect(),
+            cluster: None,
+            locks: names[..count].iter().map(|name| Lock::new(name)).collect(),
             processes: Vec::new(),
             started: 0,
             late: Vec::new(),
@@ -129,6 +139,10 @@ impl Simulation {
             simulation.servers.push(simulation.server.replica(BEGIN));
         }
         simulation.servers.iter().for_each(|server| server.watch(&locks));
+        if kind == Kind::Cluster {
+            let (server, rng) = (simulation.server.clone(), &mut simulation.rng);
+            simulation.cluster = Some(Cluster::new(server, &locks[0], rng));
+        }
         for _ in 0..PROCESSES {
             let process = simulation.start();
             simulation.processes.push(process);
@@ -152,12 +166,17 @@ impl Simulation {
                 self.check_tokens();
             }
         }
+        self.lull();
         self.quiet();
     }
 
     pub(super) fn start(&mut self) -> Process {
         self.started += 1;
-        let mut world = World::joining(&self.server, &format!("p{}", self.started), self.now);
+        let client = format!("p{}", self.started);
+        let mut world = match &self.cluster {
+            Some(cluster) => World::joining_cluster(cluster, &client, self.now),
+            None => World::joining(&self.server, &client, self.now),
+        };
         world.outcomes.clear();
         world.unanswered_looks = Some(VecDeque::new());
         world.machine.rq.cx.config.confirm = self.rng.u32(..4) == 0;
@@ -168,6 +187,7 @@ impl Simulation {
     fn step(&mut self) {
         let who = self.rng.usize(..PROCESSES);
         let action = self.rng.u32(..self.actions);
+        self.face_any_server(who);
         if self.processes[who].stopped_until.is_some() {
             // The process is stopped. Its written requests still reach the server.
             if self.reachable(who) && self.rng.bool() {
@@ -233,6 +253,7 @@ impl Simulation {
             if self.server.is_moving() {
                 self.server.move_key(self.now);
             }
+            self.go_on_resharding();
             if self.spoiled.as_ref().is_some_and(|(until, _)| *until <= self.now) {
                 self.mend_key();
             }
@@ -388,7 +409,9 @@ fn simulate_seeds(kinds: &[Kind], seeds: Range<u64>) {
 #[test]
 fn one_holder_rising_fences_and_nothing_left_behind() {
     let steady = Kind::Steady;
-    simulate(&[steady, steady, Kind::Moving, steady, steady, Kind::Calm]);
+    let (moving, cluster) = (Kind::Moving, Kind::Cluster);
+    // Of an odd number of kinds each gets odd and even seeds, which differ in what is asked for.
+    simulate(&[steady, cluster, steady, moving, steady, cluster, Kind::Calm]);
 }
 
 #[test]

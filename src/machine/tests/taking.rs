@@ -210,10 +210,10 @@ impl Simulation {
     /// A closed manager has ended: its locks are free, except the kept ones.
     pub(super) fn closed(&mut self, who: usize) {
         self.note(who, format_args!("has ended; another takes its place"));
-        // Its written requests are delivered if it is connected.
-        let last = std::mem::take(&mut self.processes[who].world.late);
-        for call in last.iter().filter(|_| self.processes[who].cut_off_until.is_none()) {
-            let _unheard = self.processes[who].world.server.execute(self.now, call);
+        // What it had written is delivered, as far as there is a connection.
+        let last = self.processes[who].world.take_late();
+        for (way, call) in last.iter().filter(|_| self.processes[who].cut_off_until.is_none()) {
+            let _unheard = way.execute(self.now, call);
         }
         self.check_closed(who);
         self.processes[who].world.leave();

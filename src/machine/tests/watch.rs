@@ -95,7 +95,12 @@ impl Executed<'_> {
 
     /// Whether the caller gives up its lock or share, in any case.
     pub(super) fn gives_up(&self) -> bool {
-        self.is_release() || matches!(self.call, Call::Free { .. } | Call::FreeShare { .. })
+        match self.call {
+            Call::Release { .. } | Call::FreeShare { .. } => true,
+            // It knows nothing of shares.
+            Call::Free { .. } => self.before.owner() == Some(self.token()),
+            _ => false,
+        }
     }
 
     /// Whether the caller's whole lock becomes a share by this call.
@@ -343,7 +348,11 @@ impl Watch {
             let fence = fence.or(granted).unwrap_or(counter);
             let highest = self.highest;
             expect(fence > highest, &format!("the fence {fence} after {highest}"))?;
-            let epoch = done.before.waiter(successor.token).map_or(0, |waiter| waiter.epoch);
+            let epoch = match done.call {
+                // In a Cluster it may have waited on another server, with that one's epoch.
+                Call::Acquire { epoch, .. } if successor.token == done.token() => epoch.as_micros(),
+                _ => done.before.waiter(successor.token).map_or(0, |waiter| waiter.epoch),
+            };
             expect(fence >= epoch, "a fence below the epoch of whom it is for")?;
             let last = if share.is_some() { fence } else { counter };
             self.reserved.insert(successor.token.to_owned(), last);
@@ -467,7 +476,9 @@ fn holders_are_right(done: &Executed<'_>, successors: &[Candidate<'_>]) -> Resul
     let fits = shares.is_none_or(|last_ms| last_ms == done.after.remaining_ms);
     expect(fits, "the lock does not end with the last share of it")?;
     let empty = done.after.value.as_deref().is_some_and(|value| bare(value) == SHARED);
-    expect(!empty || shares.is_some(), "the lock is shared by nobody")
+    // It lasts for the rest of the ms in which its last share ends, and to keep a queue entry frees nothing.
+    let untouched = done.before == done.after || matches!(done.call, Call::KeepEntry { .. });
+    expect(!empty || shares.is_some() || untouched, "the lock is shared by nobody")
 }
 
 /// A lease is at least as long as requested, and nothing shortens it.

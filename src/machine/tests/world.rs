@@ -1,11 +1,12 @@
 //! Managers and their server, in virtual time.
 
 use super::defects::{self, Defect};
+use super::member::{Member, ShardSubscriber, calls, node_of};
 use super::server::Server;
 use crate::machine::lease::LossNotice;
 use crate::machine::{
-    Command, Config, Effect, Event, Hold, LeaseId, LossReason, Machine, NodeId, Notice, OpId,
-    Outcome, Protocol, RequestId, ServerProbe, TokenId, Wait,
+    Command, Config, Effect, Event, Hold, LeaseId, LossReason, Machine, Notice, OpId, Outcome,
+    Protocol, RequestId, ServerProbe, TokenId, Wait,
 };
 use crate::protocol::message::{Grant, Message, inbox, notices};
 use crate::protocol::{Call, Failure, LockKeys, Mode, Mono, Refusal, Reply, Token};
@@ -28,7 +29,7 @@ pub(super) const fn ms(ms: u64) -> Duration {
 
 /// A reply in flight.
 #[derive(Debug)]
-enum Answer {
+pub(super) enum Answer {
     Probe(ServerProbe, Mono),
     Reply(RequestId, Token, Result<Reply, Failure>),
 }
@@ -42,7 +43,7 @@ pub(super) struct World {
     /// Sent, not executed yet.
     pub(super) wire: VecDeque<(RequestId, Call)>,
     /// Executed, not answered yet.
-    answers: VecDeque<Answer>,
+    pub(super) answers: VecDeque<Answer>,
     pub(super) outcomes: BTreeMap<OpId, Outcome>,
     /// The operations with outcomes, in their order.
     pub(super) completed: Vec<OpId>,
@@ -69,8 +70,8 @@ pub(super) struct World {
     free_ops: Vec<OpId>,
     /// Lost requests that may still arrive.
     pub(super) late: Vec<Call>,
-    subscriber: u64,
-    /// The server hides its replication id, and answers probes with the time only.
+    pub(super) subscriber: u64,
+    /// The server keeps its history to itself, and answers looks with the time alone.
     pub(super) blind: bool,
     pub(super) notices: Vec<Notice>,
     /// Probes in flight with the requests before which they were sent, if the test answers them; otherwise
@@ -80,6 +81,10 @@ pub(super) struct World {
     pub(super) pubsub_denied: bool,
     /// Grants that wait for replicas.
     pub(super) confirms: VecDeque<TokenId>,
+    /// The shard channels of the server.
+    pub(super) shards: ShardSubscriber,
+    /// What it has besides in a Cluster.
+    pub(super) member: Option<Box<Member>>,
 }
 
 impl World {
@@ -113,9 +118,13 @@ impl World {
         world
     }
 
-    /// Ends its process.
-    pub(super) fn leave(&self) {
-        self.server.unsubscribe(self.subscriber);
+    /// Its process is gone.
+    pub(super) fn leave(&mut self) {
+        for node in self.nodes() {
+            self.face(node);
+            self.end_subscriptions();
+            self.server.unsubscribe(self.subscriber);
+        }
     }
 
     /// Whether a reply is in flight.
@@ -125,10 +134,13 @@ impl World {
 
     /// Delivers the replies of executed requests, and all messages.
     pub(super) fn answer_what_is_there(&mut self) {
-        while self.has_answers() {
-            self.answer_one();
+        for node in self.nodes() {
+            self.face(node);
+            while self.has_answers() {
+                self.answer_one();
+            }
+            while self.receive_one() {}
         }
-        while self.receive_one() {}
     }
 
     /// A connected manager, which shares the server with others.
@@ -181,6 +193,8 @@ impl World {
             unanswered_looks: None,
             pubsub_denied: false,
             confirms: VecDeque::new(),
+            shards: ShardSubscriber::default(),
+            member: None,
         }
     }
 
@@ -266,7 +280,7 @@ impl World {
         let unheard = taken.is_some() && Defect::TheftUnheard.is_on();
         let mut out = Vec::new();
         if !unheard {
-            self.machine.handle_event(self.now, NodeId::default(), event, &mut out);
+            self.machine.handle_event(self.now, self.front(), event, &mut out);
         }
         self.perform(out);
         let believes = taken.is_some_and(|taken| {
@@ -280,7 +294,7 @@ impl World {
 
     /// A message with grants. Each is valid for its claim, from its arrival at the latest.
     fn granted(&mut self, grants: Vec<Grant>) {
-        let (now, node) = (self.now, NodeId::default());
+        let (now, node) = (self.now, self.front());
         for grant in grants {
             let (mut out, before) = (Vec::new(), self.completed.len());
             if !defects::take_message(&mut self.machine, now, node, &grant, &mut out) {
@@ -300,13 +314,18 @@ impl World {
     pub(super) fn reply(&mut self, request: RequestId, reply: Result<Reply, Failure>) {
         defects::misdate(&mut self.machine, self.now);
         let mut out = Vec::new();
-        self.machine.handle_reply(self.now, NodeId::default(), request, reply, &mut out);
+        let (front, sent_on) = (self.front(), self.sent_on(request, &reply));
+        let elsewhere = if let Err(Failure::Moving(to)) = reply { Some(to) } else { None };
+        self.machine.handle_reply(self.now, front, request, reply, &mut out);
+        let at_once = sent_on.is_some_and(|(script, token)| calls(&out, script, &token));
+        assert!(!at_once, "a request that was sent on is sent on again without a pause");
+        defects::unplan(&mut self.machine, elsewhere);
         self.perform(out);
     }
 
     pub(super) fn connect(&mut self) {
         assert!(std::mem::take(&mut self.connecting), "nobody wants to connect");
-        let mut probe = self.server.probe(self.now);
+        let mut probe = self.probe();
         if self.blind {
             probe.history = None;
         }
@@ -317,7 +336,15 @@ impl World {
         self.event(Event::Connected { probe, risks: Vec::new(), pubsub_denied });
     }
 
-    /// Sets the server of the next connection.
+    /// What the server shows.
+    fn probe(&self) -> ServerProbe {
+        match &self.member {
+            Some(member) => member.cluster.probe(self.now, self.front()),
+            None => self.server.probe(self.now),
+        }
+    }
+
+    /// Whoever connects next does so to this server.
     pub(super) fn turn_to(&mut self, server: &Server) {
         if !self.server.is(server) {
             self.subscriber = server.new_subscriber();
@@ -351,7 +378,7 @@ impl World {
     pub(super) fn settle(&mut self) {
         loop {
             if let Some((request, call)) = self.wire.pop_front() {
-                let reply = self.server.execute(self.now, &call);
+                let reply = self.reach_server(request, &call);
                 self.reply(request, reply);
             } else if !self.receive_one() {
                 return;
@@ -361,6 +388,9 @@ impl World {
 
     /// Delivers the oldest message, if there is one.
     pub(super) fn receive_one(&mut self) -> bool {
+        if self.hear_one() {
+            return true;
+        }
         let message = self.server.next_mail(self.subscriber);
         let any = message.is_some();
         if let Some(message) = message {
@@ -371,6 +401,7 @@ impl World {
 
     /// Drops the messages in flight.
     pub(super) fn lose_messages(&self) {
+        self.lose_channel_messages();
         while self.server.next_mail(self.subscriber).is_some() {}
     }
 
@@ -378,9 +409,9 @@ impl World {
     pub(super) fn execute_one(&mut self) {
         if let Some((request, call)) = self.wire.pop_front() {
             while let Some(sent) = self.take_look(request) {
-                self.answers.push_back(Answer::Probe(self.server.probe(self.now), sent));
+                self.answers.push_back(Answer::Probe(self.probe(), sent));
             }
-            let reply = self.server.execute(self.now, &call);
+            let reply = self.reach_server(request, &call);
             self.answers.push_back(Answer::Reply(request, call.token().clone(), reply));
         }
     }
@@ -414,7 +445,8 @@ impl World {
             world.machine.leases.all().any(|it| world.machine.token_of(it) == *token)
         };
         let again = matches!(reply, Err(Failure::Refused(refusal)) if refusal.code == "TRYAGAIN");
-        if !again || !held(self) {
+        // Of several servers [`Self::check_way`] asks for more than that.
+        if !again || self.member.is_some() || !held(self) {
             self.refused.remove(token);
             return;
         }
@@ -427,7 +459,7 @@ impl World {
     pub(super) fn answer_look(&mut self) {
         let next = self.wire.front().map_or(RequestId(u64::MAX), |(request, _)| *request);
         if let Some(sent) = self.answers.is_empty().then(|| self.take_look(next)).flatten() {
-            let probe = self.server.probe(self.now);
+            let probe = self.probe();
             self.event(Event::Probed { probe, sent });
         }
     }
@@ -440,9 +472,10 @@ impl World {
         self.event(Event::Confirmed { attempt, verdict });
     }
 
-    /// Whether nothing is in flight.
+    /// Whether nothing is on its way to or from the server in front.
     pub(super) fn is_silent(&self) -> bool {
-        self.confirms.is_empty()
+        !self.is_hearing()
+            && self.confirms.is_empty()
             && self.wire.is_empty()
             && self.answers.is_empty()
             && !self.server.has_mail(self.subscriber)
@@ -450,9 +483,9 @@ impl World {
 
     /// The server executes all requests on the wire, and the connection breaks before the replies.
     pub(super) fn execute_and_lose_replies(&mut self) {
-        for (_, call) in std::mem::take(&mut self.wire) {
-            // The reply is lost, whatever it says.
-            let _lost = self.server.execute(self.now, &call);
+        for (request, call) in std::mem::take(&mut self.wire) {
+            // The answer is lost, whatever it was.
+            let _lost = self.reach_server(request, &call);
         }
         self.event(Event::Disconnected("cut".to_owned()));
     }
@@ -466,7 +499,8 @@ impl World {
 
     /// The connection breaks; its requests are executed later, if at all.
     pub(super) fn lose_requests(&mut self) {
-        self.late.extend(self.wire.drain(..).map(|(_, call)| call));
+        let lost = self.lose_wire();
+        self.add_late(lost);
         self.event(Event::Disconnected("cut".to_owned()));
     }
 
@@ -483,75 +517,94 @@ impl World {
 
     fn perform(&mut self, effects: Vec<Effect>) {
         defects::spoil(&mut self.machine);
+        self.spoil_routes();
         for effect in effects {
             assert!(!self.stopped, "an effect after the end: {effect:?}");
-            match effect {
-                Effect::Complete { op, outcome } => {
-                    self.completed.push(op);
-                    if let Some(lease) = outcome.lease() {
-                        let until = self.deadlines.get(&lease);
-                        let lasts = until.is_some_and(|until| *until > self.now);
-                        assert!(lasts, "a lock was given whose lease is over");
-                    }
-                    let before = self.outcomes.insert(op, outcome);
-                    assert_eq!(before, None, "{op:?} completed twice");
-                }
-                Effect::Confirm { attempt, .. } => self.confirms.push_back(attempt),
-                Effect::Connect { .. } => {
-                    assert!(!self.connecting, "two attempts to connect at once");
-                    self.connecting = true;
-                }
-                Effect::Disconnect { abort, .. } => {
-                    let unsent = self.wire.drain(..).map(|(_, call)| call);
-                    self.late.extend(unsent.filter(|_| !abort));
-                    self.answers.clear();
-                    self.confirms.clear();
-                    self.up = false;
-                    if let Some(looks) = &mut self.unanswered_looks {
-                        looks.clear();
-                    }
-                    self.server.unsubscribe(self.subscriber);
-                }
-                Effect::Probe { sent, .. } => {
-                    self.looks += 1;
-                    if let Some(looks) = &mut self.unanswered_looks {
-                        looks.push_back((RequestId(self.last_sent.0 + 1), sent));
-                    }
-                    if self.blind {
-                        let probe = ServerProbe { history: None, ..self.server.probe(self.now) };
-                        self.event(Event::Probed { probe, sent });
-                    }
-                }
-                Effect::Lose { .. } if Defect::LossNotTold.is_on() => {}
-                Effect::Lose { lease, reason } => {
-                    assert!(self.lost.iter().all(|(lost, _)| *lost != lease), "lost twice");
-                    self.lost.push((lease, reason));
-                }
-                Effect::Ping if self.alive => self.event(Event::Heartbeat(self.now)),
-                Effect::Ping => {}
-                Effect::Send { request, call, .. } => {
-                    if let Call::HandoffShare { token, .. } | Call::Release { token, .. } = &call {
-                        self.released.push(token.to_string());
-                    }
-                    let call = defects::distort(call);
-                    self.last_sent = request;
-                    self.server.sent(&call);
-                    self.wire.push_back((request, call));
-                }
-                Effect::SetDeadline { lease, until: Some(until) } => {
-                    let before = self.deadlines.insert(lease, until).unwrap_or(until);
-                    let revived = before <= self.now && before < until;
-                    assert!(!revived, "a lease that was over is valid again");
-                }
-                Effect::SetDeadline { lease, until: None } => {
-                    self.deadlines.remove(&lease);
-                }
-                Effect::Discover | Effect::Listen { .. } | Effect::Unlisten { .. } => {
-                    panic!("{effect:?} is for Cluster");
-                }
-                Effect::Stop => self.stopped = true,
-                Effect::Notify(notices) => self.notices.push(notices),
+            let front = self.front();
+            if self.is_stranger(&effect) {
+                continue;
             }
+            self.face(node_of(&effect).unwrap_or(front));
+            self.carry_out(effect);
+            self.face(front);
+        }
+    }
+
+    fn carry_out(&mut self, effect: Effect) {
+        match effect {
+            Effect::Complete { op, outcome } => {
+                self.completed.push(op);
+                if let Some(lease) = outcome.lease() {
+                    let until = self.deadlines.get(&lease);
+                    let lasts = until.is_some_and(|until| *until > self.now);
+                    assert!(lasts, "a lock was given whose lease is over");
+                }
+                let before = self.outcomes.insert(op, outcome);
+                assert_eq!(before, None, "{op:?} completed twice");
+            }
+            Effect::Confirm { attempt, .. } => self.confirms.push_back(attempt),
+            Effect::Connect { .. } => {
+                assert!(!self.connecting, "two attempts to connect at once");
+                self.connecting = true;
+            }
+            Effect::Disconnect { abort, .. } => {
+                let unsent = self.lose_wire();
+                if !abort {
+                    self.add_late(unsent);
+                }
+                self.end_subscriptions();
+                self.forget_refusals();
+                self.answers.clear();
+                self.confirms.clear();
+                self.up = false;
+                if let Some(looks) = &mut self.unanswered_looks {
+                    looks.clear();
+                }
+                self.server.unsubscribe(self.subscriber);
+            }
+            Effect::Probe { sent, .. } => {
+                self.looks += 1;
+                if let Some(looks) = &mut self.unanswered_looks {
+                    looks.push_back((RequestId(self.last_sent.0 + 1), sent));
+                }
+                if self.blind {
+                    let probe = ServerProbe { history: None, ..self.probe() };
+                    self.event(Event::Probed { probe, sent });
+                }
+            }
+            Effect::Lose { .. } if Defect::LossNotTold.is_on() => {}
+            Effect::Lose { lease, reason } => {
+                assert!(self.lost.iter().all(|(lost, _)| *lost != lease), "lost twice");
+                self.lost.push((lease, reason));
+            }
+            Effect::Ping if self.alive => self.event(Event::Heartbeat(self.now)),
+            Effect::Ping => {}
+            Effect::Send { request, call, send_mode, .. } => {
+                if let Call::HandoffShare { token, .. } | Call::Release { token, .. } = &call {
+                    self.released.push(token.to_string());
+                }
+                let mut call = defects::distort(call);
+                if Defect::EpochOfAnother.is_on() {
+                    call.set_epoch(self.machine.rq.servers.data_of(call.keys()).epoch);
+                }
+                self.note_send_mode(request, send_mode, &call);
+                self.last_sent = request;
+                self.server.sent(&call);
+                self.wire.push_back((request, call));
+            }
+            Effect::SetDeadline { lease, until: Some(until) } => {
+                let before = self.deadlines.insert(lease, until).unwrap_or(until);
+                let revived = before <= self.now && before < until;
+                assert!(!revived, "a lease that was over is valid again");
+            }
+            Effect::SetDeadline { lease, until: None } => {
+                self.deadlines.remove(&lease);
+            }
+            Effect::Discover => self.asks_for_routes(),
+            Effect::Listen { channel, .. } => self.want_channel(channel, true),
+            Effect::Unlisten { channel, .. } => self.want_channel(channel, false),
+            Effect::Stop => self.stopped = true,
+            Effect::Notify(notice) => self.notices.push(notice),
         }
     }
 }
