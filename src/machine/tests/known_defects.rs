@@ -425,11 +425,6 @@ pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
     ),
     // Moving slots.
     (
-        "a share is lengthened by keys that need not exist",
-        Kind::Moving,
-        Change::Machine(Defect::ShareByAllKeys),
-    ),
-    (
         "whoever has to free a lock alone frees another's",
         Kind::Moving,
         script(
