@@ -139,11 +139,6 @@ impl<R> Connection<R> {
         self.in_flight.push_back(InFlight { id, sent, request });
     }
 
-    pub(super) fn has(&self, id: RequestId) -> bool {
-        let index = self.in_flight.partition_point(|other| other.id < id);
-        self.in_flight.get(index).is_some_and(|other| other.id == id)
-    }
-
     /// Takes a request that was answered. Answers come in the order of the requests, so it is the first one, or was
     /// given up before.
     pub(super) fn take(&mut self, id: RequestId) -> Option<InFlight<R>> {

@@ -36,7 +36,7 @@ impl Undecided {
     }
 
     pub(super) fn take(&mut self, id: TokenId) -> Option<(OpId, Mono)> {
-        if self.0.is_empty() { None } else { self.0.remove(&id) }
+        self.0.remove(&id)
     }
 }
 

@@ -52,9 +52,7 @@ use self::handoff::Undecided;
 use self::lease::{GiveBack, HandoffBudget, Lease, Leases, Loss, Owes};
 use self::lifecycle::Lifecycle;
 use self::one_shot::{Aim, Ended, OneShot, OneShots};
-use self::queue_entry::{
-    Again, Beneficiary, ContentionPolicy, Entries, Entry, Granted, Pending, Position,
-};
+use self::queue_entry::{Again, Beneficiary, ContentionPolicy, Entries, Entry, Granted, Pending};
 use self::release::{Release, Releases, Successor};
 use self::replication::Replication;
 use self::requests::{CallError, Finished, Requests};
@@ -175,7 +173,8 @@ impl Machine {
             }
             Command::Adopt { name, owner, ttl, hold, mode } => {
                 let owner = Token::from_text(&owner);
-                let (id, keys, token, epoch) = self.new_token(&name);
+                let (id, keys, token) = self.new_token(&name);
+                let epoch = ServerTime::default();
                 let call = Call::Adopt { keys, token, epoch, owner, ttl, mode };
                 self.begin_one_shot(op, call, Aim::Adopt { id, hold });
             }
@@ -190,7 +189,8 @@ impl Machine {
             Command::Downgrade { lease } => self.downgrade(op, lease),
             Command::Extend { lease, ttl } => self.extend(op, lease, ttl),
             Command::Force { name, foreign } => {
-                let (id, keys, token, epoch) = self.new_token(&name);
+                let (id, keys, token) = self.new_token(&name);
+                let epoch = ServerTime::default();
                 let call = Call::Force { keys, token, epoch, foreign, seen: None };
                 self.begin_one_shot(op, call, Aim::Force(id));
             }
@@ -210,15 +210,10 @@ impl Machine {
         }
     }
 
-    /// The parts of a call that a new token makes.
-    fn new_token(&mut self, name: &str) -> (TokenId, LockKeys, Token, ServerTime) {
+    /// The lock of a call that a new token makes, and the token.
+    fn new_token(&mut self, name: &str) -> (TokenId, LockKeys, Token) {
         let id = self.rq.cx.next_token_id();
-        (
-            id,
-            self.queues.keys_of(&self.rq.cx, name),
-            self.rq.cx.token(id, ""),
-            ServerTime::default(),
-        )
+        (id, self.queues.keys_of(&self.rq.cx, name), self.rq.cx.token(id, ""))
     }
 
     fn reply(&mut self, node: NodeId, request: RequestId, reply: Result<Reply, Failure>) {
@@ -228,12 +223,9 @@ impl Machine {
             reply if requests::is_readonly(reply) => Some("the server is a replica now".to_owned()),
             _ => None,
         };
-        if !self.rq.knows(node, request) {
-            return;
-        }
-        if let Some(finished) = self.rq.finish(node, request, reply) {
-            self.finished(finished);
-        }
+        // A request that was sent again has lost neither its connection nor its server.
+        let Some(finished) = self.rq.finish(node, request, reply) else { return };
+        self.finished(finished);
         if let Some(detail) = lost {
             // A connection may have died unnoticed after its handshake, so this one is given up.
             self.disconnected(node, &detail);
@@ -731,20 +723,12 @@ impl Machine {
         let Some((old, is_open)) = self.entries.remove(rq, id) else { return };
         let new = rq.cx.next_token_id();
         let token = rq.cx.token(new, &old.label);
-        let Entry { keys, ttl, label, mode, beneficiary, policy, block, .. } = old;
-        let mut entry = Entry::new(keys.clone(), token, ttl, label, mode, beneficiary, policy);
-        entry.block = block;
-        // It has stolen once, and must not steal again.
-        entry.uncertain = matches!(policy, ContentionPolicy::Steal(_));
-        if let Position::Queued(seq) | Position::Lost(seq) = old.position {
-            entry.position = Position::Lost(seq);
-        }
-        self.entries.insert(new, entry);
-        match beneficiary {
+        self.entries.insert(new, old.replacement(token));
+        match old.beneficiary {
             Beneficiary::Caller(op) => self.queues.set_own(op, new),
-            Beneficiary::Queue => self.queues.replace_entry(&keys, id, new),
+            Beneficiary::Queue => self.queues.replace_entry(&old.keys, id, new),
         }
-        self.give_back(id, keys, old.token, old.uncertain || is_open);
+        self.give_back(id, old.keys, old.token, old.uncertain || is_open);
         self.send_entry(new);
     }
 

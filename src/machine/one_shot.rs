@@ -5,8 +5,7 @@
 //! ends. Only a forced release that may have been executed is not repeated: that could free the lock of a later owner.
 
 use super::context::{Context, in_order};
-use super::interface::Hold;
-use super::interface::Outcome;
+use super::interface::{Hold, Outcome};
 use super::lease::Leases;
 use super::requests::{CallError, Fallback, Finished, Requests};
 use super::timers::{Owner, Timer};
@@ -138,9 +137,6 @@ impl OneShots {
 
     /// The extensions of a lease.
     pub(super) fn extensions_of(&self, lease: LeaseId) -> Vec<OpId> {
-        if self.0.is_empty() {
-            return Vec::new();
-        }
         let is_of = |shot: &OneShot| matches!(shot.aim, Aim::Extend(other) if other == lease);
         let mut ops: Vec<_> =
             self.0.iter().filter(|(_, shot)| is_of(shot)).map(|(op, _)| *op).collect();

@@ -169,6 +169,23 @@ impl Entry {
         }
     }
 
+    /// The entry that takes its position under another token.
+    pub(super) fn replacement(&self, token: Token) -> Self {
+        let Self { ttl, mode, beneficiary, policy, .. } = *self;
+        let (keys, label) = (self.keys.clone(), self.label.clone());
+        let position = match self.position {
+            Position::Queued(seq) | Position::Lost(seq) => Position::Lost(seq),
+            Position::Unknown => Position::Unknown,
+        };
+        Self {
+            block: self.block,
+            position,
+            // It has stolen once, and must not steal again.
+            uncertain: matches!(policy, ContentionPolicy::Steal(_)),
+            ..Self::new(keys, token, ttl, label, mode, beneficiary, policy)
+        }
+    }
+
     /// Its caller came at `since`, and must not precede earlier callers: enqueues at `seq`, if that is known.
     pub(super) const fn take_position(&mut self, since: Mono, seq: Option<u64>) {
         self.since = since;

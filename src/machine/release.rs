@@ -14,7 +14,7 @@ use rustc_hash::FxHashMap;
 use std::time::Duration;
 
 /// A server may still buffer a lost request: its release is repeated this much later.
-const REPEAT_AFTER: Duration = Duration::from_secs(1);
+pub(super) const REPEAT_AFTER: Duration = Duration::from_secs(1);
 /// The pause before the rest of a queue is served that is too long for one script.
 const SERVE_ON_AFTER: Duration = Duration::from_millis(2);
 /// How long a release that a server refuses is retried.

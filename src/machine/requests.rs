@@ -151,11 +151,6 @@ impl Requests {
         self.open.remove(&owner).is_some()
     }
 
-    /// Whether a request is open.
-    pub(super) fn knows(&self, node: NodeId, id: RequestId) -> bool {
-        self.servers.get(node).connection.has(id)
-    }
-
     /// A request has ended. None if it was given up before, or was sent again.
     pub(super) fn finish(
         &mut self,

@@ -10,7 +10,24 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// How long an unused channel is kept for later waiters.
-const CHANNEL_KEPT: Duration = Duration::from_secs(30);
+pub(super) const CHANNEL_KEPT: Duration = Duration::from_secs(30);
+
+/// Since when no caller has waited on a channel; none while one does.
+#[derive(Debug, Default)]
+pub(super) struct Unused(Option<Mono>);
+
+impl Unused {
+    /// A caller waits.
+    pub(super) const fn end(&mut self) {
+        self.0 = None;
+    }
+
+    /// Whether the channel is kept for later waiters. `waits`: whether a caller waits now.
+    pub(super) fn is_kept(&mut self, now: Mono, waits: bool) -> bool {
+        self.0 = if waits { None } else { self.0.or(Some(now)) };
+        self.0.is_none_or(|since| now.since(since) < CHANNEL_KEPT)
+    }
+}
 
 #[derive(Debug, Default)]
 pub(super) struct ShardChannels(FxHashMap<Arc<str>, Channel>);
@@ -20,8 +37,7 @@ pub(super) struct ShardChannels(FxHashMap<Arc<str>, Channel>);
 struct Channel {
     node: NodeId,
     keys: LockKeys,
-    /// Since when no caller has waited.
-    unused: Option<Mono>,
+    unused: Unused,
 }
 
 impl ShardChannels {
@@ -44,13 +60,13 @@ impl ShardChannels {
         if let Some(known) = self.0.get_mut(&channel)
             && known.node == node
         {
-            known.unused = None;
+            known.unused.end();
             return;
         }
         if self.0.is_empty() {
             cx.timers.set(Timer::ForgetChannels, cx.now + CHANNEL_KEPT);
         }
-        let new = Channel { node, keys: keys.clone(), unused: None };
+        let new = Channel { node, keys: keys.clone(), unused: Unused::default() };
         if let Some(Channel { node, .. }) = self.0.insert(Arc::clone(&channel), new) {
             cx.push(Effect::Unlisten { node, channel: Arc::clone(&channel) });
         }
@@ -71,8 +87,7 @@ impl ShardChannels {
     pub(super) fn forget_unused(&mut self, cx: &mut Context, waits: impl Fn(&LockKeys) -> bool) {
         let now = cx.now;
         self.0.retain(|channel, known| {
-            known.unused = if waits(&known.keys) { None } else { known.unused.or(Some(now)) };
-            let keep = known.unused.is_none_or(|since| now.since(since) < CHANNEL_KEPT);
+            let keep = known.unused.is_kept(now, waits(&known.keys));
             if !keep {
                 let (node, channel) = (known.node, Arc::clone(channel));
                 cx.push(Effect::Unlisten { node, channel });

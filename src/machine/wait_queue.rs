@@ -5,8 +5,7 @@
 //! granted entry serves the first caller here.
 
 use super::context::{Context, in_order};
-use super::interface::Hold;
-use super::interface::{Outcome, Wait};
+use super::interface::{Hold, Outcome, Wait};
 use super::lease::BLOCK_MAX;
 use super::queue_entry::{ContentionPolicy, Entries, Pending, is_foreign};
 use super::servers::Servers;

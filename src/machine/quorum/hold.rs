@@ -4,11 +4,9 @@ use super::Quorum;
 use super::ballot::{Ballot, Question, Standing, Vote};
 use super::candidacy::{Candidacy, Reach};
 use super::node::{Node, PendingWithdrawal};
+use crate::machine::release::REPEAT_AFTER;
 use crate::protocol::{Call, Failure, LockKeys, Mono, Reply, RequestId, Token};
 use std::time::Duration;
-
-/// A server may still buffer a lost request: its withdrawal is repeated this much later.
-const REPEAT_AFTER: Duration = Duration::from_secs(1);
 
 impl Quorum {
     /// A longer lease than known is taken: a server that restarts has no vote for as long.

@@ -29,6 +29,7 @@ use self::node::Node;
 use crate::machine::Machine;
 use crate::machine::interface::{Command, Config, Effect, Event, Notice, SendMode};
 use crate::machine::protocol::Protocol;
+use crate::machine::shard_channels::Unused;
 use crate::machine::stats::Stats;
 use crate::protocol::{
     Call, Failure, Intent, LockKeys, Message, Mono, NodeId, OpId, Reply, RequestId, Token,
@@ -108,8 +109,7 @@ enum Opening {
 #[derive(Debug)]
 struct Channel {
     keys: LockKeys,
-    /// Since when no caller has waited.
-    unused: Option<Mono>,
+    unused: Unused,
 }
 
 /// The only server that the machine knows.

@@ -8,20 +8,17 @@
 use super::{Channel, Quorum, Timer, VIRTUAL, node_id};
 use crate::machine::interface::{Effect, Event};
 use crate::machine::protocol::Protocol;
+use crate::machine::shard_channels::{CHANNEL_KEPT, Unused};
 use crate::protocol::message::free_channel;
 use crate::protocol::{LockKeys, Message};
 use std::sync::Arc;
-use std::time::Duration;
-
-/// How long an unused channel is kept for later waiters.
-const CHANNEL_KEPT: Duration = Duration::from_secs(30);
 
 impl Quorum {
     /// A caller waits for a lock: subscribes to its channel on every server.
     pub(super) fn listen(&mut self, keys: &LockKeys) {
         let channel = free_channel(keys);
         if let Some(known) = self.channels.get_mut(&channel) {
-            known.unused = None;
+            known.unused.end();
             return;
         }
         if self.channels.is_empty() {
@@ -30,7 +27,7 @@ impl Quorum {
         for node in (0..self.nodes.len()).filter(|node| self.nodes[*node].connection.is_up()) {
             self.out.push(Effect::Listen { node: node_id(node), channel: Arc::clone(&channel) });
         }
-        self.channels.insert(channel, Channel { keys: keys.clone(), unused: None });
+        self.channels.insert(channel, Channel { keys: keys.clone(), unused: Unused::default() });
     }
 
     /// Subscribes on a new connection.
@@ -62,9 +59,7 @@ impl Quorum {
     pub(super) fn forget_channels(&mut self) {
         let (machine, nodes, now) = (&self.machine, &self.nodes, self.now);
         self.channels.retain(|channel, known| {
-            let waits = machine.waits_for(&known.keys);
-            known.unused = if waits { None } else { known.unused.or(Some(now)) };
-            let keep = known.unused.is_none_or(|since| now.since(since) < CHANNEL_KEPT);
+            let keep = known.unused.is_kept(now, machine.waits_for(&known.keys));
             if !keep {
                 let up = (0..nodes.len()).filter(|node| nodes[*node].connection.is_up());
                 self.out.extend(up.map(|node| Effect::Unlisten {
