@@ -30,7 +30,7 @@ export {
   type Pem,
   type PendingLockInfo,
   type QueryOptions,
-  type QuorumNode,
+  type QuorumServer,
   type QuorumTarget,
   type RequestOptions,
   type SentinelAddress,

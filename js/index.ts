@@ -19,7 +19,7 @@ export {
   LockQuorumError,
   LockServerError,
   LockTimeoutError,
-  type QuorumNode,
+  type QuorumServer,
 } from './api/errors.js';
 export type { LockManagerEvents } from './api/events.js';
 export type { Lock, LockJson } from './api/lock.js';

@@ -100,7 +100,7 @@ export interface ConnectOptions {
    *
    * @default 100
    */
-  readonly nodeTimeout?: number;
+  readonly serverTimeout?: number;
   /**
    * Only with a quorum: the longest lease (`ttl`) that any client takes on its servers, in whole ms from
    * 50 to 86 400 000. A server that restarted may have forgotten locks, so it has no vote for that long
@@ -188,7 +188,7 @@ export interface TlsOptions {
 export type Pem = string | Uint8Array;
 
 const TIMEOUT_MS_MAX = 600_000;
-const NODE_TIMEOUT_MS_MAX = 10_000;
+const SERVER_TIMEOUT_MS_MAX = 10_000;
 const REPLICAS_MAX = 1000;
 
 /** @internal */
@@ -198,7 +198,7 @@ export interface Defaults extends HoldOptions {
   readonly commandTimeout: number;
   readonly connectTimeout: number;
   readonly clientName: string;
-  readonly nodeTimeout: number;
+  readonly serverTimeout: number;
 }
 
 const DEFAULTS: Defaults = {
@@ -211,7 +211,7 @@ const DEFAULTS: Defaults = {
   commandTimeout: 2_000,
   connectTimeout: 5_000,
   clientName: 'holdfast',
-  nodeTimeout: 100,
+  serverTimeout: 100,
 };
 
 const CONNECT_OPTIONS = [
@@ -220,7 +220,7 @@ const CONNECT_OPTIONS = [
   'connectTimeout',
   'longestLease',
   'maxHold',
-  'nodeTimeout',
+  'serverTimeout',
   'password',
   'prefix',
   'replicas',
@@ -245,7 +245,7 @@ export function checkConnectOptions(options: unknown): ConnectOptions & Defaults
   if (checked.replicas !== undefined && checked.replicas !== 'majority') {
     checkWhole(checked.replicas, 'options.replicas', 1, REPLICAS_MAX);
   }
-  checkWhole(checked.nodeTimeout, 'options.nodeTimeout', 1, NODE_TIMEOUT_MS_MAX);
+  checkWhole(checked.serverTimeout, 'options.serverTimeout', 1, SERVER_TIMEOUT_MS_MAX);
   if (checked.longestLease !== undefined && checked.longestLease !== 0) {
     checkWhole(checked.longestLease, 'options.longestLease', TTL_MS_MIN, TTL_MS_MAX);
   }

@@ -77,15 +77,15 @@ export function prepare(target: unknown, options: ConnectOptions | undefined): P
     const message = `options.tls needs a URL that begins with rediss:// or valkeys://, got ${where.label}`;
     throw argumentError('ERR_INVALID_ARG_VALUE', message);
   }
-  for (const option of ['nodeTimeout', 'longestLease'] as const) {
+  for (const option of ['serverTimeout', 'longestLease'] as const) {
     if (options?.[option] !== undefined && where.quorum === null) {
       const message = `options.${option} is for a quorum, not for ${where.label}`;
       throw argumentError('ERR_INVALID_ARG_VALUE', message);
     }
   }
   const client = randomUUID().replaceAll('-', '');
-  const nodes = (where.quorum ?? []).map(({ label }) => label);
-  const context = { client, server: where.label, sharded: where.cluster !== null, nodes };
+  const servers = (where.quorum ?? []).map(({ label }) => label);
+  const context = { client, server: where.label, sharded: where.cluster !== null, servers };
   return { context, checked, options: channelOptions(client, where, checked) };
 }
 
@@ -135,7 +135,7 @@ function sentinelOptions({ host, port, username, password }: Sentinel) {
 }
 
 function quorumOptions(servers: readonly Target[], checked: ConnectOptions & Defaults) {
-  const { nodeTimeout, longestLease = checked.ttl } = checked;
+  const { serverTimeout, longestLease = checked.ttl } = checked;
   return {
     servers: servers.map(({ host, port, path, db, label, tls, ...login }) => ({
       label,
@@ -147,7 +147,7 @@ function quorumOptions(servers: readonly Target[], checked: ConnectOptions & Def
       db,
       tls,
     })),
-    nodeTimeout,
+    serverTimeout,
     longestLease,
   };
 }

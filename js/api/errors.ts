@@ -174,12 +174,12 @@ export class LockLostError extends LockError {
  * @example
  * ```ts
  * const urls = ['redis://127.0.0.1:1', 'redis://127.0.0.1:2', 'redis://127.0.0.1:3']
- * await connect({ quorum: urls }).catch(({ nodes }) => {
- *   for (const { server, cause } of nodes) console.error(server, cause ?? 'ok')
+ * await connect({ quorum: urls }).catch(({ servers }) => {
+ *   for (const { server, cause } of servers) console.error(server, cause ?? 'ok')
  * })
  * ```
  */
-export interface QuorumNode {
+export interface QuorumServer {
   /** The server, without login. */
   readonly server: string;
   /** Why the server failed; undefined if it did not. */
@@ -187,7 +187,7 @@ export interface QuorumNode {
 }
 
 /**
- * No majority of the servers of a quorum could be reached in time; `nodes` has the cause for each.
+ * No majority of the servers of a quorum could be reached in time; `servers` has the cause for each.
  * Some of them may have carried out the request; it is undone on each as soon as that can be reached. If
  * another client holds the lock, the error is a `LockTimeoutError`, as on one server.
  *
@@ -195,19 +195,19 @@ export interface QuorumNode {
  * ```ts
  * const urls = ['redis://127.0.0.1:1', 'redis://127.0.0.1:2', 'redis://127.0.0.1:3']
  * await connect({ quorum: urls }).catch((error) => {
- *   console.log(error instanceof LockQuorumError, error.nodes.length) // true 3
+ *   console.log(error instanceof LockQuorumError, error.servers.length) // true 3
  * })
  * ```
  */
 export class LockQuorumError extends LockError {
   declare readonly code: 'ERR_LOCK_QUORUM';
   /** Every server, in the order in which they were named. */
-  readonly nodes: readonly QuorumNode[];
+  readonly servers: readonly QuorumServer[];
 
   /** Called by holdfast, and by tests of a service that handles the error. */
-  constructor(message: string, nodes: readonly QuorumNode[], lock?: string) {
+  constructor(message: string, servers: readonly QuorumServer[], lock?: string) {
     super('ERR_LOCK_QUORUM', message, lock);
-    this.nodes = nodes;
+    this.servers = servers;
   }
 }
 
@@ -245,7 +245,7 @@ export class LockServerError extends LockError {
  * ```ts
  * const held = await others.acquire('item:42', { label: 'shop-3' })
  * await locks.acquire('item:42', { wait: 1_000 }).catch((error) => {
- *   console.log(error instanceof LockTimeoutError, error.holder, error.position) // true shop-3 1
+ *   console.log(error instanceof LockTimeoutError, error.holderLabel, error.position) // true shop-3 1
  * })
  * ```
  */
@@ -254,8 +254,8 @@ export class LockTimeoutError extends LockError {
   /** How long the caller waited, in ms. */
   readonly waited: number;
   /** The label of the holder, if it gave one. */
-  readonly holder: string | undefined;
-  /** What was left of the holder's lease when last read, in ms; undefined if it never ends by itself. */
+  readonly holderLabel: string | undefined;
+  /** The rest of the holder's lease when last read, in ms; undefined if it never ends by itself. */
   readonly remaining: number | undefined;
   /**
    * The caller's last known position in the wait queue, 1 for the next; undefined if it was not queued. The
@@ -269,14 +269,14 @@ export class LockTimeoutError extends LockError {
     lock: string,
     details: {
       readonly waited: number;
-      readonly holder?: string | undefined;
+      readonly holderLabel?: string | undefined;
       readonly remaining?: number | undefined;
       readonly position?: number | undefined;
     },
   ) {
     super('ERR_LOCK_TIMEOUT', message, lock);
     this.waited = details.waited;
-    this.holder = details.holder;
+    this.holderLabel = details.holderLabel;
     this.remaining = details.remaining;
     this.position = details.position;
   }

@@ -18,7 +18,7 @@ import type { Lock } from './lock.js';
 export interface LockManagerEvents {
   /**
    * A lock was lost that had not been released. Its `signal` is aborted already. Not emitted for locks that
-   * `close` gives up, nor for a lock with `keep` whose lease has ended.
+   * `close` gives up, nor for a lock with `leaveToExpire` whose lease has ended.
    */
   lost: [lock: Lock, error: LockLostError];
   /** The connection was lost. holdfast reconnects at once; locks that are held stay held meanwhile. */

@@ -283,15 +283,15 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
    *
    * @example
    * ```ts
-   * await locks.forceRelease('report', { force: 'foreign' })   // also if other code holds it
+   * await locks.forceRelease('report', { foreign: true })   // also if other code holds it
    * ```
    */
   async forceRelease(name: string, options?: ForceReleaseOptions): Promise<boolean> {
     checkName(name);
     this.#check(name);
-    const { force } = checkForceReleaseOptions(options);
+    const { foreign } = checkForceReleaseOptions(options);
     refuseOnQuorum(this.#errors, 'forceRelease');
-    const operation = forceReleaseOperation(name, force === 'foreign');
+    const operation = forceReleaseOperation(name, foreign);
     const outcome = await this.#channel.submit(operation);
     if (outcome.code === OutcomeCode.Lost) return false;
     if (outcome.code === OutcomeCode.Done) return true;

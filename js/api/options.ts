@@ -100,16 +100,16 @@ export type LockMode = 'exclusive' | 'shared';
  *
  * @example
  * ```ts
- * console.log(await locks.forceRelease('report', { force: 'foreign' })) // false
+ * console.log(await locks.forceRelease('report', { foreign: true })) // false
  * ```
  */
 export interface ForceReleaseOptions {
   /**
-   * `'foreign'` to also delete the value of other code that uses the same key.
+   * Also deletes the value of other code that uses the same key.
    *
    * @default undefined
    */
-  readonly force?: 'foreign';
+  readonly foreign?: boolean;
 }
 
 /**
@@ -175,7 +175,7 @@ export interface TryAcquireOptions extends AdoptOptions {
    *
    * @default false
    */
-  readonly keep?: boolean;
+  readonly leaveToExpire?: boolean;
 }
 
 /**
@@ -241,14 +241,14 @@ export interface AcquireRequest extends HoldOptions {
   /** `SHARE_EXCLUSIVE`, `SHARE_UNLIMITED`, or the limit. */
   readonly share: number;
   readonly reentrant: boolean;
-  /** Whether the end of the manager leaves the lock to expire: the option `keep`. */
+  /** Whether the end of the manager leaves the lock to expire. */
   readonly leaveToExpire: boolean;
   /** The calls that led here, if `HOLDFAST_TRACE` is 1. */
   readonly origin: string | undefined;
 }
 
 const ADOPT_OPTIONS = ['maxHold', 'renew', 'stallTimeout', 'ttl'];
-const TRY_ACQUIRE_OPTIONS = [...ADOPT_OPTIONS, 'keep', 'label', 'limit', 'mode'];
+const TRY_ACQUIRE_OPTIONS = [...ADOPT_OPTIONS, 'label', 'leaveToExpire', 'limit', 'mode'];
 const ACQUIRE_OPTIONS = [...TRY_ACQUIRE_OPTIONS, 'signal', 'steal', 'wait'];
 const REQUEST_OPTIONS = [...ACQUIRE_OPTIONS, 'ifAvailable', 'reentrant'];
 /** @internal */
@@ -320,13 +320,11 @@ export function checkLockJson(lock: unknown): {
 }
 
 /** @internal */
-export function checkForceReleaseOptions(options: unknown): ForceReleaseOptions {
-  const given = checkObject<ForceReleaseOptions>(options, ['force'], 'forceRelease');
-  if (given.force !== undefined && given.force !== 'foreign') {
-    const message = `force must be 'foreign' or undefined, got ${show(given.force)}`;
-    throw argumentError('ERR_INVALID_ARG_VALUE', message);
-  }
-  return given;
+export function checkForceReleaseOptions(options: unknown): Required<ForceReleaseOptions> {
+  const given = checkObject<ForceReleaseOptions>(options, ['foreign'], 'forceRelease');
+  const checked = { foreign: false, ...given };
+  checkBoolean(checked.foreign, 'foreign');
+  return checked;
 }
 
 /** @internal */
@@ -372,16 +370,17 @@ function checkWaiting(
 function checkHeld(given: TryAcquireOptions, defaults: Defaults): AcquireRequest {
   const request = withDefaults(defaults);
   const { ttl = request.ttl, renew = request.renew, maxHold = request.maxHold } = given;
-  const { stallTimeout = request.stallTimeout, label = request.label, keep = false } = given;
+  const { stallTimeout = request.stallTimeout, label = request.label } = given;
+  const { leaveToExpire = request.leaveToExpire } = given;
   const hold = { ttl, renew, maxHold, stallTimeout };
   checkHold(hold);
   checkLabel(label);
-  checkBoolean(keep, 'keep');
-  if (keep && renew) {
-    const message = 'keep is for renew: false: a lock that is renewed does not expire';
+  checkBoolean(leaveToExpire, 'leaveToExpire');
+  if (leaveToExpire && renew) {
+    const message = 'leaveToExpire is for renew: false: a lock that is renewed does not expire';
     throw argumentError('ERR_INVALID_ARG_VALUE', message);
   }
-  return { ...request, ...hold, label, leaveToExpire: keep, share: checkShare(given) };
+  return { ...request, ...hold, label, leaveToExpire, share: checkShare(given) };
 }
 
 function checkShare({ mode = 'exclusive', limit }: TryAcquireOptions): number {

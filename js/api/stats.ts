@@ -22,7 +22,7 @@ export interface LockStats {
    * The acquired locks that another caller of this manager handed off: exclusive locks without the server,
    * permits by one request.
    */
-  readonly handedOn: number;
+  readonly handedOff: number;
   /** Acquires that timed out. */
   readonly timedOut: number;
   /** Locks lost. */

@@ -55,8 +55,7 @@ async function release(name: string, options: ReleaseOptions): Promise<number> {
     print('Nothing was done.');
     return Exit.No;
   }
-  const force = options.foreign === true ? { force: 'foreign' as const } : {};
-  const released = await locks.forceRelease(name, force);
+  const released = await locks.forceRelease(name, { foreign: options.foreign === true });
   await locks.close();
   const foreign = released ? undefined : await foreignLease(where, name);
   if (options.json === true) {

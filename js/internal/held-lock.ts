@@ -4,13 +4,13 @@ import type { Lock, LockJson, SharedHandle } from '../api/lock.js';
 import { checkTtl, type LockMode } from '../api/options.js';
 import type { NativeChannel } from '../native/channel.js';
 import {
-  attemptOf,
   CLOSED_LOSS,
   downgradeOperation,
   extendOperation,
   LossCode,
   OutcomeCode,
   releaseOperation,
+  tokenIdOf,
 } from '../native/records.js';
 import type { Holder } from './holds.js';
 import { NestedLock } from './nested-lock.js';
@@ -138,8 +138,8 @@ export class HeldLock implements Holder, SharedHandle {
 
   get token(): string {
     this.#flags |= EXPORTED;
-    const attempt = attemptOf(this.#lease);
-    const token = `hf1.${this.#manager.errors.client}.${attempt}`;
+    const id = tokenIdOf(this.#lease);
+    const token = `hf1.${this.#manager.errors.client}.${id}`;
     return this.#label === '' ? token : `${token}.${this.#label}`;
   }
 

@@ -8,8 +8,8 @@ const NAME_BYTES_MAX = 1024;
 const NAMES_MAX = 1000;
 
 /** The ends of the keys of fences, wait queues, shared holders and waiters. */
-const RESERVED_SUFFIXES = [':fence', ':queue', ':shared', ':waiters'];
-const SUFFIX_MAX = Math.max(...RESERVED_SUFFIXES.map(({ length }) => length));
+const RESERVED_SUFFIXES = new Set([':fence', ':queue', ':shared', ':waiters']);
+const SUFFIX_MAX = Math.max(...[...RESERVED_SUFFIXES].map(({ length }) => length));
 /** The two forms of these keys: without and with a hash tag in the lock's own key. */
 const PLAIN = /^\{(.+)\}:(?:fence|queue|shared|waiters)$/s;
 const TAGGED = /^(.+)::(?:fence|queue|shared|waiters)$/s;
@@ -41,6 +41,7 @@ export function checkKey(prefix: string, name: string): void {
   // A longer name would have to end in a whole suffix, which `checkName` refuses.
   if (name.length >= SUFFIX_MAX) return;
   const key = prefix + name;
+  if (reservedSuffixOf(key) === undefined) return;
   const [plain, tagged] = [PLAIN.exec(key)?.[1], TAGGED.exec(key)?.[1]];
   const lock = plain !== undefined && !hasTag(plain) ? plain : tagged;
   if (lock === undefined || (lock === tagged && !hasTag(lock))) return;
@@ -68,12 +69,20 @@ export function checkName(name: unknown): asserts name is string {
     const message = `a lock's name must be at most ${NAME_BYTES_MAX} bytes of UTF-8, got ${Buffer.byteLength(name)}`;
     throw argumentError('ERR_OUT_OF_RANGE', message);
   }
-  for (const suffix of RESERVED_SUFFIXES) {
-    if (name.endsWith(suffix)) {
-      const message = `a lock's name must not end in "${suffix}", which marks a key that another lock needs, got ${show(name)}`;
-      throw argumentError('ERR_INVALID_ARG_VALUE', message);
-    }
+  const suffix = reservedSuffixOf(name);
+  if (suffix !== undefined) {
+    const message = `a lock's name must not end in "${suffix}", which marks a key that another lock needs, got ${show(name)}`;
+    throw argumentError('ERR_INVALID_ARG_VALUE', message);
   }
+}
+
+/** The reserved suffix with which a text ends, if any. */
+function reservedSuffixOf(text: string): string | undefined {
+  const at = text.lastIndexOf(':');
+  // Most names have a colon before a part of their own, and need no copy of it.
+  if (at === -1 || text.length - at > SUFFIX_MAX) return undefined;
+  const end = text.slice(at);
+  return RESERVED_SUFFIXES.has(end) ? end : undefined;
 }
 
 /**

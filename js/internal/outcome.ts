@@ -19,10 +19,10 @@ export interface ErrorContext {
   /** Whether the keys of a lock must hash to one slot. */
   readonly sharded: boolean;
   /** The servers of a quorum, without login; empty for one server. */
-  readonly nodes: readonly string[];
+  readonly servers: readonly string[];
 }
 
-/** What an operator can do about a refusal, by the first word of the server's error. */
+/** The advice to an operator for each refusal, by the first word of the server's error. */
 const CURES: Readonly<Record<string, string>> = {
   FENCE:
     "something has raised this lock's fence counter beyond what is exact: delete the key, and fences go on from the server's clock, or set it to a number above all fences that were used",
@@ -75,12 +75,12 @@ export function toError(
 
 function quorumError(
   outcome: Outcome,
-  { nodes }: ErrorContext,
+  { servers }: ErrorContext,
   subject: string,
   lock?: string,
 ): LockQuorumError {
   const causes = readCauses(outcome);
-  const all = nodes.map((server, i) => ({ server, cause: causes[i] || undefined }));
+  const all = servers.map((server, i) => ({ server, cause: causes[i] || undefined }));
   const failed = all.filter(({ cause }) => cause !== undefined);
   const told = failed.map(({ server, cause }) => `${server}: ${cause}`).join('; ');
   const text = `${subject}: no majority, ${failed.length} of ${all.length} servers failed: ${told}`;
@@ -98,7 +98,7 @@ function serverError(outcome: Outcome, subject: string, lock?: string): LockServ
 
 function timeoutError(outcome: Outcome, { client }: ErrorContext, lock: string): LockTimeoutError {
   const { waited, remaining, holder: token, position } = readTimeout(outcome);
-  const holder = labelOf(token);
+  const holderLabel = labelOf(token);
   const lease =
     remaining === undefined ? 'without an end to its lease' : `for ${remaining} ms more`;
   const held =
@@ -108,12 +108,12 @@ function timeoutError(outcome: Outcome, { client }: ErrorContext, lock: string):
   const queued =
     position === undefined ? '' : `, and the caller was number ${position} in the wait queue`;
   const message = `lock "${lock}" was not free within ${waited} ms: ${held}${queued}`;
-  return new LockTimeoutError(message, lock, { waited, holder, remaining, position });
+  return new LockTimeoutError(message, lock, { waited, holderLabel, remaining, position });
 }
 
 /** The error of a steal: it takes the lock from any client of holdfast, but not from other code. */
 function foreignError(lock: string): LockTimeoutError {
-  const cure = "forceRelease with { force: 'foreign' } would delete its value";
+  const cure = 'forceRelease with { foreign: true } would delete its value';
   const message = `lock "${lock}" cannot be stolen: it is held by other code; ${cure}`;
   return new LockTimeoutError(message, lock, { waited: 0 });
 }

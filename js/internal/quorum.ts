@@ -19,7 +19,7 @@ const WHY = {
  *
  * @internal
  */
-export function refuseOnQuorum({ nodes, server }: ErrorContext, what: keyof typeof WHY): void {
-  if (nodes.length === 0) return;
+export function refuseOnQuorum({ servers, server }: ErrorContext, what: keyof typeof WHY): void {
+  if (servers.length === 0) return;
   throw argumentError('ERR_INVALID_ARG_VALUE', `${server}: ${WHY[what]}`);
 }

@@ -55,7 +55,7 @@ export function nestedWarning(lock: string): Warning {
 /** The warning for a held lock to which nothing refers any more. @internal */
 export function abandonedWarning(lock: string, origin: string | undefined): Warning {
   const advice =
-    'keep the lock until it is released, or use request or await using; if it is to expire by itself, pass { renew: false, keep: true }';
+    'keep the lock until it is released, or use request or await using; if it is to expire by itself, pass { renew: false, leaveToExpire: true }';
   const where =
     origin === undefined
       ? 'HOLDFAST_TRACE=1 in the environment tells where it was acquired'

@@ -152,6 +152,7 @@ export class NativeChannel {
 
   /** Reads at once what the event loop would read later. */
   catchUp(): void {
+    orElse(() => this.#native.turn(), false);
     slots.drain();
   }
 
@@ -195,13 +196,15 @@ export class NativeChannel {
   }
 
   #flush(): void {
+    let ready = false;
     const failed = this.#batch.flush((count, numbers, strings) => {
       const submit = () => {
-        this.#native.submit(count, numbers, strings);
+        ready = this.#native.submit(count, numbers, strings);
         return true;
       };
       return orElse(submit, false);
     });
     slots.fail(failed);
+    if (ready) slots.drainBetween();
   }
 }

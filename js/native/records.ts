@@ -117,7 +117,8 @@ function stallLimit({ renew, leaveToExpire, stallTimeout }: HoldNumbers): number
 /** Operations on their way to the core. @internal */
 export class OperationBatch {
   #numbers = new Float64Array(OPERATION_LENGTH * OPERATIONS_KEPT);
-  #strings: string[] = [];
+  /** Each string with its length before it. */
+  #strings = '';
   #count = 0;
 
   get count(): number {
@@ -125,7 +126,7 @@ export class OperationBatch {
   }
 
   add(slot: number, { kind, numbers, strings }: Operation): void {
-    for (const string of strings) this.#strings.push(string);
+    for (const string of strings) this.#strings += `${string.length}:${string}`;
     const at = this.#reserve();
     const all = this.#numbers;
     all[at] = kind;
@@ -147,13 +148,13 @@ export class OperationBatch {
    * the operations, which have not begun.
    */
   flush(
-    submit: (count: number, numbers: Float64Array, strings: string[]) => boolean,
+    submit: (count: number, numbers: Float64Array, strings: string) => boolean,
   ): readonly number[] {
     const count = this.#count;
     const numbers = this.#numbers;
     const strings = this.#strings;
     this.#count = 0;
-    this.#strings = [];
+    this.#strings = '';
     if (count > OPERATIONS_KEPT) {
       this.#numbers = new Float64Array(OPERATION_LENGTH * OPERATIONS_KEPT);
     }
@@ -261,7 +262,7 @@ export function readGrants(
   { a, text }: Outcome,
   count: number,
 ): { leases: number[]; fences: number[] | undefined } {
-  const leases = Array.from({ length: count }, (_, i) => a + i * LEASES_PER_ATTEMPT);
+  const leases = Array.from({ length: count }, (_, i) => a + i * LEASES_PER_TOKEN);
   return { leases, fences: text?.message.split(',').map(Number) };
 }
 
@@ -286,10 +287,10 @@ export function readTtl(ttl: number): number | null {
   return ttl === LEASE_ENDLESS ? null : ttl;
 }
 
-/** A lease is numbered by the attempt that acquired it, and by how often it was handed off since. */
-const LEASES_PER_ATTEMPT = 16;
+/** The number of a lease is made of the id of the token that acquired it, and of the number of hand-offs since. */
+const LEASES_PER_TOKEN = 16;
 
-/** The attempt in the token of a lease. @internal */
-export function attemptOf(lease: number): number {
-  return Math.floor(lease / LEASES_PER_ATTEMPT);
+/** The id of the token that acquired a lease. @internal */
+export function tokenIdOf(lease: number): number {
+  return Math.floor(lease / LEASES_PER_TOKEN);
 }

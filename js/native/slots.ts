@@ -31,8 +31,21 @@ const ABANDONED_CHECK_MS = 1_000;
 /** How long the exit of a process waits for the releases that it has sent, in ms. */
 const EXIT_WAIT_MS = 100;
 
+/**
+ * Whether the event loop reads the sockets: only that of Node can. `HOLDFAST_READER=keeper` has the core's own thread
+ * read there too, should a platform's event loop not do its part.
+ */
+function eventLoopReads(): boolean {
+  const { versions, env } = process;
+  if (versions['bun'] !== undefined || versions['deno'] !== undefined) return false;
+  return env['HOLDFAST_READER'] !== 'keeper';
+}
+
+/** How often records are read by code that starts operations, before the event loop has to turn. */
+const DRAINS_PER_TURN = 100;
+
 /** The timers of the process: the fake ones that a test puts in their place may have no `unref`. */
-const { clearInterval, setInterval } = globalThis;
+const { clearInterval, setImmediate, setInterval } = globalThis;
 
 /** The operations under way, and the managers that records are about. @internal */
 class Slots implements RecordReader {
@@ -46,7 +59,7 @@ class Slots implements RecordReader {
   /** The part of the records that is still to be read. */
   #at = 0;
   #end = 0;
-  readonly #bridge = again(() => new native.Bridge(() => this.drain()));
+  readonly #bridge = again(() => new native.Bridge(() => this.drain(), eventLoopReads()));
   /** Operations under way keep the process alive; held locks do not. */
   readonly #keepAlive = setInterval(() => {}, 2 ** 30).unref();
   /** The channels by the number of their manager. A manager that was collected needs no records. */
@@ -58,6 +71,8 @@ class Slots implements RecordReader {
   #nextId = 0;
   #open = 0;
   #now = 0;
+  /** How often records were read since the event loop has turned. */
+  #drains = 0;
 
   /** A number for a manager that is about to start. */
   nextId(): number {
@@ -162,6 +177,22 @@ class Slots implements RecordReader {
     } while (this.#end > 0);
   }
 
+  /**
+   * Reads the records that starting an operation has left. Code that awaits only such operations would let no timer
+   * and no other event through, so after a number of times the event loop turns first.
+   */
+  drainBetween(): void {
+    this.#drains += 1;
+    if (this.#drains === 1) setImmediate(this.#turned);
+    if (this.#drains <= DRAINS_PER_TURN) this.drain();
+  }
+
+  readonly #turned = () => {
+    const late = this.#drains > DRAINS_PER_TURN;
+    this.#drains = 0;
+    if (late) this.drain();
+  };
+
   settle(slot: number, code: number, a: number, b: number): void {
     const resolve = this.#resolvers[slot];
     if (resolve === undefined) return;
@@ -217,7 +248,7 @@ class Slots implements RecordReader {
     const never = new Int32Array(new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT));
     // Counts the turns: the clock may be that of a test, which stands still.
     for (let ms = 0; ms < EXIT_WAIT_MS; ms++) {
-      this.drain();
+      for (const channel of this.#channels.values()) channel.deref()?.catchUp();
       if (!closing.some((ticket) => this.isOpen(ticket))) return;
       Atomics.wait(never, 0, 0, 1);
     }

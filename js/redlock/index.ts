@@ -57,7 +57,7 @@ type Held = HeldLock | LockSet;
 interface Hold {
   readonly ttl: number;
   readonly renew: boolean;
-  readonly keep?: boolean;
+  readonly leaveToExpire?: boolean;
 }
 
 /** The locks that this process holds. It has only the values of those of other processes. */
@@ -323,7 +323,8 @@ export class Redlock extends EventEmitter {
 
   /** Takes all of `names`, or none, for `duration` from now and no longer. */
   async #takeFor(names: readonly string[], duration: number, wait: number | null): Promise<Held> {
-    const held = await this.#take(names, { ttl: duration, renew: false, keep: true }, wait);
+    const hold = { ttl: duration, renew: false, leaveToExpire: true };
+    const held = await this.#take(names, hold, wait);
     try {
       if (held.remaining < duration * WHOLE) await held.extend(duration);
       return held;

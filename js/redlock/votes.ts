@@ -59,7 +59,7 @@ export function statsOfError(
   const against = new Map<Client, Error>();
   if (error instanceof LockQuorumError) {
     [...clients].forEach((client, i) => {
-      const cause = error.nodes[i]?.cause;
+      const cause = error.servers[i]?.cause;
       if (cause !== undefined) against.set(client, new Error(cause));
     });
   } else {

@@ -1,7 +1,8 @@
-//! A whole driver, connected to a server that sends arbitrary bytes.
+//! A whole core with its keeper, connected to a server that sends arbitrary bytes.
 
-use super::{Caller, Handle, Ticket, runtime};
+use super::{Caller, Handle, Reader, Submission, Ticket, Watch};
 use crate::fuzzing::Bytes;
+use crate::keeper;
 use crate::machine::{
     Command, Config, Hold, LeaseId, LossReason, Notice, OpId, Outcome, Settings, Wait,
 };
@@ -28,7 +29,7 @@ const HANG: Duration = Duration::from_secs(20);
 /// `data`, and nothing after them.
 ///
 /// # Panics
-/// If an operation does not end, or ends only because the driver has gone.
+/// If an operation does not end, or ends only because the core has gone.
 pub fn conversation(data: &[u8]) {
     let mut bytes = Bytes::new(data);
     let choice = bytes.byte();
@@ -89,8 +90,12 @@ fn endpoint(server: &Server, choice: u8) -> Endpoint {
 }
 
 fn acquire(name: &str, wait: Wait) -> Command {
-    let hold =
-        Hold { renew: true, keep: false, max_hold: None, stall_timeout: Duration::from_secs(30) };
+    let hold = Hold {
+        renew: true,
+        leave_to_expire: false,
+        max_hold: None,
+        stall_timeout: Duration::from_secs(30),
+    };
     let (name, label, ttl) = (name.to_owned(), String::new(), Duration::from_millis(60));
     Command::Acquire { name, ttl, wait, label, hold, mode: Mode::Exclusive }
 }
@@ -111,7 +116,7 @@ impl Server {
         let path = std::env::temp_dir().join(name);
         let script: Script =
             Arc::new(Mutex::new(says.split(|byte| *byte == TURN).map(<[u8]>::to_vec).collect()));
-        let runtime = runtime::get().expect("a runtime");
+        let runtime = keeper::runtime().expect("a runtime");
         let _inside = runtime.enter();
         let listener = UnixListener::bind(&path).expect("a socket");
         Self { task: runtime.spawn(serve(listener, script, hangs_up)), path }
@@ -184,7 +189,7 @@ impl Talk {
     fn start(config: Config, endpoint: Endpoint) -> Self {
         let caller = Arc::new(Recorder::default());
         let outcomes: Arc<dyn Caller> = Arc::<Recorder>::clone(&caller);
-        let handle = Handle::start(config, endpoint, outcomes).expect("a driver");
+        let handle = Handle::start(config, endpoint, outcomes, Reader::Keeper).expect("a keeper");
         Self { handle, caller }
     }
 
@@ -194,13 +199,13 @@ impl Talk {
     }
 
     fn begin(&self, op: u32, command: Command) {
-        self.handle.submit(self.ticket(op), command);
+        let _reported = self.handle.submit(vec![Submission::Begin(self.ticket(op), command)]);
     }
 
     fn query(&self, op: u32) {
         let question =
             Question { cursor: String::new(), starts_with: "lock:".into(), count: 1_000 };
-        self.handle.query(self.ticket(op), question);
+        let _reported = self.handle.submit(vec![Submission::Query(self.ticket(op), question)]);
     }
 
     fn ask(&self, op: u32, command: Command) -> Outcome {
@@ -219,7 +224,7 @@ impl Talk {
             .unwrap_or_else(PoisonError::into_inner);
         let outcome = outcomes.remove(&OpId(op));
         let outcome = outcome.unwrap_or_else(|| panic!("operation {op} does not end"));
-        assert_ne!(outcome, Outcome::Internal, "the driver has gone");
+        assert_ne!(outcome, Outcome::Internal, "the core has gone");
         outcome
     }
 }
@@ -242,4 +247,5 @@ impl Caller for Recorder {
         Mono::now()
     }
     fn wake(&self) {}
+    fn watch(&self, _: Watch) {}
 }

@@ -36,7 +36,7 @@ pub fn machine(data: &[u8]) {
     let mut bytes = Bytes::new(data);
     let mut scene = Scene::new(&mut bytes);
     for _ in 0..STEPS_MAX {
-        // The driver stops with the machine.
+        // The core stops with the machine.
         if bytes.is_empty() || scene.stopped {
             break;
         }
@@ -185,7 +185,7 @@ impl Scene {
         self.judge();
     }
 
-    /// The driver's guarantees: an attempt to connect ends once, and only connected nodes send events.
+    /// The core's guarantees: an attempt to connect ends once, and only connected nodes send events.
     fn may_happen(&mut self, node: NodeId, event: &Event) -> bool {
         match event {
             Event::Heartbeat(_) => true,
@@ -214,7 +214,7 @@ impl Scene {
         self.protocol.next_timeout()
     }
 
-    /// Runs timeouts as the driver does, until none is due.
+    /// Runs timeouts as the core does, until none is due.
     fn time_out(&mut self) {
         for _ in 0..TIMEOUTS_MAX {
             if self.stopped || self.next_timeout().is_none_or(|at| at > self.now) {
@@ -333,7 +333,7 @@ fn hold(bytes: &mut Bytes<'_>) -> Hold {
     let renew = bytes.flag();
     Hold {
         renew,
-        keep: !renew,
+        leave_to_expire: !renew,
         max_hold: bytes.flag().then(|| duration(bytes)),
         stall_timeout: duration(bytes),
     }
@@ -392,7 +392,7 @@ fn of_quorum(command: Command) -> Command {
     }
 }
 
-/// A reply that a hostile server can make the driver accept for `script`.
+/// A reply that a hostile server can make the core accept for `script`.
 fn any_reply(bytes: &mut Bytes<'_>, script: Script) -> Result<Reply, Failure> {
     if bytes.below(4) == 0 {
         return Err(any_failure(bytes));
@@ -447,7 +447,7 @@ fn any_refusal(bytes: &mut Bytes<'_>) -> Refusal {
 
 fn any_probe(bytes: &mut Bytes<'_>) -> ServerProbe {
     ServerProbe {
-        history: bytes.flag().then(|| bytes.pick(&["one", "two"]).to_owned()),
+        replication_id: bytes.flag().then(|| bytes.pick(&["one", "two"]).to_owned()),
         time: ServerTime::from_micros(exact(bytes)),
         uptime: bytes.flag().then(|| Duration::from_secs(exact(bytes))),
     }

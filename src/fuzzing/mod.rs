@@ -10,8 +10,9 @@ pub use self::machine::machine;
 pub use self::names::names;
 // The files lie here, but as modules they belong to the code that they access.
 #[cfg(unix)]
-pub use crate::driver::fuzz::conversation;
+pub use crate::core::fuzz::conversation;
 pub use crate::server::fuzz::replies;
+pub use crate::server::fuzz_frames::frames;
 pub use crate::server::memory::fuzz::scripts;
 
 /// Makes decisions from arbitrary bytes. Without bytes left, every decision is the first choice.
@@ -101,6 +102,11 @@ mod tests {
     #[test]
     fn the_corpus_of_conversation_still_passes() {
         replay("conversation", super::conversation);
+    }
+
+    #[test]
+    fn the_corpus_of_frames_still_passes() {
+        replay("frames", super::frames);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Replies and pushes of a hostile or broken server.
 
 use super::{
-    Deliver, Directory, cluster, persistence, query, sentinel, shard_subscriber, single, wire,
+    Deliver, Directory, cluster, link, persistence, query, sentinel, shard_subscriber, wire,
 };
 use crate::protocol::query::Page;
 use crate::protocol::{Failure, Refusal, Script};
@@ -53,7 +53,7 @@ fn parse(data: &[u8]) -> Vec<Value> {
 }
 
 fn push(push: &PushInfo) {
-    let _told = single::pushed(push);
+    let _told = link::message(&push.data);
     let _successor = sentinel::successor(push, "mymaster");
     let nobody: Deliver = Arc::new(|_| {});
     shard_subscriber::overhear(push, &nobody);

@@ -6,7 +6,7 @@ use crate::machine::SendMode;
 use crate::protocol::{
     Call, EXACT_MAX, Failure, Intent, LockKeys, Mode, Script, ServerTime, Token,
 };
-use crate::server::wire;
+use crate::server::redis::wire;
 use redis::Value;
 use std::cell::RefCell;
 use std::num::NonZeroU32;
@@ -15,7 +15,7 @@ use std::time::Duration;
 /// More steps find no additional defects.
 const STEPS_MAX: usize = 64;
 
-/// Runs scripts as the driver calls them, scripts with invalid arguments, and commands of other clients that
+/// Runs scripts as the core calls them, scripts with invalid arguments, and commands of other clients that
 /// write to the same keys.
 ///
 /// # Panics
@@ -89,12 +89,12 @@ impl Scene<'_> {
         let _answer = self.store.eval(self.now(), source, &keys, &args);
     }
 
-    /// Runs a script as the driver does.
+    /// Runs a script as the core does.
     fn call(&mut self, bytes: &mut Bytes<'_>) {
         let call = any_call(bytes);
         let before = self.save();
         let command = wire::command(&call, SendMode::Plain);
-        let (keys, args) = wire::arguments(&command);
+        let (keys, args) = command.keys_and_arguments();
         let value = self.store.eval(self.now(), call.script().source(), &keys, &args);
         let failed = matches!(value, Value::ServerError(_));
         let reply = wire::reply(call.script(), value);

@@ -152,13 +152,13 @@ impl<R> Connection<R> {
         self.in_flight.front().map(|request| request.sent)
     }
 
-    #[cfg(all(test, feature = "driver"))]
+    #[cfg(all(test, feature = "core"))]
     pub(super) fn requests(&mut self) -> impl Iterator<Item = &mut R> {
         self.in_flight.iter_mut().map(|request| &mut request.request)
     }
 
     /// All that was asked was asked now.
-    #[cfg(all(test, feature = "driver"))]
+    #[cfg(all(test, feature = "core"))]
     pub(super) fn redate(&mut self, now: Mono) {
         self.in_flight.iter_mut().for_each(|request| request.sent = now);
     }

@@ -10,7 +10,6 @@ use std::time::Duration;
 #[derive(Debug)]
 pub(super) struct Context {
     pub(super) config: Config,
-    /// When the present input came.
     pub(super) now: Mono,
     /// The effects of the present input, in order.
     pub(super) effects: Vec<Effect>,

@@ -11,14 +11,10 @@ const DISCOVERY_INTERVAL: Duration = Duration::from_millis(100);
 /// The longest pause between two queries while none is answered.
 const DISCOVERY_MS_MAX: u64 = 1_000;
 
-/// The queries of the routes.
 #[derive(Debug, Default)]
 pub(super) struct Discovery {
-    /// When the last query was sent.
     asked: Option<Mono>,
-    /// A query is not answered yet.
     under_way: bool,
-    /// How many queries in a row have failed.
     failures: u32,
 }
 

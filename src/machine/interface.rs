@@ -21,8 +21,7 @@ pub struct Config {
     pub prefix: String,
     /// How long a request may stay unanswered before its connection is given up.
     pub command_timeout: Duration,
-    /// How long attempts at the first connection are repeated. Zero where no other server can be expected to replace
-    /// it.
+    /// How long attempts at the first connection are repeated. Zero where no other server can replace the first.
     pub open_patience: Duration,
     /// Whether the locks are spread over several servers by their slots.
     pub cluster: bool,
@@ -38,7 +37,7 @@ pub struct Hold {
     /// Whether the lease is renewed until the lock is released.
     pub renew: bool,
     /// Whether the lease runs to its end, though the manager is closed or its process ends before.
-    pub keep: bool,
+    pub leave_to_expire: bool,
     /// The longest time that the lock is kept, renewals included.
     pub max_hold: Option<Duration>,
     /// How long JavaScript may show no sign of life before renewal pauses.
@@ -163,8 +162,7 @@ pub enum Outcome {
         /// The label in its token, if that differs from the caller's.
         label: Option<String>,
     },
-    /// The caller owns all locks: the first one's lease, whose token numbers continue in the others, and the fence of
-    /// each.
+    /// The caller owns all locks. The token numbers of the others' leases follow that of the first.
     AcquiredAll {
         /// The lease of the first.
         lease: LeaseId,
@@ -295,18 +293,18 @@ pub enum Event {
     Heartbeat(Mono),
 }
 
-/// What identifies a server's data, and its time.
+/// A server's answer to a probe: its clock, and the identity of its data.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ServerProbe {
     /// The replication id: it changes with every promotion and every restart. None where the server does not show it.
-    pub history: Option<String>,
+    pub replication_id: Option<String>,
     /// The server's clock.
     pub time: ServerTime,
     /// The server's uptime. None where it does not show that.
     pub uptime: Option<Duration>,
 }
 
-/// An order of the machine. The driver carries effects out in order and never retries.
+/// An order of the machine. The core carries effects out in order and never retries.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Effect {
     /// An operation ended.

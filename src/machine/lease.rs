@@ -5,6 +5,7 @@
 //! `stall_timeout`.
 
 use super::context::{Context, in_order};
+use super::handoff::HandoffBudget;
 use super::interface::{Effect, Hold, LossReason};
 use super::requests::{Fallback, Finished, Requests};
 use super::timers::{Owner, Timer};
@@ -20,19 +21,13 @@ const SLICE: Duration = Duration::from_millis(20);
 /// A lock is handed off only if the server has confirmed it within this time, or a sixteenth of its lease: a server
 /// that has lost the lock since may have granted it to others.
 const CONFIRMED_WITHIN: Duration = Duration::from_secs(1);
-/// Of a grant's reserved fences no more than these can be used: the owner's, and one for each handoff.
-pub(super) const BLOCK_MAX: u8 = 16;
-/// How often a share is handed off: at most as often as a whole lock, each handoff of which needs a reserved fence.
-const SHARE_HANDOFFS_MAX: u8 = BLOCK_MAX - 1;
 
 /// A lock that this manager holds, by its own clock. There may be very many, so nothing is kept that can be computed.
 #[derive(Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "facts that are independent")]
 pub(super) struct Lease {
-    /// The caller's hold.
     pub(super) id: LeaseId,
     pub(super) keys: LockKeys,
-    /// The label in its token.
     pub(super) label: Box<str>,
     pub(super) mode: Mode,
     pub(super) fence: u64,
@@ -41,21 +36,21 @@ pub(super) struct Lease {
     /// How long and how often it may be handed off here.
     pub(super) budget: HandoffBudget,
     /// The number of the replication id that has confirmed it last.
-    pub(super) history: u32,
+    pub(super) data_number: u32,
     /// When the request was sent whose answer confirmed it last.
     pub(super) confirmed: Mono,
-    /// See [`Hold`].
     pub(super) renew: bool,
-    pub(super) keep: bool,
+    pub(super) leave_to_expire: bool,
     stall_timeout_ms: u64,
     /// The end of the time for which its caller may hold it.
     hold_end: Mono,
     /// The request that a fresh lease still needs, even if it is not renewed.
     pub(super) owes: Option<Owes>,
-    /// When the next renewal is due.
     renewal: Option<Mono>,
-    /// A message that says that the lock was taken away, if any.
-    pub(super) notice: LossNotice,
+    /// How the lock was taken away, by a message that may be forged.
+    pub(super) notice: Option<LossReason>,
+    /// A request was sent since that message, whose answer will confirm or deny it.
+    asked: bool,
     /// Whether renewal pauses because JavaScript shows no sign of life.
     stalled: bool,
     /// An acquire of this token was lost and may still be executed: release it twice.
@@ -71,51 +66,6 @@ pub(super) enum Owes {
     Length,
 }
 
-/// A message about the loss of a lease. It may be forged.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum LossNotice {
-    /// None has come.
-    None,
-    /// The lock was taken away like this. No request has been sent since.
-    Heard(LossReason),
-    /// A request was sent since, whose answer will confirm or deny the loss.
-    Asked(LossReason),
-}
-
-/// How often a process may hand off a lock, and until when.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct HandoffBudget {
-    /// How many handoffs are left.
-    pub(super) left: u8,
-    /// Until when it may be handed off.
-    until: Mono,
-}
-
-impl HandoffBudget {
-    /// For a grant that has reserved `block` fences for a lease of `ttl`. A share without a limit is never handed off.
-    pub(super) fn new(now: Mono, ttl: Duration, mode: Mode, block: u8) -> Self {
-        let left = match mode {
-            Mode::Exclusive => block - 1,
-            Mode::Shared { limit: Some(_) } => SHARE_HANDOFFS_MAX,
-            Mode::Shared { limit: None } => 0,
-        };
-        Self { left, until: now + ttl / 2 }
-    }
-
-    /// No handoff at all.
-    pub(super) const fn none(now: Mono) -> Self {
-        Self { left: 0, until: now }
-    }
-
-    pub(super) fn is_spent(&self, now: Mono) -> bool {
-        self.left == 0 || self.until <= now
-    }
-
-    pub(super) const fn next(self) -> Self {
-        Self { left: self.left - 1, ..self }
-    }
-}
-
 /// The next scheduled step of a lease. If several are due at once, the first is taken.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 enum Plan {
@@ -125,35 +75,44 @@ enum Plan {
 }
 
 impl Lease {
-    /// Of a whole lock, until `until`, for no caller yet.
-    pub(super) fn new(id: LeaseId, keys: LockKeys, fence: u64, until: Mono) -> Self {
+    /// A lease without a caller yet, which is not handed off.
+    pub(super) fn new(
+        id: TokenId,
+        keys: LockKeys,
+        label: Box<str>,
+        mode: Mode,
+        ttl: Duration,
+        fence: u64,
+        until: Mono,
+    ) -> Self {
         Self {
-            id,
+            id: LeaseId::first(id),
             keys,
-            label: Box::default(),
-            mode: Mode::Exclusive,
+            label,
+            mode,
             fence,
-            ttl: Duration::ZERO,
+            ttl,
             until,
-            budget: HandoffBudget::none(until),
-            history: 0,
-            confirmed: Mono::default(),
+            budget: HandoffBudget::none(),
+            data_number: 0,
+            confirmed: Mono::from_micros(0),
             renew: false,
-            keep: false,
+            leave_to_expire: false,
             stall_timeout_ms: 0,
             hold_end: Mono::NEVER,
             owes: None,
             renewal: None,
             stalled: false,
-            notice: LossNotice::None,
+            notice: None,
+            asked: false,
             uncertain: false,
         }
     }
 
     /// Begins the hold of a caller, on its terms.
     fn begin_hold(&mut self, now: Mono, hold: Hold) {
-        let Hold { renew, keep, max_hold, stall_timeout } = hold;
-        (self.renew, self.keep) = (renew, keep);
+        let Hold { renew, leave_to_expire, max_hold, stall_timeout } = hold;
+        (self.renew, self.leave_to_expire) = (renew, leave_to_expire);
         self.stall_timeout_ms = u64::try_from(stall_timeout.as_millis()).unwrap_or(u64::MAX);
         self.hold_end = max_hold.map_or(Mono::NEVER, |max_hold| now + max_hold);
     }
@@ -163,19 +122,16 @@ impl Lease {
         self.hold_end.min(self.until)
     }
 
-    /// Whether the last answer about it is recent.
     pub(super) fn is_confirmed(&self, now: Mono) -> bool {
         self.owes.is_none() && now.since(self.confirmed) <= CONFIRMED_WITHIN.min(self.ttl / 16)
     }
 
-    /// Its next step, and when that is due.
     fn plan(&self) -> (Mono, Plan) {
         let end = (self.hold_end, Plan::HoldEnd).min((self.until, Plan::LeaseEnd));
         self.renewal.map_or(end, |at| end.min((at, Plan::Renewal)))
     }
 
-    /// Schedules its next renewal, if it is renewed: a third of the lease after the last request, when two thirds are
-    /// left.
+    /// Schedules its next renewal, if it is renewed: when two thirds of the lease are left.
     fn plan_next_renewal(&mut self, now: Mono) {
         if self.renew {
             let left = self.until.since(now) + drift(self.ttl);
@@ -191,8 +147,7 @@ impl Lease {
 
     /// Schedules a retry after a part of the rest.
     fn plan_retry(&mut self, now: Mono) {
-        // A slice at least: a time rounded down to a slice must still be later than now, since a quorum without servers
-        // fails at once.
+        // A slice at least, which rounding leaves later than now, since a quorum without servers fails at once.
         let pause = (self.until.since(now).min(self.ttl) / 16).max(SLICE.min(self.ttl / 16));
         self.plan_renewal(now, now + pause);
     }
@@ -212,14 +167,6 @@ impl Lease {
             Mode::Shared { limit: Some(_) } => fence == self.fence,
         }
     }
-
-    /// Why it was lost, after the server has denied it. A message may have given the reason.
-    pub(super) const fn loss_reason(&self) -> LossReason {
-        match self.notice {
-            LossNotice::Heard(how) | LossNotice::Asked(how) => how,
-            LossNotice::None => LossReason::Expired,
-        }
-    }
 }
 
 /// A lease that ends without its caller's release.
@@ -235,46 +182,19 @@ pub(super) struct Loss {
 pub(super) enum GiveBack {
     /// Even right after its end: a late extension would otherwise leave the lock held without an owner.
     Always,
-    /// If its acquire may still arrive and take the lock without an owner, or if a server that missed the grant (a
-    /// failover) still has its queue entry.
+    /// If its acquire may still arrive, or if a server that missed the grant (a failover) still has its queue entry.
     IfUncertain,
     /// The server ends it; until then another process with its token may extend it. So also if its acquire may still
     /// arrive: that takes the lock for one lease at most.
     Never,
 }
 
-/// Whether the event loop of JavaScript turns.
-#[derive(Debug, Default)]
-pub(super) struct Heartbeat {
-    /// When the oldest unanswered ping was sent.
-    asked: Option<Mono>,
-}
-
-impl Heartbeat {
-    /// JavaScript answered at `at`.
-    pub(super) fn felt(&mut self, at: Mono) {
-        if self.asked.is_some_and(|asked| asked <= at) {
-            self.asked = None;
-        }
-    }
-
-    fn ask(&mut self, cx: &mut Context) {
-        if self.asked.is_none() {
-            self.asked = Some(cx.now);
-            cx.push(Effect::Ping);
-        }
-    }
-
-    fn is_missing(&self, now: Mono, limit: Duration) -> bool {
-        self.asked.is_some_and(|asked| now.since(asked) >= limit)
-    }
-}
-
 #[derive(Debug, Default)]
 pub(super) struct Leases {
     // Boxed, since a map that grows is half empty.
     leases: FxHashMap<TokenId, Box<Lease>>,
-    pub(super) heartbeat: Heartbeat,
+    /// When the oldest unanswered ping was sent to JavaScript.
+    pinged: Option<Mono>,
 }
 
 impl Leases {
@@ -295,12 +215,10 @@ impl Leases {
         self.get(lease.token_id()).filter(|held| held.id == lease)
     }
 
-    /// The same, if it is still valid.
     pub(super) fn valid(&self, cx: &Context, lease: LeaseId) -> Option<&Lease> {
         self.hold_of(lease).filter(|held| cx.now < held.until)
     }
 
-    /// The owner token of a lease.
     pub(super) fn token_of(cx: &Context, held: &Lease) -> Token {
         cx.token(held.id.token_id(), &held.label)
     }
@@ -310,7 +228,7 @@ impl Leases {
         let id = held.id.token_id();
         held.begin_hold(rq.cx.now, terms);
         held.plan_next_renewal(rq.cx.now);
-        held.history = rq.servers.data_of(&held.keys).history;
+        held.data_number = rq.servers.data_of(&held.keys).number;
         rq.cx.stats.acquired += 1;
         rq.cx.push(Effect::SetDeadline { lease: held.id, until: Some(held.held_until()) });
         rq.cx.timers.set(Timer::Lease(id), held.plan().0);
@@ -327,20 +245,15 @@ impl Leases {
     }
 
     /// Changes a lease, and updates its timer.
-    pub(super) fn change(
-        &mut self,
-        cx: &mut Context,
-        id: TokenId,
-        change: impl FnOnce(&mut Lease),
-    ) {
+    pub(super) fn change(&mut self, cx: &mut Context, id: TokenId, set: impl FnOnce(&mut Lease)) {
         if let Some(held) = self.leases.get_mut(&id) {
-            change(held);
+            set(held);
             cx.timers.set(Timer::Lease(id), held.plan().0);
         }
     }
 
     /// Hands the lock off to the next caller, with that one's own fence; the lease continues.
-    pub(super) fn hand_on(
+    pub(super) fn hand_off(
         &mut self,
         cx: &mut Context,
         id: TokenId,
@@ -363,36 +276,17 @@ impl Leases {
         Some(held)
     }
 
-    /// Moves the end of a lease to `until`, never back.
-    fn lengthen(held: &mut Lease, cx: &mut Context, until: Mono) {
+    /// The server has confirmed a lease of `asked`, requested at `sent`. Its end never moves back.
+    pub(super) fn confirm(&mut self, rq: &mut Requests, id: TokenId, sent: Mono, asked: Duration) {
+        let Some(held) = self.leases.get_mut(&id) else { return };
+        let (data_number, until) =
+            (rq.servers.data_of(&held.keys).number, valid_until(sent, asked));
+        (held.data_number, held.confirmed) = (data_number, sent);
         if until > held.until {
             held.until = until;
-            cx.push(Effect::SetDeadline { lease: held.id, until: Some(held.held_until()) });
+            rq.cx.push(Effect::SetDeadline { lease: held.id, until: Some(held.held_until()) });
         }
-    }
-
-    /// The server has confirmed a lease of `asked`, requested at `sent`.
-    fn confirm(&mut self, rq: &mut Requests, id: TokenId, sent: Mono, asked: Duration) {
-        let Some(held) = self.leases.get_mut(&id) else { return };
-        let history = rq.servers.data_of(&held.keys).history;
-        (held.history, held.confirmed) = (history, sent);
-        Self::lengthen(held, &mut rq.cx, valid_until(sent, asked));
-        self.change(&mut rq.cx, id, |_| {});
-    }
-
-    /// A caller's extension was confirmed. Its length is that of later renewals.
-    pub(super) fn extended(
-        &mut self,
-        rq: &mut Requests,
-        lease: LeaseId,
-        sent: Mono,
-        ttl: Duration,
-    ) {
-        let id = lease.token_id();
-        if let Some(held) = self.leases.get_mut(&id).filter(|held| held.id == lease) {
-            held.ttl = ttl;
-            self.confirm(rq, id, sent, ttl);
-        }
+        rq.cx.timers.set(Timer::Lease(id), held.plan().0);
     }
 
     /// Runs the next step of a lease. Returns the loss, if that is its end.
@@ -414,7 +308,7 @@ impl Leases {
     pub(super) fn end(&self, id: TokenId) -> Option<Loss> {
         let held = self.get(id)?;
         let (reason, give_back) = match held {
-            Lease { keep: true, .. } => (LossReason::Ended, GiveBack::Never),
+            Lease { leave_to_expire: true, .. } => (LossReason::Ended, GiveBack::Never),
             Lease { stalled: true, .. } => (LossReason::Stalled, GiveBack::Always),
             _ => (LossReason::Expired, GiveBack::Always),
         };
@@ -424,15 +318,24 @@ impl Leases {
     /// The server denies that the lease owns the lock.
     pub(super) fn denied(&self, id: TokenId) -> Option<Loss> {
         let held = self.get(id)?;
-        Some(Loss { id, reason: held.loss_reason(), give_back: GiveBack::IfUncertain })
+        let reason = held.notice.unwrap_or(LossReason::Expired);
+        Some(Loss { id, reason, give_back: GiveBack::IfUncertain })
+    }
+
+    /// JavaScript showed a sign of life at `at`.
+    pub(super) fn felt_heartbeat(&mut self, at: Mono) {
+        self.pinged = self.pinged.filter(|pinged| at < *pinged);
     }
 
     fn renewal_due(&mut self, rq: &mut Requests, id: TokenId) {
-        self.heartbeat.ask(&mut rq.cx);
+        if self.pinged.is_none() {
+            self.pinged = Some(rq.cx.now);
+            rq.cx.push(Effect::Ping);
+        }
         let Some(held) = self.leases.get_mut(&id) else { return };
         let limit = Duration::from_millis(held.stall_timeout_ms);
-        held.stalled = self.heartbeat.is_missing(rq.cx.now, limit);
         let now = rq.cx.now;
+        held.stalled = self.pinged.is_some_and(|at| now.since(at) >= limit);
         if held.stalled {
             // JavaScript may turn again before the lease ends; then renewal goes on.
             return self.change(&mut rq.cx, id, |held| held.plan_renewal(now, now + held.ttl / 16));
@@ -476,20 +379,18 @@ impl Leases {
         let is_sent = rq.send(owner, call, fallback);
         self.change(&mut rq.cx, id, |held| {
             held.renewal = None;
-            if let (true, LossNotice::Heard(how)) = (is_sent, held.notice) {
-                held.notice = LossNotice::Asked(how);
-            }
+            held.asked |= is_sent;
         });
     }
 
     /// The server is connected again, or shows another replication id: sends every renewal that could not be sent, and
     /// one for every lease that these data have not confirmed.
     pub(super) fn resume(&mut self, rq: &mut Requests, node: NodeId) {
-        let history = rq.servers.get(node).data.history;
+        let data_number = rq.servers.get(node).data.number;
         let waits = |id: TokenId, held: &Lease| {
             let here = rq.servers.node(&held.keys) == node;
             let owes = (held.renew || held.owes.is_some()) && held.renewal.is_none();
-            let doubted = held.history != history || held.notice != LossNotice::None;
+            let doubted = held.data_number != data_number || held.notice.is_some();
             here && !rq.is_open(Owner::Renewal(id)) && (owes || doubted)
         };
         let waiting = self.leases.iter().filter(|(id, held)| waits(**id, held));
@@ -523,8 +424,8 @@ impl Leases {
             Ok(Reply::Owner(true) | Reply::Granted { .. }) => {
                 rq.cx.stats.renewals += 1;
                 held.owes = None;
-                if let LossNotice::Asked(_) = held.notice {
-                    held.notice = LossNotice::None;
+                if held.asked {
+                    held.notice = None;
                 }
                 self.confirm(rq, id, finished.sent, finished.ttl);
                 self.change(&mut rq.cx, id, |held| held.plan_next_renewal(now));
@@ -558,12 +459,11 @@ impl Leases {
     }
 
     /// A message says that a lock was taken from its owner. It may be forged, so the server is asked.
-    pub(super) fn hear_of_loss(&mut self, rq: &mut Requests, taken: &Taken) {
-        let Some(id) = rq.cx.number_of(&taken.token) else { return };
+    pub(super) fn hear_of_loss(&mut self, rq: &mut Requests, id: TokenId, taken: &Taken) {
         let how = if taken.adopted { LossReason::Adopted } else { LossReason::Stolen };
         let Some(held) = self.leases.get_mut(&id) else { return };
         if held.keys == taken.keys && Self::token_of(&rq.cx, held) == taken.token {
-            held.notice = LossNotice::Heard(how);
+            (held.notice, held.asked) = (Some(how), false);
             self.ask_about_notice(rq, id);
         }
     }
@@ -572,7 +472,7 @@ impl Leases {
     /// process that hangs, nor delay a due renewal, however many come.
     fn ask_about_notice(&mut self, rq: &mut Requests, id: TokenId) {
         let Some(held) = self.get(id) else { return };
-        if !matches!(held.notice, LossNotice::Heard(_)) {
+        if held.asked || held.notice.is_none() {
             return;
         }
         if held.renewal.is_some_and(|at| at <= rq.cx.now) {
@@ -582,25 +482,10 @@ impl Leases {
             self.renew(rq, id, left);
         }
     }
-
-    /// A downgrade has begun: requests for the lease become requests for a share, which also extend the whole lock
-    /// while the downgrade is not executed.
-    pub(super) fn downgrade(&mut self, id: TokenId) {
-        if let Some(held) = self.leases.get_mut(&id) {
-            held.mode = Mode::SHARED;
-        }
-    }
-
-    /// A request of this token was lost, and may still be executed.
-    pub(super) fn doubt(&mut self, id: TokenId) {
-        if let Some(held) = self.leases.get_mut(&id) {
-            held.uncertain = true;
-        }
-    }
 }
 
 /// Gives tests access to the leases, to check or corrupt them.
-#[cfg(all(test, feature = "driver"))]
+#[cfg(all(test, feature = "core"))]
 impl Leases {
     pub(super) fn all(&self) -> impl Iterator<Item = &Lease> {
         self.leases.values().map(Box::as_ref)

@@ -16,9 +16,7 @@ pub(super) struct Lifecycle {
 #[derive(Debug)]
 struct Opening {
     op: OpId,
-    /// Until when attempts are repeated.
     until: Mono,
-    /// Why the last attempt failed.
     failure: Option<Failure>,
 }
 
@@ -28,12 +26,10 @@ impl Lifecycle {
         self.opening = Some(Opening { op, until, failure: None });
     }
 
-    /// Whether the first connection is not made yet.
     pub(super) const fn is_opening(&self) -> bool {
         self.opening.is_some()
     }
 
-    /// Whether to retry the first connection after this failure.
     pub(super) fn may_open_later(&mut self, cx: &mut Context, failure: &Failure) -> bool {
         let curable = match failure {
             Failure::Refused(refusal) => refusal.is_transient(),
@@ -84,7 +80,6 @@ impl Lifecycle {
         cx.timers.set(Timer::CloseDeadline, cx.now + cx.config.command_timeout);
     }
 
-    /// The operation that has closed the manager, if any.
     pub(super) const fn closing(&self) -> Option<OpId> {
         self.closing
     }

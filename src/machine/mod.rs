@@ -6,8 +6,8 @@
 //! Each component owns its state and returns what follows; only [`Machine`] joins them:
 //!
 //! ```text
-//!   wait_queue ─ queue_entry ─ replication      a caller waits and is granted
-//!   lease ─ handoff ─ release                   holds, hands off, releases
+//!   wait_queue ─ queue_entry                    a caller waits and is granted
+//!   lease ─ release                             holds, hands off, releases
 //!   one_shot                                    extend, downgrade, adopt, force, several at once
 //!   requests ─ servers ─ connection, routes     sending, and routing
 //! ```
@@ -24,7 +24,6 @@ mod protocol;
 mod queue_entry;
 mod quorum;
 mod release;
-mod replication;
 mod requests;
 mod routes;
 mod server_data;
@@ -32,7 +31,7 @@ mod servers;
 mod shard_channels;
 mod stats;
 #[cfg(test)]
-#[cfg(feature = "driver")]
+#[cfg(feature = "core")]
 mod tests;
 mod timers;
 mod wait_queue;
@@ -47,15 +46,15 @@ pub use quorum::{Quorum, Settings};
 pub use routes::Routes;
 pub use stats::Stats;
 
-use self::context::Context;
-use self::handoff::Undecided;
-use self::lease::{GiveBack, HandoffBudget, Lease, Leases, Loss, Owes};
+use self::context::{Context, in_order};
+use self::handoff::HandoffBudget;
+use self::lease::{GiveBack, Lease, Leases, Loss, Owes};
 use self::lifecycle::Lifecycle;
-use self::one_shot::{Aim, Ended, OneShot, OneShots};
-use self::queue_entry::{Again, Beneficiary, ContentionPolicy, Entries, Entry, Granted, Pending};
-use self::release::{Release, Releases, Successor};
-use self::replication::Replication;
+use self::one_shot::{Aim, OneShot};
+use self::queue_entry::{Again, Beneficiary, ContentionPolicy, Entry, Granted, Pending, Step};
+use self::release::{Release, Successor};
 use self::requests::{CallError, Finished, Requests};
+use self::servers::Servers;
 use self::shard_channels::ShardChannels;
 use self::timers::{Owner, Timer};
 use self::wait_queue::{AcquireRequest, WaitQueues};
@@ -63,19 +62,24 @@ use crate::protocol::{
     CLAIM, Call, Failure, Grant, Held, LockKeys, Message, Mode, Mono, Refusal, Reply, ServerTime,
     Taken, Token, valid_until,
 };
+use rustc_hash::FxHashMap;
 use std::time::Duration;
+
+/// A caller that gives a lock up, and until when it waits for its outcome.
+type Leaving = (OpId, Mono);
 
 /// The lock protocol of one manager.
 #[derive(Debug)]
 pub struct Machine {
     rq: Requests,
     queues: WaitQueues,
-    entries: Entries,
-    replication: Replication,
+    entries: FxHashMap<TokenId, Entry>,
     leases: Leases,
-    undecided: Undecided,
-    releases: Releases,
-    one_shots: OneShots,
+    /// Releases that wait for the answer to a renewal, a claim or an extension: if that confirms the lock, it is handed
+    /// off here.
+    undecided: FxHashMap<TokenId, Leaving>,
+    releases: FxHashMap<TokenId, Release>,
+    one_shots: FxHashMap<OpId, OneShot>,
     channels: ShardChannels,
     lifecycle: Lifecycle,
 }
@@ -102,7 +106,12 @@ impl Protocol for Machine {
 
     fn handle_timeout(&mut self, now: Mono, out: &mut Vec<Effect>) {
         self.handle(now, out, |machine| {
-            machine.give_up_silent_servers();
+            if let Some(patience) = machine.patience() {
+                for node in machine.rq.servers.silent_since(now, patience) {
+                    let detail = format!("no answer within {} ms", patience.as_millis());
+                    machine.disconnected(node, &detail);
+                }
+            }
             while let Some(timer) = machine.rq.cx.timers.pop(now) {
                 machine.timeout(timer);
             }
@@ -118,13 +127,10 @@ impl Protocol for Machine {
     fn is_idle(&self) -> bool {
         self.queues.is_empty()
             && self.entries.is_empty()
-            && self.replication.is_empty()
             && self.one_shots.is_empty()
             && self.leases.len() == 0
-            && self.undecided.is_empty()
             && self.releases.is_empty()
-            && self.rq.are_done()
-            && self.channels.is_empty()
+            && self.rq.servers.oldest_request().is_none()
             && self.rq.cx.timers.is_empty()
     }
 
@@ -142,12 +148,11 @@ impl Machine {
         Self {
             rq: Requests::new(Context::new(config, seed)),
             queues: WaitQueues::default(),
-            entries: Entries::default(),
-            replication: Replication::default(),
+            entries: FxHashMap::default(),
             leases: Leases::default(),
-            undecided: Undecided::default(),
-            releases: Releases::default(),
-            one_shots: OneShots::default(),
+            undecided: FxHashMap::default(),
+            releases: FxHashMap::default(),
+            one_shots: FxHashMap::default(),
             channels: ShardChannels::default(),
             lifecycle: Lifecycle::default(),
         }
@@ -167,21 +172,24 @@ impl Machine {
         }
         match command {
             Command::Acquire { name, ttl, wait, label, hold, mode } => {
-                let (keys, now) = (self.queues.keys_of(&self.rq.cx, &name), self.rq.cx.now);
-                let label = label.into();
-                self.acquire(op, AcquireRequest::new(keys, label, ttl, hold, mode, wait, now));
+                let (keys, began) = (self.queues.keys_of(&self.rq.cx, &name), self.rq.cx.now);
+                let (label, ticket, own) = (label.into(), None, None);
+                let request =
+                    AcquireRequest { keys, label, ttl, hold, mode, wait, ticket, own, began };
+                self.acquire(op, request);
             }
             Command::Adopt { name, owner, ttl, hold, mode } => {
                 let owner = Token::from_text(&owner);
-                let (id, keys, token) = self.new_token(&name);
+                let (keys, token) = self.new_token(&name);
                 let epoch = ServerTime::default();
                 let call = Call::Adopt { keys, token, epoch, owner, ttl, mode };
-                self.begin_one_shot(op, call, Aim::Adopt { id, hold });
+                self.begin_one_shot(op, call, Aim::Adopt(hold));
             }
             Command::Cancel => {
                 self.end_acquire(op, Outcome::Cancelled);
+                let shot = self.one_shots.get(&op);
                 // An abort signal can cancel no other one-shot.
-                if self.one_shots.is_together(op) {
+                if shot.is_some_and(|shot| matches!(shot.aim, Aim::AcquireAll { .. })) {
                     self.end_one_shot(op, Outcome::Cancelled);
                 }
             }
@@ -189,18 +197,18 @@ impl Machine {
             Command::Downgrade { lease } => self.downgrade(op, lease),
             Command::Extend { lease, ttl } => self.extend(op, lease, ttl),
             Command::Force { name, foreign } => {
-                let (id, keys, token) = self.new_token(&name);
+                let (keys, token) = self.new_token(&name);
                 let epoch = ServerTime::default();
                 let call = Call::Force { keys, token, epoch, foreign, seen: None };
-                self.begin_one_shot(op, call, Aim::Force(id));
+                self.begin_one_shot(op, call, Aim::Force);
             }
             Command::AcquireAll { names, ttl, label, hold } => {
                 let keys =
                     names.iter().map(|name| self.queues.keys_of(&self.rq.cx, name)).collect();
-                match OneShots::together(&mut self.rq.cx, keys, &label, ttl) {
+                match one_shot::acquire_all(&mut self.rq.cx, keys, &label, ttl) {
                     None => self.rq.cx.complete(op, Outcome::Apart),
-                    Some((first, call)) => {
-                        let aim = Aim::AcquireAll { first, label: label.into(), hold };
+                    Some(call) => {
+                        let aim = Aim::AcquireAll { label: label.into(), hold };
                         self.begin_one_shot(op, call, aim);
                     }
                 }
@@ -211,9 +219,9 @@ impl Machine {
     }
 
     /// The lock of a call that a new token makes, and the token.
-    fn new_token(&mut self, name: &str) -> (TokenId, LockKeys, Token) {
+    fn new_token(&mut self, name: &str) -> (LockKeys, Token) {
         let id = self.rq.cx.next_token_id();
-        (id, self.queues.keys_of(&self.rq.cx, name), self.rq.cx.token(id, ""))
+        (self.queues.keys_of(&self.rq.cx, name), self.rq.cx.token(id, ""))
     }
 
     fn reply(&mut self, node: NodeId, request: RequestId, reply: Result<Reply, Failure>) {
@@ -238,14 +246,14 @@ impl Machine {
             Owner::OneShot(op) => self.one_shot_answered(op, finished),
             Owner::Release(id) => {
                 if let Some(finished) = self.settle_successor(id, finished) {
-                    self.releases.answered(&mut self.rq, id, finished);
+                    self.release_answered(id, finished);
                 }
                 self.finish_close_if_done();
             }
             Owner::Renewal(id) => {
                 let loss = self.leases.renewed(&mut self.rq, id, &finished);
                 self.lose_if(loss);
-                self.decide_release(id);
+                self.decide_release(Some(id));
             }
         }
     }
@@ -270,8 +278,9 @@ impl Machine {
             Event::Discovered(routes) => self.discovered(routes),
             Event::Listening { channel, on } => {
                 // Both may mean that a message was missed.
-                if let Some(keys) = self.channels.listening(node, &channel, on) {
-                    self.send_entries(&keys);
+                let Some(keys) = self.channels.listening(node, &channel, on) else { return };
+                for id in self.queues.entries(&keys) {
+                    self.send_entry(id);
                 }
             }
             Event::Probed { probe, sent } => {
@@ -281,14 +290,21 @@ impl Machine {
                     self.leases.resume(&mut self.rq, node);
                 }
             }
-            Event::Message(Message::Freed(keys)) => self.ask_soon(&keys),
+            Event::Message(Message::Freed(keys)) => {
+                // A lock of a quorum may be free: its first entry here asks soon.
+                for id in self.queues.entries(&keys).into_iter().take(1) {
+                    if let Some(entry) = self.entries.get_mut(&id) {
+                        entry.ask_soon(&mut self.rq, id);
+                    }
+                }
+            }
             Event::Message(Message::Granted(grants)) => {
                 for grant in &grants {
                     self.granted_by_message(node, grant);
                 }
             }
             Event::Message(Message::Taken(taken)) => self.hear_of_loss(&taken),
-            Event::Heartbeat(at) => self.leases.heartbeat.felt(at),
+            Event::Heartbeat(at) => self.leases.felt_heartbeat(at),
         }
     }
 
@@ -306,22 +322,24 @@ impl Machine {
                 self.lose_if(loss);
             }
             Timer::OneShotDeadline(op) => {
-                let lease = self.one_shots.extends(op);
-                if let Some(ended) = self.one_shots.deadline(rq, op) {
-                    self.one_shot_ended(op, ended);
+                if let Some(shot) = self.one_shots.get(&op) {
+                    let (lease, outcome) = (shot.extends(), shot.overdue(rq));
+                    self.end_one_shot(op, outcome);
+                    self.decide_release(lease.map(LeaseId::token_id));
                 }
-                self.decide_release_of(lease);
             }
             Timer::OpenDeadline => self.lifecycle.open_deadline(&mut rq.cx),
             Timer::Reconnect(node) => rq.servers.reconnect(&mut rq.cx, node),
-            Timer::ReleaseDeadline(id) => self.releases.deadline(rq, id),
-            Timer::Retry(Owner::Entry(id)) => self.send_entry(id),
-            Timer::Retry(Owner::OneShot(op)) => {
-                self.one_shots.send(rq, &self.leases, op);
+            Timer::ReleaseDeadline(id) => {
+                if let Some(release) = self.releases.get_mut(&id) {
+                    release.deadline(rq, id);
+                }
             }
-            Timer::Retry(Owner::Release(id)) => self.releases.send(rq, id),
-            // A lease plans its own renewals.
-            Timer::Retry(Owner::Renewal(_)) => {}
+            Timer::Retry(Owner::Entry(id)) => self.send_entry(id),
+            Timer::Retry(Owner::OneShot(op)) => self.send_one_shot(op),
+            Timer::Retry(Owner::Release(id)) => self.send_release(id),
+            // A lease plans its own renewals, and a quorum has timers of its own.
+            Timer::Retry(Owner::Renewal(_)) | Timer::Ballot(_) | Timer::Withdrawal(..) => {}
         }
     }
 }
@@ -332,13 +350,6 @@ impl Machine {
     /// a suspended process ends late is no sign of dead servers.
     fn patience(&self) -> Option<Duration> {
         (!self.rq.cx.config.quorum).then_some(self.rq.cx.config.command_timeout)
-    }
-
-    fn give_up_silent_servers(&mut self) {
-        let Some(patience) = self.patience() else { return };
-        for node in self.rq.servers.silent_since(self.rq.cx.now, patience) {
-            self.disconnected(node, &format!("no answer within {} ms", patience.as_millis()));
-        }
     }
 
     fn open(&mut self, op: OpId) {
@@ -386,51 +397,50 @@ impl Machine {
         }
     }
 
-    /// Sends every request that waits for a server. Releases go first, so that abandoned entries do not block new
-    /// requests.
+    /// Sends every request that waits for a server, releases first: abandoned entries must not block new requests.
     fn resume(&mut self, node: NodeId) {
-        let rq = &mut self.rq;
-        self.releases.resume(rq, node);
-        self.leases.resume(rq, node);
-        for op in self.one_shots.ops() {
-            // Includes those sent elsewhere while their slot moved to a server without a connection.
-            self.one_shots.send(rq, &self.leases, op);
+        let is_here = |servers: &Servers, keys: Option<&LockKeys>| {
+            keys.is_some_and(|keys| servers.node(keys) == node)
+        };
+        for id in in_order(&self.releases) {
+            if is_here(&self.rq.servers, self.releases.get(&id).map(|release| &release.keys)) {
+                self.send_release(id);
+            }
         }
-        for id in self.entries.ids() {
-            let servers = &self.rq.servers;
-            if self.entries.get(id).is_some_and(|entry| servers.node(&entry.keys) == node) {
+        self.leases.resume(&mut self.rq, node);
+        for op in in_order(&self.one_shots) {
+            // Includes those sent elsewhere while their slot moved to a server without a connection.
+            self.send_one_shot(op);
+        }
+        for id in in_order(&self.entries) {
+            if is_here(&self.rq.servers, self.entries.get(&id).map(|entry| &entry.keys)) {
                 self.send_entry(id);
             }
         }
     }
 
-    /// The connection is lost, or is given up.
     fn disconnected(&mut self, node: NodeId, detail: &str) {
         let Some(lost) = self.rq.disconnected(node, detail) else { return };
         self.channels.forget_node(&mut self.rq.cx, node);
-        for id in self.replication.take_all_of(node) {
-            // It owns the lock, so its end must release it.
-            if let Some(entry) = self.entries.get_mut(id) {
-                entry.uncertain = true;
-            }
+        for entry in self.entries.values_mut() {
+            // An entry whose grant waited for replicas owns the lock, so its end must release it.
+            entry.uncertain |= entry.confirming.take_if(|(other, _)| *other == node).is_some();
         }
         for finished in lost {
             self.finished(finished);
         }
     }
 
-    /// Fails open operations, releases all leases but those to keep, and ends once the server has confirmed that or
-    /// `command_timeout` has passed.
+    /// Fails open operations, releases all leases but those to keep, and ends when that is confirmed or takes too long.
     fn close(&mut self, op: OpId) {
         self.lifecycle.begin_close(&mut self.rq.cx, op);
-        for op in self.one_shots.ops() {
+        for op in in_order(&self.one_shots) {
             self.end_one_shot(op, Outcome::Closed);
         }
-        for id in self.undecided.ids() {
+        for id in in_order(&self.undecided) {
             // Closing ends all handoffs.
-            let lease = self.leases.get(id).map(|held| held.id);
-            if let Some((lease, (op, deadline))) = lease.zip(self.undecided.take(id)) {
-                self.release_at_server(op, lease, deadline, None);
+            if let Some(caller) = self.undecided.remove(&id) {
+                self.release_at_server(id, caller, None);
             }
         }
         for op in self.queues.ops() {
@@ -440,25 +450,30 @@ impl Machine {
             let Some(held) = self.leases.remove(&mut self.rq, id) else {
                 continue;
             };
-            if !held.keep {
+            if !held.leave_to_expire {
                 let token = Leases::token_of(&self.rq.cx, &held);
-                self.give_back(id, held.keys, token, held.uncertain);
+                self.give_back(held.keys, token, held.uncertain);
             }
         }
         self.finish_close_if_done();
     }
 
     fn finish_close_if_done(&mut self) {
-        if self.lifecycle.closing().is_some() && self.releases.are_confirmed() {
+        if self.lifecycle.closing().is_some() && self.releases.values().all(Release::is_confirmed) {
             self.finish_close();
         }
     }
 
     fn finish_close(&mut self) {
         let Some(op) = self.lifecycle.closing() else { return };
-        self.releases.end(&mut self.rq);
+        for release in std::mem::take(&mut self.releases).into_values() {
+            if let Some(op) = release.op {
+                let error = self.rq.servers.of(&release.keys).connection.last_error.clone();
+                self.rq.cx.complete(op, Outcome::Connection(error));
+            }
+        }
         self.rq.cx.timers.clear_all();
-        self.channels.clear();
+        self.channels = ShardChannels::default();
         self.rq.cx.complete(op, Outcome::Done);
         self.rq.end();
         self.rq.cx.push(Effect::Stop);
@@ -467,34 +482,20 @@ impl Machine {
 
 /// Waiting and grants.
 impl Machine {
-    fn acquire(&mut self, op: OpId, request: AcquireRequest) {
-        let (keys, waits) = (request.keys.clone(), request.policy() == ContentionPolicy::Wait);
-        self.queues.insert(&mut self.rq.cx, op, request);
-        if waits {
+    fn acquire(&mut self, op: OpId, mut request: AcquireRequest) {
+        if request.policy() == ContentionPolicy::Wait {
+            let keys = request.keys.clone();
+            self.queues.insert(&mut self.rq.cx, op, request);
             return self.serve_queue(&keys, None);
         }
-        if let Some(id) = self.begin_entry(op, 1, Beneficiary::Caller(op)) {
-            self.queues.set_own(op, id);
-            self.send_entry(id);
-        }
-    }
-
-    /// Creates the entry of an acquire request.
-    fn begin_entry(&mut self, op: OpId, block: u8, beneficiary: Beneficiary) -> Option<TokenId> {
-        let request = self.queues.get(op)?;
-        let id = self.rq.cx.next_token_id();
-        let token = self.rq.cx.token(id, &request.label);
-        let (keys, label) = (request.keys.clone(), request.label.clone());
-        let policy = request.policy();
-        let mut entry =
-            Entry::new(keys, token, request.ttl, label, request.mode, beneficiary, policy);
-        entry.block = block;
+        let (id, entry) = request.entry(&mut self.rq.cx, Beneficiary::Caller(op));
+        request.own = Some(id);
+        self.queues.insert(&mut self.rq.cx, op, request);
         self.entries.insert(id, entry);
-        Some(id)
+        self.send_entry(id);
     }
 
-    /// A caller has joined or left a queue: keeps as many entries at the server as its head needs. `holder`: the lease
-    /// here that owns the lock.
+    /// Keeps as many entries at the server as the head of a queue needs. `holder`: the lease here that owns the lock.
     fn serve_queue(&mut self, keys: &LockKeys, holder: Option<TokenId>) {
         while let Some(id) = self.queues.take_surplus(keys, &self.entries) {
             self.abandon_entry(id);
@@ -507,23 +508,22 @@ impl Machine {
     /// Adds an entry at the server for the first caller here that has none.
     fn enqueue(&mut self, op: OpId, keys: &LockKeys, holder: Option<TokenId>) {
         let Some(request) = self.queues.get(op) else { return };
-        let (began, ttl, mode) = (request.began, request.ttl, request.mode);
+        let (cx, servers) = (&mut self.rq.cx, &self.rq.servers);
+        let (id, mut entry) = request.entry(cx, Beneficiary::Queue);
         // A caller that has waited here came before callers enqueued elsewhere meanwhile.
-        let waited = (began < self.rq.cx.now).then_some(began);
-        let seq = waited.and_then(|at| self.rq.servers.position_of(&self.rq.cx, keys, at));
-        let block = if mode.is_shared() { 1 } else { self.queues.block(keys) };
-        let Some(id) = self.begin_entry(op, block, Beneficiary::Queue) else { return };
-        self.queues.add_entry(keys, id);
-        // A shared lock may have room for one more.
-        let holder = holder.filter(|_| !mode.is_shared()).and_then(|id| self.leases.get(id));
-        let holder = holder.map(|held| Leases::token_of(&self.rq.cx, held).to_string());
-        if let Some(entry) = self.entries.get_mut(id) {
-            entry.take_position(began, seq);
-            if let Some(holder) = holder {
-                let remaining = Some(ttl);
+        let waited = (request.began < cx.now).then_some(request.began);
+        entry.take_position(request.began, waited.and_then(|at| servers.position_of(cx, keys, at)));
+        if !entry.mode.is_shared() {
+            entry.block = self.queues.block(keys);
+            // The lock is held. A shared one may have room for one more.
+            if let Some(held) = holder.and_then(|id| self.leases.get(id)) {
+                let holder = Leases::token_of(cx, held).to_string();
+                let remaining = Some(entry.ttl);
                 entry.pending = Pending::Held(Held { remaining, holder, ..Held::default() });
             }
         }
+        self.queues.add_entry(keys, id);
+        self.entries.insert(id, entry);
         self.send_entry(id);
     }
 
@@ -533,7 +533,7 @@ impl Machine {
         for (id, began) in self.queues.served(keys) {
             let is_open = self.rq.is_open(Owner::Entry(id));
             let seq = self.rq.servers.position_of(&self.rq.cx, keys, began);
-            if let (Some(seq), Some(entry)) = (seq, self.entries.get_mut(id))
+            if let (Some(seq), Some(entry)) = (seq, self.entries.get_mut(&id))
                 && !is_open
                 && entry.is_ahead_of(began, seq)
             {
@@ -543,55 +543,49 @@ impl Machine {
         }
     }
 
-    fn send_entries(&mut self, keys: &LockKeys) {
-        for id in self.queues.entries(keys) {
-            self.send_entry(id);
-        }
-    }
-
     fn send_entry(&mut self, id: TokenId) {
-        if self.replication.is_awaited(id) {
-            return;
-        }
-        let served = self.first_of(id).and_then(|op| self.queues.get(op));
-        let wanted = served.map(|request| request.ttl);
-        self.entries.send(&mut self.rq, id, wanted);
+        let Some(entry) = self.entries.get_mut(&id) else { return };
+        let first = self.queues.first_of(entry).and_then(|op| self.queues.get(op));
+        entry.send(&mut self.rq, id, first.map(|request| request.ttl));
     }
 
-    /// The caller that it serves now.
-    fn first_of(&self, id: TokenId) -> Option<OpId> {
-        let entry = self.entries.get(id)?;
-        match entry.beneficiary {
-            Beneficiary::Caller(op) => Some(op),
-            Beneficiary::Queue => self.queues.first(&entry.keys),
-        }
+    /// Removes an entry, and returns whether it has an open request.
+    fn remove_entry(&mut self, id: TokenId) -> Option<(Entry, bool)> {
+        let entry = self.entries.remove(&id)?;
+        Some((entry, self.rq.forget(Owner::Entry(id))))
     }
 
     fn entry_answered(&mut self, id: TokenId, finished: Finished) {
         if !finished.awaited {
             // A message has granted it meanwhile; a lost request may still be executed.
             if let Err(CallError::Lost(_)) = finished.reply {
-                self.leases.doubt(id);
+                self.leases.change(&mut self.rq.cx, id, |held| held.uncertain = true);
             }
             return;
         }
-        let node = finished.node;
-        let step = self.entries.answered(&mut self.rq, id, finished);
-        self.entry_step(node, id, step);
+        if let Some(entry) = self.entries.get_mut(&id) {
+            let node = finished.node;
+            let step = entry.answered(&mut self.rq, id, finished);
+            self.entry_step(node, id, step);
+        }
     }
 
-    fn entry_step(&mut self, node: NodeId, id: TokenId, step: queue_entry::Step) {
-        use queue_entry::Step;
+    fn entry_step(&mut self, node: NodeId, id: TokenId, step: Step) {
         match step {
             Step::Nothing => {}
             Step::Granted(granted) if self.rq.cx.config.confirm => {
-                self.replication.wait(&mut self.rq.cx, node, id, granted);
+                if let Some(entry) = self.entries.get_mut(&id) {
+                    entry.confirming = Some((node, granted));
+                    self.rq.cx.push(Effect::Confirm { node, attempt: id });
+                }
             }
             Step::Granted(granted) => self.grant(id, granted),
             Step::Discard => self.discard_grant(id),
             Step::Known(again) => self.known(id, again),
             Step::Refused => {
-                while let Some(op) = self.first_of(id) {
+                while let Some(entry) = self.entries.get(&id)
+                    && let Some(op) = self.queues.first_of(entry)
+                {
                     self.end_for_pending(op, Some(id));
                 }
             }
@@ -601,7 +595,7 @@ impl Machine {
 
     /// An answer about a lock has come: ends the requests that have waited only for that.
     fn known(&mut self, id: TokenId, again: Again) {
-        let Some(entry) = self.entries.get(id) else { return };
+        let Some(entry) = self.entries.get(&id) else { return };
         let keys = entry.keys.clone();
         let caller = match entry.beneficiary {
             Beneficiary::Caller(op) => Some(op),
@@ -610,54 +604,50 @@ impl Machine {
         for op in self.queues.take_overdue(self.rq.cx.now, &keys, caller) {
             self.end_for_pending(op, Some(id));
         }
-        let Some(entry) = self.entries.get(id) else { return };
-        if matches!(entry.pending, Pending::Held(_)) && entry.policy == ContentionPolicy::Wait {
-            self.listen(&keys);
+        let Some(entry) = self.entries.get(&id) else { return };
+        let servers = &self.rq.servers;
+        if matches!(entry.pending, Pending::Held(_))
+            && entry.policy == ContentionPolicy::Wait
+            && self.rq.cx.config.cluster
+            && !servers.of(&keys).connection.pubsub_denied
+        {
+            // A release skips this manager's entries until it has subscribed; then they ask again.
+            let (node, channel) = (servers.node(&keys), servers.shard_channel(&keys));
+            self.channels.listen(&mut self.rq.cx, node, channel, &keys);
         }
         match again {
             Again::Now => self.send_entry(id),
             Again::Soon => self.rq.retry(Owner::Entry(id)),
-            Again::Poll => self.entries.poll_later(&mut self.rq, id),
-        }
-    }
-
-    /// Subscribes to the channel of a lock in a Cluster. Until then a release skips this manager's entries, so they ask
-    /// again once subscribed.
-    fn listen(&mut self, keys: &LockKeys) {
-        let servers = &self.rq.servers;
-        if self.rq.cx.config.cluster && !servers.of(keys).connection.pubsub_denied {
-            let (node, channel) = (servers.node(keys), servers.shard_channel(keys));
-            self.channels.listen(&mut self.rq.cx, node, channel, keys);
+            Again::Poll => entry.poll_later(&mut self.rq, id),
         }
     }
 
     /// The server has granted this manager a freed lock.
     fn granted_by_message(&mut self, node: NodeId, grant: &Grant) {
         let Some(id) = self.rq.cx.number_of(&grant.token) else { return };
-        if let Some(entry) = self.entries.get(id) {
+        if let Some(entry) = self.entries.get_mut(&id) {
             let is_meant = entry.keys == grant.keys && entry.token == grant.token;
-            if is_meant && !self.replication.is_awaited(id) {
-                let step = self.entries.granted_by_message(&mut self.rq, id, node, grant);
+            if is_meant && entry.confirming.is_none() {
+                let step = entry.granted_by_message(&mut self.rq, node, grant);
                 self.entry_step(node, id, step);
             }
             return;
         }
-        if self.releases.get(id).is_some() {
-            return self.releases.send(&mut self.rq, id);
+        if self.releases.contains_key(&id) {
+            return self.send_release(id);
         }
         // A claim that is over needs no release: the token of a kept lock may be another process's now.
         let began = self.rq.servers.get(node).data.local_time(self.rq.cx.now, grant.time);
         let is_over = began.is_some_and(|began| valid_until(began, grant.claim) <= self.rq.cx.now);
         if !is_over && self.leases.get(id).is_none() {
             // No component knows it, but it owns a lock.
-            self.give_back(id, grant.keys.clone(), grant.token.clone(), false);
+            self.give_back(grant.keys.clone(), grant.token.clone(), false);
         }
     }
 
-    /// The replicas' verdict on a grant.
     fn confirmed(&mut self, node: NodeId, id: TokenId, verdict: Result<(), Refusal>) {
-        let Some(granted) = self.replication.take(id) else { return };
-        let Some(entry) = self.entries.get_mut(id) else { return };
+        let Some(entry) = self.entries.get_mut(&id) else { return };
+        let Some((_, granted)) = entry.confirming.take() else { return };
         match verdict {
             Ok(()) if self.rq.cx.now < granted.until => self.grant(id, granted),
             Ok(()) => {
@@ -668,7 +658,7 @@ impl Machine {
                 // The token owns the lock, whatever its position.
                 entry.uncertain = true;
                 entry.pending = Pending::Refused(refusal);
-                if let Some(op) = self.first_of(id) {
+                if let Some(op) = self.queues.first_of(entry) {
                     self.end_for_pending(op, Some(id));
                 }
                 // Other waiters of the queue need another token that asks.
@@ -679,33 +669,32 @@ impl Machine {
 
     /// The entry's caller owns the lock until `granted.until`.
     fn grant(&mut self, id: TokenId, granted: Granted) {
-        let first = self.first_of(id);
-        let Some(entry) = self.entries.get(id) else { return };
+        let Some(entry) = self.entries.get(&id) else { return };
+        let first = self.queues.first_of(entry);
         let is_claim = granted.owes == Some(Owes::Claim);
         let longest = if is_claim { entry.longest.min(CLAIM) } else { entry.longest };
         let request = first.and_then(|op| self.queues.get(op));
         if request.is_some_and(|request| request.ttl < longest) {
-            // An earlier first caller asked for more. A lease is never shortened, and this caller may crash or may
-            // leave the lock to expire.
+            // An earlier first caller asked for more. A lease is never shortened, and this caller may crash.
             return self.discard_grant(id);
         }
+        let Some((entry, _)) = self.remove_entry(id) else { return };
         let rq = &mut self.rq;
-        let Some((entry, _)) = self.entries.remove(rq, id) else { return };
         let Some((op, request)) =
             first.and_then(|op| Some((op, self.queues.remove(&mut rq.cx, op)?)))
         else {
-            return self.give_back(id, entry.keys, entry.token, entry.uncertain);
+            return self.give_back(entry.keys, entry.token, entry.uncertain);
         };
-        let Entry { keys, mode, block, budget, ttl, beneficiary, label, .. } = entry;
-        rq.cx.stats.handed_on += u64::from(budget.is_some());
+        let Entry { keys, mode, block, budget, beneficiary, label, .. } = entry;
+        rq.cx.stats.handed_off += u64::from(budget.is_some());
         let other_label = (label != request.label).then(|| label.to_string());
-        let mut held = Lease::new(LeaseId::first(id), keys.clone(), granted.fence, granted.until);
-        (held.label, held.mode, held.ttl) = (label, mode, request.ttl);
+        let Granted { fence, until, owes, since } = granted;
+        let mut held = Lease::new(id, keys.clone(), label, mode, request.ttl, fence, until);
         held.budget =
             budget.unwrap_or_else(|| HandoffBudget::new(rq.cx.now, request.ttl, mode, block));
-        held.owes = granted.owes.or_else(|| (ttl < request.ttl).then_some(Owes::Length));
-        (held.uncertain, held.confirmed) = (entry.uncertain, granted.since);
-        let (lease, fence, owes) = (held.id, held.fence, held.owes.is_some());
+        held.owes = owes.or_else(|| (entry.ttl < request.ttl).then_some(Owes::Length));
+        (held.uncertain, held.confirmed) = (entry.uncertain, since);
+        let (lease, owes) = (held.id, held.owes.is_some());
         self.leases.begin(rq, held, request.hold);
         rq.cx.complete(op, Outcome::Acquired { lease, fence, label: other_label });
         if owes {
@@ -719,33 +708,21 @@ impl Machine {
 
     /// The grant is unusable: gives its token back; another token takes its position.
     fn discard_grant(&mut self, id: TokenId) {
-        let rq = &mut self.rq;
-        let Some((old, is_open)) = self.entries.remove(rq, id) else { return };
-        let new = rq.cx.next_token_id();
-        let token = rq.cx.token(new, &old.label);
+        let Some((old, is_open)) = self.remove_entry(id) else { return };
+        let new = self.rq.cx.next_token_id();
+        let token = self.rq.cx.token(new, &old.label);
         self.entries.insert(new, old.replacement(token));
-        match old.beneficiary {
-            Beneficiary::Caller(op) => self.queues.set_own(op, new),
-            Beneficiary::Queue => self.queues.replace_entry(&old.keys, id, new),
-        }
-        self.give_back(id, old.keys, old.token, old.uncertain || is_open);
+        self.queues.replace_entry(&old, id, new);
+        self.give_back(old.keys, old.token, old.uncertain || is_open);
         self.send_entry(new);
     }
 
     /// No caller needs it any more: gives back what it has got or may yet get.
     fn abandon_entry(&mut self, id: TokenId) {
-        let rq = &mut self.rq;
-        let Some((entry, is_open)) = self.entries.remove(rq, id) else { return };
-        let is_granted = self.replication.take(id).is_some();
+        let Some((entry, is_open)) = self.remove_entry(id) else { return };
+        let is_granted = entry.confirming.is_some();
         if entry.uncertain || is_open || is_granted || entry.is_queued() {
-            self.give_back(id, entry.keys, entry.token, entry.uncertain);
-        }
-    }
-
-    /// A lock of a quorum may be free: its first entry here asks soon.
-    fn ask_soon(&mut self, keys: &LockKeys) {
-        if let Some(id) = self.queues.entries(keys).first() {
-            self.entries.ask_soon(&mut self.rq, *id);
+            self.give_back(entry.keys, entry.token, entry.uncertain);
         }
     }
 
@@ -758,9 +735,8 @@ impl Machine {
         }
     }
 
-    /// Why an entry has no lock yet.
     fn pending(&self, id: Option<TokenId>) -> &Pending {
-        let entry = id.and_then(|id| self.entries.get(id));
+        let entry = id.and_then(|id| self.entries.get(&id));
         entry.map_or(&Pending::Unanswered, |entry| &entry.pending)
     }
 
@@ -772,8 +748,7 @@ impl Machine {
         self.end_acquire(op, outcome);
     }
 
-    /// Ends a request without a lock. What its entry has got or may yet get is given back, unless another caller in the
-    /// queue needs it.
+    /// Ends a request without a lock. Its entry is abandoned, unless another caller in the queue needs it.
     fn end_acquire(&mut self, op: OpId, outcome: Outcome) {
         let Some(request) = self.queues.remove(&mut self.rq.cx, op) else { return };
         self.rq.cx.stats.timed_out += u64::from(matches!(outcome, Outcome::TimedOut { .. }));
@@ -786,28 +761,32 @@ impl Machine {
 }
 
 /// Holding, handing off and releasing.
+///
+/// A handoff gives the lock of one caller to the next caller of this process, ahead of other processes: without it a
+/// thousand tasks would cost the server a thousand releases, grants and claims. A whole lock is handed off without the
+/// server; a share by one call, since each has its own fence. A budget limits how long other processes wait meanwhile.
 impl Machine {
     /// A message says that a lock was taken from its owner.
     fn hear_of_loss(&mut self, taken: &Taken) {
         let Some(id) = self.rq.cx.number_of(&taken.token) else { return };
-        if let Some(entry) = self.entries.get_mut(id)
+        if let Some(entry) = self.entries.get_mut(&id)
             && entry.keys == taken.keys
             && entry.token == taken.token
-            && self.replication.take(id).is_some()
+            && entry.confirming.take().is_some()
         {
             // Replicas would confirm a lost grant: the same token asks again. If the message is forged it owns the lock
             // still, so its end must release it.
             entry.uncertain = true;
             return self.send_entry(id);
         }
-        self.leases.hear_of_loss(&mut self.rq, taken);
+        self.leases.hear_of_loss(&mut self.rq, id, taken);
     }
 
     fn lose_if(&mut self, loss: Option<Loss>) {
         let Some(Loss { id, reason, give_back }) = loss else { return };
         let rq = &mut self.rq;
         let Some(held) = self.leases.remove(rq, id) else { return };
-        if let Some((op, _)) = self.undecided.take(id) {
+        if let Some((op, _)) = self.undecided.remove(&id) {
             rq.cx.complete(op, Outcome::Lost);
         }
         rq.cx.stats.lost += u64::from(reason != LossReason::Ended);
@@ -822,59 +801,97 @@ impl Machine {
         };
         if given_back {
             let token = Leases::token_of(&self.rq.cx, &held);
-            self.give_back(id, held.keys, token, twice);
+            self.give_back(held.keys, token, twice);
         }
     }
 
+    fn extensions_of(&self, lease: LeaseId) -> impl Iterator<Item = OpId> {
+        let shots = self.one_shots.iter().filter(move |(_, shot)| shot.extends() == Some(lease));
+        shots.map(|(op, _)| *op)
+    }
+
     fn end_extensions_of(&mut self, lease: LeaseId) {
-        for op in self.one_shots.extensions_of(lease) {
+        let mut ops: Vec<_> = self.extensions_of(lease).collect();
+        ops.sort_unstable();
+        for op in ops {
             self.end_one_shot(op, Outcome::Lost);
         }
     }
 
     /// Gives back what a token has got or may yet get. No caller waits.
-    fn give_back(&mut self, id: TokenId, keys: LockKeys, token: Token, uncertain: bool) {
+    fn give_back(&mut self, keys: LockKeys, token: Token, uncertain: bool) {
+        let Some(id) = self.rq.cx.number_of(&token) else { return };
         let release = Release::new(keys, token, self.rq.cx.now, uncertain);
-        self.releases.begin(&mut self.rq, id, release);
+        self.begin_release(id, release);
+    }
+
+    fn begin_release(&mut self, id: TokenId, release: Release) {
+        release.send(&mut self.rq, id);
+        self.releases.insert(id, release);
+    }
+
+    fn send_release(&mut self, id: TokenId) {
+        if let Some(release) = self.releases.get(&id) {
+            release.send(&mut self.rq, id);
+        }
+    }
+
+    fn release_answered(&mut self, id: TokenId, finished: Finished) {
+        if let Some(release) = self.releases.get_mut(&id)
+            && release.answered(&mut self.rq, id, finished)
+        {
+            self.rq.forget(Owner::Release(id));
+            self.releases.remove(&id);
+        }
     }
 
     fn release(&mut self, op: OpId, lease: LeaseId, exported: bool) {
         let held = self.leases.valid(&self.rq.cx, lease);
-        let Some(held) = held.filter(|_| !self.undecided.has(lease.token_id())) else {
+        let Some(held) = held.filter(|_| !self.undecided.contains_key(&lease.token_id())) else {
             // The lease was lost or released before; its end gives back what is left of it.
             return self.rq.cx.complete(op, Outcome::Lost);
         };
-        let deadline = self.rq.cx.now + self.rq.cx.config.command_timeout;
+        let id = lease.token_id();
+        let caller = (op, self.rq.cx.now + self.rq.cx.config.command_timeout);
         if exported {
-            self.release_at_server(op, lease, deadline, None);
+            self.release_at_server(id, caller, None);
         } else if self.is_unanswered(held) && self.next_owner(held).is_some() {
-            self.undecided.insert(lease.token_id(), op, deadline);
+            self.undecided.insert(id, caller);
         } else {
-            self.hand_off_or_release(op, lease, deadline);
+            self.hand_off_or_release(lease, caller);
         }
     }
 
     /// Whether a renewal, a claim or an extension is under way, whose answer may deny that the lock is held.
     fn is_unanswered(&self, held: &Lease) -> bool {
-        self.rq.is_open(Owner::Renewal(held.id.token_id())) || self.one_shots.is_extended(held.id)
+        self.rq.is_open(Owner::Renewal(held.id.token_id()))
+            || self.extensions_of(held.id).next().is_some()
     }
 
     /// The caller here that may get the whole lock from its owner without the server.
     fn next_owner(&self, held: &Lease) -> Option<OpId> {
         let op = self.queues.first(&held.keys)?;
         let next = self.queues.get(op)?;
-        let unanswered = self.is_unanswered(held);
-        handoff::may_follow(&self.rq, held, next, unanswered).then_some(op)
+        let server = self.rq.servers.of(&held.keys);
+        // Fences reserved under another replication id may be smaller than those issued since.
+        let known = server.connection.is_up()
+            && held.data_number == server.data.number
+            && !server.data.is_outdated(held.fence);
+        let whole = !held.mode.is_shared() && !next.mode.is_shared();
+        // The lease continues: the rest must suffice for the successor, but a crash of it must not cost more. Until an
+        // open request is answered, the rest is unknown.
+        let left = held.until.since(self.rq.cx.now);
+        let fits = self.is_unanswered(held) || (next.ttl / 2..=next.ttl).contains(&left);
+        let may = known && whole && fits && next.hold.renew;
+        (may && !held.budget.is_spent(self.rq.cx.now)).then_some(op)
     }
 
-    fn hand_off_or_release(&mut self, op: OpId, lease: LeaseId, deadline: Mono) {
+    fn hand_off_or_release(&mut self, lease: LeaseId, caller: Leaving) {
         if self.hand_off(lease) {
-            return self.rq.cx.complete(op, Outcome::Done);
+            return self.rq.cx.complete(caller.0, Outcome::Done);
         }
-        let held = self.leases.get(lease.token_id());
-        let successor =
-            held.and_then(|held| handoff::successor(&mut self.rq.cx, &mut self.queues, held));
-        self.release_at_server(op, lease, deadline, successor);
+        let successor = self.successor(lease.token_id());
+        self.release_at_server(lease.token_id(), caller, successor);
     }
 
     /// Hands the whole lock off to the next caller here. False if it must be released at the server.
@@ -887,48 +904,50 @@ impl Machine {
         let Some(next) = self.queues.remove(&mut self.rq.cx, op) else { return false };
         self.end_extensions_of(lease);
         let (cx, id) = (&mut self.rq.cx, lease.token_id());
-        let Some(held) = self.leases.hand_on(cx, id, next.ttl, next.hold) else { return false };
+        let Some(held) = self.leases.hand_off(cx, id, next.ttl, next.hold) else { return false };
         let label = (held.label != next.label).then(|| held.label.to_string());
         cx.stats.acquired += 1;
-        cx.stats.handed_on += 1;
+        cx.stats.handed_off += 1;
         let (lease, fence) = (held.id, held.fence);
         cx.complete(op, Outcome::Acquired { lease, fence, label });
         self.serve_queue(&next.keys, Some(id));
         true
     }
 
+    /// An entry for the caller here that gets a share by handoff.
+    fn successor(&mut self, id: TokenId) -> Option<Successor> {
+        let (cx, held) = (&mut self.rq.cx, self.leases.get(id)?);
+        if !matches!(held.mode, Mode::Shared { limit: Some(_) }) || held.budget.is_spent(cx.now) {
+            return None;
+        }
+        let next = self.queues.reserve_successor(&held.keys, held.mode)?;
+        let (id, mut entry) = next.entry(cx, Beneficiary::Queue);
+        (entry.budget, entry.longest) = (Some(held.budget.next()), entry.ttl);
+        Some(Box::new((id, entry)))
+    }
+
     /// A renewal or an extension was answered, or never will be: decides the release that waits for it.
-    fn decide_release(&mut self, id: TokenId) {
-        let Some(held) = self.leases.get(id).filter(|_| self.undecided.has(id)) else { return };
+    fn decide_release(&mut self, id: Option<TokenId>) {
+        let Some(id) = id.filter(|id| self.undecided.contains_key(id)) else { return };
+        let Some(held) = self.leases.get(id) else { return };
         let lease = held.id;
         if !self.is_unanswered(held)
-            && let Some((op, deadline)) = self.undecided.take(id)
+            && let Some(caller) = self.undecided.remove(&id)
         {
-            self.hand_off_or_release(op, lease, deadline);
+            self.hand_off_or_release(lease, caller);
         }
     }
 
-    fn decide_release_of(&mut self, lease: Option<LeaseId>) {
-        if let Some(lease) = lease {
-            self.decide_release(lease.token_id());
-        }
-    }
-
-    fn release_at_server(
-        &mut self,
-        op: OpId,
-        lease: LeaseId,
-        deadline: Mono,
-        successor: Option<Box<Successor>>,
-    ) {
-        let id = lease.token_id();
+    fn release_at_server(&mut self, id: TokenId, caller: Leaving, successor: Option<Successor>) {
         let Some(held) = self.leases.remove(&mut self.rq, id) else { return };
         self.move_entries_back(&held.keys);
+        let (op, deadline) = caller;
         self.rq.cx.timers.set(Timer::ReleaseDeadline(id), deadline);
         let token = Leases::token_of(&self.rq.cx, &held);
-        let release = Release::new(held.keys, token, held.until, held.uncertain);
-        let release = release.by_caller(op, held.mode.is_shared(), successor);
-        self.releases.begin(&mut self.rq, id, release);
+        let mut release = Release::new(held.keys, token, held.until, held.uncertain);
+        (release.op, release.shared) = (Some(op), held.mode.is_shared());
+        release.successor = successor;
+        self.begin_release(id, release);
     }
 
     /// Takes the successor of a release, and returns the answer for the caller that releases; none if the release was
@@ -937,63 +956,68 @@ impl Machine {
         if finished.reply == Err(CallError::Unsent) {
             return Some(finished);
         }
-        let Some((keys, successor)) = self.releases.take_successor(release) else {
+        let successor = self.releases.get_mut(&release).and_then(|it| it.successor.take());
+        let Some((id, entry)) = successor.map(|successor| *successor) else {
             return Some(finished);
         };
-        self.queues.release_successor(&keys);
+        self.queues.release_successor(&entry.keys);
         match finished.reply {
             Ok(Reply::Granted { fence }) => {
-                self.grant_successor(finished.node, keys, successor, fence, finished.sent);
+                self.grant_successor(id, entry, fence, &finished);
                 Some(Finished { reply: Ok(Reply::Owner(true)), ..finished })
             }
-            // A release needs less than a handoff. If more shares are held than the successor's limit allows, it must
-            // wait.
+            // A release needs less than a handoff, and the successor's limit may allow no more shares.
             Ok(Reply::More) | Err(CallError::Refused(_)) => {
-                self.releases.send(&mut self.rq, release);
+                self.send_release(release);
                 None
             }
             Ok(_) => Some(finished),
             // Whether the successor has it is unknown.
             Err(_) => {
-                self.give_back(successor.id, keys, successor.token, true);
+                self.give_back(entry.keys, entry.token, true);
                 Some(finished)
             }
         }
     }
 
-    /// The successor has the share, asked for at `sent`: the first caller of the queue gets it.
-    fn grant_successor(
-        &mut self,
-        node: NodeId,
-        keys: LockKeys,
-        successor: Successor,
-        fence: u64,
-        sent: Mono,
-    ) {
-        let Successor { id, token, label, ttl, mode, budget } = successor;
-        let until = valid_until(sent, ttl);
+    /// The successor has the share: the first caller of the queue gets it.
+    fn grant_successor(&mut self, id: TokenId, entry: Entry, fence: u64, answer: &Finished) {
+        let (node, since) = (answer.node, answer.sent);
+        let until = valid_until(since, entry.ttl);
         let outdated = self.rq.servers.get(node).data.is_outdated(fence);
         // That caller may have left.
-        let wanted = self.queues.first_request(&keys).is_some_and(|first| first.mode == mode);
+        let first = self.queues.first(&entry.keys).and_then(|op| self.queues.get(op));
+        let wanted = first.is_some_and(|first| first.mode == entry.mode);
         if until <= self.rq.cx.now || outdated || !wanted {
-            return self.give_back(id, keys, token, false);
+            return self.give_back(entry.keys, entry.token, false);
         }
-        self.queues.add_first_entry(&keys, id);
-        let policy = ContentionPolicy::Wait;
-        let mut entry = Entry::new(keys, token, ttl, label, mode, Beneficiary::Queue, policy);
-        (entry.budget, entry.longest) = (Some(budget), ttl);
+        self.queues.add_first_entry(&entry.keys, id);
         self.entries.insert(id, entry);
-        let granted = Granted { fence, until, since: sent, owes: None };
-        self.entry_step(node, id, queue_entry::Step::Granted(granted));
+        let granted = Granted { fence, until, since, owes: None };
+        self.entry_step(node, id, Step::Granted(granted));
     }
 }
 
 /// One-shots.
 impl Machine {
     fn begin_one_shot(&mut self, op: OpId, call: Call, aim: Aim) {
-        let rq = &mut self.rq;
-        self.one_shots.insert(&mut rq.cx, op, call, aim);
-        self.one_shots.send(rq, &self.leases, op);
+        let deadline = self.rq.cx.now + self.rq.cx.config.command_timeout;
+        self.rq.cx.timers.set(Timer::OneShotDeadline(op), deadline);
+        self.one_shots.insert(op, OneShot::new(call, aim));
+        self.send_one_shot(op);
+    }
+
+    fn send_one_shot(&mut self, op: OpId) {
+        if let Some(shot) = self.one_shots.get_mut(&op) {
+            shot.send(&mut self.rq, &self.leases, op);
+        }
+    }
+
+    fn remove_one_shot(&mut self, op: OpId) -> Option<OneShot> {
+        let shot = self.one_shots.remove(&op)?;
+        self.rq.cx.timers.clear(Timer::OneShotDeadline(op));
+        self.rq.forget(Owner::OneShot(op));
+        Some(shot)
     }
 
     fn extend(&mut self, op: OpId, lease: LeaseId, ttl: Option<Duration>) {
@@ -1011,47 +1035,54 @@ impl Machine {
         };
         let (keys, token) = (held.keys.clone(), Leases::token_of(&self.rq.cx, held));
         let (epoch, fence) = (ServerTime::default(), held.fence);
-        self.leases.downgrade(lease.token_id());
+        // From now on requests for the lease are for a share; they also extend the whole lock while the downgrade is not
+        // executed.
+        self.leases.change(&mut self.rq.cx, lease.token_id(), |held| held.mode = Mode::SHARED);
         let call = Call::Downgrade { keys, token, epoch, fence };
         self.begin_one_shot(op, call, Aim::Downgrade(lease));
     }
 
     fn one_shot_answered(&mut self, op: OpId, finished: Finished) {
-        let lease = self.one_shots.extends(op).filter(|_| finished.awaited);
+        let Some(shot) = self.one_shots.get_mut(&op).filter(|_| finished.awaited) else { return };
+        let lease = shot.extends();
         let held = lease.and_then(|lease| self.leases.hold_of(lease));
         if held.is_some_and(|held| held.until <= self.rq.cx.now) {
             // A lease that has ended stays lost, even if an extension succeeds later.
             let loss = lease.and_then(|lease| self.leases.end(lease.token_id()));
             return self.lose_if(loss);
         }
-        if let Some(ended) = self.one_shots.answered(&mut self.rq, op, finished) {
-            self.one_shot_ended(op, ended);
+        let sent = finished.sent;
+        match shot.answered(&mut self.rq, op, finished) {
+            Some(Ok(reply)) => self.one_shot_succeeded(op, sent, reply),
+            Some(Err(outcome)) => self.end_one_shot(op, outcome),
+            None => {}
         }
-        self.decide_release_of(lease);
+        self.decide_release(lease.map(LeaseId::token_id));
     }
 
-    fn one_shot_ended(&mut self, op: OpId, Ended { shot, sent, result }: Ended) {
-        let outcome = match (&shot.aim, result) {
-            (_, Err(outcome)) => {
-                self.give_back_all(shot);
-                outcome
-            }
-            (Aim::Adopt { .. }, Ok(Reply::Granted { fence })) => self.adopted(sent, shot, fence),
-            (Aim::AcquireAll { .. }, Ok(Reply::All(fences))) => {
-                self.acquired_all(sent, shot, fences)
-            }
-            (Aim::AcquireAll { .. }, Ok(_)) => {
+    /// The server has answered the request of a one-shot, sent at `sent`.
+    fn one_shot_succeeded(&mut self, op: OpId, sent: Mono, reply: Reply) {
+        let Some(shot) = self.remove_one_shot(op) else { return };
+        let outcome = match (&shot.aim, reply) {
+            (Aim::Adopt(_), Reply::Granted { fence }) => self.adopted(sent, shot, fence),
+            (Aim::AcquireAll { .. }, Reply::All(fences)) => self.acquired_all(sent, shot, fences),
+            (Aim::AcquireAll { .. }, _) => {
                 if shot.uncertain {
                     self.give_back_all(shot);
                 }
                 Outcome::Held
             }
-            (Aim::Extend(lease), Ok(Reply::Owner(true) | Reply::Granted { .. })) => {
-                self.leases.extended(&mut self.rq, *lease, sent, shot.call.ttl());
+            (Aim::Extend(lease), Reply::Owner(true) | Reply::Granted { .. }) => {
+                if self.leases.hold_of(*lease).is_some() {
+                    // Later renewals have the length of the extension.
+                    let (id, ttl) = (lease.token_id(), shot.call.ttl());
+                    self.leases.change(&mut self.rq.cx, id, |held| held.ttl = ttl);
+                    self.leases.confirm(&mut self.rq, id, sent, ttl);
+                }
                 Outcome::Done
             }
-            (_, Ok(Reply::Owner(true))) => Outcome::Done,
-            (Aim::Extend(lease) | Aim::Downgrade(lease), Ok(_)) => {
+            (_, Reply::Owner(true)) => Outcome::Done,
+            (Aim::Extend(lease) | Aim::Downgrade(lease), _) => {
                 if let Some(held) = self.leases.hold_of(*lease) {
                     let loss = self.leases.denied(held.id.token_id());
                     self.lose_if(loss);
@@ -1060,21 +1091,19 @@ impl Machine {
             }
             // The lock was freed, but its queue is too long for one script. A release serves the rest, since a second
             // force would rob a later owner.
-            (Aim::Force(id), Ok(Reply::More)) => {
-                let (keys, token) = (shot.call.keys().clone(), shot.call.token().clone());
-                self.give_back(*id, keys, token, false);
+            (Aim::Force, Reply::More) => {
+                self.give_back(shot.call.keys().clone(), shot.call.token().clone(), false);
                 Outcome::Done
             }
-            (Aim::Adopt { .. } | Aim::Force(_), Ok(_)) => Outcome::Lost,
+            (Aim::Adopt(_) | Aim::Force, _) => Outcome::Lost,
         };
         self.rq.cx.complete(op, outcome);
     }
 
-    /// The owner's lock is the caller's now.
     fn adopted(&mut self, sent: Mono, shot: OneShot, fence: u64) -> Outcome {
-        let OneShot { call, aim, uncertain, .. } = shot;
-        let (Call::Adopt { keys, token, owner, ttl, mode, .. }, Aim::Adopt { id, hold }) =
-            (call, aim)
+        let id = self.rq.cx.number_of(shot.call.token());
+        let (Call::Adopt { keys, token, owner, ttl, mode, .. }, Aim::Adopt(terms), Some(id)) =
+            (shot.call, shot.aim, id)
         else {
             return Outcome::Internal;
         };
@@ -1084,22 +1113,21 @@ impl Machine {
         self.lose_if(own.map(|id| Loss { id, reason, give_back }));
         let until = valid_until(sent, ttl);
         if until <= self.rq.cx.now {
-            self.give_back(id, keys, token, false);
+            self.give_back(keys, token, false);
             let ms = ttl.as_millis();
             return Outcome::Connection(format!(
                 "the answer took longer than the lease of {ms} ms"
             ));
         }
-        let lease = LeaseId::first(id);
-        let mut held = Lease::new(lease, keys, fence, until);
-        (held.mode, held.ttl, held.uncertain) = (mode, ttl, uncertain);
-        self.begin_one_shot_lease(held, hold);
-        Outcome::Acquired { lease, fence, label: None }
+        let mut held = Lease::new(id, keys, Box::default(), mode, ttl, fence, until);
+        held.uncertain = shot.uncertain;
+        self.leases.begin(&mut self.rq, held, terms);
+        Outcome::Acquired { lease: LeaseId::first(id), fence, label: None }
     }
 
-    /// All locks were free.
     fn acquired_all(&mut self, sent: Mono, shot: OneShot, fences: Vec<u64>) -> Outcome {
-        let Aim::AcquireAll { first, label, hold } = shot.aim.clone() else {
+        let first = self.rq.cx.number_of(shot.call.token());
+        let (Aim::AcquireAll { label, hold: terms }, Some(first)) = (&shot.aim, first) else {
             return Outcome::Internal;
         };
         let ttl = shot.call.ttl();
@@ -1111,32 +1139,24 @@ impl Machine {
             return Outcome::Held;
         }
         for (((keys, _), fence), number) in shot.call.into_locks().zip(&fences).zip(first.0..) {
-            let lease = LeaseId::first(TokenId(number));
-            let mut held = Lease::new(lease, keys, *fence, until);
-            (held.label, held.mode, held.ttl) = (label.clone(), Mode::Exclusive, ttl);
+            let (id, label, mode) = (TokenId(number), label.clone(), Mode::Exclusive);
+            let mut held = Lease::new(id, keys, label, mode, ttl, *fence, until);
             held.uncertain = shot.uncertain;
-            self.begin_one_shot_lease(held, hold);
+            self.leases.begin(&mut self.rq, held, *terms);
         }
         Outcome::AcquiredAll { lease: LeaseId::first(first), fences }
     }
 
-    /// Begins a lease that a one-shot has got. It is not handed off.
-    fn begin_one_shot_lease(&mut self, mut held: Lease, terms: Hold) {
-        held.budget = HandoffBudget::none(self.rq.cx.now);
-        held.confirmed = self.rq.cx.now;
-        self.leases.begin(&mut self.rq, held, terms);
-    }
-
-    /// Gives back what a one-shot has got or may yet get.
     fn give_back_all(&mut self, shot: OneShot) {
-        for (id, keys, token) in shot.given_back() {
-            self.give_back(id, keys, token, true);
+        if matches!(shot.aim, Aim::Adopt(_) | Aim::AcquireAll { .. }) {
+            for (keys, token) in shot.call.into_locks() {
+                self.give_back(keys, token, true);
+            }
         }
     }
 
     fn end_one_shot(&mut self, op: OpId, outcome: Outcome) {
-        let rq = &mut self.rq;
-        let Some(shot) = self.one_shots.remove(rq, op) else { return };
+        let Some(shot) = self.remove_one_shot(op) else { return };
         self.give_back_all(shot);
         self.rq.cx.complete(op, outcome);
     }
@@ -1144,10 +1164,6 @@ impl Machine {
 
 /// The interface of the machine for a quorum.
 impl Machine {
-    const fn config(&self) -> &Config {
-        &self.rq.cx.config
-    }
-
     fn waits_for(&self, keys: &LockKeys) -> bool {
         self.queues.has(keys)
     }

@@ -2,16 +2,19 @@
 //!
 //! A grant comes in the answer to a request, or by a message from the script that frees the lock. Messages are hints;
 //! an entry in the queue polls from time to time, which also shows the server that its owner lives.
+//!
+//! Where a grant counts only once replicas have it, the caller is notified then. If the connection breaks before, the
+//! same token asks again, so no grant counts as confirmed that another server never had.
 
-use super::context::{Context, in_order};
-use super::lease::{HandoffBudget, Owes};
+use super::context::Context;
+use super::handoff::HandoffBudget;
+use super::lease::Owes;
 use super::requests::{CallError, Fallback, Finished, Requests};
 use super::timers::{Owner, Timer};
 use crate::protocol::{
     CLAIM, Call, Grant, Held, Intent, LockKeys, Mode, Mono, NodeId, OpId, Refusal, Reply,
     ServerTime, TOKEN_PREFIX, Token, TokenId, valid_until,
 };
-use rustc_hash::FxHashMap;
 use std::time::Duration;
 
 /// An entry in the queue polls at this interval, in ms, with jitter.
@@ -30,10 +33,8 @@ pub(super) struct Entry {
     pub(super) beneficiary: Beneficiary,
     pub(super) policy: ContentionPolicy,
     pub(super) mode: Mode,
-    /// Why the lock is not granted yet.
     pub(super) pending: Pending,
     pub(super) token: Token,
-    /// The label in its token.
     pub(super) label: Box<str>,
     /// The lease of the last request: that of the first caller in the queue here.
     pub(super) ttl: Duration,
@@ -52,6 +53,8 @@ pub(super) struct Entry {
     misses: u32,
     /// A request of this token was lost and may still be executed.
     pub(super) uncertain: bool,
+    /// The grant by this server that waits for replicas.
+    pub(super) confirming: Option<(NodeId, Granted)>,
 }
 
 /// The callers that an entry serves.
@@ -68,9 +71,7 @@ pub(super) enum Beneficiary {
 pub(super) enum ContentionPolicy {
     /// Takes it away, once an answer has given the last fence issued: no later owner is robbed.
     Steal(Option<u64>),
-    /// Leaves it.
     Try,
-    /// Enqueues.
     Wait,
 }
 
@@ -79,7 +80,6 @@ pub(super) enum ContentionPolicy {
 pub(super) enum Pending {
     /// The grant came when its lease had ended.
     Late,
-    /// No answer has come yet.
     Unanswered,
     Held(Held),
     /// No majority of the servers could be reached.
@@ -96,7 +96,16 @@ pub(super) enum Position {
     Lost(u64),
 }
 
-/// A grant by the server.
+impl Position {
+    /// The position after the server has lost the entry.
+    const fn lost(self) -> Self {
+        match self {
+            Self::Queued(seq) | Self::Lost(seq) => Self::Lost(seq),
+            Self::Unknown => Self::Unknown,
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Granted {
     pub(super) fence: u64,
@@ -111,7 +120,6 @@ pub(super) struct Granted {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Step {
     Nothing,
-    /// The lock is granted to the entry.
     Granted(Granted),
     /// The grant is unusable: its token is given back, and another takes its position.
     Discard,
@@ -119,7 +127,6 @@ pub(super) enum Step {
     Known(Again),
     /// The server refuses for good: all callers that the entry serves get the error.
     Refused,
-    /// The entry asks again now.
     Send,
 }
 
@@ -127,7 +134,6 @@ pub(super) enum Step {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Again {
     Now,
-    /// After a short pause.
     Soon,
     /// When the lock may be free, or to stay in the queue.
     Poll,
@@ -166,6 +172,7 @@ impl Entry {
             hinted: false,
             misses: 0,
             uncertain: false,
+            confirming: None,
         }
     }
 
@@ -173,13 +180,9 @@ impl Entry {
     pub(super) fn replacement(&self, token: Token) -> Self {
         let Self { ttl, mode, beneficiary, policy, .. } = *self;
         let (keys, label) = (self.keys.clone(), self.label.clone());
-        let position = match self.position {
-            Position::Queued(seq) | Position::Lost(seq) => Position::Lost(seq),
-            Position::Unknown => Position::Unknown,
-        };
         Self {
             block: self.block,
-            position,
+            position: self.position.lost(),
             // It has stolen once, and must not steal again.
             uncertain: matches!(policy, ContentionPolicy::Steal(_)),
             ..Self::new(keys, token, ttl, label, mode, beneficiary, policy)
@@ -240,11 +243,8 @@ impl Entry {
     }
 
     fn held(&mut self, held: Held, quorum: bool) -> Step {
-        self.position = match (self.position, held.queued) {
-            (_, Some(queued)) => Position::Queued(queued.seq),
-            (Position::Queued(seq) | Position::Lost(seq), None) => Position::Lost(seq),
-            (Position::Unknown, None) => Position::Unknown,
-        };
+        let otherwise = self.position.lost();
+        self.position = held.queued.map_or(otherwise, |queued| Position::Queued(queued.seq));
         self.misses = if self.hinted { 0 } else { self.misses + 1 };
         let hinted = self.hinted && !quorum;
         let last = held.last;
@@ -258,76 +258,46 @@ impl Entry {
     }
 }
 
-#[derive(Debug, Default)]
-pub(super) struct Entries(FxHashMap<TokenId, Entry>);
-
-impl Entries {
-    pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    pub(super) fn ids(&self) -> Vec<TokenId> {
-        in_order(&self.0)
-    }
-
-    pub(super) fn get(&self, id: TokenId) -> Option<&Entry> {
-        self.0.get(&id)
-    }
-
-    pub(super) fn get_mut(&mut self, id: TokenId) -> Option<&mut Entry> {
-        self.0.get_mut(&id)
-    }
-
-    pub(super) fn insert(&mut self, id: TokenId, entry: Entry) {
-        self.0.insert(id, entry);
-    }
-
-    /// Removes an entry, and returns whether it has an open request.
-    pub(super) fn remove(&mut self, rq: &mut Requests, id: TokenId) -> Option<(Entry, bool)> {
-        let entry = self.0.remove(&id)?;
-        Some((entry, rq.forget(Owner::Entry(id))))
-    }
-
-    /// Asks for the lock, unless it has an open request. `wanted`: the lease of the caller that it serves next, if
-    /// there is one.
+impl Entry {
+    /// Asks for the lock, unless it has an open request or a grant that waits for replicas. `wanted`: the lease of the
+    /// caller that it serves next, if there is one.
     pub(super) fn send(&mut self, rq: &mut Requests, id: TokenId, wanted: Option<Duration>) {
-        let owner = Owner::Entry(id);
-        let Some(entry) = self.0.get_mut(&id).filter(|_| !rq.is_open(owner)) else { return };
-        entry.ttl = wanted.unwrap_or(entry.ttl);
-        entry.longest = entry.longest.max(entry.ttl);
-        entry.hinted = false;
+        if self.confirming.is_some() || rq.is_open(Owner::Entry(id)) {
+            return;
+        }
+        self.ttl = wanted.unwrap_or(self.ttl);
+        self.longest = self.longest.max(self.ttl);
+        self.hinted = false;
         let call = Call::Acquire {
-            keys: entry.keys.clone(),
-            token: entry.token.clone(),
-            ttl: entry.ttl,
+            keys: self.keys.clone(),
+            token: self.token.clone(),
+            ttl: self.ttl,
             epoch: ServerTime::default(),
-            block: entry.block,
-            inbox: rq.servers.inbox(&rq.cx, &entry.keys),
-            intent: entry.intent(),
-            mode: entry.mode,
+            block: self.block,
+            inbox: rq.servers.inbox(&rq.cx, &self.keys),
+            intent: self.intent(),
+            mode: self.mode,
         };
-        // While its slot moves, a poll is refused until all keys have arrived. The fallback keeps the entry in the
-        // queue until then.
-        let fallback = if entry.is_queued() { Fallback::KeepEntry } else { Fallback::None };
-        rq.send(owner, call, fallback);
+        // While its slot moves, a poll is refused until all keys have arrived; until then the fallback keeps the entry.
+        let fallback = if self.is_queued() { Fallback::KeepEntry } else { Fallback::None };
+        rq.send(Owner::Entry(id), call, fallback);
     }
 
     /// A request was answered, or never will be.
     pub(super) fn answered(&mut self, rq: &mut Requests, id: TokenId, finished: Finished) -> Step {
-        let Some(entry) = self.0.get_mut(&id) else { return Step::Nothing };
         let owner = Owner::Entry(id);
         match finished.reply {
             Ok(Reply::Granted { fence }) => {
-                let until = valid_until(finished.sent, entry.ttl);
+                let until = valid_until(finished.sent, self.ttl);
                 if rq.servers.get(finished.node).data.is_outdated(fence) {
                     return Step::Discard;
                 }
                 if until <= rq.cx.now {
-                    return entry.too_late();
+                    return self.too_late();
                 }
                 Step::Granted(Granted { fence, until, since: finished.sent, owes: None })
             }
-            Ok(Reply::Held(held)) => entry.held(held, rq.cx.config.quorum),
+            Ok(Reply::Held(held)) => self.held(held, rq.cx.config.quorum),
             // The answer to the fallback, which has kept the entry.
             Ok(Reply::Owner(_)) => {
                 let at = rq.cx.now + rq.cx.jitter(BLIND_POLL_MS);
@@ -339,19 +309,19 @@ impl Entries {
                 Step::Nothing
             }
             Err(CallError::NoQuorum(causes)) => {
-                entry.pending = Pending::NoQuorum(causes);
+                self.pending = Pending::NoQuorum(causes);
                 Step::Known(Again::Soon)
             }
-            Err(CallError::Refused(refusal)) => entry.refused(refusal),
+            Err(CallError::Refused(refusal)) => self.refused(refusal),
             Err(error) => {
                 match error {
                     // The same token asks again once connected: if it was granted, it still is.
                     CallError::Lost(_) => {
                         // A steal begins with a poll, which grants nothing.
-                        entry.uncertain |= entry.policy != ContentionPolicy::Steal(None);
-                        entry.pending = Pending::Unanswered;
+                        self.uncertain |= self.policy != ContentionPolicy::Steal(None);
+                        self.pending = Pending::Unanswered;
                     }
-                    CallError::Halfway(_) => entry.uncertain = true,
+                    CallError::Halfway(_) => self.uncertain = true,
                     _ => {}
                 }
                 // The reconnection of an ASK target resumes no entry.
@@ -365,19 +335,17 @@ impl Entries {
     pub(super) fn granted_by_message(
         &mut self,
         rq: &mut Requests,
-        id: TokenId,
         node: NodeId,
         grant: &Grant,
     ) -> Step {
         let (now, data) = (rq.cx.now, &rq.servers.get(node).data);
-        let Some(entry) = self.0.get_mut(&id) else { return Step::Nothing };
         if data.is_outdated(grant.fence) {
             return Step::Discard;
         }
         // A forged fence from the future would exceed those of all later owners, and if an answer later than the grant
         // denies it, the server has lost the grant since. Only a new answer counts then.
         let denied = data.is_from_the_future(now, grant.fence)
-            || matches!(&entry.pending, Pending::Held(held) if held.time > grant.time);
+            || matches!(&self.pending, Pending::Held(held) if held.time > grant.time);
         let since = data.local_time(now, grant.time).map(|since| since.min(now));
         match since.filter(|_| !denied).map(|since| (since, valid_until(since, grant.claim))) {
             Some((since, until)) if now < until => {
@@ -386,81 +354,68 @@ impl Entries {
             }
             _ => {
                 // The rest of the claim is unknown: the entry asks for it.
-                entry.hinted = true;
+                self.hinted = true;
                 Step::Send
             }
         }
     }
 
-    /// Lets an entry poll when the lock may be free, or to stay in the queue.
+    /// Polls when the lock may be free, or to stay in the queue.
     pub(super) fn poll_later(&self, rq: &mut Requests, id: TokenId) {
-        if let Some(entry) = self.get(id) {
-            let denied = rq.servers.of(&entry.keys).connection.pubsub_denied;
-            let pause = poll_pause(&mut rq.cx, entry, denied);
-            rq.retry_at(Owner::Entry(id), rq.cx.now + pause);
-        }
+        let pubsub_denied = rq.servers.of(&self.keys).connection.pubsub_denied;
+        let pause = self.poll_pause(&mut rq.cx, pubsub_denied);
+        rq.retry_at(Owner::Entry(id), rq.cx.now + pause);
     }
 
-    /// A lock of a quorum may be free: an entry that waits for it asks soon.
+    /// A lock of a quorum may be free: asks soon.
     pub(super) fn ask_soon(&mut self, rq: &mut Requests, id: TokenId) {
         let at = rq.cx.now + rq.cx.jitter(WOKEN_MS);
-        let Some(entry) = self.0.get_mut(&id) else { return };
-        entry.misses = 0;
+        self.misses = 0;
         let owner = Owner::Entry(id);
         if rq.is_open(owner) {
-            entry.hinted = true;
+            self.hinted = true;
         } else if rq.cx.timers.at(Timer::Retry(owner)).is_none_or(|planned| planned > at) {
             rq.retry_at(owner, at);
         }
     }
 
-    #[cfg(all(test, feature = "driver"))]
-    pub(super) fn all_mut(&mut self) -> impl Iterator<Item = &mut Entry> {
-        self.0.values_mut()
+    /// The pause before the next poll: until the holder's lease ends, and a few seconds at most to stay in the queue.
+    fn poll_pause(&self, cx: &mut Context, pubsub_denied: bool) -> Duration {
+        let heartbeat = cx.jitter(POLL_MS);
+        let (blind, behind) = (cx.jitter(BLIND_POLL_MS), cx.jitter((50, 200)));
+        let Pending::Held(held) = &self.pending else { return heartbeat };
+        if cx.config.quorum {
+            return self.quorum_pause(cx, held, pubsub_denied);
+        }
+        if is_foreign(&held.holder) {
+            return blind;
+        }
+        let claim = CLAIM.min(self.ttl);
+        let position = held.queued.map_or(1, |queued| queued.position);
+        let after_expiry = if position <= 1 { Duration::from_millis(5) } else { behind };
+        let expiry = held.remaining.map_or(heartbeat, |remaining| remaining + after_expiry);
+        let mut pause = heartbeat.min(expiry);
+        if position <= 2 {
+            // A grant may come at any moment, and its message be lost.
+            pause = pause.min(claim);
+        }
+        if pubsub_denied {
+            pause = pause.min(claim / 3).min(blind);
+        }
+        pause
     }
-}
 
-/// The pause before the next poll: until the holder's lease ends, and a few seconds at most to stay in the queue.
-fn poll_pause(cx: &mut Context, entry: &Entry, pubsub_denied: bool) -> Duration {
-    let heartbeat = cx.jitter(POLL_MS);
-    let (blind, behind) = (cx.jitter(BLIND_POLL_MS), cx.jitter((50, 200)));
-    let Pending::Held(held) = &entry.pending else { return heartbeat };
-    if cx.config.quorum {
-        let foreign = !held.holder.starts_with(TOKEN_PREFIX);
-        return quorum_pause(cx, entry.misses, held.remaining, foreign || pubsub_denied);
+    /// The pause before a quorum is asked again: there is no queue, so random pauses keep callers apart. They grow
+    /// while the lock stays held, since a message says when it may be free.
+    fn quorum_pause(&self, cx: &mut Context, held: &Held, pubsub_denied: bool) -> Duration {
+        if self.misses == 0 {
+            return cx.jitter(WOKEN_MS);
+        }
+        let unnotified = pubsub_denied || !held.holder.starts_with(TOKEN_PREFIX);
+        let (least_ms, most_ms) = CONTENDED_MS;
+        let doublings = self.misses.min(if unnotified { 2 } else { 5 }) - 1;
+        let pause = cx.jitter((least_ms << doublings, most_ms << doublings));
+        let apart = cx.jitter(WOKEN_MS);
+        held.remaining.map_or(pause, |remaining| pause.min(remaining + apart))
     }
-    if is_foreign(&held.holder) {
-        return blind;
-    }
-    let claim = CLAIM.min(entry.ttl);
-    let position = held.queued.map_or(1, |queued| queued.position);
-    let after_expiry = if position <= 1 { Duration::from_millis(5) } else { behind };
-    let expiry = held.remaining.map_or(heartbeat, |remaining| remaining + after_expiry);
-    let mut pause = heartbeat.min(expiry);
-    if position <= 2 {
-        // A grant may come at any moment, and its message be lost.
-        pause = pause.min(claim);
-    }
-    if pubsub_denied {
-        pause = pause.min(claim / 3).min(blind);
-    }
-    pause
-}
-
-/// The pause before a quorum is asked again: there is no queue, so random pauses keep callers apart. They grow while
-/// the lock stays held, since a message says when it may be free.
-fn quorum_pause(
-    cx: &mut Context,
-    misses: u32,
-    remaining: Option<Duration>,
-    unnotified: bool,
-) -> Duration {
-    if misses == 0 {
-        return cx.jitter(WOKEN_MS);
-    }
-    let (least_ms, most_ms) = CONTENDED_MS;
-    let doublings = misses.min(if unnotified { 2 } else { 5 }) - 1;
-    let pause = cx.jitter((least_ms << doublings, most_ms << doublings));
-    let apart = cx.jitter(WOKEN_MS);
-    remaining.map_or(pause, |remaining| pause.min(remaining + apart))
 }

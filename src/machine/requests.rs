@@ -22,12 +22,10 @@ pub(super) const RETRY_MS: (u64, u64) = (20, 60);
 pub(super) struct Requests {
     pub(super) cx: Context,
     pub(super) servers: Servers,
-    /// The open request of each owner.
     open: FxHashMap<Owner, RequestId>,
     last: u64,
 }
 
-/// A request as it was sent.
 #[derive(Debug)]
 pub(super) struct Sent {
     owner: Owner,
@@ -58,6 +56,11 @@ impl Fallback {
             Self::KeepEntry => Some(Call::KeepEntry { keys, token }),
         }
     }
+
+    /// The fallback of this fallback: a share that was a whole lock before may still be one.
+    const fn next(self) -> Self {
+        if let Self::FreeShare = self { Self::Free } else { Self::None }
+    }
 }
 
 /// A request that has ended.
@@ -74,16 +77,12 @@ pub(super) struct Finished {
     pub(super) reply: Result<Reply, CallError>,
 }
 
-/// Why a request has no reply of its script, as far as that matters to its owner.
+/// Why a request has no reply of its script, as far as that matters to its owner: see [`Failure`].
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) enum CallError {
-    /// See [`Failure::Halfway`]: the message for people.
     Halfway(String),
-    /// See [`Failure::Lost`]: the cause.
     Lost(String),
-    /// See [`Failure::NoQuorum`].
     NoQuorum(Vec<String>),
-    /// See [`Failure::Refused`].
     Refused(Refusal),
     /// The request was not executed, and the right server is not connected yet.
     Unsent,
@@ -95,13 +94,11 @@ impl Requests {
         Self { cx, servers, open: FxHashMap::default(), last: 0 }
     }
 
-    /// Whether an owner has an open request.
     pub(super) fn is_open(&self, owner: Owner) -> bool {
         self.open.contains_key(&owner)
     }
 
-    /// Sends a call to the server that has its lock. False if that is not connected: [`super::Machine::resume`] sends
-    /// it once it is.
+    /// Sends a call to the server that has its lock. False if that is not connected: `Machine::resume` sends it later.
     pub(super) fn send(&mut self, owner: Owner, call: Call, fallback: Fallback) -> bool {
         self.send_as(Sent { owner, call, send_mode: SendMode::Plain, fallback })
     }
@@ -204,7 +201,7 @@ impl Requests {
             Failure::Refused(refusal) => match request.fallback.of(&request.call) {
                 Some(instead) if refusal.code == "TRYAGAIN" => {
                     (request.call, request.send_mode) = (instead, SendMode::Plain);
-                    request.fallback = Fallback::None;
+                    request.fallback = request.fallback.next();
                 }
                 _ => return Err(CallError::Refused(refusal)),
             },
@@ -215,7 +212,6 @@ impl Requests {
         Ok(())
     }
 
-    /// Updates what is known of a server by its reply.
     fn update_server(&mut self, node: NodeId, sent: Mono, reply: &Result<Reply, Failure>) {
         let server = self.servers.at(node);
         let is_replica = is_readonly(reply);
@@ -244,12 +240,6 @@ impl Requests {
         Some(lost.collect())
     }
 
-    /// Whether no request is open.
-    pub(super) fn are_done(&self) -> bool {
-        self.servers.oldest_request().is_none()
-    }
-
-    /// The manager has ended.
     pub(super) fn end(&mut self) {
         self.open.clear();
         self.servers.disconnect_all(&mut self.cx);

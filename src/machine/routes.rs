@@ -23,7 +23,6 @@ impl Routes {
         Self(nodes)
     }
 
-    /// The server of a lock.
     pub(super) fn node(&self, keys: &LockKeys) -> NodeId {
         if self.0.is_empty() {
             return NodeId::default();
@@ -31,7 +30,6 @@ impl Routes {
         self.0.get(usize::from(keys.slot())).copied().unwrap_or_default()
     }
 
-    /// Whether a server has any slot.
     pub(super) fn has(&self, node: NodeId) -> bool {
         self.0.is_empty() || self.0.contains(&node)
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 /// How often a server is probed while a connection is in use.
 const PROBE_INTERVAL: Duration = Duration::from_secs(1);
 /// How many replication ids are remembered. Forgetting one only makes its fences jump.
-const HISTORIES: usize = 64;
+const IDS_KEPT: usize = 64;
 /// Clocks drift apart by one part in this many: an old reading is worth as much less than a new one.
 const CLOCKS_APART: i128 = 10_000;
 /// How far, in µs, a fence of a new counter may be ahead of the clock.
@@ -21,7 +21,6 @@ pub(super) struct ServerData {
     /// Whether the server was a replica and has taken no write since: it may be promoted at any moment, so a probe
     /// precedes every acquire.
     pub(super) suspect: bool,
-    /// When the server was last probed.
     probed: Mono,
     /// The local time before which the server read this time.
     clocks: Option<(Mono, ServerTime)>,
@@ -38,30 +37,28 @@ pub(super) struct ServerData {
     /// The last replication id of the server; none if it shows none.
     shown: Option<String>,
     /// The number of that replication id, see [`super::servers::Servers::learn`].
-    pub(super) history: u32,
+    pub(super) number: u32,
 }
 
 impl ServerData {
-    /// Whether the probe shows another replication id than the last.
-    pub(super) fn is_new(&self, probe: &ServerProbe) -> bool {
-        self.shown != probe.history || self.history == 0
-    }
-
-    /// The epoch is the server's time when this process first saw the replication id, so a return to a known one does
-    /// not raise it. Without a replication id every probe raises it.
-    pub(super) fn learn(&mut self, probe: ServerProbe) {
-        let ServerProbe { history, time, .. } = probe;
-        self.shown.clone_from(&history);
-        self.epoch = match history {
+    /// Records a probe, and returns whether it shows another replication id than the last. The epoch is the server's
+    /// time when this process first saw the replication id, so a return to a known one does not raise it. Without a
+    /// replication id every probe raises it.
+    pub(super) fn learn(&mut self, probe: ServerProbe) -> bool {
+        let ServerProbe { replication_id, time, .. } = probe;
+        let is_new = self.shown != replication_id || self.number == 0;
+        self.shown.clone_from(&replication_id);
+        self.epoch = match replication_id {
             None => self.epoch.max(time),
-            Some(history) => {
-                if self.epochs.len() >= HISTORIES && !self.epochs.contains_key(&history) {
+            Some(replication_id) => {
+                if self.epochs.len() >= IDS_KEPT && !self.epochs.contains_key(&replication_id) {
                     self.epochs.clear();
                 }
-                self.floor = *self.epochs.entry(history).or_insert(time);
+                self.floor = *self.epochs.entry(replication_id).or_insert(time);
                 self.floor
             }
         };
+        is_new
     }
 
     /// Whether a fence was issued under another replication id, and may be issued again.

@@ -13,9 +13,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Servers {
-    /// By node number.
     list: Vec<Server>,
     routes: Routes,
     /// Whether a MOVED has changed the routes since the last discovery.
@@ -23,8 +22,7 @@ pub(super) struct Servers {
     pub(super) discovery: Discovery,
     /// The channel of this manager's grants; in a Cluster each lock has a channel of that name and its own tag.
     inbox: Arc<str>,
-    /// The number of the newest replication id.
-    last_history: u32,
+    last_number: u32,
 }
 
 #[derive(Debug)]
@@ -41,15 +39,7 @@ impl Server {
 
 impl Servers {
     pub(super) fn new(inbox: Arc<str>) -> Self {
-        let (routes, discovery) = (Routes::default(), Discovery::default());
-        Self {
-            list: vec![Server::new()],
-            routes,
-            rerouted: false,
-            discovery,
-            inbox,
-            last_history: 0,
-        }
+        Self { list: vec![Server::new()], inbox, ..Self::default() }
     }
 
     pub(super) fn at(&mut self, node: NodeId) -> &mut Server {
@@ -69,7 +59,6 @@ impl Servers {
         self.routes.node(keys)
     }
 
-    /// The server that has a lock.
     pub(super) fn of(&self, keys: &LockKeys) -> &Server {
         self.get(self.node(keys))
     }
@@ -78,29 +67,23 @@ impl Servers {
         &self.of(keys).data
     }
 
-    /// Whether the server that has a lock is connected.
-    pub(super) fn is_up(&self, keys: &LockKeys) -> bool {
-        self.of(keys).connection.is_up()
-    }
-
     fn all(&self) -> impl Iterator<Item = NodeId> + use<> {
         (0..u16::try_from(self.list.len()).unwrap_or(u16::MAX)).map(NodeId)
     }
 
-    fn wanted(&self) -> impl Iterator<Item = &Connection<Sent>> {
-        self.list.iter().map(|server| &server.connection).filter(|it| it.is_wanted())
-    }
-
     /// Whether every wanted server is connected or has failed.
     pub(super) fn are_decided(&self) -> bool {
-        self.wanted().all(|connection| connection.is_up() || connection.has_failed())
+        let mut wanted = self.list.iter().map(|it| &it.connection).filter(|it| it.is_wanted());
+        wanted.all(|connection| connection.is_up() || connection.has_failed())
     }
 
     /// Whether every other wanted server has failed already.
     pub(super) fn is_last(&self, node: NodeId) -> bool {
-        let others = self.all().filter(|other| *other != node);
-        let mut others = others.map(|other| &self.get(other).connection);
-        others.all(|connection| !connection.is_wanted() || connection.has_failed())
+        let mut others = self.all().filter(|other| *other != node);
+        others.all(|other| {
+            let connection = &self.get(other).connection;
+            !connection.is_wanted() || connection.has_failed()
+        })
     }
 
     /// When the oldest request without an answer was sent.
@@ -143,7 +126,6 @@ impl Servers {
         }
     }
 
-    /// The shard channel of a lock's grants.
     pub(super) fn shard_channel(&self, keys: &LockKeys) -> Arc<str> {
         format!("{}:{{{}}}", self.inbox, keys.tag()).into()
     }
@@ -151,19 +133,17 @@ impl Servers {
     /// Records the replication id that a server shows, and returns whether it has changed. Each change gets a number
     /// that no server had, by which a lease remembers the data that confirmed it.
     pub(super) fn learn(&mut self, node: NodeId, probe: ServerProbe) -> bool {
-        let data = &mut self.at(node).data;
-        let is_new = data.is_new(&probe);
-        data.learn(probe);
+        let is_new = self.at(node).data.learn(probe);
         if is_new {
-            self.number_history(node);
+            self.number_data(node);
         }
         is_new
     }
 
     /// Counts the data of a server as new from now on.
-    fn number_history(&mut self, node: NodeId) {
-        self.last_history += 1;
-        self.at(node).data.history = self.last_history;
+    fn number_data(&mut self, node: NodeId) {
+        self.last_number += 1;
+        self.at(node).data.number = self.last_number;
     }
 
     /// Connects to a server, unless that was begun before.
@@ -181,10 +161,10 @@ impl Servers {
         risks: Vec<Risk>,
         denied: Option<String>,
     ) {
-        let unnamed = probe.history.is_none();
+        let unnamed = probe.replication_id.is_none();
         if !self.learn(node, probe) && unnamed {
             // Without a replication id the data may be different from before.
-            self.number_history(node);
+            self.number_data(node);
         }
         let server = self.at(node);
         server.data.connected(cx.now);
@@ -201,7 +181,6 @@ impl Servers {
         }
     }
 
-    /// Records whether a server denies publishing and subscribing, and why.
     pub(super) fn set_pubsub_denied(
         &mut self,
         cx: &mut Context,
@@ -286,7 +265,6 @@ impl Servers {
         nodes
     }
 
-    /// The manager has ended.
     pub(super) fn disconnect_all(&mut self, cx: &mut Context) {
         for node in self.all() {
             self.at(node).connection.end();
@@ -295,17 +273,17 @@ impl Servers {
     }
 
     /// All requests without an answer.
-    #[cfg(all(test, feature = "driver"))]
+    #[cfg(all(test, feature = "core"))]
     pub(super) fn requests(&mut self) -> impl Iterator<Item = &mut Sent> {
         self.list.iter_mut().flat_map(|server| server.connection.requests())
     }
 
-    #[cfg(all(test, feature = "driver"))]
+    #[cfg(all(test, feature = "core"))]
     pub(super) fn set_routes(&mut self, routes: Routes) {
         self.routes = routes;
     }
 
-    #[cfg(all(test, feature = "driver"))]
+    #[cfg(all(test, feature = "core"))]
     pub(super) fn redate(&mut self, now: Mono) {
         self.list.iter_mut().for_each(|server| server.connection.redate(now));
     }

@@ -17,7 +17,6 @@ pub(super) const CHANNEL_KEPT: Duration = Duration::from_secs(30);
 pub(super) struct Unused(Option<Mono>);
 
 impl Unused {
-    /// A caller waits.
     pub(super) const fn end(&mut self) {
         self.0 = None;
     }
@@ -41,14 +40,6 @@ struct Channel {
 }
 
 impl ShardChannels {
-    pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    pub(super) fn clear(&mut self) {
-        self.0.clear();
-    }
-
     /// A caller waits for a lock: subscribes to its channel on `node`.
     pub(super) fn listen(
         &mut self,

@@ -12,7 +12,7 @@ pub struct Stats {
     /// Locks acquired.
     pub acquired: u64,
     /// Locks acquired by handoff in the process: whole locks without the server, permits by one request.
-    pub handed_on: u64,
+    pub handed_off: u64,
     /// Acquires that timed out.
     pub timed_out: u64,
     /// Locks lost.

@@ -1,23 +1,23 @@
 //! What is scheduled, and for when.
 
-use crate::protocol::{Mono, NodeId, OpId, TokenId};
+use crate::protocol::{Mono, NodeId, OpId, RequestId, TokenId};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeSet;
 
 /// A sender of requests to a server. Each has one open request at most.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub(super) enum Owner {
-    /// A queue entry.
     Entry(TokenId),
     OneShot(OpId),
     Release(TokenId),
-    /// A lease.
     Renewal(TokenId),
 }
 
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub(super) enum Timer {
     AcquireDeadline(OpId),
+    /// A ballot of a quorum times out.
+    Ballot(RequestId),
     CloseDeadline,
     Discover,
     /// Unsubscribes from unused shard channels.
@@ -29,6 +29,8 @@ pub(super) enum Timer {
     Reconnect(NodeId),
     ReleaseDeadline(TokenId),
     Retry(Owner),
+    /// A server of a quorum is asked to withdraw this attempt.
+    Withdrawal(NodeId, u64),
 }
 
 /// The timers, each set for one moment at most.
@@ -81,25 +83,25 @@ impl Timers {
         self.order.is_empty()
     }
 
-    #[cfg(all(test, feature = "driver"))]
+    #[cfg(all(test, feature = "core"))]
     pub(super) fn len(&self) -> usize {
         self.order.len()
     }
 
     /// Whether nothing is planned but to give channels up.
-    #[cfg(all(test, feature = "driver"))]
+    #[cfg(all(test, feature = "core"))]
     pub(super) fn are_to_forget_channels(&self) -> bool {
         self.order.iter().all(|(_, timer)| *timer == Timer::ForgetChannels)
     }
 
-    #[cfg(all(test, feature = "driver"))]
+    #[cfg(all(test, feature = "core"))]
     pub(super) fn drop_retries(&mut self) {
         let is_retry = |timer: &Timer| matches!(timer, Timer::Retry(_));
         self.order.retain(|(_, timer)| !is_retry(timer));
         self.at.retain(|timer, _| !is_retry(timer));
     }
 
-    #[cfg(all(test, feature = "driver"))]
+    #[cfg(all(test, feature = "core"))]
     pub(super) fn drop_retries_of_entries(&mut self) {
         let is_retry = |timer: &Timer| matches!(timer, Timer::Retry(Owner::Entry(_)));
         self.order.retain(|(_, timer)| !is_retry(timer));

@@ -5,17 +5,16 @@
 //! granted entry serves the first caller here.
 
 use super::context::{Context, in_order};
+use super::handoff::BLOCK_MAX;
 use super::interface::{Hold, Outcome, Wait};
-use super::lease::BLOCK_MAX;
-use super::queue_entry::{ContentionPolicy, Entries, Pending, is_foreign};
+use super::queue_entry::{Beneficiary, ContentionPolicy, Entry, Pending, is_foreign};
 use super::servers::Servers;
 use super::timers::Timer;
-use crate::protocol::{Held, LockKeys, Mode, Mono, OpId, TokenId};
+use crate::protocol::{LockKeys, Mode, Mono, OpId, TokenId};
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// A caller's request for a lock.
 #[derive(Debug)]
 pub(super) struct AcquireRequest {
     pub(super) keys: LockKeys,
@@ -23,28 +22,23 @@ pub(super) struct AcquireRequest {
     pub(super) ttl: Duration,
     pub(super) hold: Hold,
     pub(super) mode: Mode,
-    wait: Wait,
+    pub(super) wait: Wait,
     /// Its number in the queue of its lock; none if it does not wait.
-    ticket: Option<u64>,
+    pub(super) ticket: Option<u64>,
     /// The entry of a caller that does not wait.
     pub(super) own: Option<TokenId>,
     pub(super) began: Mono,
 }
 
 impl AcquireRequest {
-    pub(super) const fn new(
-        keys: LockKeys,
-        label: Box<str>,
-        ttl: Duration,
-        hold: Hold,
-        mode: Mode,
-        wait: Wait,
-        began: Mono,
-    ) -> Self {
-        Self { keys, label, ttl, hold, mode, wait, ticket: None, own: None, began }
+    /// A new token that asks for the lock.
+    pub(super) fn entry(&self, cx: &mut Context, beneficiary: Beneficiary) -> (TokenId, Entry) {
+        let id = cx.next_token_id();
+        let (keys, label, token) =
+            (self.keys.clone(), self.label.clone(), cx.token(id, &self.label));
+        (id, Entry::new(keys, token, self.ttl, label, self.mode, beneficiary, self.policy()))
     }
 
-    /// How its entry treats a held lock.
     pub(super) const fn policy(&self) -> ContentionPolicy {
         match self.wait {
             Wait::Steal => ContentionPolicy::Steal(None),
@@ -53,21 +47,12 @@ impl AcquireRequest {
         }
     }
 
-    /// How long its caller waits for an outcome. A short wait is for the lock, not for the network: one round trip is
-    /// always allowed.
-    pub(super) const fn patience(&self, command_timeout: Duration) -> Option<Duration> {
+    /// How long its caller waits for the lock.
+    const fn limit(&self) -> Option<Duration> {
         match self.wait {
             Wait::Forever => None,
-            Wait::Never | Wait::Steal | Wait::UpTo(Duration::ZERO) => Some(command_timeout),
+            Wait::Never | Wait::Steal => Some(Duration::ZERO),
             Wait::UpTo(wait) => Some(wait),
-        }
-    }
-
-    fn is_overdue(&self, now: Mono) -> bool {
-        match self.wait {
-            Wait::Forever => false,
-            Wait::Never | Wait::Steal => true,
-            Wait::UpTo(wait) => self.began + wait <= now,
         }
     }
 }
@@ -85,16 +70,8 @@ struct WaitQueue {
 }
 
 impl WaitQueue {
-    /// How many waiters come before `ticket`.
     fn ahead_of(&self, ticket: u64) -> usize {
         self.waiters.partition_point(|(other, _)| *other < ticket)
-    }
-
-    fn remove(&mut self, ticket: u64) {
-        let index = self.ahead_of(ticket);
-        if self.waiters.get(index).is_some_and(|(other, _)| *other == ticket) {
-            self.waiters.remove(index);
-        }
     }
 }
 
@@ -140,9 +117,10 @@ impl WaitQueues {
         self.requests.get(&op).map(Box::as_ref)
     }
 
-    /// Adds a caller's request; it waits if need be.
     pub(super) fn insert(&mut self, cx: &mut Context, op: OpId, mut request: AcquireRequest) {
-        if let Some(patience) = request.patience(cx.config.command_timeout) {
+        if let Some(limit) = request.limit() {
+            // A short wait is for the lock, not for the network: one round trip is always allowed.
+            let patience = if limit.is_zero() { cx.config.command_timeout } else { limit };
             cx.timers.set(Timer::AcquireDeadline(op), cx.now + patience);
         }
         if request.policy() == ContentionPolicy::Wait {
@@ -161,12 +139,14 @@ impl WaitQueues {
         if let Some(ticket) = request.ticket
             && let Some(queue) = self.queues.get_mut(&request.keys)
         {
-            queue.remove(ticket);
+            let index = queue.ahead_of(ticket);
+            if queue.waiters.get(index).is_some_and(|(other, _)| *other == ticket) {
+                queue.waiters.remove(index);
+            }
         }
         Some(*request)
     }
 
-    /// Whether callers wait for a lock.
     pub(super) fn has(&self, keys: &LockKeys) -> bool {
         self.queues.contains_key(keys)
     }
@@ -176,9 +156,11 @@ impl WaitQueues {
         self.queues.get(keys)?.waiters.front().map(|(_, op)| *op)
     }
 
-    /// The first request of a queue.
-    pub(super) fn first_request(&self, keys: &LockKeys) -> Option<&AcquireRequest> {
-        self.first(keys).and_then(|op| self.get(op))
+    pub(super) fn first_of(&self, entry: &Entry) -> Option<OpId> {
+        match entry.beneficiary {
+            Beneficiary::Caller(op) => Some(op),
+            Beneficiary::Queue => self.first(&entry.keys),
+        }
     }
 
     /// The entries at the server for the callers here.
@@ -188,7 +170,11 @@ impl WaitQueues {
 
     /// Takes the last entry of a queue, if there are more than its callers need, or if they want another mode. Removes
     /// a queue without callers and entries.
-    pub(super) fn take_surplus(&mut self, keys: &LockKeys, entries: &Entries) -> Option<TokenId> {
+    pub(super) fn take_surplus(
+        &mut self,
+        keys: &LockKeys,
+        entries: &FxHashMap<TokenId, Entry>,
+    ) -> Option<TokenId> {
         let queue = self.queues.get_mut(keys)?;
         let mode_of = |index: usize| {
             let (_, op) = queue.waiters.get(index)?;
@@ -196,7 +182,7 @@ impl WaitQueues {
         };
         let wanted = mode_of(0);
         if let Some(last) = queue.entries.back() {
-            let asked = entries.get(*last).map(|entry| entry.mode);
+            let asked = entries.get(last).map(|entry| entry.mode);
             let last_wants = mode_of(queue.entries.len() - 1);
             let is_needed = wanted.is_some() && last_wants == wanted && asked == wanted;
             return if is_needed { None } else { queue.entries.pop_back() };
@@ -231,21 +217,18 @@ impl WaitQueues {
     }
 
     /// Another token takes the position of an entry.
-    pub(super) fn replace_entry(&mut self, keys: &LockKeys, old: TokenId, new: TokenId) {
-        let queue = self.queues.get_mut(keys).into_iter();
+    pub(super) fn replace_entry(&mut self, entry: &Entry, old: TokenId, new: TokenId) {
+        if let Beneficiary::Caller(op) = entry.beneficiary
+            && let Some(request) = self.requests.get_mut(&op)
+        {
+            request.own = Some(new);
+        }
+        let queue = self.queues.get_mut(&entry.keys).into_iter();
         for known in queue.flat_map(|queue| &mut queue.entries).filter(|known| **known == old) {
             *known = new;
         }
     }
 
-    /// Sets the entry of a caller that does not wait.
-    pub(super) fn set_own(&mut self, op: OpId, id: TokenId) {
-        if let Some(request) = self.requests.get_mut(&op) {
-            request.own = Some(id);
-        }
-    }
-
-    /// An entry has left the server's queue.
     pub(super) fn remove_entry(&mut self, keys: &LockKeys, id: TokenId) {
         if let Some(queue) = self.queues.get_mut(keys)
             && let Some(index) = queue.entries.iter().position(|other| *other == id)
@@ -317,7 +300,9 @@ impl WaitQueues {
         {
             ops.extend(queue.waiters.iter().map(|(_, op)| *op));
         }
-        ops.retain(|op| self.get(*op).is_some_and(|request| request.is_overdue(now)));
+        let end =
+            |op: &OpId| self.get(*op).and_then(|request| Some(request.began + request.limit()?));
+        ops.retain(|op| end(op).is_some_and(|end| end <= now));
         ops
     }
 
@@ -352,33 +337,22 @@ impl WaitQueues {
                 Outcome::Connection("it changed hands before it could be stolen".to_owned())
             }
             Pending::Held(_) if matches!(request.wait, Wait::Never | Wait::Steal) => Outcome::Held,
-            Pending::Held(held) => self.timed_out(request, known, held, waited),
+            Pending::Held(held) => {
+                let queue = self.queues.get(&request.keys).zip(request.ticket);
+                let ahead_here = queue.map_or(0, |(queue, ticket)| {
+                    let index = queue.entries.iter().position(|id| Some(*id) == known).unwrap_or(0);
+                    queue.ahead_of(ticket).saturating_sub(index)
+                });
+                let ahead_here = u32::try_from(ahead_here).unwrap_or(u32::MAX);
+                let position = held.queued.map(|queued| queued.position.saturating_add(ahead_here));
+                let (holder, remaining) = (held.holder.clone(), held.remaining);
+                Outcome::TimedOut { waited, holder, remaining, position }
+            }
             Pending::NoQuorum(causes) => Outcome::Quorum(causes.clone()),
             Pending::Refused(refusal) => {
                 let key = Some(request.keys.blamed_by(&refusal.detail));
                 Outcome::Server { refusal: refusal.clone(), key }
             }
-        }
-    }
-
-    fn timed_out(
-        &self,
-        request: &AcquireRequest,
-        known: Option<TokenId>,
-        held: &Held,
-        waited: Duration,
-    ) -> Outcome {
-        let queue = self.queues.get(&request.keys).zip(request.ticket);
-        let ahead_here = queue.map_or(0, |(queue, ticket)| {
-            let index = queue.entries.iter().position(|id| Some(*id) == known).unwrap_or(0);
-            queue.ahead_of(ticket).saturating_sub(index)
-        });
-        let ahead_here = u32::try_from(ahead_here).unwrap_or(u32::MAX);
-        Outcome::TimedOut {
-            waited,
-            holder: held.holder.clone(),
-            remaining: held.remaining,
-            position: held.queued.map(|queued| queued.position.saturating_add(ahead_here)),
         }
     }
 }

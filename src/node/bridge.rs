@@ -3,30 +3,44 @@
 #![expect(unsafe_code, reason = "napi offers no other way to write into a typed array")]
 
 use super::completions::{Completions, ManagerCaller};
+use super::event_loop::EventLoop;
 use super::manager::NativeManager;
 use super::options::ManagerOptions;
 use super::texts::OutcomeText;
-use crate::driver::{self, Caller, Handle, Ticket};
+use crate::core::{Caller, Handle, Reader, Submission, Ticket};
 use crate::faults;
+use crate::keeper;
 use crate::machine::{Command, OpId};
+use napi::Env;
 use napi::bindgen_prelude::{Float64ArraySlice, Function};
 use napi_derive::napi;
+use std::rc::Rc;
 use std::sync::Arc;
 
 /// Delivers the outcomes of all managers of one environment to its JavaScript.
 #[napi]
 pub struct Bridge {
     completions: Arc<Completions>,
+    /// None if the keeper reads.
+    event_loop: Option<Rc<EventLoop>>,
+}
+
+impl Drop for Bridge {
+    fn drop(&mut self) {
+        self.completions.end();
+    }
 }
 
 #[napi]
 impl Bridge {
-    /// Calls `wake` when outcomes are ready, at most once until `drain` returns 0.
+    /// Calls `wake` when outcomes are ready, at most once until `drain` returns 0, or after each turn of the event
+    /// loop that leaves some. `reads`: whether this event loop reads the sockets, if it can.
     #[napi(constructor, catch_unwind)]
-    pub fn new(wake: Function<'_, (), ()>) -> napi::Result<Self> {
+    pub fn new(env: Env, wake: Function<'_, (), ()>, reads: bool) -> napi::Result<Self> {
         faults::at("bridge");
+        let event_loop = if reads { EventLoop::new(env, &wake) } else { None };
         let wake = wake.build_threadsafe_function::<()>().weak::<true>().build()?;
-        Ok(Self { completions: Arc::new(Completions::new(wake)) })
+        Ok(Self { completions: Arc::new(Completions::new(wake)), event_loop })
     }
 
     /// Moves records into `into` and returns their number. 0 means that there are none and that the next
@@ -34,6 +48,12 @@ impl Bridge {
     #[napi(catch_unwind)]
     pub fn drain(&self, mut into: Float64ArraySlice<'_>) -> u32 {
         faults::at("drain");
+        if let Some(event_loop) = &self.event_loop {
+            for watch in self.completions.take_watches() {
+                // The records that it leaves are drained below.
+                let _reported = event_loop.watch(watch);
+            }
+        }
         // SAFETY: the array is a private buffer of our own TypeScript, which waits for this call
         // on the only thread that can reach it; nothing else reads or writes it meanwhile.
         let into = unsafe { into.as_mut() };
@@ -67,9 +87,13 @@ impl Bridge {
         let completions = Arc::clone(&self.completions);
         let caller: Arc<dyn Caller> = Arc::new(ManagerCaller { completions, manager });
         let (config, endpoint) = options.split()?;
-        let handle = Handle::start(config, endpoint, Arc::clone(&caller))?;
+        let reader = if self.event_loop.is_some() { Reader::EventLoop } else { Reader::Keeper };
+        let handle = Handle::start(config, endpoint, Arc::clone(&caller), reader)?;
         // Last: a caller that gets an error expects no outcome.
-        handle.submit(Ticket::new(OpId(slot), Arc::clone(&caller)), Command::Open);
+        let ticket = Ticket::new(OpId(slot), Arc::clone(&caller));
+        if handle.submit(vec![Submission::Begin(ticket, Command::Open)]) {
+            caller.wake();
+        }
         Ok(NativeManager::new(handle, caller))
     }
 
@@ -87,6 +111,6 @@ impl Bridge {
         // A survey has neither losses nor notices, so this number names no manager.
         let caller: Arc<dyn Caller> = Arc::new(ManagerCaller { completions, manager: u32::MAX });
         let (_, endpoint) = options.split()?;
-        Ok(driver::survey(endpoint, questions, OpId(slot), caller)?)
+        Ok(keeper::survey(endpoint, questions, OpId(slot), caller)?)
     }
 }

@@ -3,13 +3,13 @@
 use super::outbox::Outbox;
 use super::records;
 use super::texts::OutcomeText;
-use crate::driver::Caller;
+use crate::core::{Caller, Watch};
 use crate::faults;
 use crate::machine::{LeaseId, LossReason, Notice, OpId, Outcome};
 use crate::protocol::Mono;
 use napi::Status;
 use napi::threadsafe_function::{ThreadsafeFunction, ThreadsafeFunctionCallMode};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Calls the wake function of an environment without keeping its event loop alive.
 pub(super) type Wake = ThreadsafeFunction<(), (), (), Status, false, true>;
@@ -18,16 +18,34 @@ pub(super) type Wake = ThreadsafeFunction<(), (), (), Status, false, true>;
 pub(super) struct Completions {
     wake: Wake,
     outbox: Outbox<OutcomeText>,
+    /// The sockets that the event loop does not know yet; none once the environment has ended.
+    watches: Mutex<Option<Vec<Watch>>>,
 }
 
 impl Completions {
     pub(super) fn new(wake: Wake) -> Self {
-        Self { wake, outbox: Outbox::new() }
+        Self { wake, outbox: Outbox::new(), watches: Mutex::new(Some(Vec::new())) }
     }
 
     /// Moves records into `into` and returns their number. Zero re-arms the wake function.
     pub(super) fn drain(&self, into: &mut [f64]) -> usize {
         self.outbox.drain(Mono::now(), into)
+    }
+
+    /// Takes the sockets that the event loop does not know yet.
+    pub(super) fn take_watches(&self) -> Vec<Watch> {
+        self.watches().as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// The environment has ended: a socket that its event loop does not know yet is let go, since each refers to a
+    /// manager, which refers to this.
+    pub(super) fn end(&self) {
+        let watches = self.watches().take();
+        drop(watches);
+    }
+
+    fn watches(&self) -> MutexGuard<'_, Option<Vec<Watch>>> {
+        self.watches.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes the text of the outcome in `slot`.
@@ -74,6 +92,15 @@ impl Caller for ManagerCaller {
     fn last_turn(&self) -> Mono {
         faults::at("turned");
         self.completions.outbox.last_turn()
+    }
+
+    fn watch(&self, watch: Watch) {
+        let completions = &self.completions;
+        if let Some(watches) = completions.watches().as_mut() {
+            watches.push(watch);
+        }
+        // Only a record wakes JavaScript.
+        completions.outbox.push(records::heartbeat(), None);
     }
 
     fn wake(&self) {

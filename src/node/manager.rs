@@ -1,7 +1,7 @@
 //! One manager, as JavaScript uses it.
 
 use super::records::{Operation, number, read_lease, read_operations};
-use crate::driver::{Caller, Handle, Ticket};
+use crate::core::{Caller, Handle, Submission, Ticket};
 use crate::faults;
 use crate::machine::Stats;
 use crate::protocol::Mono;
@@ -21,21 +21,33 @@ impl NativeManager {
         Self { handle, caller }
     }
 
-    /// Starts the first `count` operations of `numbers`, with their strings, see `OpKind`. If it throws, it
-    /// has started none.
+    /// Starts the first `count` operations of `numbers`, with their strings, see `OpKind`. Returns whether
+    /// there are records to drain. If it throws, it has started none.
     #[napi(catch_unwind)]
-    pub fn submit(&self, count: u32, numbers: &[f64], strings: Vec<String>) {
+    pub fn submit(&self, count: u32, numbers: &[f64], strings: String) -> bool {
         faults::at("submit");
+        let mut submissions = Vec::with_capacity(usize::try_from(count).unwrap_or(0));
         for (op, operation) in read_operations(count, numbers, strings) {
             let ticket = || Ticket::new(op, Arc::clone(&self.caller));
-            match operation {
-                Operation::Cancel => self.handle.cancel(op),
-                Operation::Command(command) => self.handle.submit(ticket(), command),
-                Operation::Query(question) => self.handle.query(ticket(), question),
+            submissions.push(match operation {
+                Operation::Cancel => Submission::Cancel(op),
+                Operation::Command(command) => Submission::Begin(ticket(), command),
+                Operation::Query(question) => Submission::Query(ticket(), question),
                 // Dropping a ticket completes its operation as a defect of holdfast.
-                Operation::Malformed => drop(ticket()),
-            }
+                Operation::Malformed => {
+                    drop(ticket());
+                    continue;
+                }
+            });
         }
+        self.handle.submit(submissions)
+    }
+
+    /// Does at once what the event loop would do later. Returns whether there are records to drain.
+    #[napi(catch_unwind)]
+    pub fn turn(&self) -> bool {
+        faults::at("catch up");
+        self.handle.turn()
     }
 
     /// The remaining time of a lease in ms; 0 if it has ended.
@@ -64,7 +76,7 @@ pub struct ManagerStats {
     /// Locks acquired.
     pub acquired: f64,
     /// Locks handed off by another caller of this process.
-    pub handed_on: f64,
+    pub handed_off: f64,
     /// Acquires that timed out.
     pub timed_out: f64,
     /// Locks lost.
@@ -83,7 +95,7 @@ impl From<Stats> for ManagerStats {
             held: number(stats.held),
             waiting: number(stats.waiting),
             acquired: number(stats.acquired),
-            handed_on: number(stats.handed_on),
+            handed_off: number(stats.handed_off),
             timed_out: number(stats.timed_out),
             lost: number(stats.lost),
             renewals: number(stats.renewals),

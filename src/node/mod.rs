@@ -1,9 +1,10 @@
 //! The boundary to JavaScript: thin and internal. Defaults and checks live in TypeScript.
 //!
 //! ```text
-//!   JavaScript                                  Rust, one thread per process
-//!   slot table ─ one submit per microtask ──▶   channel ─ one turn of the driver
-//!   drain into one typed array ◀─ one weak threadsafe function ─ completion queue
+//!   JavaScript                                   Rust
+//!   slot table ─ one submit per microtask ──▶    a turn of the manager's core, which writes
+//!   drain into one typed array ◀─ event loop ─   a turn of the core, which reads
+//!                              ◀─ one weak threadsafe function ─ the keeper, another thread
 //! ```
 //!
 //! Every call carries numbers in one typed array and strings in one list; every outcome is a record
@@ -13,6 +14,7 @@
 
 mod bridge;
 mod completions;
+mod event_loop;
 mod manager;
 mod options;
 mod outbox;
@@ -20,3 +22,4 @@ mod records;
 #[cfg(all(feature = "faults", not(test)))]
 mod samples;
 mod texts;
+mod uv;

@@ -55,7 +55,7 @@ pub struct QuorumOptions {
     /// The servers.
     pub servers: Vec<QuorumServer>,
     /// The timeout of one server in one round of a ballot.
-    pub node_timeout: u32,
+    pub server_timeout: u32,
     /// The longest lease that any client takes there; 0 where the data survive every restart.
     pub longest_lease: u32,
 }
@@ -113,7 +113,7 @@ impl QuorumOptions {
         let longest_lease = Duration::from_millis(self.longest_lease.into());
         let settings = Settings {
             servers: self.servers.iter().map(|server| server.label.clone()).collect(),
-            node_timeout: Duration::from_millis(self.node_timeout.into()),
+            node_timeout: Duration::from_millis(self.server_timeout.into()),
             longest_lease: (!longest_lease.is_zero()).then_some(longest_lease),
         };
         let servers = self.servers.into_iter();

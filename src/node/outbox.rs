@@ -1,4 +1,4 @@
-//! Records on their way from the driver to JavaScript, and when JavaScript has to be woken.
+//! Records on their way from the core to JavaScript, and when JavaScript has to be woken.
 //!
 //! Any thread adds records; one thread takes them. No record may stay unread while JavaScript sleeps: `npm
 //! run loom` tries every order of the threads.

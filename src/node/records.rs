@@ -1,7 +1,7 @@
 //! The records that cross the boundary, and the only code of this side that writes or reads one.
 //!
 //! An operation is [`OPERATION_LENGTH`] numbers on the way in: kind, slot, and five that depend on the kind;
-//! its strings come in a list. An outcome, a loss or a notice is [`RECORD_LENGTH`] numbers on the way out.
+//! the strings of all operations come in one text, each with its length in UTF-16 units before it: `4:item0:`. An outcome, a loss or a notice is [`RECORD_LENGTH`] numbers on the way out.
 //! JavaScript takes the codes, lengths and sentinels from the addon; the order of the numbers is defined here
 //! and in `js/native/records.ts`, and a test compares the two.
 
@@ -179,17 +179,38 @@ pub(super) enum Operation {
 pub(super) fn read_operations(
     count: u32,
     numbers: &[f64],
-    strings: Vec<String>,
-) -> Vec<(OpId, Operation)> {
-    let mut strings = strings.into_iter();
+    strings: String,
+) -> impl Iterator<Item = (OpId, Operation)> {
+    let mut strings = Strings { text: strings, read: 0 };
     let operations = numbers.chunks_exact(OPERATION_LENGTH as usize).take(count as usize);
-    operations.filter_map(|operation| read_operation(operation, &mut strings)).collect()
+    operations.filter_map(move |operation| read_operation(operation, &mut strings))
 }
 
-fn read_operation(
-    operation: &[f64],
-    strings: &mut impl Iterator<Item = String>,
-) -> Option<(OpId, Operation)> {
+/// The strings of a batch.
+struct Strings {
+    text: String,
+    /// The bytes that were read.
+    read: usize,
+}
+
+impl Iterator for Strings {
+    type Item = String;
+
+    fn next(&mut self) -> Option<String> {
+        let (units, rest) = self.text[self.read..].split_once(':')?;
+        let mut left = units.parse::<usize>().ok()?;
+        let mut letters = rest.chars();
+        while left > 0 {
+            left = left.checked_sub(letters.next()?.len_utf16())?;
+        }
+        let unread = letters.as_str().len();
+        let string = rest[..rest.len() - unread].to_owned();
+        self.read = self.text.len() - unread;
+        Some(string)
+    }
+}
+
+fn read_operation(operation: &[f64], strings: &mut Strings) -> Option<(OpId, Operation)> {
     let &[kind, slot, ref numbers @ ..] = operation else { return None };
     let op = OpId(u32::try_from(whole(slot)).unwrap_or(u32::MAX));
     let kind = whole(kind);
@@ -203,11 +224,7 @@ fn read_operation(
     Some((op, operation.unwrap_or(Operation::Malformed)))
 }
 
-fn read_command(
-    kind: u64,
-    numbers: &[f64],
-    strings: &mut impl Iterator<Item = String>,
-) -> Option<Command> {
+fn read_command(kind: u64, numbers: &[f64], strings: &mut Strings) -> Option<Command> {
     const ACQUIRE: u64 = OpKind::Acquire as u64;
     const ACQUIRE_ALL: u64 = OpKind::AcquireAll as u64;
     const ADOPT: u64 = OpKind::Adopt as u64;
@@ -252,7 +269,7 @@ fn read_command(
     })
 }
 
-fn read_question(numbers: &[f64], strings: &mut impl Iterator<Item = String>) -> Option<Question> {
+fn read_question(numbers: &[f64], strings: &mut Strings) -> Option<Question> {
     let (cursor, starts_with) = (strings.next()?, strings.next()?);
     let count = u32::try_from(whole(*numbers.first()?)).unwrap_or(u32::MAX);
     Some(Question { cursor, starts_with, count })
@@ -261,7 +278,7 @@ fn read_question(numbers: &[f64], strings: &mut impl Iterator<Item = String>) ->
 fn read_hold(longest_hold: f64, stall_limit: f64) -> Hold {
     Hold {
         renew: stall_limit > STALL_NOT_RENEWED,
-        keep: stall_limit <= STALL_LEAVE_TO_EXPIRE,
+        leave_to_expire: stall_limit <= STALL_LEAVE_TO_EXPIRE,
         max_hold: finite(longest_hold),
         stall_timeout: millis(stall_limit),
     }

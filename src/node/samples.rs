@@ -27,8 +27,8 @@ pub struct Sample {
 
 /// The operations that `submit` would start, as Rust prints them.
 #[napi]
-pub fn describe_operations(count: u32, numbers: &[f64], strings: Vec<String>) -> Vec<String> {
-    let operations = read_operations(count, numbers, strings).into_iter();
+pub fn describe_operations(count: u32, numbers: &[f64], strings: String) -> Vec<String> {
+    let operations = read_operations(count, numbers, strings);
     let lines = operations.map(|(OpId(slot), operation)| match operation {
         Operation::Cancel => format!("{slot} Cancel"),
         Operation::Command(command) => format!("{slot} {command:?}"),

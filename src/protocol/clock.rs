@@ -32,7 +32,7 @@ impl Mono {
     }
 
     /// Reads the clock.
-    #[cfg(feature = "driver")]
+    #[cfg(feature = "core")]
     #[must_use]
     pub fn now() -> Self {
         read::now()
@@ -66,7 +66,7 @@ impl ServerTime {
     }
 
     /// Reads this machine's wall clock: for a server inside this process, or to compare it with a server's.
-    #[cfg(feature = "driver")]
+    #[cfg(feature = "core")]
     #[must_use]
     #[expect(clippy::disallowed_types, reason = "decides nothing about a server elsewhere")]
     pub fn now() -> Self {
@@ -75,7 +75,7 @@ impl ServerTime {
     }
 }
 
-#[cfg(all(feature = "driver", unix))]
+#[cfg(all(feature = "core", unix))]
 mod read {
     use super::Mono;
     use rustix::time::{ClockId, clock_gettime};
@@ -94,7 +94,7 @@ mod read {
     }
 }
 
-#[cfg(all(feature = "driver", not(unix)))]
+#[cfg(all(feature = "core", not(unix)))]
 mod read {
     use super::Mono;
     use std::sync::OnceLock;
@@ -123,7 +123,7 @@ mod tests {
         assert_eq!(early.since(late), Duration::ZERO);
     }
 
-    #[cfg(feature = "driver")]
+    #[cfg(feature = "core")]
     #[test]
     fn the_clock_never_goes_back() {
         let first = Mono::now();

@@ -25,6 +25,13 @@ impl Refusal {
         Self { code: "REDIRECTED".to_owned(), detail }
     }
 
+    /// For a request that names keys on both servers of a slot that moves.
+    #[must_use]
+    pub fn apart(slot: u16) -> Self {
+        let detail = format!("slot {slot} is moving, and its keys are on two servers");
+        Self { code: "TRYAGAIN".to_owned(), detail }
+    }
+
     /// Whether the server lacks a resource that may return: memory, replicas, a working disk.
     #[must_use]
     pub fn is_shortage(&self) -> bool {

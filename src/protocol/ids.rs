@@ -40,7 +40,7 @@ impl LeaseId {
 }
 
 /// Names a request to the server. Requests are answered in the order of their numbers.
-#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct RequestId(pub u64);
 
 /// Names a server of a manager, and the connection to it.

@@ -110,7 +110,7 @@ impl LockKeys {
     }
 
     /// The key of the shares.
-    #[cfg(feature = "driver")]
+    #[cfg(feature = "core")]
     pub(crate) fn shared(&self) -> String {
         self.side_keys()[3].to_string()
     }

@@ -100,7 +100,7 @@ impl Script {
 const PARTS: [(&str, &str); 11] = [
     ("clock", include_str!("lua/clock.lua")),
     ("constants", include_str!("lua/constants.lua")),
-    ("counter", include_str!("lua/quorum/counter.lua")),
+    ("counter", include_str!("lua/counter.lua")),
     ("fence", include_str!("lua/fence.lua")),
     ("lock_state", include_str!("lua/lock_state.lua")),
     ("messages", include_str!("lua/messages.lua")),

@@ -19,7 +19,8 @@ impl Token {
     #[must_use]
     pub fn new(client: &str, n: u64, label: &str) -> Self {
         let dot = if label.is_empty() { "" } else { "." };
-        Self([TOKEN_PREFIX, client, ".", &n.to_string(), dot, label].concat().into())
+        let mut number = itoa::Buffer::new();
+        Self([TOKEN_PREFIX, client, ".", number.format(n), dot, label].concat().into())
     }
 
     /// A token that was read from Redis.

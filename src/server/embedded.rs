@@ -3,7 +3,8 @@
 //! Managers that name the same store share it; it lives as long as one of them is connected.
 
 use super::memory::Store;
-use super::{Deliver, Endpoint, Incoming, Item, Welcome, query, wire};
+use super::redis::{query, wire};
+use super::{Deliver, Endpoint, Incoming, Item, Welcome};
 use crate::machine::{SendMode, ServerProbe};
 use crate::protocol::query::{Page, Question};
 use crate::protocol::{Call, Failure, Message, Mono, Reply, ServerTime};
@@ -16,7 +17,7 @@ static NAMED: Mutex<BTreeMap<String, Weak<Mutex<Server>>>> = Mutex::new(BTreeMap
 struct Server {
     store: Store,
     /// The replication id of the data; every store has its own.
-    history: String,
+    replication_id: String,
     began: Mono,
     began_at: ServerTime,
     listeners: BTreeMap<u64, Deliver>,
@@ -27,7 +28,6 @@ struct Server {
 pub(crate) struct Connection {
     server: Arc<Mutex<Server>>,
     listener: u64,
-    deliver: Deliver,
 }
 
 /// Opens the store `name`, or a private one if `name` is empty.
@@ -39,10 +39,10 @@ pub(super) fn connect(name: &str, endpoint: &Endpoint, deliver: Deliver) -> (Con
     for channel in &endpoint.channels {
         server.store.subscribe(listener, channel);
     }
-    server.listeners.insert(listener, Arc::clone(&deliver));
+    server.listeners.insert(listener, deliver);
     let welcome = Welcome { probe: server.probe(), risks: Vec::new(), pubsub_denied: None };
     drop(server);
-    (Connection { server: shared, listener, deliver }, welcome)
+    (Connection { server: shared, listener }, welcome)
 }
 
 fn find(name: &str) -> Arc<Mutex<Server>> {
@@ -63,7 +63,7 @@ impl Server {
     fn new() -> Self {
         Self {
             store: Store::new(),
-            history: uuid::Uuid::new_v4().simple().to_string(),
+            replication_id: uuid::Uuid::new_v4().simple().to_string(),
             began: Mono::now(),
             began_at: ServerTime::now(),
             listeners: BTreeMap::new(),
@@ -79,17 +79,19 @@ impl Server {
 
     fn probe(&self) -> ServerProbe {
         let uptime = Some(Mono::now().since(self.began));
-        ServerProbe { history: Some(self.history.clone()), time: self.time(), uptime }
+        ServerProbe { replication_id: Some(self.replication_id.clone()), time: self.time(), uptime }
     }
 
-    /// Delivers the messages of the last call.
-    fn publish(&self) {
+    /// Delivers the messages of the last call, which `caller` has made.
+    fn publish(&self, caller: u64, into: &mut Vec<Incoming>) {
         for message in self.store.take_messages() {
             let text = std::str::from_utf8(&message.payload).ok();
             let parsed = text.and_then(|text| Message::parse(&message.channel, text));
-            if let (Some(parsed), Some(deliver)) = (parsed, self.listeners.get(&message.subscriber))
-            {
-                deliver(Incoming::Message(parsed));
+            let Some(parsed) = parsed.map(Incoming::Message) else { continue };
+            if message.subscriber == caller {
+                into.push(parsed);
+            } else if let Some(deliver) = self.listeners.get(&message.subscriber) {
+                deliver(parsed);
             }
         }
     }
@@ -97,26 +99,22 @@ impl Server {
 
 impl Connection {
     /// Executes `items` at once, in order.
-    pub(super) fn send(&self, items: &[Item]) {
+    pub(super) fn send(&self, items: &[Item], into: &mut Vec<Incoming>) {
         let mut server = access(&self.server);
-        let mut replies = Vec::with_capacity(items.len());
         for item in items {
             match item {
-                Item::Probe { sent } => (self.deliver)(Incoming::Probed(server.probe(), *sent)),
+                Item::Probe { sent } => into.push(Incoming::Probed(server.probe(), *sent)),
                 Item::Call { request, call, .. } => {
                     let time = server.time();
                     let source = call.script().source();
-                    replies.push((*request, execute(&mut server.store, time, call, source)));
-                    server.publish();
+                    let reply = execute(&mut server.store, time, call, source);
+                    into.push(Incoming::Reply(*request, reply));
+                    server.publish(self.listener, into);
                 }
             }
         }
-        drop(server);
-        (self.deliver)(Incoming::Replies(replies));
     }
-}
 
-impl Connection {
     /// The next keys in order, with their holders and waiters.
     pub(super) fn page(&self, question: &Question) -> Page {
         let mut server = access(&self.server);
@@ -132,7 +130,7 @@ impl Connection {
         }
         for key in keys {
             let command = query::call(&key, true);
-            let (keys, args) = wire::arguments(&command);
+            let (keys, args) = command.keys_and_arguments();
             let answer = server.store.eval(time, query::source(), &keys, &args);
             query::add(&mut page, &key, answer);
         }
@@ -161,7 +159,7 @@ pub(crate) fn execute(
     source: &str,
 ) -> Result<Reply, Failure> {
     let command = wire::command(call, SendMode::Plain);
-    let (keys, args) = wire::arguments(&command);
+    let (keys, args) = command.keys_and_arguments();
     wire::reply(call.script(), store.eval(now, source, &keys, &args))
 }
 
@@ -169,7 +167,7 @@ pub(crate) fn execute(
 #[cfg(test)]
 pub(crate) fn keys_of(call: &Call) -> Vec<String> {
     let command = wire::command(call, SendMode::Plain);
-    let (keys, _) = wire::arguments(&command);
+    let (keys, _) = command.keys_and_arguments();
     keys.into_iter().map(|key| String::from_utf8_lossy(key).into_owned()).collect()
 }
 

@@ -1,9 +1,12 @@
-//! Ballots: one request to all servers, and the count of their votes.
+//! Ballots: one request of the machine to all servers, and the count of their votes.
 //!
 //! A ballot is decided as soon as the result is certain: a majority has said yes, or can no longer, since too
 //! many have said no, failed or stayed silent.
 
-use crate::protocol::{Held, LockKeys, Mono, RequestId, Token};
+use crate::machine::context::Context;
+use crate::machine::timers::Timer;
+use crate::protocol::{Failure, Held, LockKeys, Mono, Refusal, RequestId, Token};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// The vote of one server.
@@ -19,6 +22,12 @@ pub(super) enum Vote {
     Yes,
 }
 
+impl Vote {
+    pub(super) const fn of(yes: bool) -> Self {
+        if yes { Self::Yes } else { Self::No(None) }
+    }
+}
+
 /// The request of a ballot.
 #[derive(Clone, Debug)]
 pub(super) enum Question {
@@ -32,7 +41,10 @@ pub(super) enum Question {
     /// Second round: accept the fences from `first` to `last`.
     Seal { grantee: Grantee, first: u64, last: u64 },
     /// Give the lock up.
-    Withdraw,
+    Withdraw {
+        /// The deadline has passed without enough answers.
+        overdue: bool,
+    },
 }
 
 /// The terms of a grant.
@@ -45,7 +57,7 @@ pub(super) struct Grantee {
     /// The lowest fence that exceeds all known ones, and is not behind the servers' clocks.
     pub(super) least: u64,
     /// How many servers refused permanently, and the last refusal.
-    pub(super) refused: Option<(usize, crate::protocol::error::Refusal)>,
+    pub(super) refused: Option<(usize, Refusal)>,
 }
 
 #[derive(Clone, Debug)]
@@ -60,16 +72,6 @@ pub(super) struct Ballot {
     pub(super) votes: Vec<Vote>,
     /// When missing votes count as failed.
     pub(super) deadline: Mono,
-    /// The deadline has passed without enough answers.
-    pub(super) overdue: bool,
-}
-
-/// The state of a ballot.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Standing {
-    Lost,
-    Open,
-    Won,
 }
 
 /// The majority of a number of servers: three of five, and three of four.
@@ -78,24 +80,23 @@ pub(super) const fn majority(servers: usize) -> usize {
 }
 
 impl Ballot {
-    pub(super) fn standing(&self) -> Standing {
+    /// Whether it is won; none while that is not certain.
+    fn is_won(&self) -> Option<bool> {
         let majority = majority(self.votes.len());
-        let (yes, no, awaited) = (self.count_yes(), self.count_no(), self.count_awaited());
+        let yes = self.count(|vote| *vote == Vote::Yes);
+        let awaited = self.count(|vote| *vote == Vote::Awaited);
         if yes >= majority {
-            Standing::Won
-        } else if let Question::Withdraw = self.question {
-            // The owner held it, so a missing answer is no sign of another owner.
-            let enough = awaited == 0 || (self.overdue && yes + no >= majority);
-            match enough {
-                _ if no > self.votes.len() - majority => Standing::Lost,
-                true if yes > 0 && yes + no >= majority => Standing::Won,
-                true => Standing::Lost,
-                false => Standing::Open,
-            }
-        } else if yes + awaited < majority {
-            Standing::Lost
+            return Some(true);
+        }
+        let Question::Withdraw { overdue } = self.question else {
+            return (yes + awaited < majority).then_some(false);
+        };
+        // The owner held it, so a missing answer is no sign of another owner.
+        let known = yes + self.count_no() >= majority;
+        if self.is_denied() {
+            Some(false)
         } else {
-            Standing::Open
+            (awaited == 0 || (overdue && known)).then_some(yes > 0 && known)
         }
     }
 
@@ -110,21 +111,13 @@ impl Ballot {
             > self.votes.len() - majority(self.votes.len())
     }
 
-    /// Counts missing votes as failed from now on.
-    pub(super) fn end_patience(&mut self, patience: Duration) {
-        let why = format!("no answer within {} ms", patience.as_millis());
-        for vote in self.votes.iter_mut().filter(|vote| **vote == Vote::Awaited) {
-            *vote = Vote::Failed(why.clone());
-        }
-    }
-
-    /// By server, why it failed; empty if it did not.
-    pub(super) fn causes(&self) -> Vec<String> {
+    /// Why it has no majority.
+    pub(super) fn failure(&self) -> Failure {
         let cause = |vote: &Vote| match vote {
             Vote::Failed(why) => why.clone(),
             _ => String::new(),
         };
-        self.votes.iter().map(cause).collect()
+        Failure::NoQuorum(self.votes.iter().map(cause).collect())
     }
 
     /// The holder on most servers; none if the lock is contended, or free by now.
@@ -138,19 +131,79 @@ impl Ballot {
         most.cloned().unwrap_or_default()
     }
 
-    pub(super) fn count_yes(&self) -> usize {
-        self.count(|vote| *vote == Vote::Yes)
+    /// The servers with such a vote.
+    pub(super) fn nodes(&self, is: impl Fn(&Vote) -> bool) -> Vec<usize> {
+        (0..self.votes.len()).filter(|node| is(&self.votes[*node])).collect()
     }
 
     fn count_no(&self) -> usize {
         self.count(|vote| matches!(vote, Vote::No(_)))
     }
 
-    fn count_awaited(&self) -> usize {
-        self.count(|vote| *vote == Vote::Awaited)
-    }
-
     fn count(&self, is: impl Fn(&Vote) -> bool) -> usize {
         self.votes.iter().filter(|vote| is(vote)).count()
+    }
+
+    /// Notes a permanent refusal: by most servers it helps a caller more than a lost ballot.
+    pub(super) fn note_refusal(&mut self, refusal: &Refusal) {
+        if let Question::Lock(grantee) | Question::Seal { grantee, .. } = &mut self.question
+            && !refusal.is_transient()
+        {
+            let count = grantee.refused.as_ref().map_or(0, |(count, _)| *count);
+            grantee.refused = Some((count + 1, refusal.clone()));
+        }
+    }
+}
+
+/// The ballots that are not decided.
+#[derive(Debug, Default)]
+pub(super) struct Ballots(BTreeMap<RequestId, Ballot>);
+
+impl Ballots {
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(super) fn begin(&mut self, cx: &mut Context, ballot: Ballot) {
+        cx.timers.set(Timer::Ballot(ballot.request), ballot.deadline);
+        self.0.insert(ballot.request, ballot);
+    }
+
+    pub(super) fn get_mut(&mut self, request: Option<RequestId>) -> Option<&mut Ballot> {
+        self.0.get_mut(&request?)
+    }
+
+    pub(super) fn end(&mut self, cx: &mut Context, request: RequestId) -> Option<Ballot> {
+        let ballot = self.0.remove(&request)?;
+        cx.timers.clear(Timer::Ballot(request));
+        Some(ballot)
+    }
+
+    /// Ends a ballot if it is decided. Returns it, and whether it is won.
+    pub(super) fn decide(
+        &mut self,
+        cx: &mut Context,
+        request: RequestId,
+    ) -> Option<(Ballot, bool)> {
+        let is_won = self.0.get(&request)?.is_won()?;
+        Some((self.end(cx, request)?, is_won))
+    }
+
+    /// The servers have had `patience`: every vote still missing counts as failed.
+    pub(super) fn deadline(&mut self, request: RequestId, patience: Duration) {
+        let Some(ballot) = self.0.get_mut(&request) else { return };
+        if let Question::Withdraw { overdue } = &mut ballot.question {
+            *overdue = true;
+            return;
+        }
+        let why = format!("no answer within {} ms", patience.as_millis());
+        for vote in ballot.votes.iter_mut().filter(|vote| **vote == Vote::Awaited) {
+            *vote = Vote::Failed(why.clone());
+        }
+    }
+
+    #[cfg(all(test, feature = "core"))]
+    pub(super) fn all(&self) -> impl Iterator<Item = &Ballot> {
+        self.0.values()
     }
 }

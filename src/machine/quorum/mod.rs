@@ -1,115 +1,64 @@
 //! Redlock: one lock on several servers that know nothing of each other.
 //!
 //! ```text
-//!   driver ── Quorum ── Machine     one virtual server, whose answers are the results of ballots
+//!   core ── Quorum ── Machine       one virtual server, whose answers are the results of ballots
 //!               └────── servers     each with a connection, a deadline and withdrawals of its own
 //! ```
 //!
 //! The [`Machine`] inside assumes one server. Each of its requests becomes a [`Ballot`]: a request to all servers at
 //! once, decided as soon as the result is certain. So waiting, renewal, loss and closing are those of a single server;
-//! only what several servers need is here.
+//! only what several servers need is here. Each component owns its state; only [`Quorum`] joins them.
+//!
+//! A lock is acquired in two rounds. Round one takes the lock on each server and reads its fence counter and its clock.
+//! Once a majority has said yes, the fence is above all their counters and not behind their clocks. Round two writes it
+//! where the attempt still has the lock and the counter is *strictly* below: of two attempts with the same fence one gets
+//! it. A grant takes a majority in both rounds. Round two is never repeated, and a missing answer counts as no. One round
+//! is not enough: two attempts that read the same counters on different majorities would have the same fence.
 //!
 //! Source: <https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/>; the two rounds
 //! that issue a fence are those of a replicated register, as ABD and Paxos write one.
 
 mod ballot;
 mod candidacy;
-mod connections;
-mod election;
-mod hold;
-mod node;
-mod replies;
-#[cfg(all(test, feature = "driver"))]
+mod servers;
+#[cfg(all(test, feature = "core"))]
 mod spoil;
 mod wake;
+mod withdrawal;
 
-use self::ballot::Ballot;
-use self::candidacy::{Candidacy, NodeRequest};
-use self::node::Node;
+pub use self::servers::Settings;
+
+use self::ballot::{Ballot, Ballots, Grantee, Question, Vote, majority};
+use self::candidacy::{Candidacies, Candidacy, NodeRequest, Reach, without_attempt};
+use self::servers::Servers;
+use self::wake::Channels;
+use self::withdrawal::Withdrawals;
 use crate::machine::Machine;
-use crate::machine::interface::{Command, Config, Effect, Event, Notice, SendMode};
+use crate::machine::connection::InFlight;
+use crate::machine::interface::{Command, Config, Effect, Event, SendMode};
 use crate::machine::protocol::Protocol;
-use crate::machine::shard_channels::Unused;
 use crate::machine::stats::Stats;
+use crate::machine::timers::Timer;
 use crate::protocol::{
-    Call, Failure, Intent, LockKeys, Message, Mono, NodeId, OpId, Reply, RequestId, Token,
+    Call, Failure, Held, Intent, LockKeys, Message, Mono, NodeId, OpId, Reply, RequestId, Token,
 };
-use rustc_hash::FxHashMap;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::Arc;
+use std::collections::VecDeque;
 use std::time::Duration;
-
-/// The settings of a quorum, besides a manager's [`Config`].
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// The names of the servers for people, without login, by node number.
-    pub servers: Vec<String>,
-    /// How long a server may take for one round of a ballot. At most a tenth of the lease counts.
-    pub node_timeout: Duration,
-    /// The longest lease that any manager takes on these servers: one that has restarted has no vote for this long,
-    /// since it may have lost locks. None where the data survive every restart.
-    pub longest_lease: Option<Duration>,
-}
 
 /// The protocol of one manager on several servers. The same inputs and outputs as [`Machine`].
 #[derive(Debug)]
 pub struct Quorum {
     machine: Machine,
-    /// When the present input came.
-    now: Mono,
-    /// The effects of the present input, in order.
-    out: Vec<Effect>,
     /// The effects of the machine, not carried out yet.
     wanted: VecDeque<Effect>,
-    settings: Settings,
-    nodes: Vec<Node>,
-    /// By the request of the machine.
-    ballots: BTreeMap<RequestId, Ballot>,
-    /// The candidacies of the machine's tokens.
-    candidacies: FxHashMap<Token, Candidacy>,
-    /// Answers for the machine.
-    verdicts: VecDeque<(RequestId, Result<Reply, Failure>)>,
-    /// The subscribed channels.
-    channels: BTreeMap<Arc<str>, Channel>,
-    timers: BTreeSet<(Mono, Timer)>,
-    last_attempt: u64,
-    last_request: u64,
-    requests: u64,
-    opening: Opening,
+    servers: Servers,
+    ballots: Ballots,
+    candidacies: Candidacies,
+    withdrawals: Withdrawals,
+    channels: Channels,
     closing: Option<OpId>,
     /// The effects that end the manager, held back until the last withdrawals are through.
     shutdown_effects: Vec<Effect>,
-    rng: fastrand::Rng,
-}
-
-#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-enum Timer {
-    Ballot(RequestId),
-    Withdrawals(usize),
-    Shutdown,
-    Forget,
-    Open,
-    Reconnect(usize),
-}
-
-/// The first connections.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-enum Opening {
-    /// They are not wanted yet.
-    #[default]
-    Before,
-    /// The attempts are under way, and a majority is not certain yet.
-    Awaited,
-    /// A majority is connected; the others have a moment more.
-    Enough,
-    Done,
-}
-
-/// The channel for messages that a lock may be free.
-#[derive(Debug)]
-struct Channel {
-    keys: LockKeys,
-    unused: Unused,
 }
 
 /// The only server that the machine knows.
@@ -139,107 +88,102 @@ impl Protocol for Quorum {
     fn handle_event(&mut self, now: Mono, node: NodeId, event: Event, out: &mut Vec<Effect>) {
         self.handle(now, out, |quorum| {
             quorum.event(usize::from(node.0), event);
-            quorum.open_if_decided();
+            if let Some(opened) = quorum.servers.opened() {
+                quorum.tell_event(opened);
+            }
         });
     }
 
     fn handle_timeout(&mut self, now: Mono, out: &mut Vec<Effect>) {
         self.handle(now, out, |quorum| {
             // The servers go first: votes that fail with their connections do not wait for a ballot's deadline.
-            quorum.give_silent_up();
+            let (silent, detail) = quorum.servers.silent();
+            for node in silent {
+                quorum.disconnected(node, &detail);
+            }
             quorum.timeouts();
             quorum.settle();
-            if !quorum.has_left() {
+            let has_ended = quorum.servers.cx.effects.last() == Some(&Effect::Stop);
+            if !has_ended {
                 quorum.tell(Machine::handle_timeout);
             }
         });
     }
 
     fn next_timeout(&self) -> Option<Mono> {
-        let timer = self.timers.first().map(|&(at, _)| at);
-        let oldest = self.nodes.iter().filter_map(|node| node.connection.oldest()).min();
-        let silence = oldest.map(|sent| sent + self.machine.config().command_timeout);
-        [timer, silence, self.machine.next_timeout()].into_iter().flatten().min()
+        [self.servers.next_timeout(), self.machine.next_timeout()].into_iter().flatten().min()
     }
 
     fn is_idle(&self) -> bool {
-        let is_done =
-            |node: &Node| node.connection.oldest().is_none() && node.withdrawals.is_empty();
         self.machine.is_idle()
             && self.ballots.is_empty()
             && self.candidacies.is_empty()
-            && self.timers.is_empty()
-            && self.nodes.iter().all(is_done)
+            && self.withdrawals.is_empty()
+            && self.servers.oldest_request().is_none()
+            && self.servers.cx.timers.is_empty()
     }
 
     /// The requests to all servers count.
     fn stats(&self) -> Stats {
-        Stats { requests: self.requests, ..self.machine.stats() }
+        Stats { requests: self.servers.cx.stats.requests, ..self.machine.stats() }
     }
 }
 
+/// The inputs.
 impl Quorum {
     /// A manager that has done nothing yet. `seed` decides its jitter.
     #[must_use]
     pub fn new(config: Config, settings: Settings, seed: u64) -> Self {
-        let nodes = settings.servers.iter().map(|_| Node::new()).collect();
+        let config = Config { quorum: true, ..config };
         Self {
-            machine: Machine::new(Config { quorum: true, ..config }, seed),
-            now: Mono::default(),
-            out: Vec::new(),
+            machine: Machine::new(config.clone(), seed),
             wanted: VecDeque::new(),
-            settings,
-            nodes,
-            ballots: BTreeMap::new(),
-            candidacies: FxHashMap::default(),
-            verdicts: VecDeque::new(),
-            channels: BTreeMap::new(),
-            timers: BTreeSet::new(),
-            last_attempt: 0,
-            last_request: 0,
-            requests: 0,
-            opening: Opening::default(),
+            servers: Servers::new(config, settings, !seed),
+            ballots: Ballots::default(),
+            candidacies: Candidacies::default(),
+            withdrawals: Withdrawals::default(),
+            channels: Channels::default(),
             closing: None,
             shutdown_effects: Vec::new(),
-            rng: fastrand::Rng::with_seed(!seed),
         }
     }
 
     /// The machine inside, for tests that corrupt it.
-    #[cfg(all(test, feature = "driver"))]
+    #[cfg(all(test, feature = "core"))]
     pub(in crate::machine) fn inner(&mut self) -> &mut Machine {
         &mut self.machine
     }
 
     /// Handles one input and all its consequences.
     fn handle(&mut self, now: Mono, out: &mut Vec<Effect>, input: impl FnOnce(&mut Self)) {
-        self.now = now;
-        std::mem::swap(&mut self.out, out);
+        self.servers.cx.now = now;
+        std::mem::swap(&mut self.servers.cx.effects, out);
         input(self);
         self.settle();
-        std::mem::swap(&mut self.out, out);
-    }
-
-    /// Gives the machine an input. Its effects are kept until [`Self::settle`].
-    fn tell(&mut self, input: impl FnOnce(&mut Machine, Mono, &mut Vec<Effect>)) {
-        let mut wanted = Vec::new();
-        input(&mut self.machine, self.now, &mut wanted);
-        self.wanted.extend(wanted);
+        std::mem::swap(&mut self.servers.cx.effects, out);
     }
 
     fn event(&mut self, node: usize, event: Event) {
         match event {
             Event::Connected { probe, risks, .. } => {
-                self.connected(node, probe);
-                self.out.extend(risks.into_iter().map(|risk| Effect::Notify(Notice::Risk(risk))));
+                self.servers.connected(node, probe, risks);
+                self.channels.connected(&mut self.servers, node);
+                self.withdrawals.connected(&mut self.servers.cx, node);
             }
-            Event::ConnectFailed(failure) => self.connect_failed(node, &failure),
-            Event::PubsubDenied(why) => self.pubsub_denied(node, why),
+            Event::ConnectFailed(failure) => self.servers.connect_failed(node, &failure),
+            Event::PubsubDenied(_) => {
+                if self.servers.pubsub_denied(node) {
+                    self.tell_event(event);
+                }
+            }
             Event::Disconnected(detail) => self.disconnected(node, &detail),
-            Event::Listening { channel, on: true } => self.listening(&channel),
-            Event::Message(Message::Freed(_)) | Event::Heartbeat(_) => {
-                self.tell(|machine, now, wanted| machine.handle_event(now, VIRTUAL, event, wanted));
+            Event::Listening { channel, on: true } => {
+                // A message may have been missed before.
+                if let Some(keys) = self.channels.lock_of(&channel) {
+                    self.tell_event(Event::Message(Message::Freed(keys)));
+                }
             }
+            Event::Message(Message::Freed(_)) | Event::Heartbeat(_) => self.tell_event(event),
             // A quorum never asks for these.
             Event::Confirmed { .. }
             | Event::Discovered(_)
@@ -250,47 +194,113 @@ impl Quorum {
     }
 
     fn timeouts(&mut self) {
-        while let Some(&(at, timer)) = self.timers.first()
-            && at <= self.now
-        {
-            self.timers.pop_first();
+        while let Some(timer) = self.servers.cx.timers.pop(self.servers.cx.now) {
             match timer {
-                Timer::Ballot(request) => self.ballot_deadline(request),
-                Timer::Withdrawals(node) => self.send_withdrawals(node),
-                Timer::Shutdown => {
-                    self.settle();
-                    return self.leave();
+                Timer::Ballot(request) => {
+                    self.ballots.deadline(request, self.servers.node_timeout());
+                    self.decide(request);
                 }
-                Timer::Forget => self.forget_channels(),
-                Timer::Open => self.open_now(),
-                Timer::Reconnect(node) => self.out.push(Effect::Connect { node: node_id(node) }),
+                Timer::CloseDeadline => {
+                    self.settle();
+                    return self.end();
+                }
+                Timer::ForgetChannels => {
+                    let waits = |keys: &LockKeys| self.machine.waits_for(keys);
+                    self.channels.forget_unused(&mut self.servers, waits);
+                }
+                Timer::OpenDeadline => {
+                    let opened = self.servers.open_now();
+                    self.tell_event(opened);
+                }
+                Timer::Reconnect(node) => self.servers.cx.push(Effect::Connect { node }),
+                Timer::Withdrawal(node, attempt) => {
+                    let node = usize::from(node.0);
+                    if let Some(request) = self.withdrawals.request(node, attempt) {
+                        self.servers.send(node, request.clone());
+                    }
+                }
+                // The machine has timers of its own.
+                _ => {}
             }
         }
     }
 
-    /// Carries out the machine's effects and hands it the results of its ballots, until none is left.
-    fn settle(&mut self) {
-        loop {
-            while let Some((request, verdict)) = self.verdicts.pop_front() {
-                self.tell(|machine, now, wanted| {
-                    machine.handle_reply(now, VIRTUAL, request, verdict, wanted);
-                });
+    fn reply(&mut self, node: usize, request: RequestId, reply: Result<Reply, Failure>) {
+        let Some(asked) = self.servers.take(node, request, &reply) else { return };
+        let InFlight { sent, request: asked, .. } = asked;
+        match reply {
+            Err(Failure::Lost(detail)) => {
+                self.lost(node, &asked, &detail);
+                self.disconnected(node, &detail);
             }
-            let Some(effect) = self.wanted.pop_front() else { break };
+            Err(Failure::NoScript) if self.is_wanted(&asked) => {
+                self.servers.send_as(node, asked, SendMode::WithSource);
+            }
+            Err(failure) => {
+                if let Failure::Refused(refusal) = &failure
+                    && let Some(ballot) = self.ballots.get_mut(asked.ballot)
+                {
+                    ballot.note_refusal(refusal);
+                }
+                self.failed(node, &asked, &failure.to_string());
+            }
+            Ok(reply) => self.answered(node, &asked, sent, &reply),
+        }
+    }
+}
+
+/// The machine inside.
+impl Quorum {
+    /// Gives the machine an input. Its effects are kept until [`Self::settle`].
+    fn tell(&mut self, input: impl FnOnce(&mut Machine, Mono, &mut Vec<Effect>)) {
+        let mut wanted = Vec::new();
+        input(&mut self.machine, self.servers.cx.now, &mut wanted);
+        self.wanted.extend(wanted);
+    }
+
+    fn tell_event(&mut self, event: Event) {
+        self.tell(|machine, now, wanted| machine.handle_event(now, VIRTUAL, event, wanted));
+    }
+
+    /// Answers a request of the machine.
+    fn answer(&mut self, request: RequestId, verdict: Result<Reply, Failure>) {
+        self.tell(|machine, now, wanted| {
+            machine.handle_reply(now, VIRTUAL, request, verdict, wanted);
+        });
+    }
+
+    /// Carries out the machine's effects, and those of the answers to its requests, until none is left.
+    fn settle(&mut self) {
+        while let Some(effect) = self.wanted.pop_front() {
             match effect {
-                Effect::Connect { .. } => self.connect_all(),
-                Effect::Disconnect { .. } => self.disconnect_all(),
+                Effect::Connect { .. } => self.servers.connect_all(),
+                Effect::Disconnect { .. } => self.shutdown_effects.extend(self.servers.goodbyes()),
                 Effect::Complete { op, .. } if Some(op) == self.closing => {
                     self.shutdown_effects.push(effect);
                 }
                 // The servers' replication ids do not matter: a majority remembers.
                 Effect::Probe { .. } => {}
                 Effect::Send { request, call, .. } => self.put_to_vote(request, call),
-                Effect::Stop => self.stop(),
-                other => self.out.push(other),
+                Effect::Stop => {
+                    // Open withdrawals have a moment more.
+                    self.shutdown_effects.push(Effect::Stop);
+                    let until = self.servers.cx.now + self.servers.node_timeout();
+                    self.servers.cx.timers.clear_all();
+                    self.servers.cx.timers.set(Timer::CloseDeadline, until);
+                }
+                other => self.servers.cx.push(other),
             }
         }
-        self.leave_if_done();
+        let is_ending = self.shutdown_effects.last() == Some(&Effect::Stop);
+        if is_ending && self.servers.oldest_request().is_none() {
+            self.end();
+        }
+    }
+
+    /// Ends the manager. No effect follows.
+    fn end(&mut self) {
+        self.servers.cx.timers.clear_all();
+        self.servers.cx.effects.append(&mut self.shutdown_effects);
     }
 
     /// Turns a request of the machine into a ballot.
@@ -298,36 +308,315 @@ impl Quorum {
         match call {
             Call::Acquire { keys, token, ttl, block, intent, .. } => {
                 let waits = intent != Intent::Try;
-                self.elect(request, &keys, &token, ttl, block, waits);
+                self.servers.note_lease(ttl);
+                let grantee = Grantee { block, waits, least: 0, refused: None };
+                self.elect(request, keys, token, ttl, grantee);
             }
-            Call::Extend { keys, token, ttl } => self.extend(request, &keys, &token, ttl),
-            Call::Release { keys, token, .. } => self.withdraw(request, &keys, &token),
+            Call::Extend { keys, token, ttl } => {
+                self.servers.note_lease(ttl);
+                self.extend(request, keys, token, ttl);
+            }
+            Call::Release { keys, token, .. } => self.withdraw(request, keys, token),
             _ => debug_assert!(false, "the machine does not ask {call:?}"),
         }
     }
+}
 
-    /// Sends a request to one server, after all earlier ones.
-    fn send(&mut self, node: usize, asked: NodeRequest, send_mode: SendMode) {
-        self.requests += 1;
-        self.last_request += 1;
-        let request = RequestId(self.last_request);
-        let call = asked.call.clone();
-        self.nodes[node].connection.add(request, self.now, NodeRequest { sent: self.now, ..asked });
-        self.out.push(Effect::Send { node: node_id(node), request, call, send_mode });
+/// Elections.
+impl Quorum {
+    /// Round one.
+    fn elect(
+        &mut self,
+        request: RequestId,
+        keys: LockKeys,
+        owner: Token,
+        ttl: Duration,
+        grantee: Grantee,
+    ) {
+        // An earlier grant of this token came too late.
+        self.give_up(&owner, None);
+        let patience = self.servers.patience(ttl);
+        let vote = |node: usize| self.servers.vote_in_election(node, patience);
+        let votes = self.servers.all().map(vote).collect();
+        let (mark, question) = (grantee.waits, Question::Lock(grantee));
+        let deadline = self.servers.cx.now + patience;
+        let ballot = Ballot { request, owner, keys, question, votes, deadline };
+        if ballot.is_out_of_reach() {
+            // An attempt without a chance is not made: it would only delay others.
+            return self.answer(request, Err(ballot.failure()));
+        }
+        let (candidacy, attempt) = self.candidacies.begin(&ballot);
+        let token = ballot.owner.clone();
+        let vote = |keys, _| Call::Vote { keys, token, attempt, ttl, mark };
+        let vote = candidacy.request(Some(request), vote);
+        self.begin(ballot, Some(vote));
     }
 
-    /// How long a server may take for one round: little of the lease, which counts from the start of the round.
-    fn patience(&self, ttl: Duration) -> Duration {
-        self.settings.node_timeout.min(ttl / 10).min(self.machine.config().command_timeout / 4)
+    /// Begins a ballot: sends its request to every server whose vote is awaited.
+    fn begin(&mut self, ballot: Ballot, asked: Option<NodeRequest>) {
+        if let Some(asked) = asked {
+            for node in ballot.nodes(|vote| *vote == Vote::Awaited) {
+                self.servers.send(node, asked.clone());
+            }
+        }
+        let request = ballot.request;
+        self.ballots.begin(&mut self.servers.cx, ballot);
+        self.decide(request);
     }
 
-    /// Whether an attempt is still valid: it was not given up.
-    fn is_live(&self, owner: &Token, attempt: &Token) -> bool {
-        self.candidacies.get(owner).is_some_and(|candidacy| candidacy.token == *attempt)
+    /// Counts a server's vote.
+    fn count(&mut self, asked: &NodeRequest, node: usize, vote: Vote) {
+        if let Some(ballot) = self.ballots.get_mut(asked.ballot) {
+            ballot.votes[node] = vote;
+            let request = ballot.request;
+            self.decide(request);
+        }
+    }
+
+    /// Answers the machine if a ballot is decided.
+    fn decide(&mut self, request: RequestId) {
+        let decided = self.ballots.decide(&mut self.servers.cx, request);
+        let Some((ballot, is_won)) = decided else { return };
+        let verdict = match (&ballot.question, is_won) {
+            (Question::Lock(grantee), true) => {
+                let grantee = grantee.clone();
+                return self.begin_second_round(ballot, grantee);
+            }
+            (Question::Seal { first, last, .. }, true) => {
+                if let Some(candidacy) = self.candidacies.get_mut(&ballot.owner) {
+                    candidacy.last_fence = Some(*last);
+                }
+                Ok(Reply::Granted { fence: *first })
+            }
+            (Question::Lock(grantee) | Question::Seal { grantee, .. }, false) => {
+                self.lose_election(&ballot, grantee)
+            }
+            (Question::Extend { ttl }, true) => {
+                self.extended(&ballot, *ttl);
+                Ok(Reply::Owner(true))
+            }
+            (Question::Withdraw { .. }, true) => Ok(Reply::Owner(true)),
+            // That is final only if a majority denies it; else the machine asks again while the lease lasts. A missing
+            // answer alone ends no lease.
+            (Question::Extend { .. } | Question::Withdraw { .. }, false) if ballot.is_denied() => {
+                self.give_up(&ballot.owner, None);
+                Ok(Reply::Owner(false))
+            }
+            (Question::Extend { .. } | Question::Withdraw { .. }, false) => Err(ballot.failure()),
+        };
+        self.answer(request, verdict);
+    }
+
+    /// Round two: every server that said yes is asked to accept the fence, and any other as soon as it says yes.
+    fn begin_second_round(&mut self, mut ballot: Ballot, grantee: Grantee) {
+        let first = grantee.least;
+        let last = first + u64::from(grantee.block) - 1;
+        // Round two has its own patience, since a slow round one may have used up its own.
+        ballot.deadline = self.servers.cx.now + self.servers.round_patience();
+        ballot.question = Question::Seal { grantee, first, last };
+        let yes = ballot.nodes(|vote| *vote == Vote::Yes);
+        for node in yes {
+            // The connection may be lost since the vote.
+            ballot.votes[node] = self.servers.vote_of(node);
+            self.seal(node, &ballot.owner, (first, last), Some(ballot.request));
+        }
+        self.begin(ballot, None);
+    }
+
+    /// Asks a server that has granted the lock to accept the fence.
+    fn seal(
+        &mut self,
+        node: usize,
+        owner: &Token,
+        (first, last): (u64, u64),
+        ballot: Option<RequestId>,
+    ) {
+        let Some(candidacy) = self.candidacies.get(owner) else { return };
+        let seal = |keys, token| Call::Seal { keys, token, first, last };
+        self.servers.send(node, candidacy.request(ballot, seal));
+    }
+
+    /// No majority: gives the locks back on all servers, before the next attempt.
+    fn lose_election(&mut self, ballot: &Ballot, grantee: &Grantee) -> Result<Reply, Failure> {
+        self.give_up(&ballot.owner, None);
+        match &grantee.refused {
+            Some((servers, refusal)) if *servers >= majority(ballot.votes.len()) => {
+                Err(Failure::Refused(refusal.clone()))
+            }
+            _ if ballot.is_out_of_reach() => Err(ballot.failure()),
+            _ => {
+                if grantee.waits {
+                    self.channels.listen(&mut self.servers, &ballot.keys);
+                }
+                let held = ballot.holder();
+                Ok(Reply::Held(Held { holder: without_attempt(&held.holder).to_owned(), ..held }))
+            }
+        }
     }
 }
 
-/// The id of a server by number. All numbers fit.
-fn node_id(node: usize) -> NodeId {
-    NodeId(u16::try_from(node).unwrap_or(u16::MAX))
+/// Keeping a lock that a majority carries, and giving a lock up.
+impl Quorum {
+    /// Asks all servers to extend the lease, also those that have no vote in elections: what counts here is that they
+    /// carry the token.
+    fn extend(&mut self, request: RequestId, keys: LockKeys, owner: Token, ttl: Duration) {
+        let Some(candidacy) = self.candidacies.get(&owner) else {
+            return self.answer(request, Ok(Reply::Owner(false)));
+        };
+        let extension = |keys, token| Call::Extend { keys, token, ttl };
+        let extension = candidacy.request(Some(request), extension);
+        let question = Question::Extend { ttl };
+        let votes = self.servers.all().map(|node| self.servers.vote_of(node)).collect();
+        let deadline = self.servers.cx.now + self.servers.patience(ttl);
+        let ballot = Ballot { request, owner, keys, question, votes, deadline };
+        self.begin(ballot, Some(extension));
+    }
+
+    /// A majority carries the token: fills the servers that lack it.
+    fn extended(&mut self, ballot: &Ballot, ttl: Duration) {
+        if let Some(candidacy) = self.candidacies.get_mut(&ballot.owner) {
+            candidacy.carried = Some(ballot.request);
+        }
+        for node in ballot.nodes(|vote| matches!(vote, Vote::No(_))) {
+            self.fill(node, &ballot.owner, ttl);
+        }
+    }
+
+    /// Gives the lock to a server that lacks it, only in the round in which a majority was seen to carry it: after a
+    /// lost majority the lock may be another's, and this would be a vote against it.
+    fn fill(&mut self, node: usize, owner: &Token, ttl: Duration) {
+        if let Some(candidacy) = self.candidacies.get_mut(owner)
+            && let Some(last) = candidacy.last_fence
+        {
+            let fill = candidacy.request(None, |keys, token| Call::Fill { keys, token, ttl, last });
+            if self.servers.send(node, fill) {
+                candidacy.reached[node] = candidacy.reached[node].max(Reach::Asked);
+            }
+        }
+    }
+
+    /// The machine gives a token up, in whatever state.
+    fn withdraw(&mut self, request: RequestId, keys: LockKeys, owner: Token) {
+        let Some(Candidacy { election, reached, .. }) = self.candidacies.get(&owner) else {
+            return self.answer(request, Ok(Reply::Owner(false)));
+        };
+        let election = *election;
+        let vote = |node: usize| match reached[node] {
+            Reach::Not => Vote::No(None),
+            Reach::Asked | Reach::Lost => self.servers.vote_of(node),
+        };
+        let votes = self.servers.all().map(vote).collect();
+        if self.ballots.end(&mut self.servers.cx, election).is_some() {
+            // No component waits for the election any more.
+            self.answer(election, Err(Failure::NoQuorum(Vec::new())));
+        }
+        self.give_up(&owner, Some(request));
+        let deadline = self.servers.cx.now + self.servers.node_timeout();
+        let question = Question::Withdraw { overdue: false };
+        self.begin(Ballot { request, owner, keys, question, votes, deadline }, None);
+    }
+
+    /// Withdraws an attempt from every server that was asked for it, after all requests to it, even unanswered ones.
+    /// Where the connection is lost, or is another than that of a request, the withdrawal is also kept as pending: the
+    /// request may be executed late.
+    fn give_up(&mut self, owner: &Token, ballot: Option<RequestId>) {
+        let Some(candidacy) = self.candidacies.remove(owner) else { return };
+        let withdrawal = candidacy.request(ballot, |keys, token| Call::Withdraw { keys, token });
+        for node in self.servers.all().filter(|node| candidacy.reached[*node] != Reach::Not) {
+            let is_sent = self.servers.send(node, withdrawal.clone());
+            if !is_sent || candidacy.reached[node] == Reach::Lost {
+                self.withdrawals.add(node, withdrawal.clone(), self.servers.cx.now);
+            }
+        }
+    }
+}
+
+/// The servers' answers.
+impl Quorum {
+    /// Whether an unexecuted request is still needed: not if its attempt was given up, since the withdrawal went ahead
+    /// of a repeat.
+    fn is_wanted(&mut self, asked: &NodeRequest) -> bool {
+        matches!(asked.call, Call::Withdraw { .. }) || self.candidacies.of(asked).is_some()
+    }
+
+    fn answered(&mut self, node: usize, asked: &NodeRequest, sent: Mono, reply: &Reply) {
+        match (&asked.call, reply) {
+            (Call::Vote { .. }, reply) => self.voted(node, asked, reply),
+            (Call::Extend { ttl, .. }, Reply::Owner(carries)) => {
+                self.confirmed(node, asked, *ttl, *carries);
+            }
+            (Call::Seal { .. } | Call::Fill { .. }, Reply::Owner(yes)) => {
+                self.count(asked, node, Vote::of(*yes));
+            }
+            (Call::Withdraw { .. }, Reply::Owner(freed)) => {
+                self.withdrawals.answered(&mut self.servers.cx, node, asked.attempt, sent);
+                self.count(asked, node, Vote::of(*freed));
+            }
+            _ => debug_assert!(false, "{reply:?} is no answer to {:?}", asked.call),
+        }
+    }
+
+    /// An answer to round one. If it comes in round two or later, the server is asked to accept the fence, too.
+    fn voted(&mut self, node: usize, asked: &NodeRequest, answer: &Reply) {
+        let Some(candidacy) = self.candidacies.of(asked) else {
+            // Its withdrawal follows on the same connection.
+            return;
+        };
+        let Reply::Voted { counter, time } = answer else {
+            let holder = if let Reply::Held(holder) = answer { Some(holder.clone()) } else { None };
+            return self.count(asked, node, Vote::No(holder));
+        };
+        match self.ballots.get_mut(asked.ballot).map(|ballot| &mut ballot.question) {
+            Some(Question::Lock(grantee)) => {
+                grantee.least = grantee.least.max(counter + 1).max(time.as_micros());
+                self.count(asked, node, Vote::Yes);
+            }
+            Some(Question::Seal { first, last, .. }) => {
+                let fences = (*first, *last);
+                self.seal(node, &asked.owner, fences, asked.ballot);
+            }
+            _ => {
+                // The lock was granted meanwhile: this server carries it too, and must know its fence.
+                if let Some(last) = candidacy.last_fence {
+                    self.seal(node, &asked.owner, (last, last), None);
+                }
+            }
+        }
+    }
+
+    /// An answer to an extension.
+    fn confirmed(&mut self, node: usize, asked: &NodeRequest, ttl: Duration, carries: bool) {
+        let won = self.candidacies.get(&asked.owner).and_then(|candidacy| candidacy.carried);
+        let is_open = self.ballots.get_mut(asked.ballot).is_some();
+        if !is_open && !carries && won.is_some() && won == asked.ballot {
+            // The vote is too late, but a majority has won its round.
+            return self.fill(node, &asked.owner, ttl);
+        }
+        self.count(asked, node, Vote::of(carries));
+    }
+
+    /// The connection is lost, or is given up.
+    fn disconnected(&mut self, node: usize, detail: &str) {
+        for lost in self.servers.disconnected(node, detail).into_iter().flatten() {
+            self.lost(node, &lost.request, detail);
+        }
+    }
+
+    /// The connection of a request is lost. The request may have been executed, or may yet be.
+    fn lost(&mut self, node: usize, asked: &NodeRequest, why: &str) {
+        if let Call::Vote { .. } | Call::Fill { .. } = asked.call
+            && let Some(candidacy) = self.candidacies.of(asked)
+        {
+            candidacy.reached[node] = Reach::Lost;
+        }
+        self.failed(node, asked, why);
+    }
+
+    /// A request has no reply of its script.
+    fn failed(&mut self, node: usize, asked: &NodeRequest, why: &str) {
+        if let Call::Withdraw { .. } = asked.call {
+            self.withdrawals.failed(&mut self.servers.cx, node, asked);
+        }
+        self.count(asked, node, Vote::Failed(why.to_owned()));
+    }
 }

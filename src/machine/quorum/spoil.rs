@@ -7,7 +7,7 @@ use super::candidacy::Reach;
 impl Quorum {
     /// Counts every extension as won.
     pub(in crate::machine) fn believe_every_extension(&mut self) {
-        for ballot in self.ballots.values() {
+        for ballot in self.ballots.all() {
             if let Question::Extend { .. } = ballot.question
                 && let Some(candidacy) = self.candidacies.get_mut(&ballot.owner)
             {
@@ -18,7 +18,7 @@ impl Quorum {
 
     /// Takes servers whose votes are awaited for untouched.
     pub(in crate::machine) fn forget_awaited_votes(&mut self) {
-        for ballot in self.ballots.values() {
+        for ballot in self.ballots.all() {
             if let Question::Lock(_) = ballot.question
                 && let Some(candidacy) = self.candidacies.get_mut(&ballot.owner)
             {
@@ -32,12 +32,12 @@ impl Quorum {
 
     /// Drops all pending withdrawals.
     pub(in crate::machine) fn forget_withdrawals(&mut self) {
-        self.nodes.iter_mut().for_each(|node| node.withdrawals.clear());
+        self.withdrawals.clear();
     }
 
     /// Takes no request for lost.
     pub(in crate::machine) fn forget_lost_requests(&mut self) {
-        let reached = self.candidacies.values_mut().flat_map(|candidacy| &mut candidacy.reached);
+        let reached = self.candidacies.all().flat_map(|candidacy| &mut candidacy.reached);
         reached.for_each(|reach| *reach = Reach::Asked.min(*reach));
     }
 }

@@ -5,72 +5,69 @@
 //! message wakes the waiter, which asks after a random pause, so that waiters do not split the votes. A missed message
 //! costs one more pause.
 
-use super::{Channel, Quorum, Timer, VIRTUAL, node_id};
-use crate::machine::interface::{Effect, Event};
-use crate::machine::protocol::Protocol;
+use super::servers::{Servers, node_id};
+use crate::machine::interface::Effect;
 use crate::machine::shard_channels::{CHANNEL_KEPT, Unused};
+use crate::machine::timers::Timer;
+use crate::protocol::LockKeys;
 use crate::protocol::message::free_channel;
-use crate::protocol::{LockKeys, Message};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-impl Quorum {
+/// The subscribed channels.
+#[derive(Debug, Default)]
+pub(super) struct Channels(BTreeMap<Arc<str>, Channel>);
+
+/// The channel for messages that a lock may be free.
+#[derive(Debug)]
+struct Channel {
+    keys: LockKeys,
+    unused: Unused,
+}
+
+impl Channels {
     /// A caller waits for a lock: subscribes to its channel on every server.
-    pub(super) fn listen(&mut self, keys: &LockKeys) {
+    pub(super) fn listen(&mut self, servers: &mut Servers, keys: &LockKeys) {
         let channel = free_channel(keys);
-        if let Some(known) = self.channels.get_mut(&channel) {
-            known.unused.end();
-            return;
+        if let Some(known) = self.0.get_mut(&channel) {
+            return known.unused.end();
         }
-        if self.channels.is_empty() {
-            self.timers.insert((self.now + CHANNEL_KEPT, Timer::Forget));
+        if self.0.is_empty() {
+            servers.cx.timers.set(Timer::ForgetChannels, servers.cx.now + CHANNEL_KEPT);
         }
-        for node in (0..self.nodes.len()).filter(|node| self.nodes[*node].connection.is_up()) {
-            self.out.push(Effect::Listen { node: node_id(node), channel: Arc::clone(&channel) });
-        }
-        self.channels.insert(channel, Channel { keys: keys.clone(), unused: Unused::default() });
+        servers.push_to_all_up(|node| Effect::Listen { node, channel: Arc::clone(&channel) });
+        self.0.insert(channel, Channel { keys: keys.clone(), unused: Unused::default() });
     }
 
     /// Subscribes on a new connection.
-    pub(super) fn listen_again(&mut self, node: usize) {
-        for channel in self.channels.keys() {
-            self.out.push(Effect::Listen { node: node_id(node), channel: Arc::clone(channel) });
+    pub(super) fn connected(&self, servers: &mut Servers, node: usize) {
+        for channel in self.0.keys() {
+            let channel = Arc::clone(channel);
+            servers.cx.push(Effect::Listen { node: node_id(node), channel });
         }
     }
 
-    /// A subscription has begun; a message may have been missed before.
-    pub(super) fn listening(&mut self, channel: &str) {
-        if let Some(known) = self.channels.get(channel) {
-            let freed = Event::Message(Message::Freed(known.keys.clone()));
-            self.tell(|machine, now, wanted| machine.handle_event(now, VIRTUAL, freed, wanted));
-        }
-    }
-
-    /// A server denies subscriptions. If most do, the machine is notified.
-    pub(super) fn pubsub_denied(&mut self, node: usize, why: String) {
-        self.nodes[node].connection.pubsub_denied = true;
-        let denied = self.nodes.iter().filter(|node| node.connection.pubsub_denied).count();
-        if denied >= super::ballot::majority(self.nodes.len()) {
-            let denied = Event::PubsubDenied(why);
-            self.tell(|machine, now, wanted| machine.handle_event(now, VIRTUAL, denied, wanted));
-        }
+    /// The lock of a channel.
+    pub(super) fn lock_of(&self, channel: &str) -> Option<LockKeys> {
+        self.0.get(channel).map(|known| known.keys.clone())
     }
 
     /// Unsubscribes from channels that have been unused for a while.
-    pub(super) fn forget_channels(&mut self) {
-        let (machine, nodes, now) = (&self.machine, &self.nodes, self.now);
-        self.channels.retain(|channel, known| {
-            let keep = known.unused.is_kept(now, machine.waits_for(&known.keys));
+    pub(super) fn forget_unused(
+        &mut self,
+        servers: &mut Servers,
+        waits: impl Fn(&LockKeys) -> bool,
+    ) {
+        self.0.retain(|channel, known| {
+            let keep = known.unused.is_kept(servers.cx.now, waits(&known.keys));
             if !keep {
-                let up = (0..nodes.len()).filter(|node| nodes[*node].connection.is_up());
-                self.out.extend(up.map(|node| Effect::Unlisten {
-                    node: node_id(node),
-                    channel: Arc::clone(channel),
-                }));
+                servers
+                    .push_to_all_up(|node| Effect::Unlisten { node, channel: Arc::clone(channel) });
             }
             keep
         });
-        if !self.channels.is_empty() {
-            self.timers.insert((self.now + CHANNEL_KEPT, Timer::Forget));
+        if !self.0.is_empty() {
+            servers.cx.timers.set(Timer::ForgetChannels, servers.cx.now + CHANNEL_KEPT);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The callers' actions in the schedules of the simulator.
 
-use super::process::{Held, Process, Wish};
+use super::process::{Held, OpKind, Process};
 use super::simulator::{PROCESSES, Simulation};
 use super::world::{RENEWED, ms};
 use crate::machine::{Command, Hold, LeaseId, Wait};
@@ -19,20 +19,20 @@ impl Simulation {
             _ => Wait::UpTo(ms(8_000)),
         };
         let renew = self.rng.u32(..4) > 0;
-        let hold = Hold { renew, keep: !renew && self.rng.bool(), ..RENEWED };
+        let hold = Hold { renew, leave_to_expire: !renew && self.rng.bool(), ..RENEWED };
         if self.locks.len() > 1 && self.rng.u32(..4) == 0 {
             return self.acquire_together(who, ttl, hold);
         }
         let (mode, lock) = (self.mode(), self.any_lock());
         let name = self.locks[lock].name;
         let op = self.processes[who].world.acquire_named(name, ttl, wait, hold, mode);
-        let wish = if mode.is_shared() { Wish::Share } else { Wish::Lock };
-        self.processes[who].ask(op, lock, wish);
-        if wish == Wish::Lock && !matches!(wait, Wait::Never | Wait::UpTo(Duration::ZERO)) {
+        let kind = if mode.is_shared() { OpKind::Share } else { OpKind::Lock };
+        self.processes[who].ask(op, lock, kind);
+        if kind == OpKind::Lock && !matches!(wait, Wait::Never | Wait::UpTo(Duration::ZERO)) {
             self.wait_in_order(who, op, lock, ms(ttl));
         }
-        let keep = hold.keep;
-        let how = format_args!("renew {renew}, keep {keep}");
+        let leave_to_expire = hold.leave_to_expire;
+        let how = format_args!("renew {renew}, left to expire {leave_to_expire}");
         self.note(who, format_args!("acquire {name} {op:?} {ttl} ms, {wait:?}, {mode:?}, {how}"));
     }
 
@@ -44,7 +44,7 @@ impl Simulation {
         let (names, label) = (names.collect(), String::new());
         let together = Command::AcquireAll { names, ttl: ms(ttl), label, hold };
         let op = self.processes[who].world.command(together);
-        self.processes[who].ask(op, first, Wish::AcquireAll(count));
+        self.processes[who].ask(op, first, OpKind::AcquireAll(count));
         self.note(who, format_args!("acquire {count} locks from {first} {op:?} {ttl} ms"));
     }
 
@@ -66,9 +66,9 @@ impl Simulation {
         if !open.is_empty() {
             let op = open[self.rng.usize(..open.len())];
             if let Some(open) = self.processes[who].open.get_mut(&op)
-                && matches!(open.wish, Wish::Lock | Wish::Share | Wish::AcquireAll(_))
+                && matches!(open.kind, OpKind::Lock | OpKind::Share | OpKind::AcquireAll(_))
             {
-                open.wish = Wish::Cancelled;
+                open.kind = OpKind::Cancelled;
             }
             self.processes[who].world.cancel(op);
             self.note(who, format_args!("cancel {op:?}"));
@@ -81,13 +81,13 @@ impl Simulation {
             if self.rng.u32(..3) == 0 {
                 held.shared = true;
                 let op = self.processes[who].world.command(Command::Downgrade { lease });
-                self.processes[who].ask(op, lock, Wish::Other);
+                self.processes[who].ask(op, lock, OpKind::Other);
                 return self.note(who, format_args!("downgrade {op:?}"));
             }
             let ttl = self.rng.bool().then(|| ms(self.rng.u64(60..3_000)));
             let extend = Command::Extend { lease, ttl };
             let op = self.processes[who].world.command(extend);
-            self.processes[who].ask(op, lock, Wish::Other);
+            self.processes[who].ask(op, lock, OpKind::Other);
             self.note(who, format_args!("extend {op:?}"));
         }
     }
@@ -98,7 +98,7 @@ impl Simulation {
         let Some(has) = from.held.last_mut() else { return };
         let lease = from.world.machine.leases.get(has.lease.token_id());
         let Some(lease) = lease.filter(|lease| lease.id == has.lease) else { return };
-        has.passed_on = true;
+        has.adoptable = true;
         let (token, mode) = (from.world.machine.token_of(lease), lease.mode);
         let (lock, fence, shared) = (has.lock, has.fence, has.shared);
         let (name, ttl) = (self.locks[lock].name.to_owned(), ms(self.rng.u64(60..8_000)));
@@ -108,27 +108,27 @@ impl Simulation {
         self.note(who, format_args!("adopts {owner}, {mode:?}"));
         let adopt = Command::Adopt { name, owner, ttl, hold, mode };
         let op = self.processes[who].world.command(adopt);
-        self.processes[who].ask(op, lock, Wish::Adopt { fence, shared });
+        self.processes[who].ask(op, lock, OpKind::Adopt { fence, shared });
     }
 
     pub(super) fn release(&mut self, who: usize) {
-        if let Some(Held { lock, lease, passed_on, .. }) = self.processes[who].held.pop() {
+        if let Some(Held { lock, lease, adoptable, .. }) = self.processes[who].held.pop() {
             if let Some(token) = self.processes[who].token(lease) {
                 self.give_up(&token);
             }
-            let exported = self.rng.u32(..8) == 0 || passed_on;
+            let exported = self.rng.u32(..8) == 0 || adoptable;
             let until = self.processes[who].world.deadlines.get(&lease).copied();
             let op = self.processes[who].world.command(Command::Release { lease, exported });
-            let wish = match until {
-                Some(until) if !passed_on => Wish::Release { lease, until },
-                _ => Wish::Other,
+            let kind = match until {
+                Some(until) if !adoptable => OpKind::Release { lease, until },
+                _ => OpKind::Other,
             };
-            self.processes[who].ask(op, lock, wish);
+            self.processes[who].ask(op, lock, kind);
             self.processes[who].given_up.push(lease);
             self.note(who, format_args!("release {lease:?}"));
-            let handed_on =
+            let handed_off =
                 self.processes[who].world.machine.leases.get(lease.token_id()).is_some();
-            if handed_on && self.rng.u32(..3) == 0 {
+            if handed_off && self.rng.u32(..3) == 0 {
                 self.stale_release(who);
             }
         }
@@ -138,11 +138,11 @@ impl Simulation {
     pub(super) fn stale_release(&mut self, who: usize) {
         let Process { world, given_up, .. } = &self.processes[who];
         // Prefers a handle whose lock was handed off, because it could do harm.
-        let handed_on = |lease: &&LeaseId| world.machine.leases.get(lease.token_id()).is_some();
-        let lease = given_up.iter().find(handed_on).or_else(|| given_up.last());
+        let handed_off = |lease: &&LeaseId| world.machine.leases.get(lease.token_id()).is_some();
+        let lease = given_up.iter().find(handed_off).or_else(|| given_up.last());
         let Some(lease) = lease.copied() else { return };
         let op = self.processes[who].world.command(Command::Release { lease, exported: false });
-        self.processes[who].ask(op, 0, Wish::Stale);
+        self.processes[who].ask(op, 0, OpKind::Stale);
         self.note(who, format_args!("release {lease:?} again"));
     }
 }

@@ -70,9 +70,9 @@ impl Crew {
     }
 
     fn connect(&mut self, node: NodeId) {
-        let history = Some(format!("of {node:?}"));
+        let replication_id = Some(format!("of {node:?}"));
         let probe = ServerProbe {
-            history,
+            replication_id,
             time: ServerTime::from_micros(1_700_000_000_000_000),
             uptime: None,
         };
@@ -242,11 +242,12 @@ fn a_lock_that_is_moving_is_requested_there_once() {
 
 /// A fence below that epoch would be given back and asked for anew, without a pause, as long as the slot moves.
 #[test]
-fn what_is_asked_for_where_its_slot_moves_to_has_the_epoch_of_that_server() {
+fn a_request_to_the_target_of_a_moving_slot_has_the_epoch_of_that_server() {
     let mut crew = Crew::new();
     crew.event(TWO, Event::Disconnected("died".to_owned()));
     let later = ServerTime::from_micros(TIME.as_micros() + 5_000_000);
-    let probe = ServerProbe { history: Some("another".to_owned()), time: later, uptime: None };
+    let probe =
+        ServerProbe { replication_id: Some("another".to_owned()), time: later, uptime: None };
     crew.event(TWO, Event::Connected { probe, risks: Vec::new(), pubsub_denied: None });
     crew.take();
     crew.acquire(2, LOW);
@@ -375,7 +376,7 @@ fn a_release_outlasts_servers_that_contradict_each_other_for_a_while() {
     crew.command(OpId(3), Command::Release { lease, exported: false });
     for strife in STRIFE {
         crew.suffer(strife, 9_000);
-        assert!(crew.machine.releases.get(lease.token_id()).is_some(), "it may be mended yet");
+        assert!(crew.machine.releases.contains_key(&lease.token_id()), "it may be mended yet");
     }
     crew.suffer(STRIFE[0], 9_000);
     assert!(crew.machine.releases.is_empty());
@@ -533,8 +534,8 @@ fn a_server_that_denies_pubsub_is_polled() {
 fn a_force_that_was_stopped_halfway_spares_later_owners() {
     let mut crew = Crew::new();
     crew.command(OpId(2), Command::Force { name: LOW.to_owned(), foreign: false });
-    let (node, looks, ..) = crew.sent();
-    crew.reply(node, looks, Ok(Reply::Seen { last: 10 }));
+    let (node, peek, ..) = crew.sent();
+    crew.reply(node, peek, Ok(Reply::Seen { last: 10 }));
     let (node, frees, ..) = crew.sent();
     // The lock is free, and its next owner is a later one.
     crew.reply(node, frees, Err(Failure::Halfway));
@@ -582,6 +583,44 @@ fn a_share_whose_slot_moves_is_renewed_claimed_and_released_by_the_keys_that_exi
     crew.reply(ONE, request, Ok(Reply::Owner(true)));
     assert_eq!(crew.take(), [Effect::Complete { op: OpId(3), outcome: Outcome::Done }]);
     assert!(crew.machine.next_timeout().is_none());
+}
+
+/// There is no key of shares before the downgrade is executed, so even a script that names only the lock and its shares is
+/// refused until the move is over.
+#[test]
+fn a_lock_that_is_to_be_downgraded_is_released_while_its_slot_moves() {
+    for is_whole in [true, false] {
+        let mut crew = Crew::new();
+        let lease = crew.hold(2, LOW);
+        crew.command(OpId(3), Command::Downgrade { lease });
+        let (_, request, ..) = crew.sent();
+        crew.reply(ONE, request, refused("TRYAGAIN"));
+        crew.take();
+        crew.command(OpId(4), Command::Release { lease, exported: false });
+        let (_, request, call, _) = crew.next_sent();
+        assert!(matches!(call, Call::Release { .. }), "{call:?}");
+        crew.reply(ONE, request, refused("TRYAGAIN"));
+        let (_, request, call, _) = crew.next_sent();
+        assert!(matches!(call, Call::FreeShare { .. }), "{call:?}");
+        crew.reply(ONE, request, Err(Failure::Moving(TWO)));
+        let (node, request, ..) = crew.next_sent();
+        crew.reply(node, request, refused("TRYAGAIN"));
+        let (node, request, call, _) = crew.next_sent();
+        assert!(node == ONE && matches!(call, Call::Free { .. }), "{call:?}");
+        crew.reply(ONE, request, Ok(Reply::Owner(is_whole)));
+        if !is_whole {
+            // The downgrade was executed in between: there may be a share, which this call does not know of.
+            let (_, request, call, _) = crew.next_sent();
+            assert!(matches!(call, Call::Downgrade { .. }), "{call:?}");
+            crew.reply(ONE, request, Ok(Reply::Owner(true)));
+            let (_, request, call, _) = crew.next_sent();
+            assert!(matches!(call, Call::Release { .. }), "{call:?}");
+            crew.reply(ONE, request, Ok(Reply::Owner(true)));
+        }
+        let done = Effect::Complete { op: OpId(4), outcome: Outcome::Done };
+        assert!(crew.take().contains(&done));
+        assert!(crew.machine.releases.is_empty());
+    }
 }
 
 #[test]
@@ -683,9 +722,9 @@ fn the_second_server_is_given_up_as_well_if_it_is_silent() {
     assert!(crew.take().contains(&Effect::Disconnect { node: TWO, abort: true }));
 }
 
-/// How far a caller's place is behind when it came, in µs, if the server's clock was read twice before, half a second
-/// apart, and each reading was delayed so long.
-fn place_error_us(delays_us: [u64; 2]) -> u64 {
+/// The error of the call time that an acquire names, in µs, after two readings of the server's clock, half a second
+/// apart, each with the given delay.
+fn call_time_error_us(delays_us: [u64; 2]) -> u64 {
     let mut crew = Crew::new();
     let began = crew.now;
     let time = |at: Mono| TIME.as_micros() + u64::try_from(at.since(began).as_micros()).unwrap();
@@ -693,7 +732,7 @@ fn place_error_us(delays_us: [u64; 2]) -> u64 {
     let (_, request, ..) = crew.sent();
     for delay_us in delays_us {
         let time = ServerTime::from_micros(time(crew.now) + delay_us);
-        let probe = ServerProbe { history: Some(format!("of {ONE:?}")), time, uptime: None };
+        let probe = ServerProbe { replication_id: Some(format!("of {ONE:?}")), time, uptime: None };
         crew.event(ONE, Event::Probed { probe, sent: crew.now });
         crew.pass(500);
     }
@@ -703,27 +742,27 @@ fn place_error_us(delays_us: [u64; 2]) -> u64 {
     crew.take();
     crew.reply(ONE, request, Ok(Reply::Granted { fence: TIME.as_micros() + 1 }));
     let (.., call, _) = crew.sent();
-    let Call::Acquire { intent: Intent::Join(Some(place)), .. } = call else { panic!("{call:?}") };
-    place - came
+    let Call::Acquire { intent: Intent::Join(Some(called)), .. } = call else { panic!("{call:?}") };
+    called - came
 }
 
 #[test]
-fn a_place_is_told_by_the_reading_of_the_clock_that_was_delayed_least() {
-    assert_eq!(place_error_us([5_000, 1_000]), 1_000);
+fn the_call_time_follows_the_clock_reading_with_the_least_delay() {
+    assert_eq!(call_time_error_us([5_000, 1_000]), 1_000);
     // In half a second clocks run apart by 50 µs: the newer reading is preferred if it is as good but for that.
-    assert_eq!(place_error_us([1_000, 1_050]), 1_050);
-    assert_eq!(place_error_us([1_000, 1_051]), 1_000);
+    assert_eq!(call_time_error_us([1_000, 1_050]), 1_050);
+    assert_eq!(call_time_error_us([1_000, 1_051]), 1_000);
 }
 
 #[test]
-fn whoever_stands_in_line_for_its_own_caller_is_not_moved_by_a_release() {
+fn a_release_moves_no_entry_that_waits_for_its_own_caller() {
     let mut crew = Crew::new();
     let lease = crew.hold(2, LOW);
     crew.acquire(3, LOW);
     let (_, request, ..) = crew.sent();
-    let place = Some(QueuePosition { position: 1, seq: 5 });
+    let queued = Some(QueuePosition { position: 1, seq: 5 });
     let (holder, remaining) = ("hf1.c.1".to_owned(), Some(ms(9_000)));
-    let held = Held { remaining, holder, queued: place, time: TIME, ..Held::default() };
+    let held = Held { remaining, holder, queued, time: TIME, ..Held::default() };
     crew.reply(ONE, request, Ok(Reply::Held(held)));
     crew.take();
     crew.command(OpId(4), Command::Release { lease, exported: true });
@@ -744,7 +783,7 @@ fn a_manager_that_nobody_tells_the_routes_is_not_open() {
 }
 
 #[test]
-fn what_waits_for_a_server_is_asked_where_its_slots_are_now() {
+fn a_request_that_waits_for_a_connection_goes_where_its_slot_is_now() {
     let mut crew = Crew::new();
     crew.event(ONE, Event::Disconnected("died".to_owned()));
     crew.acquire(2, LOW);

@@ -41,7 +41,7 @@ fn a_connection_that_shows_new_data_raises_the_epoch() {
 
     // A failover to a server that lost the last grants, with a correct clock.
     world.event(Event::Disconnected("failover".to_owned()));
-    world.server.set_history("second");
+    world.server.set_replication_id("second");
     world.server.set_fence(world.now, &World::keys(), fence - 5);
     world.pass(ms(10));
     world.connect();
@@ -54,9 +54,9 @@ fn a_connection_that_shows_new_data_raises_the_epoch() {
 fn a_return_to_known_data_keeps_its_epoch() {
     let mut world = World::connected();
     let mut fences = Vec::new();
-    for history in ["first", "second", "first", "second"] {
+    for replication_id in ["first", "second", "first", "second"] {
         world.event(Event::Disconnected("failover".to_owned()));
-        world.server.set_history(history);
+        world.server.set_replication_id(replication_id);
         world.pass(ms(1_000));
         world.connect();
         let op = world.acquire(10_000, Wait::Never);
@@ -141,14 +141,14 @@ fn a_promotion_in_place_raises_the_epoch_before_the_first_grant() {
     let op = world.acquire(10_000, Wait::Forever);
     let (request, _) = world.wire.pop_front().unwrap();
     world.reply(request, Err(refused("READONLY")));
-    let probes = world.looks;
+    let probes = world.probes;
     world.connect();
     assert_eq!(
-        world.looks,
+        world.probes,
         probes + 1,
         "a look goes ahead of the retry, however new the connection"
     );
-    world.server.set_history("promoted");
+    world.server.set_replication_id("promoted");
     let probe = world.server.probe(world.now);
     let time = probe.time.as_micros();
     world.event(Event::Probed { probe, sent: world.now });
@@ -278,9 +278,9 @@ fn a_peer_that_hangs_up_on_every_request_after_a_while_is_not_stormed() {
 #[test]
 fn a_history_that_is_remembered_among_many_keeps_its_epoch() {
     let mut world = World::connected();
-    let fence_of = |world: &mut World, history: &str| {
+    let fence_of = |world: &mut World, replication_id: &str| {
         world.event(Event::Disconnected("failover".to_owned()));
-        world.server.set_history(history);
+        world.server.set_replication_id(replication_id);
         world.pass(ms(1_000));
         world.connect();
         let op = world.acquire(10_000, Wait::Never);

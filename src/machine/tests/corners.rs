@@ -35,7 +35,7 @@ fn pair(ttl_ms: u64) -> (World, LeaseId, World, OpId) {
 }
 
 /// The holder releases the lock, and the waiter gets the message.
-fn pass_on(holder: &mut World, lease: LeaseId, waiter: &mut World) {
+fn hand_off(holder: &mut World, lease: LeaseId, waiter: &mut World) {
     holder.release(lease);
     holder.settle();
     assert!(waiter.receive_one());
@@ -52,7 +52,7 @@ fn a_lock_that_is_released_during_its_claim_is_renewed_in_time_for_the_next() {
     let (mut holder, lease, mut world, first) = pair(10_000);
     let _ = first;
     let (second, third) = (want(&mut world, 10_000), want(&mut world, 60_000));
-    pass_on(&mut holder, lease, &mut world);
+    hand_off(&mut holder, lease, &mut world);
     world.settle();
     let lease = world.lease(first).0;
     world.release(lease);
@@ -95,7 +95,7 @@ fn a_waiter_times_out_although_its_entry_was_just_granted_to_another() {
     let op = world.acquire(60_000, Wait::UpTo(ms(10_000)));
     run(&mut holder, 9_995);
     run(&mut world, 9_995);
-    pass_on(&mut holder, lease, &mut world);
+    hand_off(&mut holder, lease, &mut world);
     // Before the reply with its new position.
     world.pass(ms(10));
     assert!(matches!(world.outcome(op), Some(Outcome::TimedOut { .. })), "{:?}", world.outcome(op));
@@ -108,13 +108,13 @@ fn the_wait_of_a_later_waiter_ends_in_time_as_well() {
     let op = world.acquire(60_000, Wait::UpTo(ms(500)));
     run(&mut holder, 495);
     run(&mut world, 495);
-    pass_on(&mut holder, lease, &mut world);
+    hand_off(&mut holder, lease, &mut world);
     world.pass(ms(10));
     assert!(matches!(world.outcome(op), Some(Outcome::TimedOut { .. })), "{:?}", world.outcome(op));
 }
 
 #[test]
-fn whoever_waits_behind_another_is_told_as_soon_as_something_is_known() {
+fn a_later_waiter_here_times_out_once_a_reason_is_known() {
     let (_holder, _, mut world, first) = pair(60_000);
     pass_until_poll(&mut world);
     world.event(Event::Disconnected("cut".to_owned()));
@@ -155,7 +155,7 @@ fn a_grant_is_not_dated_by_the_clocks_of_an_earlier_connection() {
     waiter.event(Event::Disconnected("cut".to_owned()));
     // Subscribed again, but the machine does not know the new connection yet.
     waiter.listen();
-    pass_on(&mut holder, lease, &mut waiter);
+    hand_off(&mut holder, lease, &mut waiter);
     assert_eq!(waiter.outcome(op), None);
 }
 
@@ -176,7 +176,7 @@ fn without_info_a_grant_by_message_is_kept() {
     let op = want(&mut waiter, 10_000);
     run(&mut holder, 5_000);
     run(&mut waiter, 5_000);
-    pass_on(&mut holder, lease, &mut waiter);
+    hand_off(&mut holder, lease, &mut waiter);
     waiter.settle();
     waiter.lease(op);
     assert!(waiter.lost.is_empty() && waiter.released.is_empty());
@@ -220,7 +220,7 @@ fn any_number_of_unreachable_waiters_costs_no_time() {
 #[test]
 fn a_claim_that_was_refused_is_repeated_within_the_claim() {
     let (mut holder, lease, mut waiter, op) = pair(60_000);
-    pass_on(&mut holder, lease, &mut waiter);
+    hand_off(&mut holder, lease, &mut waiter);
     waiter.lease(op);
     let (request, _) = waiter.wire.pop_front().unwrap();
     let refusal = Refusal { code: "BUSY".to_owned(), detail: String::new() };
@@ -232,7 +232,7 @@ fn a_claim_that_was_refused_is_repeated_within_the_claim() {
 #[test]
 fn a_claim_that_finds_its_token_enqueued_removes_the_entry() {
     let (mut holder, lease, mut waiter, op) = pair(60_000);
-    pass_on(&mut holder, lease, &mut waiter);
+    hand_off(&mut holder, lease, &mut waiter);
     waiter.lease(op);
     // A failover to a replica that lacks the grant.
     let (server, now, keys) = (waiter.server.clone(), waiter.now, World::keys());
@@ -242,7 +242,7 @@ fn a_claim_that_finds_its_token_enqueued_removes_the_entry() {
         .command(now, &["HSET", &keys.waiters(), "hf1.b.1", "1700000020000 60000 1 0 holdfast:b"]);
     waiter.settle();
     assert_eq!(waiter.lost.len(), 1);
-    assert_eq!(server.line(now, &keys), 0);
+    assert_eq!(server.queue_len(now, &keys), 0);
 }
 
 #[test]
@@ -255,7 +255,7 @@ fn a_waiter_stays_enqueued_while_the_server_lacks_resources() {
         waiter.reply(request, Err(Failure::Refused(refusal)));
         assert_eq!(waiter.outcome(op), None, "{code}");
         holder.now = waiter.now;
-        pass_on(&mut holder, lease, &mut waiter);
+        hand_off(&mut holder, lease, &mut waiter);
         waiter.lease(op);
     }
 }
@@ -319,7 +319,7 @@ fn a_grant_is_dated_as_if_the_clocks_had_drifted_apart_since_they_were_compared(
     let compared = waiter.now;
     holder.pass(ms(1_000));
     waiter.pass(ms(1_000));
-    pass_on(&mut holder, lease, &mut waiter);
+    hand_off(&mut holder, lease, &mut waiter);
     let until = waiter.deadlines[&waiter.lease(op).0];
     assert_eq!(until, valid_until(compared + ms(1_000 - 10), CLAIM));
 }
@@ -333,41 +333,41 @@ fn meet(world: &mut World, risks: Vec<Risk>) {
 }
 
 #[test]
-fn a_replica_at_connect_is_asked_for_its_history_before_the_first_grant() {
+fn a_replica_at_connect_is_probed_before_the_first_grant() {
     let mut world = World::connected();
     meet(&mut world, vec![Risk::Replica("10.0.0.1:6379".to_owned())]);
     assert!(matches!(world.notices.last(), Some(Notice::Risk(_))));
-    let probes = world.looks;
+    let probes = world.probes;
     let op = world.acquire(10_000, Wait::Forever);
-    assert_eq!(world.looks, probes + 1, "it may have been promoted meanwhile");
+    assert_eq!(world.probes, probes + 1, "it may have been promoted meanwhile");
     world.settle();
     world.lease(op);
     world.acquire(10_000, Wait::Never);
-    assert_eq!(world.looks, probes + 1, "it has taken a write");
+    assert_eq!(world.probes, probes + 1, "it has taken a write");
 }
 
 #[test]
-fn a_risk_of_another_kind_makes_nobody_ask_for_the_history() {
+fn a_risk_of_another_kind_causes_no_probe() {
     let mut world = World::connected();
     meet(&mut world, vec![Risk::Eviction("10.0.0.1:6379: allkeys-lru".to_owned())]);
-    let looks = world.looks;
+    let probes = world.probes;
     hold(&mut world, 10_000);
-    assert_eq!(world.looks, looks);
+    assert_eq!(world.probes, probes);
 }
 
 #[test]
-fn an_answer_that_shows_no_replica_makes_nobody_ask_for_the_history() {
+fn an_answer_that_shows_no_replica_causes_no_probe() {
     let mut world = World::connected();
     let lease = hold(&mut world, 10_000);
     world.release(lease);
     world.settle();
-    let looks = world.looks;
+    let probes = world.probes;
     hold(&mut world, 10_000);
-    assert_eq!(world.looks, looks, "the answer to a release is as good as any");
+    assert_eq!(world.probes, probes, "the answer to a release is as good as any");
 }
 
 #[test]
-fn a_history_that_is_known_makes_nobody_ask_for_the_locks() {
+fn a_known_history_causes_no_request_about_the_locks() {
     let mut world = World::connected();
     hold(&mut world, 10_000);
     let (probe, sent) = (world.server.probe(world.now), world.now);
@@ -376,13 +376,13 @@ fn a_history_that_is_known_makes_nobody_ask_for_the_locks() {
 }
 
 #[test]
-fn whoever_waits_behind_another_here_is_told_who_that_is() {
+fn the_timeout_of_a_later_waiter_here_names_the_holder() {
     let mut world = World::connected();
     let first = world.acquire(10_000, Wait::Forever);
     let second = world.acquire(20_000, Wait::UpTo(ms(100)));
     world.answer_one();
     world.lease(first);
-    // What stands in line for the second has no answer yet.
+    // The entry of the second caller has no answer yet.
     world.pass(ms(100));
     let Some(Outcome::TimedOut { holder, remaining, .. }) = world.outcome(second) else {
         panic!("{:?}", world.outcome(second));
@@ -391,7 +391,7 @@ fn whoever_waits_behind_another_here_is_told_who_that_is() {
 }
 
 #[test]
-fn a_connection_to_the_same_history_asks_for_no_lock_and_one_without_a_name_for_all() {
+fn a_reconnect_asks_about_no_lock_of_the_same_history_and_about_all_of_an_unknown_one() {
     for named in [true, false] {
         let mut world = World::connected();
         world.blind = !named;

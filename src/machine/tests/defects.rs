@@ -43,9 +43,9 @@ pub(super) enum Change {
 /// A defect of the machine.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Defect {
-    /// What a server sends elsewhere once is sent there without saying so.
+    /// A request that follows ASK is sent without ASKING.
     AskingForgotten,
-    /// What a server sends elsewhere is not asked for again once there is a connection.
+    /// A request whose redirection met no connection is not retried.
     AskNotRetried,
     /// A grant by message is taken though its claim is over.
     ClaimNotTimed,
@@ -66,7 +66,7 @@ pub(super) enum Defect {
     /// A late reply to a renewal revives an ended lease.
     LateRenewalCounts,
     /// The loss of a lock is not reported.
-    LossNotTold,
+    LossNotReported,
     /// A grant by message is dated after its arrival.
     MessageDatedAhead,
     /// The extension of a share names keys that may be missing.
@@ -75,16 +75,16 @@ pub(super) enum Defect {
     NoPoll,
     /// The scripts get no epoch.
     NoEpoch,
-    /// Every lock is kept, even one that should be released.
-    EverythingKept,
+    /// Every lock is left to expire, even one that should be released.
+    AllLocksLeft,
     /// A grant that its caller no longer waits for is not given back.
     NothingGivenBack,
-    /// A lock that should be kept is released.
-    NothingKept,
+    /// A lock that should be left to expire is released.
+    LeftLocksReleased,
     /// A queue entry that the server has lost is enqueued at a later position.
-    PlaceForgotten,
+    PositionForgotten,
     /// A caller who has waited in the process is enqueued at the end.
-    PlaceAtEnd,
+    PositionAtEnd,
     /// What frees a lock names keys that need not exist.
     ReleaseByAllKeys,
     /// A lock that a server says to be elsewhere counts as given back.
@@ -101,7 +101,7 @@ pub(super) enum Defect {
     StaleHandle,
     /// Nobody connects to servers that were not there at first.
     StrangersIgnored,
-    /// A thief whose answer was lost robs whoever has the lock now.
+    /// A thief whose answer was lost takes the lock from its present owner.
     StolenAgain,
     /// A message about a theft is ignored.
     TheftUnheard,
@@ -135,9 +135,9 @@ pub(super) fn apply(source: &str) -> Cow<'_, str> {
 /// The command for the machine, changed by the defect.
 pub(super) fn misdirect(machine: &mut Machine, command: Command) -> Command {
     match command {
-        Command::Close if Defect::NothingKept.is_on() => {
-            // Only now, because the judge must know which locks were to be kept.
-            machine.leases.all_mut().for_each(|held| held.keep = false);
+        Command::Close if Defect::LeftLocksReleased.is_on() => {
+            // Only now, because the judge must know which locks were to be left to expire.
+            machine.leases.all_mut().for_each(|held| held.leave_to_expire = false);
             command
         }
         Command::Release { lease, exported } if Defect::StaleHandle.is_on() => {
@@ -172,7 +172,7 @@ pub(super) fn take_message(
     let number = grant.token.number(&machine.rq.cx.config.client);
     let Some(id) = number.map(TokenId) else { return false };
     let link = &machine.rq.servers.get(node).data;
-    let waits = machine.entries.get(id).is_some() && !machine.replication.is_awaited(id);
+    let waits = machine.entries.get(&id).is_some_and(|entry| entry.confirming.is_none());
     if !waits || link.is_outdated(grant.fence) {
         return false;
     }
@@ -220,11 +220,13 @@ pub(super) fn distort(mut call: Call) -> Call {
         Call::Acquire { epoch, .. } | Call::Release { epoch, .. } if Defect::NoEpoch.is_on() => {
             *epoch = ServerTime::default();
         }
-        Call::Acquire { intent: Intent::Join(Some(seq)), .. } if Defect::PlaceForgotten.is_on() => {
+        Call::Acquire { intent: Intent::Join(Some(seq)), .. }
+            if Defect::PositionForgotten.is_on() =>
+        {
             *seq += 60_000_000;
         }
         Call::Acquire { intent: intent @ Intent::Join(Some(_)), .. }
-            if Defect::PlaceAtEnd.is_on() =>
+            if Defect::PositionAtEnd.is_on() =>
         {
             *intent = Intent::Join(None);
         }
@@ -303,21 +305,23 @@ pub(super) fn spoil(machine: &mut Machine) {
         Defect::NoPoll => {
             machine.rq.cx.timers.drop_retries_of_entries();
         }
-        Defect::EverythingKept => machine.leases.all_mut().for_each(|held| held.keep = true),
+        Defect::AllLocksLeft => {
+            machine.leases.all_mut().for_each(|held| held.leave_to_expire = true);
+        }
         Defect::StolenAgain => {
-            for entry in machine.entries.all_mut() {
+            for entry in machine.entries.values_mut() {
                 entry.uncertain &= !matches!(entry.policy, ContentionPolicy::Steal(_));
             }
         }
-        Defect::NothingGivenBack => machine.releases.spoil(|release| release.op.is_some(), |_| {}),
+        Defect::NothingGivenBack => machine.releases.retain(|_, release| release.op.is_some()),
         Defect::ReleasedOnce => {
-            machine.releases.spoil(|_| true, |release| release.uncertain = false);
+            machine.releases.values_mut().for_each(|release| release.uncertain = false);
         }
         Defect::RepeatReadAsLost => {
-            machine.releases.spoil(|_| true, |release| release.maybe_freed = false);
+            machine.releases.values_mut().for_each(|release| release.maybe_freed = false);
         }
         Defect::TokenUsedAgain => {
-            let last = machine.releases.ids().last().map(|id| id.0);
+            let last = machine.releases.keys().max().map(|id| id.0);
             if last == Some(machine.rq.cx.last_token) {
                 machine.rq.cx.last_token -= 1;
             }

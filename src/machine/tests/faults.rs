@@ -85,11 +85,11 @@ impl Simulation {
     pub(super) fn lose_requests(&mut self, who: usize) {
         self.processes[who].tidy = false;
         self.processes[who].world.lose_requests();
-        for (way, call) in self.processes[who].world.take_late() {
+        for (destination, call) in self.processes[who].world.take_late() {
             if self.rng.u32(..4) > 0 {
                 let late = ms(self.rng.u64(..LATE_MS));
                 let slow = if Defect::ClosedGracefully.is_on() { 5 } else { 1 };
-                self.late.push((self.now + late * slow, way, call));
+                self.late.push((self.now + late * slow, destination, call));
             }
         }
     }
@@ -186,7 +186,7 @@ impl Simulation {
             self.forget(|it| it.server.restore(it.now, entries));
             self.returned = self.orphans();
         }
-        self.server.set_history(&format!("run {}", self.rng.u64(..)));
+        self.server.set_replication_id(&format!("run {}", self.rng.u64(..)));
         // No server restarts within the same microsecond.
         let pause = ms(self.rng.u64(1..40));
         self.pass(pause);
@@ -231,7 +231,7 @@ impl Simulation {
             let runs = process.stopped_until.is_none() && process.cut_off_until.is_none();
             while runs && !process.world.is_silent() && !process.world.connecting {
                 process.world.answer_one();
-                process.world.answer_look();
+                process.world.answer_probe();
                 process.world.confirm(true);
                 process.world.receive_one();
             }
@@ -256,18 +256,18 @@ impl Simulation {
                 self.note(who, format_args!("is led to another server, or to the same"));
                 self.lose_connection(who);
             }
-            // A process with traffic notices within a second that the data has another history.
+            // A process with traffic notices within a second that the data has another replication id.
             Some(since) if self.now.since(since) < LOOK => {}
             Some(_) => self.promote(other),
         }
     }
 
     fn promote(&mut self, other: Server) {
-        let history = format!("run {}", self.rng.u64(..));
-        self.note(9, format_args!("another server takes the place of the first: {history}"));
+        let replication_id = format!("run {}", self.rng.u64(..));
+        self.note(9, format_args!("another server takes the place of the first: {replication_id}"));
         let entries = if self.rng.bool() { self.saved.clone() } else { self.server.save() };
         self.saved = entries.clone();
-        self.forget(|it| other.promote(it.now, entries, &history));
+        self.forget(|it| other.promote(it.now, entries, &replication_id));
         let index = self.servers.iter().position(|it| it.is(&other)).unwrap();
         self.promoted_at[index] = self.server.executed();
         self.server = other;

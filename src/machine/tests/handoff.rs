@@ -15,8 +15,8 @@ fn busy(crowd: &mut Crowd, tasks: usize) -> (LeaseId, Vec<OpId>) {
     (crowd.worlds[0].lease(waiting[1]).0, waiting[2..].to_vec())
 }
 
-fn handed_on(world: &World) -> u64 {
-    world.machine.stats().handed_on
+fn handed_off(world: &World) -> u64 {
+    world.machine.stats().handed_off
 }
 
 /// A is disconnected and knows it, the server restarts empty, B acquires: every owner with one of A's
@@ -25,13 +25,13 @@ fn handed_on(world: &World) -> u64 {
 fn nothing_is_handed_off_without_a_connection() {
     let mut crowd = Crowd::new(2);
     let (lease, waiting) = busy(&mut crowd, 10);
-    let before = handed_on(&crowd.worlds[0]);
+    let before = handed_off(&crowd.worlds[0]);
     crowd.worlds[0].event(Event::Disconnected("cut".to_owned()));
     crowd.server.flush();
-    crowd.server.set_history("second");
+    crowd.server.set_replication_id("second");
     crowd.held(1, 10_000);
     crowd.worlds[0].release(lease);
-    assert_eq!(handed_on(&crowd.worlds[0]), before);
+    assert_eq!(handed_off(&crowd.worlds[0]), before);
     assert!(!crowd.has(0, waiting[0]));
 }
 
@@ -67,20 +67,20 @@ fn a_renewal_that_was_answered_is_evidence() {
 #[test]
 fn a_lock_of_another_history_is_not_handed_off_after_the_return_to_a_known_one() {
     let mut crowd = Crowd::new(1);
-    let to = |crowd: &mut Crowd, history: &str| {
+    let to = |crowd: &mut Crowd, replication_id: &str| {
         let world = &mut crowd.worlds[0];
         world.event(Event::Disconnected("failover".to_owned()));
-        world.server.set_history(history);
+        world.server.set_replication_id(replication_id);
         world.connect();
     };
     to(&mut crowd, "Y");
     // A connection that dies at once is not replaced at once.
     crowd.pass(ms(300));
     let (lease, _) = busy(&mut crowd, 10);
-    let before = handed_on(&crowd.worlds[0]);
+    let before = handed_off(&crowd.worlds[0]);
     to(&mut crowd, "first");
     crowd.worlds[0].release(lease);
-    assert_eq!(handed_on(&crowd.worlds[0]), before);
+    assert_eq!(handed_off(&crowd.worlds[0]), before);
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn a_release_waits_for_the_answer_to_a_claim() {
     crowd.worlds[0].settle();
     assert_eq!(crowd.worlds[0].outcome(release), Some(&Outcome::Done));
     assert!(crowd.has(0, waiting[2]), "handed on when the claim was answered");
-    assert_eq!(handed_on(&crowd.worlds[0]), 1);
+    assert_eq!(handed_off(&crowd.worlds[0]), 1);
 }
 
 /// The reply that a release waits for may never arrive.
@@ -174,25 +174,25 @@ fn a_grant_that_another_caller_requested_is_not_longer_than_the_caller_wants() {
     assert!(left.parse::<u64>().unwrap() <= 1_000, "{left} ms are left on the server");
 }
 
-/// After a restart without data, the manager that has seen the new history confirms all its older leases.
+/// After a restart without data, the manager that has seen the new replication id confirms all its older leases.
 #[test]
 fn a_lease_from_before_is_confirmed_at_once_also_without_renewal() {
     for keep in [false, true] {
         let mut crowd = Crowd::new(2);
-        let hold = Hold { renew: false, keep, ..RENEWED };
+        let hold = Hold { renew: false, leave_to_expire: keep, ..RENEWED };
         let op = crowd.worlds[0].acquire_held(60_000, Wait::Never, hold);
         crowd.settle();
         let (lease, _) = crowd.worlds[0].lease(op);
         crowd.worlds[0].event(Event::Disconnected("restart".to_owned()));
         crowd.server.flush();
-        crowd.server.set_history("second");
+        crowd.server.set_replication_id("second");
         crowd.worlds[0].connect();
         crowd.settle();
         assert_eq!(crowd.worlds[0].lost, [(lease, LossReason::Expired)], "keep: {keep}");
     }
 }
 
-/// The same where the history changes under a live connection, and where the server hides it.
+/// The same where the replication id changes under a live connection, and where the server hides it.
 #[test]
 fn a_new_history_is_noticed_by_a_probe_or_if_hidden_by_a_new_connection() {
     let hold = Hold { renew: false, ..RENEWED };
@@ -201,7 +201,7 @@ fn a_new_history_is_noticed_by_a_probe_or_if_hidden_by_a_new_connection() {
     crowd.settle();
     let (lease, _) = crowd.worlds[0].lease(op);
     crowd.server.flush();
-    crowd.server.set_history("second");
+    crowd.server.set_replication_id("second");
     let (now, sent) = (crowd.worlds[0].now, crowd.worlds[0].now);
     let probe = crowd.server.probe(now);
     crowd.worlds[0].event(Event::Probed { probe, sent });
@@ -231,7 +231,7 @@ fn confirming_a_lease_without_renewal_does_not_extend_it() {
     let until = crowd.worlds[0].deadlines[&lease];
     crowd.pass(ms(4_000));
     crowd.worlds[0].event(Event::Disconnected("failover".to_owned()));
-    crowd.server.set_history("second");
+    crowd.server.set_replication_id("second");
     crowd.worlds[0].connect();
     crowd.settle();
     assert_eq!(crowd.worlds[0].deadlines[&lease], until);
@@ -246,7 +246,7 @@ fn a_release_waits_for_the_answer_to_an_extension() {
     for forgets in [false, true] {
         let mut crowd = Crowd::new(1);
         let (lease, waiting) = busy(&mut crowd, 10);
-        let before = handed_on(&crowd.worlds[0]);
+        let before = handed_off(&crowd.worlds[0]);
         if forgets {
             crowd.server.flush();
         }
@@ -256,13 +256,13 @@ fn a_release_waits_for_the_answer_to_an_extension() {
         crowd.worlds[0].answer_one();
         let outcome = if forgets { Outcome::Lost } else { Outcome::Done };
         assert_eq!(crowd.worlds[0].outcome(release), Some(&outcome));
-        assert_eq!(handed_on(&crowd.worlds[0]) > before, !forgets);
+        assert_eq!(handed_off(&crowd.worlds[0]) > before, !forgets);
         assert_eq!(crowd.has(0, waiting[0]), !forgets);
     }
 }
 
 #[test]
-fn who_is_handed_a_lock_on_is_told_a_label_that_is_not_its_own() {
+fn a_handoff_comes_with_the_label_of_another_caller() {
     let mut crowd = Crowd::new(1);
     let opener = crowd.held(0, 10_000);
     let ops = ["one", "two", "two", "three"].map(|label| {
@@ -284,7 +284,7 @@ fn who_is_handed_a_lock_on_is_told_a_label_that_is_not_its_own() {
     });
     assert_eq!(labels, [None, None, None, Some("two".to_owned())]);
     assert_eq!(crowd.worlds[0].machine.stats().acquired, acquired + 3);
-    assert_eq!(handed_on(&crowd.worlds[0]), 2);
+    assert_eq!(handed_off(&crowd.worlds[0]), 2);
 }
 
 /// A message that got lost is made up for by a poll, whose answer is as good as that to a claim.

@@ -16,7 +16,7 @@ pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
         script("token, 'NX', 'PX', ttl_ms)", "token, 'PX', ttl_ms)"),
     ),
     (
-        "a newcomer takes a free lock ahead of those who wait",
+        "a newcomer takes a free lock ahead of the waiters",
         Kind::Steady,
         script("redis.call('EXISTS', queue_key) == 0", "true"),
     ),
@@ -31,12 +31,12 @@ pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
         script("if is_owner then\n  redis.call('DEL'", "if false then\n  redis.call('DEL'"),
     ),
     (
-        "a release passes nothing on",
+        "a release grants the lock to nobody",
         Kind::Steady,
         script("if is_open(lock) and serve_queue(lock) == UNKNOWN then", "if false then"),
     ),
     (
-        "only an owner's release passes the lock on",
+        "only an owner's release grants the lock to a waiter",
         Kind::Steady,
         script(
             "if is_open(lock) and serve_queue(lock) == UNKNOWN",
@@ -44,7 +44,7 @@ pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
         ),
     ),
     (
-        "the lock is passed to whoever is gone",
+        "the lock is granted to a waiter that has left",
         Kind::Steady,
         script("listens[channel] = answer[2] ~= 0", "listens[channel] = true"),
     ),
@@ -62,7 +62,7 @@ pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
         script("if redis.call('PTTL', lock_key) <= ttl_ms then", "if true then"),
     ),
     (
-        "who owns the lock is told so without a lease",
+        "an owner that asks again gets no lease",
         Kind::Steady,
         script("if redis.call('PTTL', lock_key) <= ttl_ms then", "if false then"),
     ),
@@ -88,7 +88,7 @@ pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
     ),
     ("validity counts from the answer", Kind::Steady, Change::Machine(Defect::ValidFromReply)),
     ("validity counts from the message", Kind::Steady, Change::Machine(Defect::ValidFromArrival)),
-    ("a loss is not told", Kind::Steady, Change::Machine(Defect::LossNotTold)),
+    ("a loss is not reported", Kind::Steady, Change::Machine(Defect::LossNotReported)),
     ("a claim that is over starts its owner", Kind::Steady, Change::Machine(Defect::ClaimNotTimed)),
     (
         "a message is dated after its arrival",
@@ -132,7 +132,7 @@ pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
     ),
     ("no epoch lifts the fences", Kind::Losing, Change::Machine(Defect::NoEpoch)),
     (
-        "a waiter's own epoch is not looked at",
+        "a waiter's own epoch is ignored",
         Kind::Losing,
         script("math.max(lock.epoch_us, epoch_us)", "lock.epoch_us"),
     ),
@@ -165,13 +165,13 @@ pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
         script("local FENCE_MS = 86400000", "local FENCE_MS = 864000"),
     ),
     (
-        "a lock is handed on though the server has not confirmed it for long",
+        "a lock is handed off though the server has not confirmed it for long",
         Kind::Flushing,
         Change::Machine(Defect::HandedOnUnconfirmed),
     ),
     // Handoffs.
     (
-        "whoever passes a share on keeps it",
+        "a caller that hands off a share keeps it",
         Kind::Steady,
         script(
             "redis.call('ZREM', shared_key, token, '#' .. token, '?' .. token)\nlocal fence",
@@ -179,7 +179,7 @@ pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
         ),
     ),
     (
-        "an successor's share outlives the lock",
+        "a successor's share outlives the lock",
         Kind::Steady,
         script(
             "redis.call('PEXPIRE', lock_key, last_ms - now_ms)\nredis.call('PEXPIRE', shared_key, last",
@@ -187,7 +187,7 @@ pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
         ),
     ),
     (
-        "an successor has the fence of another",
+        "a successor has the fence of another",
         Kind::Steady,
         script(
             "local fence = issue_fences(fence_key, counter, 1, epoch_us, now_us)\nredis.call('ZADD'",
@@ -195,13 +195,9 @@ pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
         ),
     ),
     // The wait queue.
+    ("a waiter leaves no mark", Kind::Steady, script("redis.call('APPEND', lock_key, MARK)", "")),
     (
-        "whoever waits leaves no mark",
-        Kind::Steady,
-        script("redis.call('APPEND', lock_key, MARK)", ""),
-    ),
-    (
-        "a lock that was passed on is not marked",
+        "a lock that was handed off is not marked",
         Kind::Steady,
         script(
             "lock.value = entry.token .. (mark or waiters_mark(lock))",
@@ -217,17 +213,17 @@ pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
         ),
     ),
     (
-        "a release leaves the place in line",
+        "a release leaves the queue entry",
         Kind::Steady,
         script("else\n  dequeue(lock, token)\n", "else\n"),
     ),
     (
-        "newcomers stand at the head",
+        "newcomers are enqueued at the head",
         Kind::Steady,
         script("math.max(lock.now_us, (last or 0) + 1)", "lock.now_us - 1e12"),
     ),
     (
-        "whoever cannot be reached at once has left",
+        "a waiter that cannot be reached at once is removed",
         Kind::Steady,
         script("if entry.deadline_ms < until_ms then", "if true then"),
     ),
@@ -237,26 +233,34 @@ pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
         script("if lock.unclaimed == token then\n    clear_unclaimed(lock)\n  end", ""),
     ),
     (
-        "nobody is told of a grant",
+        "no message announces a grant",
         Kind::Steady,
         script("redis.pcall(is_sharded(channel) and 'SPUBLISH' or 'PUBLISH', channel,", "type("),
     ),
     (
-        "the line is kept without an end",
+        "the wait queue has no expiry",
         Kind::Steady,
         script("redis.call('PEXPIRE', lock.waiters_key, KEYS_MS)", ""),
     ),
-    ("a lost place is taken further back", Kind::Steady, Change::Machine(Defect::PlaceForgotten)),
-    ("a caller who has waited is the last", Kind::Calm, Change::Machine(Defect::PlaceAtEnd)),
-    ("waiters never ask", Kind::Steady, Change::Machine(Defect::NoPoll)),
+    (
+        "a lost position is replaced by a later one",
+        Kind::Steady,
+        Change::Machine(Defect::PositionForgotten),
+    ),
+    (
+        "a caller who has waited is enqueued last",
+        Kind::Calm,
+        Change::Machine(Defect::PositionAtEnd),
+    ),
+    ("waiters never poll", Kind::Steady, Change::Machine(Defect::NoPoll)),
     // Shares.
     (
-        "a share is given while another has the whole lock",
+        "a share is granted while another has the whole lock",
         Kind::Steady,
         script("return is_shared(lock) and (limit == '0'", "return (limit == '0'"),
     ),
     (
-        "nobody counts those who share a lock",
+        "the holders of shares are not counted",
         Kind::Steady,
         script("count_shares(lock) < tonumber(limit)", "count_shares(lock) < 99"),
     ),
@@ -281,7 +285,7 @@ pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
         script("  else\n    redis.call('DEL', lock_key)\n  end\n  return", "  end\n  return"),
     ),
     (
-        "the whole lock is given while others share it",
+        "the whole lock is granted while others share it",
         Kind::Steady,
         script(
             "  if not lock.value or limit == WHOLE then\n    return not lock.value",
@@ -289,7 +293,7 @@ pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
         ),
     ),
     (
-        "those who want shares overtake whoever waits for the whole lock",
+        "waiters for shares overtake a waiter for the whole lock",
         Kind::Steady,
         script("not seq and not lock.head and", "not seq and"),
     ),
@@ -337,7 +341,7 @@ pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
     ),
     ("shares have one fence", Kind::Steady, script("  lock.counter = first + block - 1\n", "")),
     (
-        "only one of those who want shares gets one",
+        "only one waiter for a share gets one",
         Kind::Steady,
         script(
             "      if entry.limit == WHOLE then\n        return fence or ANOTHER",
@@ -345,7 +349,7 @@ pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
         ),
     ),
     (
-        "a downgrade lets nobody in",
+        "a downgrade grants no shares",
         Kind::Steady,
         script("  fit_to_shares(lock)\n  serve_queue(lock)\n", "  fit_to_shares(lock)\n"),
     ),
@@ -366,7 +370,7 @@ pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
         ),
     ),
     (
-        "a process that was heard of since is taken for silent",
+        "a process that has sent a request since is taken for silent",
         Kind::Steady,
         script(
             "if silent_ms and last_heard_ms(lock, token) <= silent_ms then",
@@ -398,12 +402,12 @@ pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
     ),
     // Several locks at once.
     (
-        "who wants several locks overtakes those who wait for one",
+        "a caller for several locks overtakes the waiters for one",
         Kind::Steady,
         script("(value or redis.call('EXISTS', queue_key) == 1)", "value"),
     ),
     (
-        "several locks are given though one is held",
+        "several locks are granted though one is held",
         Kind::Steady,
         script(
             "(value or redis.call('EXISTS', queue_key) == 1)",
@@ -425,7 +429,7 @@ pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
     ),
     // Moving slots.
     (
-        "whoever has to free a lock alone frees another's",
+        "a release by the lock's key alone frees another's lock",
         Kind::Moving,
         script(
             "if value ~= token and value ~= token .. MARK then\n  return 0\nend\nredis.call('DEL', lock_key)",
@@ -434,17 +438,17 @@ pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
     ),
     // While it does so from server to server.
     (
-        "what is sent to where a slot moves to does not say so",
+        "a request to the target of a moving slot goes without ASKING",
         Kind::Cluster,
         Change::Machine(Defect::AskingForgotten),
     ),
     (
-        "what is sent to a server without a connection is not asked for again",
+        "a request to a server without a connection is not repeated",
         Kind::Cluster,
         Change::Machine(Defect::AskNotRetried),
     ),
     (
-        "where a slot moves to is asked with the epoch of another server",
+        "a request to the target of a moving slot has the epoch of another server",
         Kind::Cluster,
         Change::Machine(Defect::EpochOfAnother),
     ),
@@ -456,7 +460,7 @@ pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
         Change::Machine(Defect::StrangersIgnored),
     ),
     (
-        "a release is not sent to where the slot moves to",
+        "a release is not sent to the target of a moving slot",
         Kind::Cluster,
         Change::Machine(Defect::ReleaseDoneOnAsk),
     ),
@@ -482,32 +486,32 @@ pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
     ),
     // Taking a lock away, and keeping it.
     (
-        "a theft robs whoever has the lock by then",
+        "a late theft takes the lock from a later owner",
         Kind::Steady,
         script("not is_foreign and (lock.counter or 0) == tonumber(ARGV[8])", "not is_foreign"),
     ),
     (
-        "a lock is freed from whoever has it by then",
+        "a late force frees the lock of a later owner",
         Kind::Steady,
         script("or (lock.counter or 0) ~= tonumber(seen)", ""),
     ),
     (
-        "other code is robbed",
+        "a theft takes the lock from other code",
         Kind::Steady,
         script("not is_foreign and (lock.counter or 0)", "(lock.counter or 0)"),
     ),
     (
-        "other code is robbed by every force",
+        "every force takes the lock from other code",
         Kind::Steady,
         script("lock.value and (scope == 'foreign' or lock.value:find('^hf1%.'))", "lock.value"),
     ),
     (
-        "who is robbed is not told",
+        "the victim of a theft is not notified",
         Kind::Steady,
         script("notify_owner(lock, 'stolen', strip_mark(lock.value))", "local _ = lock"),
     ),
     (
-        "who is robbed of a share is not told",
+        "the victim of a stolen share is not notified",
         Kind::Steady,
         script("      notify_owner(lock, 'stolen', token)\n", ""),
     ),
@@ -517,7 +521,7 @@ pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
         script("if not lock.value and serve_queue(lock) == UNKNOWN then", "if false then"),
     ),
     (
-        "whose lock was adopted is told of a theft",
+        "the former owner of an adopted lock is notified of a theft",
         Kind::Steady,
         script(
             "notify_owner(lock, 'adopted', owner)\n  redis.call('DEL', shared_key)",
@@ -529,15 +533,27 @@ pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
         Kind::Steady,
         script("token, 'NX', 'PX', ttl_ms)", "token, 'NX', 'PX', ttl_ms + 1)"),
     ),
-    ("a thief robs twice", Kind::Steady, Change::Machine(Defect::StolenAgain)),
-    ("who hears of a theft goes on", Kind::Steady, Change::Machine(Defect::TheftUnheard)),
-    ("a kept lock is given back", Kind::Steady, Change::Machine(Defect::NothingKept)),
-    ("a close gives nothing back", Kind::Steady, Change::Machine(Defect::EverythingKept)),
-    // Requests without a reply.
-    ("nothing unknown is given back", Kind::Steady, Change::Machine(Defect::NothingGivenBack)),
-    ("what may come late is given back once", Kind::Steady, Change::Machine(Defect::ReleasedOnce)),
+    ("a theft is repeated", Kind::Steady, Change::Machine(Defect::StolenAgain)),
+    ("the victim of a theft goes on", Kind::Steady, Change::Machine(Defect::TheftUnheard)),
     (
-        "a release whose answer was lost tells of a loss",
+        "a lock that is left to expire is given back",
+        Kind::Steady,
+        Change::Machine(Defect::LeftLocksReleased),
+    ),
+    ("a close gives nothing back", Kind::Steady, Change::Machine(Defect::AllLocksLeft)),
+    // Requests without a reply.
+    (
+        "a grant without a reply is not given back",
+        Kind::Steady,
+        Change::Machine(Defect::NothingGivenBack),
+    ),
+    (
+        "a request that may arrive late is given back once",
+        Kind::Steady,
+        Change::Machine(Defect::ReleasedOnce),
+    ),
+    (
+        "a release whose answer was lost reports a loss",
         Kind::Steady,
         Change::Machine(Defect::RepeatReadAsLost),
     ),

@@ -78,14 +78,14 @@ impl Simulation {
         let Some((server, granted)) = granted else { return };
         let fresh = self.locks[lock].fences.insert((server, fence));
         self.demand(fresh, || format!("the fence {fence} was given twice"));
-        let handed_on = lease != LeaseId::first(lease.token_id());
+        let handed_off = lease != LeaseId::first(lease.token_id());
         let now = self.server.executed();
-        let began = if handed_on { now + 1 } else { granted.number };
-        if handed_on {
-            self.check_hand_on(who, &token, &granted);
+        let began = if handed_off { now + 1 } else { granted.number };
+        if handed_off {
+            self.check_handoff(who, &token, &granted);
         }
         // After a theft that it does not know of yet, others have held the lock.
-        let stolen = self.is_robbed(&token);
+        let stolen = self.is_victim(&token);
         // A process may not know for a moment that its server lost the lock or ended its lease early, and
         // that others have it: while it hands off without a request, or while an earlier grant is in flight.
         let blind = self.is_forgotten(&token);
@@ -131,18 +131,19 @@ impl Simulation {
         self.forgotten.contains_key(token.as_str())
     }
 
-    /// Whether a caller may still believe in a hold that its server has lost.
+    /// Whether a caller may still believe in a hold that its server has lost: also if a request that is late gets it
+    /// anew there, for less time.
     pub(super) fn may_believe(&self, token: &Token) -> bool {
-        self.forgotten(token).is_some_and(|forgotten| self.now <= forgotten.until)
+        self.forgotten.get(token.as_str()).is_some_and(|forgotten| self.now <= forgotten.until)
     }
 
     /// Checks that no lock is handed off if the process could know that its server has lost it.
-    fn check_hand_on(&self, who: usize, token: &Token, granted: &Granted) {
+    fn check_handoff(&self, who: usize, token: &Token, granted: &Granted) {
         let Some(forgotten) = self.forgotten(token).filter(|forgotten| forgotten.gone) else {
             return;
         };
         let world = &self.processes[who].world;
-        let same = world.shown.as_deref() == Some(&*granted.history);
+        let same = world.shown.as_deref() == Some(&*granted.replication_id);
         self.demand(!world.up || same, || {
             format!("{token} is handed on, and {who} has seen that the data is another's")
         });
@@ -158,7 +159,7 @@ impl Simulation {
         let (at, when) = (self.now, self.server.executed());
         let mut known = Vec::new();
         for server in &self.servers {
-            known.extend(server.robbed(at));
+            known.extend(server.victims(at));
             for lock in &self.locks {
                 let snapshot = server.snapshot(at, &lock.keys);
                 let left = snapshot.holders().map(|(token, ms)| {
@@ -203,22 +204,22 @@ impl Simulation {
 
     /// Writes as a caller that may have lost its lock long ago, which fences must catch.
     pub(super) fn write(&mut self, who: usize) {
-        let Some(Held { lock, lease, fence, shared: false, passed_on }) =
+        let Some(Held { lock, lease, fence, shared: false, adoptable }) =
             self.processes[who].held.last()
         else {
             // Sharers only read.
             return;
         };
-        let (lock, lease, fence, passed_on) = (*lock, *lease, *fence, *passed_on);
+        let (lock, lease, fence, adoptable) = (*lock, *lease, *fence, *adoptable);
         let accepted = fence >= self.locks[lock].store.highest;
         let believes = self.processes[who].world.deadlines.contains_key(&lease);
         self.note(who, format_args!("write with {fence}: {accepted}"));
         if !accepted {
             let token = self.processes[who].token_of(lease);
-            let excused = self.is_robbed(&token)
+            let excused = self.is_victim(&token)
                 || self.forgotten(&token).is_some()
                 || self.kind == Kind::Split;
-            self.demand(!believes || passed_on || excused, || {
+            self.demand(!believes || adoptable || excused, || {
                 "a write of the only holder was refused".to_owned()
             });
         }

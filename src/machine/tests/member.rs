@@ -3,8 +3,8 @@
 //! One of them is in front, and stands in the fields of [`World`]; what is done to the connection of a world is done to
 //! that one.
 
+use super::cluster_servers::{Cluster, servers};
 use super::defects::{self, Defect};
-use super::resharding::{Cluster, servers};
 use super::server::Server;
 use super::world::{Answer, World};
 use crate::machine::{
@@ -20,8 +20,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 /// Whoever keeps or ends what it has is refused so often in a row at most, while its keys can be reached: by MOVED, ASK,
-/// TRYAGAIN, and ASK for the keys that exist. An extension may be under way beside a release.
-const REFUSED_MAX: usize = 6;
+/// TRYAGAIN, ASK for the keys of its share, TRYAGAIN, and ASK for the lock's own key. An extension may be under way beside
+/// a release.
+const REFUSED_MAX: usize = 9;
 
 pub(super) struct Member {
     pub(super) cluster: Cluster,
@@ -39,7 +40,7 @@ pub(super) struct Member {
     /// Where the slots were at first.
     first_routes: Routes,
     /// Requests that were lost, and may still arrive.
-    late: Vec<(Way, Call)>,
+    late: Vec<(Destination, Call)>,
 }
 
 enum Discovery {
@@ -56,7 +57,7 @@ pub(super) struct Connection {
     up: bool,
     shown: Option<String>,
     subscriber: u64,
-    unanswered_looks: Option<VecDeque<(RequestId, Mono)>>,
+    unanswered_probes: Option<VecDeque<(RequestId, Mono)>>,
     confirms: VecDeque<TokenId>,
     pub(super) shards: ShardSubscriber,
 }
@@ -71,12 +72,12 @@ pub(super) struct ShardSubscriber {
 
 /// Where a call goes, and how.
 #[derive(Clone)]
-pub(super) enum Way {
+pub(super) enum Destination {
     Alone(Server),
     Member(Cluster, NodeId, SendMode),
 }
 
-impl Way {
+impl Destination {
     pub(super) fn execute(&self, now: Mono, call: &Call) -> Result<Reply, Failure> {
         match self {
             Self::Alone(server) => server.execute(now, call),
@@ -105,7 +106,7 @@ impl Member {
         let server = cluster.server();
         let connection = |_| Connection {
             subscriber: server.new_subscriber(),
-            unanswered_looks: Some(VecDeque::new()),
+            unanswered_probes: Some(VecDeque::new()),
             shards: ShardSubscriber {
                 subscriber: server.new_subscriber(),
                 wanted: VecDeque::new(),
@@ -155,7 +156,7 @@ impl World {
         std::mem::swap(&mut self.up, &mut other.up);
         std::mem::swap(&mut self.shown, &mut other.shown);
         std::mem::swap(&mut self.subscriber, &mut other.subscriber);
-        std::mem::swap(&mut self.unanswered_looks, &mut other.unanswered_looks);
+        std::mem::swap(&mut self.unanswered_probes, &mut other.unanswered_probes);
         std::mem::swap(&mut self.confirms, &mut other.confirms);
         std::mem::swap(&mut self.shards, &mut other.shards);
     }
@@ -223,11 +224,11 @@ impl World {
     }
 
     /// How a request reaches the server in front.
-    pub(super) fn way(&self, request: RequestId) -> Way {
-        let Some(member) = &self.member else { return Way::Alone(self.server.clone()) };
+    pub(super) fn destination(&self, request: RequestId) -> Destination {
+        let Some(member) = &self.member else { return Destination::Alone(self.server.clone()) };
         let send_mode =
             member.send_modes.get(&request).map_or(SendMode::Plain, |(send_mode, ..)| *send_mode);
-        Way::Member(member.cluster.clone(), member.front, send_mode)
+        Destination::Member(member.cluster.clone(), member.front, send_mode)
     }
 
     /// A request is written.
@@ -246,21 +247,22 @@ impl World {
         request: RequestId,
         call: &Call,
     ) -> Result<Reply, Failure> {
-        let reply = self.way(request).execute(self.now, call);
+        let reply = self.destination(request).execute(self.now, call);
         self.check_way(call, &reply);
         defects::misread(call, reply)
     }
 
     /// What was written and cannot be answered any more.
-    pub(super) fn lose_wire(&mut self) -> Vec<(Way, Call)> {
+    pub(super) fn lose_wire(&mut self) -> Vec<(Destination, Call)> {
         let wire = std::mem::take(&mut self.wire);
-        wire.into_iter().map(|(request, call)| (self.way(request), call)).collect()
+        wire.into_iter().map(|(request, call)| (self.destination(request), call)).collect()
     }
 
     /// What was lost, and may still arrive.
-    pub(super) fn take_late(&mut self) -> Vec<(Way, Call)> {
+    pub(super) fn take_late(&mut self) -> Vec<(Destination, Call)> {
         let alone = std::mem::take(&mut self.late).into_iter();
-        let mut late: Vec<_> = alone.map(|call| (Way::Alone(self.server.clone()), call)).collect();
+        let mut late: Vec<_> =
+            alone.map(|call| (Destination::Alone(self.server.clone()), call)).collect();
         if let Some(member) = &mut self.member {
             late.append(&mut member.late);
         }
@@ -268,7 +270,7 @@ impl World {
     }
 
     /// What was lost may still arrive.
-    pub(super) fn add_late(&mut self, lost: Vec<(Way, Call)>) {
+    pub(super) fn add_late(&mut self, lost: Vec<(Destination, Call)>) {
         match &mut self.member {
             Some(member) => member.late.extend(lost),
             None => self.late.extend(lost.into_iter().map(|(_, call)| call)),

@@ -1,6 +1,6 @@
 //! Messages are hints: any client that may publish can forge them.
 
-use super::errands::{arrive_late, assert_idle, take_held, two};
+use super::one_shots::{arrive_late, assert_idle, take_held, two};
 use super::waiting::Crowd;
 use super::world::{ONE_LEASE, RENEWED, World, ms};
 use crate::machine::{Event, Hold, LeaseId, LossReason, Outcome, Protocol, Wait};
@@ -20,7 +20,7 @@ fn held_of_each_kind() -> Vec<(World, LeaseId, &'static str)> {
     let kinds = [
         (RENEWED, Mode::Exclusive),
         (ONE_LEASE, Mode::Exclusive),
-        (Hold { renew: false, keep: true, ..RENEWED }, Mode::Exclusive),
+        (Hold { renew: false, leave_to_expire: true, ..RENEWED }, Mode::Exclusive),
         (RENEWED, Mode::SHARED),
     ];
     let held = kinds.into_iter().map(|(hold, mode)| {
@@ -204,8 +204,8 @@ fn a_theft_of_a_grant_that_waits_for_replicas_is_checked() {
             a.confirm(true);
             assert!(matches!(a.outcome(op), Some(Outcome::Acquired { .. })));
         } else {
-            let waits = a.server.line(a.now, &World::keys());
-            assert_eq!(waits, 1, "it stands in line behind the thief");
+            let waits = a.server.queue_len(a.now, &World::keys());
+            assert_eq!(waits, 1, "it is enqueued behind the thief");
         }
         arrive_late(&mut a);
     }
@@ -299,7 +299,7 @@ fn a_token_that_is_replaced_while_it_asks_is_given_back_twice() {
         world.pass(ms(10));
     }
     let fence = world.server.time(world.now).as_micros();
-    world.server.set_history("second");
+    world.server.set_replication_id("second");
     let (mut probe, sent) = (world.server.probe(world.now), world.now);
     let time = probe.time;
     probe.time = ServerTime::from_micros(fence + 1);

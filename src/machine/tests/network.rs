@@ -19,7 +19,7 @@ impl Simulation {
         }
         if self.rng.u32(..4) == 0 {
             let enough = self.rng.u32(..8) > 0;
-            self.processes[who].world.answer_look();
+            self.processes[who].world.answer_probe();
             self.processes[who].world.confirm(enough);
         } else if self.rng.u32(..3) == 0 {
             self.execute(who);
@@ -36,7 +36,7 @@ impl Simulation {
     pub(super) fn execute(&mut self, who: usize) {
         let world = &self.processes[who].world;
         let Some((request, call)) = world.wire.front().cloned() else { return };
-        let way = world.way(request);
+        let destination = world.destination(request);
         self.note(who, format_args!("server executes {}", brief(&call)));
         self.processes[who].world.execute_one();
         if self.rng.u32(..12) == 0 {
@@ -48,7 +48,7 @@ impl Simulation {
                     .collect()
             };
             let before = probe();
-            way.execute_again(self.now, &call);
+            destination.execute_again(self.now, &call);
             let after = probe();
             assert_eq!(before, after, "a repeat of {call:?} changed something{}", self.story());
         }
@@ -82,10 +82,10 @@ impl Simulation {
         let (now, late) = (self.now, std::mem::take(&mut self.late));
         let (due, rest): (Vec<_>, Vec<_>) = late.into_iter().partition(|(at, ..)| *at <= now);
         self.late = rest;
-        for (_, way, call) in due {
+        for (_, destination, call) in due {
             self.note(9, format_args!("late: server executes {}", brief(&call)));
             // Nobody is there to hear the answer.
-            let _unheard = way.execute(now, &call);
+            let _unheard = destination.execute(now, &call);
         }
     }
 }

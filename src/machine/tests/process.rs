@@ -1,6 +1,6 @@
 //! One process of a simulation: a manager, its clock, and its callers' locks.
 
-use super::taking::Closing;
+use super::theft_rules::Closing;
 use super::world::World;
 use crate::machine::{LeaseId, Machine, OpId, TokenId};
 use crate::protocol::{Mono, Token};
@@ -38,7 +38,7 @@ pub(super) struct Held {
     /// Whether it is a share, or was downgraded to one.
     pub(super) shared: bool,
     /// Whether its token was exported: another process may have adopted it.
-    pub(super) passed_on: bool,
+    pub(super) adoptable: bool,
 }
 
 /// An operation without an outcome.
@@ -46,7 +46,7 @@ pub(super) struct Held {
 pub(super) struct Open {
     /// The index of its lock, or of the first of several.
     pub(super) lock: usize,
-    pub(super) wish: Wish,
+    pub(super) kind: OpKind,
     /// The position of its caller, if that waits for the whole lock.
     pub(super) waits: Option<Waits>,
 }
@@ -66,7 +66,7 @@ pub(super) struct Waits {
 
 /// The kind of an operation.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Wish {
+pub(super) enum OpKind {
     Lock,
     Share,
     /// This number of consecutive locks.
@@ -111,8 +111,8 @@ impl Process {
         self.began + Duration::from_micros(u64::try_from(local).unwrap())
     }
 
-    pub(super) fn ask(&mut self, op: OpId, lock: usize, wish: Wish) {
-        self.open.insert(op, Open { lock, wish, waits: None });
+    pub(super) fn ask(&mut self, op: OpId, lock: usize, kind: OpKind) {
+        self.open.insert(op, Open { lock, kind, waits: None });
     }
 
     /// The leases that its callers believe in, and their remaining time by its own clock.
@@ -137,11 +137,11 @@ impl Process {
 /// Whether a machine still knows a token.
 pub(super) fn knows(machine: &Machine, id: TokenId) -> bool {
     let client = &machine.rq.cx.config.client;
-    machine.entries.get(id).is_some()
+    machine.entries.contains_key(&id)
         || machine.leases.get(id).is_some()
-        || machine.releases.get(id).is_some()
-        || machine.releases.names_successor(id)
-        || machine.one_shots.all().any(|shot| {
+        || machine.releases.contains_key(&id)
+        || machine.releases.values().filter_map(|it| it.successor.as_ref()).any(|it| it.0 == id)
+        || machine.one_shots.values().any(|shot| {
             let mut locks = shot.call.clone().into_locks();
             locks.any(|(_, token)| token.number(client) == Some(id.0))
         })

@@ -1,7 +1,7 @@
 //! The invariants of every schedule of the simulator, besides the rules of single calls (`watch.rs`).
 
 use super::ledger::Lock;
-use super::process::{Process, Wish, knows};
+use super::process::{OpKind, Process, knows};
 use super::server::Server;
 use super::simulator::{Kind, PROCESSES, Simulation};
 use super::snapshot::is_foreign;
@@ -52,13 +52,13 @@ impl Simulation {
         let mut owners = vec![None; self.locks.len()];
         for process in &self.processes {
             // A caller that exported its token may learn a little later that it was adopted.
-            let passed_on = |id: TokenId| {
-                process.held.iter().any(|held| held.passed_on && held.lease.token_id() == id)
+            let exported = |id: TokenId| {
+                process.held.iter().any(|held| held.adoptable && held.lease.token_id() == id)
             };
             let machine = &process.world.machine;
             for (lease, _) in process.believed(self.now) {
                 let id = lease.token_id();
-                if passed_on(id) {
+                if exported(id) {
                     continue;
                 }
                 let keys = machine.leases.get(id).map(|held| &held.keys);
@@ -70,7 +70,7 @@ impl Simulation {
                 let client = &machine.rq.cx.config.client;
                 let mut own = owners.iter().filter_map(|owner| owner.number(client));
                 let token = || process.token_of(lease);
-                let excused = || self.is_just_robbed(&token()) || self.may_believe(&token());
+                let excused = || self.is_recent_victim(&token()) || self.may_believe(&token());
                 let owns = own.any(|number| TokenId(number) == id) || excused();
                 self.demand(owns, || format!("{client} believes to hold the lock of {owners:?}"));
             }
@@ -100,29 +100,31 @@ impl Simulation {
             });
             owners.any(|(machine, id)| {
                 let plain = format!("hf1.{}.{}", machine.rq.cx.config.client, id.0);
-                !knows(machine, id) && !self.kept.contains(&plain)
+                !knows(machine, id) && !self.left_to_expire.contains(&plain)
             })
         };
         tokens.filter(is_orphan).map(|token| token.to_string()).collect()
     }
 
-    pub(super) fn check_outcome(&self, who: usize, wish: Wish, outcome: &Outcome) {
+    pub(super) fn check_outcome(&self, who: usize, kind: OpKind, outcome: &Outcome) {
         let clock = self.processes[who].world.now;
-        let right = match wish {
-            Wish::Stale => *outcome == Outcome::Lost,
+        let right = match kind {
+            OpKind::Stale => *outcome == Outcome::Lost,
             // Repeated requests change nothing: only a thief or a server that lost data can have ended it.
-            Wish::Release { lease, until } if clock < until => {
+            OpKind::Release { lease, until } if clock < until => {
                 let token = self.processes[who].token_of(lease);
                 // With two servers, the asked one may not be the granting one.
-                let excused = self.kind == Kind::Split || self.is_robbed(&token);
+                let excused = self.kind == Kind::Split || self.is_victim(&token);
                 *outcome != Outcome::Lost || excused || self.is_forgotten(&token)
             }
-            Wish::Release { .. } | Wish::Cancelled => true,
-            Wish::Lock | Wish::Share | Wish::AcquireAll(_) | Wish::Adopt { .. } | Wish::Other => {
-                *outcome != Outcome::Cancelled
-            }
+            OpKind::Release { .. } | OpKind::Cancelled => true,
+            OpKind::Lock
+            | OpKind::Share
+            | OpKind::AcquireAll(_)
+            | OpKind::Adopt { .. }
+            | OpKind::Other => *outcome != Outcome::Cancelled,
         };
-        self.demand(right, || format!("{wish:?} ended with {outcome:?}"));
+        self.demand(right, || format!("{kind:?} ended with {outcome:?}"));
     }
 
     /// All faults end and all callers release: waiters get the lock in time, and no key remains.
@@ -134,7 +136,7 @@ impl Simulation {
             for (lock, Lock { name, .. }) in self.locks.iter().enumerate() {
                 let (wait, mode) = (Wait::Forever, Mode::Exclusive);
                 let op = process.world.acquire_named(name, 1_000, wait, ONE_LEASE, mode);
-                process.ask(op, lock, Wish::Lock);
+                process.ask(op, lock, OpKind::Lock);
             }
         }
         self.mend_key();
@@ -146,8 +148,8 @@ impl Simulation {
         while busy {
             self.calm();
             let waits = self.processes.iter().any(|process| !process.open.is_empty());
-            self.demand(!waits || self.now < bound, || self.who_waits());
-            let listens = self.nobody_does_more_than_listen();
+            self.demand(!waits || self.now < bound, || self.open_operations());
+            let listens = self.is_at_rest();
             self.pass(if waits {
                 ms(20)
             } else if listens {
@@ -206,7 +208,7 @@ impl Simulation {
                 |process: &Process| format!(".{}.", process.world.machine.rq.cx.config.client);
             let living: Vec<_> = self.processes.iter().map(client).collect();
             let stays = |token: &str| {
-                self.kept.contains(token)
+                self.left_to_expire.contains(token)
                     || self.returned.contains(token)
                     || is_foreign(token)
                     || !living.iter().any(|client| token.contains(client))
@@ -253,7 +255,7 @@ impl Simulation {
         while !world.is_silent_everywhere() {
             world.face_unsilent();
             world.answer_one();
-            world.answer_look();
+            world.answer_probe();
             world.confirm(true);
             world.receive_one();
             let requests = world.machine.stats().requests;
@@ -262,7 +264,7 @@ impl Simulation {
         self.collect(who);
     }
 
-    fn who_waits(&self) -> String {
+    fn open_operations(&self) -> String {
         let waiting = self.processes.iter().map(|process| process.open.len());
         format!("still waiting, by process: {:?}", waiting.collect::<Vec<_>>())
     }

@@ -4,7 +4,7 @@
 mod faults;
 
 use super::quorum_defects::Flaw;
-use super::quorum_process::{Asked, Link, Process};
+use super::quorum_process::{Asked, Connection, Process};
 use super::quorum_server::Node;
 use super::quorum_watch::Extensions;
 use super::world::{COMMAND_TIMEOUT, RENEWED, World, ms};
@@ -66,7 +66,7 @@ pub(super) struct Simulation {
     /// The highest fence that a store has accepted.
     highest_written: u64,
     /// The tokens whose lease ended early on a server.
-    robbed: BTreeSet<String>,
+    ended_early: BTreeSet<String>,
     acquired: usize,
     /// The longest requested lease.
     longest: Duration,
@@ -95,7 +95,7 @@ impl Simulation {
             started: 0,
             fences: BTreeMap::new(),
             highest_written: 0,
-            robbed: BTreeSet::new(),
+            ended_early: BTreeSet::new(),
             acquired: 0,
             brisk: seed.is_multiple_of(3),
             longest: if kind == Kind::Steady && seed.is_multiple_of(2) { LONG } else { LONGEST },
@@ -146,7 +146,7 @@ impl Simulation {
             client,
             quorum: Quorum::new(config, settings, self.rng.u64(..)),
             servers: self.nodes.iter().map(|node| node.server.clone()).collect(),
-            links: self.nodes.iter().map(|_| Link::default()).collect(),
+            connections: self.nodes.iter().map(|_| Connection::default()).collect(),
             dropped: Vec::new(),
             drift_ppm,
             now: skewed(drift_ppm, self.now),
@@ -238,7 +238,7 @@ impl Simulation {
         let Some((lease, fence)) = process.held.last().copied() else { return };
         let clock = skewed(process.drift_ppm, self.now);
         let believes = process.deadlines.get(&lease).is_some_and(|until| *until > clock)
-            && !self.robbed.contains(&process.token(lease));
+            && !self.ended_early.contains(&process.token(lease));
         let accepted = fence >= self.highest_written;
         self.demand(accepted || !believes, "a write of the only holder was refused");
         self.highest_written = self.highest_written.max(fence);
@@ -247,11 +247,11 @@ impl Simulation {
     fn network(&mut self, who: usize) {
         let one = self.rng.usize(..self.nodes.len());
         let nodes = if self.rng.u32(..4) == 0 { 0..self.nodes.len() } else { one..one + 1 };
-        nodes.for_each(|node| self.link(who, node));
+        nodes.for_each(|node| self.exchange(who, node));
     }
 
-    fn link(&mut self, who: usize, node: usize) {
-        if self.processes[who].links[node].connecting {
+    fn exchange(&mut self, who: usize, node: usize) {
+        if self.processes[who].connections[node].connecting {
             return self.connect(who, node);
         }
         if self.is_cut_off(who, node) {
@@ -266,7 +266,7 @@ impl Simulation {
     }
 
     fn is_cut_off(&self, who: usize, node: usize) -> bool {
-        let cut_off = self.processes[who].links[node].cut_off_until.is_some();
+        let cut_off = self.processes[who].connections[node].cut_off_until.is_some();
         cut_off || self.nodes[node].down_until.is_some()
     }
 
@@ -278,11 +278,11 @@ impl Simulation {
         }
         let subscriber = self.nodes[node].server.new_subscriber();
         let process = &mut self.processes[who];
-        let link = &mut process.links[node];
-        link.connecting = false;
+        let connection = &mut process.connections[node];
+        connection.connecting = false;
         if reachable {
-            link.up = true;
-            link.subscriber = subscriber;
+            connection.up = true;
+            connection.subscriber = subscriber;
             process.event(node, Event::Connected { probe, risks: Vec::new(), pubsub_denied: None });
         } else {
             let failure = Failure::Lost("unreachable".to_owned());
@@ -291,7 +291,7 @@ impl Simulation {
     }
 
     pub(super) fn execute(&mut self, who: usize, node: usize) -> bool {
-        let Some(asked) = self.processes[who].links[node].wire.pop_front() else {
+        let Some(asked) = self.processes[who].connections[node].wire.pop_front() else {
             return false;
         };
         let Asked { request, call, with_source } = asked;
@@ -300,7 +300,7 @@ impl Simulation {
         } else {
             Err(Failure::NoScript)
         };
-        self.processes[who].links[node].answers.push_back((request, reply));
+        self.processes[who].connections[node].answers.push_back((request, reply));
         true
     }
 
@@ -314,10 +314,11 @@ impl Simulation {
         self.demand(done.broken.is_none(), &done.broken.unwrap_or_default());
         if done.must_tell {
             let server = &self.nodes[node].server;
-            let mut links = self.processes.iter_mut().map(|process| &mut process.links[node]);
-            let all = links.all(|link| {
-                link.told |= server.take_woken(link.subscriber);
-                link.told || !link.listens
+            let mut connections =
+                self.processes.iter_mut().map(|process| &mut process.connections[node]);
+            let all = connections.all(|connection| {
+                connection.told |= server.take_woken(connection.subscriber);
+                connection.told || !connection.listens
             });
             self.demand(all, "somebody listens and was not told");
         }
@@ -325,7 +326,8 @@ impl Simulation {
     }
 
     pub(super) fn answer(&mut self, who: usize, node: usize) -> bool {
-        let Some((request, reply)) = self.processes[who].links[node].answers.pop_front() else {
+        let Some((request, reply)) = self.processes[who].connections[node].answers.pop_front()
+        else {
             return false;
         };
         self.processes[who].reply(node, request, reply);
@@ -333,9 +335,9 @@ impl Simulation {
     }
 
     fn wake(&mut self, who: usize, node: usize) {
-        let link = &mut self.processes[who].links[node];
-        let told = std::mem::take(&mut link.told);
-        if self.nodes[node].server.take_woken(link.subscriber) || told {
+        let connection = &mut self.processes[who].connections[node];
+        let told = std::mem::take(&mut connection.told);
+        if self.nodes[node].server.take_woken(connection.subscriber) || told {
             self.processes[who].event(node, Event::Message(Message::Freed(World::keys())));
         }
     }
@@ -364,8 +366,9 @@ impl Simulation {
             }
             for who in 0..PROCESSES {
                 let process = &mut self.processes[who];
-                for link in &mut process.links {
-                    link.cut_off_until = link.cut_off_until.filter(|until| *until > now);
+                for connection in &mut process.connections {
+                    connection.cut_off_until =
+                        connection.cut_off_until.filter(|until| *until > now);
                 }
                 if process.stopped_until.is_some_and(|until| until <= now) {
                     self.wake_up(who);
@@ -410,8 +413,8 @@ impl Simulation {
             let before = self.fences.insert(fence, self.now);
             self.demand(before.is_none(), "a fence was given twice");
             // Handed off in its process, which does not know that its lease has ended.
-            let unaware = Process::is_handed_on(lease)
-                && self.robbed.contains(&self.processes[who].token(lease));
+            let unaware = Process::is_handed_off(lease)
+                && self.ended_early.contains(&self.processes[who].token(lease));
             let mut above = self.fences.range(fence + 1..);
             let rises = above.all(|(_, known)| *known >= began);
             self.demand(rises || unaware, "a fence below an earlier one");
@@ -423,13 +426,13 @@ impl Simulation {
         let clock = |process: &Process| skewed(process.drift_ppm, self.now);
         let leases = self.processes.iter().flat_map(|process| process.leases(clock(process)));
         let mut holders = BTreeSet::new();
-        for (token, handed_on) in leases {
+        for (token, handed_off) in leases {
             // A process whose lease ended early cannot know it.
-            let robbed = self.robbed.contains(&token);
+            let ended_early = self.ended_early.contains(&token);
             let carrying = self.nodes.iter().filter(|node| node.carries(self.now, &token)).count();
-            let carried = carrying * 2 > self.nodes.len() || (robbed && handed_on);
+            let carried = carrying * 2 > self.nodes.len() || (ended_early && handed_off);
             self.demand(carried, "no majority carries what is held");
-            if !robbed {
+            if !ended_early {
                 holders.insert(token);
             }
         }
@@ -441,7 +444,10 @@ impl Simulation {
         let began = self.now;
         self.nodes.iter_mut().for_each(|node| node.down_until = None);
         for who in 0..PROCESSES {
-            self.processes[who].links.iter_mut().for_each(|link| link.cut_off_until = None);
+            self.processes[who]
+                .connections
+                .iter_mut()
+                .for_each(|connection| connection.cut_off_until = None);
             if self.processes[who].stopped_until.is_some() {
                 self.wake_up(who);
             }
@@ -481,7 +487,7 @@ impl Simulation {
     fn talk(&mut self) {
         for who in 0..PROCESSES {
             for node in 0..self.nodes.len() {
-                if self.processes[who].links[node].connecting {
+                if self.processes[who].connections[node].connecting {
                     self.connect(who, node);
                 }
                 while self.execute(who, node) || self.answer(who, node) {}

@@ -115,8 +115,9 @@ impl Council {
         self.input(|quorum, now, out| quorum.handle_event(now, node, event, out));
     }
 
-    fn connect_as(&mut self, node: usize, history: Option<&str>, uptime: Option<Duration>) {
-        let probe = ServerProbe { history: history.map(str::to_owned), time: TIME, uptime };
+    fn connect_as(&mut self, node: usize, replication_id: Option<&str>, uptime: Option<Duration>) {
+        let probe =
+            ServerProbe { replication_id: replication_id.map(str::to_owned), time: TIME, uptime };
         self.event(node, Event::Connected { probe, risks: Vec::new(), pubsub_denied: None });
     }
 
@@ -311,7 +312,7 @@ fn a_connection_that_answers_and_dies_at_once_is_not_made_anew_at_once() {
 }
 
 #[test]
-fn two_names_of_one_server_are_told() {
+fn two_names_of_one_server_are_reported() {
     let mut council = Council::opening(3, ms(100), None);
     council.connect_as(0, Some("same"), None);
     council.connect_as(1, Some("other"), None);
@@ -328,7 +329,7 @@ fn a_server_that_is_gone_is_named() {
 }
 
 #[test]
-fn a_quorum_that_most_servers_let_hear_nothing_tells_so() {
+fn a_quorum_warns_if_most_servers_deny_pubsub() {
     let mut council = Council::of(3);
     council.event(0, Event::PubsubDenied("NOPERM".to_owned()));
     assert_eq!(council.notices, []);
@@ -358,7 +359,7 @@ fn a_quorum_ends_once_its_last_withdrawals_are_answered_or_have_had_a_moment() {
 }
 
 #[test]
-fn a_caller_is_told_a_refusal_of_most_servers_and_else_what_was_voted() {
+fn a_refusal_of_most_servers_is_the_outcome_and_else_the_vote() {
     let (held, busy) = (|| held_by("hf1.d.1.1"), || refused("LOADING"));
     let yes = || Ok(Reply::Voted { counter: 0, time: TIME });
     let outcome = Council::tried([refused("NOPERM"), yes(), refused("NOPERM")]);
@@ -372,7 +373,7 @@ fn a_caller_is_told_a_refusal_of_most_servers_and_else_what_was_voted() {
 }
 
 #[test]
-fn who_cannot_win_does_not_stand() {
+fn a_candidate_that_cannot_win_asks_for_no_votes() {
     for (count, away, votes) in [(3, 1, 2), (3, 2, 0), (4, 2, 0), (5, 2, 3), (5, 3, 0)] {
         let mut council = Council::of(count);
         (0..away).for_each(|node| council.cut(node));
@@ -385,7 +386,7 @@ fn who_cannot_win_does_not_stand() {
 }
 
 #[test]
-fn a_server_may_think_about_a_round_for_as_long_as_the_lease_and_the_caller_allow() {
+fn the_patience_with_a_server_is_bounded_by_lease_and_command_timeout() {
     for (node_timeout_ms, ttl_ms, patience_ms) in
         [(100, 60_000, 100), (100, 500, 50), (2_000, 60_000, 500)]
     {
@@ -482,7 +483,7 @@ fn an_extension_is_lost_if_a_majority_denies_it_and_not_before() {
 }
 
 #[test]
-fn the_holder_on_most_servers_is_told_without_its_attempt() {
+fn the_holder_on_most_servers_is_reported_without_its_attempt() {
     // Of five servers three make it certain.
     let told = |holders: [&str; 3]| {
         let mut council = Council::of(5);

@@ -168,7 +168,12 @@ fn a_quorum_that_was_stopped_during_an_election_keeps_its_connections() {
     simulation.hear(0);
     simulation.processes[0].input(Quorum::handle_timeout);
     // All have answered: the second round begins at once.
-    assert!(simulation.processes[0].links.iter().all(|link| link.up && !link.connecting));
+    assert!(
+        simulation.processes[0]
+            .connections
+            .iter()
+            .all(|connection| connection.up && !connection.connecting)
+    );
     for node in nodes {
         while simulation.execute(0, node) || simulation.answer(0, node) {}
     }
@@ -210,7 +215,7 @@ fn a_grant_that_came_too_late_is_given_back_also_where_the_next_vote_is_not_aske
 }
 
 #[test]
-fn a_server_that_votes_after_the_grant_is_told_the_fence() {
+fn a_server_that_votes_after_the_grant_gets_the_fence() {
     // Three servers.
     let mut simulation = Simulation::new(0, Kind::Hasty);
     acquire(&mut simulation, LONG, ONE_LEASE);

@@ -18,7 +18,7 @@ pub(super) enum Flaw {
     /// Fences are above the servers' counters alone.
     IgnoresClocks,
     /// No pending withdrawal where a connection is lost.
-    NothingOwed,
+    NothingWithdrawn,
     /// Uptimes count as exact.
     UptimeIsExact,
     /// A restarted server votes at once.
@@ -53,7 +53,7 @@ pub(super) fn spoil(quorum: &mut Quorum) {
     match defects::present() {
         Some(Change::Quorum(Flaw::FillsAfterLoss)) => quorum.believe_every_extension(),
         Some(Change::Quorum(Flaw::ForgetsAwaited)) => quorum.forget_awaited_votes(),
-        Some(Change::Quorum(Flaw::NothingOwed)) => quorum.forget_withdrawals(),
+        Some(Change::Quorum(Flaw::NothingWithdrawn)) => quorum.forget_withdrawals(),
         Some(Change::Quorum(Flaw::WithdrawnOnce)) => quorum.forget_lost_requests(),
         _ => {}
     }
@@ -92,7 +92,7 @@ const DEFECTS: &[(&str, Kind, Change)] = &[
         ),
     ),
     (
-        "an own key of an earlier attempt is another's, and nothing takes it away",
+        "an own key of an earlier attempt counts as another's, and is never withdrawn",
         Kind::Steady,
         script(
             "if value ~= token and value ~= token .. MARK then\n  return 0\nend\nredis.call('DEL', \
@@ -149,7 +149,7 @@ const DEFECTS: &[(&str, Kind, Change)] = &[
         script("attempt .. (owner_mark or '')", "attempt"),
     ),
     (
-        "nobody is told that a lock is free",
+        "no message announces a free lock",
         Kind::Steady,
         script("redis.pcall('PUBLISH', channel, 'free ' .. lock_key)", ""),
     ),
@@ -159,7 +159,7 @@ const DEFECTS: &[(&str, Kind, Change)] = &[
     ("fences are above the clocks alone", Kind::Hasty, Change::Quorum(Flaw::IgnoresCounters)),
     ("fences are above the counters alone", Kind::Losing, Change::Quorum(Flaw::IgnoresClocks)),
     ("a vote that is awaited is left", Kind::Steady, Change::Quorum(Flaw::ForgetsAwaited)),
-    ("a quorum owes nothing", Kind::Steady, Change::Quorum(Flaw::NothingOwed)),
+    ("a quorum withdraws nothing", Kind::Steady, Change::Quorum(Flaw::NothingWithdrawn)),
     ("a lost vote is withdrawn once", Kind::Steady, Change::Quorum(Flaw::WithdrawnOnce)),
     ("a withdrawal overtakes its vote", Kind::Steady, Change::Quorum(Flaw::WithdrawnAhead)),
     ("a lost majority fills others", Kind::Losing, Change::Quorum(Flaw::FillsAfterLoss)),

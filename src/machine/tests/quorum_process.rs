@@ -20,7 +20,7 @@ pub(super) struct Asked {
 /// One process's connection to one server.
 #[derive(Default)]
 #[expect(clippy::struct_excessive_bools, reason = "facts that are independent")]
-pub(super) struct Link {
+pub(super) struct Connection {
     pub(super) connecting: bool,
     pub(super) up: bool,
     pub(super) subscriber: u64,
@@ -32,7 +32,7 @@ pub(super) struct Link {
     pub(super) cut_off_until: Option<Mono>,
 }
 
-impl Link {
+impl Connection {
     /// Whether a request on the wire can take the lock.
     pub(super) fn takes_lock(&self) -> bool {
         let takes = |call: &Call| matches!(call, Call::Vote { .. } | Call::Fill { .. });
@@ -44,7 +44,7 @@ pub(super) struct Process {
     pub(super) client: String,
     pub(super) quorum: Quorum,
     pub(super) servers: Vec<Server>,
-    pub(super) links: Vec<Link>,
+    pub(super) connections: Vec<Connection>,
     /// The requests on the wire of a lost connection.
     pub(super) dropped: Vec<(usize, Call)>,
     pub(super) drift_ppm: i64,
@@ -78,35 +78,35 @@ impl Process {
         match effect {
             Effect::Complete { op, outcome } => self.outcomes.push((op, outcome)),
             Effect::Connect { node } => {
-                let link = &mut self.links[index(node)];
-                assert!(!link.connecting && !link.up, "two connections at once");
-                link.connecting = true;
+                let connection = &mut self.connections[index(node)];
+                assert!(!connection.connecting && !connection.up, "two connections at once");
+                connection.connecting = true;
             }
             Effect::Disconnect { node, .. } => {
-                let link = &mut self.links[index(node)];
-                link.up = false;
-                link.listens = false;
-                link.told = false;
-                let calls = link.wire.drain(..).map(|asked| (index(node), asked.call));
+                let connection = &mut self.connections[index(node)];
+                connection.up = false;
+                connection.listens = false;
+                connection.told = false;
+                let calls = connection.wire.drain(..).map(|asked| (index(node), asked.call));
                 self.dropped.extend(calls);
-                link.answers.clear();
-                self.servers[index(node)].unsubscribe(link.subscriber);
+                connection.answers.clear();
+                self.servers[index(node)].unsubscribe(connection.subscriber);
             }
             Effect::Listen { node, channel } => {
-                let link = &mut self.links[index(node)];
-                link.listens = true;
-                self.servers[index(node)].subscribe(link.subscriber, &channel);
+                let connection = &mut self.connections[index(node)];
+                connection.listens = true;
+                self.servers[index(node)].subscribe(connection.subscriber, &channel);
                 self.event(index(node), Event::Listening { channel, on: true });
             }
             Effect::Ping => self.event(0, Event::Heartbeat(self.now)),
             Effect::Send { node, request, call, send_mode } => {
                 let with_source = send_mode == SendMode::WithSource;
                 self.judge(index(node), request, &call, with_source);
-                let link = &mut self.links[index(node)];
-                assert!(link.up, "a request without a connection");
+                let connection = &mut self.connections[index(node)];
+                assert!(connection.up, "a request without a connection");
                 let ahead = matches!(call, Call::Withdraw { .. }) && Flaw::WithdrawnAhead.is_on();
-                let index = if ahead { 0 } else { link.wire.len() };
-                link.wire.insert(index, Asked { request, call, with_source });
+                let index = if ahead { 0 } else { connection.wire.len() };
+                connection.wire.insert(index, Asked { request, call, with_source });
             }
             Effect::SetDeadline { lease, until: Some(until) } => {
                 self.deadlines.insert(lease, until);
@@ -116,14 +116,14 @@ impl Process {
             }
             Effect::Lose { lease, .. } => {
                 let early = self.ended.is_some_and(|(id, until)| id == lease && until > self.now);
-                if early && !self.extensions.is_denied(&self.token(lease), self.links.len()) {
+                if early && !self.extensions.is_denied(&self.token(lease), self.connections.len()) {
                     self.broken = Some("a lock was given up though no majority denies it");
                 }
             }
             Effect::Unlisten { node, .. } => {
-                let link = &mut self.links[index(node)];
-                link.listens = false;
-                self.servers[index(node)].unsubscribe(link.subscriber);
+                let connection = &mut self.connections[index(node)];
+                connection.listens = false;
+                self.servers[index(node)].unsubscribe(connection.subscriber);
             }
             Effect::Notify(_) => {}
             Effect::Confirm { .. } | Effect::Discover | Effect::Probe { .. } | Effect::Stop => {
@@ -149,7 +149,7 @@ impl Process {
         self.extensions.asked(self.now, request, call);
         if let Call::Fill { token, .. } = call
             && !again
-            && !self.extensions.may_fill(node, token.as_str(), self.links.len() / 2 + 1)
+            && !self.extensions.may_fill(node, token.as_str(), self.connections.len() / 2 + 1)
         {
             self.broken = Some("a server is filled though no majority carries the lock");
         }
@@ -160,14 +160,14 @@ impl Process {
     }
 
     /// Whether its lock was handed off in this process.
-    pub(super) fn is_handed_on(lease: LeaseId) -> bool {
+    pub(super) fn is_handed_off(lease: LeaseId) -> bool {
         lease != LeaseId::first(lease.token_id())
     }
 
     /// The tokens of its believed locks, and whether they were handed off.
     pub(super) fn leases(&self, clock: Mono) -> impl Iterator<Item = (String, bool)> {
         let valid = self.deadlines.iter().filter(move |(_, until)| **until > clock);
-        valid.map(|(lease, _)| (self.token(*lease), Self::is_handed_on(*lease)))
+        valid.map(|(lease, _)| (self.token(*lease), Self::is_handed_off(*lease)))
     }
 
     pub(super) fn reply(&mut self, node: usize, request: RequestId, reply: Result<Reply, Failure>) {

@@ -19,7 +19,7 @@ pub(super) struct Node {
     /// The start by its own wall clock.
     started_at: ServerTime,
     /// The tokens whose leases ended early, and their regular end by its wall clock.
-    robbed: BTreeMap<String, ServerTime>,
+    ended_early: BTreeMap<String, ServerTime>,
     pub(super) down_until: Option<Mono>,
     /// Requests of lost connections, and when they arrive.
     late: Vec<(Mono, Call)>,
@@ -45,7 +45,7 @@ impl Node {
             drift_ppm,
             started: Mono::from_micros(now.as_micros() - micros(uptime)),
             started_at: ServerTime::default(),
-            robbed: BTreeMap::new(),
+            ended_early: BTreeMap::new(),
             down_until: None,
             late: Vec::new(),
             known: Script::ALL.into(),
@@ -63,7 +63,7 @@ impl Node {
     pub(super) fn carries(&self, now: Mono, token: &str) -> bool {
         let owner = self.server.owner(now, &World::keys());
         owner.as_deref().and_then(parts).is_some_and(|(owner, _)| owner == token)
-            || self.robbed.get(token).is_some_and(|until| *until > self.server.time(now))
+            || self.ended_early.get(token).is_some_and(|until| *until > self.server.time(now))
     }
 
     /// Ends a lease early, and returns its token.
@@ -73,7 +73,7 @@ impl Node {
         let (token, _) = parts(&owner)?;
         let left_ms: u64 = self.server.command(now, &["PTTL", &key])?.parse().ok()?;
         let until = self.server.time(now).as_micros() + left_ms * 1_000;
-        self.robbed.insert(token.to_owned(), ServerTime::from_micros(until));
+        self.ended_early.insert(token.to_owned(), ServerTime::from_micros(until));
         self.server.command(now, &["DEL", &key]);
         Some(token.to_owned())
     }
@@ -85,7 +85,7 @@ impl Node {
         let up = seconds(self.server.time(now)).saturating_sub(seconds(self.started_at));
         ServerProbe {
             uptime: Some(Duration::from_secs(up)),
-            history: None,
+            replication_id: None,
             ..self.server.probe(now)
         }
     }

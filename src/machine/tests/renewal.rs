@@ -1,6 +1,6 @@
 //! Renewing a lock, losing it, and giving it up.
 
-use super::errands::{take_held, two};
+use super::one_shots::{take_held, two};
 use super::world::{ONE_LEASE, RENEWED, World, ms};
 use crate::machine::lease::Lease;
 use crate::machine::wait_queue::AcquireRequest;
@@ -105,7 +105,7 @@ fn a_share_is_kept_by_a_server_that_takes_over_with_it_and_lost_by_one_without()
         if !keeps {
             world.server.flush();
         }
-        world.server.set_history("promoted");
+        world.server.set_replication_id("promoted");
         world.pass(ms(500));
         world.connect();
         run(&mut world, 3_000);
@@ -157,7 +157,7 @@ fn a_lock_with_another_owner_is_lost_at_the_next_renewal() {
 }
 
 #[test]
-fn a_wedged_process_does_not_hold_for_ever() {
+fn a_stalled_process_does_not_hold_for_ever() {
     let mut world = World::connected();
     world.alive = false;
     let lease = held(&mut world, 3_000, Hold { stall_timeout: ms(10_000), ..RENEWED });
@@ -265,7 +265,7 @@ fn claiming() -> (World, LeaseId, OpId) {
 /// The server is promoted in place, with all its data.
 fn promote(world: &mut World) {
     world.pass(ms(50));
-    world.server.set_history("second");
+    world.server.set_replication_id("second");
     let (probe, sent) = (world.server.probe(world.now), world.now);
     world.event(Event::Probed { probe, sent });
 }
@@ -317,13 +317,13 @@ fn a_grant_that_was_lost_by_a_failover_leaves_no_queue_entry() {
         b.pass(ms(10));
         // A successor takes over, with the first's lock and the second's queue entry.
         b.server.restore(b.now, saved);
-        b.server.set_history("second");
+        b.server.set_replication_id("second");
         b.event(Event::Disconnected("failover".to_owned()));
         b.connect();
         b.command(Command::Extend { lease: lost, ttl: None });
         b.settle();
         assert_eq!(b.lost, [(lost, LossReason::Expired)]);
-        assert_eq!(b.server.line(b.now, &World::keys()), 0, "nobody waits any more");
+        assert_eq!(b.server.queue_len(b.now, &World::keys()), 0, "nobody waits any more");
     }
 }
 
@@ -343,7 +343,7 @@ fn a_claim_that_another_grant_answers_after_a_promotion_is_lost() {
 }
 
 #[test]
-fn the_statistics_count_renewals_and_losses_but_not_what_ends_as_it_should() {
+fn the_statistics_count_renewals_and_losses_but_no_regular_ends() {
     let mut world = World::connected();
     held(&mut world, 3_000, RENEWED);
     run(&mut world, 2_100);
@@ -352,7 +352,7 @@ fn the_statistics_count_renewals_and_losses_but_not_what_ends_as_it_should() {
     world.server.flush();
     run(&mut world, 1_000);
     assert_eq!(world.machine.stats().lost, 1);
-    held(&mut world, 1_000, Hold { keep: true, ..ONE_LEASE });
+    held(&mut world, 1_000, Hold { leave_to_expire: true, ..ONE_LEASE });
     run(&mut world, 1_000);
     assert_eq!(world.lost.len(), 2);
     assert_eq!(world.machine.stats().lost, 1);

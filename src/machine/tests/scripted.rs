@@ -65,7 +65,7 @@ fn a_held_lock_is_null_for_try_and_a_timeout_for_acquire() {
     };
     assert_eq!((*waited, holder.as_str()), (ms(5_000), "old code"));
     world.settle();
-    assert_eq!(world.server.line(world.now, &World::keys()), 0, "it has left the line");
+    assert_eq!(world.server.queue_len(world.now, &World::keys()), 0, "it has left the queue");
     assert!(world.machine.is_idle());
 }
 
@@ -183,11 +183,11 @@ fn a_grant_under_an_epoch_that_a_probe_has_overtaken_is_not_used() {
     world.pass(ms(3_600_000));
     world.server.set_fence(world.now, &World::keys(), 1_700_000_002_000_000);
     let op = world.acquire(10_000, Wait::Never);
-    assert_eq!(world.looks, 1, "an idle connection looks before it asks");
+    assert_eq!(world.probes, 1, "an idle connection probes before it asks");
     let (request, call) = world.wire.pop_front().unwrap();
     let reply = world.server.execute(world.now, &call);
-    // Promoted in place: the connection stays, the data has another history.
-    world.server.set_history("second");
+    // Promoted in place: the connection stays, the data has another replication id.
+    world.server.set_replication_id("second");
     let probe = world.server.probe(world.now);
     let time = probe.time.as_micros();
     world.event(Event::Probed { probe, sent: world.now });
@@ -207,7 +207,7 @@ fn a_try_whose_token_was_replaced_leaves_nothing_behind() {
     let (request, call) = world.wire.pop_front().unwrap();
     let reply = world.server.execute(world.now, &call);
     // The server has lost what it granted, and somebody else has the lock.
-    world.server.set_history("second");
+    world.server.set_replication_id("second");
     let later = world.now + ms(3_600_000);
     let probe = world.server.probe(later);
     world.event(Event::Probed { probe, sent: world.now });
@@ -457,7 +457,7 @@ fn a_manager_is_idle_once_nothing_is_left_to_do() {
 }
 
 #[test]
-fn the_statistics_tell_who_holds_who_waits_and_who_has_waited_in_vain() {
+fn the_statistics_count_holds_waiters_and_timeouts() {
     let mut world = World::connected();
     let held = world.acquire(10_000, Wait::Never);
     world.settle();
@@ -497,7 +497,7 @@ fn a_label_stands_in_the_token_from_the_acquire_to_the_release() {
 }
 
 #[test]
-fn who_gets_the_lock_by_the_token_of_another_caller_is_told_its_label() {
+fn a_grant_by_the_token_of_another_caller_comes_with_its_label() {
     let mut world = World::connected();
     world.server.set_foreign(world.now, &World::keys(), "old code", ms(600_000));
     let first = acquire_labelled(&mut world, "first");
@@ -513,9 +513,9 @@ fn who_gets_the_lock_by_the_token_of_another_caller_is_told_its_label() {
 }
 
 #[test]
-fn close_leaves_a_lease_that_is_to_be_kept() {
+fn close_leaves_a_lease_to_expire() {
     let mut world = World::connected();
-    let op = world.acquire_held(60_000, Wait::Never, Hold { keep: true, ..ONE_LEASE });
+    let op = world.acquire_held(60_000, Wait::Never, Hold { leave_to_expire: true, ..ONE_LEASE });
     world.settle();
     world.lease(op);
     let owner = world.server.owner(world.now, &World::keys());
@@ -528,9 +528,9 @@ fn close_leaves_a_lease_that_is_to_be_kept() {
 }
 
 #[test]
-fn the_end_of_a_lease_that_is_to_be_kept_is_the_servers() {
+fn a_lease_that_is_left_to_expire_is_not_released_at_its_end() {
     let mut world = World::connected();
-    let op = world.acquire_held(10_000, Wait::Never, Hold { keep: true, ..ONE_LEASE });
+    let op = world.acquire_held(10_000, Wait::Never, Hold { leave_to_expire: true, ..ONE_LEASE });
     world.settle();
     let (lease, _) = world.lease(op);
     let owner = world.server.owner(world.now, &World::keys());

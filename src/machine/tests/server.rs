@@ -20,7 +20,7 @@ pub(super) struct Server(Rc<RefCell<State>>);
 
 struct State {
     store: Store,
-    history: Rc<str>,
+    replication_id: Rc<str>,
     /// Added to the monotonic clock to make wall-clock time.
     clock_us: u64,
     /// The server's own monotonic clock, if it is not the caller's.
@@ -132,7 +132,7 @@ impl State {
             };
             known.watch.judge(&Executed {
                 when,
-                history: &self.history,
+                replication_id: &self.replication_id,
                 time,
                 call,
                 token,
@@ -184,7 +184,7 @@ impl Server {
         store.reset();
         let state = State {
             store,
-            history: "first".into(),
+            replication_id: "first".into(),
             clock_us: 1_700_000_000_000_000,
             clock: None,
             mail: BTreeMap::new(),
@@ -221,12 +221,12 @@ impl Server {
     }
 
     /// Promotes it to a primary with the replicated data.
-    pub(super) fn promote(&self, now: Mono, entries: Entries, history: &str) {
-        self.set_history(history);
+    pub(super) fn promote(&self, now: Mono, entries: Entries, replication_id: &str) {
+        self.set_replication_id(replication_id);
         self.restore(now, entries);
         let mut state = self.0.borrow_mut();
         state.replica_since = None;
-        // A manager that has not noticed the new history may get a grant that it will not use.
+        // A manager that has not noticed the new replication id may get a grant that it will not use.
         state.watched.iter_mut().for_each(|watched| watched.watch.highest = 0);
     }
 
@@ -257,13 +257,13 @@ impl Server {
         self.0.borrow_mut().replica_since = Some(now);
     }
 
-    pub(super) fn set_history(&self, history: &str) {
-        self.0.borrow_mut().history = history.into();
+    pub(super) fn set_replication_id(&self, replication_id: &str) {
+        self.0.borrow_mut().replication_id = replication_id.into();
     }
 
     pub(super) fn probe(&self, now: Mono) -> ServerProbe {
         ServerProbe {
-            history: Some(self.0.borrow().history.to_string()),
+            replication_id: Some(self.0.borrow().replication_id.to_string()),
             time: self.time(now),
             uptime: None,
         }
@@ -297,37 +297,37 @@ impl Server {
     /// Records that a machine has sent a call.
     pub(super) fn sent(&self, call: &Call) {
         for watched in &mut self.0.borrow_mut().watched {
-            watched.watch.takings.sent(call);
+            watched.watch.thefts.sent(call);
         }
     }
 
     /// Expects that nobody releases this token's locks, until `give_up`.
-    pub(super) fn keep(&self, token: &str) {
+    pub(super) fn note_left_to_expire(&self, token: &str) {
         for watched in &mut self.0.borrow_mut().watched {
-            watched.watch.takings.kept.insert(token.to_owned());
+            watched.watch.thefts.left_to_expire.insert(token.to_owned());
         }
     }
 
     pub(super) fn give_up(&self, token: &str) {
         for watched in &mut self.0.borrow_mut().watched {
-            watched.watch.takings.kept.remove(token);
+            watched.watch.thefts.left_to_expire.remove(token);
         }
     }
 
     /// When the lease of a token would have ended, in ms, if its lock was stolen.
-    pub(super) fn robbed_until_ms(&self, token: &str) -> Option<u64> {
+    pub(super) fn victim_until_ms(&self, token: &str) -> Option<u64> {
         let state = self.0.borrow();
-        state.watched.iter().find_map(|it| it.watch.takings.robbed.get(token).copied())
+        state.watched.iter().find_map(|it| it.watch.thefts.victims.get(token).copied())
     }
 
     /// The tokens whose locks were stolen, and their remaining leases.
-    pub(super) fn robbed(&self, now: Mono) -> Vec<(Token, Duration)> {
+    pub(super) fn victims(&self, now: Mono) -> Vec<(Token, Duration)> {
         let (state, now_ms) = (self.0.borrow(), self.time(now).as_micros() / 1_000);
-        let robbed = state.watched.iter().flat_map(|watched| &watched.watch.takings.robbed);
+        let victims = state.watched.iter().flat_map(|watched| &watched.watch.thefts.victims);
         let left = |(token, ends_ms): (&String, &u64)| {
             (Token::from_text(token), Duration::from_millis(ends_ms.saturating_sub(now_ms)))
         };
-        robbed.map(left).collect()
+        victims.map(left).collect()
     }
 
     /// The latest grant of a token; none if there was none.
@@ -385,7 +385,7 @@ impl Server {
     }
 
     /// The length of the wait queue.
-    pub(super) fn line(&self, now: Mono, keys: &LockKeys) -> usize {
+    pub(super) fn queue_len(&self, now: Mono, keys: &LockKeys) -> usize {
         self.command(now, &["ZCARD", &keys.queue()]).unwrap().parse().unwrap()
     }
 
@@ -424,7 +424,7 @@ impl Server {
         state.forget_seen();
         state.store.restore(entries);
         for watched in &mut state.watched {
-            watched.watch.takings.forgotten = true;
+            watched.watch.thefts.forgotten = true;
         }
         drop(state);
         self.reread(now);

@@ -3,10 +3,10 @@
 //! Everything follows from the seed, so a failing one replays exactly: `npm run simulate -- --from S --seeds
 //! 1`. Time is virtual, and the scripts are the published ones.
 
+use super::cluster_servers::Cluster;
 use super::ledger::{Forgotten, Lock};
-use super::member::Way;
-use super::process::{Held, Open, Process, Wish};
-use super::resharding::Cluster;
+use super::member::Destination;
+use super::process::{Held, OpKind, Open, Process};
 use super::server::Server;
 use super::world::{World, ms};
 use crate::machine::{LeaseId, Outcome, TokenId};
@@ -69,7 +69,7 @@ pub(super) struct Simulation {
     pub(super) processes: Vec<Process>,
     started: usize,
     /// Requests of connections that are gone, where they go, and when they arrive all the same.
-    pub(super) late: Vec<(Mono, Way, Call)>,
+    pub(super) late: Vec<(Mono, Destination, Call)>,
     /// An earlier state of the data.
     pub(super) saved: Entries,
     /// The tokens that were given back and are in the saved data again.
@@ -82,8 +82,8 @@ pub(super) struct Simulation {
     pub(super) clock_set: Option<Mono>,
     /// A key that a stranger has overwritten, and until when.
     pub(super) spoiled: Option<(Mono, String)>,
-    /// The tokens of kept locks.
-    pub(super) kept: BTreeSet<String>,
+    /// The tokens of locks that are left to expire.
+    pub(super) left_to_expire: BTreeSet<String>,
     /// The tokens that another process has extended, and their earliest end.
     pub(super) lengthened: BTreeMap<String, Mono>,
     /// The log, if it is requested.
@@ -127,7 +127,7 @@ impl Simulation {
             promoted_at: [0; 2],
             clock_set: None,
             spoiled: None,
-            kept: BTreeSet::new(),
+            left_to_expire: BTreeSet::new(),
             lengthened: BTreeMap::new(),
             trace: None,
             acquired: 0,
@@ -178,7 +178,7 @@ impl Simulation {
             None => World::joining(&self.server, &client, self.now),
         };
         world.outcomes.clear();
-        world.unanswered_looks = Some(VecDeque::new());
+        world.unanswered_probes = Some(VecDeque::new());
         world.machine.rq.cx.config.confirm = self.rng.u32(..4) == 0;
         let drift_ppm = self.rng.i64(-DRIFT_PPM..=DRIFT_PPM);
         Process::new(world, drift_ppm, self.now)
@@ -306,7 +306,7 @@ impl Simulation {
             let Some(outcome) = self.processes[who].world.take_outcome(op) else { continue };
             let Some(open) = self.processes[who].open.remove(&op) else { continue };
             self.note(who, format_args!("{op:?}: {outcome:?}"));
-            self.check_outcome(who, open.wish, &outcome);
+            self.check_outcome(who, open.kind, &outcome);
             match outcome {
                 Outcome::Acquired { lease, fence, .. } => self.got(who, open, lease, fence),
                 Outcome::AcquiredAll { lease, fences } => {
@@ -333,22 +333,22 @@ impl Simulation {
 
     /// A caller has got the lock or a share of it.
     fn got(&mut self, who: usize, open: Open, lease: LeaseId, fence: u64) {
-        let Open { lock, wish, waits } = open;
+        let Open { lock, kind, waits } = open;
         if let Some(waits) = waits {
             self.check_order(lock, &waits);
             self.check_length(who, lease, &waits);
         }
         self.acquired += 1;
-        self.keep(who, lease);
-        let shared = wish == Wish::Share || self.shares(who, lease);
-        let shared = if let Wish::Adopt { fence: own, shared } = wish {
+        self.note_left_to_expire(who, lease);
+        let shared = kind == OpKind::Share || self.shares(who, lease);
+        let shared = if let OpKind::Adopt { fence: own, shared } = kind {
             self.demand(fence > own, || format!("an adopter got {fence} after {own}"));
             shared
         } else {
             shared
         };
         self.check_fence(who, lock, lease, fence, shared);
-        self.processes[who].held.push(Held { lock, lease, fence, shared, passed_on: false });
+        self.processes[who].held.push(Held { lock, lease, fence, shared, adoptable: false });
     }
 
     /// A recently set clock dates messages wrongly.

@@ -1,6 +1,6 @@
-//! Steal, force, and kept locks: victims, messages, lost replies, repeats, late arrivals.
+//! Steal, force, and locks that are left to expire: victims, messages, lost replies, repeats, late arrivals.
 
-use super::errands::{adopt, arrive_late, assert_idle, take, take_held, two};
+use super::one_shots::{adopt, arrive_late, assert_idle, take, take_held, two};
 use super::world::{ONE_LEASE, RENEWED, World, ms};
 use crate::machine::{Command, Hold, LossReason, OpId, Outcome, Wait};
 use crate::protocol::{Call, Mode, Reply, Token};
@@ -39,7 +39,7 @@ fn a_queue_too_long_for_one_purge_is_purged_on_without_force() {
     assert_eq!(b.outcome(op), Some(&Outcome::Done));
     assert!(!b.wire.iter().any(|(_, call)| matches!(call, Call::Force { .. })), "{:?}", b.wire);
     assert_idle(&mut b);
-    assert_eq!(b.server.line(b.now, &World::keys()), 0);
+    assert_eq!(b.server.queue_len(b.now, &World::keys()), 0);
 }
 
 #[test]
@@ -241,9 +241,9 @@ fn a_thief_that_is_stolen_from_while_replicas_confirm_does_not_steal_back() {
 }
 
 #[test]
-fn a_kept_lock_that_was_requested_twice_is_not_given_back_at_its_end() {
+fn a_lock_left_to_expire_that_was_requested_twice_is_not_given_back_at_its_end() {
     let mut world = World::connected();
-    let hold = Hold { keep: true, ..ONE_LEASE };
+    let hold = Hold { leave_to_expire: true, ..ONE_LEASE };
     let op = world.acquire_held(1_000, Wait::Never, hold);
     world.lose_requests();
     world.connect();
@@ -260,11 +260,11 @@ fn a_kept_lock_that_was_requested_twice_is_not_given_back_at_its_end() {
 }
 
 #[test]
-fn a_kept_lock_lasts_no_longer_than_its_caller_requested() {
+fn a_lock_left_to_expire_lasts_no_longer_than_its_caller_requested() {
     let (mut a, mut b) = two();
     let (lease, _) = take_held(&mut a, RENEWED, Mode::Exclusive);
     let patient = b.acquire(10_000, Wait::Forever);
-    let brief = b.acquire_held(200, Wait::Forever, Hold { keep: true, ..ONE_LEASE });
+    let brief = b.acquire_held(200, Wait::Forever, Hold { leave_to_expire: true, ..ONE_LEASE });
     b.settle();
     b.cancel(patient);
     a.release(lease);
@@ -284,12 +284,12 @@ fn a_kept_lock_lasts_no_longer_than_its_caller_requested() {
 }
 
 #[test]
-fn a_caller_that_keeps_a_lock_for_less_than_granted_discards_the_grant_once() {
+fn a_caller_that_leaves_a_shorter_lease_to_expire_discards_the_grant_once() {
     let (mut a, mut b) = two();
     let server = a.server.clone();
     let (lease, _) = take_held(&mut a, RENEWED, Mode::Exclusive);
     let patient = b.acquire(10_000, Wait::Forever);
-    let brief = b.acquire_held(200, Wait::Forever, Hold { keep: true, ..ONE_LEASE });
+    let brief = b.acquire_held(200, Wait::Forever, Hold { leave_to_expire: true, ..ONE_LEASE });
     b.settle();
     let [mut second, mut third] = ["c", "d"].map(|client| World::connected_to(&server, client));
     let [next, last] = [&mut second, &mut third].map(|world| {

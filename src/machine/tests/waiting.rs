@@ -69,8 +69,8 @@ impl Crowd {
         matches!(self.worlds[who].outcome(op), Some(Outcome::Acquired { .. }))
     }
 
-    pub(super) fn line(&self) -> usize {
-        self.server.line(self.worlds[0].now, &World::keys())
+    pub(super) fn queue_len(&self) -> usize {
+        self.server.queue_len(self.worlds[0].now, &World::keys())
     }
 
     pub(super) fn assert_nothing_left(&mut self) {
@@ -216,7 +216,7 @@ fn a_grant_that_cannot_be_dated_is_asked_about_once_and_again_if_the_answer_was_
 }
 
 #[test]
-fn a_message_that_got_lost_is_made_up_for_within_the_claim() {
+fn a_lost_message_is_replaced_by_a_poll_within_the_claim() {
     let mut crowd = Crowd::new(2);
     let lease = crowd.held(0, 10_000);
     let op = crowd.acquire(1, 10_000);
@@ -272,7 +272,7 @@ fn a_process_that_stopped_while_it_waited_costs_one_claim() {
         crowd.pass_for(&[2], ms(1));
         assert!(crowd.worlds[2].now.since(freed) < ms(3_400), "more than a claim");
     }
-    assert_eq!(crowd.line(), 0, "nothing of the silent one is left in line");
+    assert_eq!(crowd.queue_len(), 0, "the queue has no entry of the silent one");
 }
 
 #[test]
@@ -308,10 +308,10 @@ fn a_waiter_that_gives_up_is_removed_from_the_queue() {
     let mut crowd = Crowd::new(2);
     let lease = crowd.held(0, 10_000);
     let cancelled = crowd.acquire(1, 10_000);
-    assert_eq!(crowd.line(), 1);
+    assert_eq!(crowd.queue_len(), 1);
     crowd.worlds[1].cancel(cancelled);
     crowd.settle();
-    assert_eq!(crowd.line(), 0);
+    assert_eq!(crowd.queue_len(), 0);
     let timed_out = crowd.worlds[1].acquire(10_000, Wait::UpTo(ms(500)));
     crowd.settle();
     crowd.pass(ms(500));
@@ -394,7 +394,7 @@ fn a_server_that_lost_its_data_gets_the_queue_back_in_order() {
     };
     cut(&mut crowd, 2);
     cut(&mut crowd, 1);
-    assert_eq!(crowd.line(), 2);
+    assert_eq!(crowd.queue_len(), 2);
     let now = crowd.worlds[0].now;
     crowd.server.command(now, &["DEL", World::keys().lock()]);
     let third = crowd.worlds[0].acquire(10_000, Wait::Never);
@@ -409,7 +409,7 @@ fn waiters_of_one_process_share_one_queue_entry() {
     for _ in 0..50 {
         crowd.acquire(1, 10_000);
     }
-    assert_eq!(crowd.line(), 1);
+    assert_eq!(crowd.queue_len(), 1);
     crowd.release(0, lease);
 }
 
@@ -431,7 +431,7 @@ fn a_lock_is_handed_off_fifteen_times_and_then_granted_by_the_server() {
     let mut crowd = Crowd::new(2);
     let (mut lease, waiting) = busy(&mut crowd, 40);
     let elsewhere = crowd.acquire(1, 10_000);
-    let mut handed_on = 0;
+    let mut handed_off = 0;
     let mut last_fence = 0;
     for op in waiting {
         let sent = crowd.worlds[0].machine.stats().requests;
@@ -439,12 +439,12 @@ fn a_lock_is_handed_off_fifteen_times_and_then_granted_by_the_server() {
         if crowd.worlds[0].machine.stats().requests > sent {
             break;
         }
-        handed_on += 1;
+        handed_off += 1;
         let (next, fence) = crowd.worlds[0].lease(op);
         assert!(next > lease && fence > last_fence);
         (lease, last_fence) = (next, fence);
     }
-    assert_eq!(handed_on, 15);
+    assert_eq!(handed_off, 15);
     crowd.settle();
     // The entry from the time of the hold is before the other's; the next one is not.
     for _ in 0..16 {

@@ -2,7 +2,8 @@
 //! implemented a second time and without the scripts.
 
 use super::snapshot::{Reach, SHARED, Snapshot, Waiter, bare, is_foreign};
-use super::taking::Takings;
+use super::theft_rules::Thefts;
+use super::world::COMMAND_TIMEOUT;
 use crate::protocol::{CLAIM, Call, Grant, Intent, Mode, Reply, Script, ServerTime, Taken, Token};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -26,19 +27,19 @@ pub(super) struct Watch {
     /// The tokens that were granted shares by message and have not claimed them, and when, in ms.
     pub(super) silent_shares: BTreeMap<String, u64>,
     /// The thefts.
-    pub(super) takings: Takings,
+    pub(super) thefts: Thefts,
     /// The latest grant of each token.
     pub(super) granted: BTreeMap<String, Granted>,
     /// The first broken rule.
     pub(super) violation: Option<String>,
 }
 
-/// A grant: its call, and the history of the data.
+/// A grant: its call, and the replication id of the data.
 #[derive(Clone, Debug)]
 pub(super) struct Granted {
     /// The number of the call.
     pub(super) number: usize,
-    pub(super) history: Rc<str>,
+    pub(super) replication_id: Rc<str>,
 }
 
 /// One executed call.
@@ -46,7 +47,7 @@ pub(super) struct Executed<'a> {
     /// Its number among all calls.
     pub(super) when: usize,
     /// The replication id of the data.
-    pub(super) history: &'a Rc<str>,
+    pub(super) replication_id: &'a Rc<str>,
     pub(super) time: ServerTime,
     pub(super) call: &'a Call,
     /// The token for this lock: each of several locks has its own.
@@ -127,7 +128,7 @@ impl Executed<'_> {
     fn opens(&self) -> bool {
         if matches!(self.call, Call::Force { .. }) {
             // While the lock is held, a force without a seen fence only asks.
-            return self.robs() || self.before.is_free();
+            return self.is_theft() || self.before.is_free();
         }
         let owner = self.before.owner();
         let freed = (self.is_release() || self.is_downgrade()) && owner == Some(self.token());
@@ -143,14 +144,14 @@ impl Executed<'_> {
                 | Call::HandoffShare { .. }
         );
         let confirms = self.intent().is_some() && self.before.held_ms(self.token()).is_some();
-        self.is_downgrade() || self.robs() || (!kept && !confirms && (freed || owner.is_none()))
+        self.is_downgrade() || self.is_theft() || (!kept && !confirms && (freed || owner.is_none()))
     }
 
     /// The number of sharers before any grant by this call.
     fn sharing(&self) -> usize {
         let leaving =
             self.gives_up() && self.before.shares.iter().any(|it| it.token == self.token());
-        let shares = if self.robs() { 0 } else { self.before.shares.len() };
+        let shares = if self.is_theft() { 0 } else { self.before.shares.len() };
         shares - usize::from(leaving) + usize::from(self.is_downgrade())
     }
 
@@ -191,7 +192,8 @@ impl Watch {
     fn executed(&mut self, done: &Executed<'_>) -> Result<(), String> {
         let had = |token: &str| done.before.held_ms(token).is_some();
         for (token, _) in done.after.holders().filter(|(token, _)| !had(token)) {
-            let granted = Granted { number: done.when, history: Rc::clone(done.history) };
+            let granted =
+                Granted { number: done.when, replication_id: Rc::clone(done.replication_id) };
             self.granted.insert(token.to_owned(), granted);
         }
         ends_are_right(done)?;
@@ -206,7 +208,7 @@ impl Watch {
         self.queue_is_right(done)?;
         mark_is_right(done)?;
         messages_are_right(done, &successors)?;
-        self.takings.judge(done)?;
+        self.thefts.judge(done)?;
         self.remember_silence(done, &successors);
         Ok(())
     }
@@ -238,12 +240,12 @@ impl Watch {
         self.highest = self.highest.max(done.after.counter().unwrap_or(0));
         mark_is_right(done)?;
         messages_are_right(done, &[])?;
-        self.takings.judge(done)
+        self.thefts.judge(done)
     }
 
     /// A process that claims its grant, or enqueues again, is not silent.
     fn heard(&mut self, done: &Executed<'_>) {
-        if done.robs() {
+        if done.is_theft() {
             self.silent = None;
             self.silent_shares.clear();
         }
@@ -420,9 +422,11 @@ impl Watch {
             let numbers = self.numbers.entry(waiter.token.clone()).or_default();
             let fresh = done.intent() == Some(Intent::Join(None));
             expect(!fresh || waiter.seq > last, "a newcomer was enqueued ahead of others")?;
-            // Or the position of another caller: the time of its call, which was not later than now.
-            let past = waiter.seq <= done.time.as_micros();
-            let known = past || numbers.is_empty() || numbers.contains(&waiter.seq);
+            // Or the position of another caller: the time of its call, by a server's clock that was read once, and
+            // seems ahead by as much as that reading was delayed.
+            let called = u128::from(waiter.seq)
+                <= u128::from(done.time.as_micros()) + COMMAND_TIMEOUT.as_micros();
+            let known = called || numbers.is_empty() || numbers.contains(&waiter.seq);
             expect(fresh || known, "an old position was lost")?;
             numbers.insert(waiter.seq);
         }
@@ -460,7 +464,7 @@ fn holders_are_right(done: &Executed<'_>, successors: &[Candidate<'_>]) -> Resul
         (done.gives_up() && token == done.token())
             || done.adopted() == Some(token)
             || done.passed().is_some_and(|(from, _)| from == token)
-            || done.robs()
+            || done.is_theft()
     };
     let kept = done.before.holders().map(|(token, _)| token).filter(|token| !left(token));
     let adopter = done.adopted().map(|_| done.token());

@@ -3,7 +3,6 @@
 use super::defects::{self, Defect};
 use super::member::{Member, ShardSubscriber, calls, node_of};
 use super::server::Server;
-use crate::machine::lease::LossNotice;
 use crate::machine::{
     Command, Config, Effect, Event, Hold, LeaseId, LossReason, Machine, Notice, OpId, Outcome,
     Protocol, RequestId, ServerProbe, TokenId, Wait,
@@ -18,8 +17,12 @@ const REFUSED_MAX: u32 = 4;
 pub(super) const COMMAND_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Without renewal: most schedules use one lease.
-pub(super) const ONE_LEASE: Hold =
-    Hold { renew: false, keep: false, max_hold: None, stall_timeout: Duration::from_secs(30) };
+pub(super) const ONE_LEASE: Hold = Hold {
+    renew: false,
+    leave_to_expire: false,
+    max_hold: None,
+    stall_timeout: Duration::from_secs(30),
+};
 
 pub(super) const RENEWED: Hold = Hold { renew: true, ..ONE_LEASE };
 
@@ -62,7 +65,7 @@ pub(super) struct World {
     pub(super) lost: Vec<(LeaseId, LossReason)>,
     /// Whether JavaScript answers pings.
     pub(super) alive: bool,
-    pub(super) looks: usize,
+    pub(super) probes: usize,
     pub(super) stopped: bool,
     next_op: u32,
     last_sent: RequestId,
@@ -71,12 +74,12 @@ pub(super) struct World {
     /// Lost requests that may still arrive.
     pub(super) late: Vec<Call>,
     pub(super) subscriber: u64,
-    /// The server keeps its history to itself, and answers looks with the time alone.
+    /// The server keeps its replication id to itself, and answers probes with the time alone.
     pub(super) blind: bool,
     pub(super) notices: Vec<Notice>,
     /// Probes in flight with the requests before which they were sent, if the test answers them; otherwise
     /// they are only counted.
-    pub(super) unanswered_looks: Option<VecDeque<(RequestId, Mono)>>,
+    pub(super) unanswered_probes: Option<VecDeque<(RequestId, Mono)>>,
     /// The server denies PUBLISH and SUBSCRIBE.
     pub(super) pubsub_denied: bool,
     /// Grants that wait for replicas.
@@ -181,7 +184,7 @@ impl World {
             released: Vec::new(),
             lost: Vec::new(),
             alive: true,
-            looks: 0,
+            probes: 0,
             stopped: false,
             next_op: 0,
             last_sent: RequestId(0),
@@ -190,7 +193,7 @@ impl World {
             subscriber: 0,
             blind: false,
             notices: Vec::new(),
-            unanswered_looks: None,
+            unanswered_probes: None,
             pubsub_denied: false,
             confirms: VecDeque::new(),
             shards: ShardSubscriber::default(),
@@ -264,7 +267,7 @@ impl World {
         };
         match &event {
             Event::Connected { probe, .. } | Event::Probed { probe, .. } => {
-                self.shown.clone_from(&probe.history);
+                self.shown.clone_from(&probe.replication_id);
             }
             _ => {}
         }
@@ -286,7 +289,7 @@ impl World {
         let believes = taken.is_some_and(|taken| {
             self.machine.leases.all().any(|held| {
                 let meant = held.keys == taken.keys && self.machine.token_of(held) == taken.token;
-                meant && held.notice == LossNotice::None
+                meant && held.notice.is_none()
             })
         });
         assert!(!believes, "a message tells of a loss, and nobody asks the server about it");
@@ -327,7 +330,7 @@ impl World {
         assert!(std::mem::take(&mut self.connecting), "nobody wants to connect");
         let mut probe = self.probe();
         if self.blind {
-            probe.history = None;
+            probe.replication_id = None;
         }
         let pubsub_denied = self.pubsub_denied.then(|| "NOPERM".to_owned());
         if !self.pubsub_denied {
@@ -408,7 +411,7 @@ impl World {
     /// The server executes the oldest request; the reply is in flight.
     pub(super) fn execute_one(&mut self) {
         if let Some((request, call)) = self.wire.pop_front() {
-            while let Some(sent) = self.take_look(request) {
+            while let Some(sent) = self.take_probe(request) {
                 self.answers.push_back(Answer::Probe(self.probe(), sent));
             }
             let reply = self.reach_server(request, &call);
@@ -417,10 +420,10 @@ impl World {
     }
 
     /// The oldest probe, if it was sent before a request.
-    fn take_look(&mut self, request: RequestId) -> Option<Mono> {
-        let looks = self.unanswered_looks.as_mut()?;
-        looks.front().filter(|(ahead_of, _)| *ahead_of <= request)?;
-        looks.pop_front().map(|(_, sent)| sent)
+    fn take_probe(&mut self, request: RequestId) -> Option<Mono> {
+        let probes = self.unanswered_probes.as_mut()?;
+        probes.front().filter(|(ahead_of, _)| *ahead_of <= request)?;
+        probes.pop_front().map(|(_, sent)| sent)
     }
 
     /// Delivers the oldest reply, after executing its request if necessary.
@@ -456,9 +459,9 @@ impl World {
     }
 
     /// The server answers the oldest probe, if no request is before it.
-    pub(super) fn answer_look(&mut self) {
+    pub(super) fn answer_probe(&mut self) {
         let next = self.wire.front().map_or(RequestId(u64::MAX), |(request, _)| *request);
-        if let Some(sent) = self.answers.is_empty().then(|| self.take_look(next)).flatten() {
+        if let Some(sent) = self.answers.is_empty().then(|| self.take_probe(next)).flatten() {
             let probe = self.probe();
             self.event(Event::Probed { probe, sent });
         }
@@ -557,22 +560,22 @@ impl World {
                 self.answers.clear();
                 self.confirms.clear();
                 self.up = false;
-                if let Some(looks) = &mut self.unanswered_looks {
-                    looks.clear();
+                if let Some(probes) = &mut self.unanswered_probes {
+                    probes.clear();
                 }
                 self.server.unsubscribe(self.subscriber);
             }
             Effect::Probe { sent, .. } => {
-                self.looks += 1;
-                if let Some(looks) = &mut self.unanswered_looks {
-                    looks.push_back((RequestId(self.last_sent.0 + 1), sent));
+                self.probes += 1;
+                if let Some(probes) = &mut self.unanswered_probes {
+                    probes.push_back((RequestId(self.last_sent.0 + 1), sent));
                 }
                 if self.blind {
-                    let probe = ServerProbe { history: None, ..self.probe() };
+                    let probe = ServerProbe { replication_id: None, ..self.probe() };
                     self.event(Event::Probed { probe, sent });
                 }
             }
-            Effect::Lose { .. } if Defect::LossNotTold.is_on() => {}
+            Effect::Lose { .. } if Defect::LossNotReported.is_on() => {}
             Effect::Lose { lease, reason } => {
                 assert!(self.lost.iter().all(|(lost, _)| *lost != lease), "lost twice");
                 self.lost.push((lease, reason));

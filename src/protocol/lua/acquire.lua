@@ -51,6 +51,7 @@ if is_taken then
     end
   else
     --#include clock.lua
+    --#include counter.lua
     --#include fence.lua
     --#include start_counter.lua
     fence, failure = start_counter(fence_key, reply, tonumber(block), tonumber(epoch_us))
@@ -72,6 +73,7 @@ if is_taken then
 end
 
 --#include clock.lua
+--#include counter.lua
 --#include fence.lua
 --#include lock_state.lua
 --#include shares.lua

@@ -10,6 +10,7 @@
 ]]
 --#include constants.lua
 --#include clock.lua
+--#include counter.lua
 --#include fence.lua
 local ttl_ms, epoch_us = tonumber(ARGV[1]), tonumber(ARGV[2])
 

@@ -10,6 +10,7 @@
 ]]
 --#include constants.lua
 --#include clock.lua
+--#include counter.lua
 --#include fence.lua
 --#include lock_state.lua
 --#include shares.lua

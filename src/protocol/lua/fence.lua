@@ -2,23 +2,10 @@
 
 -- The error for a key whose value the scripts have not written.
 local function refusal(failure, key, what)
-  if failure.err:find('WRONGTYPE') or failure.err:find('not an integer') then
+  if failure.err:find('WRONGTYPE') then
     return redis.error_reply('WRONGTYPE ' .. key .. ' is not ' .. what)
   end
   return failure
-end
-
--- The last fence issued, or nothing; and the error if it cannot be read.
-local function read_counter(fence_key)
-  local counter = redis.pcall('GET', fence_key)
-  if type(counter) == 'table' then
-    return nil, refusal(counter, fence_key, 'a fence counter')
-  elseif counter and not counter:find('^%d+$') then
-    return nil, refusal({ err = 'not an integer' }, fence_key, 'a fence counter')
-  elseif counter and tonumber(counter) > FENCE_MAX then
-    return nil, redis.error_reply('FENCE ' .. fence_key .. ' is not a counter below 9000000000000000')
-  end
-  return counter and tonumber(counter) or nil
 end
 
 -- Reserves `block` fences above `counter`, the last one issued, and returns the first of them. A failover or

@@ -11,6 +11,7 @@
 ]]
 --#include constants.lua
 --#include clock.lua
+--#include counter.lua
 --#include fence.lua
 local lock_key, fence_key, shared_key = KEYS[1], KEYS[2], KEYS[3]
 local token, epoch_us, successor = ARGV[1], tonumber(ARGV[2]), ARGV[3]

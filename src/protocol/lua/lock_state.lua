@@ -1,4 +1,4 @@
--- lock_state: the state of a lock by its keys. Needs constants.lua, clock.lua and fence.lua.
+-- lock_state: the state of a lock by its keys. Needs constants.lua, clock.lua, counter.lua and fence.lua.
 --
 --   lock     STRING  the owner's token, SHARED, or what other code wrote; MARK follows the first two if a
 --                    release must serve the queue

@@ -33,6 +33,7 @@ if type(ends) == 'string' then
   return tonumber(ends) > now_ms and 1 or 0
 end
 
+--#include counter.lua
 --#include fence.lua
 --#include lock_state.lua
 --#include shares.lua

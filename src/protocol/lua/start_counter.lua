@@ -1,4 +1,4 @@
--- start_counter: issue a fence after an INCRBY of the counter that did not. Needs clock.lua and fence.lua.
+-- start_counter: issue a fence after an INCRBY of the counter that did not. Needs clock.lua, counter.lua and fence.lua.
 
 -- The first fence of a new counter, or nothing and the error. `reply` is the answer to INCRBY by `block`.
 local function start_counter(fence_key, reply, block, epoch_us)

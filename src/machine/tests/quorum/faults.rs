@@ -2,7 +2,7 @@
 
 use super::{Kind, LATE_MS, PROCESSES, Simulation};
 use crate::machine::Event;
-use crate::machine::tests::quorum_process::Link;
+use crate::machine::tests::quorum_process::Connection;
 use crate::machine::tests::world::ms;
 
 impl Simulation {
@@ -11,14 +11,15 @@ impl Simulation {
         match self.rng.u32(..10) {
             0..3 => {
                 // A request that takes the lock late does the most harm.
-                let taking = self.processes[who].links.iter().position(Link::takes_lock);
+                let taking =
+                    self.processes[who].connections.iter().position(Connection::takes_lock);
                 let node = taking.filter(|_| self.rng.bool()).unwrap_or(node);
                 self.note(format_args!("{who}: loses its connection to {node}"));
                 self.cut(who, node);
             }
             3..5 => {
                 self.note(format_args!("{who}: is cut off from {node}"));
-                self.processes[who].links[node].cut_off_until = Some(until);
+                self.processes[who].connections[node].cut_off_until = Some(until);
             }
             5..7 => {
                 self.note(format_args!("{who}: is stopped until {until:?}"));
@@ -36,7 +37,7 @@ impl Simulation {
 
     /// A connection breaks; its requests are executed later, if at all.
     fn cut(&mut self, who: usize, node: usize) {
-        if self.processes[who].links[node].up {
+        if self.processes[who].connections[node].up {
             self.processes[who].event(node, Event::Disconnected("cut".to_owned()));
         }
         self.scatter(who);
@@ -55,7 +56,7 @@ impl Simulation {
     pub(super) fn end_lease(&mut self, node: usize) {
         if let Some(owner) = self.nodes[node].end_lease(self.now) {
             self.note(format_args!("the lease of {owner} on server {node} ends"));
-            self.robbed.insert(owner);
+            self.ended_early.insert(owner);
         }
     }
 

@@ -8,7 +8,7 @@ use super::in_step::{Effect, Eval, InStep};
 use crate::machine::SendMode;
 use crate::protocol::message::{Message, inbox, notices};
 use crate::protocol::{Call, Failure, Held, Intent, LockKeys, Mode, Reply, ServerTime, Token};
-use crate::server::wire;
+use crate::server::redis::wire;
 use std::collections::BTreeSet;
 use std::fmt::{Arguments, Debug};
 use std::num::NonZeroU32;
@@ -145,7 +145,7 @@ const DEFECTS: &[(&str, &str, &str)] = &[
         "local reply = run(name, ...) return type(reply) == 'string' and reply",
     ),
     (
-        "the line is read from its end",
+        "the queue is read from its end",
         "ZRANGE",
         "local key, from, to, scores = ...
          if scores then return run(name, ...) end
@@ -157,10 +157,10 @@ const DEFECTS: &[(&str, &str, &str)] = &[
         "local key, score, member = ...
          return run(name, key, string.format('%.14g', score), member)",
     ),
-    ("a place in line is off by one", "ZRANK", "return run(name, ...) + 1"),
-    ("who has left the line stays", "ZREM", "return 0"),
+    ("a position is off by one", "ZRANK", "return run(name, ...) + 1"),
+    ("a waiter that has left stays enqueued", "ZREM", "return 0"),
     ("a field stays", "HDEL", "return 0"),
-    ("an empty line is there", "EXISTS", "return 1"),
+    ("an empty queue exists", "EXISTS", "return 1"),
     ("everybody seems to listen", "PUBSUB", "return { select(2, ...), 1 }"),
     ("nobody seems to listen", "PUBSUB", "return { select(2, ...), 0 }"),
     ("a message is lost", "PUBLISH", "return 0"),
@@ -185,11 +185,11 @@ const OUTCOMES: &[&str] = &[
     "an entry is kept",
     "granted",
     "held",
-    "in line",
+    "queued",
     "lengthened",
     "not the owner",
     "released",
-    "the line is too long",
+    "the queue is too long",
     "ERR",
     "FENCE",
     "WRONGTYPE",
@@ -348,7 +348,7 @@ impl<'a> Round<'a> {
         match step {
             Step::Call(call) => {
                 let command = wire::command(call, SendMode::Plain);
-                let (keys, args) = wire::arguments(&command);
+                let (keys, args) = command.keys_and_arguments();
                 let (name, source) = (format!("{:?}", call.script()), call.script().source());
                 let effect = self.eval(&name, Eval { source, keys: &keys, args: &args })?;
                 self.learn(call, effect);
@@ -428,23 +428,23 @@ impl<'a> Round<'a> {
             (Ok(Reply::Granted { .. }), Call::ExtendShare { .. }) => "a share is lengthened",
             (Ok(Reply::Granted { .. }), Call::HandoffShare { successor, .. }) => {
                 self.owner = successor.clone();
-                "passed on"
+                "handed off"
             }
             (Ok(Reply::Granted { fence }), Call::Acquire { token, block, .. }) => {
                 self.owner = token.clone();
                 self.last = fence + u64::from(*block) - 1;
                 "granted"
             }
-            (Ok(Reply::Held(Held { queued: Some(place), last, .. })), _) => {
-                (self.seq, self.last) = (place.seq, last);
-                "in line"
+            (Ok(Reply::Held(Held { queued: Some(queued), last, .. })), _) => {
+                (self.seq, self.last) = (queued.seq, last);
+                "queued"
             }
             (Ok(Reply::Held(_)), _) => "held",
             (Ok(Reply::Seen { last }), _) => {
                 self.last = last;
                 "to be freed"
             }
-            (Ok(Reply::More), _) => "the line is too long",
+            (Ok(Reply::More), _) => "the queue is too long",
             (Ok(Reply::Owner(true)), Call::Extend { .. }) => "lengthened",
             (Ok(Reply::Owner(true)), Call::Free { .. }) => "freed",
             (Ok(Reply::Owner(true)), Call::FreeShare { .. }) => "a share is freed",

@@ -7,7 +7,7 @@ use super::{ATTEMPTS_MAX, CLAIM, LEASE, LONGER, POLL, Ticks, Variant};
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub(super) struct Client {
     pub(super) id: usize,
-    pub(super) link: Link,
+    pub(super) connection: Connection,
     pub(super) attempts: [Attempt; ATTEMPTS_MAX],
     /// Requests in flight, or with a reply in flight; the oldest first.
     pub(super) wire: Vec<Exchange>,
@@ -16,7 +16,7 @@ pub(super) struct Client {
 }
 
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub(super) enum Link {
+pub(super) enum Connection {
     Up,
     Down,
     /// The process has ended, or hangs forever.
@@ -48,7 +48,7 @@ pub(super) enum Attempt {
 
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(super) struct Waiting {
-    pub(super) place: QueuePosition,
+    pub(super) position: QueuePosition,
     /// The ticks until it asks again; 0 if it does not by itself.
     poll: Ticks,
     /// A message granted the lock, but not for how long.
@@ -60,7 +60,7 @@ pub(super) struct Waiting {
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(super) enum QueuePosition {
     Unknown,
-    InLine(u8),
+    Queued(u8),
     /// The server has lost the entry; it gets its old position again.
     Lost(u8),
 }
@@ -85,7 +85,7 @@ impl Client {
     pub(super) fn new(id: usize) -> Self {
         Self {
             id,
-            link: Link::Up,
+            connection: Connection::Up,
             attempts: Default::default(),
             wire: Vec::new(),
             inbox: Vec::new(),
@@ -99,8 +99,12 @@ impl Client {
             _ => *attempt == Attempt::NotBegun,
         };
         if let Some(attempt) = self.attempts.iter().position(free) {
-            let waiting =
-                Waiting { place: QueuePosition::Unknown, poll: 0, hinted: false, uncertain: false };
+            let waiting = Waiting {
+                position: QueuePosition::Unknown,
+                poll: 0,
+                hinted: false,
+                uncertain: false,
+            };
             self.ask(attempt, waiting);
         }
     }
@@ -111,12 +115,12 @@ impl Client {
 
     /// Whether something of it is in flight or due.
     pub(super) fn is_busy(&self) -> bool {
-        !self.wire.is_empty() || !self.inbox.is_empty() || self.link == Link::Down
+        !self.wire.is_empty() || !self.inbox.is_empty() || self.connection == Connection::Down
     }
 
     /// The server sends a message to it.
     pub(super) fn publish(&mut self, grant: Grant) {
-        if self.link == Link::Up {
+        if self.connection == Connection::Up {
             self.inbox.push((grant, 0));
         }
     }
@@ -132,7 +136,7 @@ impl Client {
         match self.attempts[attempt] {
             Attempt::Waiting(waiting) => {
                 let unknown = waiting.uncertain || self.is_asking(attempt);
-                if unknown || matches!(waiting.place, QueuePosition::InLine(_)) {
+                if unknown || matches!(waiting.position, QueuePosition::Queued(_)) {
                     self.give_back(attempt, waiting.uncertain);
                 } else {
                     self.attempts[attempt] = Attempt::Ended;
@@ -200,15 +204,15 @@ impl Client {
         waiting: Waiting,
         number: Option<u8>,
     ) {
-        let place = match (waiting.place, number) {
-            (_, Some(number)) => QueuePosition::InLine(number),
-            (QueuePosition::InLine(number) | QueuePosition::Lost(number), None) => {
+        let position = match (waiting.position, number) {
+            (_, Some(number)) => QueuePosition::Queued(number),
+            (QueuePosition::Queued(number) | QueuePosition::Lost(number), None) => {
                 QueuePosition::Lost(number)
             }
             (QueuePosition::Unknown, None) => QueuePosition::Unknown,
         };
-        let waiting = Waiting { place, ..waiting };
-        if waiting.hinted || matches!(place, QueuePosition::Lost(_)) {
+        let waiting = Waiting { position, ..waiting };
+        if waiting.hinted || matches!(position, QueuePosition::Lost(_)) {
             return self.ask(attempt, waiting);
         }
         let poll = if variant == Variant::NobodyPolls { 0 } else { POLL };
@@ -261,8 +265,8 @@ impl Client {
     }
 
     /// The connection is lost. Returns the requests that the server may still execute.
-    pub(super) fn disconnect(&mut self, link: Link) -> Vec<(Token, Call)> {
-        self.link = link;
+    pub(super) fn disconnect(&mut self, connection: Connection) -> Vec<(Token, Call)> {
+        self.connection = connection;
         self.inbox.clear();
         let wire = std::mem::take(&mut self.wire);
         for exchange in &wire {
@@ -279,7 +283,7 @@ impl Client {
                 _ => {}
             }
         }
-        if link == Link::Dead {
+        if connection == Connection::Dead {
             self.attempts = [Attempt::Ended; ATTEMPTS_MAX];
         }
         let unanswered = wire.iter().filter(|exchange| exchange.reply.is_none());
@@ -288,7 +292,7 @@ impl Client {
 
     /// Reconnected: sends all unanswered requests again, releases first.
     pub(super) fn connect(&mut self) {
-        self.link = Link::Up;
+        self.connection = Connection::Up;
         for attempt in 0..ATTEMPTS_MAX {
             if matches!(self.attempts[attempt], Attempt::Releasing(_)) {
                 self.send_release(attempt);
@@ -348,9 +352,9 @@ impl Client {
     }
 
     fn ask(&mut self, attempt: usize, waiting: Waiting) {
-        let intent = match waiting.place {
+        let intent = match waiting.position {
             QueuePosition::Unknown => Intent::Join(None),
-            QueuePosition::InLine(_) => Intent::Poll,
+            QueuePosition::Queued(_) => Intent::Poll,
             QueuePosition::Lost(number) => Intent::Join(Some(number)),
         };
         self.attempts[attempt] = Attempt::Waiting(Waiting { poll: 0, hinted: false, ..waiting });
@@ -375,7 +379,7 @@ impl Client {
     }
 
     fn send(&mut self, attempt: usize, call: Call, renews: bool) {
-        if self.link == Link::Up {
+        if self.connection == Connection::Up {
             self.wire.push(Exchange { attempt, call, renews, age: 0, reply: None });
         }
     }

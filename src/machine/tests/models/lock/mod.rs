@@ -14,7 +14,7 @@ mod client;
 mod server;
 
 use super::{assert_breaks, assert_holds};
-use client::{Attempt, Client, Link, QueuePosition, Waiting};
+use client::{Attempt, Client, Connection, QueuePosition, Waiting};
 use server::{Call, Server, Token};
 use stateright::{Model, Property};
 
@@ -102,14 +102,14 @@ struct State {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Action {
     Tick,
-    Want(usize, Wish),
+    Submit(usize, Command),
     Arrive(Arrival),
-    Suffer(usize, Trouble),
+    Fail(usize, Fault),
 }
 
 /// The actions of a manager's callers.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Wish {
+enum Command {
     Acquire,
     Cancel { attempt: usize },
     Extend { attempt: usize, lease: Ticks },
@@ -136,7 +136,7 @@ enum Arrival {
 
 /// The faults of a manager.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Trouble {
+enum Fault {
     LosesMessage,
     Disconnects,
     Reconnects,
@@ -168,11 +168,11 @@ impl Model for Protocol {
             actions.push(Action::Tick);
         }
         actions.extend(state.arrivals().into_iter().map(Action::Arrive));
-        for client in state.clients.iter().filter(|client| client.link != Link::Dead) {
-            let want = |wish| Action::Want(client.id, wish);
-            actions.extend(state.actions_of(client).into_iter().map(want));
-            let suffer = |trouble| Action::Suffer(client.id, trouble);
-            actions.extend(state.faults(client).into_iter().map(suffer));
+        for client in state.clients.iter().filter(|client| client.connection != Connection::Dead) {
+            let submit = |command| Action::Submit(client.id, command);
+            actions.extend(state.actions_of(client).into_iter().map(submit));
+            let fail = |fault| Action::Fail(client.id, fault);
+            actions.extend(state.faults(client).into_iter().map(fail));
         }
     }
 
@@ -180,9 +180,9 @@ impl Model for Protocol {
         let mut next = state.clone();
         match action {
             Action::Tick => next.tick(self.variant),
-            Action::Want(client, wish) => next.want(self.variant, client, wish),
+            Action::Submit(client, command) => next.submit(self.variant, client, command),
             Action::Arrive(arrival) => next.arrive(self.variant, arrival),
-            Action::Suffer(client, trouble) => next.suffer(client, trouble),
+            Action::Fail(client, fault) => next.fail(client, fault),
         }
         Some(next)
     }
@@ -203,7 +203,7 @@ impl Model for Protocol {
                 !state.is_held_by_nobody() || state.left.may_lose_requests(&model.budget)
             }),
         ];
-        properties.extend(self.budget.what_should_happen());
+        properties.extend(self.budget.reachable_states());
         properties
     }
 }
@@ -231,7 +231,7 @@ impl Budget {
         self.lost_connections < whole.lost_connections || self.crashes < whole.crashes
     }
 
-    fn what_should_happen(&self) -> Vec<Property<Protocol>> {
+    fn reachable_states(&self) -> Vec<Property<Protocol>> {
         let sometimes = Property::sometimes;
         let mut properties = vec![
             sometimes("all that is wanted is granted", |model: &Protocol, state: &State| {
@@ -256,8 +256,8 @@ impl Budget {
             }));
         }
         if self.lost_connections > 0 && self.acquires.contains(&2) {
-            properties.push(sometimes("a place in line is lost", |_, state| {
-                state.waiting().any(|waiting| matches!(waiting.place, QueuePosition::Lost(_)))
+            properties.push(sometimes("a position in the queue is lost", |_, state| {
+                state.waiting().any(|waiting| matches!(waiting.position, QueuePosition::Lost(_)))
             }));
         }
         properties
@@ -308,7 +308,7 @@ impl State {
         self.clients.iter().any(Client::is_busy)
     }
 
-    fn actions_of(&self, client: &Client) -> Vec<Wish> {
+    fn actions_of(&self, client: &Client) -> Vec<Command> {
         let mut actions_of = Vec::new();
         let mut waits = false;
         for (attempt, what) in client.attempts.iter().enumerate() {
@@ -316,13 +316,13 @@ impl State {
                 Attempt::Waiting(_) => {
                     waits = true;
                     if self.left.cancels > 0 {
-                        actions_of.push(Wish::Cancel { attempt });
+                        actions_of.push(Command::Cancel { attempt });
                     }
                 }
                 Attempt::Holding(_) => {
-                    actions_of.push(Wish::Release { attempt });
+                    actions_of.push(Command::Release { attempt });
                     if self.left.extensions > 0 && !client.is_extending(attempt) {
-                        let extend = |lease| Wish::Extend { attempt, lease };
+                        let extend = |lease| Command::Extend { attempt, lease };
                         actions_of.extend([LEASE, LONGER].map(extend));
                     }
                 }
@@ -331,27 +331,27 @@ impl State {
         }
         // All waiters of a process share one queue entry.
         if !waits && self.left.acquires[client.id] > 0 {
-            actions_of.push(Wish::Acquire);
+            actions_of.push(Command::Acquire);
         }
         actions_of
     }
 
-    fn want(&mut self, variant: Variant, id: usize, wish: Wish) {
+    fn submit(&mut self, variant: Variant, id: usize, command: Command) {
         let client = &mut self.clients[id];
-        match wish {
-            Wish::Acquire => {
+        match command {
+            Command::Acquire => {
                 self.left.acquires[id] -= 1;
                 client.acquire(variant);
             }
-            Wish::Cancel { attempt } => {
+            Command::Cancel { attempt } => {
                 self.left.cancels -= 1;
                 client.release(attempt);
             }
-            Wish::Extend { attempt, lease } => {
+            Command::Extend { attempt, lease } => {
                 self.left.extensions -= 1;
                 client.extend(attempt, lease);
             }
-            Wish::Release { attempt } => client.release(attempt),
+            Command::Release { attempt } => client.release(attempt),
         }
     }
 
@@ -404,47 +404,47 @@ impl State {
         }
     }
 
-    fn faults(&self, client: &Client) -> Vec<Trouble> {
+    fn faults(&self, client: &Client) -> Vec<Fault> {
         let mut faults = Vec::new();
-        if client.link == Link::Down {
-            faults.push(Trouble::Reconnects);
+        if client.connection == Connection::Down {
+            faults.push(Fault::Reconnects);
         } else if self.left.lost_connections > 0 {
-            faults.push(Trouble::Disconnects);
+            faults.push(Fault::Disconnects);
         }
         if !client.inbox.is_empty() && self.left.lost_messages > 0 {
-            faults.push(Trouble::LosesMessage);
+            faults.push(Fault::LosesMessage);
         }
         if self.left.crashes > 0 {
-            faults.extend([true, false].map(|subscribed| Trouble::Crashes { subscribed }));
+            faults.extend([true, false].map(|subscribed| Fault::Crashes { subscribed }));
         }
         faults
     }
 
-    fn suffer(&mut self, client: usize, trouble: Trouble) {
+    fn fail(&mut self, client: usize, fault: Fault) {
         self.idle = 0;
-        match trouble {
-            Trouble::LosesMessage => {
+        match fault {
+            Fault::LosesMessage => {
                 self.left.lost_messages -= 1;
                 self.clients[client].inbox.remove(0);
             }
-            Trouble::Disconnects => {
+            Fault::Disconnects => {
                 self.left.lost_connections -= 1;
-                self.disconnect(client, Link::Down, false);
+                self.disconnect(client, Connection::Down, false);
             }
-            Trouble::Reconnects => {
+            Fault::Reconnects => {
                 self.server.subscribed[client] = true;
                 self.clients[client].connect();
             }
-            Trouble::Crashes { subscribed } => {
+            Fault::Crashes { subscribed } => {
                 self.left.crashes -= 1;
-                self.disconnect(client, Link::Dead, subscribed);
+                self.disconnect(client, Connection::Dead, subscribed);
             }
         }
     }
 
-    fn disconnect(&mut self, client: usize, link: Link, subscribed: bool) {
+    fn disconnect(&mut self, client: usize, connection: Connection, subscribed: bool) {
         self.server.subscribed[client] = subscribed;
-        let late = self.clients[client].disconnect(link);
+        let late = self.clients[client].disconnect(connection);
         if !late.is_empty() {
             self.late.push(late);
         }

@@ -1,0 +1,295 @@
+//! The core of a manager: the machine, its connections and the outcomes, behind one mutex. It has no thread of its
+//! own: whoever is awake runs a turn.
+//!
+//! ```text
+//!   JavaScript ─ submit ──▶ ┌ Core ──────────────────────────────────┐
+//!   event loop ─ readable ▶ │ machine · a link to each server        │ ◀─ keep ─ keeper (timeouts, new connections;
+//!                           └ caller: outcomes, losses, notices ─────┘            reads while nobody else does)
+//! ```
+//!
+//! A turn feeds commands, replies and timeouts to the machine, carries out its effects and writes. It never blocks,
+//! and it makes no decisions.
+
+mod alarm;
+#[cfg(all(unix, any(test, fuzzing)))]
+#[expect(
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a fuzzer learns so that a promise is broken"
+)]
+#[path = "../fuzzing/conversation.rs"]
+pub(crate) mod fuzz;
+mod shared;
+mod state;
+#[cfg(test)]
+mod tests;
+mod ticket;
+
+pub use shared::Shared;
+pub use ticket::{Caller, Ticket};
+
+use self::state::State;
+use self::ticket::in_any_case;
+use crate::keeper;
+use crate::machine::{Command, Config, NodeId, OpId};
+use crate::protocol::Mono;
+use crate::protocol::query::Question;
+use crate::server::{Endpoint, Socket};
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
+use std::time::Duration;
+use tokio::sync::Notify;
+
+/// The keeper takes the reading over if the event loop has not turned for this long.
+const SILENT_AFTER: Duration = Duration::from_millis(10);
+
+/// The reader of a manager's sockets.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Reader {
+    /// The event loop of the caller, see [`Caller::watch`]. While it does not turn, the keeper reads.
+    EventLoop,
+    /// The keeper alone.
+    Keeper,
+}
+
+/// A manager's handle to its core. Dropping it releases the held locks as far as possible and ends the core.
+pub struct Handle(Arc<Core>);
+
+/// Input from a caller.
+pub enum Submission {
+    /// Starts an operation.
+    Begin(Ticket, Command),
+    /// Queries holders and waiters.
+    Query(Ticket, Question),
+    /// Ends an acquire, if it is still open. The outcome goes to that acquire's ticket.
+    Cancel(OpId),
+}
+
+impl Handle {
+    /// Starts a manager.
+    ///
+    /// # Errors
+    /// If the keeper, the thread that all managers of the process share, cannot be started.
+    pub fn start(
+        config: Config,
+        endpoint: Endpoint,
+        caller: Arc<dyn Caller>,
+        reader: Reader,
+    ) -> io::Result<Self> {
+        let runtime = keeper::runtime()?;
+        let mail = Arc::new(Mail::default());
+        let shared = Arc::new(Shared::default());
+        let core = Arc::new_cyclic(|core| {
+            let ends = (Arc::clone(&caller), Arc::clone(&shared), Arc::clone(&mail));
+            let read_by = (reader, runtime.clone());
+            let state = State::new((config, endpoint), read_by, Weak::clone(core), ends);
+            Core { state: Mutex::new(Some(state)), mail, shared, caller, turned: AtomicU64::new(0) }
+        });
+        runtime.spawn(keeper::keep(Arc::clone(&core)));
+        Ok(Self(core))
+    }
+
+    /// Hands operations to the core, which always completes their tickets. Their requests are written before this
+    /// returns. Returns whether there is something for the caller to read, of which it is not told otherwise.
+    #[must_use]
+    pub fn submit(&self, submissions: Vec<Submission>) -> bool {
+        self.0.turn(|state, now| state.begin(now, submissions)).reported
+    }
+
+    /// Does at once what the event loop and the keeper would do later. Returns the same as [`Self::submit`].
+    #[must_use]
+    pub fn turn(&self) -> bool {
+        self.0.turn(State::read_all).reported
+    }
+
+    /// The state that any thread may read at any time.
+    #[must_use]
+    pub fn shared(&self) -> &Shared {
+        &self.0.shared
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        let reported = self.0.turn(State::close).reported;
+        if reported {
+            self.0.wake();
+        }
+    }
+}
+
+/// A socket of a manager, for the event loop that waits for it.
+pub struct Watch {
+    core: Arc<Core>,
+    node: NodeId,
+    socket: Arc<Socket>,
+}
+
+/// The outcome of [`Watch::readable`].
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Readable {
+    /// Whether there is something for the caller to read, of which it is not told otherwise.
+    pub reported: bool,
+    /// Whether the connection is over, so nothing needs to wait for its socket.
+    pub over: bool,
+}
+
+impl Watch {
+    /// The socket to wait for. It stays open as long as this exists.
+    #[must_use]
+    #[cfg(feature = "node")]
+    pub(crate) fn socket(&self) -> &Socket {
+        &self.socket
+    }
+
+    /// Reads what is there. The first call says that the event loop waits for the socket.
+    #[must_use]
+    pub fn readable(&self) -> Readable {
+        let mut current = false;
+        let turned = self.core.turn(|state, now| {
+            current = state.read(now, self.node, &self.socket);
+        });
+        Readable { reported: turned.reported, over: !current }
+    }
+}
+
+/// Input from the tasks of the keeper and from other managers, until the next turn.
+#[derive(Default)]
+pub(crate) struct Mail {
+    inputs: Mutex<Vec<state::Input>>,
+    /// Wakes the keeper.
+    wake: Notify,
+}
+
+impl Mail {
+    fn put(&self, input: state::Input) {
+        lock(&self.inputs).push(input);
+        self.wake.notify_one();
+    }
+
+    fn take(&self) -> Vec<state::Input> {
+        std::mem::take(&mut lock(&self.inputs))
+    }
+
+    pub(crate) async fn arrived(&self) {
+        self.wake.notified().await;
+    }
+}
+
+/// See the module.
+pub(crate) struct Core {
+    /// None once the manager has ended.
+    state: Mutex<Option<State>>,
+    pub(crate) mail: Arc<Mail>,
+    shared: Arc<Shared>,
+    caller: Arc<dyn Caller>,
+    /// The last turn that was not the keeper's, in µs of the monotonic clock.
+    turned: AtomicU64,
+}
+
+/// The thread that runs a turn.
+#[derive(Clone, Copy, Eq, PartialEq)]
+enum Thread {
+    Caller,
+    Keeper,
+}
+
+/// The outcome of the keeper's turn.
+pub(crate) enum Kept {
+    /// Another thread runs a turn just now.
+    Busy,
+    /// The manager has ended.
+    Ended,
+    /// When the keeper is needed next; none if it is woken before.
+    Until(Option<Mono>),
+}
+
+#[derive(Default)]
+struct Turned {
+    /// Whether the caller has something to read.
+    reported: bool,
+    /// Whether the manager has ended.
+    ended: bool,
+    /// When the keeper is needed next.
+    due: Option<Mono>,
+}
+
+impl Core {
+    /// The keeper's turn.
+    pub(crate) fn keep(&self) -> Kept {
+        // The system may pause a thread that has the mutex. The other managers must not wait for that.
+        let guard = match self.state.try_lock() {
+            Ok(guard) => guard,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return Kept::Busy,
+        };
+        let turned = Mono::from_micros(self.turned.load(Ordering::Relaxed));
+        let turn = self.turn_locked(guard, Thread::Keeper, |state, now| {
+            state.keep(now, now.since(turned) >= SILENT_AFTER);
+        });
+        if turn.reported {
+            self.wake();
+        }
+        if turn.ended { Kept::Ended } else { Kept::Until(turn.due) }
+    }
+
+    /// Reads for a socket that the keeper waits for. Returns whether the connection lives on.
+    pub(crate) fn read(&self, node: NodeId, socket: &Arc<Socket>) -> bool {
+        let mut current = false;
+        // The task that sleeps until the next timeout is another one, so it is woken as by a caller.
+        let turn = self.turn(|state, now| current = state.read(now, node, socket));
+        if turn.reported {
+            self.wake();
+        }
+        current
+    }
+
+    /// Wakes the caller, also if that panics once: its outcomes must not stay unread.
+    fn wake(&self) {
+        in_any_case(|| self.caller.wake());
+    }
+
+    /// Runs a turn for the caller, who waits for the keeper's to end.
+    fn turn(&self, run: impl FnOnce(&mut State, Mono)) -> Turned {
+        self.turn_locked(lock(&self.state), Thread::Caller, run)
+    }
+
+    /// Runs a turn. A panic in it ends the manager: its operations get outcomes, and its leases are lost.
+    fn turn_locked(
+        &self,
+        mut guard: MutexGuard<'_, Option<State>>,
+        thread: Thread,
+        run: impl FnOnce(&mut State, Mono),
+    ) -> Turned {
+        let Some(state) = guard.as_mut() else {
+            return Turned { ended: true, ..Turned::default() };
+        };
+        let now = Mono::now();
+        if thread == Thread::Caller {
+            self.turned.store(now.as_micros(), Ordering::Relaxed);
+        }
+        let result = catch_unwind(AssertUnwindSafe(|| {
+            run(state, now);
+            state.finish_turn(now, thread)
+        }));
+        match result {
+            Ok(due) if !state.has_stopped() => {
+                Turned { reported: state.take_reported(), ended: false, due }
+            }
+            _ => {
+                let ended = guard.take();
+                drop(guard);
+                drop(ended);
+                self.mail.wake.notify_one();
+                Turned { reported: true, ended: true, due: None }
+            }
+        }
+    }
+}
+
+/// A panic is handled where it is caught, so poison is ignored.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

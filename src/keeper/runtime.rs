@@ -1,0 +1,28 @@
+//! The one thread that carries every manager of the process.
+
+use std::io;
+use std::sync::{Mutex, PoisonError};
+use tokio::runtime::{Builder, Handle};
+
+static RUNTIME: Mutex<Option<Handle>> = Mutex::new(None);
+
+/// The runtime of the process, started by the first call. It lives as long as the process: nothing joins its
+/// thread, so the end of an environment never waits for it.
+pub(crate) fn get() -> io::Result<Handle> {
+    let mut runtime = RUNTIME.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(handle) = &*runtime {
+        return Ok(handle.clone());
+    }
+    let handle = start()?;
+    *runtime = Some(handle.clone());
+    Ok(handle)
+}
+
+fn start() -> io::Result<Handle> {
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let handle = runtime.handle().clone();
+    std::thread::Builder::new()
+        .name("holdfast".to_owned())
+        .spawn(move || runtime.block_on(std::future::pending::<()>()))?;
+    Ok(handle)
+}

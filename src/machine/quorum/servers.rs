@@ -1,0 +1,310 @@
+//! The servers of a quorum: the connection to each, its uptime, and when they are enough.
+
+use super::ballot::{Vote, majority};
+use super::candidacy::NodeRequest;
+use crate::machine::connection::{Connection, InFlight};
+use crate::machine::context::Context;
+use crate::machine::interface::{Config, Effect, Event, Notice, Risk, SendMode, ServerProbe};
+use crate::machine::timers::Timer;
+use crate::protocol::{Failure, Mono, NodeId, Reply, RequestId, ServerTime};
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::time::Duration;
+
+/// Servers report uptime in whole seconds, and keys outlive their leases a little.
+const UPTIME_MARGIN: Duration = Duration::from_secs(1);
+
+/// The settings of a quorum, besides a manager's [`Config`].
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The names of the servers for people, without login, by node number.
+    pub servers: Vec<String>,
+    /// How long a server may take for one round of a ballot. At most a tenth of the lease counts.
+    pub node_timeout: Duration,
+    /// The longest lease that any manager takes on these servers: one that has restarted has no vote for this long,
+    /// since it may have lost locks. None where the data survive every restart.
+    pub longest_lease: Option<Duration>,
+}
+
+#[derive(Debug)]
+pub(super) struct Servers {
+    pub(super) cx: Context,
+    settings: Settings,
+    /// By node number.
+    list: Vec<Server>,
+    /// Whether it is not certain yet that a majority can be connected. Once a majority is, the others have a moment
+    /// more, until [`Timer::OpenDeadline`].
+    opening: bool,
+    last_request: u64,
+}
+
+#[derive(Debug)]
+struct Server {
+    connection: Connection<NodeRequest>,
+    /// The replication id, which names its run and its data.
+    replication_id: Option<String>,
+    /// Its uptime, and when it was read; none if it is not shown.
+    uptime: Option<(Duration, Mono)>,
+}
+
+impl Servers {
+    pub(super) fn new(config: Config, settings: Settings, seed: u64) -> Self {
+        let new = |_| Server { connection: Connection::new(), replication_id: None, uptime: None };
+        let list = settings.servers.iter().map(new).collect();
+        let cx = Context::new(config, seed);
+        Self { cx, settings, list, opening: false, last_request: 0 }
+    }
+
+    pub(super) fn all(&self) -> Range<usize> {
+        0..self.list.len()
+    }
+
+    /// Pushes an effect for every connected server.
+    pub(super) fn push_to_all_up(&mut self, effect: impl Fn(NodeId) -> Effect) {
+        let up = self.all().filter(|node| self.list[*node].connection.is_up());
+        self.cx.effects.extend(up.map(|node| effect(node_id(node))));
+    }
+
+    fn count(&self, is: impl Fn(&Connection<NodeRequest>) -> bool) -> usize {
+        self.list.iter().filter(|server| is(&server.connection)).count()
+    }
+
+    /// When the oldest request without an answer was sent.
+    pub(super) fn oldest_request(&self) -> Option<Mono> {
+        self.list.iter().filter_map(|server| server.connection.oldest()).min()
+    }
+
+    /// When something is due next: a timer, or an answer.
+    pub(super) fn next_timeout(&self) -> Option<Mono> {
+        let silence = self.oldest_request().map(|sent| sent + self.cx.config.command_timeout);
+        [self.cx.timers.next(), silence].into_iter().flatten().min()
+    }
+
+    /// The servers with a request unanswered for too long, and how to tell so.
+    pub(super) fn silent(&self) -> (Vec<usize>, String) {
+        let patience = self.cx.config.command_timeout;
+        let oldest = |node: usize| self.list[node].connection.oldest();
+        let is_silent =
+            |node: &usize| oldest(*node).is_some_and(|sent| sent + patience <= self.cx.now);
+        let detail = format!("no answer within {} ms", patience.as_millis());
+        (self.all().filter(is_silent).collect(), detail)
+    }
+
+    /// How long a server may take to withdraw, and at most for one round of an election.
+    pub(super) const fn node_timeout(&self) -> Duration {
+        self.settings.node_timeout
+    }
+
+    /// How long a server may take for the round of an election in which the fence is written.
+    pub(super) fn round_patience(&self) -> Duration {
+        self.node_timeout().min(self.cx.config.command_timeout / 4)
+    }
+
+    /// How long a server may take for one round: little of the lease, which counts from the start of the round.
+    pub(super) fn patience(&self, ttl: Duration) -> Duration {
+        self.round_patience().min(ttl / 10)
+    }
+
+    /// A longer lease than known is taken: a server that restarts has no vote for as long.
+    pub(super) fn note_lease(&mut self, ttl: Duration) {
+        if let Some(longest) = &mut self.settings.longest_lease {
+            *longest = ttl.max(*longest);
+        }
+    }
+
+    /// The vote of a server that is asked now: awaited, if it is connected.
+    pub(super) fn vote_of(&self, node: usize) -> Vote {
+        let connection = &self.list[node].connection;
+        if connection.is_up() { Vote::Awaited } else { Vote::Failed(connection.last_error.clone()) }
+    }
+
+    /// The vote of a server that is asked for a lock now: awaited, unless it has none.
+    pub(super) fn vote_in_election(&self, node: usize, patience: Duration) -> Vote {
+        match self.vote_of(node) {
+            Vote::Awaited => {
+                self.ineligible_reason(node, patience).map_or(Vote::Awaited, Vote::Failed)
+            }
+            failed => failed,
+        }
+    }
+
+    /// Why a connected server cannot be asked for a lock now, if so. A server that has restarted may have lost locks:
+    /// until the longest of them would have ended it has no vote.
+    fn ineligible_reason(&self, node: usize, patience: Duration) -> Option<String> {
+        let (server, now) = (&self.list[node], self.cx.now);
+        let silent = server.connection.oldest().map_or(Duration::ZERO, |sent| now.since(sent));
+        if silent > patience {
+            return Some(format!("no answer for {} ms", silent.as_millis()));
+        }
+        let needed = self.settings.longest_lease? + UPTIME_MARGIN;
+        let Some((uptime, read)) = server.uptime else {
+            return Some("its uptime is not known: INFO is needed, or longestLease: 0".to_owned());
+        };
+        let up = uptime + now.since(read);
+        (up <= needed).then(|| {
+            format!(
+                "it started {} ms ago and has no vote within {} ms of that",
+                up.as_millis(),
+                needed.as_millis()
+            )
+        })
+    }
+
+    /// Sends a request to one server, after all earlier ones. False if that is not connected.
+    pub(super) fn send(&mut self, node: usize, request: NodeRequest) -> bool {
+        let is_up = self.list[node].connection.is_up();
+        if is_up {
+            self.send_as(node, request, SendMode::Plain);
+        }
+        is_up
+    }
+
+    pub(super) fn send_as(&mut self, node: usize, request: NodeRequest, send_mode: SendMode) {
+        self.cx.stats.requests += 1;
+        self.last_request += 1;
+        let (id, call) = (RequestId(self.last_request), request.call.clone());
+        self.list[node].connection.add(id, self.cx.now, request);
+        self.cx.push(Effect::Send { node: node_id(node), request: id, call, send_mode });
+    }
+
+    /// Takes a request that was answered or lost.
+    pub(super) fn take(
+        &mut self,
+        node: usize,
+        id: RequestId,
+        reply: &Result<Reply, Failure>,
+    ) -> Option<InFlight<NodeRequest>> {
+        let connection = &mut self.list[node].connection;
+        let answered = connection.take(id)?;
+        if !matches!(reply, Err(Failure::Lost(_))) {
+            connection.answered(self.cx.now);
+        }
+        Some(answered)
+    }
+
+    pub(super) fn connect_all(&mut self) {
+        self.opening = true;
+        for node in self.all() {
+            if self.list[node].connection.want() {
+                self.cx.push(Effect::Connect { node: node_id(node) });
+            }
+        }
+    }
+
+    pub(super) fn connected(&mut self, node: usize, probe: ServerProbe, risks: Vec<Risk>) {
+        let server = &mut self.list[node];
+        if server.connection.was_tried() {
+            self.cx.push(Effect::Notify(Notice::Reconnected));
+        }
+        server.connection.connected(self.cx.now);
+        server.replication_id = probe.replication_id;
+        server.uptime = probe.uptime.map(|uptime| (uptime, self.cx.now));
+        self.notify_same_server(node);
+        for risk in risks {
+            self.cx.push(Effect::Notify(Notice::Risk(risk)));
+        }
+    }
+
+    /// Notifies of one server with two names, which would have two votes.
+    fn notify_same_server(&mut self, node: usize) {
+        let replication_id = |node: usize| self.list[node].replication_id.as_ref();
+        let is_same =
+            |other: &usize| *other != node && replication_id(*other) == replication_id(node);
+        for other in self.all().filter(|other| replication_id(node).is_some() && is_same(other)) {
+            let names =
+                format!("{} and {}", self.name(node.min(other)), self.name(node.max(other)));
+            self.cx.effects.push(Effect::Notify(Notice::SameServer(names)));
+        }
+    }
+
+    fn name(&self, node: usize) -> &str {
+        self.settings.servers.get(node).map_or("", String::as_str)
+    }
+
+    pub(super) fn connect_failed(&mut self, node: usize, failure: &Failure) {
+        self.list[node].connection.failed(failure);
+        self.reconnect_later(node);
+    }
+
+    fn reconnect_later(&mut self, node: usize) {
+        let pause = self.list[node].connection.back_off();
+        let at = self.cx.now + self.cx.jitter(pause);
+        self.cx.timers.set(Timer::Reconnect(node_id(node)), at);
+    }
+
+    /// A connection is lost or given up: returns its requests in flight; none if it was not up.
+    pub(super) fn disconnected(
+        &mut self,
+        node: usize,
+        detail: &str,
+    ) -> Option<VecDeque<InFlight<NodeRequest>>> {
+        let connection = &mut self.list[node].connection;
+        let in_flight = connection.lost(detail)?;
+        let at_once = connection.may_retry_at_once();
+        let notice = Notice::Disconnected(format!("{}: {detail}", self.name(node)));
+        // Unsent or undelivered bytes must not arrive later: their locks are withdrawn after reconnecting.
+        self.cx.push(Effect::Disconnect { node: node_id(node), abort: true });
+        self.cx.push(Effect::Notify(notice));
+        if at_once {
+            self.cx.push(Effect::Connect { node: node_id(node) });
+        } else {
+            self.reconnect_later(node);
+        }
+        Some(in_flight)
+    }
+
+    /// A server denies subscriptions. Returns whether most do.
+    pub(super) fn pubsub_denied(&mut self, node: usize) -> bool {
+        self.list[node].connection.pubsub_denied = true;
+        self.count(|connection| connection.pubsub_denied) >= majority(self.list.len())
+    }
+
+    /// The virtual server's first event, once it is certain whether a majority can be connected.
+    pub(super) fn opened(&mut self) -> Option<Event> {
+        if !self.opening {
+            return None;
+        }
+        let (all, majority) = (self.list.len(), majority(self.list.len()));
+        let (up, tried) = (self.count(Connection::is_up), self.count(Connection::was_tried));
+        if up >= majority && tried == all {
+            return Some(self.open_now());
+        }
+        if up >= majority && self.cx.timers.at(Timer::OpenDeadline).is_none() {
+            // With all servers the first locks are as safe as the later ones.
+            self.cx.timers.set(Timer::OpenDeadline, self.cx.now + self.node_timeout());
+        }
+        (up < majority && tried - up > all - majority).then(|| {
+            self.opening = false;
+            self.cx.timers.clear_all();
+            Event::ConnectFailed(Failure::NoQuorum(self.last_errors()))
+        })
+    }
+
+    /// Enough servers are connected. From now on the machine counts as connected: each ballot finds out which servers
+    /// are.
+    pub(super) fn open_now(&mut self) -> Event {
+        self.opening = false;
+        self.cx.timers.clear(Timer::OpenDeadline);
+        let probe = ServerProbe { replication_id: None, time: ServerTime::default(), uptime: None };
+        Event::Connected { probe, risks: Vec::new(), pubsub_denied: None }
+    }
+
+    /// By server, why it is not connected; empty if it is.
+    fn last_errors(&self) -> Vec<String> {
+        let error = |Server { connection, .. }: &Server| {
+            let is_missing = !connection.is_up() && connection.was_tried();
+            if is_missing { connection.last_error.clone() } else { String::new() }
+        };
+        self.list.iter().map(error).collect()
+    }
+
+    /// The goodbyes to all servers.
+    pub(super) fn goodbyes(&self) -> impl Iterator<Item = Effect> + use<> {
+        self.all().map(|node| Effect::Disconnect { node: node_id(node), abort: false })
+    }
+}
+
+/// The id of a server by number. All numbers fit.
+pub(super) fn node_id(node: usize) -> NodeId {
+    NodeId(u16::try_from(node).unwrap_or(u16::MAX))
+}

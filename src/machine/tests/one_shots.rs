@@ -1,0 +1,430 @@
+//! Downgrade, adopt, and several locks by one call: lost replies, repeats, late arrivals.
+
+use super::server::Server;
+use super::world::{COMMAND_TIMEOUT, ONE_LEASE, RENEWED, World, ms};
+use crate::machine::{Command, Hold, LeaseId, LossReason, OpId, Outcome, Protocol, Wait};
+use crate::protocol::{Call, LockKeys, Mode, Reply};
+
+/// Two managers on one server.
+pub(super) fn two() -> (World, World) {
+    let server = Server::new();
+    (World::connected_to(&server, "a"), World::connected_to(&server, "b"))
+}
+
+pub(super) fn take(world: &mut World, mode: Mode) -> (LeaseId, u64) {
+    take_held(world, ONE_LEASE, mode)
+}
+
+pub(super) fn take_held(world: &mut World, hold: Hold, mode: Mode) -> (LeaseId, u64) {
+    let op = world.acquire_as(10_000, Wait::Never, hold, mode);
+    world.settle();
+    world.lease(op)
+}
+
+pub(super) fn adopt(world: &mut World, owner: &str, mode: Mode) -> OpId {
+    let (name, owner, ttl) = ("a".to_owned(), owner.to_owned(), ms(10_000));
+    world.command(Command::Adopt { name, owner, ttl, hold: RENEWED, mode })
+}
+
+fn together(world: &mut World) -> OpId {
+    let names = vec!["a".to_owned(), "b".to_owned()];
+    let (ttl, label) = (ms(10_000), String::new());
+    world.command(Command::AcquireAll { names, ttl, label, hold: ONE_LEASE })
+}
+
+fn both() -> [LockKeys; 2] {
+    ["a", "b"].map(|name| LockKeys::new("lock:", name))
+}
+
+fn owners(world: &World) -> [Option<String>; 2] {
+    both().map(|keys| world.server.owner(world.now, &keys))
+}
+
+/// Executes the lost requests; their replies are dropped.
+pub(super) fn arrive_late(world: &mut World) {
+    for call in std::mem::take(&mut world.late) {
+        let _unheard = world.server.execute(world.now, &call);
+    }
+}
+
+pub(super) fn assert_idle(world: &mut World) {
+    world.settle();
+    world.pass(ms(1_000));
+    world.settle();
+    assert!(world.machine.is_idle(), "{:?}", world.machine);
+}
+
+#[test]
+fn an_adopted_lock_has_a_larger_fence_and_its_former_owner_is_notified() {
+    for mode in [Mode::Exclusive, Mode::SHARED] {
+        let (mut a, mut b) = two();
+        let (lease, fence) = take(&mut a, mode);
+        let op = adopt(&mut b, "hf1.a.1", mode);
+        b.settle();
+        let (adopted, larger) = b.lease(op);
+        assert!(larger > fence);
+        a.settle();
+        assert_eq!(a.lost, [(lease, LossReason::Adopted)]);
+        // A late repeat changes nothing.
+        b.release(adopted);
+        assert_idle(&mut b);
+        assert_idle(&mut a);
+        assert_eq!(b.server.owner(b.now, &World::keys()), None);
+        assert!(take(&mut b, Mode::Exclusive).1 > larger);
+    }
+}
+
+#[test]
+fn an_adoption_whose_reply_was_lost_is_repeated_with_the_same_fence() {
+    for mode in [Mode::Exclusive, Mode::SHARED] {
+        let (mut a, mut b) = two();
+        let (_, fence) = take(&mut a, mode);
+        let op = adopt(&mut b, "hf1.a.1", mode);
+        b.execute_and_lose_replies();
+        let issued = b.server.fence(b.now, &World::keys());
+        b.connect();
+        b.settle();
+        assert!(b.lease(op).1 > fence);
+        assert_eq!(Some(b.lease(op).1), issued);
+    }
+}
+
+#[test]
+fn an_adoption_without_a_reply_is_given_back() {
+    let (mut a, mut b) = two();
+    take(&mut a, Mode::Exclusive);
+    let op = adopt(&mut b, "hf1.a.1", Mode::Exclusive);
+    b.execute_and_lose_replies();
+    b.pass(COMMAND_TIMEOUT);
+    assert!(matches!(b.outcome(op), Some(Outcome::Connection(_))));
+    b.connect();
+    assert_idle(&mut b);
+    assert_eq!(b.server.owner(b.now, &World::keys()), None);
+}
+
+#[test]
+fn an_adoption_that_a_close_overtakes_is_given_back() {
+    let (mut a, mut b) = two();
+    take(&mut a, Mode::Exclusive);
+    let op = adopt(&mut b, "hf1.a.1", Mode::Exclusive);
+    b.command(Command::Close);
+    assert_eq!(b.outcome(op), Some(&Outcome::Closed));
+    b.settle();
+    assert!(b.stopped && b.machine.is_idle());
+    assert_eq!(b.server.owner(b.now, &World::keys()), None);
+}
+
+#[test]
+fn a_share_that_is_older_than_its_adopter_is_kept() {
+    let server = Server::new();
+    let mut a = World::connected_to(&server, "a");
+    let (_, fence) = take(&mut a, Mode::SHARED);
+    a.pass(ms(1_000));
+    let mut b = World::joining(&server, "b", a.now);
+    let op = adopt(&mut b, "hf1.a.1", Mode::SHARED);
+    b.settle();
+    assert!(b.lease(op).1 > fence);
+    for _ in 0..30 {
+        b.pass(ms(1_000));
+        b.settle();
+    }
+    assert_eq!(b.lost, []);
+}
+
+#[test]
+fn a_downgraded_lock_is_not_adopted_as_exclusive() {
+    let (mut a, mut b) = two();
+    let (lease, _) = take(&mut a, Mode::Exclusive);
+    a.command(Command::Downgrade { lease });
+    a.settle();
+    let op = adopt(&mut b, "hf1.a.1", Mode::Exclusive);
+    b.settle();
+    assert_eq!(b.outcome(op), Some(&Outcome::Lost));
+    let op = adopt(&mut b, "hf1.a.1", Mode::SHARED);
+    b.settle();
+    b.lease(op);
+}
+
+#[test]
+fn a_manager_that_adopts_its_own_lock_has_it_once() {
+    let mut world = World::connected();
+    let (lease, _) = take(&mut world, Mode::Exclusive);
+    world.pubsub_denied = true;
+    let op = adopt(&mut world, "hf1.c.1", Mode::Exclusive);
+    world.answer_one();
+    world.lose_messages();
+    let adopted = world.lease(op).0;
+    assert_eq!(world.deadlines.keys().collect::<Vec<_>>(), [&adopted]);
+    assert_eq!(world.lost, [(lease, LossReason::Adopted)]);
+}
+
+#[test]
+fn a_renewal_that_crosses_a_downgrade_loses_nothing() {
+    let mut world = World::connected();
+    let (lease, fence) = take_held(&mut world, RENEWED, Mode::Exclusive);
+    let before = world.command(Command::Extend { lease, ttl: None });
+    let op = world.command(Command::Downgrade { lease });
+    let behind = world.command(Command::Extend { lease, ttl: None });
+    world.execute_and_lose_replies();
+    world.connect();
+    world.settle();
+    for op in [before, op, behind] {
+        assert_eq!(world.outcome(op), Some(&Outcome::Done));
+    }
+    for _ in 0..30 {
+        world.pass(ms(1_000));
+        world.settle();
+    }
+    assert_eq!(world.lost, []);
+    // The share keeps the fence of the whole lock, and the next whole lock gets a higher one.
+    world.release(lease);
+    assert_idle(&mut world);
+    assert_eq!(world.server.leftovers(world.now), "");
+    assert!(take(&mut world, Mode::Exclusive).1 > fence);
+}
+
+#[test]
+fn a_release_that_crosses_a_downgrade_frees_the_lock() {
+    let mut world = World::connected();
+    let (lease, _) = take(&mut world, Mode::Exclusive);
+    let op = world.command(Command::Downgrade { lease });
+    world.release(lease);
+    world.lose_requests();
+    world.connect();
+    world.settle();
+    arrive_late(&mut world);
+    assert!(world.outcome(op).is_some());
+    assert_idle(&mut world);
+    assert!(world.server.owners(world.now, &World::keys()).is_empty());
+}
+
+#[test]
+fn a_one_shot_is_repeated_under_the_current_epoch() {
+    let mut world = World::connected();
+    let (lease, _) = take(&mut world, Mode::Exclusive);
+    world.command(Command::Downgrade { lease });
+    world.lose_requests();
+    world.server.set_replication_id("second");
+    world.pass(ms(500));
+    let time = world.server.time(world.now);
+    world.connect();
+    let epoch = world.wire.iter().find_map(|(_, call)| match call {
+        Call::Downgrade { epoch, .. } => Some(*epoch),
+        _ => None,
+    });
+    assert_eq!(epoch, Some(time));
+}
+
+#[test]
+fn several_locks_are_taken_and_given_back() {
+    let mut world = World::connected();
+    let op = together(&mut world);
+    world.execute_and_lose_replies();
+    let issued = both().map(|keys| world.server.fence(world.now, &keys));
+    world.connect();
+    world.settle();
+    let Some(Outcome::AcquiredAll { lease, fences }) = world.outcome(op).cloned() else {
+        panic!("{:?}", world.outcome(op));
+    };
+    assert_eq!(fences.iter().copied().map(Some).collect::<Vec<_>>(), issued);
+    world.release(lease);
+    world.release(LeaseId(lease.0 + 16));
+    assert_idle(&mut world);
+    assert_eq!(owners(&world), [None, None]);
+}
+
+#[test]
+fn a_server_that_leaves_a_fence_out_is_asked_again() {
+    let mut world = World::connected();
+    let op = together(&mut world);
+    let (request, _) = world.wire.pop_front().unwrap();
+    world.reply(request, Ok(Reply::All(vec![1])));
+    assert_eq!(world.outcome(op), None, "one of the two would be held by nobody");
+    world.pass(ms(1_000));
+    world.settle();
+    assert!(
+        matches!(world.outcome(op), Some(Outcome::AcquiredAll { fences, .. }) if fences.len() == 2)
+    );
+}
+
+#[test]
+fn several_locks_that_were_requested_twice_are_released_twice() {
+    let mut world = World::connected();
+    let op = together(&mut world);
+    world.lose_requests();
+    world.connect();
+    world.settle();
+    let Some(Outcome::AcquiredAll { lease, .. }) = world.outcome(op).cloned() else {
+        panic!("{:?}", world.outcome(op));
+    };
+    world.release(lease);
+    world.release(LeaseId(lease.0 + 16));
+    world.settle();
+    arrive_late(&mut world);
+    assert!(owners(&world).iter().all(Option::is_some), "taken for nobody");
+    world.pass(ms(1_000));
+    world.settle();
+    assert_eq!(owners(&world), [None, None]);
+    assert!(world.machine.is_idle());
+}
+
+#[test]
+fn several_locks_that_come_after_their_caller_gave_up_are_given_back() {
+    let mut world = World::connected();
+    let op = together(&mut world);
+    world.lose_requests();
+    world.pass(COMMAND_TIMEOUT);
+    assert!(matches!(world.outcome(op), Some(Outcome::Connection(_))));
+    world.connect();
+    world.settle();
+    arrive_late(&mut world);
+    world.pass(ms(1_000));
+    world.settle();
+    assert_eq!(owners(&world), [None, None]);
+    assert!(world.machine.is_idle());
+}
+
+#[test]
+fn several_locks_whose_caller_leaves_during_the_request_are_given_back() {
+    let mut world = World::connected();
+    let op = together(&mut world);
+    world.cancel(op);
+    assert_eq!(world.outcome(op), Some(&Outcome::Cancelled));
+    world.settle();
+    assert_eq!(owners(&world), [None, None]);
+    assert_idle(&mut world);
+}
+
+#[test]
+fn of_several_locks_all_or_none_are_taken() {
+    let mut world = World::connected();
+    let [a, b] = both();
+    world.server.set_foreign(world.now, &b, "other", ms(5_000));
+    let op = together(&mut world);
+    world.settle();
+    assert_eq!(world.outcome(op), Some(&Outcome::Held));
+    assert_eq!(world.server.owner(world.now, &a), None);
+    assert_idle(&mut world);
+}
+
+#[test]
+fn of_several_locks_the_key_that_is_wrong_is_named() {
+    let [_, b] = both();
+    for wrong in [b.lock(), &b.fence()] {
+        let mut world = World::connected();
+        world.server.command(world.now, &["ZADD", wrong, "1", "x"]);
+        let op = together(&mut world);
+        world.settle();
+        let Some(Outcome::Server { refusal, key }) = world.outcome(op) else {
+            panic!("{:?}", world.outcome(op));
+        };
+        assert_eq!((refusal.code.as_str(), key.as_deref()), ("WRONGTYPE", Some(wrong)));
+        let [a, _] = both();
+        assert_eq!(world.server.owner(world.now, &a), None);
+    }
+}
+
+#[test]
+fn more_locks_than_one_script_may_take_are_taken_one_by_one() {
+    for (count, calls, outcome) in [(256, 1, None), (257, 0, Some(Outcome::Apart))] {
+        let mut world = World::connected();
+        let (ttl, label) = (ms(10_000), String::new());
+        let names = (0..count).map(|number| number.to_string()).collect();
+        let op = world.command(Command::AcquireAll { names, ttl, label, hold: ONE_LEASE });
+        assert_eq!((world.outcome(op), world.wire.len()), (outcome.as_ref(), calls));
+    }
+}
+
+#[test]
+fn several_locks_of_a_lost_history_are_not_used() {
+    let mut world = World::connected();
+    world.server.set_fence(world.now, &World::keys(), 1_700_000_001_000_000);
+    let op = together(&mut world);
+    let (request, call) = world.wire.pop_front().unwrap();
+    let reply = world.server.execute(world.now, &call);
+    world.pass(ms(1_500));
+    world.server.set_replication_id("second");
+    let probe = world.server.probe(world.now);
+    world.event(crate::machine::Event::Probed { probe, sent: world.now });
+    world.reply(request, reply);
+    assert_eq!(world.outcome(op), Some(&Outcome::Held), "to be asked for one by one");
+    assert_idle(&mut world);
+    assert_eq!(owners(&world), [None, None]);
+}
+
+#[test]
+fn a_lock_that_came_back_by_a_late_acquire_is_adopted_with_a_fence_above_all_between() {
+    let (mut a, mut b) = two();
+    let op = a.acquire(10_000, Wait::Never);
+    let (_, late) = a.wire.front().cloned().unwrap();
+    a.settle();
+    let (lease, _) = a.lease(op);
+    a.release(lease);
+    a.settle();
+    let (next, between) = take(&mut b, Mode::Exclusive);
+    b.release(next);
+    b.settle();
+    // A duplicate of the acquire arrives late.
+    let _unheard = a.server.execute(a.now, &late);
+    let op = adopt(&mut b, "hf1.a.1", Mode::Exclusive);
+    b.settle();
+    assert!(b.lease(op).1 > between, "{} after {between}", b.lease(op).1);
+}
+
+/// A hands off the lock with its reserved fences until it learns that its token was adopted.
+#[test]
+fn an_adopter_has_a_fence_above_those_that_the_owner_had_reserved() {
+    let (mut a, mut b) = two();
+    let (opener, _) = take_held(&mut a, RENEWED, Mode::Exclusive);
+    let ops: Vec<_> = (0..4).map(|_| a.acquire_held(10_000, Wait::Forever, RENEWED)).collect();
+    a.settle();
+    a.release(opener);
+    a.settle();
+    a.release(a.lease(ops[0]).0);
+    a.settle();
+    let (lease, fence) = a.lease(ops[1]);
+    let owner = a.server.owner(a.now, &World::keys()).unwrap();
+    let op = adopt(&mut b, &owner, Mode::Exclusive);
+    b.settle();
+    a.release(lease);
+    let (_, handed_off) = a.lease(ops[2]);
+    assert!(handed_off > fence, "A has not heard of it yet");
+    assert!(b.lease(op).1 > handed_off, "{} after {handed_off}", b.lease(op).1);
+}
+
+#[test]
+fn several_locks_have_the_label_in_their_tokens_until_they_are_released() {
+    let mut world = World::connected();
+    let names = vec!["a".to_owned(), "b".to_owned()];
+    let (ttl, label) = (ms(10_000), "cron".to_owned());
+    let op = world.command(Command::AcquireAll { names, ttl, label, hold: ONE_LEASE });
+    world.settle();
+    let Some(Outcome::AcquiredAll { lease, .. }) = world.outcome(op) else {
+        panic!("{:?}", world.outcome(op));
+    };
+    let (lease, label) = (*lease, Some("hf1.c.1.cron".to_owned()));
+    assert_eq!(owners(&world)[0], label);
+    world.release(lease);
+    world.settle();
+    assert_eq!(owners(&world)[0], None);
+}
+
+#[test]
+fn several_locks_are_not_taken_by_one_call_where_replicas_must_have_them() {
+    let mut world = World::connected();
+    world.machine.rq.cx.config.confirm = true;
+    let op = together(&mut world);
+    assert_eq!(world.outcome(op), Some(&Outcome::Apart));
+    assert!(world.wire.is_empty());
+}
+
+#[test]
+fn a_downgrade_that_finds_the_lock_gone_loses_it_at_once() {
+    let mut world = World::connected();
+    let (lease, _) = take_held(&mut world, RENEWED, Mode::Exclusive);
+    world.server.flush();
+    let op = world.command(Command::Downgrade { lease });
+    world.settle();
+    assert_eq!(world.outcome(op), Some(&Outcome::Lost));
+    assert_eq!(world.lost, [(lease, LossReason::Expired)]);
+}

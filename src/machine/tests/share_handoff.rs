@@ -1,0 +1,426 @@
+//! Shares that one caller of a process hands off to the next.
+
+use super::world::{RENEWED, World, ms};
+use crate::machine::{Command, LeaseId, LossReason, OpId, Outcome, Protocol, Wait};
+use crate::protocol::{Call, Failure, Mode, Refusal};
+use std::num::NonZeroU32;
+
+const TWO: Mode = Mode::Shared { limit: NonZeroU32::new(2) };
+
+fn acquire(world: &mut World, mode: Mode) -> OpId {
+    world.acquire_as(10_000, Wait::Forever, RENEWED, mode)
+}
+
+/// Two callers have a permit each, and `waiting` more wait.
+fn busy(world: &mut World, waiting: usize) -> ([LeaseId; 2], Vec<OpId>) {
+    let ops: Vec<_> = (0..2 + waiting).map(|_| acquire(world, TWO)).collect();
+    world.settle();
+    ([world.lease(ops[0]).0, world.lease(ops[1]).0], ops[2..].to_vec())
+}
+
+fn has(world: &World, op: OpId) -> bool {
+    matches!(world.outcome(op), Some(Outcome::Acquired { .. }))
+}
+
+fn next_call(world: &World) -> Option<&Call> {
+    world.wire.front().map(|(_, call)| call)
+}
+
+fn assert_nothing_left(world: &mut World) {
+    for lease in world.deadlines.keys().copied().collect::<Vec<_>>() {
+        world.release(lease);
+    }
+    for _ in 0..3 {
+        world.pass(ms(1_000));
+        world.settle();
+    }
+    assert_eq!(world.server.leftovers(world.now), "");
+    assert!(world.machine.is_idle(), "{:?}", world.machine);
+}
+
+#[test]
+fn a_manager_has_as_many_queue_entries_as_it_could_have_permits() {
+    let mut world = World::connected();
+    let (leases, waiting) = busy(&mut world, 50);
+    assert_eq!(world.server.queue_len(world.now, &World::keys()), 2);
+    for lease in leases {
+        world.release(lease);
+    }
+    world.settle();
+    assert!(has(&world, waiting[0]) && has(&world, waiting[1]) && !has(&world, waiting[2]));
+    assert_eq!(world.server.queue_len(world.now, &World::keys()), 2);
+    // The queue entries of callers that leave are removed.
+    for op in &waiting[2..49] {
+        world.cancel(*op);
+    }
+    world.settle();
+    assert_eq!(world.server.queue_len(world.now, &World::keys()), 1);
+    world.cancel(waiting[49]);
+    assert_nothing_left(&mut world);
+}
+
+#[test]
+fn a_permit_is_handed_off_by_one_call_with_a_fence_above_all() {
+    let mut world = World::connected();
+    let (leases, waiting) = busy(&mut world, 5);
+    let sent = world.machine.stats().requests;
+    let mut last = world.server.fence(world.now, &World::keys()).unwrap();
+    for (lease, op) in leases.into_iter().zip(&waiting) {
+        let release = world.release(lease);
+        assert!(world.outcome(release).is_none(), "nobody knows yet whether it had it still");
+        world.settle();
+        assert_eq!(world.take_outcome(release), Some(Outcome::Done));
+        let (_, fence) = world.lease(*op);
+        assert!(fence > last);
+        last = fence;
+    }
+    assert_eq!(world.machine.stats().requests, sent + 2);
+    for op in &waiting[2..] {
+        world.cancel(*op);
+    }
+    assert_nothing_left(&mut world);
+}
+
+#[test]
+fn a_permit_is_handed_off_fifteen_times_and_then_granted_by_the_server() {
+    let mut world = World::connected();
+    let ([mut lease, _other], waiting) = busy(&mut world, 40);
+    let mut elsewhere = World::connected_to(&world.server, "d");
+    let op = acquire(&mut elsewhere, TWO);
+    elsewhere.settle();
+    let mut handed_off = 0;
+    for next in waiting {
+        world.release(lease);
+        if !matches!(next_call(&world), Some(Call::HandoffShare { .. })) {
+            break;
+        }
+        world.settle();
+        lease = world.lease(next).0;
+        handed_off += 1;
+    }
+    assert_eq!(handed_off, 15);
+    // Two entries of this process are before the other's, and their permits may be handed off as well.
+    for _ in 0..40 {
+        world.settle();
+        elsewhere.settle();
+        let Some(lease) = world.deadlines.keys().last().copied() else { break };
+        world.release(lease);
+    }
+    elsewhere.settle();
+    assert!(has(&elsewhere, op), "the other process gets its turn");
+}
+
+#[test]
+fn a_permit_is_not_handed_off_past_half_of_its_lease_or_if_it_was_exported() {
+    let mut world = World::connected();
+    let ([first, second], _) = busy(&mut world, 5);
+    world.command(Command::Release { lease: first, exported: true });
+    assert!(matches!(next_call(&world), Some(Call::Release { .. })));
+    world.settle();
+    for _ in 0..5 {
+        world.pass(ms(1_000));
+        world.settle();
+    }
+    world.release(second);
+    assert!(matches!(next_call(&world), Some(Call::Release { .. })));
+}
+
+#[test]
+fn a_share_without_a_limit_goes_to_a_waiter_for_the_whole_lock() {
+    let mut world = World::connected();
+    let reader = acquire(&mut world, Mode::SHARED);
+    world.settle();
+    let mut elsewhere = World::connected_to(&world.server, "d");
+    let writer = acquire(&mut elsewhere, Mode::Exclusive);
+    elsewhere.settle();
+    let late = acquire(&mut world, Mode::SHARED);
+    world.settle();
+    assert!(!has(&world, late), "nobody overtakes");
+    world.release(world.lease(reader).0);
+    world.settle();
+    elsewhere.settle();
+    assert!(has(&elsewhere, writer) && !has(&world, late));
+}
+
+#[test]
+fn a_permit_goes_to_a_waiter_with_the_same_limit() {
+    let three = Mode::Shared { limit: NonZeroU32::new(3) };
+    for other in [Mode::Exclusive, Mode::SHARED, three] {
+        let mut world = World::connected();
+        let ([lease, _], _) = busy(&mut world, 0);
+        acquire(&mut world, other);
+        world.settle();
+        world.release(lease);
+        assert!(!matches!(next_call(&world), Some(Call::HandoffShare { .. })), "{other:?}");
+    }
+}
+
+#[test]
+fn a_lost_permit_is_not_handed_off() {
+    let mut world = World::connected();
+    let ([lease, _], waiting) = busy(&mut world, 1);
+    world.server.command(world.now, &["DEL", &World::keys().shared()]);
+    let release = world.release(lease);
+    world.settle();
+    assert_eq!(world.outcome(release), Some(&Outcome::Lost));
+    assert!(!has(&world, waiting[0]));
+    // Its queue entry polls.
+    for _ in 0..6 {
+        world.pass(ms(1_000));
+        world.settle();
+    }
+    assert!(has(&world, waiting[0]));
+}
+
+#[test]
+fn a_permit_that_has_ended_is_not_handed_off() {
+    let mut world = World::connected();
+    let (leases, waiting) = busy(&mut world, 1);
+    let held = world.machine.hold_of(leases[0]).unwrap();
+    let token = world.machine.token_of(held).to_string();
+    let past = (world.server.time(world.now).as_micros() / 1_000).to_string();
+    world.server.command(world.now, &["ZADD", &World::keys().shared(), &past, &token]);
+    let release = world.release(leases[0]);
+    world.settle();
+    assert_eq!(world.outcome(release), Some(&Outcome::Lost));
+    assert!(!has(&world, waiting[0]), "its permit may be another's");
+    world.cancel(waiting[0]);
+    assert_nothing_left(&mut world);
+}
+
+#[test]
+fn a_permit_is_not_handed_off_beyond_the_limit_of_its_successor() {
+    let mut world = World::connected();
+    let mut other = World::connected_to(&world.server, "d");
+    // The others share without a limit.
+    let first = acquire(&mut world, TWO);
+    world.settle();
+    for _ in 0..2 {
+        acquire(&mut other, Mode::SHARED);
+        other.settle();
+    }
+    let next = acquire(&mut world, TWO);
+    world.settle();
+    assert!(!has(&world, next));
+    let release = world.release(world.lease(first).0);
+    assert!(matches!(next_call(&world), Some(Call::HandoffShare { .. })));
+    world.settle();
+    assert_eq!(world.outcome(release), Some(&Outcome::Done));
+    assert!(!has(&world, next), "two others share the lock still");
+    let lease = *other.deadlines.keys().next().unwrap();
+    other.release(lease);
+    other.settle();
+    world.settle();
+    assert!(has(&world, next), "as many as it said");
+}
+
+#[test]
+fn a_handoff_whose_reply_was_lost_is_found_or_given_back() {
+    for executed in [true, false] {
+        let mut world = World::connected();
+        let ([lease, _], waiting) = busy(&mut world, 3);
+        let release = world.release(lease);
+        assert!(matches!(next_call(&world), Some(Call::HandoffShare { .. })));
+        if executed {
+            world.execute_and_lose_replies();
+        } else {
+            world.lose_requests();
+        }
+        world.connect();
+        world.settle();
+        assert_eq!(world.outcome(release), Some(&Outcome::Done));
+        assert!(has(&world, waiting[0]) && !has(&world, waiting[1]), "{executed}");
+        // The lost call arrives, at the worst moment.
+        for call in std::mem::take(&mut world.late) {
+            let _answered = world.server.execute(world.now, &call);
+        }
+        for op in &waiting[1..] {
+            world.cancel(*op);
+        }
+        assert_nothing_left(&mut world);
+    }
+}
+
+#[test]
+fn a_lost_handoff_that_arrives_before_the_release_leaves_no_permit_for_long() {
+    let mut world = World::connected();
+    let ([lease, _], waiting) = busy(&mut world, 1);
+    world.release(lease);
+    let Some(Call::HandoffShare { successor, .. }) = next_call(&world).cloned() else {
+        panic!("not passed on")
+    };
+    world.lose_requests();
+    world.connect();
+    // The release of the successor's permit arrives before the handoff, and the release of its giver after.
+    let (successors, givers): (Vec<_>, Vec<_>) = std::mem::take(&mut world.wire)
+        .into_iter()
+        .partition(|(_, call)| *call.token() == successor);
+    assert!(!successors.is_empty() && !givers.is_empty());
+    world.wire.extend(successors);
+    world.settle();
+    for call in std::mem::take(&mut world.late) {
+        let _answered = world.server.execute(world.now, &call);
+    }
+    world.wire.extend(givers);
+    world.settle();
+    world.cancel(waiting[0]);
+    assert_nothing_left(&mut world);
+}
+
+#[test]
+fn a_permit_without_a_waiter_is_given_back() {
+    let mut world = World::connected();
+    let ([lease, _], waiting) = busy(&mut world, 1);
+    let release = world.release(lease);
+    world.execute_one();
+    world.cancel(waiting[0]);
+    world.settle();
+    while world.has_answers() {
+        world.answer_one();
+    }
+    world.settle();
+    assert_eq!(world.outcome(release), Some(&Outcome::Done));
+    assert_nothing_left(&mut world);
+}
+
+#[test]
+fn a_permit_is_not_handed_off_to_a_waiter_for_the_whole_lock() {
+    let mut world = World::connected();
+    let ([lease, _], waiting) = busy(&mut world, 1);
+    let whole = acquire(&mut world, Mode::Exclusive);
+    world.release(lease);
+    world.execute_one();
+    world.cancel(waiting[0]);
+    while world.has_answers() {
+        world.answer_one();
+    }
+    world.settle();
+    assert!(!has(&world, whole), "the other permit is out still");
+}
+
+#[test]
+fn a_permit_whose_handoff_is_refused_is_freed() {
+    let mut world = World::connected();
+    let ([lease, _], waiting) = busy(&mut world, 1);
+    let release = world.release(lease);
+    let (request, _) = world.wire.pop_front().unwrap();
+    let refusal = Refusal { code: "OOM".to_owned(), detail: "command not allowed".to_owned() };
+    world.reply(request, Err(Failure::Refused(refusal)));
+    assert!(matches!(next_call(&world), Some(Call::Release { .. })));
+    world.settle();
+    assert_eq!(world.outcome(release), Some(&Outcome::Done));
+    assert!(has(&world, waiting[0]));
+}
+
+#[test]
+fn a_script_that_the_server_does_not_know_is_sent() {
+    let mut world = World::connected();
+    let ([lease, _], waiting) = busy(&mut world, 1);
+    world.release(lease);
+    let (request, _) = world.wire.pop_front().unwrap();
+    world.reply(request, Err(Failure::NoScript));
+    assert!(matches!(next_call(&world), Some(Call::HandoffShare { .. })));
+    world.settle();
+    assert!(has(&world, waiting[0]));
+}
+
+#[test]
+fn a_stolen_permit_of_a_successor_is_lost() {
+    let mut world = World::connected();
+    let ([lease, _], waiting) = busy(&mut world, 1);
+    world.release(lease);
+    world.settle();
+    let (successors, _) = world.lease(waiting[0]);
+    world.acquire_as(10_000, Wait::Steal, RENEWED, Mode::Exclusive);
+    world.settle();
+    assert!(world.lost.contains(&(successors, LossReason::Stolen)));
+}
+
+/// Replicas have confirmed two permits, and one of them is handed off to the third caller.
+fn handed_off_with_replicas() -> (World, OpId) {
+    let mut world = World::connected();
+    world.machine.rq.cx.config.confirm = true;
+    let ops: Vec<_> = (0..3).map(|_| acquire(&mut world, TWO)).collect();
+    world.settle();
+    world.confirm(true);
+    world.confirm(true);
+    world.settle();
+    world.release(world.lease(ops[0]).0);
+    world.settle();
+    (world, ops[2])
+}
+
+#[test]
+fn replicas_must_confirm_a_handoff() {
+    let (mut world, successor) = handed_off_with_replicas();
+    assert!(!has(&world, successor), "nobody has confirmed it");
+    world.confirm(true);
+    assert!(has(&world, successor));
+    assert_nothing_left(&mut world);
+}
+
+#[test]
+fn an_unconfirmed_handoff_is_not_counted() {
+    let (mut world, _) = handed_off_with_replicas();
+    world.confirm(false);
+    assert_eq!(world.machine.stats().handed_off, 0);
+    assert_nothing_left(&mut world);
+}
+
+#[test]
+fn two_permits_that_are_given_up_at_once_are_for_two_callers() {
+    let mut world = World::connected();
+    let (leases, _) = busy(&mut world, 0);
+    let waiting =
+        [20_000, 30_000].map(|ttl_ms| world.acquire_as(ttl_ms, Wait::Forever, RENEWED, TWO));
+    world.settle();
+    for lease in leases {
+        world.release(lease);
+    }
+    let ttls = world.wire.iter().filter_map(|(_, call)| match call {
+        Call::HandoffShare { ttl, .. } => Some(*ttl),
+        _ => None,
+    });
+    let ttls: Vec<_> = ttls.collect();
+    assert_eq!(ttls, [ms(20_000), ms(30_000)]);
+    world.settle();
+    assert!(waiting.iter().all(|op| has(&world, *op)));
+    assert_eq!(world.machine.stats().handed_off, 2);
+    assert_nothing_left(&mut world);
+}
+
+#[test]
+fn a_position_counts_waiters_here_without_an_entry_at_the_server() {
+    let mut world = World::connected();
+    let (_, waiting) = busy(&mut world, 2);
+    let waits = [1, 2].map(|extra| {
+        let op = world.acquire_as(10_000, Wait::UpTo(ms(1_000 + extra)), RENEWED, TWO);
+        world.settle();
+        op
+    });
+    world.cancel(waiting[0]);
+    world.settle();
+    world.pass(ms(1_100));
+    let positions = waits.map(|op| match world.outcome(op) {
+        Some(Outcome::TimedOut { position, .. }) => *position,
+        other => panic!("{other:?}"),
+    });
+    assert_eq!(positions, [Some(2), Some(2)]);
+}
+
+#[test]
+fn a_handoff_for_a_lease_that_has_ended_is_given_back() {
+    let mut world = World::connected();
+    let (leases, _) = busy(&mut world, 0);
+    let brief = world.acquire_as(1_000, Wait::Forever, RENEWED, TWO);
+    world.settle();
+    world.release(leases[0]);
+    assert!(matches!(next_call(&world), Some(Call::HandoffShare { .. })));
+    world.execute_one();
+    world.pass(ms(1_000));
+    world.answer_one();
+    assert!(!has(&world, brief));
+    world.settle();
+    assert!(has(&world, brief));
+    assert_nothing_left(&mut world);
+}

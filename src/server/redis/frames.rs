@@ -1,0 +1,243 @@
+//! Splits the bytes of a server into whole RESP3 values, without building them.
+//!
+//! Source: <https://redis.io/docs/latest/develop/reference/protocol-spec/>
+
+use std::io;
+use std::ops::Range;
+
+/// The buffer of a new connection: room for the replies of some hundred calls.
+const ROOM: usize = 8 * 1024;
+/// The longest value, in bytes. The longest reply of a script of ours is far below.
+const LENGTH_MAX: usize = 64 * 1024 * 1024;
+/// The longest first line of a value: a simple string, an error or a number.
+const LINE_MAX: usize = 64 * 1024;
+
+/// The bytes that were read and not taken yet.
+pub(crate) struct Frames {
+    buffer: Vec<u8>,
+    /// The bytes of the buffer that are in use.
+    filled: Range<usize>,
+    /// The first byte of the value at the front that was not scanned yet.
+    scanned: usize,
+    /// The values that the value at the front still lacks, itself included; 0 before it was looked at.
+    missing: u64,
+}
+
+/// The bytes are not RESP3, or a value has no end in sight.
+#[derive(Debug)]
+pub(crate) struct Malformed;
+
+impl Frames {
+    /// An empty buffer.
+    pub(crate) fn new() -> Self {
+        Self { buffer: vec![0; ROOM], filled: 0..0, scanned: 0, missing: 0 }
+    }
+
+    /// The free part of the buffer, which is never empty. Report the bytes read into it with [`Self::fill`].
+    pub(crate) fn room(&mut self) -> &mut [u8] {
+        let Range { start, end } = self.filled;
+        if start == end {
+            self.filled = 0..0;
+            self.scanned = 0;
+        } else if end == self.buffer.len() {
+            if start > 0 {
+                self.buffer.copy_within(start..end, 0);
+                self.filled = 0..end - start;
+                self.scanned = self.scanned.saturating_sub(start);
+            }
+            if self.filled.end * 2 > self.buffer.len() {
+                self.buffer.resize(self.buffer.len() * 2, 0);
+            }
+        }
+        &mut self.buffer[self.filled.end..]
+    }
+
+    /// Counts `count` bytes of the free part as read.
+    pub(crate) fn fill(&mut self, count: usize) {
+        self.filled.end = (self.filled.end + count).min(self.buffer.len());
+    }
+
+    /// Reads once. Returns the number of bytes, and whether they filled the free part.
+    ///
+    /// # Errors
+    /// Those of `read`.
+    pub(crate) fn read(
+        &mut self,
+        read: impl FnOnce(&mut [u8]) -> io::Result<usize>,
+    ) -> io::Result<(usize, bool)> {
+        let room = self.room();
+        let free = room.len();
+        let count = read(room)?;
+        self.fill(count);
+        Ok((count, count == free))
+    }
+
+    /// Adds bytes as if they had been read.
+    #[cfg(any(test, fuzzing))]
+    pub(super) fn feed(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            let room = self.room();
+            let count = room.len().min(bytes.len());
+            room[..count].copy_from_slice(&bytes[..count]);
+            self.fill(count);
+            bytes = &bytes[count..];
+        }
+    }
+
+    /// The next whole value; none if its end was not read yet.
+    ///
+    /// # Errors
+    /// If the bytes are not RESP3. Nothing after them can be read.
+    pub(crate) fn next(&mut self) -> Result<Option<&[u8]>, Malformed> {
+        if self.missing == 0 {
+            self.missing = 1;
+            self.scanned = self.filled.start;
+        }
+        while self.missing > 0 {
+            let Some((length, values)) = header(&self.buffer[self.scanned..self.filled.end])?
+            else {
+                return match self.filled.len() {
+                    ..LENGTH_MAX => Ok(None),
+                    _ => Err(Malformed),
+                };
+            };
+            self.scanned += length;
+            self.missing = (self.missing - 1).saturating_add(values);
+        }
+        let value = self.filled.start..self.scanned;
+        self.filled.start = value.end;
+        Ok(Some(&self.buffer[value]))
+    }
+}
+
+/// The length of a value without the values in it, and their number; none if its end was not read yet.
+fn header(bytes: &[u8]) -> Result<Option<(usize, u64)>, Malformed> {
+    let line = &bytes[..bytes.len().min(LINE_MAX)];
+    let Some(end) = line.iter().position(|byte| *byte == b'\n') else {
+        return if bytes.len() < LINE_MAX { Ok(None) } else { Err(Malformed) };
+    };
+    let [kind, number @ .., b'\r', b'\n'] = &bytes[..=end] else { return Err(Malformed) };
+    let length = end + 1;
+    match kind {
+        b'+' | b'-' | b':' | b',' | b'#' | b'_' | b'(' => Ok(Some((length, 0))),
+        b'$' | b'=' | b'!' => match count(number)? {
+            None => Ok(Some((length, 0))),
+            Some(text) => {
+                let text = usize::try_from(text).ok().filter(|text| *text < LENGTH_MAX);
+                let length = length + text.ok_or(Malformed)? + 2;
+                Ok((bytes.len() >= length).then_some((length, 0)))
+            }
+        },
+        b'*' | b'~' | b'>' => Ok(Some((length, count(number)?.unwrap_or(0)))),
+        b'%' => Ok(Some((length, count(number)?.unwrap_or(0).saturating_mul(2)))),
+        // Attributes precede the value that they describe.
+        b'|' => Ok(Some((length, count(number)?.unwrap_or(0).saturating_mul(2).saturating_add(1)))),
+        _ => Err(Malformed),
+    }
+}
+
+/// A length, or none for -1, the null value of RESP2.
+fn count(digits: &[u8]) -> Result<Option<u64>, Malformed> {
+    match number(digits) {
+        Some(-1) => Ok(None),
+        Some(number) => u64::try_from(number).map(Some).map_err(|_| Malformed),
+        None => Err(Malformed),
+    }
+}
+
+fn number(digits: &[u8]) -> Option<i64> {
+    std::str::from_utf8(digits).ok()?.parse().ok()
+}
+
+/// The number in a whole value, if it is one.
+pub(crate) fn integer(value: &[u8]) -> Option<i64> {
+    let [b':', digits @ .., b'\r', b'\n'] = value else { return None };
+    number(digits)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const VALUES: &[&str] = &[
+        "+OK\r\n",
+        ":42\r\n",
+        "-ERR no\r\n",
+        "$5\r\na\r\nbc\r\n",
+        "$-1\r\n",
+        "_\r\n",
+        "#t\r\n",
+        ",1.5\r\n",
+        "(123456789012345678901234567890\r\n",
+        "*0\r\n",
+        "*-1\r\n",
+        "*2\r\n:1\r\n*1\r\n$0\r\n\r\n",
+        "%1\r\n+key\r\n*2\r\n:1\r\n:2\r\n",
+        ">3\r\n+message\r\n$1\r\na\r\n$1\r\nb\r\n",
+        "|1\r\n+ttl\r\n:3\r\n$1\r\nx\r\n",
+        "=5\r\ntxt:x\r\n",
+        "!5\r\nERR x\r\n",
+        "~1\r\n:1\r\n",
+    ];
+
+    fn all(frames: &mut Frames) -> Vec<String> {
+        let mut seen = Vec::new();
+        while let Some(value) = frames.next().unwrap() {
+            seen.push(String::from_utf8(value.to_vec()).unwrap());
+        }
+        seen
+    }
+
+    #[test]
+    fn values_are_found_wherever_the_bytes_are_split() {
+        let bytes = VALUES.concat().into_bytes();
+        for step in 1..=bytes.len() {
+            let (mut frames, mut seen) = (Frames::new(), Vec::new());
+            for chunk in bytes.chunks(step) {
+                frames.feed(chunk);
+                seen.extend(all(&mut frames));
+            }
+            assert_eq!(seen, VALUES, "{step} bytes at a time");
+        }
+    }
+
+    #[test]
+    fn a_value_that_is_longer_than_the_buffer_makes_it_grow() {
+        let long = format!("${}\r\n{}\r\n", 5 * ROOM, "x".repeat(5 * ROOM));
+        let mut frames = Frames::new();
+        for _ in 0..3 {
+            frames.feed(b":1\r\n");
+            frames.feed(long.as_bytes());
+            assert_eq!(all(&mut frames), [":1\r\n", &long]);
+        }
+        assert!(frames.buffer.len() < 16 * ROOM);
+    }
+
+    #[test]
+    fn bytes_that_are_not_resp_are_refused() {
+        let long_line = format!("+{}", "x".repeat(LINE_MAX));
+        for bytes in
+            ["x\r\n", "*x\r\n", "$-2\r\n", ":1\n", "\r\n", "$99999999999999\r\n", &long_line]
+        {
+            let mut frames = Frames::new();
+            frames.feed(bytes.as_bytes());
+            assert!(frames.next().is_err(), "{bytes:.20}");
+        }
+    }
+
+    #[test]
+    fn a_count_without_end_waits_for_its_values() {
+        let mut frames = Frames::new();
+        frames.feed(format!("*{}\r\n", i64::MAX).as_bytes());
+        frames.feed(format!("%{}\r\n", i64::MAX).as_bytes());
+        assert!(frames.next().unwrap().is_none());
+    }
+
+    #[test]
+    fn numbers_are_read_without_a_parser() {
+        assert_eq!(integer(b":-12\r\n"), Some(-12));
+        for other in ["+1\r\n", ":\r\n", ":1x\r\n", ":99999999999999999999\r\n", "*1\r\n:1\r\n"] {
+            assert_eq!(integer(other.as_bytes()), None, "{other}");
+        }
+    }
+}

@@ -1,0 +1,355 @@
+//! A connection to one Redis or Valkey server that carries everything. Whoever has it reads and writes, without ever
+//! waiting.
+
+use super::command::Command;
+use super::directory::Name;
+use super::frames::{Frames, integer};
+use super::replicas::ReplicaAcker;
+use super::shard_subscriber::Subscription;
+use super::socket::Socket;
+use super::{Directory, Incoming, Item, cluster, tls, wire};
+use crate::faults;
+use crate::machine::{RequestId, SendMode, TokenId};
+use crate::protocol::{Failure, Message, Mono, Script};
+use redis::{PushKind, Value};
+use std::collections::VecDeque;
+use std::io::{self, Read, Write};
+use std::sync::Arc;
+use tokio::sync::mpsc::UnboundedSender;
+use tokio::task::JoinSet;
+use tokio_rustls::rustls::ClientConnection;
+
+/// The buffers are kept from one turn to the next up to this size, in bytes.
+const KEPT: usize = 256 * 1024;
+
+/// An open connection. Dropping it closes it.
+pub(crate) struct Link {
+    socket: Arc<Socket>,
+    tls: Option<Box<ClientConnection>>,
+    frames: Frames,
+    /// The events that the handshake read before it handed the connection over.
+    early: Vec<Incoming>,
+    /// The last command that was sent, for the memory.
+    command: Command,
+    /// The bytes that the kernel has not taken yet, from `written` on.
+    out: Vec<u8>,
+    written: usize,
+    expected: VecDeque<Expected>,
+    /// The replies to a probe, until all are there.
+    probe: Vec<Value>,
+    acker: Option<ReplicaAcker>,
+    /// Whether the end of the connection was reported.
+    over: bool,
+    /// The prefix of the reason of a disconnect.
+    name: String,
+    origin: Option<Origin>,
+    /// The tasks that end with the connection.
+    pub(super) tasks: JoinSet<()>,
+}
+
+/// Where a server of a Cluster is.
+pub(super) struct Origin {
+    /// The name of the server, which its redirections may omit.
+    pub(super) host: String,
+    pub(super) directory: Arc<Directory>,
+    /// Subscribes to shard channels.
+    pub(super) channels: UnboundedSender<Subscription>,
+}
+
+/// A reply that is to come.
+enum Expected {
+    /// The reply to ASKING.
+    Asking,
+    Probe(Mono),
+    Reply(RequestId, Script),
+    /// The push that confirms a change of subscriptions, or an error.
+    Subscription(Arc<str>, bool),
+}
+
+impl Link {
+    pub(super) fn new(
+        socket: Socket,
+        tls: Option<Box<ClientConnection>>,
+        frames: Frames,
+        early: Vec<Incoming>,
+        acker: Option<ReplicaAcker>,
+    ) -> Self {
+        Self {
+            socket: Arc::new(socket),
+            tls,
+            frames,
+            early,
+            command: Command::new(),
+            out: Vec::new(),
+            written: 0,
+            expected: VecDeque::new(),
+            probe: Vec::new(),
+            acker,
+            over: false,
+            name: String::new(),
+            origin: None,
+            tasks: JoinSet::new(),
+        }
+    }
+
+    /// Adds the server's name to the reason of a disconnect.
+    pub(super) fn set_name(&mut self, name: &str) {
+        self.name = format!("{name}: ");
+    }
+
+    /// Makes it the connection to a server of a Cluster.
+    pub(super) fn set_origin(&mut self, (host, port): Name, origin: Origin) {
+        self.set_name(&format!("{host}:{port}"));
+        self.origin = Some(origin);
+    }
+
+    pub(crate) const fn socket(&self) -> &Arc<Socket> {
+        &self.socket
+    }
+
+    /// Whether a reply is to come.
+    pub(crate) fn expects(&self) -> bool {
+        !self.expected.is_empty()
+    }
+
+    /// Whether the kernel has not taken everything yet.
+    pub(crate) fn has_backlog(&self) -> bool {
+        self.written < self.out.len() || self.tls.as_ref().is_some_and(|tls| tls.wants_write())
+    }
+
+    /// Adds `items` to what [`Self::flush`] writes.
+    pub(in crate::server) fn send(&mut self, items: &[Item]) {
+        faults::at("sending");
+        for item in items {
+            match item {
+                Item::Probe { sent } => {
+                    self.out.extend_from_slice(wire::probe_commands());
+                    self.expected.push_back(Expected::Probe(*sent));
+                }
+                Item::Call { request, call, send_mode } => {
+                    if matches!(send_mode, SendMode::Asking(_)) {
+                        redis::cmd("ASKING").write_packed_command(&mut self.out);
+                        self.expected.push_back(Expected::Asking);
+                    }
+                    wire::write_command(&mut self.command, call, *send_mode);
+                    self.command.write_to(&mut self.out);
+                    self.expected.push_back(Expected::Reply(*request, call.script()));
+                }
+            }
+        }
+    }
+
+    /// Subscribes to a channel (in a Cluster: a shard channel), or unsubscribes from it.
+    pub(in crate::server) fn listen(&mut self, channel: Arc<str>, on: bool) {
+        faults::at("listening");
+        if let Some(Origin { channels, .. }) = &self.origin {
+            // If the task has ended, so has the connection.
+            drop(channels.send((channel, on)));
+            return;
+        }
+        wire::subscription(&[Arc::clone(&channel)], on).write_packed_command(&mut self.out);
+        self.expected.push_back(Expected::Subscription(channel, on));
+    }
+
+    /// Reports when enough replicas have a grant whose reply was read before.
+    pub(in crate::server) fn confirm(&self, grant: TokenId) {
+        if let Some(acker) = &self.acker {
+            acker.confirm(grant);
+        }
+    }
+
+    /// Ends the connection and discards what the kernel has not delivered yet.
+    pub(in crate::server) fn abort(self) {
+        self.socket.close(true);
+    }
+
+    /// Writes as much as the kernel takes. The loss of the connection is reported by [`Self::read`].
+    pub(crate) fn flush(&mut self) {
+        if self.over {
+            return;
+        }
+        let pending = &self.out[self.written..];
+        let written = match &mut self.tls {
+            None => write_all(&self.socket, pending),
+            Some(tls) => encrypt(tls, &self.socket, pending),
+        };
+        self.written += written;
+        if self.written == self.out.len() {
+            self.out.clear();
+            self.out.shrink_to(KEPT);
+            self.written = 0;
+        }
+    }
+
+    /// Reads what is there.
+    pub(crate) fn read(&mut self, into: &mut Vec<Incoming>) {
+        into.append(&mut self.early);
+        if self.over {
+            return;
+        }
+        if let Err(reason) = self.read_all(into) {
+            self.over = true;
+            into.push(Incoming::Disconnected(format!("{}{reason}", self.name)));
+        }
+    }
+
+    fn read_all(&mut self, into: &mut Vec<Incoming>) -> Result<(), String> {
+        loop {
+            self.parse(into)?;
+            let read = match &mut self.tls {
+                None => self.frames.read(|room| self.socket.read(room)),
+                Some(tls) => self.frames.read(|room| decrypt(tls, &self.socket, room)),
+            };
+            match read {
+                Ok((0, _)) => return Err("the server closed the connection".to_owned()),
+                // A socket that gave less than there was room for is empty. TLS gives one record at a time.
+                Ok((_, false)) if self.tls.is_none() => return self.parse(into),
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) => return Err(tls::explained(error).to_string()),
+            }
+        }
+    }
+
+    fn parse(&mut self, into: &mut Vec<Incoming>) -> Result<(), String> {
+        loop {
+            let frame = self.frames.next().map_err(|_| wire::NOT_RESP)?;
+            let Some(frame) = frame else { return Ok(()) };
+            // Most replies are numbers.
+            let value = match integer(frame) {
+                Some(number) => Value::Int(number),
+                None => wire::value(frame).map_err(|failure| failure.to_string())?,
+            };
+            self.handle(value, into)?;
+        }
+    }
+
+    fn handle(&mut self, value: Value, into: &mut Vec<Incoming>) -> Result<(), String> {
+        if let Value::Push { kind, .. } = &value {
+            faults::at("push");
+            let confirms = matches!(kind, PushKind::Subscribe | PushKind::Unsubscribe)
+                && matches!(self.expected.front(), Some(Expected::Subscription(..)));
+            if !confirms {
+                into.extend(pushed(&value));
+                return Ok(());
+            }
+        }
+        match self.expected.pop_front() {
+            None => return Err("the server answered what nobody asked".to_owned()),
+            Some(Expected::Probe(sent)) => {
+                self.probe.push(value);
+                if self.probe.len() < wire::PROBE_COMMANDS {
+                    self.expected.push_front(Expected::Probe(sent));
+                    return Ok(());
+                }
+                // A failed probe is repeated with the next request a second later.
+                if let Ok(probe) = wire::probe(&std::mem::take(&mut self.probe)) {
+                    into.push(Incoming::Probed(probe, sent));
+                }
+            }
+            Some(Expected::Reply(request, script)) => {
+                let mut reply = wire::reply(script, value);
+                if let (Err(failure), Some(origin)) = (&mut reply, &self.origin) {
+                    cluster::redirect(failure, &origin.host, &origin.directory);
+                }
+                into.push(Incoming::Reply(request, reply));
+            }
+            Some(Expected::Subscription(channel, true)) => match value.extract_error() {
+                Ok(_) => into.push(Incoming::Listening(channel, true)),
+                Err(error) => {
+                    if let Failure::Refused(refusal) = wire::failure(&error) {
+                        into.push(Incoming::PubsubDenied(refusal.to_string()));
+                    }
+                }
+            },
+            // A subscription that could not be ended costs a message that nobody waits for.
+            Some(Expected::Asking | Expected::Subscription(_, false)) => {}
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        self.socket.close(false);
+    }
+}
+
+/// The message in a push, if it is one.
+pub(super) fn pushed(value: &Value) -> Option<Incoming> {
+    let Value::Push { kind: PushKind::Message | PushKind::SMessage, data } = value else {
+        return None;
+    };
+    message(data)
+}
+
+/// The message in the parts of a push.
+pub(super) fn message(data: &[Value]) -> Option<Incoming> {
+    let [Value::BulkString(channel), Value::BulkString(message)] = data else { return None };
+    let [channel, message] = [channel, message].map(|text| std::str::from_utf8(text).ok());
+    Message::parse(channel?, message?).map(Incoming::Message)
+}
+
+/// Writes until the kernel takes no more. Returns the number of bytes.
+fn write_all(socket: &Socket, bytes: &[u8]) -> usize {
+    let mut written = 0;
+    while written < bytes.len() {
+        match socket.write(&bytes[written..]) {
+            Ok(0) | Err(_) => break,
+            Ok(count) => written += count,
+        }
+    }
+    written
+}
+
+/// Encrypts and writes until the kernel takes no more. Returns the number of bytes that were encrypted.
+fn encrypt(tls: &mut ClientConnection, socket: &Socket, bytes: &[u8]) -> usize {
+    let mut encrypted = 0;
+    loop {
+        // TLS keeps a limited number of bytes that were not written.
+        let count = tls.writer().write(&bytes[encrypted..]).unwrap_or(0);
+        encrypted += count;
+        while tls.wants_write() {
+            match tls.write_tls(&mut Plain(socket)) {
+                Ok(0) | Err(_) => return encrypted,
+                Ok(_) => {}
+            }
+        }
+        if count == 0 || encrypted == bytes.len() {
+            return encrypted;
+        }
+    }
+}
+
+/// Reads once what TLS has decrypted, or can decrypt of what is there.
+fn decrypt(tls: &mut ClientConnection, socket: &Socket, into: &mut [u8]) -> io::Result<usize> {
+    loop {
+        match tls.reader().read(into) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            other => return other,
+        }
+        if tls.read_tls(&mut Plain(socket))? == 0 {
+            return Ok(0);
+        }
+        tls.process_new_packets().map_err(io::Error::other)?;
+    }
+}
+
+/// The socket under TLS.
+struct Plain<'a>(&'a Socket);
+
+impl Read for Plain<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        self.0.read(into)
+    }
+}
+
+impl Write for Plain<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,363 @@
+//! Sentinel: asks the Sentinels for the master.
+//!
+//! Source: <https://redis.io/docs/latest/develop/reference/sentinel-clients/>
+
+use super::{Address, Deliver, Directory, Endpoint, Incoming, Welcome, link::Link, single, wire};
+use crate::faults::{self, OnPanic};
+use crate::machine::Risk;
+use crate::protocol::{DEFECT, Failure, Mono};
+use redis::{PushInfo, PushKind, Value};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+/// The event that a Sentinel publishes after a failover.
+const SWITCH: &str = "+switch-master";
+/// The pause before reconnecting to a lost Sentinel. Meanwhile the others report a failover.
+const WATCH_PAUSE: Duration = Duration::from_secs(5);
+
+/// The processes that monitor a master and its replicas, and promote a replica when the master fails.
+#[derive(Clone, Debug)]
+pub struct Sentinels {
+    /// The Sentinels' name for the master.
+    pub master: String,
+    /// The addresses of the Sentinels.
+    pub all: Vec<Sentinel>,
+}
+
+/// One Sentinel and how to log in to it.
+#[derive(Clone)]
+pub struct Sentinel {
+    /// The host.
+    pub host: String,
+    /// The port.
+    pub port: u16,
+    /// The ACL user; none for the default user.
+    pub username: Option<String>,
+    /// The password, if one is needed.
+    pub password: Option<String>,
+}
+
+/// Shows everything but the password.
+impl fmt::Debug for Sentinel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sentinel")
+            .field("host", &self.host)
+            .field("port", &self.port)
+            .field("username", &self.username)
+            .field("password", &self.password.as_ref().map(|_| "***"))
+            .finish()
+    }
+}
+
+impl Sentinel {
+    fn endpoint(&self, master: &Endpoint) -> Endpoint {
+        let Self { host, port, username, password } = self.clone();
+        let address = Address::Tcp { host, port };
+        Endpoint { address, username, password, db: 0, ..master.clone() }
+    }
+}
+
+/// Connects to the master that the Sentinels name. A server that turns out to be a replica is refused: during
+/// a failover there may be no master.
+pub(super) async fn connect(
+    endpoint: &Endpoint,
+    sentinels: &Sentinels,
+    directory: &Arc<Directory>,
+    deliver: Deliver,
+) -> Result<(Link, Welcome), Failure> {
+    let began = Mono::now();
+    let named = ask_all(endpoint, sentinels).await?;
+    let mut failures = Vec::new();
+    for (tried, (host, port)) in named.iter().enumerate() {
+        let left = endpoint.connect_timeout.saturating_sub(Mono::now().since(began));
+        let share = left / u32::try_from(named.len() - tried).unwrap_or(u32::MAX);
+        let name = format!("the master {host}:{port}");
+        let address = Address::Tcp { host: host.clone(), port: *port };
+        let server = Endpoint { address, connect_timeout: share, ..endpoint.clone() };
+        let delivery = naming(name.clone(), Arc::clone(&deliver));
+        match single::connect(&server, directory, delivery).await {
+            Ok((_, welcome)) if welcome.risks.iter().any(Risk::is_replica) => {
+                failures.push(format!("{name}: it is a replica, a failover is under way"));
+            }
+            Ok((mut link, welcome)) => {
+                link.set_name(&name);
+                link.tasks = watch_all(endpoint, sentinels, (host, *port), &deliver);
+                return Ok((link, welcome));
+            }
+            Err(Failure::Lost(why)) => failures.push(format!("{name}: {why}")),
+            Err(other) => return Err(other),
+        }
+    }
+    Err(Failure::Lost(failures.join("; ")))
+}
+
+/// The masters that the Sentinels name, most votes first.
+pub(super) async fn masters(
+    endpoint: &Endpoint,
+    sentinels: &Sentinels,
+) -> Result<Vec<Endpoint>, Failure> {
+    let named = ask_all(endpoint, sentinels).await?.into_iter();
+    let server =
+        |(host, port)| Endpoint { address: Address::Tcp { host, port }, ..endpoint.clone() };
+    Ok(named.map(server).collect())
+}
+
+/// Adds the server's name to the reason of a disconnect.
+fn naming(name: String, deliver: Deliver) -> Deliver {
+    Arc::new(move |incoming| {
+        deliver(match incoming {
+            Incoming::Disconnected(why) => Incoming::Disconnected(format!("{name}: {why}")),
+            other => other,
+        });
+    })
+}
+
+/// A host and a port, as Sentinels name them.
+type Named = (String, u16);
+
+/// Asks all Sentinels at once for the master. They may disagree: one that is partitioned from the others has
+/// not noticed a failover. So the master with the most votes comes first.
+async fn ask_all(endpoint: &Endpoint, sentinels: &Sentinels) -> Result<Vec<Named>, Failure> {
+    // The other half is for connecting to the master.
+    let limit = endpoint.connect_timeout / 2;
+    let mut questions = JoinSet::new();
+    for (number, sentinel) in sentinels.all.iter().enumerate() {
+        let server = Endpoint { connect_timeout: limit, ..sentinel.endpoint(endpoint) };
+        let master = sentinels.master.clone();
+        questions.spawn(async move { (number, ask(&server, &master).await) });
+    }
+    let mut answers = BTreeMap::new();
+    while let Some(Ok((number, answer))) = questions.join_next().await {
+        answers.insert(number, answer);
+        let named = by_votes(&answers);
+        // A lost Sentinel is not waited for if a majority agrees.
+        if named.first().is_some_and(|(_, votes)| votes * 2 > sentinels.all.len()) {
+            break;
+        }
+    }
+    let named = by_votes(&answers);
+    if named.is_empty() {
+        let failures = answers.iter().filter_map(|(number, answer)| {
+            let Sentinel { host, port, .. } = sentinels.all.get(*number)?;
+            Some(format!("{host}:{port}: {}", answer.as_ref().err()?))
+        });
+        let failures = failures.collect::<Vec<_>>().join("; ");
+        return Err(Failure::Lost(format!("no Sentinel knows the master: {failures}")));
+    }
+    Ok(named.into_iter().map(|(address, _)| address).collect())
+}
+
+pub(super) type Answer = Result<Named, Failure>;
+
+/// The named masters and their votes: most votes first, then in the order of the Sentinels.
+fn by_votes(answers: &BTreeMap<usize, Answer>) -> Vec<(Named, usize)> {
+    let mut named: Vec<(Named, usize)> = Vec::new();
+    for address in answers.values().flatten() {
+        match named.iter_mut().find(|(other, _)| other == address) {
+            Some((_, votes)) => *votes += 1,
+            None => named.push((address.clone(), 1)),
+        }
+    }
+    named.sort_by_key(|(_, votes)| std::cmp::Reverse(*votes));
+    named
+}
+
+async fn ask(server: &Endpoint, master: &str) -> Answer {
+    let question = async {
+        let mut dialled = single::dial(server, |_| {}).await?;
+        ask_on(&mut dialled, master).await
+    };
+    single::in_time(server, question).await
+}
+
+async fn ask_on(dialled: &mut single::Dialled, master: &str) -> Answer {
+    let mut question = redis::cmd("SENTINEL");
+    question.arg("GET-MASTER-ADDR-BY-NAME").arg(master);
+    let answer = dialled.inner.send_packed_command(&question).await;
+    let answer = answer.and_then(Value::extract_error).map_err(|error| wire::failure(&error))?;
+    read_address(&answer)
+}
+
+pub(super) fn read_address(answer: &Value) -> Answer {
+    let read = |value: &Value| match value {
+        Value::BulkString(bytes) => String::from_utf8(bytes.clone()).ok(),
+        _ => None,
+    };
+    let address = match answer {
+        Value::Nil => return Err(Failure::Lost("it watches no master of this name".to_owned())),
+        Value::Array(parts) => match parts.as_slice() {
+            [host, port] => read(host).zip(read(port).and_then(|port| port.parse().ok())),
+            _ => None,
+        },
+        _ => None,
+    };
+    address.ok_or_else(|| Failure::Lost(wire::brief(format!("it answered {answer:?}"))))
+}
+
+/// Gives up the connection to `current` as soon as a Sentinel names another master. The old master takes
+/// writes for about ten more seconds, even in an ordered failover, because nothing notifies it.
+fn watch_all(
+    endpoint: &Endpoint,
+    sentinels: &Sentinels,
+    current: (&str, u16),
+    deliver: &Deliver,
+) -> JoinSet<()> {
+    let mut tasks = JoinSet::new();
+    for sentinel in &sentinels.all {
+        let watch = Watch {
+            sentinel: sentinel.endpoint(endpoint),
+            endpoint: endpoint.clone(),
+            sentinels: sentinels.clone(),
+            current: (current.0.to_owned(), current.1),
+            deliver: Arc::clone(deliver),
+        };
+        tasks.spawn(async move {
+            let report = Arc::clone(&watch.deliver);
+            let _reported = OnPanic(|| report(Incoming::Disconnected(DEFECT.to_owned())));
+            loop {
+                faults::at("watching");
+                watch.listen().await;
+                tokio::time::sleep(WATCH_PAUSE).await;
+            }
+        });
+    }
+    tasks
+}
+
+/// The subscription to one Sentinel.
+struct Watch {
+    sentinel: Endpoint,
+    endpoint: Endpoint,
+    sentinels: Sentinels,
+    /// The master of the connection that is given up.
+    current: Named,
+    deliver: Deliver,
+}
+
+impl Watch {
+    /// Listens until the Sentinel is gone. If it denies the subscription, this waits forever, because asking
+    /// again would be denied too.
+    async fn listen(&self) {
+        let (sender, mut pushes) = mpsc::unbounded_channel();
+        // Without a receiver, the connection is about to be closed.
+        let dialled = single::dial(&self.sentinel, move |push| drop(sender.send(push)));
+        let Ok(mut dialled) = single::in_time(&self.sentinel, dialled).await else { return };
+        let subscribed = dialled.inner.subscribe(SWITCH);
+        let subscribed = async { subscribed.await.map_err(|error| wire::failure(&error)) };
+        match single::in_time(&self.sentinel, subscribed).await {
+            Ok(()) => {}
+            Err(Failure::Refused(_)) => return std::future::pending().await,
+            Err(_) => return,
+        }
+        let caught_up = async {
+            self.catch_up(&mut dialled).await;
+            Ok(())
+        };
+        if single::in_time(&self.sentinel, caught_up).await.is_err() {
+            // A Sentinel that does not answer would not report a failover either.
+            return;
+        }
+        while let Some(push) = pushes.recv().await {
+            if push.kind == PushKind::Disconnection {
+                return;
+            }
+            // A slow Sentinel may report a failover that this connection has already followed.
+            let named = successor(&push, &self.sentinels.master);
+            if let Some(other) = named.filter(|named| *named != self.current) {
+                self.give_up(&other);
+            }
+        }
+    }
+
+    /// Asks for a failover from before the subscription. Connecting can outlast one: the master stops, is
+    /// still named, and answers when it resumes, after another was promoted.
+    async fn catch_up(&self, dialled: &mut single::Dialled) {
+        let Ok(named) = ask_on(dialled, &self.sentinels.master).await else { return };
+        if named == self.current {
+            return;
+        }
+        // This Sentinel may be the one that has not noticed the failover.
+        let Ok(all) = ask_all(&self.endpoint, &self.sentinels).await else { return };
+        if let Some(other) = all.first().filter(|first| **first != self.current) {
+            self.give_up(other);
+        }
+    }
+
+    fn give_up(&self, (host, port): &Named) {
+        let why = format!("a Sentinel tells that the master is {host}:{port} now");
+        (self.deliver)(Incoming::Disconnected(why));
+    }
+}
+
+/// Reads `<master> <old host> <old port> <new host> <new port>`.
+pub(super) fn successor(push: &PushInfo, master: &str) -> Option<Named> {
+    let (PushKind::Message, [_, Value::BulkString(message)]) = (&push.kind, push.data.as_slice())
+    else {
+        return None;
+    };
+    let mut words = std::str::from_utf8(message).ok()?.strip_prefix(master)?.split(' ');
+    match (words.next()?, words.nth(2)?, words.next()?) {
+        ("", host, port) => Some((host.to_owned(), port.parse().ok()?)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bulk(text: &str) -> Value {
+        Value::BulkString(text.as_bytes().to_vec())
+    }
+
+    #[test]
+    fn a_password_is_never_shown() {
+        let (host, password) = ("::1".to_owned(), Some("s3cret".to_owned()));
+        let all = vec![Sentinel { host, port: 26379, username: None, password }];
+        let sentinels = Sentinels { master: "mymaster".to_owned(), all };
+        assert!(!format!("{sentinels:?}").contains("s3cret"));
+    }
+
+    #[test]
+    fn an_address_is_a_host_and_a_port() {
+        let good = Value::Array(vec![bulk("10.0.0.1"), bulk("6379")]);
+        assert_eq!(read_address(&good).unwrap(), ("10.0.0.1".to_owned(), 6379));
+        for bad in [
+            Value::Nil,
+            Value::Okay,
+            Value::Array(vec![bulk("10.0.0.1")]),
+            Value::Array(vec![bulk("10.0.0.1"), bulk("66000")]),
+        ] {
+            assert!(matches!(read_address(&bad), Err(Failure::Lost(_))));
+        }
+    }
+
+    #[test]
+    fn whom_most_name_comes_first_and_then_the_earlier_one() {
+        let (old, new) = (("10.0.0.1".to_owned(), 6379), ("10.0.0.2".to_owned(), 6379));
+        let failed = || Err(Failure::Lost("refused".to_owned()));
+        let order = |answers: Vec<Answer>| {
+            let named = by_votes(&answers.into_iter().enumerate().collect());
+            named.into_iter().map(|(address, _)| address).collect::<Vec<_>>()
+        };
+        let [first, second] = [&old, &new].map(|address| Ok(address.clone()));
+        let answers = vec![first.clone(), second.clone(), second.clone()];
+        assert_eq!(order(answers), [new.clone(), old.clone()]);
+        assert_eq!(order(vec![first, failed(), second]), [old, new]);
+        assert!(order(vec![failed()]).is_empty());
+    }
+
+    #[test]
+    fn a_message_names_a_successor_of_this_master_only() {
+        let push =
+            |text: &str| PushInfo { kind: PushKind::Message, data: vec![bulk(SWITCH), bulk(text)] };
+        let switch = push("my 10.0.0.1 6379 10.0.0.2 6380");
+        assert_eq!(successor(&switch, "my"), Some(("10.0.0.2".to_owned(), 6380)));
+        assert_eq!(successor(&push("my2 10.0.0.1 6379 10.0.0.2 6380"), "my"), None);
+        assert_eq!(successor(&push("my 10.0.0.1"), "my"), None);
+    }
+}

@@ -1,0 +1,195 @@
+//! Opens a connection to a server, with or without TLS.
+
+use super::{Address, Endpoint, race, tls};
+use socket2::{SockRef, TcpKeepalive};
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+#[cfg(unix)]
+use tokio::net::UnixStream;
+use tokio::net::{TcpStream, lookup_host};
+use tokio_rustls::{client::TlsStream, rustls::ClientConnection};
+
+/// The idle time after which the kernel checks whether the peer is still there.
+const KEEPALIVE: TcpKeepalive =
+    TcpKeepalive::new().with_time(Duration::from_secs(15)).with_interval(Duration::from_secs(5));
+
+/// If an address has not answered within this time, the next one is tried as well.
+const NEXT_AFTER: Duration = Duration::from_millis(250);
+
+/// An open connection, as the runtime reads and writes it.
+pub(super) enum Stream {
+    Tcp(TcpStream),
+    Tls(Box<TlsStream<TcpStream>>),
+    #[cfg(unix)]
+    Unix(UnixStream),
+}
+
+impl Stream {
+    /// Connects to the server of `endpoint`.
+    pub(super) async fn open(endpoint: &Endpoint) -> io::Result<Self> {
+        Ok(match &endpoint.address {
+            Address::Tcp { host, port } => {
+                let stream = first_of(lookup_host((host.as_str(), *port)).await?).await?;
+                stream.set_nodelay(true)?;
+                SockRef::from(&stream).set_tcp_keepalive(&KEEPALIVE)?;
+                match &endpoint.tls {
+                    Some(tls) => Self::Tls(Box::new(tls.connect(host, stream).await?)),
+                    None => Self::Tcp(stream),
+                }
+            }
+            #[cfg(unix)]
+            Address::Unix { path } => Self::Unix(UnixStream::connect(path).await?),
+            #[cfg(not(unix))]
+            Address::Unix { .. } => return Err(io::ErrorKind::Unsupported.into()),
+            Address::Cluster { .. }
+            | Address::Memory { .. }
+            | Address::Quorum { .. }
+            | Address::Sentinel(_) => {
+                return Err(io::ErrorKind::Unsupported.into());
+            }
+        })
+    }
+
+    /// The socket, and the state of its TLS.
+    pub(super) fn into_parts(self) -> (Parts, Option<Box<ClientConnection>>) {
+        match self {
+            Self::Tcp(stream) => (Parts::Tcp(stream), None),
+            Self::Tls(stream) => {
+                let (stream, tls) = stream.into_inner();
+                (Parts::Tcp(stream), Some(Box::new(tls)))
+            }
+            #[cfg(unix)]
+            Self::Unix(stream) => (Parts::Unix(stream), None),
+        }
+    }
+}
+
+/// The socket of a [`Stream`], without its TLS.
+pub(super) enum Parts {
+    Tcp(TcpStream),
+    #[cfg(unix)]
+    Unix(UnixStream),
+}
+
+/// Connects to the first address that answers.
+async fn first_of(addresses: impl Iterator<Item = SocketAddr>) -> io::Result<TcpStream> {
+    let attempts = addresses.map(TcpStream::connect);
+    let connected = race::first_of(attempts, NEXT_AFTER, |connected| connected).await;
+    connected.map_err(|mut failures| {
+        let nowhere = || io::Error::new(io::ErrorKind::NotFound, "the host has no address");
+        failures.pop().unwrap_or_else(nowhere)
+    })
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Tcp(stream) => Pin::new(stream).poll_read(cx, buffer),
+            Self::Tls(stream) => Pin::new(stream).poll_read(cx, buffer).map_err(tls::explained),
+            #[cfg(unix)]
+            Self::Unix(stream) => Pin::new(stream).poll_read(cx, buffer),
+        }
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        data: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Tcp(stream) => Pin::new(stream).poll_write(cx, data),
+            Self::Tls(stream) => Pin::new(stream).poll_write(cx, data).map_err(tls::explained),
+            #[cfg(unix)]
+            Self::Unix(stream) => Pin::new(stream).poll_write(cx, data),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Tcp(stream) => Pin::new(stream).poll_flush(cx),
+            Self::Tls(stream) => Pin::new(stream).poll_flush(cx).map_err(tls::explained),
+            #[cfg(unix)]
+            Self::Unix(stream) => Pin::new(stream).poll_flush(cx),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Tcp(stream) => Pin::new(stream).poll_shutdown(cx),
+            Self::Tls(stream) => Pin::new(stream).poll_shutdown(cx).map_err(tls::explained),
+            #[cfg(unix)]
+            Self::Unix(stream) => Pin::new(stream).poll_shutdown(cx),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::clock::Mono;
+    use std::net::{Ipv4Addr, TcpListener};
+    #[cfg(target_os = "linux")]
+    use tokio::net::TcpSocket;
+    use tokio::time::timeout;
+
+    fn loopback() -> SocketAddr {
+        (Ipv4Addr::LOCALHOST, 0).into()
+    }
+
+    /// An address that never answers, while the sockets are kept: its backlog is full.
+    #[cfg(target_os = "linux")]
+    async fn silent() -> (SocketAddr, Vec<TcpStream>, tokio::net::TcpListener) {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind(loopback()).unwrap();
+        let listener = socket.listen(1).unwrap();
+        let address = listener.local_addr().unwrap();
+        let mut queue = Vec::new();
+        while let Ok(waits) = timeout(NEXT_AFTER, TcpStream::connect(address)).await {
+            queue.push(waits.unwrap());
+        }
+        (address, queue, listener)
+    }
+
+    #[cfg(target_os = "linux")]
+    #[tokio::test]
+    async fn an_address_that_is_silent_does_not_hide_the_next_one() {
+        let (silent, _queue, _silence) = silent().await;
+        let server = TcpListener::bind(loopback()).unwrap();
+        let address = server.local_addr().unwrap();
+        // The kernel gives up after two minutes.
+        let connecting = first_of([silent, silent, address].into_iter());
+        let stream = timeout(Duration::from_secs(20), connecting).await.unwrap().unwrap();
+        assert_eq!(stream.peer_addr().unwrap(), address);
+    }
+
+    #[tokio::test]
+    async fn an_address_that_refuses_is_not_waited_for() {
+        let closed = TcpListener::bind(loopback()).unwrap().local_addr().unwrap();
+        let server = TcpListener::bind(loopback()).unwrap();
+        let address = server.local_addr().unwrap();
+        let began = Mono::now();
+        let addresses = std::iter::repeat_n(closed, 100).chain([address]);
+        let stream = first_of(addresses).await.unwrap();
+        assert_eq!(stream.peer_addr().unwrap(), address);
+        let took = Mono::now().since(began);
+        assert!(took < NEXT_AFTER * 50, "{took:?}");
+    }
+
+    #[tokio::test]
+    async fn a_connection_to_no_reachable_address_fails_with_the_reason() {
+        let closed = TcpListener::bind(loopback()).unwrap().local_addr().unwrap();
+        let error = first_of([closed, closed].into_iter()).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
+        assert!(first_of(std::iter::empty()).await.is_err());
+    }
+}

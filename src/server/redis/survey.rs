@@ -1,0 +1,120 @@
+//! Asks every server of an address about itself, for its operators.
+//!
+//! It uses its own connections, so that it also covers a server that no manager could use.
+
+use super::{Directory, Endpoint, query, single, wire};
+use crate::protocol::survey::{Answer, Survey};
+use crate::protocol::{Failure, Mono, ServerTime};
+use redis::aio::MultiplexedConnection;
+use redis::{Cmd, Value};
+use std::sync::Arc;
+use tokio::task::JoinSet;
+
+/// The number of measured round trips. The first one includes the rest of the connection's setup.
+const ROUND_TRIPS: usize = 6;
+
+/// The questions: each one is a command.
+pub(crate) type Questions = Vec<Vec<String>>;
+
+/// The answers of every server of an address, on connections of their own. All are asked at once.
+pub(crate) async fn survey(
+    endpoint: &Arc<Endpoint>,
+    questions: Questions,
+) -> Result<Vec<Survey>, Failure> {
+    let servers = query::servers(endpoint, &Arc::<Directory>::default()).await?;
+    let mut surveys = vec![Survey::default(); servers.len()];
+    let mut asking = JoinSet::new();
+    for (number, server) in servers.into_iter().enumerate() {
+        let questions = questions.clone();
+        asking.spawn(async move { (number, about(&server, &questions).await) });
+    }
+    while let Some(asked) = asking.join_next().await {
+        let (number, survey) = asked.map_err(|defect| Failure::Lost(defect.to_string()))?;
+        if let Some(place) = surveys.get_mut(number) {
+            *place = survey;
+        }
+    }
+    Ok(surveys)
+}
+
+async fn about(server: &Endpoint, questions: &Questions) -> Survey {
+    let name = server.address.to_string();
+    match single::in_time(server, ask(server, questions)).await {
+        Ok(survey) => Survey { server: name, ..survey },
+        Err(failure) => {
+            Survey { server: name, failure: Some(failure.to_string()), ..Survey::default() }
+        }
+    }
+}
+
+async fn ask(server: &Endpoint, questions: &Questions) -> Result<Survey, Failure> {
+    let mut dialled = single::dial(server, |_| {}).await?;
+    if server.db != 0 {
+        let chosen = dialled.inner.send_packed_command(redis::cmd("SELECT").arg(server.db)).await;
+        chosen.and_then(Value::extract_error).map_err(|error| wire::failure(&error))?;
+    }
+    let mut survey = measure(&mut dialled.inner).await?;
+    for question in questions {
+        let mut command = Cmd::new();
+        command.arg(question);
+        let answer = dialled.inner.send_packed_command(&command).await;
+        survey.answers.push(match answer.and_then(Value::extract_error) {
+            Ok(value) => Answer { text: lines(value).join("\n"), refused: false },
+            Err(error) => match wire::failure(&error) {
+                lost @ Failure::Lost(_) => return Err(lost),
+                // A missing script, or a key on another server, is an answer as well.
+                other => Answer { text: other.to_string(), refused: true },
+            },
+        });
+    }
+    Ok(survey)
+}
+
+/// Measures a few round trips, and compares clocks by the quickest of them.
+async fn measure(connection: &mut MultiplexedConnection) -> Result<Survey, Failure> {
+    let mut survey = Survey::default();
+    let mut quickest = u64::MAX;
+    for _ in 0..ROUND_TRIPS {
+        let (sent, here) = (Mono::now(), ServerTime::now());
+        let answer = connection.send_packed_command(&redis::cmd("TIME")).await;
+        let time = wire::server_time(&answer.map_err(|error| wire::failure(&error))?)?;
+        let took = u64::try_from(Mono::now().since(sent).as_micros()).unwrap_or(u64::MAX);
+        survey.round_trips.push(took);
+        if took < quickest {
+            quickest = took;
+            // The server is assumed to read its clock halfway through the round trip.
+            let there = i64::try_from(time.as_micros()).unwrap_or(i64::MAX);
+            let here = i64::try_from(here.as_micros() + took / 2).unwrap_or(i64::MAX);
+            survey.ahead = there - here;
+        }
+    }
+    Ok(survey)
+}
+
+/// All texts and numbers in a value, from left to right.
+fn lines(value: Value) -> Vec<String> {
+    match value {
+        Value::Array(values) | Value::Set(values) => values.into_iter().flat_map(lines).collect(),
+        Value::BulkString(bytes) => vec![String::from_utf8_lossy(&bytes).into_owned()],
+        Value::Int(number) => vec![number.to_string()],
+        Value::Map(pairs) => {
+            pairs.into_iter().flat_map(|(key, value)| [lines(key), lines(value)].concat()).collect()
+        }
+        Value::Okay => vec!["OK".to_owned()],
+        Value::SimpleString(text) | Value::VerbatimString { text, .. } => vec![text],
+        _ => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_text_and_number_of_an_answer_has_a_line() {
+        let text = |text: &str| Value::BulkString(text.as_bytes().to_vec());
+        let map = Value::Map(vec![(text("save"), text("")), (text("databases"), Value::Int(16))]);
+        assert_eq!(lines(map), ["save", "", "databases", "16"]);
+        assert_eq!(lines(Value::Array(vec![Value::Okay, Value::Nil])), ["OK"]);
+    }
+}

@@ -1,0 +1,559 @@
+//! From calls to Redis commands, and from Redis values to replies.
+
+mod refusal;
+
+pub(super) use refusal::{brief, failure};
+
+use self::refusal::refused;
+use super::Endpoint;
+use super::command::Command;
+use crate::machine::{Risk, SendMode, ServerProbe};
+use crate::protocol::message::free_channel;
+use crate::protocol::{
+    Call, EXACT_MAX, Failure, Held, Intent, LockKeys, Mode, QueuePosition, Refusal, Reply, Script,
+    ServerTime, Token, exact,
+};
+use redis::{Cmd, Pipeline, Value};
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+/// Each script's SHA-1, by which a server that has seen its text can run it.
+static HASHES: LazyLock<[String; Script::ALL.len()]> = LazyLock::new(|| {
+    Script::ALL.map(|script| redis::Script::new(script.source()).get_hash().to_owned())
+});
+
+fn hash(script: Script) -> &'static str {
+    // The enum counts from 0, in the order of `ALL`.
+    &HASHES[script as usize]
+}
+
+/// The share of a lock that is requested.
+fn limit(command: &mut Command, mode: Mode) {
+    match mode {
+        Mode::Exclusive => command.arg("-"),
+        Mode::Shared { limit } => command.arg(limit.map_or(0, |limit| limit.get().into())),
+    };
+}
+
+/// Adds the contention policy.
+fn how(command: &mut Command, intent: Intent, mode: Mode, block: u8) {
+    match intent {
+        Intent::Join(seq) => command.arg(seq.unwrap_or(0)),
+        Intent::Poll => command.arg("poll"),
+        Intent::Steal(_) => command.arg("steal"),
+        Intent::Try => command.arg("try"),
+    };
+    limit(command, mode);
+    command.arg(u64::from(block));
+    if let Intent::Steal(seen) = intent {
+        command.arg(seen);
+    }
+}
+
+/// The keys of all locks, then the arguments of each.
+fn together(
+    command: &mut Command,
+    first: &(LockKeys, Token),
+    others: &[(LockKeys, Token)],
+    ttl: Duration,
+    epoch: ServerTime,
+) {
+    let locks = || std::iter::once(first).chain(others);
+    command.arg(3 * (1 + others.len() as u64));
+    for (keys, _) in locks() {
+        let [fence, queue, ..] = keys.side_keys();
+        command.arg(keys.lock()).arg(fence).arg(queue);
+    }
+    command.arg(ms(ttl)).arg(epoch.as_micros());
+    for (_, token) in locks() {
+        command.arg(token.as_str());
+    }
+}
+
+/// The command that runs `call`: by its hash, or with the whole source.
+pub(in crate::server) fn command(call: &Call, send_mode: SendMode) -> Command {
+    let mut command = Command::new();
+    write_command(&mut command, call, send_mode);
+    command
+}
+
+/// Writes the command that runs `call` into one that may have been used before.
+pub(super) fn write_command(command: &mut Command, call: &Call, send_mode: SendMode) {
+    let script = call.script();
+    command.clear();
+    match send_mode {
+        SendMode::Plain | SendMode::Redirected => command.arg("EVALSHA").arg(hash(script)),
+        SendMode::WithSource | SendMode::Asking(_) => command.arg("EVAL").arg(script.source()),
+    };
+    match call {
+        Call::Acquire { keys, token, ttl, epoch, block, inbox, intent, mode } => {
+            all_keys(command, keys, token).arg(ms(*ttl)).arg(epoch.as_micros());
+            command.arg(&**inbox);
+            // The common case omits these: the server makes a Lua value of each argument.
+            if (*intent, *mode, *block) != (Intent::Join(None), Mode::Exclusive, 1) {
+                how(command, *intent, *mode, *block);
+            }
+        }
+        Call::Adopt { keys, token, epoch, owner, ttl, mode } => {
+            all_keys(command, keys, token).arg(epoch.as_micros()).arg(owner.as_str());
+            command.arg(ms(*ttl));
+            limit(command, *mode);
+        }
+        Call::Downgrade { keys, token, epoch, fence } => {
+            all_keys(command, keys, token).arg(epoch.as_micros()).arg(*fence);
+        }
+        Call::Extend { keys, token, ttl } => {
+            command.arg(1).arg(keys.lock()).arg(token.as_str()).arg(ms(*ttl));
+        }
+        Call::ExtendShare { keys, token, ttl } => {
+            lock_and_shared(command, keys, token).arg(ms(*ttl));
+        }
+        Call::Fill { keys, token, ttl, last } => {
+            two_keys(command, keys, token).arg(ms(*ttl)).arg(*last);
+        }
+        Call::Force { keys, token, epoch, foreign, seen } => {
+            all_keys(command, keys, token).arg(epoch.as_micros());
+            command.arg(if *foreign { "foreign" } else { "" });
+            match seen {
+                Some(seen) => command.arg(*seen),
+                None => command.arg(""),
+            };
+        }
+        Call::Free { keys, token } => {
+            command.arg(1).arg(keys.lock()).arg(token.as_str());
+        }
+        Call::FreeShare { keys, token } => {
+            lock_and_shared(command, keys, token);
+        }
+        Call::KeepEntry { keys, token } => {
+            let [_, queue, waiters, _] = keys.side_keys();
+            command.arg(2).arg(queue).arg(waiters).arg(token.as_str());
+        }
+        Call::HandoffShare { keys, token, epoch, successor, ttl, mode } => {
+            let [fence, _, _, shared] = keys.side_keys();
+            command.arg(3).arg(keys.lock()).arg(fence).arg(shared).arg(token.as_str());
+            command.arg(epoch.as_micros()).arg(successor.as_str()).arg(ms(*ttl));
+            limit(command, *mode);
+        }
+        Call::Release { keys, token, epoch } => {
+            all_keys(command, keys, token).arg(epoch.as_micros());
+        }
+        Call::Seal { keys, token, first, last } => {
+            two_keys(command, keys, token).arg(*first).arg(*last);
+        }
+        Call::AcquireAll { first, others, ttl, epoch } => {
+            together(command, first, others, *ttl, *epoch);
+        }
+        Call::Vote { keys, token, attempt, ttl, mark } => {
+            two_keys(command, keys, token).arg(*attempt).arg(ms(*ttl)).arg(u64::from(*mark));
+        }
+        Call::Withdraw { keys, token } => {
+            command.arg(1).arg(keys.lock()).arg(token.as_str()).arg(&*free_channel(keys));
+        }
+    }
+}
+
+/// The command that asks for at most `most` holders and waiters of a lock.
+pub(super) fn inspection(keys: &LockKeys, most: u64, with_source: bool) -> Command {
+    let mut command = Command::new();
+    if with_source {
+        command.arg("EVAL").arg(Script::Inspect.source());
+    } else {
+        command.arg("EVALSHA").arg(hash(Script::Inspect));
+    }
+    names(&mut command, keys).arg(most);
+    command
+}
+
+/// The keys of a lock of a quorum, which has no wait queue.
+fn two_keys<'a>(command: &'a mut Command, keys: &LockKeys, token: &Token) -> &'a mut Command {
+    let [fence, ..] = keys.side_keys();
+    command.arg(2).arg(keys.lock()).arg(fence).arg(token.as_str())
+}
+
+/// The keys that exist as long as a lock is shared.
+fn lock_and_shared<'a>(
+    command: &'a mut Command,
+    keys: &LockKeys,
+    token: &Token,
+) -> &'a mut Command {
+    let [.., shared] = keys.side_keys();
+    command.arg(2).arg(keys.lock()).arg(shared).arg(token.as_str())
+}
+
+fn all_keys<'a>(command: &'a mut Command, keys: &LockKeys, token: &Token) -> &'a mut Command {
+    names(command, keys).arg(token.as_str())
+}
+
+fn names<'a>(command: &'a mut Command, keys: &LockKeys) -> &'a mut Command {
+    let [fence, queue, waiters, shared] = keys.side_keys();
+    command.arg(5).arg(keys.lock()).arg(fence).arg(queue).arg(waiters).arg(shared)
+}
+
+fn ms(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// The reply of `script` in `value`.
+pub(in crate::server) fn reply(script: Script, value: Value) -> Result<Reply, Failure> {
+    match (script, value) {
+        (_, Value::ServerError(error)) => {
+            Err(refused(error.code(), error.details().unwrap_or_default()))
+        }
+        (Script::Adopt | Script::ExtendShare | Script::HandoffShare, Value::Int(0)) => {
+            Ok(Reply::Owner(false))
+        }
+        (Script::ExtendShare, Value::Int(1)) => Ok(Reply::Owner(true)),
+        (Script::HandoffShare | Script::Release | Script::Force, Value::Int(2)) => Ok(Reply::More),
+        (
+            Script::Acquire | Script::Adopt | Script::ExtendShare | Script::HandoffShare,
+            Value::Int(fence),
+        ) => whole(fence)
+            .map(|fence| Reply::Granted { fence })
+            .ok_or_else(|| Failure::Lost(format!("the server sent the fence {fence}"))),
+        (Script::Acquire, Value::Array(parts)) => held(&parts),
+        (Script::AcquireAll, Value::Array(parts)) => {
+            let fences = parts.iter().map(whole_value).collect::<Option<_>>();
+            fences.map(Reply::All).ok_or_else(|| unexpected(script, &Value::Array(parts)))
+        }
+        (Script::Force, Value::Array(parts)) => match parts.first().and_then(whole_value) {
+            Some(last) => Ok(Reply::Seen { last }),
+            None => Err(unexpected(script, &Value::Array(parts))),
+        },
+        (Script::Vote, Value::Array(parts)) => {
+            read_vote(&parts).ok_or_else(|| unexpected(Script::Vote, &Value::Array(parts)))
+        }
+        (Script::Acquire | Script::Adopt | Script::HandoffShare | Script::Vote, value) => {
+            Err(unexpected(script, &value))
+        }
+        (_, Value::Int(answer @ (0 | 1))) => Ok(Reply::Owner(answer == 1)),
+        (script, value) => Err(unexpected(script, &value)),
+    }
+}
+
+fn held(parts: &[Value]) -> Result<Reply, Failure> {
+    read_held(parts)
+        .map(Reply::Held)
+        .ok_or_else(|| unexpected(Script::Acquire, &Value::Array(parts.to_vec())))
+}
+
+fn read_vote(parts: &[Value]) -> Option<Reply> {
+    match parts {
+        [Value::Int(1), counter, time] => Some(Reply::Voted {
+            counter: whole_value(counter)?,
+            time: ServerTime::from_micros(whole_value(time)?),
+        }),
+        [Value::Int(0), Value::Int(remaining_ms), Value::BulkString(holder)] => {
+            Some(Reply::Held(Held {
+                remaining: whole(*remaining_ms).map(Duration::from_millis),
+                holder: String::from_utf8_lossy(holder).into_owned(),
+                ..Held::default()
+            }))
+        }
+        _ => None,
+    }
+}
+
+fn read_held(parts: &[Value]) -> Option<Held> {
+    let [remaining_ms, Value::BulkString(holder), time, position, seq, last] = parts else {
+        return None;
+    };
+    let position = u32::try_from(whole_value(position)?).ok()?;
+    // Other clients can write any score: one out of range is replaced by the nearest that can be sent.
+    let seq = u64::try_from(integer(seq)?).unwrap_or(0).min(EXACT_MAX);
+    Some(Held {
+        remaining: whole_value(remaining_ms).map(Duration::from_millis),
+        holder: String::from_utf8_lossy(holder).into_owned(),
+        time: ServerTime::from_micros(whole_value(time)?),
+        queued: (position > 0).then_some(QueuePosition { position, seq }),
+        last: whole_value(last)?,
+    })
+}
+
+/// A number in a script's answer, if it is not negative.
+fn whole(number: i64) -> Option<u64> {
+    exact(u64::try_from(number).ok()?)
+}
+
+fn whole_value(value: &Value) -> Option<u64> {
+    integer(value).and_then(whole)
+}
+
+const fn integer(value: &Value) -> Option<i64> {
+    if let Value::Int(number) = value { Some(*number) } else { None }
+}
+
+/// A reply that none of our scripts gives: its effect is unknown.
+fn unexpected(script: Script, value: &Value) -> Failure {
+    Failure::Lost(brief(format!("the server answered {script:?} with {value:?}")))
+}
+
+/// The reason to end a connection whose bytes make no sense.
+pub(super) const NOT_RESP: &str = "the server sent something that is not RESP3";
+
+/// Builds the value of a whole frame.
+pub(super) fn value(frame: &[u8]) -> Result<Value, Failure> {
+    redis::parse_redis_value(frame).map_err(|_| Failure::Lost(NOT_RESP.to_owned()))
+}
+
+/// The first commands of a connection. Servers may not know the others than the first.
+pub(super) fn login(endpoint: &Endpoint) -> Pipeline {
+    let mut pipeline = Pipeline::new();
+    let hello = pipeline.cmd("HELLO").arg(3);
+    if let Some(password) = &endpoint.password {
+        let username = endpoint.username.as_deref().unwrap_or("default");
+        hello.arg("AUTH").arg(username).arg(password);
+    }
+    for (field, text) in [("LIB-NAME", "holdfast"), ("LIB-VER", env!("CARGO_PKG_VERSION"))] {
+        pipeline.cmd("CLIENT").arg("SETINFO").arg(field).arg(text);
+    }
+    pipeline
+}
+
+/// The command that subscribes to `channels`, or unsubscribes from them.
+pub(super) fn subscription(channels: &[Arc<str>], on: bool) -> Cmd {
+    let mut command = redis::cmd(if on { "SUBSCRIBE" } else { "UNSUBSCRIBE" });
+    for channel in channels {
+        command.arg(&**channel);
+    }
+    command
+}
+
+/// The commands of a probe, as they are sent.
+pub(super) fn probe_commands() -> &'static [u8] {
+    static PACKED: LazyLock<Vec<u8>> = LazyLock::new(|| {
+        let mut pipeline = Pipeline::new();
+        add_probe(&mut pipeline);
+        pipeline.get_packed_pipeline()
+    });
+    &PACKED
+}
+
+/// The number of commands that [`add_probe`] adds to a pipeline.
+pub(super) const PROBE_COMMANDS: usize = 3;
+
+/// Asks for the server's replication id and its time.
+pub(super) fn add_probe(pipeline: &mut Pipeline) {
+    pipeline.cmd("INFO").arg("server");
+    pipeline.cmd("INFO").arg("replication");
+    pipeline.cmd("TIME");
+}
+
+/// A server's answer to [`add_probe`].
+pub(super) fn probe(values: &[Value]) -> Result<ServerProbe, Failure> {
+    let [server, replication, time] = values else {
+        return Err(Failure::Lost("the server left an answer out".to_owned()));
+    };
+    let uptime = info_field(server, "uptime_in_seconds").and_then(|text| text.parse::<i64>().ok());
+    Ok(ServerProbe {
+        replication_id: replication_id(server, replication),
+        time: server_time(time)?,
+        // Negative after its clock was set back: zero shows at least that it runs.
+        uptime: uptime.map(|seconds| Duration::from_secs(u64::try_from(seconds).unwrap_or(0))),
+    })
+}
+
+/// The number of replicas in a server's answer to [`add_probe`].
+pub(super) fn connected_replicas(values: &[Value]) -> u32 {
+    let count = values.get(1).and_then(|replication| info_field(replication, "connected_slaves"));
+    count.and_then(|count| count.parse().ok()).unwrap_or(0)
+}
+
+/// Whether a server's answer to [`add_probe`] says that it is a replica. An ACL may forbid INFO; then its
+/// first refused write shows it.
+pub(super) fn is_replica(values: &[Value]) -> bool {
+    let role = values.get(1).and_then(|replication| info_field(replication, "role"));
+    role.is_some_and(|role| role == "slave")
+}
+
+/// The replication id changes with every promotion, the run id with every start. An ACL may forbid INFO; then
+/// this is unknown.
+fn replication_id(server: &Value, replication: &Value) -> Option<String> {
+    let run = info_field(server, "run_id")?;
+    let replication = info_field(replication, "master_replid")?;
+    Some(format!("{run}/{replication}"))
+}
+
+/// The first commands of a new connection after its login.
+pub(super) fn introduction(client_name: &str, db: u32) -> Pipeline {
+    let mut pipeline = Pipeline::new();
+    add_probe(&mut pipeline);
+    pipeline.cmd("INFO").arg("memory");
+    pipeline.cmd("CLIENT").arg("SETNAME").arg(client_name);
+    // A user who only needs database 0 may lack the permission for SELECT.
+    if db != 0 {
+        pipeline.cmd("SELECT").arg(db);
+    }
+    pipeline
+}
+
+/// A server's answer to an [`introduction`]: its probe, and the reasons why locks may be less safe there than
+/// they could be; `name` is the server's name for people.
+pub(super) fn introduced(
+    values: &[Value],
+    name: &str,
+) -> Result<(ServerProbe, Vec<Risk>), Failure> {
+    // The answer to SETNAME is ignored: a server that denies it is as good.
+    let [about, _replication, _time, memory, _name, selected @ ..] = values else {
+        return Err(Failure::Lost("the server left an answer out".to_owned()));
+    };
+    // Checked first, because a Sentinel does not know the other commands.
+    let mode = info_field(about, "redis_mode").or_else(|| info_field(about, "server_mode"));
+    if mode.as_deref() == Some("sentinel") {
+        let detail = "mode: it watches servers and keeps no data".to_owned();
+        return Err(Failure::Refused(Refusal { code: "SENTINEL".to_owned(), detail }));
+    }
+    if let [Value::ServerError(error)] = selected {
+        return Err(refused(error.code(), error.details().unwrap_or_default()));
+    }
+    let probe = probe(values.get(..PROBE_COMMANDS).unwrap_or_default())?;
+    let risks = is_replica(values).then(|| Risk::Replica(name.to_owned()));
+    let risks = risks.into_iter().chain(eviction(memory, name));
+    Ok((probe, risks.collect()))
+}
+
+/// Every policy but one can evict locks, because all of them have a TTL.
+fn eviction(memory: &Value, name: &str) -> Option<Risk> {
+    let policy = info_field(memory, "maxmemory_policy").filter(|policy| policy != "noeviction")?;
+    let unlimited = info_field(memory, "maxmemory").is_some_and(|limit| limit == "0");
+    let yet = if unlimited { ", which evicts nothing as long as maxmemory is 0" } else { "" };
+    Some(Risk::Eviction(format!("the maxmemory-policy of {name} is {policy}{yet}")))
+}
+
+pub(super) fn info_field(info: &Value, field: &str) -> Option<String> {
+    let text = match info {
+        Value::BulkString(bytes) => String::from_utf8_lossy(bytes),
+        Value::VerbatimString { text, .. } => text.into(),
+        _ => return None,
+    };
+    let value = text.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'))?;
+    Some(value.trim().to_owned())
+}
+
+pub(super) fn server_time(value: &Value) -> Result<ServerTime, Failure> {
+    match value {
+        Value::ServerError(error) => {
+            Err(refused(error.code(), error.details().unwrap_or_default()))
+        }
+        value => read_time(value).ok_or_else(|| {
+            Failure::Lost(brief(format!("the server answered TIME with {value:?}")))
+        }),
+    }
+}
+
+/// Reads `[seconds, µs]`.
+fn read_time(value: &Value) -> Option<ServerTime> {
+    let Value::Array(parts) = value else { return None };
+    let [Value::BulkString(seconds), Value::BulkString(micros)] = parts.as_slice() else {
+        return None;
+    };
+    let number = |digits: &[u8]| std::str::from_utf8(digits).ok()?.parse::<u64>().ok();
+    let time = number(seconds)?.checked_mul(1_000_000)?.checked_add(number(micros)?)?;
+    exact(time).map(ServerTime::from_micros)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bulk(text: &str) -> Value {
+        Value::BulkString(text.as_bytes().to_vec())
+    }
+
+    #[test]
+    fn a_replication_id_consists_of_run_and_replication() {
+        let server = bulk("# Server\r\nredis_version:7.0.15\r\nrun_id:abc\r\n");
+        let replication = bulk("role:master\r\nmaster_replid:def\r\nmaster_replid2:000\r\n");
+        let time = Value::Array(vec![bulk("1700000000"), bulk("000042")]);
+        let values = [server, replication, time];
+        assert!(!is_replica(&values));
+        let probe = probe(&values).unwrap();
+        assert_eq!(probe.replication_id.as_deref(), Some("abc/def"));
+        assert_eq!(probe.time.as_micros(), 1_700_000_000_000_042);
+    }
+
+    #[test]
+    fn an_uptime_below_zero_is_none_at_all() {
+        let uptime = |text: &str| {
+            let time = Value::Array(vec![bulk("1"), bulk("0")]);
+            probe(&[bulk(&format!("uptime_in_seconds:{text}\r\n")), bulk(""), time]).unwrap().uptime
+        };
+        assert_eq!(uptime("7"), Some(Duration::from_secs(7)));
+        assert_eq!(uptime("-3598"), Some(Duration::ZERO), "its clock was set back");
+    }
+
+    /// A server's answers to an introduction.
+    fn answers(server: &str, replication: &str, memory: &str) -> Vec<Value> {
+        let time = Value::Array(vec![bulk("1"), bulk("0")]);
+        vec![bulk(server), bulk(replication), time, bulk(memory), Value::Okay]
+    }
+
+    #[test]
+    fn a_server_that_can_lose_locks_is_known_at_once() {
+        let risks =
+            |role: &str, memory: &str| introduced(&answers("", role, memory), "a:1").unwrap().1;
+        assert_eq!(risks("role:master\r\n", "maxmemory_policy:noeviction\r\n"), []);
+        assert_eq!(risks("role:slave\r\n", ""), [Risk::Replica("a:1".to_owned())]);
+        let full = "maxmemory:100\r\nmaxmemory_policy:allkeys-lru\r\n";
+        let expected = "the maxmemory-policy of a:1 is allkeys-lru".to_owned();
+        assert_eq!(risks("", full), [Risk::Eviction(expected.clone())]);
+        let unlimited = "maxmemory:0\r\nmaxmemory_policy:allkeys-lru\r\n";
+        let expected = format!("{expected}, which evicts nothing as long as maxmemory is 0");
+        assert_eq!(risks("", unlimited), [Risk::Eviction(expected)]);
+    }
+
+    #[test]
+    fn a_sentinel_is_refused_whatever_it_calls_its_mode() {
+        for mode in ["redis_mode:sentinel\r\n", "server_mode:sentinel\r\n"] {
+            let mut answers = answers(mode, "", "");
+            answers.truncate(3);
+            // A Sentinel knows neither TIME nor SELECT, and has no such section.
+            answers.extend([bulk(""), Value::Okay, Value::Nil]);
+            let Err(Failure::Refused(refusal)) = introduced(&answers, "") else {
+                panic!("accepted")
+            };
+            assert_eq!(refusal.code, "SENTINEL");
+        }
+        assert!(introduced(&answers("redis_mode:standalone\r\n", "", ""), "").is_ok());
+    }
+
+    #[test]
+    fn numbers_that_no_server_in_order_sends_are_an_unknown_outcome() {
+        const MORE: i64 = 1 << 53;
+        let [zero, time] = [Value::Int(0), Value::Int(MORE)];
+        let held = [Value::Int(1), bulk("x"), time, zero.clone(), zero.clone(), zero];
+        let voted = [Value::Int(1), Value::Int(0), Value::Int(i64::MAX)];
+        for (script, value) in [
+            (Script::Acquire, Value::Int(MORE)),
+            (Script::Acquire, Value::Array(held.to_vec())),
+            (Script::AcquireAll, Value::Array(vec![Value::Int(1), Value::Int(MORE)])),
+            (Script::Vote, Value::Array(voted.to_vec())),
+        ] {
+            assert!(matches!(reply(script, value), Err(Failure::Lost(_))), "{script:?}");
+        }
+        for seconds in ["18446744073709", "18446744073709551615"] {
+            let time = Value::Array(vec![bulk(seconds), bulk("999999")]);
+            assert!(matches!(server_time(&time), Err(Failure::Lost(_))), "{seconds}");
+        }
+    }
+
+    #[test]
+    fn a_text_without_end_is_cut_where_a_letter_ends() {
+        let Err(Failure::Lost(text)) = reply(Script::Release, bulk(&"€".repeat(10_000))) else {
+            panic!("accepted")
+        };
+        assert!(text.len() < 500 && text.ends_with('…'), "{text}");
+        let Failure::Refused(refusal) = refused("ERR", &"€".repeat(10_000)) else {
+            panic!("not")
+        };
+        assert!(refusal.detail.len() < 500, "{}", refusal.detail);
+    }
+
+    #[test]
+    fn an_answer_of_the_wrong_shape_is_an_unknown_outcome() {
+        for value in [Value::Nil, Value::Okay, Value::Int(-1), Value::Array(vec![Value::Nil])] {
+            assert!(matches!(reply(Script::Acquire, value), Err(Failure::Lost(_))));
+        }
+        assert!(matches!(reply(Script::Release, Value::Int(7)), Err(Failure::Lost(_))));
+    }
+}
