@@ -1,6 +1,6 @@
 /**
- * The ACL rule of docs/operations.md is all that holdfast needs and nothing more: whatever is left out of it is
- * missed. That it suffices for everything, the conformance suite shows.
+ * The ACL rule of docs/operations.md is complete and minimal: without any one of its rights something
+ * fails. The conformance suite shows that the rule suffices for everything.
  */
 
 import assert from 'node:assert/strict';
@@ -18,10 +18,10 @@ import { until } from '../support/wait.js';
 
 const user = leastRights();
 
-/** What is given, in place of what is taken away first. */
+/** The rights that the rule grants; its other parts take rights away. */
 const GIVEN = user.rules.filter((rule) => /^[~&+]/.test(rule));
 
-/** What the page says becomes of a user without these rights; without any other it is refused. */
+/** The consequences that the page names of a lack of these rights; without any other right the user is refused. */
 const DEGRADED: Readonly<Record<string, string>> = {
   '+client|setname': 'works, has no name, warns of WARN_LOCK_EVICTION',
   '+info': 'works, is called here, warns of nothing',
@@ -34,13 +34,13 @@ const DEGRADED: Readonly<Record<string, string>> = {
 let server: RedisServer;
 
 before(async () => {
-  // Something to warn of, for who may ask.
+  // A setting that causes a warning, for users who may read it.
   server = await RedisServer.start({ args: ['--maxmemory-policy', 'volatile-lru'] });
 });
 
 after(() => server.stop());
 
-/** Two managers do with one lock whatever a script has a command for; answers how it goes. */
+/** Two managers use one lock so that every command of a script occurs; answers the result. */
 async function tryOut(rules: readonly string[]): Promise<string> {
   await server.admin.flushall();
   await server.admin.script('FLUSH');
@@ -75,7 +75,7 @@ async function tryOut(rules: readonly string[]): Promise<string> {
   }
 }
 
-/** What shared locks have commands for, and what an operator does. */
+/** The calls that need the commands of shared locks, and those of an operator. */
 async function share(here: LockManager, there: LockManager): Promise<void> {
   const two = { mode: 'shared', limit: 2 } as const;
   const permits = [await here.acquire('a', two), await there.acquire('a', two)];
@@ -91,7 +91,7 @@ test('with the whole rule everything works', async () => {
   const expected = 'works, is called here, warns of WARN_LOCK_EVICTION';
   await server.admin.call('ACL', 'LOG', 'RESET');
   assert.equal(await tryOut(user.rules), expected);
-  // Nor does it try in vain: the server would write down each time.
+  // Nor does it try in vain: the ACL log of the server would show each time.
   assert.deepEqual(await server.admin.call('ACL', 'LOG'), []);
 });
 
@@ -134,7 +134,7 @@ test('another database and the option replicas need what the page says', async (
   }
 });
 
-/** What the page says becomes of a user of a Cluster without these rights. */
+/** The consequences that the page names for a user of a Cluster without these rights. */
 const DEGRADED_IN_A_CLUSTER: Readonly<Record<string, string>> = {
   '': 'works',
   '+cluster|slots': 'ERR_LOCK_CONNECTION NOPERM',
@@ -158,7 +158,7 @@ test('a Cluster needs what the page says', async (t) => {
   }
 });
 
-/** One manager waits for the lock of another; answers how it goes. */
+/** One manager waits for the lock of another; answers the result. */
 async function waitInCluster(target: ClusterTarget, cluster: Cluster): Promise<string> {
   const opened: LockManager[] = [];
   let warning = '';

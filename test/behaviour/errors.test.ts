@@ -39,9 +39,9 @@ for (const [name, code] of Object.entries(CODES) as [Name, string][]) {
 test("a service's own tests can make them, and the compiler knows of what", () => {
   const error = new holdfast.LockTimeoutError('busy', 'item:42', {
     waited: 5_000,
-    holder: 'shop-3',
+    holderLabel: 'shop-3',
   });
-  assert.deepEqual([error.lock, error.waited, error.holder], ['item:42', 5_000, 'shop-3']);
+  assert.deepEqual([error.lock, error.waited, error.holderLabel], ['item:42', 5_000, 'shop-3']);
   assert.equal(error.remaining, undefined);
   // @ts-expect-error: it says of which lock.
   assert.throws(() => new holdfast.LockTimeoutError('busy'), TypeError);

@@ -84,8 +84,8 @@ test('fences rise when data that lost grants comes back (failover, restored back
   for (let round = 0; round < 5; round++) await next();
   await server.admin.set('{lock:fence}:fence', String(stale), 'PX', 86_400_000);
   await server.admin.call('DEBUG', 'CHANGE-REPL-ID');
-  // In place, on a connection that stays. It looks at most once a second, so idle for longer than
-  // that it must look, and must not use a fence that was granted under the old history.
+  // Promoted in place, on a connection that stays. The manager probes at most once a second, so it is idle for longer than
+  // that, must probe, and must not use a fence that was granted under the old replication id.
   await sleep(1_100);
   await next();
 });

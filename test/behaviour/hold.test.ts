@@ -1,4 +1,4 @@
-/** Keeping a lock, learning of its loss, working under it, and not wanting it any more. */
+/** Holding a lock, learning of its loss, working under it, and cancelling an acquire. */
 
 import assert from 'node:assert/strict';
 import { after, afterEach, before, test } from 'node:test';
@@ -110,7 +110,7 @@ test('maxHold: the lock is given up, and its holder is told', async () => {
   await becomesFree('max');
 });
 
-/** Cuts `lock` off the server until it is lost; how long its key then still lasts there, in ms. */
+/** Cuts `lock` off the server until it is lost; returns how long its key still lasts there, in ms. */
 async function loseToSilence(lock: Lock): Promise<{ reason: unknown; left: number }> {
   proxy.blackhole = true;
   const reason = await aborted(lock);
@@ -123,7 +123,7 @@ async function loseToSilence(lock: Lock): Promise<{ reason: unknown; left: numbe
 test('loss: the signal is aborted and the event comes, once, before another can be in', async () => {
   const losses: unknown[] = [];
   locks.on('lost', (lost, error) => losses.push([lost.name, error.reason, error.code]));
-  // The lease ends here 1 % before it does there. A busy machine may tell of it too late: the longer
+  // The lease ends here 1 % earlier than there. A busy machine may report it too late: the longer
   // the lease, the more time it has.
   let inTime = false;
   let round = 0;

@@ -1,9 +1,9 @@
-/** Locks that nothing refers to any more: how the holds of a manager find them. */
+/** The search of a manager's holds for locks to which nothing refers any more. */
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-/** What `Holds` knows of a lock. */
+/** The data of a lock in `Holds`. */
 interface Holder {
   readonly since: number;
   lose(reason: number): () => void;
@@ -24,7 +24,7 @@ interface Holds {
 // It is internal: it is reached by path, past the package's exports.
 const { Holds } = require('../../../dist/internal/holds.js') as { Holds: new () => Holds };
 
-/** A holder that writes down that it was abandoned. */
+/** A holder that records that it was abandoned. */
 class Noted implements Holder {
   left = false;
   constructor(
@@ -42,22 +42,22 @@ class Noted implements Holder {
   }
 }
 
-/** A collection of all that nobody refers to. */
+/** A garbage collection. */
 async function collected(): Promise<void> {
   assert.ok(globalThis.gc !== undefined, 'run with --expose-gc');
-  // What a weak reference was asked for lives to the end of the turn.
+  // The target of a weak reference that was read lives to the end of the turn.
   await new Promise(setImmediate);
   globalThis.gc();
   await new Promise(setImmediate);
 }
 
-/** Looks, with a collection before it. */
+/** Runs a collection, then the search. */
 async function look(holds: Holds, now: number): Promise<void> {
   await collected();
   for (const tell of holds.findAbandoned(now)) tell();
 }
 
-/** Adds `count` holders that nobody refers to. */
+/** Adds `count` holders to which nothing refers. */
 function forget(holds: Holds, noted: string[], count: number, since = 0): void {
   const first = holds.size;
   for (let i = first; i < first + count; i++) holds.add(i, new Noted(`${i}`, noted, since));
@@ -125,7 +125,7 @@ test('a holder that was refreshed stays as it is, even if nothing else refers to
   };
   let holder: Noted | undefined = add();
   holds.findAbandoned(5_000);
-  // The reference was weak; from now on the holder has to be kept, as one whose signal was asked for.
+  // The reference was weak; from now on the holder must be referred to, as one whose signal was read.
   holder.standIn = () => undefined;
   holds.refresh(0, holder);
   holder = undefined;

@@ -1,4 +1,4 @@
-/** What only the store inside the process has: a name, and a life as long as its managers'. */
+/** The properties of the store inside the process alone: a name, and a life as long as its managers'. */
 
 import assert from 'node:assert/strict';
 import { afterEach, test } from 'node:test';

@@ -100,10 +100,10 @@ function isLock(value: unknown): value is Releasable {
   return typeof (value as Partial<Releasable> | null)?.release === 'function';
 }
 
-/** How many calls of a test were refused, and how many gave a lock: neither may be all of them. */
+/** The numbers of refused calls and of granted locks: neither may be all calls. */
 const counts = { refused: 0, locks: 0 };
 
-/** Refuses with a typed error and sends nothing, or does what it should; no call hangs or crashes. */
+/** A call is refused with a typed error and sends nothing, or it works; none hangs or crashes. */
 async function check(what: () => Promise<unknown>): Promise<void> {
   const { requests } = locks.stats();
   let result: unknown;
@@ -143,13 +143,13 @@ property('acquire: any name and any options', fc.tuple(name, acquireOptions), 'a
 property('tryAcquire: any name and any options', fc.tuple(name, tryOptions), 'tryAcquire');
 property(
   'request: any name and any options',
-  // The lock that the callback gets is released only once it has ended: it tells by itself.
+  // The callback's lock is released only once the callback has ended, so the callback itself checks it.
   fc.tuple(name, record(requested), mostly(fc.constant(work))),
   'request',
 );
 property(
   'forceRelease: any name and any options',
-  fc.tuple(oneName, record({ force: mostly(fc.constantFrom('foreign', undefined)) })),
+  fc.tuple(oneName, record({ foreign: mostly(fc.boolean()) })),
   'forceRelease',
 );
 property(

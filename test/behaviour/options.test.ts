@@ -55,7 +55,7 @@ const OPTIONS: readonly Case[] = [
     ['a', { expire: 5 }],
     'ERR_INVALID_ARG_TYPE',
     TypeError,
-    /no option "expire"; it has keep, label, limit, maxHold, .*ttl/,
+    /no option "expire"; it has label, leaveToExpire, limit, maxHold, .*ttl/,
   ],
   [
     'a ttl of text',
@@ -75,15 +75,15 @@ const OPTIONS: readonly Case[] = [
   ],
   ['a ttl of NaN', ['a', { ttl: Number.NaN }], 'ERR_OUT_OF_RANGE', RangeError, /got NaN/],
   [
-    'keep for a lock that is renewed',
-    ['a', { keep: true }],
+    'leaveToExpire for a lock that is renewed',
+    ['a', { leaveToExpire: true }],
     'ERR_INVALID_ARG_VALUE',
     TypeError,
-    /keep is for renew: false/,
+    /leaveToExpire is for renew: false/,
   ],
   [
-    'keep of text',
-    ['a', { renew: false, keep: 'yes' }],
+    'leaveToExpire of text',
+    ['a', { renew: false, leaveToExpire: 'yes' }],
     'ERR_INVALID_ARG_TYPE',
     TypeError,
     /boolean/,
@@ -258,7 +258,7 @@ test('acquire: a thousand names at most, and no time is lost with more', async (
     const { requests } = locks.stats();
     const set = await locks.acquire(names, { ttl: 60_000 });
     const sent = locks.stats().requests - requests;
-    // So many by one script; more one after the other.
+    // One script takes this number of locks; more are taken one after the other.
     if (count > 256) assert.ok(sent >= count, `${sent} requests`);
     else assert.ok(sent < 5, `${sent} requests`);
     assert.equal(await set.release(), true);

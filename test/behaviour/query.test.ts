@@ -1,4 +1,4 @@
-/** What `query` makes of keys that holdfast has not written, or not as locks. */
+/** The answers of `query` about keys that holdfast has not written, or not as locks. */
 
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, test } from 'node:test';

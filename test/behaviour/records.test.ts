@@ -16,7 +16,7 @@ interface Outcome {
   readonly text: Text;
 }
 
-/** What `js/native/records.ts` exports for the rest of `js`. */
+/** The exports of `js/native/records.ts` for the rest of `js`. */
 interface Records {
   readonly LossCode: Readonly<Record<string, number>>;
   readonly NoticeCode: Readonly<Record<string, number>>;
@@ -30,7 +30,7 @@ interface Records {
     add(slot: number, operation: unknown): void;
     addCancel(slot: number): void;
     flush(
-      submit: (count: number, numbers: Float64Array, strings: string[]) => boolean,
+      submit: (count: number, numbers: Float64Array, strings: string) => boolean,
     ): readonly number[];
   };
   acquireOperation(name: string, request: object): unknown;
@@ -60,12 +60,12 @@ interface Sample {
 }
 
 interface Addon {
-  describeOperations(count: number, numbers: Float64Array, strings: string[]): string[];
+  describeOperations(count: number, numbers: Float64Array, strings: string): string[];
   sampleRecords(): Sample[];
 }
 
 const HOLD = { renew: true, leaveToExpire: false, maxHold: 3_000, stallTimeout: 4_000 };
-const HELD = 'Hold { renew: true, keep: false, max_hold: Some(3s), stall_timeout: 4s }';
+const HELD = 'Hold { renew: true, leave_to_expire: false, max_hold: Some(3s), stall_timeout: 4s }';
 
 let records: Records;
 let addon: Addon;
@@ -79,7 +79,7 @@ before(
   { timeout: 280_000 },
 );
 
-/** What the core reads in operations, each with a slot of its own. */
+/** The operations as the core reads them, each with a slot of its own. */
 function described(...operations: unknown[]): string[] {
   const batch = new records.OperationBatch();
   for (const [i, operation] of operations.entries()) batch.add(10 + i, operation);
@@ -140,13 +140,39 @@ test('the core reads every sentinel of an acquire', () => {
       { stallTimeout: Number.POSITIVE_INFINITY },
       /renew: true, .*stall_timeout: 9007199254740.991s/,
     ],
-    [{ renew: false }, /renew: false, keep: false/],
-    [{ renew: false, leaveToExpire: true }, /renew: false, keep: true/],
+    [{ renew: false }, /renew: false, leave_to_expire: false/],
+    [{ renew: false, leaveToExpire: true }, /renew: false, leave_to_expire: true/],
   ];
   const lines = described(
     ...cases.map(([given]) => records.acquireOperation('name', { ...request, ...given })),
   );
   for (const [i, [, expected]] of cases.entries()) assert.match(lines[i] ?? '', expected);
+});
+
+test('the core reads any text', () => {
+  const { SHARE_EXCLUSIVE } = records;
+  const texts = ['7:', '', '12', 'ä:€', '🔒🔓', 'e\u0301', '\0\n', 'x'.repeat(1_024)];
+  const request = { ...HOLD, ttl: 1_000, wait: 0, share: SHARE_EXCLUSIVE };
+  const lines = described(
+    ...texts.map((text, i) => {
+      const label = texts[texts.length - 1 - i] as string;
+      return records.acquireOperation(text, { ...request, label });
+    }),
+    records.acquireAllOperation(texts, { ...request, label: '🔒' }),
+  );
+  const [last] = lines.slice(-1);
+  // As Rust prints them.
+  const shown = ['7:', '', '12', 'ä:€', '🔒🔓', 'e\\u{301}', '\\0\\n', 'x'.repeat(1_024)];
+  for (const [i, text] of shown.entries()) {
+    const label = shown[texts.length - 1 - i];
+    assert.equal(lines[i]?.includes(`name: "${text}",`), true, lines[i]);
+    assert.equal(lines[i]?.includes(`label: "${label}",`), true, lines[i]);
+  }
+  assert.equal(
+    last?.includes(`names: [${shown.map((text) => `"${text}"`).join(', ')}]`),
+    true,
+    last,
+  );
 });
 
 test('a batch holds any number of operations, and names those that could not be submitted', () => {
@@ -245,7 +271,7 @@ const SURVEY = {
   answers: [{ text: 'text', refused: true }],
 };
 
-/** What each sample says. */
+/** The expected fields of each sample. */
 const OUTCOMES: Readonly<Record<string, unknown>> = {
   Acquired: { lease: 160, fence: 42, label: undefined },
   AcquiredAs: { lease: 160, fence: 42, label: 'text' },

@@ -1,4 +1,4 @@
-/** What a manager finds out about its server when it connects. */
+/** The warnings of a manager about its server when it connects. */
 
 import assert from 'node:assert/strict';
 import { afterEach, test } from 'node:test';
@@ -22,7 +22,7 @@ async function start(options: ServerOptions = {}): Promise<RedisServer> {
   return server;
 }
 
-/** What a new manager warns of, in this order. */
+/** The warnings of a new manager, in this order. */
 async function warningsOf(url: string): Promise<{ locks: LockManager; warnings: Error[] }> {
   const locks = await connect(url);
   opened.push(locks);
@@ -34,7 +34,7 @@ async function warningsOf(url: string): Promise<{ locks: LockManager; warnings: 
   return { locks, warnings };
 }
 
-/** Breaks the connection, and waits until the next one has told all that it has to tell. */
+/** Breaks the connection, and waits until the next one has emitted all its warnings. */
 async function reconnect(server: RedisServer, locks: LockManager): Promise<void> {
   const again = new Promise((resolve) => locks.once('reconnect', () => resolve(undefined)));
   await server.killClients();

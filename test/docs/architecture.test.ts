@@ -1,4 +1,4 @@
-/** docs/architecture.md: what it names is there. */
+/** docs/architecture.md: the files and functions that it names exist. */
 
 import assert from 'node:assert/strict';
 import { existsSync, readFileSync } from 'node:fs';

@@ -1,4 +1,4 @@
-/** What docs/operations.md tells operators to send. That the rule of the ACL suffices, test/behaviour/acl.test.ts shows. */
+/** The commands of docs/operations.md. test/behaviour/acl.test.ts shows that its ACL rule suffices. */
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
@@ -16,7 +16,7 @@ before(async () => {
 
 after(() => server?.stop());
 
-/** Sends each line, and answers what came back. */
+/** Sends each line, and answers the replies. */
 async function send(block: Block): Promise<unknown[]> {
   const answers: unknown[] = [];
   for (const line of block.code.trim().split('\n')) {
@@ -33,7 +33,7 @@ async function makeUser(block: Block): Promise<void> {
   await (await locks.acquire('item:42')).release();
 }
 
-/** A lock, with somebody in the wait queue, looks as the page says. */
+/** A lock with a waiter in its queue looks as the page says. */
 async function look(block: Block): Promise<void> {
   await using locks = await connect(server.url);
   await using others = await connect(server.url);

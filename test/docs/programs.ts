@@ -12,7 +12,7 @@ import type { Block } from './blocks.js';
 export interface Surroundings {
   /** Its environment variables, besides those of this process. */
   readonly env: Readonly<Record<string, string>>;
-  /** What the page says, and what is there instead: addresses, above all. */
+  /** Replacements for texts of the page, above all addresses. */
   readonly instead: Readonly<Record<string, string>>;
   /** A module, run first: it gives the block what the page takes for granted, as globals. */
   readonly stage?: string;
@@ -109,7 +109,7 @@ function execute(
   });
 }
 
-/** What a page says behind `console.log` is what it prints. */
+/** Checks that each `console.log` prints the text behind it. */
 function comparePrinted({ page, line, code }: Block, stdout: string): void {
   const said = Array.from(
     code.matchAll(/console\.log\(.*\)\s*\/\/ (.+)$/gm),

@@ -1,5 +1,5 @@
-// What the pages take for granted, as globals: a program that shows one thing does not show how it came
-// to its connections. All of it is real: managers on the server of the test, a database where one runs.
+// The globals of the pages' programs: a program that shows one feature does not show how it opened
+// its connections. All of them are real: managers on the server of the test, a database where one runs.
 
 import * as holdfast from 'holdfast';
 import pg from 'pg';
@@ -7,7 +7,7 @@ import pg from 'pg';
 const { env } = process;
 const given = { ...holdfast, shop: env.SHOP_URL };
 
-/** What a service would do under its lock. */
+/** The work of a service under its lock. */
 for (const work of ['finish', 'rebuild', 'report', 'settle', 'transfer'])
   given[work] = async () => {};
 
@@ -16,7 +16,7 @@ if (env.REDIS_URL !== undefined) {
   // Another process, so to speak.
   given.others = await holdfast.connect(env.REDIS_URL);
 }
-/** Returns when somebody waits in the queue for a lock. */
+/** Returns when a lock has a waiter in its queue. */
 given.somebodyWaits = async (name) => {
   for (;;) {
     const { pending } = await given.locks.query({ startsWith: name });

@@ -29,7 +29,7 @@ afterEach(async () => {
   await server.stop();
 });
 
-/** Nobody holds `name` any more, long before its lease of a minute would have ended. */
+/** The lock `name` is free, long before its lease of a minute would have ended. */
 async function becomesFree(name: string): Promise<void> {
   await until(async () => (await server.admin.exists(`lock:${name}`)) === 0, `${name} to be free`);
 }

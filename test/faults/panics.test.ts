@@ -31,6 +31,7 @@ const THERE: Readonly<Record<string, readonly number[]>> = {
   connecting: [1, 2],
   effects: [1, 8],
   input: [1, 4],
+  "keeper's turn": [1, 8],
   lose: [1],
   ping: [1],
   push: [1],
@@ -44,7 +45,7 @@ const THERE: Readonly<Record<string, readonly number[]>> = {
 };
 const IN_A_CLUSTER: Readonly<Record<string, readonly number[]>> = {
   discovering: [1],
-  ears: [1],
+  subscriber: [1],
 };
 
 /** Does all that a manager can do; each promise must be settled, and each lock be held or lost. */

@@ -22,7 +22,7 @@ console.log(lock.held, await lock.release());
 await locks.close();
 `;
 
-/** What somebody does who has Node and nothing else: no compiler is on PATH. */
+/** The steps of a user who has only Node: no compiler is on PATH. */
 async function installs(name: string, command: readonly string[]): Promise<void> {
   const node = await nodeOf(22);
   const folder = packed.project(name);

@@ -160,7 +160,7 @@ export async function kinds(locks: LockManager): Promise<number> {
   const lock: Lock = await locks.adopt(JSON.parse('{}') as LockJson, { ttl: 5_000 });
   const { held, pending } = await locks.query({ startsWith: name });
   for await (const page of locks.queryPages({ count: 10 })) void page.held;
-  await locks.forceRelease(maybe ?? lock.mode, { force: 'foreign' });
+  await locks.forceRelease(maybe ?? lock.mode, { foreign: true });
   return set.remaining + nested + held.length + (pending[0]?.position ?? 0);
 }
 export function codeOf(error: unknown): 'ERR_LOCK_TIMEOUT' | undefined {

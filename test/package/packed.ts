@@ -15,7 +15,7 @@ interface Manifest {
   readonly optionalDependencies: Readonly<Record<string, string>>;
 }
 
-/** Runs a program to its end, without blocking the registry; its output. Rejects with all that it said. */
+/** Runs a program to its end, without blocking the registry, and answers its output. Rejects with all output. */
 export async function succeeds(
   program: string,
   args: readonly string[],
@@ -140,7 +140,7 @@ function manifestIn(tarball: string): unknown {
   return JSON.parse(spawnSync('tar', args, { encoding: 'utf8' }).stdout);
 }
 
-/** What the package of a platform says of the systems that it is for. */
+/** The systems for which a platform's package is, by its manifest. */
 function systemOf(name: string): Partial<Record<'os' | 'cpu' | 'libc', string[]>> {
   const [, os = '', cpu = '', abi = ''] = name.split('-');
   const libc = os === 'linux' ? [abi === 'gnu' ? 'glibc' : 'musl'] : undefined;

@@ -15,7 +15,7 @@ export class Registry {
   readonly #server: Server;
   /** The packages whose files were asked for. */
   readonly fetched = new Set<string>();
-  /** What was asked for and is not here. */
+  /** The requested packages that are missing here. */
   readonly missed: string[] = [];
 
   constructor() {

@@ -13,14 +13,14 @@ export interface Certified {
   readonly keyFile: string;
 }
 
-/** What `openssl` calls the kinds of keys. */
+/** The arguments of `openssl` for the kinds of keys. */
 const KEYS = {
   ed25519: ['-newkey', 'ed25519'],
   p256: ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1'],
   rsa: ['-newkey', 'rsa:2048'],
 } as const;
 
-/** A CA that issues what a test needs. */
+/** A CA that issues the certificates of a test. */
 export class Authority {
   readonly #folder = mkdtempSync(join(tmpdir(), 'holdfast-tls-'));
   /** Its own certificate. */

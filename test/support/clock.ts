@@ -10,11 +10,11 @@ import { RedisServer } from './server.js';
 const run = promisify(execFile);
 const source = join(__dirname, '..', '..', '..', 'test', 'support', 'clock.c');
 
-/** Why no clock can be set on this system, if so. */
+/** The reason why no clock can be set on this system, if there is one. */
 export const NO_CLOCKS =
   process.platform === 'linux' ? undefined : 'the clock of a server can be set on Linux alone';
 
-/** A server that runs ahead of the time, or behind it, by as much as a test likes. */
+/** A server whose clock a test sets ahead of the time, or behind it. */
 export class SteppedServer {
   private constructor(
     readonly server: RedisServer,
@@ -34,7 +34,7 @@ export class SteppedServer {
     }
   }
 
-  /** Its clock is so many seconds ahead from now on. Fails if that cannot be seen. */
+  /** Sets its clock `seconds` ahead from now on. Fails if that has no effect. */
   async step(seconds: number): Promise<void> {
     writeFileSync(join(this.folder, 'ahead'), String(seconds));
     const [told] = (await this.server.admin.time()) as unknown as [string];

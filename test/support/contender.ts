@@ -1,6 +1,6 @@
 /**
- * A process that contends for locks and does what its parent orders, see `crew.ts`. Whatever it holds
- * it writes into the history.
+ * A process that contends for locks and follows the orders of its parent, see `crew.ts`. It writes its
+ * holds into the history.
  */
 
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -26,10 +26,10 @@ const recordedOf = new WeakMap<Lock, Recorded>();
 let count = 0;
 let halted = false;
 
-/** Nobody watches for longer. */
+/** The longest watch. */
 const WATCH_US = 20_000_000;
 
-/** What `acquire` of the package takes, as far as a message can carry it. */
+/** The options of `acquire` that a message can carry. */
 interface LockRequest {
   readonly ttl?: number;
   readonly wait?: number;
@@ -46,9 +46,9 @@ interface Contest extends LockRequest {
   readonly rounds: number;
   /** Whether each holder uses the stores of the ledger. */
   readonly stores?: boolean;
-  /** How long each holder works besides, in ms. */
+  /** The additional work of each holder, in ms. */
   readonly work?: number;
-  /** Who is killed after a release must not seem to hold: its end is written before. */
+  /** A process that is killed after a release must not seem to hold: the end is recorded before. */
   readonly killable?: boolean;
 }
 
@@ -68,7 +68,7 @@ interface Held {
 }
 
 /**
- * How a contest went for one process: rounds by how they ended, `ok` or the code of an error; that of a
+ * The result of a contest for one process: its rounds by outcome, `ok` or the code of an error; that of a
  * release, whose lock was held all the same, begins with `release:`.
  */
 type Tally = Record<string, number>;
@@ -105,8 +105,8 @@ const orders = {
   },
 
   /**
-   * Writes to both stores of the ledger without a look at the lock, as a process would that was paused
-   * right after such a look. Answers whether the store that checks the fence accepted it.
+   * Writes to both stores of the ledger without a check of the lock, as a process would that was paused
+   * right after such a check. Answers whether the store that checks the fence accepted it.
    */
   async write(id: number): Promise<boolean> {
     const { lock } = get(id);
@@ -119,9 +119,9 @@ const orders = {
   },
 
   /**
-   * Looks at `held` without pause until it is false. Answers when the last look began that saw the
+   * Reads `held` without pause until it is false. Answers when the last reading began that saw the
    * lock held, 0 if none did, and when the one ended that did not: this process may be stopped in the
-   * middle of a look, and before the first one.
+   * middle of a reading, and before the first one.
    */
   watch(id: number): { held: number; lost: number } {
     const { lock } = get(id);
@@ -163,7 +163,7 @@ const orders = {
     return tally;
   },
 
-  /** Wants locks of all kinds, until `halt`. */
+  /** Requests locks of all kinds, until `halt`. */
   async roam(plan: Roam): Promise<Tally> {
     const tally: Tally = {};
     halted = false;
@@ -203,7 +203,7 @@ const orders = {
   },
 };
 
-/** What a contender can be ordered to do. */
+/** The orders of a contender. */
 export type Orders = typeof orders;
 
 async function runTask(locks: LockManager, contest: Contest, tally: Tally): Promise<void> {

@@ -75,12 +75,12 @@ export class Contender<O extends Serving = Orders> {
     return contender;
   }
 
-  /** Has the process do something, and answers what it answers. */
+  /** Sends an order to the process, and answers its answer. */
   order<K extends Kind<O>>(kind: K, ...args: Args<O, K>): Result<O, K> {
     return this.orderBegun(kind, ...args).result;
   }
 
-  /** Like `order`; `begun` tells when the process has the order. */
+  /** Like `order`; `begun` resolves when the process has the order. */
   orderBegun<K extends Kind<O>>(
     kind: K,
     ...args: Args<O, K>
@@ -170,18 +170,18 @@ function isStopped(pid: number): boolean {
   return states.every((state) => /^\d+ \(.*\) T /.test(state));
 }
 
-/** The labels of those who wait in the queue for `lock`, first to last. */
+/** The labels of the waiters in the queue of `lock`, first to last. */
 export async function queueOf(server: RedisServer, lock: string): Promise<string[]> {
   const tokens = await server.admin.zrange(`{lock:${lock}}:queue`, 0, '-1');
   return tokens.map(labelOf);
 }
 
-/** The label at the end of a token: `hf1.<client>.<n>.<label>`, with a mark while somebody waits. */
+/** The label at the end of a token: `hf1.<client>.<n>.<label>`, with a mark while a client waits. */
 export function labelOf(token: string): string {
   return /^hf1\.\w+\.\d+\.(.*?)\+?$/.exec(token)?.[1] ?? token;
 }
 
-/** Waits until those with these labels wait in the queue for `lock`, in this order. */
+/** Waits until the waiters with these labels are in the queue of `lock`, in this order. */
 export async function untilQueued(server: RedisServer, lock: string, who: string[]): Promise<void> {
   const wanted = who.join();
   await until(async () => (await queueOf(server, lock)).join() === wanted, `the queue ${wanted}`);
@@ -211,9 +211,9 @@ export async function quiet(server: RedisServer, limit?: number): Promise<void> 
 }
 
 /**
- * Comes past until waiters for `lock` that died are forgotten: one that cannot be reached keeps its
- * place for two seconds, and the next who comes past then removes it. Where nobody comes the keys
- * themselves end, half a minute after the last sign of life.
+ * Requests `lock` until its dead waiters are forgotten: one that cannot be reached keeps its
+ * position for two seconds, and the next request then removes it. Without a request the keys
+ * themselves expire, half a minute after the waiter's last request.
  */
 export async function forgetTheDead(
   server: RedisServer,

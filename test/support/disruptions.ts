@@ -4,7 +4,7 @@ import type { Contender } from './crew.js';
 import { now } from './history.js';
 import { sleep } from './wait.js';
 
-/** What one process after the other does. */
+/** The work of the processes at one post, one after the other. */
 export interface Post<T> {
   start(who: string): Promise<Contender>;
   /** Goes on until `halt`. */
@@ -15,11 +15,11 @@ export interface Disruptions<T> {
   /** When processes were killed, by their names and the clock of the history. */
   readonly deaths: Map<string, number>;
   readonly pauses: number;
-  /** What the work of those who lived to the end came to. */
+  /** The results of the processes that lived to the end. */
   readonly results: T[];
 }
 
-/** Mans the posts, for so long. `crew` has those who live, also if something goes wrong. */
+/** Keeps a process at each post, for a time. `crew` has the live ones, also if something goes wrong. */
 export async function disrupt<T>(
   crew: Contender[],
   posts: readonly Post<T>[],

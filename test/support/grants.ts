@@ -1,4 +1,4 @@
-/** What Redis itself did with a lock and the line of those who wait for it, command by command. */
+/** The commands of Redis about a lock and its wait queue, one by one. */
 
 import type { Redis } from 'ioredis';
 import type { RedisServer } from './server.js';
@@ -10,7 +10,7 @@ const SHARED = 'hf1.shared';
 /** The lock, or a share of it, as it was given to a token. */
 export interface Grant {
   readonly token: string;
-  /** Who waited in the queue at that moment, first to last, the new owner included. */
+  /** The waiters in the queue at that moment, first to last, the new owner included. */
   readonly line: readonly string[];
 }
 
@@ -23,11 +23,11 @@ function managerOf(token: string): string | undefined {
 export class GrantWatch {
   readonly grants: Grant[] = [];
   readonly #places = new Map<string, number>();
-  /** The head's place is taken away a moment ahead of, or after, the write of the lock's value. */
+  /** The entry of the head is removed a moment before or after the write of the lock's value. */
   #before: readonly string[] = [];
   /** Who has wanted it whole. */
   readonly #whole = new Set<string>();
-  /** Whose permit a call is about to pass on within its process, which may overtake those of others. */
+  /** The owner of a permit that a call is about to hand off within its process, ahead of other waiters. */
   #giver: string | undefined;
   #seen = '';
 
@@ -37,7 +37,7 @@ export class GrantWatch {
     readonly monitor: Redis,
   ) {}
 
-  /** To be awaited ahead of other traffic: ioredis takes what it sees meanwhile for answers. */
+  /** To be awaited before other traffic: ioredis takes the commands that it sees meanwhile for answers. */
   static async start(server: RedisServer, name: string): Promise<GrantWatch> {
     // An answer first: a client that is ready sends nothing that its own monitor would see.
     await server.admin.ping();
@@ -57,7 +57,7 @@ export class GrantWatch {
 
   #see(args: readonly string[]): void {
     const [command = '', key = '', ...rest] = args;
-    // Calls of a pass alone have the shares as their third key.
+    // Only calls of a hand-off have the shares as their third key.
     if (/^eval/i.test(command)) this.#giver = this.#isPass(args) ? args[6] : undefined;
     const queue = `{lock:${this.name}}:queue`;
     switch (`${command.toUpperCase()} ${key}`) {
@@ -73,12 +73,12 @@ export class GrantWatch {
         const token = (rest[0] ?? '').replace(/\+$/, '');
         this.#whole.add(token);
         const line = this.#before.includes(token) ? this.#before : this.#line();
-        // Where nobody waits the lock is taken with NX; then it may have been in vain.
+        // Without a waiter the lock is taken with NX, which may have failed.
         if (rest[1] !== 'NX' && token !== SHARED) this.grants.push({ token, line });
         break;
       }
       case `ZADD {lock:${this.name}}:shared`: {
-        // A new share comes with its fence, and is no grant to who had the whole lock: it was downgraded.
+        // A new share comes with its fence; it is no grant if its owner had the whole lock, which was downgraded.
         const [, token = '', , fenceOf] = rest;
         if (fenceOf !== `#${token}` || this.#whole.has(token)) break;
         if (this.#giver !== undefined && managerOf(this.#giver) === managerOf(token)) break;

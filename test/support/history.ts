@@ -1,8 +1,8 @@
 /**
- * What holders of locks did and when, as they saw it themselves, and whether it may have been so.
+ * The records that holders of locks write, and the check of these records.
  *
- * Times are µs of CLOCK_MONOTONIC, which all processes of a machine share. A hold is written down
- * shorter than it was, never longer: whatever the check finds really happened.
+ * Times are µs of CLOCK_MONOTONIC, which all processes of a machine share. A hold is recorded
+ * shorter than it was, never longer: every finding of the check really happened.
  */
 
 import { createClient, type Ledger } from './ledger.js';
@@ -14,7 +14,7 @@ export interface Hold {
   readonly fence: number;
   /** When `acquire` had returned. */
   readonly begin: number;
-  /** Until when it lasted without doubt: its release, or the last look that saw it held. */
+  /** The end of the certain hold: its release, or the last check that saw it held. */
   end: number;
   /** If it was lost: its end as the holder could have known it. */
   lostAt?: number;
@@ -24,26 +24,26 @@ export interface Hold {
   lost: boolean;
   /** Until when the holder may believe in it, as it knew last; only while its end is not written. */
   until?: number;
-  /** What was asked for, where locks of several kinds are used. */
+  /** The request, where locks of several kinds are used. */
   readonly request?: HoldRequest;
   /** When it was about to be downgraded: from then on it is shared at least. */
   downgraded?: number;
 }
 
-/** What a holder had asked for. */
+/** The request of a holder. */
 export interface HoldRequest {
   /** When `acquire` was about to be called. */
   readonly asked: number;
   readonly shared: boolean;
-  /** By how many it could be held at most. */
+  /** The largest number of holders. */
   readonly limit?: number;
-  /** It is one of several that were asked for at once, and taken one after the other. */
+  /** It is one of several locks that were requested at once, and taken one after the other. */
   readonly several?: boolean;
   /** Handed from one process to another it is one lock still: all its holds have the same heritage. */
   readonly heritage?: string;
 }
 
-/** What the recorder must know of a lock. */
+/** The properties of a lock that the recorder reads. */
 export interface HeldLock {
   readonly name: string;
   readonly fence: number;
@@ -54,7 +54,7 @@ export function now(): number {
   return Number(process.hrtime.bigint() / 1000n);
 }
 
-/** A hold that is being written down. */
+/** A hold that is being recorded. */
 export class Recorded {
   readonly hold: Hold;
   /** How long the holder may believe to hold it, as it knew last. */
@@ -77,7 +77,7 @@ export class Recorded {
     if (request !== undefined) this.hold = { ...this.hold, request };
   }
 
-  /** Looks whether it is still held. */
+  /** Checks whether it is still held. */
   check(): boolean {
     if (this.#ended) return false;
     const at = now();
@@ -103,7 +103,7 @@ export class Recorded {
     this.hold.lostAt = Math.min(at, this.#until);
   }
 
-  /** To be called right before `release`: what is seen of the lock from now on does not count. */
+  /** To be called right before `release`: later checks of the lock do not count. */
   end(): void {
     this.check();
     this.#ended = true;
@@ -111,10 +111,10 @@ export class Recorded {
   }
 }
 
-/** Who writes holds down, see `Recorder`. */
+/** The writer of holds, see `Recorder`. */
 export type Scribe = Pick<Recorder, 'who' | 'redis' | 'begin' | 'downgrade' | 'end' | 'flush'>;
 
-/** Writes holds down, at once and out of this process, so that its sudden end loses next to nothing. */
+/** Records holds, at once and outside this process, so that its sudden end loses almost nothing. */
 export class Recorder {
   readonly #redis: ReturnType<typeof createClient>;
   #batch: string[] = [];
@@ -148,13 +148,13 @@ export class Recorder {
     this.#write(recorded);
   }
 
-  /** When all is written. Who may be killed awaits it ahead of a release: no end is missed then. */
+  /** Resolves when all is written. A process that may be killed awaits it before a release, so that no end is missed. */
   async flush(): Promise<void> {
     await new Promise((resolve) => setImmediate(resolve));
     await this.#written;
   }
 
-  /** Something of the fence-checking store, see `Ledger`. */
+  /** A record of the fence-checking store, see `Ledger`. */
   get redis(): ReturnType<typeof createClient> {
     return this.#redis;
   }
@@ -176,11 +176,11 @@ export interface Expected {
   readonly dataLost?: boolean;
   /** The server was started again, so a lock may be lost ahead of the end of its lease. */
   readonly restarted?: boolean;
-  /** Nobody was stopped, killed or cut off, so nobody may have lost a lock. */
+  /** No process was stopped, killed or cut off, so none may have lost a lock. */
   readonly noLosses?: boolean;
 }
 
-/** Everything that cannot have been so, in words. Empty if all is well. */
+/** All contradictions, in words. Empty if there is none. */
 export function problemsOf(holds: readonly Hold[], expected: Expected = {}): string[] {
   const problems: string[] = [];
   for (const lock of new Set(holds.map((hold) => hold.lock))) {
@@ -215,7 +215,7 @@ function fencesOutOfOrder(holds: readonly Hold[], { dataLost }: Expected): strin
   for (const [i, hold] of live.entries()) {
     const before = live[i - 1];
     if (before === undefined || before.fence < hold.fence) continue;
-    // Two who hold at once: the order in which they learned of it is not that of their grants.
+    // Two concurrent holders: the order in which they learned of their grants may differ from that of the grants.
     if (dataLost === true && hold.begin - before.begin < LEARNING_US) continue;
     problems.push(`a smaller fence later: ${tell(before)} and then ${tell(hold)}`);
   }

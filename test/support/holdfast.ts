@@ -8,7 +8,7 @@ export { holdfast };
 export const { connect } = holdfast;
 export type { Lock, LockManager, LockSet } from 'holdfast';
 
-/** What `connect` takes for a place. */
+/** The first argument of `connect`. */
 export type ConnectTarget = NonNullable<Parameters<typeof connect>[0]>;
 
 /** How many operations of this process have no outcome yet. */
@@ -19,8 +19,8 @@ export function openOperations(): number {
 }
 
 /**
- * Begins what `begin` does though a lock's key is one that another lock needs: what stands there is foreign data
- * then, also in a store that nothing but locks can write to.
+ * Runs `begin` without the check that a lock's key is no key of another lock: its value is foreign data
+ * then, even in a store to which only locks can write.
  */
 export function pastTheCheckOfKeys<T>(begin: () => T): T {
   const names = require('../../../dist/internal/names.js') as { checkKey: unknown };

@@ -41,7 +41,7 @@ interface Ended extends Hold {
   readonly over: number;
 }
 
-/** Everything that cannot have been so, in words. Empty if all is well. */
+/** All contradictions, in words. Empty if there is none. */
 export function problemsOfKinds(holds: readonly Hold[], known: Known = {}): string[] {
   const { deaths = new Map(), rifts = [], lease = 0 } = known;
   const problems: string[] = [];
@@ -140,27 +140,33 @@ function excluded(holds: readonly Ended[], apart: Apart): string[] {
 
 /**
  * At each grant with a limit so many had the lock at most. Fences tell the order of the grants: the holder that
- * has a smaller one, and holds the lock still when this holder knows, had it at the grant for certain.
+ * has a smaller one, and holds the lock still when this holder knows, had it at the grant for certain. A share
+ * that was handed from one process to another was granted once: others may have joined it since, without a limit.
  */
 function limits(holds: readonly Ended[], apart: Apart): string[] {
   const problems: string[] = [];
   const granted = holds.filter(hasFence).sort((a, b) => a.fence - b.fence);
   const soonest = soonestBegins(granted);
+  const shares = new Set<string | number>();
   let earlier: Ended[] = [];
   for (const [i, hold] of granted.entries()) {
     // Those that ended before anybody who is yet to come began are of no concern any more.
     earlier = earlier.filter(({ over }) => over > (soonest[i] as number));
     const limit = hold.request?.limit ?? Number.POSITIVE_INFINITY;
     const others = earlier.filter((other) => other.over > hold.begin && !apart(other, hold));
-    // Handed from one to another it is one share still.
-    const fences = new Set(others.map(({ fence }) => fence));
-    fences.delete(hold.fence);
-    if (fences.size >= limit) {
+    const isGrant = !shares.has(shareOf(hold));
+    if (isGrant && new Set(others.map(shareOf)).size >= limit) {
       problems.push(`over ${limit}: ${tell(hold)} beside ${others.map(tell).join(', ')}`);
     }
+    shares.add(shareOf(hold));
     earlier.push(hold);
   }
   return problems;
+}
+
+/** The key that all holds of one share have in common. */
+function shareOf({ fence, request }: Hold): string | number {
+  return request?.heritage ?? fence;
 }
 
 /** For each hold when the first of it and all behind it began. */

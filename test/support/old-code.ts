@@ -1,5 +1,5 @@
 /**
- * A process whose code locks by hand, as it was before holdfast, and writes down what it held. Ordered by
+ * A process whose code locks by hand, without holdfast, and records its holds. Ordered by
  * `contender.ts`.
  */
 
@@ -8,7 +8,7 @@ import { Redis } from 'ioredis';
 import { byHand } from '../adapters/compat/by-hand.js';
 import { now, type Recorder } from './history.js';
 
-/** What such a process does. */
+/** The order for such a process. */
 export interface OldCode {
   /** The whole keys. */
   readonly names: readonly string[];
@@ -23,7 +23,7 @@ export interface OldCode {
  */
 const MARGIN_MS = 10;
 
-/** Takes and releases locks until it is told to halt. Answers how many it had. */
+/** Takes and releases locks until `halt`. Answers the number of holds. */
 export async function lockByHand(
   url: string,
   recorder: Recorder,
@@ -60,7 +60,7 @@ export async function lockByHand(
   return count;
 }
 
-/** A lock without a fence, that its holder believes in until `end`. */
+/** A lock without a fence, in which its holder believes until `end`. */
 function leaseUntil(name: string, end: number) {
   return {
     name,

@@ -1,4 +1,4 @@
-/** A TCP proxy between a server and all who talk to it, with faults on demand. */
+/** A TCP proxy between a server and its clients, with faults on demand. */
 
 import { createServer, connect as dial, type Server, type Socket } from 'node:net';
 
@@ -6,7 +6,7 @@ import { createServer, connect as dial, type Server, type Socket } from 'node:ne
 interface Pair {
   readonly client: Socket;
   readonly upstream: Socket;
-  /** Whether it began with HELLO; unknown until it has said anything. */
+  /** Whether it began with HELLO; unknown until its first request. */
   greets?: boolean;
   /** Whether it asked for a shard channel. */
   listens?: boolean;
@@ -29,7 +29,7 @@ export class FaultProxy {
   cutAfterReplies = Number.POSITIVE_INFINITY;
   /** How long every reply is held back, in ms. */
   delayMs = 0;
-  /** What is wrong concerns servers and Sentinels alone; those who greet, as clients do, are spared. */
+  /** The faults affect servers and Sentinels alone, not connections that begin with HELLO, as clients do. */
   sparesClients = false;
   /** Bytes of requests that were forwarded. */
   requestBytes = 0;

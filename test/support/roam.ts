@@ -1,4 +1,4 @@
-/** A process that wants locks of all kinds at random, and writes down what it got. Ordered by `contender.ts`. */
+/** A process that requests locks of all kinds at random, and records its holds. Ordered by `contender.ts`. */
 
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Dice } from './dice.js';
@@ -6,31 +6,31 @@ import { type HeldLock, type HoldRequest, now, type Recorded, type Scribe } from
 import { holdfast, type Lock, type LockManager, type LockSet } from './holdfast.js';
 import { guardedRead, guardedStep, plainStep } from './ledger.js';
 
-/** What is wanted in which places. */
+/** The requested locks and their places. */
 export interface Roam {
   readonly names: readonly string[];
-  /** How many want something at a time. */
+  /** The number of concurrent callers. */
   readonly tasks: number;
   /** The longest lease, in ms. */
   readonly ttl: number;
-  /** The patience of those who have some, in ms. */
+  /** The wait of patient callers, in ms. */
   readonly wait: number;
-  /** Nobody is stopped or killed, so that the lock alone protects the stores. */
+  /** No process is stopped or killed, so that the lock alone protects the stores. */
   readonly peaceful?: boolean;
-  /** How many of those who hold a lock do so for up to two leases, from 0 to 1; 0.05 by default. */
+  /** The share of holders that hold for up to two leases, from 0 to 1; 0.05 by default. */
   readonly lingering?: number;
   /** Nothing but exclusive locks: a quorum has no others. */
   readonly alone?: boolean;
-  /** The store does not look at fences: to see what they are good for. */
+  /** The store does not check fences, to show their use. */
   readonly unfenced?: boolean;
 }
 
-/** Where it roams. */
+/** The targets. */
 export interface Ground extends Roam {
   readonly locks: LockManager;
   readonly recorder: Scribe;
   readonly dice: Dice;
-  /** Remembers what stands for a lock, which may be lost. */
+  /** Records an object that stands for a lock, which may be lost. */
   readonly remember: (lock: Lock, recorded: Recorded) => void;
 }
 
@@ -38,7 +38,7 @@ export type Taken = Lock | LockSet;
 type Names = string | string[];
 type Options = { ttl: number; label: string; renew: boolean; mode?: 'shared'; limit?: number };
 
-/** Wants something once; answers how that ended: `ok`, `refused`, `cancelled` or the code of an error. */
+/** Makes one request; answers its outcome: `ok`, `refused`, `cancelled` or the code of an error. */
 export async function roam(ground: Ground, way = ground.dice.oneOf(WAYS)): Promise<string> {
   const options = anyOptions(ground);
   try {
@@ -50,7 +50,7 @@ export async function roam(ground: Ground, way = ground.dice.oneOf(WAYS)): Promi
   }
 }
 
-/** One way to want something. */
+/** One way to request locks. */
 export type Way = (ground: Ground, names: Names, options: Options) => Promise<string>;
 
 const patiently: Way = async (ground, names, options) => {
@@ -97,7 +97,7 @@ const onRequest: Way = async (ground, names, options) => {
   });
 };
 
-/** The usual ways; what is named more often is done more often. */
+/** The usual ways; one that is listed more often is chosen more often. */
 export const WAYS: readonly Way[] = [
   patiently,
   patiently,
@@ -122,7 +122,7 @@ export async function useAndRelease(
   return 'ok';
 }
 
-/** Does what a holder does, until right before its release. */
+/** The work of a holder, until right before its release. */
 export async function use(ground: Ground, taken: Taken, request: HoldRequest): Promise<void> {
   const { dice, recorder } = ground;
   const several = 'fences' in taken;
@@ -138,17 +138,17 @@ export async function use(ground: Ground, taken: Taken, request: HoldRequest): P
       await taken.downgrade();
     }
     if (taken.mode === 'shared') {
-      // Nobody promises anything to a reader of a store that looks away.
+      // A store without a check of fences promises nothing to readers.
       if (ground.unfenced === true) await work(ground);
       else await read(ground, recorded);
     } else {
       await work(ground);
-      // As one does that was stopped right after a look at the lock.
+      // As a process does that was stopped right after a check of the lock.
       await write(ground, recorded);
     }
   } finally {
     for (const each of recorded) recorder.end(each);
-    // Ahead of the release: who is killed after it must not seem to hold.
+    // Before the release: a process that is killed after it must not seem to hold.
     await recorder.flush();
   }
 }
@@ -160,12 +160,12 @@ async function write(
   for (const each of recorded) {
     const { name, fence } = each.lock;
     await guardedStep(recorder.redis, name, fence, unfenced);
-    // Without a look at the fence this is for those who cannot be stopped after the check.
+    // Without a check of the fence this is for processes that cannot be stopped after the check of the lock.
     if (peaceful === true && each.check()) await plainStep(recorder.redis, name);
   }
 }
 
-/** What one who shares a lock may read twice did not change in between. */
+/** The data that a holder of a share reads twice did not change in between. */
 async function read(ground: Ground, recorded: readonly Recorded[]): Promise<void> {
   const { redis } = ground.recorder;
   const look = () =>
@@ -178,7 +178,7 @@ async function read(ground: Ground, recorded: readonly Recorded[]): Promise<void
   }
 }
 
-/** Where faults are to be met, now and then for longer than a lease. */
+/** A pause in which faults may occur, now and then for longer than a lease. */
 export function work({ dice, lingering = 0.05, peaceful, ttl }: Ground): Promise<unknown> {
   return sleep(dice.below(peaceful !== true && dice.chance(lingering) ? 2 * ttl : 10));
 }

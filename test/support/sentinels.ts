@@ -1,4 +1,4 @@
-/** Sentinel deployments that tests start themselves: a master, its replicas, and who watches them. */
+/** Sentinel deployments that tests start themselves: a master, its replicas, and their Sentinels. */
 
 import type { SentinelTarget } from 'holdfast';
 import { quiet } from './crew.js';
@@ -9,9 +9,9 @@ import { until } from './wait.js';
 export interface SentinelsOptions {
   /** How many replicas follow the master; one by default. */
   readonly replicas?: number;
-  /** What clients of the master and its replicas must show. */
+  /** The password of the master and its replicas. */
   readonly password?: string;
-  /** What clients of the Sentinels must show. */
+  /** The password of the Sentinels. */
   readonly sentinelPassword?: string;
   /** How long the master may be silent before a Sentinel takes it for gone, in ms; 1000 by default. */
   readonly downAfter?: number;
@@ -23,7 +23,7 @@ export interface SentinelsOptions {
   readonly binary?: string;
 }
 
-/** What the Sentinels call the master. */
+/** The Sentinels' name for the master. */
 const NAME = 'mymaster';
 const SENTINELS = 3;
 const QUORUM = 2;
@@ -35,7 +35,7 @@ const CORRECTION = 60_000;
 
 /**
  * Three Sentinels, a master and its replicas. A failover takes two to four seconds. On a busy machine
- * Sentinels may begin one that nobody wanted: what was the master a moment ago may not be it any more.
+ * Sentinels may begin one by themselves: the master of a moment ago may be a replica now.
  */
 export class Sentinels {
   readonly name = NAME;
@@ -58,7 +58,7 @@ export class Sentinels {
     }
   }
 
-  /** What `connect` takes for it. */
+  /** The target of `connect`. */
   get target(): SentinelTarget {
     const sentinels = this.sentinels.map(({ port, url, options }) =>
       options.tls === undefined ? `127.0.0.1:${port}` : url,
@@ -155,15 +155,15 @@ export class Sentinels {
   }
 
   /**
-   * Waits until the master has nothing left but fences. Who left the line at an old master may still
-   * stand in that of the new one, which ends half a minute after it was heard of last.
+   * Waits until the master has nothing left but fences. A waiter that left the queue at an old master may still
+   * be in that of the new one, for half a minute after its last request.
    */
   async quiet(): Promise<void> {
     await quiet(await this.master(), 45_000);
   }
 
   async stop(): Promise<void> {
-    // The Sentinels first: nobody promotes anybody while the servers end.
+    // The Sentinels first, so that they promote no replica while the servers end.
     await Promise.all(this.sentinels.map((sentinel) => sentinel.stop()));
     await Promise.all(this.servers.map((server) => server.stop()));
   }
@@ -223,13 +223,13 @@ function configuration(
   return `${lines.join('\n')}\n`;
 }
 
-/** What a Sentinel knows of the master, by field. */
+/** A Sentinel's fields about the master. */
 async function viewOf(sentinel: RedisServer): Promise<ReadonlyMap<string, string>> {
   const answer = (await sentinel.admin.call('SENTINEL', 'MASTER', NAME)) as string[];
   return new Map(answer.flatMap((name, i) => (i % 2 === 0 ? [[name, answer[i + 1] ?? '']] : [])));
 }
 
-/** The port of the server that a Sentinel takes for the master. */
+/** The port of the server that a Sentinel names as the master. */
 async function namedBy(sentinel: RedisServer): Promise<number> {
   const address = await sentinel.admin.call('SENTINEL', 'GET-MASTER-ADDR-BY-NAME', NAME);
   return Number((address as string[])[1]);

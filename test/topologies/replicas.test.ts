@@ -105,7 +105,7 @@ test('a majority is of all replicas that a manager has ever seen', async () => {
   await fresh.close();
 });
 
-/** How many replicas the primary has. */
+/** The number of replicas of the primary. */
 async function followers(): Promise<number> {
   return Number((await replicationOf(primary)).get('connected_slaves'));
 }
@@ -145,7 +145,7 @@ test('many locks at once share their waits', async () => {
   await Promise.all(held.map((lock) => lock?.release()));
 });
 
-/** What the server counts of WAIT. */
+/** The server's statistics of WAIT. */
 async function waits(): Promise<string> {
   const stats = await primary.admin.info('commandstats');
   return stats.split('\r\n').find((line) => line.startsWith('cmdstat_wait:')) ?? '';

@@ -1,4 +1,4 @@
-/** `holdfast doctor`: what it says of servers that are fit for locks, and of those that are not. */
+/** `holdfast doctor`: its findings on servers that are fit for locks, and on those that are not. */
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
@@ -25,7 +25,7 @@ before(async () => {
 
 after(() => server.stop());
 
-/** What it finds, by its exit code: 1 if something must be fixed. */
+/** Its findings; they decide the exit code: 1 if something must be fixed. */
 async function findings(code: 0 | 1, ...args: readonly string[]): Promise<Finding[]> {
   const { stdout } = await ends(code, environment(), 'doctor', '--json', ...args);
   const { ok, findings, ...rest } = JSON.parse(stdout);
@@ -33,7 +33,7 @@ async function findings(code: 0 | 1, ...args: readonly string[]): Promise<Findin
   return findings;
 }
 
-/** Those that are not well. */
+/** The findings that are not `ok`. */
 function complaints(all: readonly Finding[]): string[][] {
   return all
     .filter(({ level }) => level !== 'ok')
@@ -133,7 +133,7 @@ test('a server that forgets is warned of, and a replica must be fixed', async ()
   }
 });
 
-/** Whether he may ask what he may do. */
+/** Whether the user may ask for its rights. */
 for (const asks of [true, false]) {
   const how = asks ? 'asked for' : 'tried';
   test(`each right that is missing is named when it is ${how}`, async () => {

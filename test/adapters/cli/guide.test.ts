@@ -77,7 +77,7 @@ test('the line of the crontab runs its job once', () => {
   assert.equal(readFileSync(join(folder, 'nightly.log'), 'utf8'), 'ran once\n');
 });
 
-/** The names and types of what is in a document. */
+/** The names and types of a document's fields. */
 function shape(value: unknown): unknown {
   if (Array.isArray(value)) return value.slice(0, 1).map(shape);
   if (typeof value !== 'object' || value === null) return value === null ? null : typeof value;

@@ -21,7 +21,7 @@ beforeEach(async () => {
 afterEach(() => server.stop());
 
 const SCRIPT = 'trap "echo told; exit 3" TERM; echo in; while :; do sleep 0.02; done';
-/** Ignores what it is told, and has started something that does so as well. */
+/** Ignores signals, and has started a process that does so as well. */
 const DEAF = `trap "" TERM; sh -c 'trap "" TERM; echo in $$; sleep 1000' & echo in $$; while :; do sleep 0.02; done`;
 
 async function started(...options: readonly string[]): Promise<Running> {

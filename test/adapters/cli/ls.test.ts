@@ -1,4 +1,4 @@
-/** `holdfast ls`, `show`, `release` and `watch` without a terminal: what they tell, and their JSON. */
+/** `holdfast ls`, `show`, `release` and `watch` without a terminal: their output, and their JSON. */
 
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
@@ -32,7 +32,7 @@ afterEach(async () => {
   await server.admin.flushall();
 });
 
-/** Somebody who waits until the test is over. */
+/** A waiter until the end of the test. */
 async function queue(name: string): Promise<void> {
   others.acquire(name, { wait: 60_000 }).catch(() => {});
   await until(async () => (await locks.query()).pending.length > 0, 'a queue entry');

@@ -10,7 +10,7 @@ import { until } from '../../support/wait.js';
 
 export const MAIN = join(ROOT, 'dist', 'cli', 'main.js');
 
-/** What the tests run with: nothing of the caller's that the command line reads. */
+/** The environment of the tests, without the caller's variables that the command line reads. */
 export function environment(server?: RedisServer, more: NodeJS.ProcessEnv = {}): NodeJS.ProcessEnv {
   const { HOLDFAST_URL, REDIS_URL, NO_COLOR, ...env } = process.env;
   return { ...env, ...(server === undefined ? {} : { HOLDFAST_URL: server.url }), ...more };
@@ -57,7 +57,7 @@ export function holdfast(env: NodeJS.ProcessEnv, ...args: readonly string[]): Pr
   return new Running(args, env).ended;
 }
 
-/** Runs it, expects an exit code, and answers what it said. */
+/** Runs it, expects an exit code, and answers its output. */
 export async function ends(
   code: number,
   env: NodeJS.ProcessEnv,
@@ -115,7 +115,7 @@ export class Terminal {
     this.#tmux('resize-window', '-x', `${columns}`, '-y', `${rows}`);
   }
 
-  /** What it shows, with colours as escape sequences if they are wanted. */
+  /** The shown text, with colours as escape sequences if requested. */
   screen(colours = false): string {
     return this.#tmux('capture-pane', '-p', ...(colours ? ['-e'] : []));
   }
@@ -129,7 +129,7 @@ export class Terminal {
     }
   }
 
-  /** What tmux knows of it, such as `cursor_flag` or `alternate_on`. */
+  /** A field of tmux, such as `cursor_flag` or `alternate_on`. */
   state(variable: string): string {
     return this.#tmux('display-message', '-p', `#{${variable}}`).trim();
   }

@@ -9,7 +9,7 @@ const RELEASE =
 const EXTEND =
   "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('pexpire', KEYS[1], ARGV[2]) else return 0 end";
 
-/** What such code needs of a Redis client. */
+/** The methods of a Redis client that such code calls. */
 export interface Commands {
   /** `SET key value NX PX ttl`. */
   setNx(key: string, value: string, ttl: number): Promise<string | null>;

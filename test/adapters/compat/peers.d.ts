@@ -1,4 +1,4 @@
-/** What the tests use of clients that come without types, or with types nobody can reach. */
+/** The types of clients that have none, or whose types cannot be imported. */
 
 declare module 'redlock4' {
   import type { Redis } from 'ioredis';

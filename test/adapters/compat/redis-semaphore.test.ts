@@ -12,7 +12,7 @@ import {
   testRollingDeploy,
 } from './rolling-deploy.js';
 
-/** What its Mutex puts before every name. */
+/** The prefix of its Mutex. */
 const PREFIX = 'mutex:';
 
 async function open(server: RedisServer): Promise<Peer> {

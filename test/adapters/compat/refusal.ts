@@ -2,7 +2,7 @@
 
 type ErrorClass = new (...args: never[]) => Error;
 
-/** What `attempt` resolves to, or `refused` if it rejects with an `expected` error. */
+/** The result of `attempt`, or `refused` if it rejects with an `expected` error. */
 export async function orIfRefused<T, R>(
   attempt: Promise<T>,
   expected: ErrorClass,

@@ -1,5 +1,5 @@
 /**
- * What a rolling deploy asks of us: while some instances still lock with another client and some
+ * The promises of a rolling deploy: while some instances still lock with another client and some
  * with holdfast, both exclude each other by the same name. One set of promises for all clients.
  */
 
@@ -26,7 +26,7 @@ export interface Peer {
   close(): Promise<void>;
 }
 
-/** What the promises are tested on; complete as soon as the first test runs. */
+/** The subjects of the tests; complete as soon as the first test runs. */
 export interface Stage<P extends Peer = Peer> {
   server: RedisServer;
   locks: LockManager;
@@ -38,7 +38,7 @@ export const LONG_MS = 60_000;
 /** A lease that a test sees the end of. Long enough for two busy cores to take the lock in. */
 const SHORT_MS = 750;
 
-/** How the owner loses a lock that it still believes to hold. */
+/** The ways in which the owner loses a lock that it still believes to hold. */
 type Fault = 'lease ran out' | 'key deleted';
 const FAULTS: readonly Fault[] = ['lease ran out', 'key deleted'];
 
@@ -253,7 +253,7 @@ function isTimeoutByOtherCode(error: unknown): true {
     error.message,
     /it is held by other code for \d+ ms more, and the caller was number 1 in the wait queue$/,
   );
-  assert.equal(error.holder, undefined);
+  assert.equal(error.holderLabel, undefined);
   assert.ok(error.remaining !== undefined && error.remaining <= LONG_MS);
   return true;
 }

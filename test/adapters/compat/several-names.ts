@@ -1,4 +1,4 @@
-/** What the Redlock clients can do beyond one lock: take several names or none. */
+/** A further feature of the Redlock clients: they take several names or none. */
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';

@@ -1,4 +1,4 @@
-/** What node-redlock 5 and `holdfast/redlock` have in common: each promise is tested on both. */
+/** The common promises of node-redlock 5 and `holdfast/redlock`: each is tested on both. */
 
 import assert from 'node:assert/strict';
 import { after, afterEach, before, test } from 'node:test';
@@ -142,7 +142,7 @@ for (const name of [OLD, NEW]) {
     await sleep(50);
     await lock.release();
     const next = await waiting;
-    // Behind a value of holdfast stands a mark while somebody waits.
+    // A value of holdfast ends with a mark while a client waits.
     assert.equal((await server.admin.get('a'))?.replace(/\+$/, ''), next.value);
     assert.notEqual(next.value, lock.value);
     await next.release();

@@ -41,7 +41,7 @@ after(async () => {
   authority.remove();
 });
 
-/** What both libraries can do. */
+/** The common interface of both libraries. */
 type Reader = Client & { get(key: string): Promise<unknown> };
 
 /** A lock stands where `client` finds it; afterwards both connections are ended. */
@@ -49,7 +49,7 @@ async function findsLock(client: Reader): Promise<void> {
   const redlock = new Redlock([client], { retryCount: 0 });
   const lock = await redlock.acquire(['tea'], 60_000);
   assert.equal(await client.get('tea'), lock.value);
-  // As if another process had told of it: then it is this client that extends.
+  // As if the lock came from another process: then this client extends it.
   const told = new Lock(redlock, lock.resources, lock.value, [], lock.expiration);
   const extended = await told.extend(120_000);
   await extended.release();
@@ -149,7 +149,7 @@ test('three clients are a quorum, each with its own login and database', async (
 
 const lazy = { lazyConnect: true };
 
-/** Each with what its refusal names. */
+/** Each client with the setting that its refusal names. */
 const REFUSED: readonly [what: string, client: () => unknown, names: RegExp][] = [
   ['a mock of ioredis', () => ({ options: {}, defineCommand() {} }), /does not tell/],
   ['a client of another library', () => ({ customCommand() {} }), /client 1 does not tell/],

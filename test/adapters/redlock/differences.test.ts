@@ -1,4 +1,4 @@
-/** What `holdfast/redlock` does better than node-redlock 5, or does not do: as docs/redlock.md lists it. */
+/** The differences between `holdfast/redlock` and node-redlock 5, as docs/redlock.md lists them. */
 
 import assert from 'node:assert/strict';
 import { after, afterEach, before, test } from 'node:test';
@@ -47,7 +47,7 @@ const openThree = (settings: object = {}) =>
     settings,
   );
 
-/** How many connections of holdfast a server has. */
+/** The number of holdfast's connections to a server. */
 async function connections(): Promise<number> {
   const listed = (await server.admin.client('LIST')) as string;
   return listed.split('\n').filter((line) => line.includes(' name=holdfast ')).length;

@@ -1,10 +1,10 @@
-/** node-redlock 5 and what stands for it, as one type. */
+/** node-redlock 5 and its replacement, as one type. */
 
 import type * as Drop from 'holdfast/redlock';
 import { Redis } from 'ioredis';
 import type { RedisServer } from '../../support/server.js';
 
-/** What both packages export. */
+/** The exports of both packages. */
 export type Package = Pick<
   typeof Drop,
   'default' | 'ExecutionError' | 'Lock' | 'ResourceLockedError'

@@ -6,14 +6,14 @@ import { join } from 'node:path';
 import { RedisServer } from '../../support/server.js';
 import { until } from '../../support/wait.js';
 
-/** What the instances of the service are told of their servers. */
+/** The arguments of the instances about their servers. */
 export interface Servers {
   readonly kind: 'cluster' | 'servers';
   readonly urls: readonly string[];
 }
 
 const INSTANCES = 3;
-/** How often every instance has to be in before the next one is replaced. */
+/** The number of holds of every instance before the next one is replaced. */
 const TURNS = 5;
 const LIMIT_MS = 90_000;
 
@@ -43,7 +43,7 @@ export async function replaceAll(servers: Servers, from: string, to: string): Pr
   }
 }
 
-/** Waits until everyone who runs has been in some more times. */
+/** Waits until every running instance has had some more holds. */
 async function turns(ledger: RedisServer, running: Map<string, ChildProcess>): Promise<void> {
   const before = await ledger.admin.hgetall('by');
   const all = async () => {
@@ -64,7 +64,7 @@ async function stop(running: Map<string, ChildProcess>, who: string): Promise<vo
   running.delete(who);
 }
 
-/** Nobody met another one inside, and no update of a counter was lost. */
+/** No two instances held a lock at once, and no update of a counter was lost. */
 async function check(ledger: RedisServer): Promise<void> {
   assert.deepEqual(await ledger.admin.lrange('overlaps', 0, -1), []);
   const keys = await ledger.admin.keys('times:*');

@@ -28,7 +28,7 @@ const TASKS = 3;
 
 let stopping = false;
 
-/** What only one may do at a time: a read and a write with a pause between. */
+/** The critical section: a read and a write with a pause in between. */
 async function work(resources: readonly string[]): Promise<void> {
   for (const resource of resources) {
     if ((await ledger.incr(`inside:${resource}`)) !== 1)

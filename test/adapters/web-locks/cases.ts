@@ -1,11 +1,11 @@
 /**
- * What a program can ask of Web Locks, and see. Each case runs on `navigator.locks` and on a manager of
- * holdfast; what it returns must be the same.
+ * The behaviour of Web Locks for a program. Each case runs on `navigator.locks` and on a manager of
+ * holdfast; the results must be the same.
  */
 
 import { setTimeout as sleep } from 'node:timers/promises';
 
-/** What both have, as far as a program written for Web Locks sees it. */
+/** The common interface of both, for a program that is written for Web Locks. */
 export interface WebLocks {
   request(name: string, ...rest: unknown[]): Promise<unknown>;
   query(): Promise<{ held: Info[]; pending: Info[] }>;
@@ -40,7 +40,7 @@ function gate(): { opened: Promise<void>; open: () => void } {
   return { opened, open };
 }
 
-/** What a call comes to: its result, or the kind of its error. */
+/** The outcome of a call: its result, or the kind of its error. */
 async function fate(call: () => unknown): Promise<unknown> {
   try {
     return { result: (await call()) ?? null };
@@ -68,7 +68,7 @@ async function hold(
   return { open, ended };
 }
 
-/** Held and waited for, without what differs by nature: who holds it, and in which order it is told. */
+/** The held and pending locks, without the parts that differ by nature: the client ids and the order. */
 async function seen(locks: WebLocks): Promise<unknown> {
   const { held, pending } = await locks.query();
   const plain = ({ name, mode, clientId }: Info) => `${name} ${mode} ${typeof clientId}`;
@@ -77,7 +77,7 @@ async function seen(locks: WebLocks): Promise<unknown> {
 
 const ok = (lock: Granted | null) => lock?.mode ?? null;
 
-/** Calls whose fate alone counts. */
+/** Calls of which only the outcome counts. */
 const CALLS: Record<string, Case> = {
   'no arguments': (locks) => (locks.request as () => unknown)(),
   'no callback': (locks) => locks.request('a'),

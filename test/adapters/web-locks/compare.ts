@@ -1,4 +1,4 @@
-/** The program that a Node with Web Locks runs: every case on both, and prints what came out. */
+/** The program that a Node with Web Locks runs: it runs every case on both, and prints the results. */
 
 import { setTimeout as sleep } from 'node:timers/promises';
 import { holdfast } from '../../support/holdfast.js';
@@ -6,7 +6,7 @@ import { CASES, type WebLocks } from './cases.js';
 
 const PATIENCE_MS = 10_000;
 
-/** What a case comes to, also if it fails or never ends: the others are to be tried all the same. */
+/** The result of a case, also if it fails or never ends, so that the others run all the same. */
 async function outcome(run: (locks: WebLocks) => unknown, locks: WebLocks): Promise<unknown> {
   const ended = new AbortController();
   const tooLate = sleep(PATIENCE_MS, 'it never ended', { signal: ended.signal });

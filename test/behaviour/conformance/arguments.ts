@@ -1,4 +1,4 @@
-/** What callers must not say: refused before anything is sent, wherever the locks are kept. */
+/** Wrong arguments: refused before anything is sent, on every target. */
 
 import assert from 'node:assert/strict';
 import type { LockManager } from '../../support/holdfast.js';
@@ -63,7 +63,7 @@ const REQUESTS: readonly Refused[] = [
   [TYPE, ['a', { reentrant: 'yes' }]],
 ];
 
-/** What Web Locks do not support either, or would not. */
+/** Options that Web Locks do not support either, or would not. */
 const NOT_SUPPORTED: readonly (readonly [name: string, options: object])[] = [
   ['-a', {}],
   ['a', { steal: true, ifAvailable: true }],
@@ -135,8 +135,8 @@ export const ARGUMENTS: Behaviours = {
     for (const [code, name, options] of [
       [TYPE, ['a']],
       [VALUE, ''],
-      [VALUE, 'x', { force: true }],
-      [TYPE, 'x', { foreign: true }],
+      [TYPE, 'x', { foreign: 'yes' }],
+      [TYPE, 'x', { force: true }],
     ] as const) {
       await assert.rejects(locks.forceRelease(name as never, options as never), { code });
     }

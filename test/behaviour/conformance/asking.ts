@@ -1,4 +1,4 @@
-/** `query`: who holds and who waits for what. */
+/** `query`: the holders and waiters of locks. */
 
 import assert from 'node:assert/strict';
 import { type Behaviours, enqueue, LONG, openSeveral } from './behaviour.js';

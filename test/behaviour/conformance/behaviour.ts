@@ -1,11 +1,11 @@
-/** What the behaviours have in common. */
+/** Helpers of the behaviours. */
 
 import type { AcquireOptions } from 'holdfast';
 import type { Lock, LockManager } from '../../support/holdfast.js';
 import { until } from '../../support/wait.js';
-import type { Place } from './place.js';
+import { awaitSubscription, type Place } from './place.js';
 
-/** What holdfast promises, by what it promises. Fails where the promise is broken. */
+/** The promises of holdfast by name; each fails if it is broken. */
 export type Behaviours = Readonly<Record<string, (place: Place) => Promise<void>>>;
 
 /** A lease and a patience that no busy machine outlasts. */
@@ -26,7 +26,7 @@ export function blockEventLoop(ms: number): void {
   while (performance.now() < end);
 }
 
-/** Why the lock was lost, as soon as it is. A held lock keeps no process alive; this does. */
+/** Resolves with the reason of the loss. A held lock keeps no process alive; this does. */
 export async function aborted(
   lock: Lock,
 ): Promise<{ code: string; reason: string; message: string }> {
@@ -50,7 +50,10 @@ export async function takeWhenFree(manager: LockManager, name: string): Promise<
   return lock as unknown as Lock;
 }
 
-/** Starts to wait for a lock that is held, and goes on when the waiter is queued. */
+/**
+ * Starts to wait for a lock that is held, and goes on when the waiter is queued and messages reach it: without them it
+ * may be overtaken.
+ */
 export async function enqueue(
   manager: LockManager,
   name: string,
@@ -62,11 +65,12 @@ export async function enqueue(
   // Requests of one manager to one server are answered in order: with this one that before it is, too. The tag keeps
   // it on the server of the lock.
   await (await manager.tryAcquire(`beside {lock:${name}}`))?.release();
+  await awaitSubscription.get(manager)?.(name);
   // In an object, so that who awaits this function does not wait for the lock.
   return { granted };
 }
 
-/** Who got the lock, in order, each releasing it at once. */
+/** The callers that got the lock, in order; each releases it at once. */
 export async function turns(waiting: Readonly<Record<string, Promise<Lock>>>): Promise<string[]> {
   const order: string[] = [];
   const all = Object.entries(waiting).map(async ([who, granted]) => {

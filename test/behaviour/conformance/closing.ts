@@ -56,11 +56,11 @@ export const CLOSING: Behaviours = {
     assert.equal(a.stats().lost, 0);
   },
 
-  'close: leaves a lock to its lease that was acquired with keep': async (place) => {
+  'close: leaves a lock to expire that was acquired with leaveToExpire': async (place) => {
     const [a, b] = await openSeveral(place, 'a', 'b');
-    const keep = { ttl: 3_000, renew: false, keep: true } as const;
-    await a.acquire('kept', keep);
-    await a.acquire(['kept:1', 'kept:2'], keep);
+    const options = { ttl: 3_000, renew: false, leaveToExpire: true } as const;
+    await a.acquire('kept', options);
+    await a.acquire(['kept:1', 'kept:2'], options);
     await a.close();
     const names = ['kept', 'kept:1', 'kept:2'];
     for (const name of names) assert.equal(await b.tryAcquire(name), null, name);

@@ -1,5 +1,5 @@
 /**
- * What holdfast promises, tried on the store inside the process and on every server at hand, so that
+ * The promises of holdfast, tried on the store inside the process and on every server at hand, so that
  * neither drifts from the other.
  */
 

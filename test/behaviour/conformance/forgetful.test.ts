@@ -1,5 +1,5 @@
 /**
- * What holdfast promises, to somebody who refers to as little as possible, while garbage is collected. A failure tells
+ * The promises of holdfast, for a caller with as few references as possible, while garbage is collected. A failure prints
  * its seed, and `HOLDFAST_SEED` repeats it.
  */
 

@@ -1,6 +1,6 @@
 /**
- * Any place, used by somebody who refers to as little as possible: at random steps only the signals of the locks are
- * kept, garbage is collected, and the manager and the locks must still be there.
+ * Any place, used by a caller with as few references as possible: at random steps only the signals of the locks are
+ * referred to, garbage is collected, and the manager and the locks must still exist.
  */
 
 import assert from 'node:assert/strict';
@@ -8,13 +8,13 @@ import { Dice } from '../../support/dice.js';
 import type { Lock, LockManager } from '../../support/holdfast.js';
 import type { Host, Where } from './place.js';
 
-/** With fewer ms than this left, a lock may be over before it is looked for. */
+/** With fewer ms than this left, a lock may end before the check. */
 const AMPLE_MS = 500;
 const CHANCE = 0.4;
-/** A manager that does very much at once is let go of no more often. */
+/** The references to a manager with many operations are not dropped more often. */
 const PROBES_MAX = 12;
 
-/** The host `host`, whose managers and locks are let go of at random. */
+/** The host `host`, with references to managers and locks that are dropped at random. */
 export class Forgetful implements Host {
   readonly name: string;
   readonly #host: Host;
@@ -34,10 +34,10 @@ export class Forgetful implements Host {
   wrap = (manager: LockManager) => new Circle(manager, this.#dice).manager;
 }
 
-/** An object that can be let go of, and found again as long as something else refers to it. */
+/** An object whose reference can be dropped, and restored as long as something else refers to it. */
 class Loose<T extends object> {
   readonly #weak: WeakRef<T>;
-  /** What it refers to. */
+  /** The target of the reference. */
   kept: T | AbortSignal | undefined;
 
   constructor(real: T) {
@@ -69,7 +69,7 @@ class Circle {
   readonly #heard = new WeakSet<AbortSignal>();
   /** Operations under way. */
   #pending = 0;
-  /** Whether it is let go of just now. */
+  /** Whether the reference is dropped just now. */
   #gone = false;
   #probes = 0;
   #closed = false;
@@ -115,12 +115,12 @@ class Circle {
     if (result === real) return standIn;
     if (!(result instanceof Promise)) return result;
     const during = this.#during(result);
-    // It takes longer than without: who looks at several outcomes in turn may come too late for a failure.
+    // The check takes time: a caller that reads several outcomes in turn may handle a rejection too late.
     during.catch(() => {});
     return during;
   }
 
-  /** What a callback gets is behind a stand-in, too. */
+  /** The argument of a callback is behind a stand-in, too. */
   #callback(argument: unknown): unknown {
     if (typeof argument !== 'function') return argument;
     return (taken: unknown) => argument(this.#behind(taken));
@@ -147,7 +147,7 @@ class Circle {
     return value;
   }
 
-  /** Lets go of all that must live by itself, and looks whether it does. */
+  /** Drops the references to all objects that must live by themselves, and checks that they do. */
   async #probe(): Promise<void> {
     if (this.#closed || this.#gone || this.#probes >= PROBES_MAX) return;
     if (!this.#dice.chance(CHANCE) || !this.#letGo()) return;
@@ -170,7 +170,7 @@ class Circle {
     if (!needed) return false;
     for (const loose of locks) {
       const { signal } = loose.find();
-      // Of a lock that is lost meanwhile the manager lets go, too.
+      // The manager drops its reference to a lock that is lost meanwhile, too.
       if (!this.#heard.has(signal)) signal.addEventListener('abort', this.#findAll, { once: true });
       this.#heard.add(signal);
       loose.letGo(signal);

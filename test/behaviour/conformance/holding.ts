@@ -213,7 +213,7 @@ export const HOLDING: Behaviours = {
   'lost: the end of a lock that is kept is none, but its signal tells': async (place) => {
     const locks = await place.open();
     locks.on('lost', () => assert.fail('it was to end'));
-    const lock = await locks.acquire('x', { ttl: 200, renew: false, keep: true });
+    const lock = await locks.acquire('x', { ttl: 200, renew: false, leaveToExpire: true });
     assert.equal((await aborted(lock)).reason, 'expired');
     assert.equal(locks.stats().lost, 0);
     assert.equal(await lock.release(), false);

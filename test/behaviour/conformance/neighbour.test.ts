@@ -1,4 +1,4 @@
-/** Whatever others publish, a manager believes the server alone: all behaviours, beside somebody who forges. */
+/** A manager believes the server, not messages: all behaviours, beside a neighbour that forges messages. */
 
 import { HauntedHost } from './neighbour.js';
 import { serverHosts } from './place.js';

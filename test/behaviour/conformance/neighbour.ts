@@ -1,4 +1,4 @@
-/** A neighbour on the same server who may not touch a lock, and publishes whatever may do harm to one. */
+/** A neighbour on the same server without rights to locks, which publishes forged messages about them. */
 
 import { type ChildProcess, spawn } from 'node:child_process';
 import { ROOT } from '../../support/child.js';
@@ -7,7 +7,7 @@ import { RedisServer } from '../../support/server.js';
 import { until } from '../../support/wait.js';
 import type { Host, ServerHost, Where } from './place.js';
 
-/** Another tenant: the user that docs/operations.md tells operators to make, for another prefix. */
+/** Another tenant: the user of docs/operations.md, for another prefix. */
 const TENANT: AclUser = {
   name: 'tenant',
   password: 'of-its-own',
@@ -15,8 +15,8 @@ const TENANT: AclUser = {
 };
 
 /**
- * Publishes forged messages all the time, in a process of its own, so that no blocked event loop stops it. What it
- * knows is what people may see, in logs and in `query`: the tokens, and the locks that they are of. The names of inboxes
+ * Publishes forged messages all the time, in a process of its own, so that no blocked event loop stops it. It
+ * knows only data of logs and `query`: tokens and their locks. The names of inboxes
  * are secret, and its rights tell it none: it may neither list channels nor listen to all of them.
  */
 const NEIGHBOUR = `

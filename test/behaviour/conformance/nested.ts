@@ -8,15 +8,15 @@ import { aborted, type Behaviours, LONG, openSeveral } from './behaviour.js';
 const AGAIN = { reentrant: true } as const;
 const NESTED = { name: 'LockError', code: 'ERR_LOCK_NESTED' } as const;
 
-/** What the manager warns of, in order. */
+/** The warnings of the manager, in order. */
 function warningsOf(locks: LockManager): { code: string; message: string }[] {
   const warnings: { code: string; message: string }[] = [];
-  // Of what else a store may warn, other tests tell.
+  // Other tests check the other warnings of a store.
   locks.on('warning', (warning) => warning.code === 'WARN_LOCK_NESTED' && warnings.push(warning));
   return warnings;
 }
 
-/** How many requests were sent, once the last servers of a quorum have been told of a grant. */
+/** The number of requests, once all servers of a quorum know of a grant. */
 async function quiet(locks: LockManager): Promise<number> {
   let requests = Number.NaN;
   await until(async () => {

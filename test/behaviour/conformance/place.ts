@@ -1,4 +1,4 @@
-/** Where locks can be kept: the store inside the process, and every server that this machine has. */
+/** The targets of the suite: the store inside the process, and every server that this machine has. */
 
 import { execFileSync } from 'node:child_process';
 import { existsSync, realpathSync } from 'node:fs';
@@ -9,19 +9,20 @@ import { quiet } from '../../support/crew.js';
 import { type ConnectTarget, connect, type LockManager } from '../../support/holdfast.js';
 import { type AclUser, enrol, leastRights } from '../../support/least-rights.js';
 import { RedisServer } from '../../support/server.js';
+import { until } from '../../support/wait.js';
 
-/** What a behaviour gets: a way to open managers that all use the same store. */
+/** The argument of a behaviour: it opens managers that all use the same store. */
 export interface Place {
-  /** What errors call the store. */
+  /** The name of the store in errors. */
   readonly label: string;
   open(options?: ConnectOptions): Promise<LockManager>;
 }
 
-/** What `connect` takes for a store, and what errors call it. */
+/** The argument of `connect` for a store, and its name in errors. */
 export interface Where {
   readonly target: ConnectTarget;
   readonly label: string;
-  /** What every manager there needs. */
+  /** The options of every manager there. */
   readonly options?: ConnectOptions;
 }
 
@@ -32,11 +33,11 @@ export interface Host {
   /** Whether a behaviour is promised there; everything is, unless told otherwise. */
   promises?(title: string): boolean;
   start(): Promise<void>;
-  /** Where the next behaviour happens; what an earlier one left is not there. */
+  /** The place of the next behaviour, without the keys of earlier ones. */
   next(): Where;
-  /** What a behaviour gets in place of a manager that was opened. */
+  /** Wraps a manager before a behaviour gets it. */
   wrap?(manager: LockManager): LockManager;
-  /** Waits until nothing is left but fences. Not every store lets one look. */
+  /** Waits until nothing is left but fences. Not every store can be checked. */
   quiet?(): Promise<void>;
   stop(): Promise<void>;
 }
@@ -122,10 +123,15 @@ export class ServerHost implements Host {
   }
 }
 
+/** Waits until messages reach the waiter of a lock, where they need a subscription that is made for it. */
+export const awaitSubscription = new WeakMap<LockManager, (name: string) => Promise<void>>();
+
 /** Three servers that share the locks. */
 export class ClusterHost implements Host {
   readonly name: string;
   #cluster: Cluster | undefined;
+  /** The managers that wait, or have waited, for each lock of the present behaviour. */
+  #waiters = new Map<string, Set<LockManager>>();
 
   constructor(readonly binary: string) {
     this.name = `a Cluster of ${versionOf(binary)}`;
@@ -136,8 +142,26 @@ export class ClusterHost implements Host {
   }
 
   next(): Where {
+    this.#waiters = new Map();
     const { urls } = this.#running;
     return { target: { cluster: urls }, label: `the Cluster of ${urls[0]}` };
+  }
+
+  wrap(manager: LockManager): LockManager {
+    awaitSubscription.set(manager, (name) => this.#awaitSubscription(manager, name));
+    return manager;
+  }
+
+  async #awaitSubscription(manager: LockManager, name: string): Promise<void> {
+    const waiters = this.#waiters.get(name) ?? new Set();
+    this.#waiters.set(name, waiters.add(manager));
+    const pattern = `holdfast:inbox:*:{lock:${name}}`;
+    await until(async () => {
+      const asked = this.#running.nodes.map(({ admin }) =>
+        admin.call('PUBSUB', 'SHARDCHANNELS', pattern),
+      );
+      return ((await Promise.all(asked)) as string[][]).flat().length >= waiters.size;
+    }, `the subscriptions of ${waiters.size} waiters for ${name}`);
   }
 
   async quiet(): Promise<void> {

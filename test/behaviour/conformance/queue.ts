@@ -1,4 +1,4 @@
-/** Who is next: the line of those who wait, between processes and within one. */
+/** The order of the wait queue, between processes and within one. */
 
 import assert from 'node:assert/strict';
 import type { AcquireOptions, LockTimeoutError } from 'holdfast';
@@ -6,7 +6,7 @@ import type { Lock, LockManager } from '../../support/holdfast.js';
 import { until } from '../../support/wait.js';
 import { type Behaviours, enqueue, LONG, openSeveral, turns } from './behaviour.js';
 
-/** The place that a newcomer gets. The store may answer later than a newcomer is patient. */
+/** The position of a newcomer. The store may answer after the newcomer's wait has ended. */
 async function placeOfNewcomer(manager: LockManager, name: string): Promise<number> {
   let position: number | undefined;
   await until(async () => {
@@ -26,7 +26,7 @@ export const QUEUE: Behaviours = {
     const [holder, ...waiters] = await openSeveral(place, 'holder', ...names);
     const lock = await (holder as LockManager).acquire('x', LONG);
     const waiting: Record<string, Promise<Lock>> = {};
-    // The reverse, so that nothing which happens to follow the order of opening passes.
+    // The reverse order, so that an order that follows the opening by chance fails.
     for (const [i, who] of [...names.entries()].reverse()) {
       const { granted } = await enqueue(waiters[i] as LockManager, 'x');
       waiting[who] = granted;
@@ -86,7 +86,7 @@ export const QUEUE: Behaviours = {
     assert.equal(await lock.release(), true);
     assert.ok(before <= 15, `${before} of 60 later tasks came before`);
     await Promise.all([...earlier, ...later]);
-    assert.ok(many.stats().handedOn > 0);
+    assert.ok(many.stats().handedOff > 0);
   },
 
   'queue: callers of one manager are not overtaken by those who came later elsewhere': async (
@@ -103,7 +103,7 @@ export const QUEUE: Behaviours = {
     const calls = [call(a, 'first', {}), call(a, 'second', { mode: 'shared' })];
     calls.push(call(a, 'third', {}));
     await (await a.tryAcquire('beside'))?.release();
-    // What the clocks of two managers say of one moment differs by half a round trip.
+    // The clocks of two managers differ by half a round trip.
     await new Promise((resolve) => setTimeout(resolve, 20));
     calls.push(...Array.from({ length: 10 }, (_, i) => call(b, `later ${i}`, {})));
     await (await b.tryAcquire('beside'))?.release();

@@ -1,10 +1,10 @@
-/** A quorum of five servers as a place for the conformance suite, and what it does not promise. */
+/** A quorum of five servers as a place for the conformance suite, and the behaviours that it does not promise. */
 
 import { quiet } from '../../support/crew.js';
 import { RedisServer } from '../../support/server.js';
 import type { Host, ServerHost, Where } from './place.js';
 
-/** What differs, and why. */
+/** The behaviours that differ, and the reasons. */
 const WITHOUT: readonly RegExp[] = [
   // There is no wait queue: every waiter is woken and tries again.
   /^queue: (?!fences rise|a manager that closes)/,
@@ -19,7 +19,7 @@ const WITHOUT: readonly RegExp[] = [
   /^stats: /,
   // Servers that know nothing of each other cannot count, share or change an owner together.
   /^(shared|limit|downgrade|taken away|steal|forceRelease|adopt|query)\b/,
-  // A queue in the way stands in the way of nothing here.
+  // Foreign data at the key of the queue has no effect here.
   /^a key of another type is refused/,
 ];
 

@@ -1,6 +1,6 @@
 /**
- * What the store refuses. Two managers whose prefixes make the lock of one the side key of the other
- * bring about what foreign data would, though callers may not do that.
+ * Refusals of the store. Two managers whose prefixes make the lock of one the side key of the other
+ * have the effect of foreign data, though callers may not do that.
  */
 
 import assert from 'node:assert/strict';
@@ -58,7 +58,7 @@ export const REFUSALS: Behaviours = {
     const waiting = pastTheCheckOfKeys(() => stray.acquire('fence', { wait: 100 }));
     await assert.rejects(waiting, {
       code: 'ERR_LOCK_TIMEOUT',
-      holder: undefined,
+      holderLabel: undefined,
       message: /held by other code for \d+ ms more/,
     });
   },

@@ -1,4 +1,4 @@
-/** What a manager tells of its work: counts, and tracing channels. */
+/** The reports of a manager: counts, and tracing channels. */
 
 import assert from 'node:assert/strict';
 import { tracingChannel } from 'node:diagnostics_channel';
@@ -17,20 +17,20 @@ export const REPORTS: Behaviours = {
     assert.equal(b.stats().waiting, 2);
     await first.release();
     for (const { granted } of waiting) await (await granted).release();
-    const { held, acquired, handedOn, timedOut, lost, requests, handOffs } = b.stats();
+    const { held, acquired, handedOff, timedOut, lost, requests, handOffs } = b.stats();
     const gone = a.stats();
     assert.deepEqual(
       { held, waiting: b.stats().waiting, timedOut, lost },
       { held: 0, waiting: 0, timedOut: 1, lost: 0 },
     );
-    assert.deepEqual([gone.held, gone.acquired, gone.handedOn], [1, 2, 0]);
+    assert.deepEqual([gone.held, gone.acquired, gone.handedOff], [1, 2, 0]);
     // Each `enqueue` takes a lock beside the one that it waits for.
     assert.equal(acquired, 4);
-    assert.ok(handedOn <= 1, `${handedOn} handed off`);
+    assert.ok(handedOff <= 1, `${handedOff} handed off`);
     assert.ok(requests > 0);
     assert.equal(
       handOffs.reduce((sum, { count }) => sum + count, 0),
-      acquired - 2 - handedOn,
+      acquired - 2 - handedOff,
     );
   },
 

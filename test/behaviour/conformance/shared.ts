@@ -1,4 +1,4 @@
-/** Shared locks: who may hold one together, in which order, and how many at most. */
+/** Shared locks: their holders, the order of grants, and the limit. */
 
 import assert from 'node:assert/strict';
 import { until } from '../../support/wait.js';

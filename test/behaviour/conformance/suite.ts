@@ -1,4 +1,4 @@
-/** What holdfast promises wherever locks are kept, as tests of one place. */
+/** The promises of holdfast on every target, as tests of one place. */
 
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';

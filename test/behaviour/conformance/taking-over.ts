@@ -122,7 +122,7 @@ export const TAKING_OVER: Behaviours = {
     assert.equal(await past(() => stray.forceRelease('fence')), false);
     const stolen = past(() => stray.acquire('fence', { steal: true }));
     await assert.rejects(stolen, { code: 'ERR_LOCK_TIMEOUT' });
-    assert.equal(await past(() => stray.forceRelease('fence', { force: 'foreign' })), true);
+    assert.equal(await past(() => stray.forceRelease('fence', { foreign: true })), true);
     assert.equal(await (await past(() => stray.tryAcquire('fence')))?.release(), true);
   },
 

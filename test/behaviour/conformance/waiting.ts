@@ -1,4 +1,4 @@
-/** Waiting for a lock, and ceasing to. */
+/** Waiting for a lock, and the end of a wait. */
 
 import assert from 'node:assert/strict';
 import { sleep, until } from '../../support/wait.js';
@@ -47,14 +47,14 @@ export const WAITING: Behaviours = {
       // Known as soon as the store has answered once.
       return error['position'] !== undefined;
     }, 'the position in the wait queue');
-    const { name, code, lock, waited, holder, remaining, position } = error;
+    const { name, code, lock, waited, holderLabel, remaining, position } = error;
     assert.deepEqual(
-      { name, code, lock, holder, position },
+      { name, code, lock, holderLabel, position },
       {
         name: 'LockTimeoutError',
         code: 'ERR_LOCK_TIMEOUT',
         lock: 'x',
-        holder: 'nightly-report',
+        holderLabel: 'nightly-report',
         position: 1,
       },
     );
@@ -85,7 +85,7 @@ export const WAITING: Behaviours = {
     await assert.rejects(a.acquire('x', { wait: 0 }), /held by another caller of this manager/);
     const theirs = (await b.acquire('x', { wait: 0 }).catch((reason) => reason)) as Details;
     assert.match(String(theirs['message']), /held by another holdfast client/);
-    assert.equal(theirs['holder'], undefined);
+    assert.equal(theirs['holderLabel'], undefined);
   },
 
   'timeout: who stops waiting leaves the line, and the others move up': async (place) => {

@@ -27,7 +27,7 @@ before(async () => {
 afterEach(async () => {
   for (const { monitor } of watches.splice(0)) monitor.disconnect();
   await Promise.all(crew.splice(0).map((each) => each.stop()));
-  // After the last lease the side keys of those who were killed stay for half a minute.
+  // The side keys of killed processes stay for half a minute after the last lease.
   await quiet(server, 40_000);
   await ledger.clear();
 });
@@ -80,7 +80,7 @@ test('the check finds what cannot have been', () => {
     [reader, shared(3, 11, 40), shared(1, 12, 15, { asked: 9 }), held(4, 40, 50)],
     [held(1, 10, 50, { downgraded: 20 }), shared(2, 20, 60), held(3, 60, 61)],
     [shared(1, 10, 30, two), shared(2, 12, 30, two), shared(3, 30, 40, two)],
-    // Who was let in without a limit counts for those who come later, and it may know sooner.
+    // A holder without a limit counts for later callers, and may learn of its grant sooner than they do.
     [shared(1, 10, 30, two), shared(2, 12, 30, two), shared(3, 11, 30)],
     [held(1, 10, 10, { who: 'dead', until: 60 }), held(2, 40, 50)],
     [held(1, 10, 10, { who: 'dead', until: 30 }), held(2, 30, 50)],
@@ -89,7 +89,7 @@ test('the check finds what cannot have been', () => {
   for (const holds of right) assert.deepEqual(problemsOfKinds(holds, { deaths }), []);
 });
 
-/** What the holders wrote down, and what became of the stores that the locks protect. */
+/** The records of the holders, and the state of the stores that the locks protect. */
 async function problems(deaths: Deaths = new Map()): Promise<string[]> {
   const found = problemsOfKinds(await ledger.holds(), { deaths });
   for (const [lock, { value, accepted }] of await ledger.stores()) {
@@ -148,14 +148,14 @@ test('without faults: nothing is lost, and every grant is that of the first wait
   for (const { plain, accepted } of (await ledger.stores()).values()) assert.equal(plain, accepted);
 });
 
-/** Grants while somebody else stood ahead. */
+/** Grants while another waiter was ahead in the queue. */
 function outOfTurn(grants: readonly Grant[]): string[] {
   return grants
     .filter(({ token, line: [first = token] }) => first !== token)
     .map(({ token, line }) => `${labelOf(token)} ahead of ${line.map(labelOf)}`);
 }
 
-/** Longer than any lease of those who may be stopped or killed, which is `LEASE_MS` at most. */
+/** Longer than any lease of a process that may be stopped or killed, which is `LEASE_MS` at most. */
 const PAUSE_MS = 1_000;
 const LEASE_MS = 600;
 
@@ -173,7 +173,7 @@ test('with processes that are killed, or stopped past their leases, at random', 
   assert.ok(deaths.size > 0 && pauses > 0);
   covers(t, holds, results);
   assert.deepEqual(await problems(deaths), []);
-  // Who was stopped for so long may have lost what it had, and the answers to what it asked.
+  // A process that was stopped for so long may have lost its locks, and the answers to its requests.
   assert.deepEqual(unexpected(results, 'ERR_LOCK_LOST', 'ERR_LOCK_CONNECTION'), []);
   for (const name of NAMES) await forgetTheDead(server, name, crew[0] as Contender);
 });

@@ -14,10 +14,10 @@ import { RedisServer } from '../../support/server.js';
 import { until } from '../../support/wait.js';
 
 const SECONDS = Number(process.env['HOLDFAST_SECONDS'] ?? 15);
-/** Nobody who may be stopped or killed has a longer lease. */
+/** The longest lease of a process that may be stopped or killed. */
 const LEASE_MS = 600;
 const PAUSE_MS = 1_000;
-/** The server tells a time to live in whole ms. */
+/** The server reports a time to live in whole ms. */
 const ROUNDING_US = 2_000;
 const PLAIN = { prefix: '' };
 

@@ -34,7 +34,7 @@ afterEach(async () => {
 
 after(async () => {
   await locks.close();
-  // The shares of those who were killed stay on the server for half a minute, and count no more.
+  // The shares of killed processes stay on the server for half a minute, but do not count any more.
   await quiet(server, 40_000);
   await Promise.all([server.stop(), ledger.stop()]);
 });
@@ -48,7 +48,7 @@ async function kill(victim: Contender): Promise<void> {
   await victim.kill();
 }
 
-/** Takes permits until it is refused one, and gives them back. Answers how many those were. */
+/** Takes permits until one is refused, and releases them. Answers their number. */
 async function freePermits(name: string): Promise<number> {
   const taken: Lock[] = [];
   for (;;) {
@@ -60,7 +60,7 @@ async function freePermits(name: string): Promise<number> {
   return taken.length;
 }
 
-/** Fails unless all are free again when a lease has passed since `killed`, and not before by much. */
+/** Fails unless all permits are free again one lease after `killed`, and not much earlier. */
 async function allFreeAfter(name: string, killed: number): Promise<void> {
   await until(async () => (await freePermits(name)) === 10, 'ten free permits');
   const took = (now() - killed) / 1000;
@@ -108,7 +108,7 @@ test('permits come and go, and their holders are killed at random: never more th
   assert.equal(mostAtOnce(holds), 10, 'the semaphore was used to the full');
 });
 
-/** By how many it was held for certain. */
+/** The number of certain holders. */
 function mostAtOnce(holds: readonly { begin: number; end: number }[]): number {
   const changes = holds.flatMap(({ begin, end }) => [
     { at: begin, by: 1 },

@@ -1,4 +1,4 @@
-/** Several names at once, named in every order: nobody waits for ever, and all get them in turn. */
+/** Several names at once, in every order: no caller waits for ever, and all get their locks in turn. */
 
 import assert from 'node:assert/strict';
 import { after, before, type TestContext, test } from 'node:test';
@@ -22,7 +22,7 @@ before(async () => {
 
 after(() => Promise.all([server.stop(), ledger.stop()]));
 
-/** Each process names the locks in its own orders. Both together do so many rounds. */
+/** Each process names the locks in its own orders. Both together do `rounds` rounds. */
 async function contend(
   t: TestContext,
   target: ConnectTarget,

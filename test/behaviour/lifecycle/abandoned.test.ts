@@ -1,4 +1,4 @@
-/** Locks that nobody has any more: they are held on, and it is told. */
+/** Abandoned locks: they stay held, and a warning names them. */
 
 import assert from 'node:assert/strict';
 import { after, afterEach, before, test } from 'node:test';
@@ -71,7 +71,7 @@ test('what somebody can still use is not warned of', async () => {
     kept.push(() => both.held);
     kept.push((await locks.acquire(['set:3', 'set:4'])).signal);
     (await locks.acquire('listened')).signal.addEventListener('abort', () => {});
-    await locks.acquire('left', { ttl: 60_000, renew: false, keep: true });
+    await locks.acquire('left', { ttl: 60_000, renew: false, leaveToExpire: true });
     const closure = await locks.acquire('closure');
     kept.push(() => closure.release());
     void locks.request('asked', () => new Promise(() => {}));
@@ -84,7 +84,7 @@ test('what somebody can still use is not warned of', async () => {
     await (await locks.acquire('gone')).release();
   };
   await take();
-  // Found in the same look as those above it, had these been found.
+  // The search that finds this one would have found those above it too.
   await locks.acquire('abandoned');
   await found(1);
   const unexpected = warnings.filter(({ message }) => !message.includes('"abandoned"'));
@@ -118,7 +118,7 @@ test('who listens to the signal of an old lock is told, also if the rest is forg
   const told: string[] = [];
   const old = await locks.acquire('old');
   let handle: typeof old | undefined = await locks.acquire('x');
-  // By now it was looked whether somebody has it.
+  // By now the search has run.
   await until(async () => {
     await collect();
     return locks.stats().oldestHold > 2_500;

@@ -1,6 +1,6 @@
 /**
- * A program that takes locks in every way there is, refers to nothing but what the way is about, has garbage
- * collected, and tells what has become of the locks. Its argument is where the locks live.
+ * A program that takes locks in every way, keeps only the references that a way is about, has garbage
+ * collected, and prints the state of the locks. Its argument is the target of `connect`.
  */
 
 import { connect, type Lock, type LockManager } from '../../support/holdfast.js';
@@ -8,11 +8,11 @@ import { sleep, until } from '../../support/wait.js';
 
 /** A way to take a lock. */
 interface Way {
-  /** Takes the lock `name`, and calls `told` if its loss is told. What it returns is all that is kept. */
+  /** Takes the lock `name`, and calls `told` if a loss is reported. Only its result is referred to. */
   take(name: string, told: () => void): Promise<unknown>;
-  /** Whether a loss can be told to anybody. */
+  /** Whether a loss can be reported to a listener. */
   readonly tells?: true;
-  /** What happens after the first collections. */
+  /** The step after the first collections. */
   next?(name: string): Promise<unknown>;
 }
 
@@ -20,11 +20,11 @@ const [, , target = ''] = process.argv;
 const open = () => connect(target);
 let others: LockManager;
 let end = () => {};
-/** Comes when every lock was taken away. */
+/** Called when every lock was taken away. */
 const ended = new Promise<void>((resolve) => {
   end = resolve;
 });
-/** Locks of `others` for which somebody waits. */
+/** Locks of `others` that have a waiter. */
 const theirs = new Map<string, Lock>();
 
 const WAYS: Readonly<Record<string, Way>> = {
@@ -114,9 +114,9 @@ const WAYS: Readonly<Record<string, Way>> = {
   'nothing, of a lock without renewal': {
     take: async (name) => void (await (await open()).acquire(name, { renew: false, ttl: 60_000 })),
   },
-  'nothing, of a lock to keep': {
+  'nothing, of a lock that is left to expire': {
     take: async (name) =>
-      void (await (await open()).acquire(name, { renew: false, ttl: 60_000, keep: true })),
+      void (await (await open()).acquire(name, { renew: false, ttl: 60_000, leaveToExpire: true })),
   },
   'nothing, of a lock that was tried': {
     take: async (name) => void (await (await open()).tryAcquire(name)),
@@ -151,7 +151,7 @@ const WAYS: Readonly<Record<string, Way>> = {
 
 const waste: object[][] = [];
 
-/** Makes garbage, old enough for a full collection; or collects it, which only the flag --expose-gc allows. */
+/** Collects garbage with the flag --expose-gc; otherwise makes garbage until a full collection runs. */
 const collect =
   globalThis.gc ??
   (() => {
@@ -159,7 +159,7 @@ const collect =
     if (waste.length > 8) waste.length = 0;
   });
 
-/** Waits until all that nobody refers to was collected. */
+/** Waits until all unreferenced objects were collected. */
 async function collected(): Promise<void> {
   const old: { it: object | undefined } = { it: {} };
   const witness = new WeakRef(old.it as object);
@@ -183,17 +183,19 @@ async function main(): Promise<void> {
   for (const { title, name, take } of ways) {
     kept.set(title, (await take(name, () => told.add(title))) as { signal?: AbortSignal });
   }
-  // Each lets go of what the one before referred to.
+  // Each collection frees objects to which those of the one before referred.
   for (let round = 0; round < 3; round++) await collected();
   await Promise.all(ways.map(({ next, name }) => next?.(name)));
   for (let round = 0; round < 3; round++) await collected();
-  // A lock that is given up is not given up at once, nor renewed.
+  // An abandoned lock is not released at once, nor renewed.
   await sleep(2_500);
   const held = new Set<string>();
   for (const { title, name } of ways) {
     if ((await others.tryAcquire(name)) === null) held.add(title);
   }
   for (const { name } of ways) await others.forceRelease(name);
+  // A callback that ends before its manager has heard of the loss ends in time.
+  await sleep(1_000);
   end();
   const knows = (title: string) => told.has(title) || kept.get(title)?.signal?.aborted === true;
   const all = () => ways.every(({ title, tells }) => !tells || knows(title));

@@ -1,4 +1,4 @@
-/** What must not grow. */
+/** Memory, files and threads must not grow. */
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -54,7 +54,7 @@ test('nothing keeps the event loop alive after close', async () => {
   await locks.close();
   assert.equal(openOperations(), 0);
   const left = () => process.getActiveResourcesInfo().sort().join();
-  // What others have planned for this turn is over in the next.
+  // Callbacks that others have planned for this turn have run by the next.
   await until(() => left() === before.join(), 'nothing to be left');
   await server.stop();
 });

@@ -1,4 +1,4 @@
-/** Many managers in one process, and collections of garbage at every moment: nothing is left over. */
+/** Many managers in one process, and garbage collections at every moment: nothing is left over. */
 
 import assert from 'node:assert/strict';
 import { existsSync, readdirSync } from 'node:fs';
@@ -30,7 +30,7 @@ interface Footprint {
   readonly threads: number;
 }
 
-/** What the process uses: MB, open files, threads (0 where the system does not list them). */
+/** The resources of the process: MB, open files, threads (0 where the system does not list them). */
 function footprint(): Footprint {
   collect();
   collect();
@@ -60,6 +60,8 @@ for (const kind of ['memory:', 'Redis']) {
     await visits(target, 200);
     const base = footprint();
     await visits(target, MANAGERS);
+    // Node keeps objects that were used in this turn of the event loop until it ends.
+    await new Promise(setImmediate);
     // The sockets of the last ones are closed by another thread.
     await until(() => footprint().files <= base.files, 'every file to be closed');
     const left = footprint();
@@ -91,7 +93,7 @@ function collectAlways(): { count(): number; stop(): void } {
   };
 }
 
-/** A bit of everything that is under way for a while. */
+/** Starts some operations of each kind that last for a while. */
 async function everything(locks: LockManager, round: number): Promise<void> {
   const name = `gc:${round % 3}`;
   const abort = new AbortController();

@@ -54,10 +54,10 @@ test('await at the top level waits, and held locks do not keep the process alive
   assert.equal(ended.stdout, 'done\n');
 });
 
-test('a lock that was acquired with keep outlasts its process', async () => {
+test('a lock that was acquired with leaveToExpire outlasts its process', async () => {
   const ended = await run(
     `${CONNECT}
-    await locks.acquire('kept', { ttl: 60_000, renew: false, keep: true });`,
+    await locks.acquire('kept', { ttl: 60_000, renew: false, leaveToExpire: true });`,
     server.url,
   );
   endedWell(ended);
@@ -117,7 +117,7 @@ for (const [how, source, code] of [
     const ended = await run(
       `${CONNECT}
       await locks.acquire(['ended:1', 'ended:2'], { ttl: 60_000 });
-      await locks.acquire('ended:kept', { ttl: 60_000, renew: false, keep: true });
+      await locks.acquire('ended:kept', { ttl: 60_000, renew: false, leaveToExpire: true });
       locks.on('lost', () => console.log('lost'));
       ${source}`,
       server.url,
@@ -176,7 +176,7 @@ test('a server that does not answer holds up the end of a process for a moment',
     String(server.pid),
   ).finally(() => process.kill(server.pid, 'SIGCONT'));
   endedWell(ended);
-  // It would answer never: so the wait has an end of its own.
+  // Without an answer the test would hang, so the wait has an end of its own.
   assert.ok(Number(ended.stdout) >= 90, ended.stdout);
 });
 

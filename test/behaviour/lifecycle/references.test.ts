@@ -1,4 +1,4 @@
-/** Which managers a collection of garbage may take, and which it may not: those that hold, wait or listen. */
+/** A garbage collection may take managers, except those that hold locks, wait or have listeners. */
 
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
@@ -34,7 +34,7 @@ for (const place of ['memory:', 'Redis']) {
   }
 }
 
-/** Opens a manager that is called `name`, does something with it, and refers to it no more. */
+/** Opens a manager that is called `name`, does something with it, and drops the reference. */
 async function forget(name: string, use: (locks: LockManager) => unknown): Promise<void> {
   await use(await connect(server.url, { clientName: name }));
 }

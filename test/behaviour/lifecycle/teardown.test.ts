@@ -8,7 +8,7 @@ import { RedisServer } from '../../support/server.js';
 import { until } from '../../support/wait.js';
 
 let server: RedisServer;
-/** Takes connections and says nothing. */
+/** Accepts connections and never answers. */
 let silent: Server;
 let silentUrl: string;
 const visitors = new Set<Socket>();
@@ -28,7 +28,7 @@ after(async () => {
   await server.stop();
 });
 
-/** Programs that get `connect`, `url`, `silent` and `name`, and call `ready` when they are so far. */
+/** Programs that get `connect`, `url`, `silent` and `name`, and call `ready` when they are at work. */
 const STATES: Readonly<Record<string, string>> = {
   connecting: `connect(silent).catch(() => {}); ready();`,
   waiting: `

@@ -47,7 +47,7 @@ test('workers terminated with operations in flight do not crash, 60 times over',
       if (round % 2 === 0) await Promise.all(workers.map(hears));
       await Promise.all(workers.map((worker) => worker.terminate()));
     }
-    // Nothing is given back any more once the process ends.
+    // No lock is released any more once the process ends.
     const locks = await connect(url);
     for (let id = 0; id < Number(rounds) * 3; id++) {
       const lock = await locks.acquire('worker:' + id, { wait: 20_000 });
@@ -64,6 +64,43 @@ test('workers terminated with operations in flight do not crash, 60 times over',
     ended.stderr,
   );
   assert.equal(ended.stdout, 'done\n');
+});
+
+test('32 workers that come and go for a minute leave nothing behind', async () => {
+  const ended = await run(
+    `${START}
+    import { readdirSync } from 'node:fs';
+    import { connect } from 'holdfast';
+    const linux = process.platform === 'linux';
+    const open = () => (linux ? [...readdirSync('/proc/self/fd'), ...readdirSync('/proc/self/task')].length : 0);
+    let id = 0;
+    const one = async (end) => {
+      while (performance.now() < end) {
+        const worker = start(id++);
+        // It ends while it starts, while it connects, or in the middle of its work.
+        await new Promise((resolve) => setTimeout(resolve, Math.random() ** 2 * 3_000));
+        await worker.terminate();
+      }
+    };
+    const all = (end) => Promise.all(Array.from({ length: 32 }, () => one(end)));
+    const locks = await connect(url);
+    await all(performance.now() + 1);
+    const before = open();
+    await all(performance.now() + 60_000);
+    // The server has released what they held, and sockets close after their threads.
+    const lock = await locks.acquire('worker:' + (id - 1), { wait: 20_000 });
+    await lock.release();
+    for (let i = 0; i < 500 && open() > before; i++) await new Promise((resolve) => setTimeout(resolve, 20));
+    console.log(open() <= before ? 'clean' : open() + ' open, ' + before + ' before');
+    await locks.close();`,
+    server.url,
+  );
+  const { code, signal, stdout, stderr } = ended;
+  assert.deepEqual({ code, signal }, { code: 0, signal: null }, stderr);
+  assert.equal(stdout, 'clean\n');
+  const clients = async () =>
+    String(await server.admin.call('CLIENT', 'LIST')).split('\n').length - 1;
+  await until(async () => (await clients()) <= 1, 'the end of all connections');
 });
 
 test('a terminated worker gives its locks back at once', async () => {

@@ -40,7 +40,7 @@ const step: fc.Arbitrary<Step> = fc.oneof(
   fc.record({ kind: fc.constantFrom('expire', 'delete', 'foreign', 'lose the counter') }),
 );
 
-/** What the lock must look like. */
+/** The expected state of the lock. */
 interface Model {
   holder: string | undefined;
   ttl: number;
@@ -84,7 +84,7 @@ async function perform(model: Model, action: Step): Promise<void> {
     }
     case 'expire':
     case 'delete':
-      // What an expired key looks like to a script: it is not there.
+      // To a script an expired key does not exist.
       await redis.del(LOCK);
       model.holder = undefined;
       return;

@@ -1,4 +1,4 @@
-/** The line of waiters as the scripts keep it: what no schedule of well-behaved managers shows. */
+/** The wait queue of the scripts, in states that no schedule of well-behaved managers shows. */
 
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, test } from 'node:test';
@@ -23,7 +23,7 @@ beforeEach(() => redis.flushall());
 
 const [A, B, C] = ['hf1.a.1', 'hf1.b.1', 'hf1.c.1'] as const;
 
-/** The owner without the mark of those who wait. */
+/** The owner without the mark that a waiter leaves. */
 async function owner(): Promise<string | undefined> {
   return (await redis.get(LOCK))?.replace(/\+$/, '');
 }

@@ -19,20 +19,20 @@ function source(name: string): string {
   return text.replace(/--#include (\w+)\.lua/g, (_, part) => source(part));
 }
 
-/** What `acquire.lua` takes besides the token. */
+/** The arguments of `acquire.lua` besides the token. */
 interface Acquire {
   readonly ttl?: number;
   readonly epoch?: number | string;
   /** 'try', 'poll', or a queue entry ('0': at the end). */
   readonly seq?: string;
-  /** '-' for the whole lock, '0' for a share, or how many may have one. */
+  /** '-' for the whole lock, '0' for a share without a limit, or the limit. */
   readonly limit?: string;
 }
 
 export interface Scripts {
   /** The fence, or null if the lock is not the token's. */
   acquire(token: string, options?: Acquire): Promise<number | null>;
-  /** What an acquire answers, as it is. */
+  /** The unchanged reply of an acquire. */
   ask(token: string, options?: Acquire): Promise<unknown>;
   extend(token: string, ttl: number): Promise<unknown>;
   release(token: string): Promise<unknown>;

@@ -72,7 +72,7 @@ async function race(name: string, score: Score, handOn: boolean): Promise<void> 
     score.granted += 1;
     assert.equal(await lock.release(), true);
   }
-  // Far less than the claim of a grant that nobody takes.
+  // Far less than the claim of a grant without a waiter.
   await until(
     async () => (await server.admin.exists(`lock:${name}`, `{lock:${name}}:queue`)) === 0,
     `${name} to be free`,

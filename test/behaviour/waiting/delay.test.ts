@@ -1,4 +1,4 @@
-/** How long a holder who is gone, or who tells nobody, keeps the next one waiting. */
+/** The delay that a dead or silent holder causes for the next waiter. */
 
 import assert from 'node:assert/strict';
 import { after, afterEach, before, test } from 'node:test';
@@ -31,7 +31,7 @@ function median(values: readonly number[]): number {
   return [...values].sort((a, b) => a - b)[Math.floor(values.length / 2)] ?? Number.NaN;
 }
 
-/** When each lock's lease ends by the server's clock, and who owns it. */
+/** The end of each lock's lease by the server's clock, and its owner. */
 const LEASES = `
   local time = redis.call('TIME')
   local leases = {}
@@ -72,7 +72,7 @@ for (const [fate, end] of [
     );
     await end(holder);
 
-    // The last that is seen of each lease while it is the holder's: no renewal moves that any more.
+    // The last reading of each lease while the holder owns it: no renewal changes it any more.
     const ends = new Map<string, number>();
     const keys = names.map((name) => `lock:${name}`);
     await until(async () => {
@@ -100,7 +100,7 @@ test('a foreign holder that deletes its key and tells nobody is noticed within 1
       async () => (await server.admin.zcard(`{lock:${name}}:queue`)) === 1,
       'the waiter to be queued',
     );
-    // Any moment between two looks is as good as another.
+    // A random moment between two polls.
     await sleep(300 + i * 37);
     const deleted = performance.now();
     await server.admin.del(`lock:${name}`);

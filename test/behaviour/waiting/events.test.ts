@@ -69,7 +69,7 @@ test('stats counts what was done, and tells what is under way', async () => {
     held: 0,
     waiting: 0,
     acquired: 0,
-    handedOn: 0,
+    handedOff: 0,
     timedOut: 0,
     lost: 0,
     abandoned: 0,

@@ -28,7 +28,7 @@ interface LockRequest {
 }
 
 /**
- * The first of `requests` as an owner with an own grant and fences for all others, who wait behind it
+ * Makes the first of `requests` an owner with a grant of its own and fences for the others, which wait
  * in this order.
  */
 async function ownerWithSuccessors(
@@ -36,36 +36,36 @@ async function ownerWithSuccessors(
 ): Promise<[Lock, ...Promise<Lock>[]]> {
   const acquire = (request: LockRequest) =>
     locks.acquire('x', { ttl: 60_000, wait: 60_000, label: 'x', ...request });
-  // Fences are reserved for those who wait when a manager is queued, so two come before.
+  // Fences are reserved for the callers that wait when a manager is queued, so two callers come before.
   const [first, second, ...successors] = [acquire({}), acquire({}), ...requests.map(acquire)];
   await (await first)?.release();
   const before = await (second as Promise<Lock>);
   await untilQueued(server, 'x', ['x']);
-  const handedOn = locks.stats().handedOn;
+  const handedOff = locks.stats().handedOff;
   // A token that was read goes through the server.
   assert.match(before.token, /^hf1\./);
   await before.release();
   const owner = await (successors[0] as Promise<Lock>);
-  assert.equal(locks.stats().handedOn, handedOn);
+  assert.equal(locks.stats().handedOff, handedOff);
   await until(async () => (await server.admin.pttl('lock:x')) > 3_000, 'the claim');
   return [owner, ...successors.slice(1)];
 }
 
-const handedOn = () => locks.stats().handedOn;
+const handedOff = () => locks.stats().handedOff;
 
 test('a lock is handed off under the same token, with the next fence', async () => {
   const [owner, second, third] = await ownerWithSuccessors({}, {}, {});
   const value = await server.admin.get('lock:x');
-  const [before, { requests }] = [handedOn(), locks.stats()];
+  const [before, { requests }] = [handedOff(), locks.stats()];
   assert.equal(await owner.release(), true);
   const successor = (await second) as Lock;
   assert.equal(successor.fence, owner.fence + 1);
   assert.equal(await successor.release(), true);
   const last = (await third) as Lock;
   assert.equal(last.fence, successor.fence + 1);
-  assert.equal(handedOn() - before, 2);
+  assert.equal(handedOff() - before, 2);
   assert.equal((await server.admin.get('lock:x'))?.replace('+', ''), value?.replace('+', ''));
-  // With the last of them the position in the wait queue is given up.
+  // The last of them gives up the position in the wait queue.
   await untilQueued(server, 'x', []);
   assert.ok(locks.stats().requests - requests <= 1);
   assert.equal(await last.release(), true);
@@ -74,11 +74,11 @@ test('a lock is handed off under the same token, with the next fence', async () 
 
 test('a lock whose token was read is never handed off', async () => {
   const [owner, second] = await ownerWithSuccessors({}, {});
-  const before = handedOn();
+  const before = handedOff();
   const { token } = owner;
   assert.equal(await owner.release(), true);
   const successor = (await second) as Lock;
-  assert.equal(handedOn(), before);
+  assert.equal(handedOff(), before);
   assert.notEqual(successor.token, token);
   assert.ok(successor.fence > owner.fence);
   assert.equal(await successor.release(), true);
@@ -87,11 +87,11 @@ test('a lock whose token was read is never handed off', async () => {
 test('maxHold counts for each owner, not from the grant', async () => {
   const maxHold = 1_500;
   const [first, ...others] = await ownerWithSuccessors({}, ...Array(4).fill({ maxHold }));
-  const before = handedOn();
+  const before = handedOff();
   const lost: string[] = [];
   locks.on('lost', (_lock, error) => lost.push(error.reason));
   await sleep(600);
-  // What the server has confirmed a moment ago is handed off in the process.
+  // A lock that the server has just confirmed is handed off in the process.
   await first.extend();
   await first.release();
   for (const successor of others.slice(0, 3)) {
@@ -101,7 +101,7 @@ test('maxHold counts for each owner, not from the grant', async () => {
     await lock.extend();
     assert.equal(await lock.release(), true);
   }
-  assert.equal(handedOn() - before, 4);
+  assert.equal(handedOff() - before, 4);
   assert.deepEqual(lost, []);
   // And the lease does end, though the caller keeps the lock.
   const last = (await others[3]) as Lock;

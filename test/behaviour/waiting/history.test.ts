@@ -1,4 +1,4 @@
-/** What several processes wrote down about their holds of one lock, and whether it may have been so. */
+/** The check of the records that several processes write of their holds of one lock. */
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
@@ -36,7 +36,7 @@ test('the check finds what cannot have been', () => {
   for (const [problem, holds] of wrong) {
     assert.match(problemsOf(holds, { noLosses: true }).join(), new RegExp(problem));
   }
-  // Other locks are of no concern, and nobody believed in what was lost when it came.
+  // Other locks do not count, and no holder believed in a lock that was lost before its acquire returned.
   assert.deepEqual(problemsOf([first, held(1, 11, 12, { lock: 'b' })]), []);
   assert.deepEqual(problemsOf([held(2, 10, 20), held(1, 15, 15, { stillborn: true })]), []);
 });
@@ -48,7 +48,7 @@ test('the store refuses an older fence, and the check sees a lost update', async
   assert.equal(await guardedStep(admin, 's', 6), true);
   const store = (await ledger.stores()).get('s');
   assert.deepEqual(store, { value: 2, accepted: 2, refused: 1, plain: 0 });
-  // Two who share a fence both pass the guard, and one of their updates is lost.
+  // Two holders with one fence both pass the guard, and one of their updates is lost.
   await Promise.all([guardedStep(admin, 's', 7), guardedStep(admin, 's', 7)]);
   assert.match((await problemsIn(ledger)).join(), /s: 4 guarded writes made 3/);
   await ledger.clear();

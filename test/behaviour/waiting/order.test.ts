@@ -1,4 +1,4 @@
-/** Who waits longest is next, wherever it waits. */
+/** The longest waiter is next, in whichever process it waits. */
 
 import assert from 'node:assert/strict';
 import { after, afterEach, before, test } from 'node:test';
@@ -38,7 +38,7 @@ test('one after the other, in the order in which they came', async () => {
   await enlist('holder', ...names);
   const [holder, ...waiters] = crew as [Contender, ...Contender[]];
   const { id } = await holder.order('hold', 'a', LONG);
-  // The reverse, so that nothing which happens to follow the order of the processes passes.
+  // The reverse order, so that an order that follows the processes by chance fails.
   const order = [...names].reverse();
   const granted: string[] = [];
   for (const [i, who] of order.entries()) {
@@ -83,7 +83,7 @@ test('four processes with 25 waiters each: in the order of the calls, but for 15
     );
     for (const other of names.slice(0, i)) {
       const count = ahead.filter((hold) => hold.who === other).length;
-      // All who came before, and those of the second round that were handed the lock in their process.
+      // All earlier callers, and those of the second round that got the lock by a hand-off in their process.
       assert.ok(count >= 25 && count <= 25 + 15, `${count} of ${other} ahead of ${who}: ${told}`);
     }
     assert.deepEqual(
@@ -123,12 +123,12 @@ test('a thousand tasks here let a process there have its turn, and cost few requ
   tasks.push(...start(980));
   await first.release();
   const doneBeforeGuest = await turn;
-  // Those who came before, and at most fifteen hand-offs; what was done while the guest's message came.
+  // The earlier callers, at most fifteen hand-offs, and the rounds during the delivery of the guest's message.
   assert.ok(doneBeforeGuest < 100, `the guest came after ${doneBeforeGuest} of a thousand`);
   await Promise.all(tasks);
-  const { requests, handedOn } = locks.stats();
+  const { requests, handedOff } = locks.stats();
   assert.ok(requests - before < 250, `${requests - before} requests`);
-  assert.ok(handedOn > 900, `${handedOn} handed off`);
+  assert.ok(handedOff > 900, `${handedOff} handed off`);
   await locks.close();
 });
 

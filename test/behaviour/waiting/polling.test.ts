@@ -28,7 +28,7 @@ afterEach(async () => {
 
 after(() => Promise.all([server.stop(), ledger.stop()]));
 
-/** Makes a user who may do everything else; answers the URL to connect by. */
+/** Makes a user with all other rights; answers the URL of the server for that user. */
 async function deafUser(...rules: string[]): Promise<string> {
   const all = ['reset', 'on', '>pw', '~*', '&*', '+@all', ...rules];
   await server.admin.call('ACL', 'SETUSER', 'deaf', ...all);
@@ -44,7 +44,7 @@ for (const rule of ['resetchannels', '-subscribe', '-publish']) {
     here.on('warning', (warning) => warnings.push(warning));
     there.on('warning', (warning) => assert.fail(warning));
 
-    // Longer than any pause between polls, so that it is a poll that finds out.
+    // Longer than any pause between polls, so that a poll finds the lock free.
     const lease = { ttl: 20_000, wait: 60_000 };
     const first = await there.acquire('x', lease);
     const second = here.acquire('x', { ...lease, label: 'here' });
@@ -56,7 +56,7 @@ for (const rule of ['resetchannels', '-subscribe', '-publish']) {
     const third = there.acquire('x', { ...lease, label: 'there' });
     await untilQueued(server, 'x', ['there']);
     assert.equal(await lock.release(), true);
-    // Nobody tells it either: it finds out within the claim.
+    // No message reaches this one either: a poll finds the grant within the claim.
     assert.equal(await (await third).release(), true);
 
     let reconnected = false;

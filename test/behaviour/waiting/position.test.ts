@@ -36,7 +36,7 @@ function take(manager: LockManager, label: string): Promise<Lock> {
   return manager.acquire('x', { label, ttl: 20_000, wait: 60_000 });
 }
 
-/** Who got the lock, in order, each releasing it at once. */
+/** The callers that got the lock, in order; each releases it at once. */
 function turns(...waiting: [who: string, acquired: Promise<Lock>][]): Promise<string[]> {
   const order: string[] = [];
   const all = waiting.map(async ([who, acquired]) => {

@@ -120,7 +120,7 @@ test('SIGSTOP of the first waiter: it costs the others one claim, and keeps its 
   const released = now();
   assert.equal(await a.order('release', first.id), true);
   const { id, at } = await third;
-  // The claim, the poll of who is the second waiter, and a margin for a busy machine.
+  // The claim, the poll of the second waiter, and a margin for a busy machine.
   assert.ok(at - released < 1_000_000 + 3_000_000 + 1_000_000, `it took ${at - released} µs`);
   b.resume();
   await untilQueued(server, 'x', ['b']);

@@ -1,4 +1,4 @@
-/** A reply, or the message of a grant, is lost after the server has done what was asked. */
+/** A reply, or the message of a grant, is lost after the server has executed the request. */
 
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, test } from 'node:test';
@@ -132,7 +132,7 @@ test('release: its reply is lost when another has the lock already', async () =>
   const next = await second;
   restore();
   assert.equal(await released, true);
-  // The release went out twice; the second time it was nobody's.
+  // The release was sent twice; the second one found no owner.
   assert.equal(next.held, true);
   await next.extend();
   assert.equal(await owner(), 'there');

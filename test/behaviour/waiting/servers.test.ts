@@ -77,7 +77,7 @@ test('a restart without its data: the holder learns of it, and the waiters are s
   assert.deepEqual(await problemsIn(ledger, { dataLost: true }), []);
 });
 
-/** A task of `here` holds a lock and another waits behind it; then the server forgets and `there` has it. */
+/** A task of `here` holds a lock and another waits for it; then the server loses its data and `there` gets the lock. */
 async function forgotten(from: FaultProxy): Promise<{
   here: LockManager;
   there: LockManager;
@@ -88,7 +88,7 @@ async function forgotten(from: FaultProxy): Promise<{
   const here = await connect(from.url, { clientName: 'here' });
   const there = await connect(server.url);
   managers.push(here, there);
-  // The first of a line reserves no fence for those behind it, the next one does.
+  // The first owner of a queue reserves no fence for its successors, the next one does.
   const line = ['zeroth', 'first', 'second'].map((label) =>
     here.acquire('x', { ...LONG, label }),
   ) as [Promise<Lock>, Promise<Lock>, Promise<Lock>];
@@ -131,7 +131,7 @@ test('a restart without its data: what others may have by now is not handed off'
   here.once('reconnect', () => {
     back = true;
   });
-  // It knows that the data is another's, but not yet whether its lock is in it.
+  // It knows that the data is new, but not yet whether its lock is in it.
   proxy.onRequest = (chunk) => {
     if (chunk.includes('EVAL') && proxy !== undefined) proxy.loseReplies = true;
   };
@@ -188,7 +188,7 @@ test('two seconds of silence for some: the others go on, one holder at a time', 
   await until(async () => (await by('a')) > 5 && (await by('b')) > 5, 'the contest to begin');
   proxy.blackhole = true;
   const begin = performance.now();
-  // What the silent ones hold, and one claim for each, then the line is free of them.
+  // After the leases of the silent processes, and one claim for each, the queue has no entry of them.
   const others = (await by('c')) + 20;
   await until(async () => (await by('c')) > others, 'those who are not cut off to go on');
   await sleep(2_000 - (performance.now() - begin));
@@ -200,7 +200,7 @@ test('two seconds of silence for some: the others go on, one holder at a time', 
   await Promise.all(crew.map((each) => each.order('halt')));
   const results = await Promise.all(tallies);
   for (const tally of results) {
-    // A release that had no answer in time says so, and is made up for.
+    // A release without an answer in time rejects, and is repeated later.
     const ended = Object.keys(tally).filter((code) => code !== 'release:ERR_LOCK_CONNECTION');
     assert.deepEqual(ended, ['ok'], JSON.stringify(results));
   }

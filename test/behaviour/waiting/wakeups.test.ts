@@ -1,4 +1,4 @@
-/** Nobody sleeps through its turn, however often the connections break on which it would be told. */
+/** No waiter misses its grant, however often the connections for messages break. */
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';

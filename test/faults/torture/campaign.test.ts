@@ -1,4 +1,4 @@
-/** A short campaign, and what it must not overlook. For a long one there is `npm run torture`. */
+/** A short campaign, and violations that it must find. `npm run torture` runs a long one. */
 
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';

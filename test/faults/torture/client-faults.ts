@@ -1,14 +1,14 @@
-/** What can happen to a process that uses locks. */
+/** The faults of a process that uses locks. */
 
 import type { Contender } from '../../support/crew.js';
 import type { Dice } from '../../support/dice.js';
 import { sleep } from '../../support/wait.js';
 import type { ClientOrders } from './client.js';
 
-/** What one process after the other mans. */
+/** A post that one process after the other takes. */
 export interface Post {
   contender: Contender<ClientOrders>;
-  /** Something happens to it already. */
+  /** It has a fault already. */
   suffers: boolean;
 }
 
@@ -29,7 +29,7 @@ interface Ground {
   replace(post: Post): Promise<void>;
 }
 
-/** All of them; what is listed twice is drawn twice as often. */
+/** All of them; one that is listed twice is drawn twice as often. */
 export function clientFaults({ dice, leaseMs, died, replace }: Ground): ClientFault[] {
   const killed: ClientFault = {
     kind: 'process killed (SIGKILL)',

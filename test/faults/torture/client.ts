@@ -1,4 +1,4 @@
-/** A process of the campaign: it wants locks at random, itself and in a thread, and is ordered to suffer. */
+/** A process of the campaign: it requests locks at random, itself and in a thread, and gets faults on order. */
 
 import { join } from 'node:path';
 import { Worker } from 'node:worker_threads';
@@ -53,14 +53,14 @@ const orders = {
     thread = new Thread(setup);
   },
 
-  /** Ends the thread in the middle of whatever it does, and starts another. */
+  /** Terminates the thread in the middle of its operations, and starts another. */
   async terminate(): Promise<void> {
     const { setup } = owner();
     await thread?.terminate();
     thread = new Thread(setup);
   },
 
-  /** Lets the event loop do nothing else for so many ms. */
+  /** Blocks the event loop for this number of ms. */
   block(ms: number): void {
     for (const end = performance.now() + ms; performance.now() < end; );
   },
@@ -68,7 +68,7 @@ const orders = {
   /** Closes the manager with all that it holds and waits for, and opens another. */
   reopen: () => owner().reopen(),
 
-  /** From now on everything must go well. */
+  /** From now on no operation may fail. */
   calm(): void {
     owner().calm();
     thread?.tell('calm');
@@ -77,7 +77,7 @@ const orders = {
   /** The locks that this process, without its thread, was granted since it is calm. */
   granted: (): string[] => [...owner().journal.granted],
 
-  /** Ends when nobody wants anything any more; answers how many operations are left open in the thread. */
+  /** Ends after the last request; answers the number of operations that are left open in the thread. */
   async halt(): Promise<number> {
     owner().halt();
     thread?.tell('halt');
@@ -92,7 +92,7 @@ const orders = {
   },
 };
 
-/** What a process of the campaign can be ordered to do. */
+/** The orders of a process of the campaign. */
 export type ClientOrders = typeof orders;
 
 function owner(): Roamer {

@@ -1,6 +1,6 @@
 /**
- * What happened in a round of the campaign. Every process and thread appends to a file of its own, at once:
- * what it has written outlives it, however it ends.
+ * The journal of a round of the campaign. Every process and thread appends to a file of its own, at once:
+ * its records outlive it, however it ends.
  */
 
 import { closeSync, openSync, readdirSync, readFileSync, writeSync } from 'node:fs';
@@ -16,23 +16,23 @@ import {
 import type { Rift } from '../../support/kinds.js';
 import { createClient } from '../../support/ledger.js';
 
-/** Something that somebody wanted, and how that ended. Times as in `Hold`. */
+/** A request, and its outcome. Times as in `Hold`. */
 export interface Operation {
   readonly who: string;
   /** The name of a `Way`. */
   readonly way: string;
   readonly asked: number;
   readonly ended: number;
-  /** What `roam` answered. */
+  /** The answer of `roam`. */
   readonly outcome: string;
 }
 
-/** What a manager had counted when it was closed. */
+/** The counts of a manager when it was closed. */
 export interface Counts {
   readonly who: string;
   /** Locks that went from caller to caller without the server. */
-  readonly handedOn: number;
-  /** What it still held or waited for, though all its callers had ended. */
+  readonly handedOff: number;
+  /** The locks that it still held or waited for, though all its callers had ended. */
   readonly left: number;
 }
 
@@ -44,16 +44,16 @@ export type Line =
   | { readonly counts: Counts }
   | { readonly death: { readonly who: string; readonly at: number } };
 
-/** A request may lie in a buffer for so long after its caller has given up, in µs. */
+/** The time for which a request may lie in a buffer after its caller has given up, in µs. */
 const LATE_US = 10_000_000;
 
-/** Writes down what one process or thread does. */
+/** The journal of one process or thread. */
 export class Journal implements Scribe {
   readonly redis: ReturnType<typeof createClient>;
   readonly #file: number;
   readonly #live = new Set<Recorded>();
   #count = 0;
-  /** Whose locks were granted since this was emptied last. */
+  /** The locks that were granted since this was emptied last. */
   readonly granted = new Set<string>();
 
   /** `ledgerUrl` leads to the stores that the locks protect. */
@@ -91,22 +91,22 @@ export class Journal implements Scribe {
     this.#write(recorded);
   }
 
-  /** To be called right before everything is given up. */
+  /** To be called right before the manager is closed. */
   endAll(): void {
     for (const recorded of this.#live) this.end(recorded);
   }
 
-  /** Everything is written when it is told. */
+  /** Resolves when everything is written. */
   async flush(): Promise<void> {}
 
-  /** Has `action` take `lock` away from its holder, and tells of it first. */
+  /** Has `action` take `lock` away from its holder, and records that first. */
   async rift<T>(lock: string, action: () => Promise<T>): Promise<T> {
     const id = this.uniqueId();
     const from = now();
     const told = (to: number) => this.write({ id, rift: { lock, from, to } });
     told(from + LATE_US);
     const result = await action();
-    // Where it fails nobody knows when it is carried out.
+    // If it fails, the time of its execution is unknown.
     told(now());
     return result;
   }
@@ -130,7 +130,7 @@ export class Journal implements Scribe {
   }
 }
 
-/** Everything that was written down. */
+/** All records. */
 export interface History {
   readonly holds: readonly Hold[];
   readonly rifts: readonly Rift[];
@@ -139,7 +139,7 @@ export interface History {
   readonly deaths: ReadonlyMap<string, number>;
 }
 
-/** What the files of a folder have. */
+/** The records of the files of a folder. */
 export function readHistory(folder: string): History {
   const holds = new Map<string, Hold>();
   const rifts = new Map<string, Rift>();

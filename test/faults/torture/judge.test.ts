@@ -107,6 +107,8 @@ test('a share that was handed over counts once', () => {
   const adopter = held(4, 18, 30, { ...share, heritage: 'x' });
   const other = held(2, 15, 20, share);
   assert.deepEqual(problemsOfKinds([giver, adopter, other]), []);
+  const unlimited = held(3, 17, 25, { asked: 12, shared: true });
+  assert.deepEqual(problemsOfKinds([giver, adopter, other, unlimited]), [], 'joined meanwhile');
   const third = held(3, 15, 20, share);
   assert.match(problemsOfKinds([giver, adopter, other, third]).join(), /over 2/);
 });
@@ -178,7 +180,7 @@ describe('a round', () => {
   });
 
   test('what a manager holds for nobody', () => {
-    const counts = [{ who: 'p1', handedOn: 3, left: 2 }];
+    const counts = [{ who: 'p1', handedOff: 3, left: 2 }];
     assert.match(problems({ counts }), /p1 holds or waits for 2 locks/);
   });
 

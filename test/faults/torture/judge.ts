@@ -1,15 +1,15 @@
-/** Whether what was written down in a round may have been so, and how long everybody had to wait. */
+/** The check of a round's records, and the waits of its callers. */
 
 import type { Hold } from '../../support/history.js';
 import { type Known, problemsOfKinds } from '../../support/kinds.js';
 import type { Ledger } from '../../support/ledger.js';
 import type { History, Operation } from './journal.js';
 
-/** What a judge must know of a round besides what its processes wrote. */
+/** The facts of a round besides the records of its processes. */
 export interface Case {
   /** When the last fault was over, by the clock of the history. */
   readonly healed: number;
-  /** When nobody wanted anything more. */
+  /** The end of the last request. */
   readonly ended: number;
   /** The longest lease, in µs. */
   readonly lease: number;
@@ -24,17 +24,17 @@ export interface Verdict {
   /** The longest wait of one that was granted, under faults and after. */
   readonly longestWait: number;
   readonly longestCalmWait: number;
-  /** The longest time after the faults without a grant of a lock that many want. */
+  /** The longest time after the faults without a grant of a contended lock. */
   readonly longestGap: number;
-  /** The most who came later and were served first. */
+  /** The largest number of later callers that were served first. */
   readonly mostOvertaken: number;
 }
 
-/** How long a lock may take to be granted again, and a caller to be served, when nothing is in the way. */
+/** The longest time without a grant of a lock, and until a caller is served, without faults. */
 const PATIENCE_US = 15_000_000;
-/** By then everybody is connected again, and all who are gone are forgotten. */
+/** By then all processes are connected again, and dead ones are forgotten. */
 export const RECOVERY_US = 4_000_000;
-/** In a process at most so many have a lock one after the other. */
+/** The largest number of holds in a row within a process. */
 const TURN = 16;
 
 /** Weighs a history. */
@@ -82,7 +82,7 @@ export function staleWrites(fences: readonly number[]): number {
   return stale;
 }
 
-/** What became of the stores of a round. */
+/** The state of the stores of a round. */
 export interface StoresVerdict {
   readonly problems: readonly string[];
   readonly accepted: number;
@@ -90,7 +90,7 @@ export interface StoresVerdict {
   readonly stale: number;
 }
 
-/** Weighs what the stores accepted, by what they logged and not by what they think of it. */
+/** Judges the accepted writes by the logs of the stores, not by their own verdict. */
 export async function judgeStores(ledger: Ledger): Promise<StoresVerdict> {
   const problems: string[] = [];
   const [stores, writes] = await Promise.all([ledger.stores(), ledger.writes()]);
@@ -117,7 +117,7 @@ function allDeaths({ deaths, holds }: History): Map<string, number> {
   return all;
 }
 
-/** How an operation may end in times of trouble. */
+/** The allowed outcomes of an operation during faults. */
 const KNOWN = [
   ...['ok', 'nothing', 'refused', 'cancelled', 'unanswered'],
   ...['ERR_LOCK_CLOSED', 'ERR_LOCK_CONNECTION', 'ERR_LOCK_LOST', 'ERR_LOCK_QUORUM'],
@@ -128,7 +128,7 @@ function isUnknown({ outcome }: Operation): boolean {
   return !KNOWN.includes(outcome);
 }
 
-/** Nobody who has patience may fail when everything runs. */
+/** The operations that failed without faults; a patient caller must never fail then. */
 function unwell(operations: readonly Operation[], { healed }: Case): Operation[] {
   const impatient = ['hastily', 'untilCancelled'];
   return operations.filter(
@@ -149,7 +149,7 @@ function gapOf(lock: string, holds: readonly Hold[], { healed, ended }: Case): n
   return longest(moments.slice(1).map((moment, i) => moment - (moments[i] as number)));
 }
 
-/** For each hold of one whole lock how many asked for it later, and were served first. */
+/** For each hold of a whole lock the number of later callers that were served first. */
 function overtakings(calm: readonly Hold[], { healed }: Case): { hold: Hold; by: number }[] {
   const alone = calm.filter(
     ({ request }) =>

@@ -22,10 +22,10 @@ interface Flags {
 
 /** How long faults occur in a round, in s: a failover with all that follows takes half of it. */
 const ROUND_SECONDS = 25;
-/** The shortest round that is worth it. */
+/** The shortest useful round. */
 const LEAST_SECONDS = 5;
 const CONTROL_SECONDS = 10;
-/** Chance may have it that nobody writes too late in one of them. */
+/** The number of attempts: by chance a round may have no late write. */
 const CONTROLS = 3;
 
 async function main(flags: Flags): Promise<boolean> {

@@ -1,4 +1,4 @@
-/** Where locks live in the campaign, and what can happen there. */
+/** The places of the campaign, and their faults. */
 
 import { cluster } from './places/cluster.js';
 import type { Place } from './places/place.js';
@@ -7,7 +7,7 @@ import { sentinel } from './places/sentinel.js';
 import { single } from './places/single.js';
 import { split } from './places/split.js';
 
-/** All there are, by what they are called. */
+/** All places by name. */
 export const PLACES: Readonly<Record<string, () => Promise<Place>>> = {
   single: () => single(false),
   persistent: () => single(true),

@@ -1,8 +1,8 @@
-/** What a campaign came to, in tables for people. */
+/** The result of a campaign, in tables for people. */
 
 import type { RoundResult } from './round.js';
 
-/** So many violations of a round are told: the others have the same cause as a rule. */
+/** The number of violations of a round that are reported: the others have the same cause as a rule. */
 const SHOWN = 20;
 
 /** One line about a round that is over. */
@@ -61,7 +61,7 @@ export function table(
       'Holds',
       kinds.map((kind) => [kind, sum((round) => round.holds[kind] ?? 0)]),
     ),
-    ...section('Hand-offs', [['within a process', sum(({ handedOn }) => handedOn)]]),
+    ...section('Hand-offs', [['within a process', sum(({ handedOff }) => handedOff)]]),
     ...section('Result', [
       ['longest wait, under faults', secondsOf(most(({ verdict }) => verdict.longestWait))],
       ['longest wait, after them', secondsOf(most(({ verdict }) => verdict.longestCalmWait))],

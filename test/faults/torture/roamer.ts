@@ -14,7 +14,7 @@ import { type Roam, roam } from '../../support/roam.js';
 import { Journal } from './journal.js';
 import { calmWays, roughWays } from './ways.js';
 
-/** What a roamer needs to know. */
+/** The setup of a roamer. */
 export interface Setup {
   readonly who: string;
   /** Where the journals are. */
@@ -45,31 +45,31 @@ export class Roamer {
     this.#listen();
   }
 
-  /** Connects, as soon as there is something to connect to. */
+  /** Connects, as soon as a server can be reached. */
   static async open(setup: Setup): Promise<Roamer> {
     const { who, folder, ledgerUrl } = setup;
     const locks = await connectPatiently(setup);
     return new Roamer(setup, new Journal(who, folder, ledgerUrl), locks);
   }
 
-  /** Wants locks at random, until `halt`. */
+  /** Requests locks at random, until `halt`. */
   async run(): Promise<void> {
     const { plan } = this.setup;
     await Promise.all(Array.from({ length: plan.tasks }, () => this.#task(plan)));
   }
 
-  /** From now on nobody is robbed, and nobody holds a lock for longer than a moment. */
+  /** From now on no lock is stolen, and none is held for longer than a moment. */
   calm(): void {
     this.#calm = true;
     this.journal.granted.clear();
   }
 
-  /** Ends `run` after what is under way. */
+  /** Ends `run` after the operations under way. */
   halt(): void {
     this.#halted = true;
   }
 
-  /** Closes the manager, whatever it does, and goes on with another. */
+  /** Closes the manager in the middle of its operations, and goes on with another. */
   reopen(): Promise<void> {
     this.journal.endAll();
     this.#count(0);
@@ -104,14 +104,14 @@ export class Roamer {
       const operation = { who: setup.who, way: way.name, asked, ended: now(), outcome };
       journal.write({ operation });
       if (outcome === 'ERR_LOCK_CLOSED') await this.#reopening;
-      // Where nothing can be reached an answer takes no time.
+      // Without a reachable server an operation fails at once.
       if (outcome.startsWith('ERR_')) await sleep(dice.below(50));
     }
   }
 
   #count(left: number): void {
-    const { handedOn } = this.locks.stats();
-    this.journal.write({ counts: { who: this.setup.who, handedOn, left } });
+    const { handedOff } = this.locks.stats();
+    this.journal.write({ counts: { who: this.setup.who, handedOff, left } });
   }
 
   #listen(): void {
@@ -119,7 +119,7 @@ export class Roamer {
       const recorded = this.#recordedOf.get(lock);
       if (recorded !== undefined) this.journal.lose(recorded);
     });
-    // Servers that lose their data are what this is about.
+    // The servers lose their data on purpose.
     this.locks.on('warning', () => {});
   }
 }

@@ -19,7 +19,7 @@ import { PLACES } from './places.js';
 import type { Setup } from './roamer.js';
 import type { Scene } from './server-faults.js';
 
-/** What a round is made of. */
+/** The plan of a round. */
 export interface RoundPlan {
   /** A key of `PLACES`. */
   readonly where: string;
@@ -37,32 +37,32 @@ interface Occurrence {
   readonly to: number;
 }
 
-/** What came of a round. */
+/** The result of a round. */
 export interface RoundResult {
   readonly plan: RoundPlan;
   readonly faults: readonly Occurrence[];
   readonly operations: readonly Operation[];
   /** Holds by kind. */
   readonly holds: Readonly<Record<string, number>>;
-  /** Of those who closed in order, so many locks went from caller to caller without the server. */
-  readonly handedOn: number;
+  /** The locks that went from caller to caller without the server, in processes that closed in order. */
+  readonly handedOff: number;
   readonly verdict: Verdict;
   readonly stores: StoresVerdict;
-  /** What went wrong, in words. */
+  /** The violations, in words. */
   readonly problems: readonly string[];
-  /** Faults that the servers did not suffer as they were meant to: no promise of holdfast's. */
+  /** Faults that did not affect the servers as planned: no promise of holdfast's. */
   readonly mishaps: readonly string[];
   /** Where the journals are, if something went wrong. */
   readonly folder: string;
-  /** What was left at last; it may take the servers most of a minute to forget the dead. */
+  /** The keys that were left at last; the servers may take most of a minute to forget dead processes. */
   readonly left: Promise<readonly string[]>;
 }
 
 const PROCESSES = 3;
 const TASKS = 8;
-/** How long there is peace between faults at most: of few at a time one sees more. In ms. */
+/** The longest pause between faults, in ms: few faults at a time are easier to understand. */
 const PAUSES_MS = [700, 1_500, 4_000];
-/** Long enough to see how it goes when all have recovered. */
+/** Long enough for the recovery of all processes and some rounds after it. */
 const CALM_MS = RECOVERY_US / 1_000 + 4_000;
 /** How long the end of everything may take, in ms. */
 const PATIENCE_MS = 40_000;
@@ -96,7 +96,7 @@ class Round {
   readonly #deaths = new Map<string, number>();
   readonly #problems: string[] = [];
   readonly #mishaps: string[] = [];
-  /** What this round is like. */
+  /** The settings of this round. */
   readonly #leaseMs: number;
   readonly #lingering: number;
   readonly #commandTimeout: number;
@@ -128,19 +128,19 @@ class Round {
     return this.#judge(healed, ended);
   }
 
-  /** Ends everybody who still lives. */
+  /** Ends all live processes. */
   async end(): Promise<void> {
     await Promise.all(this.#posts.map(({ contender }) => contender.kill()));
   }
 
-  /** What fails is a problem of the round, such as a process that ended by itself. */
+  /** A failure is a problem of the round, such as a process that ended by itself. */
   async #attempt(...parts: readonly Promise<void>[]): Promise<void> {
     for (const part of await Promise.allSettled(parts)) {
       if (part.status === 'rejected') this.#problems.push(String(part.reason));
     }
   }
 
-  /** Server faults one at a time: what is promised is promised for one. */
+  /** Server faults one at a time: the promises hold for one. */
   async #tortureServers(end: number): Promise<void> {
     const dice = new Dice(this.plan.seed + 1);
     const faults = someOf(this.place.faults, dice);
@@ -159,7 +159,7 @@ class Round {
       try {
         await this.#note(fault.kind, () => fault.cause({ dice, rift }));
       } catch (error) {
-        // Servers that are not as they should be do not get another fault.
+        // Servers that have not recovered do not get another fault.
         this.#mishaps.push(`${fault.kind}: ${error}`);
         return;
       }
@@ -276,13 +276,13 @@ class Round {
       }
     }
     const { operations } = history;
-    const handedOn = history.counts.reduce((sum, counts) => sum + counts.handedOn, 0);
+    const handedOff = history.counts.reduce((sum, counts) => sum + counts.handedOff, 0);
     const found = { verdict, stores, problems, mishaps };
-    return { plan, faults, operations, holds, handedOn, ...found, folder };
+    return { plan, faults, operations, holds, handedOff, ...found, folder };
   }
 }
 
-/** At least half of what there is: where everything happens, much cannot be seen. */
+/** At least half of the faults: with all of them at once much stays hidden. */
 function someOf<T>(all: readonly T[], dice: Dice): readonly T[] {
   const count = Math.ceil(all.length / 2) + dice.below(all.length / 2 + 1);
   return dice.shuffled(all).slice(0, count);

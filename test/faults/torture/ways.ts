@@ -1,4 +1,4 @@
-/** What `roam` does not do by itself: locks that are taken away, handed over, and requested twice. */
+/** Further ways of `roam`: locks that are taken away, handed over, and requested twice. */
 
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { LockJson } from 'holdfast';
@@ -14,7 +14,7 @@ interface HandedOver {
   readonly request: HoldRequest;
 }
 
-/** The ways of a peaceful process: none takes away what another has. */
+/** The ways of a process that takes no lock away from another. */
 export function calmWays(journal: Journal, alone: boolean): readonly Way[] {
   const nested: Way = (ground, names, options) => {
     const request = requestOf(now(), options);
@@ -22,7 +22,7 @@ export function calmWays(journal: Journal, alone: boolean): readonly Way[] {
     const wanted = { ...options, wait, reentrant: true };
     return locks.request(names as string, wanted, async (taken) => {
       await locks.request(names as string, wanted, () => work(ground));
-      // The one who is asked inside has given back nothing.
+      // The inner request has released nothing.
       await use(ground, taken, request);
       return 'ok';
     });
@@ -54,7 +54,7 @@ export function calmWays(journal: Journal, alone: boolean): readonly Way[] {
   return alone ? [...WAYS, nested] : [...WAYS, nested, handOver, adopt];
 }
 
-/** All of them, and those of a robber. */
+/** All ways, those that take locks away included. */
 export function roughWays(journal: Journal, alone: boolean): readonly Way[] {
   const steal: Way = async (ground, names, { ttl, label, renew }) => {
     const name = oneOf(names);
@@ -72,7 +72,7 @@ export function roughWays(journal: Journal, alone: boolean): readonly Way[] {
   };
 
   const calm = calmWays(journal, alone);
-  // Seldom enough for most holds to be nobody's prey.
+  // Seldom enough that most holds are not stolen.
   return alone ? calm : [...calm, ...calm, ...calm, steal, forceRelease];
 }
 

@@ -1,4 +1,4 @@
-/** The connection that listens to shard channels: what its trouble costs those who wait. */
+/** The connection that listens to shard channels: the effect of its failures on waiters. */
 
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, test } from 'node:test';
@@ -32,7 +32,7 @@ async function stat(name: string): Promise<number> {
   return Number(new RegExp(`${name}:(\\d+)`).exec(await node.admin.info())?.[1]);
 }
 
-/** How many listen to shard channels. */
+/** The number of listeners of shard channels. */
 async function listeners(): Promise<number> {
   return ((await node.admin.call('PUBSUB', 'SHARDCHANNELS')) as string[]).length;
 }

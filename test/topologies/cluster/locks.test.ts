@@ -1,4 +1,4 @@
-/** Locks on a Cluster: each where its slot is, and waiters that are told by shard channels. */
+/** Locks on a Cluster: each on the server of its slot, and waiters with messages on shard channels. */
 
 import assert from 'node:assert/strict';
 import { after, afterEach, before, beforeEach, test } from 'node:test';
@@ -32,7 +32,7 @@ async function primaryOf(name: string) {
   return cluster.primaryOf(await cluster.slotOf(`lock:${name}`));
 }
 
-/** Waits until so many wait in the queue for a lock. */
+/** Waits until a lock has this number of waiters in its queue. */
 async function untilQueued(name: string, count: number): Promise<void> {
   const primary = await primaryOf(name);
   const queue = name.includes('{') ? `lock:${name}::queue` : `{lock:${name}}:queue`;

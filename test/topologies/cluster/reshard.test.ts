@@ -1,4 +1,4 @@
-/** Slots move from server to server while their locks are wanted by everybody. */
+/** Slots move from server to server while their locks are contended. */
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
@@ -20,7 +20,7 @@ before(async () => {
 
 after(() => cluster.stop());
 
-/** What a lock protects: one at a time, with rising fences. */
+/** The resource of a lock: one user at a time, with rising fences. */
 class Resource {
   fence = 0;
   uses = 0;
@@ -37,7 +37,7 @@ class Resource {
   }
 }
 
-/** Everybody wants the locks of a slot, and it moves where `next` says, a few times. */
+/** All managers request the locks of a slot, which moves a few times to the server that `next` names. */
 async function moveUnderLoad(
   moves: number,
   urls: string[],
@@ -68,7 +68,7 @@ async function moveUnderLoad(
       if (to === undefined) throw new Error('one primary alone');
       await cluster.moveSlot(slot, to);
       const before = [...resources.values()].map(({ uses }) => uses);
-      // Everybody goes on at the new place before the next move.
+      // All managers go on at the new server before the next move.
       while ([...resources.values()].some(({ uses }, index) => uses < (before[index] ?? 0) + 20)) {
         await Promise.race([new Promise((resolve) => setTimeout(resolve, 5)), ...working]);
       }
@@ -88,7 +88,7 @@ test('a slot that moves under load costs nobody a lock, an order or an error', a
 
 test('nor does one that moves to a primary that had none before', async () => {
   const spare = cluster.nodes.at(-1);
-  // Nobody has told the managers of it: they hear of it when they are sent there.
+  // The managers do not know this server: they learn of it by a redirection.
   await moveUnderLoad(1, cluster.urls.slice(0, -1), () => spare);
 });
 

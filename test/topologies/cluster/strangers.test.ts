@@ -1,4 +1,4 @@
-/** A server that has left, whose address belongs to another Cluster now: nobody asks there for locks. */
+/** A server that has left, whose address belongs to another Cluster now: no manager requests locks there. */
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -50,7 +50,7 @@ async function leave(server: RedisServer, other: RedisServer): Promise<void> {
   );
 }
 
-/** How often a server was asked for the slots. */
+/** The number of requests for the slots that a server got. */
 async function questions(server: RedisServer): Promise<number> {
   const stats = await server.admin.info('commandstats');
   return Number(/cmdstat_cluster\|slots:calls=(\d+)/.exec(stats)?.[1] ?? 0);

@@ -96,7 +96,7 @@ describe('the clock of one server of three is set', { skip: NO_CLOCKS ?? false }
 
   test('back: who keeps a lock for an hour too long there is outvoted', async () => {
     const [locks] = (await open()) as [LockManager];
-    // What a process leaves that was killed.
+    // The keys of a process that was killed.
     const dead = 'hf1.dead.1.1';
     await Promise.all(servers.map(({ server }) => server.admin.set('lock:x', dead, 'PX', 1_000)));
     await set(-HOUR);
@@ -112,7 +112,7 @@ describe('the clock of one server of three is set', { skip: NO_CLOCKS ?? false }
     await (await locks.acquire('x', { ttl, wait: 20_000 })).release();
     await set(-HOUR);
     await servers[0]?.server.killClients();
-    // Nobody has a majority without it.
+    // Without it there is no majority.
     servers[1]?.server.pause();
     const lock = await locks.acquire('x', { ttl, wait: 20_000 });
     assert.equal(await lock.release(), true);

@@ -10,9 +10,9 @@ import { Group, timed } from './servers.js';
 
 const { LockQuorumError: QuorumError } = holdfast;
 
-/** What a round may take on a machine that has other things to do, besides the protocol's own time. */
+/** The additional time of a round on a busy machine, besides the protocol's own. */
 const SLACK = 400;
-const NODE_TIMEOUT = 100;
+const SERVER_TIMEOUT = 100;
 
 function quorumError(result: PromiseSettledResult<unknown>): LockQuorumError {
   assert.equal(result.status, 'rejected');
@@ -40,12 +40,12 @@ describe('quorum of five', () => {
     test(`any two ${how}: locks are taken as fast as ever, kept and released`, async () => {
       const pairs = [0, 1, 2, 3, 4].map((first) => [first, (first + 2) % 5] as const);
       for (const [i, [first, second]] of pairs.entries()) {
-        const locks = await group.open({ nodeTimeout: NODE_TIMEOUT });
+        const locks = await group.open({ serverTimeout: SERVER_TIMEOUT });
         await Promise.all([hurt(group.at(first)), hurt(group.at(second))]);
         const name = `${how}-${i}`;
         const { took, result } = await timed(() => locks.acquire(name, { ttl: 2_000 }));
         assert.equal(result.status, 'fulfilled');
-        assert.ok(took < 2 * NODE_TIMEOUT + SLACK, `${took} ms`);
+        assert.ok(took < 2 * SERVER_TIMEOUT + SLACK, `${took} ms`);
         const lock = (result as PromiseFulfilledResult<Awaited<ReturnType<typeof locks.acquire>>>)
           .value;
         await lock.extend(3_000);
@@ -56,7 +56,7 @@ describe('quorum of five', () => {
     });
 
     test(`three ${how}: an error with each one's cause, and nothing stays locked`, async () => {
-      const locks = await group.open({ nodeTimeout: NODE_TIMEOUT });
+      const locks = await group.open({ serverTimeout: SERVER_TIMEOUT });
       await Promise.all([1, 2, 4].map((i) => hurt(group.at(i))));
       if (how === 'down') await until(() => refusedAtOnce(locks), 'the connections to be gone');
       for (const attempt of [
@@ -66,15 +66,15 @@ describe('quorum of five', () => {
       ]) {
         const { took, result } = await timed(attempt);
         const error = quorumError(result);
-        assert.ok(took < 300 + 2 * NODE_TIMEOUT + SLACK, `${took} ms`);
+        assert.ok(took < 300 + 2 * SERVER_TIMEOUT + SLACK, `${took} ms`);
         assert.equal(error.code, 'ERR_LOCK_QUORUM');
         assert.equal(error.lock, 'x');
         assert.deepEqual(
-          error.nodes.map(({ cause }) => cause !== undefined),
+          error.servers.map(({ cause }) => cause !== undefined),
           [false, true, true, false, true],
         );
         assert.deepEqual(
-          error.nodes.map(({ server }) => server),
+          error.servers.map(({ server }) => server),
           group.urls.map((url) => `${url}/0`),
         );
       }
@@ -83,7 +83,7 @@ describe('quorum of five', () => {
   }
 
   test('a lock that was taken by servers that answered too late is given back by them', async () => {
-    const locks = await group.open({ nodeTimeout: 50 });
+    const locks = await group.open({ serverTimeout: 50 });
     await (await locks.acquire('x')).release();
     for (const i of [0, 1, 2]) group.at(i).pause();
     quorumError((await timed(() => locks.tryAcquire('x'))).result);
@@ -95,7 +95,7 @@ describe('quorum of five', () => {
   });
 
   test('what servers executed after their connections were given up is given back, too', async () => {
-    const locks = await group.open({ nodeTimeout: 50, commandTimeout: 300 });
+    const locks = await group.open({ serverTimeout: 50, commandTimeout: 300 });
     let gone = 0;
     locks.on('disconnect', () => (gone += 1));
     for (const i of [0, 1, 2]) group.at(i).pause();
@@ -111,12 +111,12 @@ describe('quorum of five', () => {
     const busy = [0, 1].map((i) => keepBusy(group.at(i), 100));
     const { took, result } = await timed(() => locks.acquire('x', { wait: 20_000 }));
     assert.equal(result.status, 'fulfilled');
-    assert.ok(took < 2 * NODE_TIMEOUT + SLACK, `${took} ms`);
+    assert.ok(took < 2 * SERVER_TIMEOUT + SLACK, `${took} ms`);
     await Promise.all(busy);
   });
 
   test('two forget everything and one is hung: the lease is lost, not prolonged', async () => {
-    const locks = await group.open({ nodeTimeout: 50 });
+    const locks = await group.open({ serverTimeout: 50 });
     const lock = await locks.acquire('x', { ttl: 900 });
     await Promise.all([0, 1].map((i) => group.at(i).admin.flushall()));
     group.at(2).pause();
@@ -157,8 +157,8 @@ describe('quorum of five', () => {
     const secret = group.urls.map((url) => url.replace('//', '//me:s3cret@'));
     const { result } = await timed(() => connect({ quorum: secret }, { connectTimeout: 1_000 }));
     const error = quorumError(result);
-    assert.equal(error.nodes.filter(({ cause }) => cause !== undefined).length >= 3, true);
-    assert.doesNotMatch(JSON.stringify(error.nodes) + error.message, /s3cret/);
+    assert.equal(error.servers.filter(({ cause }) => cause !== undefined).length >= 3, true);
+    assert.doesNotMatch(JSON.stringify(error.servers) + error.message, /s3cret/);
   });
 });
 

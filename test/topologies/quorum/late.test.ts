@@ -30,7 +30,7 @@ describe('a quorum of five', () => {
   async function open(): Promise<void> {
     proxies = await Promise.all(group.servers.map(({ port }) => FaultProxy.start(port)));
     const quorum = proxies.map(({ url }) => url);
-    locks = await connect({ quorum }, { longestLease: 0, nodeTimeout: 50, commandTimeout: 300 });
+    locks = await connect({ quorum }, { longestLease: 0, serverTimeout: 50, commandTimeout: 300 });
     // The servers know the scripts from here on: a request is executed when it arrives.
     const lock = await locks.acquire('warm-up');
     await lock.extend(MINUTE);

@@ -1,4 +1,4 @@
-/** What a quorum keeps on its servers, whom it lets in, and how it wakes those who wait. */
+/** The keys of a quorum on its servers, its grants, and the waking of its waiters. */
 
 import assert from 'node:assert/strict';
 import { after, afterEach, before, describe, test } from 'node:test';
@@ -64,7 +64,7 @@ describe('a quorum of five', () => {
     assert.equal(await b.tryAcquire('x'), null);
     await assert.rejects(b.acquire('x', { wait: 100 }), {
       code: 'ERR_LOCK_TIMEOUT',
-      holder: 'cron',
+      holderLabel: 'cron',
       position: undefined,
     });
   });
@@ -170,7 +170,7 @@ describe('a quorum of five', () => {
 
 test('four servers: three are a majority, two are not', async () => {
   const group = await Group.start(4);
-  const locks = await group.open({ nodeTimeout: 50 });
+  const locks = await group.open({ serverTimeout: 50 });
   await group.at(0).kill();
   assert.equal(await (await locks.acquire('x')).release(), true);
   await group.at(1).kill();
@@ -236,17 +236,17 @@ test('a target that is no quorum is refused', async () => {
     { quorum: [...many, 'memory:'] },
     { quorum: [...many, 'redis://a'] },
     { quorum: [...many, undefined] },
-    { quorum: many, nodeTimeout: 5 },
+    { quorum: many, serverTimeout: 5 },
   ]) {
     await assert.rejects(connect(target as never), TypeError);
   }
-  for (const options of [{ nodeTimeout: 50 }, { longestLease: 5_000 }]) {
+  for (const options of [{ serverTimeout: 50 }, { longestLease: 5_000 }]) {
     await assert.rejects(connect('memory:', options), { code: 'ERR_INVALID_ARG_VALUE' });
   }
   await assert.rejects(connect({ quorum: many }, { replicas: 1 }), {
     code: 'ERR_INVALID_ARG_VALUE',
   });
-  for (const options of [{ nodeTimeout: 0 }, { nodeTimeout: 1.5 }, { longestLease: 10 }]) {
+  for (const options of [{ serverTimeout: 0 }, { serverTimeout: 1.5 }, { longestLease: 10 }]) {
     await assert.rejects(connect({ quorum: many }, options), RangeError);
   }
 });

@@ -1,4 +1,4 @@
-/** Groups of independent servers, and what a quorum has left on them. */
+/** Groups of independent servers, and the keys of a quorum on them. */
 
 import type { ConnectOptions } from 'holdfast';
 import { connect, type LockManager } from '../../support/holdfast.js';
@@ -31,7 +31,7 @@ export class Group {
     return manager;
   }
 
-  /** Who holds the lock, by server; null where nobody does. Of those that run. */
+  /** The owner of the lock on each running server; null where it is free. */
   async holders(name: string): Promise<(string | null)[]> {
     const running = this.servers.filter((server) => server.running);
     return Promise.all(running.map(({ admin }) => admin.get(`lock:${name}`)));
@@ -43,7 +43,7 @@ export class Group {
     await until(nobody, `${name} to be free everywhere`);
   }
 
-  /** Everything as it was: all run, nothing is held, no manager is open. */
+  /** Restores the beginning: all servers run, no lock is held, no manager is open. */
   async reset(): Promise<void> {
     await Promise.all(this.#managers.splice(0).map((manager) => manager.close()));
     for (const server of this.servers) {
@@ -59,7 +59,7 @@ export class Group {
   }
 }
 
-/** How long something took, in ms, and what came of it. */
+/** The duration of a call, in ms, and its result. */
 export async function timed<T>(
   action: () => Promise<T>,
 ): Promise<{ took: number; result: PromiseSettledResult<T> }> {

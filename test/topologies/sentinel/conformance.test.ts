@@ -1,4 +1,4 @@
-/** Where Sentinels name the server, all is as on that server alone. */
+/** With Sentinels all behaviours are as on the server alone. */
 
 import type { Host, Where } from '../../behaviour/conformance/place.js';
 import { tryAllOn } from '../../behaviour/conformance/suite.js';

@@ -30,7 +30,7 @@ afterEach(async () => {
   assert.equal(openOperations(), 0);
 });
 
-/** Takes a lock, and looks whether it is on `master`. */
+/** Takes a lock, and checks that it is on `master`. */
 async function isOn(master: RedisServer, target: ConnectTarget, db = 0): Promise<void> {
   const lock = await (await open(target)).acquire('x');
   const client = master.client({ db });

@@ -1,6 +1,6 @@
 /**
  * A master that is cut off from its replicas and Sentinels, and that clients reach all the same, while another is
- * promoted: what `replicas` is worth then.
+ * promoted: the effect of `replicas` then.
  */
 
 import assert from 'node:assert/strict';
@@ -15,7 +15,7 @@ const PATIENT = { ttl: 4_000, wait: 30_000 };
 
 test('replicas: a master that is cut off grants nothing more; what was granted before is lengthened there', async (t) => {
   const deployment = await Sentinels.start({ replicas: 2, proxied: true });
-  // The only way to the Sentinels for who is to hear of nothing.
+  // The only way to the Sentinels for managers that are cut off from them later.
   const hearsay = await FaultProxy.start(deployment.sentinels[0]?.port ?? 0);
   t.after(() => Promise.all([hearsay.stop(), deployment.stop()]));
   const there = { sentinels: [`127.0.0.1:${hearsay.port}`], master: deployment.name };

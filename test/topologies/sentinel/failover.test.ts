@@ -46,7 +46,7 @@ async function enlist(...names: string[]): Promise<void> {
 /** A lease and a patience that outlast a failover. */
 const LONG = { ttl: 20_000, wait: 60_000 };
 
-/** How a wait ended: with a lock, or as what. */
+/** The outcome of a wait: a lock, or an error. */
 type Ended = Lock | string;
 
 function startToWait(manager: LockManager, name: string, wait = LONG.wait): Promise<Ended> {
@@ -148,7 +148,7 @@ test('kill -9 in the middle of a contest, twice: fences rise, and nobody patient
   assert.deepEqual(await problemsIn(ledger, { dataLost: true }), []);
 });
 
-/** A release that had no answer in time says so, and is made up for. */
+/** A release without an answer in time rejects, and is repeated later. */
 function onlyReleasesFailed(tallies: readonly Record<string, number>[]): void {
   for (const tally of tallies) {
     const ended = Object.keys(tally).filter((code) => code !== 'release:ERR_LOCK_CONNECTION');
@@ -218,7 +218,7 @@ test('an ordered failover: nobody loses a lock, and nobody stays on the old mast
   );
   const master = await deployment.failOver();
   await Promise.all([listens(master, 'a'), listens(master, 'b')]);
-  // No server has told it yet: a manager that waited for a disconnect would still be there.
+  // No server has closed the connection yet: a manager that waited for that would still be connected.
   assert.equal(await isPrimary(old), true);
   for (const lock of held) {
     await lock.extend();
@@ -260,7 +260,7 @@ test('a master that is made a replica by hand, its connections left open, is lef
   await until(async () => (await old.admin.zcard('{lock:held}:queue')) === 1, 'the waiter');
   await deployment.inSync();
   await deployment.change(old, master);
-  // What refuses it at first is a replica.
+  // The server that refuses it at first is a replica.
   await extended.extend();
   assert.equal(await ownerOf(master, 'extended'), extended.token);
   const lock = await b.acquire('other', LONG);
@@ -282,7 +282,7 @@ test('a master that stops while it is connected to, and goes on when it is none:
   await deployment.inSync();
   const old = await deployment.master();
   old.pause();
-  // It is named still. By the time it answers there is another, and the Sentinels have told so.
+  // The Sentinels still name it. By the time it answers there is another, and the Sentinels have announced it.
   const connecting = connect(deployment.target, { connectTimeout: 60_000 });
   const master = await deployment.failedOver(old);
   old.resume();

@@ -1,7 +1,7 @@
 /**
  * Two servers that both take themselves for the master: one was stopped, replaced, and goes on.
  *
- * Nothing that a lock does can prevent that a client which hears of nothing holds there what another
+ * No lock can prevent that a client which is cut off from the Sentinels holds there a lock that another
  * holds at the new master. A resource that checks fences is safe all the same.
  */
 
@@ -20,7 +20,7 @@ import { until } from '../../support/wait.js';
 
 let deployment: Sentinels;
 let ledger: Ledger;
-/** The only way to the Sentinels for those who are to hear of nothing. */
+/** The only way to the Sentinels for processes that are cut off from them later. */
 let hearsay: FaultProxy;
 let old: RedisServer;
 const crew: Contender[] = [];
@@ -61,14 +61,14 @@ async function start(
   return contender;
 }
 
-/** Stops the master; some will not hear of what follows. */
+/** Stops the master; some processes will not learn of the failover. */
 async function stopTheMaster(): Promise<void> {
   await deployment.inSync();
   hearsay.blackhole = true;
   old.pause();
 }
 
-/** Those who were cut off hear of everything again, and the old master is told. */
+/** The processes that were cut off reach the Sentinels again, and the old master becomes a replica. */
 async function heal(): Promise<void> {
   hearsay.blackhole = false;
   hearsay.cut();

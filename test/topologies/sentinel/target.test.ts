@@ -1,4 +1,4 @@
-/** What `connect` takes for Sentinels and a master, and what it refuses before anything is sent. */
+/** The targets of `connect` for Sentinels and a master, and those that it refuses before anything is sent. */
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';

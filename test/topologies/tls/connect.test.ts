@@ -1,4 +1,4 @@
-/** Who can be reached over TLS, and by whom. */
+/** Servers over TLS: successful connections, with and without client certificates. */
 
 import assert from 'node:assert/strict';
 import { createPrivateKey } from 'node:crypto';
@@ -62,7 +62,7 @@ test('a login, a database and a lock that is waited for, as without TLS', async 
 
 test('the roots of the system are trusted unless others are given', async () => {
   const { url } = await servers.start();
-  // What a child reads in place of the real roots.
+  // A child reads these in place of the real roots.
   const program = `
     import { connect } from 'holdfast'
     process.env.SSL_CERT_FILE = process.argv[1]

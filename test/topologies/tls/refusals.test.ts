@@ -1,4 +1,4 @@
-/** What TLS is refused for: by the arguments, by this client, and by the server. */
+/** Refusals of TLS: of the arguments, by this client, and by the server. */
 
 import assert from 'node:assert/strict';
 import { createPrivateKey } from 'node:crypto';
@@ -44,7 +44,7 @@ async function refused(
   });
 }
 
-// Nobody listens there: what is refused for its arguments is refused before anything is sent.
+// No server listens there: wrong arguments are refused before anything is sent.
 const NOWHERE = 'rediss://127.0.0.1:1';
 const TYPE = 'ERR_INVALID_ARG_TYPE';
 const VALUE = 'ERR_INVALID_ARG_VALUE';

@@ -94,7 +94,7 @@ async function moveSlot(nodes: Cluster, slot: number, dice: Dice): Promise<void>
   await sleep(dice.below(300));
   await move.keys();
   await sleep(dice.below(300));
-  // What was made meanwhile where the slot was.
+  // The keys that were made meanwhile at the former server of the slot.
   await move.keys();
   await move.finish();
 }

@@ -1,4 +1,4 @@
-/** What the campaign knows of where locks live. */
+/** The places of locks in the campaign. */
 
 import type { ConnectOptions } from 'holdfast';
 import { quiet } from '../../../support/crew.js';
@@ -6,9 +6,9 @@ import type { ConnectTarget } from '../../../support/holdfast.js';
 import type { RedisServer } from '../../../support/server.js';
 import type { ServerFault } from '../server-faults.js';
 
-/** The longest lease that anybody asks for, in ms. */
+/** The longest requested lease, in ms. */
 export const LEASE_MS = 1_500;
-/** For a side key of somebody who died; see `docs/protocol.md`. */
+/** The life of a side key after its process died; see `docs/protocol.md`. */
 const QUIET_MS = 45_000;
 
 /** Servers that run, and how to get there. */
@@ -17,7 +17,7 @@ export interface Place {
   readonly targets: readonly ConnectTarget[];
   readonly options: ConnectOptions;
   readonly names: readonly string[];
-  /** It has exclusive locks alone, and no line of waiters. */
+  /** It has exclusive locks alone, and no wait queue. */
   readonly quorum: boolean;
   readonly faults: readonly ServerFault[];
   /** The servers that have locks now. */
@@ -25,10 +25,10 @@ export interface Place {
   stop(): Promise<void>;
 }
 
-/** The locks that are wanted, where their slots do not matter. */
+/** The names of the locks, where their slots do not matter. */
 export const NAMES = ['a', 'b', 'c', 'd', 'e', 'f', 'g', 'h'];
 
-/** What is left when nobody is there any more: anything but fences, and a fence without an end. */
+/** The keys that are left at the end, except fences with an expiry. */
 export async function leftovers(place: Place, patienceMs = QUIET_MS): Promise<string[]> {
   const servers = await place.servers();
   const found = await Promise.all(

@@ -13,7 +13,7 @@ import {
 } from '../server-faults.js';
 import { LEASE_MS, NAMES, type Place } from './place.js';
 
-/** Three servers that know nothing of each other. A majority of them is well, or nobody gets anything. */
+/** Three independent servers. Without a majority of healthy ones no lock is granted. */
 export async function quorum(): Promise<Place> {
   const servers = await RedisServer.startSeveral(3);
   return placeOf(servers, [...serverFaults(servers), ...losses(servers)], () => {

@@ -5,7 +5,7 @@ import type { RedisServer } from '../../../support/server.js';
 import { networkFaults, type ServerFault } from '../server-faults.js';
 import { NAMES, type Place } from './place.js';
 
-/** A master that fails over: what its replica has not got is lost, unless every lock waits for it. */
+/** A master that fails over: locks that its replica does not have are lost, unless every lock waits for it. */
 export async function sentinel(replicated: boolean): Promise<Place> {
   const deployment = await Sentinels.start({ proxied: true });
   const cut: ServerFault = {
@@ -54,7 +54,7 @@ function disturbances(deployment: Sentinels, replicated: boolean): ServerFault[]
 function failovers(deployment: Sentinels, replicated: boolean): ServerFault[] {
   const losing = (during: () => Promise<unknown>): ServerFault['cause'] =>
     replicated ? async () => void (await during()) : ({ rift }) => rift(during);
-  /** What `hurt` does to the master is over when there is a new one. */
+  /** The fault that `hurt` causes at the master ends when there is a new one. */
   const failover = async (
     hurt: (old: RedisServer) => unknown,
     heal: (old: RedisServer) => unknown,
