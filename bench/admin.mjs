@@ -1,4 +1,4 @@
-// What the benchmark itself asks the server, over a connection of its own.
+// The benchmark's own requests to the server, over a connection of its own.
 
 import { Redis } from 'ioredis';
 import { NAMES } from './names.mjs';
@@ -14,8 +14,8 @@ export class Admin {
   }
 
   /**
-   * What the server did so far: CPU time in µs, commands (inside of scripts too), bytes from and to all clients.
-   * To ask for it is part of it.
+   * The server's work so far: CPU time in µs, commands (inside scripts too), bytes from and to all clients.
+   * This request counts too.
    */
   async work() {
     const info = parse(await this.#client.info('all'));
@@ -68,7 +68,7 @@ export class Admin {
     );
   }
 
-  /** Deletes what the benchmark has left: fence counters outlive their locks. */
+  /** Deletes the keys that the benchmark has left: fence counters outlive their locks. */
   async deleteAll() {
     for await (const keys of this.#client.scanStream({ match: `*${NAMES}*`, count: 1000 })) {
       if (keys.length > 0) await this.#client.unlink(...keys);

@@ -1,10 +1,10 @@
 // The parent's side of a worker: a participant in a process of its own, so that its memory and its
-// threads burden nobody else.
+// threads burden no other.
 
 import { fork } from 'node:child_process';
 import { join } from 'node:path';
 
-/** What an answer may take beyond what was asked for, before the worker counts as stuck. */
+/** The time beyond the requested work after which a worker without an answer counts as stuck. */
 const PATIENCE_MS = 30_000;
 
 export class Child {
@@ -27,7 +27,7 @@ export class Child {
     this.#process.kill('SIGKILL');
   }
 
-  /** What the worker's `command` returns. `ms`: how long that takes by its nature. */
+  /** Runs the worker's `command` and returns its result. `ms`: the expected duration. */
   ask(command, argument, ms = 0) {
     const child = this.#process;
     return new Promise((resolve, reject) => {

@@ -1,8 +1,8 @@
-// Who can wait for a lock that somebody else holds. `open` connects and returns
-//   ask(name)      the promise of the library itself, or one step from it, for what `release` needs
-//   release(lock)  rejects unless it really freed the lock, as far as the library tells
-// Each with the same lease, and with a patience that no run exhausts; what is left of its settings is
-// as it comes, unless its id says otherwise.
+// The libraries that can wait for a held lock. `open` connects and returns
+//   ask(name)      the promise of the library itself, or one step from it, for the argument of `release`
+//   release(lock)  rejects unless it really freed the lock, as far as the library reports it
+// Each has the same lease, and waits longer than any run; its other settings are the defaults,
+// unless its id says otherwise.
 
 const TTL_MS = 10_000;
 const PATIENCE_MS = 600_000;
@@ -13,7 +13,7 @@ const PATIENCE_MS = 600_000;
  */
 export const CONTENDERS = [
   { id: 'holdfast', sends: ['evalsha', 'eval'], open: openHoldfast },
-  // Waits 10 ms between attempts as it comes.
+  // Waits 10 ms between attempts by default.
   { id: 'redis-semaphore', sends: ['evalsha', 'eval', 'set'], open: openRedisSemaphore },
   { id: 'redlock', sends: ['evalsha', 'eval'], open: openRedlock },
   {

@@ -1,4 +1,4 @@
-// What the command line asks for.
+// The options of the command line.
 
 import { parseArgs } from 'node:util';
 import { CLUSTER } from './cluster/workload.mjs';
@@ -32,7 +32,7 @@ const WORKLOADS = [
   LOAD,
 ];
 
-/** For every day: shorter runs of what tells most, in under two minutes. */
+/** For every day: shorter runs of the most important workloads, in under two minutes. */
 const QUICK = {
   workloads: [PAIRS, CONTENDED, HELD, SHARED, EMBEDDED, LOAD],
   rounds: 2,
@@ -50,7 +50,7 @@ export function readFlags() {
       only: { type: 'string' },
       rounds: { type: 'string' },
       peers: { type: 'string' },
-      levels: { type: 'string', default: '1,64,1000' },
+      levels: { type: 'string', default: '1,8,64,1000' },
       ms: { type: 'string', default: '400' },
       'slice-ms': { type: 'string', default: '1000' },
       'held-seconds': { type: 'string', default: '10' },

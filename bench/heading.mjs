@@ -1,4 +1,4 @@
-// What was compared, where and how.
+// The heading of the report: machine, versions and method.
 
 import { readFileSync } from 'node:fs';
 import { cpus, loadavg, release } from 'node:os';

@@ -1,5 +1,5 @@
-// Rounds of all participants, one at a time, in a new order each: what the machine does besides meets
-// them all alike.
+// Rounds of all participants, one at a time, each in a new order: other work of the machine affects
+// all of them alike.
 
 import { Child } from './child.mjs';
 import { showRound } from './progress.mjs';
@@ -7,8 +7,8 @@ import { Samples, shuffled } from './samples.mjs';
 
 /**
  * Starts the workload's `worker` for each of `ids`, asks it to open what `target` answers for it, and then once
- * per round and level for what `run` asks: by default to run for `ms` with so many in flight. A first round
- * warms up. Who fails is told of and left out from then on.
+ * per round and level for the work of `run`: by default to run for `ms` with `level` in flight. A first round
+ * warms up. A participant that fails is reported, and left out from then on.
  */
 export async function interleaved({
   workload,

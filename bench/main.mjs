@@ -1,10 +1,10 @@
-// holdfast beside what people use today, in one run.
+// holdfast beside other lock libraries, in one run.
 //
-//   npm run bench -- [--quick]            what tells most, in under two minutes
+//   npm run bench -- [--quick]            the most important workloads, in under two minutes
 //                    [--report]           also writes docs/benchmarks.md and its charts
 //                    [--only pairs,limit,delay,contended,tasks,waiters,held,shared,cluster,quorum,embedded,growth,load]
 //                    [--rounds N]
-//                    [--peers name,name] [--levels 1,64,1000] [--ms N]       of the pairs
+//                    [--peers name,name] [--levels 1,8,64,1000] [--ms N]       of the pairs
 //                    [--slice-ms N]                                          of contended and tasks
 //                    [--held-seconds N]                                      of held
 //
@@ -20,7 +20,7 @@ import { startServer } from './server.mjs';
 const flags = readFlags();
 const server = await startServer();
 const admin = await Admin.connect(server.url);
-/** Who failed, how, and with what message. */
+/** The participants that failed, the way of the failure, and its message. */
 const failures = [];
 const where = heading(await admin.version(), server.own);
 const sections = [];
@@ -32,7 +32,7 @@ try {
     console.log(['', ...lines].join('\n'));
     sections.push({ id, about, lines, charts });
   }
-  // A server that belongs to somebody else gets rid of what is left.
+  // The keys that are left are deleted from a server that is not the benchmark's own.
   if (!server.own) await admin.deleteAll();
 } finally {
   admin.close();

@@ -1,6 +1,6 @@
-// Whether a figure is what holdfast set out to reach.
+// Whether a figure reaches its target.
 
-/** `{ word, text }` for a table of targets; a target without a bound is told for honesty. */
+/** `{ word, text }` for a table of targets; a figure without a bound is only reported. */
 export function outcome({ atLeast, atMost, unit = '' }, value, whenNone = 'no target') {
   if (atLeast === undefined && atMost === undefined) return { word: '-', text: `(${whenNone})` };
   const bound = atLeast ?? atMost;

@@ -8,11 +8,11 @@ import { connect, createServer } from 'node:net';
 
 const [port, delayMs] = process.argv.slice(2).map(Number);
 
-/** What is on its way, in the order in which it arrives, which is that in which it left. */
+/** The chunks on their way, in the order in which they were sent and arrive. */
 const flying = [];
 let spinning = false;
 
-/** Timers are a millisecond wide, so while anything is on its way this looks at the clock in every turn. */
+/** Timers have a resolution of a millisecond, so while a chunk is on its way this reads the clock in every turn. */
 function spin() {
   const now = performance.now();
   while (flying.length > 0 && flying[0].due <= now) {

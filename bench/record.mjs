@@ -1,4 +1,4 @@
-// The report of record: docs/benchmarks.md, with a chart where a picture says it faster.
+// The report of record: docs/benchmarks.md, with charts for the most important figures.
 
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -9,10 +9,10 @@ const IMAGES = 'images';
 
 const INTRODUCTION = `# Benchmarks
 
-What \`npm run bench -- --report\` measured, on the machine and with the versions below: holdfast beside what people use today,
-in one run. The ratios carry over to other machines; the absolute numbers do not, and promise nothing. Where holdfast set out
-to reach a figure, the table says whether it did (\`met\`, \`MISSED\`) and by how much. \`npm run bench -- --quick\` runs
-what tells most in under two minutes.
+\`npm run bench -- --report\` wrote this page, on the machine and with the versions below: it compares holdfast with other lock
+libraries in one run. The ratios carry over to other machines; the absolute numbers do not, and promise nothing. If a figure has
+a target, the table says whether holdfast reached it (\`met\`, \`MISSED\`) and by how much. \`npm run bench -- --quick\` runs the most
+important parts in under two minutes.
 `;
 
 /** `sections`: per workload its title, its lines and its charts. */

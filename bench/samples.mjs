@@ -1,4 +1,4 @@
-// What was measured, by participant and level, and the figures that stand for many.
+// The measurements, by participant and level, and their medians.
 
 export class Samples {
   #runs;
@@ -15,7 +15,7 @@ export class Samples {
     return median(this.#of(id, level).map((run) => run[metric]));
   }
 
-  /** Round by round: two runs of one round met the same machine. */
+  /** Compares round by round: the runs of one round had the same machine. */
   ratios(id, other, level, metric) {
     const others = new Map(this.#of(other, level).map((run) => [run.round, run[metric]]));
     return this.#of(id, level)

@@ -1,5 +1,5 @@
 // The server under the benchmark: one of its own on a free port, or the one that
-// HOLDFAST_BENCH_URL names. Never a server that nobody named.
+// HOLDFAST_BENCH_URL names. Never any other server.
 
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';

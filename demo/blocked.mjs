@@ -1,4 +1,4 @@
-// An event loop that is blocked, and what becomes of a lock meanwhile: one that holdfast renews from
+// An event loop that is blocked, and two locks meanwhile: one that holdfast renews from
 // its own thread, and one that a timer of this process renews, as hand-written code does it.
 
 import { randomUUID } from 'node:crypto';
@@ -6,7 +6,7 @@ import { randomUUID } from 'node:crypto';
 const LEASES = 3;
 
 /**
- * Holds two locks, blocks the event loop for three leases, and tells what is left of each in the
+ * Holds two locks, blocks the event loop for three leases, and returns the state of each in the
  * first line after.
  */
 export async function blockWhileHolding({ locks, redis, prefix, ttlMs }) {

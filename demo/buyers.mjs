@@ -1,5 +1,5 @@
 // One of the processes that the buyers come from. It does what crowd.mjs asks for, one job after
-// another, until its parent lets go of it.
+// another, until its parent disconnects.
 
 import { connect } from 'holdfast';
 import { openRedis } from './redis.mjs';
@@ -33,7 +33,7 @@ process.on('disconnect', async () => {
   process.exit();
 });
 
-/** Tells the parent. If it is gone, there is nobody to tell, and `disconnect` follows. */
+/** Sends to the parent. If that has ended, the message is lost, and `disconnect` follows. */
 function tell(message) {
   if (process.connected) process.send(message, () => {});
 }

@@ -10,7 +10,7 @@ export class Crowd {
 
   constructor(processes) {
     // Detached: Ctrl-C must not end them before they gave back their locks. They end when this
-    // process lets go of them or is gone itself.
+    // process disconnects from them or has ended.
     this.#processes = Array.from({ length: processes }, () => fork(PROGRAM, { detached: true }));
   }
 
@@ -25,7 +25,7 @@ export class Crowd {
 
   /**
    * Lets `buyers` buyers come, evenly spread over `rushMs`, and resolves when each has an answer.
-   * `onAnswer` hears every answer at once.
+   * `onAnswer` gets every answer at once.
    */
   async shop({ buyers, rushMs, prefix, withLock }, onAnswer) {
     const shares = shareOut(buyers, rushMs, this.#processes.length);
@@ -36,7 +36,7 @@ export class Crowd {
     );
   }
 
-  /** Lets the processes go. They give back their locks and end. */
+  /** Disconnects from the processes. They release their locks and end. */
   async leave() {
     await Promise.all(
       this.#processes.map(async (child) => {
@@ -49,7 +49,7 @@ export class Crowd {
   }
 }
 
-/** Who comes when, in as many shares as buyers are served by. */
+/** The arrival times of the buyers, one share for each process. */
 export function shareOut(buyers, rushMs, count) {
   const shares = Array.from({ length: count }, () => []);
   for (let n = 0; n < buyers; n++) {

@@ -1,4 +1,4 @@
-// What stands in for a server and for the processes of the buyers where there is no server: the locks
+// The stand-ins for a server and for the processes of the buyers where there is no server: the locks
 // are on memory:, the shop's data is here, and the buyers are tasks of this process.
 
 import { setImmediate as turn } from 'node:timers/promises';

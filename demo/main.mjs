@@ -136,7 +136,7 @@ function summarize(without, withLock) {
   else report.mishap(`${report.failed} of the checks above failed`);
 }
 
-/** Opens a shop, lets everybody buy, and counts. */
+/** Opens a shop, lets all buyers buy, and counts. */
 async function holdSale(name, withLock) {
   const prefix = `${stage.prefix}${name}:`;
   const shop = new Shop(stage.redis, prefix);
@@ -195,7 +195,7 @@ function checkSale({ rows, sold, buyers, answers, soldOut, left }) {
   report.check(rising, 'every sale has a larger fence than the sale before');
 }
 
-/** What a person can do with; the place in the code only if the code is wrong. */
+/** An error in words for people; with the place in the code only if the code is wrong. */
 function explain(error) {
   const message = error instanceof TypeError && !error.code ? error.stack : error.message;
   if (stage.server === undefined || stage.server.ours) return message;
@@ -226,7 +226,7 @@ for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) {
 try {
   await main();
 } catch (error) {
-  // What fails while everything is being closed is no news.
+  // A failure during the closing is not reported.
   await interrupted;
   report.failure(explain(error));
 }

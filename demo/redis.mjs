@@ -36,7 +36,7 @@ function addressOf(url) {
 
 class Redis {
   #socket;
-  /** Who waits for a reply, oldest first. */
+  /** The callers that wait for a reply, oldest first. */
   #waiting = [];
   #received = Buffer.alloc(0);
   #broken;

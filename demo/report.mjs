@@ -1,4 +1,4 @@
-// How the demo looks in a terminal. Colours and signs beyond ASCII only where they can be shown.
+// The demo's output in a terminal. Colours and signs beyond ASCII are used only where they can be shown.
 
 const LABEL_WIDTH = 16;
 
@@ -46,7 +46,7 @@ export class Report {
     this.line(`\n${this.#bad()} ${text}`);
   }
 
-  /** Something bad that was to be expected. */
+  /** An expected failure. */
   mishap(text) {
     this.line(`  ${this.#bad()} ${this.#paint('red', text)}`);
   }
@@ -69,7 +69,7 @@ export class Report {
     for (const row of rows) this.line(`  ${format(row)}`);
   }
 
-  /** A bar of what was sold: what was there to sell, then what was not. */
+  /** A bar of the sold items: first those in stock, then those that were oversold. */
   bar(sold, stock, perSign) {
     const within = this.#signs.bar.repeat(Math.floor(Math.min(sold, stock) / perSign));
     const beyond = this.#signs.over.repeat(Math.ceil(Math.max(sold - stock, 0) / perSign));

@@ -1,5 +1,5 @@
-// Which server the demo runs on: the one that the environment names, one that it starts itself and
-// ends again, or, where there is none, the store inside this process.
+// The server of the demo: the one that the environment names, one that the demo starts itself and
+// stops again, or, where there is none, the store inside this process.
 
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -15,7 +15,7 @@ const START_MS_MAX = 10_000;
 /** With a name, so that all managers of the demo share it. */
 const EMBEDDED = { url: 'memory:demo', embedded: true, ours: true, stop() {} };
 
-/** Finds or starts a server. Its `stop` ends what was started here. */
+/** Finds or starts a server. `stop` stops a server that was started here. */
 export async function findServer(env) {
   for (const name of ['HOLDFAST_URL', 'REDIS_URL']) {
     const url = env[name];
@@ -38,7 +38,7 @@ async function startServer(binary) {
     child.kill('SIGKILL');
     rmSync(folder, { recursive: true, force: true });
   };
-  // Even if the demo itself crashes, nothing stays behind.
+  // Even if the demo itself crashes, no server is left running.
   process.once('exit', end);
   const url = `redis://127.0.0.1:${port}`;
   try {

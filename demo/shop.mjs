@@ -1,5 +1,5 @@
-// A shop with one article, its stock in Redis (or what stands in for it), and what a buyer does there: read the stock, check
-// it, pay, write it. Between reading and writing, somebody else can read the same number; only the
+// A shop with one article and its stock in Redis (or a stand-in), and the steps of a buyer: read the stock, check
+// it, pay, write it. Between reading and writing, another buyer can read the same number; only the
 // lock keeps the buyers apart.
 
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -26,7 +26,7 @@ export class Shop {
     return Number(await this.#redis.sendCommand(['HGET', this.#stock, 'left']));
   }
 
-  /** Sells one item, if there is one. The item's number is what the stock was before. */
+  /** Sells one item, if there is one. The item's number is the stock before the sale. */
   async sell(buyer, fence) {
     const left = await this.left();
     if (left <= 0) return false;
@@ -44,7 +44,7 @@ export class Shop {
   }
 }
 
-/** Lets buyers come, each at its time; `onAnswer` hears every answer at once. */
+/** Lets buyers come, each at its time; `onAnswer` gets every answer at once. */
 export async function serve(redis, locks, { visits, prefix, withLock }, onAnswer) {
   const shop = new Shop(redis, prefix);
   const buy = withLock ? buyWithLock : buyWithoutLock;

@@ -1,5 +1,5 @@
-// What the scenes need: a server, connections to it, and the buyers. Everything that differs where
-// there is no server is in inside.mjs.
+// The stage of the scenes: a server, connections to it, and the buyers. inside.mjs has all that differs
+// without a server.
 
 import { randomBytes } from 'node:crypto';
 import { connect } from 'holdfast';
@@ -69,7 +69,7 @@ export class Stage {
   }
 }
 
-/** Where a server is, without its login. */
+/** The address of a server, without its login. */
 function placeOf(url) {
   const { protocol, hostname, port, pathname } = new URL(url);
   return protocol === 'unix:' ? pathname : `${hostname}:${port || 6379}`;

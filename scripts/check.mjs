@@ -12,7 +12,7 @@ const STEPS = [
   ['types', 'npm', 'run', '--silent', 'build:js'],
   ['workflows', 'node', 'scripts/workflows.mjs'],
   ['house rules', 'node', 'scripts/house-rules.mjs'],
-  ['unit tests', 'cargo', 'test', '--no-default-features', '--features', 'driver', '--quiet'],
+  ['unit tests', 'cargo', 'test', '--no-default-features', '--features', 'core', '--quiet'],
 ];
 
 for (const [what, program, ...args] of STEPS) {

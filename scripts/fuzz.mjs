@@ -1,10 +1,10 @@
-// Feeds the core with arbitrary bytes, each target for so many minutes. Needs cargo-fuzz
+// Feeds the core with arbitrary bytes, each target for a number of minutes. Needs cargo-fuzz
 // (`cargo install cargo-fuzz`) and a C++ compiler.
 //
 //   npm run fuzz -- [--minutes M] [--keep] [target…]
 //
-// What breaks a promise is written to `fuzz/artifacts/<target>/` and ends the run. What was found on the way
-// stays in `fuzz/found/`, for the next run; `--keep` adds what of it reaches new code to `fuzz/corpus/`, which
+// An input that breaks a promise is written to `fuzz/artifacts/<target>/` and ends the run. The other inputs
+// stay in `fuzz/found/`, for the next run; `--keep` adds those that reach new code to `fuzz/corpus/`, which
 // the unit tests replay.
 
 import { spawnSync } from 'node:child_process';
@@ -40,7 +40,7 @@ for (const target of targets) {
   if (values.keep) fuzz(target, [corpus, found], ['-merge=1', ...limits]);
 }
 
-/** Without a sanitizer: the core has no unsafe code, and finds as much in half of the time. */
+/** Without a sanitizer: the core has no unsafe code, and the run finds as much in half of the time. */
 function fuzz(target, corpora, options) {
   const args = ['fuzz', 'run', '--sanitizer', 'none', '--fuzz-dir', folder, target, ...corpora];
   console.log(`── ${target}: ${options.join(' ')}`);

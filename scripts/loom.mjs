@@ -1,5 +1,5 @@
-// Tries every order in which threads can come to what they share, with loom: that nobody waits for a record
-// that nobody is going to read.
+// Tries every order in which threads can access shared data, with loom: no record may stay unread, and no timeout may
+// be slept through.
 
 import { spawnSync } from 'node:child_process';
 import { join } from 'node:path';
@@ -8,9 +8,10 @@ const root = join(import.meta.dirname, '..');
 const env = {
   ...process.env,
   RUSTFLAGS: `${process.env.RUSTFLAGS ?? ''} --cfg loom`,
-  // Other flags make other builds: those of the tests stay.
+  // Other flags make other builds, so these do not replace the builds of the tests.
   CARGO_TARGET_DIR: join(root, 'target', 'loom'),
 };
-const args = ['test', '--lib', '--no-default-features', 'outbox::', ...process.argv.slice(2)];
+const models = ['alarm::', 'outbox::'];
+const args = ['test', '--lib', '--no-default-features', '--', ...models, ...process.argv.slice(2)];
 const { status } = spawnSync('cargo', args, { cwd: root, env, stdio: 'inherit' });
 process.exit(status ?? 1);

@@ -32,7 +32,7 @@ export function notices() {
   );
 }
 
-/** The ids of all that the root depends on, but for what only builds or tests need. */
+/** The ids of all dependencies of the root, except those for builds and tests alone. */
 function linkedInto({ resolve }) {
   const nodes = new Map(resolve.nodes.map((node) => [node.id, node]));
   const found = new Set();

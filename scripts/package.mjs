@@ -1,4 +1,4 @@
-// Packs what npm publishes: the main package, and one package with an addon for each platform of
+// Packs the packages that npm publishes: the main one, and one with an addon for each platform of
 // `napi.targets` that has been built. Tests install these very files.
 //
 //   node scripts/package.mjs [--addons native] [--out packages] [--all]
@@ -24,9 +24,9 @@ import { parseArgs } from 'node:util';
 import { notices } from './notices.mjs';
 
 const ROOT = join(import.meta.dirname, '..');
-/** The licences of what is linked into an addon. */
+/** The licences of the crates that are linked into an addon. */
 const NOTICES = 'THIRD-PARTY.txt';
-/** What only those who build the package need is no business of those who install it. */
+/** The fields of the manifest that only building needs. */
 const OURS = ['devDependencies', 'napi', 'scripts'];
 
 const { values } = parseArgs({

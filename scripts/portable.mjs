@@ -1,4 +1,4 @@
-// Builds the addon for this Linux as it is published: it runs with every glibc from 2.17 (2012) on. A plain build
+// Builds the addon for this Linux as it is published, for every glibc from 2.17 (2012) on. A plain build
 // asks for the glibc of the machine that it was made on. Zig brings the old one; it is on PATH, or is fetched
 // once by pip into `node_modules/.cache`.
 //
@@ -18,7 +18,7 @@ const host = `${process.arch === 'arm64' ? 'aarch64' : 'x86_64'}-unknown-linux-g
 const target = process.argv[2] ?? host;
 const versioned = target.endsWith('-gnu') ? `${target}.${GLIBC.join('.')}` : target;
 
-// Apart from the plain build: with other flags cargo would make each anew in turn.
+// Its own folder: with other flags cargo would rebuild everything at each change between the two builds.
 const where = ['--target-dir', BUILD, '--output-dir', ADDONS];
 const args = ['run', '--silent', 'build:native', '--', '-x', '--target', versioned, ...where];
 const { status } = spawnSync('npm', args, {
@@ -39,7 +39,7 @@ function newestGlibc(addon) {
   return Math.max(0, ...Array.from(named, ([, minor]) => Number(minor)));
 }
 
-/** What to put before PATH. */
+/** The folders to put before PATH. */
 function zig() {
   const there = (name) => spawnSync(name, ['--version'], { stdio: 'ignore' }).status === 0;
   if (there('cargo-zigbuild') && (there('zig') || there('python-zig'))) return '';

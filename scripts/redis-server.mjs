@@ -1,4 +1,4 @@
-// What the demo and the benchmark need to start a server of their own.
+// Helpers with which the demo and the benchmark start a server of their own.
 
 import { once } from 'node:events';
 import { existsSync } from 'node:fs';
@@ -18,7 +18,7 @@ export function findServerBinary(env) {
     .find((file) => existsSync(file));
 }
 
-/** A port of the loopback interface that nobody listened on a moment ago. */
+/** A port of the loopback interface without a listener. */
 export async function freePort() {
   const probe = createServer().listen(0, '127.0.0.1');
   await once(probe, 'listening');

@@ -1,4 +1,4 @@
-// Runs the simulator for as many seeds as one likes, three schedules each: in one the server keeps its data, in one it
+// Runs the simulator for a number of seeds, three schedules each: in one the server keeps its data, in one it
 // loses them, in one its clock is set. Some of these also have slots that move, on one server or among three, two
 // masters, or data lost under live connections. And for a part of the seeds three schedules of a quorum: its servers keep
 // their data, or lose them, or leases end at any moment.
@@ -21,12 +21,12 @@ for (const [flag, value] of Object.entries(values)) {
   if (!/^\d+$/.test(value)) throw new Error(`--${flag} takes a whole number, got ${value}`);
 }
 
-/** Of so many seeds one is used for a quorum as well: its schedules take twice as long. */
+/** One of this many seeds is used for a quorum as well: its schedules take twice as long. */
 const SEEDS_PER_QUORUM = 20;
 const seeds = Number(values.seeds);
 const quorumSeeds = Math.ceil(seeds / SEEDS_PER_QUORUM);
 
-const cargo = ['test', '--no-default-features', '--features', 'driver'];
+const cargo = ['test', '--no-default-features', '--features', 'core'];
 build();
 const env = {
   ...process.env,

@@ -25,8 +25,10 @@ const args = [
   '--test-concurrency=2',
   '--enable-source-maps',
   '--expose-gc',
-  // Quorums of the tests keep no data over a restart, and know it.
+  // The quorums of the tests keep no data over a restart, on purpose.
   '--disable-warning=WARN_LOCK_PERSISTENCE',
+  // Repeats the failures at the end, wherever it is printed.
+  '--test-reporter=spec',
   // A test that hangs fails; no file takes a third of this.
   '--test-timeout=300000',
   ...flags,

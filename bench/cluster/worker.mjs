@@ -6,7 +6,7 @@ import { measure, namesFor } from '../pairs/measure.mjs';
 
 const TTL_MS = 10_000;
 
-/** The compare-and-delete that everybody writes by hand. */
+/** The compare-and-delete of hand-written locks. */
 const RELEASE =
   'if redis.call("get", KEYS[1]) == ARGV[1] then return redis.call("del", KEYS[1]) else return 0 end';
 
@@ -34,7 +34,7 @@ async function openHoldfast(cluster) {
   };
 }
 
-/** The hand-written snippet on the common client, as it comes. */
+/** The hand-written snippet on the common client, with default settings. */
 async function openIoredis(urls) {
   const { Cluster } = await import('ioredis');
   const client = new Cluster(urls, { lazyConnect: true });

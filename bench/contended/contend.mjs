@@ -5,8 +5,8 @@ import { clock } from '../clock.mjs';
 
 /**
  * Waits for `start` (by the clock that all processes share), then lets `waiters` at the lock `name`,
- * again and again until `end`. With an `end` that has passed everybody gets the lock once. Returns per
- * grant: whose it was, when it was asked for, got and given up.
+ * again and again until `end`. With an `end` that has passed each waiter gets the lock once. Returns per
+ * grant: its waiter, and the times of the request, the grant and the release.
  */
 export async function contend(contender, { name, waiters, start, end }) {
   const log = [];

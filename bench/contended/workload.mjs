@@ -7,9 +7,9 @@ import { endAll, openTeams, PROCESSES, runRounds, WAITERS } from './rounds.mjs';
 const ROUNDS = 3;
 const IDS = ['holdfast', 'redis-semaphore', 'redlock', 'redlock, 10 ms retry'];
 
-const ABOUT = `What hand-off is worth. In the loop who asks again at once shows the others at their best: without a line the
-process that releases takes the lock again while the rest sleeps (see the longest wait). The burst is what a service sees: all want
-the lock once. The targets of the loops took the others to hand a lock on as seldom there as in a burst, which they do not.`;
+const ABOUT = `The value of hand-offs. The loop, whose waiters ask again at once, shows the others at their best: without a queue the process that
+releases a lock takes it again while the others sleep (see the longest wait). The burst is the case of a service: all want the lock
+once. The targets of the loops assumed that the others hand a lock off as seldom there as in a burst, which is not so.`;
 
 export const CONTENDED = { id: 'contended', about: ABOUT, run };
 

@@ -1,4 +1,4 @@
-// What users see off loopback: the same on a network of half a millisecond each way.
+// The pairs and the contended loop on a network of half a millisecond each way.
 
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -6,22 +6,29 @@ import { join } from 'node:path';
 import { report as contendedReport } from '../contended/report.mjs';
 import { runRounds as contend, endAll, openTeams } from '../contended/rounds.mjs';
 import { CONTENDERS } from '../contenders.mjs';
-import { PEERS } from '../pairs/peers.mjs';
+import { PEERS, YARDSTICK } from '../pairs/peers.mjs';
 import { table } from '../pairs/report.mjs';
 import { openAll, runRounds } from '../pairs/rounds.mjs';
+import { DELAY_TARGETS, verdict } from '../pairs/verdict.mjs';
 import { showRound } from '../progress.mjs';
 import { Samples } from '../samples.mjs';
 
 const DELAY_MS = 0.5;
 const ROUNDS = 3;
 const LEVELS = [1, 64];
-const PAIRS = ['holdfast', 'ioredis EVALSHA', 'redlock', 'redis-semaphore', 'redlock-universal'];
+const PAIRS = [
+  'holdfast',
+  YARDSTICK,
+  'ioredis EVALSHA',
+  'redlock',
+  'redis-semaphore',
+  'redlock-universal',
+];
 const CONTENDED = ['holdfast', 'redis-semaphore', 'redlock, 10 ms retry'];
 
-const ABOUT = `What users see off loopback: a proxy holds everything back for half a millisecond in each direction, so a round trip takes
-a little over one. With 64 in flight all of holdfast's callers move in step, since their commands leave together and
-are answered together: each waits for the slowest, which costs an eighth of the rate here. What a lock waits for
-matters more on a network: hand-off takes one message, where the others poll.`;
+const ABOUT = `A network instead of loopback: a proxy delays everything by half a millisecond in each direction, so a round trip takes
+a little over one. A reply is delivered when it arrives, so callers do not wait for each other. The way of waiting matters more on a
+network: a hand-off takes one message, where the others poll.`;
 
 export const DELAY = { id: 'delay', about: ABOUT, run };
 
@@ -57,7 +64,8 @@ async function pairs({ url, admin, ms, rounds, fail }) {
     });
     for (const [id, { how, message }] of failures) fail(id, how, message);
     const samples = new Samples(runs.filter(({ id }) => !failures.has(id)));
-    return LEVELS.flatMap((level) => ['', ...table(peers, level, samples, failures)]);
+    const tables = LEVELS.flatMap((level) => ['', ...table(peers, level, samples, failures)]);
+    return [...tables, '', ...verdict(samples, DELAY_TARGETS)];
   } finally {
     endAll(children);
   }

@@ -1,4 +1,4 @@
-// The store that needs no server beside one that does: what a unit test pays.
+// The store without a server, for unit tests, beside another library's.
 
 import { interleaved } from '../interleaved.mjs';
 import { judge } from '../outcome.mjs';

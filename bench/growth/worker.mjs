@@ -1,10 +1,10 @@
-// One process of holdfast under a burden: pairs of distinct names, or a line that moves on.
+// One process of holdfast under a burden: pairs of distinct names, or a wait queue that advances.
 
 import { answer } from '../answer.mjs';
 import { NAMES } from '../names.mjs';
 import { measure, namesFor } from '../pairs/measure.mjs';
 
-/** So long that renewals do not mix with what is measured here. */
+/** A lease so long that no renewals mix with the measured work. */
 const HELD_TTL_MS = 600_000;
 const PATIENCE_MS = 600_000;
 const BATCH = 5_000;
@@ -26,7 +26,7 @@ answer({
     }
   },
 
-  /** Waits for as many that somebody else holds; returns as soon as all stand in line. */
+  /** Waits for `count` locks of another process; returns as soon as all waiters are queued. */
   async wait({ key, count }) {
     for (const name of list(key, 0, count)) managers[0].acquire(name).catch(() => {});
     await managers[0].tryAcquire(`${NAMES}${process.pid}:behind`);

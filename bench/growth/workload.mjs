@@ -1,4 +1,4 @@
-// How the cost of a lock grows with what else there is: it should not.
+// The growth of a lock's cost with the number of other locks, waiters and managers: there should be none.
 
 import { Child } from '../child.mjs';
 import { judge } from '../outcome.mjs';
@@ -7,7 +7,7 @@ import { Samples, shuffled } from '../samples.mjs';
 
 const ROUNDS = 5;
 const LEVEL = 64;
-/** Connecting many managers and taking many locks takes its time. */
+/** The time limit for connecting many managers and taking many locks. */
 const BURDEN_MS = 60_000;
 
 const SERIES = [
@@ -45,7 +45,7 @@ async function run({ url, admin, flags: { ms, rounds = ROUNDS }, fail }) {
           child.end();
           burden.end();
         }
-        // What the ended processes held would weigh on the next.
+        // The locks of the ended processes would burden the next.
         await admin.deleteAll();
       }
     }

@@ -1,10 +1,10 @@
-// A process that holds many locks, and looks how long each of them is still valid.
+// A process that holds many locks, and reads how long each of them is still valid.
 
 import { setTimeout as sleep } from 'node:timers/promises';
 import { answer } from '../answer.mjs';
 import { clock } from '../clock.mjs';
 
-/** Every lock is looked at once a second, a slice of them at a time: the look is part of the cost. */
+/** Every lock is read once a second, a slice of them at a time: reading is part of the cost. */
 const SLICES = 20;
 const TURN_MS = 1000 / SLICES;
 const BATCH = 5_000;
@@ -12,7 +12,7 @@ const WARM_UP_TURNS = 10;
 const HOUR_MS = 3_600_000;
 let locks;
 let held;
-/** Locks that are held meanwhile, but neither renewed nor looked at. */
+/** Locks that are held meanwhile, but neither renewed nor read. */
 let others;
 let lost = 0;
 
@@ -24,8 +24,8 @@ answer({
   },
 
   /**
-   * Makes the process grow as far as batches make it, by taking and releasing some; and fills what it has to
-   * spare then, by holding all of `names`.
+   * Makes the process grow as far as batches make it, by taking and releasing some; and fills its spare memory
+   * then, by holding all of `names`.
    */
   async warmUp(names) {
     for (let turn = 0; turn < WARM_UP_TURNS; turn++) {

@@ -1,4 +1,4 @@
-// Thousands of locks that one process holds: what keeping them costs.
+// The cost of thousands of locks that one process holds.
 
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Child } from '../child.mjs';
@@ -7,23 +7,22 @@ import { NAMES } from '../names.mjs';
 import { judge } from '../outcome.mjs';
 
 /**
- * The second number shows how the cost grows; the targets are for the first. But memory is weighed where there
- * are most: a megabyte more or less, which no process can be held to, is a hundred bytes for each of ten thousand.
+ * The second number shows how the cost grows; the targets are for the first. But memory is measured where there
+ * are most: the memory of a process varies by a megabyte, which is a hundred bytes for each of ten thousand locks.
  */
 const COUNTS = [10_000, 100_000];
-/** Held meanwhile, for an hour without renewal: they fill what the process has to spare before it is weighed. */
+/** Other locks, held for an hour without renewal: they fill the spare memory of the process before the measurement. */
 const OTHERS = 10_000;
 const SETTLE_MS = 1000;
 const BURDEN_MS = 60_000;
-/** The young generation of the heap is small: that it grows and shrinks as it likes is not the weight of a lock. */
+/** The young generation of the heap is kept small: its changes of size do not belong to the memory of a lock. */
 const NODE_FLAGS = ['--expose-gc', '--min-semi-space-size=1', '--max-semi-space-size=1'];
 
-const ABOUT = `What holding costs: renewal every third of the lease, from the native thread, and memory on both sides. A lock weighs what
-each of a hundred thousand more takes of the process, after it has grown as far as taking five thousand at once makes it, and what it
-had to spare then is filled by others that it holds; that growth is told beside it. Of a lock about 230 bytes are JavaScript's,
-its name included, and 340 are in use by the core: 160 for the lease, 64 for the name as it stands in Redis, 50 for a timer, and the rest
-for its places in two maps and their room to grow. The token is not kept, but written when it is sent. What is above that, the
-allocators keep; on a busy machine, where renewals pile up meanwhile, it is more.`;
+const ABOUT = `The cost of holding: a renewal every third of the lease, from the native thread, and memory on both sides. The memory of a lock is
+measured over a hundred thousand more locks, after the process has grown to take five thousand at once and other locks have filled
+its spare memory; the report states that growth too. JavaScript uses about 230 bytes for a lock, its name included, and the core 340:
+160 for the lease, 64 for its key in Redis, 50 for a timer, and the rest for entries in two maps and their room to grow. The token is
+not stored, but made when it is sent. The allocators hold the remainder; it is more on a busy machine, where renewals pile up.`;
 
 export const HELD = { id: 'held', about: ABOUT, run };
 

@@ -1,4 +1,4 @@
-// A client that does nothing but write what was made before and wait until it is answered.
+// A client that only writes prepared commands and waits for the replies.
 
 import { connect } from 'node:net';
 import { answer } from '../answer.mjs';
@@ -57,7 +57,7 @@ function send(bytes) {
   });
 }
 
-/** `step`: a command, in which `{name}` and `{n}` stand for what differs between names. */
+/** `step`: a command, in which `{name}` and `{n}` stand for the parts that differ between names. */
 function batch(step, first, level) {
   const commands = Array.from({ length: level }, (_, at) => {
     const n = String(first + at);

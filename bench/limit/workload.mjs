@@ -1,4 +1,4 @@
-// What the server can do at most: the commands of a pair, made before, and nothing but written and awaited.
+// The limit of the server: a client only writes the prepared commands of a pair and awaits the replies.
 
 import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
@@ -17,13 +17,13 @@ const TOKEN = 'a-token-of-32-characters-{n}';
 const RELEASE =
   'if redis.call("get", KEYS[1]) == ARGV[1] then return redis.call("del", KEYS[1]) else return 0 end';
 
-const ABOUT = `The physical limit: commands made before, and a client that only writes them and waits. Between the rows lies what a
-script costs, and what fences and the look at the queue cost. Of the instructions that Redis 7.0 spends on holdfast's pair (nearly 90
-thousand, the snippet's 32; callgrind) a fifth is what calling two scripts costs whatever they do, over a third makes values of Lua of
-their ten keys and six arguments, over a quarter runs their seven commands, and a tenth the scripts' own lines. The snippet calls one
-script, with one key and one argument. Either script names five keys though it needs fewer when nobody waits: what a script touches
-has to be named, or a Cluster would run it half while a slot moves. The distance from here to *Pairs* is that of the library in the client, with which the server
-shares two cores.`;
+const ABOUT = `The physical limit: a client only writes prepared commands and waits. The differences between the rows are the cost of a script, and
+of fences and the check of the queue. Redis 7.0 spends nearly 90 thousand instructions on holdfast's pair, and 32 thousand on the
+snippet's (callgrind). A fifth of holdfast's calls the two scripts, over a third turns their ten keys and six arguments into values
+of Lua, over a quarter runs their seven commands, and a tenth runs the scripts' own lines. The snippet calls one script, with one key
+and one argument. Each script of holdfast names five keys though it needs fewer when nobody waits: a script must name every key that
+it may touch, or a Cluster would run half of it while a slot moves. The rest of the way to *Pairs* is the cost of the library in the
+client, which shares two cores with the server.`;
 
 export const LIMIT = { id: 'limit', about: ABOUT, run };
 
@@ -103,7 +103,7 @@ async function load(url, script) {
   return sha;
 }
 
-/** What holdfast sends for a pair, as the server sees it, with its name and token left open. */
+/** The commands of holdfast's pair, as the server sees them, with placeholders for name and token. */
 async function captured(url) {
   const probe = `${NAMES}limit:probe`;
   const seen = [];

@@ -1,4 +1,4 @@
-// What a service pays before its first lock: loading the package, and its addon's size.
+// The cost before the first lock: loading the package, and the size of its addon.
 
 import { execFile } from 'node:child_process';
 import { readdirSync, statSync } from 'node:fs';

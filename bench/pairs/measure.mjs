@@ -14,7 +14,7 @@ export function namesFor(owner, level) {
   return Array.from({ length: count }, (_, index) => `${NAMES}${owner}:${index}`);
 }
 
-/** Runs acquire + release pairs for `ms`, `level` at a time, and tells what a pair took. */
+/** Runs acquire + release pairs for `ms`, `level` at a time, and returns the cost of a pair. */
 export async function measure(peer, { names, level, ms }) {
   const latencies = [];
   const cpuBefore = process.cpuUsage();

@@ -1,25 +1,29 @@
-// Everybody who takes part. `open` connects and returns `acquire`, which resolves with what
+// The participants. `open` connects and returns `acquire`, which resolves with the argument that
 // `release` needs; both throw unless the server really granted and freed the lock.
 //
 // Each is used as its documentation shows, with one connection, default settings and the same
-// lease. What is imported stays inside `open`, so that a process holds one participant only.
+// lease. Imports stay inside `open`, so that a process loads one participant only.
 
 import { randomBytes } from 'node:crypto';
+import { RawClient } from './raw-client.mjs';
 
 const TTL_MS = 10_000;
 
-/** The compare-and-delete that everybody writes by hand. */
+/** The compare-and-delete of hand-written locks. */
 const RELEASE =
   'if redis.call("get", KEYS[1]) == ARGV[1] then return redis.call("del", KEYS[1]) else return 0 end';
 
 const newToken = () => randomBytes(16).toString('hex');
 
-/** The hand-written snippet that everything is compared with. */
+/** The hand-written snippet: the baseline of all comparisons. */
 export const BASELINE = 'ioredis EVALSHA';
 
+/** The snippet without a client library: what JavaScript can reach at best. */
+export const YARDSTICK = 'limit';
+
 /**
- * `role`: `own`, `snippet` (hand-written, the common client as it comes), `library` (locks) or
- * `other`. `key`: the key that exists while a name is locked.
+ * `role`: `own`, `snippet` (hand-written, the common client as it comes), `library` (locks),
+ * `yardstick` or `other`. `key`: the key that exists while a name is locked.
  */
 export const PEERS = [
   {
@@ -29,6 +33,7 @@ export const PEERS = [
     key: (name) => `lock:${name}`,
     open: openHoldfast,
   },
+  { id: YARDSTICK, role: 'yardstick', packages: [], open: openRaw },
   { id: 'ioredis EVAL', role: 'snippet', packages: ['ioredis'], open: openIoredisEval },
   { id: BASELINE, role: 'snippet', packages: ['ioredis'], open: openIoredisEvalsha },
   {
@@ -69,6 +74,21 @@ async function openHoldfast(url) {
     },
     async release(_name, lock) {
       expect(await lock.release(), true, 'release');
+    },
+  };
+}
+
+async function openRaw(url) {
+  const client = await RawClient.connect(url);
+  const sha = await client.call('SCRIPT', 'LOAD', RELEASE);
+  return {
+    async acquire(name) {
+      const token = newToken();
+      expect(await client.call('SET', name, token, 'NX', 'PX', String(TTL_MS)), 'OK', 'SET');
+      return token;
+    },
+    async release(name, token) {
+      expect(await client.call('EVALSHA', sha, '1', name, token), '1', 'EVALSHA');
     },
   };
 }
@@ -147,7 +167,7 @@ async function setWithNodeRedis(client, name) {
 
 async function openGlide(url) {
   const { GlideClient, Logger, Script, TimeUnit } = await import('@valkey/valkey-glide');
-  // Keeps its remarks on slow moments out of the report.
+  // Keeps its warnings about slow moments out of the report.
   Logger.setLoggerConfig('error');
   const { hostname, port, username, password, pathname } = new URL(url);
   const credentials = {
@@ -202,7 +222,7 @@ async function openRedisSemaphore(url) {
       expect(mutex.isAcquired, true, 'isAcquired');
       return mutex;
     },
-    // Does not tell whether it freed the lock: left to the look at the keys after each run.
+    // Its result does not say whether it freed the lock: the check of the keys after each run does.
     async release(_name, mutex) {
       await mutex.release();
       expect(mutex.isAcquired, false, 'isAcquired');

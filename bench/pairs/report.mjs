@@ -1,4 +1,4 @@
-// The text of the report: ratios first, for they are what carries over to other machines.
+// The text of the report: ratios first, since they carry over to other machines.
 
 import { median, Samples } from '../samples.mjs';
 import { BASELINE } from './peers.mjs';
@@ -31,7 +31,7 @@ export function report({ peers, levels, runs, failures }) {
 
 const CHARTED = 64;
 
-/** What a chart shows: the rates and the client's costs to those of the baseline. */
+/** The data of a chart: the rates and the client's costs, relative to those of the baseline. */
 export function charts({ peers, levels, runs, failures }) {
   if (!levels.includes(CHARTED)) return [];
   const samples = new Samples(runs.filter(({ id }) => !failures.has(id)));
@@ -48,7 +48,7 @@ export function charts({ peers, levels, runs, failures }) {
   ];
 }
 
-/** How the peers did with so many in flight. */
+/** The results of the peers with `level` in flight. */
 export function table(peers, level, samples, failures) {
   const ratios = COLUMNS.filter(({ ratio }) => ratio).length;
   const groups =

@@ -1,12 +1,12 @@
-// The rounds: everybody in turn, in a new order each time, so that whatever else the machine does
-// meets all of them alike.
+// The rounds: all participants in turn, in a new order each time, so that other work of the machine
+// affects all of them alike.
 
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Child } from '../child.mjs';
 import { shuffled } from '../samples.mjs';
 import { namesFor } from './measure.mjs';
 
-/** Lets the participant before come to rest. */
+/** The pause in which the participant before comes to rest. */
 const PAUSE_MS = 20;
 
 class Participant extends Child {
@@ -16,7 +16,7 @@ class Participant extends Child {
   }
 }
 
-/** Starts everybody. Who cannot is left out and stands in `failures`. */
+/** Starts all participants. One that cannot start is left out, and listed in `failures`. */
 export async function openAll(peers, { url, admin, failures }) {
   const children = peers.map((peer) => new Participant(peer));
   for (const child of children) {
@@ -56,7 +56,7 @@ async function attempt(child, how, failures, task) {
   }
 }
 
-/** One name, looked at from outside; also proves that the look after each run sees something. */
+/** Checks the key of one name from outside; also proves that the check after each run sees something. */
 async function prove(child, admin) {
   const [name] = namesFor(child.pid, 1);
   const key = child.peer.key(name);

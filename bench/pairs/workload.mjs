@@ -1,4 +1,4 @@
-// Acquire + release of distinct names: what a lock costs that nobody else wants.
+// Acquire + release of distinct names: the cost of an uncontended lock.
 
 import { showRound } from '../progress.mjs';
 import { charts, report } from './report.mjs';
@@ -6,15 +6,15 @@ import { openAll, runRounds } from './rounds.mjs';
 
 const ROUNDS = 5;
 
-const ABOUT = `What a lock costs that nobody else wants: the daily case. The baseline is the snippet that everybody writes
-by hand (\`SET NX PX\`, then EVALSHA of a compare-and-delete) on ioredis. holdfast issues a fence with each lock and renews it;
-the snippets do neither. Commands are those that the server ran, inside of scripts too; bytes those of both directions.
+const ABOUT = `The cost of an uncontended lock, the usual case. The baseline is the snippet that people write by hand (\`SET NX PX\`, then
+EVALSHA of a compare-and-delete) on ioredis. \`limit\` is the same snippet without a client library: one write per turn, and a parser
+that knows three kinds of reply. holdfast issues a fence with each lock and renews it; the snippets do neither. The commands include
+those inside scripts; the bytes are those of both directions.
 
-Where the CPU of holdfast's client goes (perf, 64 in flight): three fifths to the core's thread and two fifths to JavaScript's;
-of either a third to the kernel, for a write, a read and a wake-up each way that some twenty calls share. JavaScript's thread spends
-the rest in Node itself, on promises, wake-ups and garbage. The core's own code takes 24 thousand instructions for a pair: half for the
-protocol (two requests, two answers, four timers), a fifth for writing the commands, a tenth for reading the answers, and a fifth
-for the runtime around them. The target for the client leaves 8 µs, of which JavaScript's thread takes three and a half.`;
+With 64 and more in flight client and server take turns: each waits while the other works through a batch, so the rate is one second
+divided by the sum of the two CPU columns. holdfast's scripts take three times the server's time of the snippet's commands (see
+*Limit*), which is most of what it lacks to \`limit\`. Of the client's CPU (perf, 64 in flight) holdfast's own code takes a third,
+Node and V8 another third (promises, microtasks, garbage), the C library a sixth for memory, and the kernel a tenth.`;
 
 export const PAIRS = { id: 'pairs', about: ABOUT, run };
 

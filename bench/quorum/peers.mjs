@@ -1,5 +1,5 @@
-// Who locks on several servers. Each is used as its documentation shows, with default settings and the
-// same lease; what is imported stays inside `open`.
+// The libraries that lock on several servers. Each is used as its documentation shows, with default settings and the
+// same lease; imports stay inside `open`.
 
 const TTL_MS = 10_000;
 

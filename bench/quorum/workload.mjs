@@ -10,7 +10,7 @@ const ROUNDS = 5;
 const SERVERS = 5;
 const LEVEL = 64;
 
-const ABOUT = `Redlock over five servers. holdfast takes two rounds for its fences where the others take one and have none; five
+const ABOUT = `Redlock over five servers. holdfast needs two rounds for its fences, where the others need one and have none; five
 servers and the clients share two cores here, and the servers are the limit.`;
 
 export const QUORUM = { id: 'quorum', about: ABOUT, run };

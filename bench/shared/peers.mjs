@@ -1,4 +1,4 @@
-// Who has locks that several may hold. Each with its default settings and the same lease.
+// The libraries with locks that several may hold. Each has its default settings and the same lease.
 
 const TTL_MS = 10_000;
 const PATIENCE_MS = 600_000;

@@ -1,4 +1,4 @@
-// Locks that several hold at once: pairs of distinct names, and many who want the permits of one.
+// Locks that several hold at once: pairs of distinct names, and many callers for the permits of one.
 
 import { interleaved } from '../interleaved.mjs';
 import { NAMES } from '../names.mjs';
@@ -10,10 +10,10 @@ const ROUNDS = 5;
 const LEVEL = 64;
 const IDS = PEERS.map(({ id }) => id);
 
-const ABOUT = `Shared locks and semaphores. Where nobody waits, a share costs the server about twice an exclusive lock: it is a member of a
-set, with an end and a fence of its own. Where sixty-four callers want ten permits, each
-goes from one of them to the next in the order of their calls, by one script of some ten commands, and after fifteen times to
-whoever is first in line at the server; redis-semaphore lets have it whoever polls at the right moment (see p99).`;
+const ABOUT = `Shared locks and semaphores. An uncontended share costs the server about twice as much as an exclusive lock: it is a member of a
+set, with an end and a fence of its own. When sixty-four callers want ten permits, each permit goes from one caller to the next in
+the order of their calls, by one script of some ten commands, and after fifteen hand-offs to the first waiter in the server's queue;
+with redis-semaphore a caller gets it that polls at the right moment (see p99).`;
 
 export const SHARED = { id: 'shared', about: ABOUT, run };
 

@@ -11,7 +11,7 @@ const WARM_UP = { waiters: 20, ms: 300 };
 let contender;
 
 answer({
-  /** Connects, and lets code and server get warm with a few who want another lock. */
+  /** Connects, and warms code and server up with a few tasks that want another lock. */
   async open(url) {
     contender = await open(url);
     const name = `${NAMES}${process.pid}:warm-up`;

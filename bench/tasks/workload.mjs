@@ -1,4 +1,4 @@
-// A thousand tasks of one process that want one lock: how long until all had it.
+// A thousand tasks of one process that want one lock: the time until all have had it.
 
 import { Child } from '../child.mjs';
 import { CONTENDERS } from '../contenders.mjs';
@@ -9,8 +9,8 @@ import { report } from './report.mjs';
 const ROUNDS = 3;
 const TASKS = 1000;
 
-const ABOUT = `Many tasks of one process that want one lock. The others are extrapolated from one second. holdfast's time is that of
-the server's hand-offs, one for sixteen tasks, and of the turns of JavaScript between the others.`;
+const ABOUT = `Many tasks of one process want one lock. The times of the others are extrapolated from one second. holdfast spends its time on
+the server's hand-offs, one for sixteen tasks, and on the turns of JavaScript between the others.`;
 
 export const TASKS_WORKLOAD = { id: 'tasks', about: ABOUT, run };
 

@@ -1,4 +1,4 @@
-// What waiters cost, and the comparison with the targets.
+// The cost of waiters, and the comparison with the targets.
 
 import { OWN } from '../contenders.mjs';
 import { judge } from '../outcome.mjs';

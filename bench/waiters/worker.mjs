@@ -27,7 +27,7 @@ answer({
     await contender.ask(name);
   },
 
-  /** Reads a small file again and again for `ms`; what one read takes, p50 in µs. */
+  /** Reads a small file again and again for `ms`; returns the median duration of a read in µs. */
   async read(ms) {
     const took = [];
     const end = clock() + ms * 1000;

@@ -1,4 +1,4 @@
-// Thousands of callers of one process who wait: what they weigh, and whether the rest still runs.
+// Thousands of waiting callers of one process: their memory, and the delay of its other work.
 
 import { Child } from '../child.mjs';
 import { NAMES } from '../names.mjs';
@@ -9,21 +9,21 @@ import { report } from './report.mjs';
 const ROUNDS = 3;
 const COUNT = 10_000;
 /**
- * How many more are weighed, as many at once as before: what the process had to spare took the weight of those
- * before, and it has grown by then as far as so many calls at once make it.
+ * The number of further waiters whose memory is measured, in batches of the same size: the spare memory of the
+ * process took those before, and it has grown by then as far as a batch makes it.
  */
 const MORE = 20_000;
 const READ_MS = 700;
 const SETTLE_MS = 1000;
 /**
  * The young generation of the heap has its full size from the start, and the reading fills it before
- * anything is weighed: that it grows under load is not the weight of a waiter.
+ * any measurement: its growth under load does not belong to the memory of a waiter.
  */
 const NODE_FLAGS = ['--expose-gc', '--min-semi-space-size=16', '--max-semi-space-size=16'];
 const IDS = ['holdfast', 'redis-semaphore', 'redlock', 'redlock-universal'];
 
-const ABOUT = `What waiting costs the process that waits: memory, and whether the rest of it still runs. Of a waiter of holdfast about 640
-bytes are what JavaScript keeps of a call of an async function that waits, and 280 are in use by the core.`;
+const ABOUT = `The cost of waiting for the process that waits: memory, and the delay of its other work. JavaScript keeps about 640 bytes for each
+waiter of holdfast, a call of an async function; the core uses 280.`;
 
 export const WAITERS = { id: 'waiters', about: ABOUT, run };
 

@@ -4,7 +4,7 @@ import client from 'prom-client'
 /** What `locks.stats()` counts since `connect`. */
 const COUNTS = {
   acquired: 'Locks acquired',
-  handedOn: 'Those of them that came from another caller of the manager, without the server',
+  handedOff: 'Those of them that came from another caller of the manager, without the server',
   timedOut: 'Acquires that waited in vain',
   abandoned: 'Locks that nothing referred to any more while they were held',
   renewals: 'Leases renewed',

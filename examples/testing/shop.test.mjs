@@ -25,5 +25,5 @@ test('two instances sell five items to five of twenty buyers', async () => {
 test('nothing is sold while another instance has the lock', async () => {
   await others.acquire('item:tea', { label: 'inventory' })
   const shop = new Shop(locks, new SlowStock(5), 50)
-  await assert.rejects(shop.sell('tea'), { code: 'ERR_LOCK_TIMEOUT', holder: 'inventory' })
+  await assert.rejects(shop.sell('tea'), { code: 'ERR_LOCK_TIMEOUT', holderLabel: 'inventory' })
 })
