@@ -27,6 +27,16 @@ afterEach(async () => {
 
 async function inSync(): Promise<void> {
   await until(() => isInSync(primary, replicas), 'the replicas to be in sync');
+  // A primary shows a replica as online before it sends it anything: where the replica's first
+  // acknowledgement crosses the end of the copy, only the next one, a second later, starts that.
+  await until(async () => (await acknowledging()) >= replicas.length, 'their acknowledgements');
+}
+
+/** The number of replicas that acknowledge a write within a tenth of a second. */
+async function acknowledging(): Promise<number> {
+  await primary.admin.set('is-in-sync', '');
+  await primary.admin.del('is-in-sync');
+  return primary.admin.wait(replicas.length, 100);
 }
 
 /** Nothing of a lock is left on the primary. */
