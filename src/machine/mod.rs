@@ -537,7 +537,7 @@ impl Machine {
                 && !is_open
                 && entry.is_ahead_of(began, seq)
             {
-                entry.take_position(began, Some(seq));
+                entry.move_back(began, seq);
                 self.send_entry(id);
             }
         }

@@ -92,6 +92,8 @@ pub(super) enum Pending {
 pub(super) enum Position {
     Unknown,
     Queued(u64),
+    /// It is in the queue, and asks to be moved back.
+    MovingBack(u64),
     /// The server has lost the entry; it enqueues again at its old position.
     Lost(u64),
 }
@@ -100,7 +102,7 @@ impl Position {
     /// The position after the server has lost the entry.
     const fn lost(self) -> Self {
         match self {
-            Self::Queued(seq) | Self::Lost(seq) => Self::Lost(seq),
+            Self::Queued(seq) | Self::MovingBack(seq) | Self::Lost(seq) => Self::Lost(seq),
             Self::Unknown => Self::Unknown,
         }
     }
@@ -197,13 +199,19 @@ impl Entry {
         }
     }
 
+    /// Its caller was served, and the next one came at `since`: moves back to `seq`.
+    pub(super) const fn move_back(&mut self, since: Mono, seq: u64) {
+        self.since = since;
+        self.position = Position::MovingBack(seq);
+    }
+
     /// Whether it has the position of a caller earlier than `began`, whose position is `seq`.
     pub(super) fn is_ahead_of(&self, began: Mono, seq: u64) -> bool {
         matches!(self.position, Position::Queued(own) if own < seq) && self.since < began
     }
 
     pub(super) const fn is_queued(&self) -> bool {
-        matches!(self.position, Position::Queued(_))
+        matches!(self.position, Position::Queued(_) | Position::MovingBack(_))
     }
 
     /// Whether it steals the lock, now that `last` is the last fence issued. If an answer was lost it may have had the
@@ -224,7 +232,9 @@ impl Entry {
             (ContentionPolicy::Steal(None), _) | (ContentionPolicy::Wait, Position::Queued(_)) => {
                 Intent::Poll
             }
-            (ContentionPolicy::Wait, Position::Lost(seq)) => Intent::Join(Some(seq)),
+            (ContentionPolicy::Wait, Position::MovingBack(seq) | Position::Lost(seq)) => {
+                Intent::Join(Some(seq))
+            }
         }
     }
 

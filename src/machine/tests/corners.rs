@@ -1,9 +1,10 @@
 //! Situations in which waiting once failed, or easily could.
 
+use super::one_shots::assert_idle;
 use super::server::Server;
 use super::world::{ONE_LEASE, RENEWED, World, ms};
 use crate::machine::{Command, Event, Hold, LeaseId, Notice, OpId, Outcome, Protocol, Risk, Wait};
-use crate::protocol::{CLAIM, Call, Failure, Refusal, Reply, valid_until};
+use crate::protocol::{CLAIM, Call, Failure, Intent, Refusal, Reply, valid_until};
 use std::time::Duration;
 
 fn want(world: &mut World, ttl_ms: u64) -> OpId {
@@ -412,4 +413,33 @@ fn a_reconnect_asks_about_no_lock_of_the_same_history_and_about_all_of_an_unknow
             other => panic!("{other:?}"),
         }
     }
+}
+
+#[test]
+fn a_queue_entry_that_is_refused_while_it_moves_back_is_given_back() {
+    let mut world = World::connected();
+    let callers = [0; 4].map(|_| {
+        let op = want(&mut world, 10_000);
+        world.pass(ms(50));
+        op
+    });
+    // Without renewal it gets no lock by handoff.
+    let last = world.acquire_held(10_000, Wait::Forever, ONE_LEASE);
+    for op in &callers[..3] {
+        world.settle();
+        world.release(world.lease(*op).0);
+    }
+    // By handoff, so the entry that waits at the server had its position.
+    let (lease, _) = world.lease(callers[3]);
+    world.server.command(world.now, &["SET", &World::keys().fence(), "other code's"]);
+    world.release(lease);
+    let moving = world.wire[0].1.clone();
+    assert!(matches!(&moving, Call::Acquire { intent: Intent::Join(Some(_)), .. }));
+    world.settle();
+    assert!(matches!(world.outcome(last), Some(Outcome::Server { .. })));
+    assert!(world.released.iter().any(|token| token == moving.token().as_str()));
+    world.server.command(world.now, &["DEL", &World::keys().fence()]);
+    run(&mut world, 2_000);
+    assert_eq!(world.server.queue_len(world.now, &World::keys()), 0);
+    assert_idle(&mut world);
 }

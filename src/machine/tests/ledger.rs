@@ -73,7 +73,7 @@ impl Simulation {
         shared: bool,
     ) {
         let token = self.processes[who].token_of(lease);
-        let granted = self.granted(&token);
+        let granted = self.granted_with(&token, fence);
         self.demand(granted.is_some(), || format!("{token} was given what no server granted"));
         let Some((server, granted)) = granted else { return };
         let fresh = self.locks[lock].fences.insert((server, fence));
@@ -114,9 +114,21 @@ impl Simulation {
 
     /// The latest grant of a token, and the server that made it.
     pub(super) fn granted(&self, token: &Token) -> Option<(usize, Granted)> {
-        let granted = self.servers.iter().enumerate();
-        let granted = granted.filter_map(|(place, it)| Some((place, it.granted(token.as_str())?)));
-        granted.max_by_key(|(_, granted)| granted.number)
+        self.grants(token).max_by_key(|(_, granted)| granted.number)
+    }
+
+    /// The latest grant of a token that reserved `fence`. Another master may have granted the lock to the same token, by
+    /// a request that was lost.
+    fn granted_with(&self, token: &Token, fence: u64) -> Option<(usize, Granted)> {
+        let reserved = |place: &usize| self.servers[*place].reserved(token.as_str());
+        let may = |(place, _): &(usize, Granted)| reserved(place).is_none_or(|last| fence <= last);
+        self.grants(token).filter(may).max_by_key(|(_, granted)| granted.number)
+    }
+
+    /// The latest grant of a token by each server.
+    fn grants(&self, token: &Token) -> impl Iterator<Item = (usize, Granted)> {
+        let servers = self.servers.iter().enumerate();
+        servers.filter_map(|(place, it)| Some((place, it.granted(token.as_str())?)))
     }
 
     /// The loss of a token's data since its latest grant.

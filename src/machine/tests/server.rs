@@ -226,8 +226,12 @@ impl Server {
         self.restore(now, entries);
         let mut state = self.0.borrow_mut();
         state.replica_since = None;
-        // A manager that has not noticed the new replication id may get a grant that it will not use.
-        state.watched.iter_mut().for_each(|watched| watched.watch.highest = 0);
+        for Watched { watch, .. } in &mut state.watched {
+            // A manager that has not noticed the new replication id may get a grant that it will not use.
+            watch.highest = 0;
+            // The primary before it may have granted the lock anew to a token that this server knows.
+            watch.reserved.clear();
+        }
     }
 
     /// Starts or ends a move of the locks' slot to another server.
@@ -328,6 +332,12 @@ impl Server {
             (Token::from_text(token), Duration::from_millis(ends_ms.saturating_sub(now_ms)))
         };
         victims.map(left).collect()
+    }
+
+    /// The last fence reserved for the latest grant of a token; none if that is unknown.
+    pub(super) fn reserved(&self, token: &str) -> Option<u64> {
+        let state = self.0.borrow();
+        state.watched.iter().find_map(|it| it.watch.reserved.get(token).copied())
     }
 
     /// The latest grant of a token; none if there was none.

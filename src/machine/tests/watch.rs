@@ -19,7 +19,7 @@ pub(super) struct Watch {
     /// The highest reserved fence.
     pub(super) highest: u64,
     /// The last fence reserved for each hold.
-    reserved: BTreeMap<String, u64>,
+    pub(super) reserved: BTreeMap<String, u64>,
     /// The numbers of the queue entries of each token.
     numbers: BTreeMap<String, BTreeSet<u64>>,
     /// The last token that was granted the whole lock by message and is silent since.
@@ -303,11 +303,13 @@ impl Watch {
         let silent = self.silent.as_deref().filter(|_| done.before.is_free());
         let ended = |token: &str| done.before.held_ms(token).is_none();
         let heard_ms = waiter.deadline_ms.saturating_sub(LIVENESS_MS);
+        // If the clock was set back, a request may seem to come after now.
+        let heard_since = |ms: u64| heard_ms > ms;
         let shares = self.silent_shares.iter().filter(|(token, _)| ended(token));
-        silent.is_some_and(|silent| self::client(silent) == client)
+        silent.is_some_and(|it| self::client(it) == client && !heard_since(done.now_ms()))
             || shares
                 .into_iter()
-                .any(|(token, at)| self::client(token) == client && heard_ms <= *at)
+                .any(|(token, at)| self::client(token) == client && !heard_since(*at))
     }
 
     fn remember_silence(&mut self, done: &Executed<'_>, successors: &[Candidate<'_>]) {
