@@ -122,7 +122,9 @@ impl Simulation {
     fn granted_with(&self, token: &Token, fence: u64) -> Option<(usize, Granted)> {
         let reserved = |place: &usize| self.servers[*place].reserved(token.as_str());
         let may = |(place, _): &(usize, Granted)| reserved(place).is_none_or(|last| fence <= last);
-        self.grants(token).filter(may).max_by_key(|(_, granted)| granted.number)
+        let granted = self.grants(token).filter(may).max_by_key(|(_, granted)| granted.number);
+        // After a loss of the counter, the fences that were reserved are unknown.
+        granted.or_else(|| self.granted(token))
     }
 
     /// The latest grant of a token by each server.
