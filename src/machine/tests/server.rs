@@ -226,12 +226,8 @@ impl Server {
         self.restore(now, entries);
         let mut state = self.0.borrow_mut();
         state.replica_since = None;
-        for Watched { watch, .. } in &mut state.watched {
-            // A manager that has not noticed the new replication id may get a grant that it will not use.
-            watch.highest = 0;
-            // The primary before it may have granted the lock anew to a token that this server knows.
-            watch.reserved.clear();
-        }
+        // A manager that has not noticed the new replication id may get a grant that it will not use.
+        state.watched.iter_mut().for_each(|watched| watched.watch.highest = 0);
     }
 
     /// Starts or ends a move of the locks' slot to another server.
@@ -435,6 +431,8 @@ impl Server {
         state.store.restore(entries);
         for watched in &mut state.watched {
             watched.watch.thefts.forgotten = true;
+            // These data may have an earlier grant of a token, or one by another server.
+            watched.watch.reserved.clear();
         }
         drop(state);
         self.reread(now);
