@@ -62,7 +62,7 @@ use crate::protocol::{
     CLAIM, Call, Failure, Grant, Held, LockKeys, Message, Mode, Mono, Refusal, Reply, ServerTime,
     Taken, Token, valid_until,
 };
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::time::Duration;
 
 /// A caller that gives a lock up, and until when it waits for its outcome.
@@ -82,6 +82,8 @@ pub struct Machine {
     one_shots: FxHashMap<OpId, OneShot>,
     channels: ShardChannels,
     lifecycle: Lifecycle,
+    /// The tokens that were left to expire when the manager closed.
+    left_to_expire: FxHashSet<TokenId>,
 }
 
 impl Protocol for Machine {
@@ -155,6 +157,7 @@ impl Machine {
             one_shots: FxHashMap::default(),
             channels: ShardChannels::default(),
             lifecycle: Lifecycle::default(),
+            left_to_expire: FxHashSet::default(),
         }
     }
 
@@ -450,7 +453,9 @@ impl Machine {
             let Some(held) = self.leases.remove(&mut self.rq, id) else {
                 continue;
             };
-            if !held.leave_to_expire {
+            if held.leave_to_expire {
+                self.left_to_expire.insert(id);
+            } else {
                 let token = Leases::token_of(&self.rq.cx, &held);
                 self.give_back(held.keys, token, held.uncertain);
             }
@@ -639,7 +644,8 @@ impl Machine {
         // A claim that is over needs no release: the token of a kept lock may be another process's now.
         let began = self.rq.servers.get(node).data.local_time(self.rq.cx.now, grant.time);
         let is_over = began.is_some_and(|began| valid_until(began, grant.claim) <= self.rq.cx.now);
-        if !is_over && self.leases.get(id).is_none() {
+        let is_kept = self.leases.get(id).is_some() || self.left_to_expire.contains(&id);
+        if !is_over && !is_kept {
             // No component knows it, but it owns a lock.
             self.give_back(grant.keys.clone(), grant.token.clone(), false);
         }

@@ -2,7 +2,7 @@
 
 use super::one_shots::{adopt, arrive_late, assert_idle, take, take_held, two};
 use super::world::{ONE_LEASE, RENEWED, World, ms};
-use crate::machine::{Command, Hold, LossReason, OpId, Outcome, Wait};
+use crate::machine::{Command, Event, Hold, LossReason, OpId, Outcome, Wait};
 use crate::protocol::{Call, Mode, Reply, Token};
 
 fn force(world: &mut World) -> OpId {
@@ -309,4 +309,26 @@ fn a_caller_that_leaves_a_shorter_lease_to_expire_discards_the_grant_once() {
     third.settle();
     b.lease(brief);
     assert_eq!(third.outcome(last), None);
+}
+
+#[test]
+fn a_message_about_a_lock_that_a_close_has_left_to_expire_gives_nothing_back() {
+    let (mut a, mut b) = two();
+    let (lease, _) = take(&mut a, Mode::Exclusive);
+    let other = b.acquire_named("other", 10_000, Wait::Never, ONE_LEASE, Mode::Exclusive);
+    let op = b.acquire_held(10_000, Wait::Forever, Hold { leave_to_expire: true, ..ONE_LEASE });
+    b.settle();
+    b.lease(other);
+    a.release(lease);
+    a.settle();
+    // The answer to a poll overtakes the message.
+    let message = b.server.next_mail(b.subscriber).unwrap();
+    b.event(Event::Disconnected("cut".to_owned()));
+    b.connect();
+    b.answer_one();
+    b.lease(op);
+    b.command(Command::Close);
+    let released = b.released.len();
+    b.event(Event::Message(message));
+    assert_eq!(b.released.len(), released);
 }
