@@ -295,7 +295,10 @@ impl Simulation {
     /// The longest lease that a late request may still take.
     pub(super) fn late_lease(&self) -> Duration {
         let asked = self.late.iter().map(|(_, _, call)| match call {
-            Call::Acquire { ttl, .. } | Call::Adopt { ttl, .. } | Call::Extend { ttl, .. } => *ttl,
+            Call::Take { ttl, .. }
+            | Call::Acquire { ttl, .. }
+            | Call::Adopt { ttl, .. }
+            | Call::Extend { ttl, .. } => *ttl,
             _ => Duration::ZERO,
         });
         asked.max().unwrap_or_default()
