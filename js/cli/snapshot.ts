@@ -22,9 +22,7 @@ export interface LockView {
 export interface Holder {
   readonly label: string | null;
   readonly clientId: string;
-  readonly token: string;
-  /** The fence of a share; `null` for an exclusive lock. */
-  readonly fence: number | null;
+  readonly fence: number;
   /** How long the lease still lasts, in ms; `null` if it never ends by itself. */
   readonly lease: number | null;
 }
@@ -102,7 +100,7 @@ function group<T extends { readonly name: string }>(all: readonly T[]): Map<stri
 }
 
 function holderOf({ token, clientId, fence, ttl }: HeldLockInfo): Holder {
-  return { label: labelOf(token) ?? null, clientId, token, fence, lease: ttl };
+  return { label: labelOf(token) ?? null, clientId, fence, lease: ttl };
 }
 
 function waiterOf({ clientId, mode, position }: PendingLockInfo): Waiter {
@@ -114,11 +112,6 @@ export function nameOf({ label, clientId }: Holder): string {
   return label ?? clientId.slice(0, 8);
 }
 
-/** The fence of a share, which its server knows. */
-export function fenceOf({ fence }: Holder): string {
-  return fence === null ? '' : String(fence);
-}
-
 /** A row for each holder of each lock. */
 export function rowsOf(views: readonly LockView[]): string[][] {
   return views.flatMap(({ name, mode, holders, waiters }) => {
@@ -128,7 +121,7 @@ export function rowsOf(views: readonly LockView[]): string[][] {
       i === 0 ? printable(name) : '',
       i === 0 ? (mode ?? '') : '',
       nameOf(holder),
-      fenceOf(holder),
+      String(holder.fence),
       leaseOf(holder),
       i === 0 ? waiting : '',
     ]);

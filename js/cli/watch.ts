@@ -18,7 +18,7 @@ const INTERVAL_MS_MIN = 10;
 const INTERVAL_MS_MAX = 24 * 3_600_000;
 
 const HELP = `
-On a terminal q or Ctrl-C ends it. CHANGES counts how often a lock was seen with other owners since the
+On a terminal q or Ctrl-C ends it. CHANGES counts how often a lock was seen with another fence since the
 watch began: it was handed off, or acquired anew, at least that often. Without a terminal, and with --json, it
 writes a line for each change of a holder or of the wait queue.
 
@@ -113,17 +113,17 @@ function failureOf(error: unknown): string {
   return (error as Error).message;
 }
 
-/** How often each lock was seen with other owners than before. */
+/** How often each lock was seen with another fence than before. */
 class Changes {
-  readonly #seen = new Map<string, { owners: string; count: number }>();
+  readonly #seen = new Map<string, { fence: number; count: number }>();
 
   count(views: readonly LockView[]): void {
     for (const { name, holders } of views) {
+      const fence = Math.max(0, ...holders.map((holder) => holder.fence));
       const before = this.#seen.get(name);
-      const owners = holders.map(({ token }) => token).join(' ');
-      const known = owners === '' ? (before?.owners ?? '') : owners;
-      const changed = before !== undefined && known !== before.owners;
-      this.#seen.set(name, { owners: known, count: (before?.count ?? 0) + Number(changed) });
+      const changed = before !== undefined && fence > before.fence;
+      const count = (before?.count ?? 0) + Number(changed);
+      this.#seen.set(name, { fence: Math.max(fence, before?.fence ?? 0), count });
     }
   }
 
@@ -174,12 +174,12 @@ function tell(
 
 /** The state whose change counts: the holders and the number of waiters, but not the leases. */
 function essence({ mode, holders, waiters }: LockView): string {
-  const who = holders.map(({ token }) => token);
+  const who = holders.map(({ clientId, fence }) => [clientId, fence]);
   return JSON.stringify([mode, who, waiters.length]);
 }
 
 function sentence({ time, lock: { name, mode, holders, waiters } }: Line): string {
-  const who = holders.map(nameOf).join(', ');
+  const who = holders.map((holder) => `${nameOf(holder)} (fence ${holder.fence})`).join(', ');
   const held = mode === null ? 'free' : `held, ${mode}, by ${who}`;
   const line = waiters.length === 0 ? '' : `, ${waiters.length} waiting`;
   return `${time} ${printable(name)}: ${held}${line}`;

@@ -2,9 +2,9 @@
 
 use super::{Entries, Store, access};
 use crate::fuzzing::Bytes;
-use crate::protocol::keys::COUNTER;
+use crate::machine::SendMode;
 use crate::protocol::{
-    Call, Counters, EXACT_MAX, Failure, Intent, LockKeys, Mode, Script, ServerTime, Token,
+    Call, EXACT_MAX, Failure, Intent, LockKeys, Mode, Script, ServerTime, Token,
 };
 use crate::server::redis::wire;
 use redis::Value;
@@ -93,12 +93,11 @@ impl Scene<'_> {
     fn call(&mut self, bytes: &mut Bytes<'_>) {
         let call = any_call(bytes);
         let before = self.save();
-        let Some(script) = call.script() else { return };
-        let command = wire::command(&call, Counters::Server);
+        let command = wire::command(&call, SendMode::Plain);
         let (keys, args) = command.keys_and_arguments();
-        let value = self.store.eval(self.now(), script.source(), &keys, &args);
+        let value = self.store.eval(self.now(), call.script().source(), &keys, &args);
         let failed = matches!(value, Value::ServerError(_));
-        let reply = wire::reply(script, value);
+        let reply = wire::reply(call.script(), value);
         // A lost connection would let the keys of one lock break the connection for all.
         assert!(!matches!(reply, Err(Failure::Lost(_))), "{call:?} was answered {reply:?}");
         if failed {
@@ -125,9 +124,8 @@ fn lock(bytes: &mut Bytes<'_>) -> LockKeys {
 }
 
 fn key(bytes: &mut Bytes<'_>, keys: &LockKeys) -> String {
-    let [fence, queue, waiters, shared, waiting] = keys.side_keys().map(|key| key.to_string());
-    let all = [keys.lock(), COUNTER, &fence, &queue, &waiters, &shared, &waiting, "elsewhere"];
-    bytes.pick(&all).to_owned()
+    let [fence, queue, waiters, shared] = keys.side_keys().map(|key| key.to_string());
+    bytes.pick(&[keys.lock(), &fence, &queue, &waiters, &shared, "elsewhere"]).to_owned()
 }
 
 fn token(bytes: &mut Bytes<'_>) -> Token {
@@ -163,7 +161,7 @@ fn any_call(bytes: &mut Bytes<'_>) -> Call {
                 0 => Intent::Join(Some(first)),
                 1 => Intent::Join(None),
                 2 => Intent::Poll,
-                3 => Intent::Steal(self::token(bytes).as_str().into()),
+                3 => Intent::Steal(last),
                 _ => Intent::Try,
             };
             let inbox = bytes.pick(&["", "inbox", "nobody listens"]).into();
@@ -174,7 +172,6 @@ fn any_call(bytes: &mut Bytes<'_>) -> Call {
             let owner = self::token(bytes);
             Call::Adopt { keys, token, epoch, owner, ttl, mode: mode(bytes) }
         }
-        Script::Delete => Call::Delete { keys, token },
         Script::Downgrade => Call::Downgrade { keys, token, epoch, fence: first },
         Script::Extend => Call::Extend { keys, token, ttl },
         Script::Fill => Call::Fill { keys, token, ttl, last },
@@ -183,7 +180,7 @@ fn any_call(bytes: &mut Bytes<'_>) -> Call {
             token,
             epoch,
             foreign: bytes.flag(),
-            seen: bytes.flag().then(|| self::token(bytes).as_str().into()),
+            seen: bytes.flag().then_some(last),
         },
         Script::ExtendShare => Call::ExtendShare { keys, token, ttl },
         Script::Free => Call::Free { keys, token },

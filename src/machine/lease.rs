@@ -157,10 +157,15 @@ impl Lease {
         self.until.since(now).max(Duration::from_millis(1))
     }
 
-    /// Whether an answer with this fence is about this grant. A share keeps its fence; for the whole lock each answer has a
-    /// new one, so nothing tells.
-    const fn is_of_grant(&self, fence: u64) -> bool {
-        self.mode.is_shared() && fence == self.fence
+    /// Whether an answer with this fence is about this grant. For a whole lock the answer has the last fence reserved,
+    /// whichever caller here owns it; also while it becomes a share.
+    fn is_of_grant(&self, fence: u64) -> bool {
+        let last = self.fence + u64::from(self.budget.left);
+        match self.mode {
+            Mode::Exclusive => fence == last,
+            Mode::Shared { limit: None } => fence == last || fence == self.fence,
+            Mode::Shared { limit: Some(_) } => fence == self.fence,
+        }
     }
 }
 
@@ -429,7 +434,7 @@ impl Leases {
             }
             // The fallback has found no whole lock. Whether there is a share, its keys tell once they are in one place.
             Ok(Reply::Owner(false))
-                if held.mode.is_shared() && finished.script == Some(Script::Extend) =>
+                if held.mode.is_shared() && finished.script == Script::Extend =>
             {
                 self.change(&mut rq.cx, id, |held| held.plan_retry(now));
                 None

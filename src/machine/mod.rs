@@ -13,7 +13,6 @@
 //! ```
 
 mod connection;
-mod contention;
 mod context;
 mod discovery;
 mod handoff;
@@ -47,7 +46,6 @@ pub use quorum::{Quorum, Settings};
 pub use routes::Routes;
 pub use stats::Stats;
 
-use self::contention::Contention;
 use self::context::{Context, in_order};
 use self::handoff::HandoffBudget;
 use self::lease::{GiveBack, Lease, Leases, Loss, Owes};
@@ -75,7 +73,6 @@ type Leaving = (OpId, Mono);
 pub struct Machine {
     rq: Requests,
     queues: WaitQueues,
-    contention: Contention,
     entries: FxHashMap<TokenId, Entry>,
     leases: Leases,
     /// Releases that wait for the answer to a renewal, a claim or an extension: if that confirms the lock, it is handed
@@ -153,7 +150,6 @@ impl Machine {
         Self {
             rq: Requests::new(Context::new(config, seed)),
             queues: WaitQueues::default(),
-            contention: Contention::default(),
             entries: FxHashMap::default(),
             leases: Leases::default(),
             undecided: FxHashMap::default(),
@@ -497,8 +493,7 @@ impl Machine {
             self.queues.insert(&mut self.rq.cx, op, request);
             return self.serve_queue(&keys, None);
         }
-        let (id, mut entry) = request.entry(&mut self.rq.cx, Beneficiary::Caller(op));
-        entry.by_script = !self.may_be_free(&entry);
+        let (id, entry) = request.entry(&mut self.rq.cx, Beneficiary::Caller(op));
         request.own = Some(id);
         self.queues.insert(&mut self.rq.cx, op, request);
         self.entries.insert(id, entry);
@@ -532,18 +527,9 @@ impl Machine {
                 entry.pending = Pending::Held(Held { remaining, holder, ..Held::default() });
             }
         }
-        entry.by_script = holder.is_some() || !self.may_be_free(&entry);
         self.queues.add_entry(keys, id);
         self.entries.insert(id, entry);
         self.send_entry(id);
-    }
-
-    /// Whether plain commands may get the lock for a new entry.
-    fn may_be_free(&self, entry: &Entry) -> bool {
-        entry.mode == Mode::Exclusive
-            && !matches!(entry.policy, ContentionPolicy::Steal(_))
-            && !self.rq.cx.config.quorum
-            && !self.contention.is_likely(&entry.keys)
     }
 
     /// Moves each queue entry whose caller was served in the process back to the position of its present caller, before
@@ -583,13 +569,6 @@ impl Machine {
             return;
         }
         if let Some(entry) = self.entries.get_mut(&id) {
-            match finished.reply {
-                Ok(Reply::Held(_)) => self.contention.was_held(&entry.keys),
-                Ok(Reply::Granted { .. }) if matches!(entry.pending, Pending::Unanswered) => {
-                    self.contention.was_free(&entry.keys);
-                }
-                _ => {}
-            }
             let node = finished.node;
             let step = entry.answered(&mut self.rq, id, finished);
             self.entry_step(node, id, step);
@@ -747,7 +726,7 @@ impl Machine {
     /// No caller needs it any more: gives back what it has got or may yet get.
     fn abandon_entry(&mut self, id: TokenId) {
         let Some((entry, is_open)) = self.remove_entry(id) else { return };
-        let is_granted = entry.confirming.is_some() || entry.taken;
+        let is_granted = entry.confirming.is_some();
         if entry.uncertain || is_open || is_granted || entry.is_queued() {
             self.give_back(entry.keys, entry.token, entry.uncertain);
         }
@@ -973,13 +952,6 @@ impl Machine {
         let token = Leases::token_of(&self.rq.cx, &held);
         let mut release = Release::new(held.keys, token, held.until, held.uncertain);
         (release.op, release.shared) = (Some(op), held.mode.is_shared());
-        release.plain = !release.shared
-            && held.owes.is_none()
-            && !held.uncertain
-            && !self.rq.cx.config.quorum
-            && !self.contention.is_likely(&release.keys)
-            && self.rq.servers.data_of(&release.keys).takes_plain_commands()
-            && !self.queues.has(&release.keys);
         release.successor = successor;
         self.begin_release(id, release);
     }

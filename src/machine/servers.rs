@@ -37,14 +37,6 @@ impl Server {
     }
 }
 
-/// For tests of what the scripts do.
-#[cfg(all(test, feature = "core"))]
-impl Servers {
-    pub(super) fn refuse_plain_commands(&mut self) {
-        self.list.iter_mut().for_each(|server| server.data.refuses_plain_commands = true);
-    }
-}
-
 impl Servers {
     pub(super) fn new(inbox: Arc<str>) -> Self {
         Self { list: vec![Server::new()], inbox, ..Self::default() }

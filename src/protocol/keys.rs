@@ -1,12 +1,12 @@
 //! Which Redis keys a lock uses.
 
 use std::fmt;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 /// The keys of one lock, all in one Cluster slot.
 ///
 /// The lock itself is `prefix + name`, a plain string. Its side keys carry the same hash tag:
-/// `{lock}:queue` where the lock has none of its own, `lock::queue` where it has. The two forms
+/// `{lock}:fence` where the lock has none of its own, `lock::fence` where it has. The two forms
 /// differ in the character before their suffix, because otherwise the locks `a` and `{a}` would
 /// share their side keys.
 ///
@@ -37,50 +37,6 @@ impl SideKey<'_> {
     }
 }
 
-/// Which counter issues the fences of a lock.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Counters {
-    /// One for all locks of the server.
-    Server,
-    /// One for all locks of a Cluster's slot.
-    Slots,
-}
-
-/// The key of a fence counter. It depends on neither the prefix nor the name, so all users of a key agree about it, and
-/// a lock that is used once leaves nothing behind.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum CounterKey {
-    /// That of a server.
-    Server,
-    /// That of a slot, with the number that stands for the slot as a hash tag.
-    Slot(u32),
-}
-
-impl fmt::Display for CounterKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Server => f.write_str("holdfast:fence"),
-            Self::Slot(tag) => write!(f, "holdfast:{{{tag}}}:fence"),
-        }
-    }
-}
-
-/// The least number whose decimal text is in each slot.
-static SLOT_TAGS: LazyLock<Vec<u32>> = LazyLock::new(|| {
-    let mut tags = vec![u32::MAX; SLOTS.into()];
-    let mut missing = tags.len();
-    for number in 0..u32::MAX {
-        let tag = &mut tags[usize::from(crc16(number.to_string().as_bytes()) % SLOTS)];
-        if *tag == u32::MAX {
-            (*tag, missing) = (number, missing - 1);
-        }
-        if missing == 0 {
-            break;
-        }
-    }
-    tags
-});
-
 impl LockKeys {
     /// The keys of the lock `name` under `prefix`.
     #[must_use]
@@ -103,12 +59,9 @@ impl LockKeys {
     /// The key of the lock that a script's error names, if any.
     #[must_use]
     pub fn named_by(&self, error: &str) -> Option<String> {
-        let (counter, _) = error.split_once(" is not ").unwrap_or_default();
-        let is_counter = counter.starts_with("holdfast:") && counter.ends_with(":fence");
-        let counter = if is_counter { counter.to_owned() } else { "holdfast:fence".to_owned() };
         let sides = self.side_keys().map(|key| key.to_string());
-        let mut keys = sides.into_iter().chain([self.lock().to_owned(), counter]);
-        keys.find(|key| error.strip_prefix(&**key).is_some_and(|rest| rest.starts_with(" is not ")))
+        let mut keys = sides.into_iter().chain([self.lock().to_owned()]);
+        keys.find(|key| error.strip_prefix(key).is_some_and(|rest| rest.starts_with(" is not ")))
     }
 
     /// The key that an error is about: that of the lock, unless the error names another.
@@ -129,37 +82,19 @@ impl LockKeys {
         crc16(self.tag().as_bytes()) % SLOTS
     }
 
-    /// The key of the counter that issues its fences.
+    /// The keys of its fences, its wait queue, its waiters, and its shares.
     #[must_use]
-    pub fn counter(&self, counters: Counters) -> CounterKey {
-        match counters {
-            Counters::Server => CounterKey::Server,
-            Counters::Slots => CounterKey::Slot(SLOT_TAGS[usize::from(self.slot())]),
-        }
-    }
-
-    /// The keys of its fences on a server of a quorum, its wait queue, its waiters, its shares, and the flag that
-    /// exists as long as the wait queue.
-    #[must_use]
-    pub fn side_keys(&self) -> [SideKey<'_>; 5] {
+    pub fn side_keys(&self) -> [SideKey<'_>; 4] {
         let lock = self.lock();
         let tagged = hash_tag(lock).is_some();
-        ["fence", "queue", "waiters", "shared", "waiting"].map(|suffix| SideKey {
-            lock,
-            tagged,
-            suffix,
-        })
+        ["fence", "queue", "waiters", "shared"].map(|suffix| SideKey { lock, tagged, suffix })
     }
 }
-
-/// The key of the fence counter of a server, as text.
-#[cfg(any(test, fuzzing))]
-pub(crate) const COUNTER: &str = "holdfast:fence";
 
 /// The side keys as text, for tests that read them on a server.
 #[cfg(test)]
 impl LockKeys {
-    /// The key of the last fence of a quorum's lock.
+    /// The key of the last fence issued.
     pub(crate) fn fence(&self) -> String {
         self.side_keys()[0].to_string()
     }
@@ -178,12 +113,6 @@ impl LockKeys {
     #[cfg(feature = "core")]
     pub(crate) fn shared(&self) -> String {
         self.side_keys()[3].to_string()
-    }
-
-    /// The key of the flag for the wait queue.
-    #[cfg(feature = "core")]
-    pub(crate) fn waiting(&self) -> String {
-        self.side_keys()[4].to_string()
     }
 }
 
@@ -229,18 +158,6 @@ mod tests {
         for (key, slot) in [("123456789", 0x31C3), ("foo{hash_tag}", 2515), ("lock:item:42", 3574)]
         {
             assert_eq!(LockKeys::new("", key).slot(), slot, "{key}");
-        }
-    }
-
-    #[test]
-    fn the_counter_of_a_slot_is_in_that_slot() {
-        for name in ["a", "item:42", "{user}:1", "x".repeat(200).as_str()] {
-            let keys = LockKeys::new("lock:", name);
-            assert_eq!(
-                LockKeys::from_key(&keys.counter(Counters::Slots).to_string()).slot(),
-                keys.slot()
-            );
-            assert_eq!(keys.counter(Counters::Server).to_string(), "holdfast:fence");
         }
     }
 

@@ -9,8 +9,6 @@ pub enum Script {
     Acquire,
     /// `adopt.lua`
     Adopt,
-    /// `delete.lua`
-    Delete,
     /// `downgrade.lua`
     Downgrade,
     /// `extend.lua`
@@ -45,10 +43,9 @@ pub enum Script {
 
 impl Script {
     /// Every script, in the order of the enum.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 17] = [
         Self::Acquire,
         Self::Adopt,
-        Self::Delete,
         Self::Downgrade,
         Self::Extend,
         Self::ExtendShare,
@@ -79,7 +76,6 @@ impl Script {
         match self {
             Self::Acquire => include_str!("lua/acquire.lua"),
             Self::Adopt => include_str!("lua/adopt.lua"),
-            Self::Delete => include_str!("lua/delete.lua"),
             Self::Downgrade => include_str!("lua/downgrade.lua"),
             Self::Extend => include_str!("lua/extend.lua"),
             Self::ExtendShare => include_str!("lua/extend_share.lua"),

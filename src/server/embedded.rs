@@ -3,14 +3,11 @@
 //! Managers that name the same store share it; it lives as long as one of them is connected.
 
 use super::memory::Store;
-pub(crate) use super::redis::wire::{Plain, taken};
-use super::redis::{Command, query, wire};
+use super::redis::{query, wire};
 use super::{Deliver, Endpoint, Incoming, Item, Welcome};
-use crate::machine::ServerProbe;
+use crate::machine::{SendMode, ServerProbe};
 use crate::protocol::query::{Page, Question};
-use crate::protocol::{Call, Counters, Failure, Message, Mono, Reply, Script, ServerTime};
-use redis::Value;
-use std::borrow::Cow;
+use crate::protocol::{Call, Failure, Message, Mono, Reply, ServerTime};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -109,8 +106,8 @@ impl Connection {
                 Item::Probe { sent } => into.push(Incoming::Probed(server.probe(), *sent)),
                 Item::Call { request, call, .. } => {
                     let time = server.time();
-                    let reply =
-                        execute(&mut server.store, time, call, |script| script.source().into());
+                    let source = call.script().source();
+                    let reply = execute(&mut server.store, time, call, source);
                     into.push(Incoming::Reply(*request, reply));
                     server.publish(self.listener, into);
                 }
@@ -154,43 +151,22 @@ fn access(server: &Mutex<Server>) -> MutexGuard<'_, Server> {
     server.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Runs a call at `now`, as a remote server would. `source`: the text of a script.
+/// Runs a call at `now`, as a remote server would.
 pub(crate) fn execute(
     store: &mut Store,
     now: ServerTime,
     call: &Call,
-    source: impl FnOnce(Script) -> Cow<'static, str>,
+    source: &str,
 ) -> Result<Reply, Failure> {
-    let Some(script) = call.script() else {
-        let replies = Plain::ALL.map(|part| execute_plain(store, now, call, part));
-        return taken(call.token(), &replies);
-    };
-    let command = wire::command(call, Counters::Server);
+    let command = wire::command(call, SendMode::Plain);
     let (keys, args) = command.keys_and_arguments();
-    wire::reply(script, store.eval(now, &source(script), &keys, &args))
-}
-
-/// Runs one of the plain commands of a call.
-pub(crate) fn execute_plain(store: &Store, now: ServerTime, call: &Call, part: Plain) -> Value {
-    let mut command = Command::new();
-    wire::write_plain(&mut command, call, Counters::Server, part);
-    store.command(now, &command.parts().collect::<Vec<_>>())
-}
-
-/// The keys that one of the plain commands of a call names.
-#[cfg(test)]
-pub(crate) fn keys_of_plain(call: &Call, part: Plain) -> Vec<String> {
-    let mut command = Command::new();
-    wire::write_plain(&mut command, call, Counters::Server, part);
-    let keys = if part == Plain::Mget { 1..3 } else { 1..2 };
-    let parts = command.parts().skip(keys.start).take(keys.len());
-    parts.map(|key| String::from_utf8_lossy(key).into_owned()).collect()
+    wire::reply(call.script(), store.eval(now, source, &keys, &args))
 }
 
 /// The keys that a call names.
 #[cfg(test)]
 pub(crate) fn keys_of(call: &Call) -> Vec<String> {
-    let command = wire::command(call, Counters::Server);
+    let command = wire::command(call, SendMode::Plain);
     let (keys, _) = command.keys_and_arguments();
     keys.into_iter().map(|key| String::from_utf8_lossy(key).into_owned()).collect()
 }
@@ -203,11 +179,11 @@ pub(crate) fn ask(store: &Store, now: ServerTime, parts: &[&str]) -> Vec<String>
 }
 
 #[cfg(test)]
-fn texts(value: Value) -> Vec<String> {
+fn texts(value: redis::Value) -> Vec<String> {
     match value {
-        Value::BulkString(bytes) => String::from_utf8(bytes).into_iter().collect(),
-        Value::Int(number) => vec![number.to_string()],
-        Value::Array(values) => values.into_iter().flat_map(texts).collect(),
+        redis::Value::BulkString(bytes) => String::from_utf8(bytes).into_iter().collect(),
+        redis::Value::Int(number) => vec![number.to_string()],
+        redis::Value::Array(values) => values.into_iter().flat_map(texts).collect(),
         _ => Vec::new(),
     }
 }

@@ -40,7 +40,7 @@ async function works(): Promise<void> {
 }
 
 test('a fence counter at its end: an error of that lock alone', async () => {
-  const fence = 'holdfast:fence';
+  const fence = '{lock:a}:fence';
   let disconnects = 0;
   locks.on('disconnect', () => disconnects++);
   const lock = await locks.acquire('a');
@@ -199,7 +199,7 @@ test('WRONGTYPE: the error names the key, and nothing is changed', async () => {
 });
 
 test('WRONGTYPE of the fence: the lock is not taken', async () => {
-  const fence = 'holdfast:fence';
+  const fence = '{lock:a}:fence';
   await server.admin.rpush(fence, 'x');
   await assert.rejects(locks.acquire('a'), refusal('WRONGTYPE', /fence/, fence));
   assert.equal(await server.admin.exists('lock:a'), 0);
@@ -246,13 +246,13 @@ test('without INFO: fences rise even when data that lost grants comes back', asy
   const blind = await connect(server.url.replace('//', '//blind:pw@'));
   const fences: number[] = [];
   for (let round = 0; round < 3; round++) {
-    const stale = await server.admin.get('holdfast:fence');
+    const stale = await server.admin.get('{lock:a}:fence');
     for (let i = 0; i < 3; i++) {
       const lock = await blind.acquire('a');
       fences.push(lock.fence);
       await lock.release();
     }
-    if (stale !== null) await server.admin.set('holdfast:fence', stale);
+    if (stale !== null) await server.admin.set('{lock:a}:fence', stale, 'PX', 86_400_000);
     // Without a history to compare, every connection starts from the server's clock.
     await server.killClients();
   }
@@ -266,7 +266,7 @@ test('without INFO: fences rise even when data that lost grants comes back', asy
 test('promoted in place while an acquire waits: no fence is issued twice', async () => {
   const other = await connect(server.url);
   for (let round = 0; round < 5; round++) {
-    const stale = await server.admin.get('holdfast:fence');
+    const stale = await server.admin.get('{lock:a}:fence');
     let last = 0;
     for (let i = 0; i < 5; i++) {
       const lock = await other.acquire('a');
@@ -277,7 +277,7 @@ test('promoted in place while an acquire waits: no fence is issued twice', async
     const pending = locks.acquire('a', { wait: 20_000 });
     await sleep(100);
     await server.admin.call('REPLICAOF', 'NO', 'ONE');
-    if (stale !== null) await server.admin.set('holdfast:fence', stale);
+    if (stale !== null) await server.admin.set('{lock:a}:fence', stale, 'PX', 86_400_000);
     const lock = await pending;
     // Only a retry that came before the stale counter could be put back may have gone on from it.
     assert.ok(lock.fence > last, `${lock.fence} after ${last}`);

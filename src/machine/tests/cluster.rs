@@ -61,12 +61,6 @@ impl Crew {
         crew
     }
 
-    /// The servers take no plain commands that would take a lock.
-    fn by_scripts(mut self) -> Self {
-        self.machine.rq.servers.refuse_plain_commands();
-        self
-    }
-
     fn command(&mut self, op: OpId, command: Command) {
         self.machine.handle_command(self.now, op, command, &mut self.out);
     }
@@ -249,7 +243,7 @@ fn a_lock_that_is_moving_is_requested_there_once() {
 /// A fence below that epoch would be given back and asked for anew, without a pause, as long as the slot moves.
 #[test]
 fn a_request_to_the_target_of_a_moving_slot_has_the_epoch_of_that_server() {
-    let mut crew = Crew::new().by_scripts();
+    let mut crew = Crew::new();
     crew.event(TWO, Event::Disconnected("died".to_owned()));
     let later = ServerTime::from_micros(TIME.as_micros() + 5_000_000);
     let probe =
@@ -399,7 +393,7 @@ fn a_request_lost_at_the_target_of_a_moving_slot_is_repeated() {
         |crew, _| crew.pass(3_400),
     ];
     for (number, ask) in kinds.into_iter().enumerate() {
-        let mut crew = Crew::new().by_scripts();
+        let mut crew = Crew::new();
         let lease = crew.hold(2, LOW);
         ask(&mut crew, lease);
         let (_, request, call, _) = crew.sent();
@@ -434,7 +428,7 @@ fn an_extension_asks_again_where_its_lock_was_while_the_next_server_is_away() {
 
 #[test]
 fn a_release_while_the_keys_are_in_two_places_frees_the_lock_alone() {
-    let mut crew = Crew::new().by_scripts();
+    let mut crew = Crew::new();
     let lease = crew.hold(2, LOW);
     crew.command(OpId(3), Command::Release { lease, exported: false });
     let (_, request, ..) = crew.sent();
@@ -541,7 +535,7 @@ fn a_force_that_was_stopped_halfway_spares_later_owners() {
     let mut crew = Crew::new();
     crew.command(OpId(2), Command::Force { name: LOW.to_owned(), foreign: false });
     let (node, peek, ..) = crew.sent();
-    crew.reply(node, peek, Ok(Reply::Seen { owners: "hf1.x.1".into() }));
+    crew.reply(node, peek, Ok(Reply::Seen { last: 10 }));
     let (node, frees, ..) = crew.sent();
     // The lock is free, and its next owner is a later one.
     crew.reply(node, frees, Err(Failure::Halfway));
@@ -570,7 +564,7 @@ fn a_share_whose_slot_moves_is_renewed_claimed_and_released_by_the_keys_that_exi
             _ => None,
         })
     };
-    let mut crew = Crew::new().by_scripts();
+    let mut crew = Crew::new();
     let lease = share(&mut crew).unwrap();
     crew.pass(1_100);
     let (_, request, call, _) = crew.sent();
@@ -896,7 +890,7 @@ fn a_queue_entry_is_given_up_once_all_keys_are_in_one_place_again() {
 #[test]
 fn a_release_that_is_refused_tells_so_at_once_unless_time_mends_it() {
     for (code, at_once) in [("NOPERM", true), ("LOADING", false)] {
-        let mut crew = Crew::new().by_scripts();
+        let mut crew = Crew::new();
         let lease = crew.hold(2, LOW);
         crew.command(OpId(3), Command::Release { lease, exported: false });
         let (_, request, ..) = crew.sent();

@@ -14,12 +14,10 @@ use crate::protocol::clock::{Mono, ServerTime};
 use crate::protocol::error::Failure;
 use crate::protocol::keys::LockKeys;
 use crate::protocol::message::Grant;
-use crate::protocol::reply::{FENCE_MIN, Reply, Take};
+use crate::protocol::reply::Reply;
 use crate::protocol::script::Script;
 use crate::protocol::token::Token;
 use crate::protocol::validity::valid_until;
-use crate::server::embedded::Plain;
-use redis::Value;
 use std::borrow::Cow;
 use std::cell::Cell;
 use std::time::Duration;
@@ -73,16 +71,6 @@ pub(super) enum Defect {
     MessageDatedAhead,
     /// The extension of a share names keys that may be missing.
     ShareByAllKeys,
-    /// `SET` replaces what is there.
-    PlainSet,
-    /// The flag for the wait queue is not looked at.
-    PlainWithoutFlag,
-    /// The value of the lock is not looked at.
-    PlainUnseen,
-    /// A fence may follow a counter below the epoch.
-    PlainBelowEpoch,
-    /// A fence may follow a counter that `INCRBY` has begun.
-    PlainBelowClock,
     /// Waiters rely on messages and never poll.
     NoPoll,
     /// The scripts get no epoch.
@@ -137,7 +125,7 @@ fn any_present() -> bool {
 }
 
 /// The source of a script for the servers of this thread.
-pub(super) fn apply(source: &'static str) -> Cow<'static, str> {
+pub(super) fn apply(source: &str) -> Cow<'_, str> {
     match PRESENT.get() {
         Some(Change::Script { right, wrong }) => source.replace(right, wrong).into(),
         _ => source.into(),
@@ -224,41 +212,6 @@ pub(super) fn misdate(machine: &mut Machine, now: Mono) {
             request.send_mode = SendMode::Plain;
         }
     }
-}
-
-/// Changes the reply to a plain command, or its effect.
-pub(super) fn spoil_plain(call: &Call, part: Plain, value: Value, ask: impl Fn(&[&str])) -> Value {
-    match (part, value) {
-        (Plain::Set, Value::Nil) if Defect::PlainSet.is_on() => {
-            let ttl_ms = call.ttl().as_millis().to_string();
-            ask(&["SET", call.keys().lock(), call.token().as_str(), "PX", &ttl_ms]);
-            Value::Okay
-        }
-        (Plain::Mget, Value::Array(mut values)) => {
-            if Defect::PlainWithoutFlag.is_on() {
-                values[1] = Value::Nil;
-            }
-            if Defect::PlainUnseen.is_on() {
-                values[0] = Value::BulkString(call.token().as_str().into());
-            }
-            Value::Array(values)
-        }
-        (_, value) => value,
-    }
-}
-
-/// The reply to plain commands as a machine reads it that ignores one of the bounds of the counter.
-pub(super) fn misread_counter(
-    reply: Result<Reply, Failure>,
-    epoch: ServerTime,
-) -> Result<Reply, Failure> {
-    let Ok(Reply::Take(Take::Taken { last })) = reply else { return reply };
-    let ignored = if last < FENCE_MIN {
-        Defect::PlainBelowClock.is_on()
-    } else {
-        last <= epoch.as_micros() && Defect::PlainBelowEpoch.is_on()
-    };
-    if ignored { Ok(Reply::Granted { fence: last }) } else { reply }
 }
 
 /// Changes a call that leaves the machine.

@@ -5,7 +5,6 @@ use super::process::Process;
 use super::server::Server;
 use super::simulator::{Kind, PROCESSES, Simulation};
 use super::world::ms;
-use crate::protocol::keys::COUNTER;
 use crate::server::memory::Entries;
 use std::time::Duration;
 
@@ -109,10 +108,10 @@ impl Simulation {
     fn spoil_key(&mut self) {
         let lock = self.any_lock();
         let keys = self.locks[lock].keys.clone();
-        let side_keys = [COUNTER, &keys.queue(), &keys.waiters(), &keys.shared()];
+        let side_keys = [&keys.fence(), &keys.queue(), &keys.waiters(), &keys.shared()];
         let key = side_keys[self.rng.usize(..4)].to_owned();
         // Without the counter, only the server's clock orders the lock's fences.
-        let unordered = self.kind == Kind::Stepping && key == COUNTER;
+        let unordered = self.kind == Kind::Stepping && key == keys.fence();
         // The sharers would lose the lock without a notice.
         let shared = key == keys.shared() && self.server.is_shared(self.now, &keys);
         if self.spoiled.is_some() || unordered || shared {
@@ -120,7 +119,7 @@ impl Simulation {
         }
         self.note(9, format_args!("a stranger writes to {key}"));
         self.server.command(self.now, &["DEL", &key]);
-        if key == COUNTER {
+        if key == keys.fence() {
             self.server.command(self.now, &["ZADD", &key, "1", "x"]);
         } else {
             self.server.command(self.now, &["SET", &key, "x"]);

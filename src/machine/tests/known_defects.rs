@@ -8,10 +8,7 @@ pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
     (
         "a release frees another's lock",
         Kind::Steady,
-        script(
-            "if redis.call('GET', lock_key) == token then",
-            "if redis.call('GET', lock_key) then",
-        ),
+        script("if value == token then\n  redis.call('DEL'", "if value then\n  redis.call('DEL'"),
     ),
     (
         "a lock is taken while it is held",
@@ -112,7 +109,7 @@ pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
     (
         "a fence is not above the last",
         Kind::Steady,
-        script("math.max((counter or 0) + 1, epoch_us)", "math.max(counter or 0, epoch_us)"),
+        script("counter and counter + 1 or", "counter or"),
     ),
     (
         "a fence of the fast path is the last again",
@@ -142,7 +139,7 @@ pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
     (
         "a new counter begins at one",
         Kind::Losing,
-        script("first = math.max(first, now_us)", "first = math.max(first, 1)"),
+        script("counter and counter + 1 or now_us", "counter and counter + 1 or 1"),
     ),
     (
         "a lock that cannot be fenced stays taken",
@@ -150,49 +147,22 @@ pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
         script("if failure and limit == WHOLE then", "if false then"),
     ),
     (
-        "a counter that INCR has begun is taken for one that begins at the clock",
-        Kind::Flushing,
-        script("local FENCE_MIN, FENCE_MAX = 1e15", "local FENCE_MIN, FENCE_MAX = 1"),
-    ),
-    (
-        "a fence counter ends",
+        "a lifted fence counter never ends",
         Kind::Steady,
         script(
-            "first + block - 1))\n  return first",
-            "first + block - 1), 'PX', 864000)\n  return first",
-        ),
-    ),
-    // Plain commands.
-    ("plain commands take a lock that is held", Kind::Steady, Change::Machine(Defect::PlainSet)),
-    ("plain commands overtake the waiters", Kind::Calm, Change::Machine(Defect::PlainWithoutFlag)),
-    (
-        "plain commands do not look whether the lock is still the token's",
-        Kind::Steady,
-        Change::Machine(Defect::PlainUnseen),
-    ),
-    ("a counter below the epoch is used", Kind::Losing, Change::Machine(Defect::PlainBelowEpoch)),
-    (
-        "a counter that a plain command has begun is used",
-        Kind::Flushing,
-        Change::Machine(Defect::PlainBelowClock),
-    ),
-    (
-        "a lock that plain commands have taken ahead of others is only deleted",
-        Kind::Steady,
-        script(
-            "lock.value == token or lock.value == token .. MARK\n",
-            "lock.value == token .. MARK\n",
+            "redis.call('SET', fence_key, last, 'KEEPTTL')",
+            "redis.call('SET', fence_key, last)",
         ),
     ),
     (
-        "plain commands do not see the wait queue",
-        Kind::Calm,
-        script("  redis.call('SET', lock.waiting_key, '', 'PX', KEYS_MS)\n", ""),
+        "a fence counter that a first use lifts never ends",
+        Kind::Steady,
+        script("epoch_us + block - 1), 'KEEPTTL')", "epoch_us + block - 1))"),
     ),
     (
-        "plain commands see a wait queue that is empty",
+        "a fence counter ends after a quarter of an hour",
         Kind::Steady,
-        script("      redis.call('DEL', lock.waiting_key)\n", ""),
+        script("local FENCE_MS = 86400000", "local FENCE_MS = 864000"),
     ),
     (
         "a lock is handed off though the server has not confirmed it for long",
@@ -245,7 +215,7 @@ pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
     (
         "a release leaves the queue entry",
         Kind::Steady,
-        script("end\ndequeue(lock, token)\n", "end\n"),
+        script("else\n  dequeue(lock, token)\n", "else\n"),
     ),
     (
         "newcomers are enqueued at the head",
@@ -347,8 +317,8 @@ pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
         "a share is given up, and the lock lasts as long as it would have",
         Kind::Steady,
         script(
-            "  remove_share(lock, token)\n  fit_to_shares(lock)\nend",
-            "  remove_share(lock, token)\nend",
+            "    remove_share(lock, token)\n    fit_to_shares(lock)",
+            "    remove_share(lock, token)",
         ),
     ),
     (
@@ -447,15 +417,15 @@ pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
     (
         "a repeat for several locks lengthens no lease",
         Kind::Steady,
-        script(
-            "elseif redis.call('PTTL', lock_key) < ttl_ms then\n    redis.call('PEXPIRE'",
-            "elseif redis.call('PTTL', lock_key) < 0 then\n    redis.call('PEXPIRE'",
-        ),
+        script("< ttl_ms then\n      redis.call('PEXPIRE'", "< 0 then\n      redis.call('PEXPIRE'"),
     ),
     (
         "several locks have the fences of those before",
         Kind::Steady,
-        script("fences[i] = first + i - 1", "fences[i] = counter or first"),
+        script(
+            "fences[i] = issue_fences(fence_key, counters[i], 1, epoch_us, now_us)\n  else",
+            "fences[i] = counters[i] or issue_fences(fence_key, nil, 1, epoch_us, now_us)\n  else",
+        ),
     ),
     // Moving slots.
     (
@@ -518,17 +488,17 @@ pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
     (
         "a late theft takes the lock from a later owner",
         Kind::Steady,
-        script("not is_foreign and owners_of(lock) == ARGV[8]", "not is_foreign"),
+        script("not is_foreign and (lock.counter or 0) == tonumber(ARGV[8])", "not is_foreign"),
     ),
     (
         "a late force frees the lock of a later owner",
         Kind::Steady,
-        script("is_held and owners_of(lock) ~= seen", "is_held and seen == ''"),
+        script("or (lock.counter or 0) ~= tonumber(seen)", ""),
     ),
     (
         "a theft takes the lock from other code",
         Kind::Steady,
-        script("not is_foreign and owners_of(lock)", "owners_of(lock)"),
+        script("not is_foreign and (lock.counter or 0)", "(lock.counter or 0)"),
     ),
     (
         "every force takes the lock from other code",

@@ -19,7 +19,6 @@ mod models;
 mod network;
 mod one_shots;
 mod order;
-mod plain;
 mod process;
 mod promises;
 mod quorum;

@@ -1,7 +1,6 @@
 //! The messages in flight between the processes of a simulation and their server.
 
 use super::simulator::Simulation;
-use super::snapshot::Snapshot;
 use crate::machine::Event;
 use crate::protocol::Call;
 
@@ -40,16 +39,12 @@ impl Simulation {
         let destination = world.destination(request);
         self.note(who, format_args!("server executes {}", brief(&call)));
         self.processes[who].world.execute_one();
-        if call.script().is_some() && self.rng.u32(..12) == 0 {
+        if self.rng.u32(..12) == 0 {
             let server = self.processes[who].world.server.clone();
             let probe = || -> Vec<_> {
                 call.clone()
                     .into_locks()
-                    // A repeat may issue a later fence, and remove a share that has ended.
-                    .map(|(keys, _)| {
-                        let newest = String::new();
-                        Snapshot { fence: None, newest, ..server.snapshot(self.now, &keys) }
-                    })
+                    .map(|(keys, _)| server.snapshot(self.now, &keys))
                     .collect()
             };
             let before = probe();
@@ -99,7 +94,6 @@ impl Simulation {
 fn brief(call: &Call) -> String {
     match call {
         Call::Acquire { token, intent, .. } => format!("acquire {token} {intent:?}"),
-        Call::Take { token, .. } => format!("plain commands of {token}"),
         _ => format!("{:?} {}", call.script(), call.token()),
     }
 }

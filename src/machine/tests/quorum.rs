@@ -108,7 +108,7 @@ impl Simulation {
         (0..PROCESSES).for_each(|who| simulation.open(who));
         if hasty {
             for node in &simulation.nodes {
-                node.server.set_own_fence(BEGIN, &World::keys(), Kind::FENCE);
+                node.server.set_fence(BEGIN, &World::keys(), Kind::FENCE);
             }
         }
         simulation
@@ -295,7 +295,7 @@ impl Simulation {
             return false;
         };
         let Asked { request, call, with_source } = asked;
-        let reply = if self.nodes[node].knows(call.script().unwrap(), with_source) {
+        let reply = if self.nodes[node].knows(call.script(), with_source) {
             self.execute_judged(node, &call)
         } else {
             Err(Failure::NoScript)

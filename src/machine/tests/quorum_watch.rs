@@ -38,7 +38,7 @@ impl Seen {
         Self {
             value: server.command(now, &["GET", keys.lock()]),
             remaining: remaining(keys.lock()),
-            fence: server.own_fence(now, &keys),
+            fence: server.fence(now, &keys),
             fence_remaining: remaining(&keys.fence()),
         }
     }

@@ -270,24 +270,29 @@ fn promote(world: &mut World) {
     world.event(Event::Probed { probe, sent });
 }
 
-/// Its answer has a new fence, which does not tell whether the grant survived.
 #[test]
-fn a_claim_during_a_promotion_loses_the_lock_and_gives_it_back() {
+fn a_claim_outlasts_a_promotion_that_lost_nothing() {
     let (mut world, lease, _) = claiming();
     promote(&mut world);
     world.settle();
-    assert_eq!(world.lost, [(lease, LossReason::Expired)]);
-    run(&mut world, 2_000);
-    let owner = world.server.owner(world.now, &World::keys());
-    assert!(owner.is_some_and(|owner| owner != "hf1.c.2"), "the next waiter has it");
+    assert_eq!(world.lost, []);
+    assert!(world.deadlines.contains_key(&lease));
 }
 
 #[test]
-fn a_lock_that_becomes_a_share_during_a_promotion_stays() {
-    let mut world = World::connected();
-    let op = world.acquire_held(10_000, Wait::Forever, RENEWED);
+fn a_claim_outlasts_a_promotion_after_a_handoff() {
+    let (mut world, lease, next) = claiming();
+    world.release(lease);
+    promote(&mut world);
     world.settle();
-    let (lease, _) = world.lease(op);
+    let (lease, _) = world.lease(next);
+    assert_eq!(world.lost, []);
+    assert!(world.deadlines.contains_key(&lease));
+}
+
+#[test]
+fn a_claim_outlasts_a_promotion_while_the_lock_becomes_a_share() {
+    let (mut world, lease, _) = claiming();
     let downgrade = world.command(Command::Downgrade { lease });
     promote(&mut world);
     world.settle();

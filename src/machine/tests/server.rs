@@ -1,15 +1,13 @@
 //! A server in virtual time: the published scripts, on an in-process keyspace.
 
 use super::defects;
-use super::snapshot::{self, Snapshot, holders};
+use super::snapshot::{Snapshot, holders};
 use super::watch::{Executed, Granted, Watch};
 use crate::machine::ServerProbe;
-use crate::protocol::keys::COUNTER;
 use crate::protocol::message::{Message, notices};
 use crate::protocol::{Call, Failure, LockKeys, Mono, Refusal, Reply, ServerTime, Token};
-use crate::server::embedded::{Plain, ask, execute, execute_plain, keys_of, keys_of_plain, taken};
+use crate::server::embedded::{ask, execute, keys_of};
 use crate::server::memory::{Entries, Store};
-use redis::Value;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
@@ -42,23 +40,6 @@ struct State {
     executed: Rc<Cell<usize>>,
 }
 
-/// The reply in those to the plain commands of a call.
-pub(super) fn combine(
-    token: &Token,
-    replies: Vec<Result<Value, Failure>>,
-) -> Result<Reply, Failure> {
-    let mut values = Vec::new();
-    for reply in replies {
-        match reply {
-            Ok(value) => values.push(value),
-            Err(failure) if values.is_empty() => return Err(failure),
-            // An error, which no more is known of.
-            Err(_) => values.push(Value::Boolean(false)),
-        }
-    }
-    taken(token, &values)
-}
-
 /// A lock whose calls are judged.
 struct Watched {
     keys: LockKeys,
@@ -73,7 +54,7 @@ thread_local! {
 }
 
 fn run(store: &mut Store, time: ServerTime, call: &Call) -> Result<Reply, Failure> {
-    execute(store, time, call, |script| defects::apply(script.source()))
+    execute(store, time, call, &defects::apply(call.script().source()))
 }
 
 impl State {
@@ -84,17 +65,9 @@ impl State {
     fn snapshot(&self, keys: &LockKeys, time: ServerTime) -> Snapshot {
         let watched = self.watched.iter().find(|watched| watched.keys == *keys);
         match watched.and_then(|watched| watched.seen.as_ref()) {
-            // A call for another lock may have changed the counter.
-            Some((at, seen)) if *at == time => {
-                let (fence, fence_ms) = self.counter(time);
-                Snapshot { fence, fence_ms, ..seen.clone() }
-            }
+            Some((at, seen)) if *at == time => seen.clone(),
             _ => Snapshot::take(keys, time, &|parts| ask(&self.store, time, parts)),
         }
-    }
-
-    fn counter(&self, time: ServerTime) -> (Option<String>, i64) {
-        snapshot::counter(&|parts| ask(&self.store, time, parts))
     }
 
     /// Records that something else than a judged call has changed the data.
@@ -103,11 +76,11 @@ impl State {
     }
 
     /// The error with which it refuses a call, if it does.
-    fn refuses(&self, time: ServerTime, keys: &[String]) -> Option<&'static str> {
+    fn refuses(&self, time: ServerTime, call: &Call) -> Option<&'static str> {
         if self.replica_since.is_some() {
             return Some("READONLY");
         }
-        let moved = self.moved.as_ref()?;
+        let (moved, keys) = (self.moved.as_ref()?, keys_of(call));
         // A single key is served where it is, or would be created. Several keys are refused unless all are in
         // one place, because no server knows the place of missing ones.
         let exists = |key: &String| ask(&self.store, time, &["EXISTS", key]) == ["1"];
@@ -375,7 +348,7 @@ impl Server {
 
     /// Executes a duplicate of a call, which must not send any message.
     pub(super) fn execute_again(&self, now: Mono, call: &Call) {
-        if self.0.borrow().refuses(self.time(now), &keys_of(call)).is_some() {
+        if self.0.borrow().refuses(self.time(now), call).is_some() {
             return;
         }
         let time = self.time(now);
@@ -433,23 +406,11 @@ impl Server {
         self.command(now, &["SET", keys.lock(), value, "PX", &lease_ms]);
     }
 
-    /// Sets the counter.
-    pub(super) fn set_fence(&self, now: Mono, fence: u64) {
-        self.command(now, &["SET", COUNTER, &fence.to_string()]);
-    }
-
-    /// The counter.
-    pub(super) fn fence(&self, now: Mono) -> Option<u64> {
-        self.command(now, &["GET", COUNTER])?.parse().ok()
-    }
-
-    /// Sets the last fence of a quorum's lock.
-    pub(super) fn set_own_fence(&self, now: Mono, keys: &LockKeys, fence: u64) {
+    pub(super) fn set_fence(&self, now: Mono, keys: &LockKeys, fence: u64) {
         self.command(now, &["SET", &keys.fence(), &fence.to_string(), "PX", "86400000"]);
     }
 
-    /// The last fence of a quorum's lock.
-    pub(super) fn own_fence(&self, now: Mono, keys: &LockKeys) -> Option<u64> {
+    pub(super) fn fence(&self, now: Mono, keys: &LockKeys) -> Option<u64> {
         self.command(now, &["GET", &keys.fence()])?.parse().ok()
     }
 
@@ -483,8 +444,6 @@ impl Server {
         let (time, state) = (state.time(now), &mut *state);
         for Watched { keys, watch, .. } in &mut state.watched {
             let ask = |parts: &[&str]| ask(&state.store, time, parts);
-            // Plain commands may have taken the lock ahead of waiters.
-            watch.overtaking = ask(&["GET", keys.lock()]).pop();
             watch.silent = ask(&["HGET", &keys.waiters(), "unclaimed"]).pop();
             let shares = ask(&["ZRANGE", &keys.shared(), "0", "-1", "WITHSCORES"]);
             let silent_share = |pair: &[String]| {
@@ -502,45 +461,10 @@ impl Server {
         state.clock_us = state.clock_us.saturating_add_signed(step_us);
     }
 
-    /// Runs one of the plain commands of a call.
-    pub(super) fn execute_plain(
-        &self,
-        now: Mono,
-        call: &Call,
-        part: Plain,
-    ) -> Result<Value, Failure> {
-        let time = self.time(now);
-        let mut state = self.0.borrow_mut();
-        if let Some(code) = state.refuses(time, &keys_of_plain(call, part)) {
-            let (code, detail) = (code.to_owned(), String::new());
-            return Err(Failure::Refused(Refusal { code, detail }));
-        }
-        let when = state.executed.get() + 1;
-        state.executed.set(when);
-        let before = state.snapshot(call.keys(), time);
-        let value = execute_plain(&state.store, time, call, part);
-        let value = defects::spoil_plain(call, part, value, |parts| {
-            ask(&state.store, time, parts);
-        });
-        let after = Snapshot::take(call.keys(), time, &|parts| ask(&state.store, time, parts));
-        let replication_id = Rc::clone(&state.replication_id);
-        let watched = state.watched.iter_mut().find(|watched| watched.keys == *call.keys());
-        if let Some(watched) = watched {
-            let granted = Granted { number: when, replication_id };
-            watched.watch.judge_plain(call, part, (&before, &after), &value, granted);
-        }
-        state.forget_seen();
-        Ok(value)
-    }
-
     pub(super) fn execute(&self, now: Mono, call: &Call) -> Result<Reply, Failure> {
-        if call.script().is_none() {
-            let run = |part| self.execute_plain(now, call, part);
-            return combine(call.token(), Plain::ALL.map(run).into());
-        }
         let time = self.time(now);
         let mut state = self.0.borrow_mut();
-        let refusal = state.refuses(time, &keys_of(call));
+        let refusal = state.refuses(time, call);
         if let Some(code) = refusal {
             let (code, detail) = (code.to_owned(), String::new());
             return Err(Failure::Refused(Refusal { code, detail }));

@@ -295,10 +295,7 @@ impl Simulation {
     /// The longest lease that a late request may still take.
     pub(super) fn late_lease(&self) -> Duration {
         let asked = self.late.iter().map(|(_, _, call)| match call {
-            Call::Take { ttl, .. }
-            | Call::Acquire { ttl, .. }
-            | Call::Adopt { ttl, .. }
-            | Call::Extend { ttl, .. } => *ttl,
+            Call::Acquire { ttl, .. } | Call::Adopt { ttl, .. } | Call::Extend { ttl, .. } => *ttl,
             _ => Duration::ZERO,
         });
         asked.max().unwrap_or_default()

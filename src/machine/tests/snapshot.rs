@@ -1,6 +1,5 @@
 //! A simulated server's data about the lock, read by plain commands.
 
-use crate::protocol::keys::COUNTER;
 use crate::protocol::{LockKeys, ServerTime, TOKEN_PREFIX, Token};
 use std::collections::BTreeMap;
 
@@ -11,15 +10,10 @@ pub(super) struct Snapshot {
     pub(super) value: Option<String>,
     /// The remaining ms of the lock; negative if it has no expiry or does not exist.
     pub(super) remaining_ms: i64,
-    /// The fence counter of the server.
     pub(super) fence: Option<String>,
     /// The remaining ms of the fence counter, as for the lock.
     pub(super) fence_ms: i64,
     pub(super) line: Vec<Waiter>,
-    /// Whether the flag for the wait queue exists.
-    pub(super) waiting: bool,
-    /// The record of the fence of the newest share.
-    pub(super) newest: String,
     /// The sharers.
     pub(super) shares: Vec<Share>,
 }
@@ -66,14 +60,13 @@ impl Snapshot {
         let queue = if entries.is_empty() { Vec::new() } else { read_queue(keys, ask, &entries) };
         let value = ask(&["GET", keys.lock()]).pop();
         let shared = value.as_deref().is_some_and(|value| bare(value) == SHARED);
-        let (fence, fence_ms) = counter(ask);
+        let left_ms = |key: &str| ask(&["PTTL", key]).pop().map_or(-2, |ms| ms.parse().unwrap());
+        let fence = keys.fence();
         Self {
             value,
-            remaining_ms: left_ms(ask, keys.lock()),
-            fence,
-            fence_ms,
-            waiting: ask(&["EXISTS", &keys.waiting()]) == ["1"],
-            newest: if shared { newest_share(keys, ask) } else { String::new() },
+            remaining_ms: left_ms(keys.lock()),
+            fence_ms: left_ms(&fence),
+            fence: ask(&["GET", &fence]).pop(),
             line: queue,
             shares: if shared { read_shares(keys, time, ask) } else { Vec::new() },
         }
@@ -94,16 +87,6 @@ impl Snapshot {
         owner.into_iter().chain(self.shares.iter().map(|it| (it.token.as_str(), it.remaining_ms)))
     }
 
-    /// What identifies the owners to a thief.
-    pub(super) fn owners(&self) -> &str {
-        match self.owner() {
-            Some(owner) if is_foreign(owner) => "foreign",
-            Some(owner) => owner,
-            None if self.value.is_some() => &self.newest,
-            None => "",
-        }
-    }
-
     /// The remaining ms of `token`'s lock or share.
     pub(super) fn held_ms(&self, token: &str) -> Option<i64> {
         self.holders().find(|(holder, _)| *holder == token).map(|(_, ms)| ms)
@@ -122,20 +105,6 @@ impl Snapshot {
     pub(super) fn waiter(&self, token: &str) -> Option<&Waiter> {
         self.line.iter().find(|waiter| waiter.token == token)
     }
-}
-
-/// The fence counter, and its remaining ms.
-pub(super) fn counter(ask: &dyn Fn(&[&str]) -> Vec<String>) -> (Option<String>, i64) {
-    (ask(&["GET", COUNTER]).pop(), left_ms(ask, COUNTER))
-}
-
-/// What identifies the owners of a shared lock.
-fn newest_share(keys: &LockKeys, ask: &dyn Fn(&[&str]) -> Vec<String>) -> String {
-    ask(&["ZRANGE", &keys.shared(), "0", "0", "WITHSCORES"]).pop().unwrap_or_default()
-}
-
-fn left_ms(ask: &dyn Fn(&[&str]) -> Vec<String>, key: &str) -> i64 {
-    ask(&["PTTL", key]).pop().map_or(-2, |ms| ms.parse().unwrap())
 }
 
 /// The owners of the lock or of its shares.

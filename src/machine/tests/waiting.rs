@@ -464,7 +464,7 @@ fn a_fence_of_a_handoff_is_reserved() {
         let (next, fence) = crowd.worlds[0].lease(op);
         let now = crowd.worlds[0].now;
         assert!(fence > last);
-        assert!(crowd.server.fence(now).unwrap() >= fence, "issued by the server");
+        assert!(crowd.server.fence(now, &World::keys()).unwrap() >= fence, "issued by the server");
         (lease, last) = (next, fence);
     }
 }
@@ -546,7 +546,7 @@ fn the_lock_goes_to_others_when_the_waiters_here_are_served() {
 
 #[test]
 fn a_request_whose_reply_outlives_its_lease_is_repeated_with_the_same_token() {
-    let mut world = World::connected().by_scripts();
+    let mut world = World::connected();
     let op = world.acquire(50, Wait::Forever);
     let (request, call) = world.wire.pop_front().unwrap();
     let reply = world.server.execute(world.now, &call);
@@ -564,7 +564,6 @@ fn a_request_that_a_grant_by_message_overtook_may_still_arrive() {
     let lease = crowd.held(0, 60_000);
     let (probe, sent) = (crowd.server.probe(crowd.worlds[1].now), crowd.worlds[1].now);
     crowd.worlds[1].event(Event::Probed { probe, sent });
-    crowd.worlds[1].machine.rq.servers.refuse_plain_commands();
     let op = crowd.worlds[1].acquire(60_000, Wait::Forever);
     crowd.worlds[1].execute_one();
     crowd.worlds[0].release(lease);

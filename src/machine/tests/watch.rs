@@ -5,8 +5,6 @@ use super::snapshot::{Reach, SHARED, Snapshot, Waiter, bare, is_foreign};
 use super::theft_rules::Thefts;
 use super::world::COMMAND_TIMEOUT;
 use crate::protocol::{CLAIM, Call, Grant, Intent, Mode, Reply, Script, ServerTime, Taken, Token};
-use crate::server::embedded::Plain;
-use redis::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
@@ -32,10 +30,6 @@ pub(super) struct Watch {
     pub(super) thefts: Thefts,
     /// The latest grant of each token.
     pub(super) granted: BTreeMap<String, Granted>,
-    /// The token that has taken the lock by a plain command while others waited.
-    pub(super) overtaking: Option<String>,
-    /// The last token that has taken the lock by a plain command.
-    plain: Option<String>,
     /// The first broken rule.
     pub(super) violation: Option<String>,
 }
@@ -93,7 +87,7 @@ impl Executed<'_> {
     }
 
     pub(super) fn intent(&self) -> Option<Intent> {
-        if let Call::Acquire { intent, .. } = self.call { Some(intent.clone()) } else { None }
+        if let Call::Acquire { intent, .. } = self.call { Some(*intent) } else { None }
     }
 
     pub(super) fn is_release(&self) -> bool {
@@ -104,7 +98,6 @@ impl Executed<'_> {
     pub(super) fn gives_up(&self) -> bool {
         match self.call {
             Call::Release { .. } | Call::FreeShare { .. } => true,
-            Call::Delete { .. } => self.before.value.as_deref() == Some(self.token()),
             // It knows nothing of shares.
             Call::Free { .. } => self.before.owner() == Some(self.token()),
             _ => false,
@@ -142,7 +135,6 @@ impl Executed<'_> {
         let kept = matches!(
             self.call,
             Call::Adopt { .. }
-                | Call::Delete { .. }
                 | Call::Downgrade { .. }
                 | Call::Extend { .. }
                 | Call::ExtendShare { .. }
@@ -200,7 +192,9 @@ impl Watch {
     fn executed(&mut self, done: &Executed<'_>) -> Result<(), String> {
         let had = |token: &str| done.before.held_ms(token).is_some();
         for (token, _) in done.after.holders().filter(|(token, _)| !had(token)) {
-            self.grant(done, token);
+            let granted =
+                Granted { number: done.when, replication_id: Rc::clone(done.replication_id) };
+            self.granted.insert(token.to_owned(), granted);
         }
         ends_are_right(done)?;
         if matches!(done.call, Call::AcquireAll { .. }) {
@@ -212,17 +206,11 @@ impl Watch {
         leases_are_right(done)?;
         self.fences_are_right(done, &successors)?;
         self.queue_is_right(done)?;
-        self.mark_is_right(done)?;
-        flag_is_right(done)?;
+        mark_is_right(done)?;
         messages_are_right(done, &successors)?;
         self.thefts.judge(done)?;
         self.remember_silence(done, &successors);
         Ok(())
-    }
-
-    fn grant(&mut self, done: &Executed<'_>, token: &str) {
-        let (number, replication_id) = (done.when, Rc::clone(done.replication_id));
-        self.granted.insert(token.to_owned(), Granted { number, replication_id });
     }
 
     /// One of several locks requested together: all are granted, or none is changed.
@@ -240,79 +228,19 @@ impl Watch {
         let given_ms = done.after.remaining_ms;
         expect(given_ms == due_ms, &format!("{due_ms} ms are due, {given_ms} ms given"))?;
         let (fence, highest) = (fences[done.number], self.highest);
-        expect(fence > highest, &format!("the fence {fence} after {highest}"))?;
-        expect(done.after.counter() >= Some(fence), "the counter is behind a fence given")?;
-        self.reserved.insert(done.token().to_owned(), fence);
+        if had_ms.is_none() {
+            expect(fence > highest, &format!("the fence {fence} after {highest}"))?;
+            expect(done.after.counter() == Some(fence), "the counter is not at the fence given")?;
+            self.reserved.insert(done.token().to_owned(), fence);
+        } else if done.before.fence.is_some() {
+            let own = self.reserved.get(done.token()).copied().unwrap_or(fence);
+            expect(fence == own, &format!("the fence {own} of a hold became {fence}"))?;
+            expect(done.before.fence == done.after.fence, "a fence without a grant")?;
+        }
         self.highest = self.highest.max(done.after.counter().unwrap_or(0));
-        self.mark_is_right(done)?;
+        mark_is_right(done)?;
         messages_are_right(done, &[])?;
         self.thefts.judge(done)
-    }
-
-    /// Records the first rule that a plain command breaks.
-    pub(super) fn judge_plain(
-        &mut self,
-        call: &Call,
-        part: Plain,
-        (before, after): (&Snapshot, &Snapshot),
-        value: &Value,
-        granted: Granted,
-    ) {
-        let verdict = self.plain(call, part, (before, after), value, granted);
-        if let (Err(broken), None) = (verdict, &self.violation) {
-            self.violation =
-                Some(format!("{broken}: {part:?} {call:?}\n  {before:?}\n  {after:?}"));
-        }
-    }
-
-    fn plain(
-        &mut self,
-        call: &Call,
-        part: Plain,
-        (before, after): (&Snapshot, &Snapshot),
-        value: &Value,
-        granted: Granted,
-    ) -> Result<(), String> {
-        let Call::Take { token, ttl, block, .. } = call else { return Ok(()) };
-        let expected = match part {
-            Plain::Set if before.value.is_none() => {
-                self.granted.insert(token.to_string(), granted);
-                self.thefts.taken(token.as_str());
-                self.plain = Some(token.to_string());
-                if !before.line.is_empty() {
-                    self.overtaking = Some(token.to_string());
-                }
-                let remaining_ms = i64::try_from(ttl.as_millis()).unwrap();
-                let value = Some(token.to_string());
-                Snapshot { value, remaining_ms, ..before.clone() }
-            }
-            Plain::Incrby if !matches!(value, Value::ServerError(_)) => {
-                let last = before.counter().unwrap_or(0) + u64::from(*block);
-                let took = self.plain.as_deref() == Some(token.as_str());
-                if took && before.owner() == Some(token.as_str()) {
-                    self.reserved.insert(token.to_string(), last);
-                }
-                self.highest = self.highest.max(last);
-                let (fence, fence_ms) = (Some(last.to_string()), after.fence_ms);
-                Snapshot { fence, fence_ms, ..before.clone() }
-            }
-            _ => before.clone(),
-        };
-        expect(*after == expected, "a plain command did something else")
-    }
-
-    /// With waiters, the lock has the has-waiters flag, or its release would ignore them. A lock that was taken by a plain
-    /// command, ahead of them, has it from the next script on that looks at the queue.
-    fn mark_is_right(&mut self, done: &Executed<'_>) -> Result<(), String> {
-        let Some(value) = done.after.value.as_deref() else { return Ok(()) };
-        if is_foreign(value) {
-            let kept = done.before.value.as_deref() == Some(value);
-            return expect(kept, "foreign code's value changed");
-        }
-        self.overtaking.take_if(|token| token != value);
-        let stands = !done.after.line.is_empty() && self.overtaking.is_none();
-        let marked = value.ends_with('+');
-        expect(!stands || marked, "somebody waits, and the lock's value does not say so")
     }
 
     /// A process that claims its grant, or enqueues again, is not silent.
@@ -322,10 +250,8 @@ impl Watch {
             self.silent_shares.clear();
         }
         // Calls with only the lock's key cannot claim a grant by message.
-        let alone = matches!(
-            done.call,
-            Call::Delete { .. } | Call::Extend { .. } | Call::Free { .. } | Call::KeepEntry { .. }
-        );
+        let alone =
+            matches!(done.call, Call::Extend { .. } | Call::Free { .. } | Call::KeepEntry { .. });
         if !alone {
             self.silent_shares.remove(done.token());
         }
@@ -436,15 +362,11 @@ impl Watch {
             self.reserved.insert(successor.token.to_owned(), last);
             self.highest = last;
         }
-        let owned = granted
-            .filter(|_| done.after.owner() == Some(done.token()) && done.adopted().is_none());
-        match owned {
-            // The fence of an answer that was lost is unknown, so its owner gets a later one.
-            Some(fence) => {
-                let (first, highest) = (successors.is_empty(), self.highest);
-                expect(!first || fence > highest, &format!("the fence {fence} after {highest}"))?;
-                self.reserved.insert(done.token().to_owned(), counter);
-                self.grant(done, done.token());
+        let owner = done.after.owner().filter(|owner| !is_foreign(owner));
+        match owner {
+            // The counter was lost with the data; its owner keeps its fences.
+            Some(owner) if granted.is_some() && done.before.fence.is_none() => {
+                self.reserved.insert(owner.to_owned(), counter);
             }
             _ if successors.is_empty() && done.passed().is_none() && done.adopted().is_none() => {
                 expect(done.before.fence == done.after.fence, "a fence without a grant")?;
@@ -465,6 +387,16 @@ impl Watch {
             expect(
                 share.fence == own,
                 &format!("the fence {own} of a share became {}", share.fence),
+            )?;
+        }
+        if let (Some(fence), Call::Acquire { token, block, .. }) = (granted, done.call) {
+            let last = fence + u64::from(*block) - 1;
+            let own = self.reserved.get(token.as_str()).copied().unwrap_or(last);
+            expect(last == own, &format!("the fences of a hold ended at {own} and now at {last}"))?;
+            let forgotten = done.after.fence.is_none();
+            expect(
+                forgotten || last <= counter,
+                "the counter is behind the fences that it reserved",
             )?;
         }
         self.highest = self.highest.max(counter);
@@ -599,23 +531,25 @@ fn leases_are_right(done: &Executed<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// The fence counter has no expiry.
+/// The lifetime of the fence counter: a day from its creation.
+const FENCE_MS: i64 = 24 * 60 * 60 * 1_000;
+
+/// Every key has an expiry, and the fence counter's never moves.
 fn ends_are_right(done: &Executed<'_>) -> Result<(), String> {
-    let (before, after) = (&done.before.fence, &done.after.fence);
-    let kept = before == after || (after.is_some() && done.after.fence_ms == -1);
-    expect(kept, "the fence counter has an expiry")
+    let (before, after) = (done.before.fence_ms, done.after.fence_ms);
+    let made = done.before.fence.is_none() && done.after.fence.is_some();
+    let due = if made { FENCE_MS } else { before };
+    expect(after == due, &format!("the fences are kept for {after} ms, and {due} are due"))
 }
 
-/// The flag for plain commands exists as long as the wait queue.
-fn flag_is_right(done: &Executed<'_>) -> Result<(), String> {
-    let (before, after) = (done.before, done.after);
-    let kept = before.line.len() == after.line.len() && !before.waiting;
-    expect(
-        after.line.is_empty() || after.waiting || kept,
-        "plain commands would not see the queue",
-    )?;
-    let emptied = !before.line.is_empty() && after.line.is_empty();
-    expect(!emptied || !after.waiting, "plain commands would see a queue that is empty")
+/// With waiters, the lock has the has-waiters flag, or its release would ignore them.
+fn mark_is_right(done: &Executed<'_>) -> Result<(), String> {
+    let Some(value) = done.after.value.as_deref() else { return Ok(()) };
+    if is_foreign(value) {
+        return expect(done.before.value.as_deref() == Some(value), "foreign code's value changed");
+    }
+    let stands = !done.after.line.is_empty();
+    expect(!stands || value.ends_with('+'), "somebody waits, and the lock's value does not say so")
 }
 
 /// Each successor that is granted something by another's call gets a message, about no more than its grant,

@@ -9,7 +9,6 @@ use crate::machine::{
 };
 use crate::protocol::message::{Grant, Message, inbox, notices};
 use crate::protocol::{Call, Failure, LockKeys, Mode, Mono, Refusal, Reply, Token};
-use redis::Value;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
@@ -46,8 +45,6 @@ pub(super) struct World {
     pub(super) server: Server,
     /// Sent, not executed yet.
     pub(super) wire: VecDeque<(RequestId, Call)>,
-    /// The replies to the plain commands of the oldest request, as far as they are executed.
-    pub(super) taking: Vec<Result<Value, Failure>>,
     /// Executed, not answered yet.
     pub(super) answers: VecDeque<Answer>,
     pub(super) outcomes: BTreeMap<OpId, Outcome>,
@@ -133,12 +130,6 @@ impl World {
         }
     }
 
-    /// The server takes no plain commands that would take a lock.
-    pub(super) fn by_scripts(mut self) -> Self {
-        self.machine.rq.servers.refuse_plain_commands();
-        self
-    }
-
     /// Whether a reply is in flight.
     pub(super) fn has_answers(&self) -> bool {
         !self.answers.is_empty()
@@ -181,7 +172,6 @@ impl World {
             machine: Machine::new(config, 7),
             server: Server::new(),
             wire: VecDeque::new(),
-            taking: Vec::new(),
             answers: VecDeque::new(),
             outcomes: BTreeMap::new(),
             completed: Vec::new(),
@@ -424,9 +414,7 @@ impl World {
             while let Some(sent) = self.take_probe(request) {
                 self.answers.push_back(Answer::Probe(self.probe(), sent));
             }
-            let Some(reply) = self.reach_server_step(request, &call) else {
-                return self.wire.push_front((request, call));
-            };
+            let reply = self.reach_server(request, &call);
             self.answers.push_back(Answer::Reply(request, call.token().clone(), reply));
         }
     }
@@ -440,7 +428,7 @@ impl World {
 
     /// Delivers the oldest reply, after executing its request if necessary.
     pub(super) fn answer_one(&mut self) {
-        while self.answers.is_empty() && !self.wire.is_empty() {
+        if self.answers.is_empty() {
             self.execute_one();
         }
         while let Some(answer) = self.answers.pop_front() {

@@ -8,14 +8,16 @@ local function refusal(failure, key, what)
   return failure
 end
 
--- Reserves `block` fences above `counter`, the last one issued for any lock, and returns the first of them. A failover or
--- restart may have lost the fences above a counter at or below `epoch_us`, so the epoch lifts it. Without a counter, and
--- above one that INCR has begun, the fences begin at the server's time.
+-- Reserves `block` fences above `counter`, the last one issued, and returns the first of them. A failover or
+-- restart may have lost the fences above a counter at or below `epoch_us`, so the epoch lifts it. Without a
+-- counter the fences begin at the server's time.
 local function issue_fences(fence_key, counter, block, epoch_us, now_us)
-  local first = math.max((counter or 0) + 1, epoch_us)
-  if not counter or counter < FENCE_MIN then
-    first = math.max(first, now_us)
+  local first = math.max(counter and counter + 1 or now_us, epoch_us)
+  local last = string.format('%.0f', first + block - 1)
+  if counter then
+    redis.call('SET', fence_key, last, 'KEEPTTL')
+  else
+    redis.call('SET', fence_key, last, 'PX', FENCE_MS)
   end
-  redis.call('SET', fence_key, string.format('%.0f', first + block - 1))
   return first
 end

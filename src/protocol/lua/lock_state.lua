@@ -3,7 +3,6 @@
 --   lock     STRING  the owner's token, SHARED, or what other code wrote; MARK follows the first two if a
 --                    release must serve the queue
 --   queue    ZSET    token -> seq, the order of the queue; µs of the server's clock, raised where two meet
---   waiting  STRING  exists as long as the queue, for commands that cannot read a queue
 --   waiters  HASH    token -> 'deadline_ms lease_ms block epoch_us limit channel'; 'unclaimed' -> the token
 --                    that was last granted the whole lock by message and has not been heard of since
 --   shared   ZSET    token -> end of its share, in ms of the server's clock; '#token' -> its fence, negative
@@ -15,7 +14,7 @@ local STEPS_MAX = 128
 
 -- The keys and their values, or nothing and the error. Reads every key that could be of the wrong type ahead
 -- of the first write. `value` is the lock's; no fence is issued below `epoch_us`, the epoch of the caller.
-local function read_lock(lock_key, fence_key, queue_key, waiters_key, shared_key, waiting_key, value, epoch_us)
+local function read_lock(lock_key, fence_key, queue_key, waiters_key, shared_key, value, epoch_us)
   local now_us = server_time_us()
   local head = redis.pcall('ZRANGE', queue_key, 0, 0)
   if head.err then
@@ -32,7 +31,7 @@ local function read_lock(lock_key, fence_key, queue_key, waiters_key, shared_key
   local counter, failure = read_counter(fence_key)
   return not failure and {
     key = lock_key, fence_key = fence_key, queue_key = queue_key, waiters_key = waiters_key, shared_key = shared_key,
-    waiting_key = waiting_key, value = value, head = head[1], members = members, unclaimed = unclaimed, counter = counter,
+    value = value, head = head[1], members = members, unclaimed = unclaimed, counter = counter,
     epoch_us = epoch_us, now_us = now_us, now_ms = math.floor(now_us / 1000),
   }, failure
 end
@@ -49,17 +48,6 @@ end
 
 local function is_shared(lock)
   return lock.value and strip_mark(lock.value) == SHARED
-end
-
--- Identifies the owners: it changes whenever another gets the lock or a share of it. Other code is one owner.
-local function owners_of(lock)
-  if not lock.value or not lock.value:find('^hf1%.') then
-    return lock.value and 'foreign' or ''
-  elseif is_shared(lock) then
-    -- By the fence of the newest share: fences are stored negative, so it stands first.
-    return redis.call('ZRANGE', lock.shared_key, 0, 0, 'WITHSCORES')[2] or ''
-  end
-  return strip_mark(lock.value)
 end
 
 -- The mark if the queue is not empty.

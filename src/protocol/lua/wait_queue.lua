@@ -62,17 +62,12 @@ local function enqueue(lock, entry, seq, asked)
   entry.deadline_ms = lock.now_ms + LIVENESS_MS
   write_entry(lock, entry)
   redis.call('PEXPIRE', lock.waiters_key, KEYS_MS)
-  redis.call('SET', lock.waiting_key, '', 'PX', KEYS_MS)
   return seq
 end
 
 local function dequeue(lock, token)
-  if redis.call('ZREM', lock.queue_key, token) == 1 then
-    redis.call('HDEL', lock.waiters_key, token)
-    if redis.call('EXISTS', lock.queue_key) == 0 then
-      redis.call('DEL', lock.waiting_key)
-    end
-  end
+  redis.call('ZREM', lock.queue_key, token)
+  redis.call('HDEL', lock.waiters_key, token)
 end
 
 -- Grants what `entry` asks for, with a fence that its manager accepts, and returns the fence. The value of the whole

@@ -1,8 +1,7 @@
 //! A command on its way to a server. Only the commands of every day are written with it; the `redis` crate writes the
 //! others.
 
-use crate::protocol::{CounterKey, SideKey};
-use std::io::Write;
+use crate::protocol::SideKey;
 
 /// The parts of one command. It may be used for one command after the other, and keeps its memory.
 #[derive(Debug, Default)]
@@ -13,7 +12,7 @@ pub(crate) struct Command {
 }
 
 impl Command {
-    pub(in crate::server) const fn new() -> Self {
+    pub(super) const fn new() -> Self {
         Self { bytes: Vec::new(), ends: Vec::new() }
     }
 
@@ -29,7 +28,7 @@ impl Command {
         self
     }
 
-    pub(in crate::server) fn parts(&self) -> impl Iterator<Item = &[u8]> {
+    pub(super) fn parts(&self) -> impl Iterator<Item = &[u8]> {
         let starts = std::iter::once(0).chain(self.ends.iter().copied());
         starts.zip(&self.ends).map(|(start, end)| &self.bytes[start..*end])
     }
@@ -94,13 +93,6 @@ impl Part for SideKey<'_> {
         for part in self.parts() {
             bytes.extend_from_slice(part.as_bytes());
         }
-    }
-}
-
-impl Part for CounterKey {
-    fn append_to(&self, bytes: &mut Vec<u8>) {
-        // Writing to memory cannot fail.
-        let _written = write!(bytes, "{self}");
     }
 }
 

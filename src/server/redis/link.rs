@@ -10,7 +10,7 @@ use super::socket::Socket;
 use super::{Directory, Incoming, Item, cluster, tls, wire};
 use crate::faults;
 use crate::machine::{RequestId, SendMode, TokenId};
-use crate::protocol::{Counters, Failure, Message, Mono, Reply, Script, Token};
+use crate::protocol::{Failure, Message, Mono, Script};
 use redis::{PushKind, Value};
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
@@ -35,8 +35,8 @@ pub(crate) struct Link {
     out: Vec<u8>,
     written: usize,
     expected: VecDeque<Expected>,
-    /// The replies to a probe or to the commands that take a lock, until all are there.
-    replies: Vec<Value>,
+    /// The replies to a probe, until all are there.
+    probe: Vec<Value>,
     acker: Option<ReplicaAcker>,
     /// Whether the end of the connection was reported.
     over: bool,
@@ -62,8 +62,6 @@ enum Expected {
     Asking,
     Probe(Mono),
     Reply(RequestId, Script),
-    /// The replies to the commands that take a lock.
-    Take(RequestId, Token),
     /// The push that confirms a change of subscriptions, or an error.
     Subscription(Arc<str>, bool),
 }
@@ -85,7 +83,7 @@ impl Link {
             out: Vec::new(),
             written: 0,
             expected: VecDeque::new(),
-            replies: Vec::new(),
+            probe: Vec::new(),
             acker,
             over: false,
             name: String::new(),
@@ -133,15 +131,9 @@ impl Link {
                         redis::cmd("ASKING").write_packed_command(&mut self.out);
                         self.expected.push_back(Expected::Asking);
                     }
-                    let counters =
-                        if self.origin.is_some() { Counters::Slots } else { Counters::Server };
-                    let out = &mut self.out;
-                    let write = |command: &Command| command.write_to(out);
-                    wire::write_commands(&mut self.command, call, *send_mode, counters, write);
-                    self.expected.push_back(match call.script() {
-                        Some(script) => Expected::Reply(*request, script),
-                        None => Expected::Take(*request, call.token().clone()),
-                    });
+                    wire::write_command(&mut self.command, call, *send_mode);
+                    self.command.write_to(&mut self.out);
+                    self.expected.push_back(Expected::Reply(*request, call.script()));
                 }
             }
         }
@@ -245,29 +237,22 @@ impl Link {
         match self.expected.pop_front() {
             None => return Err("the server answered what nobody asked".to_owned()),
             Some(Expected::Probe(sent)) => {
-                self.replies.push(value);
-                if self.replies.len() < wire::PROBE_COMMANDS {
+                self.probe.push(value);
+                if self.probe.len() < wire::PROBE_COMMANDS {
                     self.expected.push_front(Expected::Probe(sent));
                     return Ok(());
                 }
                 // A failed probe is repeated with the next request a second later.
-                if let Ok(probe) = wire::probe(&self.replies) {
+                if let Ok(probe) = wire::probe(&std::mem::take(&mut self.probe)) {
                     into.push(Incoming::Probed(probe, sent));
                 }
-                self.replies.clear();
             }
             Some(Expected::Reply(request, script)) => {
-                into.push(self.reply(request, wire::reply(script, value)));
-            }
-            Some(Expected::Take(request, token)) => {
-                self.replies.push(value);
-                if self.replies.len() < wire::Plain::ALL.len() {
-                    self.expected.push_front(Expected::Take(request, token));
-                    return Ok(());
+                let mut reply = wire::reply(script, value);
+                if let (Err(failure), Some(origin)) = (&mut reply, &self.origin) {
+                    cluster::redirect(failure, &origin.host, &origin.directory);
                 }
-                let reply = wire::taken(&token, &self.replies);
-                self.replies.clear();
-                into.push(self.reply(request, reply));
+                into.push(Incoming::Reply(request, reply));
             }
             Some(Expected::Subscription(channel, true)) => match value.extract_error() {
                 Ok(_) => into.push(Incoming::Listening(channel, true)),
@@ -281,15 +266,6 @@ impl Link {
             Some(Expected::Asking | Expected::Subscription(_, false)) => {}
         }
         Ok(())
-    }
-}
-
-impl Link {
-    fn reply(&self, request: RequestId, mut reply: Result<Reply, Failure>) -> Incoming {
-        if let (Err(failure), Some(origin)) = (&mut reply, &self.origin) {
-            cluster::redirect(failure, &origin.host, &origin.directory);
-        }
-        Incoming::Reply(request, reply)
     }
 }
 

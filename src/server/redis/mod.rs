@@ -26,7 +26,6 @@ mod tls;
 pub(super) mod wire;
 
 pub(crate) use cluster::discover;
-pub(super) use command::Command;
 pub(crate) use directory::Directory;
 pub(crate) use link::Link;
 pub(crate) use query::page;

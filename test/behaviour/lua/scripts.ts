@@ -6,13 +6,12 @@ import type { Redis } from 'ioredis';
 import { ROOT } from '../../support/child.js';
 
 export const LOCK = 'lock:a';
-export const FENCE = 'holdfast:fence';
+export const FENCE = '{lock:a}:fence';
 export const QUEUE = '{lock:a}:queue';
 export const WAITERS = '{lock:a}:waiters';
 export const SHARED = '{lock:a}:shared';
-export const WAITING = '{lock:a}:waiting';
 
-const KEYS = [LOCK, FENCE, QUEUE, WAITERS, SHARED, WAITING] as const;
+const KEYS = [LOCK, FENCE, QUEUE, WAITERS, SHARED] as const;
 
 /** The text of a script, with the parts that it shares with others in their places. */
 function source(name: string): string {

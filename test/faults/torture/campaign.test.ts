@@ -62,8 +62,8 @@ test('what is left behind is told, with its name', async () => {
   const place = await single();
   try {
     const [server] = await place.servers();
-    await server?.admin.set('holdfast:fence', 1);
-    assert.deepEqual(await leftovers(place, 0), ['holdfast:fence never ends']);
+    await server?.admin.set('{lock:a}:fence', 1);
+    assert.deepEqual(await leftovers(place, 0), ['{lock:a}:fence never ends']);
     await server?.admin.set('lock:a', 'hf1.nobody.1', 'PX', 60_000);
     assert.deepEqual(await leftovers(place, 0), ['left behind: lock:a']);
   } finally {
