@@ -1,9 +1,10 @@
 //! The state of a manager that any thread may read at any time.
 
+use super::lock;
 use crate::machine::{LeaseId, Stats};
 use crate::protocol::Mono;
 use rustc_hash::FxHashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 /// The deadlines of a manager's leases, and its counters. The core writes them; JavaScript reads them
@@ -47,8 +48,4 @@ impl Shared {
     pub(super) fn count(&self, stats: Stats) {
         *lock(&self.stats) = stats;
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
