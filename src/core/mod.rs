@@ -79,7 +79,7 @@ impl Handle {
         reader: Reader,
     ) -> io::Result<Self> {
         let runtime = keeper::runtime()?;
-        let mail = Arc::new(Mail::default());
+        let mail = Arc::new(Mail::new());
         let shared = Arc::new(Shared::default());
         let core = Arc::new_cyclic(|core| {
             let ends = (Arc::clone(&caller), Arc::clone(&shared), Arc::clone(&mail));
@@ -156,21 +156,35 @@ impl Watch {
 }
 
 /// Input from the tasks of the keeper and from other managers, until the next turn.
-#[derive(Default)]
 pub(crate) struct Mail {
-    inputs: Mutex<Vec<state::Input>>,
+    /// None once the manager has ended.
+    inputs: Mutex<Option<Vec<state::Input>>>,
     /// Wakes the keeper.
     wake: Notify,
 }
 
 impl Mail {
+    fn new() -> Self {
+        Self { inputs: Mutex::new(Some(Vec::new())), wake: Notify::new() }
+    }
+
+    /// After the end of the manager nobody takes it, and a connection in it closes at once.
     fn put(&self, input: state::Input) {
-        lock(&self.inputs).push(input);
+        if let Some(inputs) = &mut *lock(&self.inputs) {
+            inputs.push(input);
+        }
         self.wake.notify_one();
     }
 
     fn take(&self) -> Vec<state::Input> {
-        std::mem::take(&mut lock(&self.inputs))
+        lock(&self.inputs).as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// The manager has ended.
+    fn end(&self) {
+        let rest = lock(&self.inputs).take();
+        drop(rest);
+        self.wake.notify_one();
     }
 
     pub(crate) async fn arrived(&self) {
@@ -282,7 +296,7 @@ impl Core {
                 let ended = guard.take();
                 drop(guard);
                 drop(ended);
-                self.mail.wake.notify_one();
+                self.mail.end();
                 Turned { reported: true, ended: true, due: None }
             }
         }

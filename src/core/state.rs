@@ -222,7 +222,7 @@ impl State {
     }
 
     fn connected(&mut self, node: NodeId, result: Result<(Connection, Welcome), Failure>) -> Event {
-        let (mut connection, Welcome { probe, risks, pubsub_denied }) = match result {
+        let (mut connection, Welcome { probe, risks, denied }) = match result {
             Ok(connected) => connected,
             Err(failure) => return Event::ConnectFailed(failure),
         };
@@ -242,7 +242,7 @@ impl State {
                 }
             }
         }
-        Event::Connected { probe, risks, pubsub_denied }
+        Event::Connected { probe, risks, denied }
     }
 
     fn handle_incoming(&mut self, now: Mono, node: NodeId, incoming: Incoming) {

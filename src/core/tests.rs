@@ -1,8 +1,9 @@
 //! The outcomes and losses after a defect has ended a core.
 
+use super::state::Input;
 use super::{Caller, Handle, Reader, Submission, Ticket, Watch};
 use crate::machine::{Command, Config, Hold, LeaseId, LossReason, Notice, OpId, Outcome, Wait};
-use crate::protocol::{Mode, Mono};
+use crate::protocol::{Failure, Mode, Mono};
 use crate::server::{Address, Endpoint};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
@@ -110,4 +111,16 @@ fn a_core_that_panics_reports_the_loss_of_every_lease() {
     assert_eq!(lost, leases);
     let stats = handle.shared().stats();
     assert_eq!((stats.held, stats.lost), (0, 2));
+}
+
+#[test]
+fn what_arrives_after_the_end_is_dropped() {
+    let mail = super::Mail::new();
+    let input = || Input::Discovered(Err(Failure::Lost(String::new())));
+    mail.put(input());
+    assert_eq!(mail.take().len(), 1);
+    mail.put(input());
+    mail.end();
+    mail.put(input());
+    assert!(mail.take().is_empty());
 }

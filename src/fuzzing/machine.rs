@@ -2,13 +2,13 @@
 
 use crate::fuzzing::Bytes;
 use crate::machine::{
-    Command, Config, Effect, Event, Hold, LeaseId, Machine, NodeId, OpId, Outcome, Protocol,
-    Quorum, RequestId, Risk, Routes, ServerProbe, Settings, TokenId, Wait,
+    Command, Config, Denied, Effect, Event, Hold, LeaseId, Machine, NodeId, OpId, Outcome,
+    Protocol, Quorum, RequestId, Risk, Routes, ServerProbe, Settings, TokenId, Wait,
 };
 use crate::protocol::message::{Grant, Message, Taken, inbox};
 use crate::protocol::{
     Call, EXACT_MAX, Failure, Held, LockKeys, Mode, Mono, QueuePosition, Refusal, Reply, Script,
-    ServerTime, Token,
+    ServerTime, Take, Token,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
@@ -157,7 +157,7 @@ impl Scene {
             Some(key) => *key,
             None => (node(bytes), RequestId(u64::MAX - u64::from(bytes.byte()))),
         };
-        let script = self.asked.get(&key).map_or(Script::Acquire, Call::script);
+        let script = self.asked.get(&key).map_or(Some(Script::Acquire), Call::script);
         if !self.up.contains(&key.0) {
             return;
         }
@@ -393,10 +393,15 @@ fn of_quorum(command: Command) -> Command {
 }
 
 /// A reply that a hostile server can make the core accept for `script`.
-fn any_reply(bytes: &mut Bytes<'_>, script: Script) -> Result<Reply, Failure> {
+fn any_reply(bytes: &mut Bytes<'_>, script: Option<Script>) -> Result<Reply, Failure> {
     if bytes.below(4) == 0 {
         return Err(any_failure(bytes));
     }
+    let Some(script) = script else {
+        let last = exact(bytes);
+        let takes = [Take::Taken { last }, Take::Held, Take::Overtaken, Take::Unfenced];
+        return Ok(Reply::Take(bytes.pick(&takes)));
+    };
     Ok(match (script, bytes.below(4)) {
         (Script::Adopt, 0) | (Script::HandoffShare, 1) => Reply::Owner(false),
         (Script::HandoffShare | Script::Release | Script::Force, 0) => Reply::More,
@@ -407,7 +412,7 @@ fn any_reply(bytes: &mut Bytes<'_>, script: Script) -> Result<Reply, Failure> {
             queued: bytes
                 .flag()
                 .then(|| QueuePosition { position: u32::from(bytes.byte()), seq: exact(bytes) }),
-            last: exact(bytes),
+            owners: bytes.pick(&["", "hf1.c.1"]).into(),
         }),
         (Script::Acquire | Script::Adopt | Script::HandoffShare, _) => {
             Reply::Granted { fence: exact(bytes) }
@@ -415,9 +420,10 @@ fn any_reply(bytes: &mut Bytes<'_>, script: Script) -> Result<Reply, Failure> {
         (Script::AcquireAll, 0..3) => {
             Reply::All((0..bytes.below(5)).map(|_| exact(bytes)).collect())
         }
-        (Script::Force, 1) => Reply::Seen { last: exact(bytes) },
+        (Script::Force, 1) => Reply::Seen { owners: bytes.pick(&["", "hf1.c.1"]).into() },
         (Script::Vote, 0..3) => {
-            Reply::Voted { counter: exact(bytes), time: ServerTime::from_micros(exact(bytes)) }
+            let time = ServerTime::from_micros(exact(bytes));
+            Reply::Voted { counter: exact(bytes), time, sealed: bytes.flag() }
         }
         (Script::Vote, _) => Reply::Held(Held {
             remaining: bytes.flag().then(|| Duration::from_millis(exact(bytes))),
@@ -462,7 +468,10 @@ fn any_event(bytes: &mut Bytes<'_>, now: Mono) -> Event {
         1..4 => Event::Connected {
             probe: any_probe(bytes),
             risks: bytes.flag().then(|| Risk::Replica("a:1".to_owned())).into_iter().collect(),
-            pubsub_denied: bytes.flag().then(|| "NOPERM".to_owned()),
+            denied: Denied {
+                pubsub: bytes.flag().then(|| "NOPERM".to_owned()),
+                plain_commands: bytes.flag().then(|| "NOPERM".to_owned()),
+            },
         },
         4 => Event::ConnectFailed(any_failure(bytes)),
         5 => Event::PubsubDenied("NOPERM".to_owned()),

@@ -48,7 +48,7 @@ fn check_neighbour(keys: &LockKeys, other: &LockKeys) {
     }
 }
 
-fn side_keys(keys: &LockKeys) -> [String; 4] {
+fn side_keys(keys: &LockKeys) -> [String; 5] {
     keys.side_keys().map(|key| key.to_string())
 }
 

@@ -2,11 +2,11 @@
 
 use super::{Entries, Store, access};
 use crate::fuzzing::Bytes;
-use crate::machine::SendMode;
+use crate::protocol::keys::COUNTER;
 use crate::protocol::{
-    Call, EXACT_MAX, Failure, Intent, LockKeys, Mode, Script, ServerTime, Token,
+    Call, Counters, EXACT_MAX, Failure, Intent, LockKeys, Mode, Script, ServerTime, Token,
 };
-use crate::server::redis::wire;
+use crate::server::redis::{Dialect, wire};
 use redis::Value;
 use std::cell::RefCell;
 use std::num::NonZeroU32;
@@ -93,11 +93,13 @@ impl Scene<'_> {
     fn call(&mut self, bytes: &mut Bytes<'_>) {
         let call = any_call(bytes);
         let before = self.save();
-        let command = wire::command(&call, SendMode::Plain);
+        let Some(script) = call.script() else { return };
+        let counters = bytes.pick(&[Counters::Server, Counters::Locks]);
+        let command = wire::command(&call, Dialect { counters, ..Dialect::PLAIN });
         let (keys, args) = command.keys_and_arguments();
-        let value = self.store.eval(self.now(), call.script().source(), &keys, &args);
+        let value = self.store.eval(self.now(), script.source(), &keys, &args);
         let failed = matches!(value, Value::ServerError(_));
-        let reply = wire::reply(call.script(), value);
+        let reply = wire::reply(script, value);
         // A lost connection would let the keys of one lock break the connection for all.
         assert!(!matches!(reply, Err(Failure::Lost(_))), "{call:?} was answered {reply:?}");
         if failed {
@@ -124,8 +126,9 @@ fn lock(bytes: &mut Bytes<'_>) -> LockKeys {
 }
 
 fn key(bytes: &mut Bytes<'_>, keys: &LockKeys) -> String {
-    let [fence, queue, waiters, shared] = keys.side_keys().map(|key| key.to_string());
-    bytes.pick(&[keys.lock(), &fence, &queue, &waiters, &shared, "elsewhere"]).to_owned()
+    let [fence, queue, waiters, shared, waiting] = keys.side_keys().map(|key| key.to_string());
+    let all = [keys.lock(), COUNTER, &fence, &queue, &waiters, &shared, &waiting, "elsewhere"];
+    bytes.pick(&all).to_owned()
 }
 
 fn token(bytes: &mut Bytes<'_>) -> Token {
@@ -161,7 +164,7 @@ fn any_call(bytes: &mut Bytes<'_>) -> Call {
                 0 => Intent::Join(Some(first)),
                 1 => Intent::Join(None),
                 2 => Intent::Poll,
-                3 => Intent::Steal(last),
+                3 => Intent::Steal(self::token(bytes).as_str().into()),
                 _ => Intent::Try,
             };
             let inbox = bytes.pick(&["", "inbox", "nobody listens"]).into();
@@ -172,6 +175,8 @@ fn any_call(bytes: &mut Bytes<'_>) -> Call {
             let owner = self::token(bytes);
             Call::Adopt { keys, token, epoch, owner, ttl, mode: mode(bytes) }
         }
+        Script::Claim => Call::Claim { keys, token, ttl },
+        Script::Delete => Call::Delete { keys, token },
         Script::Downgrade => Call::Downgrade { keys, token, epoch, fence: first },
         Script::Extend => Call::Extend { keys, token, ttl },
         Script::Fill => Call::Fill { keys, token, ttl, last },
@@ -180,7 +185,7 @@ fn any_call(bytes: &mut Bytes<'_>) -> Call {
             token,
             epoch,
             foreign: bytes.flag(),
-            seen: bytes.flag().then_some(last),
+            seen: bytes.flag().then(|| self::token(bytes).as_str().into()),
         },
         Script::ExtendShare => Call::ExtendShare { keys, token, ttl },
         Script::Free => Call::Free { keys, token },
@@ -200,7 +205,10 @@ fn any_call(bytes: &mut Bytes<'_>) -> Call {
             let others = (0..bytes.below(4)).map(|_| (lock(bytes), self::token(bytes))).collect();
             Call::AcquireAll { first: (keys, token), others, ttl, epoch }
         }
-        Script::Vote => Call::Vote { keys, token, attempt: first, ttl, mark: bytes.flag() },
+        Script::Vote => {
+            let fences = if bytes.flag() { (first, last) } else { (0, 0) };
+            Call::Vote { keys, token, attempt: first, ttl, mark: bytes.flag(), fences }
+        }
         Script::Withdraw => Call::Withdraw { keys, token },
     }
 }

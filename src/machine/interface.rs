@@ -217,6 +217,8 @@ pub enum Outcome {
 pub enum Notice {
     /// The server denies this manager publishing and subscribing: its waiters poll. Once.
     PubsubDenied(String),
+    /// The server denies this manager plain commands or the fence counter: every lock is taken by a script. Once.
+    PlainCommandsDenied(String),
     /// The connection is lost, and reconnects at once.
     Disconnected(String),
     /// The connection is up again.
@@ -262,8 +264,8 @@ pub enum Event {
         probe: ServerProbe,
         /// Why locks may be less safe there than they could be.
         risks: Vec<Risk>,
-        /// Why it denies publishing and subscribing, if so.
-        pubsub_denied: Option<String>,
+        /// What it denies.
+        denied: Denied,
     },
     /// An attempt to connect failed.
     ConnectFailed(Failure),
@@ -291,6 +293,15 @@ pub enum Event {
     Message(Message),
     /// JavaScript showed a sign of life at this time.
     Heartbeat(Mono),
+}
+
+/// What a server denies a manager, and why.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Denied {
+    /// Publishing and subscribing.
+    pub pubsub: Option<String>,
+    /// The plain commands that take a lock, or the fence counter.
+    pub plain_commands: Option<String>,
 }
 
 /// A server's answer to a probe: its clock, and the identity of its data.

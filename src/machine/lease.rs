@@ -10,8 +10,8 @@ use super::interface::{Effect, Hold, LossReason};
 use super::requests::{Fallback, Finished, Requests};
 use super::timers::{Owner, Timer};
 use crate::protocol::{
-    Call, Intent, LeaseId, LockKeys, Mode, Mono, NodeId, Reply, Script, ServerTime, Taken, Token,
-    TokenId, drift, valid_until,
+    Call, LeaseId, LockKeys, Mode, Mono, NodeId, Reply, Script, Taken, Token, TokenId, drift,
+    valid_until,
 };
 use rustc_hash::FxHashMap;
 use std::time::Duration;
@@ -155,17 +155,6 @@ impl Lease {
     /// The rest of it. An extension by that only asks whether it is held.
     fn left(&self, now: Mono) -> Duration {
         self.until.since(now).max(Duration::from_millis(1))
-    }
-
-    /// Whether an answer with this fence is about this grant. For a whole lock the answer has the last fence reserved,
-    /// whichever caller here owns it; also while it becomes a share.
-    fn is_of_grant(&self, fence: u64) -> bool {
-        let last = self.fence + u64::from(self.budget.left);
-        match self.mode {
-            Mode::Exclusive => fence == last,
-            Mode::Shared { limit: None } => fence == last || fence == self.fence,
-            Mode::Shared { limit: Some(_) } => fence == self.fence,
-        }
     }
 }
 
@@ -346,7 +335,7 @@ impl Leases {
     }
 
     /// The call that makes a lease last at least `ttl`. A claim of the whole lock also deletes the record of its grant,
-    /// which is kept beside the lock; the owner knows its fence, so the answer's is not read.
+    /// which is kept beside the lock.
     pub(super) fn extension(rq: &Requests, held: &Lease, ttl: Duration) -> (Call, Fallback) {
         let (keys, token) = (held.keys.clone(), Self::token_of(&rq.cx, held));
         if held.mode.is_shared() {
@@ -356,19 +345,9 @@ impl Leases {
         if held.owes != Some(Owes::Claim) {
             return (Call::Extend { keys, token, ttl }, Fallback::None);
         }
-        let call = Call::Acquire {
-            token,
-            ttl,
-            epoch: ServerTime::default(),
-            block: 1,
-            inbox: rq.servers.inbox(&rq.cx, &keys),
-            intent: Intent::Poll,
-            mode: held.mode,
-            keys,
-        };
         // While its slot moves, only the lock's own key is reliable. The record of the grant stays: if this owner lets
         // the lease run out, it counts as silent.
-        (call, Fallback::Extend)
+        (Call::Claim { keys, token, ttl }, Fallback::Extend)
     }
 
     /// Sends an extension to `ttl`, if the server is connected; if not, [`Self::resume`] does later.
@@ -413,12 +392,15 @@ impl Leases {
             return self.end(id);
         }
         let now = rq.cx.now;
+        let outdated = rq.servers.data_of(&held.keys).is_outdated(held.fence);
+        let claims = finished.script == Some(Script::Claim);
         match &finished.reply {
-            // The replication id has changed since the grant, and the fence is of another grant.
-            Ok(Reply::Granted { fence })
-                if rq.servers.data_of(&held.keys).is_outdated(held.fence)
-                    && !held.is_of_grant(*fence) =>
-            {
+            // The replication id has changed since the grant, and the answer does not say that it is of this grant: that
+            // of a share has its fence, and a claim may be of a later grant by message to the same token.
+            Ok(Reply::Granted { fence: later }) if outdated && *later != held.fence => {
+                Some(Loss { id, reason: LossReason::Expired, give_back: GiveBack::Always })
+            }
+            Ok(Reply::Owner(true)) if outdated && claims => {
                 Some(Loss { id, reason: LossReason::Expired, give_back: GiveBack::Always })
             }
             Ok(Reply::Owner(true) | Reply::Granted { .. }) => {
@@ -434,20 +416,19 @@ impl Leases {
             }
             // The fallback has found no whole lock. Whether there is a share, its keys tell once they are in one place.
             Ok(Reply::Owner(false))
-                if held.mode.is_shared() && finished.script == Script::Extend =>
+                if held.mode.is_shared() && finished.script == Some(Script::Extend) =>
             {
                 self.change(&mut rq.cx, id, |held| held.plan_retry(now));
                 None
             }
             // Only these answers are final; all others are retried until the lease ends.
-            Ok(Reply::Owner(false)) => self.denied(id),
-            Ok(Reply::Held(seen)) => {
-                // A server that missed the grant (a failover) may still have its queue entry.
-                held.uncertain |= seen.queued.is_some();
+            Ok(Reply::Owner(false)) => {
+                // A server that missed a grant by message (a failover) may still have its queue entry.
+                held.uncertain |= claims;
                 self.denied(id)
             }
             Ok(_) => {
-                debug_assert!(false, "not a reply of extend or acquire");
+                debug_assert!(false, "not a reply of an extension");
                 None
             }
             // Includes lost requests: the reconnection of an ASK target resumes no renewal.

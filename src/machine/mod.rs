@@ -13,6 +13,7 @@
 //! ```
 
 mod connection;
+mod contention;
 mod context;
 mod discovery;
 mod handoff;
@@ -38,20 +39,23 @@ mod wait_queue;
 
 pub use crate::protocol::ids::{LeaseId, NodeId, OpId, RequestId, TokenId};
 pub use interface::{
-    Command, Config, Effect, Event, Hold, LossReason, Notice, Outcome, Risk, SendMode, ServerProbe,
-    Wait,
+    Command, Config, Denied, Effect, Event, Hold, LossReason, Notice, Outcome, Risk, SendMode,
+    ServerProbe, Wait,
 };
 pub use protocol::Protocol;
 pub use quorum::{Quorum, Settings};
 pub use routes::Routes;
 pub use stats::Stats;
 
+use self::contention::Contention;
 use self::context::{Context, in_order};
 use self::handoff::HandoffBudget;
 use self::lease::{GiveBack, Lease, Leases, Loss, Owes};
 use self::lifecycle::Lifecycle;
 use self::one_shot::{Aim, OneShot};
-use self::queue_entry::{Again, Beneficiary, ContentionPolicy, Entry, Granted, Pending, Step};
+use self::queue_entry::{
+    Again, Approach, Beneficiary, ContentionPolicy, Entry, Granted, Pending, Step,
+};
 use self::release::{Release, Successor};
 use self::requests::{CallError, Finished, Requests};
 use self::servers::Servers;
@@ -73,6 +77,7 @@ type Leaving = (OpId, Mono);
 pub struct Machine {
     rq: Requests,
     queues: WaitQueues,
+    contention: Contention,
     entries: FxHashMap<TokenId, Entry>,
     leases: Leases,
     /// Releases that wait for the answer to a renewal, a claim or an extension: if that confirms the lock, it is handed
@@ -150,6 +155,7 @@ impl Machine {
         Self {
             rq: Requests::new(Context::new(config, seed)),
             queues: WaitQueues::default(),
+            contention: Contention::default(),
             entries: FxHashMap::default(),
             leases: Leases::default(),
             undecided: FxHashMap::default(),
@@ -265,8 +271,8 @@ impl Machine {
         let cx = &mut self.rq.cx;
         match event {
             Event::Confirmed { attempt, verdict } => self.confirmed(node, attempt, verdict),
-            Event::Connected { probe, risks, pubsub_denied } => {
-                self.rq.servers.connected(cx, node, probe, risks, pubsub_denied);
+            Event::Connected { probe, risks, denied } => {
+                self.rq.servers.connected(cx, node, probe, risks, denied);
                 self.opened_if_decided();
                 self.resume(node);
             }
@@ -493,7 +499,8 @@ impl Machine {
             self.queues.insert(&mut self.rq.cx, op, request);
             return self.serve_queue(&keys, None);
         }
-        let (id, entry) = request.entry(&mut self.rq.cx, Beneficiary::Caller(op));
+        let (id, mut entry) = request.entry(&mut self.rq.cx, Beneficiary::Caller(op));
+        entry.approach = self.approach(&entry);
         request.own = Some(id);
         self.queues.insert(&mut self.rq.cx, op, request);
         self.entries.insert(id, entry);
@@ -527,9 +534,21 @@ impl Machine {
                 entry.pending = Pending::Held(Held { remaining, holder, ..Held::default() });
             }
         }
+        if holder.is_none() {
+            entry.approach = self.approach(&entry);
+        }
         self.queues.add_entry(keys, id);
         self.entries.insert(id, entry);
         self.send_entry(id);
+    }
+
+    /// The first request of a new entry.
+    fn approach(&self, entry: &Entry) -> Approach {
+        let may_be_free = entry.mode == Mode::Exclusive
+            && !matches!(entry.policy, ContentionPolicy::Steal(_))
+            && !self.rq.cx.config.quorum
+            && !self.contention.is_likely(&entry.keys);
+        if may_be_free { Approach::Plain } else { Approach::Script }
     }
 
     /// Moves each queue entry whose caller was served in the process back to the position of its present caller, before
@@ -569,6 +588,13 @@ impl Machine {
             return;
         }
         if let Some(entry) = self.entries.get_mut(&id) {
+            match finished.reply {
+                Ok(Reply::Held(_)) => self.contention.was_held(&entry.keys),
+                Ok(Reply::Granted { .. }) if matches!(entry.pending, Pending::Unanswered) => {
+                    self.contention.was_free(&entry.keys);
+                }
+                _ => {}
+            }
             let node = finished.node;
             let step = entry.answered(&mut self.rq, id, finished);
             self.entry_step(node, id, step);
@@ -726,7 +752,7 @@ impl Machine {
     /// No caller needs it any more: gives back what it has got or may yet get.
     fn abandon_entry(&mut self, id: TokenId) {
         let Some((entry, is_open)) = self.remove_entry(id) else { return };
-        let is_granted = entry.confirming.is_some();
+        let is_granted = entry.confirming.is_some() || entry.approach == Approach::Completion;
         if entry.uncertain || is_open || is_granted || entry.is_queued() {
             self.give_back(entry.keys, entry.token, entry.uncertain);
         }
@@ -952,6 +978,13 @@ impl Machine {
         let token = Leases::token_of(&self.rq.cx, &held);
         let mut release = Release::new(held.keys, token, held.until, held.uncertain);
         (release.op, release.shared) = (Some(op), held.mode.is_shared());
+        release.plain = !release.shared
+            && held.owes.is_none()
+            && !held.uncertain
+            && !self.rq.cx.config.quorum
+            && !self.contention.is_likely(&release.keys)
+            && self.rq.servers.data_of(&release.keys).takes_plain_commands()
+            && !self.queues.has(&release.keys);
         release.successor = successor;
         self.begin_release(id, release);
     }

@@ -97,18 +97,18 @@ impl OneShot {
     ) -> Option<Result<Reply, Outcome>> {
         let owner = Owner::OneShot(op);
         match finished.reply {
-            // From now on the call frees the lock only from the owner of this fence, however late it arrives.
-            Ok(Reply::Seen { last }) => {
+            // From now on the call frees the lock only from these owners, however late it arrives.
+            Ok(Reply::Seen { owners }) => {
                 if let Call::Force { seen, .. } = &mut self.call {
-                    *seen = Some(last);
+                    *seen = Some(owners);
                 }
                 rq.send(owner, self.call.clone(), Fallback::None);
                 return None;
             }
             // The fallback has found no whole lock. Whether there is a share, its keys tell once they are in one place.
             Ok(Reply::Owner(false))
-                if finished.script == Script::Extend
-                    && self.call.script() == Script::ExtendShare => {}
+                if finished.script == Some(Script::Extend)
+                    && self.call.script() == Some(Script::ExtendShare) => {}
             // A reply without all fences is retried.
             Ok(Reply::All(fences)) if fences.len() != self.call.locks() => self.uncertain = true,
             Ok(reply) => return Some(Ok(reply)),

@@ -13,8 +13,9 @@ use super::requests::{CallError, Fallback, Finished, Requests};
 use super::timers::{Owner, Timer};
 use crate::protocol::{
     CLAIM, Call, Grant, Held, Intent, LockKeys, Mode, Mono, NodeId, OpId, Refusal, Reply,
-    ServerTime, TOKEN_PREFIX, Token, TokenId, valid_until,
+    ServerTime, TOKEN_PREFIX, Take, Token, TokenId, valid_until,
 };
+use std::sync::Arc;
 use std::time::Duration;
 
 /// An entry in the queue polls at this interval, in ms, with jitter.
@@ -51,6 +52,7 @@ pub(super) struct Entry {
     hinted: bool,
     /// How many refusals have come since the last sign that the lock may be free.
     misses: u32,
+    pub(super) approach: Approach,
     /// A request of this token was lost and may still be executed.
     pub(super) uncertain: bool,
     /// The grant by this server that waits for replicas.
@@ -66,11 +68,22 @@ pub(super) enum Beneficiary {
     Queue,
 }
 
-/// How an entry treats a held lock.
+/// The next request of an entry.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Approach {
+    /// Plain commands, where the lock is likely to be free. They come once only: they grant nothing to a token that owns
+    /// the lock.
+    Plain,
+    Script,
+    /// The script: plain commands may have taken the lock, which has no fence yet.
+    Completion,
+}
+
+/// How an entry treats a held lock.
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) enum ContentionPolicy {
-    /// Takes it away, once an answer has given the last fence issued: no later owner is robbed.
-    Steal(Option<u64>),
+    /// Takes it away from the owners that an answer has shown: no later owner is robbed.
+    Steal(Option<Arc<str>>),
     Try,
     Wait,
 }
@@ -173,6 +186,7 @@ impl Entry {
             since: Mono::NEVER,
             hinted: false,
             misses: 0,
+            approach: Approach::Script,
             uncertain: false,
             confirming: None,
         }
@@ -180,8 +194,8 @@ impl Entry {
 
     /// The entry that takes its position under another token.
     pub(super) fn replacement(&self, token: Token) -> Self {
-        let Self { ttl, mode, beneficiary, policy, .. } = *self;
-        let (keys, label) = (self.keys.clone(), self.label.clone());
+        let Self { ttl, mode, beneficiary, .. } = *self;
+        let (keys, label, policy) = (self.keys.clone(), self.label.clone(), self.policy.clone());
         Self {
             block: self.block,
             position: self.position.lost(),
@@ -214,19 +228,19 @@ impl Entry {
         matches!(self.position, Position::Queued(_) | Position::MovingBack(_))
     }
 
-    /// Whether it steals the lock, now that `last` is the last fence issued. If an answer was lost it may have had the
-    /// lock already, and a later owner must not be robbed.
-    fn may_steal(&self, last: u64) -> bool {
-        match self.policy {
+    /// Whether it steals the lock, now that these are the owners. If an answer was lost it may have had the lock already,
+    /// and a later owner must not be robbed.
+    fn may_steal(&self, owners: &str) -> bool {
+        match &self.policy {
             ContentionPolicy::Steal(None) => true,
-            ContentionPolicy::Steal(Some(seen)) => seen != last && !self.uncertain,
+            ContentionPolicy::Steal(Some(seen)) => **seen != *owners && !self.uncertain,
             ContentionPolicy::Try | ContentionPolicy::Wait => false,
         }
     }
 
-    const fn intent(&self) -> Intent {
-        match (self.policy, self.position) {
-            (ContentionPolicy::Steal(Some(seen)), _) => Intent::Steal(seen),
+    fn intent(&self) -> Intent {
+        match (&self.policy, self.position) {
+            (ContentionPolicy::Steal(Some(seen)), _) => Intent::Steal(Arc::clone(seen)),
             (ContentionPolicy::Try, _) => Intent::Try,
             (ContentionPolicy::Wait, Position::Unknown) => Intent::Join(None),
             (ContentionPolicy::Steal(None), _) | (ContentionPolicy::Wait, Position::Queued(_)) => {
@@ -257,10 +271,10 @@ impl Entry {
         self.position = held.queued.map_or(otherwise, |queued| Position::Queued(queued.seq));
         self.misses = if self.hinted { 0 } else { self.misses + 1 };
         let hinted = self.hinted && !quorum;
-        let last = held.last;
+        let owners = Arc::clone(&held.owners);
         self.pending = Pending::Held(held);
-        if self.may_steal(last) {
-            self.policy = ContentionPolicy::Steal(Some(last));
+        if self.may_steal(&owners) {
+            self.policy = ContentionPolicy::Steal(Some(owners));
             return Step::Send;
         }
         let now = hinted || matches!(self.position, Position::Lost(_));
@@ -278,35 +292,36 @@ impl Entry {
         self.ttl = wanted.unwrap_or(self.ttl);
         self.longest = self.longest.max(self.ttl);
         self.hinted = false;
-        let call = Call::Acquire {
-            keys: self.keys.clone(),
-            token: self.token.clone(),
-            ttl: self.ttl,
-            epoch: ServerTime::default(),
-            block: self.block,
-            inbox: rq.servers.inbox(&rq.cx, &self.keys),
-            intent: self.intent(),
-            mode: self.mode,
-        };
+        let call = self.call(rq);
         // While its slot moves, a poll is refused until all keys have arrived; until then the fallback keeps the entry.
         let fallback = if self.is_queued() { Fallback::KeepEntry } else { Fallback::None };
-        rq.send(Owner::Entry(id), call, fallback);
+        let by_script = call.script().is_some();
+        if rq.send(Owner::Entry(id), call, fallback) && !by_script {
+            self.approach = Approach::Script;
+        }
+    }
+
+    fn call(&self, rq: &Requests) -> Call {
+        let (keys, token) = (self.keys.clone(), self.token.clone());
+        let (ttl, block, mode) = (self.ttl, self.block, self.mode);
+        let is_new = matches!(self.position, Position::Unknown);
+        if self.approach == Approach::Plain
+            && is_new
+            && rq.servers.of(&keys).data.takes_plain_commands()
+        {
+            return Call::Take { keys, token, ttl, block };
+        }
+        let (epoch, intent) = (ServerTime::default(), self.intent());
+        let inbox = rq.servers.inbox(&rq.cx, &keys);
+        Call::Acquire { keys, token, ttl, epoch, block, inbox, intent, mode }
     }
 
     /// A request was answered, or never will be.
     pub(super) fn answered(&mut self, rq: &mut Requests, id: TokenId, finished: Finished) -> Step {
         let owner = Owner::Entry(id);
         match finished.reply {
-            Ok(Reply::Granted { fence }) => {
-                let until = valid_until(finished.sent, self.ttl);
-                if rq.servers.get(finished.node).data.is_outdated(fence) {
-                    return Step::Discard;
-                }
-                if until <= rq.cx.now {
-                    return self.too_late();
-                }
-                Step::Granted(Granted { fence, until, since: finished.sent, owes: None })
-            }
+            Ok(Reply::Granted { fence }) => self.granted(rq, &finished, fence),
+            Ok(Reply::Take(take)) => self.tried(rq, &finished, take),
             Ok(Reply::Held(held)) => self.held(held, rq.cx.config.quorum),
             // The answer to the fallback, which has kept the entry.
             Ok(Reply::Owner(_)) => {
@@ -337,6 +352,38 @@ impl Entry {
                 // The reconnection of an ASK target resumes no entry.
                 rq.retry(owner);
                 Step::Nothing
+            }
+        }
+    }
+
+    fn granted(&mut self, rq: &Requests, finished: &Finished, fence: u64) -> Step {
+        let until = valid_until(finished.sent, self.ttl);
+        if rq.servers.get(finished.node).data.is_outdated(fence) {
+            return Step::Discard;
+        }
+        if until <= rq.cx.now {
+            return self.too_late();
+        }
+        Step::Granted(Granted { fence, until, since: finished.sent, owes: None })
+    }
+
+    /// Plain commands were answered. The script completes what they have begun.
+    fn tried(&mut self, rq: &Requests, finished: &Finished, take: Take) -> Step {
+        match take {
+            Take::Taken { last } => {
+                let before = last.saturating_sub(self.block.into());
+                if rq.servers.get(finished.node).data.may_follow(before) {
+                    return self.granted(rq, finished, before + 1);
+                }
+                self.approach = Approach::Completion;
+                Step::Send
+            }
+            Take::Held => Step::Send,
+            // Its release serves the waiters whom it has overtaken.
+            Take::Overtaken => Step::Discard,
+            Take::Unfenced => {
+                self.approach = Approach::Completion;
+                Step::Send
             }
         }
     }

@@ -32,6 +32,8 @@ pub(super) struct Release {
     /// Some of its keys have moved to another server: it frees the lock or share by its own keys, without a grant to
     /// others.
     alone: bool,
+    /// Nobody is known to wait, so it begins with the script that only deletes the lock.
+    pub(super) plain: bool,
     /// A release that was sent while the lease was valid has lost its reply.
     pub(super) maybe_freed: bool,
     /// The caller that gets the share, while a handoff is still possible.
@@ -60,6 +62,7 @@ impl Release {
             op: None,
             until,
             alone: false,
+            plain: false,
             maybe_freed: false,
             successor: None,
             shared: false,
@@ -78,6 +81,7 @@ impl Release {
         let call = match &self.successor {
             _ if self.alone && self.shared => Call::FreeShare { keys, token },
             _ if self.alone => Call::Free { keys, token },
+            None if self.plain => return (Call::Delete { keys, token }, Fallback::None),
             None => Call::Release { keys, token, epoch },
             Some(successor) => {
                 let (_, Entry { token: successor, ttl, mode, .. }) = &**successor;
@@ -105,8 +109,14 @@ impl Release {
     /// A request was answered, or never will be. Returns whether the release is over.
     pub(super) fn answered(&mut self, rq: &mut Requests, id: TokenId, finished: Finished) -> bool {
         let Finished { sent, script, reply, .. } = finished;
-        let alone = matches!(script, Script::Free | Script::FreeShare);
+        let alone = matches!(script, Some(Script::Free | Script::FreeShare));
         match reply {
+            // Somebody waits, or the lock is lost.
+            Ok(Reply::Owner(false)) if script == Some(Script::Delete) => {
+                self.plain = false;
+                self.send(rq, id);
+                return false;
+            }
             Ok(Reply::Owner(false)) if alone && self.op.is_none() => {
                 // The token may still be in the wait queue.
                 self.alone = false;
@@ -114,7 +124,7 @@ impl Release {
             }
             // The last fallback has found no whole lock. Whether there is a share, its keys tell once they are in one
             // place.
-            Ok(Reply::Owner(false)) if self.shared && script == Script::Free => {
+            Ok(Reply::Owner(false)) if self.shared && script == Some(Script::Free) => {
                 self.refusal = Some(Refusal::apart(self.keys.slot()));
                 return self.refused(rq, id);
             }

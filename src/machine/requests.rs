@@ -11,7 +11,7 @@ use super::interface::{Effect, SendMode};
 use super::servers::Servers;
 use super::timers::{Owner, Timer};
 use crate::protocol::message;
-use crate::protocol::{Call, Failure, Held, Mono, NodeId, Refusal, Reply, RequestId, Script};
+use crate::protocol::{Call, Failure, Held, Mono, NodeId, Refusal, Reply, RequestId, Script, Take};
 use rustc_hash::FxHashMap;
 use std::time::Duration;
 
@@ -69,8 +69,8 @@ pub(super) struct Finished {
     pub(super) owner: Owner,
     /// Whether its owner still waits for the answer.
     pub(super) awaited: bool,
-    /// The script that was called, and its lease.
-    pub(super) script: Script,
+    /// The script that was called, if it was one, and its lease.
+    pub(super) script: Option<Script>,
     pub(super) ttl: Duration,
     pub(super) node: NodeId,
     pub(super) sent: Mono,
@@ -160,6 +160,10 @@ impl Requests {
         let mut finished = self.ended(node, id, sent, &request);
         finished.reply = match reply {
             Ok(reply) => Ok(reply),
+            // The script says what is wrong, and goes where the lock is moved to.
+            Err(Failure::Refused(_) | Failure::Moving(_)) if finished.script.is_none() => {
+                Ok(Reply::Take(Take::Unfenced))
+            }
             Err(failure) => match self.redirect(&mut request, failure) {
                 Err(error) => Err(error),
                 Ok(()) if !finished.awaited || self.send_as(request) => return None,
@@ -223,7 +227,11 @@ impl Requests {
         }
         match reply {
             // Granting or enqueuing is a write, which a replica would have refused.
-            Ok(Reply::Granted { .. } | Reply::Held(Held { queued: Some(_), .. })) => {
+            Ok(
+                Reply::Granted { .. }
+                | Reply::Take(Take::Taken { .. })
+                | Reply::Held(Held { queued: Some(_), .. }),
+            ) => {
                 server.data.suspect = false;
             }
             _ => server.data.suspect |= is_replica,

@@ -1,7 +1,7 @@
 //! The data of one server and its clock, as far as a manager knows them.
 
 use super::interface::ServerProbe;
-use crate::protocol::{DRIFT, Mono, ServerTime};
+use crate::protocol::{DRIFT, FENCE_MAX, Mono, ServerTime};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -36,6 +36,8 @@ pub(super) struct ServerData {
     epochs: BTreeMap<String, ServerTime>,
     /// The last replication id of the server; none if it shows none.
     shown: Option<String>,
+    /// The server denies a plain command that takes a lock, or the fence counter.
+    pub(super) refuses_plain_commands: bool,
     /// The number of that replication id, see [`super::servers::Servers::learn`].
     pub(super) number: u32,
 }
@@ -64,6 +66,17 @@ impl ServerData {
     /// Whether a fence was issued under another replication id, and may be issued again.
     pub(super) const fn is_outdated(&self, fence: u64) -> bool {
         fence < self.floor.as_micros()
+    }
+
+    /// Whether a lock may be taken there by plain commands.
+    pub(super) const fn takes_plain_commands(&self) -> bool {
+        !self.refuses_plain_commands
+    }
+
+    /// Whether a fence may follow `before`, the counter of the server: `INCRBY` knows no epoch, and begins a counter at
+    /// zero.
+    pub(super) const fn may_follow(&self, before: u64) -> bool {
+        before <= FENCE_MAX && before >= self.epoch.as_micros()
     }
 
     /// The connection is new, so no clock was read on it yet.

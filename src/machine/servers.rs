@@ -3,7 +3,7 @@
 use super::connection::{Connection, InFlight};
 use super::context::Context;
 use super::discovery::Discovery;
-use super::interface::{Effect, Notice, Outcome, Risk, ServerProbe};
+use super::interface::{Denied, Effect, Notice, Outcome, Risk, ServerProbe};
 use super::requests::Sent;
 use super::routes::Routes;
 use super::server_data::ServerData;
@@ -34,6 +34,14 @@ pub(super) struct Server {
 impl Server {
     fn new() -> Self {
         Self { connection: Connection::new(), data: ServerData::default() }
+    }
+}
+
+/// For tests of what the scripts do.
+#[cfg(all(test, feature = "core"))]
+impl Servers {
+    pub(super) fn refuse_plain_commands(&mut self) {
+        self.list.iter_mut().for_each(|server| server.data.refuses_plain_commands = true);
     }
 }
 
@@ -159,7 +167,7 @@ impl Servers {
         node: NodeId,
         probe: ServerProbe,
         risks: Vec<Risk>,
-        denied: Option<String>,
+        denied: Denied,
     ) {
         let unnamed = probe.replication_id.is_none();
         if !self.learn(node, probe) && unnamed {
@@ -172,7 +180,12 @@ impl Servers {
         if server.connection.connected(cx.now) {
             cx.push(Effect::Notify(Notice::Reconnected));
         }
-        self.set_pubsub_denied(cx, node, denied);
+        let refused = &mut server.data.refuses_plain_commands;
+        let before = std::mem::replace(refused, denied.plain_commands.is_some());
+        if let Some(why) = denied.plain_commands.filter(|_| !before) {
+            cx.push(Effect::Notify(Notice::PlainCommandsDenied(why)));
+        }
+        self.set_pubsub_denied(cx, node, denied.pubsub);
         for risk in risks {
             // In a Cluster the manager discovers by itself which servers are replicas.
             if !(cx.config.cluster && risk.is_replica()) {

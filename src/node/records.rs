@@ -107,6 +107,8 @@ pub enum NoticeCode {
     Replica = 5,
     /// A server of a quorum may forget locks when it restarts: its name, and the reason.
     Forgets = 6,
+    /// The server denies plain commands or the fence counter: its answer.
+    PlainCommandsDenied = 7,
 }
 
 /// The reason of a loss.
@@ -351,6 +353,7 @@ pub(super) fn loss(manager: u32, lease: LeaseId, reason: LossReason) -> Record {
 pub(super) fn notice(manager: u32, notices: Notice) -> (Record, String) {
     let (code, text) = match notices {
         Notice::PubsubDenied(answer) => (NoticeCode::PubsubDenied, answer),
+        Notice::PlainCommandsDenied(answer) => (NoticeCode::PlainCommandsDenied, answer),
         Notice::Disconnected(cause) => (NoticeCode::Disconnected, cause),
         Notice::Reconnected => (NoticeCode::Reconnected, String::new()),
         Notice::SameServer(names) => (NoticeCode::SameServer, names),

@@ -74,6 +74,7 @@ fn notices() -> Vec<Notice> {
     let text = || "text".to_owned();
     vec![
         Notice::PubsubDenied(text()),
+        Notice::PlainCommandsDenied(text()),
         Notice::Disconnected(text()),
         Notice::Reconnected,
         Notice::SameServer(text()),
@@ -116,7 +117,7 @@ fn outcomes() -> Vec<Outcome> {
 
 fn page() -> Page {
     let (key, token) = ("key".to_owned(), "token".to_owned());
-    let held = Holding { key, shared: true, token, fence: 42, remaining_ms: -1 };
+    let held = Holding { key, shared: true, token, fence: Some(42), remaining_ms: -1 };
     let pending =
         Waiting { key: held.key.clone(), shared: false, token: held.token.clone(), position: 2 };
     Page { cursor: "cursor".to_owned(), held: vec![held], pending: vec![pending] }

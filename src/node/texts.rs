@@ -96,8 +96,8 @@ pub struct QueryHolder {
     pub shared: bool,
     /// The owner token.
     pub token: String,
-    /// The fence; of an exclusive lock the last one that is reserved for its owner.
-    pub fence: f64,
+    /// The fence of a share.
+    pub fence: Option<f64>,
     /// The remaining time of the lease in ms, or `LEASE_ENDLESS`.
     pub ttl: f64,
 }
@@ -121,7 +121,7 @@ impl From<Page> for QueryPage {
             key,
             shared,
             token,
-            fence: number(fence),
+            fence: fence.map(number),
             ttl: u64::try_from(remaining_ms).map_or(LEASE_ENDLESS, number),
         };
         let waiter =

@@ -1,4 +1,4 @@
-//! The calls of scripts, with their arguments.
+//! The calls of a server, with their arguments.
 
 use super::clock::ServerTime;
 use super::keys::LockKeys;
@@ -8,9 +8,37 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// One call of a script.
+/// One call: of a script, or of a few plain commands.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Call {
+    /// Take a free lock for which nobody waits, by plain commands, which cost a server half as much as a script: `SET` if
+    /// it does not exist, `INCRBY` of the fence counter, and `MGET` of the lock and its flag for waiters.
+    Take {
+        /// The lock.
+        keys: LockKeys,
+        /// The caller.
+        token: Token,
+        /// The lease.
+        ttl: Duration,
+        /// As in `Acquire`.
+        block: u8,
+    },
+    /// Lengthen the lease of a lock that was granted by message, which counts as claimed from then on.
+    Claim {
+        /// The lock.
+        keys: LockKeys,
+        /// The owner.
+        token: Token,
+        /// The lease from now.
+        ttl: Duration,
+    },
+    /// Free the lock if `token` owns it and nobody waits.
+    Delete {
+        /// The lock.
+        keys: LockKeys,
+        /// The owner.
+        token: Token,
+    },
     /// Take a free lock, enqueue for a held one, or confirm that `token` owns it.
     Acquire {
         /// The lock.
@@ -95,8 +123,8 @@ pub enum Call {
         epoch: ServerTime,
         /// Whether other code's value is also deleted.
         foreign: bool,
-        /// As in [`Intent::Steal`]; none to query it.
-        seen: Option<u64>,
+        /// As in [`Intent::Steal`]; none to query them.
+        seen: Option<Arc<str>>,
     },
     /// Free the lock if `token` owns it, while its other keys are elsewhere.
     Free {
@@ -177,6 +205,8 @@ pub enum Call {
         ttl: Duration,
         /// Whether the caller waits and wants a message when the holder releases.
         mark: bool,
+        /// The first and the last of the fences that it proposes; zeros if none.
+        fences: (u64, u64),
     },
     /// Give up what `token` has on one server of a quorum, and notify the waiters.
     Withdraw {
@@ -188,15 +218,15 @@ pub enum Call {
 }
 
 /// What an acquire does besides confirming what the token has already.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Intent {
     /// Enqueue: at an earlier position, or at the end.
     Join(Option<u64>),
     /// Keep a lock or a queue entry, and get neither anew.
     Poll,
-    /// Take the lock from its holder, unless that is other code, if this is still the last fence issued: so a later
-    /// owner is not robbed, however late the request arrives.
-    Steal(u64),
+    /// Take the lock from its owners, unless that is other code, if they are still these: so a later owner is not
+    /// robbed, however late the request arrives.
+    Steal(Arc<str>),
     /// Take the lock only if it is free and has no waiters.
     Try,
 }
@@ -230,7 +260,10 @@ impl Call {
     #[must_use]
     pub const fn keys(&self) -> &LockKeys {
         match self {
-            Self::Acquire { keys, .. }
+            Self::Take { keys, .. }
+            | Self::Claim { keys, .. }
+            | Self::Delete { keys, .. }
+            | Self::Acquire { keys, .. }
             | Self::Adopt { keys, .. }
             | Self::Downgrade { keys, .. }
             | Self::Extend { keys, .. }
@@ -253,7 +286,10 @@ impl Call {
     #[must_use]
     pub const fn token(&self) -> &Token {
         match self {
-            Self::Acquire { token, .. }
+            Self::Take { token, .. }
+            | Self::Claim { token, .. }
+            | Self::Delete { token, .. }
+            | Self::Acquire { token, .. }
             | Self::Adopt { token, .. }
             | Self::Downgrade { token, .. }
             | Self::Extend { token, .. }
@@ -282,7 +318,9 @@ impl Call {
     #[must_use]
     pub const fn ttl(&self) -> Duration {
         match self {
-            Self::Acquire { ttl, .. }
+            Self::Take { ttl, .. }
+            | Self::Claim { ttl, .. }
+            | Self::Acquire { ttl, .. }
             | Self::Adopt { ttl, .. }
             | Self::Extend { ttl, .. }
             | Self::ExtendShare { ttl, .. }
@@ -315,10 +353,13 @@ impl Call {
         std::iter::once((keys, token)).chain(others)
     }
 
-    /// The script of the call.
+    /// The script of the call, unless it is one of plain commands.
     #[must_use]
-    pub const fn script(&self) -> Script {
-        match self {
+    pub const fn script(&self) -> Option<Script> {
+        Some(match self {
+            Self::Take { .. } => return None,
+            Self::Claim { .. } => Script::Claim,
+            Self::Delete { .. } => Script::Delete,
             Self::Acquire { .. } => Script::Acquire,
             Self::Adopt { .. } => Script::Adopt,
             Self::Downgrade { .. } => Script::Downgrade,
@@ -335,6 +376,6 @@ impl Call {
             Self::AcquireAll { .. } => Script::AcquireAll,
             Self::Vote { .. } => Script::Vote,
             Self::Withdraw { .. } => Script::Withdraw,
-        }
+        })
     }
 }

@@ -1,12 +1,12 @@
 //! Which Redis keys a lock uses.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 /// The keys of one lock, all in one Cluster slot.
 ///
 /// The lock itself is `prefix + name`, a plain string. Its side keys carry the same hash tag:
-/// `{lock}:fence` where the lock has none of its own, `lock::fence` where it has. The two forms
+/// `{lock}:queue` where the lock has none of its own, `lock::queue` where it has. The two forms
 /// differ in the character before their suffix, because otherwise the locks `a` and `{a}` would
 /// share their side keys.
 ///
@@ -37,6 +37,55 @@ impl SideKey<'_> {
     }
 }
 
+/// Which counter issues the fences of a lock.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Counters {
+    /// One for all locks of the server.
+    Server,
+    /// One for all locks of a Cluster's slot.
+    Slots,
+    /// One for each lock, where the server denies the others.
+    Locks,
+}
+
+/// The key of a fence counter. That of a server or slot depends on neither the prefix nor the name, so all users of a
+/// key agree about it, and a lock that is used once leaves nothing behind.
+#[derive(Clone, Copy, Debug)]
+pub enum CounterKey<'a> {
+    /// That of a server.
+    Server,
+    /// That of a slot, with the number that stands for the slot as a hash tag.
+    Slot(u32),
+    /// That of a lock.
+    Lock(SideKey<'a>),
+}
+
+impl fmt::Display for CounterKey<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Server => f.write_str("holdfast:fence"),
+            Self::Slot(tag) => write!(f, "holdfast:{{{tag}}}:fence"),
+            Self::Lock(key) => key.fmt(f),
+        }
+    }
+}
+
+/// The least number whose decimal text is in each slot.
+static SLOT_TAGS: LazyLock<Vec<u32>> = LazyLock::new(|| {
+    let mut tags = vec![u32::MAX; SLOTS.into()];
+    let mut missing = tags.len();
+    for number in 0..u32::MAX {
+        let tag = &mut tags[usize::from(crc16(number.to_string().as_bytes()) % SLOTS)];
+        if *tag == u32::MAX {
+            (*tag, missing) = (number, missing - 1);
+        }
+        if missing == 0 {
+            break;
+        }
+    }
+    tags
+});
+
 impl LockKeys {
     /// The keys of the lock `name` under `prefix`.
     #[must_use]
@@ -59,9 +108,12 @@ impl LockKeys {
     /// The key of the lock that a script's error names, if any.
     #[must_use]
     pub fn named_by(&self, error: &str) -> Option<String> {
+        let (counter, _) = error.split_once(" is not ").unwrap_or_default();
+        let is_counter = counter.starts_with("holdfast:") && counter.ends_with(":fence");
+        let counter = if is_counter { counter.to_owned() } else { "holdfast:fence".to_owned() };
         let sides = self.side_keys().map(|key| key.to_string());
-        let mut keys = sides.into_iter().chain([self.lock().to_owned()]);
-        keys.find(|key| error.strip_prefix(key).is_some_and(|rest| rest.starts_with(" is not ")))
+        let mut keys = sides.into_iter().chain([self.lock().to_owned(), counter]);
+        keys.find(|key| error.strip_prefix(&**key).is_some_and(|rest| rest.starts_with(" is not ")))
     }
 
     /// The key that an error is about: that of the lock, unless the error names another.
@@ -82,19 +134,38 @@ impl LockKeys {
         crc16(self.tag().as_bytes()) % SLOTS
     }
 
-    /// The keys of its fences, its wait queue, its waiters, and its shares.
+    /// The key of the counter that issues its fences.
     #[must_use]
-    pub fn side_keys(&self) -> [SideKey<'_>; 4] {
+    pub fn counter(&self, counters: Counters) -> CounterKey<'_> {
+        match counters {
+            Counters::Server => CounterKey::Server,
+            Counters::Slots => CounterKey::Slot(SLOT_TAGS[usize::from(self.slot())]),
+            Counters::Locks => CounterKey::Lock(self.side_keys()[0]),
+        }
+    }
+
+    /// The keys of its own fence counter, its wait queue, its waiters, its shares, and the flag that
+    /// exists as long as the wait queue.
+    #[must_use]
+    pub fn side_keys(&self) -> [SideKey<'_>; 5] {
         let lock = self.lock();
         let tagged = hash_tag(lock).is_some();
-        ["fence", "queue", "waiters", "shared"].map(|suffix| SideKey { lock, tagged, suffix })
+        ["fence", "queue", "waiters", "shared", "waiting"].map(|suffix| SideKey {
+            lock,
+            tagged,
+            suffix,
+        })
     }
 }
+
+/// The key of the fence counter of a server, as text.
+#[cfg(any(all(test, feature = "core"), fuzzing))]
+pub(crate) const COUNTER: &str = "holdfast:fence";
 
 /// The side keys as text, for tests that read them on a server.
 #[cfg(test)]
 impl LockKeys {
-    /// The key of the last fence issued.
+    /// The key of the last fence of a quorum's lock.
     pub(crate) fn fence(&self) -> String {
         self.side_keys()[0].to_string()
     }
@@ -113,6 +184,12 @@ impl LockKeys {
     #[cfg(feature = "core")]
     pub(crate) fn shared(&self) -> String {
         self.side_keys()[3].to_string()
+    }
+
+    /// The key of the flag for the wait queue.
+    #[cfg(feature = "core")]
+    pub(crate) fn waiting(&self) -> String {
+        self.side_keys()[4].to_string()
     }
 }
 
@@ -158,6 +235,18 @@ mod tests {
         for (key, slot) in [("123456789", 0x31C3), ("foo{hash_tag}", 2515), ("lock:item:42", 3574)]
         {
             assert_eq!(LockKeys::new("", key).slot(), slot, "{key}");
+        }
+    }
+
+    #[test]
+    fn the_counter_of_a_slot_is_in_that_slot() {
+        for name in ["a", "item:42", "{user}:1", "x".repeat(200).as_str()] {
+            let keys = LockKeys::new("lock:", name);
+            assert_eq!(
+                LockKeys::from_key(&keys.counter(Counters::Slots).to_string()).slot(),
+                keys.slot()
+            );
+            assert_eq!(keys.counter(Counters::Server).to_string(), "holdfast:fence");
         }
     }
 

@@ -20,8 +20,8 @@ pub struct Holding {
     pub shared: bool,
     /// The owner token.
     pub token: String,
-    /// The fence of a share; of the whole lock the last fence reserved for its owner.
-    pub fence: u64,
+    /// The fence of a share. The server does not know that of a whole lock.
+    pub fence: Option<u64>,
     /// The rest of the lease, in ms; negative if it never ends by itself.
     pub remaining_ms: i64,
 }

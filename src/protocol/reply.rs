@@ -1,9 +1,10 @@
-//! The replies of scripts.
+//! The replies to calls.
 
 use super::clock::ServerTime;
+use std::sync::Arc;
 use std::time::Duration;
 
-/// The reply of a script.
+/// The reply to a call.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Reply {
     /// `acquire`, `adopt`, `extend_share`: the token has the lock, with this fence. `handoff_share`: the successor has
@@ -18,9 +19,11 @@ pub enum Reply {
     Held(Held),
     /// `force`: the lock is held, and nothing has changed yet.
     Seen {
-        /// The last fence issued; 0 if none is known.
-        last: u64,
+        /// Identifies its owners.
+        owners: Arc<str>,
     },
+    /// A call of plain commands to take a lock.
+    Take(Take),
     /// `release`, `force`: free, but the wait queue is too long for one call: a release grants the lock to the next
     /// waiter. `handoff_share`: no handoff, since more shares are held than the successor's limit; release the share.
     More,
@@ -33,6 +36,8 @@ pub enum Reply {
         counter: u64,
         /// The server's clock.
         time: ServerTime,
+        /// Whether the proposed fences are written there.
+        sealed: bool,
     },
 }
 
@@ -47,8 +52,24 @@ pub struct Held {
     pub time: ServerTime,
     /// The caller's position in the wait queue, if any.
     pub queued: Option<QueuePosition>,
-    /// The last fence issued; 0 if unknown.
-    pub last: u64,
+    /// Identifies the owners: it changes whenever another gets the lock or a share of it.
+    pub owners: Arc<str>,
+}
+
+/// How an attempt to take a lock by plain commands ended.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Take {
+    /// The lock is the token's, and nobody waited for it.
+    Taken {
+        /// The last fence reserved. The counter is plain, so it may lie below the epoch.
+        last: u64,
+    },
+    /// It was held.
+    Held,
+    /// The token took it, but others wait for it, or it has another owner by now.
+    Overtaken,
+    /// The token may own it, and has no fence.
+    Unfenced,
 }
 
 /// The position of a queue entry.
@@ -63,6 +84,9 @@ pub struct QueuePosition {
 /// The largest number that Lua and JavaScript keep exactly. No fence and no clock of a sound server comes near it, and
 /// two of these always have a sum.
 pub const EXACT_MAX: u64 = (1 << 53) - 1;
+
+/// The largest counter that a fence may follow, since no call reserves more than is left to [`EXACT_MAX`].
+pub const FENCE_MAX: u64 = 9_000_000_000_000_000;
 
 /// A number from a server, unless no sound server sends it.
 #[must_use]

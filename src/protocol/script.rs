@@ -9,6 +9,10 @@ pub enum Script {
     Acquire,
     /// `adopt.lua`
     Adopt,
+    /// `claim.lua`
+    Claim,
+    /// `delete.lua`
+    Delete,
     /// `downgrade.lua`
     Downgrade,
     /// `extend.lua`
@@ -43,9 +47,11 @@ pub enum Script {
 
 impl Script {
     /// Every script, in the order of the enum.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 19] = [
         Self::Acquire,
         Self::Adopt,
+        Self::Claim,
+        Self::Delete,
         Self::Downgrade,
         Self::Extend,
         Self::ExtendShare,
@@ -76,6 +82,8 @@ impl Script {
         match self {
             Self::Acquire => include_str!("lua/acquire.lua"),
             Self::Adopt => include_str!("lua/adopt.lua"),
+            Self::Claim => include_str!("lua/claim.lua"),
+            Self::Delete => include_str!("lua/delete.lua"),
             Self::Downgrade => include_str!("lua/downgrade.lua"),
             Self::Extend => include_str!("lua/extend.lua"),
             Self::ExtendShare => include_str!("lua/extend_share.lua"),
@@ -97,10 +105,11 @@ impl Script {
 
 /// The parts that scripts share: the name in an `--#include` line, and the text that replaces it. No part includes
 /// another.
-const PARTS: [(&str, &str); 11] = [
+const PARTS: [(&str, &str); 12] = [
     ("clock", include_str!("lua/clock.lua")),
     ("constants", include_str!("lua/constants.lua")),
     ("counter", include_str!("lua/counter.lua")),
+    ("enqueue", include_str!("lua/enqueue.lua")),
     ("fence", include_str!("lua/fence.lua")),
     ("lock_state", include_str!("lua/lock_state.lua")),
     ("messages", include_str!("lua/messages.lua")),

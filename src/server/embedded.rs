@@ -3,11 +3,14 @@
 //! Managers that name the same store share it; it lives as long as one of them is connected.
 
 use super::memory::Store;
-use super::redis::{query, wire};
+pub(crate) use super::redis::wire::{Plain, taken};
+use super::redis::{Command, Dialect, query, wire};
 use super::{Deliver, Endpoint, Incoming, Item, Welcome};
-use crate::machine::{SendMode, ServerProbe};
+use crate::machine::{Denied, ServerProbe};
 use crate::protocol::query::{Page, Question};
-use crate::protocol::{Call, Failure, Message, Mono, Reply, ServerTime};
+use crate::protocol::{Call, Counters, Failure, Message, Mono, Reply, Script, ServerTime};
+pub(crate) use redis::Value;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -40,7 +43,7 @@ pub(super) fn connect(name: &str, endpoint: &Endpoint, deliver: Deliver) -> (Con
         server.store.subscribe(listener, channel);
     }
     server.listeners.insert(listener, deliver);
-    let welcome = Welcome { probe: server.probe(), risks: Vec::new(), pubsub_denied: None };
+    let welcome = Welcome { probe: server.probe(), risks: Vec::new(), denied: Denied::default() };
     drop(server);
     (Connection { server: shared, listener }, welcome)
 }
@@ -106,8 +109,10 @@ impl Connection {
                 Item::Probe { sent } => into.push(Incoming::Probed(server.probe(), *sent)),
                 Item::Call { request, call, .. } => {
                     let time = server.time();
-                    let source = call.script().source();
-                    let reply = execute(&mut server.store, time, call, source);
+                    let reply =
+                        execute(&mut server.store, time, call, Counters::Server, |script| {
+                            script.source().into()
+                        });
                     into.push(Incoming::Reply(*request, reply));
                     server.publish(self.listener, into);
                 }
@@ -151,22 +156,44 @@ fn access(server: &Mutex<Server>) -> MutexGuard<'_, Server> {
     server.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Runs a call at `now`, as a remote server would.
+/// Runs a call at `now`, as a remote server would. `source`: the text of a script.
 pub(crate) fn execute(
     store: &mut Store,
     now: ServerTime,
     call: &Call,
-    source: &str,
+    counters: Counters,
+    source: impl FnOnce(Script) -> Cow<'static, str>,
 ) -> Result<Reply, Failure> {
-    let command = wire::command(call, SendMode::Plain);
+    let Some(script) = call.script() else {
+        let replies = Plain::ALL.map(|part| execute_plain(store, now, call, part));
+        return taken(call.token(), &replies);
+    };
+    let command = wire::command(call, Dialect { counters, ..Dialect::PLAIN });
     let (keys, args) = command.keys_and_arguments();
-    wire::reply(call.script(), store.eval(now, source, &keys, &args))
+    wire::reply(script, store.eval(now, &source(script), &keys, &args))
+}
+
+/// Runs one of the plain commands of a call.
+pub(crate) fn execute_plain(store: &Store, now: ServerTime, call: &Call, part: Plain) -> Value {
+    let mut command = Command::new();
+    wire::write_plain(&mut command, call, Counters::Server, part);
+    store.command(now, &command.parts().collect::<Vec<_>>())
+}
+
+/// The keys that one of the plain commands of a call names.
+#[cfg(test)]
+pub(crate) fn keys_of_plain(call: &Call, part: Plain) -> Vec<String> {
+    let mut command = Command::new();
+    wire::write_plain(&mut command, call, Counters::Server, part);
+    let keys = if part == Plain::Mget { 1..3 } else { 1..2 };
+    let parts = command.parts().skip(keys.start).take(keys.len());
+    parts.map(|key| String::from_utf8_lossy(key).into_owned()).collect()
 }
 
 /// The keys that a call names.
 #[cfg(test)]
 pub(crate) fn keys_of(call: &Call) -> Vec<String> {
-    let command = wire::command(call, SendMode::Plain);
+    let command = wire::command(call, Dialect::PLAIN);
     let (keys, _) = command.keys_and_arguments();
     keys.into_iter().map(|key| String::from_utf8_lossy(key).into_owned()).collect()
 }
@@ -179,11 +206,11 @@ pub(crate) fn ask(store: &Store, now: ServerTime, parts: &[&str]) -> Vec<String>
 }
 
 #[cfg(test)]
-fn texts(value: redis::Value) -> Vec<String> {
+fn texts(value: Value) -> Vec<String> {
     match value {
-        redis::Value::BulkString(bytes) => String::from_utf8(bytes).into_iter().collect(),
-        redis::Value::Int(number) => vec![number.to_string()],
-        redis::Value::Array(values) => values.into_iter().flat_map(texts).collect(),
+        Value::BulkString(bytes) => String::from_utf8(bytes).into_iter().collect(),
+        Value::Int(number) => vec![number.to_string()],
+        Value::Array(values) => values.into_iter().flat_map(texts).collect(),
         _ => Vec::new(),
     }
 }

@@ -12,7 +12,7 @@ pub(crate) use redis::{Directory, Link, Socket, discover, page, survey};
 #[cfg(any(test, fuzzing))]
 pub(crate) use redis::{fuzz, fuzz_frames};
 
-use crate::machine::{NodeId, RequestId, Risk, SendMode, ServerProbe, TokenId};
+use crate::machine::{Denied, NodeId, RequestId, Risk, SendMode, ServerProbe, TokenId};
 use crate::protocol::query::{Page, Question};
 use crate::protocol::{Call, Failure, Message, Mono, Refusal, Reply};
 use std::sync::Arc;
@@ -65,8 +65,8 @@ pub(crate) struct Welcome {
     pub(crate) probe: ServerProbe,
     /// The reasons why locks may be less safe there than they could be.
     pub(crate) risks: Vec<Risk>,
-    /// The reason if pub/sub is denied.
-    pub(crate) pubsub_denied: Option<String>,
+    /// What it denies.
+    pub(crate) denied: Denied,
 }
 
 /// An open connection. Dropping it closes it.

@@ -36,7 +36,7 @@ pub(super) enum Question {
         /// The lease.
         ttl: Duration,
     },
-    /// First round: take the lock, and report what the fence must exceed.
+    /// First round: take the lock, accept the proposed fences, or else report what a fence must exceed.
     Lock(Grantee),
     /// Second round: accept the fences from `first` to `last`.
     Seal { grantee: Grantee, first: u64, last: u64 },
@@ -54,6 +54,10 @@ pub(super) struct Grantee {
     pub(super) block: u8,
     /// Whether the caller waits, and needs a message when the lock may be free.
     pub(super) waits: bool,
+    /// The first and the last of the fences that round one proposes; zeros if none.
+    pub(super) proposed: (u64, u64),
+    /// How many servers have sealed them.
+    pub(super) sealed: usize,
     /// The lowest fence that exceeds all known ones, and is not behind the servers' clocks.
     pub(super) least: u64,
     /// How many servers refused permanently, and the last refusal.

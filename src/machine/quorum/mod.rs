@@ -309,7 +309,10 @@ impl Quorum {
             Call::Acquire { keys, token, ttl, block, intent, .. } => {
                 let waits = intent != Intent::Try;
                 self.servers.note_lease(ttl);
-                let grantee = Grantee { block, waits, least: 0, refused: None };
+                let first = self.servers.proposal();
+                let proposed = first.map_or((0, 0), |first| (first, first + u64::from(block) - 1));
+                let grantee =
+                    Grantee { block, waits, proposed, sealed: 0, least: 0, refused: None };
                 self.elect(request, keys, token, ttl, grantee);
             }
             Call::Extend { keys, token, ttl } => {
@@ -338,7 +341,8 @@ impl Quorum {
         let patience = self.servers.patience(ttl);
         let vote = |node: usize| self.servers.vote_in_election(node, patience);
         let votes = self.servers.all().map(vote).collect();
-        let (mark, question) = (grantee.waits, Question::Lock(grantee));
+        let (mark, fences) = (grantee.waits, grantee.proposed);
+        let question = Question::Lock(grantee);
         let deadline = self.servers.cx.now + patience;
         let ballot = Ballot { request, owner, keys, question, votes, deadline };
         if ballot.is_out_of_reach() {
@@ -347,7 +351,7 @@ impl Quorum {
         }
         let (candidacy, attempt) = self.candidacies.begin(&ballot);
         let token = ballot.owner.clone();
-        let vote = |keys, _| Call::Vote { keys, token, attempt, ttl, mark };
+        let vote = |keys, _| Call::Vote { keys, token, attempt, ttl, mark, fences };
         let vote = candidacy.request(Some(request), vote);
         self.begin(ballot, Some(vote));
     }
@@ -378,15 +382,15 @@ impl Quorum {
         let decided = self.ballots.decide(&mut self.servers.cx, request);
         let Some((ballot, is_won)) = decided else { return };
         let verdict = match (&ballot.question, is_won) {
+            (Question::Lock(grantee), true) if grantee.sealed >= majority(ballot.votes.len()) => {
+                Ok(self.sealed(&ballot.owner, grantee.proposed))
+            }
             (Question::Lock(grantee), true) => {
                 let grantee = grantee.clone();
                 return self.begin_second_round(ballot, grantee);
             }
             (Question::Seal { first, last, .. }, true) => {
-                if let Some(candidacy) = self.candidacies.get_mut(&ballot.owner) {
-                    candidacy.last_fence = Some(*last);
-                }
-                Ok(Reply::Granted { fence: *first })
+                Ok(self.sealed(&ballot.owner, (*first, *last)))
             }
             (Question::Lock(grantee) | Question::Seal { grantee, .. }, false) => {
                 self.lose_election(&ballot, grantee)
@@ -405,6 +409,14 @@ impl Quorum {
             (Question::Extend { .. } | Question::Withdraw { .. }, false) => Err(ballot.failure()),
         };
         self.answer(request, verdict);
+    }
+
+    /// A majority has accepted the fences.
+    fn sealed(&mut self, owner: &Token, (first, last): (u64, u64)) -> Reply {
+        if let Some(candidacy) = self.candidacies.get_mut(owner) {
+            candidacy.last_fence = Some(last);
+        }
+        Reply::Granted { fence: first }
     }
 
     /// Round two: every server that said yes is asked to accept the fence, and any other as soon as it says yes.
@@ -541,7 +553,7 @@ impl Quorum {
 
     fn answered(&mut self, node: usize, asked: &NodeRequest, sent: Mono, reply: &Reply) {
         match (&asked.call, reply) {
-            (Call::Vote { .. }, reply) => self.voted(node, asked, reply),
+            (Call::Vote { .. }, reply) => self.voted(node, asked, sent, reply),
             (Call::Extend { ttl, .. }, Reply::Owner(carries)) => {
                 self.confirmed(node, asked, *ttl, *carries);
             }
@@ -557,18 +569,22 @@ impl Quorum {
     }
 
     /// An answer to round one. If it comes in round two or later, the server is asked to accept the fence, too.
-    fn voted(&mut self, node: usize, asked: &NodeRequest, answer: &Reply) {
+    fn voted(&mut self, node: usize, asked: &NodeRequest, sent: Mono, answer: &Reply) {
+        if let Reply::Voted { time, .. } = answer {
+            self.servers.note_clock(node, sent, *time);
+        }
         let Some(candidacy) = self.candidacies.of(asked) else {
             // Its withdrawal follows on the same connection.
             return;
         };
-        let Reply::Voted { counter, time } = answer else {
+        let Reply::Voted { counter, time, sealed } = answer else {
             let holder = if let Reply::Held(holder) = answer { Some(holder.clone()) } else { None };
             return self.count(asked, node, Vote::No(holder));
         };
         match self.ballots.get_mut(asked.ballot).map(|ballot| &mut ballot.question) {
             Some(Question::Lock(grantee)) => {
                 grantee.least = grantee.least.max(counter + 1).max(time.as_micros());
+                grantee.sealed += usize::from(*sealed);
                 self.count(asked, node, Vote::Yes);
             }
             Some(Question::Seal { first, last, .. }) => {
@@ -577,7 +593,8 @@ impl Quorum {
             }
             _ => {
                 // The lock was granted meanwhile: this server carries it too, and must know its fence.
-                if let Some(last) = candidacy.last_fence {
+                let knows = |last: u64| *sealed && *counter == last;
+                if let Some(last) = candidacy.last_fence.filter(|last| !knows(*last)) {
                     self.seal(node, &asked.owner, (last, last), None);
                 }
             }

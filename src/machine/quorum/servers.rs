@@ -4,15 +4,21 @@ use super::ballot::{Vote, majority};
 use super::candidacy::NodeRequest;
 use crate::machine::connection::{Connection, InFlight};
 use crate::machine::context::Context;
-use crate::machine::interface::{Config, Effect, Event, Notice, Risk, SendMode, ServerProbe};
+use crate::machine::interface::{
+    Config, Denied, Effect, Event, Notice, Risk, SendMode, ServerProbe,
+};
 use crate::machine::timers::Timer;
-use crate::protocol::{Failure, Mono, NodeId, Reply, RequestId, ServerTime};
+use crate::protocol::{FENCE_MAX, Failure, Mono, NodeId, Reply, RequestId, ServerTime};
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::time::Duration;
 
 /// Servers report uptime in whole seconds, and keys outlive their leases a little.
 const UPTIME_MARGIN: Duration = Duration::from_secs(1);
+
+/// How far a proposed fence is ahead of the servers' clocks, in µs: time for the way there. After a loss of the counters,
+/// fences go on from the clocks, so they must not be far behind.
+const PROPOSAL_AHEAD_US: u64 = 50_000;
 
 /// The settings of a quorum, besides a manager's [`Config`].
 #[derive(Clone, Debug)]
@@ -45,11 +51,18 @@ struct Server {
     replication_id: Option<String>,
     /// Its uptime, and when it was read; none if it is not shown.
     uptime: Option<(Duration, Mono)>,
+    /// Its clock, and a time before it was read or soon after; none before the first connection.
+    clock: Option<(ServerTime, Mono)>,
 }
 
 impl Servers {
     pub(super) fn new(config: Config, settings: Settings, seed: u64) -> Self {
-        let new = |_| Server { connection: Connection::new(), replication_id: None, uptime: None };
+        let new = |_| Server {
+            connection: Connection::new(),
+            replication_id: None,
+            uptime: None,
+            clock: None,
+        };
         let list = settings.servers.iter().map(new).collect();
         let cx = Context::new(config, seed);
         Self { cx, settings, list, opening: false, last_request: 0 }
@@ -110,6 +123,28 @@ impl Servers {
         if let Some(longest) = &mut self.settings.longest_lease {
             *longest = ttl.max(*longest);
         }
+    }
+
+    /// A server read its clock after `sent`.
+    pub(super) fn note_clock(&mut self, node: usize, sent: Mono, time: ServerTime) {
+        self.list[node].clock = Some((time, sent));
+    }
+
+    #[cfg(all(test, feature = "core"))]
+    pub(super) fn forget_clocks(&mut self) {
+        self.list.iter_mut().for_each(|server| server.clock = None);
+    }
+
+    /// A fence that no server's clock has reached when it arrives there, unless it takes long; none while no clock is
+    /// known. Only the number of rounds of an election depends on it.
+    pub(super) fn proposal(&self) -> Option<u64> {
+        let shows = |(time, at): (ServerTime, Mono)| {
+            let since = u64::try_from(self.cx.now.since(at).as_micros()).unwrap_or(u64::MAX);
+            time.as_micros().saturating_add(since)
+        };
+        let clocks = self.list.iter().filter_map(|server| server.clock.map(shows));
+        let proposal = clocks.max()?.saturating_add(PROPOSAL_AHEAD_US);
+        (proposal <= FENCE_MAX).then_some(proposal)
     }
 
     /// The vote of a server that is asked now: awaited, if it is connected.
@@ -199,6 +234,7 @@ impl Servers {
         server.connection.connected(self.cx.now);
         server.replication_id = probe.replication_id;
         server.uptime = probe.uptime.map(|uptime| (uptime, self.cx.now));
+        server.clock = Some((probe.time, self.cx.now));
         self.notify_same_server(node);
         for risk in risks {
             self.cx.push(Effect::Notify(Notice::Risk(risk)));
@@ -286,7 +322,7 @@ impl Servers {
         self.opening = false;
         self.cx.timers.clear(Timer::OpenDeadline);
         let probe = ServerProbe { replication_id: None, time: ServerTime::default(), uptime: None };
-        Event::Connected { probe, risks: Vec::new(), pubsub_denied: None }
+        Event::Connected { probe, risks: Vec::new(), denied: Denied::default() }
     }
 
     /// By server, why it is not connected; empty if it is.

@@ -30,6 +30,11 @@ impl Quorum {
         }
     }
 
+    /// Reads no clock of a server.
+    pub(in crate::machine) fn forget_clocks(&mut self) {
+        self.servers.forget_clocks();
+    }
+
     /// Drops all pending withdrawals.
     pub(in crate::machine) fn forget_withdrawals(&mut self) {
         self.withdrawals.clear();

@@ -1,7 +1,8 @@
 //! The order in which waiting callers get a whole lock, while there are no failures.
 
-use super::process::{Open, Waits};
+use super::process::{Open, Process, Waits};
 use super::simulator::{Kind, Simulation};
+use crate::machine::queue_entry::Approach;
 use crate::machine::{LeaseId, OpId};
 use std::time::Duration;
 
@@ -17,8 +18,14 @@ impl Simulation {
         self.waited += 1;
         let number = self.waited;
         let processes = self.processes.iter();
-        // A caller whose request is still in flight has no position yet.
-        let known = processes.filter(|process| process.world.up && process.world.wire.is_empty());
+        // A caller whose request is still in flight has no position yet, nor has one whose plain commands have found the
+        // lock held.
+        let is_known = |process: &&Process| {
+            let mut entries = process.world.machine.entries.values();
+            let asks = entries.all(|entry| entry.approach != Approach::Plain);
+            process.world.up && process.world.wire.is_empty() && asks
+        };
+        let known = processes.filter(is_known);
         let open = known.flat_map(|process| process.open.values());
         let behind = open.filter(|open| open.lock == lock).filter_map(|open| open.waits.as_ref());
         let behind = behind.map(|waits| waits.number).collect();

@@ -113,9 +113,9 @@ impl Simulation {
 
     pub(super) fn release(&mut self, who: usize) {
         if let Some(Held { lock, lease, adoptable, .. }) = self.processes[who].held.pop() {
-            if let Some(token) = self.processes[who].token(lease) {
-                self.give_up(&token);
-            }
+            // Its lease may have ended, and a late request may get the lock for the token anew.
+            let token = self.processes[who].token_of(lease);
+            self.give_up(&token);
             let exported = self.rng.u32(..8) == 0 || adoptable;
             let until = self.processes[who].world.deadlines.get(&lease).copied();
             let op = self.processes[who].world.command(Command::Release { lease, exported });

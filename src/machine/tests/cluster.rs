@@ -2,8 +2,8 @@
 
 use super::world::{COMMAND_TIMEOUT, RENEWED, ms};
 use crate::machine::{
-    Command, Config, Effect, Event, LeaseId, Machine, NodeId, OpId, Outcome, Protocol, RequestId,
-    Routes, SendMode, ServerProbe, Wait,
+    Command, Config, Denied, Effect, Event, LeaseId, Machine, NodeId, OpId, Outcome, Protocol,
+    RequestId, Routes, SendMode, ServerProbe, Wait,
 };
 use crate::protocol::{
     Call, Failure, Grant, Held, Intent, LockKeys, Message, Mode, Mono, QueuePosition, Refusal,
@@ -61,6 +61,12 @@ impl Crew {
         crew
     }
 
+    /// The servers take no plain commands that would take a lock.
+    fn by_scripts(mut self) -> Self {
+        self.machine.rq.servers.refuse_plain_commands();
+        self
+    }
+
     fn command(&mut self, op: OpId, command: Command) {
         self.machine.handle_command(self.now, op, command, &mut self.out);
     }
@@ -76,7 +82,7 @@ impl Crew {
             time: ServerTime::from_micros(1_700_000_000_000_000),
             uptime: None,
         };
-        self.event(node, Event::Connected { probe, risks: Vec::new(), pubsub_denied: None });
+        self.event(node, Event::Connected { probe, risks: Vec::new(), denied: Denied::default() });
     }
 
     fn reply(&mut self, node: NodeId, request: RequestId, reply: Result<Reply, Failure>) {
@@ -243,12 +249,12 @@ fn a_lock_that_is_moving_is_requested_there_once() {
 /// A fence below that epoch would be given back and asked for anew, without a pause, as long as the slot moves.
 #[test]
 fn a_request_to_the_target_of_a_moving_slot_has_the_epoch_of_that_server() {
-    let mut crew = Crew::new();
+    let mut crew = Crew::new().by_scripts();
     crew.event(TWO, Event::Disconnected("died".to_owned()));
     let later = ServerTime::from_micros(TIME.as_micros() + 5_000_000);
     let probe =
         ServerProbe { replication_id: Some("another".to_owned()), time: later, uptime: None };
-    crew.event(TWO, Event::Connected { probe, risks: Vec::new(), pubsub_denied: None });
+    crew.event(TWO, Event::Connected { probe, risks: Vec::new(), denied: Denied::default() });
     crew.take();
     crew.acquire(2, LOW);
     let (_, request, ..) = crew.sent();
@@ -393,7 +399,7 @@ fn a_request_lost_at_the_target_of_a_moving_slot_is_repeated() {
         |crew, _| crew.pass(3_400),
     ];
     for (number, ask) in kinds.into_iter().enumerate() {
-        let mut crew = Crew::new();
+        let mut crew = Crew::new().by_scripts();
         let lease = crew.hold(2, LOW);
         ask(&mut crew, lease);
         let (_, request, call, _) = crew.sent();
@@ -428,7 +434,7 @@ fn an_extension_asks_again_where_its_lock_was_while_the_next_server_is_away() {
 
 #[test]
 fn a_release_while_the_keys_are_in_two_places_frees_the_lock_alone() {
-    let mut crew = Crew::new();
+    let mut crew = Crew::new().by_scripts();
     let lease = crew.hold(2, LOW);
     crew.command(OpId(3), Command::Release { lease, exported: false });
     let (_, request, ..) = crew.sent();
@@ -535,7 +541,7 @@ fn a_force_that_was_stopped_halfway_spares_later_owners() {
     let mut crew = Crew::new();
     crew.command(OpId(2), Command::Force { name: LOW.to_owned(), foreign: false });
     let (node, peek, ..) = crew.sent();
-    crew.reply(node, peek, Ok(Reply::Seen { last: 10 }));
+    crew.reply(node, peek, Ok(Reply::Seen { owners: "hf1.x.1".into() }));
     let (node, frees, ..) = crew.sent();
     // The lock is free, and its next owner is a later one.
     crew.reply(node, frees, Err(Failure::Halfway));
@@ -564,7 +570,7 @@ fn a_share_whose_slot_moves_is_renewed_claimed_and_released_by_the_keys_that_exi
             _ => None,
         })
     };
-    let mut crew = Crew::new();
+    let mut crew = Crew::new().by_scripts();
     let lease = share(&mut crew).unwrap();
     crew.pass(1_100);
     let (_, request, call, _) = crew.sent();
@@ -643,7 +649,7 @@ fn a_claim_that_a_moving_slot_refuses_goes_by_the_lock_alone() {
     };
     crew.event(ONE, Event::Message(Message::Granted(vec![grant])));
     let (_, request, call, _) = crew.sent();
-    assert!(matches!(call, Call::Acquire { .. }), "the claim");
+    assert!(matches!(call, Call::Claim { .. }), "{call:?}");
     crew.reply(ONE, request, refused("TRYAGAIN"));
     let (_, request, call, _) = crew.sent();
     assert!(matches!(call, Call::Extend { .. }), "{call:?}");
@@ -890,7 +896,7 @@ fn a_queue_entry_is_given_up_once_all_keys_are_in_one_place_again() {
 #[test]
 fn a_release_that_is_refused_tells_so_at_once_unless_time_mends_it() {
     for (code, at_once) in [("NOPERM", true), ("LOADING", false)] {
-        let mut crew = Crew::new();
+        let mut crew = Crew::new().by_scripts();
         let lease = crew.hold(2, LOW);
         crew.command(OpId(3), Command::Release { lease, exported: false });
         let (_, request, ..) = crew.sent();

@@ -4,6 +4,7 @@ use super::cluster_servers::any_server;
 use super::process::Held;
 use super::simulator::{PROCESSES, Simulation};
 use super::world::ms;
+use crate::machine::timers::Timer;
 use crate::machine::{LeaseId, LossReason};
 use crate::protocol::error::Failure;
 
@@ -90,6 +91,14 @@ impl Simulation {
         }
         cluster.begin_move(&mut self.rng);
         let mut kept = self.renewed();
+        if let Some(to) = cluster.target() {
+            // A connection that has failed is made again after a pause, which may be longer than a lease.
+            let pauses = |who: usize| {
+                let timers = &self.processes[who].world.machine.rq.cx.timers;
+                timers.at(Timer::Reconnect(to)).is_some()
+            };
+            kept.retain(|(who, ..)| !pauses(*who));
+        }
         for _ in 0..self.rng.u32(20..150) {
             self.pass(ms(20));
             for who in 0..PROCESSES {

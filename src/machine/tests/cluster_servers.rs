@@ -13,7 +13,7 @@ use crate::protocol::error::{Failure, Refusal};
 use crate::protocol::keys::{LockKeys, SLOTS};
 use crate::protocol::reply::Reply;
 use crate::protocol::script::Script;
-use crate::server::embedded::keys_of;
+use crate::server::embedded::{Plain, Value, keys_of, keys_of_plain};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -115,12 +115,18 @@ impl State {
     }
 
     /// Why a server does not execute a call, if so.
-    fn refuses(&self, now: Mono, at: NodeId, send_mode: SendMode, call: &Call) -> Option<Failure> {
+    fn refuses(
+        &self,
+        now: Mono,
+        at: NodeId,
+        send_mode: SendMode,
+        script: Option<Script>,
+        keys: &[String],
+    ) -> Option<Failure> {
         let node = self.node(at);
         let importing = node.importing && matches!(send_mode, SendMode::Asking(_));
         let owns = node.owner == at;
         if node.migrating.is_some() || importing {
-            let keys = keys_of(call);
             let missing = keys.iter().filter(|key| !self.has(now, at, key)).count();
             match node.migrating {
                 Some(_) if missing > 0 && missing < keys.len() && !self.before_7 => {
@@ -135,7 +141,8 @@ impl State {
             return Some(Failure::Moved(node.owner));
         }
         let by_hash = matches!(send_mode, SendMode::Plain | SendMode::Redirected);
-        (by_hash && !node.scripts.contains(&call.script())).then_some(Failure::NoScript)
+        let knows = script.is_none_or(|script| node.scripts.contains(&script));
+        (by_hash && !knows).then_some(Failure::NoScript)
     }
 
     /// Only who listens at this server hears what a script publishes there.
@@ -229,18 +236,36 @@ impl Cluster {
         call: &Call,
     ) -> Result<Reply, Failure> {
         let mut state = self.0.borrow_mut();
-        if let Some(failure) = state.refuses(now, node, send_mode, call) {
+        let keys = keys_of(call);
+        if let Some(failure) = state.refuses(now, node, send_mode, call.script(), &keys) {
             return Err(failure);
         }
-        state.node_mut(node).scripts.insert(call.script());
+        state.node_mut(node).scripts.extend(call.script());
         state.let_publish(node);
         state.server.execute(now, call)
+    }
+
+    /// One of the plain commands of a call reaches a server.
+    pub(super) fn execute_plain(
+        &self,
+        now: Mono,
+        node: NodeId,
+        send_mode: SendMode,
+        call: &Call,
+        part: Plain,
+    ) -> Result<Value, Failure> {
+        let state = self.0.borrow();
+        let keys = keys_of_plain(call, part);
+        match state.refuses(now, node, send_mode, None, &keys) {
+            Some(failure) => Err(failure),
+            None => state.server.execute_plain(now, call, part),
+        }
     }
 
     /// A call that a server has executed reaches it once more.
     pub(super) fn execute_again(&self, now: Mono, node: NodeId, send_mode: SendMode, call: &Call) {
         let mut state = self.0.borrow_mut();
-        if state.refuses(now, node, send_mode, call).is_none() {
+        if state.refuses(now, node, send_mode, call.script(), &keys_of(call)).is_none() {
             state.let_publish(node);
             state.server.execute_again(now, call);
         }
@@ -358,6 +383,11 @@ impl Cluster {
         if let Some(moving) = &mut self.0.borrow_mut().moving {
             moving.arrived.insert(key.to_owned());
         }
+    }
+
+    /// Where the slot moves to, if it does.
+    pub(super) fn target(&self) -> Option<NodeId> {
+        self.0.borrow().moving.as_ref().map(|moving| moving.to)
     }
 
     /// Whether the two keys that keep shares of a lock, or the two that keep its queue, are on two servers;

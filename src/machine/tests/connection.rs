@@ -42,7 +42,7 @@ fn a_connection_that_shows_new_data_raises_the_epoch() {
     // A failover to a server that lost the last grants, with a correct clock.
     world.event(Event::Disconnected("failover".to_owned()));
     world.server.set_replication_id("second");
-    world.server.set_fence(world.now, &World::keys(), fence - 5);
+    world.server.set_fence(world.now, fence - 5);
     world.pass(ms(10));
     world.connect();
     let op = world.acquire(10_000, Wait::Never);

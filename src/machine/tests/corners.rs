@@ -3,7 +3,9 @@
 use super::one_shots::assert_idle;
 use super::server::Server;
 use super::world::{ONE_LEASE, RENEWED, World, ms};
-use crate::machine::{Command, Event, Hold, LeaseId, Notice, OpId, Outcome, Protocol, Risk, Wait};
+use crate::machine::{
+    Command, Denied, Event, Hold, LeaseId, Notice, OpId, Outcome, Protocol, Risk, Wait,
+};
 use crate::protocol::{CLAIM, Call, Failure, Intent, Refusal, Reply, valid_until};
 use std::time::Duration;
 
@@ -185,7 +187,7 @@ fn without_info_a_grant_by_message_is_kept() {
 
 #[test]
 fn without_info_a_free_lock_costs_one_request() {
-    let mut world = without_info(&Server::new(), "a");
+    let mut world = without_info(&Server::new(), "a").by_scripts();
     for _ in 0..5 {
         world.pass(ms(1_500));
         let before = world.machine.stats().requests;
@@ -293,7 +295,7 @@ fn a_command_for_a_lease_that_never_was_is_lost() {
 /// arrived later, then took a lock that was never given back.
 #[test]
 fn a_reconnect_does_not_make_the_repeated_release_come_too_early() {
-    let mut world = World::connected();
+    let mut world = World::connected().by_scripts();
     let op = world.acquire(60_000, Wait::Forever);
     world.lose_requests();
     let late = world.late.pop().unwrap();
@@ -330,7 +332,7 @@ fn meet(world: &mut World, risks: Vec<Risk>) {
     world.event(Event::Disconnected("cut".to_owned()));
     world.connecting = false;
     let probe = world.server.probe(world.now);
-    world.event(Event::Connected { probe, risks, pubsub_denied: None });
+    world.event(Event::Connected { probe, risks, denied: Denied::default() });
 }
 
 #[test]
@@ -378,7 +380,7 @@ fn a_known_history_causes_no_request_about_the_locks() {
 
 #[test]
 fn the_timeout_of_a_later_waiter_here_names_the_holder() {
-    let mut world = World::connected();
+    let mut world = World::connected().by_scripts();
     let first = world.acquire(10_000, Wait::Forever);
     let second = world.acquire(20_000, Wait::UpTo(ms(100)));
     world.answer_one();
@@ -431,14 +433,16 @@ fn a_queue_entry_that_is_refused_while_it_moves_back_is_given_back() {
     }
     // By handoff, so the entry that waits at the server had its position.
     let (lease, _) = world.lease(callers[3]);
-    world.server.command(world.now, &["SET", &World::keys().fence(), "other code's"]);
+    let waiters = World::keys().waiters();
+    world.server.command(world.now, &["DEL", &waiters]);
+    world.server.command(world.now, &["SET", &waiters, "other code's"]);
     world.release(lease);
     let moving = world.wire[0].1.clone();
     assert!(matches!(&moving, Call::Acquire { intent: Intent::Join(Some(_)), .. }));
     world.settle();
     assert!(matches!(world.outcome(last), Some(Outcome::Server { .. })));
     assert!(world.released.iter().any(|token| token == moving.token().as_str()));
-    world.server.command(world.now, &["DEL", &World::keys().fence()]);
+    world.server.command(world.now, &["DEL", &waiters]);
     run(&mut world, 2_000);
     assert_eq!(world.server.queue_len(world.now, &World::keys()), 0);
     assert_idle(&mut world);

@@ -108,10 +108,11 @@ impl Simulation {
     fn spoil_key(&mut self) {
         let lock = self.any_lock();
         let keys = self.locks[lock].keys.clone();
-        let side_keys = [&keys.fence(), &keys.queue(), &keys.waiters(), &keys.shared()];
-        let key = side_keys[self.rng.usize(..4)].to_owned();
+        let counter = self.server.counter_key(&keys);
+        let side_keys = [&counter, &keys.queue(), &keys.waiters(), &keys.shared()];
+        let key = side_keys[self.rng.usize(..4)].clone();
         // Without the counter, only the server's clock orders the lock's fences.
-        let unordered = self.kind == Kind::Stepping && key == keys.fence();
+        let unordered = self.kind == Kind::Stepping && key == counter;
         // The sharers would lose the lock without a notice.
         let shared = key == keys.shared() && self.server.is_shared(self.now, &keys);
         if self.spoiled.is_some() || unordered || shared {
@@ -119,7 +120,7 @@ impl Simulation {
         }
         self.note(9, format_args!("a stranger writes to {key}"));
         self.server.command(self.now, &["DEL", &key]);
-        if key == keys.fence() {
+        if key == counter {
             self.server.command(self.now, &["ZADD", &key, "1", "x"]);
         } else {
             self.server.command(self.now, &["SET", &key, "x"]);

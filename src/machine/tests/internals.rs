@@ -19,11 +19,6 @@ impl Machine {
         self.rq.is_open(Owner::Renewal(id))
     }
 
-    /// Forgets that a renewal of a lease is in flight.
-    pub(super) fn forget_renewal(&mut self, id: TokenId) {
-        self.rq.forget(Owner::Renewal(id));
-    }
-
     pub(super) fn change_lease(&mut self, id: TokenId, change: impl FnOnce(&mut Lease)) {
         self.leases.change(&mut self.rq.cx, id, change);
     }

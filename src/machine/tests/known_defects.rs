@@ -8,7 +8,10 @@ pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
     (
         "a release frees another's lock",
         Kind::Steady,
-        script("if value == token then\n  redis.call('DEL'", "if value then\n  redis.call('DEL'"),
+        script(
+            "if redis.call('GET', lock_key) == token then",
+            "if redis.call('GET', lock_key) then",
+        ),
     ),
     (
         "a lock is taken while it is held",
@@ -109,7 +112,7 @@ pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
     (
         "a fence is not above the last",
         Kind::Steady,
-        script("counter and counter + 1 or", "counter or"),
+        script("math.max((counter or 0) + 1, epoch_us", "math.max(counter or 0, epoch_us"),
     ),
     (
         "a fence of the fast path is the last again",
@@ -139,7 +142,7 @@ pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
     (
         "a new counter begins at one",
         Kind::Losing,
-        script("counter and counter + 1 or now_us", "counter and counter + 1 or 1"),
+        script("is_new and now_us or 0", "is_new and 1 or 0"),
     ),
     (
         "a lock that cannot be fenced stays taken",
@@ -147,27 +150,56 @@ pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
         script("if failure and limit == WHOLE then", "if false then"),
     ),
     (
-        "a lifted fence counter never ends",
+        "a counter that INCR has begun is taken for one that begins at the clock",
+        Kind::Flushing,
+        script("local FENCE_MIN, FENCE_MAX = 1e15", "local FENCE_MIN, FENCE_MAX = 1"),
+    ),
+    (
+        "a fence counter ends",
         Kind::Steady,
         script(
             "redis.call('SET', fence_key, last, 'KEEPTTL')",
+            "redis.call('SET', fence_key, last, 'PX', 864000)",
+        ),
+    ),
+    (
+        "the counter of a single lock never ends",
+        Kind::Steady,
+        script(
+            "redis.call('SET', fence_key, last, 'PX', FENCE_MS)",
             "redis.call('SET', fence_key, last)",
         ),
     ),
     (
-        "a fence counter that a first use lifts never ends",
+        "a counter that a first use lifts never ends",
         Kind::Steady,
         script("epoch_us + block - 1), 'KEEPTTL')", "epoch_us + block - 1))"),
     ),
+    // Plain commands.
+    ("plain commands take a lock that is held", Kind::Steady, Change::Machine(Defect::PlainSet)),
+    ("plain commands overtake the waiters", Kind::Calm, Change::Machine(Defect::PlainWithoutFlag)),
     (
-        "a fence counter ends after a quarter of an hour",
+        "plain commands do not look whether the lock is still the token's",
         Kind::Steady,
-        script("local FENCE_MS = 86400000", "local FENCE_MS = 864000"),
+        Change::Machine(Defect::PlainUnseen),
     ),
     (
-        "a lock is handed off though the server has not confirmed it for long",
-        Kind::Flushing,
-        Change::Machine(Defect::HandedOnUnconfirmed),
+        "a lock that plain commands have taken ahead of others is only deleted",
+        Kind::Steady,
+        script(
+            "lock.value == token or lock.value == token .. MARK\n",
+            "lock.value == token .. MARK\n",
+        ),
+    ),
+    (
+        "plain commands do not see the wait queue",
+        Kind::Calm,
+        script("  redis.call('SET', lock.waiting_key, '', 'PX', KEYS_MS)\n", ""),
+    ),
+    (
+        "plain commands see a wait queue that is empty",
+        Kind::Steady,
+        script("      redis.call('DEL', lock.waiting_key)\n", ""),
     ),
     // Handoffs.
     (
@@ -215,12 +247,12 @@ pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
     (
         "a release leaves the queue entry",
         Kind::Steady,
-        script("else\n  dequeue(lock, token)\n", "else\n"),
+        script("end\ndequeue(lock, token)\n", "end\n"),
     ),
     (
         "newcomers are enqueued at the head",
         Kind::Steady,
-        script("math.max(lock.now_us, (last or 0) + 1)", "lock.now_us - 1e12"),
+        script("math.max(lock.now_us, (lock.last_seq or 0) + 1)", "lock.now_us - 1e12"),
     ),
     (
         "a waiter that cannot be reached at once is removed",
@@ -246,11 +278,6 @@ pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
         "a lost position is replaced by a later one",
         Kind::Steady,
         Change::Machine(Defect::PositionForgotten),
-    ),
-    (
-        "a caller who has waited is enqueued last",
-        Kind::Calm,
-        Change::Machine(Defect::PositionAtEnd),
     ),
     ("waiters never poll", Kind::Steady, Change::Machine(Defect::NoPoll)),
     // Shares.
@@ -295,7 +322,7 @@ pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
     (
         "waiters for shares overtake a waiter for the whole lock",
         Kind::Steady,
-        script("not seq and not lock.head and", "not seq and"),
+        script("not seq and not lock.last_seq and", "not seq and"),
     ),
     (
         "the lock ends with the first share",
@@ -317,8 +344,8 @@ pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
         "a share is given up, and the lock lasts as long as it would have",
         Kind::Steady,
         script(
-            "    remove_share(lock, token)\n    fit_to_shares(lock)",
-            "    remove_share(lock, token)",
+            "  remove_share(lock, token)\n  fit_to_shares(lock)\nend",
+            "  remove_share(lock, token)\nend",
         ),
     ),
     (
@@ -373,8 +400,8 @@ pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
         "a process that has sent a request since is taken for silent",
         Kind::Steady,
         script(
-            "if silent_ms and last_heard_ms(lock, token) <= silent_ms then",
-            "if silent_ms then",
+            "and silent_ms and last_heard_ms(lock, token) <= silent_ms then",
+            "and silent_ms then",
         ),
     ),
     (
@@ -417,15 +444,37 @@ pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
     (
         "a repeat for several locks lengthens no lease",
         Kind::Steady,
-        script("< ttl_ms then\n      redis.call('PEXPIRE'", "< 0 then\n      redis.call('PEXPIRE'"),
+        script(
+            "elseif redis.call('PTTL', lock_key) < ttl_ms then\n    redis.call('PEXPIRE'",
+            "elseif redis.call('PTTL', lock_key) < 0 then\n    redis.call('PEXPIRE'",
+        ),
     ),
     (
         "several locks have the fences of those before",
         Kind::Steady,
         script(
-            "fences[i] = issue_fences(fence_key, counters[i], 1, epoch_us, now_us)\n  else",
-            "fences[i] = counters[i] or issue_fences(fence_key, nil, 1, epoch_us, now_us)\n  else",
+            "following[fence_key]\n    or issue_fences(",
+            "counters[fence_key]\n    or issue_fences(",
         ),
+    ),
+    // Claims, and what is done without the state of the whole lock.
+    (
+        "a release does not look at the queue",
+        Kind::Steady,
+        script(
+            "(value == token or value == token .. MARK) and redis.call('EXISTS', queue_key) == 0",
+            "value == token or value == token .. MARK",
+        ),
+    ),
+    (
+        "a waiter does not mark the lock of another",
+        Kind::Steady,
+        script("if value == owner then\n", "if false then\n"),
+    ),
+    (
+        "a waiter is enqueued for its own lock",
+        Kind::Steady,
+        script("owner ~= SHARED and owner ~= token and", "owner ~= SHARED and"),
     ),
     // Moving slots.
     (
@@ -488,17 +537,17 @@ pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
     (
         "a late theft takes the lock from a later owner",
         Kind::Steady,
-        script("not is_foreign and (lock.counter or 0) == tonumber(ARGV[8])", "not is_foreign"),
+        script("not is_foreign and owners_of(lock) == ARGV[8]", "not is_foreign"),
     ),
     (
         "a late force frees the lock of a later owner",
         Kind::Steady,
-        script("or (lock.counter or 0) ~= tonumber(seen)", ""),
+        script("is_held and owners_of(lock) ~= seen", "is_held and seen == ''"),
     ),
     (
         "a theft takes the lock from other code",
         Kind::Steady,
-        script("not is_foreign and (lock.counter or 0)", "(lock.counter or 0)"),
+        script("not is_foreign and owners_of(lock)", "owners_of(lock)"),
     ),
     (
         "every force takes the lock from other code",

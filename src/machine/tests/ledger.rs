@@ -79,6 +79,8 @@ impl Simulation {
         let fresh = self.locks[lock].fences.insert((server, fence));
         self.demand(fresh, || format!("the fence {fence} was given twice"));
         let handed_off = lease != LeaseId::first(lease.token_id());
+        let void = !handed_off && self.servers[server].is_void(token.as_str());
+        self.demand(!void, || format!("{token} was not to use what plain commands took for it"));
         let now = self.server.executed();
         let began = if handed_off { now + 1 } else { granted.number };
         if handed_off {

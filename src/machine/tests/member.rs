@@ -5,7 +5,7 @@
 
 use super::cluster_servers::{Cluster, servers};
 use super::defects::{self, Defect};
-use super::server::Server;
+use super::server::{Server, combine};
 use super::world::{Answer, World};
 use crate::machine::{
     Command, Config, Effect, Event, Machine, NodeId, RequestId, Routes, SendMode, TokenId,
@@ -16,6 +16,7 @@ use crate::protocol::error::{Failure, Refusal};
 use crate::protocol::reply::Reply;
 use crate::protocol::script::Script;
 use crate::protocol::token::Token;
+use crate::server::embedded::{Plain, Value};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
@@ -30,11 +31,11 @@ pub(super) struct Member {
     /// The other connections; what stands at the place of the one in front means nothing.
     behind: Vec<Connection>,
     /// How each request was sent that has no answer.
-    send_modes: BTreeMap<RequestId, (SendMode, Script, Token)>,
+    send_modes: BTreeMap<RequestId, (SendMode, Option<Script>, Token)>,
     /// The question for the routes, if it was asked.
     discovery: Option<Discovery>,
     /// How each token was refused in a row, see [`World::check_way`].
-    refused: BTreeMap<Token, Vec<(NodeId, Script, Failure)>>,
+    refused: BTreeMap<Token, Vec<(NodeId, Option<Script>, Failure)>>,
     /// Nothing reaches this server or comes from it.
     pub(super) cut_off_from: Option<NodeId>,
     /// Where the slots were at first.
@@ -52,6 +53,7 @@ enum Discovery {
 #[derive(Default)]
 pub(super) struct Connection {
     wire: VecDeque<(RequestId, Call)>,
+    taking: Vec<Result<Value, Failure>>,
     answers: VecDeque<Answer>,
     connecting: bool,
     up: bool,
@@ -82,6 +84,16 @@ impl Destination {
         match self {
             Self::Alone(server) => server.execute(now, call),
             Self::Member(cluster, node, send_mode) => cluster.execute(now, *node, *send_mode, call),
+        }
+    }
+
+    /// Executes one of the plain commands of a call.
+    fn execute_plain(&self, now: Mono, call: &Call, part: Plain) -> Result<Value, Failure> {
+        match self {
+            Self::Alone(server) => server.execute_plain(now, call, part),
+            Self::Member(cluster, node, send_mode) => {
+                cluster.execute_plain(now, *node, *send_mode, call, part)
+            }
         }
     }
 
@@ -151,6 +163,7 @@ impl World {
     /// Exchanges the connection in front for another one.
     fn swap(&mut self, other: &mut Connection) {
         std::mem::swap(&mut self.wire, &mut other.wire);
+        std::mem::swap(&mut self.taking, &mut other.taking);
         std::mem::swap(&mut self.answers, &mut other.answers);
         std::mem::swap(&mut self.connecting, &mut other.connecting);
         std::mem::swap(&mut self.up, &mut other.up);
@@ -247,14 +260,42 @@ impl World {
         request: RequestId,
         call: &Call,
     ) -> Result<Reply, Failure> {
-        let reply = self.destination(request).execute(self.now, call);
+        loop {
+            if let Some(reply) = self.reach_server_step(request, call) {
+                return reply;
+            }
+        }
+    }
+
+    /// The server in front executes a request, or the next of its plain commands; none if more of them follow.
+    pub(super) fn reach_server_step(
+        &mut self,
+        request: RequestId,
+        call: &Call,
+    ) -> Option<Result<Reply, Failure>> {
+        let destination = self.destination(request);
+        let reply = if call.script().is_some() {
+            destination.execute(self.now, call)
+        } else {
+            let part = Plain::ALL[self.taking.len()];
+            self.taking.push(destination.execute_plain(self.now, call, part));
+            if self.taking.len() < Plain::ALL.len() {
+                return None;
+            }
+            combine(call.token(), std::mem::take(&mut self.taking))
+        };
         self.check_way(call, &reply);
-        defects::misread(call, reply)
+        Some(defects::misread(call, reply))
     }
 
     /// What was written and cannot be answered any more.
     pub(super) fn lose_wire(&mut self) -> Vec<(Destination, Call)> {
-        let wire = std::mem::take(&mut self.wire);
+        let mut wire = std::mem::take(&mut self.wire);
+        if !self.taking.is_empty() {
+            // The rest of its commands changes no lock.
+            self.taking.clear();
+            wire.pop_front();
+        }
         wire.into_iter().map(|(request, call)| (self.destination(request), call)).collect()
     }
 
@@ -434,7 +475,7 @@ impl World {
         &mut self,
         request: RequestId,
         reply: &Result<Reply, Failure>,
-    ) -> Option<(Script, Token)> {
+    ) -> Option<(Option<Script>, Token)> {
         let (send_mode, script, token) = self.member.as_mut()?.send_modes.remove(&request)?;
         let sent_on = matches!(
             (send_mode, reply),
@@ -446,7 +487,7 @@ impl World {
 }
 
 /// Whether one of these effects calls a script for a token.
-pub(super) fn calls(effects: &[Effect], script: Script, token: &Token) -> bool {
+pub(super) fn calls(effects: &[Effect], script: Option<Script>, token: &Token) -> bool {
     let meant = |effect: &Effect| matches!(effect, Effect::Send { call, .. } if call.script() == script && call.token() == token);
     effects.iter().any(meant)
 }

@@ -175,7 +175,7 @@ fn a_lock_whose_counter_is_ahead_of_the_clock_is_granted_by_the_reply() {
     let op = crowd.acquire(0, 10_000);
     let now = crowd.worlds[0].now;
     let ahead = crowd.server.time(now).as_micros() + 3_600_000_000;
-    crowd.server.set_fence(now, &World::keys(), ahead);
+    crowd.server.set_fence(now, ahead);
     crowd.release(1, lease);
     assert!(crowd.worlds[0].lease(op).1 > ahead);
 }
@@ -185,6 +185,7 @@ fn a_lock_whose_counter_is_ahead_of_the_clock_is_granted_by_the_reply() {
 fn a_theft_of_a_grant_that_waits_for_replicas_is_checked() {
     for forged in [true, false] {
         let (mut a, mut b) = two();
+        a = a.by_scripts();
         a.machine.rq.cx.config.confirm = true;
         let op = a.acquire(10_000, Wait::Forever);
         a.answer_one();

@@ -19,6 +19,7 @@ mod models;
 mod network;
 mod one_shots;
 mod order;
+mod plain;
 mod process;
 mod promises;
 mod quorum;

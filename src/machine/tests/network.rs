@@ -1,8 +1,9 @@
 //! The messages in flight between the processes of a simulation and their server.
 
 use super::simulator::Simulation;
+use super::snapshot::Snapshot;
 use crate::machine::Event;
-use crate::protocol::Call;
+use crate::protocol::{Call, Intent};
 
 impl Simulation {
     pub(super) fn reachable(&self, who: usize) -> bool {
@@ -39,12 +40,19 @@ impl Simulation {
         let destination = world.destination(request);
         self.note(who, format_args!("server executes {}", brief(&call)));
         self.processes[who].world.execute_one();
-        if self.rng.u32(..12) == 0 {
+        // A theft of shares may first find the record of one that has ended, remove it, and then be repeated.
+        let steals =
+            matches!(call, Call::Acquire { intent: Intent::Steal(_), .. } | Call::Force { .. });
+        if call.script().is_some() && self.rng.u32(..12) == 0 && !steals {
             let server = self.processes[who].world.server.clone();
             let probe = || -> Vec<_> {
                 call.clone()
                     .into_locks()
-                    .map(|(keys, _)| server.snapshot(self.now, &keys))
+                    // A repeat may issue a later fence, and remove a share that has ended.
+                    .map(|(keys, _)| {
+                        let newest = String::new();
+                        Snapshot { fence: None, newest, ..server.snapshot(self.now, &keys) }
+                    })
                     .collect()
             };
             let before = probe();
@@ -94,6 +102,7 @@ impl Simulation {
 fn brief(call: &Call) -> String {
     match call {
         Call::Acquire { token, intent, .. } => format!("acquire {token} {intent:?}"),
+        Call::Take { token, .. } => format!("plain commands of {token}"),
         _ => format!("{:?} {}", call.script(), call.token()),
     }
 }

@@ -8,7 +8,9 @@ use super::quorum_process::{Asked, Connection, Process};
 use super::quorum_server::Node;
 use super::quorum_watch::Extensions;
 use super::world::{COMMAND_TIMEOUT, RENEWED, World, ms};
-use crate::machine::{Command, Config, Event, Hold, Outcome, Protocol, Quorum, Settings, Wait};
+use crate::machine::{
+    Command, Config, Denied, Event, Hold, Outcome, Protocol, Quorum, Settings, Wait,
+};
 use crate::protocol::{Call, Failure, Message, Mode, Mono, Reply};
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::AssertUnwindSafe;
@@ -108,7 +110,7 @@ impl Simulation {
         (0..PROCESSES).for_each(|who| simulation.open(who));
         if hasty {
             for node in &simulation.nodes {
-                node.server.set_fence(BEGIN, &World::keys(), Kind::FENCE);
+                node.server.set_own_fence(BEGIN, &World::keys(), Kind::FENCE);
             }
         }
         simulation
@@ -283,7 +285,10 @@ impl Simulation {
         if reachable {
             connection.up = true;
             connection.subscriber = subscriber;
-            process.event(node, Event::Connected { probe, risks: Vec::new(), pubsub_denied: None });
+            process.event(
+                node,
+                Event::Connected { probe, risks: Vec::new(), denied: Denied::default() },
+            );
         } else {
             let failure = Failure::Lost("unreachable".to_owned());
             process.event(node, Event::ConnectFailed(failure));
@@ -295,7 +300,7 @@ impl Simulation {
             return false;
         };
         let Asked { request, call, with_source } = asked;
-        let reply = if self.nodes[node].knows(call.script(), with_source) {
+        let reply = if self.nodes[node].knows(call.script().unwrap(), with_source) {
             self.execute_judged(node, &call)
         } else {
             Err(Failure::NoScript)

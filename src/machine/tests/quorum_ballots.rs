@@ -2,8 +2,8 @@
 
 use super::world::{COMMAND_TIMEOUT, ONE_LEASE, ms};
 use crate::machine::{
-    Command, Config, Effect, Event, LeaseId, NodeId, Notice, OpId, Outcome, Protocol, Quorum,
-    RequestId, SendMode, ServerProbe, Settings, Wait,
+    Command, Config, Denied, Effect, Event, LeaseId, NodeId, Notice, OpId, Outcome, Protocol,
+    Quorum, RequestId, SendMode, ServerProbe, Settings, Wait,
 };
 use crate::protocol::message::free_channel;
 use crate::protocol::{
@@ -118,7 +118,7 @@ impl Council {
     fn connect_as(&mut self, node: usize, replication_id: Option<&str>, uptime: Option<Duration>) {
         let probe =
             ServerProbe { replication_id: replication_id.map(str::to_owned), time: TIME, uptime };
-        self.event(node, Event::Connected { probe, risks: Vec::new(), pubsub_denied: None });
+        self.event(node, Event::Connected { probe, risks: Vec::new(), denied: Denied::default() });
     }
 
     fn connect(&mut self, node: usize) {
@@ -183,7 +183,7 @@ impl Council {
 
     /// Nobody has the lock, and everybody votes; the fences that the servers were asked to accept.
     fn vote_and_seal(&mut self) -> Vec<(u64, u64)> {
-        let voted = || Ok(Reply::Voted { counter: 0, time: TIME });
+        let voted = || Ok(Reply::Voted { counter: 0, time: TIME, sealed: false });
         (0..self.count).for_each(|node| drop(self.answer(node, voted())));
         let seals = (0..self.count).map(|node| match self.answer(node, owner(true)) {
             Call::Seal { first, last, .. } => (first, last),
@@ -361,7 +361,7 @@ fn a_quorum_ends_once_its_last_withdrawals_are_answered_or_have_had_a_moment() {
 #[test]
 fn a_refusal_of_most_servers_is_the_outcome_and_else_the_vote() {
     let (held, busy) = (|| held_by("hf1.d.1.1"), || refused("LOADING"));
-    let yes = || Ok(Reply::Voted { counter: 0, time: TIME });
+    let yes = || Ok(Reply::Voted { counter: 0, time: TIME, sealed: false });
     let outcome = Council::tried([refused("NOPERM"), yes(), refused("NOPERM")]);
     assert!(matches!(outcome, Some(Outcome::Server { .. })), "{outcome:?}");
     assert_eq!(Council::tried([refused("NOPERM"), held(), held()]), Some(Outcome::Held));
@@ -406,7 +406,7 @@ fn the_patience_with_a_server_is_bounded_by_lease_and_command_timeout() {
         assert_eq!(ended(standing()), silent);
         if ttl_ms > 500 {
             let mut council = standing();
-            let yes = || Ok(Reply::Voted { counter: 0, time: TIME });
+            let yes = || Ok(Reply::Voted { counter: 0, time: TIME, sealed: false });
             council.answer_each([yes(), yes(), yes()]);
             assert_eq!(ended(council), silent, "the second round has as long");
         }
@@ -628,7 +628,7 @@ fn a_script_that_a_server_does_not_know_is_sent_unless_its_attempt_was_given_up(
 fn a_server_that_votes_during_the_second_round_is_asked_to_accept_the_fence_as_well() {
     let mut council = Council::of(3);
     council.acquire(OpId(2), 60_000, Wait::Never);
-    let yes = || Ok(Reply::Voted { counter: 0, time: TIME });
+    let yes = || Ok(Reply::Voted { counter: 0, time: TIME, sealed: false });
     council.answer_each([yes(), yes(), yes()]);
     council.answer_each([owner(false), owner(true), owner(true)]);
     assert!(matches!(council.outcome(OpId(2)), Some(Outcome::Acquired { .. })));
@@ -695,4 +695,39 @@ fn a_server_that_stays_silent_is_given_up() {
     assert!(!council.effects.contains(&given_up));
     council.pass(COMMAND_TIMEOUT.mul_f64(0.01));
     assert!(council.effects.contains(&given_up));
+}
+
+#[test]
+fn fences_that_a_majority_accepts_with_its_votes_need_no_second_round() {
+    for accepts in [true, false] {
+        let mut council = Council::of(3);
+        council.acquire(OpId(2), 60_000, Wait::Never);
+        let Call::Vote { fences: (first, last), .. } = council.asked[0].call else { panic!() };
+        assert!(first > TIME.as_micros() && last >= first);
+        let voted = |sealed: bool| {
+            let counter = if sealed { last } else { 0 };
+            Ok(Reply::Voted { counter, time: TIME, sealed })
+        };
+        council.answer_each([voted(true), voted(true)]);
+        let outcome = council.outcome(OpId(2));
+        assert!(matches!(outcome, Some(Outcome::Acquired { fence, .. }) if fence == first));
+        council.answer(2, voted(accepts));
+        let seals = council.asked.iter().map(|asked| &asked.call);
+        let seals = seals.filter(|call| matches!(call, Call::Seal { first, .. } if *first == last));
+        assert_eq!(seals.count(), usize::from(!accepts), "who votes late gets the fence");
+    }
+}
+
+#[test]
+fn fences_that_a_minority_accepts_are_not_used() {
+    let mut council = Council::of(3);
+    council.acquire(OpId(2), 60_000, Wait::Never);
+    let Call::Vote { fences: (_, last), .. } = council.asked[0].call else { panic!() };
+    let voted = |counter, sealed| Ok(Reply::Voted { counter, time: TIME, sealed });
+    council.answer_each([voted(last, true), voted(last + 7, false)]);
+    assert_eq!(council.outcome(OpId(2)), None);
+    let asked = council.asked.iter().filter(|asked| asked.node != 2).map(|asked| &asked.call);
+    for call in asked {
+        assert!(matches!(call, Call::Seal { first, .. } if *first == last + 8), "{call:?}");
+    }
 }

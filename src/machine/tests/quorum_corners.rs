@@ -39,7 +39,7 @@ fn give_up_connection(simulation: &mut Simulation, script: Script) {
     simulation.processes[0].event(0, Event::Disconnected("no answer".to_owned()));
     simulation.connect(0, 0);
     let lost = std::mem::take(&mut simulation.processes[0].dropped);
-    assert!(lost.len() == 1 && lost[0].1.script() == script, "{lost:?}");
+    assert!(lost.len() == 1 && lost[0].1.script() == Some(script), "{lost:?}");
     let at = simulation.now + ms(500);
     for (node, call) in lost {
         simulation.nodes[node].arrives_late(at, call);
@@ -222,7 +222,8 @@ fn a_server_that_votes_after_the_grant_gets_the_fence() {
     talk(&mut simulation, 0..2);
     held(&mut simulation);
     talk(&mut simulation, 2..3);
-    let fence = |node: usize| simulation.nodes[node].server.fence(simulation.now, &World::keys());
+    let fence =
+        |node: usize| simulation.nodes[node].server.own_fence(simulation.now, &World::keys());
     assert_eq!(fence(2), fence(0));
 }
 

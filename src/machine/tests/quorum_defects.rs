@@ -19,6 +19,8 @@ pub(super) enum Flaw {
     IgnoresClocks,
     /// No pending withdrawal where a connection is lost.
     NothingWithdrawn,
+    /// Every vote counts as one for the proposed fences.
+    SealsUnseen,
     /// Uptimes count as exact.
     UptimeIsExact,
     /// A restarted server votes at once.
@@ -39,10 +41,13 @@ impl Flaw {
 pub(super) fn distort(reply: Reply) -> Reply {
     match reply {
         Reply::Voted { time, .. } if Flaw::IgnoresCounters.is_on() => {
-            Reply::Voted { counter: 0, time }
+            Reply::Voted { counter: 0, time, sealed: false }
         }
         Reply::Voted { counter, .. } if Flaw::IgnoresClocks.is_on() => {
-            Reply::Voted { counter, time: ServerTime::default() }
+            Reply::Voted { counter, time: ServerTime::default(), sealed: false }
+        }
+        Reply::Voted { counter, time, .. } if Flaw::SealsUnseen.is_on() => {
+            Reply::Voted { counter, time, sealed: true }
         }
         reply => reply,
     }
@@ -52,6 +57,7 @@ pub(super) fn distort(reply: Reply) -> Reply {
 pub(super) fn spoil(quorum: &mut Quorum) {
     match defects::present() {
         Some(Change::Quorum(Flaw::FillsAfterLoss)) => quorum.believe_every_extension(),
+        Some(Change::Quorum(Flaw::IgnoresClocks)) => quorum.forget_clocks(),
         Some(Change::Quorum(Flaw::ForgetsAwaited)) => quorum.forget_awaited_votes(),
         Some(Change::Quorum(Flaw::NothingWithdrawn)) => quorum.forget_withdrawals(),
         Some(Change::Quorum(Flaw::WithdrawnOnce)) => quorum.forget_lost_requests(),
@@ -152,6 +158,29 @@ const DEFECTS: &[(&str, Kind, Change)] = &[
         "no message announces a free lock",
         Kind::Steady,
         script("redis.pcall('PUBLISH', channel, 'free ' .. lock_key)", ""),
+    ),
+    (
+        "proposed fences are written though the counter is not below them",
+        Kind::Hasty,
+        script("if first > (counter or 0) and first", "if first > 0 and first"),
+    ),
+    (
+        "proposed fences are written though the clock is above them",
+        Kind::Steady,
+        script("and first >= now_us then", "and first > 0 then"),
+    ),
+    (
+        "a vote for the proposed fences writes none",
+        Kind::Steady,
+        script(
+            "redis.call('SET', fence_key, last, 'PX', FENCE_MS)\n    return { 1, tonumber",
+            "return { 1, tonumber",
+        ),
+    ),
+    (
+        "proposed fences are used that a minority has written",
+        Kind::Hasty,
+        Change::Quorum(Flaw::SealsUnseen),
     ),
     ("validity counts from the answer", Kind::Steady, Change::Machine(Defect::ValidFromReply)),
     ("a server that forgot votes at once", Kind::Losing, Change::Quorum(Flaw::VotesAtOnce)),

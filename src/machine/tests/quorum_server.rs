@@ -94,7 +94,7 @@ impl Node {
         let before = Seen::on(&self.server, now);
         let reply = self.server.execute(now, call);
         let after = Seen::on(&self.server, now);
-        let broken = judge(call, &reply, &before, &after)
+        let broken = judge(call, self.server.time(now), &reply, &before, &after)
             .map(|rule| format!("{rule}: {call:?} -> {reply:?}\n  {before:?}\n  {after:?}"));
         let freed = matches!((call, &reply), (Call::Withdraw { .. }, Ok(Reply::Owner(true))));
         Done { reply, must_tell: freed && before.is_marked(), broken }

@@ -5,7 +5,7 @@ use super::server::Server;
 use super::snapshot::bare;
 use super::world::World;
 use crate::machine::RequestId;
-use crate::protocol::{Call, Failure, Mono, Reply, Script};
+use crate::protocol::{Call, Failure, Mono, Reply, Script, ServerTime};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ impl Seen {
         Self {
             value: server.command(now, &["GET", keys.lock()]),
             remaining: remaining(keys.lock()),
-            fence: server.fence(now, &keys),
+            fence: server.own_fence(now, &keys),
             fence_remaining: remaining(&keys.fence()),
         }
     }
@@ -70,6 +70,7 @@ pub(super) fn parts(value: &str) -> Option<(&str, u64)> {
 /// The rule that an executed call has broken.
 pub(super) fn judge(
     call: &Call,
+    time: ServerTime,
     reply: &Result<Reply, Failure>,
     before: &Seen,
     after: &Seen,
@@ -79,7 +80,7 @@ pub(super) fn judge(
         judge_owner(call, &caller, before, after),
         judge_lease(call, &caller, before, after),
         judge_mark(call, &caller, before, after),
-        judge_fence(call, &caller, before, after),
+        judge_fence(call, time, &caller, before, after),
         judge_reply(call, &caller, reply, before, after),
     ];
     judgements.into_iter().find_map(Result::err)
@@ -136,10 +137,22 @@ fn judge_mark(call: &Call, caller: &str, before: &Seen, after: &Seen) -> Result<
 }
 
 /// Only the owner writes a fence, with its lock, and fences only rise.
-fn judge_fence(call: &Call, caller: &str, before: &Seen, after: &Seen) -> Result<(), &'static str> {
+fn judge_fence(
+    call: &Call,
+    time: ServerTime,
+    caller: &str,
+    before: &Seen,
+    after: &Seen,
+) -> Result<(), &'static str> {
     rule(after.fence >= before.fence, "a fence fell")?;
     let own = after.owner() == Some(caller);
+    let takes = own && before.owner() != Some(caller);
     let due = match call {
+        Call::Vote { fences: (first, last), .. }
+            if takes && before.fence.unwrap_or(0) < *first && *first >= time.as_micros() =>
+        {
+            Some(*last)
+        }
         Call::Seal { first, last, .. } if own && before.fence < Some(*first) => Some(*last),
         Call::Fill { last, .. } if own && before.fence <= Some(*last) => Some(*last),
         _ => None,
@@ -164,8 +177,9 @@ fn judge_reply(
     let own = after.owner() == Some(caller);
     let lasts = |ttl: &Duration| own && after.remaining >= *ttl;
     let right = match (call, reply) {
-        (Call::Vote { ttl, .. }, Ok(Reply::Voted { counter, .. })) => {
-            lasts(ttl) && *counter == before.fence.unwrap_or(0)
+        (Call::Vote { ttl, fences: (_, last), .. }, Ok(Reply::Voted { counter, sealed, .. })) => {
+            let written = before.fence != after.fence && after.fence == Some(*last);
+            lasts(ttl) && *counter == after.fence.unwrap_or(0) && *sealed == written
         }
         (Call::Vote { .. }, Ok(Reply::Held(held))) => {
             let earlier = match (before.owner().and_then(parts), parts(caller)) {

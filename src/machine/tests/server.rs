@@ -1,12 +1,15 @@
 //! A server in virtual time: the published scripts, on an in-process keyspace.
 
 use super::defects;
-use super::snapshot::{Snapshot, holders};
+use super::snapshot::{self, Snapshot, holders};
 use super::watch::{Executed, Granted, Watch};
 use crate::machine::ServerProbe;
+use crate::protocol::keys::COUNTER;
 use crate::protocol::message::{Message, notices};
-use crate::protocol::{Call, Failure, LockKeys, Mono, Refusal, Reply, ServerTime, Token};
-use crate::server::embedded::{ask, execute, keys_of};
+use crate::protocol::{Call, Counters, Failure, LockKeys, Mono, Refusal, Reply, ServerTime, Token};
+use crate::server::embedded::{
+    Plain, Value, ask, execute, execute_plain, keys_of, keys_of_plain, taken,
+};
 use crate::server::memory::{Entries, Store};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -20,6 +23,8 @@ pub(super) struct Server(Rc<RefCell<State>>);
 
 struct State {
     store: Store,
+    /// Which counters issue the fences.
+    counters: Counters,
     replication_id: Rc<str>,
     /// Added to the monotonic clock to make wall-clock time.
     clock_us: u64,
@@ -40,6 +45,23 @@ struct State {
     executed: Rc<Cell<usize>>,
 }
 
+/// The reply in those to the plain commands of a call.
+pub(super) fn combine(
+    token: &Token,
+    replies: Vec<Result<Value, Failure>>,
+) -> Result<Reply, Failure> {
+    let mut values = Vec::new();
+    for reply in replies {
+        match reply {
+            Ok(value) => values.push(value),
+            Err(failure) if values.is_empty() => return Err(failure),
+            // An error, which no more is known of.
+            Err(_) => values.push(Value::Boolean(false)),
+        }
+    }
+    taken(token, &values)
+}
+
 /// A lock whose calls are judged.
 struct Watched {
     keys: LockKeys,
@@ -53,8 +75,13 @@ thread_local! {
     static SPARE: RefCell<Vec<Store>> = const { RefCell::new(Vec::new()) };
 }
 
-fn run(store: &mut Store, time: ServerTime, call: &Call) -> Result<Reply, Failure> {
-    execute(store, time, call, &defects::apply(call.script().source()))
+fn run(
+    store: &mut Store,
+    time: ServerTime,
+    call: &Call,
+    counters: Counters,
+) -> Result<Reply, Failure> {
+    execute(store, time, call, counters, |script| defects::apply(script.source()))
 }
 
 impl State {
@@ -65,9 +92,23 @@ impl State {
     fn snapshot(&self, keys: &LockKeys, time: ServerTime) -> Snapshot {
         let watched = self.watched.iter().find(|watched| watched.keys == *keys);
         match watched.and_then(|watched| watched.seen.as_ref()) {
-            Some((at, seen)) if *at == time => seen.clone(),
-            _ => Snapshot::take(keys, time, &|parts| ask(&self.store, time, parts)),
+            // A call for another lock may have changed the counter.
+            Some((at, seen)) if *at == time => {
+                let (fence, fence_ms) = self.counter(keys, time);
+                Snapshot { fence, fence_ms, ..seen.clone() }
+            }
+            _ => self.take_snapshot(keys, time),
         }
+    }
+
+    fn take_snapshot(&self, keys: &LockKeys, time: ServerTime) -> Snapshot {
+        let counter = self.counter(keys, time);
+        Snapshot::take(keys, counter, time, &|parts| ask(&self.store, time, parts))
+    }
+
+    fn counter(&self, keys: &LockKeys, time: ServerTime) -> (Option<String>, i64) {
+        let key = keys.counter(self.counters).to_string();
+        snapshot::counter(&key, &|parts| ask(&self.store, time, parts))
     }
 
     /// Records that something else than a judged call has changed the data.
@@ -76,11 +117,11 @@ impl State {
     }
 
     /// The error with which it refuses a call, if it does.
-    fn refuses(&self, time: ServerTime, call: &Call) -> Option<&'static str> {
+    fn refuses(&self, time: ServerTime, keys: &[String]) -> Option<&'static str> {
         if self.replica_since.is_some() {
             return Some("READONLY");
         }
-        let (moved, keys) = (self.moved.as_ref()?, keys_of(call));
+        let moved = self.moved.as_ref()?;
         // A single key is served where it is, or would be created. Several keys are refused unless all are in
         // one place, because no server knows the place of missing ones.
         let exists = |key: &String| ask(&self.store, time, &["EXISTS", key]) == ["1"];
@@ -126,7 +167,7 @@ impl State {
         let several = matches!(call, Call::AcquireAll { .. });
         let all_free = several && locks.iter().zip(before).all(|(lock, it)| is_free(lock, it));
         for (number, (keys, token)) in locks.iter().enumerate() {
-            let after = Snapshot::take(keys, time, &|parts| ask(&self.store, time, parts));
+            let after = self.take_snapshot(keys, time);
             let Some(known) = watched.iter_mut().find(|known| known.keys == *keys) else {
                 continue;
             };
@@ -184,6 +225,7 @@ impl Server {
         store.reset();
         let state = State {
             store,
+            counters: Counters::Server,
             replication_id: "first".into(),
             clock_us: 1_700_000_000_000_000,
             clock: None,
@@ -204,6 +246,7 @@ impl Server {
         let mut state = replica.0.borrow_mut();
         state.clock = own.clock;
         state.executed = Rc::clone(&own.executed);
+        state.counters = own.counters;
         state.replica_since = Some(now);
         drop(state);
         drop(own);
@@ -279,9 +322,28 @@ impl Server {
 
     /// Judges every later call for these locks.
     pub(super) fn watch(&self, locks: &[LockKeys]) {
-        let watched =
-            |keys: &LockKeys| Watched { keys: keys.clone(), watch: Watch::default(), seen: None };
-        self.0.borrow_mut().watched = locks.iter().map(watched).collect();
+        let mut state = self.0.borrow_mut();
+        let counters = state.counters;
+        let watched = |keys: &LockKeys| {
+            let mut watch = Watch::default();
+            watch.counters_end = counters == Counters::Locks;
+            Watched { keys: keys.clone(), watch, seen: None }
+        };
+        state.watched = locks.iter().map(watched).collect();
+    }
+
+    /// From now on its ACL denies the counter of all locks.
+    pub(super) fn deny_counter(&self) {
+        self.0.borrow_mut().counters = Counters::Locks;
+    }
+
+    pub(super) fn denies_counter(&self) -> bool {
+        self.0.borrow().counters == Counters::Locks
+    }
+
+    /// The key of the counter that issues the fences of a lock.
+    pub(super) fn counter_key(&self, keys: &LockKeys) -> String {
+        keys.counter(self.0.borrow().counters).to_string()
     }
 
     /// The number of calls executed here and on its peers.
@@ -336,6 +398,11 @@ impl Server {
         state.watched.iter().find_map(|it| it.watch.reserved.get(token).copied())
     }
 
+    /// Whether plain commands have shown that the lock they took is not the token's to use.
+    pub(super) fn is_void(&self, token: &str) -> bool {
+        self.0.borrow().watched.iter().any(|it| it.watch.void.contains(token))
+    }
+
     /// The latest grant of a token; none if there was none.
     pub(super) fn granted(&self, token: &str) -> Option<Granted> {
         let state = self.0.borrow();
@@ -348,14 +415,15 @@ impl Server {
 
     /// Executes a duplicate of a call, which must not send any message.
     pub(super) fn execute_again(&self, now: Mono, call: &Call) {
-        if self.0.borrow().refuses(self.time(now), call).is_some() {
+        if self.0.borrow().refuses(self.time(now), &keys_of(call)).is_some() {
             return;
         }
         let time = self.time(now);
         let mut state = self.0.borrow_mut();
         state.forget_seen();
         // The duplicate may be refused as well.
-        let _refused = run(&mut state.store, time, call).is_err();
+        let State { store, counters, .. } = &mut *state;
+        let _refused = run(store, time, call, *counters).is_err();
         assert!(state.store.take_messages().is_empty(), "a repeat of {call:?} sent a message");
         drop(state);
         // The duplicate may count as a claim of a new grant.
@@ -406,11 +474,23 @@ impl Server {
         self.command(now, &["SET", keys.lock(), value, "PX", &lease_ms]);
     }
 
-    pub(super) fn set_fence(&self, now: Mono, keys: &LockKeys, fence: u64) {
+    /// Sets the counter.
+    pub(super) fn set_fence(&self, now: Mono, fence: u64) {
+        self.command(now, &["SET", COUNTER, &fence.to_string()]);
+    }
+
+    /// The counter.
+    pub(super) fn fence(&self, now: Mono) -> Option<u64> {
+        self.command(now, &["GET", COUNTER])?.parse().ok()
+    }
+
+    /// Sets the last fence of a quorum's lock.
+    pub(super) fn set_own_fence(&self, now: Mono, keys: &LockKeys, fence: u64) {
         self.command(now, &["SET", &keys.fence(), &fence.to_string(), "PX", "86400000"]);
     }
 
-    pub(super) fn fence(&self, now: Mono, keys: &LockKeys) -> Option<u64> {
+    /// The last fence of a quorum's lock.
+    pub(super) fn own_fence(&self, now: Mono, keys: &LockKeys) -> Option<u64> {
         self.command(now, &["GET", &keys.fence()])?.parse().ok()
     }
 
@@ -444,6 +524,8 @@ impl Server {
         let (time, state) = (state.time(now), &mut *state);
         for Watched { keys, watch, .. } in &mut state.watched {
             let ask = |parts: &[&str]| ask(&state.store, time, parts);
+            // Plain commands may have taken the lock ahead of waiters.
+            watch.overtaking = ask(&["GET", keys.lock()]).pop();
             watch.silent = ask(&["HGET", &keys.waiters(), "unclaimed"]).pop();
             let shares = ask(&["ZRANGE", &keys.shared(), "0", "-1", "WITHSCORES"]);
             let silent_share = |pair: &[String]| {
@@ -461,10 +543,45 @@ impl Server {
         state.clock_us = state.clock_us.saturating_add_signed(step_us);
     }
 
-    pub(super) fn execute(&self, now: Mono, call: &Call) -> Result<Reply, Failure> {
+    /// Runs one of the plain commands of a call.
+    pub(super) fn execute_plain(
+        &self,
+        now: Mono,
+        call: &Call,
+        part: Plain,
+    ) -> Result<Value, Failure> {
         let time = self.time(now);
         let mut state = self.0.borrow_mut();
-        let refusal = state.refuses(time, call);
+        if let Some(code) = state.refuses(time, &keys_of_plain(call, part)) {
+            let (code, detail) = (code.to_owned(), String::new());
+            return Err(Failure::Refused(Refusal { code, detail }));
+        }
+        let when = state.executed.get() + 1;
+        state.executed.set(when);
+        let before = state.snapshot(call.keys(), time);
+        let value = execute_plain(&state.store, time, call, part);
+        let value = defects::spoil_plain(call, part, value, |parts| {
+            ask(&state.store, time, parts);
+        });
+        let after = state.take_snapshot(call.keys(), time);
+        let replication_id = Rc::clone(&state.replication_id);
+        let watched = state.watched.iter_mut().find(|watched| watched.keys == *call.keys());
+        if let Some(watched) = watched {
+            let granted = Granted { number: when, replication_id };
+            watched.watch.judge_plain(call, part, (&before, &after), &value, granted);
+        }
+        state.forget_seen();
+        Ok(value)
+    }
+
+    pub(super) fn execute(&self, now: Mono, call: &Call) -> Result<Reply, Failure> {
+        if call.script().is_none() {
+            let run = |part| self.execute_plain(now, call, part);
+            return combine(call.token(), Plain::ALL.map(run).into());
+        }
+        let time = self.time(now);
+        let mut state = self.0.borrow_mut();
+        let refusal = state.refuses(time, &keys_of(call));
         if let Some(code) = refusal {
             let (code, detail) = (code.to_owned(), String::new());
             return Err(Failure::Refused(Refusal { code, detail }));
@@ -472,7 +589,8 @@ impl Server {
         let when = state.executed.get() + 1;
         state.executed.set(when);
         let before = state.look_at_locks_of(call, time);
-        let reply = run(&mut state.store, time, call);
+        let State { store, counters, .. } = &mut *state;
+        let reply = run(store, time, call, *counters);
         let mail = state.take_mail();
         if !before.is_empty() {
             state.judge(when, time, call, &before, reply.as_ref().ok(), &mail);

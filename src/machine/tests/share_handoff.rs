@@ -64,7 +64,7 @@ fn a_permit_is_handed_off_by_one_call_with_a_fence_above_all() {
     let mut world = World::connected();
     let (leases, waiting) = busy(&mut world, 5);
     let sent = world.machine.stats().requests;
-    let mut last = world.server.fence(world.now, &World::keys()).unwrap();
+    let mut last = world.server.fence(world.now).unwrap();
     for (lease, op) in leases.into_iter().zip(&waiting) {
         let release = world.release(lease);
         assert!(world.outcome(release).is_none(), "nobody knows yet whether it had it still");

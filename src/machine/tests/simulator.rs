@@ -135,6 +135,10 @@ impl Simulation {
         };
         let locks: Vec<_> = simulation.locks.iter().map(|lock| lock.keys.clone()).collect();
         simulation.server.set_clock(simulation.now);
+        let has_one_place = !matches!(kind, Kind::Cluster | Kind::Moving);
+        if has_one_place && simulation.rng.u32(..6) == 0 {
+            simulation.server.deny_counter();
+        }
         if kind == Kind::Split {
             simulation.servers.push(simulation.server.replica(BEGIN));
         }
@@ -177,6 +181,9 @@ impl Simulation {
             Some(cluster) => World::joining_cluster(cluster, &client, self.now),
             None => World::joining(&self.server, &client, self.now),
         };
+        if self.rng.u32(..3) == 0 || self.server.denies_counter() {
+            world = world.by_scripts();
+        }
         world.outcomes.clear();
         world.unanswered_probes = Some(VecDeque::new());
         world.machine.rq.cx.config.confirm = self.rng.u32(..4) == 0;
@@ -292,10 +299,16 @@ impl Simulation {
         self.collect(who);
     }
 
-    /// The longest lease that a late request may still take.
+    /// The longest lease that a request may still take which is late or on its way.
     pub(super) fn late_lease(&self) -> Duration {
-        let asked = self.late.iter().map(|(_, _, call)| match call {
-            Call::Acquire { ttl, .. } | Call::Adopt { ttl, .. } | Call::Extend { ttl, .. } => *ttl,
+        let late = self.late.iter().map(|(_, _, call)| call);
+        let sent = self.processes.iter().flat_map(|process| &process.world.wire);
+        let asked = late.chain(sent.map(|(_, call)| call)).map(|call| match call {
+            Call::Take { ttl, .. }
+            | Call::Acquire { ttl, .. }
+            | Call::Claim { ttl, .. }
+            | Call::Adopt { ttl, .. }
+            | Call::Extend { ttl, .. } => *ttl,
             _ => Duration::ZERO,
         });
         asked.max().unwrap_or_default()
@@ -342,7 +355,9 @@ impl Simulation {
         self.note_left_to_expire(who, lease);
         let shared = kind == OpKind::Share || self.shares(who, lease);
         let shared = if let OpKind::Adopt { fence: own, shared } = kind {
-            self.demand(fence > own, || format!("an adopter got {fence} after {own}"));
+            // Fences of two masters have no order.
+            let ordered = self.kind != Kind::Split;
+            self.demand(fence > own || !ordered, || format!("an adopter got {fence} after {own}"));
             shared
         } else {
             shared
@@ -378,7 +393,7 @@ impl Simulation {
     }
 }
 
-fn number(variable: &str, default: u64) -> u64 {
+pub(super) fn number(variable: &str, default: u64) -> u64 {
     std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 

@@ -10,10 +10,15 @@ pub(super) struct Snapshot {
     pub(super) value: Option<String>,
     /// The remaining ms of the lock; negative if it has no expiry or does not exist.
     pub(super) remaining_ms: i64,
+    /// The fence counter of the server.
     pub(super) fence: Option<String>,
     /// The remaining ms of the fence counter, as for the lock.
     pub(super) fence_ms: i64,
     pub(super) line: Vec<Waiter>,
+    /// Whether the flag for the wait queue exists.
+    pub(super) waiting: bool,
+    /// The record of the fence of the newest share.
+    pub(super) newest: String,
     /// The sharers.
     pub(super) shares: Vec<Share>,
 }
@@ -50,9 +55,10 @@ pub(super) enum Reach {
 }
 
 impl Snapshot {
-    /// Reads a lock of a server with the clock `time`; `ask` runs a plain command.
+    /// Reads a lock of a server with the clock `time` and this fence counter; `ask` runs a plain command.
     pub(super) fn take(
         keys: &LockKeys,
+        (fence, fence_ms): (Option<String>, i64),
         time: ServerTime,
         ask: &dyn Fn(&[&str]) -> Vec<String>,
     ) -> Self {
@@ -60,13 +66,13 @@ impl Snapshot {
         let queue = if entries.is_empty() { Vec::new() } else { read_queue(keys, ask, &entries) };
         let value = ask(&["GET", keys.lock()]).pop();
         let shared = value.as_deref().is_some_and(|value| bare(value) == SHARED);
-        let left_ms = |key: &str| ask(&["PTTL", key]).pop().map_or(-2, |ms| ms.parse().unwrap());
-        let fence = keys.fence();
         Self {
             value,
-            remaining_ms: left_ms(keys.lock()),
-            fence_ms: left_ms(&fence),
-            fence: ask(&["GET", &fence]).pop(),
+            remaining_ms: left_ms(ask, keys.lock()),
+            fence,
+            fence_ms,
+            waiting: ask(&["EXISTS", &keys.waiting()]) == ["1"],
+            newest: if shared { newest_share(keys, ask) } else { String::new() },
             line: queue,
             shares: if shared { read_shares(keys, time, ask) } else { Vec::new() },
         }
@@ -87,6 +93,16 @@ impl Snapshot {
         owner.into_iter().chain(self.shares.iter().map(|it| (it.token.as_str(), it.remaining_ms)))
     }
 
+    /// What identifies the owners to a thief.
+    pub(super) fn owners(&self) -> &str {
+        match self.owner() {
+            Some(owner) if is_foreign(owner) => "foreign",
+            Some(owner) => owner,
+            None if self.value.is_some() => &self.newest,
+            None => "",
+        }
+    }
+
     /// The remaining ms of `token`'s lock or share.
     pub(super) fn held_ms(&self, token: &str) -> Option<i64> {
         self.holders().find(|(holder, _)| *holder == token).map(|(_, ms)| ms)
@@ -105,6 +121,20 @@ impl Snapshot {
     pub(super) fn waiter(&self, token: &str) -> Option<&Waiter> {
         self.line.iter().find(|waiter| waiter.token == token)
     }
+}
+
+/// The fence counter, and its remaining ms.
+pub(super) fn counter(key: &str, ask: &dyn Fn(&[&str]) -> Vec<String>) -> (Option<String>, i64) {
+    (ask(&["GET", key]).pop(), left_ms(ask, key))
+}
+
+/// What identifies the owners of a shared lock.
+fn newest_share(keys: &LockKeys, ask: &dyn Fn(&[&str]) -> Vec<String>) -> String {
+    ask(&["ZRANGE", &keys.shared(), "0", "0", "WITHSCORES"]).pop().unwrap_or_default()
+}
+
+fn left_ms(ask: &dyn Fn(&[&str]) -> Vec<String>, key: &str) -> i64 {
+    ask(&["PTTL", key]).pop().map_or(-2, |ms| ms.parse().unwrap())
 }
 
 /// The owners of the lock or of its shares.

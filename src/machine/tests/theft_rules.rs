@@ -9,16 +9,17 @@ use super::world::{COMMAND_TIMEOUT, RENEWED, ms};
 use crate::machine::{Command, LeaseId, LossReason, Wait};
 use crate::protocol::{Call, Intent, Mode, Mono, Reply, Token, drift};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// The thefts so far.
 #[derive(Debug, Default)]
 pub(super) struct Thefts {
     /// The number of executed calls.
     calls: usize,
-    /// The owners, and the number of calls at their grants.
+    /// All owners so far, and the number of calls at their first grants: thieves know them by their tokens.
     since: BTreeMap<String, usize>,
-    /// The number of calls when a theft was first requested, by its token and the fence that it had seen.
-    shown: BTreeMap<(String, u64), usize>,
+    /// The number of calls when a theft was first requested, by its token and the owners that it had seen.
+    shown: BTreeMap<(String, Arc<str>), usize>,
     /// The tokens that have held or stolen the lock.
     had: BTreeSet<String>,
     /// The victims, and when their leases would have ended, by the server's clock in ms.
@@ -31,9 +32,9 @@ pub(super) struct Thefts {
 
 impl Executed<'_> {
     /// Whether the lock may be stolen from its present owners.
-    fn may_steal(&self, seen: u64, also_foreign: bool) -> bool {
+    fn may_steal(&self, seen: &str, also_foreign: bool) -> bool {
         let foreign = self.before.owner().is_some_and(is_foreign);
-        let shown = self.before.counter().unwrap_or(0) == seen;
+        let shown = self.before.owners() == seen;
         !self.before.is_free() && (also_foreign || !foreign) && shown
     }
 
@@ -41,9 +42,9 @@ impl Executed<'_> {
     pub(super) fn is_theft(&self) -> bool {
         match self.call {
             Call::Acquire { intent: Intent::Steal(seen), token, .. } => {
-                self.may_steal(*seen, false) && self.before.held_ms(token.as_str()).is_none()
+                self.may_steal(seen, false) && self.before.held_ms(token.as_str()).is_none()
             }
-            Call::Force { foreign, seen: Some(seen), .. } => self.may_steal(*seen, *foreign),
+            Call::Force { foreign, seen: Some(seen), .. } => self.may_steal(seen, *foreign),
             _ => false,
         }
     }
@@ -86,16 +87,25 @@ impl Thefts {
     /// A thief steals once, and only from owners up to the one that it has seen.
     fn theft_is_right(&self, done: &Executed<'_>) -> Result<(), String> {
         let thief = done.token();
-        expect(!self.had.contains(thief), "a token that has had the lock takes it from another")?;
+        let seen = theft(done.call).map(|(_, seen)| seen);
+        // A request of that owner may have taken the lock once more, late.
+        let again = seen.as_deref() == done.before.owner();
+        let first = again || !self.had.contains(thief);
+        expect(first, "a token that has had the lock takes it from another")?;
         let shown = theft(done.call).and_then(|theft| self.shown.get(&theft)).copied();
         for (victim, _) in done.before.holders().filter(|(victim, _)| !is_foreign(victim)) {
             let since = self.since.get(victim).copied().unwrap_or(0);
-            // If a stranger has deleted the counter, owners cannot be told apart.
-            let uncounted = done.before.fence.is_none();
-            let earlier = uncounted || shown.is_none_or(|shown| since <= shown);
+            let earlier = shown.is_none_or(|shown| since <= shown);
             expect(earlier, &format!("{victim} lost the lock to {thief}, which had asked before"))?;
         }
         Ok(())
+    }
+
+    /// A token has taken a free lock by a plain command.
+    pub(super) fn taken(&mut self, token: &str) {
+        self.calls += 1;
+        self.since.entry(token.to_owned()).or_insert(self.calls);
+        self.had.insert(token.to_owned());
     }
 
     fn remember(&mut self, done: &Executed<'_>) {
@@ -106,22 +116,23 @@ impl Thefts {
                 self.victims.insert(victim.to_owned(), ends_ms);
             }
         }
-        let before = std::mem::take(&mut self.since);
         for (holder, _) in done.after.holders() {
             // An adopter has the grant of the former owner.
             let adopted = done.adopted().filter(|_| holder == done.token());
-            let since = before.get(adopted.unwrap_or(holder)).copied().unwrap_or(self.calls);
-            self.since.insert(holder.to_owned(), since);
+            let since = self.since.get(adopted.unwrap_or(holder)).copied().unwrap_or(self.calls);
+            self.since.entry(holder.to_owned()).or_insert(since);
             self.had.insert(holder.to_owned());
         }
     }
 }
 
-/// The token of a steal or force, and the fence up to which it applies.
-fn theft(call: &Call) -> Option<(String, u64)> {
+/// The token of a steal or force, and the owners that it is for.
+fn theft(call: &Call) -> Option<(String, Arc<str>)> {
     match call {
         Call::Acquire { intent: Intent::Steal(seen), token, .. }
-        | Call::Force { seen: Some(seen), token, .. } => Some((token.to_string(), *seen)),
+        | Call::Force { seen: Some(seen), token, .. } => {
+            Some((token.to_string(), Arc::clone(seen)))
+        }
         _ => None,
     }
 }

@@ -141,10 +141,10 @@ fn a_repeated_theft_spares_the_next_owner() {
     let op = b.acquire(10_000, Wait::Steal);
     b.answer_one();
     b.execute_and_lose_replies();
-    let issued = b.server.fence(b.now, &World::keys());
+    let issued = b.server.fence(b.now);
     b.connect();
     b.settle();
-    assert_eq!(Some(b.lease(op).1), issued);
+    assert!(Some(b.lease(op).1) > issued, "the fence of the lost answer was not used");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use super::server::Server;
 use super::world::{ONE_LEASE, RENEWED, World, ms};
 use crate::machine::{
-    Command, Event, Hold, LeaseId, LossReason, Notice, OpId, Outcome, Protocol, Wait,
+    Command, Denied, Event, Hold, LeaseId, LossReason, Notice, OpId, Outcome, Protocol, Wait,
 };
 use crate::protocol::message::inbox;
 use crate::protocol::{Call, Intent, Mode};
@@ -143,11 +143,12 @@ fn a_grant_by_message_is_valid_for_a_claim_and_then_for_the_lease() {
     let (lease, _) = crowd.worlds[1].lease(op);
     let now = crowd.worlds[1].now;
     assert_eq!(crowd.worlds[1].deadlines[&lease].since(now), ms(3_000 - 32));
-    assert!(matches!(
-        crowd.worlds[1].wire.front(),
-        Some((_, Call::Acquire { intent: Intent::Poll, .. }))
-    ));
+    assert!(matches!(crowd.worlds[1].wire.front(), Some((_, Call::Claim { .. }))));
+    let server = crowd.worlds[1].server.clone();
+    let record = || server.command(now, &["HGET", &World::keys().waiters(), "unclaimed"]);
+    assert!(record().is_some());
     crowd.settle();
+    assert_eq!(record(), None);
     assert_eq!(crowd.worlds[1].deadlines[&lease].since(now), ms(10_000 - 102));
 }
 
@@ -367,8 +368,8 @@ fn a_waiter_without_messages_polls() {
     let probe = crowd.server.probe(crowd.worlds[1].now);
     crowd.worlds[1].event(Event::Disconnected("cut".to_owned()));
     crowd.worlds[1].connecting = false;
-    let pubsub_denied = Some("NOPERM".to_owned());
-    crowd.worlds[1].event(Event::Connected { probe, risks: Vec::new(), pubsub_denied });
+    let denied = Denied { pubsub: Some("NOPERM".to_owned()), ..Denied::default() };
+    crowd.worlds[1].event(Event::Connected { probe, risks: Vec::new(), denied });
     assert_eq!(crowd.worlds[1].notices.last(), Some(&Notice::PubsubDenied("NOPERM".to_owned())));
     let lease = crowd.held(0, 10_000);
     let op = crowd.acquire(1, 10_000);
@@ -464,7 +465,7 @@ fn a_fence_of_a_handoff_is_reserved() {
         let (next, fence) = crowd.worlds[0].lease(op);
         let now = crowd.worlds[0].now;
         assert!(fence > last);
-        assert!(crowd.server.fence(now, &World::keys()).unwrap() >= fence, "issued by the server");
+        assert!(crowd.server.fence(now).unwrap() >= fence, "issued by the server");
         (lease, last) = (next, fence);
     }
 }
@@ -546,7 +547,7 @@ fn the_lock_goes_to_others_when_the_waiters_here_are_served() {
 
 #[test]
 fn a_request_whose_reply_outlives_its_lease_is_repeated_with_the_same_token() {
-    let mut world = World::connected();
+    let mut world = World::connected().by_scripts();
     let op = world.acquire(50, Wait::Forever);
     let (request, call) = world.wire.pop_front().unwrap();
     let reply = world.server.execute(world.now, &call);
@@ -564,6 +565,7 @@ fn a_request_that_a_grant_by_message_overtook_may_still_arrive() {
     let lease = crowd.held(0, 60_000);
     let (probe, sent) = (crowd.server.probe(crowd.worlds[1].now), crowd.worlds[1].now);
     crowd.worlds[1].event(Event::Probed { probe, sent });
+    crowd.worlds[1].machine.rq.servers.refuse_plain_commands();
     let op = crowd.worlds[1].acquire(60_000, Wait::Forever);
     crowd.worlds[1].execute_one();
     crowd.worlds[0].release(lease);

@@ -5,6 +5,7 @@ use super::snapshot::{Reach, SHARED, Snapshot, Waiter, bare, is_foreign};
 use super::theft_rules::Thefts;
 use super::world::COMMAND_TIMEOUT;
 use crate::protocol::{CLAIM, Call, Grant, Intent, Mode, Reply, Script, ServerTime, Taken, Token};
+use crate::server::embedded::{Plain, Value};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
@@ -30,6 +31,17 @@ pub(super) struct Watch {
     pub(super) thefts: Thefts,
     /// The latest grant of each token.
     pub(super) granted: BTreeMap<String, Granted>,
+    /// The token that has taken the lock by a plain command while others waited.
+    pub(super) overtaking: Option<String>,
+    /// The tokens that have taken the lock by a plain command, until the next plain command fails to.
+    by_plain: BTreeSet<String>,
+    /// The tokens that have taken the lock by a plain command, though it was another's soon after or others waited. No
+    /// script has granted it to them since.
+    pub(super) void: BTreeSet<String>,
+    /// Whether the fence counter has an expiry.
+    pub(super) counters_end: bool,
+    /// The latest time that the server's clock has shown, which may have been set back since.
+    latest: ServerTime,
     /// The first broken rule.
     pub(super) violation: Option<String>,
 }
@@ -87,7 +99,7 @@ impl Executed<'_> {
     }
 
     pub(super) fn intent(&self) -> Option<Intent> {
-        if let Call::Acquire { intent, .. } = self.call { Some(*intent) } else { None }
+        if let Call::Acquire { intent, .. } = self.call { Some(intent.clone()) } else { None }
     }
 
     pub(super) fn is_release(&self) -> bool {
@@ -98,6 +110,7 @@ impl Executed<'_> {
     pub(super) fn gives_up(&self) -> bool {
         match self.call {
             Call::Release { .. } | Call::FreeShare { .. } => true,
+            Call::Delete { .. } => self.before.value.as_deref() == Some(self.token()),
             // It knows nothing of shares.
             Call::Free { .. } => self.before.owner() == Some(self.token()),
             _ => false,
@@ -135,6 +148,8 @@ impl Executed<'_> {
         let kept = matches!(
             self.call,
             Call::Adopt { .. }
+                | Call::Claim { .. }
+                | Call::Delete { .. }
                 | Call::Downgrade { .. }
                 | Call::Extend { .. }
                 | Call::ExtendShare { .. }
@@ -182,6 +197,7 @@ impl Executed<'_> {
 impl Watch {
     /// Records the first rule that a call breaks.
     pub(super) fn judge(&mut self, done: &Executed<'_>) {
+        self.latest = self.latest.max(done.time);
         let verdict = if done.reply.is_none() { refused(done) } else { self.executed(done) };
         if let (Err(broken), None) = (verdict, &self.violation) {
             let Executed { call, before, after, .. } = done;
@@ -192,11 +208,9 @@ impl Watch {
     fn executed(&mut self, done: &Executed<'_>) -> Result<(), String> {
         let had = |token: &str| done.before.held_ms(token).is_some();
         for (token, _) in done.after.holders().filter(|(token, _)| !had(token)) {
-            let granted =
-                Granted { number: done.when, replication_id: Rc::clone(done.replication_id) };
-            self.granted.insert(token.to_owned(), granted);
+            self.grant(done, token);
         }
-        ends_are_right(done)?;
+        self.ends_are_right(done)?;
         if matches!(done.call, Call::AcquireAll { .. }) {
             return self.together(done);
         }
@@ -206,11 +220,29 @@ impl Watch {
         leases_are_right(done)?;
         self.fences_are_right(done, &successors)?;
         self.queue_is_right(done)?;
-        mark_is_right(done)?;
+        self.mark_is_right(done)?;
+        flag_is_right(done)?;
         messages_are_right(done, &successors)?;
         self.thefts.judge(done)?;
         self.remember_silence(done, &successors);
         Ok(())
+    }
+
+    /// Only the fence counter of a single lock has an expiry, which never moves.
+    fn ends_are_right(&self, done: &Executed<'_>) -> Result<(), String> {
+        let (before, after) = (done.before, done.after.fence_ms);
+        let due = match (&before.fence, &done.after.fence) {
+            (None, Some(_)) if self.counters_end => FENCE_MS,
+            (None, Some(_)) => -1,
+            _ => before.fence_ms,
+        };
+        expect(after == due, &format!("the fences are kept for {after} ms, and {due} are due"))
+    }
+
+    fn grant(&mut self, done: &Executed<'_>, token: &str) {
+        let (number, replication_id) = (done.when, Rc::clone(done.replication_id));
+        self.void.remove(token);
+        self.granted.insert(token.to_owned(), Granted { number, replication_id });
     }
 
     /// One of several locks requested together: all are granted, or none is changed.
@@ -228,19 +260,90 @@ impl Watch {
         let given_ms = done.after.remaining_ms;
         expect(given_ms == due_ms, &format!("{due_ms} ms are due, {given_ms} ms given"))?;
         let (fence, highest) = (fences[done.number], self.highest);
-        if had_ms.is_none() {
-            expect(fence > highest, &format!("the fence {fence} after {highest}"))?;
-            expect(done.after.counter() == Some(fence), "the counter is not at the fence given")?;
-            self.reserved.insert(done.token().to_owned(), fence);
-        } else if done.before.fence.is_some() {
-            let own = self.reserved.get(done.token()).copied().unwrap_or(fence);
-            expect(fence == own, &format!("the fence {own} of a hold became {fence}"))?;
-            expect(done.before.fence == done.after.fence, "a fence without a grant")?;
-        }
+        expect(fence > highest, &format!("the fence {fence} after {highest}"))?;
+        expect(done.after.counter() >= Some(fence), "the counter is behind a fence given")?;
+        self.reserved.insert(done.token().to_owned(), fence);
         self.highest = self.highest.max(done.after.counter().unwrap_or(0));
-        mark_is_right(done)?;
+        self.mark_is_right(done)?;
         messages_are_right(done, &[])?;
         self.thefts.judge(done)
+    }
+
+    /// Records the first rule that a plain command breaks.
+    pub(super) fn judge_plain(
+        &mut self,
+        call: &Call,
+        part: Plain,
+        (before, after): (&Snapshot, &Snapshot),
+        value: &Value,
+        granted: Granted,
+    ) {
+        let verdict = self.plain(call, part, (before, after), value, granted);
+        if let (Err(broken), None) = (verdict, &self.violation) {
+            self.violation =
+                Some(format!("{broken}: {part:?} {call:?}\n  {before:?}\n  {after:?}"));
+        }
+    }
+
+    fn plain(
+        &mut self,
+        call: &Call,
+        part: Plain,
+        (before, after): (&Snapshot, &Snapshot),
+        value: &Value,
+        granted: Granted,
+    ) -> Result<(), String> {
+        let Call::Take { token, ttl, block, .. } = call else { return Ok(()) };
+        let expected = match part {
+            Plain::Set if before.value.is_none() => {
+                self.granted.insert(token.to_string(), granted);
+                self.thefts.taken(token.as_str());
+                self.by_plain.insert(token.to_string());
+                if !before.line.is_empty() {
+                    self.overtaking = Some(token.to_string());
+                }
+                let remaining_ms = i64::try_from(ttl.as_millis()).unwrap();
+                let value = Some(token.to_string());
+                Snapshot { value, remaining_ms, ..before.clone() }
+            }
+            Plain::Set => {
+                self.by_plain.remove(token.as_str());
+                before.clone()
+            }
+            Plain::Incrby if !matches!(value, Value::ServerError(_)) => {
+                let last = before.counter().unwrap_or(0) + u64::from(*block);
+                let took = self.by_plain.contains(token.as_str());
+                if took && before.owner() == Some(token.as_str()) {
+                    self.reserved.insert(token.to_string(), last);
+                }
+                self.highest = self.highest.max(last);
+                let (fence, fence_ms) = (Some(last.to_string()), after.fence_ms);
+                Snapshot { fence, fence_ms, ..before.clone() }
+            }
+            Plain::Incrby => before.clone(),
+            Plain::Mget => {
+                let keeps = before.owner() == Some(token.as_str()) && !before.waiting;
+                if self.by_plain.contains(token.as_str()) && !keeps {
+                    self.void.insert(token.to_string());
+                }
+                before.clone()
+            }
+        };
+        expect(*after == expected, "a plain command did something else")
+    }
+
+    /// With waiters, the lock has the has-waiters flag, or its release would ignore them. A lock that was taken by a plain
+    /// command, ahead of them, has it from the next script on that looks at the queue.
+    fn mark_is_right(&mut self, done: &Executed<'_>) -> Result<(), String> {
+        let Some(value) = done.after.value.as_deref() else { return Ok(()) };
+        if is_foreign(value) {
+            let kept = done.before.value.as_deref() == Some(value);
+            return expect(kept, "foreign code's value changed");
+        }
+        self.overtaking.take_if(|token| token != value);
+        let stands = !done.after.line.is_empty() && self.overtaking.is_none();
+        let marked = value.ends_with('+');
+        expect(!stands || marked, "somebody waits, and the lock's value does not say so")
     }
 
     /// A process that claims its grant, or enqueues again, is not silent.
@@ -250,8 +353,10 @@ impl Watch {
             self.silent_shares.clear();
         }
         // Calls with only the lock's key cannot claim a grant by message.
-        let alone =
-            matches!(done.call, Call::Extend { .. } | Call::Free { .. } | Call::KeepEntry { .. });
+        let alone = matches!(
+            done.call,
+            Call::Delete { .. } | Call::Extend { .. } | Call::Free { .. } | Call::KeepEntry { .. }
+        );
         if !alone {
             self.silent_shares.remove(done.token());
         }
@@ -300,7 +405,9 @@ impl Watch {
     /// Whether a silent claim of its process cost this waiter its entry.
     fn is_purged(&self, done: &Executed<'_>, waiter: &Waiter) -> bool {
         let client = client(&waiter.token);
-        let silent = self.silent.as_deref().filter(|_| done.before.is_free());
+        // A plain command may have taken the lock since, which knows nothing of the record.
+        let by_plain = done.before.owner().is_some_and(|owner| self.by_plain.contains(owner));
+        let silent = self.silent.as_deref().filter(|_| done.before.is_free() || by_plain);
         let ended = |token: &str| done.before.held_ms(token).is_none();
         let heard_ms = waiter.deadline_ms.saturating_sub(LIVENESS_MS);
         // If the clock was set back, a request may seem to come after now.
@@ -362,11 +469,15 @@ impl Watch {
             self.reserved.insert(successor.token.to_owned(), last);
             self.highest = last;
         }
-        let owner = done.after.owner().filter(|owner| !is_foreign(owner));
-        match owner {
-            // The counter was lost with the data; its owner keeps its fences.
-            Some(owner) if granted.is_some() && done.before.fence.is_none() => {
-                self.reserved.insert(owner.to_owned(), counter);
+        let owned = granted
+            .filter(|_| done.after.owner() == Some(done.token()) && done.adopted().is_none());
+        match owned {
+            // The fence of an answer that was lost is unknown, so its owner gets a later one.
+            Some(fence) => {
+                let (first, highest) = (successors.is_empty(), self.highest);
+                expect(!first || fence > highest, &format!("the fence {fence} after {highest}"))?;
+                self.reserved.insert(done.token().to_owned(), counter);
+                self.grant(done, done.token());
             }
             _ if successors.is_empty() && done.passed().is_none() && done.adopted().is_none() => {
                 expect(done.before.fence == done.after.fence, "a fence without a grant")?;
@@ -387,16 +498,6 @@ impl Watch {
             expect(
                 share.fence == own,
                 &format!("the fence {own} of a share became {}", share.fence),
-            )?;
-        }
-        if let (Some(fence), Call::Acquire { token, block, .. }) = (granted, done.call) {
-            let last = fence + u64::from(*block) - 1;
-            let own = self.reserved.get(token.as_str()).copied().unwrap_or(last);
-            expect(last == own, &format!("the fences of a hold ended at {own} and now at {last}"))?;
-            let forgotten = done.after.fence.is_none();
-            expect(
-                forgotten || last <= counter,
-                "the counter is behind the fences that it reserved",
             )?;
         }
         self.highest = self.highest.max(counter);
@@ -427,7 +528,7 @@ impl Watch {
             // Or the position of another caller: the time of its call, by a server's clock that was read once, and
             // seems ahead by as much as that reading was delayed.
             let called = u128::from(waiter.seq)
-                <= u128::from(done.time.as_micros()) + COMMAND_TIMEOUT.as_micros();
+                <= u128::from(self.latest.as_micros()) + COMMAND_TIMEOUT.as_micros();
             let known = called || numbers.is_empty() || numbers.contains(&waiter.seq);
             expect(fresh || known, "an old position was lost")?;
             numbers.insert(waiter.seq);
@@ -446,6 +547,9 @@ impl Watch {
         Ok(())
     }
 }
+
+/// How long the counter of a single lock is kept.
+const FENCE_MS: i64 = 86_400_000;
 
 /// A waiter's liveness: its last contact follows from its deadline.
 const LIVENESS_MS: u64 = 15_000;
@@ -491,8 +595,10 @@ fn holders_are_right(done: &Executed<'_>, successors: &[Candidate<'_>]) -> Resul
 fn leases_are_right(done: &Executed<'_>) -> Result<(), String> {
     for (token, before) in done.before.holders() {
         let Some(after) = done.after.held_ms(token) else { continue };
-        // A whole lock may last a fraction of a ms longer than the same as a share.
-        let cut = after < before && !(done.is_downgrade() && after == before - 1);
+        // A victim that waits, too, may get the lock anew. A whole lock may last a fraction of a ms longer than the same as a
+        // share.
+        let cut =
+            after < before && !done.is_theft() && !(done.is_downgrade() && after == before - 1);
         expect(!cut, &format!("a lease was cut from {before} to {after} ms"))?;
     }
     if let (Call::HandoffShare { mode: Mode::Shared { limit: Some(limit) }, .. }, Some(_)) =
@@ -508,7 +614,9 @@ fn leases_are_right(done: &Executed<'_>) -> Result<(), String> {
         (Call::Acquire { ttl, .. }, Some(Reply::Granted { .. }))
         | (Call::Adopt { ttl, .. }, Some(Reply::Granted { .. }))
         | (Call::ExtendShare { ttl, .. }, Some(Reply::Granted { .. } | Reply::Owner(true)))
-        | (Call::Extend { ttl, .. }, Some(Reply::Owner(true))) => Some(ttl),
+        | (Call::Claim { ttl, .. } | Call::Extend { ttl, .. }, Some(Reply::Owner(true))) => {
+            Some(ttl)
+        }
         _ => None,
     };
     let (whose, promised) = match (done.call, done.reply) {
@@ -531,25 +639,16 @@ fn leases_are_right(done: &Executed<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// The lifetime of the fence counter: a day from its creation.
-const FENCE_MS: i64 = 24 * 60 * 60 * 1_000;
-
-/// Every key has an expiry, and the fence counter's never moves.
-fn ends_are_right(done: &Executed<'_>) -> Result<(), String> {
-    let (before, after) = (done.before.fence_ms, done.after.fence_ms);
-    let made = done.before.fence.is_none() && done.after.fence.is_some();
-    let due = if made { FENCE_MS } else { before };
-    expect(after == due, &format!("the fences are kept for {after} ms, and {due} are due"))
-}
-
-/// With waiters, the lock has the has-waiters flag, or its release would ignore them.
-fn mark_is_right(done: &Executed<'_>) -> Result<(), String> {
-    let Some(value) = done.after.value.as_deref() else { return Ok(()) };
-    if is_foreign(value) {
-        return expect(done.before.value.as_deref() == Some(value), "foreign code's value changed");
-    }
-    let stands = !done.after.line.is_empty();
-    expect(!stands || value.ends_with('+'), "somebody waits, and the lock's value does not say so")
+/// The flag for plain commands exists as long as the wait queue.
+fn flag_is_right(done: &Executed<'_>) -> Result<(), String> {
+    let (before, after) = (done.before, done.after);
+    let kept = before.line.len() == after.line.len() && !before.waiting;
+    expect(
+        after.line.is_empty() || after.waiting || kept,
+        "plain commands would not see the queue",
+    )?;
+    let emptied = !before.line.is_empty() && after.line.is_empty();
+    expect(!emptied || !after.waiting, "plain commands would see a queue that is empty")
 }
 
 /// Each successor that is granted something by another's call gets a message, about no more than its grant,

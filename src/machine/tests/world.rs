@@ -4,11 +4,12 @@ use super::defects::{self, Defect};
 use super::member::{Member, ShardSubscriber, calls, node_of};
 use super::server::Server;
 use crate::machine::{
-    Command, Config, Effect, Event, Hold, LeaseId, LossReason, Machine, Notice, OpId, Outcome,
-    Protocol, RequestId, ServerProbe, TokenId, Wait,
+    Command, Config, Denied, Effect, Event, Hold, LeaseId, LossReason, Machine, Notice, OpId,
+    Outcome, Protocol, RequestId, ServerProbe, TokenId, Wait,
 };
 use crate::protocol::message::{Grant, Message, inbox, notices};
 use crate::protocol::{Call, Failure, LockKeys, Mode, Mono, Refusal, Reply, Token};
+use crate::server::embedded::Value;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
@@ -45,6 +46,8 @@ pub(super) struct World {
     pub(super) server: Server,
     /// Sent, not executed yet.
     pub(super) wire: VecDeque<(RequestId, Call)>,
+    /// The replies to the plain commands of the oldest request, as far as they are executed.
+    pub(super) taking: Vec<Result<Value, Failure>>,
     /// Executed, not answered yet.
     pub(super) answers: VecDeque<Answer>,
     pub(super) outcomes: BTreeMap<OpId, Outcome>,
@@ -82,6 +85,8 @@ pub(super) struct World {
     pub(super) unanswered_probes: Option<VecDeque<(RequestId, Mono)>>,
     /// The server denies PUBLISH and SUBSCRIBE.
     pub(super) pubsub_denied: bool,
+    /// The server denies the plain commands that take a lock.
+    pub(super) plain_denied: bool,
     /// Grants that wait for replicas.
     pub(super) confirms: VecDeque<TokenId>,
     /// The shard channels of the server.
@@ -130,6 +135,13 @@ impl World {
         }
     }
 
+    /// The server takes no plain commands that would take a lock.
+    pub(super) fn by_scripts(mut self) -> Self {
+        self.plain_denied = true;
+        self.machine.rq.servers.refuse_plain_commands();
+        self
+    }
+
     /// Whether a reply is in flight.
     pub(super) fn has_answers(&self) -> bool {
         !self.answers.is_empty()
@@ -172,6 +184,7 @@ impl World {
             machine: Machine::new(config, 7),
             server: Server::new(),
             wire: VecDeque::new(),
+            taking: Vec::new(),
             answers: VecDeque::new(),
             outcomes: BTreeMap::new(),
             completed: Vec::new(),
@@ -195,6 +208,7 @@ impl World {
             notices: Vec::new(),
             unanswered_probes: None,
             pubsub_denied: false,
+            plain_denied: false,
             confirms: VecDeque::new(),
             shards: ShardSubscriber::default(),
             member: None,
@@ -244,7 +258,6 @@ impl World {
 
     pub(super) fn command(&mut self, command: Command) -> OpId {
         let command = defects::misdirect(&mut self.machine, command);
-        defects::confirm_anew(&mut self.machine, self.now, &command);
         let op = self.free_ops.pop().unwrap_or_else(|| {
             self.next_op += 1;
             OpId(self.next_op)
@@ -332,11 +345,16 @@ impl World {
         if self.blind {
             probe.replication_id = None;
         }
-        let pubsub_denied = self.pubsub_denied.then(|| "NOPERM".to_owned());
+        let reason = |denied: bool| denied.then(|| "NOPERM".to_owned());
+        let (pubsub, plain_commands) = (reason(self.pubsub_denied), reason(self.plain_denied));
         if !self.pubsub_denied {
             self.listen();
         }
-        self.event(Event::Connected { probe, risks: Vec::new(), pubsub_denied });
+        self.event(Event::Connected {
+            probe,
+            risks: Vec::new(),
+            denied: Denied { pubsub, plain_commands },
+        });
     }
 
     /// What the server shows.
@@ -414,7 +432,9 @@ impl World {
             while let Some(sent) = self.take_probe(request) {
                 self.answers.push_back(Answer::Probe(self.probe(), sent));
             }
-            let reply = self.reach_server(request, &call);
+            let Some(reply) = self.reach_server_step(request, &call) else {
+                return self.wire.push_front((request, call));
+            };
             self.answers.push_back(Answer::Reply(request, call.token().clone(), reply));
         }
     }
@@ -428,7 +448,7 @@ impl World {
 
     /// Delivers the oldest reply, after executing its request if necessary.
     pub(super) fn answer_one(&mut self) {
-        if self.answers.is_empty() {
+        while self.answers.is_empty() && !self.wire.is_empty() {
             self.execute_one();
         }
         while let Some(answer) = self.answers.pop_front() {

@@ -1,5 +1,5 @@
 --[[ acquire: take a free lock or a share of it, enqueue for one that is held, or confirm that the caller owns it
-  KEYS   1 lock  2 fence  3 queue  4 waiters  5 shared
+  KEYS   1 lock  2 fence  3 queue  4 waiters  5 shared  6 waiting
   ARGV   1 token  2 ttl_ms  3 epoch_us  4 inbox  5 intent  6 limit  7 block  8 seen
          inbox: the channel that a grant is published to, '' for a caller that only polls
          intent: 'try' takes only what is free; 'steal' takes the lock from its owners, unless other code holds it, and
@@ -7,20 +7,19 @@
          number or, if 0, at the end; an entry that exists moves back to the number, never ahead
          limit: '-' for the whole lock, 0 for a share of it, else a share if fewer than limit are held
          block: the number of fences that the grant reserves, the same in every repeat; 1 for a share
-         seen: only to steal: the last fence issued, from an answer; if it has changed nothing is taken, since the owner
-         may be a later one
+         seen: only to steal: the owners, from an answer; if they have changed nothing is taken
          intent, limit and block may be left out together: 0, '-' and 1
   REPLY  fence                                            the lock is the token's; the first of block
          { remaining_ms, holder, now_us, position, seq,   it is not: -1 if it never expires; 0 and ''
-           last }                                         if it is free; position 0 if not enqueued;
-                                                          last: the last fence issued, 0 if none
-  WRITES lock fence queue waiters shared
-  AGAIN  the same fence or position while the lease lasts, which is lengthened to ttl_ms, never shortened; once it has
-         ended the lock is acquired anew, with a new fence
+           owners }                                       if it is free; position 0 if not enqueued
+  WRITES lock fence queue waiters shared waiting
+  AGAIN  the same position, or the same fence of a share, or later fences of the whole lock while the lease lasts, which
+         is lengthened to ttl_ms, never shortened; once it has ended the lock is acquired anew
   FAILS  WRONGTYPE if a key holds something else, FENCE if the counter is at its end; then nothing is changed
 ]]
 --#include constants.lua
 local lock_key, fence_key, queue_key, waiters_key, shared_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local waiting_key = KEYS[6]
 local token, ttl_ms, epoch_us, inbox = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local intent, limit, block = ARGV[5] or '0', ARGV[6] or WHOLE, ARGV[7] or '1'
 
@@ -42,7 +41,7 @@ if is_taken then
   local fence, failure
   local reply = redis.pcall('INCRBY', fence_key, block)
   local before = type(reply) == 'number' and reply - block
-  if before and before > 0 and before <= FENCE_MAX then
+  if before and before >= FENCE_MIN and before <= FENCE_MAX then
     fence = before + 1
     if before - epoch_us < 0 then
       -- The first use by a process comes here, since its epoch is later than the last fence.
@@ -72,17 +71,44 @@ if is_taken then
   return fence or failure
 end
 
+-- So is a lock that another has: the caller is enqueued.
+value = redis.call('GET', lock_key)
+local owner = value and value:sub(-1) == MARK and value:sub(1, -2) or value
+if owner and owner:sub(1, 4) == 'hf1.' and owner ~= SHARED and owner ~= token and tonumber(intent) then
+  --#include clock.lua
+  --#include enqueue.lua
+  local now_us, last = server_time_us(), redis.pcall('ZRANGE', queue_key, -1, -1, 'WITHSCORES')
+  local unclaimed = redis.pcall('HGET', waiters_key, 'unclaimed')
+  -- Otherwise other code wrote a key, which is reported below.
+  if not last.err and type(unclaimed) ~= 'table' then
+    local queue = {
+      queue_key = queue_key, waiters_key = waiters_key, waiting_key = waiting_key,
+      unclaimed = unclaimed, last_seq = last[2], now_us = now_us,
+    }
+    local entry = {
+      token = token, lease_ms = ttl_ms, block = block, epoch_us = epoch_us, limit = limit, channel = inbox,
+    }
+    local seq = enqueue(queue, entry, redis.call('ZSCORE', queue_key, token), tonumber(intent))
+    if value == owner then
+      -- The mark makes the owner's release serve the queue.
+      redis.call('APPEND', lock_key, MARK)
+    end
+    local position = redis.call('ZRANK', queue_key, token) + 1
+    return { redis.call('PTTL', lock_key), owner, now_us, position, tonumber(seq), owner }
+  end
+end
+
 --#include clock.lua
 --#include counter.lua
 --#include fence.lua
 --#include lock_state.lua
+--#include enqueue.lua
 --#include shares.lua
 --#include messages.lua
 --#include revoke.lua
 --#include wait_queue.lua
 ttl_ms, epoch_us, block = tonumber(ttl_ms), tonumber(epoch_us), tonumber(block)
-value = redis.call('GET', lock_key)
-local lock, failure = read_lock(lock_key, fence_key, queue_key, waiters_key, shared_key, value, epoch_us)
+local lock, failure = read_lock(lock_key, fence_key, queue_key, waiters_key, shared_key, waiting_key, value, epoch_us)
 if failure then
   return failure
 end
@@ -93,9 +119,13 @@ if lock.value and strip_mark(lock.value) == token then
   if redis.call('PTTL', lock_key) <= ttl_ms then
     redis.call('PEXPIRE', lock_key, ttl_ms)
   end
-  -- A smaller counter has not issued the fence of this lock: it was lost, or other code set it.
-  local counter = lock.counter
-  return counter and counter >= block and counter - block + 1 or next_fence(lock, block, epoch_us)
+  if lock.last_seq then
+    -- Plain commands that arrived late may have taken the lock for an entry of the queue.
+    dequeue(lock, token)
+  end
+  -- The counter is that of all locks, so the fences of an earlier grant or answer are unknown here. An owner that knows
+  -- its fence keeps it.
+  return next_fence(lock, block, epoch_us)
 end
 local ends_ms = limit ~= WHOLE and share_end(lock, token)
 local fence = ends_ms and share_fence(lock, token)
@@ -118,12 +148,12 @@ local function take()
 end
 
 local is_foreign = lock.value and not lock.value:find('^hf1%.')
-if intent == 'steal' and (not lock.value or not is_foreign and (lock.counter or 0) == tonumber(ARGV[8])) then
+if intent == 'steal' and (not lock.value or not is_foreign and owners_of(lock) == ARGV[8]) then
   revoke(lock)
   return take()
 end
 local seq = redis.call('ZSCORE', queue_key, token)
-if not seq and not lock.head and intent ~= 'poll' and limit ~= WHOLE and has_room(lock, limit) then
+if not seq and not lock.last_seq and intent ~= 'poll' and limit ~= WHOLE and has_room(lock, limit) then
   -- The queue is empty, so the caller need not be enqueued first.
   purge_expired(lock)
   return take()
@@ -154,5 +184,5 @@ end
 local rank = seq and redis.call('ZRANK', queue_key, token)
 return {
   remaining_ms, lock.value and strip_mark(lock.value) or '', lock.now_us,
-  rank and rank + 1 or 0, tonumber(seq) or 0, lock.counter or 0,
+  rank and rank + 1 or 0, tonumber(seq) or 0, owners_of(lock),
 }

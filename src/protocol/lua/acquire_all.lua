@@ -5,8 +5,8 @@
          and then a token for each lock
   REPLY  { fence, … }  each lock is its token's · 0 one of them is held or waited for
   WRITES lock fence
-  AGAIN  the same fences; a lease is lengthened to ttl_ms, never shortened
-  FAILS  WRONGTYPE if a key holds something else, FENCE if the counter is at its end; then nothing is changed
+  AGAIN  later fences; a lease is lengthened to ttl_ms, never shortened
+  FAILS  WRONGTYPE if a key holds something else, FENCE if a counter is at its end; then nothing is changed
 ]]
 --#include constants.lua
 --#include clock.lua
@@ -15,7 +15,8 @@
 local ttl_ms, epoch_us = tonumber(ARGV[1]), tonumber(ARGV[2])
 
 local now_us = server_time_us()
-local values, counters, fences = {}, {}, {}
+-- The locks have one counter together, or one each.
+local values, counters, counts, following, fences = {}, {}, {}, {}, {}
 for i = 1, #ARGV - 2 do
   local token, lock_key, fence_key, queue_key = ARGV[2 + i], KEYS[3 * i - 2], KEYS[3 * i - 1], KEYS[3 * i]
   local value = redis.pcall('GET', lock_key)
@@ -26,22 +27,25 @@ for i = 1, #ARGV - 2 do
   if not is_owner and (value or redis.call('EXISTS', queue_key) == 1) then
     return 0
   end
-  local counter, failure = read_counter(fence_key)
-  if failure then
-    return failure
+  values[i] = value
+  if counters[fence_key] == nil then
+    local counter, failure = read_counter(fence_key)
+    if failure then
+      return failure
+    end
+    counters[fence_key] = counter or false
   end
-  values[i], counters[i] = value, counter
+  counts[fence_key] = (counts[fence_key] or 0) + 1
 end
 for i = 1, #ARGV - 2 do
   local token, lock_key, fence_key = ARGV[2 + i], KEYS[3 * i - 2], KEYS[3 * i - 1]
   if not values[i] then
     redis.call('SET', lock_key, token, 'PX', ttl_ms)
-    fences[i] = issue_fences(fence_key, counters[i], 1, epoch_us, now_us)
-  else
-    if redis.call('PTTL', lock_key) < ttl_ms then
-      redis.call('PEXPIRE', lock_key, ttl_ms)
-    end
-    fences[i] = counters[i] or issue_fences(fence_key, nil, 1, epoch_us, now_us)
+  elseif redis.call('PTTL', lock_key) < ttl_ms then
+    redis.call('PEXPIRE', lock_key, ttl_ms)
   end
+  fences[i] = following[fence_key]
+    or issue_fences(fence_key, counters[fence_key], counts[fence_key], epoch_us, now_us)
+  following[fence_key] = fences[i] + 1
 end
 return fences

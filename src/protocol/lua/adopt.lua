@@ -5,7 +5,7 @@
          limit: '-' for the whole lock and nothing less, as in acquire
   REPLY  fence: the lock is the token's, under a new fence, and lasts at least ttl_ms · 0 the owner lost it
   WRITES lock fence waiters shared
-  AGAIN  the same fence
+  AGAIN  a later fence of the whole lock, the same of a share
   FAILS  WRONGTYPE if a key holds something else, FENCE if the counter is at its end; then nothing is changed
 ]]
 --#include constants.lua
@@ -13,13 +13,14 @@
 --#include counter.lua
 --#include fence.lua
 --#include lock_state.lua
+--#include enqueue.lua
 --#include shares.lua
 --#include messages.lua
 local lock_key, fence_key, queue_key, waiters_key, shared_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local token, epoch_us, owner, ttl_ms, limit = ARGV[1], tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4]), ARGV[5]
 
 local value = redis.call('GET', lock_key)
-local lock, failure = read_lock(lock_key, fence_key, queue_key, waiters_key, shared_key, value, epoch_us)
+local lock, failure = read_lock(lock_key, fence_key, queue_key, waiters_key, shared_key, nil, value, epoch_us)
 if failure then
   return failure
 end
@@ -33,8 +34,8 @@ if holder and (holder == owner or holder == token) then
   -- PEXPIRE stands first: Redis lets a script write at maxmemory if its first write needs no memory.
   redis.call('PEXPIRE', lock_key, ends_ms - lock.now_ms)
   if holder == token then
-    -- A repeat. No other token was issued a fence while this one owns the lock.
-    return lock.counter or next_fence(lock, 1, epoch_us)
+    -- A repeat. The fence of the first answer was not used.
+    return next_fence(lock, 1, epoch_us)
   end
   -- The value is replaced, never deleted: a script that is cut off here, in a slot that moves, must leave the lock to
   -- one of the two.

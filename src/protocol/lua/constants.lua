@@ -4,7 +4,8 @@
 local SHARED, MARK, WHOLE = 'hf1.shared', '+', '-'
 -- A waiter that has been silent for LIVENESS_MS leaves the queue. The side keys outlast the last waiter and share.
 local LIVENESS_MS, KEYS_MS = 15000, 30000
--- A fence counter expires this long after its first use.
+-- A lock's own fence counter expires this long after its first use, in a quorum after its last.
 local FENCE_MS = 86400000
--- The largest counter that a fence may follow: numbers above 2^53 are not exact, and no call reserves what is between.
-local FENCE_MAX = 9e15
+-- A counter begins at the clock, in us, so one below FENCE_MIN was begun by INCR. FENCE_MAX is the largest that a fence
+-- may follow: numbers above 2^53 are not exact, and no call reserves what is between.
+local FENCE_MIN, FENCE_MAX = 1e15, 9e15

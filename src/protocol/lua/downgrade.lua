@@ -1,9 +1,9 @@
 --[[ downgrade: turn the whole lock into a share of it, and grant shares to the waiters at the head of the queue
-  KEYS   1 lock  2 fence  3 queue  4 waiters  5 shared
+  KEYS   1 lock  2 fence  3 queue  4 waiters  5 shared  6 waiting
   ARGV   1 token  2 epoch_us  3 fence
          fence: the owner's, which it keeps
   REPLY  1 a share is the token's · 0 not the owner
-  WRITES lock fence queue waiters shared
+  WRITES lock fence queue waiters shared waiting
   AGAIN  the same
   FAILS  WRONGTYPE if a key holds something else, FENCE if the counter is at its end; then nothing is changed
 ]]
@@ -12,14 +12,16 @@
 --#include counter.lua
 --#include fence.lua
 --#include lock_state.lua
+--#include enqueue.lua
 --#include shares.lua
 --#include messages.lua
 --#include wait_queue.lua
 local lock_key, fence_key, queue_key, waiters_key, shared_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local waiting_key = KEYS[6]
 local token, epoch_us, fence = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 
 local value = redis.call('GET', lock_key)
-local lock, failure = read_lock(lock_key, fence_key, queue_key, waiters_key, shared_key, value, epoch_us)
+local lock, failure = read_lock(lock_key, fence_key, queue_key, waiters_key, shared_key, waiting_key, value, epoch_us)
 if failure then
   return failure
 end

@@ -1,17 +1,17 @@
 --[[ inspect: return the owners of a lock and its waiters
-  KEYS   1 lock  2 fence  3 queue  4 waiters  5 shared
+  KEYS   1 lock  2 queue  3 waiters  4 shared
   ARGV   1 most
          most: the most shares to return, and the most waiters
-  REPLY  { value, remaining_ms, fence, shares, waiters }  fence: the last one issued, 0 if that is unknown;
-         shares: token, remaining_ms and fence by turns; waiters: token and limit by turns
-         {}                                               other code owns it, or it is free
+  REPLY  { value, remaining_ms, shares, waiters }  shares: token, remaining_ms and fence by turns; waiters: token and
+                                                   limit by turns
+         {}                                        other code owns it, or it is free
   WRITES nothing
   AGAIN  the state then
   FAILS  WRONGTYPE if a key holds something else
 ]]
 --#include constants.lua
 --#include clock.lua
-local lock_key, fence_key, queue_key, waiters_key, shared_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local lock_key, queue_key, waiters_key, shared_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local most = tonumber(ARGV[1])
 
 local value = redis.call('GET', lock_key)
@@ -34,5 +34,4 @@ for _, token in ipairs(redis.call('ZRANGE', queue_key, 0, most - 1)) do
   table.insert(waiters, token)
   table.insert(waiters, text:match('^%d+ %d+ %d+ %d+ (%S+) ') or WHOLE)
 end
-local last = tonumber(redis.call('GET', fence_key) or 0) or 0
-return { value, redis.call('PTTL', lock_key), last < 2 ^ 53 and last or 0, shares, waiters }
+return { value, redis.call('PTTL', lock_key), shares, waiters }

@@ -1,8 +1,10 @@
 -- lock_state: the state of a lock by its keys. Needs constants.lua, clock.lua, counter.lua and fence.lua.
+-- `last_seq` is the number of the last entry of the queue, nothing if it is empty.
 --
 --   lock     STRING  the owner's token, SHARED, or what other code wrote; MARK follows the first two if a
 --                    release must serve the queue
 --   queue    ZSET    token -> seq, the order of the queue; µs of the server's clock, raised where two meet
+--   waiting  STRING  exists as long as the queue, for commands that cannot read a queue
 --   waiters  HASH    token -> 'deadline_ms lease_ms block epoch_us limit channel'; 'unclaimed' -> the token
 --                    that was last granted the whole lock by message and has not been heard of since
 --   shared   ZSET    token -> end of its share, in ms of the server's clock; '#token' -> its fence, negative
@@ -14,11 +16,11 @@ local STEPS_MAX = 128
 
 -- The keys and their values, or nothing and the error. Reads every key that could be of the wrong type ahead
 -- of the first write. `value` is the lock's; no fence is issued below `epoch_us`, the epoch of the caller.
-local function read_lock(lock_key, fence_key, queue_key, waiters_key, shared_key, value, epoch_us)
+local function read_lock(lock_key, fence_key, queue_key, waiters_key, shared_key, waiting_key, value, epoch_us)
   local now_us = server_time_us()
-  local head = redis.pcall('ZRANGE', queue_key, 0, 0)
-  if head.err then
-    return nil, refusal(head, queue_key, 'a queue of waiters')
+  local last = redis.pcall('ZRANGE', queue_key, -1, -1, 'WITHSCORES')
+  if last.err then
+    return nil, refusal(last, queue_key, 'a queue of waiters')
   end
   local members = redis.pcall('ZCOUNT', shared_key, '-inf', '+inf')
   if type(members) == 'table' then
@@ -31,23 +33,29 @@ local function read_lock(lock_key, fence_key, queue_key, waiters_key, shared_key
   local counter, failure = read_counter(fence_key)
   return not failure and {
     key = lock_key, fence_key = fence_key, queue_key = queue_key, waiters_key = waiters_key, shared_key = shared_key,
-    value = value, head = head[1], members = members, unclaimed = unclaimed, counter = counter,
+    waiting_key = waiting_key, value = value, last_seq = last[2], members = members, unclaimed = unclaimed, counter = counter,
     epoch_us = epoch_us, now_us = now_us, now_ms = math.floor(now_us / 1000),
   }, failure
 end
 
 -- The value as the owner of the lock knows it.
 local function strip_mark(value)
-  return (value:gsub('^(hf1%..*)%+$', '%1'))
-end
-
--- The manager that a token belongs to.
-local function manager_of(token)
-  return token:match('^hf1%.([^.]*)%.')
+  return value:sub(-1) == MARK and value:sub(1, 4) == 'hf1.' and value:sub(1, -2) or value
 end
 
 local function is_shared(lock)
-  return lock.value and strip_mark(lock.value) == SHARED
+  return lock.value == SHARED or lock.value == SHARED .. MARK
+end
+
+-- Identifies the owners: it changes whenever another gets the lock or a share of it. Other code is one owner.
+local function owners_of(lock)
+  if not lock.value or not lock.value:find('^hf1%.') then
+    return lock.value and 'foreign' or ''
+  elseif is_shared(lock) then
+    -- By the fence of the newest share: fences are stored negative, so it stands first.
+    return redis.call('ZRANGE', lock.shared_key, 0, 0, 'WITHSCORES')[2] or ''
+  end
+  return strip_mark(lock.value)
 end
 
 -- The mark if the queue is not empty.

@@ -1,4 +1,4 @@
--- messages: publishing to managers. Needs lock_state.lua.
+-- messages: publishing to managers. Needs enqueue.lua and lock_state.lua.
 
 -- On Cluster a message must stay in the slot of the lock, so the channel has the lock's hash tag.
 local function is_sharded(channel)

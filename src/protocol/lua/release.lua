@@ -1,22 +1,27 @@
 --[[ release: give up a lock, a share of it, or a queue entry, and grant what is open to the next waiters
-  KEYS   1 lock  2 fence  3 queue  4 waiters  5 shared
+  KEYS   1 lock  2 fence  3 queue  4 waiters  5 shared  6 waiting
   ARGV   1 token  2 epoch_us
   REPLY  1 freed, and granted to the next waiter if there is one · 0 not the owner; its queue entry is gone
          2 freed, and not granted yet: the queue is longer than one call serves, call again
-  WRITES lock fence queue waiters shared
+  WRITES lock fence queue waiters shared waiting
   AGAIN  0, or 2 as long as it stays free; after a lost reply the caller reads 0 as freed if it first asked while it
          owned the lock
   FAILS  WRONGTYPE if a key holds something else, FENCE if the counter is at its end; then nothing is changed
 ]]
 --#include constants.lua
 local lock_key, fence_key, queue_key, waiters_key, shared_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local waiting_key = KEYS[6]
 local token = ARGV[1]
 
--- The common cases: the value has no mark, so the queue is empty.
+-- The common cases: nobody waits.
 local value = redis.call('GET', lock_key)
-if value == token then
-  redis.call('DEL', lock_key)
-  return 1
+if (value == token or value == token .. MARK) and redis.call('EXISTS', queue_key) == 0 then
+  -- With the mark, the lock may have been granted by message, which this call claims.
+  local unclaimed = value ~= token and redis.pcall('HGET', waiters_key, 'unclaimed')
+  if not unclaimed then
+    redis.call('DEL', lock_key)
+    return 1
+  end
 end
 --#include clock.lua
 local ends = value == SHARED and redis.pcall('ZSCORE', shared_key, token)
@@ -36,30 +41,30 @@ end
 --#include counter.lua
 --#include fence.lua
 --#include lock_state.lua
+--#include enqueue.lua
 --#include shares.lua
 --#include messages.lua
 --#include wait_queue.lua
 local epoch_us = tonumber(ARGV[2])
-local lock, failure = read_lock(lock_key, fence_key, queue_key, waiters_key, shared_key, value, epoch_us)
+local lock, failure = read_lock(lock_key, fence_key, queue_key, waiters_key, shared_key, waiting_key, value, epoch_us)
 if failure then
   return failure
 end
 claim(lock, token)
 free_if_unshared(lock)
 
-local is_owner = lock.value == token .. MARK
+-- A lock that was taken by plain commands has no mark, though others may have waited before.
+local is_owner = lock.value == token or lock.value == token .. MARK
 local is_held = is_owner or share_end(lock, token)
 if is_owner then
   redis.call('DEL', lock_key)
   lock.value = nil
-else
-  dequeue(lock, token)
-  if is_shared(lock) then
-    -- The token may have a share that has ended, or whose release was cut off behind its first write.
-    remove_share(lock, token)
-    fit_to_shares(lock)
-  end
+elseif is_shared(lock) then
+  -- The token may have a share that has ended, or whose release was cut off behind its first write.
+  remove_share(lock, token)
+  fit_to_shares(lock)
 end
+dequeue(lock, token)
 if is_open(lock) and serve_queue(lock) == UNKNOWN then
   return 2
 end

@@ -1,6 +1,6 @@
 -- start_counter: issue a fence after an INCRBY of the counter that did not. Needs clock.lua, counter.lua and fence.lua.
 
--- The first fence of a new counter, or nothing and the error. `reply` is the answer to INCRBY by `block`.
+-- The first fence of a counter that INCR has begun, or nothing and the error. `reply` is the answer to INCRBY by `block`.
 local function start_counter(fence_key, reply, block, epoch_us)
   local before = type(reply) == 'number' and reply - block
   if before and before > FENCE_MAX then
@@ -8,8 +8,8 @@ local function start_counter(fence_key, reply, block, epoch_us)
     redis.call('INCRBY', fence_key, -block)
   end
   local now_us = server_time_us()
-  if before and before <= 0 then
-    return issue_fences(fence_key, nil, block, epoch_us, now_us)
+  if before and before < FENCE_MIN then
+    return issue_fences(fence_key, before, block, epoch_us, now_us)
   end
   local _, failure = read_counter(fence_key)
   return nil, failure or reply

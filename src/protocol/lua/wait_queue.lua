@@ -1,8 +1,4 @@
--- wait_queue: the waiters for a lock, and grants to them. Needs shares.lua and messages.lua.
---
--- An entry is a table: token, deadline_ms, lease_ms, block (the fences reserved for it), epoch_us, limit ('-' for the
--- whole lock, 0 for a share, else a share of a lock with at most this many), channel (the waiter's inbox, '' for one
--- that polls).
+-- wait_queue: grants to the waiters for a lock. Needs enqueue.lua, shares.lua and messages.lua.
 
 -- An entry that no message can reach stays in the queue this long.
 local UNREACHED_MS = 2000
@@ -12,14 +8,6 @@ local CLAIM_MS = 3000
 local BLOCK_MAX = 128
 -- The results of serving the queue, besides a fence.
 local NOBODY, ANOTHER, UNKNOWN = 'nobody', 'another', 'unknown'
-
-local function write_entry(lock, entry)
-  local text = string.format(
-    '%.0f %.0f %.0f %.0f %s %s',
-    entry.deadline_ms, entry.lease_ms, entry.block, entry.epoch_us, entry.limit, entry.channel
-  )
-  redis.call('HSET', lock.waiters_key, entry.token, text)
-end
 
 -- The entry of `token`, or nothing if it has left or other code wrote what is no entry.
 local function read_entry(lock, token)
@@ -40,34 +28,18 @@ local function read_entry(lock, token)
   }
 end
 
--- Puts the caller's entry into the queue, keeps it or moves it back, and renews its deadline. `seq` is its number in
--- the queue, if it has one; `asked` the number to have, 0 for the end.
-local function enqueue(lock, entry, seq, asked)
-  if lock.unclaimed and manager_of(lock.unclaimed) == manager_of(entry.token) then
-    clear_unclaimed(lock)
-  end
-  -- An entry moves back if its caller was served: others came before the manager's next caller.
-  if not seq or asked and asked > tonumber(seq) then
-    seq = asked
-    if seq == 0 then
-      local last = tonumber(redis.call('ZRANGE', lock.queue_key, -1, -1, 'WITHSCORES')[2])
-      seq = math.max(lock.now_us, (last or 0) + 1)
+-- Removes the entry of `token`, if it has one. A `record` of its grant takes its place: the key keeps its expiry, which
+-- is later than the end of any claim.
+local function dequeue(lock, token, record)
+  if redis.call('ZREM', lock.queue_key, token) == 1 then
+    if record then
+      redis.call('HSET', lock.waiters_key, record, token)
     end
-    seq = string.format('%.0f', seq)
-    redis.call('ZADD', lock.queue_key, seq, entry.token)
+    redis.call('HDEL', lock.waiters_key, token)
+    if redis.call('EXISTS', lock.queue_key) == 0 then
+      redis.call('DEL', lock.waiting_key)
+    end
   end
-  -- PEXPIRE stands ahead of HSET: Redis lets a script write at maxmemory if its first write needs no memory, so
-  -- entries that are in the queue can stay.
-  redis.call('PEXPIRE', lock.queue_key, KEYS_MS)
-  entry.deadline_ms = lock.now_ms + LIVENESS_MS
-  write_entry(lock, entry)
-  redis.call('PEXPIRE', lock.waiters_key, KEYS_MS)
-  return seq
-end
-
-local function dequeue(lock, token)
-  redis.call('ZREM', lock.queue_key, token)
-  redis.call('HDEL', lock.waiters_key, token)
 end
 
 -- Grants what `entry` asks for, with a fence that its manager accepts, and returns the fence. The value of the whole
@@ -90,13 +62,10 @@ end
 -- is a hint; the keys are the truth.
 local function grant_by_message(lock, entry, notices)
   entry.lease_ms = math.min(entry.lease_ms, CLAIM_MS)
-  dequeue(lock, entry.token)
+  dequeue(lock, entry.token, entry.limit == WHOLE and 'unclaimed')
   -- The mark makes a release that comes ahead of the claim read the record of the grant.
   local fence = grant(lock, entry, MARK)
-  if entry.limit == WHOLE then
-    redis.call('HSET', lock.waiters_key, 'unclaimed', entry.token)
-    redis.call('PEXPIRE', lock.waiters_key, KEYS_MS)
-  else
+  if entry.limit ~= WHOLE then
     redis.call('ZADD', lock.shared_key, -lock.now_ms, '?' .. entry.token)
   end
   local channel = entry.channel
@@ -147,13 +116,13 @@ local function purge_grants(lock)
 end
 
 -- Removes ended grants and shares, and all entries of a silent manager that were not renewed since: one unclaimed
--- grant is enough to count it as dead.
-local function purge_expired(lock)
+-- grant is enough to count it as dead. The `caller` is not: it may seem so after the clock was set back.
+local function purge_expired(lock, caller)
   local silent = purge_grants(lock)
   if next(silent) then
     for _, token in ipairs(redis.call('ZRANGE', lock.queue_key, 0, STEPS_MAX - 1)) do
       local silent_ms = silent[manager_of(token) or '']
-      if silent_ms and last_heard_ms(lock, token) <= silent_ms then
+      if token ~= caller and silent_ms and last_heard_ms(lock, token) <= silent_ms then
         dequeue(lock, token)
       end
     end
@@ -187,7 +156,7 @@ end
 -- fence if `caller` is among them; else ANOTHER if an entry got the lock or finds no room, NOBODY if no reachable entry
 -- is left, or UNKNOWN if the queue is longer than one call serves.
 local function grant_next(lock, caller, notices)
-  purge_expired(lock)
+  purge_expired(lock, caller)
   local skipped, fence, listens = 0, nil, {}
   for _ = 1, STEPS_MAX do
     local token = redis.call('ZRANGE', lock.queue_key, skipped, skipped)[1]

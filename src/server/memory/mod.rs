@@ -26,7 +26,6 @@ pub(crate) use channels::Message;
 pub(crate) use keyspace::Entries;
 
 use crate::protocol::ServerTime;
-#[cfg(any(test, fuzzing))]
 use commands::Caller;
 use keyspace::Keyspace;
 use lua::Engine;
@@ -81,7 +80,6 @@ impl Store {
     }
 
     /// Runs one plain command, given as its name and arguments.
-    #[cfg(any(test, fuzzing))]
     pub(crate) fn command(&self, now: ServerTime, parts: &[&[u8]]) -> Value {
         let mut keyspace = access(&self.keyspace);
         keyspace.set_now(now);

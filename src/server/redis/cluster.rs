@@ -3,6 +3,7 @@
 //! Source: <https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/>
 
 use super::directory::Name;
+use super::handshake::Purpose;
 use super::link::{Link, Origin};
 use super::{Address, Deliver, Directory, Endpoint, Welcome, race, shard_subscriber, single, wire};
 use crate::machine::{NodeId, Routes};
@@ -157,7 +158,8 @@ pub(super) async fn connect(
         return Err(Failure::Lost("a server that nobody has heard of".to_owned()));
     };
     let server = endpoint.server(host.clone(), port);
-    let (mut link, welcome) = single::connect(&server, directory, Arc::clone(&deliver)).await?;
+    let connecting = single::connect(&server, directory, Arc::clone(&deliver), Purpose::Cluster);
+    let (mut link, welcome) = connecting.await?;
     let (channels, wanted) = mpsc::unbounded_channel();
     link.tasks.spawn(shard_subscriber::listen(server, wanted, deliver));
     let directory = Arc::clone(directory);

@@ -1,7 +1,8 @@
 //! A command on its way to a server. Only the commands of every day are written with it; the `redis` crate writes the
 //! others.
 
-use crate::protocol::SideKey;
+use crate::protocol::{CounterKey, SideKey};
+use std::io::Write;
 
 /// The parts of one command. It may be used for one command after the other, and keeps its memory.
 #[derive(Debug, Default)]
@@ -12,7 +13,7 @@ pub(crate) struct Command {
 }
 
 impl Command {
-    pub(super) const fn new() -> Self {
+    pub(in crate::server) const fn new() -> Self {
         Self { bytes: Vec::new(), ends: Vec::new() }
     }
 
@@ -28,7 +29,7 @@ impl Command {
         self
     }
 
-    pub(super) fn parts(&self) -> impl Iterator<Item = &[u8]> {
+    pub(in crate::server) fn parts(&self) -> impl Iterator<Item = &[u8]> {
         let starts = std::iter::once(0).chain(self.ends.iter().copied());
         starts.zip(&self.ends).map(|(start, end)| &self.bytes[start..*end])
     }
@@ -93,6 +94,13 @@ impl Part for SideKey<'_> {
         for part in self.parts() {
             bytes.extend_from_slice(part.as_bytes());
         }
+    }
+}
+
+impl Part for CounterKey<'_> {
+    fn append_to(&self, bytes: &mut Vec<u8>) {
+        // Writing to memory cannot fail.
+        let _written = write!(bytes, "{self}");
     }
 }
 

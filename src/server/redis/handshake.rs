@@ -1,32 +1,51 @@
 //! The first exchange on a new connection, on the runtime: login, introduction, subscriptions.
 
+use super::dialect::{self, Delete, Dialect};
 use super::frames::Frames;
 use super::link::{Link, pushed};
 use super::replicas::ReplicaAcker;
 use super::stream::Stream;
 use super::{Address, Deliver, Directory, Endpoint, Incoming, Welcome, persistence, wire};
-use crate::machine::{Risk, ServerProbe};
-use crate::protocol::Failure;
+use crate::machine::{Denied, Risk, ServerProbe};
+use crate::protocol::{Counters, Failure};
 use redis::{Pipeline, PushKind, Value};
 use std::sync::Arc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-/// Connects to a single server, logs in, subscribes to the inbox and probes the server. With `ask_persistence` it is
-/// also asked whether a restart may lose data. `deliver` gets what the replicas confirm.
+/// The locks that a server keeps for a manager.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Purpose {
+    /// All of them.
+    Server,
+    /// Those of some slots.
+    Cluster,
+    /// Its vote about each. With `ask_persistence` the server is asked whether a restart may lose data.
+    Quorum { ask_persistence: bool },
+}
+
+/// Connects to a single server, logs in, subscribes to the inbox and probes the server. `deliver` gets what the replicas
+/// confirm.
 pub(super) async fn connect(
     endpoint: &Endpoint,
     directory: &Arc<Directory>,
     deliver: Deliver,
-    ask_persistence: bool,
+    purpose: Purpose,
 ) -> Result<(Link, Welcome), Failure> {
     let stream = Stream::open(endpoint).await.map_err(|error| Failure::Lost(error.to_string()))?;
     let mut dialogue = Dialogue { stream, frames: Frames::new(), early: Vec::new() };
     dialogue.log_in(endpoint).await?;
-    let (probe, mut risks) = dialogue.introduce(endpoint).await?;
-    if ask_persistence {
-        risks.extend(dialogue.ask_persistence(endpoint).await?);
-    }
-    let pubsub_denied = match endpoint.channels.as_slice() {
+    let (probe, mut risks, delete) = dialogue.introduce(endpoint).await?;
+    let (dialect, plain_commands) = match purpose {
+        Purpose::Server => dialogue.settle(Dialect { counters: Counters::Server, delete }).await?,
+        Purpose::Cluster => dialogue.settle(Dialect { counters: Counters::Slots, delete }).await?,
+        Purpose::Quorum { ask_persistence } => {
+            if ask_persistence {
+                risks.extend(dialogue.ask_persistence(endpoint).await?);
+            }
+            (Dialect::PLAIN, None)
+        }
+    };
+    let pubsub = match endpoint.channels.as_slice() {
         [] => None,
         channels => dialogue.listen(channels).await?,
     };
@@ -40,8 +59,8 @@ pub(super) async fn connect(
     let Dialogue { stream, frames, early } = dialogue;
     let (socket, tls) = stream.into_parts();
     let socket = socket.try_into().map_err(|error: std::io::Error| lost(&error))?;
-    let link = Link::new(socket, tls, frames, early, acker);
-    Ok((link, Welcome { probe, risks, pubsub_denied }))
+    let link = Link::new(socket, tls, frames, early, acker, dialect);
+    Ok((link, Welcome { probe, risks, denied: Denied { pubsub, plain_commands } }))
 }
 
 /// A connection on which one thing is asked after the other.
@@ -76,9 +95,16 @@ impl Dialogue {
     async fn introduce(
         &mut self,
         endpoint: &Endpoint,
-    ) -> Result<(ServerProbe, Vec<Risk>), Failure> {
+    ) -> Result<(ServerProbe, Vec<Risk>, Delete), Failure> {
         let answers = self.ask(&wire::introduction(&endpoint.client_name, endpoint.db)).await?;
-        wire::introduced(&answers, &endpoint.address.to_string())
+        let (probe, risks) = wire::introduced(&answers, &endpoint.address.to_string())?;
+        Ok((probe, risks, answers.first().map_or(Delete::Script, dialect::native_delete)))
+    }
+
+    /// The part of `wanted` that the server allows, and why no lock may be taken by plain commands, if so.
+    async fn settle(&mut self, wanted: Dialect) -> Result<(Dialect, Option<String>), Failure> {
+        let answers = self.ask(&dialect::question(wanted)).await?;
+        Ok(dialect::answered(wanted, answers))
     }
 
     async fn ask_persistence(&mut self, endpoint: &Endpoint) -> Result<Option<Risk>, Failure> {

@@ -2,6 +2,7 @@
 //! waiting.
 
 use super::command::Command;
+use super::dialect::Dialect;
 use super::directory::Name;
 use super::frames::{Frames, integer};
 use super::replicas::ReplicaAcker;
@@ -10,7 +11,7 @@ use super::socket::Socket;
 use super::{Directory, Incoming, Item, cluster, tls, wire};
 use crate::faults;
 use crate::machine::{RequestId, SendMode, TokenId};
-use crate::protocol::{Failure, Message, Mono, Script};
+use crate::protocol::{Failure, Message, Mono, Reply, Script, Token};
 use redis::{PushKind, Value};
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
@@ -35,9 +36,10 @@ pub(crate) struct Link {
     out: Vec<u8>,
     written: usize,
     expected: VecDeque<Expected>,
-    /// The replies to a probe, until all are there.
-    probe: Vec<Value>,
+    /// The replies to a probe or to the commands that take a lock, until all are there.
+    replies: Vec<Value>,
     acker: Option<ReplicaAcker>,
+    dialect: Dialect,
     /// Whether the end of the connection was reported.
     over: bool,
     /// The prefix of the reason of a disconnect.
@@ -62,6 +64,8 @@ enum Expected {
     Asking,
     Probe(Mono),
     Reply(RequestId, Script),
+    /// The replies to the commands that take a lock.
+    Take(RequestId, Token),
     /// The push that confirms a change of subscriptions, or an error.
     Subscription(Arc<str>, bool),
 }
@@ -73,6 +77,7 @@ impl Link {
         frames: Frames,
         early: Vec<Incoming>,
         acker: Option<ReplicaAcker>,
+        dialect: Dialect,
     ) -> Self {
         Self {
             socket: Arc::new(socket),
@@ -83,8 +88,9 @@ impl Link {
             out: Vec::new(),
             written: 0,
             expected: VecDeque::new(),
-            probe: Vec::new(),
+            replies: Vec::new(),
             acker,
+            dialect,
             over: false,
             name: String::new(),
             origin: None,
@@ -131,9 +137,13 @@ impl Link {
                         redis::cmd("ASKING").write_packed_command(&mut self.out);
                         self.expected.push_back(Expected::Asking);
                     }
-                    wire::write_command(&mut self.command, call, *send_mode);
-                    self.command.write_to(&mut self.out);
-                    self.expected.push_back(Expected::Reply(*request, call.script()));
+                    let out = &mut self.out;
+                    let write = |command: &Command| command.write_to(out);
+                    wire::write_commands(&mut self.command, call, *send_mode, self.dialect, write);
+                    self.expected.push_back(match call.script() {
+                        Some(script) => Expected::Reply(*request, script),
+                        None => Expected::Take(*request, call.token().clone()),
+                    });
                 }
             }
         }
@@ -237,22 +247,29 @@ impl Link {
         match self.expected.pop_front() {
             None => return Err("the server answered what nobody asked".to_owned()),
             Some(Expected::Probe(sent)) => {
-                self.probe.push(value);
-                if self.probe.len() < wire::PROBE_COMMANDS {
+                self.replies.push(value);
+                if self.replies.len() < wire::PROBE_COMMANDS {
                     self.expected.push_front(Expected::Probe(sent));
                     return Ok(());
                 }
                 // A failed probe is repeated with the next request a second later.
-                if let Ok(probe) = wire::probe(&std::mem::take(&mut self.probe)) {
+                if let Ok(probe) = wire::probe(&self.replies) {
                     into.push(Incoming::Probed(probe, sent));
                 }
+                self.replies.clear();
             }
             Some(Expected::Reply(request, script)) => {
-                let mut reply = wire::reply(script, value);
-                if let (Err(failure), Some(origin)) = (&mut reply, &self.origin) {
-                    cluster::redirect(failure, &origin.host, &origin.directory);
+                into.push(self.reply(request, wire::reply(script, value)));
+            }
+            Some(Expected::Take(request, token)) => {
+                self.replies.push(value);
+                if self.replies.len() < wire::Plain::ALL.len() {
+                    self.expected.push_front(Expected::Take(request, token));
+                    return Ok(());
                 }
-                into.push(Incoming::Reply(request, reply));
+                let reply = wire::taken(&token, &self.replies);
+                self.replies.clear();
+                into.push(self.reply(request, reply));
             }
             Some(Expected::Subscription(channel, true)) => match value.extract_error() {
                 Ok(_) => into.push(Incoming::Listening(channel, true)),
@@ -266,6 +283,15 @@ impl Link {
             Some(Expected::Asking | Expected::Subscription(_, false)) => {}
         }
         Ok(())
+    }
+}
+
+impl Link {
+    fn reply(&self, request: RequestId, mut reply: Result<Reply, Failure>) -> Incoming {
+        if let (Err(failure), Some(origin)) = (&mut reply, &self.origin) {
+            cluster::redirect(failure, &origin.host, &origin.directory);
+        }
+        Incoming::Reply(request, reply)
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod cluster;
 mod command;
+mod dialect;
 mod directory;
 mod frames;
 #[cfg(any(test, fuzzing))]
@@ -26,6 +27,8 @@ mod tls;
 pub(super) mod wire;
 
 pub(crate) use cluster::discover;
+pub(super) use command::Command;
+pub(super) use dialect::Dialect;
 pub(crate) use directory::Directory;
 pub(crate) use link::Link;
 pub(crate) use query::page;
@@ -38,6 +41,7 @@ pub use tls::{BadOption, Tls, TlsOptions};
 use super::{Address, Deliver, Endpoint, Incoming, Item, Welcome};
 use crate::machine::NodeId;
 use crate::protocol::Failure;
+use handshake::Purpose;
 use std::sync::Arc;
 
 /// Connects to a server of an address, by its number in the machine.
@@ -58,14 +62,13 @@ pub(super) async fn connect(
             };
             // If servers may vote at once after a restart, each is asked whether its data survive one.
             let ask_persistence = settings.longest_lease.is_none();
-            let connecting = handshake::connect(server, directory, deliver, ask_persistence);
-            single::in_time(server, connecting).await
+            single::connect(server, directory, deliver, Purpose::Quorum { ask_persistence }).await
         }
         Address::Sentinel(sentinels) => {
             sentinel::connect(endpoint, sentinels, directory, deliver).await
         }
         Address::Tcp { .. } | Address::Unix { .. } => {
-            single::connect(endpoint, directory, deliver).await
+            single::connect(endpoint, directory, deliver, Purpose::Server).await
         }
     }
 }

@@ -213,20 +213,19 @@ pub(in crate::server) fn call(key: &str, with_source: bool) -> Command {
 
 /// Adds the answer of `inspect.lua` about `key`.
 pub(in crate::server) fn add(page: &mut Page, key: &str, answer: Value) {
-    type Answer = (String, i64, u64, Vec<Value>, Vec<String>);
-    let Ok((value, remaining_ms, fence, shares, queue)) = redis::from_redis_value::<Answer>(answer)
-    else {
+    type Answer = (String, i64, Vec<Value>, Vec<String>);
+    let Ok((value, remaining_ms, shares, queue)) = redis::from_redis_value::<Answer>(answer) else {
         return;
     };
     let owner = value.strip_suffix('+').unwrap_or(&value);
     if owner != SHARED {
         let (key, token) = (key.to_owned(), owner.to_owned());
-        page.held.push(Holding { key, shared: false, token, fence, remaining_ms });
+        page.held.push(Holding { key, shared: false, token, fence: None, remaining_ms });
     }
     for share in shares.chunks_exact(3) {
         let share = redis::from_redis_value::<(String, i64, u64)>(Value::Array(share.to_vec()));
         if let Ok((token, remaining_ms, fence)) = share {
-            let key = key.to_owned();
+            let (key, fence) = (key.to_owned(), Some(fence));
             page.held.push(Holding { key, shared: true, token, fence, remaining_ms });
         }
     }

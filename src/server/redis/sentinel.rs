@@ -2,6 +2,7 @@
 //!
 //! Source: <https://redis.io/docs/latest/develop/reference/sentinel-clients/>
 
+use super::handshake::Purpose;
 use super::{Address, Deliver, Directory, Endpoint, Incoming, Welcome, link::Link, single, wire};
 use crate::faults::{self, OnPanic};
 use crate::machine::Risk;
@@ -79,7 +80,7 @@ pub(super) async fn connect(
         let address = Address::Tcp { host: host.clone(), port: *port };
         let server = Endpoint { address, connect_timeout: share, ..endpoint.clone() };
         let delivery = naming(name.clone(), Arc::clone(&deliver));
-        match single::connect(&server, directory, delivery).await {
+        match single::connect(&server, directory, delivery, Purpose::Server).await {
             Ok((_, welcome)) if welcome.risks.iter().any(Risk::is_replica) => {
                 failures.push(format!("{name}: it is a replica, a failover is under way"));
             }

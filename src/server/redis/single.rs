@@ -1,8 +1,12 @@
 //! Connections to a single server: the manager's own, and those on which the `redis` crate asks for something.
 
 use super::{
-    Address, Deliver, Directory, Endpoint, Welcome, handshake, link::Link, stream::Stream,
-    tls::NO_TLS_HINT, wire,
+    Address, Deliver, Directory, Endpoint, Welcome,
+    handshake::{self, Purpose},
+    link::Link,
+    stream::Stream,
+    tls::NO_TLS_HINT,
+    wire,
 };
 use crate::faults::{self, OnPanic};
 use crate::protocol::Failure;
@@ -16,8 +20,9 @@ pub(super) async fn connect(
     endpoint: &Endpoint,
     directory: &Arc<Directory>,
     deliver: Deliver,
+    purpose: Purpose,
 ) -> Result<(Link, Welcome), Failure> {
-    in_time(endpoint, handshake::connect(endpoint, directory, deliver, false)).await
+    in_time(endpoint, handshake::connect(endpoint, directory, deliver, purpose)).await
 }
 
 /// Applies the connect timeout.

@@ -7,11 +7,12 @@ pub(super) use refusal::{brief, failure};
 use self::refusal::refused;
 use super::Endpoint;
 use super::command::Command;
+use super::dialect::{Delete, Dialect};
 use crate::machine::{Risk, SendMode, ServerProbe};
 use crate::protocol::message::free_channel;
 use crate::protocol::{
-    Call, EXACT_MAX, Failure, Held, Intent, LockKeys, Mode, QueuePosition, Refusal, Reply, Script,
-    ServerTime, Token, exact,
+    Call, Counters, EXACT_MAX, Failure, Held, Intent, LockKeys, Mode, QueuePosition, Refusal,
+    Reply, Script, ServerTime, Take, Token, exact,
 };
 use redis::{Cmd, Pipeline, Value};
 use std::sync::{Arc, LazyLock};
@@ -36,7 +37,7 @@ fn limit(command: &mut Command, mode: Mode) {
 }
 
 /// Adds the contention policy.
-fn how(command: &mut Command, intent: Intent, mode: Mode, block: u8) {
+fn how(command: &mut Command, intent: &Intent, mode: Mode, block: u8) {
     match intent {
         Intent::Join(seq) => command.arg(seq.unwrap_or(0)),
         Intent::Poll => command.arg("poll"),
@@ -46,7 +47,7 @@ fn how(command: &mut Command, intent: Intent, mode: Mode, block: u8) {
     limit(command, mode);
     command.arg(u64::from(block));
     if let Intent::Steal(seen) = intent {
-        command.arg(seen);
+        command.arg(&**seen);
     }
 }
 
@@ -57,12 +58,13 @@ fn together(
     others: &[(LockKeys, Token)],
     ttl: Duration,
     epoch: ServerTime,
+    counters: Counters,
 ) {
     let locks = || std::iter::once(first).chain(others);
     command.arg(3 * (1 + others.len() as u64));
     for (keys, _) in locks() {
-        let [fence, queue, ..] = keys.side_keys();
-        command.arg(keys.lock()).arg(fence).arg(queue);
+        let [_, queue, ..] = keys.side_keys();
+        command.arg(keys.lock()).arg(keys.counter(counters)).arg(queue);
     }
     command.arg(ms(ttl)).arg(epoch.as_micros());
     for (_, token) in locks() {
@@ -71,36 +73,109 @@ fn together(
 }
 
 /// The command that runs `call`: by its hash, or with the whole source.
-pub(in crate::server) fn command(call: &Call, send_mode: SendMode) -> Command {
+pub(in crate::server) fn command(call: &Call, dialect: Dialect) -> Command {
     let mut command = Command::new();
-    write_command(&mut command, call, send_mode);
+    write_commands(&mut command, call, SendMode::Plain, dialect, |_| {});
     command
 }
 
-/// Writes the command that runs `call` into one that may have been used before.
-pub(super) fn write_command(command: &mut Command, call: &Call, send_mode: SendMode) {
-    let script = call.script();
+/// The plain commands of a call that takes a lock.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Plain {
+    Set,
+    Incrby,
+    Mget,
+}
+
+impl Plain {
+    /// In the order in which they are sent.
+    pub(crate) const ALL: [Self; 3] = [Self::Set, Self::Incrby, Self::Mget];
+}
+
+/// Writes one of the plain commands of `call`.
+pub(in crate::server) fn write_plain(
+    command: &mut Command,
+    call: &Call,
+    counters: Counters,
+    part: Plain,
+) {
     command.clear();
+    let Call::Take { keys, token, ttl, block } = call else { return };
+    match part {
+        Plain::Set => {
+            command.arg("SET").arg(keys.lock()).arg(token.as_str());
+            command.arg("NX").arg("PX").arg(ms(*ttl));
+        }
+        Plain::Incrby => {
+            command.arg("INCRBY").arg(keys.counter(counters)).arg(u64::from(*block));
+        }
+        Plain::Mget => {
+            let [.., waiting] = keys.side_keys();
+            command.arg("MGET").arg(keys.lock()).arg(waiting);
+        }
+    }
+}
+
+/// Writes each command of `call` into one that may have been used before, and passes it to `each`.
+pub(in crate::server) fn write_commands(
+    command: &mut Command,
+    call: &Call,
+    send_mode: SendMode,
+    Dialect { counters, delete }: Dialect,
+    mut each: impl FnMut(&Command),
+) {
+    command.clear();
+    match (call, call.script()) {
+        (Call::Delete { keys, token }, _) if delete != Delete::Script => {
+            native_delete(command, delete, keys, token);
+        }
+        (_, Some(script)) => write_script(command, script, call, send_mode, counters),
+        (_, None) => {
+            for part in Plain::ALL {
+                write_plain(command, call, counters, part);
+                each(command);
+            }
+            return;
+        }
+    }
+    each(command);
+}
+
+fn write_script(
+    command: &mut Command,
+    script: Script,
+    call: &Call,
+    send_mode: SendMode,
+    counters: Counters,
+) {
     match send_mode {
         SendMode::Plain | SendMode::Redirected => command.arg("EVALSHA").arg(hash(script)),
         SendMode::WithSource | SendMode::Asking(_) => command.arg("EVAL").arg(script.source()),
     };
     match call {
+        Call::Take { .. } => {}
         Call::Acquire { keys, token, ttl, epoch, block, inbox, intent, mode } => {
-            all_keys(command, keys, token).arg(ms(*ttl)).arg(epoch.as_micros());
+            queue_keys(command, keys, counters).arg(token.as_str());
+            command.arg(ms(*ttl)).arg(epoch.as_micros());
             command.arg(&**inbox);
             // The common case omits these: the server makes a Lua value of each argument.
-            if (*intent, *mode, *block) != (Intent::Join(None), Mode::Exclusive, 1) {
-                how(command, *intent, *mode, *block);
+            if (intent, *mode, *block) != (&Intent::Join(None), Mode::Exclusive, 1) {
+                how(command, intent, *mode, *block);
             }
         }
         Call::Adopt { keys, token, epoch, owner, ttl, mode } => {
-            all_keys(command, keys, token).arg(epoch.as_micros()).arg(owner.as_str());
+            all_keys(command, keys, counters, 5).arg(token.as_str());
+            command.arg(epoch.as_micros()).arg(owner.as_str());
             command.arg(ms(*ttl));
             limit(command, *mode);
         }
         Call::Downgrade { keys, token, epoch, fence } => {
-            all_keys(command, keys, token).arg(epoch.as_micros()).arg(*fence);
+            queue_keys(command, keys, counters).arg(token.as_str());
+            command.arg(epoch.as_micros()).arg(*fence);
+        }
+        Call::Claim { keys, token, ttl } => {
+            let [_, _, waiters, ..] = keys.side_keys();
+            command.arg(2).arg(keys.lock()).arg(waiters).arg(token.as_str()).arg(ms(*ttl));
         }
         Call::Extend { keys, token, ttl } => {
             command.arg(1).arg(keys.lock()).arg(token.as_str()).arg(ms(*ttl));
@@ -112,45 +187,60 @@ pub(super) fn write_command(command: &mut Command, call: &Call, send_mode: SendM
             two_keys(command, keys, token).arg(ms(*ttl)).arg(*last);
         }
         Call::Force { keys, token, epoch, foreign, seen } => {
-            all_keys(command, keys, token).arg(epoch.as_micros());
+            queue_keys(command, keys, counters).arg(token.as_str()).arg(epoch.as_micros());
             command.arg(if *foreign { "foreign" } else { "" });
             match seen {
-                Some(seen) => command.arg(*seen),
+                Some(seen) => command.arg(&**seen),
                 None => command.arg(""),
             };
         }
-        Call::Free { keys, token } => {
+        Call::Delete { keys, token } | Call::Free { keys, token } => {
             command.arg(1).arg(keys.lock()).arg(token.as_str());
         }
         Call::FreeShare { keys, token } => {
             lock_and_shared(command, keys, token);
         }
         Call::KeepEntry { keys, token } => {
-            let [_, queue, waiters, _] = keys.side_keys();
+            let [_, queue, waiters, ..] = keys.side_keys();
             command.arg(2).arg(queue).arg(waiters).arg(token.as_str());
         }
         Call::HandoffShare { keys, token, epoch, successor, ttl, mode } => {
-            let [fence, _, _, shared] = keys.side_keys();
-            command.arg(3).arg(keys.lock()).arg(fence).arg(shared).arg(token.as_str());
+            let [_, _, _, shared, _] = keys.side_keys();
+            command
+                .arg(3)
+                .arg(keys.lock())
+                .arg(keys.counter(counters))
+                .arg(shared)
+                .arg(token.as_str());
             command.arg(epoch.as_micros()).arg(successor.as_str()).arg(ms(*ttl));
             limit(command, *mode);
         }
         Call::Release { keys, token, epoch } => {
-            all_keys(command, keys, token).arg(epoch.as_micros());
+            queue_keys(command, keys, counters).arg(token.as_str()).arg(epoch.as_micros());
         }
         Call::Seal { keys, token, first, last } => {
             two_keys(command, keys, token).arg(*first).arg(*last);
         }
         Call::AcquireAll { first, others, ttl, epoch } => {
-            together(command, first, others, *ttl, *epoch);
+            together(command, first, others, *ttl, *epoch, counters);
         }
-        Call::Vote { keys, token, attempt, ttl, mark } => {
+        Call::Vote { keys, token, attempt, ttl, mark, fences: (first, last) } => {
             two_keys(command, keys, token).arg(*attempt).arg(ms(*ttl)).arg(u64::from(*mark));
+            command.arg(*first).arg(*last);
         }
         Call::Withdraw { keys, token } => {
             command.arg(1).arg(keys.lock()).arg(token.as_str()).arg(&*free_channel(keys));
         }
     }
+}
+
+fn native_delete(command: &mut Command, delete: Delete, keys: &LockKeys, token: &Token) {
+    match delete {
+        Delete::Script => command,
+        Delete::Delifeq => command.arg("DELIFEQ").arg(keys.lock()),
+        Delete::Delex => command.arg("DELEX").arg(keys.lock()).arg("IFEQ"),
+    }
+    .arg(token.as_str());
 }
 
 /// The command that asks for at most `most` holders and waiters of a lock.
@@ -161,7 +251,8 @@ pub(super) fn inspection(keys: &LockKeys, most: u64, with_source: bool) -> Comma
     } else {
         command.arg("EVALSHA").arg(hash(Script::Inspect));
     }
-    names(&mut command, keys).arg(most);
+    let [_, queue, waiters, shared, _] = keys.side_keys();
+    command.arg(4).arg(keys.lock()).arg(queue).arg(waiters).arg(shared).arg(most);
     command
 }
 
@@ -177,17 +268,30 @@ fn lock_and_shared<'a>(
     keys: &LockKeys,
     token: &Token,
 ) -> &'a mut Command {
-    let [.., shared] = keys.side_keys();
+    let [.., shared, _] = keys.side_keys();
     command.arg(2).arg(keys.lock()).arg(shared).arg(token.as_str())
 }
 
-fn all_keys<'a>(command: &'a mut Command, keys: &LockKeys, token: &Token) -> &'a mut Command {
-    names(command, keys).arg(token.as_str())
+/// The keys of a script that may write the wait queue.
+fn queue_keys<'a>(
+    command: &'a mut Command,
+    keys: &LockKeys,
+    counters: Counters,
+) -> &'a mut Command {
+    let [.., waiting] = keys.side_keys();
+    all_keys(command, keys, counters, 6).arg(waiting)
 }
 
-fn names<'a>(command: &'a mut Command, keys: &LockKeys) -> &'a mut Command {
-    let [fence, queue, waiters, shared] = keys.side_keys();
-    command.arg(5).arg(keys.lock()).arg(fence).arg(queue).arg(waiters).arg(shared)
+/// The first five of `count` keys.
+fn all_keys<'a>(
+    command: &'a mut Command,
+    keys: &LockKeys,
+    counters: Counters,
+    count: u64,
+) -> &'a mut Command {
+    let [_, queue, waiters, shared, _] = keys.side_keys();
+    command.arg(count).arg(keys.lock()).arg(keys.counter(counters));
+    command.arg(queue).arg(waiters).arg(shared)
 }
 
 fn ms(duration: Duration) -> u64 {
@@ -216,9 +320,9 @@ pub(in crate::server) fn reply(script: Script, value: Value) -> Result<Reply, Fa
             let fences = parts.iter().map(whole_value).collect::<Option<_>>();
             fences.map(Reply::All).ok_or_else(|| unexpected(script, &Value::Array(parts)))
         }
-        (Script::Force, Value::Array(parts)) => match parts.first().and_then(whole_value) {
-            Some(last) => Ok(Reply::Seen { last }),
-            None => Err(unexpected(script, &Value::Array(parts))),
+        (Script::Force, Value::Array(parts)) => match parts.as_slice() {
+            [Value::BulkString(owners)] => Ok(Reply::Seen { owners: text(owners) }),
+            _ => Err(unexpected(script, &Value::Array(parts))),
         },
         (Script::Vote, Value::Array(parts)) => {
             read_vote(&parts).ok_or_else(|| unexpected(Script::Vote, &Value::Array(parts)))
@@ -231,6 +335,34 @@ pub(in crate::server) fn reply(script: Script, value: Value) -> Result<Reply, Fa
     }
 }
 
+fn text(bytes: &[u8]) -> Arc<str> {
+    String::from_utf8_lossy(bytes).into()
+}
+
+/// The reply in those to the commands that take a lock for `token`. An error of the first decides; after an error of
+/// another the lock has no fence.
+pub(crate) fn taken(token: &Token, replies: &[Value]) -> Result<Reply, Failure> {
+    let [set, counter, lock] = replies else { return Err(Failure::Lost(NOT_RESP.to_owned())) };
+    Ok(Reply::Take(match (set, counter, lock) {
+        (Value::ServerError(error), ..) => {
+            return Err(refused(error.code(), error.details().unwrap_or_default()));
+        }
+        (Value::Nil, ..) => Take::Held,
+        (Value::Okay, Value::Int(last), Value::Array(values)) => match values.as_slice() {
+            [Value::BulkString(holder), Value::Nil] if is_token(holder, token) => {
+                whole(*last).map_or(Take::Unfenced, |last| Take::Taken { last })
+            }
+            _ => Take::Overtaken,
+        },
+        _ => Take::Unfenced,
+    }))
+}
+
+/// Whether a lock's value is `token`, with the mark or without.
+fn is_token(value: &[u8], token: &Token) -> bool {
+    value.strip_suffix(b"+").unwrap_or(value) == token.as_str().as_bytes()
+}
+
 fn held(parts: &[Value]) -> Result<Reply, Failure> {
     read_held(parts)
         .map(Reply::Held)
@@ -239,9 +371,10 @@ fn held(parts: &[Value]) -> Result<Reply, Failure> {
 
 fn read_vote(parts: &[Value]) -> Option<Reply> {
     match parts {
-        [Value::Int(1), counter, time] => Some(Reply::Voted {
+        [Value::Int(1), counter, time, Value::Int(sealed)] => Some(Reply::Voted {
             counter: whole_value(counter)?,
             time: ServerTime::from_micros(whole_value(time)?),
+            sealed: *sealed == 1,
         }),
         [Value::Int(0), Value::Int(remaining_ms), Value::BulkString(holder)] => {
             Some(Reply::Held(Held {
@@ -255,9 +388,10 @@ fn read_vote(parts: &[Value]) -> Option<Reply> {
 }
 
 fn read_held(parts: &[Value]) -> Option<Held> {
-    let [remaining_ms, Value::BulkString(holder), time, position, seq, last] = parts else {
+    let [remaining_ms, Value::BulkString(holder), time, position, seq, owners] = parts else {
         return None;
     };
+    let Value::BulkString(owners) = owners else { return None };
     let position = u32::try_from(whole_value(position)?).ok()?;
     // Other clients can write any score: one out of range is replaced by the nearest that can be sent.
     let seq = u64::try_from(integer(seq)?).unwrap_or(0).min(EXACT_MAX);
@@ -266,7 +400,7 @@ fn read_held(parts: &[Value]) -> Option<Held> {
         holder: String::from_utf8_lossy(holder).into_owned(),
         time: ServerTime::from_micros(whole_value(time)?),
         queued: (position > 0).then_some(QueuePosition { position, seq }),
-        last: whole_value(last)?,
+        owners: text(owners),
     })
 }
 

@@ -2,7 +2,8 @@
 //!
 //! An attempt takes the lock on a majority and reads the servers' counters there (round one), chooses a fence
 //! above them, and writes it to each server with its token and a lower counter (round two). A majority of
-//! writes makes a holder.
+//! writes makes a holder. It may propose a fence in round one, which a server writes as it gives the lock, if its
+//! counter is lower; then a majority of such writes makes a holder without a second round.
 //!
 //! Requests are executed in any order, at any later time or never, and each reply arrives at once or never; a
 //! late reply is one that the client has stopped waiting for. The servers are interchangeable, so a state
@@ -33,6 +34,12 @@ enum Variant {
     EqualIsLess,
     /// A fence is above the counters that were read.
     FenceIsNotAbove,
+    /// A proposed fence is written only where the counter is less.
+    ProposalIsNotAbove,
+    /// A majority must have written the proposed fence.
+    OneProposalIsEnough,
+    /// A proposed fence is written only where the clock is not above it.
+    ProposalBehindClock,
     /// A majority must have written the fence.
     OneWriteIsEnough,
     /// Round two is never repeated: a repeat could not tell its own fence from another's.
@@ -122,11 +129,16 @@ enum Heard {
     Written,
 }
 
+/// The greatest fence that is proposed.
+const PROPOSAL_MAX: u8 = 2;
+
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 struct Attempt {
     phase: Phase,
     /// The greatest counter that it has read; after its choice, its fence.
     fence: u8,
+    /// The fence that it proposes in round one; 0 for none.
+    proposal: u8,
     /// The bound of its fence: the fences of all holders before it began.
     floor: u8,
 }
@@ -143,7 +155,8 @@ enum Phase {
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Action {
-    Begin(usize),
+    /// With a proposal.
+    Begin(usize, u8),
     Choose(usize),
     Repeat(usize),
     Fill(usize),
@@ -207,7 +220,7 @@ impl Model for Protocol {
     fn next_state(&self, state: &State, action: Action) -> Option<State> {
         let mut next = state.clone();
         match action {
-            Action::Begin(attempt) => next.begin(attempt),
+            Action::Begin(attempt, proposal) => next.begin(attempt, proposal),
             Action::Choose(attempt) => next.choose(self, attempt),
             Action::Repeat(attempt) => next.repeat(attempt),
             Action::Fill(attempt) => next.send(attempt, Request::Fill),
@@ -255,6 +268,13 @@ const FENCES_RISE: &str = "a hold has a greater fence than those before";
 const LOCKS_LAST: &str = "a server keeps its lock for an attempt until that ends";
 const ONE_HOLDER: &str = "at most one believes to hold the lock";
 
+impl Variant {
+    /// How many writes make a holder.
+    fn enough(self, lax: Self) -> usize {
+        if self == lax { 1 } else { MAJORITY }
+    }
+}
+
 impl World {
     fn leases_are_honest(self) -> bool {
         self != Self::Asynchronous
@@ -292,7 +312,7 @@ impl Protocol {
                 let mut earlier =
                     (0..attempt).filter(|other| self.clients[*other] == self.clients[attempt]);
                 if earlier.all(is_over) {
-                    actions.push(Action::Begin(attempt));
+                    actions.extend((0..=PROPOSAL_MAX).map(|it| Action::Begin(attempt, it)));
                 }
                 return;
             }
@@ -361,9 +381,9 @@ impl State {
         self.fences.last().copied().unwrap_or_default()
     }
 
-    fn begin(&mut self, attempt: usize) {
+    fn begin(&mut self, attempt: usize, proposal: u8) {
         let floor = self.highest();
-        self.attempts[attempt] = Attempt { phase: Phase::Locking, fence: 0, floor };
+        self.attempts[attempt] = Attempt { phase: Phase::Locking, fence: 0, proposal, floor };
         self.send(attempt, Request::Lock);
     }
 
@@ -418,14 +438,21 @@ impl State {
         let clock = if looks_at_clock { self.highest() } else { 0 };
         let server = &mut self.servers[server];
         server.channels[attempt].requests[request as usize] = false;
-        let Attempt { phase, fence, .. } = &mut self.attempts[attempt];
+        let Attempt { phase, fence, proposal, .. } = &mut self.attempts[attempt];
+        let is_new = server.lock != Some(attempt);
         let done = server.execute(protocol, attempt, *fence, request);
+        let above = *proposal > server.counter || variant == Variant::ProposalIsNotAbove;
+        let ahead = *proposal > clock || variant == Variant::ProposalBehindClock;
+        let seals = request == Request::Lock && done && is_new && *proposal > 0 && above && ahead;
+        if seals {
+            server.counter = server.counter.max(*proposal);
+        }
         let heard = match (request, phase) {
             (Request::Lock, Phase::Locking) => {
                 if done && answered {
                     *fence = server.counter.max(clock).max(*fence);
                 }
-                Heard::Locked
+                if seals { Heard::Written } else { Heard::Locked }
             }
             (Request::Write | Request::WriteAgain, Phase::Writing)
             | (Request::Fill, Phase::Holding) => Heard::Written,
@@ -436,10 +463,16 @@ impl State {
         }
         let channel = &mut server.channels[attempt];
         channel.heard = channel.heard.max(heard);
-        let enough = if variant == Variant::OneWriteIsEnough { 1 } else { MAJORITY };
-        let is_writing = self.attempts[attempt].phase == Phase::Writing;
-        if is_writing && self.heard(attempt, Heard::Written) >= enough {
-            self.hold(world, attempt);
+        let writes = self.heard(attempt, Heard::Written);
+        match self.attempts[attempt].phase {
+            Phase::Writing if writes >= variant.enough(Variant::OneWriteIsEnough) => {
+                self.hold(world, attempt);
+            }
+            Phase::Locking if writes >= variant.enough(Variant::OneProposalIsEnough) => {
+                self.attempts[attempt].fence = self.attempts[attempt].proposal;
+                self.hold(world, attempt);
+            }
+            _ => {}
         }
     }
 
@@ -450,10 +483,11 @@ impl State {
             server.forget_what_is_futile();
         }
         self.servers.sort_unstable();
-        for (attempt, Attempt { phase, fence, .. }) in self.attempts.iter_mut().enumerate() {
+        for (attempt, it) in self.attempts.iter_mut().enumerate() {
+            let Attempt { phase, fence, proposal, .. } = it;
             let is_silent = |server: &Server| !server.channels[attempt].requests.contains(&true);
             if *phase == Phase::Ended && self.servers.iter().all(is_silent) {
-                *fence = 0;
+                (*fence, *proposal) = (0, 0);
             }
         }
     }
@@ -555,6 +589,9 @@ fn every_rule_of_the_fence_is_needed() {
         (Variant::OneRound, FENCES_DIFFER, TWO_CLIENTS, World::Asynchronous),
         (Variant::EqualIsLess, FENCES_DIFFER, TWO_CLIENTS, World::Asynchronous),
         (Variant::FenceIsNotAbove, FENCES_DIFFER, TWO_CLIENTS, World::Asynchronous),
+        (Variant::ProposalIsNotAbove, FENCES_DIFFER, TWO_CLIENTS, World::Asynchronous),
+        (Variant::OneProposalIsEnough, FENCES_DIFFER, TWO_CLIENTS, World::Asynchronous),
+        (Variant::ProposalBehindClock, FENCES_RISE, TWO_CLIENTS, World::LossWithClocks),
         (Variant::OneWriteIsEnough, FENCES_DIFFER, TWO_CLIENTS, World::Asynchronous),
         (Variant::WriteIsRepeated, FENCES_DIFFER, TWO_CLIENTS, World::Asynchronous),
         (Variant::AnyAttemptReleases, LOCKS_LAST, ONE_CLIENT, World::HonestLeases),

@@ -63,6 +63,7 @@ const COMMANDS: &[(&str, Command)] = &[
     ("incr", strings::incr),
     ("incrby", strings::incrby),
     ("keys", keys::keys),
+    ("mget", strings::mget),
     ("pexpire", expiry::pexpire),
     ("pexpireat", expiry::pexpireat),
     ("pttl", expiry::pttl),
@@ -86,10 +87,6 @@ const COMMANDS: &[(&str, Command)] = &[
 /// Redis words some errors differently for scripts and clients.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Caller {
-    #[cfg_attr(
-        not(any(test, fuzzing)),
-        expect(dead_code, reason = "only tests ask without a script")
-    )]
     Client,
     Script,
 }

@@ -11,6 +11,15 @@ pub(super) fn get(keyspace: &mut Keyspace, args: Args<'_>) -> Outcome {
     Ok(value_of(keyspace, key)?)
 }
 
+/// A key that holds no string counts as missing.
+pub(super) fn mget(keyspace: &mut Keyspace, args: Args<'_>) -> Outcome {
+    if args.is_empty() {
+        return Err(Fault::Arity);
+    }
+    let value = |key: &&[u8]| value_of(keyspace, key).unwrap_or(Value::Nil);
+    Ok(Value::Array(args.iter().map(value).collect()))
+}
+
 fn value_of(keyspace: &mut Keyspace, key: &[u8]) -> Result<Value, WrongType> {
     let value = keyspace.find::<Vec<u8>>(key)?;
     Ok(value.map_or(Value::Nil, |value| bulk(value.as_slice())))

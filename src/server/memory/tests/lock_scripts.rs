@@ -5,10 +5,13 @@
 //! between two calls is not reproducible.
 
 use super::in_step::{Effect, Eval, InStep};
-use crate::machine::SendMode;
+use crate::protocol::keys::COUNTER;
 use crate::protocol::message::{Message, inbox, notices};
-use crate::protocol::{Call, Failure, Held, Intent, LockKeys, Mode, Reply, ServerTime, Token};
-use crate::server::redis::wire;
+use crate::protocol::{
+    Call, Counters, Failure, Held, Intent, LockKeys, Mode, Reply, Script, ServerTime, Token,
+};
+use crate::server::embedded::Plain;
+use crate::server::redis::{Command, Dialect, wire};
 use std::collections::BTreeSet;
 use std::fmt::{Arguments, Debug};
 use std::num::NonZeroU32;
@@ -219,8 +222,10 @@ struct Round<'a> {
     /// The last token that was granted the lock, and the last position that a reply named.
     owner: Token,
     seq: u64,
-    /// The last fence that a reply named.
-    last: u64,
+    /// The owners that a reply named.
+    owners: Arc<str>,
+    /// Which counters issue the fences.
+    counters: Counters,
     story: Vec<String>,
     seen: BTreeSet<String>,
     compared: usize,
@@ -236,7 +241,8 @@ impl<'a> Round<'a> {
             lock: LOCKS[0],
             owner: Token::from_text(TOKENS[0].1),
             seq: 0,
-            last: 0,
+            owners: "".into(),
+            counters: if seed.is_multiple_of(4) { Counters::Locks } else { Counters::Server },
             story: Vec::new(),
             seen: BTreeSet::new(),
             compared: 0,
@@ -294,8 +300,11 @@ impl<'a> Round<'a> {
                 intent: self.intent(),
                 mode: self.pick(&[Mode::Exclusive, Mode::SHARED, Mode::Shared { limit: TWO }]),
             },
+            12 if self.rng.bool() => Call::Claim { keys, token: owner, ttl },
             12..14 => Call::Extend { keys, token: owner, ttl },
+            14 if self.rng.bool() => Call::Delete { keys, token: owner },
             14 => Call::Free { keys, token: owner },
+            15 if self.rng.bool() => Call::Take { keys, token, ttl, block: 1 },
             15 => Call::Downgrade { keys, token: owner, epoch, fence: self.pick(&FENCES) },
             16 => self.adopt(keys, token, epoch, ttl),
             17 if self.rng.bool() => {
@@ -305,7 +314,7 @@ impl<'a> Round<'a> {
             }
             18 if self.rng.bool() => {
                 let foreign = self.rng.bool();
-                let seen = self.rng.bool().then_some(self.last);
+                let seen = self.rng.bool().then(|| Arc::clone(&self.owners));
                 Call::Force { keys, token, epoch, foreign, seen }
             }
             20 => match self.rng.u8(..3) {
@@ -324,7 +333,7 @@ impl<'a> Round<'a> {
 
     fn intent(&mut self) -> Intent {
         match self.rng.u8(..11) {
-            10 => Intent::Steal(self.last),
+            10 => Intent::Steal(Arc::clone(&self.owners)),
             0..5 => Intent::Join(None),
             5 => Intent::Join(Some(self.seq)),
             6..8 => Intent::Poll,
@@ -347,16 +356,17 @@ impl<'a> Round<'a> {
     fn take(&mut self, step: &Step) -> Result<(), String> {
         match step {
             Step::Call(call) => {
-                let command = wire::command(call, SendMode::Plain);
+                let Some(script) = call.script() else { return self.take_plainly(call) };
+                let command =
+                    wire::command(call, Dialect { counters: self.counters, ..Dialect::PLAIN });
                 let (keys, args) = command.keys_and_arguments();
-                let (name, source) = (format!("{:?}", call.script()), call.script().source());
+                let (name, source) = (format!("{script:?}"), script.source());
                 let effect = self.eval(&name, Eval { source, keys: &keys, args: &args })?;
-                self.learn(call, effect);
+                self.learn(script, call, effect);
             }
             Step::Meddle { source, token } => {
                 let keys = LockKeys::from_key(self.lock);
-                let keys =
-                    [keys.lock(), &keys.fence(), &keys.queue(), &keys.waiters(), &keys.shared()];
+                let keys = [keys.lock(), COUNTER, &keys.queue(), &keys.waiters(), &keys.shared()];
                 let (keys, args) = (keys.map(str::as_bytes), [token.as_bytes()]);
                 self.eval(source, Eval { source, keys: &keys, args: &args })?;
             }
@@ -381,6 +391,19 @@ impl<'a> Round<'a> {
                 self.pair.skip(*ms);
             }
         }
+        Ok(())
+    }
+
+    /// The plain commands of a call, one after the other.
+    fn take_plainly(&mut self, call: &Call) -> Result<(), String> {
+        for part in Plain::ALL {
+            let mut command = Command::new();
+            wire::write_plain(&mut command, call, self.counters, part);
+            let (source, args) =
+                ("return redis.call(unpack(ARGV))", command.parts().collect::<Vec<_>>());
+            self.eval("plain", Eval { source, keys: &[], args: &args })?;
+        }
+        self.seen.insert("plain commands".to_owned());
         Ok(())
     }
 
@@ -409,7 +432,7 @@ impl<'a> Round<'a> {
     }
 
     /// Records a result for later calls.
-    fn learn(&mut self, call: &Call, effect: Effect) {
+    fn learn(&mut self, script: Script, call: &Call, effect: Effect) {
         for message in
             effect.messages.iter().filter_map(|(channel, text)| Message::parse(channel, text))
         {
@@ -424,27 +447,27 @@ impl<'a> Round<'a> {
             };
             self.seen.insert(seen.to_owned());
         }
-        let seen = match (wire::reply(call.script(), effect.reply), call) {
+        let seen = match (wire::reply(script, effect.reply), call) {
             (Ok(Reply::Granted { .. }), Call::ExtendShare { .. }) => "a share is lengthened",
             (Ok(Reply::Granted { .. }), Call::HandoffShare { successor, .. }) => {
                 self.owner = successor.clone();
                 "handed off"
             }
-            (Ok(Reply::Granted { fence }), Call::Acquire { token, block, .. }) => {
+            (Ok(Reply::Granted { .. }), Call::Acquire { token, .. }) => {
                 self.owner = token.clone();
-                self.last = fence + u64::from(*block) - 1;
                 "granted"
             }
-            (Ok(Reply::Held(Held { queued: Some(queued), last, .. })), _) => {
-                (self.seq, self.last) = (queued.seq, last);
+            (Ok(Reply::Held(Held { queued: Some(queued), owners, .. })), _) => {
+                (self.seq, self.owners) = (queued.seq, owners);
                 "queued"
             }
             (Ok(Reply::Held(_)), _) => "held",
-            (Ok(Reply::Seen { last }), _) => {
-                self.last = last;
+            (Ok(Reply::Seen { owners }), _) => {
+                self.owners = owners;
                 "to be freed"
             }
             (Ok(Reply::More), _) => "the queue is too long",
+            (Ok(Reply::Owner(true)), Call::Claim { .. }) => "claimed",
             (Ok(Reply::Owner(true)), Call::Extend { .. }) => "lengthened",
             (Ok(Reply::Owner(true)), Call::Free { .. }) => "freed",
             (Ok(Reply::Owner(true)), Call::FreeShare { .. }) => "a share is freed",

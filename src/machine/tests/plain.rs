@@ -1,0 +1,189 @@
+//! Locks that are taken by plain commands, and what happens between them.
+
+use super::one_shots::{assert_idle, two};
+use super::server::Server;
+use super::world::{ONE_LEASE, RENEWED, World, ms};
+use crate::machine::{Event, OpId, Outcome, Protocol, Wait};
+use crate::protocol::keys::COUNTER;
+use crate::protocol::{Call, Mode};
+
+/// Above the epoch of every manager here.
+const READY: u64 = 1_700_000_900_000_000;
+
+/// Two managers of a server whose counter is above their epochs.
+fn ready() -> (World, World) {
+    let (a, b) = two();
+    a.server.set_fence(a.now, READY);
+    (a, b)
+}
+
+fn next_call(world: &World) -> &Call {
+    &world.wire.front().expect("a request").1
+}
+
+fn acquire(world: &mut World) -> OpId {
+    world.acquire_held(10_000, Wait::Forever, RENEWED)
+}
+
+#[test]
+fn a_free_lock_costs_one_round_trip_and_leaves_nothing() {
+    let (mut world, _) = ready();
+    let op = acquire(&mut world);
+    assert!(matches!(next_call(&world), Call::Take { .. }));
+    world.settle();
+    let (lease, fence) = world.lease(op);
+    assert_eq!((fence, world.server.fence(world.now)), (READY + 1, Some(READY + 1)));
+    world.release(lease);
+    assert!(matches!(next_call(&world), Call::Delete { .. }));
+    world.settle();
+    assert_eq!(world.machine.stats().requests, 2);
+    assert_eq!(world.server.leftovers(world.now), "");
+    assert!(world.machine.is_idle());
+}
+
+#[test]
+fn a_new_counter_is_lifted_by_the_script() {
+    let mut world = World::connected();
+    let op = acquire(&mut world);
+    world.settle();
+    let (lease, fence) = world.lease(op);
+    assert_eq!(Some(fence), world.server.fence(world.now));
+    assert!(fence >= world.server.time(world.now).as_micros());
+    assert_eq!(world.machine.stats().requests, 2);
+    world.release(lease);
+    world.settle();
+    // Nothing may still arrive, so it is given back once.
+    assert!(world.machine.is_idle());
+}
+
+#[test]
+fn a_lock_that_was_held_is_asked_for_by_the_script_until_it_is_free() {
+    let (mut a, mut b) = ready();
+    let held = acquire(&mut a);
+    a.settle();
+    let waits = acquire(&mut b);
+    assert!(matches!(next_call(&b), Call::Take { .. }));
+    b.settle();
+    a.release(a.lease(held).0);
+    a.settle();
+    b.settle();
+    let (lease, _) = b.lease(waits);
+    b.release(lease);
+    assert!(matches!(next_call(&b), Call::Release { .. }));
+    b.settle();
+    for is_free in [false, true] {
+        let op = acquire(&mut b);
+        assert_eq!(matches!(next_call(&b), Call::Take { .. }), is_free);
+        b.settle();
+        b.release(b.lease(op).0);
+        b.settle();
+    }
+}
+
+#[test]
+fn waiters_are_not_overtaken_when_a_lease_has_ended() {
+    let (mut a, mut b) = ready();
+    let held = a.acquire_held(10_000, Wait::Never, ONE_LEASE);
+    a.settle();
+    a.lease(held);
+    let waits = acquire(&mut b);
+    b.settle();
+    let mut third = World::connected_to(&a.server, "c");
+    a.server.command(a.now, &["DEL", World::keys().lock()]);
+    let op = acquire(&mut third);
+    third.settle();
+    assert_eq!(third.outcome(op), None);
+    b.settle();
+    let (lease, fence) = b.lease(waits);
+    b.release(lease);
+    b.settle();
+    third.settle();
+    assert!(third.lease(op).1 > fence);
+}
+
+#[test]
+fn a_lock_that_was_lost_between_the_commands_is_not_granted() {
+    for thief in [true, false] {
+        let (mut a, mut b) = ready();
+        let op = acquire(&mut a);
+        // SET alone.
+        a.execute_one();
+        if !thief {
+            a.server.command(a.now, &["DEL", World::keys().lock()]);
+        }
+        let wait = if thief { Wait::Steal } else { Wait::Never };
+        let other = b.acquire(10_000, wait);
+        b.settle();
+        let (lease, fence) = b.lease(other);
+        a.settle();
+        assert_eq!(a.outcome(op), None);
+        b.release(lease);
+        b.settle();
+        a.settle();
+        assert!(a.lease(op).1 > fence);
+    }
+}
+
+#[test]
+fn a_lock_without_a_fence_is_given_back() {
+    let (mut world, _) = ready();
+    world.server.command(world.now, &["SET", COUNTER, "other code's"]);
+    let op = acquire(&mut world);
+    world.settle();
+    let Some(Outcome::Server { refusal, key }) = world.outcome(op) else {
+        panic!("{:?}", world.outcome(op));
+    };
+    assert_eq!((refusal.code.as_str(), key.as_deref()), ("WRONGTYPE", Some(COUNTER)));
+    world.server.command(world.now, &["DEL", COUNTER]);
+    for _ in 0..20 {
+        world.pass(ms(100));
+        world.settle();
+    }
+    assert_idle(&mut world);
+}
+
+#[test]
+fn a_lost_answer_is_made_up_for_by_the_script() {
+    let (mut world, _) = ready();
+    let op = acquire(&mut world);
+    for commands in 1..=2 {
+        // The connection breaks after SET, and once more after all commands.
+        for _ in 0..commands {
+            world.execute_one();
+        }
+        world.event(Event::Disconnected("cut".to_owned()));
+        while !world.connecting {
+            world.pass(ms(10));
+        }
+        world.connect();
+    }
+    world.settle();
+    let (lease, fence) = world.lease(op);
+    assert!(fence > READY);
+    world.release(lease);
+    world.pass(ms(1_100));
+    world.settle();
+    assert_eq!(world.server.owner(world.now, &World::keys()), None);
+}
+
+#[test]
+fn shares_and_quorums_use_no_plain_commands() {
+    let (mut world, _) = ready();
+    world.acquire_as(10_000, Wait::Forever, RENEWED, Mode::SHARED);
+    assert!(matches!(next_call(&world), Call::Acquire { .. }));
+}
+
+#[test]
+fn a_server_in_use_by_others_needs_no_script_either() {
+    let server = Server::new();
+    let mut first = World::connected_to(&server, "a");
+    let op = acquire(&mut first);
+    first.settle();
+    first.release(first.lease(op).0);
+    first.settle();
+    // Another name: the counter is the server's.
+    let before = first.machine.stats().requests;
+    first.acquire_named("other", 10_000, Wait::Forever, RENEWED, Mode::Exclusive);
+    first.settle();
+    assert_eq!(first.machine.stats().requests, before + 1);
+}
