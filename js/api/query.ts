@@ -24,8 +24,8 @@ export interface HeldLockInfo {
   readonly clientId: string;
   /** The owner token, with the holder's label at its end. */
   readonly token: string;
-  /** The fencing token; or a larger one, up to which the holder may hand the lock off within its process. */
-  readonly fence: number;
+  /** The fencing token of a share; `null` for an exclusive lock, whose fence only its owner knows. */
+  readonly fence: number | null;
   /** How long the lease lasts unless it is renewed, in ms; `null` if it never ends by itself. */
   readonly ttl: number | null;
 }
@@ -96,7 +96,7 @@ export async function gather(pages: AsyncIterable<LockSnapshot>): Promise<LockSn
     }
   }
   return {
-    held: [...held.values()].sort((a, b) => byName(a, b) || a.fence - b.fence),
+    held: [...held.values()].sort((a, b) => byName(a, b) || (a.fence ?? 0) - (b.fence ?? 0)),
     pending: [...pending.values()].sort((a, b) => byName(a, b) || a.position - b.position),
   };
 }
@@ -108,7 +108,7 @@ function snapshotOf({ held, pending }: Page, prefixLength: number): LockSnapshot
       mode: modeOf(shared),
       clientId: clientOf(token) ?? '',
       token,
-      fence,
+      fence: fence ?? null,
       ttl: readTtl(ttl),
     })),
     pending: pending.map(({ key, shared, token, position }) => ({

@@ -71,7 +71,7 @@ async function examine(where: Where, aclUser: string | undefined): Promise<Findi
   const user = aclUser ?? login;
   const name = `holdfast:doctor:${randomUUID()}`;
   const { prefix = 'lock:' } = options;
-  const needed = rights({ name, prefix, db, cluster: kind.cluster });
+  const needed = rights({ name, prefix, db, ...kind });
   const asked = [...QUESTIONS, ...questions(needed, user, user === login)];
   let surveys: ServerSurvey[];
   try {

@@ -4,6 +4,7 @@ import type { Command } from 'commander';
 import { EXIT_CODES, Exit } from './exit.js';
 import { open, type PlaceOptions, whereOf, withPlace } from './options.js';
 import {
+  fenceOf,
   foreignLease,
   type LockView,
   leaseOf,
@@ -87,7 +88,7 @@ function described({ name, mode, holders, waiters }: LockView, foreign?: number 
     return [`${shown} is held by other code ${lease}.`, ...waiting].join('\n');
   }
   if (mode === null) return [`${shown} is held by nobody.`, ...waiting].join('\n');
-  const rows = holders.map((each) => [nameOf(each), each.clientId, `${each.fence}`, leaseOf(each)]);
+  const rows = holders.map((each) => [nameOf(each), each.clientId, fenceOf(each), leaseOf(each)]);
   const held = headed(table(['HOLDER', 'CLIENT', 'FENCE', 'LEASE'], rows));
   return [`${shown} is held, ${mode}.`, '', held, ...waiting].join('\n');
 }

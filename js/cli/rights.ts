@@ -13,10 +13,14 @@ interface Right {
 }
 
 /** The features that need a right; `needed` are all of them. */
-type Use = 'needed' | 'messages' | 'lists';
+type Use = 'needed' | 'plain' | 'messages' | 'lists';
 
 const WITHOUT = {
   needed: { level: 'problem', message: 'may not do what locks need' },
+  plain: {
+    level: 'warning',
+    message: 'may not use the common fence counter, or MGET, so scripts take all locks',
+  },
   messages: { level: 'warning', message: 'may not send or get messages, so waiters poll' },
   lists: { level: 'warning', message: 'may not list locks: no ls, show and watch' },
 } as const;
@@ -31,15 +35,18 @@ export interface Scope {
   readonly prefix: string;
   readonly db: number;
   readonly cluster: boolean;
+  readonly quorum: boolean;
 }
 
-/** Every command of holdfast, on the keys of one lock. */
-export function rights({ name, prefix, db, cluster }: Scope): Right[] {
+function right(text: string, trial: string | null = text, use: Use = 'needed'): Right {
+  return { words: text.split(' '), trial: trial?.split(' '), use };
+}
+
+/** Every command of holdfast, on the keys of one lock and the counter of its fences. */
+export function rights({ name, prefix, db, cluster, quorum }: Scope): Right[] {
   const lock = `${prefix}${name}`;
-  const side = /\{[^}]+\}/.test(lock) ? `${lock}:queue` : `{${lock}}:queue`;
-  const right = (text: string, trial: string | null = text, use: Use = 'needed'): Right => {
-    return { words: text.split(' '), trial: trial?.split(' '), use };
-  };
+  const sides = /\{[^}]+\}/.test(lock) ? `${lock}::` : `{${lock}}:`;
+  const side = `${sides}queue`;
   const forKey = (key: string) => [
     right(`SET ${key} x`, `SET ${key} x NONSENSE`),
     ...[`GET ${key}`, `DEL ${key}`, `PEXPIRE ${key} 1`].map((text) => right(text)),
@@ -47,19 +54,30 @@ export function rights({ name, prefix, db, cluster }: Scope): Right[] {
   return [
     ...['INFO server', 'TIME', 'EVAL x 0', 'EVALSHA x 0'].map((text) => right(text)),
     ...forKey(lock),
-    ...[`EXISTS ${lock}`, `PTTL ${lock}`].map((text) => right(text)),
+    ...[`EXISTS ${side}`, `PTTL ${lock}`].map((text) => right(text)),
     right(`APPEND ${lock} x`, null),
     ...forKey(side),
-    right(`INCRBY ${side} 1`, `INCRBY ${side} nonsense`),
+    right(`INCRBY ${sides}fence 1`, `INCRBY ${sides}fence nonsense`),
     right(`HSET ${side} x x`, `HSET ${side} x x x`),
     right(`ZADD ${side} 1 x`, `ZADD ${side} nonsense x`),
     ...[`HGET ${side} x`, `HDEL ${side} x`, `ZREM ${side} x`].map((text) => right(text)),
     ...[`ZRANGE ${side} 0 0`, `ZRANGEBYSCORE ${side} 0 0`].map((text) => right(text)),
     ...[`ZRANK ${side} x`, `ZSCORE ${side} x`, `ZCOUNT ${side} 0 0`].map((text) => right(text)),
     ...(db === 0 ? [] : [right(`SELECT ${db}`)]),
+    ...(quorum ? [] : plain(cluster ? 'holdfast:{0}:fence' : 'holdfast:fence')),
     ...(cluster ? [right('CLUSTER SLOTS'), right('ASKING', null)] : []),
     ...messages(cluster).map((text) => right(text, null, 'messages')),
     right('SCAN 0', 'SCAN 0 COUNT 1', 'lists'),
+  ];
+}
+
+/** The commands on the counter that all locks have in common. Quorums have none. */
+function plain(counter: string): Right[] {
+  return [
+    right(`MGET ${counter}`, undefined, 'plain'),
+    right(`GET ${counter}`, undefined, 'plain'),
+    right(`SET ${counter} 1`, `SET ${counter} 1 NONSENSE`, 'plain'),
+    right(`INCRBY ${counter} 1`, `INCRBY ${counter} nonsense`, 'plain'),
   ];
 }
 

@@ -22,10 +22,14 @@ export interface LockView {
 export interface Holder {
   readonly label: string | null;
   readonly clientId: string;
-  readonly fence: number;
+  /** The fence of a share; `null` for an exclusive lock. */
+  readonly fence: number | null;
   /** How long the lease still lasts, in ms; `null` if it never ends by itself. */
   readonly lease: number | null;
 }
+
+/** The tokens of holders. They are never shown: with a token anybody may take the lock over. */
+const TOKENS = new WeakMap<Holder, string>();
 
 /** One waiter for a lock: the callers of one process count as one. */
 export interface Waiter {
@@ -100,7 +104,14 @@ function group<T extends { readonly name: string }>(all: readonly T[]): Map<stri
 }
 
 function holderOf({ token, clientId, fence, ttl }: HeldLockInfo): Holder {
-  return { label: labelOf(token) ?? null, clientId, fence, lease: ttl };
+  const holder = { label: labelOf(token) ?? null, clientId, fence, lease: ttl };
+  TOKENS.set(holder, token);
+  return holder;
+}
+
+/** The tokens of the holders of a lock, to tell them from those before. */
+export function tokensOf({ holders }: LockView): string[] {
+  return holders.map((holder) => TOKENS.get(holder) ?? '');
 }
 
 function waiterOf({ clientId, mode, position }: PendingLockInfo): Waiter {
@@ -112,6 +123,11 @@ export function nameOf({ label, clientId }: Holder): string {
   return label ?? clientId.slice(0, 8);
 }
 
+/** The fence of a share, which its server knows. */
+export function fenceOf({ fence }: Holder): string {
+  return fence === null ? '' : String(fence);
+}
+
 /** A row for each holder of each lock. */
 export function rowsOf(views: readonly LockView[]): string[][] {
   return views.flatMap(({ name, mode, holders, waiters }) => {
@@ -121,7 +137,7 @@ export function rowsOf(views: readonly LockView[]): string[][] {
       i === 0 ? printable(name) : '',
       i === 0 ? (mode ?? '') : '',
       nameOf(holder),
-      String(holder.fence),
+      fenceOf(holder),
       leaseOf(holder),
       i === 0 ? waiting : '',
     ]);

@@ -6,7 +6,16 @@ import type { LockManager } from '../api/manager.js';
 import { EXIT_CODES, Exit, exitCodeOf, say } from './exit.js';
 import { duration, open, type PlaceOptions, type Where, whereOf, withPlace } from './options.js';
 import { Screen } from './screen.js';
-import { HEADS, type LockView, listLocks, nameOf, rowsOf } from './snapshot.js';
+import {
+  fenceOf,
+  HEADS,
+  type Holder,
+  type LockView,
+  listLocks,
+  nameOf,
+  rowsOf,
+  tokensOf,
+} from './snapshot.js';
 import { print, printable, table } from './terminal.js';
 
 interface WatchOptions extends PlaceOptions {
@@ -18,8 +27,8 @@ const INTERVAL_MS_MIN = 10;
 const INTERVAL_MS_MAX = 24 * 3_600_000;
 
 const HELP = `
-On a terminal q or Ctrl-C ends it. CHANGES counts how often a lock was seen with another fence since the
-watch began: it was handed off, or acquired anew, at least that often. Without a terminal, and with --json, it
+On a terminal q or Ctrl-C ends it. CHANGES counts how often a lock was seen with a new owner since the watch
+began: it was handed to another process, or acquired anew, at least that often. Without a terminal, and with --json, it
 writes a line for each change of a holder or of the wait queue.
 
 Each look reads every key of the database: give it a longer --interval on a large one.
@@ -113,17 +122,17 @@ function failureOf(error: unknown): string {
   return (error as Error).message;
 }
 
-/** How often each lock was seen with another fence than before. */
+/** How often each lock was seen with an owner that it did not have before. */
 class Changes {
-  readonly #seen = new Map<string, { fence: number; count: number }>();
+  readonly #seen = new Map<string, { owners: readonly string[]; count: number }>();
 
   count(views: readonly LockView[]): void {
-    for (const { name, holders } of views) {
-      const fence = Math.max(0, ...holders.map((holder) => holder.fence));
-      const before = this.#seen.get(name);
-      const changed = before !== undefined && fence > before.fence;
-      const count = (before?.count ?? 0) + Number(changed);
-      this.#seen.set(name, { fence: Math.max(fence, before?.fence ?? 0), count });
+    for (const view of views) {
+      const { owners: before, count } = this.#seen.get(view.name) ?? { count: 0 };
+      const owners = tokensOf(view);
+      const changed = before !== undefined && owners.some((owner) => !before.includes(owner));
+      const known = owners.length === 0 && before !== undefined ? before : owners;
+      this.#seen.set(view.name, { owners: known, count: count + Number(changed) });
     }
   }
 
@@ -173,16 +182,20 @@ function tell(
 }
 
 /** The state whose change counts: the holders and the number of waiters, but not the leases. */
-function essence({ mode, holders, waiters }: LockView): string {
-  const who = holders.map(({ clientId, fence }) => [clientId, fence]);
-  return JSON.stringify([mode, who, waiters.length]);
+function essence(view: LockView): string {
+  return JSON.stringify([view.mode, tokensOf(view), view.waiters.length]);
 }
 
 function sentence({ time, lock: { name, mode, holders, waiters } }: Line): string {
-  const who = holders.map((holder) => `${nameOf(holder)} (fence ${holder.fence})`).join(', ');
+  const who = holders.map(described).join(', ');
   const held = mode === null ? 'free' : `held, ${mode}, by ${who}`;
   const line = waiters.length === 0 ? '' : `, ${waiters.length} waiting`;
   return `${time} ${printable(name)}: ${held}${line}`;
+}
+
+function described(holder: Holder): string {
+  const fence = fenceOf(holder);
+  return fence === '' ? nameOf(holder) : `${nameOf(holder)} (fence ${fence})`;
 }
 
 async function pause(ms: number, signal: AbortSignal): Promise<void> {

@@ -7,12 +7,23 @@ const NAME_BYTES_MAX = 1024;
 /** The limit of one call: each name costs the event loop the work of a lock, and maybe a round trip. */
 const NAMES_MAX = 1000;
 
-/** The ends of the keys of fences, wait queues, shared holders and waiters. */
-const RESERVED_SUFFIXES = new Set([':fence', ':queue', ':shared', ':waiters']);
+/** The ends of the keys beside those of locks. */
+const RESERVED_SUFFIXES = new Set([':fence', ':queue', ':shared', ':waiters', ':waiting']);
 const SUFFIX_MAX = Math.max(...[...RESERVED_SUFFIXES].map(({ length }) => length));
 /** The two forms of these keys: without and with a hash tag in the lock's own key. */
-const PLAIN = /^\{(.+)\}:(?:fence|queue|shared|waiters)$/s;
-const TAGGED = /^(.+)::(?:fence|queue|shared|waiters)$/s;
+const PLAIN = /^\{(.+)\}:(?:fence|queue|shared|waiters|waiting)$/s;
+const TAGGED = /^(.+)::(?:fence|queue|shared|waiters|waiting)$/s;
+/** The counters of fences: of a server, and of the slots of a Cluster. */
+const COUNTER = /^holdfast:(?:\{\d+\}:)?fence$/;
+
+/**
+ * Whether the fences of all locks come from this key.
+ *
+ * @internal
+ */
+export function isCounter(key: string): boolean {
+  return COUNTER.test(key);
+}
 
 /**
  * Refuses keys such as `a}b` and `{}x`: on Cluster their side keys would hash to another slot.
@@ -32,8 +43,8 @@ function hasTag(key: string): boolean {
 }
 
 /**
- * Refuses a key that is a side key of another lock: `prefix` and a name may form one together, as `{x}:` and
- * `queue` do.
+ * Refuses a key that other locks need: `prefix` and a name may form one together, as `{x}:` and `queue` form a side
+ * key of the lock `x`, and `holdfast:` and `fence` the counter of all fences.
  *
  * @internal
  */
@@ -42,11 +53,16 @@ export function checkKey(prefix: string, name: string): void {
   if (name.length >= SUFFIX_MAX) return;
   const key = prefix + name;
   if (reservedSuffixOf(key) === undefined) return;
+  if (isCounter(key)) throw neededBy(prefix, name, 'the fences of all locks come from it');
   const [plain, tagged] = [PLAIN.exec(key)?.[1], TAGGED.exec(key)?.[1]];
   const lock = plain !== undefined && !hasTag(plain) ? plain : tagged;
   if (lock === undefined || (lock === tagged && !hasTag(lock))) return;
-  const message = `prefix and name must not make a key that another lock needs, got ${show(prefix)} and ${show(name)}: the lock whose key is ${show(lock)} keeps its own data there`;
-  throw argumentError('ERR_INVALID_ARG_VALUE', message);
+  throw neededBy(prefix, name, `the lock whose key is ${show(lock)} keeps its own data there`);
+}
+
+function neededBy(prefix: string, name: string, reason: string): Error {
+  const message = `prefix and name must not make a key that another lock needs, got ${show(prefix)} and ${show(name)}: ${reason}`;
+  return argumentError('ERR_INVALID_ARG_VALUE', message);
 }
 
 /** @internal */

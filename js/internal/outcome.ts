@@ -9,6 +9,7 @@ import {
   LockTimeoutError,
 } from '../api/errors.js';
 import { type Outcome, OutcomeCode, readCauses, readTimeout } from '../native/records.js';
+import { isCounter } from './names.js';
 
 /** The names that every error of a manager can use. */
 export interface ErrorContext {
@@ -25,7 +26,7 @@ export interface ErrorContext {
 /** The advice to an operator for each refusal, by the first word of the server's error. */
 const CURES: Readonly<Record<string, string>> = {
   FENCE:
-    "something has raised this lock's fence counter beyond what is exact: delete the key, and fences go on from the server's clock, or set it to a number above all fences that were used",
+    "other code has raised this fence counter beyond what is exact: delete the key, and fences go on from the server's clock, or set it to a number above all fences that were used",
   BUSY: 'a script or function blocks the server: end it with SCRIPT KILL or FUNCTION KILL',
   LOADING: 'the server still loads its data: wait until it is ready',
   NOAUTH: 'the server requires a login: give username and password in the URL or the options',
@@ -40,6 +41,10 @@ const CURES: Readonly<Record<string, string>> = {
   WRONGPASS: 'check username and password',
   WRONGTYPE: 'this key holds other data: give locks a prefix or names of their own',
 };
+
+/** The advice if the key of the refused data is the counter of all locks. */
+const COUNTER_CURE =
+  "other code wrote this, and the fences of all locks come from it: delete the key, and they go on from the server's clock";
 
 /** The error for an outcome that is not a success of `action`. Callers `await` before, so that the stack names them. */
 export function toError(
@@ -90,7 +95,8 @@ function quorumError(
 function serverError(outcome: Outcome, subject: string, lock?: string): LockServerError {
   const { message = '', serverCode = 'ERR', key } = outcome.text ?? {};
   const about = key === undefined ? '' : ` (key "${key}")`;
-  const cure = CURES[serverCode];
+  const isAboutCounter = serverCode === 'WRONGTYPE' && key !== undefined && isCounter(key);
+  const cure = isAboutCounter ? COUNTER_CURE : CURES[serverCode];
   const advice = cure === undefined ? '' : `; ${cure}`;
   const text = `${subject}: the server says ${serverCode} ${message.replace(/\.?\s*$/, '')}${about}${advice}`;
   return new LockServerError(text, serverCode, key, lock);

@@ -18,6 +18,14 @@ export function warningOf(notice: number, server: string, text: string): Warning
         'grant the ACL user subscribe, publish and pubsub on the channels &holdfast:* for hand-offs without delay';
       return warning('WARN_LOCK_POLLING', `waiters on ${server} poll: ${text}; ${advice}`);
     }
+    case NoticeCode.PlainCommandsDenied: {
+      const advice =
+        'grant the ACL user the command mget and the keys holdfast:*, and so to everybody who shares these locks: fences of two counters have no order';
+      return warning(
+        'WARN_LOCK_SCRIPTS',
+        `${server} takes each lock by a script, at twice the CPU: ${text}; ${advice}`,
+      );
+    }
     case NoticeCode.SameServer: {
       const advice =
         'which therefore has two votes: a quorum is safe only on servers that fail independently';

@@ -29,6 +29,8 @@ const DEGRADED: Readonly<Record<string, string>> = {
   '+pubsub|numsub': 'works, is called here, warns of WARN_LOCK_EVICTION and WARN_LOCK_POLLING',
   '+subscribe': 'works, is called here, warns of WARN_LOCK_EVICTION and WARN_LOCK_POLLING',
   '&holdfast:*': 'works, is called here, warns of WARN_LOCK_EVICTION and WARN_LOCK_POLLING',
+  '+mget': 'works, is called here, warns of WARN_LOCK_EVICTION and WARN_LOCK_SCRIPTS',
+  '~holdfast:*': 'works, is called here, warns of WARN_LOCK_EVICTION and WARN_LOCK_SCRIPTS',
 };
 
 let server: RedisServer;
@@ -87,10 +89,18 @@ async function share(here: LockManager, there: LockManager): Promise<void> {
   assert.equal(await there.forceRelease('a'), true);
 }
 
+/** The right that the page adds for a server which can compare and delete by itself. */
+async function nativeDelete(): Promise<readonly string[]> {
+  const names = ['delex', 'delifeq'];
+  const known = (await server.admin.call('COMMAND', 'INFO', ...names)) as unknown[];
+  const own = names.filter((_, i) => known[i] !== null);
+  return own.flatMap((name) => leastRights(`+${name} `).rules.at(-1) ?? []);
+}
+
 test('with the whole rule everything works', async () => {
   const expected = 'works, is called here, warns of WARN_LOCK_EVICTION';
   await server.admin.call('ACL', 'LOG', 'RESET');
-  assert.equal(await tryOut(user.rules), expected);
+  assert.equal(await tryOut([...user.rules, ...(await nativeDelete())]), expected);
   // Nor does it try in vain: the ACL log of the server would show each time.
   assert.deepEqual(await server.admin.call('ACL', 'LOG'), []);
 });
@@ -101,6 +111,30 @@ for (const given of GIVEN) {
     assert.equal(await tryOut(user.rules.filter((rule) => rule !== given)), expected);
   });
 }
+
+test('without the common counter each lock has one of its own, which ends', async () => {
+  await server.admin.flushall();
+  const rules = user.rules.filter((rule) => rule !== '~holdfast:*');
+  const manager = await connect(await enrol(server, { ...user, rules }));
+  const warnings: Error[] = [];
+  manager.on('warning', (warning) => warnings.push(warning));
+  let last = 0;
+  for (const mode of ['exclusive', 'shared', 'exclusive'] as const) {
+    const lock = await manager.acquire('a', { mode });
+    assert.ok(lock.fence > last, `${lock.fence} after ${last}`);
+    last = lock.fence;
+    assert.equal(await lock.release(), true);
+  }
+  await manager.close();
+  const { '{lock:a}:fence': counter, ...rest } = await server.keyspace();
+  assert.ok(counter !== undefined && counter.ttl > 0 && counter.ttl <= 86_400_000);
+  assert.deepEqual(Object.keys(rest), []);
+  const scripts = warnings.filter(
+    (each) => (each as { code?: string }).code === 'WARN_LOCK_SCRIPTS',
+  );
+  assert.equal(scripts.length, 1);
+  assert.match(scripts[0]?.message ?? '', /NOPERM.*grant .* mget .* holdfast:\*/);
+});
 
 test('query needs what the page says', async () => {
   for (const [rules, allowed] of [

@@ -203,20 +203,30 @@ test('acquire: takes any other name', async () => {
   for (const lock of taken) assert.equal(await lock.release(), true);
 });
 
+function messageAbout(lock: string | undefined): RegExp {
+  if (lock === undefined) return /must not end in/;
+  return lock === 'all' ? /the fences of all locks/ : new RegExp(`"${lock}" keeps`);
+}
+
 test('a key that another lock needs is refused, whether its name or the prefix brings it about', async () => {
   for (const [prefix, name, lock] of [
     ['{x}:', 'queue', 'x'],
     ['{x}:', 'fence', 'x'],
     ['{x}:', 'shared', 'x'],
     ['{x}:', 'waiters', 'x'],
+    ['{x}:', 'waiting', 'x'],
     ['{lock:x}:que', 'ue', 'lock:x'],
     ['lock:{x}::', 'fence', 'lock:{x}'],
     ['lock:{x}:', ':fence', undefined],
     ['', '{x}:queue', undefined],
+    ['', 'holdfast:fence', undefined],
+    ['holdfast:', 'fence', 'all'],
+    ['holdfast:fen', 'ce', 'all'],
+    ['holdfast:{42}:', 'fence', 'all'],
   ] as const) {
     const other = await connect(proxy.url, { prefix });
     const before = proxy.requestBytes;
-    const message = lock === undefined ? /must not end in/ : new RegExp(`"${lock}" keeps`);
+    const message = messageAbout(lock);
     const refused = { code: 'ERR_INVALID_ARG_VALUE', name: 'TypeError', message };
     const token = 'hf1.c.1';
     await assert.rejects(other.acquire(name), refused);
@@ -237,6 +247,10 @@ test('a key that another lock needs is refused, whether its name or the prefix b
     ['app::', 'queue'],
     ['{{x}}:', 'queue'],
     ['{x}:', 'a queue'],
+    ['holdfast:', 'queue'],
+    ['holdfast:x', 'fence'],
+    ['holdfast:x:', 'fence'],
+    ['holdfast:{x}:', 'fence'],
   ] as const) {
     const other = await connect(server.url, { prefix });
     assert.equal(await (await other.acquire(name)).release(), true);

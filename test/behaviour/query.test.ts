@@ -30,7 +30,7 @@ test('a value of other code is not told', async () => {
 });
 
 test('a lock that is called like a side key is told', async () => {
-  const names = ['fence', 'queue', 'shared', 'waiters'];
+  const names = ['fence', 'queue', 'shared', 'waiters', 'waiting'];
   for (const name of names) await locks.acquire(name);
   const { held } = await locks.query();
   assert.deepEqual(

@@ -98,6 +98,29 @@ test('a replica: one warning, however often it is one', async () => {
   await (await locks.acquire('a')).release();
 });
 
+for (const [denied, rules] of [
+  ['MGET', ['~*', '+@all', '-mget']],
+  ['the fence counter', ['~lock:*', '~{lock:*}:*', '+@all']],
+] as const) {
+  test(`a server that denies ${denied}: one warning, and locks by scripts alone`, async () => {
+    const server = await start();
+    await server.admin.call('ACL', 'SETUSER', 'poor', 'on', '>pw', '&*', ...rules);
+    const { locks, warnings } = await warningsOf(server.url.replace('//', '//poor:pw@'));
+    await until(() => warnings.length > 0, 'the warning');
+    const message = /takes each lock by a script, at twice the CPU: NOPERM .*mget.*holdfast:\*/;
+    isAbout(warnings[0], 'WARN_LOCK_SCRIPTS', message);
+    for (let round = 0; round < 2; round++) await reconnect(server, locks);
+    assert.equal(warnings.length, 1);
+    await server.admin.call('ACL', 'LOG', 'RESET');
+    const first = await locks.acquire('a');
+    assert.equal(await first.release(), true);
+    const second = await locks.acquire('a');
+    assert.ok(second.fence > first.fence);
+    assert.equal(await second.release(), true);
+    assert.deepEqual(await server.admin.call('ACL', 'LOG'), [], 'nothing is tried in vain');
+  });
+}
+
 test('a quorum tells which of its servers may evict locks', async () => {
   const careless = await start({ args: ['--maxmemory-policy', 'allkeys-lru'] });
   const servers = [await start(), careless, await start()];

@@ -187,16 +187,30 @@ export async function untilQueued(server: RedisServer, lock: string, who: string
   await until(async () => (await queueOf(server, lock)).join() === wanted, `the queue ${wanted}`);
 }
 
+/** The counter of a server, of the slots of a Cluster, and of one lock of a quorum. */
+const COUNTER = /^holdfast:(\{\d+\}:)?fence$/;
+const COUNTER_OF_ONE = /^\{.+\}:fence$|^.+::fence$/s;
+
+/** Whether a key is the counter of the fences of all locks, on a server or in a slot of a Cluster. */
+export function isCounter(key: string): boolean {
+  return COUNTER.test(key);
+}
+
 /**
- * Waits until nothing is left but fences: no lock, no waiter, no subscriber. A waiter that was killed is forgotten
- * after its liveness at the latest.
+ * Waits until nothing is left but the counters of fences: no lock, no waiter, no subscriber. A waiter that was killed
+ * is forgotten after its liveness at the latest.
  */
-export async function quiet(server: RedisServer, limit?: number): Promise<void> {
+export async function quiet(
+  server: RedisServer,
+  limit?: number,
+  { quorum = false } = {},
+): Promise<void> {
+  const counter = quorum ? COUNTER_OF_ONE : COUNTER;
   let left = '';
   try {
     await until(
       async () => {
-        const keys = (await server.admin.keys('*')).filter((key) => !key.endsWith(':fence'));
+        const keys = (await server.admin.keys('*')).filter((key) => !counter.test(key));
         // Sentinels keep a channel of their own.
         const channels = await server.admin.pubsub('CHANNELS', 'holdfast:*');
         left = [...keys, ...(channels as string[])].join(' ');

@@ -58,11 +58,8 @@ test('a server that is fit for locks is told so, check by check', async () => {
   assert.match(stdout, /\nFit for locks\.\n$/);
 });
 
-test('it leaves nothing but a fence counter, which ends by itself', async () => {
-  for (const { type, ttl } of Object.values(await server.keyspace())) {
-    assert.equal(type, 'string');
-    assert.ok(ttl > 0);
-  }
+test('it leaves nothing but the fence counter', async () => {
+  assert.deepEqual(await server.keyspace(), { 'holdfast:fence': { type: 'string', ttl: -1 } });
 });
 
 test('the findings are of a stable shape', async () => {
@@ -176,18 +173,34 @@ for (const asks of [true, false]) {
 }
 
 /** Without these there are locks. */
-const OPTIONAL = ['publish', 'scan'];
+const OPTIONAL = ['mget', 'publish', 'scan'];
+
+test('without the fence counter of all locks there are locks, with a warning', async () => {
+  const user = { ...leastRights('query'), name: 'apart' };
+  const rules = user.rules.filter((rule) => rule !== '~holdfast:*');
+  const url = await enrol(server, { ...user, rules: [...rules, '+acl|dryrun'] });
+  const all = (await findings(0, '--url', url)).filter(({ level }) => level !== 'ok');
+  assert.deepEqual(
+    all.map(({ level, check }) => [level, check]),
+    [
+      ['warning', 'rights'],
+      ['warning', 'trial'],
+    ],
+  );
+  const [rights] = all;
+  assert.match(rights?.message ?? '', /may not use the common fence counter/);
+  assert.match(rights?.advice ?? '', /refused: MGET holdfast:fence, GET holdfast:fence, SET /);
+});
 
 test('what he tries changes nothing', async () => {
   const own = await RedisServer.start();
   try {
     const url = await enrol(own, { ...leastRights('query'), name: 'tries' });
     await findings(0, '--url', url);
-    const keys = Object.entries(await own.keyspace());
-    assert.ok(
-      keys.every(([key, { ttl }]) => key.endsWith(':fence') && ttl > 0),
-      String(keys),
-    );
+    const { 'holdfast:fence': counter, ...rest } = await own.keyspace();
+    assert.deepEqual(rest, {});
+    const value = Number(await own.admin.get('holdfast:fence'));
+    assert.ok(counter?.type === 'string' && Math.abs(value - Date.now() * 1_000) < 60_000_000);
   } finally {
     await own.stop();
   }

@@ -38,16 +38,19 @@ async function queue(name: string): Promise<void> {
   await until(async () => (await locks.query()).pending.length > 0, 'a queue entry');
 }
 
-test('ls tells each lock with its holder, lease and line', async () => {
+test('ls tells each lock with its holder, lease and line, and a share with its fence', async () => {
   await locks.acquire('item:1', { label: 'web-1', ttl: 60_000 });
-  await locks.acquire('item:2', { mode: 'shared', ttl: 60_000 });
+  const share = await locks.acquire('item:2', { mode: 'shared', ttl: 60_000 });
   await queue('item:1');
   const { stdout } = await ends(0, env, 'ls');
   const [heads, first = '', second = ''] = stdout.split('\n');
   assert.equal(heads?.replace(/ +/g, ' '), 'NAME MODE HOLDER FENCE LEASE WAITING');
-  assert.match(first, /^item:1 +exclusive +web-1 +\d+ +\d+\.\ds +1$/);
+  assert.match(first, /^item:1 +exclusive +web-1 +\d+\.\ds +1$/);
   const short = locks.clientId.slice(0, 8);
-  assert.match(second, new RegExp(`^item:2 +shared +${short} +\\d+ +(\\d+\\.\\ds|1m00s)$`));
+  assert.match(
+    second,
+    new RegExp(`^item:2 +shared +${short} +${share.fence} +(\\d+\\.\\ds|1m00s)$`),
+  );
 });
 
 test('ls --json is whole, also for a reader who takes its time', async () => {
@@ -75,11 +78,24 @@ test('ls --json is one document of a stable shape', async () => {
     {
       name: 'item:1',
       mode: 'exclusive',
-      holders: [{ label: 'web-1', clientId: locks.clientId, fence: lock.fence, lease }],
+      holders: [{ label: 'web-1', clientId: locks.clientId, fence: null, lease }],
       waiters: [{ clientId: others.clientId, mode: 'exclusive', position: 1 }],
     },
   ]);
   assert.ok(!stdout.includes(lock.token), 'a reader of the token could take the lock');
+});
+
+test('ls --json has the fences of those who share a lock', async () => {
+  const options = { mode: 'shared', ttl: 60_000 } as const;
+  const shares = [await locks.acquire('item:1', options), await others.acquire('item:1', options)];
+  const { stdout } = await ends(0, env, 'ls', '--json');
+  const [{ holders }] = JSON.parse(stdout).locks;
+  const fences = shares.map(({ fence }) => fence);
+  assert.deepEqual(
+    holders.map(({ fence }: { fence: number }) => fence),
+    fences,
+  );
+  assert.ok(shares.every(({ token }) => !stdout.includes(token)));
 });
 
 test('ls narrows by a pattern: * for any text, ? for one character, all else for itself', async () => {
@@ -185,12 +201,14 @@ test('release says 1 where there is nothing to release, and leaves other code al
 test('watch without a terminal writes a line for each change, until a signal', async () => {
   const running = new Running(['watch', 'job*', '--interval', '20ms'], env);
   const lock = await locks.acquire('job', { label: 'web-1' });
-  await running.says(/^\d{4}-\S+Z job: held, exclusive, by web-1 \(fence \d+\)\n/m);
+  await running.says(/^\d{4}-\S+Z job: held, exclusive, by web-1\n/m);
   await queue('job');
-  await running.says(/^\S+ job: held, exclusive, by web-1 \(fence \d+\), 1 waiting\n/m);
+  await running.says(/^\S+ job: held, exclusive, by web-1, 1 waiting\n/m);
   await lock.release();
   await others.close();
   await running.says(/^\S+ job: free\n/m);
+  const { fence } = await locks.acquire('job', { label: 'web-1', mode: 'shared' });
+  await running.says(new RegExp(`^\\S+ job: held, shared, by web-1 \\(fence ${fence}\\)\n`, 'm'));
   running.child.kill('SIGTERM');
   const { code, stderr } = await running.ended;
   assert.deepEqual([code, stderr], [0, '']);
@@ -203,6 +221,10 @@ test('watch --json writes a document per line, and goes on when the server was a
     const holder = await connect(own.url);
     const lock = await holder.acquire('job');
     await running.says('"exclusive"');
+    // Another owner, though it looks the same.
+    await lock.release();
+    await holder.acquire('job');
+    await until(async () => running.stdout.split('"exclusive"').length > 2, 'the new owner');
     await own.restart();
     await holder.close();
     await running.says('"mode":null');
@@ -214,7 +236,8 @@ test('watch --json writes a document per line, and goes on when the server was a
       .split('\n')
       .map((line) => JSON.parse(line));
     assert.deepEqual(Object.keys(lines[0]), ['time', 'lock']);
-    assert.deepEqual(lines[0].lock.holders[0].fence, lock.fence);
+    assert.equal(lines[0].lock.holders[0].clientId, holder.clientId);
+    assert.ok(!stdout.includes(lock.token), 'a reader of the token could take the lock');
   } finally {
     await own.stop();
   }

@@ -38,8 +38,11 @@ test('the command has the lock, and its name and fence in the environment', asyn
   const { stdout } = await ends(0, env, 'run', 'job', '--label', 'me', '--', ...words);
   const [first, second = ''] = stdout.split('\n');
   const { mode, holders } = JSON.parse(second);
-  assert.equal(first, `job ${holders[0].fence} --flag`);
+  assert.equal(first, `job ${await server.admin.get('holdfast:fence')} --flag`);
   assert.deepEqual([mode, holders.length, holders[0].label], ['exclusive', 1, 'me']);
+  const share = await ends(0, env, 'run', 'job', '--mode', 'shared', '--', ...words);
+  const [third, fourth = ''] = share.stdout.split('\n');
+  assert.equal(third, `job ${JSON.parse(fourth).holders[0].fence} --flag`);
 });
 
 test('every later run has a greater fence', async () => {

@@ -1,6 +1,6 @@
 /** Helpers of the behaviours. */
 
-import type { AcquireOptions } from 'holdfast';
+import type { AcquireOptions, LockMode } from 'holdfast';
 import type { Lock, LockManager } from '../../support/holdfast.js';
 import { until } from '../../support/wait.js';
 import { awaitSubscription, type Place } from './place.js';
@@ -68,6 +68,25 @@ export async function enqueue(
   await awaitSubscription.get(manager)?.(name);
   // In an object, so that who awaits this function does not wait for the lock.
   return { granted };
+}
+
+/** Whether each lock has a counter of its own, as on a quorum. */
+export function hasCounterOfItsOwn({ counter }: Place): boolean {
+  return counter.startsWith('lock:');
+}
+
+/** A lock of `stray` whose key is the counter of others. It cannot be held alone if the counter is its own. */
+export interface OnACounter {
+  readonly stray: LockManager;
+  readonly name: string;
+  readonly mode: LockMode;
+}
+
+/** A manager that takes the counter of the lock `{0}` for a lock of its own. */
+export async function onTheCounter(place: Place): Promise<OnACounter> {
+  const name = 'fence';
+  const stray = await place.open({ prefix: place.counter.slice(0, -name.length) });
+  return { stray, name, mode: hasCounterOfItsOwn(place) ? 'exclusive' : 'shared' };
 }
 
 /** The callers that got the lock, in order; each releases it at once. */

@@ -15,6 +15,8 @@ import { until } from '../../support/wait.js';
 export interface Place {
   /** The name of the store in errors. */
   readonly label: string;
+  /** The key of the counter from which the lock `{0}` gets its fences. */
+  readonly counter: string;
   open(options?: ConnectOptions): Promise<LockManager>;
 }
 
@@ -22,6 +24,8 @@ export interface Place {
 export interface Where {
   readonly target: ConnectTarget;
   readonly label: string;
+  /** That of `Place`; by default the counter of a server. */
+  readonly counter?: string;
   /** The options of every manager there. */
   readonly options?: ConnectOptions;
 }
@@ -45,6 +49,7 @@ export interface Host {
 /** One behaviour's stay on a host: the managers that it opens are closed when it has ended. */
 export class Visit implements Place {
   readonly label: string;
+  readonly counter: string;
   readonly #target: ConnectTarget;
   readonly #options: ConnectOptions;
   readonly #host: Host;
@@ -52,10 +57,11 @@ export class Visit implements Place {
 
   constructor(host: Host) {
     this.#host = host;
-    const { target, label, options = {} } = host.next();
+    const { target, label, counter = 'holdfast:fence', options = {} } = host.next();
     this.#target = target;
     this.#options = options;
     this.label = label;
+    this.counter = counter;
   }
 
   async open(options: ConnectOptions = {}): Promise<LockManager> {
@@ -144,7 +150,8 @@ export class ClusterHost implements Host {
   next(): Where {
     this.#waiters = new Map();
     const { urls } = this.#running;
-    return { target: { cluster: urls }, label: `the Cluster of ${urls[0]}` };
+    const label = `the Cluster of ${urls[0]}`;
+    return { target: { cluster: urls }, label, counter: 'holdfast:{0}:fence' };
   }
 
   wrap(manager: LockManager): LockManager {
@@ -198,7 +205,9 @@ export function serverHosts(): ServerHost[] {
     .filter((file) => existsSync(file));
   // One file can have many names: a distribution's valkey-server may also be called redis-server.
   const distinct = new Map([...named, ...onPath].map((file) => [realpathSync(file), file]));
-  const least = leastRights('for query');
+  const query = leastRights('for query');
+  // Some behaviours hold a lock whose key is the counter of all fences.
+  const least = { ...query, rules: [...query.rules, '~{holdfast:fence}:*'] };
   return [...distinct.values()].flatMap((file) => [
     new ServerHost(file),
     new ServerHost(file, least),

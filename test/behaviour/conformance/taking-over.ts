@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { pastTheCheckOfKeys } from '../../support/holdfast.js';
-import { aborted, type Behaviours, enqueue, LONG, openSeveral } from './behaviour.js';
+import { aborted, type Behaviours, enqueue, LONG, onTheCounter, openSeveral } from './behaviour.js';
 
 /** Renewed so often that a holder soon learns that the lock is gone, even if the message is lost. */
 const BRIEF = { ttl: 900, wait: 60_000 } as const;
@@ -115,15 +115,15 @@ export const TAKING_OVER: Behaviours = {
   'forceRelease and steal: leave the value of other code alone, unless told otherwise': async (
     place,
   ) => {
-    const [locks, stray] = await Promise.all([place.open(), place.open({ prefix: '{lock:x}:' })]);
-    await (await locks.acquire('x')).release();
-    // Of the released lock its counter stays: a text that is no token.
+    await (await (await place.open()).acquire('{0}')).release();
+    // Of the released lock a counter stays: a text that is no token.
+    const { stray, name, mode } = await onTheCounter(place);
     const past = pastTheCheckOfKeys;
-    assert.equal(await past(() => stray.forceRelease('fence')), false);
-    const stolen = past(() => stray.acquire('fence', { steal: true }));
+    assert.equal(await past(() => stray.forceRelease(name)), false);
+    const stolen = past(() => stray.acquire(name, { steal: true }));
     await assert.rejects(stolen, { code: 'ERR_LOCK_TIMEOUT' });
-    assert.equal(await past(() => stray.forceRelease('fence', { foreign: true })), true);
-    assert.equal(await (await past(() => stray.tryAcquire('fence')))?.release(), true);
+    assert.equal(await past(() => stray.forceRelease(name, { foreign: true })), true);
+    assert.equal(await (await past(() => stray.tryAcquire(name, { mode })))?.release(), true);
   },
 
   'adopt: takes a lock over, with a larger fence, and its former owner is told': async (place) => {

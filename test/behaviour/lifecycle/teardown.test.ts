@@ -104,7 +104,7 @@ for (const [state, body] of Object.entries(STATES)) {
   }
 
   test(`a process exits while ${state}`, async () => {
-    const name = `exit:${state}`;
+    const name = `exit while ${state}`;
     const source = `
       import { connect } from 'holdfast';
       const [url, silent, name] = process.argv.slice(1);

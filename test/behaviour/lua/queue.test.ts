@@ -5,7 +5,7 @@ import { after, before, beforeEach, test } from 'node:test';
 import type { Redis } from 'ioredis';
 import { RedisServer } from '../../support/server.js';
 import { until } from '../../support/wait.js';
-import { FENCE, LOCK, QUEUE, type Scripts, scripts, WAITERS } from './scripts.js';
+import { FENCE, LOCK, QUEUE, type Scripts, scripts, WAITERS, WAITING } from './scripts.js';
 
 let server: RedisServer;
 let redis: Redis;
@@ -88,7 +88,9 @@ test('a key of the wrong type is named, and nothing is changed', async () => {
     const message = new RegExp(`^WRONGTYPE ${key.replace(/[{}]/g, '\\$&')} is not ${kind}`);
     await assert.rejects(script.release(A), { message });
     await assert.rejects(script.acquire(B, { seq: 'poll' }), { message });
-    await assert.rejects(script.acquire(C, { seq: '0' }), { message });
+    // To enter the queue of a lock that is held needs no fence.
+    if (key !== FENCE) await assert.rejects(script.acquire(C, { seq: '0' }), { message });
+    await assert.rejects(script.acquire(C, { seq: 'poll' }), { message });
     assert.deepEqual(await dump(), before);
   }
 });
@@ -111,9 +113,49 @@ test('every key of a line has an end', async () => {
   await script.acquire(B, { seq: '0' });
   await script.release(A);
   await script.acquire(C, { seq: '0' });
-  for (const [key, { ttl }] of Object.entries(await server.keyspace())) {
-    assert.ok(ttl > 0 && ttl <= 86_400_000, `${key}: ${ttl}`);
+  const { [FENCE]: counter, ...keys } = await server.keyspace();
+  assert.equal(counter?.ttl, -1);
+  assert.deepEqual(Object.keys(keys), [LOCK, QUEUE, WAITERS, WAITING].sort());
+  for (const [key, { ttl }] of Object.entries(keys)) {
+    assert.ok(ttl > 0 && ttl <= 30_000, `${key}: ${ttl}`);
   }
+});
+
+test('a key says that somebody waits, as long as somebody does', async () => {
+  const lasts = async () => [await redis.exists(QUEUE), await redis.exists(WAITING)];
+  await script.acquire(A);
+  await script.acquire(B);
+  assert.deepEqual(await lasts(), [0, 0], 'who only tries does not wait');
+  await script.acquire(B, { seq: '0' });
+  await script.acquire(C, { seq: '0' });
+  assert.equal(await redis.type(WAITING), 'string');
+  await redis.del(WAITING);
+  await script.acquire(B, { seq: 'poll' });
+  assert.deepEqual(await lasts(), [1, 1], 'a poll writes it again');
+  await script.release(B);
+  assert.deepEqual(await lasts(), [1, 1], 'C waits on');
+  await script.release(A);
+  assert.equal(await owner(), C);
+  assert.deepEqual(await lasts(), [0, 0]);
+});
+
+test('a lock that somebody waits for is not deleted, but released', async () => {
+  await script.acquire(A);
+  await script.acquire(B, { seq: '0' });
+  const before = await dump();
+  assert.equal(await script.delete(A), 0);
+  assert.deepEqual(await dump(), before);
+  assert.equal(await script.release(A), 1);
+  assert.equal(await owner(), B);
+});
+
+test('a lock that was taken ahead of the queue goes to the queue when it is released', async () => {
+  await script.acquire(A);
+  await script.acquire(B, { seq: '0' });
+  // The lease of A ends, and SET takes the lock for C, without a look at the queue.
+  await redis.set(LOCK, C, 'PX', 10_000);
+  assert.equal(await script.release(C), 1);
+  assert.equal(await owner(), B);
 });
 
 test("old code's value is never marked, whatever it ends in", async () => {

@@ -6,12 +6,13 @@ import type { Redis } from 'ioredis';
 import { ROOT } from '../../support/child.js';
 
 export const LOCK = 'lock:a';
-export const FENCE = '{lock:a}:fence';
+export const FENCE = 'holdfast:fence';
 export const QUEUE = '{lock:a}:queue';
 export const WAITERS = '{lock:a}:waiters';
 export const SHARED = '{lock:a}:shared';
+export const WAITING = '{lock:a}:waiting';
 
-const KEYS = [LOCK, FENCE, QUEUE, WAITERS, SHARED] as const;
+const KEYS = [LOCK, FENCE, QUEUE, WAITERS, SHARED, WAITING] as const;
 
 /** The text of a script, with the parts that it shares with others in their places. */
 function source(name: string): string {
@@ -35,15 +36,14 @@ export interface Scripts {
   /** The unchanged reply of an acquire. */
   ask(token: string, options?: Acquire): Promise<unknown>;
   extend(token: string, ttl: number): Promise<unknown>;
+  delete(token: string): Promise<unknown>;
   release(token: string): Promise<unknown>;
 }
 
 export function scripts(redis: Redis): Scripts {
-  const [acquire, extend, release] = ['acquire', 'extend', 'release'].map(source) as [
-    string,
-    string,
-    string,
-  ];
+  const [acquire, extend, free, release] = ['acquire', 'extend', 'delete', 'release'].map(
+    source,
+  ) as [string, string, string, string];
   const ask = (
     token: string,
     { ttl = 10_000, epoch = 0, seq = 'try', limit = '-' }: Acquire = {},
@@ -55,6 +55,7 @@ export function scripts(redis: Redis): Scripts {
       return typeof reply === 'number' ? reply : null;
     },
     extend: (token, ttl) => redis.eval(extend, 1, LOCK, token, ttl),
+    delete: (token) => redis.eval(free, 1, LOCK, token),
     release: (token) => redis.eval(release, KEYS.length, ...KEYS, token, 0),
   };
 }

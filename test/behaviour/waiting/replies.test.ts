@@ -20,7 +20,12 @@ beforeEach(async () => {
   here = await connect(proxy.url, { clientName: 'here', commandTimeout: 10_000 });
   there = await connect(server.url, { clientName: 'there' });
   // The server knows the scripts from here on: a request is executed when it arrives.
-  const lock = await here.acquire('warm-up');
+  const theirs = await there.acquire('warm-up');
+  const waiting = here.acquire('warm-up', { ...MINUTE, label: 'here' });
+  await untilQueued(server, 'warm-up', ['here']);
+  await theirs.release();
+  const lock = await waiting;
+  await until(() => lock.remaining > 10_000, 'the claim');
   await lock.extend();
   await lock.release();
 });
@@ -35,6 +40,11 @@ afterEach(async () => {
 
 const MINUTE = { ttl: 60_000, wait: 60_000 };
 
+/** From here on the lock is asked for and released by scripts, whose first request enters and serves the queue. */
+async function findHeld(name: string): Promise<void> {
+  assert.equal(await here.tryAcquire(name), null);
+}
+
 async function owner(): Promise<string> {
   return labelOf((await server.admin.get('lock:x')) ?? '');
 }
@@ -46,6 +56,7 @@ function restore(): void {
 
 test('acquire: a waiter that does not know that it is queued keeps its position', async () => {
   const first = await there.acquire('x', MINUTE);
+  await findHeld('x');
   proxy.loseReplies = true;
   const second = here.acquire('x', { ...MINUTE, label: 'here' });
   await untilQueued(server, 'x', ['here']);
@@ -59,6 +70,46 @@ test('acquire: a waiter that does not know that it is queued keeps its position'
   const lock = await second;
   assert.ok(lock.fence > first.fence);
   assert.equal(await lock.release(), true);
+});
+
+test('acquire: a lock that was taken, though nobody knows, is kept by who took it', async () => {
+  proxy.loseReplies = true;
+  const taking = here.acquire('x', { ...MINUTE, label: 'here' });
+  await until(async () => (await owner()) === 'here', 'the lock to be taken');
+  const before = Number(await server.admin.get('holdfast:fence'));
+  assert.equal(await there.tryAcquire('x'), null);
+  restore();
+  const lock = await taking;
+  assert.equal(await owner(), 'here');
+  // What the lost answer said is not used.
+  assert.ok(lock.fence > before, `${lock.fence} after ${before}`);
+  assert.equal(await lock.release(), true);
+  const next = await there.acquire('x');
+  assert.ok(next.fence > lock.fence);
+  assert.equal(await next.release(), true);
+});
+
+test('acquire: a lock that was taken, though nobody knows, is given back by who is cancelled', async () => {
+  const cancel = new AbortController();
+  proxy.loseReplies = true;
+  const taking = here.acquire('x', { ...MINUTE, label: 'here', signal: cancel.signal });
+  await until(async () => (await owner()) === 'here', 'the lock to be taken');
+  cancel.abort(new Error('enough'));
+  await assert.rejects(taking, { message: 'enough' });
+  restore();
+  assert.equal(await (await there.acquire('x', MINUTE)).release(), true);
+});
+
+test('release: the reply to one that nobody waits for is lost', async () => {
+  const lock = await here.acquire('x', MINUTE);
+  proxy.loseReplies = true;
+  const released = lock.release();
+  await until(async () => (await server.admin.exists('lock:x')) === 0, 'the release');
+  const next = await there.acquire('x', MINUTE);
+  restore();
+  assert.equal(await released, true);
+  await next.extend();
+  assert.equal(await next.release(), true);
 });
 
 test('acquire: the message of the grant is lost, and a poll finds out', async () => {
@@ -83,8 +134,8 @@ test('acquire: the claim has its reply lost, and is made sure of', async () => {
   const second = here.acquire('x', { ...MINUTE, label: 'here' });
   await untilQueued(server, 'x', ['here']);
   proxy.onRequest = (chunk) => {
-    // The message of the grant is through when its claim comes.
-    if (chunk.includes('poll')) proxy.loseReplies = true;
+    // The message of the grant is through when its claim comes, which names these two keys and no other.
+    if (chunk.includes('lock:x\r\n$16\r\n{lock:x}:waiters')) proxy.loseReplies = true;
   };
   assert.equal(await first.release(), true);
   const lock = await second;
@@ -125,6 +176,7 @@ test('extend: its reply is lost while another waits', async () => {
 
 test('release: its reply is lost when another has the lock already', async () => {
   const lock = await here.acquire('x', MINUTE);
+  await findHeld('x');
   const second = there.acquire('x', { ...MINUTE, label: 'there' });
   await untilQueued(server, 'x', ['there']);
   proxy.loseReplies = true;
@@ -137,6 +189,24 @@ test('release: its reply is lost when another has the lock already', async () =>
   await next.extend();
   assert.equal(await owner(), 'there');
   assert.equal(await next.release(), true);
+});
+
+test('release: the reply that another waits is lost, and it is made up for', async () => {
+  const lock = await here.acquire('x', { ...MINUTE, label: 'here' });
+  const second = there.acquire('x', { ...MINUTE, label: 'there' });
+  await untilQueued(server, 'x', ['there']);
+  const calls = async () => {
+    const stats = await server.admin.info('commandstats');
+    return Number(/cmdstat_evalsha:calls=(\d+)/.exec(stats)?.[1]);
+  };
+  const before = await calls();
+  proxy.loseReplies = true;
+  const released = lock.release();
+  await until(async () => (await calls()) > before, 'the release to be asked for');
+  assert.equal(await owner(), 'here', 'the lock is deleted only if nobody waits');
+  restore();
+  assert.equal(await released, true);
+  assert.equal(await (await second).release(), true);
 });
 
 test('release: lost on its way while another waits, it is made up for', async () => {
@@ -154,6 +224,7 @@ test('release: lost on its way while another waits, it is made up for', async ()
 test('a cancelled acquire whose place is not known gives it up', async () => {
   const first = await there.acquire('x', MINUTE);
   const cancel = new AbortController();
+  await findHeld('x');
   proxy.loseReplies = true;
   const second = here.acquire('x', { ...MINUTE, label: 'here', signal: cancel.signal });
   await untilQueued(server, 'x', ['here']);

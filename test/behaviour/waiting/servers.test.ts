@@ -133,7 +133,7 @@ test('a restart without its data: what others may have by now is not handed off'
   });
   // It knows that the data is new, but not yet whether its lock is in it.
   proxy.onRequest = (chunk) => {
-    if (chunk.includes('EVAL') && proxy !== undefined) proxy.loseReplies = true;
+    if (chunk.includes('lock:') && proxy !== undefined) proxy.loseReplies = true;
   };
   proxy.refuse = false;
   await until(() => back && proxy?.loseReplies === true, 'the connection to be back');

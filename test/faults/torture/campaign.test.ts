@@ -62,10 +62,19 @@ test('what is left behind is told, with its name', async () => {
   const place = await single();
   try {
     const [server] = await place.servers();
-    await server?.admin.set('{lock:a}:fence', 1);
-    assert.deepEqual(await leftovers(place, 0), ['{lock:a}:fence never ends']);
+    await server?.admin.set('holdfast:fence', 1);
+    assert.deepEqual(await leftovers(place, 0), []);
     await server?.admin.set('lock:a', 'hf1.nobody.1', 'PX', 60_000);
     assert.deepEqual(await leftovers(place, 0), ['left behind: lock:a']);
+    await server?.admin.rename('lock:a', '{lock:a}:fence');
+    assert.deepEqual(await leftovers(place, 0), ['left behind: {lock:a}:fence']);
+    // On a quorum each lock has a counter, which ends.
+    const quorum = { ...place, quorum: true };
+    assert.deepEqual(await leftovers(quorum, 0), ['left behind: holdfast:fence']);
+    await server?.admin.del('holdfast:fence');
+    assert.deepEqual(await leftovers(quorum, 0), []);
+    await server?.admin.persist('{lock:a}:fence');
+    assert.deepEqual(await leftovers(quorum, 0), ['{lock:a}:fence never ends']);
   } finally {
     await place.stop();
   }

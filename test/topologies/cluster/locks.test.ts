@@ -58,6 +58,65 @@ test('a lock lives on the server of its slot, with everything beside it', async 
   assert.ok(await (await b.acquire('item:0')).release());
 });
 
+/** The keys of all servers, with their lives. */
+async function keyspace(): Promise<Record<string, { type: string; ttl: number }>> {
+  const all = await Promise.all(cluster.nodes.map((node) => node.keyspace()));
+  return Object.assign({}, ...all);
+}
+
+/** The hash of a key, as Redis Cluster takes it: CRC-16/XMODEM. */
+function slotOf(key: string): number {
+  let crc = 0;
+  for (const byte of Buffer.from(key)) {
+    crc ^= byte << 8;
+    for (let bit = 0; bit < 8; bit++) {
+      crc = ((crc << 1) ^ (crc & 0x8000 ? 0x1021 : 0)) & 0xffff;
+    }
+  }
+  return crc % 16_384;
+}
+
+/** The least number in each slot. */
+function leastNumbers(): Map<number, number> {
+  const numbers = new Map<number, number>();
+  for (let number = 0; numbers.size < 16_384; number++) {
+    const slot = slotOf(String(number));
+    if (!numbers.has(slot)) numbers.set(slot, number);
+  }
+  return numbers;
+}
+
+test('names that are used once leave nothing but a counter in each slot that had one', async () => {
+  await Promise.all(cluster.nodes.map(({ admin }) => admin.flushall()));
+  const names = Array.from({ length: 400 }, (_, index) =>
+    index % 2 === 0 ? `order:${index}` : `cart:{${index % 50}}:${index}`,
+  );
+  await Promise.all(
+    names.map(async (name, index) => {
+      const mode = index % 4 === 0 ? 'shared' : 'exclusive';
+      const lock = await a.acquire(name, { ...LONG, mode });
+      // Some have a waiter.
+      const next = index % 10 === 1 ? b.acquire(name, LONG) : undefined;
+      await lock.release();
+      await (await next)?.release();
+    }),
+  );
+  const slots = new Set(await Promise.all(names.map((name) => cluster.slotOf(`lock:${name}`))));
+  assert.ok(slots.size > 200 && slots.size < 300, `${slots.size} slots`);
+  const least = leastNumbers();
+  const counters = [...slots].map((slot) => `holdfast:{${least.get(slot)}}:fence`);
+  const left = await keyspace();
+  assert.deepEqual(Object.keys(left).sort(), counters.sort());
+  for (const { type, ttl } of Object.values(left)) {
+    assert.deepEqual([type, ttl], ['string', -1]);
+  }
+  // Names in a slot have one counter together, which each manager may have to lift once.
+  for (const manager of [a, b]) await (await manager.acquire('{order}:0')).release();
+  const [one, two] = [await a.acquire('{order}:1'), await b.acquire('{order}:2')];
+  assert.equal(two.fence, one.fence + 1);
+  await Promise.all([one.release(), two.release()]);
+});
+
 test('a waiter is told when its turn has come', async () => {
   for (const name of ['item:1', 'cart:{1}']) {
     const held = await a.acquire(name, LONG);
