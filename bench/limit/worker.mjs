@@ -26,7 +26,7 @@ answer({
     });
   },
 
-  /** Runs `steps`, one after the other, for `pairs` names, `level` in flight. */
+  /** Runs the two `steps` for `pairs` names, `level` in flight: the commands of each leave in one write. */
   async run({ steps, pairs, level }) {
     const batches = [];
     for (let first = 0; first < pairs; first += level) {
@@ -57,12 +57,13 @@ function send(bytes) {
   });
 }
 
-/** `step`: a command, in which `{name}` and `{n}` stand for the parts that differ between names. */
+/** `step`: commands, in which `{name}` and `{n}` stand for the parts that differ between names. */
 function batch(step, first, level) {
   const commands = Array.from({ length: level }, (_, at) => {
     const n = String(first + at);
     const name = `${NAMES}limit:${n}`;
-    return encode(step.map((part) => part.replaceAll('{name}', name).replaceAll('{n}', n)));
+    const fill = (part) => part.replaceAll('{name}', name).replaceAll('{n}', n);
+    return step.map((parts) => encode(parts.map(fill))).join('');
   });
   return Buffer.from([...commands, encode(['ECHO', MARK])].join(''));
 }

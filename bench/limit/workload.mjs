@@ -17,13 +17,10 @@ const TOKEN = 'a-token-of-32-characters-{n}';
 const RELEASE =
   'if redis.call("get", KEYS[1]) == ARGV[1] then return redis.call("del", KEYS[1]) else return 0 end';
 
-const ABOUT = `The physical limit: a client only writes prepared commands and waits. The differences between the rows are the cost of a script, and
-of fences and the check of the queue. Redis 7.0 spends nearly 90 thousand instructions on holdfast's pair, and 32 thousand on the
-snippet's (callgrind). A fifth of holdfast's calls the two scripts, over a third turns their ten keys and six arguments into values
-of Lua, over a quarter runs their seven commands, and a tenth runs the scripts' own lines. The snippet calls one script, with one key
-and one argument. Each script of holdfast names five keys though it needs fewer when nobody waits: a script must name every key that
-it may touch, or a Cluster would run half of it while a slot moves. The rest of the way to *Pairs* is the cost of the library in the
-client, which shares two cores with the server.`;
+const ABOUT = `The physical limit: a client only writes prepared commands and waits. The differences between the rows are the cost of a script
+instead of DEL, and of what makes holdfast's lock fenced and fair: INCRBY of the fence counter, and MGET of the lock and of the flag
+that stands for its wait queue. The rest of the way to *Pairs* is the cost of the library in the client, which shares two cores with
+the server.`;
 
 export const LIMIT = { id: 'limit', about: ABOUT, run };
 
@@ -31,19 +28,16 @@ async function run({ url, admin, flags: { rounds = ROUNDS } }) {
   const kinds = [
     {
       id: 'SET and DEL',
-      steps: [
-        ['SET', '{name}', TOKEN, 'NX', 'PX', '10000'],
-        ['DEL', '{name}'],
-      ],
+      steps: [[['SET', '{name}', TOKEN, 'NX', 'PX', '10000']], [['DEL', '{name}']]],
     },
     {
       id: 'the hand-written snippet',
       steps: [
-        ['SET', '{name}', TOKEN, 'NX', 'PX', '10000'],
-        ['EVALSHA', await load(url, RELEASE), '1', '{name}', TOKEN],
+        [['SET', '{name}', TOKEN, 'NX', 'PX', '10000']],
+        [['EVALSHA', await load(url, RELEASE), '1', '{name}', TOKEN]],
       ],
     },
-    { id: "holdfast's scripts", steps: await captured(url) },
+    { id: "holdfast's commands", steps: await captured(url) },
   ];
   const child = new Child('limit/worker.mjs', 'limit');
   try {
@@ -106,25 +100,30 @@ async function load(url, script) {
 /** The commands of holdfast's pair, as the server sees them, with placeholders for name and token. */
 async function captured(url) {
   const probe = `${NAMES}limit:probe`;
-  const seen = [];
+  const pairs = [[]];
   const watcher = new Redis(url);
   const monitor = await watcher.monitor();
   monitor.on('monitor', (_time, parts, source) => {
-    if (source !== 'lua' && /^evalsha$/i.test(parts[0]) && parts.join(' ').includes(probe)) {
-      seen.push(parts);
-    }
+    const isCounter = parts[0].toLowerCase() === 'incrby';
+    if (source === 'lua' || !(isCounter || parts.join(' ').includes(probe))) return;
+    pairs.at(-1).push(parts);
+    // A command with a single key ends a pair, but for those that take the lock.
+    const isRelease =
+      /^(?:delifeq|delex)$/i.test(parts[0]) || (/^evalsha$/i.test(parts[0]) && parts[2] === '1');
+    if (isRelease) pairs.push([]);
   });
   const own = await PEERS.find(({ role }) => role === 'own').open(url);
-  // The first pair may have to bring the scripts along.
-  for (let turn = 0; turn < 2; turn++) await own.release(probe, await own.acquire(probe));
+  // The first pair may have to bring the scripts along, and begins the counter.
+  for (let turn = 0; turn < 3; turn++) await own.release(probe, await own.acquire(probe));
   await watcher.ping();
-  while (seen.length < 4) await new Promise(setImmediate);
+  while (pairs.length < 4) await new Promise(setImmediate);
   monitor.disconnect();
   watcher.disconnect();
-  const pair = seen.slice(-2);
+  const pair = pairs.at(-2);
   const token = /hf1\.[\w-]+\.\d+/.exec(pair[0].join(' '))[0];
   const open = (part) => part.replaceAll(probe, '{name}').replaceAll(token, `${token}{n}`);
-  return pair.map((parts) => parts.map(open));
+  const steps = [pair.slice(0, -1), pair.slice(-1)];
+  return steps.map((step) => step.map((parts) => parts.map(open)));
 }
 
 /** Redis' own yardstick, where it is installed. */

@@ -10,8 +10,8 @@ const ROUNDS = 5;
 const SERVERS = 5;
 const LEVEL = 64;
 
-const ABOUT = `Redlock over five servers. holdfast needs two rounds for its fences, where the others need one and have none; five
-servers and the clients share two cores here, and the servers are the limit.`;
+const ABOUT = `Redlock over five servers. holdfast's votes carry fences, and the others have none; five servers and the clients share
+two cores here, and the servers are the limit.`;
 
 export const QUORUM = { id: 'quorum', about: ABOUT, run };
 
