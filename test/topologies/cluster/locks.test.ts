@@ -131,8 +131,9 @@ test('a waiter is told when its turn has come', async () => {
     assert.ok(await held.release());
     const lock = await waiting;
     assert.ok(lock.fence > held.fence);
-    // The claim at most: a polling waiter would have asked more often.
-    assert.ok(b.stats().requests - before <= 2);
+    // Once after subscribing, then the claim, with the script's text where the server lacks it.
+    const asked = b.stats().requests - before;
+    assert.ok(asked <= 3, `${asked} requests`);
     await lock.release();
   }
 });
