@@ -1,9 +1,8 @@
 //! Bytes of a server in pieces of any size.
 
-use super::frames::{Frames, Malformed, integer};
-use super::wire;
+use super::frames::{Frames, Malformed};
+use super::{values, wire};
 use crate::fuzzing::Bytes;
-use redis::Value;
 
 /// Splits bytes into values twice, once read at once and once piece by piece, and reads each value.
 ///
@@ -53,9 +52,9 @@ fn split(pieces: &[&[u8]]) -> (Vec<Vec<u8>>, bool) {
     (values, false)
 }
 
-/// A number is read without a parser, which must read the same.
+/// Common values are read without the parser, which must read the same.
 fn judge(value: &[u8]) {
-    if let (Some(number), Ok(parsed)) = (integer(value), wire::value(value)) {
-        assert_eq!(parsed, Value::Int(number));
+    if let (Some(read), Ok(parsed)) = (values::common(value), wire::value(value)) {
+        assert_eq!(parsed, read);
     }
 }

@@ -145,14 +145,9 @@ fn count(digits: &[u8]) -> Result<Option<u64>, Malformed> {
     }
 }
 
-fn number(digits: &[u8]) -> Option<i64> {
+/// The number that a line consists of.
+pub(super) fn number(digits: &[u8]) -> Option<i64> {
     std::str::from_utf8(digits).ok()?.parse().ok()
-}
-
-/// The number in a whole value, if it is one.
-pub(crate) fn integer(value: &[u8]) -> Option<i64> {
-    let [b':', digits @ .., b'\r', b'\n'] = value else { return None };
-    number(digits)
 }
 
 #[cfg(test)]
@@ -231,13 +226,5 @@ mod tests {
         frames.feed(format!("*{}\r\n", i64::MAX).as_bytes());
         frames.feed(format!("%{}\r\n", i64::MAX).as_bytes());
         assert!(frames.next().unwrap().is_none());
-    }
-
-    #[test]
-    fn numbers_are_read_without_a_parser() {
-        assert_eq!(integer(b":-12\r\n"), Some(-12));
-        for other in ["+1\r\n", ":\r\n", ":1x\r\n", ":99999999999999999999\r\n", "*1\r\n:1\r\n"] {
-            assert_eq!(integer(other.as_bytes()), None, "{other}");
-        }
     }
 }

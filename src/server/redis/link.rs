@@ -4,11 +4,11 @@
 use super::command::Command;
 use super::dialect::Dialect;
 use super::directory::Name;
-use super::frames::{Frames, integer};
+use super::frames::Frames;
 use super::replicas::ReplicaAcker;
 use super::shard_subscriber::Subscription;
 use super::socket::Socket;
-use super::{Directory, Incoming, Item, cluster, tls, wire};
+use super::{Directory, Incoming, Item, cluster, tls, values, wire};
 use crate::faults;
 use crate::machine::{RequestId, SendMode, TokenId};
 use crate::protocol::{Failure, Message, Mono, Reply, Script, Token};
@@ -225,9 +225,8 @@ impl Link {
         loop {
             let frame = self.frames.next().map_err(|_| wire::NOT_RESP)?;
             let Some(frame) = frame else { return Ok(()) };
-            // Most replies are numbers.
-            let value = match integer(frame) {
-                Some(number) => Value::Int(number),
+            let value = match values::common(frame) {
+                Some(value) => value,
                 None => wire::value(frame).map_err(|failure| failure.to_string())?,
             };
             self.handle(value, into)?;

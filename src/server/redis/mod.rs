@@ -24,6 +24,7 @@ mod socket;
 mod stream;
 mod survey;
 mod tls;
+mod values;
 pub(super) mod wire;
 
 pub(crate) use cluster::discover;
