@@ -14,6 +14,7 @@ use crate::protocol::{
     valid_until,
 };
 use rustc_hash::FxHashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Renewals due in the same slice of time leave as one pipeline.
@@ -28,7 +29,7 @@ const CONFIRMED_WITHIN: Duration = Duration::from_secs(1);
 pub(super) struct Lease {
     pub(super) id: LeaseId,
     pub(super) keys: LockKeys,
-    pub(super) label: Box<str>,
+    pub(super) label: Arc<str>,
     pub(super) mode: Mode,
     pub(super) fence: u64,
     pub(super) ttl: Duration,
@@ -79,7 +80,7 @@ impl Lease {
     pub(super) fn new(
         id: TokenId,
         keys: LockKeys,
-        label: Box<str>,
+        label: Arc<str>,
         mode: Mode,
         ttl: Duration,
         fence: u64,

@@ -67,6 +67,7 @@ use crate::protocol::{
     Taken, Token, valid_until,
 };
 use rustc_hash::{FxHashMap, FxHashSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A caller that gives a lock up, and until when it waits for its outcome.
@@ -182,7 +183,7 @@ impl Machine {
         match command {
             Command::Acquire { name, ttl, wait, label, hold, mode } => {
                 let (keys, began) = (self.queues.keys_of(&self.rq.cx, &name), self.rq.cx.now);
-                let (label, ticket, own) = (label.into(), None, None);
+                let (label, ticket, own) = (self.rq.cx.label(&label), None, None);
                 let request =
                     AcquireRequest { keys, label, ttl, hold, mode, wait, ticket, own, began };
                 self.acquire(op, request);
@@ -217,7 +218,7 @@ impl Machine {
                 match one_shot::acquire_all(&mut self.rq.cx, keys, &label, ttl) {
                     None => self.rq.cx.complete(op, Outcome::Apart),
                     Some(call) => {
-                        let aim = Aim::AcquireAll { label: label.into(), hold };
+                        let aim = Aim::AcquireAll { label: self.rq.cx.label(&label), hold };
                         self.begin_one_shot(op, call, aim);
                     }
                 }
@@ -719,7 +720,7 @@ impl Machine {
         };
         let Entry { keys, mode, block, budget, beneficiary, label, .. } = entry;
         rq.cx.stats.handed_off += u64::from(budget.is_some());
-        let other_label = (label != request.label).then(|| label.to_string());
+        let other_label = context::other_label(&label, &request.label);
         let Granted { fence, until, owes, since } = granted;
         let mut held = Lease::new(id, keys.clone(), label, mode, request.ttl, fence, until);
         held.budget =
@@ -937,7 +938,7 @@ impl Machine {
         self.end_extensions_of(lease);
         let (cx, id) = (&mut self.rq.cx, lease.token_id());
         let Some(held) = self.leases.hand_off(cx, id, next.ttl, next.hold) else { return false };
-        let label = (held.label != next.label).then(|| held.label.to_string());
+        let label = context::other_label(&held.label, &next.label);
         cx.stats.acquired += 1;
         cx.stats.handed_off += 1;
         let (lease, fence) = (held.id, held.fence);
@@ -1158,7 +1159,7 @@ impl Machine {
                 "the answer took longer than the lease of {ms} ms"
             ));
         }
-        let mut held = Lease::new(id, keys, Box::default(), mode, ttl, fence, until);
+        let mut held = Lease::new(id, keys, Arc::default(), mode, ttl, fence, until);
         held.uncertain = shot.uncertain;
         self.leases.begin(&mut self.rq, held, terms);
         Outcome::Acquired { lease: LeaseId::first(id), fence, label: None }

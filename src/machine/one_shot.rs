@@ -10,6 +10,7 @@ use super::lease::Leases;
 use super::requests::{CallError, Fallback, Finished, Requests};
 use super::timers::Owner;
 use crate::protocol::{Call, LeaseId, LockKeys, OpId, Refusal, Reply, Script, ServerTime};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The most locks that one script takes: 3 ms of the server's time, or 9 if their names have full length. More are
@@ -35,7 +36,7 @@ pub(super) enum Aim {
     Force,
     /// Begin new leases, all or none: for the locks of the call.
     AcquireAll {
-        label: Box<str>,
+        label: Arc<str>,
         hold: Hold,
     },
 }

@@ -36,7 +36,7 @@ pub(super) struct Entry {
     pub(super) mode: Mode,
     pub(super) pending: Pending,
     pub(super) token: Token,
-    pub(super) label: Box<str>,
+    pub(super) label: Arc<str>,
     /// The lease of the last request: that of the first caller in the queue here.
     pub(super) ttl: Duration,
     /// The longest lease requested: the server may have granted as much.
@@ -165,7 +165,7 @@ impl Entry {
         keys: LockKeys,
         token: Token,
         ttl: Duration,
-        label: Box<str>,
+        label: Arc<str>,
         mode: Mode,
         beneficiary: Beneficiary,
         policy: ContentionPolicy,

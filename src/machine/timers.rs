@@ -2,7 +2,8 @@
 
 use crate::protocol::{Mono, NodeId, OpId, RequestId, TokenId};
 use rustc_hash::FxHashMap;
-use std::collections::BTreeSet;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 
 /// A sender of requests to a server. Each has one open request at most.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -34,27 +35,35 @@ pub(super) enum Timer {
 }
 
 /// The timers, each set for one moment at most.
+///
+/// Most are cleared long before they are due, so clearing only forgets: `order` keeps what is outdated until it comes
+/// to the front, or until most of it is outdated.
 #[derive(Debug, Default)]
 pub(super) struct Timers {
-    order: BTreeSet<(Mono, Timer)>,
     at: FxHashMap<Timer, Mono>,
+    /// All of `at`, and what is outdated. The first is never outdated.
+    order: BinaryHeap<Reverse<(Mono, Timer)>>,
 }
+
+/// So many outdated timers cost nothing worth a tidying.
+const OUTDATED_MIN: usize = 1_024;
 
 impl Timers {
     /// Sets a timer, or moves it.
     pub(super) fn set(&mut self, timer: Timer, at: Mono) {
-        if let Some(before) = self.at.insert(timer, at) {
-            if before == at {
-                return;
-            }
-            self.order.remove(&(before, timer));
+        let before = self.at.insert(timer, at);
+        if before == Some(at) {
+            return;
         }
-        self.order.insert((at, timer));
+        self.order.push(Reverse((at, timer)));
+        if before.is_some() {
+            self.drop_outdated(timer);
+        }
     }
 
     pub(super) fn clear(&mut self, timer: Timer) {
-        if let Some(at) = self.at.remove(&timer) {
-            self.order.remove(&(at, timer));
+        if self.at.remove(&timer).is_some() {
+            self.drop_outdated(timer);
         }
     }
 
@@ -68,43 +77,127 @@ impl Timers {
     }
 
     pub(super) fn next(&self) -> Option<Mono> {
-        self.order.first().map(|&(at, _)| at)
+        self.order.peek().map(|Reverse((at, _))| *at)
     }
 
     /// Takes the first timer that is due.
     pub(super) fn pop(&mut self, now: Mono) -> Option<Timer> {
         self.next().filter(|at| *at <= now)?;
-        let (_, timer) = self.order.pop_first()?;
+        let Reverse((_, timer)) = self.order.pop()?;
         self.at.remove(&timer);
+        self.drop_outdated_front();
         Some(timer)
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.order.is_empty()
+        self.at.is_empty()
+    }
+
+    /// `changed` was cleared or moved.
+    fn drop_outdated(&mut self, changed: Timer) {
+        if self.order.peek().is_some_and(|Reverse((_, timer))| *timer == changed) {
+            self.drop_outdated_front();
+        }
+        if self.order.len() > 2 * self.at.len() + OUTDATED_MIN {
+            let at = &self.at;
+            self.order.retain(|Reverse((moment, timer))| at.get(timer) == Some(moment));
+        }
+    }
+
+    fn drop_outdated_front(&mut self) {
+        while let Some(Reverse((at, timer))) = self.order.peek()
+            && self.at.get(timer) != Some(at)
+        {
+            self.order.pop();
+        }
     }
 
     #[cfg(all(test, feature = "core"))]
     pub(super) fn len(&self) -> usize {
-        self.order.len()
+        self.at.len()
     }
 
     /// Whether nothing is planned but to give channels up.
     #[cfg(all(test, feature = "core"))]
     pub(super) fn are_to_forget_channels(&self) -> bool {
-        self.order.iter().all(|(_, timer)| *timer == Timer::ForgetChannels)
+        self.at.keys().all(|timer| *timer == Timer::ForgetChannels)
     }
 
     #[cfg(all(test, feature = "core"))]
     pub(super) fn drop_retries(&mut self) {
-        let is_retry = |timer: &Timer| matches!(timer, Timer::Retry(_));
-        self.order.retain(|(_, timer)| !is_retry(timer));
-        self.at.retain(|timer, _| !is_retry(timer));
+        self.keep(|timer| !matches!(timer, Timer::Retry(_)));
     }
 
     #[cfg(all(test, feature = "core"))]
     pub(super) fn drop_retries_of_entries(&mut self) {
-        let is_retry = |timer: &Timer| matches!(timer, Timer::Retry(Owner::Entry(_)));
-        self.order.retain(|(_, timer)| !is_retry(timer));
-        self.at.retain(|timer, _| !is_retry(timer));
+        self.keep(|timer| !matches!(timer, Timer::Retry(Owner::Entry(_))));
+    }
+
+    #[cfg(all(test, feature = "core"))]
+    fn keep(&mut self, mut is_kept: impl FnMut(&Timer) -> bool) {
+        self.at.retain(|timer, _| is_kept(timer));
+        self.order.retain(|Reverse((_, timer))| self.at.contains_key(timer));
+        self.drop_outdated_front();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    fn mono(micros: u64) -> Mono {
+        Mono::from_micros(micros)
+    }
+
+    #[test]
+    fn a_timer_that_was_cleared_and_set_again_is_due_once() {
+        let mut timers = Timers::default();
+        timers.set(Timer::CloseDeadline, mono(5));
+        timers.clear(Timer::CloseDeadline);
+        timers.set(Timer::CloseDeadline, mono(5));
+        assert_eq!(timers.pop(mono(5)), Some(Timer::CloseDeadline));
+        assert_eq!((timers.pop(mono(5)), timers.next()), (None, None));
+    }
+
+    #[test]
+    fn what_was_cleared_does_not_accumulate() {
+        let mut timers = Timers::default();
+        timers.set(Timer::CloseDeadline, mono(1));
+        for n in 0..100_000 {
+            timers.set(Timer::Lease(TokenId(n)), mono(n + 2));
+            timers.clear(Timer::Lease(TokenId(n)));
+        }
+        assert!(timers.order.len() <= OUTDATED_MIN + 3);
+    }
+
+    proptest! {
+        /// The model keeps all timers in order.
+        #[test]
+        fn timers_are_due_in_order(steps in prop::collection::vec((0..4_u8, 0..6_u64, 0..9_u64), 0..80)) {
+            let (mut timers, mut model) = (Timers::default(), BTreeSet::new());
+            for (step, name, at) in steps {
+                let (timer, at) = (Timer::Lease(TokenId(name)), mono(at));
+                match step {
+                    0 | 1 => {
+                        model.retain(|(_, other)| *other != timer);
+                        if step == 0 {
+                            timers.set(timer, at);
+                            model.insert((at, timer));
+                        } else {
+                            timers.clear(timer);
+                        }
+                    }
+                    _ => {
+                        let due = model.first().filter(|(due, _)| *due <= at).copied();
+                        model.retain(|entry| Some(*entry) != due);
+                        prop_assert_eq!(timers.pop(at), due.map(|(_, timer)| timer));
+                    }
+                }
+                prop_assert_eq!(timers.next(), model.first().map(|(at, _)| *at));
+                prop_assert_eq!(timers.is_empty(), model.is_empty());
+            }
+        }
     }
 }

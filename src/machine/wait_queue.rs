@@ -13,12 +13,13 @@ use super::timers::Timer;
 use crate::protocol::{LockKeys, Mode, Mono, OpId, TokenId};
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Duration;
 
 #[derive(Debug)]
 pub(super) struct AcquireRequest {
     pub(super) keys: LockKeys,
-    pub(super) label: Box<str>,
+    pub(super) label: Arc<str>,
     pub(super) ttl: Duration,
     pub(super) hold: Hold,
     pub(super) mode: Mode,

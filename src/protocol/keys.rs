@@ -1,6 +1,7 @@
 //! Which Redis keys a lock uses.
 
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::sync::{Arc, LazyLock};
 
 /// The keys of one lock, all in one Cluster slot.
@@ -11,8 +12,21 @@ use std::sync::{Arc, LazyLock};
 /// share their side keys.
 ///
 /// Source of the hash tag rule: <https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/#hash-tags>
-#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+#[derive(Clone, Debug, Eq)]
 pub struct LockKeys(Arc<str>);
+
+impl Hash for LockKeys {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.hash(state);
+    }
+}
+
+impl PartialEq for LockKeys {
+    fn eq(&self, other: &Self) -> bool {
+        // Those of one queue share their text, which spares reading it.
+        Arc::ptr_eq(&self.0, &other.0) || self.0 == other.0
+    }
+}
 
 /// A key beside that of a lock, as parts: a manager may hold very many locks, so none is kept as text.
 #[derive(Clone, Copy, Debug)]
