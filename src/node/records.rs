@@ -202,6 +202,11 @@ impl Iterator for Strings {
         let (units, rest) = self.text[self.read..].split_once(':')?;
         let mut left = units.parse::<usize>().ok()?;
         let mut letters = rest.chars();
+        // A letter of ASCII is a unit and a byte.
+        if rest.as_bytes().get(..left).is_some_and(<[u8]>::is_ascii) {
+            letters = rest[left..].chars();
+            left = 0;
+        }
         while left > 0 {
             left = left.checked_sub(letters.next()?.len_utf16())?;
         }
