@@ -2,7 +2,9 @@
 // at once, and a lock that outlives a blocked event loop. Ends with 0 if holdfast kept every promise.
 
 import { constants } from 'node:os';
+import { parseArgs } from 'node:util';
 import { blockWhileHolding } from './blocked.mjs';
+import { Picture } from './picture.mjs';
 import { duration, percentile, Report } from './report.mjs';
 import { Shop } from './shop.mjs';
 import { Stage } from './stage.mjs';
@@ -18,7 +20,12 @@ const NO_SERVER =
   'No Redis here, so the demo runs inside this process, on memory:. With redis-server on PATH, or ' +
   'REDIS_URL set, it runs in several.';
 
-const report = new Report(process.stdout, process.env);
+const { picture: file } = parseArgs({ options: { picture: { type: 'string' } } }).values;
+const picture = file === undefined ? undefined : new Picture(process.stdout);
+const report = new Report(
+  picture ?? process.stdout,
+  picture === undefined ? process.env : { TERM: 'xterm', LANG: 'C.UTF-8' },
+);
 const stage = new Stage();
 
 async function main() {
@@ -232,4 +239,6 @@ try {
 }
 await interrupted;
 await closeStage().catch((error) => report.failure(explain(error)));
+// The first two parts tell the story.
+picture?.save(file, '3  One of ten');
 process.exitCode = report.failed === 0 ? 0 : 1;
