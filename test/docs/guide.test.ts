@@ -19,9 +19,6 @@ const surroundings = () => shop.surroundings;
 runPage('README.md', {
   surroundings,
   otherwise: {
-    'npm install holdfast': {
-      because: 'test/package installs the package as it is packed',
-    },
     'npm run demo': { because: 'it builds the addon; test/docs/demo.test.ts runs the demo' },
   },
 });
