@@ -4,11 +4,11 @@
 //   npm run fuzz -- [--minutes M] [--keep] [target…]
 //
 // An input that breaks a promise is written to `fuzz/artifacts/<target>/` and ends the run. The other inputs
-// stay in `fuzz/found/`, for the next run; `--keep` adds those that reach new code to `fuzz/corpus/`, which
-// the unit tests replay.
+// stay in `fuzz/found/`, for the next run; `--keep` adds those of the readers that reach new code to `fuzz/corpus/`,
+// which the unit tests replay. The inputs of the other targets mean something else after each change of the code.
 
 import { spawnSync } from 'node:child_process';
-import { mkdirSync, readdirSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 
@@ -34,10 +34,11 @@ for (const target of targets) {
   const found = join(folder, 'found', target);
   mkdirSync(found, { recursive: true });
   const corpus = join(folder, 'corpus', target);
+  const corpora = existsSync(corpus) ? [corpus] : [];
   const limits = [`-max_len=${LENGTH_MAX[target] ?? 512}`, '-timeout=60', '-rss_limit_mb=2048'];
   const seconds = Math.ceil(minutes * 60);
-  fuzz(target, [found, corpus], [`-max_total_time=${seconds}`, '-print_final_stats=1', ...limits]);
-  if (values.keep) fuzz(target, [corpus, found], ['-merge=1', ...limits]);
+  fuzz(target, [found, ...corpora], [`-max_total_time=${seconds}`, '-print_final_stats=1', ...limits]);
+  if (values.keep && corpora.length > 0) fuzz(target, [corpus, found], ['-merge=1', ...limits]);
 }
 
 /** Without a sanitizer: the core has no unsafe code, and the run finds as much in half of the time. */
