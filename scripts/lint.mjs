@@ -1,4 +1,4 @@
-// The gate before every commit: format, lints, types, unit tests. Stops at the first failure.
+// Format, lints and types of everything. Stops at the first failure.
 
 import { spawnSync } from 'node:child_process';
 
@@ -12,7 +12,6 @@ const STEPS = [
   ['types', 'npm', 'run', '--silent', 'build:js'],
   ['workflows', 'node', 'scripts/workflows.mjs'],
   ['house rules', 'node', 'scripts/house-rules.mjs'],
-  ['unit tests', 'cargo', 'test', '--no-default-features', '--features', 'core', '--quiet'],
 ];
 
 for (const [what, program, ...args] of STEPS) {
@@ -24,4 +23,4 @@ for (const [what, program, ...args] of STEPS) {
     process.exit(status ?? 1);
   }
 }
-console.log('✓ everything is in order');
+console.log('✓ format, lints and types');
