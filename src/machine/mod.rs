@@ -1179,7 +1179,7 @@ impl Machine {
             return Outcome::Held;
         }
         for (((keys, _), fence), number) in shot.call.into_locks().zip(&fences).zip(first.0..) {
-            let (id, label, mode) = (TokenId(number), label.clone(), Mode::Exclusive);
+            let (id, label, mode) = (TokenId(number), Arc::clone(label), Mode::Exclusive);
             let mut held = Lease::new(id, keys, label, mode, ttl, *fence, until);
             held.uncertain = shot.uncertain;
             self.leases.begin(&mut self.rq, held, *terms);

@@ -195,7 +195,8 @@ impl Entry {
     /// The entry that takes its position under another token.
     pub(super) fn replacement(&self, token: Token) -> Self {
         let Self { ttl, mode, beneficiary, .. } = *self;
-        let (keys, label, policy) = (self.keys.clone(), self.label.clone(), self.policy.clone());
+        let (keys, policy) = (self.keys.clone(), self.policy.clone());
+        let label = Arc::clone(&self.label);
         Self {
             block: self.block,
             position: self.position.lost(),

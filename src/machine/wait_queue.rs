@@ -36,7 +36,7 @@ impl AcquireRequest {
     pub(super) fn entry(&self, cx: &mut Context, beneficiary: Beneficiary) -> (TokenId, Entry) {
         let id = cx.next_token_id();
         let (keys, label, token) =
-            (self.keys.clone(), self.label.clone(), cx.token(id, &self.label));
+            (self.keys.clone(), Arc::clone(&self.label), cx.token(id, &self.label));
         (id, Entry::new(keys, token, self.ttl, label, self.mode, beneficiary, self.policy()))
     }
 
