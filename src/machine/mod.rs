@@ -543,12 +543,16 @@ impl Machine {
         self.send_entry(id);
     }
 
+    /// Whether plain commands may do for a lock. A quorum's servers vote by scripts.
+    fn is_likely_free(&self, keys: &LockKeys) -> bool {
+        !self.rq.cx.config.quorum && !self.contention.is_likely(keys)
+    }
+
     /// The first request of a new entry.
     fn approach(&self, entry: &Entry) -> Approach {
         let may_be_free = entry.mode == Mode::Exclusive
             && !matches!(entry.policy, ContentionPolicy::Steal(_))
-            && !self.rq.cx.config.quorum
-            && !self.contention.is_likely(&entry.keys);
+            && self.is_likely_free(&entry.keys);
         if may_be_free { Approach::Plain } else { Approach::Script }
     }
 
@@ -982,8 +986,7 @@ impl Machine {
         release.plain = !release.shared
             && held.owes.is_none()
             && !held.uncertain
-            && !self.rq.cx.config.quorum
-            && !self.contention.is_likely(&release.keys)
+            && self.is_likely_free(&release.keys)
             && self.rq.servers.data_of(&release.keys).takes_plain_commands()
             && !self.queues.has(&release.keys);
         release.successor = successor;
