@@ -352,14 +352,14 @@ pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
         "anybody has a share",
         Kind::Steady,
         script(
-            "return ends_ms and ends_ms > lock.now_ms and ends_ms",
+            "return ends_ms and ends_ms > lock.now_ms and math.ceil(ends_ms)",
             "return is_shared(lock) and lock.now_ms + 1",
         ),
     ),
     (
         "a share that has ended is lengthened",
         Kind::Steady,
-        script("return ends_ms and ends_ms > lock.now_ms and ends_ms", "return ends_ms"),
+        script("return ends_ms and ends_ms > lock.now_ms and math.ceil(ends_ms)", "return ends_ms"),
     ),
     (
         "a repeated acquire cuts a share",

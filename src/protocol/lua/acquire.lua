@@ -94,7 +94,7 @@ if owner and owner:sub(1, 4) == 'hf1.' and owner ~= SHARED and owner ~= token an
       redis.call('APPEND', lock_key, MARK)
     end
     local position = redis.call('ZRANK', queue_key, token) + 1
-    return { redis.call('PTTL', lock_key), owner, now_us, position, tonumber(seq), owner }
+    return { redis.call('PTTL', lock_key), owner, now_us, position, math.floor(tonumber(seq) or 0), owner }
   end
 end
 
@@ -179,10 +179,10 @@ local remaining_ms = lock.value and redis.call('PTTL', lock_key) or 0
 if is_shared(lock) and limit ~= WHOLE then
   -- The first share that ends makes room.
   local range = redis.call('ZRANGEBYSCORE', shared_key, '(' .. lock.now_ms, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
-  remaining_ms = range[2] and tonumber(range[2]) - lock.now_ms or remaining_ms
+  remaining_ms = range[2] and math.ceil(tonumber(range[2]) - lock.now_ms) or remaining_ms
 end
 local rank = seq and redis.call('ZRANK', queue_key, token)
 return {
   remaining_ms, lock.value and strip_mark(lock.value) or '', lock.now_us,
-  rank and rank + 1 or 0, tonumber(seq) or 0, owners_of(lock),
+  rank and rank + 1 or 0, math.floor(tonumber(seq) or 0), owners_of(lock),
 }

@@ -26,7 +26,7 @@ local function enqueue(lock, entry, seq, asked)
     lock.unclaimed = nil
   end
   -- An entry moves back if its caller was served: others came before the manager's next caller.
-  if not seq or asked and asked > tonumber(seq) then
+  if not seq or asked and asked > (tonumber(seq) or 0) then
     seq = string.format('%.0f', asked ~= 0 and asked or math.max(lock.now_us, (lock.last_seq or 0) + 1))
     redis.call('ZADD', lock.queue_key, seq, entry.token)
   end

@@ -39,4 +39,4 @@ if ends_ms < now_ms + ttl_ms then
     redis.call('PEXPIRE', shared_key, ttl_ms + KEYS_MS)
   end
 end
-return fence
+return math.floor(fence)

@@ -30,7 +30,7 @@ local range = redis.call('ZRANGE', shared_key, -2, -1, 'WITHSCORES')
 local last_ms = tonumber(range[3] == token and range[2] or range[4])
 if last_ms and last_ms > now_ms then
   redis.call('ZREM', shared_key, token, '#' .. token, '?' .. token)
-  redis.call('PEXPIRE', lock_key, last_ms - now_ms)
+  redis.call('PEXPIRE', lock_key, math.ceil(last_ms - now_ms))
 else
   redis.call('DEL', lock_key)
   redis.call('DEL', shared_key)

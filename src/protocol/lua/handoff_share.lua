@@ -37,7 +37,7 @@ redis.call('ZREM', shared_key, token, '#' .. token, '?' .. token)
 local fence = issue_fences(fence_key, counter, 1, epoch_us, now_us)
 redis.call('ZADD', shared_key, now_ms + ttl_ms, successor, string.format('%.0f', -fence), '#' .. successor)
 -- The lock lasts as long as its last share.
-local last_ms = tonumber(redis.call('ZRANGE', shared_key, -1, -1, 'WITHSCORES')[2])
+local last_ms = math.ceil(tonumber(redis.call('ZRANGE', shared_key, -1, -1, 'WITHSCORES')[2]) or now_ms + ttl_ms)
 redis.call('PEXPIRE', lock_key, last_ms - now_ms)
 redis.call('PEXPIRE', shared_key, last_ms - now_ms + KEYS_MS)
 return fence

@@ -25,8 +25,8 @@ if value == SHARED or value == SHARED .. MARK then
   for i = 1, #range, 2 do
     local fence = redis.call('ZSCORE', shared_key, '#' .. range[i])
     table.insert(shares, range[i])
-    table.insert(shares, tonumber(range[i + 1]) - now_ms)
-    table.insert(shares, -tonumber(fence or 0))
+    table.insert(shares, math.ceil((tonumber(range[i + 1]) or now_ms) - now_ms))
+    table.insert(shares, math.floor(-tonumber(fence or 0)))
   end
 end
 for _, token in ipairs(redis.call('ZRANGE', queue_key, 0, most - 1)) do

@@ -11,6 +11,9 @@
 --                    so that it stands apart; '?token' -> when it was granted by message, in ms and negative,
 --                    until it is claimed. Counts only while the lock's value says that it is shared
 
+-- A score is text or a number, as the server likes it. Lua 5.4 tells integers and floats apart, and servers disagree on
+-- what a float becomes: whatever follows from a score is rounded before a command or the caller gets it.
+
 -- One call handles no more waiters, and no more shares.
 local STEPS_MAX = 128
 
@@ -53,7 +56,8 @@ local function owners_of(lock)
     return lock.value and 'foreign' or ''
   elseif is_shared(lock) then
     -- By the fence of the newest share: fences are stored negative, so it stands first.
-    return redis.call('ZRANGE', lock.shared_key, 0, 0, 'WITHSCORES')[2] or ''
+    local score = tonumber(redis.call('ZRANGE', lock.shared_key, 0, 0, 'WITHSCORES')[2])
+    return score and string.format('%.0f', score) or ''
   end
   return strip_mark(lock.value)
 end

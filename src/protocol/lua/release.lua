@@ -25,13 +25,13 @@ if (value == token or value == token .. MARK) and redis.call('EXISTS', queue_key
 end
 --#include clock.lua
 local ends = value == SHARED and redis.pcall('ZSCORE', shared_key, token)
-if type(ends) == 'string' then
+if ends and type(ends) ~= 'table' then
   local now_ms = math.floor(server_time_us() / 1000)
   redis.call('ZREM', shared_key, token, '#' .. token, '?' .. token)
   -- The lock lasts as long as its last share.
   local last_ms = tonumber(redis.call('ZRANGE', shared_key, -1, -1, 'WITHSCORES')[2])
   if last_ms and last_ms > now_ms then
-    redis.call('PEXPIRE', lock_key, last_ms - now_ms)
+    redis.call('PEXPIRE', lock_key, math.ceil(last_ms - now_ms))
   else
     redis.call('DEL', lock_key)
   end

@@ -20,13 +20,13 @@ end
 -- The end of the share of `token` in ms, unless it is over.
 local function share_end(lock, token)
   local ends_ms = is_shared(lock) and tonumber(redis.call('ZSCORE', lock.shared_key, token) or nil)
-  return ends_ms and ends_ms > lock.now_ms and ends_ms
+  return ends_ms and ends_ms > lock.now_ms and math.ceil(ends_ms)
 end
 
 -- The fence of the share of `token`, unless other code wrote what is no fence.
 local function share_fence(lock, token)
   local score = tonumber(redis.call('ZSCORE', lock.shared_key, '#' .. token) or nil)
-  return score and score < 0 and score > -2 ^ 53 and -score
+  return score and score < 0 and score > -2 ^ 53 and math.floor(-score)
 end
 
 local function add_share(lock, token, ends_ms, fence)
@@ -43,8 +43,9 @@ local function fit_to_shares(lock)
   local last_ms = tonumber(redis.call('ZRANGE', lock.shared_key, -1, -1, 'WITHSCORES')[2])
   if last_ms and last_ms > lock.now_ms then
     lock.value = SHARED .. waiters_mark(lock)
-    redis.call('SET', lock.key, lock.value, 'PX', last_ms - lock.now_ms)
-    redis.call('PEXPIRE', lock.shared_key, last_ms - lock.now_ms + KEYS_MS)
+    local lasts_ms = math.ceil(last_ms - lock.now_ms)
+    redis.call('SET', lock.key, lock.value, 'PX', lasts_ms)
+    redis.call('PEXPIRE', lock.shared_key, lasts_ms + KEYS_MS)
   else
     redis.call('DEL', lock.key)
     lock.value = nil

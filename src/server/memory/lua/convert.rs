@@ -18,8 +18,8 @@ impl Argument {
     pub(super) fn read(value: &mlua::Value) -> Option<Self> {
         match value {
             mlua::Value::String(text) => Some(Self::Text(text.as_bytes())),
-            mlua::Value::Integer(integer) => Some(Self::Number(number::text(as_number(*integer)))),
-            mlua::Value::Number(number) => Some(Self::Number(number::text(*number))),
+            mlua::Value::Integer(integer) => Some(Self::Number(text_of_integer(*integer))),
+            mlua::Value::Number(number) => Some(Self::Number(text_of(*number))),
             _ => None,
         }
     }
@@ -35,7 +35,7 @@ impl Argument {
 /// A command's reply, as the script gets it.
 pub(super) fn to_lua(lua: &Lua, value: Value) -> mlua::Result<mlua::Value> {
     Ok(match value {
-        Value::Int(integer) => mlua::Value::Number(as_number(integer)),
+        Value::Int(integer) => to_number(integer),
         Value::BulkString(bytes) => mlua::Value::String(lua.create_string(bytes)?),
         Value::Okay => single(lua, "ok", b"OK")?,
         Value::SimpleString(text) => single(lua, "ok", text.as_bytes())?,
@@ -67,7 +67,7 @@ pub(super) fn to_reply(value: &mlua::Value) -> mlua::Result<Value> {
 fn nested(value: &mlua::Value, depth: usize) -> mlua::Result<Option<Value>> {
     Ok(Some(match value {
         mlua::Value::Integer(integer) => Value::Int(*integer),
-        mlua::Value::Number(number) => Value::Int(truncated(*number)),
+        mlua::Value::Number(number) => from_number(*number),
         mlua::Value::String(text) => reply::bulk(&*text.as_bytes()),
         mlua::Value::Boolean(true) => Value::Int(1),
         mlua::Value::Table(_) if depth > DEPTH_MAX => return Ok(None),
@@ -103,14 +103,61 @@ fn text_at(table: &Table, field: &str) -> mlua::Result<Option<String>> {
     Ok(value.as_string().map(mlua::LuaString::to_string_lossy))
 }
 
-#[expect(clippy::cast_precision_loss, reason = "Lua 5.1 has no other numbers")]
-const fn as_number(integer: i64) -> f64 {
-    integer as f64
+#[cfg(not(lua54))]
+use of_51::{from_number, text_of, text_of_integer, to_number};
+#[cfg(lua54)]
+use of_54::{from_number, text_of, text_of_integer, to_number};
+
+/// Numbers of Lua 5.1, as Redis converts them.
+#[cfg(not(lua54))]
+mod of_51 {
+    use super::{Value, number};
+
+    #[expect(clippy::cast_precision_loss, reason = "Lua 5.1 has no other numbers")]
+    const fn as_number(integer: i64) -> f64 {
+        integer as f64
+    }
+
+    pub(super) const fn to_number(integer: i64) -> mlua::Value {
+        mlua::Value::Number(as_number(integer))
+    }
+
+    pub(super) fn text_of_integer(integer: i64) -> String {
+        text_of(as_number(integer))
+    }
+
+    pub(super) fn text_of(number: f64) -> String {
+        number::text(number)
+    }
+
+    /// Numbers out of range become the least integer, as on the machines that Redis runs on.
+    #[expect(clippy::cast_possible_truncation, reason = "that is what Redis does")]
+    pub(super) fn from_number(number: f64) -> Value {
+        let limit = 9_223_372_036_854_775_808.0;
+        Value::Int(if (-limit..limit).contains(&number) { number as i64 } else { i64::MIN })
+    }
 }
 
-/// Numbers out of range become the least integer, as on the machines that Redis runs on.
-#[expect(clippy::cast_possible_truncation, reason = "that is what Redis does")]
-fn truncated(number: f64) -> i64 {
-    let limit = 9_223_372_036_854_775_808.0;
-    if (-limit..limit).contains(&number) { number as i64 } else { i64::MIN }
+/// Numbers of Lua 5.4, which tells integers and floats apart. A whole float is a mistake wherever a script passes or
+/// returns one: servers disagree on what it becomes.
+#[cfg(lua54)]
+mod of_54 {
+    use super::{Value, number};
+
+    pub(super) const fn to_number(integer: i64) -> mlua::Value {
+        mlua::Value::Integer(integer)
+    }
+
+    pub(super) fn text_of_integer(integer: i64) -> String {
+        integer.to_string()
+    }
+
+    pub(super) fn text_of(number: f64) -> String {
+        let is_whole = number.fract() == 0.0 && number.abs() < 9e18;
+        if is_whole { format!("a float: {number:?}") } else { number::text(number) }
+    }
+
+    pub(super) const fn from_number(number: f64) -> Value {
+        Value::Double(number)
+    }
 }

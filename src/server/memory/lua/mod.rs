@@ -1,4 +1,4 @@
-//! The embedded Lua 5.1: compiles scripts, runs them, and lets them call commands.
+//! The embedded Lua, 5.1 as in Redis: compiles scripts, runs them, and lets them call commands.
 
 mod convert;
 

@@ -13,7 +13,7 @@ local function refuse()
   error(READONLY, 2)
 end
 
--- Lua 5.1 has no readonly tables: scripts get an empty proxy of the real one.
+-- Lua has no readonly tables: scripts get an empty proxy of the real one.
 local function shield(content)
   local front = { __index = content, __newindex = refuse, __metatable = false }
   local shielded = setmetatable({}, front)
@@ -105,7 +105,7 @@ local globals = {
   tonumber = tonumber,
   tostring = tostring,
   type = type,
-  unpack = unpack,
+  unpack = unpack or table.unpack,
   xpcall = xpcall,
 }
 setmetatable(globals, {

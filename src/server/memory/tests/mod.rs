@@ -1,6 +1,8 @@
 //! The store by itself, and beside a real server.
 
 mod commands;
+// Redis has Lua 5.1.
+#[cfg(not(lua54))]
 mod differential;
 mod in_step;
 mod lock_scripts;

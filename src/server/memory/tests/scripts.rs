@@ -28,6 +28,7 @@ fn bytes_pass_unchanged() {
     assert_eq!(got, Value::BulkString(bytes.to_vec()));
 }
 
+#[cfg(not(lua54))]
 #[test]
 fn numbers_become_the_text_that_redis_7_makes_of_them() {
     let mut bench = Bench::new();
