@@ -471,6 +471,7 @@ fn any_event(bytes: &mut Bytes<'_>, now: Mono) -> Event {
             denied: Denied {
                 pubsub: bytes.flag().then(|| "NOPERM".to_owned()),
                 plain_commands: bytes.flag().then(|| "NOPERM".to_owned()),
+                ..Denied::default()
             },
         },
         4 => Event::ConnectFailed(any_failure(bytes)),

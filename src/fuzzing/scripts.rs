@@ -159,7 +159,7 @@ fn any_call(bytes: &mut Bytes<'_>) -> Call {
     let epoch = ServerTime::from_micros(bytes.number() % EXACT_MAX);
     let (first, last) = (bytes.number() % EXACT_MAX, bytes.number() % EXACT_MAX);
     match script {
-        Script::Acquire | Script::Inspect => {
+        Script::Acquire | Script::AcquireUnqueued | Script::Inspect => {
             let intent = match bytes.below(5) {
                 0 => Intent::Join(Some(first)),
                 1 => Intent::Join(None),

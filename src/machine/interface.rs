@@ -219,6 +219,8 @@ pub enum Notice {
     PubsubDenied(String),
     /// The server denies this manager plain commands or the fence counter: every lock is taken by a script. Once.
     PlainCommandsDenied(String),
+    /// The server denies its scripts the clock: exclusive locks alone work there, without a wait queue. Once.
+    ClockDenied(String),
     /// The connection is lost, and reconnects at once.
     Disconnected(String),
     /// The connection is up again.
@@ -302,6 +304,8 @@ pub struct Denied {
     pub pubsub: Option<String>,
     /// The plain commands that take a lock, or the fence counter.
     pub plain_commands: Option<String>,
+    /// Its clock, to scripts.
+    pub clock: Option<String>,
 }
 
 /// A server's answer to a probe: its clock, and the identity of its data.

@@ -11,7 +11,9 @@ use super::interface::{Effect, SendMode};
 use super::servers::Servers;
 use super::timers::{Owner, Timer};
 use crate::protocol::message;
-use crate::protocol::{Call, Failure, Held, Mono, NodeId, Refusal, Reply, RequestId, Script, Take};
+use crate::protocol::{
+    Call, Failure, Held, Mono, NodeId, Refusal, Reply, RequestId, Script, ServerTime, Take,
+};
 use rustc_hash::FxHashMap;
 use std::time::Duration;
 
@@ -222,7 +224,10 @@ impl Requests {
         if !is_replica && !matches!(reply, Err(Failure::Lost(_))) {
             server.connection.answered(self.cx.now);
         }
-        if let Ok(Reply::Held(held)) = reply {
+        // A server whose scripts cannot read the clock leaves the time out.
+        if let Ok(Reply::Held(held)) = reply
+            && held.time != ServerTime::default()
+        {
             server.data.compare_clocks(sent, held.time);
         }
         match reply {

@@ -185,7 +185,14 @@ impl Servers {
         if let Some(why) = denied.plain_commands.filter(|_| !before) {
             cx.push(Effect::Notify(Notice::PlainCommandsDenied(why)));
         }
-        self.set_pubsub_denied(cx, node, denied.pubsub);
+        if let Some(why) = denied.clock {
+            // Without a wait queue nobody is granted a lock by a message.
+            if !std::mem::replace(&mut self.at(node).connection.pubsub_denied, true) {
+                cx.push(Effect::Notify(Notice::ClockDenied(why)));
+            }
+        } else {
+            self.set_pubsub_denied(cx, node, denied.pubsub);
+        }
         for risk in risks {
             // In a Cluster the manager discovers by itself which servers are replicas.
             if !(cx.config.cluster && risk.is_replica()) {

@@ -109,6 +109,8 @@ pub enum NoticeCode {
     Forgets = 6,
     /// The server denies plain commands or the fence counter: its answer.
     PlainCommandsDenied = 7,
+    /// The server denies its scripts the clock: its answer.
+    ClockDenied = 8,
 }
 
 /// The reason of a loss.
@@ -359,6 +361,7 @@ pub(super) fn notice(manager: u32, notices: Notice) -> (Record, String) {
     let (code, text) = match notices {
         Notice::PubsubDenied(answer) => (NoticeCode::PubsubDenied, answer),
         Notice::PlainCommandsDenied(answer) => (NoticeCode::PlainCommandsDenied, answer),
+        Notice::ClockDenied(answer) => (NoticeCode::ClockDenied, answer),
         Notice::Disconnected(cause) => (NoticeCode::Disconnected, cause),
         Notice::Reconnected => (NoticeCode::Reconnected, String::new()),
         Notice::SameServer(names) => (NoticeCode::SameServer, names),

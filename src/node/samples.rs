@@ -75,6 +75,7 @@ fn notices() -> Vec<Notice> {
     vec![
         Notice::PubsubDenied(text()),
         Notice::PlainCommandsDenied(text()),
+        Notice::ClockDenied(text()),
         Notice::Disconnected(text()),
         Notice::Reconnected,
         Notice::SameServer(text()),

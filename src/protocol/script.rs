@@ -7,6 +7,8 @@ use std::sync::LazyLock;
 pub enum Script {
     /// `acquire.lua`
     Acquire,
+    /// `acquire_unqueued.lua`
+    AcquireUnqueued,
     /// `adopt.lua`
     Adopt,
     /// `claim.lua`
@@ -47,8 +49,9 @@ pub enum Script {
 
 impl Script {
     /// Every script, in the order of the enum.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 20] = [
         Self::Acquire,
+        Self::AcquireUnqueued,
         Self::Adopt,
         Self::Claim,
         Self::Delete,
@@ -81,6 +84,7 @@ impl Script {
     const fn file(self) -> &'static str {
         match self {
             Self::Acquire => include_str!("lua/acquire.lua"),
+            Self::AcquireUnqueued => include_str!("lua/acquire_unqueued.lua"),
             Self::Adopt => include_str!("lua/adopt.lua"),
             Self::Claim => include_str!("lua/claim.lua"),
             Self::Delete => include_str!("lua/delete.lua"),

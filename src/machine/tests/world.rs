@@ -353,7 +353,7 @@ impl World {
         self.event(Event::Connected {
             probe,
             risks: Vec::new(),
-            denied: Denied { pubsub, plain_commands },
+            denied: Denied { pubsub, plain_commands, ..Denied::default() },
         });
     }
 

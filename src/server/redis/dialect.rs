@@ -1,14 +1,18 @@
 //! The commands that one server understands and allows a user, asked for once with each connection.
 
 use super::wire::{self, info_field};
+use crate::machine::Denied;
 use crate::protocol::{CounterKey, Counters, Failure};
 use redis::{Pipeline, Value};
+use std::sync::LazyLock;
 
 /// How calls are written on one connection.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::server) struct Dialect {
     pub(in crate::server) counters: Counters,
     pub(in crate::server) delete: Delete,
+    /// Whether scripts may read the server's clock.
+    pub(in crate::server) clock: bool,
 }
 
 /// How a key is deleted if its value is a token.
@@ -25,18 +29,32 @@ pub(in crate::server) enum Delete {
 impl Dialect {
     /// That of every server.
     pub(in crate::server) const PLAIN: Self =
-        Self { counters: Counters::Server, delete: Delete::Script };
+        Self { counters: Counters::Server, delete: Delete::Script, clock: true };
 }
 
 /// A value that no counter has, so that a compare-and-delete with it deletes nothing.
 const NO_COUNTER: &str = "-";
 
-/// A script that does nothing, and its hash.
-const SCRIPT: (&str, &str) = ("return 1", "e0e1f9fabfc9d4800c877a703b823ac0578ff8db");
+/// Returns the errors of the commands that a server may deny to scripts alone, '' for none: TIME, and with a channel
+/// PUBLISH and PUBSUB. The empty message that it publishes means nothing.
+const PROBE: &str = "\
+local function refusal(...)
+  local reply = redis.pcall(...)
+  return type(reply) == 'table' and reply.err or ''
+end
+if not ARGV[1] then
+  return { refusal('TIME'), '', '' }
+end
+return { refusal('TIME'), refusal('PUBLISH', ARGV[1], ''), refusal('PUBSUB', 'NUMSUB', ARGV[1]) }
+";
+
+static PROBE_HASH: LazyLock<String> =
+    LazyLock::new(|| redis::Script::new(PROBE).get_hash().to_owned());
 
 /// Whether the server lets this user read the counter, and run the commands that `dialect` needs: also scripts, for a
-/// lock that no script can release must not be taken. Changes nothing.
-pub(super) fn question(dialect: Dialect) -> Pipeline {
+/// lock that no script can release must not be taken. And what it denies to scripts, which may publish to `channel`.
+/// Changes nothing.
+pub(super) fn question(dialect: Dialect, channel: Option<&str>) -> Pipeline {
     let key = match dialect.counters {
         Counters::Slots => CounterKey::Slot(0).to_string(),
         Counters::Server | Counters::Locks => CounterKey::Server.to_string(),
@@ -44,8 +62,11 @@ pub(super) fn question(dialect: Dialect) -> Pipeline {
     let mut pipeline = Pipeline::new();
     pipeline.cmd("GET").arg(&key);
     pipeline.cmd("MGET").arg(&key);
-    pipeline.cmd("EVAL").arg(SCRIPT.0).arg(0);
-    pipeline.cmd("EVALSHA").arg(SCRIPT.1).arg(0);
+    pipeline.cmd("EVAL").arg(PROBE).arg(0).arg(channel);
+    pipeline.cmd("EVALSHA").arg(&*PROBE_HASH).arg(0);
+    // Behind a proxy that hides several servers, the keys of a script must have one slot.
+    let other = CounterKey::Slot(0).to_string();
+    pipeline.cmd("EVAL").arg("return 1").arg(2).arg(&key).arg(other);
     match dialect.delete {
         Delete::Script => {}
         Delete::Delifeq => {
@@ -58,16 +79,45 @@ pub(super) fn question(dialect: Dialect) -> Pipeline {
     pipeline
 }
 
-/// The dialect for a server that answered [`question`], and why no lock may be taken by plain commands, if so.
-pub(super) fn answered(dialect: Dialect, values: Vec<Value>) -> (Dialect, Option<String>) {
-    let mut denied = values.into_iter().map(denied);
-    let mut next = || denied.next().flatten();
-    let (counter, mget, eval, evalsha, delete) = (next(), next(), next(), next(), next());
-    let dialect = Dialect {
-        counters: if counter.is_some() { Counters::Locks } else { dialect.counters },
-        delete: if delete.is_some() { Delete::Script } else { dialect.delete },
+/// The dialect for a server that answered [`question`], and what it denies.
+pub(super) fn answered(dialect: Dialect, values: Vec<Value>) -> (Dialect, Denied) {
+    let mut values = values.into_iter();
+    let mut next = || values.next().unwrap_or(Value::Nil);
+    let (counter, mget) = (denied(next()), denied(next()));
+    let probe = next();
+    let [clock, publish, count] = refusals_of(&probe);
+    let (eval, evalsha) = (denied(probe), denied(next()));
+    let one_slot = is_cross_slot(next());
+    let counters = match dialect.counters {
+        _ if counter.is_some() => Counters::Locks,
+        Counters::Server if one_slot => Counters::Slots,
+        counters => counters,
     };
-    (dialect, counter.or(mget).or(eval).or(evalsha))
+    let delete = if denied(next()).is_some() { Delete::Script } else { dialect.delete };
+    let pubsub = publish.or(count).map(|why| format!("scripts may not publish: {why}"));
+    let plain_commands = counter.or(mget).or(eval).or(evalsha);
+    let dialect = Dialect { counters, delete, clock: clock.is_none() };
+    (dialect, Denied { pubsub, plain_commands, clock })
+}
+
+/// What a server denies to scripts, in the answer of [`PROBE`].
+fn refusals_of(probe: &Value) -> [Option<String>; 3] {
+    let Value::Array(parts) = probe else { return [const { None }; 3] };
+    let refusal = |at: usize| match parts.get(at)? {
+        Value::BulkString(text) if !text.is_empty() => {
+            Some(wire::brief(String::from_utf8_lossy(text).into_owned()))
+        }
+        _ => None,
+    };
+    [refusal(0), refusal(1), refusal(2)]
+}
+
+fn is_cross_slot(value: Value) -> bool {
+    let failed = value.extract_error().err();
+    matches!(
+        failed.map(|error| wire::failure(&error)),
+        Some(Failure::Refused(refusal)) if refusal.code == "CROSSSLOT"
+    )
 }
 
 /// Why a command is denied, if so. A server that does not know it answers with the code ERR; other errors are about the
@@ -98,17 +148,26 @@ pub(super) fn native_delete(about: &Value) -> Delete {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::protocol::LockKeys;
 
     fn error(text: &str) -> Value {
         wire::value(format!("-{text}\r\n").as_bytes()).unwrap()
     }
 
-    const SLOTS: Dialect = Dialect { counters: Counters::Slots, delete: Delete::Delex };
+    const SLOTS: Dialect =
+        Dialect { counters: Counters::Slots, delete: Delete::Delex, clock: true };
 
     fn of(values: Vec<Value>) -> (Counters, Delete, Option<String>) {
-        let (Dialect { counters, delete }, why) = answered(SLOTS, values);
-        (counters, delete, why)
+        let (Dialect { counters, delete, .. }, denied) = answered(SLOTS, values);
+        (counters, delete, denied.plain_commands)
     }
+
+    /// The answer of the probe.
+    fn probed(refusals: [&str; 3]) -> Value {
+        Value::Array(refusals.map(|text| Value::BulkString(text.into())).to_vec())
+    }
+
+    const ONE: Value = Value::Int(1);
 
     #[test]
     fn a_server_that_allows_all_gets_all() {
@@ -118,25 +177,54 @@ mod tests {
             [Value::Nil, Value::Array(vec![Value::Nil]), Value::Int(0)],
             [moved(), moved(), read_only],
         ] {
-            let values = vec![get, mget, Value::Int(1), Value::Int(1), delete];
-            assert_eq!(question(SLOTS).len(), values.len());
-            assert_eq!(of(values), (Counters::Slots, Delete::Delex, None));
+            let values = vec![get, mget, probed(["", "", ""]), ONE, ONE, delete];
+            assert_eq!(question(SLOTS, None).len(), values.len());
+            let (dialect, denied) = answered(SLOTS, values);
+            assert_eq!((dialect.counters, dialect.delete), (Counters::Slots, Delete::Delex));
+            assert_eq!((dialect.clock, denied), (true, Denied::default()));
         }
     }
 
     #[test]
     fn what_a_server_denies_is_not_used() {
         let denied = "NOPERM No permissions to access a key";
-        let (counters, delete, why) = of((0..5).map(|_| error(denied)).collect());
+        let (counters, delete, why) = of((0..6).map(|_| error(denied)).collect());
         assert_eq!((counters, delete), (Counters::Locks, Delete::Script));
         assert_eq!(why.as_deref(), Some("NOPERM No permissions to access a key"));
         let unknown = error("ERR unknown command 'MGET', with args beginning with: 'k'");
-        let one = || Value::Int(1);
-        let (counters, delete, why) = of(vec![Value::Nil, unknown, one(), one(), Value::Int(0)]);
+        let zero = || Value::Int(0);
+        let (counters, delete, why) = of(vec![Value::Nil, unknown, ONE, ONE, ONE, zero()]);
         assert_eq!((counters, delete), (Counters::Slots, Delete::Delex));
         assert!(why.unwrap().contains("MGET"));
-        let (.., why) = of(vec![Value::Nil, Value::Nil, one(), error(denied), Value::Int(0)]);
+        let (.., why) = of(vec![Value::Nil, Value::Nil, ONE, error(denied), ONE, zero()]);
         assert!(why.is_some(), "no script could release the lock");
+    }
+
+    #[test]
+    fn what_a_server_denies_to_scripts_alone_is_known() {
+        let asked = |refusals| {
+            let values = vec![Value::Nil, Value::Nil, probed(refusals), ONE, ONE, Value::Int(0)];
+            let (dialect, denied) = answered(Dialect::PLAIN, values);
+            (dialect.clock, denied)
+        };
+        let (clock, denied) = asked(["This Redis command is not allowed from scripts", "", ""]);
+        assert!(!clock && denied.pubsub.is_none());
+        assert_eq!(denied.clock.as_deref(), Some("This Redis command is not allowed from scripts"));
+        for refusals in [["", "ERR no", ""], ["", "", "ERR no"]] {
+            let (clock, denied) = asked(refusals);
+            assert!(clock && denied.clock.is_none());
+            assert_eq!(denied.pubsub.as_deref(), Some("scripts may not publish: ERR no"));
+        }
+    }
+
+    #[test]
+    fn behind_a_proxy_of_several_servers_each_slot_has_a_counter() {
+        let keys = [CounterKey::Server, CounterKey::Slot(0)];
+        let [one, other] = keys.map(|key| LockKeys::from_key(&key.to_string()).slot());
+        assert_ne!(one, other);
+        let crossed = error("CROSSSLOT Keys in request don't hash to the same slot");
+        let values = vec![Value::Nil, Value::Nil, probed(["", "", ""]), ONE, crossed, ONE];
+        assert_eq!(answered(Dialect::PLAIN, values).0.counters, Counters::Slots);
     }
 
     #[test]

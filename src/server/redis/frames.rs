@@ -52,6 +52,11 @@ impl Frames {
         &mut self.buffer[self.filled.end..]
     }
 
+    /// The bytes that were read and not taken yet.
+    pub(super) fn rest(&self) -> &[u8] {
+        &self.buffer[self.filled.clone()]
+    }
+
     /// Counts `count` bytes of the free part as read.
     pub(crate) fn fill(&mut self, count: usize) {
         self.filled.end = (self.filled.end + count).min(self.buffer.len());

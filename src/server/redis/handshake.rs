@@ -35,20 +35,21 @@ pub(super) async fn connect(
     let mut dialogue = Dialogue { stream, frames: Frames::new(), early: Vec::new() };
     dialogue.log_in(endpoint).await?;
     let (probe, mut risks, delete) = dialogue.introduce(endpoint).await?;
-    let (dialect, plain_commands) = match purpose {
-        Purpose::Server => dialogue.settle(Dialect { counters: Counters::Server, delete }).await?,
-        Purpose::Cluster => dialogue.settle(Dialect { counters: Counters::Slots, delete }).await?,
+    let channel = endpoint.channels.first().map(|channel| &**channel);
+    let wanted = |counters| Dialect { counters, delete, clock: true };
+    let (dialect, mut denied) = match purpose {
+        Purpose::Server => dialogue.settle(wanted(Counters::Server), channel).await?,
+        Purpose::Cluster => dialogue.settle(wanted(Counters::Slots), channel).await?,
         Purpose::Quorum { ask_persistence } => {
             if ask_persistence {
                 risks.extend(dialogue.ask_persistence(endpoint).await?);
             }
-            (Dialect::PLAIN, None)
+            (Dialect::PLAIN, Denied::default())
         }
     };
-    let pubsub = match endpoint.channels.as_slice() {
-        [] => None,
-        channels => dialogue.listen(channels).await?,
-    };
+    if !endpoint.channels.is_empty() {
+        denied.pubsub = dialogue.listen(&endpoint.channels).await?.or(denied.pubsub);
+    }
     let acker = match endpoint.replicas {
         None => None,
         Some(replicas) => {
@@ -60,7 +61,7 @@ pub(super) async fn connect(
     let (socket, tls) = stream.into_parts();
     let socket = socket.try_into().map_err(|error: std::io::Error| lost(&error))?;
     let link = Link::new(socket, tls, frames, early, acker, dialect);
-    Ok((link, Welcome { probe, risks, denied: Denied { pubsub, plain_commands } }))
+    Ok((link, Welcome { probe, risks, denied }))
 }
 
 /// A connection on which one thing is asked after the other.
@@ -87,7 +88,7 @@ impl Dialogue {
         };
         // Servers may not know the other commands of a login, which only name the client.
         match refused {
-            Some(Err(error)) => Err(wire::failure(&error)),
+            Some(Err(error)) => Err(wire::without_resp3(wire::failure(&error))),
             _ => Ok(()),
         }
     }
@@ -101,9 +102,13 @@ impl Dialogue {
         Ok((probe, risks, answers.first().map_or(Delete::Script, dialect::native_delete)))
     }
 
-    /// The part of `wanted` that the server allows, and why no lock may be taken by plain commands, if so.
-    async fn settle(&mut self, wanted: Dialect) -> Result<(Dialect, Option<String>), Failure> {
-        let answers = self.ask(&dialect::question(wanted)).await?;
+    /// The part of `wanted` that the server allows, and what it denies. Scripts publish to `channel`.
+    async fn settle(
+        &mut self,
+        wanted: Dialect,
+        channel: Option<&str>,
+    ) -> Result<(Dialect, Denied), Failure> {
+        let answers = self.ask(&dialect::question(wanted, channel)).await?;
         Ok(dialect::answered(wanted, answers))
     }
 
@@ -163,10 +168,12 @@ impl Dialogue {
     /// The next value that is no message.
     async fn next(&mut self) -> Result<Value, Failure> {
         loop {
-            let frame = self.frames.next();
-            let frame = frame.map_err(|_| Failure::Lost(wire::NOT_RESP.to_owned()))?;
-            if let Some(frame) = frame {
-                let value = wire::value(frame)?;
+            let frame = match self.frames.next() {
+                Ok(frame) => frame.map(wire::value),
+                Err(_) => return Err(Failure::Lost(wire::stranger(self.frames.rest()))),
+            };
+            if let Some(value) = frame {
+                let value = value?;
                 match pushed(&value) {
                     Some(message) => self.early.push(message),
                     None => return Ok(value),

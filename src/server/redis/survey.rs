@@ -53,7 +53,11 @@ async fn ask(server: &Endpoint, questions: &Questions) -> Result<Survey, Failure
         let chosen = dialled.inner.send_packed_command(redis::cmd("SELECT").arg(server.db)).await;
         chosen.and_then(Value::extract_error).map_err(|error| wire::failure(&error))?;
     }
-    let mut survey = measure(&mut dialled.inner).await?;
+    // A user who may not ask for the time is told so by the other answers.
+    let mut survey = match measure(&mut dialled.inner).await {
+        Err(Failure::Refused(_)) => Survey::default(),
+        measured => measured?,
+    };
     for question in questions {
         let mut command = Cmd::new();
         command.arg(question);

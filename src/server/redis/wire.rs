@@ -1,5 +1,6 @@
 //! From calls to Redis commands, and from Redis values to replies.
 
+mod clockless;
 mod refusal;
 
 pub(super) use refusal::{brief, failure};
@@ -121,7 +122,7 @@ pub(in crate::server) fn write_commands(
     command: &mut Command,
     call: &Call,
     send_mode: SendMode,
-    Dialect { counters, delete }: Dialect,
+    Dialect { counters, delete, clock }: Dialect,
     mut each: impl FnMut(&Command),
 ) {
     command.clear();
@@ -129,6 +130,7 @@ pub(in crate::server) fn write_commands(
         (Call::Delete { keys, token }, _) if delete != Delete::Script => {
             native_delete(command, delete, keys, token);
         }
+        (_, Some(_)) if !clock => clockless::write(command, call, send_mode, counters),
         (_, Some(script)) => write_script(command, script, call, send_mode, counters),
         (_, None) => {
             for part in Plain::ALL {
@@ -148,10 +150,7 @@ fn write_script(
     send_mode: SendMode,
     counters: Counters,
 ) {
-    match send_mode {
-        SendMode::Plain | SendMode::Redirected => command.arg("EVALSHA").arg(hash(script)),
-        SendMode::WithSource | SendMode::Asking(_) => command.arg("EVAL").arg(script.source()),
-    };
+    run(command, script, send_mode);
     match call {
         Call::Take { .. } => {}
         Call::Acquire { keys, token, ttl, epoch, block, inbox, intent, mode } => {
@@ -232,6 +231,14 @@ fn write_script(
             command.arg(1).arg(keys.lock()).arg(token.as_str()).arg(&*free_channel(keys));
         }
     }
+}
+
+/// Begins a command that runs `script`.
+fn run(command: &mut Command, script: Script, send_mode: SendMode) {
+    match send_mode {
+        SendMode::Plain | SendMode::Redirected => command.arg("EVALSHA").arg(hash(script)),
+        SendMode::WithSource | SendMode::Asking(_) => command.arg("EVAL").arg(script.source()),
+    };
 }
 
 fn native_delete(command: &mut Command, delete: Delete, keys: &LockKeys, token: &Token) {
@@ -377,17 +384,25 @@ fn read_vote(parts: &[Value]) -> Option<Reply> {
             sealed: *sealed == 1,
         }),
         [Value::Int(0), Value::Int(remaining_ms), Value::BulkString(holder)] => {
-            Some(Reply::Held(Held {
-                remaining: whole(*remaining_ms).map(Duration::from_millis),
-                holder: String::from_utf8_lossy(holder).into_owned(),
-                ..Held::default()
-            }))
+            Some(Reply::Held(unqueued(*remaining_ms, holder)))
         }
         _ => None,
     }
 }
 
+/// A held lock that has no queue.
+fn unqueued(remaining_ms: i64, holder: &[u8]) -> Held {
+    Held {
+        remaining: whole(remaining_ms).map(Duration::from_millis),
+        holder: String::from_utf8_lossy(holder).into_owned(),
+        ..Held::default()
+    }
+}
+
 fn read_held(parts: &[Value]) -> Option<Held> {
+    if let [Value::Int(remaining_ms), Value::BulkString(holder)] = parts {
+        return Some(unqueued(*remaining_ms, holder));
+    }
     let [remaining_ms, Value::BulkString(holder), time, position, seq, owners] = parts else {
         return None;
     };
@@ -424,6 +439,37 @@ fn unexpected(script: Script, value: &Value) -> Failure {
 
 /// The reason to end a connection whose bytes make no sense.
 pub(super) const NOT_RESP: &str = "the server sent something that is not RESP3";
+
+/// Why `bytes`, the first of a server, are no answer of a Redis server.
+pub(super) fn stranger(bytes: &[u8]) -> String {
+    match bytes {
+        [b'H', b'T', b'T', b'P', b'/', ..] => {
+            "an HTTP server answered, not a Redis server: check host and port, and if the service has a REST API, use \
+             its URL for Redis clients"
+        }
+        // An alert of TLS.
+        [0x15, 3, ..] => "the server speaks TLS: use rediss://",
+        _ => NOT_RESP,
+    }
+    .to_owned()
+}
+
+/// The refusal of a server that does not speak RESP3, if `failure` is one. Its own words may name a login.
+pub(super) fn without_resp3(failure: Failure) -> Failure {
+    match failure {
+        Failure::Refused(Refusal { code, detail })
+            if code == "NOPROTO" || code == "ERR" && detail.contains("HELLO") =>
+        {
+            let why = "it does not speak RESP3 (HELLO 3), which holdfast needs: it is older than Redis 6, or a proxy \
+                       without RESP3 is in between";
+            Failure::Refused(Refusal {
+                code: "NOPROTO".to_owned(),
+                detail: format!("{why}: {detail}"),
+            })
+        }
+        other => other,
+    }
+}
 
 /// Builds the value of a whole frame.
 pub(super) fn value(frame: &[u8]) -> Result<Value, Failure> {
@@ -669,6 +715,21 @@ mod tests {
             let time = Value::Array(vec![bulk(seconds), bulk("999999")]);
             assert!(matches!(server_time(&time), Err(Failure::Lost(_))), "{seconds}");
         }
+    }
+
+    #[test]
+    fn a_stranger_is_named() {
+        assert!(stranger(b"HTTP/1.1 400 Bad Request\r\n").contains("an HTTP server"));
+        assert!(stranger(b"\x15\x03\x01\x00\x02\x02\x46").contains("use rediss://"));
+        assert_eq!(stranger(b"220 mail\r\n"), NOT_RESP);
+        let unknown = refused("ERR", "unknown command 'HELLO'");
+        for failure in [unknown, refused("NOPROTO", "unsupported protocol version")] {
+            let Failure::Refused(refusal) = without_resp3(failure) else { panic!("not refused") };
+            assert_eq!(refusal.code, "NOPROTO");
+            assert!(refusal.detail.contains("RESP3 (HELLO 3)"), "{}", refusal.detail);
+        }
+        let denied = refused("NOPERM", "User x has no permissions to run the 'hello' command");
+        assert_eq!(without_resp3(denied.clone()), denied);
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! between two calls is not reproducible.
 
 use super::in_step::{Effect, Eval, InStep};
+use crate::machine::SendMode;
 use crate::protocol::keys::COUNTER;
 use crate::protocol::message::{Message, inbox, notices};
 use crate::protocol::{
@@ -66,12 +67,12 @@ const MEDDLING: &[&str] = &[
     "redis.call('PEXPIRE', KEYS[3], 5)",
     // Invalid shares.
     "redis.call('SET', KEYS[1], 'hf1.shared', 'PX', 50)",
-    "redis.call('ZADD', KEYS[5], 9e12, 'stranger')",
+    "redis.call('ZADD', KEYS[5], '9e12', 'stranger')",
     "redis.call('ZADD', KEYS[5], 5, ARGV[1], -7, '?' .. ARGV[1])",
     "redis.call('SET', KEYS[1], 'hf1.shared', 'PX', 50)
-     redis.call('ZADD', KEYS[5], 9e12, ARGV[1], 7, '#' .. ARGV[1])",
+     redis.call('ZADD', KEYS[5], '9e12', ARGV[1], 7, '#' .. ARGV[1])",
     "redis.call('SET', KEYS[1], 'hf1.shared', 'PX', 50)
-     redis.call('ZADD', KEYS[5], 9e12, ARGV[1], -9e15 - 9e15, '#' .. ARGV[1])",
+     redis.call('ZADD', KEYS[5], '9e12', ARGV[1], '-1.8e16', '#' .. ARGV[1])",
     "redis.call('SET', KEYS[5], 'x', 'PX', 50)",
     // Invalid fence counters, or at the limit of exact numbers.
     "redis.call('SET', KEYS[2], 'x', 'PX', 100)",
@@ -89,9 +90,9 @@ const MEDDLING: &[&str] = &[
     "redis.call('SET', KEYS[4], 'x', 'PX', 50)",
     // Invalid waiters.
     "redis.call('ZADD', KEYS[3], 1, 'stranger')",
-    "redis.call('ZADD', KEYS[3], -2.5, ARGV[1])",
-    "redis.call('ZADD', KEYS[3], 9e15, 'hf1.z.1')",
-    "redis.call('ZADD', KEYS[3], 9e16, ARGV[1])",
+    "redis.call('ZADD', KEYS[3], '-2.5', ARGV[1])",
+    "redis.call('ZADD', KEYS[3], '9e15', 'hf1.z.1')",
+    "redis.call('ZADD', KEYS[3], '9e16', ARGV[1])",
     "redis.call('HSET', KEYS[4], ARGV[1], 'nonsense')",
     "redis.call('HSET', KEYS[4], ARGV[1], '1 2 3 4 - holdfast:a')",
     "redis.call('HSET', KEYS[4], ARGV[1], '99999999999999 0 1 0 - holdfast:a')",
@@ -226,6 +227,8 @@ struct Round<'a> {
     owners: Arc<str>,
     /// Which counters issue the fences.
     counters: Counters,
+    /// Whether scripts may read the clock.
+    clock: bool,
     story: Vec<String>,
     seen: BTreeSet<String>,
     compared: usize,
@@ -242,6 +245,7 @@ impl<'a> Round<'a> {
             owner: Token::from_text(TOKENS[0].1),
             seq: 0,
             owners: "".into(),
+            clock: !seed.is_multiple_of(7),
             counters: if seed.is_multiple_of(4) { Counters::Locks } else { Counters::Server },
             story: Vec::new(),
             seen: BTreeSet::new(),
@@ -357,10 +361,13 @@ impl<'a> Round<'a> {
         match step {
             Step::Call(call) => {
                 let Some(script) = call.script() else { return self.take_plainly(call) };
-                let command =
-                    wire::command(call, Dialect { counters: self.counters, ..Dialect::PLAIN });
+                let counters = self.counters;
+                let dialect = Dialect { counters, clock: self.clock, ..Dialect::PLAIN };
+                let mut command = Command::new();
+                wire::write_commands(&mut command, call, SendMode::WithSource, dialect, |_| {});
                 let (keys, args) = command.keys_and_arguments();
-                let (name, source) = (format!("{script:?}"), script.source());
+                let name = format!("{script:?}");
+                let source = std::str::from_utf8(command.parts().nth(1).unwrap()).unwrap();
                 let effect = self.eval(&name, Eval { source, keys: &keys, args: &args })?;
                 self.learn(script, call, effect);
             }
@@ -512,6 +519,48 @@ fn random_calls_do_the_same_as_in_a_server() {
         assert!(missing.is_empty(), "the rounds do too little: {missing:?} never happened");
     }
     assert!(compared as u64 > seeds, "too little was compared: {compared} scripts");
+}
+
+/// What other servers give to scripts: scores as numbers, which Lua 5.4 tells apart, or nil where Redis has false.
+const DIALECTS: [(&str, &str); 3] = [
+    ("integers for scores", "return tonumber(score)"),
+    ("floats for scores", "return score + 0.0"),
+    ("scores with an exponent", "return string.format('%.17e', score)"),
+];
+
+#[test]
+fn scripts_do_the_same_whatever_a_server_makes_of_scores_and_nil() {
+    let mut pair = InStep::new();
+    for (dialect, of_score) in DIALECTS {
+        pair.set_defect(dialect_of_replies(of_score));
+        for seed in 0..SEEDS / 2 {
+            let mut round = Round::new(&mut pair, seed);
+            round.run().unwrap_or_else(|story| panic!("{dialect}: {story}"));
+        }
+    }
+}
+
+/// The prefix of the scripts of a store whose replies have nil for false, and `of_score` for a score.
+fn dialect_of_replies(of_score: &str) -> String {
+    let prelude = format!(
+        "local server = redis
+         local function of_score(score) {of_score} end
+         local function reply_to(run, name, ...)
+           local reply, scores = run(name, ...), name == 'ZSCORE'
+           for _, option in ipairs({{ ... }}) do scores = scores or option == 'WITHSCORES' end
+           if not reply then return nil end
+           if scores and type(reply) == 'string' then return of_score(reply) end
+           for i = 2, scores and #reply or 0, 2 do reply[i] = of_score(reply[i]) end
+           return reply
+         end
+         local redis = {{
+           call = function(...) return reply_to(server.call, ...) end,
+           pcall = function(...) return reply_to(server.pcall, ...) end,
+           error_reply = server.error_reply,
+         }} "
+    );
+    // On one line, so that errors name the same lines.
+    prelude.replace('\n', " ")
 }
 
 #[test]

@@ -1,0 +1,45 @@
+//! Calls to a server whose scripts cannot read its clock. Without the time there is no wait queue and no share, so
+//! exclusive locks alone work there.
+
+use super::{ms, run, write_script};
+use crate::machine::SendMode;
+use crate::protocol::{Call, Counters, Intent, Mode, Script};
+use crate::server::redis::Command;
+
+/// The answer to a call that needs the clock.
+const REFUSAL: &str = "NOCLOCK scripts on this server may not run TIME, which everything but exclusive locks \
+                       needs: no shares, no limits, no several locks at once, no steal, adopt, downgrade or force";
+
+/// Writes the script that does without the clock what `call` asks for, or one that refuses.
+pub(super) fn write(command: &mut Command, call: &Call, send_mode: SendMode, counters: Counters) {
+    match call {
+        Call::Acquire {
+            keys,
+            token,
+            ttl,
+            epoch,
+            block,
+            intent: intent @ (Intent::Join(_) | Intent::Poll | Intent::Try),
+            mode: Mode::Exclusive,
+            ..
+        } => {
+            run(command, Script::AcquireUnqueued, send_mode);
+            command.arg(2).arg(keys.lock()).arg(keys.counter(counters)).arg(token.as_str());
+            command.arg(ms(*ttl)).arg(epoch.as_micros());
+            command.arg(if *intent == Intent::Poll { "poll" } else { "try" });
+            command.arg(u64::from(*block));
+        }
+        // Nobody is in a queue, so there is nothing to serve.
+        Call::Release { keys, token, .. } => {
+            let free = Call::Free { keys: keys.clone(), token: token.clone() };
+            write_script(command, Script::Free, &free, send_mode, counters);
+        }
+        Call::Claim { .. } => write_script(command, Script::Claim, call, send_mode, counters),
+        Call::Delete { .. } => write_script(command, Script::Delete, call, send_mode, counters),
+        Call::Extend { .. } => write_script(command, Script::Extend, call, send_mode, counters),
+        Call::Free { .. } => write_script(command, Script::Free, call, send_mode, counters),
+        _ => {
+            command.arg("EVAL").arg("return redis.error_reply(ARGV[1])").arg(0).arg(REFUSAL);
+        }
+    }
+}
