@@ -29,6 +29,7 @@ export interface LockManagerEvents {
    * Something makes the manager slower or less safe than it could be; `message` says what, and what to
    * do. Each is emitted once, not with every connection: `WARN_LOCK_POLLING`, the ACL forbids messages, so waiters
    * poll; `WARN_LOCK_SCRIPTS`, the ACL forbids the fence counter or a command, so locks cost the server more;
+   * `WARN_LOCK_CLOCK`, scripts may not read the server's clock, so exclusive locks alone work, and waiters poll;
    * `WARN_LOCK_EVICTION`, a server's `maxmemory-policy` may evict locks; `WARN_LOCK_REPLICA`, the
    * server is a replica; `WARN_LOCK_SAME_SERVER`, two servers of a quorum are one;
    * `WARN_LOCK_PERSISTENCE`, with `longestLease: 0`, one of them may forget locks when it restarts;

@@ -2,6 +2,7 @@
 
 import { checkObject, checkSecret, checkText } from '../internal/checks.js';
 import { argumentError } from './errors.js';
+import { readParameters } from './url-parameters.js';
 
 /** @internal */
 export interface Target {
@@ -320,7 +321,8 @@ function sentinelOf(text: string, what: string, login: Login): Sentinel {
   const url = parse(text.includes('://') ? text : `redis://${text}`, complaint);
   const known = /^(redis|valkey)s?:$/.test(url.protocol);
   if (!known || url.hostname === '') throw invalid(complaint);
-  if (url.pathname.length > 1) throw invalid(`${what} has a database; that of the master is db`);
+  const database = url.pathname.length > 1 || url.searchParams.has('db');
+  if (database) throw invalid(`${what} has a database; that of the master is db`);
   const { host, port, tls, username, password } = tcpTarget(url, DEFAULT_SENTINEL_PORT);
   const own = username === null && password === null ? login : { username, password };
   return { host: host as string, port, tls, ...own };
@@ -372,26 +374,42 @@ function parse(given: string, complaint: string): URL {
     return new URL(given);
   } catch {
     // The error of `URL` repeats the text, and so the password.
-    throw invalid(complaint);
+    const encode = /^(redis|valkey)s?:\/\/.*@/.test(given)
+      ? '; a password with characters such as # / ? @ or : must be percent-encoded, as encodeURIComponent does it, or be the option password'
+      : '';
+    throw invalid(`${complaint}${encode}`);
   }
 }
 
 function tcpTarget(url: URL, defaultPort = DEFAULT_PORT): Target {
-  if (url.search !== '' || url.hash !== '') {
-    throw invalid('the URL of a server has no ?parameters and no #fragment; use the options');
+  if (url.hash !== '') {
+    throw invalid('the URL of a server has no #fragment; write %23 if it belongs to the password');
+  }
+  const parameters = readParameters(url);
+  const encrypts = url.protocol === 'rediss:' || url.protocol === 'valkeys:';
+  if (encrypts && parameters.tls === false) {
+    throw invalid(
+      `the URL begins with ${url.protocol}//, which is TLS, and its parameter says not`,
+    );
   }
   const host = url.hostname === '' ? '127.0.0.1' : url.hostname.replace(/^\[(.*)\]$/, '$1');
   const port = url.port === '' ? defaultPort : Number(url.port);
-  const db = database(url.pathname.replace(/^\//, ''));
+  const path = url.pathname.replace(/^\//, '');
+  const db = database(path === '' ? (parameters.db ?? '') : path);
+  if (parameters.db !== undefined && database(parameters.db) !== db) {
+    throw invalid('the URL names one database behind the /, and another one as a parameter');
+  }
+  const tls = encrypts || parameters.tls === true;
+  const scheme = encrypts || !tls ? url.protocol : url.protocol.replace(':', 's:');
   return {
     ...NOWHERE,
     host,
     port,
-    tls: url.protocol === 'rediss:' || url.protocol === 'valkeys:',
+    tls,
     username: text(url.username),
     password: text(url.password),
     db,
-    label: `${url.protocol}//${url.hostname || host}:${port}/${db}`,
+    label: `${scheme}//${url.hostname || host}:${port}/${db}`,
   };
 }
 
@@ -428,7 +446,9 @@ function memoryTarget(url: URL): Target {
 function database(given: string): number {
   if (!/^\d{0,5}$/.test(given)) {
     // The message leaves it out: it may be the rest of a password with a / in it.
-    throw invalid('the database, behind the / of the URL, must be a number');
+    throw invalid(
+      'the database, behind the / of the URL, must be a number; write %2F if the / belongs to the password',
+    );
   }
   return Number(given);
 }

@@ -43,21 +43,21 @@ export function judge(survey: ServerSurvey, kind: Kind): Found[] {
     return [{ check: 'connection', level: 'problem', message: survey.failure, advice }];
   }
   const [about, config, cluster] = survey.answers;
-  const trip = roundTrip(survey);
+  const trip = survey.roundTrips.length === 0 ? [] : [roundTrip(survey)];
   if (about === undefined || about.refused) {
     const message = `it does not answer INFO: ${about?.text ?? 'no answer'}`;
     const advice = 'allow the user INFO, as docs/operations.md has it';
-    return [trip, { check: 'rights', level: 'problem', message, advice }];
+    return [...trip, { check: 'rights', level: 'problem', message, advice }];
   }
   const info = fields(about.text);
   return [
-    trip,
+    ...trip,
     version(info),
     role(info, kind),
     ...(kind.cluster ? [clusterState(cluster)] : []),
     memory(info),
     ...persistence(info, config, kind),
-    clock(survey),
+    ...(survey.roundTrips.length === 0 ? [] : [clock(survey)]),
     ...replicas(info),
   ];
 }

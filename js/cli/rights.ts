@@ -94,6 +94,28 @@ export function questions(all: readonly Right[], user: string, isLogin: boolean)
   return isLogin ? [...asked, ...all.map(({ trial }) => [...(trial ?? ['TIME'])])] : asked;
 }
 
+/** A right that is missing, and the server's words about it. */
+interface Missing extends Right {
+  readonly why: string;
+}
+
+/** The ACL rule that grants what is missing. */
+function ruleOf(missing: readonly Missing[], name: string): string {
+  const rules = missing.map(({ words: [command = '', subject = ''], why }) => {
+    if (/channel/.test(why)) return '&holdfast:*';
+    if (/\bkeys?\b/.test(why)) return `~${patternOf(subject, name)}`;
+    const isSub = ['CLUSTER', 'PUBSUB'].includes(command);
+    return `+${isSub ? `${command}|${subject}` : command}`.toLowerCase();
+  });
+  return [...new Set(rules)].join(' ');
+}
+
+/** The pattern of a key: side keys differ in their last word. */
+function patternOf(key: string, name: string): string {
+  if (!key.includes(name)) return 'holdfast:*';
+  return key.replace(name, '*').replace(/(?<=\}:|::)\w+$/, '*');
+}
+
 /** Judges the answers. Servers from 7.0 on answer ACL DRYRUN, if the login may ask. */
 export function judgeRights(
   all: readonly Right[],
@@ -109,19 +131,22 @@ export function judgeRights(
     const advice = 'ask as a user who may ACL DRYRUN; servers before 7.0 cannot tell';
     return [{ check: 'rights', level: 'warning', message, advice }];
   }
-  const missing = told
-    ? all.filter((_, i) => asked[i]?.text !== 'OK')
-    : all.filter((_, i) => /^NOPERM/.test(tried[i]?.text ?? ''));
+  const answered = told ? asked : tried;
+  const refused = told ? /^(?!OK$)/ : /^NOPERM/;
+  const missing = all
+    .map((each, i) => ({ ...each, why: answered[i]?.text ?? '' }))
+    .filter(({ why, trial }) => refused.test(why) && (told || trial !== undefined));
   if (missing.length === 0) {
     const what = told ? 'all that is needed' : 'all that could be tried without changing anything';
     return [{ check: 'rights', level: 'ok', message: `the user ${user} may do ${what}` }];
   }
   return USES.flatMap((use) => {
-    const commands = missing.filter((each) => each.use === use).map(({ words }) => words.join(' '));
-    if (commands.length === 0) return [];
+    const without = missing.filter((each) => each.use === use);
+    if (without.length === 0) return [];
     const { level, message } = WITHOUT[use];
-    const refused = commands.join(', ').replaceAll(name, 'NAME');
-    const advice = `see docs/operations.md for the ACL rule; refused: ${refused}`;
+    const commands = without.map(({ words }) => words.join(' ')).join(', ');
+    const rule = ruleOf(without, name);
+    const advice = `grant ${rule} (docs/operations.md has the whole rule); refused: ${commands.replaceAll(name, 'NAME')}`;
     return [{ check: 'rights', level, message: `the user ${user} ${message}`, advice }];
   });
 }

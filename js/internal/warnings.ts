@@ -26,6 +26,14 @@ export function warningOf(notice: number, server: string, text: string): Warning
         `${server} takes each lock by a script, at twice the CPU: ${text}; ${advice}`,
       );
     }
+    case NoticeCode.ClockDenied: {
+      const advice =
+        'without it there is no wait queue and no share: exclusive locks alone work, waiters poll ten times a second and have no order; let scripts run TIME, or use another server for locks';
+      return warning(
+        'WARN_LOCK_CLOCK',
+        `scripts on ${server} may not read its clock: ${text}; ${advice}`,
+      );
+    }
     case NoticeCode.SameServer: {
       const advice =
         'which therefore has two votes: a quorum is safe only on servers that fail independently';

@@ -7,11 +7,20 @@ import { until } from '../support/wait.js';
 const REFUSED: readonly (readonly [string, RegExp])[] = [
   ['no url at all', /not a URL/],
   ['http://:s3cret@localhost', /must begin with redis:/],
-  ['rediss://:s3cret@localhost?db=1', /no \?parameters/],
+  ['redis://localhost?password=s3cret', /the parameter password.*before the host/],
+  ['rediss://:s3cret@localhost?tls=false', /rediss:\/\/, which is TLS/],
+  ['rediss://:s3cret@localhost?ssl_cert_reqs=none', /ssl_cert_reqs.*rejectUnauthorized: false/],
+  ['redis://localhost?connect_timeout=s3cret', /connect_timeout.*connectTimeout/],
+  ['redis://localhost/2?db=3', /one database behind the \/, and another/],
+  ['redis://:pa@localhost?tls=s3cret', /tls.*true or false/],
+  ['redis://:12?s3cret@localhost', /percent-encoded.*option password|write %3F/],
+  ['redis://:pa#s3cret@localhost', /percent-encoded.*option password/],
+  ['redis://:12#s3cret@localhost', /write %23|percent-encoded/],
+  ['redis://user:pa/s3cret@localhost', /percent-encoded.*option password/],
   ['redis://:s3cret%@localhost', /write %25/],
   ['redis://user:12/s3cret@localhost', /database.*must be a number/],
   ['redis://:s3cret@localhost/one', /database.*must be a number/],
-  ['redis://:s3cret@localhost?db=1', /no \?parameters/],
+  ['redis://:pass@localhost?s3cret=1', /a \?parameter that holdfast does not know/],
   ['redis://:s3cret@localhost:99999', /not a URL/],
   ['unix://host/path?pass=s3cret', /absolute path/],
   ['unix:///path?pass=s3cret&base=1', /and no other/],
@@ -53,6 +62,18 @@ async function takes(target: string | URL | undefined): Promise<void> {
   assert.equal(await lock.release(), true);
   await locks.close();
 }
+
+test('connect: understands the parameters that services put into their URLs', async () => {
+  server = await RedisServer.start();
+  const [first, second] = [`${server.url}/3`, `${server.url}?family=0&ssl=false&protocol=3&db=3`];
+  const [a, b] = [await connect(first), await connect(second)];
+  await using held = await a.acquire('same');
+  assert.equal(await b.tryAcquire('same'), null, 'the database is the same');
+  assert.equal(held.held, true);
+  await Promise.all([held.release(), a.close(), b.close()]);
+  const plain = await connect(`${server.url}?tls=true&ssl_cert_reqs=required`).catch(String);
+  assert.match(`${plain}`, /rediss:\/\/.*does not speak TLS/s);
+});
 
 test('connect: takes a redis:// URL, a valkey:// URL and a URL object', async () => {
   server = await RedisServer.start();

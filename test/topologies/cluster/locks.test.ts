@@ -4,6 +4,7 @@ import assert from 'node:assert/strict';
 import { after, afterEach, before, beforeEach, test } from 'node:test';
 import { Cluster } from '../../support/cluster.js';
 import { connect, type Lock, type LockManager, openOperations } from '../../support/holdfast.js';
+import { slotOf } from '../../support/slots.js';
 import { until } from '../../support/wait.js';
 
 let cluster: Cluster;
@@ -62,18 +63,6 @@ test('a lock lives on the server of its slot, with everything beside it', async 
 async function keyspace(): Promise<Record<string, { type: string; ttl: number }>> {
   const all = await Promise.all(cluster.nodes.map((node) => node.keyspace()));
   return Object.assign({}, ...all);
-}
-
-/** The hash of a key, as Redis Cluster takes it: CRC-16/XMODEM. */
-function slotOf(key: string): number {
-  let crc = 0;
-  for (const byte of Buffer.from(key)) {
-    crc ^= byte << 8;
-    for (let bit = 0; bit < 8; bit++) {
-      crc = ((crc << 1) ^ (crc & 0x8000 ? 0x1021 : 0)) & 0xffff;
-    }
-  }
-  return crc % 16_384;
 }
 
 /** The least number in each slot. */

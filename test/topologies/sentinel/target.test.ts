@@ -37,7 +37,7 @@ const REFUSED: readonly Refusal[] = [
     /Sentinels and their master speak TLS all or none/,
   ],
   ['a database', of('redis://:s3cret@localhost/1'), VALUE, /sentinels\[0\] has a database/],
-  ['parameters', of('redis://localhost?password=s3cret'), VALUE, /no \?parameters/],
+  ['parameters', of('redis://localhost?password=s3cret'), VALUE, /the parameter password/],
   ['no host', of({ port: 1 }), TYPE, /sentinels\[0\]\.host must be a string/],
   ['an empty host', of({ host: '' }), VALUE, /sentinels\[0\]\.host must not be empty/],
   ['an unknown part', of({ host: 'a', prot: 1 }), TYPE, /"prot"; did you mean "port"/],

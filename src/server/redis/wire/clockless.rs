@@ -8,7 +8,7 @@ use crate::server::redis::Command;
 
 /// The answer to a call that needs the clock.
 const REFUSAL: &str = "NOCLOCK scripts on this server may not run TIME, which everything but exclusive locks \
-                       needs: no shares, no limits, no several locks at once, no steal, adopt, downgrade or force";
+                       needs: no shares, no limits, no steal, adopt, downgrade or force";
 
 /// Writes the script that does without the clock what `call` asks for, or one that refuses.
 pub(super) fn write(command: &mut Command, call: &Call, send_mode: SendMode, counters: Counters) {

@@ -1,0 +1,152 @@
+/** Servers that refuse what services refuse: see test/support/restricted.ts. */
+
+import assert from 'node:assert/strict';
+import { afterEach, test } from 'node:test';
+import type { ConnectOptions } from 'holdfast';
+import { connect, type LockManager } from '../support/holdfast.js';
+import { RestrictedServer, type RestrictionName } from '../support/restricted.js';
+import { RedisServer } from '../support/server.js';
+import { until } from '../support/wait.js';
+
+const ended: (() => Promise<unknown>)[] = [];
+
+afterEach(async () => {
+  for (const end of ended.splice(0).reverse()) await end();
+});
+
+async function real(): Promise<RedisServer> {
+  const server = await RedisServer.start();
+  ended.push(() => server.stop());
+  return server;
+}
+
+async function restricted(server: RedisServer, ...names: RestrictionName[]) {
+  const proxy = await RestrictedServer.start(server.port, ...names);
+  ended.push(() => proxy.stop());
+  return proxy;
+}
+
+interface Manager {
+  readonly locks: LockManager;
+  /** The codes of its warnings. */
+  readonly warnings: string[];
+}
+
+async function manager(url: string, options: ConnectOptions = {}): Promise<Manager> {
+  const locks = await connect(url, options);
+  ended.push(() => locks.close());
+  const warnings: string[] = [];
+  locks.on('warning', (warning) => warnings.push((warning as Error & { code: string }).code));
+  return { locks, warnings };
+}
+
+/** Takes a lock, hands it to a waiter of another manager, and has everything gone in the end. */
+async function isExclusive(url: string): Promise<string[]> {
+  const [a, b] = [await manager(url), await manager(url)];
+  const first = await a.locks.acquire('one');
+  assert.equal(await b.locks.tryAcquire('one'), null);
+  await first.extend(60_000);
+  const waiting = b.locks.acquire('one', { wait: 20_000 });
+  await until(() => b.locks.stats().waiting === 1, 'the waiter');
+  assert.equal(await first.release(), true);
+  const second = await waiting;
+  assert.ok(second.fence > first.fence, `${second.fence} after ${first.fence}`);
+  assert.equal(await second.release(), true);
+  const third = await a.locks.acquire('one');
+  assert.ok(third.fence > second.fence, `${third.fence} after ${second.fence}`);
+  await third.release();
+  return a.warnings;
+}
+
+test('no CLIENT SETINFO, no fields of INFO, no WAIT: exclusive locks work, and nothing is warned of', async () => {
+  const server = await real();
+  const proxy = await restricted(server, 'no CLIENT SETINFO', 'no fields of INFO', 'no WAIT');
+  assert.deepEqual(await isExclusive(proxy.url), []);
+});
+
+test('no RESP3: refused at connect, and the message says why', async () => {
+  const proxy = await restricted(await real(), 'no RESP3');
+  await assert.rejects(connect(proxy.url), (error: Record<string, unknown>) => {
+    assert.equal(error['serverCode'], 'NOPROTO');
+    assert.match(`${error['message']}`, /does not speak RESP3 \(HELLO 3\).*older than Redis 6/);
+    return true;
+  });
+});
+
+test('no TIME in scripts: exclusive locks work by polling, one warning says so, and the rest is refused', async () => {
+  const server = await real();
+  const proxy = await restricted(server, 'no TIME in scripts');
+  assert.deepEqual(await isExclusive(proxy.url), ['WARN_LOCK_CLOCK']);
+  const { locks } = await manager(proxy.url);
+  const held = await locks.acquire('held');
+  const before = await server.keyspace();
+  const { locks: others } = await manager(proxy.url);
+  for (const refused of [
+    () => others.acquire('free', { mode: 'shared' }),
+    () => others.acquire('free', { mode: 'shared', limit: 2 }),
+    () => others.acquire('held', { steal: true }),
+    () => others.forceRelease('held'),
+  ]) {
+    const error = await Promise.resolve(refused()).catch((error: unknown) => error);
+    const { serverCode, message } = error as Record<string, unknown>;
+    assert.equal(serverCode, 'NOCLOCK', `${refused}: ${message}`);
+  }
+  assert.deepEqual(Object.keys(await server.keyspace()).sort(), Object.keys(before).sort());
+  const both = await others.acquire(['free', 'free too']);
+  await both.release();
+  assert.equal(held.held, true);
+  assert.equal(await held.release(), true);
+  assert.deepEqual(Object.keys(await server.keyspace()), ['holdfast:fence']);
+});
+
+test('no PUBLISH in scripts: one warning says that waiters poll, and they get their locks', async () => {
+  const proxy = await restricted(await real(), 'no PUBLISH in scripts');
+  assert.deepEqual(await isExclusive(proxy.url), ['WARN_LOCK_POLLING']);
+});
+
+test('one slot per script, as behind a proxy of several servers: each slot has a counter', async () => {
+  const server = await real();
+  const proxy = await restricted(server, 'one slot per script');
+  assert.deepEqual(await isExclusive(proxy.url), []);
+  const counters = Object.keys(await server.keyspace());
+  assert.equal(counters.length, 1);
+  assert.match(`${counters}`, /^holdfast:\{\d+\}:fence$/);
+});
+
+test('database 0 only: another one is refused at connect', async () => {
+  const proxy = await restricted(await real(), 'database 0 only');
+  await assert.rejects(connect(`${proxy.url}/1`), /DB index is out of range/);
+  await isExclusive(proxy.url);
+});
+
+test('no WAIT: the option replicas is refused at connect', async () => {
+  const proxy = await restricted(await real(), 'no WAIT');
+  await assert.rejects(connect(proxy.url, { replicas: 1 }), /unknown command 'WAIT'/);
+});
+
+test('idle connections that are cut: the manager connects again, and its locks stay held', async () => {
+  const proxy = await restricted(await real());
+  proxy.idleMs = 100;
+  const { locks } = await manager(proxy.url);
+  const lock = await locks.acquire('kept', { ttl: 60_000 });
+  for (let time = 0; time < 2; time++) {
+    await new Promise((resolve) => locks.once('reconnect', () => resolve(undefined)));
+  }
+  assert.equal(lock.held, true);
+  assert.equal(await lock.release(), true);
+});
+
+test('an address that leads to another server: what that has not is lost, and fences rise', async () => {
+  const [old, next] = [await real(), await real()];
+  const proxy = await restricted(old);
+  const { locks } = await manager(proxy.url);
+  const lock = await locks.acquire('moved');
+  const lost = new Promise((resolve) => locks.once('lost', resolve));
+  proxy.upstreamPort = next.port;
+  proxy.cut();
+  await lost;
+  assert.equal(lock.held, false);
+  const again = await locks.acquire('moved', { wait: 20_000 });
+  assert.ok(again.fence > lock.fence, `${again.fence} after ${lock.fence}`);
+  await again.release();
+});

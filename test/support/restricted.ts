@@ -1,0 +1,201 @@
+/**
+ * A proxy in front of a real server that imitates what services refuse. A refused command becomes a script that answers
+ * the refusal, so all replies keep their order; everything else is passed on as it is.
+ */
+
+import { createHash } from 'node:crypto';
+import { createServer, connect as dial, type Server, type Socket } from 'node:net';
+import { slotOfKey } from './slots.js';
+
+/** A restriction: the command that takes the place of `words`, if it concerns them. */
+interface Restriction {
+  /** The public source that documents it. */
+  readonly source: string;
+  readonly instead: (words: readonly string[]) => readonly string[] | undefined;
+}
+
+/** The command that a server answers with this error. */
+function refusing(error: string): readonly string[] {
+  return ['EVAL', 'return redis.error_reply(ARGV[1])', '0', error];
+}
+
+function refused(command: RegExp, error: (words: readonly string[]) => string) {
+  return (words: readonly string[]) =>
+    command.test(words.slice(0, 2).join(' ')) ? refusing(error(words)) : undefined;
+}
+
+/** What is put ahead of scripts, so that a command is refused in them alone. */
+function denial(command: string): string {
+  const error = 'ERR This Redis command is not allowed from script';
+  return [
+    'local server = redis',
+    `local function denied(name) return name == '${command}' end`,
+    'local redis = {',
+    `call = function(name, ...) if denied(name) then error('${error}', 0) end return server.call(name, ...) end,`,
+    `pcall = function(name, ...) if denied(name) then return { err = '${error}' } end return server.pcall(name, ...) end,`,
+    'error_reply = server.error_reply, status_reply = server.status_reply } ',
+  ].join(' ');
+}
+
+function sha(text: string): string {
+  return createHash('sha1').update(text).digest('hex');
+}
+
+function withoutInScripts(command: string): Restriction['instead'] {
+  const prefix = denial(command);
+  const known = new Map<string, string>();
+  return ([name = '', script = '', ...rest]) => {
+    if (/^EVAL$/i.test(name)) {
+      known.set(sha(script), sha(prefix + script));
+      return [name, prefix + script, ...rest];
+    }
+    return /^EVALSHA$/i.test(name) ? [name, known.get(script) ?? script, ...rest] : undefined;
+  };
+}
+
+function oneSlot(words: readonly string[]): readonly string[] | undefined {
+  const [name = '', , count = '0', ...rest] = words;
+  if (!/^EVAL(SHA)?$/i.test(name)) return undefined;
+  const slots = new Set(rest.slice(0, Number(count)).map(slotOfKey));
+  return slots.size > 1
+    ? refusing("CROSSSLOT Keys in request don't hash to the same slot")
+    : undefined;
+}
+
+/** Every restriction, by name. */
+export const RESTRICTIONS = {
+  'no RESP3': {
+    source: 'https://redis.io/docs/latest/commands/hello/',
+    instead: refused(/^HELLO/i, () => "ERR unknown command 'HELLO'"),
+  },
+  'no TIME in scripts': {
+    source: 'https://redis.io/docs/latest/develop/programmability/eval-intro/',
+    instead: withoutInScripts('TIME'),
+  },
+  'no PUBLISH in scripts': {
+    source: 'https://redis.io/docs/latest/commands/publish/',
+    instead: withoutInScripts('PUBLISH'),
+  },
+  'one slot per script': {
+    source: 'https://redis.io/docs/latest/operate/rc/databases/configuration/clustering/',
+    instead: oneSlot,
+  },
+  'no CLIENT SETINFO': {
+    source: 'https://redis.io/docs/latest/commands/client-setinfo/',
+    instead: refused(
+      /^CLIENT SETINFO/i,
+      () => "ERR unknown subcommand 'SETINFO'. Try CLIENT HELP.",
+    ),
+  },
+  'no fields of INFO': {
+    source: 'https://redis.io/docs/latest/operate/rs/references/compatibility/commands/server/',
+    instead: ([name = '']) => (/^INFO$/i.test(name) ? ['ECHO', ''] : undefined),
+  },
+  'database 0 only': {
+    source: 'https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/',
+    instead: refused(/^SELECT/i, () => 'ERR DB index is out of range'),
+  },
+  'no WAIT': {
+    source: 'https://redis.io/docs/latest/operate/rs/references/compatibility/commands/generic/',
+    instead: refused(/^WAIT/i, ([name]) => `ERR unknown command '${name}'`),
+  },
+} satisfies Record<string, Restriction>;
+
+export type RestrictionName = keyof typeof RESTRICTIONS;
+
+/** The proxy. */
+export class RestrictedServer {
+  readonly #server: Server;
+  readonly #sockets = new Set<Socket>();
+  readonly #restrictions: readonly Restriction[];
+  /** Where new connections lead: a managed service changes the address of its primary's name. */
+  upstreamPort: number;
+  /** A connection without traffic for this long is cut, in ms; 0 for never. */
+  idleMs = 0;
+
+  private constructor(upstreamPort: number, names: readonly RestrictionName[]) {
+    this.upstreamPort = upstreamPort;
+    this.#restrictions = names.map((name) => RESTRICTIONS[name]);
+    this.#server = createServer((client) => this.#accept(client));
+  }
+
+  static async start(upstreamPort: number, ...names: RestrictionName[]): Promise<RestrictedServer> {
+    const proxy = new RestrictedServer(upstreamPort, names);
+    await new Promise<void>((resolve) => proxy.#server.listen(0, '127.0.0.1', resolve));
+    return proxy;
+  }
+
+  get url(): string {
+    const address = this.#server.address();
+    if (address === null || typeof address === 'string') throw new Error('not listening');
+    return `redis://127.0.0.1:${address.port}`;
+  }
+
+  /** Ends every connection. */
+  cut(): void {
+    for (const socket of this.#sockets) socket.destroy();
+  }
+
+  async stop(): Promise<void> {
+    this.cut();
+    await new Promise((resolve) => this.#server.close(resolve));
+  }
+
+  #accept(client: Socket): void {
+    const upstream = dial(this.upstreamPort, '127.0.0.1');
+    let unread: Buffer = Buffer.alloc(0);
+    client.on('data', (chunk) => {
+      unread = Buffer.concat([unread, chunk]);
+      for (let command = commandIn(unread); command !== undefined; command = commandIn(unread)) {
+        unread = unread.subarray(command.length);
+        upstream.write(this.#written(command.words));
+      }
+    });
+    upstream.on('data', (chunk) => client.write(chunk));
+    for (const [socket, other] of [
+      [client, upstream],
+      [upstream, client],
+    ] as const) {
+      this.#sockets.add(socket);
+      if (this.idleMs > 0) socket.setTimeout(this.idleMs, () => socket.destroy());
+      socket.on('error', () => {});
+      socket.on('close', () => {
+        other.destroy();
+        this.#sockets.delete(socket);
+      });
+    }
+  }
+
+  #written(words: readonly string[]): Buffer {
+    const kept = this.#restrictions.reduce<readonly string[]>(
+      (each, { instead }) => instead(each) ?? each,
+      words,
+    );
+    const parts = kept.map((word) => `$${Buffer.byteLength(word, 'latin1')}\r\n${word}\r\n`);
+    return Buffer.from(`*${kept.length}\r\n${parts.join('')}`, 'latin1');
+  }
+}
+
+/** The first command in `bytes`, an array of bulk strings; nothing if its end is not there yet. */
+function commandIn(bytes: Buffer): { words: string[]; length: number } | undefined {
+  let at = 0;
+  const line = () => {
+    const end = bytes.indexOf('\r\n', at);
+    if (end < 0) return undefined;
+    const text = bytes.toString('latin1', at, end);
+    at = end + 2;
+    return text;
+  };
+  const count = line();
+  if (count === undefined) return undefined;
+  const words: string[] = [];
+  for (let i = 0; i < Number(count.slice(1)); i++) {
+    const size = line();
+    if (size === undefined) return undefined;
+    const end = at + Number(size.slice(1));
+    if (bytes.length < end + 2) return undefined;
+    words.push(bytes.toString('latin1', at, end));
+    at = end + 2;
+  }
+  return { words, length: at };
+}
