@@ -267,7 +267,8 @@ fn distrusted(problem: &CertificateError) -> String {
         }
         CertificateError::Other(other) if is_of_a_ca(other) => (
             "is that of a CA itself, as a self-signed one often is".to_owned(),
-            "give the server one of its own, signed by that CA",
+            "give the server one of its own, signed by that CA; for tests alone, \
+             options.tls.rejectUnauthorized: false accepts it",
         ),
         other => (format!("cannot be used: {other}"), "give the server another one"),
     };
