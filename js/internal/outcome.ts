@@ -29,8 +29,12 @@ const CURES: Readonly<Record<string, string>> = {
     "other code has raised this fence counter beyond what is exact: delete the key, and fences go on from the server's clock, or set it to a number above all fences that were used",
   BUSY: 'a script or function blocks the server: end it with SCRIPT KILL or FUNCTION KILL',
   LOADING: 'the server still loads its data: wait until it is ready',
+  MOVED:
+    "this is one server of a Cluster: name it as such: connect({ cluster: ['redis://host:6379'] })",
   NOAUTH: 'the server requires a login: give username and password in the URL or the options',
+  NOCLOCK: 'let scripts run TIME, or use another server: see docs/servers.md',
   NOPERM: 'the ACL user may not do this: see docs/operations.md for the rule that holdfast needs',
+  NOPROTO: 'see docs/servers.md for servers that work',
   NOREPLICAS: 'too few replicas follow the server: see that they run and keep up',
   OOM: 'the server is at its maxmemory: free memory or raise it',
   READONLY: 'this server is a replica: connect to its primary',

@@ -119,6 +119,19 @@ test('database 0 only: another one is refused at connect', async () => {
   await isExclusive(proxy.url);
 });
 
+test('a server of a Cluster under the URL of one server: the message says how to name it', async () => {
+  const proxy = await restricted(await real(), 'another server has all slots');
+  const { locks } = await manager(proxy.url);
+  await assert.rejects(
+    locks.acquire('elsewhere', { wait: 5_000 }),
+    (error: Record<string, unknown>) => {
+      assert.equal(error['serverCode'], 'MOVED');
+      assert.match(`${error['message']}`, /one server of a Cluster.*\{ cluster: \[/);
+      return true;
+    },
+  );
+});
+
 test('no WAIT: the option replicas is refused at connect', async () => {
   const proxy = await restricted(await real(), 'no WAIT');
   await assert.rejects(connect(proxy.url, { replicas: 1 }), /unknown command 'WAIT'/);

@@ -95,6 +95,13 @@ export const RESTRICTIONS = {
     source: 'https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/',
     instead: refused(/^SELECT/i, () => 'ERR DB index is out of range'),
   },
+  'another server has all slots': {
+    source: 'https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/',
+    instead: ([name = '', ...rest]) =>
+      /^(SET|INCRBY|EVAL(SHA)?)$/i.test(name) && rest[1] !== '0'
+        ? refusing('MOVED 1 127.0.0.1:7001')
+        : undefined,
+  },
   'no WAIT': {
     source: 'https://redis.io/docs/latest/operate/rs/references/compatibility/commands/generic/',
     instead: refused(/^WAIT/i, ([name]) => `ERR unknown command '${name}'`),
