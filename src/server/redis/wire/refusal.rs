@@ -29,7 +29,8 @@ pub(super) fn refused(code: &str, detail: &str) -> Failure {
     // The script's hash and line are cut off. The arguments of an unknown command are cut off too, because
     // those of HELLO are the login.
     let detail = match detail.rsplit_once(" script: ") {
-        Some((before, place)) if place.contains(", on ") => before,
+        // Valkey 9.1 leaves the hash out.
+        Some((before, place)) if place.contains(", on ") || place.starts_with("on @") => before,
         _ => detail,
     };
     let detail = detail.split_once(", with args beginning with").map_or(detail, |(it, _)| it);
@@ -81,10 +82,12 @@ mod tests {
         let valkey_denied =
             "ACL failure in script: User a has no permissions script: 5fa, on @user_script:7.";
         let seven = "command not allowed. script: 5fa, on @user_script:19.";
+        let nine = "command not allowed. script: on @user_script:19";
         for (code, detail, expected) in [
             ("ERR", six, ("OOM", "command not allowed when used memory > 'maxmemory'.")),
             ("ERR", six_plain, ("WRONGTYPE", "Operation")),
             ("OOM", seven, ("OOM", "command not allowed.")),
+            ("OOM", nine, ("OOM", "command not allowed.")),
             ("ERR", six_denied, ("NOPERM", "The user executing the script can't run this command")),
             ("ERR", seven_denied, ("NOPERM", "The user executing the script can't access a key")),
             ("ERR", valkey_denied, ("NOPERM", "ACL failure in script: User a has no permissions")),
