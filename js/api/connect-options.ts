@@ -28,7 +28,7 @@ export interface ConnectOptions {
    */
   readonly prefix?: string;
   /**
-   * The lease of locks that are acquired without a `ttl`, in whole ms from 50 to 86 400 000.
+   * The lease of locks that are acquired without a `ttl`, in whole ms from 50 to 9e15.
    *
    * @default 10000
    */
@@ -103,7 +103,7 @@ export interface ConnectOptions {
   readonly serverTimeout?: number;
   /**
    * Only with a quorum: the longest lease (`ttl`) that any client takes on its servers, in whole ms from
-   * 50 to 86 400 000. A server that restarted may have forgotten locks, so it has no vote for that long
+   * 50 to 9e15. A server that restarted may have forgotten locks, so it has no vote for that long
    * after its start, and a second more. `0` turns this off, which is safe only if every server keeps its data
    * over a restart (`appendonly yes` and `appendfsync always`); the event `warning` names a server that does not.
    *

@@ -82,7 +82,7 @@ export class LockSet implements AsyncDisposable {
   /**
    * Makes the lease of each lock last at least `ttl` ms from now. Never shortens one.
    *
-   * @param ttl - In whole ms from 50 to 86 400 000; by default as long as it was last given.
+   * @param ttl - In whole ms from 50 to 9e15; by default as long as it was last given.
    * @throws as the `extend` of a lock does, for the first that fails; the others are extended all the same.
    *
    * @example

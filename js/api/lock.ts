@@ -65,7 +65,7 @@ export interface Lock extends AsyncDisposable {
   /**
    * Makes the lease last at least `ttl` ms from now, but not past `maxHold`. Never shortens it.
    *
-   * @param ttl - In whole ms from 50 to 86 400 000; by default as long as it was last given.
+   * @param ttl - In whole ms from 50 to 9e15; by default as long as it was last given.
    * @throws LockLostError if the lock is not held any more.
    * @throws LockConnectionError, LockServerError or LockQuorumError if it did not succeed within
    *   `commandTimeout`: no answer, a refusal, or no majority. The lock is then still held for `remaining` ms. A

@@ -1,6 +1,6 @@
 import { EventEmitter } from 'node:events';
 import { onAbort } from '../internal/abort.js';
-import { type Grant, HeldLock, type ManagerContext } from '../internal/held-lock.js';
+import { type Grant, HeldLock, type ManagerContext, VALUE } from '../internal/held-lock.js';
 import { checkKey, checkName, checkNames, checkSlot } from '../internal/names.js';
 import { heldAround } from '../internal/nesting.js';
 import { originOf, setOrigin, withOrigin } from '../internal/origins.js';
@@ -23,6 +23,7 @@ import {
   readGrants,
   releaseOperation,
   SHARE_EXCLUSIVE,
+  SHARE_UNLIMITED,
   WAIT_NEVER,
   WAIT_STEAL,
 } from '../native/records.js';
@@ -43,7 +44,9 @@ import {
   checkQueryOptions,
   checkRequestOptions,
   checkTryAcquireOptions,
+  checkTtl,
   type ForceReleaseOptions,
+  type HoldOptions,
   type QueryOptions,
   type RequestOptions,
   type TryAcquireOptions,
@@ -267,11 +270,32 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
     refuseOnQuorum(this.#errors, 'adopt');
     const adopted = { ...request, share };
     const outcome = await this.#channel.submit(adoptOperation(name, token, adopted));
-    if (outcome.code === OutcomeCode.Lost) {
-      const message = `cannot adopt lock "${name}" on ${this.#errors.server}: the token does not hold it any more`;
-      throw new LockLostError(message, name, 'expired');
-    }
+    if (outcome.code === OutcomeCode.Lost) throw this.#notHeld(name);
     return this.#settle(name, adopted, outcome, 'adopt');
+  }
+
+  /**
+   * Takes a lock over under a token that the caller chooses, so that several locks can have one, or other processes know
+   * it. A lock that is not renewed is left to expire.
+   *
+   * @param owner - The lock, and the value that it has now.
+   * @param value - A token that no manager makes, and that is never used again.
+   * @internal
+   */
+  async adoptAs(
+    { name, token, mode }: Pick<LockJson, 'name' | 'token' | 'mode'>,
+    value: string,
+    { ttl, renew }: Pick<HoldOptions, 'ttl' | 'renew'>,
+  ): Promise<SharedHandle> {
+    this.#check(name);
+    checkTtl(ttl);
+    const label = `${VALUE}${value}`;
+    const share = mode === 'shared' ? SHARE_UNLIMITED : SHARE_EXCLUSIVE;
+    const held = { ttl, renew, leaveToExpire: !renew, label, share };
+    const request = { ...this.#defaultRequest, ...held };
+    const outcome = await this.#channel.submit(adoptOperation(name, token, request, value));
+    if (outcome.code === OutcomeCode.Lost) throw this.#notHeld(name);
+    return this.#settle(name, request, outcome, 'adopt');
   }
 
   /**
@@ -504,6 +528,11 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
     const { lease, fence, label = request.label } = readGrant(outcome);
     const mode = share === SHARE_EXCLUSIVE ? 'exclusive' : 'shared';
     return this.#hold({ name, label, mode, lease, fence, leaveToExpire }, request);
+  }
+
+  #notHeld(name: string): LockLostError {
+    const message = `cannot adopt lock "${name}" on ${this.#errors.server}: the token does not hold it any more`;
+    return new LockLostError(message, name, 'expired');
   }
 
   #hold(grant: Grant, { origin }: AcquireRequest): HeldLock {

@@ -190,7 +190,7 @@ export interface TryAcquireOptions extends AdoptOptions {
 export interface AdoptOptions {
   /**
    * The lease: how long the lock stays held if this process dies, in whole ms from 50 to
-   * 86 400 000 (24 h). A crashed holder blocks other clients for this long at most.
+   * 9e15. A crashed holder blocks other clients for this long at most.
    *
    * @default 10000
    */
@@ -220,8 +220,13 @@ export interface AdoptOptions {
 
 /** The bounds of a lease, in ms. @internal */
 export const TTL_MS_MIN = 50;
-/** @internal */
-export const TTL_MS_MAX = 86_400_000;
+/**
+ * The end of the longest lease is still an exact number of ms, and so are all sums of it in the scripts, until 2198. The
+ * core counts in µs, of which 64 bits have room for twice as long.
+ *
+ * @internal
+ */
+export const TTL_MS_MAX = 9_000_000_000_000_000;
 const COUNT_MAX = 100_000;
 
 /** The options that every lock has when it is acquired. @internal */

@@ -8,6 +8,7 @@ import {
   downgradeOperation,
   extendOperation,
   LossCode,
+  letExpireOperation,
   OutcomeCode,
   releaseOperation,
   tokenIdOf,
@@ -36,6 +37,9 @@ export interface Grant {
   /** Whether the end of the manager leaves the lock to expire. */
   readonly leaveToExpire: boolean;
 }
+
+/** The start of a label that is a whole token, which the caller has chosen. No other label has it. @internal */
+export const VALUE = '=';
 
 // The flags of a lock are bits of one number, since there may be very many locks.
 const RELEASED = 1;
@@ -138,6 +142,7 @@ export class HeldLock implements Holder, SharedHandle {
 
   get token(): string {
     this.#flags |= EXPORTED;
+    if (this.#label.startsWith(VALUE)) return this.#label.slice(VALUE.length);
     const id = tokenIdOf(this.#lease);
     const token = `hf1.${this.#manager.errors.client}.${id}`;
     return this.#label === '' ? token : `${token}.${this.#label}`;
@@ -179,6 +184,18 @@ export class HeldLock implements Holder, SharedHandle {
     this.#noticeLoss();
     if (outcome.code === OutcomeCode.Lost) throw this.#lost();
     throw toError(outcome, this.#manager.errors, 'extend', this.name);
+  }
+
+  /**
+   * Renews the lock no more, and leaves it to expire. False if it is not held any more.
+   *
+   * @internal
+   */
+  async letExpire(): Promise<boolean> {
+    if (!this.held) return false;
+    this.#flags |= LEFT_TO_EXPIRE;
+    const outcome = await this.#manager.channel.submit(letExpireOperation(this.#lease));
+    return outcome.code === OutcomeCode.Done;
   }
 
   async downgrade(): Promise<boolean> {
@@ -248,7 +265,10 @@ export class HeldLock implements Holder, SharedHandle {
   #lost(
     reason = this.#is(RELEASED) ? 'released' : (this.#lostBecause ?? 'expired'),
   ): LockLostError {
-    return new LockLostError(`lock "${this.name}" ${WHAT_HAPPENED[reason]}`, this.name, reason);
+    const what = `lock "${this.name}" ${WHAT_HAPPENED[reason]}`;
+    const advice = `; it was held on ${this.#manager.errors.server}: acquire it again before its work goes on`;
+    const message = reason === 'released' ? what : `${what}${advice}`;
+    return new LockLostError(message, this.name, reason);
   }
 }
 

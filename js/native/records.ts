@@ -71,11 +71,16 @@ export function acquireAllOperation(names: readonly string[], request: AcquireNu
   return { kind: OpKind.AcquireAll, numbers, strings: [label, ...names] };
 }
 
-/** @internal */
-export function adoptOperation(name: string, token: string, request: AcquireNumbers): Operation {
+/** `value`: the new token, if the caller chooses it. @internal */
+export function adoptOperation(
+  name: string,
+  token: string,
+  request: AcquireNumbers,
+  value = '',
+): Operation {
   const { ttl, maxHold, share } = request;
   const numbers = [ttl, 0, maxHold, stallLimit(request), share];
-  return { kind: OpKind.Adopt, numbers, strings: [name, token] };
+  return { kind: OpKind.Adopt, numbers, strings: [name, token, value] };
 }
 
 /** @internal */
@@ -101,6 +106,11 @@ export function forceReleaseOperation(name: string, foreign: boolean): Operation
 /** @internal */
 export function queryOperation(cursor: string, keysStartWith: string, count: number): Operation {
   return { kind: OpKind.Query, numbers: [count], strings: [cursor, keysStartWith] };
+}
+
+/** @internal */
+export function letExpireOperation(lease: number): Operation {
+  return { kind: OpKind.LetExpire, numbers: [lease], strings: NO_STRINGS };
 }
 
 /** `exported`: whether the token was read, so that other code may have it. @internal */

@@ -357,6 +357,7 @@ fn any_command(bytes: &mut Bytes<'_>, leases: &[LeaseId]) -> Command {
             Command::Acquire { name: name(bytes).to_owned(), ttl, wait, label, hold, mode }
         }
         3 => Command::Adopt {
+            token: None,
             name: name(bytes).to_owned(),
             owner: bytes.pick(&["hf1.x.1", "hf1.c.1", "hf1.c.2"]).to_owned(),
             ttl: ttl(bytes),

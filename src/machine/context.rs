@@ -59,7 +59,7 @@ impl Context {
     }
 
     pub(super) fn token(&self, id: TokenId, label: &str) -> Token {
-        Token::new(&self.config.client, id.0, label)
+        Token::labelled(&self.config.client, id.0, label)
     }
 
     /// The number of a token, if it is this manager's.

@@ -85,6 +85,8 @@ pub enum Command {
         name: String,
         /// The owner's token.
         owner: String,
+        /// The new owner's token, if its caller chooses it: one that no manager makes, and that was never used before.
+        token: Option<String>,
         /// The lease.
         ttl: Duration,
         /// The terms of the hold.
@@ -96,6 +98,11 @@ pub enum Command {
     Cancel,
     /// Release all leases, fail all open operations, and end.
     Close,
+    /// Renew a lease no more, and leave it to expire.
+    LetExpire {
+        /// The lease.
+        lease: LeaseId,
+    },
     /// Turn a whole lock into a share of it.
     Downgrade {
         /// The lease.

@@ -242,6 +242,19 @@ impl Leases {
         }
     }
 
+    /// Renews a lease no more. False if this caller does not have it any more.
+    pub(super) fn let_expire(&mut self, cx: &mut Context, lease: LeaseId) -> bool {
+        let is_held = self.valid(cx, lease).is_some();
+        if is_held {
+            self.change(cx, lease.token_id(), |held| {
+                (held.renew, held.leave_to_expire) = (false, true);
+                // What a fresh lease owes is still sent.
+                held.renewal = held.renewal.filter(|_| held.owes.is_some());
+            });
+        }
+        is_held
+    }
+
     /// Hands the lock off to the next caller, with that one's own fence; the lease continues.
     pub(super) fn hand_off(
         &mut self,

@@ -188,12 +188,14 @@ impl Machine {
                     AcquireRequest { keys, label, ttl, hold, mode, wait, ticket, own, began };
                 self.acquire(op, request);
             }
-            Command::Adopt { name, owner, ttl, hold, mode } => {
-                let owner = Token::from_text(&owner);
-                let (keys, token) = self.new_token(&name);
-                let epoch = ServerTime::default();
+            Command::Adopt { name, owner, token, ttl, hold, mode } => {
+                let (owner, epoch) = (Token::from_text(&owner), ServerTime::default());
+                let (id, keys) =
+                    (self.rq.cx.next_token_id(), self.queues.keys_of(&self.rq.cx, &name));
+                let label = token.map_or_else(Arc::default, |token| Token::label_of(&token));
+                let token = self.rq.cx.token(id, &label);
                 let call = Call::Adopt { keys, token, epoch, owner, ttl, mode };
-                self.begin_one_shot(op, call, Aim::Adopt(hold));
+                self.begin_one_shot(op, call, Aim::Adopt { id, label, hold });
             }
             Command::Cancel => {
                 self.end_acquire(op, Outcome::Cancelled);
@@ -222,6 +224,10 @@ impl Machine {
                         self.begin_one_shot(op, call, aim);
                     }
                 }
+            }
+            Command::LetExpire { lease } => {
+                let is_held = self.leases.let_expire(&mut self.rq.cx, lease);
+                self.rq.cx.complete(op, if is_held { Outcome::Done } else { Outcome::Lost });
             }
             Command::Open => self.open(op),
             Command::Release { lease, exported } => self.release(op, lease, exported),
@@ -857,7 +863,9 @@ impl Machine {
 
     /// Gives back what a token has got or may yet get. No caller waits.
     fn give_back(&mut self, keys: LockKeys, token: Token, uncertain: bool) {
-        let Some(id) = self.rq.cx.number_of(&token) else { return };
+        // A token that its caller has chosen has no number.
+        let own = self.rq.cx.number_of(&token);
+        let id = own.unwrap_or_else(|| self.rq.cx.next_token_id());
         let release = Release::new(keys, token, self.rq.cx.now, uncertain);
         self.begin_release(id, release);
     }
@@ -1107,7 +1115,7 @@ impl Machine {
     fn one_shot_succeeded(&mut self, op: OpId, sent: Mono, reply: Reply) {
         let Some(shot) = self.remove_one_shot(op) else { return };
         let outcome = match (&shot.aim, reply) {
-            (Aim::Adopt(_), Reply::Granted { fence }) => self.adopted(sent, shot, fence),
+            (Aim::Adopt { .. }, Reply::Granted { fence }) => self.adopted(sent, shot, fence),
             (Aim::AcquireAll { .. }, Reply::All(fences)) => self.acquired_all(sent, shot, fences),
             (Aim::AcquireAll { .. }, _) => {
                 if shot.uncertain {
@@ -1138,21 +1146,24 @@ impl Machine {
                 self.give_back(shot.call.keys().clone(), shot.call.token().clone(), false);
                 Outcome::Done
             }
-            (Aim::Adopt(_) | Aim::Force, _) => Outcome::Lost,
+            (Aim::Adopt { .. } | Aim::Force, _) => Outcome::Lost,
         };
         self.rq.cx.complete(op, outcome);
     }
 
     fn adopted(&mut self, sent: Mono, shot: OneShot, fence: u64) -> Outcome {
-        let id = self.rq.cx.number_of(shot.call.token());
-        let (Call::Adopt { keys, token, owner, ttl, mode, .. }, Aim::Adopt(terms), Some(id)) =
-            (shot.call, shot.aim, id)
+        let (
+            Call::Adopt { keys, token, owner, ttl, mode, .. },
+            Aim::Adopt { id: new, label, hold: terms },
+        ) = (shot.call, shot.aim)
         else {
             return Outcome::Internal;
         };
         // This manager may be the owner, and miss the message.
         let own = self.rq.cx.number_of(&owner).filter(|id| self.leases.get(*id).is_some());
-        let (reason, give_back) = (LossReason::Adopted, GiveBack::IfUncertain);
+        // A caller that has chosen a token for its own lock loses nothing.
+        let reason = if label.is_empty() { LossReason::Adopted } else { LossReason::Ended };
+        let give_back = GiveBack::IfUncertain;
         self.lose_if(own.map(|id| Loss { id, reason, give_back }));
         let until = valid_until(sent, ttl);
         if until <= self.rq.cx.now {
@@ -1162,10 +1173,10 @@ impl Machine {
                 "the answer took longer than the lease of {ms} ms"
             ));
         }
-        let mut held = Lease::new(id, keys, Arc::default(), mode, ttl, fence, until);
+        let mut held = Lease::new(new, keys, label, mode, ttl, fence, until);
         held.uncertain = shot.uncertain;
         self.leases.begin(&mut self.rq, held, terms);
-        Outcome::Acquired { lease: LeaseId::first(id), fence, label: None }
+        Outcome::Acquired { lease: LeaseId::first(new), fence, label: None }
     }
 
     fn acquired_all(&mut self, sent: Mono, shot: OneShot, fences: Vec<u64>) -> Outcome {
@@ -1191,7 +1202,7 @@ impl Machine {
     }
 
     fn give_back_all(&mut self, shot: OneShot) {
-        if matches!(shot.aim, Aim::Adopt(_) | Aim::AcquireAll { .. }) {
+        if matches!(shot.aim, Aim::Adopt { .. } | Aim::AcquireAll { .. }) {
             for (keys, token) in shot.call.into_locks() {
                 self.give_back(keys, token, true);
             }
@@ -1209,5 +1220,11 @@ impl Machine {
 impl Machine {
     fn waits_for(&self, keys: &LockKeys) -> bool {
         self.queues.has(keys)
+    }
+
+    /// The token and the label of a lease.
+    fn labelled_token(&self, lease: LeaseId) -> Option<(Token, &str)> {
+        let held = self.leases.hold_of(lease)?;
+        Some((Leases::token_of(&self.rq.cx, held), &held.label))
     }
 }

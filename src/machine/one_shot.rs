@@ -9,7 +9,7 @@ use super::interface::{Hold, Outcome};
 use super::lease::Leases;
 use super::requests::{CallError, Fallback, Finished, Requests};
 use super::timers::Owner;
-use crate::protocol::{Call, LeaseId, LockKeys, OpId, Refusal, Reply, Script, ServerTime};
+use crate::protocol::{Call, LeaseId, LockKeys, OpId, Refusal, Reply, Script, ServerTime, TokenId};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,7 +30,12 @@ pub(super) struct OneShot {
 /// The effect of a successful answer.
 #[derive(Clone, Debug)]
 pub(super) enum Aim {
-    Adopt(Hold),
+    /// Begin a lease of this number.
+    Adopt {
+        id: TokenId,
+        label: Arc<str>,
+        hold: Hold,
+    },
     Downgrade(LeaseId),
     Extend(LeaseId),
     Force,

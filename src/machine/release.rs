@@ -8,7 +8,7 @@ use super::queue_entry::Entry;
 use super::requests::{CallError, Fallback, Finished, Requests};
 use super::timers::{Owner, Timer};
 use crate::protocol::{
-    Call, LockKeys, Mono, OpId, Refusal, Reply, Script, ServerTime, Token, TokenId,
+    Call, LockKeys, Mono, OpId, Refusal, Reply, Script, ServerTime, Token, TokenId, WRONG_TYPE,
 };
 use std::time::Duration;
 
@@ -158,6 +158,10 @@ impl Release {
                 self.maybe_freed |= sent < self.until;
                 self.alone = true;
             }
+            Err(CallError::Refused(refusal)) if self.denies_lock(&refusal) => {
+                let key = Some(self.keys.lock().to_owned());
+                return self.confirm(rq, id, sent, Outcome::Server { refusal, key });
+            }
             Err(CallError::Refused(refusal)) => {
                 let transient = refusal.is_transient();
                 self.refusal = Some(refusal);
@@ -170,6 +174,11 @@ impl Release {
         // The reconnection of an ASK target resumes no release.
         rq.retry_at(Owner::Release(id), rq.cx.now + SERVE_ON_AFTER);
         false
+    }
+
+    /// Whether the lock's key holds something that is no value of a lock, so that there is nothing to release.
+    fn denies_lock(&self, refusal: &Refusal) -> bool {
+        refusal.code == WRONG_TYPE && self.keys.named_by(&refusal.detail).is_none()
     }
 
     /// Retries later; true if the server has refused for too long.

@@ -1,6 +1,6 @@
 //! The options of a manager, as JavaScript passes them.
 
-use super::records::REPLICAS_MAJORITY;
+use super::records::{REPLICAS_MAJORITY, millis};
 use crate::machine::{Config, Settings};
 use crate::protocol::message::{inbox, notices};
 use crate::server::{Address, Endpoint, Replicas, Sentinel, Sentinels, Tls, TlsOptions};
@@ -57,7 +57,7 @@ pub struct QuorumOptions {
     /// The timeout of one server in one round of a ballot.
     pub server_timeout: u32,
     /// The longest lease that any client takes there; 0 where the data survive every restart.
-    pub longest_lease: u32,
+    pub longest_lease: f64,
 }
 
 /// One server of a quorum, with its own login.
@@ -110,7 +110,7 @@ impl QuorumOptions {
         connect_timeout: Duration,
         tls: Option<&Arc<Tls>>,
     ) -> Address {
-        let longest_lease = Duration::from_millis(self.longest_lease.into());
+        let longest_lease = millis(self.longest_lease);
         let settings = Settings {
             servers: self.servers.iter().map(|server| server.label.clone()).collect(),
             node_timeout: Duration::from_millis(self.server_timeout.into()),

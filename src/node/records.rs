@@ -67,7 +67,7 @@ pub enum OpKind {
     Release = 4,
     /// lease.
     Downgrade = 5,
-    /// ttl, 0, longest hold, stall limit, share; strings: name, token.
+    /// ttl, 0, longest hold, stall limit, share; strings: name, token, the new token or empty.
     Adopt = 6,
     /// 1 if the value of other code is deleted, too; strings: name.
     ForceRelease = 7,
@@ -75,6 +75,8 @@ pub enum OpKind {
     Query = 8,
     /// ttl, number of names, longest hold, stall limit; strings: label, names.
     AcquireAll = 9,
+    /// lease.
+    LetExpire = 10,
 }
 
 /// The kind of a record that is no outcome, in place of a slot.
@@ -241,6 +243,7 @@ fn read_command(kind: u64, numbers: &[f64], strings: &mut Strings) -> Option<Com
     const DOWNGRADE: u64 = OpKind::Downgrade as u64;
     const EXTEND: u64 = OpKind::Extend as u64;
     const FORCE_RELEASE: u64 = OpKind::ForceRelease as u64;
+    const LET_EXPIRE: u64 = OpKind::LetExpire as u64;
     const RELEASE: u64 = OpKind::Release as u64;
     let &[a, b, longest_hold, stall_limit, share] = numbers else { return None };
     let hold = read_hold(longest_hold, stall_limit);
@@ -262,6 +265,7 @@ fn read_command(kind: u64, numbers: &[f64], strings: &mut Strings) -> Option<Com
         ADOPT => Command::Adopt {
             name: strings.next()?,
             owner: strings.next()?,
+            token: strings.next().filter(|token| !token.is_empty()),
             ttl: millis(a),
             hold,
             mode: read_mode(share),
@@ -273,6 +277,7 @@ fn read_command(kind: u64, numbers: &[f64], strings: &mut Strings) -> Option<Com
             ttl: (b > TTL_UNCHANGED).then(|| millis(b)),
         },
         FORCE_RELEASE => Command::Force { name: strings.next()?, foreign: a > 0.0 },
+        LET_EXPIRE => Command::LetExpire { lease: LeaseId(whole(a)) },
         RELEASE => Command::Release { lease: LeaseId(whole(a)), exported: b > 0.0 },
         _ => return None,
     })
@@ -318,7 +323,8 @@ fn finite(ms: f64) -> Option<Duration> {
     ms.is_finite().then(|| millis(ms))
 }
 
-const fn millis(ms: f64) -> Duration {
+/// A time in ms, which TypeScript has checked.
+pub(super) const fn millis(ms: f64) -> Duration {
     Duration::from_millis(whole(ms))
 }
 

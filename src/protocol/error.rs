@@ -6,6 +6,9 @@ use thiserror::Error;
 /// The error for callers when a task of ours has panicked.
 pub const DEFECT: &str = "a defect of holdfast, please report it";
 
+/// The code of a refusal whose key holds another type of data, and so nothing of a lock.
+pub const WRONG_TYPE: &str = "WRONGTYPE";
+
 /// The server answered with an error. The request changed nothing.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[error("{code} {detail}")]

@@ -15,7 +15,7 @@ pub mod validity;
 
 pub use call::{Call, Intent, Mode};
 pub use clock::{Mono, ServerTime};
-pub use error::{DEFECT, Failure, Refusal};
+pub use error::{DEFECT, Failure, Refusal, WRONG_TYPE};
 pub use ids::{LeaseId, NodeId, OpId, RequestId, TokenId};
 pub use keys::{CounterKey, Counters, LockKeys, SLOTS, SideKey};
 pub use message::{Grant, Message, Taken};

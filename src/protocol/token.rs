@@ -7,6 +7,9 @@ use std::sync::Arc;
 /// never touched.
 pub const TOKEN_PREFIX: &str = "hf1.";
 
+/// The start of a label that is a whole token: its caller has chosen the value of the lock. No label of a caller has it.
+pub(crate) const NAMED: &str = "=";
+
 /// Names one owner of one lock: `hf1.<client>.<n>[.<label>]`.
 ///
 /// `client` is a random UUID v4 per manager and `n` counts its tokens, so a token is unique, and shows in Redis which
@@ -21,6 +24,19 @@ impl Token {
         let dot = if label.is_empty() { "" } else { "." };
         let mut number = itoa::Buffer::new();
         Self([TOKEN_PREFIX, client, ".", number.format(n), dot, label].concat().into())
+    }
+
+    /// The token of a lock with this `label`, which is another's number `n` of `client` unless the label names the
+    /// whole token.
+    #[must_use]
+    pub(crate) fn labelled(client: &str, n: u64, label: &str) -> Self {
+        label.strip_prefix(NAMED).map_or_else(|| Self::new(client, n, label), Self::from_text)
+    }
+
+    /// The label of a lock whose token is `text`.
+    #[must_use]
+    pub(crate) fn label_of(text: &str) -> Arc<str> {
+        [NAMED, text].concat().into()
     }
 
     /// A token that was read from Redis.

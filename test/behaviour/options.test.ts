@@ -64,8 +64,20 @@ const OPTIONS: readonly Case[] = [
     TypeError,
     /ttl must be a number, got "5"/,
   ],
-  ['a ttl of 49 ms', ['a', { ttl: 49 }], 'ERR_OUT_OF_RANGE', RangeError, /50 to 86400000, got 49/],
-  ['a ttl above a day', ['a', { ttl: 86_400_001 }], 'ERR_OUT_OF_RANGE', RangeError, /got 86400001/],
+  [
+    'a ttl of 49 ms',
+    ['a', { ttl: 49 }],
+    'ERR_OUT_OF_RANGE',
+    RangeError,
+    /50 to 9000000000000000, got 49/,
+  ],
+  [
+    'a ttl whose end is not exact',
+    ['a', { ttl: 9_000_000_000_000_001 }],
+    'ERR_OUT_OF_RANGE',
+    RangeError,
+    /got 9000000000000001/,
+  ],
   [
     'a ttl of half a ms',
     ['a', { ttl: 50.5 }],

@@ -202,6 +202,20 @@ test('WRONGTYPE: the error names the key, and nothing is changed', async () => {
   await server.admin.del('lock:a');
 });
 
+test('WRONGTYPE under a held lock: nothing is left to release, and close does not wait', async () => {
+  for (const mode of ['exclusive', 'shared'] as const) {
+    const commandTimeout = 20_000;
+    const own = await connect(server.url, { prefix: 'own:', commandTimeout });
+    await own.acquire('a', { mode });
+    await server.admin.del('own:a');
+    await server.admin.rpush('own:a', 'x');
+    const began = performance.now();
+    await own.close();
+    assert.ok(performance.now() - began < commandTimeout, 'a hopeless release is not repeated');
+    await server.admin.del('own:a');
+  }
+});
+
 test('WRONGTYPE of the fence: the lock is not taken', async () => {
   const fence = 'holdfast:fence';
   await server.admin.rpush(fence, 'x');

@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 pub(super) struct Candidacy {
     /// The machine's token.
     owner: Token,
-    attempt: u64,
+    pub(super) attempt: u64,
     keys: LockKeys,
     /// With its attempt.
     token: Token,

@@ -35,12 +35,13 @@ use self::wake::Channels;
 use self::withdrawal::Withdrawals;
 use crate::machine::Machine;
 use crate::machine::connection::InFlight;
-use crate::machine::interface::{Command, Config, Effect, Event, SendMode};
+use crate::machine::interface::{Command, Config, Effect, Event, Outcome, SendMode};
 use crate::machine::protocol::Protocol;
 use crate::machine::stats::Stats;
 use crate::machine::timers::Timer;
 use crate::protocol::{
-    Call, Failure, Held, Intent, LockKeys, Message, Mono, NodeId, OpId, Reply, RequestId, Token,
+    Call, Failure, Held, Intent, LeaseId, LockKeys, Message, Mono, NodeId, OpId, Reply, RequestId,
+    Token, WRONG_TYPE,
 };
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -236,6 +237,12 @@ impl Quorum {
             Err(Failure::NoScript) if self.is_wanted(&asked) => {
                 self.servers.send_as(node, asked, SendMode::WithSource);
             }
+            // There is nothing of the attempt to withdraw.
+            Err(Failure::Refused(refusal))
+                if refusal.code == WRONG_TYPE && matches!(asked.call, Call::Withdraw { .. }) =>
+            {
+                self.answered(node, &asked, sent, &Reply::Owner(false));
+            }
             Err(failure) => {
                 if let Failure::Refused(refusal) = &failure
                     && let Some(ballot) = self.ballots.get_mut(asked.ballot)
@@ -288,6 +295,10 @@ impl Quorum {
                     self.servers.cx.timers.clear_all();
                     self.servers.cx.timers.set(Timer::CloseDeadline, until);
                 }
+                Effect::Complete { op, outcome: Outcome::Acquired { lease, fence, .. } } => {
+                    let outcome = Outcome::Acquired { lease, fence, label: self.label_of(lease) };
+                    self.servers.cx.push(Effect::Complete { op, outcome });
+                }
                 other => self.servers.cx.push(other),
             }
         }
@@ -295,6 +306,14 @@ impl Quorum {
         if is_ending && self.servers.oldest_request().is_none() {
             self.end();
         }
+    }
+
+    /// The label of a granted lock with its attempt, as the lock's value on the servers has them.
+    fn label_of(&self, lease: LeaseId) -> Option<String> {
+        let (token, label) = self.machine.labelled_token(lease)?;
+        let attempt = self.candidacies.get(&token)?.attempt;
+        let dot = if label.is_empty() { "" } else { "." };
+        Some(format!("{label}{dot}{attempt}"))
     }
 
     /// Ends the manager. No effect follows.

@@ -65,6 +65,9 @@ elseif is_shared(lock) then
   fit_to_shares(lock)
 end
 dequeue(lock, token)
+if lock.last_seq and not is_open(lock) and not lock.unclaimed then
+  unmark(lock)
+end
 if is_open(lock) and serve_queue(lock) == UNKNOWN then
   return 2
 end

@@ -42,6 +42,14 @@ local function dequeue(lock, token, record)
   end
 end
 
+-- Takes the mark off the owner's value once nobody waits any more, so that the value is the token again.
+local function unmark(lock)
+  if waiters_mark(lock) == '' and lock.value ~= strip_mark(lock.value) then
+    lock.value = strip_mark(lock.value)
+    redis.call('SET', lock.key, lock.value, 'KEEPTTL')
+  end
+end
+
 -- Grants what `entry` asks for, with a fence that its manager accepts, and returns the fence. The value of the whole
 -- lock gets `mark`, or the mark if the queue is not empty.
 local function grant(lock, entry, mark)

@@ -35,6 +35,9 @@ export async function aborted(
   return signal.reason;
 }
 
+/** The longest lease. */
+export const TTL_MS_MAX = 9_000_000_000_000_000;
+
 /** Waits until a lease that is not renewed has ended here. It may last a moment longer there. */
 export function runOut(lock: Lock): Promise<void> {
   return until(() => !lock.held, `the lease of ${lock.name} to end`);

@@ -2,7 +2,15 @@
 
 import assert from 'node:assert/strict';
 import { until } from '../../support/wait.js';
-import { aborted, type Behaviours, enqueue, LONG, openSeveral, runOut } from './behaviour.js';
+import {
+  aborted,
+  type Behaviours,
+  enqueue,
+  LONG,
+  openSeveral,
+  runOut,
+  TTL_MS_MAX,
+} from './behaviour.js';
 
 const SHARED = { ...LONG, mode: 'shared' } as const;
 const two = { ...SHARED, limit: 2 } as const;
@@ -37,6 +45,19 @@ export const SHARING: Behaviours = {
     const shared = await granted;
     assert.equal(shared.mode, 'shared');
     assert.ok(shared.fence > lock.fence);
+  },
+
+  'shared: a share may last for centuries': async (place) => {
+    const [a, b] = await openSeveral(place, 'a', 'b');
+    const shares = { ttl: TTL_MS_MAX, mode: 'shared', limit: 2 } as const;
+    const [one, two] = [await a.acquire('x', shares), await b.acquire('x', shares)];
+    await one.extend(TTL_MS_MAX);
+    assert.equal(await a.tryAcquire('x', shares), null);
+    const third = a.acquire('x', shares);
+    assert.equal(await two.release(), true);
+    const last = await third;
+    await until(() => last.remaining > TTL_MS_MAX * 0.98, 'the claim');
+    assert.deepEqual([await one.release(), await last.release()], [true, true]);
   },
 
   'shared: who waits to share behind one who does not is not let past it': async (place) => {
