@@ -4,18 +4,18 @@
  */
 
 import { locked } from './errors.js';
+import { isNodeRedis3 } from './node-redis3.js';
+import { bag } from './place.js';
 import { type Client, type ExecutionStats, statsOf } from './votes.js';
 
 /**
- * The beginning of both scripts: whether ARGV[1] owns KEYS[1]. The value of a lock of holdfast is the token, the
- * number of the attempt on a quorum, and a mark while a waiter is queued.
+ * The beginning of both scripts: whether ARGV[1] owns KEYS[1]. The value of a lock of holdfast has a mark behind the
+ * token while a waiter is queued.
  */
 const OWNS = `
 local token, holder = ARGV[1], redis.call('GET', KEYS[1])
-if not holder or holder:sub(1, #token) ~= token then return 0 end
-local rest = holder:sub(#token + 1)
-local ours = token:sub(1, 4) == 'hf1.' and (rest == '+' or rest:match('^%.%d+%+?$'))
-if rest ~= '' and not ours then return 0 end
+local ours = token:sub(1, 4) == 'hf1.'
+if holder ~= token and not (ours and holder == token .. '+') then return 0 end
 `;
 const RELEASE = `${OWNS}return redis.call('DEL', KEYS[1])`;
 /** ARGV[2]: the least length of the lease, in ms. */
@@ -109,6 +109,13 @@ interface Evaluating {
 
 function run(client: Client, script: string, key: string, args: string[]): Promise<unknown> {
   const evaluating = client as unknown as Evaluating;
+  if (isNodeRedis3(bag(client))) {
+    return new Promise((resolve, reject) => {
+      const settle = (error: Error | null, answer: unknown) =>
+        error === null ? resolve(answer) : reject(error);
+      void evaluating.eval(script, 1, key, ...args, settle);
+    });
+  }
   // Only node-redis has `evalSha` in this spelling; its `eval` takes an object.
   if ('evalSha' in evaluating) return evaluating.eval(script, { keys: [key], arguments: args });
   return evaluating.eval(script, 1, key, ...args);

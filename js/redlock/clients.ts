@@ -4,6 +4,7 @@ import type { ConnectOptions } from '../api/connect-options.js';
 import type { ClusterTarget, QuorumTarget, SentinelTarget } from '../api/target.js';
 import { readIoredis } from './ioredis.js';
 import { readNodeRedis } from './node-redis.js';
+import { readNodeRedis3 } from './node-redis3.js';
 import { bag, type Place, refuse } from './place.js';
 
 /** The arguments of `connect`. @internal */
@@ -53,7 +54,7 @@ export function readClients(clients: readonly unknown[]): Whereabouts {
 
 function readClient(given: unknown, i: number): Place {
   const client = bag(given);
-  const place = readIoredis(client) ?? readNodeRedis(client);
+  const place = readIoredis(client) ?? readNodeRedis3(client) ?? readNodeRedis(client);
   if (place !== undefined) return place;
   const what = `client ${i + 1} does not tell where it is connected to`;
   throw refuse(what, 'a Redis or Cluster of ioredis and a client or cluster of node-redis do');

@@ -6,6 +6,7 @@
  * @packageDocumentation
  */
 
+import { randomUUID } from 'node:crypto';
 import { EventEmitter } from 'node:events';
 import {
   argumentError,
@@ -15,9 +16,10 @@ import {
   LockQuorumError,
   LockTimeoutError,
 } from '../api/errors.js';
-import type { Lock as HeldLock } from '../api/lock.js';
-import type { LockSet } from '../api/lock-set.js';
+import type { Lock as HeldLock, SharedHandle } from '../api/lock.js';
+import { LockSet } from '../api/lock-set.js';
 import type { LockManager } from '../api/manager.js';
+import { checkTarget } from '../api/target.js';
 import { clientOf } from '../internal/outcome.js';
 import { extendByValue, joinTokens, releaseByValue, type Share, sharesOf } from './by-value.js';
 import { readClients } from './clients.js';
@@ -26,6 +28,7 @@ import { ExecutionError, locked, NO_QUORUM, ResourceLockedError } from './errors
 import { Lock } from './lock.js';
 import {
   attemptsMax,
+  attemptsWithin,
   checkDuration,
   checkResources,
   expirationOf,
@@ -62,6 +65,9 @@ interface Hold {
 
 /** The locks that this process holds. It has only the values of those of other processes. */
 const holds = new WeakMap<Lock, Held>();
+
+/** A list of attempts has no more entries: who gives up after a million retries must not pay for each. */
+const ATTEMPTS_LISTED_MAX = 100_000;
 
 /** The part of its duration that a lock must have left: one that was handed off may have less, and is extended. */
 const WHOLE = 0.9;
@@ -135,7 +141,7 @@ export class Redlock extends EventEmitter {
    * one, for as long as the retries of the settings would take.
    *
    * @param resources - Names of 1 to 1024 bytes, which are the keys in Redis.
-   * @param duration - In whole ms, 50 to 86 400 000. The lock is not extended by itself.
+   * @param duration - In whole ms, 50 to 9e15. The lock is not extended by itself.
    * @throws ExecutionError if it failed; its `cause` says why.
    * @throws Error, TypeError, RangeError if an argument is invalid; nothing is sent.
    *
@@ -152,7 +158,8 @@ export class Redlock extends EventEmitter {
     checkDuration(duration);
     const names = checkResources(resources);
     const chosen = withDefaults(settings ?? {}, this.settings);
-    const take = (wait: number | null) => this.#takeFor(names, duration, wait);
+    const take = (wait: number | null, began: () => void) =>
+      this.#takeFor(names, duration, wait, began);
     const { result: held, attempts } = await this.#attempt(names.length, chosen, take);
     const expiration = expirationOf(held.remaining, duration, chosen);
     const lock = new Lock(this, resources, joinTokens(tokensOf(held)), attempts, expiration);
@@ -192,7 +199,7 @@ export class Redlock extends EventEmitter {
    * Makes a lock last at least `duration` from now.
    *
    * @param existing - Counts as expired afterwards: the returned lock replaces it.
-   * @param duration - In whole ms, 50 to 86 400 000. A lock is never shortened.
+   * @param duration - In whole ms, 50 to 9e15. A lock is never shortened.
    * @throws ExecutionError if the lock has expired, is not held any more, or no server answers.
    *
    * @example
@@ -211,10 +218,7 @@ export class Redlock extends EventEmitter {
     const count = new Set(resources).size;
     const extend = async () => {
       if (!held?.held) return this.#extendByValue(existing, duration);
-      await held.extend(duration).catch((error: unknown) => {
-        // A retry would not bring a lost lock back.
-        throw error instanceof LockLostError ? locked(0, count) : error;
-      });
+      await held.extend(duration);
       return held.remaining;
     };
     const { result, attempts } = await this.#attempt(count, chosen, extend);
@@ -263,7 +267,8 @@ export class Redlock extends EventEmitter {
       );
     }
     const names = checkResources(resources);
-    const take = (wait: number | null) => this.#take(names, { ttl: duration, renew: true }, wait);
+    const hold = { ttl: duration, renew: true };
+    const take = (wait: number | null, began: () => void) => this.#take(names, hold, wait, began);
     const { result: held } = await this.#attempt(names.length, settings, take);
     const run = routine as (signal: RedlockAbortSignal) => Promise<T>;
     return this.#connection.during(() => this.#runUnder(held, names.length, run));
@@ -308,8 +313,14 @@ export class Redlock extends EventEmitter {
   }
 
   /** Takes all of `names`, or none. `null` does not wait. */
-  async #take(names: readonly string[], hold: Hold, wait: number | null): Promise<Held> {
+  async #take(
+    names: readonly string[],
+    hold: Hold,
+    wait: number | null,
+    began: () => void,
+  ): Promise<Held> {
     const manager = await this.#open();
+    began();
     const [name] = names as [string];
     const single = names.length === 1;
     const options = wait === null ? hold : { ...hold, wait };
@@ -322,9 +333,15 @@ export class Redlock extends EventEmitter {
   }
 
   /** Takes all of `names`, or none, for `duration` from now and no longer. */
-  async #takeFor(names: readonly string[], duration: number, wait: number | null): Promise<Held> {
+  async #takeFor(
+    names: readonly string[],
+    duration: number,
+    wait: number | null,
+    began: () => void,
+  ): Promise<Held> {
     const hold = { ttl: duration, renew: false, leaveToExpire: true };
-    const held = await this.#take(names, hold, wait);
+    const taken = await this.#take(names, hold, wait, began);
+    const held = taken instanceof LockSet ? await this.#unite(taken, duration) : taken;
     try {
       if (held.remaining < duration * WHOLE) await held.extend(duration);
       return held;
@@ -334,23 +351,51 @@ export class Redlock extends EventEmitter {
     }
   }
 
-  /** Tries an operation, and retries what a retry may help, as often as the settings say. */
+  /** Gives the locks of a set one value. Only on a quorum each keeps its own: nobody can change them as one there. */
+  async #unite(set: LockSet, duration: number): Promise<LockSet> {
+    if (this.clients.size > 1) return set;
+    const manager = await this.#open();
+    const value = newValue();
+    const adopt = (lock: SharedHandle) =>
+      manager.adoptAs(lock.toJSON(), value, { ttl: duration, renew: false });
+    const adopted = await Promise.allSettled(set.locks.map(adopt));
+    const locks = adopted.flatMap((each) => (each.status === 'fulfilled' ? [each.value] : []));
+    const failed = adopted.find((each) => each.status === 'rejected');
+    if (failed === undefined) return new LockSet(locks);
+    await Promise.allSettled([set, ...locks].map((each) => each.release()));
+    throw failed.reason;
+  }
+
+  /**
+   * Tries an operation, and retries what a retry may help, as often as the settings say. A wait in the queue counts as
+   * the attempts that would have been made meanwhile; `began` tells when it begins.
+   */
   async #attempt<T>(
     resources: number,
     settings: Settings,
-    operation: (wait: number | null) => Promise<T>,
+    operation: (wait: number | null, began: () => void) => Promise<T>,
   ): Promise<{ result: T; attempts: Promise<ExecutionStats>[] }> {
     const attempts: Promise<ExecutionStats>[] = [];
     const most = attemptsMax(settings);
     const waiting = patience(settings);
     const end = performance.now() + (waiting ?? 0);
+    const refused = (count: number) => {
+      const stats = Promise.resolve(statsOfError(this.clients, locked(0, resources), resources));
+      while (attempts.length < Math.min(count, ATTEMPTS_LISTED_MAX)) attempts.push(stats);
+    };
     for (;;) {
+      let start = performance.now();
+      const began = () => {
+        start = performance.now();
+      };
       try {
         const left = Math.max(0, Math.ceil(end - performance.now()));
-        const result = await operation(waiting === null ? null : left);
+        const result = await operation(waiting === null ? null : left, began);
+        refused(Math.min(most - 1, attempts.length + attemptsWithin(start, settings)));
         attempts.push(this.#tell(statsOf(this.clients)));
         return { result, attempts };
       } catch (error) {
+        if (error instanceof LockTimeoutError) refused(most - 1);
         if (isFinal(error) || attempts.length + 1 >= most) {
           throw this.#failed(resources, attempts, error);
         }
@@ -415,7 +460,8 @@ export class Redlock extends EventEmitter {
     const shares = sharesOf([...new Set(resources)], value);
     const stats = await extendByValue(this.clients, shares, duration);
     if (stats.votesFor.size < stats.quorumSize) {
-      throw failureOf(stats) ?? locked(0, shares.length);
+      const server = checkTarget(readClients([...this.clients]).target).label;
+      throw failureOf(stats) ?? lostOf(resources, server);
     }
     return Math.floor(validFor(duration) - (performance.now() - start));
   }
@@ -427,8 +473,21 @@ function ended(): LockClosedError {
   return new LockClosedError('redlock: quit() was called; make a new Redlock');
 }
 
+/** A token that nobody had before. No manager has its name. */
+function newValue(): string {
+  return `hf1.${randomUUID().replaceAll('-', '')}.1`;
+}
+
 function tokensOf(held: Held): string[] {
-  return [held.toJSON()].flat().map(({ token }) => token);
+  const tokens = [held.toJSON()].flat().map(({ token }) => token);
+  return [...new Set(tokens)];
+}
+
+/** The error for a lock of another process that is not held any more. */
+function lostOf(resources: readonly string[], server: string): LockLostError {
+  const name = resources.join(', ');
+  const what = `lock "${name}" on ${server} is not held any more under the value of this lock`;
+  return new LockLostError(`${what}: acquire it again before its work goes on`, name, 'expired');
 }
 
 /** Why a lock is not held any more. */
@@ -457,6 +516,7 @@ function isFinal(error: unknown): boolean {
   return (
     isMistake(error) ||
     error instanceof LockClosedError ||
+    error instanceof LockLostError ||
     error instanceof LockTimeoutError ||
     error instanceof ResourceLockedError
   );

@@ -77,9 +77,15 @@ export function attemptsMax({ retryCount }: Settings): number {
 export function patience(settings: Settings): number | null {
   const retries = attemptsMax(settings) - 1;
   if (retries <= 0) return null;
-  const sum = Math.round(retries * meanDelay(settings));
+  // An attempt takes some time even if there is no delay.
+  const sum = Math.round(retries * Math.max(1, meanDelay(settings)));
   // Some services mean for ever by the largest number.
   return Number.isSafeInteger(sum) ? sum : Number.POSITIVE_INFINITY;
+}
+
+/** The number of attempts since `start` that would have been refused. @internal */
+export function attemptsWithin(start: number, settings: Settings): number {
+  return Math.floor((performance.now() - start) / Math.max(1, meanDelay(settings)));
 }
 
 /** The mean of `nextDelay`, which is never below zero. */

@@ -1,7 +1,15 @@
 /** The votes of each client on an operation, in the form of node-redlock 5. */
 
-import { LockLostError, LockQuorumError, LockTimeoutError } from '../api/errors.js';
+import {
+  LockConnectionError,
+  LockLostError,
+  LockQuorumError,
+  LockTimeoutError,
+} from '../api/errors.js';
 import { locked } from './errors.js';
+
+/** The message of ioredis for a server that cannot be reached. */
+const UNREACHABLE = 'Connection is closed.';
 
 /** A client of ioredis or node-redis, as far as this module uses its type. */
 export interface Client {
@@ -63,10 +71,17 @@ export function statsOfError(
       if (cause !== undefined) against.set(client, new Error(cause));
     });
   } else {
-    const reason = isHeld(error) ? locked(0, resources) : error;
+    const reason = reasonOf(error, resources);
     for (const client of clients) against.set(client, reason);
   }
   return statsOf(clients, against);
+}
+
+/** The reason of a vote against, as node-redlock with ioredis has it. */
+function reasonOf(error: Error, resources: number): Error {
+  if (isHeld(error)) return locked(0, resources);
+  if (error instanceof LockConnectionError) return new Error(UNREACHABLE, { cause: error });
+  return error;
 }
 
 /** Whether the lock is held by another client, or was lost. */

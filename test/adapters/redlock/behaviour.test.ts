@@ -148,6 +148,61 @@ for (const name of [OLD, NEW]) {
     await next.release();
   });
 
+  test(`${name}: attempts count the retries, on success and on failure, each with its votes`, async () => {
+    const redlock = open({ retryCount: 4, retryDelay: 50, retryJitter: 0 });
+    await redlock.acquire(['a', 'b'], 130);
+    const lock = await redlock.acquire(['b'], LONG_MS);
+    assert.ok(lock.attempts.length > 1 && lock.attempts.length <= 5, `${lock.attempts.length}`);
+    assert.equal((await lock.attempts.at(-1))?.votesFor.size, 1);
+    const error = await errorOf(redlock.acquire(['a', 'b'], LONG_MS));
+    assert.equal(error.attempts.length, 5);
+    for (const stats of [...error.attempts, ...lock.attempts.slice(0, -1)]) {
+      const [reason] = (await stats).votesAgainst.values();
+      assert.ok(reason instanceof ResourceLockedError);
+    }
+  });
+
+  test(`${name}: the value of a lock stands at each key, also after another has given up`, async () => {
+    const redlock = open({ retryCount: 1, retryDelay: 20, retryJitter: 0 });
+    const values = (...keys: string[]) => server.admin.mget(...keys);
+    const lock = await redlock.acquire(['a', 'b'], LONG_MS);
+    assert.deepEqual(await values('a', 'b'), [lock.value, lock.value]);
+    await errorOf(redlock.acquire(['b', 'c'], LONG_MS));
+    await errorOf(redlock.acquire(['b'], LONG_MS));
+    const unmarked = async () => (await values('b'))[0] === lock.value;
+    await until(unmarked, 'those who gave up to leave');
+    assert.deepEqual(await values('a', 'b', 'c'), [lock.value, lock.value, null]);
+    const extended = await lock.extend(2 * LONG_MS);
+    assert.deepEqual(await values('a', 'b'), [extended.value, lock.value]);
+    await extended.release();
+    assert.deepEqual(await values('a', 'b'), [null, null]);
+  });
+
+  test(`${name}: the value of a lock stands at each of three servers`, async () => {
+    const redlock = new Redlock(servers.map((each) => client({}, each)));
+    const lock = await redlock.acquire(['a'], LONG_MS);
+    const holds = async (value: string | null) => {
+      const all = await Promise.all(servers.map(({ admin }) => admin.get('a')));
+      return all.every((each) => each === value);
+    };
+    await until(() => holds(lock.value), 'the value on all servers');
+    await lock.release();
+    await until(() => holds(null), 'the release on all servers');
+  });
+
+  test(`${name}: a lock may last for centuries`, async () => {
+    const redlock = open();
+    const duration = Math.floor(Number.MAX_SAFE_INTEGER / 10);
+    for (const resources of [['a'], ['a', 'b']]) {
+      const lock = await redlock.acquire(resources, duration);
+      assert.ok((await server.admin.pttl('a')) > duration - 5_000);
+      const extended = await lock.extend(3 * duration);
+      const left = await server.admin.pttl('a');
+      assert.ok(left > 3 * duration - 5_000 && left <= 3 * duration, `${left}`);
+      await extended.release();
+    }
+  });
+
   test(`${name}: retries get the lock when it expires`, async () => {
     const redlock = open();
     await redlock.acquire(['a'], 200);
