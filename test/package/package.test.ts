@@ -121,6 +121,24 @@ test('its redlock works by import and by require, as the default and by name', a
   }
 });
 
+test('its redlock4 and its redis-semaphore work by import and by require', async () => {
+  const files = {
+    'redlock4.mjs': `import Redlock, { Lock, Redlock as named } from 'holdfast/redlock4';
+      console.log(named === Redlock, Lock === Redlock.Lock, new Redlock.LockError('x').name)`,
+    'redlock4.cjs': `const Redlock = require('holdfast/redlock4');
+      console.log(Redlock.Redlock === Redlock, typeof Redlock.Lock === 'function', new Redlock.LockError('x').name)`,
+    'semaphore.mjs': `import { Mutex, Semaphore, RedlockMutex, TimeoutError } from 'holdfast/redis-semaphore';
+      console.log(Mutex.name === 'Mutex', new TimeoutError('') instanceof Error, 'LockError')`,
+    'semaphore.cjs': `const { Mutex, Semaphore, RedlockMutex, TimeoutError } = require('holdfast/redis-semaphore');
+      console.log(Semaphore.name === 'Semaphore', new TimeoutError('') instanceof Error, 'LockError')`,
+  };
+  for (const [file, source] of Object.entries(files)) {
+    writeFileSync(join(folder, file), source);
+    const said = await succeeds(process.execPath, [file], folder);
+    assert.equal(said, 'true true LockError\n', file);
+  }
+});
+
 const TYPED = `
 import {
   connect, type Lock, type LockJson, LockTimeoutError, type LockManager, type LockSet,

@@ -1,0 +1,188 @@
+import { LockLostError, LockTimeoutError } from '../api/errors.js';
+import type { SharedHandle } from '../api/lock.js';
+import type { LockManager } from '../api/manager.js';
+import { HeldLock } from '../internal/held-lock.js';
+import { readClients } from '../redlock/clients.js';
+import { Connection } from '../redlock/connection.js';
+import type { Client } from '../redlock/votes.js';
+import { LostLockError, TimeoutError } from './errors.js';
+import {
+  type Checked,
+  checkOptions,
+  type LockOptions,
+  newIdentifier,
+  tokenFor,
+} from './options.js';
+
+/** What a class of locks decides for all of them. @internal */
+export interface Kind {
+  readonly kind: string;
+  readonly key: string;
+  /** Of a semaphore: the most holders. */
+  readonly limit?: number;
+}
+
+/** What all locks of redis-semaphore have in common. */
+export abstract class Lock {
+  readonly #kind: Kind;
+  readonly #clients: readonly Client[];
+  readonly #connection: Connection;
+  readonly #options: Checked;
+  #identifier: string | undefined;
+  #external: boolean;
+  #held: SharedHandle | undefined;
+  #isRefreshed = false;
+
+  /** @internal */
+  protected constructor(clients: readonly Client[], kind: Kind, options: LockOptions | undefined) {
+    this.#kind = kind;
+    this.#clients = clients;
+    this.#options = checkOptions(options);
+    this.#identifier = this.#options.identifier;
+    this.#external = this.#options.acquiredExternally;
+    readClients(clients);
+    this.#connection = Connection.of(clients);
+  }
+
+  /** The name of the holder: another process takes the lock over by it, with `acquiredExternally`. */
+  get identifier(): string {
+    this.#identifier ??=
+      this.#held?.toJSON().token ?? newIdentifier(this.#options.identifierSuffix);
+    return this.#identifier;
+  }
+
+  /** Whether the lock is held now. */
+  get isAcquired(): boolean {
+    return this.#held?.held ?? false;
+  }
+
+  /**
+   * Acquires the lock, and waits in the queue while others hold it.
+   *
+   * @param abortSignal - Ends the wait; the promise then rejects with its reason.
+   * @throws TimeoutError if others held it for `acquireTimeout`, or for `acquireAttemptsLimit` attempts.
+   */
+  async acquire(abortSignal?: AbortSignal): Promise<void> {
+    const cause = await this.#acquire(abortSignal);
+    if (cause === undefined) return;
+    const { kind, key } = this.#kind;
+    throw new TimeoutError(`Acquire ${kind} ${key} timeout`, { cause });
+  }
+
+  /** Acquires the lock as `acquire` does. Answers `false` in place of a `TimeoutError`. */
+  async tryAcquire(abortSignal?: AbortSignal): Promise<boolean> {
+    return (await this.#acquire(abortSignal)) === undefined;
+  }
+
+  /** Renews the lock no more: it stays until it is released or `lockTimeout` is over. */
+  async stopRefresh(): Promise<void> {
+    this.#isRefreshed = false;
+    if (this.#held instanceof HeldLock) await this.#held.letExpire();
+  }
+
+  /** Releases the lock, if it is held; also one that was acquired elsewhere under `identifier`. */
+  async release(): Promise<void> {
+    if (this.#external && this.#held === undefined) await this.#takeOver(undefined);
+    const held = this.#held;
+    this.#held = undefined;
+    this.#external = false;
+    await held?.release();
+  }
+
+  /** Why the lock could not be acquired, or nothing. */
+  async #acquire(signal: AbortSignal | undefined): Promise<Error | undefined> {
+    signal?.throwIfAborted();
+    const { tries } = this.#options;
+    if (this.#external) return this.#takeOver(signal);
+    if (!tries)
+      return new Error('no attempt was made: acquireTimeout or acquireAttemptsLimit is 0');
+    try {
+      const held = await this.#take(signal);
+      if (held === null) return new Error('others hold it');
+      this.#begin(await this.#named(held));
+      return undefined;
+    } catch (error) {
+      if (error instanceof LockTimeoutError) return error;
+      throw error;
+    }
+  }
+
+  async #take(signal: AbortSignal | undefined): Promise<SharedHandle | null> {
+    const manager = await this.#open();
+    const { key, limit } = this.#kind;
+    const { wait } = this.#options;
+    const options = {
+      ...this.#hold,
+      leaveToExpire: !this.#options.renew,
+      ...(limit === undefined ? {} : { mode: 'shared' as const, limit }),
+    };
+    const taken =
+      wait === null
+        ? await manager.tryAcquire(key, options)
+        : await manager.acquire(key, {
+            ...options,
+            wait,
+            ...(signal === undefined ? {} : { signal }),
+          });
+    return taken as SharedHandle | null;
+  }
+
+  /** The lock under the identifier, if somebody may know that already. */
+  async #named(held: SharedHandle): Promise<SharedHandle> {
+    if (this.#identifier === undefined || this.#clients.length > 1) return held;
+    const manager = await this.#open();
+    try {
+      return await manager.adoptAs(held.toJSON(), tokenFor(this.#identifier), this.#hold);
+    } catch (error) {
+      await held.release().catch(() => {});
+      throw error;
+    }
+  }
+
+  /** Takes over the lock that another process has acquired under the identifier, also with redis-semaphore itself. */
+  async #takeOver(signal: AbortSignal | undefined): Promise<Error | undefined> {
+    const manager = await this.#open();
+    signal?.throwIfAborted();
+    const { key, limit } = this.#kind;
+    const mode = limit === undefined ? 'exclusive' : 'shared';
+    const value = tokenFor(this.identifier);
+    let lost: Error | undefined;
+    for (const token of new Set([value, this.identifier])) {
+      try {
+        this.#begin(await manager.adoptAs({ name: key, token, mode }, value, this.#hold));
+        return undefined;
+      } catch (error) {
+        if (!(error instanceof LockLostError)) throw error;
+        lost = error;
+      }
+    }
+    return lost;
+  }
+
+  #begin(held: SharedHandle): void {
+    this.#held = held;
+    this.#external = false;
+    this.#isRefreshed = this.#options.renew;
+    if (!this.#isRefreshed) return;
+    const { kind, key } = this.#kind;
+    const lost = () => {
+      const { reason } = held.signal;
+      if (!this.#isRefreshed || this.#held !== held) return;
+      // The end of the clients is no loss of the lock.
+      if (reason instanceof LockLostError && reason.reason === 'closed') return;
+      this.#options.onLockLost.call(
+        this,
+        new LostLockError(`Lost ${kind} for key ${key}`, { cause: reason }),
+      );
+    };
+    held.signal.addEventListener('abort', lost, { once: true });
+  }
+
+  get #hold(): { readonly ttl: number; readonly renew: boolean } {
+    return { ttl: this.#options.lockTimeout, renew: this.#options.renew };
+  }
+
+  #open(): Promise<LockManager> {
+    return this.#connection.open(() => readClients(this.#clients));
+  }
+}

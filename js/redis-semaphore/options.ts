@@ -1,0 +1,145 @@
+/** The options of redis-semaphore, and their checks. */
+
+import { randomUUID } from 'node:crypto';
+import type { LostLockError } from './errors.js';
+import type { Lock } from './lock.js';
+
+/** Times of a lock, in ms. */
+export interface TimeoutOptions {
+  /**
+   * How long the lock stays held if this process dies.
+   *
+   * @default 10000
+   */
+  readonly lockTimeout?: number | undefined;
+  /**
+   * How long to wait while others hold the lock.
+   *
+   * @default 10000
+   */
+  readonly acquireTimeout?: number | undefined;
+  /**
+   * The most attempts: the caller waits no longer than so many would take, `retryInterval` apart. `1` does not wait.
+   *
+   * @default Infinity
+   */
+  readonly acquireAttemptsLimit?: number | undefined;
+  /**
+   * The time between two of the attempts that `acquireAttemptsLimit` counts.
+   *
+   * @default 10
+   */
+  readonly retryInterval?: number | undefined;
+  /**
+   * `0` leaves the lock to expire after `lockTimeout`. Any other number renews it, at a third of `lockTimeout`.
+   *
+   * @default 0.8 of lockTimeout
+   */
+  readonly refreshInterval?: number | undefined;
+}
+
+/** Called when a lock was lost that is renewed. */
+export type LockLostCallback = (this: Lock, error: LostLockError) => void;
+
+/** Options of a lock. */
+export interface LockOptions extends TimeoutOptions {
+  /**
+   * The name of the holder, by which another process can take the lock over. Unique among those who want the lock.
+   *
+   * @default a new one
+   */
+  readonly identifier?: string | undefined;
+  /**
+   * Whether the lock was acquired elsewhere under `identifier`, and is taken over.
+   *
+   * @default false
+   */
+  readonly acquiredExternally?: boolean | undefined;
+  /**
+   * An end for the default `identifier`.
+   *
+   * @default ''
+   */
+  readonly identifierSuffix?: string | undefined;
+  /**
+   * `identifier` and `acquiredExternally` in one.
+   *
+   * @default undefined
+   */
+  readonly externallyAcquiredIdentifier?: string | undefined;
+  /**
+   * Called with a `LostLockError` when the lock was lost, if it is renewed. Without one the error is not caught.
+   *
+   * @default throws the error
+   */
+  readonly onLockLost?: LockLostCallback | undefined;
+}
+
+/** The defaults of the times. */
+export const defaultTimeoutOptions = {
+  lockTimeout: 10_000,
+  acquireTimeout: 10_000,
+  acquireAttemptsLimit: Number.POSITIVE_INFINITY,
+  retryInterval: 10,
+};
+
+/** @internal */
+export interface Checked {
+  readonly lockTimeout: number;
+  /** How long to wait; `null` for not at all. */
+  readonly wait: number | null;
+  /** Whether an attempt is made at all. */
+  readonly tries: boolean;
+  readonly renew: boolean;
+  /** Given by the caller, so that others know it. */
+  readonly identifier: string | undefined;
+  readonly identifierSuffix: string;
+  readonly acquiredExternally: boolean;
+  readonly onLockLost: LockLostCallback;
+}
+
+/** @internal */
+export function checkOptions(options: LockOptions = {}): Checked {
+  const { identifier, acquiredExternally = false, externallyAcquiredIdentifier: taken } = options;
+  if (identifier !== undefined && (identifier === '' || typeof identifier !== 'string')) {
+    throw new Error('identifier must be not empty random string');
+  }
+  if (acquiredExternally && identifier === undefined) {
+    throw new Error('acquiredExternally=true meanless without custom identifier');
+  }
+  if (taken !== undefined && (identifier !== undefined || acquiredExternally)) {
+    throw new Error('Invalid usage. Use custom identifier and acquiredExternally: true');
+  }
+  const { lockTimeout = defaultTimeoutOptions.lockTimeout } = options;
+  const { acquireTimeout = defaultTimeoutOptions.acquireTimeout } = options;
+  const { retryInterval = defaultTimeoutOptions.retryInterval } = options;
+  const { acquireAttemptsLimit: limit = defaultTimeoutOptions.acquireAttemptsLimit } = options;
+  const { refreshInterval = lockTimeout * 0.8 } = options;
+  const wait = Math.ceil(limit === 1 ? 0 : Math.min(acquireTimeout, (limit - 1) * retryInterval));
+  return {
+    lockTimeout,
+    wait: wait > 0 ? wait : null,
+    tries: acquireTimeout > 0 && limit >= 1,
+    renew: refreshInterval > 0,
+    identifier: identifier ?? taken,
+    identifierSuffix: options.identifierSuffix ?? '',
+    acquiredExternally: acquiredExternally || taken !== undefined,
+    onLockLost:
+      options.onLockLost ??
+      ((error) => {
+        throw error;
+      }),
+  };
+}
+
+/** A token that nobody had before, with a suffix for people. @internal */
+export function newIdentifier(suffix: string): string {
+  const token = `hf1.${randomUUID().replaceAll('-', '')}.1`;
+  return suffix === '' ? token : `${token}.${suffix}`;
+}
+
+/** The value in Redis that stands for an identifier: a token of holdfast, so that waiters are served. @internal */
+export function tokenFor(identifier: string): string {
+  if (/^hf1\.[^.]+\.\d+(\.|$)/.test(identifier)) return identifier;
+  return `hf1.${Buffer.from(identifier).toString('base64url')}.1`;
+}

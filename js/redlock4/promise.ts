@@ -1,0 +1,154 @@
+/** The promises of redlock 4, which are those of Bluebird: the methods that callers of a lock use. */
+
+import type { Lock } from './lock.js';
+
+/** A callback in the style of Node. */
+export type Callback<T> = (error: unknown, result?: T) => void;
+
+type ErrorClass = abstract new (...args: never[]) => unknown;
+
+/**
+ * A promise that also takes a callback, with the methods of Bluebird that its callers use most.
+ *
+ * @example
+ * ```ts
+ * redlock.lock('item:42', 1_000).catch(Redlock.LockError, () => null).done((lock) => sell(lock))
+ * ```
+ */
+export class Answer<T> extends Promise<T> {
+  #disposer: Disposer | undefined;
+
+  /** @internal */
+  static of<T>(promise: Promise<T>): Answer<T> {
+    return new Answer((resolve) => resolve(promise));
+  }
+
+  /** As the `then` of every promise. */
+  // biome-ignore lint/suspicious/noThenProperty: it is a promise, which answers one of its own class
+  override then<A = T, B = never>(
+    fulfilled?: ((result: T) => A | PromiseLike<A>) | null,
+    rejected?: ((error: unknown) => B | PromiseLike<B>) | null,
+  ): Answer<A | B> {
+    return super.then(fulfilled, rejected) as Answer<A | B>;
+  }
+
+  /** As the `finally` of every promise. */
+  override finally(callback?: (() => void) | null): Answer<T> {
+    return super.finally(callback) as Answer<T>;
+  }
+
+  /** Calls `callback` with the error or the result, if it is a function. */
+  nodeify(callback?: Callback<T> | null): this {
+    if (typeof callback !== 'function') return this;
+    // Later: what the callback throws must reach the process, not this promise.
+    const call = (...args: [unknown, T?]) => process.nextTick(callback, ...args);
+    this.then(
+      (result) => (result === undefined ? call(null) : call(null, result)),
+      (error: unknown) => call(error),
+    );
+    return this;
+  }
+
+  /** The same as `nodeify`. */
+  asCallback(callback?: Callback<T> | null): this {
+    return this.nodeify(callback);
+  }
+
+  /** As `then`, at the end of a chain: an error that nobody handles ends the process. */
+  done(
+    fulfilled?: ((result: T) => unknown) | null,
+    rejected?: ((error: unknown) => unknown) | null,
+  ) {
+    const thrown = (error: unknown) => {
+      process.nextTick(() => {
+        throw error;
+      });
+    };
+    this.then(fulfilled, rejected).then(undefined, thrown);
+  }
+
+  /** Handles every error, or with two arguments those of one class. */
+  override catch<R = never>(
+    rejected?: ((error: unknown) => R | PromiseLike<R>) | null,
+  ): Answer<T | R>;
+  override catch<R>(
+    type: ErrorClass,
+    rejected: (error: unknown) => R | PromiseLike<R>,
+  ): Answer<T | R>;
+  override catch<R>(...args: readonly unknown[]): Answer<T | R> {
+    const rejected = args.at(-1) as ((error: unknown) => R) | null | undefined;
+    if (args.length < 2) return this.then(undefined, rejected);
+    const types = args.slice(0, -1) as ErrorClass[];
+    return this.then(undefined, (error: unknown) => {
+      if (types.some((type) => error instanceof type)) return rejected?.(error) as R;
+      throw error;
+    });
+  }
+
+  /** Calls `callback` with the result, waits for it, and goes on with the result. */
+  tap(callback: (result: T) => unknown): Answer<T> {
+    return this.then(async (result) => {
+      await callback(result);
+      return result;
+    });
+  }
+
+  /** Goes on with `value`. */
+  return<R>(value: R): Answer<R> {
+    return this.then(() => value);
+  }
+
+  // What `Promise.using` of Bluebird, whichever copy a service has, asks of a promise with a disposer.
+
+  /** @internal */
+  _setDisposable(disposer: Disposer): void {
+    this.#disposer = disposer;
+  }
+
+  /** @internal */
+  _isDisposable(): boolean {
+    return this.#disposer !== undefined;
+  }
+
+  /** @internal */
+  _getDisposer(): Disposer | undefined {
+    return this.#disposer;
+  }
+}
+
+/**
+ * A lock for `using` of Bluebird, which releases it when its callback has ended.
+ *
+ * @example
+ * ```ts
+ * await Bluebird.using(redlock.disposer('item:42', 1_000), (lock) => sell(lock))
+ * ```
+ */
+export class Disposer {
+  readonly #lock: Answer<Lock>;
+  readonly #dispose: (lock: Lock) => PromiseLike<unknown>;
+  #resource: Lock | null = null;
+
+  /** @internal */
+  constructor(lock: Answer<Lock>, dispose: (lock: Lock) => PromiseLike<unknown>) {
+    this.#lock = lock.tap((resource) => {
+      this.#resource = resource;
+    });
+    this.#dispose = dispose;
+  }
+
+  /** The promise of the lock. */
+  promise(): Answer<Lock> {
+    return this.#lock;
+  }
+
+  /** The lock, once it is acquired. */
+  resource(): Lock | null {
+    return this.#resource;
+  }
+
+  /** Releases the lock, if it was acquired. */
+  tryDispose(): PromiseLike<unknown> | null {
+    return this.#resource === null ? null : this.#dispose(this.#resource);
+  }
+}

@@ -1,0 +1,259 @@
+/** The common promises of redis-semaphore and `holdfast/redis-semaphore`: each is tested on both. */
+
+import assert from 'node:assert/strict';
+import { after, afterEach, before, test } from 'node:test';
+import type * as Drop from 'holdfast/redis-semaphore';
+import type { Redis } from 'ioredis';
+import { RedisServer } from '../../support/server.js';
+import { sleep, until } from '../../support/wait.js';
+import { clientOf } from '../redlock/implementations.js';
+
+/** Lasts for a whole test. */
+const LONG_MS = 60_000;
+
+let servers: RedisServer[];
+let server: RedisServer;
+const clients: Redis[] = [];
+
+before(async () => {
+  servers = await RedisServer.startSeveral(3);
+  [server] = servers as [RedisServer];
+});
+
+after(() => Promise.all(servers.map((each) => each.stop())));
+
+afterEach(async () => {
+  for (const client of clients.splice(0)) client.disconnect();
+  await Promise.all(servers.map((each) => each.admin.flushall()));
+});
+
+function client(where = server): Redis {
+  const made = clientOf(where);
+  clients.push(made);
+  return made;
+}
+
+const OLD = 'redis-semaphore';
+const NEW = 'holdfast/redis-semaphore';
+
+for (const name of [OLD, NEW]) {
+  const { LostLockError, Mutex, RedlockMutex, Semaphore, TimeoutError, ...rest } = require(
+    name,
+  ) as typeof Drop;
+  const once = { acquireAttemptsLimit: 1 };
+
+  test(`${name}: arguments are checked, and times have defaults`, () => {
+    const own = client();
+    const wrong: [() => unknown, string][] = [
+      [() => new Mutex(null as never, 'a'), '"client" is required'],
+      [() => new Mutex(own, ''), '"key" is required'],
+      [() => new Mutex(own, {} as never), '"key" must be a string'],
+      [() => new Semaphore(own, 'a', 0), '"limit" is required'],
+      [() => new Semaphore(own, 'a', '1' as never), '"limit" must be a number'],
+      [() => new RedlockMutex(own as never, 'a'), '"clients" array is required'],
+      [() => new Mutex(own, 'a', { identifier: '' }), 'identifier must be not empty random string'],
+      [
+        () => new Mutex(own, 'a', { acquiredExternally: true }),
+        'acquiredExternally=true meanless without custom identifier',
+      ],
+    ];
+    for (const [make, message] of wrong) assert.throws(make, { name: 'Error', message });
+    assert.deepEqual(rest.defaultTimeoutOptions, {
+      lockTimeout: 10_000,
+      acquireTimeout: 10_000,
+      acquireAttemptsLimit: Number.POSITIVE_INFINITY,
+      retryInterval: 10,
+    });
+  });
+
+  test(`${name}: a mutex has one holder, its key and its lease`, async () => {
+    const [one, other] = [new Mutex(client(), 'a'), new Mutex(client(), 'a', once)];
+    assert.equal(one.isAcquired, false);
+    await one.acquire();
+    assert.equal(one.isAcquired, true);
+    const ttl = await server.admin.pttl('mutex:a');
+    assert.ok(ttl > 5_000 && ttl <= 10_000, `${ttl}`);
+    assert.equal(await other.tryAcquire(), false);
+    await assert.rejects(other.acquire(), {
+      constructor: TimeoutError,
+      message: 'Acquire mutex mutex:a timeout',
+    });
+    await one.release();
+    assert.equal(one.isAcquired, false);
+    assert.equal(await other.tryAcquire(), true);
+    await other.release();
+    await other.release();
+    assert.equal(await server.admin.exists('mutex:a'), 0);
+  });
+
+  test(`${name}: a waiter gets the mutex when it is released, or gives up in time`, async () => {
+    const holder = new Mutex(client(), 'a');
+    await holder.acquire();
+    const short = { acquireTimeout: 100 };
+    assert.equal(await new Mutex(client(), 'a', short).tryAcquire(), false);
+    const few = { acquireAttemptsLimit: 3, retryInterval: 20 };
+    assert.equal(await new Mutex(client(), 'a', few).tryAcquire(), false);
+    const waiter = new Mutex(client(), 'a');
+    const waiting = waiter.acquire();
+    await sleep(50);
+    await holder.release();
+    await waiting;
+    assert.equal(waiter.isAcquired, true);
+    await waiter.release();
+  });
+
+  test(`${name}: a signal ends the wait with its reason`, async () => {
+    const holder = new Mutex(client(), 'a');
+    await holder.acquire();
+    const [abort, reason] = [new AbortController(), new Error('stop')];
+    const waiting = assert.rejects(new Mutex(client(), 'a').acquire(abort.signal), reason);
+    await sleep(30);
+    abort.abort(reason);
+    await waiting;
+    await assert.rejects(new Mutex(client(), 'b').tryAcquire(abort.signal), reason);
+    await holder.release();
+  });
+
+  test(`${name}: a mutex is refreshed while it is held, but not after stopRefresh`, async () => {
+    const mutex = new Mutex(client(), 'a', { lockTimeout: 300, refreshInterval: 100 });
+    await mutex.acquire();
+    await sleep(700);
+    assert.equal(mutex.isAcquired, true);
+    assert.equal(await server.admin.exists('mutex:a'), 1);
+    await mutex.stopRefresh();
+    await until(async () => (await server.admin.exists('mutex:a')) === 0, 'the end of the lease');
+    await mutex.release();
+  });
+
+  test(`${name}: without refresh the mutex expires, and the callback is not called`, async () => {
+    let called = false;
+    const mutex = new Mutex(client(), 'a', {
+      lockTimeout: 150,
+      refreshInterval: 0,
+      onLockLost: () => {
+        called = true;
+      },
+    });
+    await mutex.acquire();
+    await until(async () => (await server.admin.exists('mutex:a')) === 0, 'the end of the lease');
+    const next = new Mutex(client(), 'a', once);
+    assert.equal(await next.tryAcquire(), true);
+    await mutex.release();
+    assert.equal(await server.admin.exists('mutex:a'), 1, "another's");
+    assert.equal(called, false);
+    await next.release();
+  });
+
+  test(`${name}: onLockLost gets a LostLockError, with the mutex as this`, async () => {
+    let lost: { error: Error; mutex: unknown } | undefined;
+    const mutex = new Mutex(client(), 'a', {
+      lockTimeout: 300,
+      refreshInterval: 50,
+      onLockLost(error) {
+        lost = { error, mutex: this };
+      },
+    });
+    await mutex.acquire();
+    await server.admin.set('mutex:a', 'another', 'PX', LONG_MS);
+    await until(() => lost !== undefined, 'the callback');
+    assert.ok(lost?.error instanceof LostLockError);
+    assert.equal(lost.error.message, 'Lost mutex for key mutex:a');
+    assert.equal(lost.mutex, mutex);
+    assert.equal(mutex.isAcquired, false);
+    await mutex.release();
+    assert.equal(await server.admin.get('mutex:a'), 'another');
+  });
+
+  for (const identifier of [undefined, 'job 7']) {
+    const which = identifier === undefined ? 'the default identifier' : 'an identifier';
+    test(`${name}: another process takes a mutex over by ${which}`, async () => {
+      const given = identifier === undefined ? {} : { identifier };
+      const scheduler = new Mutex(client(), 'a', { ...given, refreshInterval: 0 });
+      await scheduler.acquire();
+      const told = scheduler.identifier;
+      if (identifier !== undefined) assert.equal(told, identifier);
+      const options = { identifier: told, acquiredExternally: true, lockTimeout: LONG_MS } as const;
+      const handler = new Mutex(client(), 'a', options);
+      await handler.acquire();
+      assert.equal(handler.isAcquired, true);
+      assert.equal(handler.identifier, told);
+      assert.ok((await server.admin.pttl('mutex:a')) > 30_000);
+      assert.equal(await new Mutex(client(), 'a', once).tryAcquire(), false);
+      await handler.release();
+      assert.equal(await server.admin.exists('mutex:a'), 0);
+      const late = new Mutex(client(), 'a', options);
+      assert.equal(await late.tryAcquire(), false);
+    });
+  }
+
+  test(`${name}: a semaphore has so many holders, and a waiter gets the next permit`, async () => {
+    const permits = [1, 2, 3].map(() => new Semaphore(client(), 'api', 2));
+    const [one, two, three] = permits as [Drop.Semaphore, Drop.Semaphore, Drop.Semaphore];
+    await one.acquire();
+    await two.acquire();
+    assert.equal(await new Semaphore(client(), 'api', 2, once).tryAcquire(), false);
+    const waiting = three.acquire();
+    await sleep(30);
+    await one.release();
+    await waiting;
+    assert.deepEqual(
+      permits.map(({ isAcquired }) => isAcquired),
+      [false, true, true],
+    );
+    await Promise.all([two.release(), three.release()]);
+    const late = new Semaphore(client(), 'api', 1, { ...once, lockTimeout: 5_000 });
+    assert.equal(await late.tryAcquire(), true);
+    await late.release();
+  });
+
+  test(`${name}: a mutex on three servers has one holder`, async () => {
+    const open = (options = {}) =>
+      new RedlockMutex(
+        servers.map((each) => client(each)),
+        'a',
+        options,
+      );
+    const one = open();
+    await one.acquire();
+    assert.equal(await open(once).tryAcquire(), false);
+    await one.release();
+    const other = open({ acquireTimeout: 5_000 });
+    await other.acquire();
+    await other.release();
+  });
+}
+
+test('mutexes of both packages exclude each other, and one is taken over', async () => {
+  const [old, ours] = [require(OLD), require(NEW)] as [typeof Drop, typeof Drop];
+  const once = { acquireAttemptsLimit: 1 };
+  for (const [first, second] of [
+    [old, ours],
+    [ours, old],
+  ] as const) {
+    const held = new first.Mutex(client(), 'a');
+    await held.acquire();
+    assert.equal(await new second.Mutex(client(), 'a', once).tryAcquire(), false);
+    await held.release();
+    const next = new second.Mutex(client(), 'a', once);
+    assert.equal(await next.tryAcquire(), true);
+    await next.release();
+  }
+  const scheduler = new old.Mutex(client(), 'a', { refreshInterval: 0 });
+  await scheduler.acquire();
+  const options = { identifier: scheduler.identifier, acquiredExternally: true } as const;
+  const handler = new ours.Mutex(client(), 'a', options);
+  assert.equal(await handler.tryAcquire(), true);
+  await handler.release();
+  assert.equal(await server.admin.exists('mutex:a'), 0);
+});
+
+test('permits of redis-semaphore are in the way: both packages cannot share a semaphore', async () => {
+  const [old, ours] = [require(OLD), require(NEW)] as [typeof Drop, typeof Drop];
+  const permit = new old.Semaphore(client(), 'api', 2);
+  await permit.acquire();
+  await assert.rejects(new ours.Semaphore(client(), 'api', 2).acquire(), {
+    code: 'ERR_LOCK_SERVER',
+    serverCode: 'WRONGTYPE',
+  });
+  await permit.release();
+});
