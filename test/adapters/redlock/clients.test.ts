@@ -5,6 +5,7 @@
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
+import { promisify } from 'node:util';
 import { type Client, Lock, Redlock } from 'holdfast/redlock';
 import { Cluster as ClusterClient, Redis } from 'ioredis';
 import { createClient, createClientPool, createCluster, createSentinel } from 'redis';
@@ -66,7 +67,20 @@ async function connected<T extends { connect(): Promise<unknown> }>(client: T): 
 const secret = encodeURIComponent(PASSWORD);
 const user = encodeURIComponent(USER);
 
+/** A client of node-redis 3. Its `get` answers a promise, for the test. */
+function callbackClient(options: object): Reader {
+  const { createClient: create } = require('redis3') as { createClient(options: object): Reader };
+  const client = create({ port: server.port, ...options });
+  const get = client.get.bind(client) as (
+    key: string,
+    done: (error: Error | null, value: unknown) => void,
+  ) => void;
+  return Object.assign(client, { get: promisify(get) });
+}
+
 const READ: Readonly<Record<string, () => Reader | Promise<Reader>>> = {
+  'node-redis 3: a password, a database and a prefix': () =>
+    callbackClient({ password: PASSWORD, db: 4, prefix: 'shop:' }),
   'ioredis: a port, a user and a password': () =>
     new Redis(server.port, { username: USER, password: PASSWORD }),
   'ioredis: a URL': () => new Redis(`redis://${user}:${secret}@localhost:${server.port}/3`),
