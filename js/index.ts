@@ -25,6 +25,7 @@ export type { LockManagerEvents } from './api/events.js';
 export type { Lock, LockJson } from './api/lock.js';
 export type { LockSet } from './api/lock-set.js';
 export type { LockManager } from './api/manager.js';
+export type { OnceOptions, OnceRan, OnceRefused, OnceResult } from './api/once.js';
 export type {
   AcquireOptions,
   AdoptOptions,

@@ -3,6 +3,7 @@ import { onAbort } from '../internal/abort.js';
 import { type Grant, HeldLock, type ManagerContext, VALUE } from '../internal/held-lock.js';
 import { checkKey, checkName, checkNames, checkSlot } from '../internal/names.js';
 import { heldAround } from '../internal/nesting.js';
+import { markerOf, runOnce, SAMPLE_SLOT } from '../internal/once.js';
 import { originOf, setOrigin, withOrigin } from '../internal/origins.js';
 import { type ErrorContext, toError } from '../internal/outcome.js';
 import { refuseOnQuorum } from '../internal/quorum.js';
@@ -33,6 +34,7 @@ import { LockConnectionError, LockError, LockLostError } from './errors.js';
 import { type LockManagerEvents, onListenerChange } from './events.js';
 import type { Lock, LockJson, SharedHandle } from './lock.js';
 import { LockSet, takeAll } from './lock-set.js';
+import { checkOnceOptions, type OnceOptions, type OnceResult } from './once.js';
 import {
   type AcquireOptions,
   type AcquireRequest,
@@ -241,6 +243,49 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
     if (taken === null) return callback(null);
     const locks = taken instanceof LockSet ? taken.locks : [taken];
     return runUnder(this, locks, () => callback(taken));
+  }
+
+  /**
+   * Runs `body` at most once per slot, whichever process asks: for a job that every instance of a service starts
+   * at the same time. A slot is a length of time (`every`, by the server's clock), or whatever `slot` names.
+   * The body holds the lock `key`, so the bodies of two slots do not run at the same time either.
+   *
+   * A slot counts as done from before its body begins: if that throws, or its process crashes, the slot is not
+   * run again. With `retry`, it counts as done once the body has ended without an error and has not lost its lock;
+   * until then the next caller runs it again.
+   *
+   * @param body - Gets the lock `key`, and the name of the slot.
+   * @returns Whether the body ran here, and its value; or why not: the slot is `'done'`, or another client holds
+   *   the lock for longer than `wait`.
+   * @throws The error of the body, before any other error.
+   * @throws LockLostError if the lock was lost while the body ran, so that with `retry` the slot is not done;
+   *   `result` is the body's value.
+   * @throws as `acquire` does, but never `LockTimeoutError`.
+   *
+   * @example
+   * ```ts
+   * const { ran } = await locks.runOnce('report', { every: '1h' }, async (lock, slot) => rebuild(slot, lock.fence))
+   * console.log(ran) // true
+   * ```
+   */
+  async runOnce<T>(
+    key: string,
+    options: OnceOptions,
+    body: (lock: Lock, slot: string) => T,
+  ): Promise<OnceResult<Awaited<T>>> {
+    this.#check(key);
+    const once = checkOnceOptions(options, this.#defaults);
+    this.#check(markerOf(key, typeof once.slot === 'string' ? once.slot : SAMPLE_SLOT));
+    checkCallback(body);
+    refuseOnQuorum(this.#errors, 'runOnce');
+    const manager = {
+      server: this.#errors.server,
+      serverTime: (name: string) => this.#channel.serverTime(name),
+      take: (name: string, request: AcquireRequest) =>
+        // It is not reentrant, so the lock is one of its own.
+        this.#take(name, withOrigin(request, this.runOnce)) as Promise<HeldLock | null>,
+    };
+    return runOnce<T>(this, manager, key, once, body);
   }
 
   /**

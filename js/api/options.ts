@@ -256,6 +256,7 @@ const ADOPT_OPTIONS = ['maxHold', 'renew', 'stallTimeout', 'ttl'];
 const TRY_ACQUIRE_OPTIONS = [...ADOPT_OPTIONS, 'label', 'leaveToExpire', 'limit', 'mode'];
 const ACQUIRE_OPTIONS = [...TRY_ACQUIRE_OPTIONS, 'signal', 'steal', 'wait'];
 const REQUEST_OPTIONS = [...ACQUIRE_OPTIONS, 'ifAvailable', 'reentrant'];
+
 /** @internal */
 export function checkAcquireOptions(options: unknown, defaults: Defaults): AcquireRequest {
   if (options === undefined) return { ...withDefaults(defaults), wait: defaults.wait };
@@ -359,7 +360,8 @@ function withDefaults(defaults: Defaults): AcquireRequest {
   };
 }
 
-function checkWaiting(
+/** @internal */
+export function checkWaiting(
   given: RequestOptions,
   defaults: Defaults,
   defaultWait: number,

@@ -6,6 +6,7 @@ import { connect } from '../api/connect.js';
 import type { ConnectOptions, TlsOptions } from '../api/connect-options.js';
 import type { LockManager } from '../api/manager.js';
 import { checkTarget, type Place } from '../api/target.js';
+import { readDuration } from '../internal/durations.js';
 import { say, UsageError } from './exit.js';
 
 /** The options of every command. */
@@ -33,15 +34,12 @@ export interface Where {
 
 /** The default `ttl` of `connect`. */
 const LONGEST_LEASE_MS = 10_000;
-const UNITS = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000 } as const;
 
 /** Reads a length of time such as `30s`, in ms. */
 export function duration(text: string): number {
-  const [, digits, unit] = /^(\d+(?:\.\d+)?)(ms|s|m|h)$/.exec(text) ?? [];
-  if (digits === undefined) {
-    throw new InvalidArgumentError('Give a time with a unit: 500ms, 30s, 2m or 1h.');
-  }
-  return Math.round(Number(digits) * UNITS[unit as keyof typeof UNITS]);
+  const ms = readDuration(text);
+  if (ms !== undefined) return ms;
+  throw new InvalidArgumentError('Give a time with a unit: 500ms, 30s, 2m or 1h.');
 }
 
 /** Reads a whole number from `least` to `most`. */

@@ -2,11 +2,13 @@
 
 import { hostname } from 'node:os';
 import { type Command, InvalidArgumentError, Option } from 'commander';
+import { LockLostError } from '../api/errors.js';
 import type { Lock } from '../api/lock.js';
 import type { LockManager } from '../api/manager.js';
 import type { LockMode } from '../api/options.js';
+import { readDuration } from '../internal/durations.js';
 import { leaveToExpireAtExit } from '../native/slots.js';
-import { CliError, Exit, exitCodeOf, report } from './exit.js';
+import { CliError, Exit, exitCodeOf, report, UsageError } from './exit.js';
 import { codeOf, Job } from './job.js';
 import { duration, open, type PlaceOptions, whereOf, whole, withPlace } from './options.js';
 
@@ -20,6 +22,9 @@ interface RunOptions extends PlaceOptions {
   readonly atLeast?: number;
   readonly label: string;
   readonly grace: number;
+  readonly once?: string;
+  readonly retry?: true;
+  readonly keep?: number;
 }
 
 const TTL_MS = 10_000;
@@ -32,13 +37,13 @@ const LEASE_MS_MAX = 24 * 3_600_000;
 
 const HELP = `
 The command gets HOLDFAST_LOCK, the name, and HOLDFAST_FENCE, a number that is greater for every later
-owner, in its environment. If it has options of its own, write -- before it.
+owner, in its environment; with --once also HOLDFAST_SLOT, the name of the slot. If it has options of its own, write -- before it.
 
 Exit codes:
   the command's own; 128+n if signal n ended it
   64   wrong usage; nothing was sent
   69   the servers cannot be reached, or refused; the command was not run
-  75   another client holds the lock; the command was not run (see -E)
+  75   another client holds the lock, or the slot of --once is done; the command was not run (see -E)
   76   the lock was lost while the command ran, so the command was stopped
   126  the command cannot be executed
   127  the command was not found
@@ -47,7 +52,8 @@ Examples:
   holdfast run deploy -- ./deploy.sh --now
   holdfast run report --wait 30s -- node report.js
   holdfast run api --mode shared --limit 4 -- ./import.sh
-  holdfast run nightly --if-available --at-least 5m -E 0 -- ./nightly.sh    # in the crontab of every machine
+  holdfast run nightly --once 1d -E 0 -- ./nightly.sh               # in the crontab of every machine
+  holdfast run invoices --once 2026-01 --keep 60d --retry -- ./invoices.sh
 `;
 
 /** Adds the command. */
@@ -80,6 +86,14 @@ export function addRun(program: Command, end: (code: number) => void): void {
     )
     .option('--limit <n>', 'with --mode shared: at most so many at once', whole(1, LIMIT_MAX))
     .option('--at-least <time>', 'keep it so long, even if the command ends sooner', upToADay)
+    .addOption(
+      new Option(
+        '--once <slot>',
+        'once per slot: a length such as 1h, or any other name',
+      ).conflicts(['mode', 'limit', 'atLeast']),
+    )
+    .option('--retry', 'with --once: if the command fails, the slot may be run again')
+    .option('--keep <time>', 'with --once: how long to remember the slot', duration)
     .option('--label <text>', 'who holds it, for people', defaultLabel())
     .addOption(
       new Option('--grace <time>', 'from SIGTERM to SIGKILL when it is lost')
@@ -108,6 +122,10 @@ function defaultLabel(): string {
 
 /** Takes the lock, runs the command, and answers the exit code. */
 async function run(name: string, words: readonly string[], options: RunOptions): Promise<number> {
+  if (options.once !== undefined) return runOnce(options.once, name, words, options);
+  for (const option of ['retry', 'keep'] as const) {
+    if (options[option] !== undefined) throw new UsageError(`--${option} is for --once`);
+  }
   const signals = new Signals();
   const locks = await open(whereOf(options, Math.max(options.ttl, options.atLeast ?? 0)));
   const lock = await take(locks, name, options, signals.waiting);
@@ -154,6 +172,49 @@ async function take(
   }
 }
 
+/** The failure of a command that may be run again for the same slot. */
+class Failed extends Error {
+  constructor(readonly exit: number) {
+    super();
+  }
+}
+
+/** Runs the command unless its slot is done, and answers the exit code. */
+async function runOnce(
+  once: string,
+  name: string,
+  words: readonly string[],
+  options: RunOptions,
+): Promise<number> {
+  const { json = false, retry = false, ttl, label, keep } = options;
+  const signals = new Signals();
+  const locks = await open(whereOf(options));
+  const wait = options.ifAvailable ? 0 : (options.wait ?? Number.POSITIVE_INFINITY);
+  const slot = readDuration(once) === undefined ? { slot: once } : { every: once };
+  const kept = keep === undefined ? {} : { keep };
+  const given = { ...slot, ...kept, retry, ttl, label, wait, signal: signals.waiting };
+  try {
+    const result = await locks.runOnce(name, given, async (lock, ofSlot) => {
+      const { exit } = await runUnder(lock, words, options, signals, { HOLDFAST_SLOT: ofSlot });
+      if (retry && exit !== 0 && lock.held) throw new Failed(exit);
+      return exit;
+    });
+    if (result.ran) return result.value;
+    const why = result.reason === 'done' ? `slot ${result.slot} is done` : 'it is not free';
+    const error = new CliError('ERR_LOCK_HELD', Exit.Conflict, `lock "${name}": ${why}`, name);
+    if (options.conflictExitCode !== 0) report(error, json);
+    return options.conflictExitCode;
+  } catch (error) {
+    if (error instanceof Failed) return error.exit;
+    if (signals.waiting.aborted) return codeOf(signals.waiting.reason);
+    // The loss of the lock itself has been reported, since it stopped the command.
+    if (!(error instanceof LockLostError && error.lock === name)) throw error;
+    return Exit.Lost;
+  } finally {
+    await locks.close();
+  }
+}
+
 /** The exit code of the command, and whether it ran at all. */
 interface Ran {
   readonly exit: number;
@@ -165,8 +226,9 @@ async function runUnder(
   words: readonly string[],
   { grace, json = false }: RunOptions,
   signals: Signals,
+  more: Readonly<Record<string, string>> = {},
 ): Promise<Ran> {
-  const env = { HOLDFAST_LOCK: lock.name, HOLDFAST_FENCE: String(lock.fence) };
+  const env = { ...more, HOLDFAST_LOCK: lock.name, HOLDFAST_FENCE: String(lock.fence) };
   const job = new Job(words, env);
   signals.to(job);
   let stopping: Promise<void> | undefined;

@@ -9,6 +9,7 @@ import {
   extendOperation,
   LossCode,
   letExpireOperation,
+  leaveOperation,
   OutcomeCode,
   releaseOperation,
   tokenIdOf,
@@ -210,6 +211,19 @@ export class HeldLock implements Holder, SharedHandle {
     this.#flags |= SHARED;
     this.#manager.channel.refresh(this.#lease, this);
     return true;
+  }
+
+  /** Makes the lease last at least `ttl` ms from now, and leaves the lock to expire. @internal */
+  async leaveToExpire(ttl: number): Promise<void> {
+    if (this.#is(RELEASED)) throw this.#lost();
+    const outcome = await this.#manager.channel.submit(leaveOperation(this.#lease, ttl));
+    this.#noticeLoss();
+    if (outcome.code === OutcomeCode.Lost) throw this.#lost();
+    if (outcome.code !== OutcomeCode.Done) {
+      throw toError(outcome, this.#manager.errors, 'extend', this.name);
+    }
+    this.#flags |= RELEASED;
+    this.#manager.channel.forget(this.#lease);
   }
 
   release(): Promise<boolean> {

@@ -180,6 +180,11 @@ export class NativeChannel {
     return again(() => this.#native.stats());
   }
 
+  /** What the clock of a lock's server shows, in ms since 1970; undefined if it is unknown. */
+  serverTime(name: string): number | undefined {
+    return orElse(() => this.#native.serverTime(name), null) ?? undefined;
+  }
+
   /** How long a lease is still valid, in ms, by the core's clock. */
   remaining(lease: number): number {
     return orElse(() => this.#native.remaining(lease), 0);

@@ -104,6 +104,11 @@ export function forceReleaseOperation(name: string, foreign: boolean): Operation
 }
 
 /** @internal */
+export function leaveOperation(lease: number, ttl: number): Operation {
+  return { kind: OpKind.Leave, numbers: [lease, ttl], strings: NO_STRINGS };
+}
+
+/** @internal */
 export function queryOperation(cursor: string, keysStartWith: string, count: number): Operation {
   return { kind: OpKind.Query, numbers: [count], strings: [cursor, keysStartWith] };
 }

@@ -32,8 +32,8 @@ use self::state::State;
 use self::ticket::in_any_case;
 use crate::keeper;
 use crate::machine::{Command, Config, NodeId, OpId};
-use crate::protocol::Mono;
 use crate::protocol::query::Question;
+use crate::protocol::{Mono, ServerTime};
 use crate::server::{Endpoint, Socket};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -102,6 +102,12 @@ impl Handle {
     #[must_use]
     pub fn turn(&self) -> bool {
         self.0.turn(State::read_all).reported
+    }
+
+    /// What the clock of the server of the lock `name` shows, give or take a round trip; none if it is unknown.
+    #[must_use]
+    pub fn server_time(&self, name: &str) -> Option<ServerTime> {
+        lock(&self.0.state).as_ref()?.server_time(Mono::now(), name)
     }
 
     /// The state that any thread may read at any time.

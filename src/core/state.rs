@@ -9,7 +9,7 @@ use crate::machine::{
     Command, Config, Effect, Event, Machine, NodeId, OpId, Outcome, Protocol, Quorum, Routes,
 };
 use crate::protocol::query::Question;
-use crate::protocol::{DEFECT, Failure, Mono};
+use crate::protocol::{DEFECT, Failure, Mono, ServerTime};
 use crate::server::{
     self, Address, Connection, Deliver, Directory, Endpoint, Incoming, Item, Link, Socket, Welcome,
 };
@@ -109,6 +109,10 @@ impl State {
 
     pub(super) const fn take_reported(&mut self) -> bool {
         std::mem::replace(&mut self.reported, false)
+    }
+
+    pub(super) fn server_time(&self, now: Mono, name: &str) -> Option<ServerTime> {
+        self.machine.server_time(now, name)
     }
 
     /// Starts operations.

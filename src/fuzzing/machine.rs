@@ -375,6 +375,7 @@ fn any_command(bytes: &mut Bytes<'_>, leases: &[LeaseId]) -> Command {
         },
         // Rare, so that other commands are tried as well.
         8 if bytes.below(16) == 15 => Command::Close,
+        8 if bytes.flag() => Command::Leave { lease, ttl: ttl(bytes) },
         _ => Command::Release { lease, exported: bytes.flag() },
     }
 }
@@ -386,9 +387,10 @@ fn of_quorum(command: Command) -> Command {
             let wait = if wait == Wait::Steal { Wait::Never } else { wait };
             Command::Acquire { name, ttl, wait, label, hold, mode: Mode::Exclusive }
         }
-        Command::Adopt { .. } | Command::Downgrade { .. } | Command::Force { .. } => {
-            Command::Extend { lease: LeaseId(0), ttl: None }
-        }
+        Command::Adopt { .. }
+        | Command::Downgrade { .. }
+        | Command::Force { .. }
+        | Command::Leave { .. } => Command::Extend { lease: LeaseId(0), ttl: None },
         other => other,
     }
 }

@@ -103,6 +103,13 @@ pub enum Command {
         /// The lease.
         lease: LeaseId,
     },
+    /// Extend a lease to at least `ttl` from now, and leave the lock to expire: from then on it is not this manager's.
+    Leave {
+        /// The lease.
+        lease: LeaseId,
+        /// Its length.
+        ttl: Duration,
+    },
     /// Turn a whole lock into a share of it.
     Downgrade {
         /// The lease.

@@ -142,6 +142,11 @@ impl Protocol for Machine {
             && self.rq.cx.timers.is_empty()
     }
 
+    fn server_time(&self, now: Mono, name: &str) -> Option<ServerTime> {
+        let keys = LockKeys::new(&self.rq.cx.config.prefix, name);
+        self.rq.servers.data_of(&keys).shown_time(now)
+    }
+
     fn stats(&self) -> Stats {
         let (held, waiting) = (self.leases.len() as u64, self.queues.len() as u64);
         Stats { held, waiting, ..self.rq.cx.stats.clone() }
@@ -207,7 +212,8 @@ impl Machine {
             }
             Command::Close => self.close(op),
             Command::Downgrade { lease } => self.downgrade(op, lease),
-            Command::Extend { lease, ttl } => self.extend(op, lease, ttl),
+            Command::Extend { lease, ttl } => self.extend(op, lease, ttl, Aim::Extend(lease)),
+            Command::Leave { lease, ttl } => self.extend(op, lease, Some(ttl), Aim::Leave(lease)),
             Command::Force { name, foreign } => {
                 let (keys, token) = self.new_token(&name);
                 let epoch = ServerTime::default();
@@ -1071,13 +1077,13 @@ impl Machine {
         Some(shot)
     }
 
-    fn extend(&mut self, op: OpId, lease: LeaseId, ttl: Option<Duration>) {
+    fn extend(&mut self, op: OpId, lease: LeaseId, ttl: Option<Duration>, aim: Aim) {
         let Some(held) = self.leases.valid(&self.rq.cx, lease) else {
             return self.rq.cx.complete(op, Outcome::Lost);
         };
         let ttl = ttl.unwrap_or(held.ttl);
         let (call, _) = Leases::extension(&self.rq, held, ttl);
-        self.begin_one_shot(op, call, Aim::Extend(lease));
+        self.begin_one_shot(op, call, aim);
     }
 
     fn downgrade(&mut self, op: OpId, lease: LeaseId) {
@@ -1132,8 +1138,14 @@ impl Machine {
                 }
                 Outcome::Done
             }
+            (Aim::Leave(lease), Reply::Owner(true) | Reply::Granted { .. }) => {
+                let (reason, give_back) = (LossReason::Ended, GiveBack::Never);
+                let held = self.leases.hold_of(*lease).map(|held| held.id.token_id());
+                self.lose_if(held.map(|id| Loss { id, reason, give_back }));
+                Outcome::Done
+            }
             (_, Reply::Owner(true)) => Outcome::Done,
-            (Aim::Extend(lease) | Aim::Downgrade(lease), _) => {
+            (Aim::Extend(lease) | Aim::Leave(lease) | Aim::Downgrade(lease), _) => {
                 if let Some(held) = self.leases.hold_of(*lease) {
                     let loss = self.leases.denied(held.id.token_id());
                     self.lose_if(loss);

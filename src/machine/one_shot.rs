@@ -38,6 +38,8 @@ pub(super) enum Aim {
     },
     Downgrade(LeaseId),
     Extend(LeaseId),
+    /// Leave the lock to expire.
+    Leave(LeaseId),
     Force,
     /// Begin new leases, all or none: for the locks of the call.
     AcquireAll {
@@ -89,7 +91,7 @@ impl OneShot {
 
     pub(super) const fn extends(&self) -> Option<LeaseId> {
         match self.aim {
-            Aim::Extend(lease) => Some(lease),
+            Aim::Extend(lease) | Aim::Leave(lease) => Some(lease),
             _ => None,
         }
     }

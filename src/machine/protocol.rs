@@ -2,7 +2,7 @@
 
 use super::interface::{Command, Effect, Event};
 use super::stats::Stats;
-use crate::protocol::{Failure, Mono, NodeId, OpId, Reply, RequestId};
+use crate::protocol::{Failure, Mono, NodeId, OpId, Reply, RequestId, ServerTime};
 
 /// The inputs and outputs of a manager's protocol. `now` never goes back, and effects are appended to `out`, to be
 /// carried out in order.
@@ -31,6 +31,9 @@ pub trait Protocol: Send {
 
     /// Whether every operation, request and lease has ended.
     fn is_idle(&self) -> bool;
+
+    /// What the clock of the server of the lock `name` shows, give or take a round trip; none if it is unknown.
+    fn server_time(&self, now: Mono, name: &str) -> Option<ServerTime>;
 
     /// The counters of this manager.
     fn stats(&self) -> Stats;

@@ -26,6 +26,8 @@ pub(super) struct ServerData {
     clocks: Option<(Mono, ServerTime)>,
     /// The least delayed reading on this connection.
     closest: Option<(Mono, ServerTime)>,
+    /// The local time after which the server read this time, when this connection was opened.
+    greeting: Option<(Mono, ServerTime)>,
     /// Fences at or below it may have been issued by data that this server has lost: sent with every request that
     /// issues fences.
     pub(super) epoch: ServerTime,
@@ -80,9 +82,10 @@ impl ServerData {
     }
 
     /// The connection is new, so no clock was read on it yet.
-    pub(super) const fn connected(&mut self, now: Mono) {
+    pub(super) const fn connected(&mut self, now: Mono, time: ServerTime) {
         self.probed = now;
         self.forget_clocks();
+        self.greeting = Some((now, time));
     }
 
     pub(super) const fn forget_clocks(&mut self) {
@@ -131,6 +134,13 @@ impl ServerData {
         let (sent, read) = self.closest?;
         let us = (read.as_micros() + at.as_micros()).checked_sub(sent.as_micros())?;
         Some(ServerTime::from_micros(us))
+    }
+
+    /// What the server's clock shows now, give or take a round trip; none if it is unknown.
+    pub(super) fn shown_time(&self, now: Mono) -> Option<ServerTime> {
+        let (at, read) = self.closest.or(self.greeting)?;
+        let since_us = now.as_micros().saturating_sub(at.as_micros());
+        Some(ServerTime::from_micros(read.as_micros() + since_us))
     }
 
     /// Whether a fence is ahead of the server's clock, as far as that is known. A counter begins at the clock and rises

@@ -169,13 +169,13 @@ impl Servers {
         risks: Vec<Risk>,
         denied: Denied,
     ) {
-        let unnamed = probe.replication_id.is_none();
+        let (unnamed, time) = (probe.replication_id.is_none(), probe.time);
         if !self.learn(node, probe) && unnamed {
             // Without a replication id the data may be different from before.
             self.number_data(node);
         }
         let server = self.at(node);
-        server.data.connected(cx.now);
+        server.data.connected(cx.now, time);
         server.data.suspect |= risks.iter().any(Risk::is_replica);
         if server.connection.connected(cx.now) {
             cx.push(Effect::Notify(Notice::Reconnected));

@@ -77,6 +77,8 @@ pub enum OpKind {
     AcquireAll = 9,
     /// lease.
     LetExpire = 10,
+    /// lease, ttl.
+    Leave = 11,
 }
 
 /// The kind of a record that is no outcome, in place of a slot.
@@ -244,6 +246,7 @@ fn read_command(kind: u64, numbers: &[f64], strings: &mut Strings) -> Option<Com
     const EXTEND: u64 = OpKind::Extend as u64;
     const FORCE_RELEASE: u64 = OpKind::ForceRelease as u64;
     const LET_EXPIRE: u64 = OpKind::LetExpire as u64;
+    const LEAVE: u64 = OpKind::Leave as u64;
     const RELEASE: u64 = OpKind::Release as u64;
     let &[a, b, longest_hold, stall_limit, share] = numbers else { return None };
     let hold = read_hold(longest_hold, stall_limit);
@@ -278,6 +281,7 @@ fn read_command(kind: u64, numbers: &[f64], strings: &mut Strings) -> Option<Com
         },
         FORCE_RELEASE => Command::Force { name: strings.next()?, foreign: a > 0.0 },
         LET_EXPIRE => Command::LetExpire { lease: LeaseId(whole(a)) },
+        LEAVE => Command::Leave { lease: LeaseId(whole(a)), ttl: millis(b) },
         RELEASE => Command::Release { lease: LeaseId(whole(a)), exported: b > 0.0 },
         _ => return None,
     })

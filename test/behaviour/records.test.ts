@@ -40,6 +40,7 @@ interface Records {
   downgradeOperation(lease: number): unknown;
   extendOperation(lease: number, ttl?: number): unknown;
   forceReleaseOperation(name: string, foreign: boolean): unknown;
+  leaveOperation(lease: number, ttl: number): unknown;
   queryOperation(cursor: string, keysStartWith: string, count: number): unknown;
   releaseOperation(lease: number, exported: boolean): unknown;
   readRecord(records: Float64Array, at: number, reader: object): void;
@@ -104,6 +105,7 @@ test('the core reads the operations that JavaScript writes', () => {
     records.extendOperation(160, 1_000),
     records.forceReleaseOperation('name', false),
     records.forceReleaseOperation('name', true),
+    records.leaveOperation(160, 1_000),
     records.queryOperation('cursor', 'keys', 500),
     records.releaseOperation(160, false),
     records.releaseOperation(160, true),
@@ -118,9 +120,10 @@ test('the core reads the operations that JavaScript writes', () => {
     '16 Extend { lease: LeaseId(160), ttl: Some(1s) }',
     '17 Force { name: "name", foreign: false }',
     '18 Force { name: "name", foreign: true }',
-    '19 Question { cursor: "cursor", starts_with: "keys", count: 500 }',
-    '20 Release { lease: LeaseId(160), exported: false }',
-    '21 Release { lease: LeaseId(160), exported: true }',
+    '19 Leave { lease: LeaseId(160), ttl: 1s }',
+    '20 Question { cursor: "cursor", starts_with: "keys", count: 500 }',
+    '21 Release { lease: LeaseId(160), exported: false }',
+    '22 Release { lease: LeaseId(160), exported: true }',
   ]);
 });
 

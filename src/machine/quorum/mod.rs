@@ -41,7 +41,7 @@ use crate::machine::stats::Stats;
 use crate::machine::timers::Timer;
 use crate::protocol::{
     Call, Failure, Held, Intent, LeaseId, LockKeys, Message, Mono, NodeId, OpId, Reply, RequestId,
-    Token, WRONG_TYPE,
+    ServerTime, Token, WRONG_TYPE,
 };
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -125,6 +125,11 @@ impl Protocol for Quorum {
     }
 
     /// The requests to all servers count.
+    /// Its servers have a clock each.
+    fn server_time(&self, _: Mono, _: &str) -> Option<ServerTime> {
+        None
+    }
+
     fn stats(&self) -> Stats {
         Stats { requests: self.servers.cx.stats.requests, ..self.machine.stats() }
     }

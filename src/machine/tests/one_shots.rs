@@ -431,3 +431,38 @@ fn a_downgrade_that_finds_the_lock_gone_loses_it_at_once() {
     assert_eq!(world.outcome(op), Some(&Outcome::Lost));
     assert_eq!(world.lost, [(lease, LossReason::Expired)]);
 }
+
+#[test]
+fn a_lock_that_is_left_is_over_here_and_lasts_there() {
+    let (mut a, mut b) = two();
+    let (lease, _) = take_held(&mut a, RENEWED, Mode::Exclusive);
+    let op = a.command(Command::Leave { lease, ttl: ms(60_000) });
+    a.execute_and_lose_replies();
+    a.connect();
+    a.settle();
+    assert_eq!(a.outcome(op), Some(Outcome::Done));
+    assert_eq!(a.lost, [(lease, LossReason::Ended)]);
+    assert_eq!(a.machine.stats().lost, 0);
+    let close = a.command(Command::Close);
+    a.settle();
+    assert_eq!(a.outcome(close), Some(Outcome::Done));
+    b.pass(ms(50_000));
+    assert!(b.server.owner(b.now, &World::keys()).is_some());
+    b.pass(ms(11_000));
+    assert_eq!(b.server.owner(b.now, &World::keys()), None);
+}
+
+#[test]
+fn a_lock_that_was_taken_away_is_not_left() {
+    let (mut a, mut b) = two();
+    let (lease, _) = take_held(&mut a, RENEWED, Mode::Exclusive);
+    let adopted = adopt(&mut b, "hf1.a.1", Mode::Exclusive);
+    b.settle();
+    let op = a.command(Command::Leave { lease, ttl: ms(60_000) });
+    a.settle();
+    assert_eq!(a.outcome(op), Some(Outcome::Lost));
+    let (lease, _) = b.lease(adopted);
+    b.release(lease);
+    b.settle();
+    assert_eq!(b.server.owner(b.now, &World::keys()), None);
+}

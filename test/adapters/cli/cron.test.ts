@@ -1,4 +1,4 @@
-/** One job in the crontab of many machines: `run --if-available --at-least` runs it once. */
+/** One job in the crontab of many machines: `run --once`, and `run --if-available --at-least`, run it once. */
 
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
@@ -101,4 +101,42 @@ test('who is killed leaves the lease of --ttl, no more', async () => {
   running.child.kill('SIGKILL');
   await until(async () => (await leaseOf('killed')) === -2, 'its lease to end', 5_000);
   await running.ended;
+});
+
+test('of ten machines one runs it with --once, and a late one finds the slot done', async () => {
+  const file = join(server.folder, 'slots');
+  const words = ['--', 'sh', '-c', 'echo "$HOLDFAST_SLOT" >> "$1"', 'sh', file];
+  const args = ['run', 'daily', '--once', '2026-01-31', '-E', '0', ...words];
+  const all = await Promise.all(Array.from({ length: 10 }, () => new Running(args, env).ended));
+  for (const { code, stdout, stderr } of all) assert.deepEqual([code, stdout, stderr], [0, '', '']);
+  assert.equal(readFileSync(file, 'utf8'), '2026-01-31\n');
+  const { stderr } = await ends(75, env, 'run', 'daily', '--once', '2026-01-31', '--', 'true');
+  assert.equal(stderr, 'holdfast: lock "daily": slot 2026-01-31 is done\n');
+  await ends(0, env, 'run', 'daily', '--once', '1d', '--', 'sh', '-c', 'date -d "$HOLDFAST_SLOT"');
+});
+
+test('with --once a command that fails is run again only with --retry', async () => {
+  const fails = ['--', 'sh', '-c', 'exit 7'];
+  await ends(7, env, 'run', 'job', '--once', 'a', ...fails);
+  await ends(75, env, 'run', 'job', '--once', 'a', '--', 'true');
+  await ends(7, env, 'run', 'job', '--once', 'b', '--retry', ...fails);
+  await ends(0, env, 'run', 'job', '--once', 'b', '--retry', '--keep', '60d', '--', 'true');
+  await ends(75, env, 'run', 'job', '--once', 'b', '--retry', '--', 'true');
+  assert.ok((await leaseOf('job@b')) > 59 * 86_400_000);
+  await ends(64, env, 'run', 'job', '--retry', '--', 'true');
+  await ends(64, env, 'run', 'job', '--once', 'a', '--at-least', '1s', '--', 'true');
+});
+
+test('with --once a lock that is lost ends the command, and the slot is run again', async () => {
+  const script = 'echo in; while :; do sleep 0.02; done';
+  const args = ['run', 'robbed', '--once', 's', '--retry', '--', 'sh', '-c', script];
+  const running = new Running(args, env);
+  await running.says('in');
+  const locks = await connect(server.url);
+  assert.equal(await locks.forceRelease('robbed'), true);
+  await locks.close();
+  const { code, stderr } = await running.ended;
+  assert.equal(code, 76);
+  assert.equal(stderr.trim().split('\n').length, 1, stderr);
+  await ends(0, env, 'run', 'robbed', '--once', 's', '--retry', '--', 'true');
 });

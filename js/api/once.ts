@@ -1,0 +1,158 @@
+/** The options of `runOnce`, and its result. */
+
+import { checkBoolean, checkObject, checkText, checkWhole, show } from '../internal/checks.js';
+import { readDuration } from '../internal/durations.js';
+import type { OnceRequest } from '../internal/once.js';
+import { WAIT_NEVER } from '../native/records.js';
+import type { Defaults } from './connect-options.js';
+import { argumentError } from './errors.js';
+import { type AcquireOptions, checkWaiting, TTL_MS_MIN } from './options.js';
+
+/**
+ * Options of `runOnce`: what a slot is, and those of `acquire` for the lock that the body holds.
+ *
+ * @example
+ * ```ts
+ * const slot = '2026-01-31'
+ * await locks.runOnce('invoices', { slot, retry: true, wait: 60_000 }, async () => settle())
+ * ```
+ */
+export interface OnceOptions
+  extends Pick<AcquireOptions, 'label' | 'maxHold' | 'signal' | 'stallTimeout' | 'ttl'> {
+  /**
+   * The length of a slot: whole ms, or a text such as `'30s'`, `'5m'`, `'1h'` or `'1d'`. A call belongs to the
+   * multiple of this length since 1970 that is nearest by the server's clock, so processes whose ticks
+   * differ by less than half of it agree about the slot. Either this or `slot`.
+   *
+   * @default undefined
+   */
+  readonly every?: number | string;
+  /**
+   * The name of the slot, such as the time for which a scheduler has planned the run. Either this or `every`.
+   *
+   * @default undefined
+   */
+  readonly slot?: string;
+  /**
+   * Whether a slot whose body threw, or whose process crashed, is run again by the next caller. The body then must
+   * bear being run twice. By default a slot counts as done before its body begins.
+   *
+   * @default false
+   */
+  readonly retry?: boolean;
+  /**
+   * How long a slot that is done stays so, in whole ms, at most 366 days: longer than any process may be late for
+   * it, and at least `every`.
+   *
+   * @default 86400000 (24 h); with `every` twice its length, at least 60000
+   */
+  readonly keep?: number;
+  /**
+   * How long to wait while another client holds the lock, in whole ms, or `Infinity`. With `retry`, who waits runs
+   * the slot if that client crashes.
+   *
+   * @default 0
+   */
+  readonly wait?: number;
+}
+
+/**
+ * The result of `runOnce`.
+ *
+ * @example
+ * ```ts
+ * const result = await locks.runOnce('report', { slot: '2026-01-31' }, async () => 42)
+ * if (result.ran) console.log(result.value) // 42
+ * else console.log(result.reason)
+ * ```
+ */
+export type OnceResult<T> = OnceRan<T> | OnceRefused;
+
+/**
+ * The result of a `runOnce` whose body ran.
+ *
+ * @example
+ * ```ts
+ * const result = await locks.runOnce('report', { slot: '2026-02-01' }, async () => 42)
+ * console.log(result.ran && result.slot) // 2026-02-01
+ * ```
+ */
+export interface OnceRan<T> {
+  /** The body ran here. */
+  readonly ran: true;
+  /** The name of the slot. */
+  readonly slot: string;
+  /** What the body returned. */
+  readonly value: T;
+}
+
+/**
+ * The result of a `runOnce` whose body did not run.
+ *
+ * @example
+ * ```ts
+ * const options = { slot: '2026-02-02' }
+ * await others.runOnce('report', options, async () => 42)
+ * const result = await locks.runOnce('report', options, async () => 42)
+ * console.log(result.ran || result.reason) // done
+ * ```
+ */
+export interface OnceRefused {
+  /** The body did not run here. */
+  readonly ran: false;
+  /** The name of the slot. */
+  readonly slot: string;
+  /**
+   * The slot is done; or the lock is held by another client, whose body runs for this slot or another.
+   */
+  readonly reason: 'done' | 'running';
+}
+
+const OPTIONS = ['every', 'keep', 'label', 'maxHold', 'retry', 'signal', 'slot', 'stallTimeout'];
+const DAY_MS = 86_400_000;
+const KEEP_MS_MAX = 366 * DAY_MS;
+const KEEP_MS_LEAST = 60_000;
+/** The marker's lease is half as long, and none is shorter than the least. */
+const TTL_MS_LEAST = 2 * TTL_MS_MIN;
+
+/** @internal */
+export function checkOnceOptions(options: unknown, defaults: Defaults): OnceRequest {
+  const known = [...OPTIONS, 'ttl', 'wait'];
+  const given = checkObject<OnceOptions>(options, known, 'runOnce');
+  const { every, slot, retry = false, keep, wait = 0, ...hold } = given;
+  checkBoolean(retry, 'retry');
+  const { length, least, usual } = slotLength(every, slot);
+  if (keep !== undefined) checkWhole(keep, 'keep', least, KEEP_MS_MAX);
+  const request = checkWaiting({ ...hold, wait }, { ...defaults, renew: true }, wait);
+  if (request.ttl < TTL_MS_LEAST) checkWhole(request.ttl, 'ttl', TTL_MS_LEAST, DAY_MS);
+  return {
+    request: wait === 0 ? { ...request, wait: WAIT_NEVER } : request,
+    slot: length,
+    retry,
+    keep: keep ?? usual,
+  };
+}
+
+/** The slot's name or length, and for how long it has to be kept at least, and usually. */
+function slotLength(
+  every: unknown,
+  slot: unknown,
+): { length: string | number; least: number; usual: number } {
+  if ((every === undefined) === (slot === undefined)) {
+    const message = 'runOnce needs either every, the length of a slot, or slot, its name';
+    throw argumentError('ERR_INVALID_ARG_VALUE', message);
+  }
+  if (slot !== undefined) {
+    checkText(slot, 'slot');
+    if (slot !== '') return { length: slot, least: TTL_MS_MIN, usual: DAY_MS };
+    throw argumentError('ERR_INVALID_ARG_VALUE', 'slot must not be empty');
+  }
+  const length = typeof every === 'string' ? readDuration(every) : every;
+  if (length === undefined) {
+    const message = `every must be ms, or a text such as '30s', '5m', '1h' or '1d', got ${show(every)}`;
+    throw argumentError('ERR_INVALID_ARG_VALUE', message);
+  }
+  checkWhole(length, 'every', TTL_MS_MIN, KEEP_MS_MAX);
+  const ms = length as number;
+  return { length: ms, least: ms, usual: Math.min(KEEP_MS_MAX, Math.max(2 * ms, KEEP_MS_LEAST)) };
+}

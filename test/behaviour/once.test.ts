@@ -1,0 +1,230 @@
+/** `runOnce`: one body per slot, whoever asks, and whatever happens to it. */
+
+import assert from 'node:assert/strict';
+import { after, afterEach, before, describe, test } from 'node:test';
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { ConnectTarget, LockManager } from '../support/holdfast.js';
+import { connect, holdfast } from '../support/holdfast.js';
+import { spawnProgram } from '../support/program.js';
+import { RedisServer } from '../support/server.js';
+import { until } from '../support/wait.js';
+
+const { LockLostError } = holdfast;
+const DONE = { ran: false, slot: 's', reason: 'done' } as const;
+const RUNNING = { ran: false, slot: 's', reason: 'running' } as const;
+
+let server: RedisServer;
+let opened: LockManager[] = [];
+let visits = 0;
+
+before(async () => {
+  server = await RedisServer.start();
+});
+
+afterEach(async () => {
+  await Promise.all(opened.map((manager) => manager.close()));
+  opened = [];
+  await server.admin.flushall();
+});
+
+after(() => server?.stop());
+
+async function open(target: ConnectTarget): Promise<LockManager> {
+  const manager = await connect(target);
+  opened.push(manager);
+  return manager;
+}
+
+for (const kind of ['redis', 'memory'] as const) {
+  describe(`on ${kind}:`, () => {
+    let target: string;
+    let [a, b]: LockManager[] = [];
+    const both = () => [a, b] as [LockManager, LockManager];
+
+    before(() => {
+      visits += 1;
+    });
+
+    async function start(): Promise<[LockManager, LockManager]> {
+      target = kind === 'redis' ? server.url : `memory:once-${visits++}`;
+      [a, b] = [await open(target), await open(target)];
+      return both();
+    }
+
+    test('a slot is run once by many callers of several managers', async () => {
+      const managers = [...(await start()), await open(target)];
+      let bodies = 0;
+      for (let slot = 0; slot < 20; slot++) {
+        const calls = managers.flatMap((locks) => [0, 1].map(() => locks));
+        const results = await Promise.all(
+          calls.map((locks) =>
+            locks.runOnce('job', { slot: `${slot}`, wait: 30_000 }, async (lock, name) => {
+              assert.ok(lock.held);
+              bodies += 1;
+              return name;
+            }),
+          ),
+        );
+        const ran = results.filter((result) => result.ran);
+        assert.deepEqual(ran, [{ ran: true, slot: `${slot}`, value: `${slot}` }]);
+        const others = results.filter((result) => !result.ran);
+        assert.ok(others.every((result) => !result.ran && result.reason === 'done'));
+      }
+      assert.equal(bodies, 20);
+    });
+
+    test('who does not wait is told that another runs it', async () => {
+      const [one, other] = await start();
+      await one.runOnce('job', { slot: 's' }, async () => {
+        assert.deepEqual(await other.runOnce('job', { slot: 's' }, () => 1), RUNNING);
+        assert.deepEqual(await other.runOnce('job', { slot: 's', wait: 5 }, () => 1), RUNNING);
+        const next = { ...RUNNING, slot: 't' };
+        assert.deepEqual(await other.runOnce('job', { slot: 't' }, () => 1), next);
+      });
+      assert.deepEqual(await other.runOnce('job', { slot: 's' }, () => 1), DONE);
+    });
+
+    test('a slot whose body threw is done', async () => {
+      const [one, other] = await start();
+      const failing = one.runOnce('job', { slot: 's' }, () => {
+        throw new Error('broken');
+      });
+      await assert.rejects(failing, /broken/);
+      assert.deepEqual(await other.runOnce('job', { slot: 's' }, () => 1), DONE);
+    });
+
+    test('with retry a slot whose body threw is run by who waits', async () => {
+      const [one, other] = await start();
+      let waiting: Promise<unknown> | undefined;
+      const failing = one.runOnce('job', { slot: 's', retry: true }, async () => {
+        waiting = other.runOnce('job', { slot: 's', retry: true, wait: 30_000 }, () => 2);
+        await until(() => other.stats().waiting === 1, 'the other to wait');
+        throw new Error('broken');
+      });
+      await assert.rejects(failing, /broken/);
+      assert.deepEqual(await waiting, { ran: true, slot: 's', value: 2 });
+      assert.deepEqual(await one.runOnce('job', { slot: 's', retry: true }, () => 3), DONE);
+    });
+
+    test('with retry a body that was overtaken marks nothing', async () => {
+      const [one, other] = await start();
+      const overtaken = one.runOnce('job', { slot: 's', retry: true }, async () => {
+        await other.forceRelease('job@s');
+        return 7;
+      });
+      await assert.rejects(overtaken, (error) => {
+        assert.ok(error instanceof LockLostError);
+        return error.result === 7;
+      });
+      const again = await other.runOnce('job', { slot: 's', retry: true }, () => 8);
+      assert.deepEqual(again, { ran: true, slot: 's', value: 8 });
+    });
+
+    test('with retry a body that lost its lock marks nothing', async () => {
+      const [one, other] = await start();
+      const robbed = one.runOnce('job', { slot: 's', retry: true }, async (lock) => {
+        await other.forceRelease('job');
+        await until(() => lock.signal.aborted, 'the loss');
+        return 7;
+      });
+      await assert.rejects(robbed, LockLostError);
+      const again = await other.runOnce('job', { slot: 's', retry: true }, () => 8);
+      assert.deepEqual(again, { ran: true, slot: 's', value: 8 });
+    });
+
+    test('a done slot outlives its manager, burdens none, and ends', async () => {
+      const [one, other] = await start();
+      for (const retry of [false, true]) {
+        await one.runOnce('job', { slot: `${retry}`, retry, keep: 60_000 }, () => 1);
+      }
+      assert.equal(one.stats().held, 0);
+      assert.equal(one.stats().lost, 0);
+      await one.close();
+      for (const slot of ['false', 'true']) {
+        const late = await other.runOnce('job', { slot }, () => 1);
+        assert.deepEqual(late, { ...DONE, slot });
+      }
+      const { held } = await other.query({ startsWith: 'job@' });
+      assert.ok(held.every(({ ttl }) => ttl !== null && ttl > 50_000 && ttl <= 60_000));
+      await other.runOnce('job', { slot: 's', keep: 100 }, () => 1);
+      await until(
+        async () => (await other.runOnce('job', { slot: 's', keep: 100 }, () => 2)).ran,
+        'the slot to be forgotten',
+      );
+    });
+
+    test('every names slots by the clock of the server', async (t) => {
+      const [one, other] = await start();
+      const now = Date.now();
+      // The clock of this process is a day behind.
+      t.mock.timers.enable({ apis: ['Date'], now: now - 86_400_000 });
+      const result = await one.runOnce('job', { every: '10m' }, (_, slot) => slot);
+      t.mock.timers.reset();
+      assert.ok(result.ran);
+      assert.equal(Date.parse(result.slot) % 600_000, 0);
+      assert.ok(Math.abs(Date.parse(result.slot) - now) <= 310_000, result.slot);
+      const again = await other.runOnce('job', { every: 600_000 }, () => 1);
+      if (again.slot === result.slot) assert.ok(!again.ran);
+      const [begin, slots] = [performance.now(), new Set<string>()];
+      while (slots.size < 3) {
+        const { ran, slot } = await other.runOnce('tick', { every: 200 }, () => 1);
+        assert.equal(ran, !slots.has(slot), slot);
+        slots.add(slot);
+        await sleep(20);
+      }
+      assert.ok(performance.now() - begin >= 200);
+    });
+
+    test('wrong arguments are refused, and nothing is sent', async () => {
+      const [one] = await start();
+      const { requests } = one.stats();
+      const body = () => assert.fail('it was refused');
+      for (const [code, key, options] of [
+        ['ERR_INVALID_ARG_VALUE', '', { slot: 's' }],
+        ['ERR_INVALID_ARG_VALUE', 'job', undefined],
+        ['ERR_INVALID_ARG_VALUE', 'job', {}],
+        ['ERR_INVALID_ARG_VALUE', 'job', { slot: 's', every: 500 }],
+        ['ERR_INVALID_ARG_VALUE', 'job', { slot: '' }],
+        ['ERR_INVALID_ARG_VALUE', 'job', { slot: 'a:queue' }],
+        ['ERR_OUT_OF_RANGE', 'job', { slot: 'x'.repeat(1_024) }],
+        ['ERR_INVALID_ARG_TYPE', 'job', { slot: 5 }],
+        ['ERR_INVALID_ARG_VALUE', 'job', { every: '5 minutes' }],
+        ['ERR_OUT_OF_RANGE', 'job', { every: 49 }],
+        ['ERR_OUT_OF_RANGE', 'job', { every: '400d' }],
+        ['ERR_OUT_OF_RANGE', 'job', { every: '1h', keep: 60_000 }],
+        ['ERR_OUT_OF_RANGE', 'job', { slot: 's', ttl: 50 }],
+        ['ERR_INVALID_ARG_TYPE', 'job', { slot: 's', retry: 1 }],
+        ['ERR_INVALID_ARG_TYPE', 'job', { slot: 's', mode: 'shared' }],
+        ['ERR_OUT_OF_RANGE', 'job', { slot: 's', wait: -1 }],
+      ] as const) {
+        const refused = one.runOnce(key, options as never, body);
+        await assert.rejects(refused, { code }, `${key} ${JSON.stringify(options)}`);
+      }
+      const noBody = one.runOnce('job', { slot: 's' }, undefined as never);
+      await assert.rejects(noBody, { code: 'ERR_INVALID_ARG_TYPE' });
+      assert.equal(one.stats().requests, requests);
+    });
+  });
+}
+
+describe('a process that crashes in the body', () => {
+  for (const retry of [false, true]) {
+    test(`with retry: ${retry}`, async () => {
+      const program = spawnProgram(
+        `import { connect } from 'holdfast'
+        const locks = await connect(process.argv[1])
+        await locks.runOnce('job', { slot: 's', retry: ${retry}, ttl: 1_000 }, async () => {
+          console.log('running')
+          await new Promise(() => setInterval(() => {}, 1_000))
+        })`,
+        server.url,
+      );
+      await program.said('running');
+      const locks = await open(server.url);
+      const waiting = locks.runOnce('job', { slot: 's', retry, wait: 60_000 }, () => 2);
+      await until(() => locks.stats().waiting === 1, 'this process to wait');
+      await program.kill();
+      assert.deepEqual(await waiting, retry ? { ran: true, slot: 's', value: 2 } : DONE);
+    });
+  }
+});
