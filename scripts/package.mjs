@@ -81,7 +81,9 @@ function stageMain(platforms) {
     platforms.map(({ name, version }) => [name, version]),
   );
   writeFileSync(join(stage, 'package.json'), `${JSON.stringify(main, null, 2)}\n`);
-  cpSync(join(ROOT, 'dist'), join(stage, 'dist'), { recursive: true });
+  for (const folder of ['dist', 'monitoring']) {
+    cpSync(join(ROOT, folder), join(stage, folder), { recursive: true });
+  }
   cpSync(join(ROOT, 'native', 'binding.js'), join(stage, 'native', 'binding.js'));
   for (const file of ['README.md', 'LICENSE']) copyFileSync(join(ROOT, file), join(stage, file));
 }

@@ -6,6 +6,7 @@
  */
 
 import { channel, type TracingChannel, tracingChannel } from 'node:diagnostics_channel';
+import type { ErrorContext } from '../internal/outcome.js';
 import type { LockLostError } from './errors.js';
 import type { Lock } from './lock.js';
 
@@ -29,6 +30,14 @@ export interface LockTrace {
   readonly lock: string;
   /** The server, without login. */
   readonly server: string;
+  /** The manager: its `clientId`. */
+  readonly clientId: string;
+  /**
+   * The lock that is extended or released; an acquire has its own as `result`.
+   *
+   * @default undefined
+   */
+  readonly holder?: Lock;
 }
 
 /**
@@ -60,6 +69,14 @@ export const tracing = {
   release: tracingChannel<LockTrace, LockTrace>('holdfast:release'),
 };
 
+/** What an operation is about. */
+interface Traced {
+  /** The lock's name. */
+  readonly name: string;
+  readonly errors: ErrorContext;
+  readonly holder?: Lock;
+}
+
 /**
  * Runs `operation`, and traces it if the channel has subscribers.
  *
@@ -67,9 +84,11 @@ export const tracing = {
  */
 export function traced<T>(
   on: TracingChannel<LockTrace, LockTrace>,
-  lock: string,
-  server: string,
+  { name, errors, holder }: Traced,
   operation: () => Promise<T>,
 ): Promise<T> {
-  return on.hasSubscribers ? on.tracePromise(operation, { lock, server }) : operation();
+  if (!on.hasSubscribers) return operation();
+  const { server, client: clientId } = errors;
+  const trace = { lock: name, server, clientId };
+  return on.tracePromise(operation, holder === undefined ? trace : { ...trace, holder });
 }

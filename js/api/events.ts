@@ -12,6 +12,7 @@ import type { Lock } from './lock.js';
  * locks.on('lost', (lock, error) => console.error(error.message))
  * locks.on('disconnect', (error) => console.error(error.message))
  * locks.on('reconnect', () => console.error('connected again'))
+ * locks.on('close', () => console.error('closed'))
  * locks.on('warning', (warning) => console.error(warning.code, warning.message))
  * ```
  */
@@ -38,6 +39,8 @@ export interface LockManagerEvents {
    * it. Without a listener it becomes a warning of the process.
    */
   warning: [warning: LockError];
+  /** The manager was closed, and has given up all its locks. */
+  close: [];
 }
 
 /** The methods of an EventEmitter that add or remove listeners. */

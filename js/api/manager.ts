@@ -446,6 +446,7 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
 
   async #close(): Promise<void> {
     await this.#channel.close();
+    this.emit('close');
   }
 
   #check(name: string | readonly string[]): void {
@@ -478,7 +479,7 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
       const all = names.join(', ');
       const together = () => this.#takeTogether(names, request);
       const begun = performance.now();
-      const locks = await traced(tracing.acquire, all, this.#errors.server, together);
+      const locks = await traced(tracing.acquire, { name: all, errors: this.#errors }, together);
       if (locks !== undefined) return locks;
       if (left > 0) left = Math.max(0, left - (performance.now() - begun));
     }
@@ -530,7 +531,7 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
       if (request.reentrant) return enter(around, request);
       if (request.wait > 0) this.#warnNested(around, request);
     }
-    return traced(tracing.acquire, name, this.#errors.server, async () => {
+    return traced(tracing.acquire, { name, errors: this.#errors }, async () => {
       const outcome = await this.#begin(name, request);
       if (outcome.code === OutcomeCode.Held && request.wait === WAIT_NEVER) return null;
       return this.#settle(name, request, outcome);
@@ -587,9 +588,9 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
   }
 
   readonly #onLost = (lock: Lock, error: LockLostError): void => {
-    const { server } = this.#errors;
+    const { server, client: clientId } = this.#errors;
     if (tracing.lost.hasSubscribers) {
-      tracing.lost.publish({ lock: lock.name, server, error, holder: lock });
+      tracing.lost.publish({ lock: lock.name, server, clientId, error, holder: lock });
     }
     this.emit('lost', lock, error);
   };

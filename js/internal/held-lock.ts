@@ -175,7 +175,7 @@ export class HeldLock implements Holder, SharedHandle {
 
   async extend(ttl?: number): Promise<void> {
     if (ttl !== undefined) checkTtl(ttl);
-    return traced(tracing.extend, this.name, this.#manager.errors.server, () => this.#extend(ttl));
+    return this.#traced(tracing.extend, () => this.#extend(ttl));
   }
 
   async #extend(ttl?: number): Promise<void> {
@@ -227,7 +227,7 @@ export class HeldLock implements Holder, SharedHandle {
   }
 
   release(): Promise<boolean> {
-    return traced(tracing.release, this.name, this.#manager.errors.server, () => this.#release());
+    return this.#traced(tracing.release, () => this.#release());
   }
 
   async #release(): Promise<boolean> {
@@ -260,6 +260,11 @@ export class HeldLock implements Holder, SharedHandle {
 
   async [Symbol.asyncDispose](): Promise<void> {
     await this.release();
+  }
+
+  #traced<T>(on: typeof tracing.extend, operation: () => Promise<T>): Promise<T> {
+    const { name } = this;
+    return traced(on, { name, errors: this.#manager.errors, holder: this }, operation);
   }
 
   get #isOver(): boolean {

@@ -440,12 +440,12 @@ fn a_lock_that_is_left_is_over_here_and_lasts_there() {
     a.execute_and_lose_replies();
     a.connect();
     a.settle();
-    assert_eq!(a.outcome(op), Some(Outcome::Done));
+    assert_eq!(a.outcome(op), Some(&Outcome::Done));
     assert_eq!(a.lost, [(lease, LossReason::Ended)]);
     assert_eq!(a.machine.stats().lost, 0);
     let close = a.command(Command::Close);
     a.settle();
-    assert_eq!(a.outcome(close), Some(Outcome::Done));
+    assert_eq!(a.outcome(close), Some(&Outcome::Done));
     b.pass(ms(50_000));
     assert!(b.server.owner(b.now, &World::keys()).is_some());
     b.pass(ms(11_000));
@@ -460,7 +460,7 @@ fn a_lock_that_was_taken_away_is_not_left() {
     b.settle();
     let op = a.command(Command::Leave { lease, ttl: ms(60_000) });
     a.settle();
-    assert_eq!(a.outcome(op), Some(Outcome::Lost));
+    assert_eq!(a.outcome(op), Some(&Outcome::Lost));
     let (lease, _) = b.lease(adopted);
     b.release(lease);
     b.settle();

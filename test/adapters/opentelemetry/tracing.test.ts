@@ -1,10 +1,7 @@
-/** Spans of OpenTelemetry and metrics of Prometheus, made of what a manager does on a real server. */
+/** `holdfast/opentelemetry`: the spans of what a manager does on a real server. */
 
 import assert from 'node:assert/strict';
-import { readFileSync } from 'node:fs';
-import { join } from 'node:path';
 import { after, afterEach, before, test } from 'node:test';
-import { pathToFileURL } from 'node:url';
 import { context, SpanStatusCode, trace } from '@opentelemetry/api';
 import { AsyncLocalStorageContextManager } from '@opentelemetry/context-async-hooks';
 import {
@@ -13,13 +10,9 @@ import {
   type ReadableSpan,
   SimpleSpanProcessor,
 } from '@opentelemetry/sdk-trace-base';
-import { Registry } from 'prom-client';
-import { ROOT } from '../../support/child.js';
-import { untilQueued } from '../../support/crew.js';
+import { traceLocks } from 'holdfast/opentelemetry';
 import { connect, type LockManager } from '../../support/holdfast.js';
 import { RedisServer } from '../../support/server.js';
-
-const FOLDER = join(ROOT, 'examples', 'observability');
 
 let server: RedisServer;
 let locks: LockManager;
@@ -41,13 +34,8 @@ after(async () => {
 
 afterEach(() => exporter.reset());
 
-async function load(file: string): Promise<Record<string, (...args: unknown[]) => unknown>> {
-  return import(pathToFileURL(join(FOLDER, file)).href);
-}
-
 async function traced(action: () => Promise<unknown>): Promise<ReadableSpan[]> {
-  const { traceLocks } = await load('tracing.mjs');
-  const end = traceLocks?.(provider.getTracer('test')) as () => void;
+  const end = traceLocks(provider.getTracer('test'));
   await action();
   end();
   return exporter.getFinishedSpans();
@@ -67,7 +55,8 @@ test('each operation is a span below the one that is active, with lock, server, 
       span.end();
     }),
   );
-  const where = { 'lock.name': 'item:42', 'lock.server': `${server.url}/0` };
+  const { hostname: host, port } = new URL(server.url);
+  const where = { 'lock.name': 'item:42', 'server.address': host, 'server.port': Number(port) };
   const seen = spans.map(({ name, attributes, parentSpanContext }) => {
     return [name, { ...attributes }, parentSpanContext?.spanId];
   });
@@ -113,51 +102,4 @@ test('when tracing has ended nothing is traced', async () => {
   await (await locks.acquire('item:42')).release();
   assert.equal(exporter.getFinishedSpans().length, 0);
   assert.equal(trace.getActiveSpan(), undefined);
-});
-
-/** The value of a series, such as `holdfast_held`. */
-async function numberAt(registry: Registry, series: string): Promise<number> {
-  const text = await registry.metrics();
-  const line = text.split('\n').find((each) => each.startsWith(`${series} `));
-  assert.ok(line !== undefined, `${series} is not in\n${text}`);
-  return Number(line.slice(series.length + 1));
-}
-
-test('the metrics tell what happened, and every one that the page speaks of is there', async () => {
-  const { measureLocks } = await load('metrics.mjs');
-  const registry = new Registry();
-  await using own = await connect(server.url);
-  measureLocks?.(own, [registry]);
-
-  const blocking = await others.acquire('item:42');
-  const waiting = own.acquire('item:42', { label: 'own' });
-  await untilQueued(server, 'item:42', ['own']);
-  assert.equal(await numberAt(registry, 'holdfast_waiting'), 1);
-  await blocking.release();
-  const lock = await waiting;
-  assert.equal(await numberAt(registry, 'holdfast_held'), 1);
-  assert.equal(await numberAt(registry, 'holdfast_acquired_total'), 1);
-  assert.equal(await numberAt(registry, 'holdfast_abandoned_total'), 0);
-  const age = await numberAt(registry, 'holdfast_oldest_hold_seconds');
-  assert.ok(age >= 0 && age < 60, String(age));
-  assert.equal(await numberAt(registry, 'holdfast_hand_off_seconds_bucket{le="+Inf"}'), 1);
-  const acquired = '{kind="item",outcome="acquired"}';
-  // Both managers are of this process.
-  assert.equal(await numberAt(registry, `holdfast_acquire_seconds_count${acquired}`), 2);
-
-  assert.equal(await own.tryAcquire('item:42'), null);
-  const taken = '{kind="item",outcome="taken"}';
-  assert.equal(await numberAt(registry, `holdfast_acquire_seconds_count${taken}`), 1);
-
-  const lost = new Promise((resolve) => own.once('lost', resolve));
-  await others.forceRelease('item:42');
-  await lost;
-  assert.equal(lock.held, false);
-  assert.equal(await numberAt(registry, 'holdfast_lost_total{kind="item",reason="stolen"}'), 1);
-
-  const page = readFileSync(join(ROOT, 'docs', 'observability.md'), 'utf8');
-  const text = await registry.metrics();
-  const named = new Set(page.match(/\bholdfast_[a-z_]+/g));
-  assert.ok(named.size > 5);
-  for (const name of named) assert.ok(text.includes(`\n${name}`), `${name} does not exist`);
 });

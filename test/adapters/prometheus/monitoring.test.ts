@@ -1,0 +1,115 @@
+/** The alert rules and the dashboard in `monitoring/`, in the tools that they are for. */
+
+import assert from 'node:assert/strict';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { measureLocks } from 'holdfast/prometheus';
+import { Registry } from 'prom-client';
+import { ROOT } from '../../support/child.js';
+import { connect } from '../../support/holdfast.js';
+import { Prometheus, promtool } from '../../support/prometheus.js';
+import { RedisServer } from '../../support/server.js';
+import { until } from '../../support/wait.js';
+
+const RULES = join(ROOT, 'monitoring', 'alerts.yml');
+const DASHBOARD = join(ROOT, 'monitoring', 'dashboard.json');
+
+interface Dashboard {
+  readonly panels: readonly {
+    readonly title: string;
+    readonly targets: readonly { readonly expr: string }[];
+  }[];
+}
+
+/** For each alert the series that it is about, one sample a minute, and the minute at which it fires. */
+const FIRES: Readonly<Record<string, readonly [minute: number, ...series: [string, string][]]>> = {
+  HoldfastLockLost: [6, ['lost_total{reason="expired"}', '0 0 0 0 1 1 1']],
+  HoldfastDisconnected: [3, ['connected', '1 0 0 0']],
+  HoldfastStuck: [12, ['waiting', '1x15'], ['acquired_total', '7x15']],
+  HoldfastLongWait: [3, ['oldest_wait_seconds', '0 61 121 181']],
+  HoldfastLongHold: [1, ['oldest_hold_seconds', '3599 3660']],
+  HoldfastAbandoned: [3, ['abandoned_total', '0 0 1 1']],
+  HoldfastTimeouts: [20, ['timed_out_total', '0+1x20'], ['acquired_total', '0+10x20']],
+  HoldfastSlowHandOffs: [
+    20,
+    ['hand_off_seconds_bucket{le="0.065536"}', '0+1x20'],
+    ['hand_off_seconds_bucket{le="0.524288"}', '0+10x20'],
+    ['hand_off_seconds_bucket{le="+Inf"}', '0+10x20'],
+  ],
+};
+
+/** The alerts of the rules, by their names. */
+const alerts = readFileSync(RULES, 'utf8').matchAll(/- alert: (\w+)/g);
+
+function inputOf([series, values]: readonly [string, string]) {
+  const [name = '', labels = '}'] = series.split('{');
+  const own = labels === '}' ? '' : `,${labels.slice(0, -1)}`;
+  return { series: `holdfast_${name}{manager="shop",instance="a:1"${own}}`, values };
+}
+
+test('every alert fires once, and not before its cause', () => {
+  promtool('check', 'rules', RULES);
+  assert.deepEqual(Array.from(alerts, ([, name]) => name).sort(), Object.keys(FIRES).sort());
+  const folder = mkdtempSync(join(tmpdir(), 'holdfast-rules-'));
+  try {
+    const tests = Object.entries(FIRES).map(([alertname, [minute, ...series]]) => ({
+      interval: '1m',
+      input_series: series.map(inputOf),
+      promql_expr_test: [
+        {
+          expr: `count(ALERTS{alertname="${alertname}",alertstate="firing"})`,
+          eval_time: `${minute}m`,
+          exp_samples: [{ value: 1, labels: '{}' }],
+        },
+        { expr: 'count(ALERTS{alertstate="firing"})', eval_time: '0m', exp_samples: [] },
+      ],
+    }));
+    const file = join(folder, 'tests.yml');
+    const suite = { rule_files: [RULES], evaluation_interval: '1m', tests };
+    writeFileSync(file, JSON.stringify(suite));
+    promtool('test', 'rules', file);
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
+});
+
+test('no panel of the dashboard is empty under load', async () => {
+  const server = await RedisServer.start();
+  const registry = new Registry();
+  const managers = [await connect(server.url), await connect(server.url)];
+  managers.forEach((manager, i) => {
+    measureLocks(manager, { registry, manager: `m${i}` });
+  });
+  const prometheus = await Prometheus.start(() => registry.metrics());
+  let over = false;
+  const load = managers.flatMap((manager) =>
+    ['item:1', 'item:1', 'order:2'].map(async (name) => {
+      while (!over) {
+        await manager.request(name, () => new Promise((resolve) => setTimeout(resolve, 5)));
+        await (await manager.tryAcquire('busy'))?.release();
+      }
+    }),
+  );
+  try {
+    const { panels } = JSON.parse(readFileSync(DASHBOARD, 'utf8')) as Dashboard;
+    assert.ok(panels.length >= 10);
+    for (const { title, targets } of panels) {
+      for (const { expr } of targets) {
+        const asked = expr.replaceAll('$__rate_interval', '5s').replaceAll('$manager', '.*');
+        const isFilled = async () => (await prometheus.query(asked)).some(Number.isFinite);
+        await until(isFilled, `${title}: ${asked}`);
+      }
+    }
+    // What is exported follows the conventions of Prometheus, but for the buckets of the hand-offs.
+    const held = await prometheus.query('count by (manager) (holdfast_held)');
+    assert.deepEqual(held, [1, 1]);
+  } finally {
+    over = true;
+    await Promise.all(load);
+    await Promise.all(managers.map((manager) => manager.close()));
+    await prometheus.stop();
+    await server.stop();
+  }
+});
