@@ -39,6 +39,7 @@ export {
   type RequestOptions,
   type SentinelAddress,
   type SentinelTarget,
+  StaleFenceError,
   type TlsOptions,
   type TryAcquireOptions,
   type UrlLike,

@@ -20,6 +20,7 @@ export {
   LockServerError,
   LockTimeoutError,
   type QuorumServer,
+  StaleFenceError,
 } from './api/errors.js';
 export type { LockManagerEvents } from './api/events.js';
 export type { Lock, LockJson } from './api/lock.js';

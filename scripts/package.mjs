@@ -27,7 +27,7 @@ const ROOT = join(import.meta.dirname, '..');
 /** The licences of the crates that are linked into an addon. */
 const NOTICES = 'THIRD-PARTY.txt';
 /** The fields of the manifest that only building needs. */
-const OURS = ['devDependencies', 'napi', 'scripts'];
+const OURS = ['devDependencies', 'napi', 'overrides', 'scripts'];
 
 const { values } = parseArgs({
   options: {

@@ -282,6 +282,41 @@ export class LockTimeoutError extends LockError {
   }
 }
 
+/**
+ * A resource refused this owner of a lock, since a later owner has been there. Nothing was written. Undo what can
+ * be undone, and ask for the lock again if that is still worth it: the same fence is refused every time. The guards of
+ * `holdfast/fence` throw it, and so may code that checks fences by itself.
+ *
+ * @example
+ * ```ts
+ * await locks.request('item:42', async ({ name, fence }) => {
+ *   const { rowCount } = await db.query(
+ *     'UPDATE stock SET n = n - 1, fence = $1 WHERE item = 42 AND fence < $1',
+ *     [fence],
+ *   )
+ *   if (rowCount === 0) throw new StaleFenceError(`a later owner of "${name}" was there`, name, { fence })
+ * })
+ * ```
+ */
+export class StaleFenceError extends LockError {
+  declare readonly code: 'ERR_LOCK_STALE_FENCE';
+  /** The fence that was refused. */
+  readonly fence: number;
+  /** The greatest fence that the resource has seen, if it told. */
+  readonly seen: number | undefined;
+
+  /** Called by holdfast, by code that checks fences, and by tests of a service that handles the error. */
+  constructor(
+    message: string,
+    lock: string,
+    details: { readonly fence: number; readonly seen?: number | undefined },
+  ) {
+    super('ERR_LOCK_STALE_FENCE', message, lock);
+    this.fence = details.fence;
+    this.seen = details.seen;
+  }
+}
+
 const CLASSES = {
   LockError: [LockError, 'ERR_LOCK'],
   LockClosedError: [LockClosedError, 'ERR_LOCK_CLOSED'],
@@ -291,6 +326,7 @@ const CLASSES = {
   LockQuorumError: [LockQuorumError, 'ERR_LOCK_QUORUM'],
   LockServerError: [LockServerError, 'ERR_LOCK_SERVER'],
   LockTimeoutError: [LockTimeoutError, 'ERR_LOCK_TIMEOUT'],
+  StaleFenceError: [StaleFenceError, 'ERR_LOCK_STALE_FENCE'],
 } as const;
 
 for (const [name, [target, code]] of Object.entries(CLASSES)) {

@@ -3,6 +3,7 @@
  * service's own clients release and extend them.
  */
 
+import { evaluate } from '../internal/evaluate.js';
 import { locked } from './errors.js';
 import { isNodeRedis3 } from './node-redis3.js';
 import { bag } from './place.js';
@@ -101,22 +102,16 @@ async function ask(
   }
 }
 
-/** The `eval` of both libraries. */
-interface Evaluating {
-  readonly evalSha?: unknown;
-  eval(script: string, ...rest: unknown[]): Promise<unknown>;
+/** node-redis 3 has callbacks. */
+interface Calling {
+  eval(script: string, ...rest: unknown[]): void;
 }
 
 function run(client: Client, script: string, key: string, args: string[]): Promise<unknown> {
-  const evaluating = client as unknown as Evaluating;
-  if (isNodeRedis3(bag(client))) {
-    return new Promise((resolve, reject) => {
-      const settle = (error: Error | null, answer: unknown) =>
-        error === null ? resolve(answer) : reject(error);
-      void evaluating.eval(script, 1, key, ...args, settle);
-    });
-  }
-  // Only node-redis has `evalSha` in this spelling; its `eval` takes an object.
-  if ('evalSha' in evaluating) return evaluating.eval(script, { keys: [key], arguments: args });
-  return evaluating.eval(script, 1, key, ...args);
+  if (!isNodeRedis3(bag(client))) return evaluate(client, script, [key], args);
+  return new Promise((resolve, reject) => {
+    const settle = (error: Error | null, answer: unknown) =>
+      error === null ? resolve(answer) : reject(error);
+    (client as unknown as Calling).eval(script, 1, key, ...args, settle);
+  });
 }

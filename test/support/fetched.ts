@@ -21,13 +21,19 @@ const CACHE = join(ROOT, 'node_modules', '.cache');
  * package is run.
  */
 export async function fetched(spec: string, program: string): Promise<string> {
-  const folder = join(CACHE, `holdfast-${spec.replaceAll(/[^\w.]+/g, '-')}`);
-  if (!existsSync(folder)) await fetch(spec, folder);
+  const folder = await fetchedFolder(spec);
   const found = readdirSync(folder, { recursive: true, encoding: 'utf8' }).find(
     (file) => file.endsWith(`/${program}`) && statSync(join(folder, file)).isFile(),
   );
   if (found === undefined) throw new Error(`npm's ${spec} brought no ${program} into ${folder}`);
   return join(folder, found);
+}
+
+/** A folder in whose `node_modules` are the packages `specs` of npm. No script of any package is run. */
+export async function fetchedFolder(...specs: readonly string[]): Promise<string> {
+  const folder = join(CACHE, `holdfast-${specs.join('+').replaceAll(/[^\w.]+/g, '-')}`);
+  if (!existsSync(folder)) await fetch(specs, folder);
+  return folder;
 }
 
 /** The Node of that major version: this one, if it is of that version. */
@@ -36,19 +42,22 @@ export async function nodeOf(major: number): Promise<string> {
   return fetched(`node-${process.platform}-${process.arch}@${major}`, 'bin/node');
 }
 
-async function fetch(spec: string, folder: string): Promise<void> {
+async function fetch(specs: readonly string[], folder: string): Promise<void> {
   mkdirSync(CACHE, { recursive: true });
   // Made aside, so that neither another test file nor an end halfway finds a part of it.
   const aside = mkdtempSync(join(CACHE, 'fetching-'));
   const quiet = ['--no-audit', '--no-fund', '--ignore-scripts', '--no-package-lock'];
   try {
-    await promisify(execFile)('npm', ['install', '--prefix', aside, ...quiet, spec]);
+    await promisify(execFile)('npm', ['install', '--prefix', aside, ...quiet, ...specs]);
     renameSync(aside, folder);
   } catch (error) {
     if (existsSync(folder)) return;
-    throw new Error(`this test needs ${spec}, and npm could not get it into ${folder}`, {
-      cause: error,
-    });
+    throw new Error(
+      `this test needs ${specs.join(' and ')}, and npm could not get it into ${folder}`,
+      {
+        cause: error,
+      },
+    );
   } finally {
     rmSync(aside, { recursive: true, force: true });
   }

@@ -5,8 +5,20 @@ declare module 'pg' {
     readonly rowCount: number | null;
     readonly rows: readonly Record<string, unknown>[];
   }
-  export class Pool {
+  export class Client {
     constructor(options: { connectionString: string });
+    connect(): Promise<void>;
+    query(text: string, values?: readonly unknown[]): Promise<Result>;
+    end(): Promise<void>;
+  }
+  export interface PoolClient {
+    query(text: string, values?: readonly unknown[]): Promise<Result>;
+    release(error?: Error | boolean): void;
+  }
+  export class Pool {
+    constructor(options: { connectionString: string; max?: number });
+    connect(): Promise<PoolClient>;
+    connect(callback: (error: Error | undefined, client: PoolClient | undefined) => void): void;
     query(text: string, values?: readonly unknown[]): Promise<Result>;
     end(): Promise<void>;
   }

@@ -1,0 +1,23 @@
+// The CommonJS build is the real code; one implementation means one identity of every class.
+export {
+  checkFence,
+  type FenceConnection,
+  type FenceDialect,
+  type Fenced,
+  type FencedSet,
+  type FenceMysqlPool,
+  type FencePgPool,
+  type FenceRedis,
+  type FenceSqlite,
+  type FenceStore,
+  type FenceTransaction,
+  fencedEval,
+  fencedSet,
+  fencedTransaction,
+  fenceTable,
+  type HttpFenceOptions,
+  httpFence,
+  memoryFences,
+  redisFences,
+  StaleFenceError,
+} from './index.js';

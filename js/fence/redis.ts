@@ -1,0 +1,114 @@
+/** Fences of data in Redis. */
+
+import { checkObject, checkText, checkWhole } from '../internal/checks.js';
+import { evaluate } from '../internal/evaluate.js';
+import { checkFenced, type Fenced, stale } from './check.js';
+
+/**
+ * A client of ioredis or node-redis, for one server or a Cluster.
+ *
+ * @example
+ * ```ts
+ * import { createClient } from 'redis'
+ * import type { FenceRedis } from 'holdfast/fence'
+ *
+ * const redis: FenceRedis = createClient({ url: 'redis://127.0.0.1:6379' })
+ * ```
+ */
+export interface FenceRedis {
+  // biome-ignore lint/suspicious/noExplicitAny: the two libraries have different parameters
+  eval(...args: any[]): Promise<unknown>;
+}
+
+/** Raises the fence, then runs what follows as if it was alone. */
+const GUARD = `
+local guard, fence = table.remove(KEYS, 1), table.remove(ARGV, 1)
+local seen = redis.call('GET', guard)
+if seen and tonumber(seen) > tonumber(fence) then return redis.error_reply('STALEFENCE ' .. seen) end
+redis.call('SET', guard, fence)
+`;
+
+/**
+ * Runs a Lua script unless a later owner of the lock has run one with the same first key. The fence is kept beside that
+ * key, in a key that ends in `:guard` and stays for ever, in the same slot of a Cluster.
+ *
+ * @param client - A client of ioredis or node-redis, with which the service reaches its data.
+ * @param script - Sees `KEYS` and `ARGV` as given here.
+ * @returns The script's reply.
+ * @throws StaleFenceError if a later owner of the lock has been there. The script has not run.
+ *
+ * @example
+ * ```ts
+ * import { createClient } from 'redis'
+ * import { fencedEval } from 'holdfast/fence'
+ *
+ * const redis = await createClient({ url: process.env.REDIS_URL }).connect()
+ * await locks.request('item:42', async (lock) => {
+ *   // Reads by the same way: from now on earlier owners are refused.
+ *   const stock = { keys: ['stock:42'] }
+ *   const n = Number(await fencedEval(redis, lock, "return redis.call('GET', KEYS[1])", stock))
+ *   await fencedEval(redis, lock, "return redis.call('SET', KEYS[1], ARGV[1])", { ...stock, arguments: [`${n + 1}`] })
+ * })
+ * redis.destroy()
+ * ```
+ */
+export async function fencedEval(
+  client: FenceRedis,
+  lock: Fenced,
+  script: string,
+  options: {
+    readonly keys: readonly [string, ...string[]];
+    readonly arguments?: readonly string[];
+  },
+): Promise<unknown> {
+  const { name, fence } = checkFenced(lock);
+  checkText(script, 'the script');
+  const { keys, arguments: args = [] } = options;
+  const [first] = keys;
+  checkText(first, 'the first key');
+  try {
+    return await evaluate(client, GUARD + script, [guardOf(first), ...keys], [`${fence}`, ...args]);
+  } catch (error) {
+    const seen = /STALEFENCE (\d+)/.exec(String(error))?.[1];
+    if (seen === undefined) throw error;
+    throw stale({ name, fence }, Number(seen), `the guard of the key "${first}"`);
+  }
+}
+
+/**
+ * Sets a string unless a later owner of the lock has been at it by `fencedSet` or `fencedEval`.
+ *
+ * @param options - `ttl` in ms: how long the string lasts; by default for ever. Its fence stays in any case.
+ * @throws StaleFenceError if a later owner of the lock has been there. Nothing was written.
+ *
+ * @example
+ * ```ts
+ * import { createClient } from 'redis'
+ * import { fencedSet } from 'holdfast/fence'
+ *
+ * const redis = await createClient({ url: process.env.REDIS_URL }).connect()
+ * await locks.request('report', (lock) => fencedSet(redis, lock, 'report', 'all is well', { ttl: 60_000 }))
+ * redis.destroy()
+ * ```
+ */
+export async function fencedSet(
+  client: FenceRedis,
+  lock: Fenced,
+  key: string,
+  value: string,
+  options?: { readonly ttl?: number },
+): Promise<void> {
+  const { ttl } = checkObject<{ ttl?: number }>(options, ['ttl'], 'fencedSet');
+  if (ttl !== undefined) checkWhole(ttl, '"ttl"', 1, Number.MAX_SAFE_INTEGER);
+  const lease = ttl === undefined ? [] : ['PX', `${ttl}`];
+  await fencedEval(client, lock, "return redis.call('SET', KEYS[1], unpack(ARGV))", {
+    keys: [key],
+    arguments: [value, ...lease],
+  });
+}
+
+/** The key of the fence, in the slot of the data. */
+function guardOf(key: string): string {
+  const tagged = /^[^{]*\{[^}]+\}/.test(key) || key.includes('}');
+  return tagged ? `${key}:guard` : `{${key}}:guard`;
+}

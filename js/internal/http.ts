@@ -1,0 +1,56 @@
+/** What the middleware for HTTP has in common: requests and answers of Express, Fastify and node:http. */
+
+import type { IncomingHttpHeaders } from 'node:http';
+
+/** A request of Express, Fastify or node:http. @internal */
+export interface HttpRequest {
+  readonly method?: string | undefined;
+  readonly headers: IncomingHttpHeaders;
+}
+
+/** An error of HTTP as a document of RFC 9457. @internal */
+export interface Problem {
+  readonly status: number;
+  readonly title: string;
+  readonly detail: string;
+  readonly type?: string;
+}
+
+/** A reply of Fastify. */
+interface Reply {
+  code(status: number): Reply;
+  header(name: string, value: string): Reply;
+  send(body: string): unknown;
+}
+
+/** A response of Express or node:http. */
+interface Response {
+  statusCode: number;
+  setHeader(name: string, value: string): unknown;
+  end(body: string): unknown;
+}
+
+/** Answers with a problem, by Fastify's reply or by the response of Express or node:http. @internal */
+export function refuse(
+  response: unknown,
+  problem: Problem,
+  headers: Readonly<Record<string, string>> = {},
+): void {
+  const body = JSON.stringify(problem);
+  // What a cache answered later would be no answer to another request.
+  const all = {
+    'Content-Type': 'application/problem+json',
+    'Cache-Control': 'no-store',
+    ...headers,
+  };
+  if (typeof (response as Reply).code === 'function') {
+    const reply = response as Reply;
+    for (const [name, value] of Object.entries(all)) reply.header(name, value);
+    reply.code(problem.status).send(body);
+    return;
+  }
+  const plain = response as Response;
+  plain.statusCode = problem.status;
+  for (const [name, value] of Object.entries(all)) plain.setHeader(name, value);
+  plain.end(body);
+}

@@ -1,0 +1,41 @@
+/** A MariaDB that tests start themselves. */
+
+import { join } from 'node:path';
+import { DatabaseServer, programs } from './database.js';
+
+/** For the user that has the rights to everything. */
+const ROOT = ['--no-defaults', '--auth-root-authentication-method=normal', '--skip-test-db'];
+
+export class MariaDb extends DatabaseServer {
+  /** Starts a server with an empty database, and waits until it answers. */
+  static start(): Promise<MariaDb> {
+    const where = { variable: 'HOLDFAST_MARIADB', folders: ['/usr/bin', '/usr/sbin'] };
+    const advice =
+      'this test needs MariaDB: install it (Debian: apt-get install mariadb-server; macOS: brew install mariadb)';
+    const make = join(
+      programs({ ...where, advice, names: ['mariadb-install-db'] }),
+      'mariadb-install-db',
+    );
+    const run = join(programs({ ...where, advice, names: ['mariadbd'] }), 'mariadbd');
+    const maria = new MariaDb({
+      stopSignal: 'SIGKILL',
+      ready: 'ready for connections',
+      make: (home) => [make, ...ROOT, `--datadir=${join(home, 'data')}`],
+      run: (home, port) => [
+        run,
+        '--no-defaults',
+        `--datadir=${join(home, 'data')}`,
+        `--socket=${join(home, 'socket')}`,
+        `--port=${port}`,
+        '--bind-address=127.0.0.1',
+        '--innodb-flush-log-at-trx-commit=0',
+        '--skip-name-resolve',
+      ],
+    });
+    return maria.start();
+  }
+
+  get url(): string {
+    return `mysql://root@127.0.0.1:${this.port}/mysql`;
+  }
+}
