@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { Command, CommanderError } from 'commander';
 import { addDoctor } from './doctor.js';
 import { EXIT_CODES, Exit, exitCodeOf, report, withoutLogin } from './exit.js';
+import { addFenceTable } from './fence-table.js';
 import { addLs } from './ls.js';
 import { addRelease } from './release.js';
 import { addRun } from './run.js';
@@ -51,7 +52,8 @@ async function main(): Promise<void> {
     // Errors in the arguments are reported like all others.
     .configureOutput({ outputError: () => {} })
     .addHelpText('after', HELP);
-  for (const add of [addRun, addLs, addWatch, addRelease, addDoctor]) add(program, end);
+  for (const add of [addRun, addLs, addWatch, addRelease, addDoctor, addFenceTable])
+    add(program, end);
   // The words after -- belong to the command that runs under the lock.
   const [ours] = process.argv.join('\0').split('\0--\0', 1);
   try {

@@ -24,6 +24,7 @@ declare global {
   const LockQuorumError: typeof holdfast.LockQuorumError;
   const LockServerError: typeof holdfast.LockServerError;
   const LockTimeoutError: typeof holdfast.LockTimeoutError;
+  const StaleFenceError: typeof holdfast.StaleFenceError;
   function somebodyWaits(name: string): Promise<void>;
   function finish(...work: unknown[]): Promise<void>;
   function rebuild(...work: unknown[]): Promise<void>;

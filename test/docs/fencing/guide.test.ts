@@ -7,6 +7,8 @@ import assert from 'node:assert/strict';
 import { readdirSync } from 'node:fs';
 import type { AddressInfo } from 'node:net';
 import { after, afterEach, before, beforeEach, test } from 'node:test';
+import { fencedTransaction, fenceTable } from 'holdfast/fence';
+import knex from 'knex';
 import { Pool } from 'pg';
 import { createClient } from 'redis';
 import { connect, type Lock, type LockManager } from '../../support/holdfast.js';
@@ -15,7 +17,7 @@ import { RedisServer } from '../../support/server.js';
 import { until } from '../../support/wait.js';
 import { blocks, FOLDER, load, source } from './guide.js';
 
-const TOO_LATE = /a later owner of (item:42|warehouse|the lock) has been here/;
+const TOO_LATE = /a later owner of (item:42|warehouse|the lock) (has been here|was there)/;
 
 let server: RedisServer;
 let postgres: Postgres;
@@ -149,6 +151,22 @@ test('PostgreSQL: a transaction over several rows is refused as a whole', async 
   });
   await assert.rejects(broken, /undone/);
   assert.deepEqual([await inStock(42), await inStock(43)], [4, 6]);
+});
+
+test('holdfast/fence: a transaction over several rows is refused as a whole, by pg and by Knex', async () => {
+  const { move, moveByKnex } = await load('guard.mjs');
+  await db.query(fenceTable('postgres'));
+  const byKnex = knex({ client: 'pg', connection: postgres.url });
+  await move(locks, db, 42, 43);
+  await moveByKnex(locks, byKnex, 42, 43);
+  assert.deepEqual([await inStock(42), await inStock(43)], [3, 7]);
+  const [early, later] = await twoOwners('warehouse');
+  await fencedTransaction(db, later, async () => {});
+  const paused = { request: async (_name: string, work: (lock: Lock) => unknown) => work(early) };
+  await assert.rejects(move(paused, db, 42, 43), TOO_LATE);
+  await assert.rejects(moveByKnex(paused, byKnex, 42, 43), { code: 'ERR_LOCK_STALE_FENCE' });
+  assert.deepEqual([await inStock(42), await inStock(43)], [3, 7]);
+  await byKnex.destroy();
 });
 
 test('PostgreSQL: a later owner waits for a transaction that has begun, and sees what it did', async () => {
