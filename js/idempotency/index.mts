@@ -1,0 +1,13 @@
+// The CommonJS build is the real code; one implementation means one identity of every class.
+export {
+  expressIdempotency,
+  fastifyIdempotency,
+  type Idempotency,
+  type IdempotencyOptions,
+  type IdempotencyRecord,
+  type IdempotencyState,
+  type IdempotencyStore,
+  type IdempotentRequest,
+  memoryStore,
+  redisStore,
+} from './index.js';

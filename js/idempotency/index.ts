@@ -1,0 +1,17 @@
+/**
+ * The header `Idempotency-Key` for Express and Fastify: a request that is repeated has its effects once.
+ *
+ * @packageDocumentation
+ */
+
+export type { Idempotency } from './attempt.js';
+export { expressIdempotency } from './express.js';
+export { fastifyIdempotency } from './fastify.js';
+export type { IdempotencyOptions, IdempotentRequest } from './options.js';
+export {
+  type IdempotencyRecord,
+  type IdempotencyState,
+  type IdempotencyStore,
+  memoryStore,
+  redisStore,
+} from './store.js';

@@ -1,0 +1,130 @@
+/** The options of both adapters. */
+
+import type { IncomingHttpHeaders } from 'node:http';
+import { argumentError } from '../api/errors.js';
+import type { LockManager } from '../api/manager.js';
+import { checkBoolean, checkObject, checkWhole } from '../internal/checks.js';
+import type { IdempotencyStore } from './store.js';
+
+/**
+ * A request of Express or Fastify, as far as its idempotency is concerned.
+ *
+ * @example
+ * ```ts
+ * import type { IdempotentRequest } from 'holdfast/idempotency'
+ *
+ * const scope = ({ headers }: IdempotentRequest) => String(headers['x-customer'])
+ * ```
+ */
+export interface IdempotentRequest {
+  /** The method. */
+  readonly method?: string | undefined;
+  /** The URL, without the host. */
+  readonly url?: string | undefined;
+  /** In Express, the URL before a router took its part. */
+  readonly originalUrl?: string | undefined;
+  /** The headers, with small letters. */
+  readonly headers: IncomingHttpHeaders;
+  /** The body, parsed or not. */
+  readonly body?: unknown;
+}
+
+/**
+ * Options of `expressIdempotency` and `fastifyIdempotency`.
+ *
+ * @example
+ * ```ts
+ * import { type IdempotencyOptions, memoryStore } from 'holdfast/idempotency'
+ *
+ * const options: IdempotencyOptions = { locks, store: memoryStore(), wait: 5_000 }
+ * ```
+ */
+export interface IdempotencyOptions {
+  /** The lock manager: the lock `idempotency:…` of a key is held while its request runs. */
+  readonly locks: LockManager;
+  /** Where answers are kept. */
+  readonly store: IdempotencyStore;
+  /**
+   * How long a request waits for another with its key, in ms, before it is answered 409.
+   * @default 0
+   */
+  readonly wait?: number;
+  /**
+   * How long answers are kept, in ms, from 1000 on.
+   * @default 86_400_000, a day
+   */
+  readonly ttl?: number;
+  /**
+   * The methods that it is about.
+   * @default ['POST', 'PATCH']
+   */
+  readonly methods?: readonly string[];
+  /**
+   * Whether a request without a key is answered 400. Otherwise it is handled as if there was none of this.
+   * @default false
+   */
+  readonly required?: boolean;
+  /**
+   * Whether handlers call `request.idempotency.effects()` ahead of their first effect. An attempt that crashed before is
+   * then run again. Otherwise a request counts as having had effects from its start.
+   * @default false
+   */
+  readonly marksEffects?: boolean;
+  /**
+   * Whether a request is run again after an attempt that crashed when it may have had effects. Its handler must find out
+   * what was done: `request.idempotency.interrupted` is true. Otherwise it is answered 409, since nobody knows.
+   * @default false
+   */
+  readonly recover?: boolean;
+  /**
+   * Whose keys they are: two callers may use the same key, and neither may see the other's answer.
+   * @default the header Authorization
+   */
+  readonly scope?: (request: IdempotentRequest) => string;
+}
+
+/** @internal */
+export type Settings = Required<IdempotencyOptions>;
+
+const DAY_MS = 86_400_000;
+const KNOWN = [
+  'locks',
+  'marksEffects',
+  'methods',
+  'recover',
+  'required',
+  'scope',
+  'store',
+  'ttl',
+  'wait',
+];
+
+/** Checks the options, and fills in the defaults. @internal */
+export function settingsOf(options: IdempotencyOptions, caller: string): Settings {
+  const settings: Settings = {
+    wait: 0,
+    ttl: DAY_MS,
+    methods: ['POST', 'PATCH'],
+    required: false,
+    marksEffects: false,
+    recover: false,
+    scope: ({ headers }) => headers.authorization ?? '',
+    ...checkObject<IdempotencyOptions>(options, KNOWN, caller),
+  };
+  checkWhole(settings.wait, '"wait"', 0, DAY_MS);
+  checkWhole(settings.ttl, '"ttl"', 1_000, Number.MAX_SAFE_INTEGER);
+  for (const name of ['required', 'marksEffects', 'recover'] as const) {
+    checkBoolean(settings[name], `"${name}"`);
+  }
+  if (typeof settings.locks?.acquire !== 'function') {
+    throw missing(caller, 'locks', 'what connect() of holdfast returned');
+  }
+  if (typeof settings.store?.begin !== 'function') {
+    throw missing(caller, 'store', 'such as redisStore(client)');
+  }
+  return settings;
+}
+
+function missing(caller: string, option: string, advice: string): Error {
+  return argumentError('ERR_INVALID_ARG_TYPE', `${caller} needs the option "${option}", ${advice}`);
+}
