@@ -155,13 +155,41 @@ test('its redlock4 and its redis-semaphore work by import and by require', async
   }
 });
 
+test('its guards and its idempotency load by import and by require, without any driver or framework', async () => {
+  const used = 'checkFence, fencedTransaction, expressIdempotency, fastifyIdempotency';
+  const mjs = `import { checkFence, fencedTransaction } from 'holdfast/fence';
+    import { expressIdempotency, fastifyIdempotency } from 'holdfast/idempotency';
+    console.log(...[${used}].map((each) => typeof each))`;
+  const cjs = `const { checkFence, fencedTransaction } = require('holdfast/fence');
+    const { expressIdempotency, fastifyIdempotency } = require('holdfast/idempotency');
+    console.log(...[${used}].map((each) => typeof each))`;
+  writeFileSync(join(folder, 'guards.mjs'), mjs);
+  writeFileSync(join(folder, 'guards.cjs'), cjs);
+  for (const file of ['guards.mjs', 'guards.cjs']) {
+    const said = await succeeds(process.execPath, [file], folder);
+    assert.equal(said, 'function function function function\n');
+  }
+});
+
 const TYPED = `
 import {
   connect, type Lock, type LockJson, LockTimeoutError, type LockManager, type LockSet,
 } from 'holdfast';
+import { checkFence, type FenceConnection, fencedTransaction, httpFence, StaleFenceError } from 'holdfast/fence';
+import { expressIdempotency, fastifyIdempotency, memoryStore } from 'holdfast/idempotency';
 import Redlock, {
   type Client, ExecutionError, Lock as RedlockLock, type RedlockAbortSignal, ResourceLockedError, type Settings,
 } from 'holdfast/redlock';
+export async function fenced(lock: Lock, pool: { connect(): Promise<{ sell(): Promise<number> }> }): Promise<number> {
+  const tx: FenceConnection = { dialect: 'mysql', query: async () => [] };
+  await checkFence(tx, lock).catch((error) => error instanceof StaleFenceError && error.seen);
+  const middleware = httpFence({ name: ({ url }: { url?: string; headers: {} }) => url ?? '' });
+  return middleware.length + await fencedTransaction(pool, lock, (client) => client.sell());
+}
+export function idempotent(locks: LockManager): unknown[] {
+  const options = { locks, store: memoryStore(), wait: 5 };
+  return [expressIdempotency(options), fastifyIdempotency(options)];
+}
 export async function redlocked(clients: Client[], settings: Partial<Settings>): Promise<number> {
   const redlock = new Redlock(clients, settings);
   redlock.on('error', (error) => error instanceof ResourceLockedError);

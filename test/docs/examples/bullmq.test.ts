@@ -1,0 +1,58 @@
+/** The worker of BullMQ: no two jobs of a customer at a time, in two processes; SIGTERM ends no job. */
+
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import { Queue } from 'bullmq';
+import { RedisServer } from '../../support/server.js';
+import { until } from '../../support/wait.js';
+import { Program } from './program.js';
+
+let server: RedisServer;
+let queue: Queue;
+
+before(async () => {
+  // BullMQ asks for it.
+  server = await RedisServer.start({ args: ['--maxmemory-policy', 'noeviction'] });
+  queue = new Queue('invoices', { connection: { host: '127.0.0.1', port: server.port } });
+});
+
+after(async () => {
+  await queue?.close();
+  await server?.stop();
+});
+
+test('the jobs of each customer run one after the other, under rising fences', async () => {
+  const start = () => new Program('bullmq/worker.mjs', { REDIS_URL: server.url });
+  const workers = [start(), start()];
+  await Promise.all(workers.map((worker) => worker.says(/^ready$/)));
+  const jobs = Array.from({ length: 12 }, (_, i) => {
+    return { name: 'invoice', data: { customer: ['ada', 'bob'][i % 2], lines: 5 } };
+  });
+  const added = await queue.addBulk(jobs);
+  await until(async () => (await queue.getCompletedCount()) === 12, 'all jobs to be done');
+
+  const done = await Promise.all(added.map(({ id = '' }) => queue.getJob(id)));
+  for (const customer of ['ada', 'bob']) {
+    const own = done.filter((job) => job?.data.customer === customer);
+    const fences = new Set(own.map((job) => job?.returnvalue));
+    assert.equal(fences.size, 6);
+    for (const { lines } of workers) {
+      // Within a process the lines tell the order.
+      const said = lines.filter((line) => line.includes(` ${customer} `));
+      const kinds = said.map((line) => line.split(' ')[0]);
+      assert.ok(
+        kinds.every((kind, i) => kind === (i % 2 === 0 ? 'begin' : 'end')),
+        said.join('\n'),
+      );
+    }
+  }
+
+  await queue.add('invoice', { customer: 'eve', lines: 40 });
+  const busy = () =>
+    workers.find(({ lines }) => lines.some((line) => line.startsWith('begin eve')));
+  await until(() => busy() !== undefined, 'the last job to begin');
+  for (const worker of workers) worker.kill('SIGTERM');
+  assert.deepEqual(await Promise.all(workers.map((worker) => worker.ended())), [0, 0]);
+  assert.ok(busy()?.lines.some((line) => line.startsWith('end eve')));
+  assert.equal(await queue.getCompletedCount(), 13);
+});
