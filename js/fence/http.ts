@@ -1,9 +1,10 @@
 /** Fences that come with requests. */
 
+import type { IncomingHttpHeaders } from 'node:http';
 import { argumentError } from '../api/errors.js';
 import { checkObject, checkText } from '../internal/checks.js';
 import { evaluate } from '../internal/evaluate.js';
-import { type HttpRequest, type Problem, refuse } from '../internal/http.js';
+import { type Problem, refuse } from '../internal/http.js';
 import { checkFenced, stale } from './check.js';
 import type { FenceRedis } from './redis.js';
 
@@ -54,6 +55,12 @@ export interface HttpFenceOptions<Request> {
   readonly required?: boolean;
 }
 
+/** What every request of Express, Fastify and node:http has. */
+interface HttpRequest {
+  readonly method?: string;
+  readonly headers: IncomingHttpHeaders;
+}
+
 const READING = ['GET', 'HEAD', 'OPTIONS'];
 /** As the script, both compare in one step. */
 const RAISE = `
@@ -81,7 +88,7 @@ return ARGV[1]
  * app.put('/items/:id', fence, (_request, response) => response.end('done'))
  * ```
  */
-export function httpFence<Request extends HttpRequest>(
+export function httpFence<Request extends object>(
   options: HttpFenceOptions<Request>,
 ): (request: Request, response: unknown, next: (error?: Error) => void) => void {
   const known = ['name', 'required', 'store'];
@@ -94,9 +101,10 @@ export function httpFence<Request extends HttpRequest>(
     throw argumentError('ERR_INVALID_ARG_TYPE', '"name" of httpFence must be a function');
   }
   const judge = async (request: Request): Promise<Problem | undefined> => {
-    const header = request.headers['fence'];
+    const { headers, method = 'GET' } = request as HttpRequest;
+    const header = headers['fence'];
     if (header === undefined) {
-      return required && !READING.includes(request.method ?? 'GET') ? MISSING : undefined;
+      return required && !READING.includes(method) ? MISSING : undefined;
     }
     if (typeof header !== 'string' || !/^[1-9]\d{0,15}$/.test(header)) return MALFORMED;
     const fenced = checkFenced({ name: name(request), fence: Number(header) });

@@ -1,12 +1,4 @@
-/** What the middleware for HTTP has in common: requests and answers of Express, Fastify and node:http. */
-
-import type { IncomingHttpHeaders } from 'node:http';
-
-/** A request of Express, Fastify or node:http. @internal */
-export interface HttpRequest {
-  readonly method?: string | undefined;
-  readonly headers: IncomingHttpHeaders;
-}
+/** What the middleware for HTTP has in common: the answers of Express, Fastify and node:http. */
 
 /** An error of HTTP as a document of RFC 9457. @internal */
 export interface Problem {
