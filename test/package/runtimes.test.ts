@@ -71,6 +71,7 @@ worker.on('error', (error) => { throw error; });
 import { connect, LockTimeoutError } from 'holdfast';
 const report = (said) => parentPort.postMessage(said);
 ${BODY}`,
+  'load.mjs': "import('holdfast').catch(({ code, message }) => console.log(code, message))",
   'service.test.mjs': `import { test } from 'node:test';
 import assert from 'node:assert/strict';
 import { connect } from 'holdfast';
@@ -107,4 +108,12 @@ test('Deno: by import, by require and in a worker thread', async () => {
   for (const file of ['a.mjs', 'b.cjs', 'worker.mjs']) {
     assert.equal(await runs(deno, 'run', '--allow-all', file, server.url), SAYS, file);
   }
+});
+
+test('Deno: with the permissions that it needs, and without them it says which', async () => {
+  const deno = await fetched('deno@2', 'deno');
+  const needed = ['--allow-ffi', '--allow-read', '--allow-env'];
+  assert.equal(await runs(deno, 'run', '--no-prompt', ...needed, 'a.mjs', server.url), SAYS);
+  const said = await runs(deno, 'run', '--no-prompt', '--allow-read', 'load.mjs');
+  assert.match(said, /^ERR_LOCK_NATIVE_LOAD .*--allow-ffi, --allow-read and --allow-env/);
 });
