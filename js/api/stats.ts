@@ -34,7 +34,7 @@ export interface LockStats {
   readonly abandoned: number;
   /** How long ago the oldest lock that this manager holds was acquired, in ms; 0 while it holds none. */
   readonly oldestHold: number;
-  /** Leases renewed, including those of locks that were granted just before. */
+  /** Leases renewed. The request that claims a lock which another process has handed over is none. */
   readonly renewals: number;
   /** Requests sent to the server, renewals included. */
   readonly requests: number;

@@ -418,7 +418,8 @@ impl Leases {
                 Some(Loss { id, reason: LossReason::Expired, give_back: GiveBack::Always })
             }
             Ok(Reply::Owner(true) | Reply::Granted { .. }) => {
-                rq.cx.stats.renewals += 1;
+                // A claim is part of the grant, however short the hold.
+                rq.cx.stats.renewals += u64::from(held.owes != Some(Owes::Claim));
                 held.owes = None;
                 if held.asked {
                     held.notice = None;

@@ -17,7 +17,7 @@ pub struct Stats {
     pub timed_out: u64,
     /// Locks lost.
     pub lost: u64,
-    /// Leases renewed, claims of granted locks included.
+    /// Leases renewed. The claim of a lock that was granted by message is none.
     pub renewals: u64,
     /// Requests sent to the server.
     pub requests: u64,

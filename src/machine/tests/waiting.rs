@@ -149,6 +149,7 @@ fn a_grant_by_message_is_valid_for_a_claim_and_then_for_the_lease() {
     assert!(record().is_some());
     crowd.settle();
     assert_eq!(record(), None);
+    assert_eq!(crowd.worlds[1].machine.stats().renewals, 0, "a claim is none");
     assert_eq!(crowd.worlds[1].deadlines[&lease].since(now), ms(10_000 - 102));
 }
 

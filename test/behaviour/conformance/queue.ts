@@ -175,7 +175,7 @@ export const QUEUE: Behaviours = {
     await first.release();
     const lock = await brief.granted;
     assert.ok(lock.remaining <= 1_500, String(lock.remaining));
-    await until(() => waiter.stats().renewals > 1, 'the claim and a renewal');
+    await until(() => waiter.stats().renewals > 0, 'a renewal');
     assert.equal(lock.held, true);
     const next = await enqueue(holder, 'x', { ttl: 60_000, wait: 60_000 });
     await lock.release();
