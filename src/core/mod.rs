@@ -106,8 +106,8 @@ impl Handle {
 
     /// What the clock of the server of the lock `name` shows, give or take a round trip; none if it is unknown.
     #[must_use]
-    pub fn server_time(&self, name: &str) -> Option<ServerTime> {
-        lock(&self.0.state).as_ref()?.server_time(Mono::now(), name)
+    pub fn server_time(&self, name: impl AsRef<str>) -> Option<ServerTime> {
+        lock(&self.0.state).as_ref()?.server_time(Mono::now(), name.as_ref())
     }
 
     /// The state that any thread may read at any time.

@@ -60,9 +60,8 @@ impl NativeManager {
 
     /// What the clock of the server of the lock `name` shows, in ms since 1970; none if it is unknown.
     #[napi(catch_unwind)]
-    #[expect(clippy::needless_pass_by_value, reason = "Node-API hands a text over by value")]
     pub fn server_time(&self, name: String) -> Option<f64> {
-        let time = self.handle.server_time(&name)?;
+        let time = self.handle.server_time(name)?;
         Some(number(time.as_micros()) / 1000.0)
     }
 
