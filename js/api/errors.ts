@@ -291,7 +291,7 @@ export class LockTimeoutError extends LockError {
  * ```ts
  * await locks.request('item:42', async ({ name, fence }) => {
  *   const { rowCount } = await db.query(
- *     'UPDATE stock SET n = n - 1, fence = $1 WHERE item = 42 AND fence < $1',
+ *     'UPDATE stock SET n = n - 1, fence = $1 WHERE id = 42 AND fence < $1',
  *     [fence],
  *   )
  *   if (rowCount === 0) throw new StaleFenceError(`a later owner of "${name}" was there`, name, { fence })
