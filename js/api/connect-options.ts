@@ -34,9 +34,9 @@ export interface ConnectOptions {
    */
   readonly ttl?: number;
   /**
-   * How long `acquire` waits without a `wait`, in whole ms, or `Infinity`.
+   * How long `acquire` and `request` wait without a `wait`, in whole ms, or `Infinity`.
    *
-   * @default 10000
+   * @default 10000 for `acquire`, `Infinity` for `request`
    */
   readonly wait?: number;
   /**
@@ -195,6 +195,8 @@ const REPLICAS_MAX = 1000;
 export interface Defaults extends HoldOptions {
   readonly prefix: string;
   readonly wait: number;
+  /** The `wait` of `request`. */
+  readonly requestWait: number;
   readonly commandTimeout: number;
   readonly connectTimeout: number;
   readonly clientName: string;
@@ -205,6 +207,7 @@ const DEFAULTS: Defaults = {
   prefix: 'lock:',
   ttl: 10_000,
   wait: 10_000,
+  requestWait: Number.POSITIVE_INFINITY,
   renew: true,
   maxHold: Number.POSITIVE_INFINITY,
   stallTimeout: 30_000,
@@ -236,7 +239,8 @@ const TLS_OPTIONS = ['ca', 'cert', 'key', 'rejectUnauthorized', 'servername'];
 /** @internal */
 export function checkConnectOptions(options: unknown): ConnectOptions & Defaults {
   const given = checkObject<ConnectOptions>(options, CONNECT_OPTIONS, 'connect');
-  const checked = { ...DEFAULTS, ...given };
+  const { wait: requestWait = DEFAULTS.requestWait } = given;
+  const checked = { ...DEFAULTS, ...given, requestWait };
   checkText(checked.prefix, 'options.prefix');
   checkHold(checked);
   checkWait(checked.wait);

@@ -28,7 +28,7 @@ export interface AcquireOptions extends TryAcquireOptions {
    * How long to wait while another client holds the lock, in whole ms. `0` tries once, `Infinity`
    * waits until the lock is granted.
    *
-   * @default 10000
+   * @default the `wait` of `connect` if that was given, or else 10000
    */
   readonly wait?: number;
   /**
@@ -49,7 +49,8 @@ export interface AcquireOptions extends TryAcquireOptions {
 }
 
 /**
- * Options of `request`: those of `acquire`, but without a `wait` it waits until the lock is granted.
+ * Options of `request`: those of `acquire`, but without a `wait`, here or in `connect`, it waits until the lock
+ * is granted.
  *
  * @example
  * ```ts
@@ -62,7 +63,7 @@ export interface RequestOptions extends Omit<AcquireOptions, 'wait'> {
   /**
    * How long to wait while another client holds the lock, in whole ms.
    *
-   * @default Infinity
+   * @default the `wait` of `connect` if that was given, or else `Infinity`
    */
   readonly wait?: number;
   /**
@@ -280,7 +281,7 @@ export function checkRequestOptions(
   const { ifAvailable = false, reentrant = false } = given;
   checkBoolean(ifAvailable, 'ifAvailable');
   checkBoolean(reentrant, 'reentrant');
-  const request = checkWaiting(given, defaults, Number.POSITIVE_INFINITY);
+  const request = checkWaiting(given, defaults, defaults.requestWait);
   given.signal?.throwIfAborted();
   if (names.some((name) => name.startsWith('-'))) {
     throw notSupported('the name of a request must not begin with a hyphen, as with Web Locks');

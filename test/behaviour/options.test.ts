@@ -3,6 +3,7 @@ import { after, before, test } from 'node:test';
 import { connect, type LockManager } from '../support/holdfast.js';
 import { FaultProxy } from '../support/proxy.js';
 import { RedisServer } from '../support/server.js';
+import { until } from '../support/wait.js';
 
 let server: RedisServer;
 let proxy: FaultProxy;
@@ -312,6 +313,22 @@ test('connect: the defaults of a manager hold for its locks', async () => {
   assert.equal(await server.admin.get('p:a'), lock.token);
   await assert.rejects(brief.acquire('a'), { code: 'ERR_LOCK_TIMEOUT' });
   await brief.close();
+});
+
+test('connect: an explicit wait is that of request, too; without one, request waits for ever', async () => {
+  const [patient, holder] = await Promise.all([connect(server.url), connect(server.url)]);
+  const brief = await connect(server.url, { wait: 20 });
+  const held = await holder.acquire('awaited');
+  await assert.rejects(
+    brief.request('awaited', () => assert.fail('it is held')),
+    { code: 'ERR_LOCK_TIMEOUT', message: /within \d+ ms/ },
+  );
+  const granted = patient.request('awaited', ({ name }) => name);
+  const own = brief.request('awaited', { wait: 60_000 }, ({ name }) => name);
+  await until(() => patient.stats().waiting + brief.stats().waiting === 2, 'both to wait');
+  await held.release();
+  assert.deepEqual(await Promise.all([granted, own]), ['awaited', 'awaited']);
+  await Promise.all([patient.close(), holder.close(), brief.close()]);
 });
 
 const CONNECT: readonly Case[] = [
