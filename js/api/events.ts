@@ -34,7 +34,6 @@ export interface LockManagerEvents {
    * `WARN_LOCK_EVICTION`, a server's `maxmemory-policy` may evict locks; `WARN_LOCK_REPLICA`, the
    * server is a replica; `WARN_LOCK_SAME_SERVER`, two servers of a quorum are one;
    * `WARN_LOCK_PERSISTENCE`, with `longestLease: 0`, one of them may forget locks when it restarts;
-   * `WARN_LOCK_NESTED`, code under `request` waits for the lock that the request holds;
    * `WARN_LOCK_ABANDONED`, nothing in the process refers to a held lock any more, so nothing can release
    * it. Without a listener it becomes a warning of the process.
    */

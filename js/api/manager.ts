@@ -2,13 +2,14 @@ import { EventEmitter } from 'node:events';
 import { onAbort } from '../internal/abort.js';
 import { type Grant, HeldLock, type ManagerContext, VALUE } from '../internal/held-lock.js';
 import { checkKey, checkName, checkNames, checkSlot } from '../internal/names.js';
-import { heldAround } from '../internal/nesting.js';
+import { heldAround, isUnderRequest } from '../internal/nesting.js';
 import { markerOf, runOnce, SAMPLE_SLOT } from '../internal/once.js';
 import { originOf, setOrigin, withOrigin } from '../internal/origins.js';
 import { type ErrorContext, toError } from '../internal/outcome.js';
 import { refuseOnQuorum } from '../internal/quorum.js';
 import { checkCallback, runUnder } from '../internal/request.js';
-import { abandonedWarning, nestedWarning, type Warning, warningOf } from '../internal/warnings.js';
+import { NestedCall } from '../internal/self-wait.js';
+import { abandonedWarning, type Warning, warningOf } from '../internal/warnings.js';
 import type { NativeChannel } from '../native/channel.js';
 import {
   acquireAllOperation,
@@ -79,7 +80,6 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
   readonly #defaultRequest: AcquireRequest;
   /** The subjects of the warnings that were emitted. */
   readonly #warned = new Set<string>();
-  #nestingWarned = false;
   #closing: Promise<void> | undefined;
 
   static {
@@ -106,7 +106,7 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
   }
 
   /** Acquires all of `names`, or none, as described below. */
-  async acquire(names: readonly string[], options?: AcquireOptions): Promise<LockSet>;
+  acquire(names: readonly string[], options?: AcquireOptions): Promise<LockSet>;
   /**
    * Acquires the lock `name`, and waits in its queue while another client holds it. With several names it
    * acquires all of them or none, in an order that all callers share, so that no two wait for each other.
@@ -121,6 +121,8 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
    *   holdfast releases the lock as soon as it can reach the server.
    * @throws LockServerError if the server refuses.
    * @throws LockClosedError if the manager is closed.
+   * @throws LockError `ERR_LOCK_NESTED` if a request around the caller holds the lock and waits for this call, so that
+   *   neither could end.
    * @throws TypeError, RangeError if an argument is invalid; nothing is sent.
    *
    * @example
@@ -130,25 +132,28 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
    * await using permit = await locks.acquire('api', { mode: 'shared', limit: 10 })
    * ```
    */
-  async acquire(name: string, options?: AcquireOptions): Promise<Lock>;
+  acquire(name: string, options?: AcquireOptions): Promise<Lock>;
   /** Acquires the lock, or all of them, as described above. */
-  async acquire(
+  acquire(name: string | readonly string[], options?: AcquireOptions): Promise<Lock | LockSet>;
+  acquire(name: string | readonly string[], options?: AcquireOptions): Promise<Lock | LockSet> {
+    if (!isUnderRequest()) return this.#acquire(name, options);
+    const nested = new NestedCall(this, name);
+    return nested.watch(this.#acquire(name, options, nested));
+  }
+
+  async #acquire(
     name: string | readonly string[],
-    options?: AcquireOptions,
-  ): Promise<Lock | LockSet>;
-  async acquire(
-    name: string | readonly string[],
-    options?: AcquireOptions,
+    options: AcquireOptions | undefined,
+    nested?: NestedCall,
   ): Promise<Lock | LockSet> {
     this.#check(name);
     const given =
       options === undefined ? this.#defaultRequest : checkAcquireOptions(options, this.#defaults);
     this.#refuse(given);
-    const request = withOrigin(given, this.acquire);
+    const traceable = withOrigin(given, this.acquire);
+    const request = nested?.guard(traceable) ?? traceable;
     if (typeof name !== 'string') return (await this.#takeAll(name, request)) as LockSet;
-    if (tracing.acquire.hasSubscribers || heldAround(this, name) !== undefined) {
-      return (await this.#take(name, request)) as Lock;
-    }
+    if (tracing.acquire.hasSubscribers) return (await this.#take(name, request)) as Lock;
     return this.#settle(name, request, await this.#begin(name, request));
   }
 
@@ -185,13 +190,13 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
   }
 
   /** Runs `callback` while holding all of `names`, as described below. */
-  async request<T>(names: readonly string[], callback: (locks: LockSet) => T): Promise<Awaited<T>>;
-  async request<T>(
+  request<T>(names: readonly string[], callback: (locks: LockSet) => T): Promise<Awaited<T>>;
+  request<T>(
     names: readonly string[],
     options: (RequestOptions & { readonly ifAvailable?: false }) | undefined,
     callback: (locks: LockSet) => T,
   ): Promise<Awaited<T>>;
-  async request<T>(
+  request<T>(
     names: readonly string[],
     options: RequestOptions | undefined,
     callback: (locks: LockSet | null) => T,
@@ -206,8 +211,8 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
    *   then repeats.
    * @throws The error of the callback, before any other error.
    * @throws LockLostError if the lock was lost while the callback ran; `result` is the callback's result.
-   * @throws LockError `ERR_LOCK_NESTED` if a `reentrant` request asks exclusively for a lock that a request
-   *   around it shares: it would wait for itself.
+   * @throws LockError `ERR_LOCK_NESTED` if a request around this one holds the lock and waits for this one, so that
+   *   neither could end: without `reentrant`, or with it if the outer one shares the lock and this one does not.
    * @throws DOMException `NotSupportedError` if `ifAvailable`, `steal`, `signal`, `wait` and `mode` exclude
    *   each other, or the name begins with a hyphen, as with Web Locks.
    * @throws as `acquire` does.
@@ -217,18 +222,28 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
    * const left = await locks.request('item:42', async (lock) => settle(42, lock.fence))
    * ```
    */
-  async request<T>(name: string, callback: (lock: Lock) => T): Promise<Awaited<T>>;
-  async request<T>(
+  request<T>(name: string, callback: (lock: Lock) => T): Promise<Awaited<T>>;
+  request<T>(
     name: string,
     options: (RequestOptions & { readonly ifAvailable?: false }) | undefined,
     callback: (lock: Lock) => T,
   ): Promise<Awaited<T>>;
-  async request<T>(
+  request<T>(
     name: string,
     options: RequestOptions | undefined,
     callback: (lock: Lock | null) => T,
   ): Promise<Awaited<T>>;
-  async request(name: string | readonly string[], ...rest: unknown[]): Promise<unknown> {
+  request(name: string | readonly string[], ...rest: unknown[]): Promise<unknown> {
+    if (!isUnderRequest()) return this.#request(name, rest);
+    const nested = new NestedCall(this, name);
+    return nested.watch(this.#request(name, rest, nested));
+  }
+
+  async #request(
+    name: string | readonly string[],
+    rest: unknown[],
+    nested?: NestedCall,
+  ): Promise<unknown> {
     this.#check(name);
     const short = rest[1] === undefined && typeof rest[0] === 'function';
     const [options, callback] = short ? [undefined, rest[0]] : rest;
@@ -236,7 +251,8 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
     const names = typeof name === 'string' ? [name] : name;
     const given = checkRequestOptions(names, options, this.#defaults);
     this.#refuse(given);
-    const request = withOrigin(given, this.request);
+    const traceable = withOrigin(given, this.request);
+    const request = nested?.guard(traceable) ?? traceable;
     const taken = await (typeof name === 'string'
       ? this.#take(name, request)
       : this.#takeAll(name, request));
@@ -526,11 +542,8 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
 
   /** Takes one lock, or answers `null` if it is held and `request` says not to wait. */
   async #take(name: string, request: AcquireRequest): Promise<SharedHandle | null> {
-    const around = heldAround(this, name);
-    if (around !== undefined) {
-      if (request.reentrant) return enter(around, request);
-      if (request.wait > 0) this.#warnNested(around, request);
-    }
+    const around = request.reentrant ? heldAround(this, name) : undefined;
+    if (around !== undefined) return enter(around, request);
     return traced(tracing.acquire, { name, errors: this.#errors }, async () => {
       const outcome = await this.#begin(name, request);
       if (outcome.code === OutcomeCode.Held && request.wait === WAIT_NEVER) return null;
@@ -616,14 +629,6 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
       }
     }
   };
-
-  /** Warns once: a program that nests one lock nests many. */
-  #warnNested({ name, mode }: Lock, { share }: AcquireRequest): void {
-    if (mode === 'shared' && share !== SHARE_EXCLUSIVE) return;
-    if (this.#nestingWarned) return;
-    this.#nestingWarned = true;
-    this.#warn(nestedWarning(name));
-  }
 
   #warn({ code, message, subject = message }: Warning): void {
     // The core repeats a notice with each connection.

@@ -79,7 +79,11 @@ export interface RequestOptions extends Omit<AcquireOptions, 'wait'> {
    * requests in one `Promise.all` share the lock too, and so do not exclude each other. The options of the
    * outermost request apply to the lease.
    *
-   * @default false
+   * Without this option a request for the lock of a request around it waits for the end of that one; if code under
+   * that one waits for it meanwhile, it rejects with `ERR_LOCK_NESTED`: neither could end. `false` says that nothing
+   * there waits for that code, as for the listener of an event, and so never rejects.
+   *
+   * @default undefined
    */
   readonly reentrant?: boolean;
 }
@@ -246,7 +250,8 @@ export interface AcquireRequest extends HoldOptions {
   readonly signal: AbortSignal | undefined;
   /** `SHARE_EXCLUSIVE`, `SHARE_UNLIMITED`, or the limit. */
   readonly share: number;
-  readonly reentrant: boolean;
+  /** `undefined` unless the caller said it. */
+  readonly reentrant: boolean | undefined;
   /** Whether the end of the manager leaves the lock to expire. */
   readonly leaveToExpire: boolean;
   /** The calls that led here, if `HOLDFAST_TRACE` is 1. */
@@ -278,9 +283,9 @@ export function checkRequestOptions(
   defaults: Defaults,
 ): AcquireRequest {
   const given = checkObject<RequestOptions>(options, REQUEST_OPTIONS, 'request');
-  const { ifAvailable = false, reentrant = false } = given;
+  const { ifAvailable = false, reentrant } = given;
   checkBoolean(ifAvailable, 'ifAvailable');
-  checkBoolean(reentrant, 'reentrant');
+  if (reentrant !== undefined) checkBoolean(reentrant, 'reentrant');
   const request = checkWaiting(given, defaults, defaults.requestWait);
   given.signal?.throwIfAborted();
   if (names.some((name) => name.startsWith('-'))) {
@@ -355,7 +360,7 @@ function withDefaults(defaults: Defaults): AcquireRequest {
     wait: WAIT_NEVER,
     signal: undefined,
     share: SHARE_EXCLUSIVE,
-    reentrant: false,
+    reentrant: undefined,
     leaveToExpire: false,
     origin: undefined,
   };

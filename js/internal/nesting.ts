@@ -61,6 +61,11 @@ function current(): Scope | undefined {
   return scope?.open === false ? scope.outer : scope;
 }
 
+/** Whether the caller runs under a request. @internal */
+export function isUnderRequest(): boolean {
+  return current() !== undefined;
+}
+
 /**
  * The lock `name` of the manager `owner`, if a `request` around the caller holds it.
  *

@@ -61,13 +61,6 @@ export function warningOf(notice: number, server: string, text: string): Warning
   }
 }
 
-/** The warning for code under a request that waits for the lock of that request. @internal */
-export function nestedWarning(lock: string): Warning {
-  const advice = 'pass { reentrant: true } to request, or pass the lock as an argument';
-  const message = `lock "${lock}" is waited for by code under a request that holds it, so it waits for itself: ${advice}`;
-  return warning('WARN_LOCK_NESTED', message);
-}
-
 /** The warning for a held lock to which nothing refers any more. @internal */
 export function abandonedWarning(lock: string, origin: string | undefined): Warning {
   const advice =

@@ -1,4 +1,4 @@
-/** Requests inside requests: with `reentrant` they share a lease, without they are warned of. */
+/** Requests inside requests: with `reentrant` they share a lease, without they must not wait for themselves. */
 
 import assert from 'node:assert/strict';
 import type { LockManager } from '../../support/holdfast.js';
@@ -6,13 +6,16 @@ import { sleep, until } from '../../support/wait.js';
 import { aborted, type Behaviours, LONG, openSeveral } from './behaviour.js';
 
 const AGAIN = { reentrant: true } as const;
+/** A callback that must not run. */
+const NEVER = () => assert.fail('it was held');
 const NESTED = { name: 'LockError', code: 'ERR_LOCK_NESTED' } as const;
 
 /** The warnings of the manager, in order. */
 function warningsOf(locks: LockManager): { code: string; message: string }[] {
   const warnings: { code: string; message: string }[] = [];
-  // Other tests check the other warnings of a store.
-  locks.on('warning', (warning) => warning.code === 'WARN_LOCK_NESTED' && warnings.push(warning));
+  // Other tests check the warnings about a store.
+  const about = /EVICTION|PERSISTENCE|SCRIPTS|POLLING|SAME_SERVER/;
+  locks.on('warning', (warning) => about.test(warning.code) || warnings.push(warning));
   return warnings;
 }
 
@@ -200,37 +203,121 @@ export const NESTING: Behaviours = {
     assert.equal(await (await b.tryAcquire(['x', 'y', 'z']))?.release(), true);
   },
 
-  'nested: a wait for the lock of the request around it is warned of, once': async (place) => {
+  'nested: a call that waits for itself is refused, once something under the request waits for it':
+    async (place) => {
+      const locks = await place.open();
+      const refused = (call: Promise<unknown>, lock = 'x') =>
+        assert.rejects(call, { ...NESTED, lock, message: /\{ reentrant: true \}/ });
+      await locks.request(['x', 'y'], async () => {
+        await refused(locks.request('x', NEVER));
+        await refused(locks.request('x', LONG, NEVER));
+        await refused(locks.request(['w', 'y'], NEVER), 'y');
+        await refused(locks.acquire('x', LONG));
+        await refused(locks.acquire(['w', 'x'], LONG));
+        await refused(Promise.all([locks.request('x', NEVER), sleep(1)]));
+        await refused(locks.request('x', NEVER).then(NEVER));
+        await refused(locks.request('x', NEVER).finally(() => {}));
+        await refused((async () => locks.request('x', NEVER))());
+        const later = locks.request('x', NEVER);
+        await sleep(20);
+        await refused(later);
+        const { signal } = new AbortController();
+        await refused(locks.request('x', { signal }, NEVER));
+      });
+      await locks.request('x', () => refused(locks.request('x', NEVER)));
+      assert.equal(locks.stats().waiting, 0);
+    },
+
+  'nested: the refusal names the line that called': async (place) => {
     const locks = await place.open();
-    const warnings = warningsOf(locks);
-    const failing = { wait: 50 };
-    await locks.request(['x', 'y'], async () => {
-      await assert.rejects(locks.acquire('x', failing), { code: 'ERR_LOCK_TIMEOUT' });
-      const nested = locks.request('y', failing, () => assert.fail('it was held'));
-      await assert.rejects(nested, { code: 'ERR_LOCK_TIMEOUT' });
-      await assert.rejects(locks.acquire(['w', 'x'], failing), { code: 'ERR_LOCK_TIMEOUT' });
+    await locks.request('x', async () => {
+      const { stack } = await locks.request('x', NEVER).catch((error) => error);
+      assert.match(stack, /conformance.nested/);
     });
-    assert.deepEqual(
-      warnings.map(({ code }) => code),
-      ['WARN_LOCK_NESTED'],
-    );
-    assert.match(String(warnings[0]?.message), /lock "x" .* \{ reentrant: true \}/);
   },
 
-  'nested: what does not wait for itself is not warned of': async (place) => {
+  'nested: a call for which nothing under the request waits gets the lock after it, without a warning':
+    async (place) => {
+      const locks = await place.open();
+      const warnings = warningsOf(locks);
+      const ended: string[] = [];
+      const calls: Promise<unknown>[] = [];
+      const end = (who: string) => () => void ended.push(who);
+      await locks.request('x', async () => {
+        calls.push(locks.request('x', end('a')));
+        calls.push(locks.acquire('x').then((lock) => lock.release()));
+        calls.push(locks.request('x', end('b')).then(end('after b')));
+        const failing = () => Promise.reject(new Error('its own'));
+        calls.push(locks.request('x', failing).catch(end('error')));
+        calls.push(locks.request('x', end('c')).finally(end('after c')));
+        // A listener of an event is one for which nobody waits, though it waits itself.
+        const listener = async () => {
+          await locks.request('x', { reentrant: false }, end('listener'));
+        };
+        calls.push(listener());
+        await sleep(50);
+        end('outer')();
+      });
+      await Promise.all(calls);
+      assert.equal(ended.shift(), 'outer');
+      assert.deepEqual(ended.sort(), ['a', 'after b', 'after c', 'b', 'c', 'error', 'listener']);
+      assert.deepEqual(warnings, []);
+    },
+
+  'nested: code outside may wait for a call that began under the request': async (place) => {
     const locks = await place.open();
-    const warnings = warningsOf(locks);
+    let begun = () => {};
+    let end = () => {};
+    let nested: Promise<unknown> | undefined;
+    const running = new Promise<void>((resolve) => {
+      begun = resolve;
+    });
+    const outer = locks.request('x', async () => {
+      nested = locks.request('x', () => 'after it');
+      begun();
+      await new Promise<void>((resolve) => {
+        end = resolve;
+      });
+    });
+    await running;
+    const waited = (async () => nested)();
+    await sleep(20);
+    end();
+    await outer;
+    assert.equal(await waited, 'after it');
+  },
+
+  'nested: what does not wait for itself is not refused': async (place) => {
+    const locks = await place.open();
     let late: Promise<unknown> = Promise.resolve();
+    const gone = AbortSignal.abort(new Error('gone'));
     await locks.request('x', async () => {
       assert.equal(await locks.tryAcquire('x'), null);
       await assert.rejects(locks.acquire('x', { wait: 0 }), { code: 'ERR_LOCK_TIMEOUT' });
       assert.equal(await locks.request('x', { ifAvailable: true }, (lock) => lock), null);
       await (await locks.acquire('y')).release();
+      await assert.rejects(locks.request('x', { signal: gone }, NEVER), { message: 'gone' });
+      const stop = new AbortController();
+      const stopped = locks.request('x', { reentrant: false, signal: stop.signal }, NEVER);
+      setImmediate(() => stop.abort(new Error('stopped')));
+      await assert.rejects(stopped, { message: 'stopped' });
       late = sleep(20).then(() => locks.request('x', () => 'after it'));
     });
     assert.equal(await late, 'after it');
     await until(() => locks.stats().held === 0, 'the end');
-    assert.deepEqual(warnings, []);
+  },
+
+  'nested: the signal of a call that waits for nobody under the request ends it': async (place) => {
+    const locks = await place.open();
+    const stop = new AbortController();
+    let nested: Promise<unknown> = Promise.resolve();
+    await locks.request('x', async () => {
+      nested = locks.request('x', { signal: stop.signal }, NEVER).catch((error) => error.message);
+      await sleep(5);
+      stop.abort(new Error('stopped'));
+      await until(() => locks.stats().waiting === 0, 'the end of the wait');
+    });
+    assert.equal(await nested, 'stopped');
   },
 
   'shared, reentrant: shares what is shared or exclusive around it, and no more': async (place) => {
