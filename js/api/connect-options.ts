@@ -8,6 +8,7 @@ import {
   checkWhole,
   show,
 } from '../internal/checks.js';
+import { defaultLabel, fitLabel } from '../internal/label.js';
 import { argumentError } from './errors.js';
 import { checkHold, checkWait, type HoldOptions, TTL_MS_MAX, TTL_MS_MIN } from './options.js';
 
@@ -51,6 +52,14 @@ export interface ConnectOptions {
    * @default Infinity
    */
   readonly maxHold?: number;
+  /**
+   * The name of this process for people: `query`, the command line and the errors of waiters show it for locks that are
+   * acquired without a `label`. Up to 80 of the characters `A-Z a-z 0-9 . _ ~ -`; `-` stands for each other one, and
+   * what is longer is cut. `''` for none.
+   *
+   * @default host name and process id, as in `web-7d9f8b6c5-x2x4z.17`
+   */
+  readonly label?: string;
   /**
    * The stall limit of locks that are acquired without a `stallTimeout`, in whole ms, or `Infinity`.
    *
@@ -194,6 +203,7 @@ const REPLICAS_MAX = 1000;
 /** @internal */
 export interface Defaults extends HoldOptions {
   readonly prefix: string;
+  readonly label: string;
   readonly wait: number;
   /** The `wait` of `request`. */
   readonly requestWait: number;
@@ -203,7 +213,7 @@ export interface Defaults extends HoldOptions {
   readonly serverTimeout: number;
 }
 
-const DEFAULTS: Defaults = {
+const DEFAULTS: Omit<Defaults, 'label'> = {
   prefix: 'lock:',
   ttl: 10_000,
   wait: 10_000,
@@ -221,6 +231,7 @@ const CONNECT_OPTIONS = [
   'clientName',
   'commandTimeout',
   'connectTimeout',
+  'label',
   'longestLease',
   'maxHold',
   'serverTimeout',
@@ -240,7 +251,9 @@ const TLS_OPTIONS = ['ca', 'cert', 'key', 'rejectUnauthorized', 'servername'];
 export function checkConnectOptions(options: unknown): ConnectOptions & Defaults {
   const given = checkObject<ConnectOptions>(options, CONNECT_OPTIONS, 'connect');
   const { wait: requestWait = DEFAULTS.requestWait } = given;
-  const checked = { ...DEFAULTS, ...given, requestWait };
+  const { label = defaultLabel() } = given;
+  checkText(label, 'options.label');
+  const checked = { ...DEFAULTS, ...given, requestWait, label: fitLabel(label) };
   checkText(checked.prefix, 'options.prefix');
   checkHold(checked);
   checkWait(checked.wait);

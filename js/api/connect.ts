@@ -85,7 +85,8 @@ export function prepare(target: unknown, options: ConnectOptions | undefined): P
   }
   const client = randomUUID().replaceAll('-', '');
   const servers = (where.quorum ?? []).map(({ label }) => label);
-  const context = { client, server: where.label, sharded: where.cluster !== null, servers };
+  const { label } = checked;
+  const context = { client, label, server: where.label, sharded: where.cluster !== null, servers };
   return { context, checked, options: channelOptions(client, where, checked) };
 }
 

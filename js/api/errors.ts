@@ -253,8 +253,10 @@ export class LockTimeoutError extends LockError {
   declare readonly code: 'ERR_LOCK_TIMEOUT';
   /** How long the caller waited, in ms. */
   readonly waited: number;
-  /** The label of the holder, if it gave one. */
+  /** The label of the holder: by default its host name and process id; undefined if it has none. */
   readonly holderLabel: string | undefined;
+  /** For how long the holder has held the lock, in ms, if it is a caller of the same manager; no server knows it. */
+  readonly heldFor: number | undefined;
   /** The rest of the holder's lease when last read, in ms; undefined if it never ends by itself. */
   readonly remaining: number | undefined;
   /**
@@ -270,6 +272,7 @@ export class LockTimeoutError extends LockError {
     details: {
       readonly waited: number;
       readonly holderLabel?: string | undefined;
+      readonly heldFor?: number | undefined;
       readonly remaining?: number | undefined;
       readonly position?: number | undefined;
     },
@@ -277,6 +280,7 @@ export class LockTimeoutError extends LockError {
     super('ERR_LOCK_TIMEOUT', message, lock);
     this.waited = details.waited;
     this.holderLabel = details.holderLabel;
+    this.heldFor = details.heldFor;
     this.remaining = details.remaining;
     this.position = details.position;
   }

@@ -92,9 +92,14 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
   constructor(channel: NativeChannel, errors: ErrorContext, defaults: Defaults) {
     super();
     this.#channel = channel;
-    this.#errors = errors;
+    this.#errors = { ...errors, heldFor: (tokenId) => channel.heldFor(tokenId) };
     this.#defaults = defaults;
-    this.#shared = { channel, errors, onLost: this.#onLost, onAbandoned: this.#onAbandoned };
+    this.#shared = {
+      channel,
+      errors: this.#errors,
+      onLost: this.#onLost,
+      onAbandoned: this.#onAbandoned,
+    };
     this.#defaultRequest = checkAcquireOptions(undefined, defaults);
     // Later: the caller of `connect` gets the time to add listeners.
     setImmediate(() => channel.onNotice(this.#onNotice));

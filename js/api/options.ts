@@ -8,6 +8,7 @@ import {
   checkWholeNumber,
   show,
 } from '../internal/checks.js';
+import { fitLabel } from '../internal/label.js';
 import { checkName } from '../internal/names.js';
 import { clientOf } from '../internal/outcome.js';
 import { SHARE_EXCLUSIVE, SHARE_UNLIMITED, WAIT_NEVER, WAIT_STEAL } from '../native/records.js';
@@ -167,10 +168,10 @@ export interface TryAcquireOptions extends AdoptOptions {
    */
   readonly limit?: number;
   /**
-   * A name for the holder, for people who look into Redis and for the errors of waiters: at most 48 of the
-   * characters `A-Z a-z 0-9 . _ ~ -`.
+   * A name for the caller, for people: `query`, the command line and the errors of waiters show it. Up to 80 of the
+   * characters `A-Z a-z 0-9 . _ ~ -`; `-` stands for each other one, and what is longer is cut.
    *
-   * @default ''
+   * @default the `label` of `connect`
    */
   readonly label?: string;
   /**
@@ -350,13 +351,13 @@ export function checkQueryOptions(options: unknown): Required<QueryOptions> {
 
 /** The request of a call without options that does not wait. */
 function withDefaults(defaults: Defaults): AcquireRequest {
-  const { ttl, renew, maxHold, stallTimeout } = defaults;
+  const { ttl, renew, maxHold, stallTimeout, label } = defaults;
   return {
     ttl,
     renew,
     maxHold,
     stallTimeout,
-    label: '',
+    label,
     wait: WAIT_NEVER,
     signal: undefined,
     share: SHARE_EXCLUSIVE,
@@ -387,13 +388,13 @@ function checkHeld(given: TryAcquireOptions, defaults: Defaults): AcquireRequest
   const { leaveToExpire = request.leaveToExpire } = given;
   const hold = { ttl, renew, maxHold, stallTimeout };
   checkHold(hold);
-  checkLabel(label);
+  checkText(label, 'label');
   checkBoolean(leaveToExpire, 'leaveToExpire');
   if (leaveToExpire && renew) {
     const message = 'leaveToExpire is for renew: false: a lock that is renewed does not expire';
     throw argumentError('ERR_INVALID_ARG_VALUE', message);
   }
-  return { ...request, ...hold, label, leaveToExpire, share: checkShare(given) };
+  return { ...request, ...hold, label: fitLabel(label), leaveToExpire, share: checkShare(given) };
 }
 
 function checkShare({ mode = 'exclusive', limit }: TryAcquireOptions): number {
@@ -468,12 +469,4 @@ export function checkWait(wait: unknown): void {
 function checkWholeOrInfinite(value: unknown, what: string, least: number): void {
   if (value === Number.POSITIVE_INFINITY) return;
   checkWhole(value, what, least, Number.MAX_SAFE_INTEGER);
-}
-
-function checkLabel(label: unknown): void {
-  checkText(label, 'label');
-  if (!/^[A-Za-z0-9._~-]{0,48}$/.test(label)) {
-    const message = `label must be at most 48 of the characters A-Z a-z 0-9 . _ ~ -, got ${show(label)}`;
-    throw argumentError('ERR_INVALID_ARG_VALUE', message);
-  }
 }

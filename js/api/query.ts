@@ -1,6 +1,6 @@
 /** The holders and waiters of all locks, as the store has them. */
 
-import { clientOf, type ErrorContext, toError } from '../internal/outcome.js';
+import { clientOf, type ErrorContext, labelOf, toError } from '../internal/outcome.js';
 import type { NativeChannel } from '../native/channel.js';
 import { type Outcome, queryOperation, readTtl } from '../native/records.js';
 import type { LockMode, QueryOptions } from './options.js';
@@ -22,6 +22,8 @@ export interface HeldLockInfo {
   readonly mode: LockMode;
   /** The holder: the `clientId` of its manager. */
   readonly clientId: string;
+  /** The holder's `label`; `null` if it has none. */
+  readonly label: string | null;
   /** The owner token, with the holder's label at its end. */
   readonly token: string;
   /** The fencing token of a share; `null` for an exclusive lock, whose fence only its owner knows. */
@@ -45,6 +47,8 @@ export interface PendingLockInfo {
   readonly mode: LockMode;
   /** The waiter: the `clientId` of its manager. */
   readonly clientId: string;
+  /** The waiter's `label`, of several the first one's; `null` if it has none. */
+  readonly label: string | null;
   /** The position in the wait queue, 1 for the next. */
   readonly position: number;
 }
@@ -107,6 +111,7 @@ function snapshotOf({ held, pending }: Page, prefixLength: number): LockSnapshot
       name: key.slice(prefixLength),
       mode: modeOf(shared),
       clientId: clientOf(token) ?? '',
+      label: labelOf(token) ?? null,
       token,
       fence: fence ?? null,
       ttl: readTtl(ttl),
@@ -115,6 +120,7 @@ function snapshotOf({ held, pending }: Page, prefixLength: number): LockSnapshot
       name: key.slice(prefixLength),
       mode: modeOf(shared),
       clientId: clientOf(token) ?? '',
+      label: labelOf(token) ?? null,
       position,
     })),
   };

@@ -1,6 +1,7 @@
 /** `holdfast ls` and `holdfast show`: the holders and waiters of locks. */
 
 import type { Command } from 'commander';
+import { human } from '../internal/human.js';
 import { EXIT_CODES, Exit } from './exit.js';
 import { open, type PlaceOptions, whereOf, withPlace } from './options.js';
 import {
@@ -13,7 +14,7 @@ import {
   tableOf,
   viewOf,
 } from './snapshot.js';
-import { human, paint, print, printable, table } from './terminal.js';
+import { paint, print, printable, table } from './terminal.js';
 
 const LS_HELP = `
 Every key of the database is looked at, a thousand at a time, which stops nobody. Locks of other code, which
@@ -80,9 +81,11 @@ async function showOne(name: string, options: PlaceOptions): Promise<number> {
 
 function described({ name, mode, holders, waiters }: LockView, foreign?: number | null): string {
   const shown = `Lock "${printable(name)}"`;
-  const queue = waiters.map(({ position, mode, clientId }) => [`${position}`, mode, clientId]);
+  const queue = waiters.map((each) => [`${each.position}`, each.mode, nameOf(each), each.clientId]);
   const waiting =
-    waiters.length === 0 ? [] : ['', headed(table(['POSITION', 'MODE', 'WAITER'], queue))];
+    waiters.length === 0
+      ? []
+      : ['', headed(table(['POSITION', 'MODE', 'WAITER', 'CLIENT'], queue))];
   if (foreign !== undefined) {
     const lease = foreign === null ? 'without an end to its lease' : `for ${human(foreign)} more`;
     return [`${shown} is held by other code ${lease}.`, ...waiting].join('\n');

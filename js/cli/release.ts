@@ -2,10 +2,11 @@
 
 import { createInterface } from 'node:readline/promises';
 import type { Command } from 'commander';
+import { human } from '../internal/human.js';
 import { EXIT_CODES, Exit, UsageError } from './exit.js';
 import { open, type PlaceOptions, type Where, whereOf, withPlace } from './options.js';
 import { foreignLease, type LockView, leaseOf, nameOf, viewOf } from './snapshot.js';
-import { human, print, printable } from './terminal.js';
+import { print, printable } from './terminal.js';
 
 interface ReleaseOptions extends PlaceOptions {
   readonly force?: true;

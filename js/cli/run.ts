@@ -1,12 +1,12 @@
 /** `holdfast run`: a command under a lock. */
 
-import { hostname } from 'node:os';
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import { LockLostError } from '../api/errors.js';
 import type { Lock } from '../api/lock.js';
 import type { LockManager } from '../api/manager.js';
 import type { LockMode } from '../api/options.js';
 import { readDuration } from '../internal/durations.js';
+import { defaultLabel } from '../internal/label.js';
 import { leaveToExpireAtExit } from '../native/slots.js';
 import { CliError, Exit, exitCodeOf, report, UsageError } from './exit.js';
 import { codeOf, Job } from './job.js';
@@ -30,7 +30,6 @@ interface RunOptions extends PlaceOptions {
 const TTL_MS = 10_000;
 const GRACE_MS = 10_000;
 const LIMIT_MAX = 2 ** 31;
-const LABEL_MAX = 48;
 /** The bounds of a lease, in ms. */
 const LEASE_MS_MIN = 50;
 const LEASE_MS_MAX = 24 * 3_600_000;
@@ -111,13 +110,6 @@ function upToADay(text: string): number {
   const ms = duration(text);
   if (ms > LEASE_MS_MAX) throw new InvalidArgumentError('No lease is longer than 24h.');
   return ms;
-}
-
-/** The default label: the machine and the process. */
-function defaultLabel(): string {
-  const suffix = `.${process.pid}`;
-  const host = hostname().replace(/[^A-Za-z0-9._~-]/g, '-');
-  return host.slice(0, LABEL_MAX - suffix.length) + suffix;
 }
 
 /** Takes the lock, runs the command, and answers the exit code. */

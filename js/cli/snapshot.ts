@@ -3,11 +3,11 @@
 import type { LockManager } from '../api/manager.js';
 import type { LockMode } from '../api/options.js';
 import type { HeldLockInfo, PendingLockInfo } from '../api/query.js';
-import { labelOf } from '../internal/outcome.js';
+import { human } from '../internal/human.js';
 import { survey } from '../internal/survey.js';
 import { CliError, Exit } from './exit.js';
 import type { Where } from './options.js';
-import { human, printable, table } from './terminal.js';
+import { printable, table } from './terminal.js';
 
 /** One lock. The documented shape of `--json`. */
 export interface LockView {
@@ -33,6 +33,7 @@ const TOKENS = new WeakMap<Holder, string>();
 
 /** One waiter for a lock: the callers of one process count as one. */
 export interface Waiter {
+  readonly label: string | null;
   readonly clientId: string;
   readonly mode: LockMode;
   readonly position: number;
@@ -103,8 +104,8 @@ function group<T extends { readonly name: string }>(all: readonly T[]): Map<stri
   return groups;
 }
 
-function holderOf({ token, clientId, fence, ttl }: HeldLockInfo): Holder {
-  const holder = { label: labelOf(token) ?? null, clientId, fence, lease: ttl };
+function holderOf({ token, label, clientId, fence, ttl }: HeldLockInfo): Holder {
+  const holder = { label, clientId, fence, lease: ttl };
   TOKENS.set(holder, token);
   return holder;
 }
@@ -114,12 +115,12 @@ export function tokensOf({ holders }: LockView): string[] {
   return holders.map((holder) => TOKENS.get(holder) ?? '');
 }
 
-function waiterOf({ clientId, mode, position }: PendingLockInfo): Waiter {
-  return { clientId, mode, position };
+function waiterOf({ label, clientId, mode, position }: PendingLockInfo): Waiter {
+  return { label, clientId, mode, position };
 }
 
-/** The short name of a holder: its label, or the beginning of its client id. */
-export function nameOf({ label, clientId }: Holder): string {
+/** The short name of a holder or waiter: its label, or the beginning of its client id. */
+export function nameOf({ label, clientId }: Holder | Waiter): string {
   return label ?? clientId.slice(0, 8);
 }
 

@@ -51,6 +51,11 @@ export class Holds {
     return undefined;
   }
 
+  /** When the hold of `lease` began. */
+  since(lease: number): number | undefined {
+    return this.#holders.get(lease)?.since;
+  }
+
   leases(): number[] {
     return [...this.#holders.keys()];
   }

@@ -9,6 +9,7 @@ import {
   LockTimeoutError,
 } from '../api/errors.js';
 import { type Outcome, OutcomeCode, readCauses, readTimeout } from '../native/records.js';
+import { human } from './human.js';
 import { isCounter } from './names.js';
 
 /** The names that every error of a manager can use. */
@@ -21,6 +22,10 @@ export interface ErrorContext {
   readonly sharded: boolean;
   /** The servers of a quorum, without login; empty for one server. */
   readonly servers: readonly string[];
+  /** The label of the manager's locks, unless they have one of their own. */
+  readonly label: string;
+  /** For how long a caller of the manager has held a token, in ms. */
+  readonly heldFor?: (tokenId: number) => number | undefined;
 }
 
 /** The advice to an operator for each refusal, by the first word of the server's error. */
@@ -106,19 +111,32 @@ function serverError(outcome: Outcome, subject: string, lock?: string): LockServ
   return new LockServerError(text, serverCode, key, lock);
 }
 
-function timeoutError(outcome: Outcome, { client }: ErrorContext, lock: string): LockTimeoutError {
+function timeoutError(outcome: Outcome, context: ErrorContext, lock: string): LockTimeoutError {
   const { waited, remaining, holder: token, position } = readTimeout(outcome);
-  const holderLabel = labelOf(token);
-  const lease =
-    remaining === undefined ? 'without an end to its lease' : `for ${remaining} ms more`;
+  const heldFor = context.heldFor?.(numberOf(token, context.client));
+  const details = { waited, holderLabel: labelOf(token), remaining, position, heldFor };
   const held =
-    token === ''
-      ? 'it was free a moment ago'
-      : `it is held by ${describeOwner(token, client)} ${lease}`;
+    token === '' ? 'it was free a moment ago' : describeHold(token, heldFor, remaining, context);
   const queued =
     position === undefined ? '' : `, and the caller was number ${position} in the wait queue`;
   const message = `lock "${lock}" was not free within ${waited} ms: ${held}${queued}`;
-  return new LockTimeoutError(message, lock, { waited, holderLabel, remaining, position });
+  return new LockTimeoutError(message, lock, details);
+}
+
+/** Who holds a lock since when, and until when. */
+function describeHold(
+  token: string,
+  heldFor: number | undefined,
+  remaining: number | undefined,
+  context: ErrorContext,
+): string {
+  const owner = describeOwner(token, context);
+  const soFar = heldFor === undefined ? 'it is held' : `it has been held for ${human(heldFor)}`;
+  const lease =
+    remaining === undefined ? 'without an end to its lease' : `for ${remaining} ms more`;
+  // Nobody but the holder knows whether it renews the lease.
+  const longer = clientOf(token) === null ? '' : ', or longer if it renews its lease';
+  return `${soFar} by ${owner} ${lease}${longer}`;
 }
 
 /** The error of a steal: it takes the lock from any client of holdfast, but not from other code. */
@@ -138,9 +156,17 @@ export function clientOf(token: string): string | null {
   return /^hf1\.([^.]+)\.\d+(?:\.|$)/.exec(token)?.[1] ?? null;
 }
 
-function describeOwner(token: string, client: string): string {
+/** The number in a token of `client`, as in `hf1.<client>.<n>`; `NaN` for any other. */
+function numberOf(token: string, client: string): number {
+  return clientOf(token) === client ? Number(token.split('.')[2]) : Number.NaN;
+}
+
+function describeOwner(token: string, { client, label: own }: ErrorContext): string {
   const label = labelOf(token);
+  if (clientOf(token) === client) {
+    const caller = 'another caller of this manager';
+    return label === undefined || label === own ? caller : `${caller} ("${label}")`;
+  }
   if (label !== undefined) return `"${label}"`;
-  if (token.startsWith(`hf1.${client}.`)) return 'another caller of this manager';
   return token.startsWith('hf1.') ? 'another holdfast client' : 'other code';
 }

@@ -7,6 +7,7 @@ import {
   CLOSED,
   CLOSED_LOSS,
   closeOperation,
+  leasesOf,
   type Operation,
   OperationBatch,
   type Outcome,
@@ -146,8 +147,13 @@ export class NativeChannel {
 
   /** For how long the oldest lock has been held, in ms. */
   get oldestHold(): number {
-    const { oldest } = this.#holds;
-    return oldest === undefined ? 0 : Math.max(0, Math.floor(performance.now() - oldest));
+    return ageOf(this.#holds.oldest) ?? 0;
+  }
+
+  /** For how long the lock with this token has been held, in ms; undefined if no caller of this manager holds it. */
+  heldFor(tokenId: number): number | undefined {
+    const begun = leasesOf(tokenId).map((lease) => this.#holds.since(lease));
+    return ageOf(begun.find((since) => since !== undefined));
   }
 
   /** Reads at once what the event loop would read later. */
@@ -212,4 +218,9 @@ export class NativeChannel {
     slots.fail(failed);
     if (ready) slots.drainBetween();
   }
+}
+
+/** The time since then, in ms. */
+function ageOf(since: number | undefined): number | undefined {
+  return since === undefined ? undefined : Math.max(0, Math.floor(performance.now() - since));
 }

@@ -309,3 +309,8 @@ const LEASES_PER_TOKEN = 16;
 export function tokenIdOf(lease: number): number {
   return Math.floor(lease / LEASES_PER_TOKEN);
 }
+
+/** The leases that one token may have had. @internal */
+export function leasesOf(tokenId: number): number[] {
+  return Array.from({ length: LEASES_PER_TOKEN }, (_, i) => tokenId * LEASES_PER_TOKEN + i);
+}

@@ -24,7 +24,7 @@ after(() => server.stop());
 
 beforeEach(async () => {
   locks = await connect(server.url);
-  others = await connect(server.url);
+  others = await connect(server.url, { label: 'web-2' });
 });
 
 afterEach(async () => {
@@ -40,7 +40,7 @@ async function queue(name: string): Promise<void> {
 
 test('ls tells each lock with its holder, lease and line, and a share with its fence', async () => {
   await locks.acquire('item:1', { label: 'web-1', ttl: 60_000 });
-  const share = await locks.acquire('item:2', { mode: 'shared', ttl: 60_000 });
+  const share = await locks.acquire('item:2', { mode: 'shared', ttl: 60_000, label: '' });
   await queue('item:1');
   const { stdout } = await ends(0, env, 'ls');
   const [heads, first = '', second = ''] = stdout.split('\n');
@@ -79,7 +79,7 @@ test('ls --json is one document of a stable shape', async () => {
       name: 'item:1',
       mode: 'exclusive',
       holders: [{ label: 'web-1', clientId: locks.clientId, fence: null, lease }],
-      waiters: [{ clientId: others.clientId, mode: 'exclusive', position: 1 }],
+      waiters: [{ label: 'web-2', clientId: others.clientId, mode: 'exclusive', position: 1 }],
     },
   ]);
   assert.ok(!stdout.includes(lock.token), 'a reader of the token could take the lock');
@@ -140,7 +140,7 @@ test('show tells one lock, and 1 if nobody holds it', async () => {
   const { stdout } = await ends(0, env, 'show', 'item:*');
   assert.match(
     stdout,
-    /^Lock "item:\*" is held, exclusive\.\n\nHOLDER .*\nweb-1 .*\n\nPOSITION .*\n1 .*\n$/,
+    /^Lock "item:\*" is held, exclusive\.\n\nHOLDER .*\nweb-1 .*\n\nPOSITION .*\n1 +exclusive +web-2 .*\n$/,
   );
   const json = JSON.parse((await ends(0, env, 'show', 'item:*', '--json')).stdout);
   assert.deepEqual(Object.keys(json), ['name', 'mode', 'holders', 'waiters', 'foreign']);

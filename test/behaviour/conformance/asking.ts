@@ -15,7 +15,8 @@ export const ASKING: Behaviours = {
   'query: tells holders with mode, client, token and lease, and of a share the fence': async (
     place,
   ) => {
-    const [a, b] = await openSeveral(place, 'a', 'b');
+    const label = 'shop';
+    const [a, b] = await Promise.all([place.open({ label }), place.open({ label: '' })]);
     const alone = await a.acquire('alone', { ...LONG, label: 'me' });
     const shared = [await a.acquire('shared', SHARED), await b.acquire('shared', SHARED)];
     const { held, pending } = await b.query();
@@ -23,22 +24,23 @@ export const ASKING: Behaviours = {
     assert.deepEqual(
       held.map(({ ttl, ...rest }) => rest),
       [
-        { ...alone.toJSON(), clientId: a.clientId, fence: null },
-        { ...shared[0]?.toJSON(), clientId: a.clientId },
-        { ...shared[1]?.toJSON(), clientId: b.clientId },
+        { ...alone.toJSON(), label: 'me', clientId: a.clientId, fence: null },
+        { ...shared[0]?.toJSON(), label, clientId: a.clientId },
+        { ...shared[1]?.toJSON(), label: null, clientId: b.clientId },
       ],
     );
     for (const { ttl } of held) assert.ok(Number(ttl) > 30_000 && Number(ttl) <= 60_000);
   },
 
   'query: tells who waits, in which place': async (place) => {
-    const [a, b, c] = await openSeveral(place, 'a', 'b', 'c');
+    const [a, b] = await openSeveral(place, 'a', 'b');
+    const c = await place.open({ label: 'c' });
     await a.acquire('x', LONG);
-    await enqueue(b, 'x', SHARED);
+    await enqueue(b, 'x', { ...SHARED, label: 'b' });
     await enqueue(c, 'x');
     assert.deepEqual((await a.query()).pending, [
-      { name: 'x', mode: 'shared', clientId: b.clientId, position: 1 },
-      { name: 'x', mode: 'exclusive', clientId: c.clientId, position: 2 },
+      { name: 'x', mode: 'shared', clientId: b.clientId, label: 'b', position: 1 },
+      { name: 'x', mode: 'exclusive', clientId: c.clientId, label: 'c', position: 2 },
     ]);
   },
 

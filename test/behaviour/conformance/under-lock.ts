@@ -49,11 +49,12 @@ export const UNDER_LOCK: Behaviours = {
     assert.equal(result, 'done');
   },
 
-  'request: waits without a deadline, whatever the default of acquire is': async (place) => {
-    const [holder, brief] = await Promise.all([place.open(), place.open({ wait: 50 })]);
-    const lock = await holder.acquire('x');
-    const waiting = brief.request('x', () => 'got it');
-    await assert.rejects(brief.acquire('x'), { code: 'ERR_LOCK_TIMEOUT' });
+  'request: waits without a deadline, unless connect was given one': async (place) => {
+    const [patient, brief] = await Promise.all([place.open(), place.open({ wait: 50 })]);
+    const lock = await patient.acquire('x');
+    const waiting = patient.request('x', () => 'got it');
+    const impatient = brief.request('x', () => assert.fail('it was held'));
+    await assert.rejects(impatient, { code: 'ERR_LOCK_TIMEOUT' });
     await lock.release();
     assert.equal(await waiting, 'got it');
   },

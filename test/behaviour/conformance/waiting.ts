@@ -1,6 +1,8 @@
 /** Waiting for a lock, and the end of a wait. */
 
 import assert from 'node:assert/strict';
+import { hostname } from 'node:os';
+import type { LockManager } from '../../support/holdfast.js';
 import { sleep, until } from '../../support/wait.js';
 import { type Behaviours, enqueue, LONG, openSeveral } from './behaviour.js';
 
@@ -62,7 +64,7 @@ export const WAITING: Behaviours = {
     assert.ok(Number(remaining) > 30_000 && Number(remaining) <= 60_000, String(remaining));
     assert.match(
       String(error['message']),
-      /^lock "x" was not free within \d+ ms: it is held by "nightly-report" for \d+ ms more, and the caller was number 1 in the wait queue$/,
+      /^lock "x" was not free within \d+ ms: it is held by "nightly-report" for \d+ ms more, or longer if it renews its lease, and the caller was number 1 in the wait queue$/,
     );
   },
 
@@ -79,13 +81,50 @@ export const WAITING: Behaviours = {
     assert.ok(second > 0 && second <= first - 150, String(remaining));
   },
 
-  'timeout: a holder without a label is told from one in another process': async (place) => {
+  'timeout: without a label a holder is told by its host and process, or by its manager': async (
+    place,
+  ) => {
     const [a, b] = await openSeveral(place, 'a', 'b');
-    await a.acquire('x');
-    await assert.rejects(a.acquire('x', { wait: 0 }), /held by another caller of this manager/);
-    const theirs = (await b.acquire('x', { wait: 0 }).catch((reason) => reason)) as Details;
-    assert.match(String(theirs['message']), /held by another holdfast client/);
-    assert.equal(theirs['holderLabel'], undefined);
+    const nameless = await place.open({ label: '' });
+    await Promise.all([a.acquire('x'), nameless.acquire('y')]);
+    const failure = async (manager: LockManager, name: string) =>
+      (await manager.acquire(name, { wait: 0 }).catch((reason) => reason)) as Details;
+    const theirs = await failure(b, 'x');
+    const own = `${hostname().slice(0, 63)}.${process.pid}`;
+    assert.equal(theirs['holderLabel'], own);
+    assert.match(String(theirs['message']), new RegExp(`held by "${own}" for`));
+    assert.equal(theirs['heldFor'], undefined);
+    const hidden = await failure(b, 'y');
+    assert.match(String(hidden['message']), /held by another holdfast client for/);
+    assert.equal(hidden['holderLabel'], undefined);
+  },
+
+  'timeout: for how long another caller of the manager has held it': async (place) => {
+    const a = await place.open();
+    const held = await a.acquire('x', { label: 'export' });
+    await sleep(20);
+    const failure = async () =>
+      (await a.acquire('x', { wait: 0 }).catch((reason) => reason)) as Details;
+    const error = await failure();
+    assert.ok(Number(error['heldFor']) >= 19, String(error['heldFor']));
+    const told = /it has been held for \d.*s by another caller of this manager \("export"\) for/;
+    assert.match(String(error['message']), told);
+    const next = a.acquire('x', LONG);
+    await held.release();
+    await next;
+    assert.match(String((await failure())['message']), /it has been held for \d/);
+  },
+
+  'label: that of connect is that of every lock; any text is made fit': async (place) => {
+    const text = `${'pod-7d9f8b6c5-x2x4z'.padEnd(63, 'x')}/é 🔒 ${'y'.repeat(80)}`;
+    const fit = `${'pod-7d9f8b6c5-x2x4z'.padEnd(63, 'x')}-----${'y'.repeat(12)}`;
+    const a = await place.open({ label: text });
+    const held = await a.acquire('x', LONG);
+    assert.ok(held.token.endsWith(`.${fit}`), held.token);
+    const own = await a.acquire('y', { ...LONG, label: 'an own one' });
+    assert.ok(own.token.endsWith('.an-own-one'), own.token);
+    const none = await a.acquire('z', { ...LONG, label: '' });
+    assert.match(none.token, /^hf1\.[0-9a-f]{32}\.\d+$/);
   },
 
   'timeout: who stops waiting leaves the line, and the others move up': async (place) => {
