@@ -7,7 +7,7 @@
  */
 
 export { connect } from './api/connect.js';
-export type { ConnectOptions, Pem, TlsOptions } from './api/connect-options.js';
+export type { ConnectOptions } from './api/connect-options.js';
 export type { LockLostMessage, LockTrace } from './api/diagnostics.js';
 export {
   LockClosedError,
@@ -25,7 +25,7 @@ export {
 export type { LockManagerEvents } from './api/events.js';
 export type { Lock, LockJson } from './api/lock.js';
 export type { LockSet } from './api/lock-set.js';
-export type { LockManager } from './api/manager.js';
+export { LockManager } from './api/manager.js';
 export type { OnceOptions, OnceRan, OnceRefused, OnceResult } from './api/once.js';
 export type {
   AcquireOptions,
@@ -41,7 +41,10 @@ export type { HandOffCount, LockStats } from './api/stats.js';
 export type {
   ClusterTarget,
   QuorumTarget,
+  RedisClient,
   SentinelAddress,
   SentinelTarget,
+  ServerTarget,
   UrlLike,
 } from './api/target.js';
+export type { Pem, TlsOptions } from './api/tls.js';

@@ -1,16 +1,10 @@
 /** The options of `connect`, and their checks. */
 
-import {
-  checkBoolean,
-  checkObject,
-  checkSecret,
-  checkText,
-  checkWhole,
-  show,
-} from '../internal/checks.js';
+import { checkObject, checkSecret, checkText, checkWhole, show } from '../internal/checks.js';
 import { defaultLabel, fitLabel } from '../internal/label.js';
 import { argumentError } from './errors.js';
 import { checkHold, checkWait, type HoldOptions, TTL_MS_MAX, TTL_MS_MIN } from './options.js';
+import { checkTls, type TlsOptions } from './tls.js';
 
 /**
  * Options of `connect`.
@@ -134,68 +128,6 @@ export interface ConnectOptions {
   readonly clientName?: string;
 }
 
-/**
- * Options of TLS, named as those of Node's `tls.connect`. Certificates and keys are PEM.
- *
- * @example
- * ```ts
- * import { readFileSync } from 'node:fs'
- *
- * const locks = await connect('rediss://redis.example.com:6380', {
- *   password: process.env.REDIS_PASSWORD,
- *   tls: { ca: readFileSync('/etc/redis/ca.pem') },
- * })
- * ```
- */
-export interface TlsOptions {
-  /**
-   * The certificates of the CAs that are trusted, in place of the system's roots. A text may hold
-   * several. `SSL_CERT_FILE` and `SSL_CERT_DIR` in the environment name other roots.
-   *
-   * @default the system's roots
-   */
-  readonly ca?: Pem | readonly Pem[];
-  /**
-   * The client's certificate, for a server that requires one, followed by its intermediate certificates.
-   *
-   * @default undefined
-   */
-  readonly cert?: Pem;
-  /**
-   * The private key of `cert`, not encrypted: RSA, P-256, P-384 or Ed25519.
-   *
-   * @default undefined
-   */
-  readonly key?: Pem;
-  /**
-   * The name that the server's certificate must have, and that is sent to the server (SNI).
-   *
-   * @default the host of the URL
-   */
-  readonly servername?: string;
-  /**
-   * Whether the server's certificate is checked. If it is not, anybody between client and server can read the
-   * password and grant locks: for tests only.
-   *
-   * @default true
-   */
-  readonly rejectUnauthorized?: boolean;
-}
-
-/**
- * A text in PEM form, or a Buffer that holds one.
- *
- * @example
- * ```ts
- * import { readFileSync } from 'node:fs'
- *
- * const ca: string | Uint8Array = readFileSync('/etc/redis/ca.pem')
- * const password = process.env.REDIS_PASSWORD
- * const locks = await connect('rediss://redis.example.com:6380', { password, tls: { ca } })
- * ```
- */
-export type Pem = string | Uint8Array;
-
 const TIMEOUT_MS_MAX = 600_000;
 const SERVER_TIMEOUT_MS_MAX = 10_000;
 const REPLICAS_MAX = 1000;
@@ -245,7 +177,6 @@ const CONNECT_OPTIONS = [
   'username',
   'wait',
 ];
-const TLS_OPTIONS = ['ca', 'cert', 'key', 'rejectUnauthorized', 'servername'];
 
 /** @internal */
 export function checkConnectOptions(options: unknown): ConnectOptions & Defaults {
@@ -268,31 +199,11 @@ export function checkConnectOptions(options: unknown): ConnectOptions & Defaults
   }
   if (checked.username !== undefined) checkText(checked.username, 'options.username');
   if (checked.password !== undefined) checkSecret(checked.password, 'options.password');
-  if (checked.tls !== undefined) checkTls(checked.tls);
+  if (checked.tls !== undefined) checkTls(checked.tls, 'options.tls');
   checkText(checked.clientName, 'options.clientName');
   if (!/^[\x21-\x7e]+$/.test(checked.clientName)) {
     const message = `options.clientName must be printable ASCII without spaces, got ${show(checked.clientName)}`;
     throw argumentError('ERR_INVALID_ARG_VALUE', message);
   }
   return checked;
-}
-
-/** Checks types alone: the core reads the certificates and keys. */
-function checkTls(tls: unknown): void {
-  const given = checkObject<TlsOptions>(tls, TLS_OPTIONS, 'options.tls');
-  const { ca, cert, key, servername, rejectUnauthorized } = given;
-  for (const each of Array.isArray(ca) ? ca : [ca]) checkPem(each, 'options.tls.ca');
-  checkPem(cert, 'options.tls.cert');
-  checkPem(key, 'options.tls.key');
-  if (servername !== undefined) checkText(servername, 'options.tls.servername');
-  if (rejectUnauthorized !== undefined) {
-    checkBoolean(rejectUnauthorized, 'options.tls.rejectUnauthorized');
-  }
-}
-
-/** Never shows the value. */
-function checkPem(value: unknown, what: string): void {
-  if (value === undefined || typeof value === 'string' || value instanceof Uint8Array) return;
-  const message = `${what} must be PEM, as a string or a Buffer, got a value of type ${typeof value}`;
-  throw argumentError('ERR_INVALID_ARG_TYPE', message);
 }

@@ -1,25 +1,26 @@
 import { randomUUID } from 'node:crypto';
+import { isClient } from '../internal/client.js';
 import { type ErrorContext, toError } from '../internal/outcome.js';
+import { defaultTargetWarning } from '../internal/warnings.js';
 import { type ChannelOptions, NativeChannel } from '../native/channel.js';
 import { type Outcome, OutcomeCode, REPLICAS_MAJORITY } from '../native/records.js';
-import {
-  type ConnectOptions,
-  checkConnectOptions,
-  type Defaults,
-  type Pem,
-  type TlsOptions,
-} from './connect-options.js';
+import { readClient } from '../redlock/clients.js';
+import { type ConnectOptions, checkConnectOptions, type Defaults } from './connect-options.js';
 import { argumentError, LockError } from './errors.js';
 import { LockManager } from './manager.js';
 import {
   type ClusterTarget,
   checkTarget,
+  isDefaultTarget,
   type QuorumTarget,
+  type RedisClient,
   type Sentinel,
   type SentinelTarget,
+  type ServerTarget,
   type Target,
   type UrlLike,
 } from './target.js';
+import type { Pem, TlsOptions } from './tls.js';
 
 /**
  * Connects to a Redis (6.2 or newer) or Valkey server, or to a store inside this process.
@@ -29,7 +30,9 @@ import {
  *   store of this manager alone; the managers of this process that name `memory:name` share one, as long
  *   as one of them is open. `{ cluster: [urls] }` is a Redis Cluster, `{ sentinels: [urls], master }` the
  *   server that Sentinels name, and `{ quorum: [url, url, url] }` three or more independent servers, of
- *   which a majority decides (Redlock). By default the environment variable `HOLDFAST_URL`, then
+ *   which a majority decides (Redlock). `{ host, port, path, username, password, db, tls }` is one server by its parts.
+ *   Of a client of ioredis or node-redis it reads address, login, TLS and database, and its `keyPrefix`, which then
+ *   stands before `prefix`; it opens a connection of its own, and leaves the client alone. By default the environment variable `HOLDFAST_URL`, then
  *   `REDIS_URL`, then `redis://127.0.0.1:6379`.
  * @throws LockConnectionError if the server cannot be reached within `connectTimeout`, or the
  *   TLS handshake fails; with Sentinels, the message has the cause for each of them.
@@ -44,7 +47,14 @@ import {
  * ```
  */
 export async function connect(
-  target?: string | UrlLike | ClusterTarget | SentinelTarget | QuorumTarget,
+  target?:
+    | string
+    | UrlLike
+    | ServerTarget
+    | ClusterTarget
+    | SentinelTarget
+    | QuorumTarget
+    | RedisClient,
   options?: ConnectOptions,
 ): Promise<LockManager> {
   const { context, checked, options: channelOptions } = prepare(target, options);
@@ -53,7 +63,8 @@ export async function connect(
     channel = usable(() => new NativeChannel(channelOptions, opened));
   });
   if (outcome.code !== OutcomeCode.Done) throw toError(outcome, context, 'connect to');
-  return new LockManager(channel as NativeChannel, context, checked);
+  const warnings = isDefaultTarget(target) ? [defaultTargetWarning(context.server)] : [];
+  return LockManager.of(channel as NativeChannel, context, checked, warnings);
 }
 
 /** The target and the options, checked. */
@@ -66,8 +77,12 @@ interface Prepared {
 
 /** Checks the arguments of `connect`. @internal */
 export function prepare(target: unknown, options: ConnectOptions | undefined): Prepared {
-  const where = checkTarget(target);
-  const checked = checkConnectOptions(options);
+  const read = isClient(target) ? readClient(target, 'the client') : undefined;
+  const where = checkTarget(read?.target ?? target);
+  const own = checkConnectOptions(options);
+  const { tls = where.tlsOptions ?? read?.tls } = own;
+  const prefix = (read?.prefix ?? '') + own.prefix;
+  const checked = { ...own, prefix, ...(tls === undefined ? {} : { tls }) };
   const alone = where.memory === null && where.cluster === null && where.quorum === null;
   if (checked.replicas !== undefined && !alone) {
     const message = `options.replicas is for one server and its replicas, not for ${where.label}`;

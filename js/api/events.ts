@@ -35,7 +35,7 @@ export interface LockManagerEvents {
    * server is a replica; `WARN_LOCK_SAME_SERVER`, two servers of a quorum are one;
    * `WARN_LOCK_PERSISTENCE`, with `longestLease: 0`, one of them may forget locks when it restarts;
    * `WARN_LOCK_ABANDONED`, nothing in the process refers to a held lock any more, so nothing can release
-   * it. Without a listener it becomes a warning of the process.
+   * it; `WARN_LOCK_TARGET`, `connect` got no target, so the locks are kept on localhost. Without a listener it becomes a warning of the process.
    */
   warning: [warning: LockError];
   /** The manager was closed, and has given up all its locks. */

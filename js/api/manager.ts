@@ -10,7 +10,7 @@ import { refuseOnQuorum } from '../internal/quorum.js';
 import { checkCallback, runUnder } from '../internal/request.js';
 import { NestedCall } from '../internal/self-wait.js';
 import { abandonedWarning, type Warning, warningOf } from '../internal/warnings.js';
-import type { NativeChannel } from '../native/channel.js';
+import { NativeChannel } from '../native/channel.js';
 import {
   acquireAllOperation,
   acquireOperation,
@@ -59,7 +59,8 @@ import { type LockStats, readStats } from './stats.js';
 
 /**
  * Acquires locks on the target of `connect`, which makes it. One manager per process is enough: it holds any
- * number of locks over one connection to each server.
+ * number of locks over one connection to each server. The class itself is for `instanceof`, and the token under which a
+ * container for dependency injection knows the manager; it cannot be constructed or extended.
  *
  * @example
  * ```ts
@@ -88,8 +89,11 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
     });
   }
 
-  /** @internal */
-  constructor(channel: NativeChannel, errors: ErrorContext, defaults: Defaults) {
+  private constructor(channel: NativeChannel, errors: ErrorContext, defaults: Defaults) {
+    if (!(channel instanceof NativeChannel)) {
+      const illegal = new TypeError('a LockManager is made by connect(), not by new');
+      throw Object.assign(illegal, { code: 'ERR_ILLEGAL_CONSTRUCTOR' });
+    }
     super();
     this.#channel = channel;
     this.#errors = { ...errors, heldFor: (tokenId) => channel.heldFor(tokenId) };
@@ -101,8 +105,22 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
       onAbandoned: this.#onAbandoned,
     };
     this.#defaultRequest = checkAcquireOptions(undefined, defaults);
+  }
+
+  /** The manager of a channel that is open. @internal */
+  static of(
+    channel: NativeChannel,
+    errors: ErrorContext,
+    defaults: Defaults,
+    warnings: readonly Warning[],
+  ): LockManager {
+    const manager = new LockManager(channel, errors, defaults);
     // Later: the caller of `connect` gets the time to add listeners.
-    setImmediate(() => channel.onNotice(this.#onNotice));
+    setImmediate(() => {
+      channel.onNotice(manager.#onNotice);
+      for (const warning of warnings) manager.#warn(warning);
+    });
+    return manager;
   }
 
   /** The name of this manager in `query`, and in the tokens of its locks. */

@@ -2,6 +2,7 @@
 
 import { checkObject, checkSecret, checkText } from '../internal/checks.js';
 import { argumentError } from './errors.js';
+import { checkTls, type TlsOptions } from './tls.js';
 import { readParameters } from './url-parameters.js';
 
 /** @internal */
@@ -10,6 +11,8 @@ export interface Target {
   readonly port: number;
   /** Whether the server speaks TLS. */
   readonly tls: boolean;
+  /** The options of TLS that the target had in it. */
+  readonly tlsOptions: TlsOptions | null;
   readonly path: string | null;
   /** Some servers of a Cluster: host and port, alternating. */
   readonly cluster: readonly string[] | null;
@@ -36,6 +39,78 @@ export interface Sentinel {
   readonly username: string | null;
   readonly password: string | null;
 }
+
+/**
+ * One server by its parts, named as those of ioredis, see `connect`.
+ *
+ * @example
+ * ```ts
+ * const locks = await connect({ host: '127.0.0.1', port: 6379, password: process.env.REDIS_PASSWORD })
+ * ```
+ */
+export interface ServerTarget {
+  /**
+   * Host name or IP address.
+   *
+   * @default '127.0.0.1'
+   */
+  readonly host?: string;
+  /**
+   * From 1 to 65535, as a number or in digits.
+   *
+   * @default 6379
+   */
+  readonly port?: number | string;
+  /**
+   * The path of a socket, in place of `host` and `port`.
+   *
+   * @default undefined
+   */
+  readonly path?: string;
+  /**
+   * The ACL user; the `username` of the options stands above it.
+   *
+   * @default undefined
+   */
+  readonly username?: string;
+  /**
+   * The password; that of the options stands above it.
+   *
+   * @default undefined
+   */
+  readonly password?: string;
+  /**
+   * The database, a whole number from 0.
+   *
+   * @default 0
+   */
+  readonly db?: number;
+  /**
+   * Whether the server speaks TLS, or the options of TLS; the `tls` of the options stands above them.
+   *
+   * @default false
+   */
+  readonly tls?: boolean | TlsOptions;
+}
+
+/**
+ * A client of ioredis (4 and newer) or node-redis (4 and newer), see `connect`: single, for Sentinels, or for a Cluster. It
+ * is asked for its address alone.
+ *
+ * @example
+ * ```ts
+ * import { Redis } from 'ioredis'
+ *
+ * const client = new Redis('redis://127.0.0.1:6379')
+ * const locks = await connect(client)
+ * client.disconnect()
+ * ```
+ */
+export type RedisClient =
+  // Of ioredis.
+  | { defineCommand(name: string, definition: never): unknown }
+  // Of node-redis.
+  | { sendCommand(...args: never): unknown };
 
 /**
  * Several servers for one manager, see `connect`.
@@ -154,9 +229,17 @@ export interface SentinelAddress {
 }
 
 /** Every form of the first argument of `connect`. @internal */
-export type Place = string | UrlLike | ClusterTarget | SentinelTarget | QuorumTarget;
+export type Place =
+  | string
+  | UrlLike
+  | ServerTarget
+  | ClusterTarget
+  | SentinelTarget
+  | QuorumTarget
+  | RedisClient;
 
-const DEFAULT_URL = 'redis://127.0.0.1:6379';
+/** @internal */
+export const DEFAULT_URL = 'redis://127.0.0.1:6379';
 const DEFAULT_PORT = 6379;
 const DEFAULT_SENTINEL_PORT = 26_379;
 const DB_MAX = 99_999;
@@ -165,6 +248,7 @@ const QUORUM_MIN = 3;
 const QUORUM_MAX = 15;
 const SERVER_SCHEMES = 'redis://, rediss://, valkey:// or valkeys://';
 const SCHEMES = 'redis://, rediss://, valkey://, valkeys://, unix:// or memory:';
+const SERVER_TARGET = ['db', 'host', 'password', 'path', 'port', 'tls', 'username'];
 const SENTINEL_TARGET = [
   'db',
   'master',
@@ -180,6 +264,7 @@ const NOWHERE = {
   host: null,
   port: 0,
   tls: false,
+  tlsOptions: null,
   path: null,
   cluster: null,
   quorum: null,
@@ -197,15 +282,56 @@ const NOWHERE = {
  * @internal
  */
 export function checkTarget(target: unknown): Target {
-  // An empty variable counts as unset.
-  const environment = process.env['HOLDFAST_URL'] || process.env['REDIS_URL'];
-  const given = target ?? (environment || DEFAULT_URL);
+  const given = target ?? environmentTarget() ?? DEFAULT_URL;
   if (typeof given === 'object' && given !== null) {
     if ('cluster' in given) return clusterTarget(given as ClusterTarget);
     if ('quorum' in given) return quorumTarget(given as QuorumTarget);
     if ('sentinels' in given || 'master' in given) return sentinelTarget(given);
+    if (['host', 'port', 'path'].some((key) => key in given) && !('href' in given)) {
+      return serverTarget(given);
+    }
   }
   return urlTarget(given);
+}
+
+/** Whether the target is that of somebody who names none. @internal */
+export function isDefaultTarget(target: unknown): boolean {
+  return (target ?? undefined) === undefined && environmentTarget() === undefined;
+}
+
+/** The target in the environment. An empty variable counts as unset. */
+function environmentTarget(): string | undefined {
+  return process.env['HOLDFAST_URL'] || process.env['REDIS_URL'] || undefined;
+}
+
+function serverTarget(target: object): Target {
+  const given = checkObject<ServerTarget>(target, SERVER_TARGET, 'a server');
+  const { host = '127.0.0.1', path, username, password, db = 0, tls = false } = given;
+  if (username !== undefined) checkText(username, 'username');
+  if (password !== undefined) checkSecret(password, 'password');
+  whole(db, 'db', 0, DB_MAX);
+  if (typeof tls !== 'boolean') checkTls(tls, 'tls');
+  const login = { username: username ?? null, password: password ?? null, db };
+  if (path !== undefined) {
+    checkText(path, 'path');
+    if (path === '') throw invalid('path must be that of a socket, not empty');
+    if (tls !== false) throw invalid('a socket speaks no TLS');
+    return { ...NOWHERE, ...login, path, label: `unix://${path}?db=${db}` };
+  }
+  checkText(host, 'host');
+  if (host === '') throw invalid('host must not be empty');
+  const number = typeof given.port === 'string' ? Number(given.port) : given.port;
+  const port = whole(number ?? DEFAULT_PORT, 'port', 1, 65_535);
+  const name = host.includes(':') ? `[${host}]` : host;
+  return {
+    ...NOWHERE,
+    ...login,
+    host,
+    port,
+    tls: tls !== false,
+    tlsOptions: typeof tls === 'boolean' ? null : tls,
+    label: `${tls === false ? 'redis' : 'rediss'}://${name}:${port}/${db}`,
+  };
 }
 
 function quorumTarget(target: QuorumTarget): Target {
@@ -347,7 +473,8 @@ function hrefOf(given: unknown): unknown {
 function urlTarget(given: unknown): Target {
   const text = hrefOf(given);
   if (typeof text !== 'string') {
-    const kinds = 'a URL, { cluster } or { sentinels, master }';
+    const kinds =
+      'a URL, { host, port }, { cluster }, { sentinels, master }, { quorum }, or a client of ioredis or node-redis';
     throw argumentError(
       'ERR_INVALID_ARG_TYPE',
       `the target must be ${kinds}, got a value of type ${typeof given}`,

@@ -3,9 +3,10 @@
 import { readFileSync } from 'node:fs';
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import { connect } from '../api/connect.js';
-import type { ConnectOptions, TlsOptions } from '../api/connect-options.js';
+import type { ConnectOptions } from '../api/connect-options.js';
 import type { LockManager } from '../api/manager.js';
-import { checkTarget, type Place } from '../api/target.js';
+import { checkTarget, DEFAULT_URL, isDefaultTarget, type Place } from '../api/target.js';
+import type { TlsOptions } from '../api/tls.js';
 import { readDuration } from '../internal/durations.js';
 import { say, UsageError } from './exit.js';
 
@@ -125,7 +126,10 @@ function targetOf({ url, sentinel, master, cluster, quorum }: PlaceOptions): Pla
   }
   if (cluster !== undefined) return { cluster };
   if (quorum !== undefined) return { quorum };
-  if (sentinel === undefined || master === undefined) return url;
+  if (sentinel === undefined || master === undefined) {
+    // Each command shows its server, so it needs no warning.
+    return url ?? (isDefaultTarget(url) ? DEFAULT_URL : undefined);
+  }
   const { HOLDFAST_SENTINEL_USERNAME: sentinelUsername } = process.env;
   const { HOLDFAST_SENTINEL_PASSWORD: sentinelPassword } = process.env;
   return {

@@ -48,25 +48,40 @@ export function checkSecret(value: unknown, what: string): void {
   }
 }
 
-/** Checks that `options` is an object of known options; `undefined` becomes an empty object. @internal */
+/**
+ * Checks that `options` is an object of known options, its own or inherited, and copies them; `undefined` becomes an empty
+ * object.
+ *
+ * @internal
+ */
 export function checkObject<T extends object>(
   options: unknown,
   known: readonly string[],
   caller: string,
 ): T {
-  if (options === undefined) return {} as T;
+  // It inherits nothing, so a missing option stays missing.
+  const checked = Object.create(null) as T;
+  if (options === undefined) return checked;
   if (typeof options !== 'object' || options === null || Array.isArray(options)) {
     const message = `the options of ${caller} must be an object, got ${show(options)}`;
     throw argumentError('ERR_INVALID_ARG_TYPE', message);
   }
-  for (const key of Object.keys(options)) {
-    if (!known.includes(key)) {
+  for (const key in options) {
+    if (!known.includes(key) && isGiven(options, key)) {
       const message = `${caller} has no option "${key}"; ${advice(key, known)}`;
       throw argumentError('ERR_INVALID_ARG_TYPE', message);
     }
   }
-  const given = Object.entries(options).filter(([, value]) => value !== undefined);
-  return Object.fromEntries(given) as T;
+  for (const key of known as (keyof T)[]) {
+    const value = isGiven(options, key) ? (options as T)[key] : undefined;
+    if (value !== undefined) checked[key] = value;
+  }
+  return checked;
+}
+
+/** Whether the caller has set a property: what other code has added to all objects is no option. */
+function isGiven(options: object, key: PropertyKey): boolean {
+  return key in options && (!(key in Object.prototype) || Object.hasOwn(options, key));
 }
 
 /** The option that `word` may be a slip of, or else the list of all options. */

@@ -61,6 +61,13 @@ export function warningOf(notice: number, server: string, text: string): Warning
   }
 }
 
+/** The warning for a manager whose caller named no server: with several machines each would have locks of its own. @internal */
+export function defaultTargetWarning(server: string): Warning {
+  const advice = 'pass a URL to connect, or set HOLDFAST_URL';
+  const message = `connect got no target, and neither HOLDFAST_URL nor REDIS_URL is set, so locks are kept on ${server}: ${advice}`;
+  return warning('WARN_LOCK_TARGET', message);
+}
+
 /** The warning for a held lock to which nothing refers any more. @internal */
 export function abandonedWarning(lock: string, origin: string | undefined): Warning {
   const advice =

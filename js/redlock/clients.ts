@@ -23,7 +23,7 @@ const QUORUM_MAX = 15;
  * @internal
  */
 export function readClients(clients: readonly unknown[]): Whereabouts {
-  const places = clients.map(readClient);
+  const places = clients.map((client, i) => readClient(client, `client ${i + 1}`));
   const [first] = places as [Place];
   const options = {
     prefix: first.prefix,
@@ -52,10 +52,11 @@ export function readClients(clients: readonly unknown[]): Whereabouts {
   return { target: { quorum: urls }, options: { ...options, longestLease: 0 } };
 }
 
-function readClient(given: unknown, i: number): Place {
+/** Reads one client; `who` is its name in the error. @internal */
+export function readClient(given: unknown, who: string): Place {
   const client = bag(given);
   const place = readIoredis(client) ?? readNodeRedis3(client) ?? readNodeRedis(client);
   if (place !== undefined) return place;
-  const what = `client ${i + 1} does not tell where it is connected to`;
+  const what = `${who} does not tell where it is connected to`;
   throw refuse(what, 'a Redis or Cluster of ioredis and a client or cluster of node-redis do');
 }

@@ -1,8 +1,8 @@
 /** The place of a client as arguments of `connect`, and helpers for every kind of client. */
 
-import type { TlsOptions } from '../api/connect-options.js';
 import { argumentError } from '../api/errors.js';
 import type { ClusterTarget, SentinelTarget } from '../api/target.js';
+import type { TlsOptions } from '../api/tls.js';
 
 /** The place that one client is connected to. @internal */
 export interface Place {
@@ -29,8 +29,8 @@ const TLS_OPTIONS = ['ca', 'cert', 'key', 'rejectUnauthorized', 'servername'];
 
 /** @internal */
 export function refuse(what: string, cure: string): Error {
-  const other = 'or give locks a connection of their own with connect() of holdfast';
-  return argumentError('ERR_INVALID_ARG_VALUE', `redlock: ${what}; ${cure}, ${other}`);
+  const other = "or name the server to connect() of holdfast, as in connect('redis://host:6379')";
+  return argumentError('ERR_INVALID_ARG_VALUE', `${what}; ${cure}, ${other}`);
 }
 
 /** Refuses the first of `keys` that is set: holdfast has no such option. @internal */

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { connect, type LockManager } from '../support/holdfast.js';
+import { connect, holdfast, type LockManager } from '../support/holdfast.js';
 import { FaultProxy } from '../support/proxy.js';
 import { RedisServer } from '../support/server.js';
 import { until } from '../support/wait.js';
@@ -306,6 +306,52 @@ test('connect: the defaults of a manager hold for its locks', async () => {
   assert.equal(await server.admin.get('p:a'), lock.token);
   await assert.rejects(brief.acquire('a'), { code: 'ERR_LOCK_TIMEOUT' });
   await brief.close();
+});
+
+test('options are read as the platform reads them: inherited ones and getters, too', async () => {
+  class Options {
+    get ifAvailable(): boolean {
+      return true;
+    }
+  }
+  const lock = await locks.acquire('a');
+  for (const options of [Object.create({ ifAvailable: true }), new Options()]) {
+    assert.equal(await locks.request('a', options, (given) => given), null);
+  }
+  const misspelt = Object.create({ ifAvailble: true });
+  await assert.rejects(
+    locks.request('a', misspelt, () => {}),
+    { message: /no option "ifAvailble"; did you mean "ifAvailable"/ },
+  );
+  const inherited = await connect(server.url, Object.create({ prefix: 'inherited:' }));
+  await (await inherited.acquire('a')).release();
+  assert.equal(await server.admin.get('lock:a'), lock.token);
+  await inherited.close();
+  await lock.release();
+});
+
+test('options: what other code adds to all objects is no option', async () => {
+  const everything = Object.prototype as unknown as Record<string, unknown>;
+  Object.assign(everything, { steal: true, odd: 1 });
+  try {
+    const lock = await locks.acquire('a');
+    await assert.rejects(locks.acquire('a', { wait: 0 }), { code: 'ERR_LOCK_TIMEOUT' });
+    assert.equal(await lock.release(), true);
+  } finally {
+    delete everything['steal'];
+    delete everything['odd'];
+  }
+});
+
+test('LockManager: for instanceof and as a token; only connect makes one', () => {
+  const { LockManager: token } = holdfast;
+  assert.ok(locks instanceof token);
+  const container = new Map<unknown, unknown>([[token, locks]]);
+  assert.equal(container.get(locks.constructor), locks);
+  const illegal = { name: 'TypeError', code: 'ERR_ILLEGAL_CONSTRUCTOR', message: /connect\(\)/ };
+  assert.throws(() => Reflect.construct(token, []), illegal);
+  class Mine extends (token as unknown as new () => object) {}
+  assert.throws(() => new Mine(), illegal);
 });
 
 test('connect: an explicit wait is that of request, too; without one, request waits for ever', async () => {
