@@ -85,6 +85,8 @@ function stageMain(platforms) {
     cpSync(join(ROOT, folder), join(stage, folder), { recursive: true });
   }
   cpSync(join(ROOT, 'native', 'binding.js'), join(stage, 'native', 'binding.js'));
+  // The page that errors name.
+  cpSync(join(ROOT, 'docs', 'operations.md'), join(stage, 'docs', 'operations.md'));
   for (const file of ['README.md', 'LICENSE']) copyFileSync(join(ROOT, file), join(stage, file));
 }
 

@@ -46,7 +46,7 @@ export function judge(survey: ServerSurvey, kind: Kind): Found[] {
   const trip = survey.roundTrips.length === 0 ? [] : [roundTrip(survey)];
   if (about === undefined || about.refused) {
     const message = `it does not answer INFO: ${about?.text ?? 'no answer'}`;
-    const advice = 'allow the user INFO, as docs/operations.md has it';
+    const advice = 'allow the user INFO, as docs/operations.md, in the package holdfast, has it';
     return [...trip, { check: 'rights', level: 'problem', message, advice }];
   }
   const info = fields(about.text);

@@ -146,7 +146,7 @@ export function judgeRights(
     const { level, message } = WITHOUT[use];
     const commands = without.map(({ words }) => words.join(' ')).join(', ');
     const rule = ruleOf(without, name);
-    const advice = `grant ${rule} (docs/operations.md has the whole rule); refused: ${commands.replaceAll(name, 'NAME')}`;
+    const advice = `grant ${rule} (docs/operations.md, in the package holdfast, has the whole rule); refused: ${commands.replaceAll(name, 'NAME')}`;
     return [{ check: 'rights', level, message: `the user ${user} ${message}`, advice }];
   });
 }

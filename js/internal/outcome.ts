@@ -38,7 +38,8 @@ const CURES: Readonly<Record<string, string>> = {
     "this is one server of a Cluster: name it as such: connect({ cluster: ['redis://host:6379'] })",
   NOAUTH: 'the server requires a login: give username and password in the URL or the options',
   NOCLOCK: 'let scripts run TIME, or use another server: see docs/servers.md',
-  NOPERM: 'the ACL user may not do this: see docs/operations.md for the rule that holdfast needs',
+  NOPERM:
+    'the ACL user may not do this: docs/operations.md, in the package holdfast, has the rule for it',
   NOPROTO: 'see docs/servers.md for servers that work',
   NOREPLICAS: 'too few replicas follow the server: see that they run and keep up',
   OOM: 'the server is at its maxmemory: free memory or raise it',
@@ -47,6 +48,7 @@ const CURES: Readonly<Record<string, string>> = {
     'servers of the Cluster contradict each other about this slot, as after a reshard that was interrupted: mend it with redis-cli --cluster fix',
   SENTINEL:
     "name it as one: connect({ sentinels: ['redis://host:26379'], master: 'name of the primary' })",
+  VERSION: 'holdfast needs Redis 6.2 or newer, or Valkey: upgrade the server',
   WRONGPASS: 'check username and password',
   WRONGTYPE: 'this key holds other data: give locks a prefix or names of their own',
 };

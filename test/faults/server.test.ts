@@ -2,6 +2,8 @@
 
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
+import { once } from 'node:events';
+import { type AddressInfo, createServer, connect as dial } from 'node:net';
 import { afterEach, beforeEach, test } from 'node:test';
 import { connect, type LockManager, openOperations } from '../support/holdfast.js';
 import { RedisServer, serverVersion } from '../support/server.js';
@@ -353,3 +355,36 @@ test('a password that changes: an error that says so, and a lock once it is mend
   admin.disconnect();
   await works();
 });
+
+test('a Redis older than 6.2: refused at connect, with its version', async () => {
+  // The server itself is a real one; only what it says of its version is older.
+  const older = createServer((client) => {
+    const upstream = dial(server.port, '127.0.0.1');
+    const version = /redis_version:\d+\.\d+\.\d+/;
+    upstream.on('data', (chunk) => {
+      const text = chunk
+        .toString('latin1')
+        .replace(version, (told) => told.replace(/\d.*/, olderOf));
+      client.write(Buffer.from(text, 'latin1'));
+    });
+    client.pipe(upstream);
+    for (const socket of [client, upstream]) {
+      socket
+        .on('error', () => {})
+        .on('close', () => [client, upstream].map((end) => end.destroy()));
+    }
+  });
+  await once(older.listen(0, '127.0.0.1'), 'listening');
+  const { port } = older.address() as AddressInfo;
+  await assert.rejects(connect(`redis://127.0.0.1:${port}`), {
+    name: 'LockServerError',
+    serverCode: 'VERSION',
+    message: /says VERSION 6\.0\.\d+; holdfast needs Redis 6\.2 or newer, or Valkey: upgrade/,
+  });
+  older.close();
+});
+
+/** An older version that is written in as many bytes. */
+function olderOf(version: string): string {
+  return `6.0.${'16000'.slice(0, version.length - 4)}`;
+}

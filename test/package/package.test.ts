@@ -46,13 +46,24 @@ test('the main package has no sources, no addon, no scripts, and few dependencie
   for (const file of await list(packed.main)) {
     assert.match(
       file,
-      /^package\/(dist\/|monitoring\/|native\/binding\.js$|LICENSE$|README\.md$|package\.json$)/,
+      /^package\/(dist\/|docs\/operations\.md$|monitoring\/|native\/binding\.js$|LICENSE$|README\.md$|package\.json$)/,
     );
   }
   const { scripts, devDependencies, dependencies = {} } = packed.manifest as never as Manifest;
   assert.equal(scripts ?? devDependencies, undefined);
   // The parser of the command line, which has none of its own. The library does not load it.
   assert.deepEqual(Object.keys(dependencies), ['commander']);
+});
+
+test('the pages that messages name are in the package', async () => {
+  const files = await list(packed.main);
+  const code = files
+    .filter((file) => file.endsWith('.js'))
+    .map((file) => file.slice('package/'.length));
+  const texts = code.map((file) => readFileSync(join(ROOT, file), 'utf8'));
+  const named = texts.flatMap((text) => text.match(/(?<!\* .*|\/\/.*)docs\/[\w-]+\.md/g) ?? []);
+  assert.ok(named.length > 0);
+  for (const page of named) assert.ok(files.includes(`package/${page}`), page);
 });
 
 interface Manifest {

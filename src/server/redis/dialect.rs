@@ -32,6 +32,9 @@ impl Dialect {
         Self { counters: Counters::Server, delete: Delete::Script, clock: true };
 }
 
+/// The oldest Redis whose commands suffice. Every Valkey says that it is a Redis 7.
+const OLDEST_REDIS: (u32, u32) = (6, 2);
+
 /// A value that no counter has, so that a compare-and-delete with it deletes nothing.
 const NO_COUNTER: &str = "-";
 
@@ -134,16 +137,25 @@ fn denied(value: Value) -> Option<String> {
 
 /// The native command for a compare-and-delete of a server with these fields of INFO.
 pub(super) fn native_delete(about: &Value) -> Delete {
-    let version = |field| {
-        let text = info_field(about, field)?;
-        let mut numbers = text.split('.').map(|number| number.parse::<u32>().ok());
-        Some((numbers.next()??, numbers.next()??))
-    };
-    match (version("valkey_version"), version("redis_version")) {
+    match (version(about, "valkey_version"), version(about, "redis_version")) {
         (Some(valkey), _) if valkey >= (9, 0) => Delete::Delifeq,
         (None, Some(redis)) if redis >= (8, 4) => Delete::Delex,
         _ => Delete::Script,
     }
+}
+
+/// The version of a Redis that is older than the commands of the scripts, by the fields of INFO. A server that gives no
+/// version is tried.
+pub(super) fn too_old(about: &Value) -> Option<String> {
+    let old = version(about, "redis_version")? < OLDEST_REDIS;
+    info_field(about, "redis_version").filter(|_| old)
+}
+
+/// Major and minor version.
+fn version(about: &Value, field: &str) -> Option<(u32, u32)> {
+    let text = info_field(about, field)?;
+    let mut numbers = text.split('.').map(|number| number.parse::<u32>().ok());
+    Some((numbers.next()??, numbers.next()??))
 }
 
 #[cfg(test)]
@@ -229,6 +241,21 @@ mod tests {
         ] {
             let values = vec![Value::Nil, Value::Nil, probed(["", "", ""]), ONE, error(words), ONE];
             assert_eq!(answered(Dialect::PLAIN, values).0.counters, Counters::Slots);
+        }
+    }
+
+    #[test]
+    fn a_server_may_be_too_old() {
+        for (info, old) in [
+            ("redis_version:6.0.16\r\n", Some("6.0.16")),
+            ("redis_version:5.0.14\r\n", Some("5.0.14")),
+            ("redis_version:6.2.0\r\n", None),
+            ("redis_version:7.2.4\r\nvalkey_version:8.1.1\r\n", None),
+            ("redis_version:unstable\r\n", None),
+            ("", None),
+        ] {
+            let about = Value::BulkString(info.as_bytes().to_vec());
+            assert_eq!(too_old(&about).as_deref(), old, "{info}");
         }
     }
 

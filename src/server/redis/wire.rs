@@ -8,7 +8,7 @@ pub(super) use refusal::{brief, failure};
 use self::refusal::refused;
 use super::Endpoint;
 use super::command::Command;
-use super::dialect::{Delete, Dialect};
+use super::dialect::{self, Delete, Dialect};
 use crate::machine::{Risk, SendMode, ServerProbe};
 use crate::protocol::message::free_channel;
 use crate::protocol::{
@@ -582,6 +582,9 @@ pub(super) fn introduced(
     if mode.as_deref() == Some("sentinel") {
         let detail = "mode: it watches servers and keeps no data".to_owned();
         return Err(Failure::Refused(Refusal { code: "SENTINEL".to_owned(), detail }));
+    }
+    if let Some(version) = dialect::too_old(about) {
+        return Err(Failure::Refused(Refusal { code: "VERSION".to_owned(), detail: version }));
     }
     if let [Value::ServerError(error)] = selected {
         return Err(refused(error.code(), error.details().unwrap_or_default()));
