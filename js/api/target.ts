@@ -107,10 +107,14 @@ export interface ServerTarget {
  * ```
  */
 export type RedisClient =
-  // Of ioredis.
-  | { defineCommand(name: string, definition: never): unknown }
-  // Of node-redis.
-  | { sendCommand(...args: never): unknown };
+  | {
+      /** A client of ioredis has it. */
+      defineCommand(name: string, definition: never): unknown;
+    }
+  | {
+      /** A client of node-redis has it. */
+      sendCommand(...args: never): unknown;
+    };
 
 /**
  * Several servers for one manager, see `connect`.
