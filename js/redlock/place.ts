@@ -29,7 +29,8 @@ const TLS_OPTIONS = ['ca', 'cert', 'key', 'rejectUnauthorized', 'servername'];
 
 /** @internal */
 export function refuse(what: string, cure: string): Error {
-  const other = "or name the server to connect() of holdfast, as in connect('redis://host:6379')";
+  const other =
+    "or give locks a connection of their own by holdfast's connect('redis://host:6379')";
   return argumentError('ERR_INVALID_ARG_VALUE', `${what}; ${cure}, ${other}`);
 }
 
