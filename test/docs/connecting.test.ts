@@ -19,6 +19,14 @@ runPage('docs/connecting.md', {
   surroundings: () => {
     const { env, instead } = places.surroundings;
     const stage = 'test/docs/stage.mjs';
-    return { env, instead: { ...instead, 'redis://127.0.0.1:6379': server.url }, stage };
+    return {
+      env,
+      instead: {
+        ...instead,
+        'redis://127.0.0.1:6379': server.url,
+        'port: 6379': `port: ${server.port}`,
+      },
+      stage,
+    };
   },
 });

@@ -43,7 +43,10 @@ export class Shop {
         DATABASE_URL: this.postgres.url,
         SHOP_URL: `http://127.0.0.1:${(shop.address() as AddressInfo).port}`,
       },
-      instead: { 'redis://127.0.0.1:6379': this.redis.url },
+      instead: {
+        'redis://127.0.0.1:6379': this.redis.url,
+        'port: 6379': `port: ${this.redis.port}`,
+      },
       stage: 'test/docs/stage.mjs',
     };
   }
