@@ -37,7 +37,11 @@ for (const target of targets) {
   const corpora = existsSync(corpus) ? [corpus] : [];
   const limits = [`-max_len=${LENGTH_MAX[target] ?? 512}`, '-timeout=60', '-rss_limit_mb=2048'];
   const seconds = Math.ceil(minutes * 60);
-  fuzz(target, [found, ...corpora], [`-max_total_time=${seconds}`, '-print_final_stats=1', ...limits]);
+  fuzz(
+    target,
+    [found, ...corpora],
+    [`-max_total_time=${seconds}`, '-print_final_stats=1', ...limits],
+  );
   if (values.keep && corpora.length > 0) fuzz(target, [corpus, found], ['-merge=1', ...limits]);
 }
 

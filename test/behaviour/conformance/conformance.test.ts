@@ -20,7 +20,7 @@ test('there is a real server to compare the embedded store with', (t) => {
   assert.ok(
     servers.length > 0,
     'none was found: install one (Debian: apt-get install redis-server; macOS: brew install redis), ' +
-      'or name binaries in HOLDFAST_SERVERS, separated by colons',
+      'or name a binary in HOLDFAST_REDIS_SERVER',
   );
 });
 

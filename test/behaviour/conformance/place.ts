@@ -188,17 +188,19 @@ export class ClusterHost implements Host {
   }
 }
 
+/** The servers that `HOLDFAST_SERVERS`, a list like PATH, names besides those of this machine. */
+export function otherServers(): ServerHost[] {
+  const { HOLDFAST_SERVERS = '' } = process.env;
+  return existing(HOLDFAST_SERVERS.split(delimiter)).map((file) => new ServerHost(file));
+}
+
 /**
- * Every server binary at hand, once with all rights and once with those that docs/operations.md asks for: those
- * that `HOLDFAST_SERVERS` (a list like PATH) and `HOLDFAST_REDIS_SERVER` name, and both kinds on PATH.
+ * The servers of this machine, that of `HOLDFAST_REDIS_SERVER` first: each once with all rights and once with those that
+ * docs/operations.md asks for.
  */
 export function serverHosts(): ServerHost[] {
-  const { HOLDFAST_SERVERS = '', HOLDFAST_REDIS_SERVER = '', PATH = '' } = process.env;
-  const named = [...HOLDFAST_SERVERS.split(delimiter), HOLDFAST_REDIS_SERVER].filter(Boolean);
-  for (const file of named) {
-    if (!existsSync(file))
-      throw new Error(`the environment names a server that does not exist: ${file}`);
-  }
+  const { HOLDFAST_REDIS_SERVER = '', PATH = '' } = process.env;
+  const named = existing([HOLDFAST_REDIS_SERVER]);
   const folders = PATH.split(delimiter).filter(Boolean);
   const onPath = ['redis-server', 'valkey-server']
     .flatMap((name) => folders.map((folder) => join(folder, name)))
@@ -212,6 +214,16 @@ export function serverHosts(): ServerHost[] {
     new ServerHost(file),
     new ServerHost(file, least),
   ]);
+}
+
+/** The files that the environment names. */
+function existing(named: readonly string[]): string[] {
+  const files = named.filter(Boolean);
+  for (const file of files) {
+    if (!existsSync(file))
+      throw new Error(`the environment names a server that does not exist: ${file}`);
+  }
+  return files;
 }
 
 /** Name and version as people write them, such as `Valkey 8.0.1`. */

@@ -48,10 +48,10 @@ export const REPORTS: Behaviours = {
     const lock = await locks.acquire('x');
     await lock.release();
     for (const unsubscribe of channels) unsubscribe();
-    const about = { lock: 'x', server: place.label };
+    const about = { lock: 'x', server: place.label, clientId: locks.clientId };
     assert.deepEqual(traces, [
       ['acquire', { ...about, result: lock }],
-      ['release', { ...about, result: true }],
+      ['release', { ...about, holder: lock, result: true }],
     ]);
   },
 };
