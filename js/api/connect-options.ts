@@ -21,31 +21,31 @@ export interface ConnectOptions {
    *
    * @default 'lock:'
    */
-  readonly prefix?: string;
+  readonly prefix?: string | undefined;
   /**
    * The lease of locks that are acquired without a `ttl`, in whole ms from 50 to 9e15.
    *
    * @default 10000
    */
-  readonly ttl?: number;
+  readonly ttl?: number | undefined;
   /**
    * How long `acquire` and `request` wait without a `wait`, in whole ms, or `Infinity`.
    *
    * @default 10000 for `acquire`, `Infinity` for `request`
    */
-  readonly wait?: number;
+  readonly wait?: number | undefined;
   /**
    * Whether locks that are acquired without `renew` are renewed.
    *
    * @default true
    */
-  readonly renew?: boolean;
+  readonly renew?: boolean | undefined;
   /**
    * The longest hold of locks that are acquired without a `maxHold`, in whole ms, or `Infinity`.
    *
    * @default Infinity
    */
-  readonly maxHold?: number;
+  readonly maxHold?: number | undefined;
   /**
    * The name of this process for people: `query`, the command line and the errors of waiters show it for locks that are
    * acquired without a `label`. Up to 80 of the characters `A-Z a-z 0-9 . _ ~ -`; `-` stands for each other one, and
@@ -53,27 +53,27 @@ export interface ConnectOptions {
    *
    * @default host name and process id, as in `web-7d9f8b6c5-x2x4z.17`
    */
-  readonly label?: string;
+  readonly label?: string | undefined;
   /**
    * The stall limit of locks that are acquired without a `stallTimeout`, in whole ms, or `Infinity`.
    *
    * @default 30000
    */
-  readonly stallTimeout?: number;
+  readonly stallTimeout?: number | undefined;
   /**
    * How long a command may stay unanswered before its connection is closed, in whole ms from 1
    * to 600 000. Also how long `close` waits for the server.
    *
    * @default 2000
    */
-  readonly commandTimeout?: number;
+  readonly commandTimeout?: number | undefined;
   /**
    * How long connecting may take, login included, in whole ms from 1 to 600 000. With Sentinels
    * `connect` keeps trying for that long: during a failover none of the servers may be the master.
    *
    * @default 5000
    */
-  readonly connectTimeout?: number;
+  readonly connectTimeout?: number | undefined;
   /**
    * How many replicas must have a lock before it counts as acquired: a number from 1 to 1000, or
    * `'majority'`, at least 1: with the primary more than half of the largest number of servers that this
@@ -83,19 +83,19 @@ export interface ConnectOptions {
    *
    * @default undefined
    */
-  readonly replicas?: number | 'majority';
+  readonly replicas?: number | 'majority' | undefined;
   /**
    * The ACL user. It overrides the one in the URL.
    *
    * @default undefined
    */
-  readonly username?: string;
+  readonly username?: string | undefined;
   /**
    * The password. It overrides the one in the URL.
    *
    * @default undefined
    */
-  readonly password?: string;
+  readonly password?: string | undefined;
   /**
    * Only with a quorum: how long one server may take to answer before it counts as failed, in whole
    * ms from 1 to 10 000, and at most a tenth of the `ttl` of the lock. An acquire has two such
@@ -103,7 +103,7 @@ export interface ConnectOptions {
    *
    * @default 100
    */
-  readonly serverTimeout?: number;
+  readonly serverTimeout?: number | undefined;
   /**
    * Only with a quorum: the longest lease (`ttl`) that any client takes on its servers, in whole ms from
    * 50 to 9e15. A server that restarted may have forgotten locks, so it has no vote for that long
@@ -112,20 +112,20 @@ export interface ConnectOptions {
    *
    * @default the `ttl` of these options, or the longest that this manager has asked for
    */
-  readonly longestLease?: number;
+  readonly longestLease?: number | undefined;
   /**
    * The options of TLS, with a URL that begins with `rediss://` or `valkeys://`. Such a URL alone means
    * `{}`: the server's certificate is checked against the system's roots.
    *
    * @default {}
    */
-  readonly tls?: TlsOptions;
+  readonly tls?: TlsOptions | undefined;
   /**
    * The name of the connection in `CLIENT LIST`: printable ASCII without spaces.
    *
    * @default 'holdfast'
    */
-  readonly clientName?: string;
+  readonly clientName?: string | undefined;
 }
 
 const TIMEOUT_MS_MAX = 600_000;

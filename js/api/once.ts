@@ -26,34 +26,34 @@ export interface OnceOptions
    *
    * @default undefined
    */
-  readonly every?: number | string;
+  readonly every?: number | string | undefined;
   /**
    * The name of the slot, such as the time for which a scheduler has planned the run. Either this or `every`.
    *
    * @default undefined
    */
-  readonly slot?: string;
+  readonly slot?: string | undefined;
   /**
    * Whether a slot whose body threw, or whose process crashed, is run again by the next caller. The body then must
    * bear being run twice. By default a slot counts as done before its body begins.
    *
    * @default false
    */
-  readonly retry?: boolean;
+  readonly retry?: boolean | undefined;
   /**
    * How long a slot that is done stays so, in whole ms, at most 366 days: longer than any process may be late for
    * it, and at least `every`.
    *
    * @default 86400000 (24 h); with `every` twice its length, at least 60000
    */
-  readonly keep?: number;
+  readonly keep?: number | undefined;
   /**
    * How long to wait while another client holds the lock, in whole ms, or `Infinity`. With `retry`, who waits runs
    * the slot if that client crashes.
    *
    * @default 0
    */
-  readonly wait?: number;
+  readonly wait?: number | undefined;
 }
 
 /**

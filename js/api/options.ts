@@ -6,6 +6,7 @@ import {
   checkText,
   checkWhole,
   checkWholeNumber,
+  type Given,
   show,
 } from '../internal/checks.js';
 import { fitLabel } from '../internal/label.js';
@@ -31,14 +32,14 @@ export interface AcquireOptions extends TryAcquireOptions {
    *
    * @default the `wait` of `connect` if that was given, or else 10000
    */
-  readonly wait?: number;
+  readonly wait?: number | undefined;
   /**
    * Ends the wait when it is aborted; `acquire` then rejects with the signal's reason. Has no effect once the
    * lock was granted.
    *
    * @default undefined
    */
-  readonly signal?: AbortSignal;
+  readonly signal?: AbortSignal | undefined;
   /**
    * Takes the lock from its holder at once, before all waiters: the holder's `signal` is aborted with the
    * reason `stolen`, but nothing stops the work that it has begun, so the resource should check the `fence`.
@@ -46,7 +47,7 @@ export interface AcquireOptions extends TryAcquireOptions {
    *
    * @default false
    */
-  readonly steal?: boolean;
+  readonly steal?: boolean | undefined;
 }
 
 /**
@@ -66,14 +67,14 @@ export interface RequestOptions extends Omit<AcquireOptions, 'wait'> {
    *
    * @default the `wait` of `connect` if that was given, or else `Infinity`
    */
-  readonly wait?: number;
+  readonly wait?: number | undefined;
   /**
    * Does not wait: if another client holds the lock, the callback gets `null` in its place. Not with
    * `signal`, `steal` or `wait`.
    *
    * @default false
    */
-  readonly ifAvailable?: boolean;
+  readonly ifAvailable?: boolean | undefined;
   /**
    * Whether the callback may share the lock of a `request` around this one: it then gets that lease, at once
    * and without the server, and the lock is released when the last callback that shares it has ended. Nested
@@ -86,7 +87,7 @@ export interface RequestOptions extends Omit<AcquireOptions, 'wait'> {
    *
    * @default undefined
    */
-  readonly reentrant?: boolean;
+  readonly reentrant?: boolean | undefined;
 }
 
 /**
@@ -115,7 +116,7 @@ export interface ForceReleaseOptions {
    *
    * @default undefined
    */
-  readonly foreign?: boolean;
+  readonly foreign?: boolean | undefined;
 }
 
 /**
@@ -132,14 +133,14 @@ export interface QueryOptions {
    *
    * @default ''
    */
-  readonly startsWith?: string;
+  readonly startsWith?: string | undefined;
   /**
    * How many keys of the database one page scans, whether or not they are locks: from 1 to 100 000.
    * The server does nothing else meanwhile, for about a ms per thousand.
    *
    * @default 1000
    */
-  readonly count?: number;
+  readonly count?: number | undefined;
 }
 
 /**
@@ -159,21 +160,21 @@ export interface TryAcquireOptions extends AdoptOptions {
    *
    * @default 'exclusive'
    */
-  readonly mode?: LockMode;
+  readonly mode?: LockMode | undefined;
   /**
    * Only with `mode: 'shared'`: the largest number of holders that the lock may have, this caller included,
    * a whole number from 1. If all callers give the same number, the lock is a semaphore.
    *
    * @default undefined, no limit
    */
-  readonly limit?: number;
+  readonly limit?: number | undefined;
   /**
    * A name for the caller, for people: `query`, the command line and the errors of waiters show it. Up to 80 of the
    * characters `A-Z a-z 0-9 . _ ~ -`; `-` stands for each other one, and what is longer is cut.
    *
    * @default the `label` of `connect`
    */
-  readonly label?: string;
+  readonly label?: string | undefined;
   /**
    * Only with `renew: false`: leaves an unreleased lock to expire, even if the manager is closed or the process
    * ends before; the end of its lease then is no loss. For work that may be done once in `ttl`, by any process.
@@ -181,7 +182,7 @@ export interface TryAcquireOptions extends AdoptOptions {
    *
    * @default false
    */
-  readonly leaveToExpire?: boolean;
+  readonly leaveToExpire?: boolean | undefined;
 }
 
 /**
@@ -200,28 +201,28 @@ export interface AdoptOptions {
    *
    * @default 10000
    */
-  readonly ttl?: number;
+  readonly ttl?: number | undefined;
   /**
    * Whether the lease is renewed, at a third of its length, until the lock is released. A native
    * thread renews it, so a blocked event loop does not lose the lock.
    *
    * @default true
    */
-  readonly renew?: boolean;
+  readonly renew?: boolean | undefined;
   /**
    * The longest time that the lock is held, renewals included, in whole ms from 50, or `Infinity`.
    * Then it is given up, and its `signal` is aborted.
    *
    * @default Infinity
    */
-  readonly maxHold?: number;
+  readonly maxHold?: number | undefined;
   /**
    * How long the event loop may be blocked before renewal pauses, in whole ms from 1, or
    * `Infinity`: a process that hangs for ever must not hold the lock for ever.
    *
    * @default 30000
    */
-  readonly stallTimeout?: number;
+  readonly stallTimeout?: number | undefined;
 }
 
 /** The bounds of a lease, in ms. @internal */
@@ -333,7 +334,7 @@ export function checkLockJson(lock: unknown): {
 }
 
 /** @internal */
-export function checkForceReleaseOptions(options: unknown): Required<ForceReleaseOptions> {
+export function checkForceReleaseOptions(options: unknown): Required<Given<ForceReleaseOptions>> {
   const given = checkObject<ForceReleaseOptions>(options, ['foreign'], 'forceRelease');
   const checked = { foreign: false, ...given };
   checkBoolean(checked.foreign, 'foreign');
@@ -341,7 +342,7 @@ export function checkForceReleaseOptions(options: unknown): Required<ForceReleas
 }
 
 /** @internal */
-export function checkQueryOptions(options: unknown): Required<QueryOptions> {
+export function checkQueryOptions(options: unknown): Required<Given<QueryOptions>> {
   const given = checkObject<QueryOptions>(options, ['count', 'startsWith'], 'query');
   const checked = { count: 1_000, startsWith: '', ...given };
   checkWholeNumber(checked.count, 'count', 1, COUNT_MAX);

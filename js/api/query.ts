@@ -1,5 +1,6 @@
 /** The holders and waiters of all locks, as the store has them. */
 
+import type { Given } from '../internal/checks.js';
 import { clientOf, type ErrorContext, labelOf, toError } from '../internal/outcome.js';
 import type { NativeChannel } from '../native/channel.js';
 import { type Outcome, queryOperation, readTtl } from '../native/records.js';
@@ -77,7 +78,7 @@ export async function* readPages(
   channel: NativeChannel,
   context: ErrorContext,
   prefix: string,
-  { count, startsWith }: Required<QueryOptions>,
+  { count, startsWith }: Required<Given<QueryOptions>>,
 ): AsyncGenerator<LockSnapshot, void, undefined> {
   let cursor = '';
   do {

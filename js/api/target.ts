@@ -54,43 +54,43 @@ export interface ServerTarget {
    *
    * @default '127.0.0.1'
    */
-  readonly host?: string;
+  readonly host?: string | undefined;
   /**
    * From 1 to 65535, as a number or in digits.
    *
    * @default 6379
    */
-  readonly port?: number | string;
+  readonly port?: number | string | undefined;
   /**
    * The path of a socket, in place of `host` and `port`.
    *
    * @default undefined
    */
-  readonly path?: string;
+  readonly path?: string | undefined;
   /**
    * The ACL user; the `username` of the options stands above it.
    *
    * @default undefined
    */
-  readonly username?: string;
+  readonly username?: string | undefined;
   /**
    * The password; that of the options stands above it.
    *
    * @default undefined
    */
-  readonly password?: string;
+  readonly password?: string | undefined;
   /**
    * The database, a whole number from 0.
    *
    * @default 0
    */
-  readonly db?: number;
+  readonly db?: number | undefined;
   /**
    * Whether the server speaks TLS, or the options of TLS; the `tls` of the options stands above them.
    *
    * @default false
    */
-  readonly tls?: boolean | TlsOptions;
+  readonly tls?: boolean | TlsOptions | undefined;
 }
 
 /**
@@ -185,31 +185,31 @@ export interface SentinelTarget {
    *
    * @default undefined
    */
-  readonly sentinelUsername?: string;
+  readonly sentinelUsername?: string | undefined;
   /**
    * The password of Sentinels whose URL has no login.
    *
    * @default undefined
    */
-  readonly sentinelPassword?: string;
+  readonly sentinelPassword?: string | undefined;
   /**
    * The ACL user of the master and its replicas; the `username` of the options stands above it.
    *
    * @default undefined
    */
-  readonly username?: string;
+  readonly username?: string | undefined;
   /**
    * The password of the master and its replicas; the `password` of the options stands above it.
    *
    * @default undefined
    */
-  readonly password?: string;
+  readonly password?: string | undefined;
   /**
    * The database, a whole number from 0.
    *
    * @default 0
    */
-  readonly db?: number;
+  readonly db?: number | undefined;
 }
 
 /**
@@ -229,7 +229,7 @@ export interface SentinelAddress {
    *
    * @default 26379
    */
-  readonly port?: number;
+  readonly port?: number | undefined;
 }
 
 /** Every form of the first argument of `connect`. @internal */

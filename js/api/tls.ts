@@ -23,32 +23,32 @@ export interface TlsOptions {
    *
    * @default the system's roots
    */
-  readonly ca?: Pem | readonly Pem[];
+  readonly ca?: Pem | readonly Pem[] | undefined;
   /**
    * The client's certificate, for a server that requires one, followed by its intermediate certificates.
    *
    * @default undefined
    */
-  readonly cert?: Pem;
+  readonly cert?: Pem | undefined;
   /**
    * The private key of `cert`, not encrypted: RSA, P-256, P-384 or Ed25519.
    *
    * @default undefined
    */
-  readonly key?: Pem;
+  readonly key?: Pem | undefined;
   /**
    * The name that the server's certificate must have, and that is sent to the server (SNI).
    *
    * @default the host of the URL
    */
-  readonly servername?: string;
+  readonly servername?: string | undefined;
   /**
    * Whether the server's certificate is checked. If it is not, anybody between client and server can read the
    * password and grant locks: for tests only.
    *
    * @default true
    */
-  readonly rejectUnauthorized?: boolean;
+  readonly rejectUnauthorized?: boolean | undefined;
 }
 
 /**

@@ -48,6 +48,9 @@ export function checkSecret(value: unknown, what: string): void {
   }
 }
 
+/** Options without those that are `undefined`, which count as not given. @internal */
+export type Given<T> = { [K in keyof T]: Exclude<T[K], undefined> };
+
 /**
  * Checks that `options` is an object of known options, its own or inherited, and copies them; `undefined` becomes an empty
  * object.
@@ -58,9 +61,9 @@ export function checkObject<T extends object>(
   options: unknown,
   known: readonly string[],
   caller: string,
-): T {
+): Given<T> {
   // It inherits nothing, so a missing option stays missing.
-  const checked = Object.create(null) as T;
+  const checked = Object.create(null) as Given<T>;
   if (options === undefined) return checked;
   if (typeof options !== 'object' || options === null || Array.isArray(options)) {
     const message = `the options of ${caller} must be an object, got ${show(options)}`;
@@ -73,7 +76,7 @@ export function checkObject<T extends object>(
     }
   }
   for (const key of known as (keyof T)[]) {
-    const value = isGiven(options, key) ? (options as T)[key] : undefined;
+    const value = isGiven(options, key) ? (options as Given<T>)[key] : undefined;
     if (value !== undefined) checked[key] = value;
   }
   return checked;

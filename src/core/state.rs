@@ -122,6 +122,8 @@ impl State {
             let (op, command) = match submission {
                 Submission::Begin(ticket, command) => (self.open.take_over(ticket), command),
                 Submission::Query(ticket, question) => {
+                    // It sees what was asked before, as far as that needs no reply of a server.
+                    self.settle(now);
                     self.query(ticket, question);
                     continue;
                 }
@@ -281,6 +283,13 @@ impl State {
             self.machine.handle_event(now, NodeId::default(), turned, &mut self.effects);
             self.machine.handle_timeout(now, &mut self.effects);
         }
+        self.settle(now);
+        self.peers.iter_mut().filter_map(Peer::link).for_each(Link::flush);
+        self.plan(now, thread)
+    }
+
+    /// Carries out all effects, and those that follow from them.
+    fn settle(&mut self, now: Mono) {
         // Counted before the outcomes are delivered: a caller that has one must find it counted.
         self.shared.count(self.machine.stats());
         while !self.effects.is_empty() {
@@ -288,8 +297,6 @@ impl State {
             self.send_batches(now);
             self.shared.count(self.machine.stats());
         }
-        self.peers.iter_mut().filter_map(Peer::link).for_each(Link::flush);
-        self.plan(now, thread)
     }
 
     /// When the keeper is needed next. It is woken if it would come later than that.

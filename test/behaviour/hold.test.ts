@@ -243,15 +243,18 @@ test('request: a callback that releases the lock itself has lost nothing', async
 test('request: waits without a deadline unless told otherwise', async () => {
   const brief = await connect(server.url, { wait: 50 });
   const holder = await locks.acquire('patient');
-  await assert.rejects(brief.acquire('patient'), { code: 'ERR_LOCK_TIMEOUT' });
-  await assert.rejects(
-    brief.request('patient', { wait: 50 }, () => {}),
-    { code: 'ERR_LOCK_TIMEOUT' },
-  );
-  const waiting = brief.request('patient', () => 'got it');
+  const impatient = [
+    brief.acquire('patient'),
+    brief.request('patient', () => {}),
+    locks.request('patient', { wait: 50 }, () => {}),
+  ];
+  const refused = { code: 'ERR_LOCK_TIMEOUT' };
+  await Promise.all(impatient.map((waiting) => assert.rejects(waiting, refused)));
+  const patient = brief.request('patient', { wait: Number.POSITIVE_INFINITY }, () => 'got it');
+  const byDefault = locks.request('patient', () => 'got it, too');
   await sleep(150);
   await holder.release();
-  assert.equal(await waiting, 'got it');
+  assert.deepEqual(await Promise.all([patient, byDefault]), ['got it', 'got it, too']);
   await brief.close();
 });
 

@@ -23,6 +23,18 @@ after(async () => {
   await server.stop();
 });
 
+test('on memory: a query sees what its manager asked for before it', async () => {
+  await using own = await connect('memory:');
+  for (let round = 0; round < 20; round += 1) {
+    const held = own.acquire(`a:${round}`);
+    const pending = own.acquire(`a:${round}`);
+    const seen = await own.query();
+    assert.deepEqual([seen.held.length, seen.pending.length], [1, 1]);
+    await (await held).release();
+    await (await pending).release();
+  }
+});
+
 test('a value of other code is not told', async () => {
   await server.admin.set('lock:old', 'somebody', 'PX', 60_000);
   await server.admin.set('lock:older', 'for ever');

@@ -145,9 +145,10 @@ pub(super) fn native_delete(about: &Value) -> Delete {
 }
 
 /// The version of a Redis that is older than the commands of the scripts, by the fields of INFO. A server that gives no
-/// version is tried.
+/// version is tried, and so is Kvrocks, which calls itself a Redis 4 whatever it can do.
 pub(super) fn too_old(about: &Value) -> Option<String> {
-    let old = version(about, "redis_version")? < OLDEST_REDIS;
+    let old = version(about, "redis_version")? < OLDEST_REDIS
+        && info_field(about, "kvrocks_version").is_none();
     info_field(about, "redis_version").filter(|_| old)
 }
 
@@ -251,6 +252,7 @@ mod tests {
             ("redis_version:5.0.14\r\n", Some("5.0.14")),
             ("redis_version:6.2.0\r\n", None),
             ("redis_version:7.2.4\r\nvalkey_version:8.1.1\r\n", None),
+            ("redis_version:4.0.0\r\nkvrocks_version:2.9.0\r\n", None),
             ("redis_version:unstable\r\n", None),
             ("", None),
         ] {

@@ -244,5 +244,5 @@ test('require and import give the same classes', async () => {
   endedWell(ended);
   const [first, second] = ended.stdout.trim().split('\n');
   assert.equal(first, `${second} true`);
-  assert.match(String(second), /LockTimeoutError,connect$/);
+  assert.match(String(second), /LockTimeoutError,StaleFenceError,connect$/);
 });
