@@ -86,7 +86,9 @@ function stageMain(platforms) {
   }
   cpSync(join(ROOT, 'native', 'binding.js'), join(stage, 'native', 'binding.js'));
   // The page that errors name.
-  cpSync(join(ROOT, 'docs', 'operations.md'), join(stage, 'docs', 'operations.md'));
+  for (const page of ['operations.md', 'servers.md']) {
+    cpSync(join(ROOT, 'docs', page), join(stage, 'docs', page));
+  }
   for (const file of ['README.md', 'LICENSE']) copyFileSync(join(ROOT, file), join(stage, file));
 }
 

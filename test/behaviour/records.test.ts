@@ -35,12 +35,13 @@ interface Records {
   };
   acquireOperation(name: string, request: object): unknown;
   acquireAllOperation(names: readonly string[], request: object): unknown;
-  adoptOperation(name: string, token: string, request: object): unknown;
+  adoptOperation(name: string, token: string, request: object, value?: string): unknown;
   closeOperation(): unknown;
   downgradeOperation(lease: number): unknown;
   extendOperation(lease: number, ttl?: number): unknown;
   forceReleaseOperation(name: string, foreign: boolean): unknown;
   leaveOperation(lease: number, ttl: number): unknown;
+  letExpireOperation(lease: number): unknown;
   queryOperation(cursor: string, keysStartWith: string, count: number): unknown;
   releaseOperation(lease: number, exported: boolean): unknown;
   readRecord(records: Float64Array, at: number, reader: object): void;
@@ -99,6 +100,7 @@ test('the core reads the operations that JavaScript writes', () => {
     records.acquireOperation('name', request),
     records.acquireAllOperation(['a', 'b'], request),
     records.adoptOperation('name', 'token', { ...request, share: SHARE_UNLIMITED }),
+    records.adoptOperation('name', 'token', request, 'value'),
     records.closeOperation(),
     records.downgradeOperation(160),
     records.extendOperation(160),
@@ -106,6 +108,7 @@ test('the core reads the operations that JavaScript writes', () => {
     records.forceReleaseOperation('name', false),
     records.forceReleaseOperation('name', true),
     records.leaveOperation(160, 1_000),
+    records.letExpireOperation(160),
     records.queryOperation('cursor', 'keys', 500),
     records.releaseOperation(160, false),
     records.releaseOperation(160, true),
@@ -113,17 +116,19 @@ test('the core reads the operations that JavaScript writes', () => {
   assert.deepEqual(lines, [
     `10 Acquire { name: "name", ttl: 1s, wait: UpTo(2s), label: "label", hold: ${HELD}, mode: Exclusive }`,
     `11 AcquireAll { names: ["a", "b"], ttl: 1s, label: "label", hold: ${HELD} }`,
-    `12 Adopt { name: "name", owner: "token", ttl: 1s, hold: ${HELD}, mode: Shared { limit: None } }`,
-    '13 Close',
-    '14 Downgrade { lease: LeaseId(160) }',
-    '15 Extend { lease: LeaseId(160), ttl: None }',
-    '16 Extend { lease: LeaseId(160), ttl: Some(1s) }',
-    '17 Force { name: "name", foreign: false }',
-    '18 Force { name: "name", foreign: true }',
-    '19 Leave { lease: LeaseId(160), ttl: 1s }',
-    '20 Question { cursor: "cursor", starts_with: "keys", count: 500 }',
-    '21 Release { lease: LeaseId(160), exported: false }',
-    '22 Release { lease: LeaseId(160), exported: true }',
+    `12 Adopt { name: "name", owner: "token", token: None, ttl: 1s, hold: ${HELD}, mode: Shared { limit: None } }`,
+    `13 Adopt { name: "name", owner: "token", token: Some("value"), ttl: 1s, hold: ${HELD}, mode: Exclusive }`,
+    '14 Close',
+    '15 Downgrade { lease: LeaseId(160) }',
+    '16 Extend { lease: LeaseId(160), ttl: None }',
+    '17 Extend { lease: LeaseId(160), ttl: Some(1s) }',
+    '18 Force { name: "name", foreign: false }',
+    '19 Force { name: "name", foreign: true }',
+    '20 Leave { lease: LeaseId(160), ttl: 1s }',
+    '21 LetExpire { lease: LeaseId(160) }',
+    '22 Question { cursor: "cursor", starts_with: "keys", count: 500 }',
+    '23 Release { lease: LeaseId(160), exported: false }',
+    '24 Release { lease: LeaseId(160), exported: true }',
   ]);
 });
 

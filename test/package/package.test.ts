@@ -46,7 +46,7 @@ test('the main package has no sources, no addon, no scripts, and few dependencie
   for (const file of await list(packed.main)) {
     assert.match(
       file,
-      /^package\/(dist\/|docs\/operations\.md$|monitoring\/|native\/binding\.js$|LICENSE$|README\.md$|package\.json$)/,
+      /^package\/(dist\/|docs\/(operations|servers)\.md$|monitoring\/|native\/binding\.js$|LICENSE$|README\.md$|package\.json$)/,
     );
   }
   const { scripts, devDependencies, dependencies = {} } = packed.manifest as never as Manifest;

@@ -68,8 +68,8 @@ for (const [what, target, code, message] of REFUSED) {
 }
 
 test('connect: an object that names no place is refused with what it may be', async () => {
-  await assert.rejects(connect({ host: 'a' } as never), {
+  await assert.rejects(connect({ hosts: ['a'] } as never), {
     code: TYPE,
-    message: /must be a URL, \{ cluster \} or \{ sentinels, master \}/,
+    message: /must be a URL, \{ host, port \}, \{ cluster \}, \{ sentinels, master \}/,
   });
 });
