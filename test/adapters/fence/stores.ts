@@ -103,30 +103,14 @@ export const OPEN: Record<Kind, (places: Places) => Promise<Store>> = {
     const { drizzle } = await import('drizzle-orm/node-postgres');
     const { Pool } = await import('pg');
     const pool = new Pool({ connectionString: postgres });
-    const db = drizzle(pool as never);
-    return {
-      write: (lock, n) =>
-        db.transaction(async (tx) => {
-          await checkFence(tx, lock);
-          await tx.execute(sell(lock, n));
-        }),
-      close: () => pool.end(),
-    };
+    return drizzleStore(drizzle(pool as never), pool);
   },
 
   async 'Drizzle with MySQL'({ mysql }) {
     const { drizzle } = await import('drizzle-orm/mysql2');
     const { createPool } = await import('mysql2/promise');
     const pool = createPool(mysql);
-    const db = drizzle(pool);
-    return {
-      write: (lock, n) =>
-        db.transaction(async (tx) => {
-          await checkFence(tx, lock);
-          await tx.execute(sell(lock, n));
-        }),
-      close: () => pool.end(),
-    };
+    return drizzleStore(drizzle(pool), pool);
   },
 
   'TypeORM with PostgreSQL': ({ postgres }) => typeormStore('postgres', postgres),
@@ -199,6 +183,22 @@ async function knexStore(client: string, connection: string): Promise<Store> {
         await trx('stock').where({ item: lock.name }).update({ n });
       }),
     close: () => db.destroy(),
+  };
+}
+
+/** A database of Drizzle, whatever its kind. */
+interface Drizzle {
+  transaction(body: (tx: { execute(statement: string): unknown }) => Promise<void>): Promise<void>;
+}
+
+function drizzleStore(db: Drizzle, pool: { end(): Promise<void> }): Store {
+  return {
+    write: (lock, n) =>
+      db.transaction(async (tx) => {
+        await checkFence(tx, lock);
+        await tx.execute(sell(lock, n));
+      }),
+    close: () => pool.end(),
   };
 }
 

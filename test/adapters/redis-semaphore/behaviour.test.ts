@@ -1,37 +1,16 @@
 /** The common promises of redis-semaphore and `holdfast/redis-semaphore`: each is tested on both. */
 
 import assert from 'node:assert/strict';
-import { after, afterEach, before, test } from 'node:test';
+import { test } from 'node:test';
 import type * as Drop from 'holdfast/redis-semaphore';
-import type { Redis } from 'ioredis';
-import { RedisServer } from '../../support/server.js';
 import { sleep, until } from '../../support/wait.js';
-import { clientOf } from '../redlock/implementations.js';
+import { threeServers } from '../three-servers.js';
 
 /** Lasts for a whole test. */
 const LONG_MS = 60_000;
 
-let servers: RedisServer[];
-let server: RedisServer;
-const clients: Redis[] = [];
-
-before(async () => {
-  servers = await RedisServer.startSeveral(3);
-  [server] = servers as [RedisServer];
-});
-
-after(() => Promise.all(servers.map((each) => each.stop())));
-
-afterEach(async () => {
-  for (const client of clients.splice(0)) client.disconnect();
-  await Promise.all(servers.map((each) => each.admin.flushall()));
-});
-
-function client(where = server): Redis {
-  const made = clientOf(where);
-  clients.push(made);
-  return made;
-}
+const three = threeServers();
+const { client } = three;
 
 const OLD = 'redis-semaphore';
 const NEW = 'holdfast/redis-semaphore';
@@ -71,7 +50,7 @@ for (const name of [OLD, NEW]) {
     assert.equal(one.isAcquired, false);
     await one.acquire();
     assert.equal(one.isAcquired, true);
-    const ttl = await server.admin.pttl('mutex:a');
+    const ttl = await three.server.admin.pttl('mutex:a');
     assert.ok(ttl > 5_000 && ttl <= 10_000, `${ttl}`);
     assert.equal(await other.tryAcquire(), false);
     await assert.rejects(other.acquire(), {
@@ -83,7 +62,7 @@ for (const name of [OLD, NEW]) {
     assert.equal(await other.tryAcquire(), true);
     await other.release();
     await other.release();
-    assert.equal(await server.admin.exists('mutex:a'), 0);
+    assert.equal(await three.server.admin.exists('mutex:a'), 0);
   });
 
   test(`${name}: a waiter gets the mutex when it is released, or gives up in time`, async () => {
@@ -119,9 +98,12 @@ for (const name of [OLD, NEW]) {
     await mutex.acquire();
     await sleep(700);
     assert.equal(mutex.isAcquired, true);
-    assert.equal(await server.admin.exists('mutex:a'), 1);
+    assert.equal(await three.server.admin.exists('mutex:a'), 1);
     await mutex.stopRefresh();
-    await until(async () => (await server.admin.exists('mutex:a')) === 0, 'the end of the lease');
+    await until(
+      async () => (await three.server.admin.exists('mutex:a')) === 0,
+      'the end of the lease',
+    );
     await mutex.release();
   });
 
@@ -135,11 +117,14 @@ for (const name of [OLD, NEW]) {
       },
     });
     await mutex.acquire();
-    await until(async () => (await server.admin.exists('mutex:a')) === 0, 'the end of the lease');
+    await until(
+      async () => (await three.server.admin.exists('mutex:a')) === 0,
+      'the end of the lease',
+    );
     const next = new Mutex(client(), 'a', once);
     assert.equal(await next.tryAcquire(), true);
     await mutex.release();
-    assert.equal(await server.admin.exists('mutex:a'), 1, "another's");
+    assert.equal(await three.server.admin.exists('mutex:a'), 1, "another's");
     assert.equal(called, false);
     await next.release();
   });
@@ -154,14 +139,14 @@ for (const name of [OLD, NEW]) {
       },
     });
     await mutex.acquire();
-    await server.admin.set('mutex:a', 'another', 'PX', LONG_MS);
+    await three.server.admin.set('mutex:a', 'another', 'PX', LONG_MS);
     await until(() => lost !== undefined, 'the callback');
     assert.ok(lost?.error instanceof LostLockError);
     assert.equal(lost.error.message, 'Lost mutex for key mutex:a');
     assert.equal(lost.mutex, mutex);
     assert.equal(mutex.isAcquired, false);
     await mutex.release();
-    assert.equal(await server.admin.get('mutex:a'), 'another');
+    assert.equal(await three.server.admin.get('mutex:a'), 'another');
   });
 
   for (const identifier of [undefined, 'job 7']) {
@@ -177,10 +162,10 @@ for (const name of [OLD, NEW]) {
       await handler.acquire();
       assert.equal(handler.isAcquired, true);
       assert.equal(handler.identifier, told);
-      assert.ok((await server.admin.pttl('mutex:a')) > 30_000);
+      assert.ok((await three.server.admin.pttl('mutex:a')) > 30_000);
       assert.equal(await new Mutex(client(), 'a', once).tryAcquire(), false);
       await handler.release();
-      assert.equal(await server.admin.exists('mutex:a'), 0);
+      assert.equal(await three.server.admin.exists('mutex:a'), 0);
       const late = new Mutex(client(), 'a', options);
       assert.equal(await late.tryAcquire(), false);
     });
@@ -209,7 +194,7 @@ for (const name of [OLD, NEW]) {
   test(`${name}: a mutex on three servers has one holder`, async () => {
     const open = (options = {}) =>
       new RedlockMutex(
-        servers.map((each) => client(each)),
+        three.servers.map((each) => client(each)),
         'a',
         options,
       );
@@ -244,7 +229,7 @@ test('mutexes of both packages exclude each other, and one is taken over', async
   const handler = new ours.Mutex(client(), 'a', options);
   assert.equal(await handler.tryAcquire(), true);
   await handler.release();
-  assert.equal(await server.admin.exists('mutex:a'), 0);
+  assert.equal(await three.server.admin.exists('mutex:a'), 0);
 });
 
 test('permits of redis-semaphore are in the way: both packages cannot share a semaphore', async () => {

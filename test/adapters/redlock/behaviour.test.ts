@@ -1,38 +1,19 @@
 /** The common promises of node-redlock 5 and `holdfast/redlock`: each is tested on both. */
 
 import assert from 'node:assert/strict';
-import { after, afterEach, before, test } from 'node:test';
-import type { Redis } from 'ioredis';
-import { RedisServer } from '../../support/server.js';
+import { test } from 'node:test';
+import type { RedisServer } from '../../support/server.js';
 import { sleep, until } from '../../support/wait.js';
-import { clientOf, errorOf, load, NEW, OLD, type Redlock } from './implementations.js';
+import { threeServers } from '../three-servers.js';
+import { errorOf, load, NEW, OLD, type Redlock } from './implementations.js';
 
 const NO_QUORUM = 'The operation was unable to achieve a quorum during its retry window.';
 const FRACTION = 'Duration must be an integer value in milliseconds.';
 /** Lasts for a whole test. */
 const LONG_MS = 60_000;
 
-let servers: RedisServer[];
-let server: RedisServer;
-const clients: Redis[] = [];
-
-before(async () => {
-  servers = await RedisServer.startSeveral(3);
-  [server] = servers as [RedisServer];
-});
-
-after(() => Promise.all(servers.map((each) => each.stop())));
-
-afterEach(async () => {
-  for (const client of clients.splice(0)) client.disconnect();
-  await Promise.all(servers.map(async (each) => each.running && each.admin.flushall()));
-});
-
-function client(options: object = {}, where = server): Redis {
-  const made = clientOf(where, options);
-  clients.push(made);
-  return made;
-}
+const three = threeServers();
+const { client } = three;
 
 for (const name of [OLD, NEW]) {
   const { default: Redlock, ExecutionError, Lock, ResourceLockedError } = load(name);
@@ -75,14 +56,14 @@ for (const name of [OLD, NEW]) {
   });
 
   test(`${name}: a lock is the key, with the client's keyPrefix, for as long as was said`, async () => {
-    const redlock = new Redlock([client({ keyPrefix: 'shop:' })]);
+    const redlock = new Redlock([client(three.server, { keyPrefix: 'shop:' })]);
     const began = Date.now();
     const lock = await redlock.acquire(['tea'], 10_000);
     assert.ok(lock instanceof Lock);
     assert.equal(lock.redlock, redlock);
     assert.deepEqual(lock.resources, ['tea']);
-    assert.equal(await server.admin.get('shop:tea'), lock.value);
-    const ttl = await server.admin.pttl('shop:tea');
+    assert.equal(await three.server.admin.get('shop:tea'), lock.value);
+    const ttl = await three.server.admin.pttl('shop:tea');
     assert.ok(ttl > 9_000 && ttl <= 10_000, `${ttl}`);
     assert.ok(
       lock.expiration > began + 9_000,
@@ -90,7 +71,7 @@ for (const name of [OLD, NEW]) {
     );
     assert.ok(lock.expiration <= Date.now() + 10_000 - 102, 'a hundredth and 2 ms before its end');
     await lock.release();
-    assert.equal(await server.admin.exists('shop:tea'), 0);
+    assert.equal(await three.server.admin.exists('shop:tea'), 0);
   });
 
   test(`${name}: a larger driftFactor ends a lock earlier`, async () => {
@@ -105,13 +86,13 @@ for (const name of [OLD, NEW]) {
     const lock = await redlock.acquire(['b'], LONG_MS);
     const error = await errorOf(redlock.acquire(['a', 'b'], LONG_MS));
     assert.ok(error instanceof ExecutionError);
-    assert.equal(await server.admin.exists('a'), 0);
+    assert.equal(await three.server.admin.exists('a'), 0);
     await lock.release();
     const both = await redlock.acquire(['a', 'b'], LONG_MS);
     assert.deepEqual(both.resources, ['a', 'b']);
-    assert.equal(await server.admin.exists('a', 'b'), 2);
+    assert.equal(await three.server.admin.exists('a', 'b'), 2);
     await both.release();
-    assert.equal(await server.admin.exists('a', 'b'), 0);
+    assert.equal(await three.server.admin.exists('a', 'b'), 0);
   });
 
   test(`${name}: with retryCount 0 a lock that is held is refused at once, and told`, async () => {
@@ -143,7 +124,7 @@ for (const name of [OLD, NEW]) {
     await lock.release();
     const next = await waiting;
     // A value of holdfast ends with a mark while a client waits.
-    assert.equal((await server.admin.get('a'))?.replace(/\+$/, ''), next.value);
+    assert.equal((await three.server.admin.get('a'))?.replace(/\+$/, ''), next.value);
     assert.notEqual(next.value, lock.value);
     await next.release();
   });
@@ -164,7 +145,7 @@ for (const name of [OLD, NEW]) {
 
   test(`${name}: the value of a lock stands at each key, also after another has given up`, async () => {
     const redlock = open({ retryCount: 1, retryDelay: 20, retryJitter: 0 });
-    const values = (...keys: string[]) => server.admin.mget(...keys);
+    const values = (...keys: string[]) => three.server.admin.mget(...keys);
     const lock = await redlock.acquire(['a', 'b'], LONG_MS);
     assert.deepEqual(await values('a', 'b'), [lock.value, lock.value]);
     await errorOf(redlock.acquire(['b', 'c'], LONG_MS));
@@ -179,10 +160,10 @@ for (const name of [OLD, NEW]) {
   });
 
   test(`${name}: the value of a lock stands at each of three servers`, async () => {
-    const redlock = new Redlock(servers.map((each) => client({}, each)));
+    const redlock = new Redlock(three.servers.map((each) => client(each)));
     const lock = await redlock.acquire(['a'], LONG_MS);
     const holds = async (value: string | null) => {
-      const all = await Promise.all(servers.map(({ admin }) => admin.get('a')));
+      const all = await Promise.all(three.servers.map(({ admin }) => admin.get('a')));
       return all.every((each) => each === value);
     };
     await until(() => holds(lock.value), 'the value on all servers');
@@ -195,9 +176,9 @@ for (const name of [OLD, NEW]) {
     const duration = Math.floor(Number.MAX_SAFE_INTEGER / 10);
     for (const resources of [['a'], ['a', 'b']]) {
       const lock = await redlock.acquire(resources, duration);
-      assert.ok((await server.admin.pttl('a')) > duration - 5_000);
+      assert.ok((await three.server.admin.pttl('a')) > duration - 5_000);
       const extended = await lock.extend(3 * duration);
-      const left = await server.admin.pttl('a');
+      const left = await three.server.admin.pttl('a');
       assert.ok(left > 3 * duration - 5_000 && left <= 3 * duration, `${left}`);
       await extended.release();
     }
@@ -244,10 +225,10 @@ for (const name of [OLD, NEW]) {
     assert.equal(extended.value, lock.value);
     assert.deepEqual(extended.resources, ['a', 'b']);
     assert.ok(extended.expiration > began + 19_000 && extended.expiration < Date.now() + 20_000);
-    assert.ok((await server.admin.pttl('b')) > 19_000);
+    assert.ok((await three.server.admin.pttl('b')) > 19_000);
     assert.equal((await extended.attempts[0])?.votesFor.size, 1);
     await extended.release();
-    assert.equal(await server.admin.exists('a', 'b'), 0);
+    assert.equal(await three.server.admin.exists('a', 'b'), 0);
   });
 
   test(`${name}: what has expired, or was released, cannot be extended`, async () => {
@@ -267,12 +248,12 @@ for (const name of [OLD, NEW]) {
   test(`${name}: a lock that is not held any more cannot be extended, and stays another's`, async () => {
     const redlock = open();
     const lock = await redlock.acquire(['a'], LONG_MS);
-    await server.admin.set('a', 'another');
+    await three.server.admin.set('a', 'another');
     const error = await errorOf(redlock.extend(lock, 1_000, once));
     assert.ok(error instanceof ExecutionError);
     assert.equal(error.message, NO_QUORUM);
     await lock.release().catch(() => {});
-    assert.equal(await server.admin.get('a'), 'another');
+    assert.equal(await three.server.admin.get('a'), 'another');
   });
 
   test(`${name}: a lock can be released and extended by what another process tells of it`, async () => {
@@ -285,27 +266,27 @@ for (const name of [OLD, NEW]) {
     const told = new Lock(there, resources, value, [], expiration);
     const extended = await told.extend(20_000);
     assert.equal(extended.value, value);
-    assert.ok((await server.admin.pttl('a')) > 19_000);
+    assert.ok((await three.server.admin.pttl('a')) > 19_000);
     const { attempts } = await extended.release();
     assert.equal((await attempts[0])?.votesFor.size, 1);
-    assert.equal(await server.admin.exists('a'), 0);
+    assert.equal(await three.server.admin.exists('a'), 0);
   });
 
   test(`${name}: using holds the lock while the routine runs, however long`, async () => {
     const redlock = open();
     let value: string | null = null;
     const result = await redlock.using(['a', 'b'], 700, once, async (signal) => {
-      value = await server.admin.get('a');
+      value = await three.server.admin.get('a');
       await sleep(1_500);
-      assert.equal(await server.admin.get('a'), value);
-      assert.equal(await server.admin.exists('b'), 1);
+      assert.equal(await three.server.admin.get('a'), value);
+      assert.equal(await three.server.admin.exists('b'), 1);
       assert.equal(signal.aborted, false);
       assert.equal(signal.error, undefined);
       return 'done';
     });
     assert.equal(result, 'done');
     assert.notEqual(value, null);
-    assert.equal(await server.admin.exists('a', 'b'), 0);
+    assert.equal(await three.server.admin.exists('a', 'b'), 0);
   });
 
   test(`${name}: using passes the routine's error on, and releases the lock`, async () => {
@@ -315,21 +296,21 @@ for (const name of [OLD, NEW]) {
       throw wrong;
     });
     assert.equal(await errorOf(rejected), wrong);
-    assert.equal(await server.admin.exists('a'), 0);
+    assert.equal(await three.server.admin.exists('a'), 0);
   });
 
   test(`${name}: using tells the routine that the lock is lost`, async () => {
     const redlock = open();
     const settings = { retryCount: 1, retryDelay: 10 };
     const lost = redlock.using(['a'], 700, settings, async (signal) => {
-      await server.admin.set('a', 'another');
+      await three.server.admin.set('a', 'another');
       await until(() => signal.aborted, 'the signal');
       assert.equal((signal.reason as Error).name, 'AbortError');
       throw signal.error;
     });
     const error = await errorOf(lost);
     assert.ok(error instanceof ExecutionError);
-    assert.equal(await server.admin.get('a'), 'another');
+    assert.equal(await three.server.admin.get('a'), 'another');
   });
 
   test(`${name}: using wants a routine, and a duration above its threshold`, async () => {
@@ -349,22 +330,22 @@ for (const name of [OLD, NEW]) {
     const lock = await redlock.acquire(['a'], LONG_MS);
     await redlock.quit();
     await until(() => own.status === 'end', 'the end of the client');
-    assert.equal(await server.admin.get('a'), lock.value);
+    assert.equal(await three.server.admin.get('a'), lock.value);
     const error = await errorOf(redlock.acquire(['b'], LONG_MS, once));
     assert.ok(error instanceof ExecutionError);
   });
 
   test(`${name}: of three servers one may be away`, async () => {
     const redlock = new Redlock(
-      servers.map((each) => client({}, each)),
+      three.servers.map((each) => client(each)),
       once,
     );
-    const [, , third] = servers as [RedisServer, RedisServer, RedisServer];
+    const [, , third] = three.servers as [RedisServer, RedisServer, RedisServer];
     const lock = await redlock.acquire(['a'], LONG_MS);
     const seen = (times: number) =>
       until(
         async () => {
-          const counts = await Promise.all(servers.map((each) => each.admin.exists('a')));
+          const counts = await Promise.all(three.servers.map((each) => each.admin.exists('a')));
           return counts.every((count) => count === times);
         },
         `the lock on ${times === 1 ? 'all servers' : 'none'}`,
@@ -384,10 +365,10 @@ for (const name of [OLD, NEW]) {
 
   test(`${name}: of three servers two may not, and each tells why`, async () => {
     const redlock = new Redlock(
-      servers.map((each) => client({}, each)),
+      three.servers.map((each) => client(each)),
       once,
     );
-    const [, second, third] = servers as [RedisServer, RedisServer, RedisServer];
+    const [, second, third] = three.servers as [RedisServer, RedisServer, RedisServer];
     await Promise.all([second.kill(), third.kill()]);
     try {
       const error = await errorOf(redlock.acquire(['a'], LONG_MS));
@@ -414,8 +395,8 @@ test('a lock of node-redlock is extended and released by its value, and the othe
     const there = new to.default([client()], { retryCount: 0 });
     const told = new to.Lock(there, lock.resources, lock.value, [], lock.expiration);
     const extended = await told.extend(20_000);
-    assert.ok((await server.admin.pttl('a')) > 19_000);
+    assert.ok((await three.server.admin.pttl('a')) > 19_000);
     await extended.release();
-    assert.equal(await server.admin.exists('a'), 0);
+    assert.equal(await three.server.admin.exists('a'), 0);
   }
 });

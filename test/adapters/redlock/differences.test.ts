@@ -1,55 +1,36 @@
 /** The differences between `holdfast/redlock` and node-redlock 5, as docs/redlock.md lists them. */
 
 import assert from 'node:assert/strict';
-import { after, afterEach, before, test } from 'node:test';
+import { after, test } from 'node:test';
 import * as drop from 'holdfast/redlock';
 import { ExecutionError, Lock, Redlock, ResourceLockedError } from 'holdfast/redlock';
-import { Cluster as ClusterClient, type Redis } from 'ioredis';
+import { Cluster as ClusterClient } from 'ioredis';
 import { run } from '../../support/child.js';
 import { Cluster } from '../../support/cluster.js';
 import { holdfast, openOperations } from '../../support/holdfast.js';
 import { RedisServer } from '../../support/server.js';
 import { sleep, until } from '../../support/wait.js';
+import { threeServers } from '../three-servers.js';
 import { clientOf, errorOf } from './implementations.js';
 
 const LONG_MS = 60_000;
 const once = { retryCount: 0 };
 
-let servers: RedisServer[];
-let server: RedisServer;
-const clients: Redis[] = [];
+const three = threeServers();
+const { client } = three;
 
-before(async () => {
-  servers = await RedisServer.startSeveral(3);
-  [server] = servers as [RedisServer];
-});
-
-after(async () => {
-  await Promise.all(servers.map((each) => each.stop()));
-  assert.equal(openOperations(), 0);
-});
-
-afterEach(async () => {
-  for (const client of clients.splice(0)) client.disconnect();
-  await Promise.all(servers.map((each) => each.admin.flushall()));
-});
-
-function client(where = server, options: object = {}): Redis {
-  const made = clientOf(where, options);
-  clients.push(made);
-  return made;
-}
+after(() => assert.equal(openOperations(), 0));
 
 const open = (settings: object = {}) => new Redlock([client()], settings);
 const openThree = (settings: object = {}) =>
   new Redlock(
-    servers.map((each) => client(each)),
+    three.servers.map((each) => client(each)),
     settings,
   );
 
 /** The number of holdfast's connections to a server. */
 async function connections(): Promise<number> {
-  const listed = (await server.admin.client('LIST')) as string;
+  const listed = (await three.server.admin.client('LIST')) as string;
   return listed.split('\n').filter((line) => line.includes(' name=holdfast ')).length;
 }
 
@@ -69,7 +50,7 @@ test('a waiter is queued: the release wakes it, not the next retry', async () =>
     told.push(`${i}`);
     await next.release();
   });
-  await until(async () => (await server.admin.zcard('{a}:queue')) > 0, 'the first waiter');
+  await until(async () => (await three.server.admin.zcard('{a}:queue')) > 0, 'the first waiter');
   const began = performance.now();
   await lock.release();
   await Promise.all(waiting);
@@ -86,7 +67,7 @@ test('who has waited has the whole duration before it', async () => {
   await lock.release();
   const next = await waiting;
   assert.ok(next.expiration > released + 4_500);
-  assert.ok((await server.admin.pttl('a')) > 4_000);
+  assert.ok((await three.server.admin.pttl('a')) > 4_000);
   await next.release();
 });
 
@@ -95,7 +76,7 @@ test('a lock that is lost is released at once, without retries and without an er
   const told: Error[] = [];
   redlock.on('error', (error) => told.push(error));
   const lock = await redlock.acquire(['a'], LONG_MS);
-  await server.admin.del('a');
+  await three.server.admin.del('a');
   const { attempts } = await lock.release();
   const stats = await attempts[0];
   assert.equal(stats?.votesFor.size, 0);
@@ -108,7 +89,7 @@ test('a lock that is lost is released at once, without retries and without an er
 test('a lock that is lost is not extended, and that is not retried', async () => {
   const redlock = open({ retryCount: -1 });
   const lock = await redlock.acquire(['a'], LONG_MS);
-  await server.admin.del('a');
+  await three.server.admin.del('a');
   const error = await errorOf(lock.extend(LONG_MS));
   assert.ok(error instanceof ExecutionError);
   assert.equal(error.attempts.length, 1);
@@ -124,7 +105,7 @@ test('an extension never shortens a lock', async () => {
 test('using: the own error of a routine that has lost its lock wins', async () => {
   const wrong = new Error('wrong');
   const failed = open({ retryCount: -1 }).using(['a'], 700, async (signal) => {
-    await server.admin.del('a');
+    await three.server.admin.del('a');
     await until(() => signal.aborted, 'the signal');
     throw wrong;
   });
@@ -133,7 +114,7 @@ test('using: the own error of a routine that has lost its lock wins', async () =
 
 test('using: the result of a routine that has lost its lock comes with the error', async () => {
   const lost = open({ retryCount: -1 }).using(['a'], 700, async (signal) => {
-    await server.admin.del('a');
+    await three.server.admin.del('a');
     await until(() => signal.aborted, 'the signal');
     assert.ok(signal.error instanceof ExecutionError);
     return 42;
@@ -145,9 +126,10 @@ test('using: the result of a routine that has lost its lock comes with the error
 });
 
 test('using: the result of a routine whose lock may not be released comes with the error', async () => {
-  const setUser = (...rules: string[]) => server.admin.call('ACL', 'SETUSER', 'service', ...rules);
+  const setUser = (...rules: string[]) =>
+    three.server.admin.call('ACL', 'SETUSER', 'service', ...rules);
   await setUser('on', '>secret', '~*', '&*', '+@all');
-  const redlock = new Redlock([client(server, { username: 'service', password: 'secret' })]);
+  const redlock = new Redlock([client(three.server, { username: 'service', password: 'secret' })]);
   const used = redlock.using(['a'], LONG_MS, async () => {
     await setUser('-del');
     return 42;
@@ -156,13 +138,13 @@ test('using: the result of a routine whose lock may not be released comes with t
   assert.ok(error instanceof ExecutionError);
   assert.equal(error.result, 42);
   assert.match(String(error.cause), /NOPERM/);
-  await server.admin.call('ACL', 'DELUSER', 'service');
+  await three.server.admin.call('ACL', 'DELUSER', 'service');
 });
 
 test('using: an event loop that is blocked for longer than the duration keeps the lock', async () => {
   await open().using(['a'], 700, async (signal) => {
     Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 2_000);
-    assert.equal(await server.admin.exists('a'), 1);
+    assert.equal(await three.server.admin.exists('a'), 1);
     await sleep(1);
     assert.equal(signal.aborted, false);
   });
@@ -176,12 +158,12 @@ test('using: a routine that is running when everything is ended keeps its lock t
       if (end === 'quit') await redlock.quit();
       else own.disconnect();
       await sleep(1_200);
-      assert.equal(await server.admin.exists('a'), 1);
+      assert.equal(await three.server.admin.exists('a'), 1);
       assert.equal(signal.aborted, false);
       return end;
     });
     assert.equal(result, end);
-    assert.equal(await server.admin.exists('a'), 0);
+    assert.equal(await three.server.admin.exists('a'), 0);
   }
   await until(async () => (await connections()) === 0, 'the end of the connections');
 });
@@ -191,14 +173,14 @@ test('quit: who waits gets nothing any more', async () => {
   const lock = await holder.acquire(['a'], LONG_MS);
   const redlock = open({ retryCount: -1 });
   const waiting = errorOf(redlock.acquire(['a'], LONG_MS));
-  await until(async () => (await server.admin.zcard('{a}:queue')) > 0, 'the line');
+  await until(async () => (await three.server.admin.zcard('{a}:queue')) > 0, 'the line');
   const other = redlock.using(['b'], 1_000, async () => {
     await redlock.quit();
     await lock.release();
     assert.ok((await waiting) instanceof ExecutionError);
   });
   await other;
-  await until(async () => (await server.admin.exists('a')) === 0, 'the lock to be free');
+  await until(async () => (await three.server.admin.exists('a')) === 0, 'the lock to be free');
 });
 
 test('an error has the cause: what happened, to which lock, on which server', async () => {
@@ -207,7 +189,7 @@ test('an error has the cause: what happened, to which lock, on which server', as
   const error = await errorOf(redlock.acquire(['a'], LONG_MS));
   assert.ok(error.cause instanceof holdfast.LockTimeoutError);
   assert.match((error.cause as Error).message, /^lock "a" was not free within \d+ ms/);
-  await server.admin.del('a');
+  await three.server.admin.del('a');
   const lost = await errorOf(redlock.extend(lock, LONG_MS));
   const told = new Lock(open(once), ['a'], lock.value, [], Date.now() + LONG_MS);
   for (const { cause } of [lost, await errorOf(told.extend(LONG_MS))]) {
@@ -261,7 +243,7 @@ test('a service that makes a Redlock for every request has one connection all th
 
 test('a Redlock that is forgotten with its client lets go of its connection', async () => {
   const use = async () => {
-    const redlock = new Redlock([clientOf(server, { lazyConnect: true })]);
+    const redlock = new Redlock([clientOf(three.server, { lazyConnect: true })]);
     await (await redlock.acquire(['a'], LONG_MS)).release();
     assert.ok((await connections()) > 0);
   };
@@ -317,12 +299,12 @@ test('a lock outlasts the connection that acquired it, and is released by anothe
   const locks = [await redlock.acquire(['a'], LONG_MS), await redlock.acquire(['b'], LONG_MS)];
   own.disconnect();
   await until(async () => (await connections()) === 0, 'the end of the connection');
-  assert.equal(await server.admin.exists('a', 'b'), 2);
+  assert.equal(await three.server.admin.exists('a', 'b'), 2);
   await own.connect();
   const [first, second] = locks as [Lock, Lock];
   await first.release();
   await (await second.extend(LONG_MS)).release();
-  assert.equal(await server.admin.exists('a', 'b'), 0);
+  assert.equal(await three.server.admin.exists('a', 'b'), 0);
 });
 
 test('after quit a lock cannot be released or extended: it stays until it expires', async () => {
@@ -335,7 +317,7 @@ test('after quit a lock cannot be released or extended: it stays until it expire
       assert.ok(error instanceof ExecutionError, String(error));
       assert.ok(error.cause instanceof Error);
     }
-    for (const each of servers) {
+    for (const each of three.servers) {
       if (redlock.clients.size === 3) assert.equal(await each.admin.exists('a', 'b'), 2);
       await each.admin.del('a', 'b');
     }
@@ -347,14 +329,14 @@ test('a resource that is named twice is locked once, and released', async () => 
   assert.deepEqual(lock.resources, ['a', 'a']);
   const { attempts } = await lock.release();
   assert.equal((await attempts[0])?.votesFor.size, 1);
-  assert.equal(await server.admin.exists('a'), 0);
+  assert.equal(await three.server.admin.exists('a'), 0);
 });
 
 test('who waits for a lock that another process releases by its value is woken', async () => {
   const redlock = open({ retryCount: 1, retryDelay: LONG_MS });
   const lock = await redlock.acquire(['a', 'b'], LONG_MS);
   const waiting = redlock.acquire(['b'], LONG_MS);
-  await until(async () => (await server.admin.zcard('{b}:queue')) > 0, 'the line');
+  await until(async () => (await three.server.admin.zcard('{b}:queue')) > 0, 'the line');
   const there = open();
   const told = new Lock(there, lock.resources, lock.value, [], lock.expiration);
   const began = performance.now();
@@ -368,7 +350,7 @@ test('a lock of another process on three servers is extended and released by its
   const told = new Lock(openThree(once), lock.resources, lock.value, [], lock.expiration);
   const extended = await told.extend(30_000);
   const everywhere = async (holds: (each: RedisServer) => Promise<boolean>) =>
-    (await Promise.all(servers.map(holds))).every(Boolean);
+    (await Promise.all(three.servers.map(holds))).every(Boolean);
   const longer = () => everywhere(async ({ admin }) => (await admin.pttl('b')) > 20_000);
   await until(longer, 'the longer lease on all servers');
   const { attempts } = await extended.release();
@@ -381,15 +363,15 @@ test('a lock of another process on three servers is extended and released by its
 
 test('a lock of another process is extended and released while a server is away', async () => {
   const lock = await openThree().acquire(['a'], LONG_MS);
-  const [, , third] = servers as [RedisServer, RedisServer, RedisServer];
+  const [, , third] = three.servers as [RedisServer, RedisServer, RedisServer];
   // As clients are by default, or worse: what they are told waits for the server.
-  const patient = servers.map((each) => client(each, { maxRetriesPerRequest: null }));
+  const patient = three.servers.map((each) => client(each, { maxRetriesPerRequest: null }));
   const told = new Lock(new Redlock(patient), lock.resources, lock.value, [], lock.expiration);
   await third.kill();
   try {
     const { attempts } = await (await told.extend(LONG_MS)).release();
     assert.equal((await attempts[0])?.votesAgainst.size, 0);
-    const left = servers.slice(0, 2).map((each) => each.admin.exists('a'));
+    const left = three.servers.slice(0, 2).map((each) => each.admin.exists('a'));
     assert.deepEqual(await Promise.all(left), [0, 0]);
   } finally {
     await third.start();
@@ -399,18 +381,18 @@ test('a lock of another process is extended and released while a server is away'
 test('the value of another lock that begins alike is left alone', async () => {
   const redlock = open(once);
   const lock = await redlock.acquire(['a'], LONG_MS);
-  await server.admin.set('a', `${lock.value}5`);
+  await three.server.admin.set('a', `${lock.value}5`);
   const told = new Lock(open(once), ['a'], lock.value, [], lock.expiration);
   await assert.rejects(told.extend(LONG_MS), ExecutionError);
   await told.release();
-  assert.equal(await server.admin.get('a'), `${lock.value}5`);
-  await server.admin.set('b', 'hf1.x');
+  assert.equal(await three.server.admin.get('a'), `${lock.value}5`);
+  await three.server.admin.set('b', 'hf1.x');
   await new Lock(openThree(), ['b'], 'hf1', [], LONG_MS).release();
-  assert.equal(await server.admin.get('b'), 'hf1.x');
+  assert.equal(await three.server.admin.get('b'), 'hf1.x');
 });
 
 test('a server that is away and one that is busy for a moment: what was taken is in nobody’s way', async () => {
-  const [first, , third] = servers as [RedisServer, RedisServer, RedisServer];
+  const [first, , third] = three.servers as [RedisServer, RedisServer, RedisServer];
   const redlock = openThree({ retryCount: 200, retryDelay: 50 });
   await first.admin.set('a', 'another', 'PX', 300);
   await third.kill();
@@ -460,6 +442,6 @@ test('arguments that cannot be are refused before anything is sent', async () =>
 test('what cannot be done is refused by the constructor', () => {
   const script = () => new Redlock([client()], {}, { acquireScript: (text: string) => text });
   assert.throws(script, { code: 'ERR_INVALID_ARG_VALUE', message: /third argument, scripts/ });
-  const two = () => new Redlock(servers.slice(1).map((each) => client(each)));
+  const two = () => new Redlock(three.servers.slice(1).map((each) => client(each)));
   assert.throws(two, { code: 'ERR_INVALID_ARG_VALUE', message: /two stop when one of them does/ });
 });

@@ -1,14 +1,12 @@
 /** The common promises of redlock 4 and `holdfast/redlock4`: each is tested on both. */
 
 import assert from 'node:assert/strict';
-import { after, afterEach, before, test } from 'node:test';
+import { test } from 'node:test';
 
 import type Redlock = require('holdfast/redlock4');
 
-import type { Redis } from 'ioredis';
-import { RedisServer } from '../../support/server.js';
 import { until } from '../../support/wait.js';
-import { clientOf } from '../redlock/implementations.js';
+import { threeServers } from '../three-servers.js';
 
 type Bluebird = { using<T>(resource: unknown, callback: (lock: Redlock.Lock) => T): Promise<T> };
 const Bluebird = require('bluebird') as Bluebird;
@@ -17,27 +15,8 @@ const Bluebird = require('bluebird') as Bluebird;
 const LONG_MS = 60_000;
 const FEW = { retryCount: 2, retryDelay: 60, retryJitter: 0 };
 
-let servers: RedisServer[];
-let server: RedisServer;
-const clients: Redis[] = [];
-
-before(async () => {
-  servers = await RedisServer.startSeveral(3);
-  [server] = servers as [RedisServer];
-});
-
-after(() => Promise.all(servers.map((each) => each.stop())));
-
-afterEach(async () => {
-  for (const client of clients.splice(0)) client.disconnect();
-  await Promise.all(servers.map((each) => each.admin.flushall()));
-});
-
-function client(where = server): Redis {
-  const made = clientOf(where);
-  clients.push(made);
-  return made;
-}
+const three = threeServers();
+const { client } = three;
 
 /** What `begin` gives to its callback. */
 function called<T>(begin: (callback: (error: unknown, result?: T) => void) => unknown) {
@@ -69,11 +48,11 @@ for (const name of ['redlock4', 'holdfast/redlock4']) {
     assert.deepEqual([lock.redlock, lock.resource], [redlock, ['a']]);
     assert.deepEqual([lock.attempts, lock.attemptsRemaining], [1, 9]);
     assert.ok(lock.expiration > began + 9_000 && lock.expiration < Date.now() + 10_000);
-    assert.equal(await server.admin.get('a'), lock.value);
-    assert.ok((await server.admin.pttl('a')) > 9_000);
+    assert.equal(await three.server.admin.get('a'), lock.value);
+    assert.ok((await three.server.admin.pttl('a')) > 9_000);
     await lock.unlock();
     assert.equal(lock.expiration, 0);
-    assert.equal(await server.admin.exists('a'), 0);
+    assert.equal(await three.server.admin.exists('a'), 0);
   });
 
   test(`${name}: settings have defaults and stand on the Redlock`, () => {
@@ -86,12 +65,12 @@ for (const name of ['redlock4', 'holdfast/redlock4']) {
   test(`${name}: several resources have one value, and all of them or none`, async () => {
     const redlock = open(FEW);
     const lock = await redlock.lock(['a', 'b'], LONG_MS);
-    assert.equal(await server.admin.get('a'), lock.value);
-    assert.equal(await server.admin.get('b'), lock.value);
+    assert.equal(await three.server.admin.get('a'), lock.value);
+    assert.equal(await three.server.admin.get('b'), lock.value);
     await failureOf(redlock.lock(['b', 'c'], LONG_MS));
-    assert.equal(await server.admin.exists('c'), 0);
+    assert.equal(await three.server.admin.exists('c'), 0);
     await lock.unlock();
-    assert.equal(await server.admin.exists('a', 'b'), 0);
+    assert.equal(await three.server.admin.exists('a', 'b'), 0);
   });
 
   test(`${name}: retries count, on success and on failure`, async () => {
@@ -129,7 +108,7 @@ for (const name of ['redlock4', 'holdfast/redlock4']) {
     assert.equal((await failureOf(lock.unlock())).message, message);
     const other = await redlock.lock('a', LONG_MS);
     await failureOf(lock.unlock());
-    assert.equal(await server.admin.get('a'), other.value);
+    assert.equal(await three.server.admin.get('a'), other.value);
     const told = Object.assign(Object.create(other), { resource: ['b'] }) as Redlock.Lock;
     await failureOf(told.unlock());
     await other.unlock();
@@ -141,8 +120,8 @@ for (const name of ['redlock4', 'holdfast/redlock4']) {
     const before = lock.expiration;
     assert.equal(await lock.extend(20_000), lock);
     assert.ok(lock.expiration > before + 10_000);
-    assert.ok((await server.admin.pttl('a')) > 19_000);
-    await server.admin.set('a', 'another');
+    assert.ok((await three.server.admin.pttl('a')) > 19_000);
+    await three.server.admin.set('a', 'another');
     const lost = await failureOf(lock.extend(20_000));
     assert.equal(lost.message, 'Exceeded 2 attempts to lock the resource "a".');
     lock.expiration = 0;
@@ -158,7 +137,7 @@ for (const name of ['redlock4', 'holdfast/redlock4']) {
       JSON.stringify({ resource: lock.resource, value: lock.value, expiration: lock.expiration }),
     );
     await new Redlock4.Lock(there, resource, value, expiration, 1, 0).unlock();
-    assert.equal(await server.admin.exists('a', 'b'), 0);
+    assert.equal(await three.server.admin.exists('a', 'b'), 0);
   });
 
   test(`${name}: the other names of the methods, and options of one call`, async () => {
@@ -169,7 +148,7 @@ for (const name of ['redlock4', 'holdfast/redlock4']) {
     assert.equal(error.attempts, 2);
     assert.equal((await failureOf(redlock.lockWithOptions('a', LONG_MS, one))).attempts, 2);
     await redlock.release(lock);
-    assert.equal(await server.admin.exists('a'), 0);
+    assert.equal(await three.server.admin.exists('a'), 0);
   });
 
   test(`${name}: a server's error is told by the event clientError, for each attempt`, async () => {
@@ -180,7 +159,7 @@ for (const name of ['redlock4', 'holdfast/redlock4']) {
     await failureOf(redlock.lock('b', LONG_MS));
     assert.equal(told.length, 0, 'a lock that is held is no error');
     await held.unlock();
-    await server.admin.sadd('a', 'x');
+    await three.server.admin.sadd('a', 'x');
     await failureOf(redlock.lock('a', LONG_MS));
     assert.equal(told.length, 3);
     assert.match(String(told[0]), /WRONGTYPE/);
@@ -208,23 +187,23 @@ for (const name of ['redlock4', 'holdfast/redlock4']) {
   test(`${name}: using of Bluebird releases the lock, and tells of a release that fails`, async () => {
     const redlock = open();
     const seen = await Bluebird.using(redlock.disposer('a', LONG_MS), async (lock) => {
-      assert.equal(await server.admin.get('a'), lock.value);
+      assert.equal(await three.server.admin.get('a'), lock.value);
       return 42;
     });
     assert.equal(seen, 42);
-    assert.equal(await server.admin.exists('a'), 0);
+    assert.equal(await three.server.admin.exists('a'), 0);
     const told: unknown[] = [];
     const disposer = redlock.disposer('a', LONG_MS, (error: unknown) => told.push(error));
-    await Bluebird.using(disposer, () => server.admin.del('a'));
+    await Bluebird.using(disposer, () => three.server.admin.del('a'));
     assert.equal(told.length, 1);
   });
 
   test(`${name}: three servers hold the value of the lock; quit ends the clients`, async () => {
-    const own = servers.map((each) => client(each));
+    const own = three.servers.map((each) => client(each));
     const redlock = new Redlock4(own, FEW);
     const lock = await redlock.lock('a', LONG_MS);
     const holds = async (value: string | null) => {
-      const values = await Promise.all(servers.map(({ admin }) => admin.get('a')));
+      const values = await Promise.all(three.servers.map(({ admin }) => admin.get('a')));
       return values.every((each) => each === value);
     };
     await until(() => holds(lock.value), 'all servers');
