@@ -4,6 +4,7 @@ export {
   type AdoptOptions,
   type ClusterTarget,
   type ConnectOptions,
+  type ConnectTarget,
   connect,
   type ForceReleaseOptions,
   type HandOffCount,

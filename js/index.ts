@@ -40,6 +40,7 @@ export type { HeldLockInfo, LockSnapshot, PendingLockInfo } from './api/query.js
 export type { HandOffCount, LockStats } from './api/stats.js';
 export type {
   ClusterTarget,
+  ConnectTarget,
   QuorumTarget,
   RedisClient,
   SentinelAddress,

@@ -181,8 +181,7 @@ const CONNECT_OPTIONS = [
 /** @internal */
 export function checkConnectOptions(options: unknown): ConnectOptions & Defaults {
   const given = checkObject<ConnectOptions>(options, CONNECT_OPTIONS, 'connect');
-  const { wait: requestWait = DEFAULTS.requestWait } = given;
-  const { label = defaultLabel() } = given;
+  const { wait: requestWait = DEFAULTS.requestWait, label = defaultLabel() } = given;
   checkText(label, 'options.label');
   const checked = { ...DEFAULTS, ...given, requestWait, label: fitLabel(label) };
   checkText(checked.prefix, 'options.prefix');

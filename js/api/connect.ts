@@ -9,16 +9,11 @@ import { type ConnectOptions, checkConnectOptions, type Defaults } from './conne
 import { argumentError, LockError } from './errors.js';
 import { LockManager } from './manager.js';
 import {
-  type ClusterTarget,
+  type ConnectTarget,
   checkTarget,
   isDefaultTarget,
-  type QuorumTarget,
-  type RedisClient,
   type Sentinel,
-  type SentinelTarget,
-  type ServerTarget,
   type Target,
-  type UrlLike,
 } from './target.js';
 import type { Pem, TlsOptions } from './tls.js';
 
@@ -31,8 +26,9 @@ import type { Pem, TlsOptions } from './tls.js';
  *   as one of them is open. `{ cluster: [urls] }` is a Redis Cluster, `{ sentinels: [urls], master }` the
  *   server that Sentinels name, and `{ quorum: [url, url, url] }` three or more independent servers, of
  *   which a majority decides (Redlock). `{ host, port, path, username, password, db, tls }` is one server by its parts.
- *   Of a client of ioredis or node-redis it reads address, login, TLS and database, and its `keyPrefix`, which then
- *   stands before `prefix`; it opens a connection of its own, and leaves the client alone. By default the environment variable `HOLDFAST_URL`, then
+ *   From a client of ioredis or node-redis, `connect` reads the address, login, TLS, database and `keyPrefix`. The
+ *   `keyPrefix` stands before `prefix`. `connect` opens its own connection and leaves the client alone. The default is
+ *   the environment variable `HOLDFAST_URL`, then
  *   `REDIS_URL`, then `redis://127.0.0.1:6379`.
  * @throws LockConnectionError if the server cannot be reached within `connectTimeout`, or the
  *   TLS handshake fails; with Sentinels, the message has the cause for each of them.
@@ -47,14 +43,7 @@ import type { Pem, TlsOptions } from './tls.js';
  * ```
  */
 export async function connect(
-  target?:
-    | string
-    | UrlLike
-    | ServerTarget
-    | ClusterTarget
-    | SentinelTarget
-    | QuorumTarget
-    | RedisClient,
+  target?: ConnectTarget,
   options?: ConnectOptions,
 ): Promise<LockManager> {
   const { context, checked, options: channelOptions } = prepare(target, options);

@@ -6,7 +6,7 @@ import type { OnceRequest } from '../internal/once.js';
 import { WAIT_NEVER } from '../native/records.js';
 import type { Defaults } from './connect-options.js';
 import { argumentError } from './errors.js';
-import { type AcquireOptions, checkWaiting, TTL_MS_MIN } from './options.js';
+import { type AcquireOptions, checkWaiting, TTL_MS_MAX, TTL_MS_MIN } from './options.js';
 
 /**
  * Options of `runOnce`: what a slot is, and those of `acquire` for the lock that the body holds.
@@ -82,7 +82,7 @@ export interface OnceRan<T> {
   readonly ran: true;
   /** The name of the slot. */
   readonly slot: string;
-  /** What the body returned. */
+  /** The body's return value. */
   readonly value: T;
 }
 
@@ -124,7 +124,7 @@ export function checkOnceOptions(options: unknown, defaults: Defaults): OnceRequ
   const { length, least, usual } = slotLength(every, slot);
   if (keep !== undefined) checkWhole(keep, 'keep', least, KEEP_MS_MAX);
   const request = checkWaiting({ ...hold, wait }, { ...defaults, renew: true }, wait);
-  if (request.ttl < TTL_MS_LEAST) checkWhole(request.ttl, 'ttl', TTL_MS_LEAST, DAY_MS);
+  checkWhole(request.ttl, 'ttl', TTL_MS_LEAST, TTL_MS_MAX);
   return {
     request: wait === 0 ? { ...request, wait: WAIT_NEVER } : request,
     slot: length,

@@ -232,8 +232,18 @@ export interface SentinelAddress {
   readonly port?: number | undefined;
 }
 
-/** Every form of the first argument of `connect`. @internal */
-export type Place =
+/**
+ * Where locks live: every form of the first argument of `connect`.
+ *
+ * @example
+ * ```ts
+ * import { type ConnectTarget, connect } from 'holdfast'
+ *
+ * const target: ConnectTarget = { host: '127.0.0.1', port: 6379 }
+ * const locks = await connect(target)
+ * ```
+ */
+export type ConnectTarget =
   | string
   | UrlLike
   | ServerTarget

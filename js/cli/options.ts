@@ -5,7 +5,7 @@ import { type Command, InvalidArgumentError, Option } from 'commander';
 import { connect } from '../api/connect.js';
 import type { ConnectOptions } from '../api/connect-options.js';
 import type { LockManager } from '../api/manager.js';
-import { checkTarget, DEFAULT_URL, isDefaultTarget, type Place } from '../api/target.js';
+import { type ConnectTarget, checkTarget, DEFAULT_URL, isDefaultTarget } from '../api/target.js';
 import type { TlsOptions } from '../api/tls.js';
 import { readDuration } from '../internal/durations.js';
 import { say, UsageError } from './exit.js';
@@ -27,7 +27,7 @@ export interface PlaceOptions {
 
 /** The target of the locks, and the options of the connection. */
 export interface Where {
-  readonly target: Place | undefined;
+  readonly target: ConnectTarget | undefined;
   readonly options: ConnectOptions;
   /** The target's name for people, without login. */
   readonly label: string;
@@ -115,7 +115,13 @@ export async function open({ target, options }: Where): Promise<LockManager> {
   return locks;
 }
 
-function targetOf({ url, sentinel, master, cluster, quorum }: PlaceOptions): Place | undefined {
+function targetOf({
+  url,
+  sentinel,
+  master,
+  cluster,
+  quorum,
+}: PlaceOptions): ConnectTarget | undefined {
   const named = Object.entries({ url, sentinel, cluster, quorum }).filter(([, each]) => each);
   if (named.length > 1) {
     const both = named.map(([option]) => `--${option}`).join(' and ');

@@ -2,7 +2,7 @@
 
 import { prepare, usable } from '../api/connect.js';
 import type { ConnectOptions } from '../api/connect-options.js';
-import type { Place } from '../api/target.js';
+import type { ConnectTarget } from '../api/target.js';
 import type { Outcome } from '../native/records.js';
 import { slots } from '../native/slots.js';
 import { toError } from './outcome.js';
@@ -36,7 +36,7 @@ export interface ServerSurvey {
  * @throws LockConnectionError if it is not even known which servers there are.
  */
 export async function survey(
-  target: Place | undefined,
+  target: ConnectTarget | undefined,
   options: ConnectOptions,
   questions: readonly string[][],
 ): Promise<ServerSurvey[]> {
