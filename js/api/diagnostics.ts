@@ -69,7 +69,7 @@ export const tracing = {
   release: tracingChannel<LockTrace, LockTrace>('holdfast:release'),
 };
 
-/** What an operation is about. */
+/** The subject of an operation. */
 interface Traced {
   /** The lock's name. */
   readonly name: string;

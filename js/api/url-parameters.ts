@@ -2,7 +2,7 @@
 
 import { argumentError } from './errors.js';
 
-/** What the parameters of a URL say. @internal */
+/** The options that the parameters of a URL stand for. @internal */
 export interface Parameters {
   /** Whether the server speaks TLS; `undefined` if they do not say. */
   readonly tls: boolean | undefined;
@@ -71,7 +71,7 @@ export function readParameters(url: URL): Parameters {
         if (!/^(cert_)?required$/i.test(value)) throw refusal(name, NO_CHECK);
         break;
       case 'family':
-        // Whatever the name of the host stands for, all of its addresses are tried.
+        // `connect` tries all addresses of the host, so each value changes nothing.
         if (!/^[046]$/.test(value)) throw refusal(name, 'it is 0, 4 or 6');
         break;
       case 'protocol':

@@ -55,7 +55,7 @@ export interface HttpFenceOptions<Request> {
   readonly required?: boolean;
 }
 
-/** What every request of Express, Fastify and node:http has. */
+/** The properties that requests of Express, Fastify and node:http share. */
 interface HttpRequest {
   readonly method?: string;
   readonly headers: IncomingHttpHeaders;

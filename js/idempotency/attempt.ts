@@ -1,4 +1,4 @@
-/** What becomes of a request with an Idempotency-Key: draft-ietf-httpapi-idempotency-key-header-07. */
+/** Handles a request with an Idempotency-Key, as draft-ietf-httpapi-idempotency-key-header-07 describes. */
 
 import { createHash } from 'node:crypto';
 import { LockTimeoutError, StaleFenceError } from '../api/errors.js';
@@ -8,7 +8,7 @@ import type { IdempotentRequest, Settings } from './options.js';
 import type { IdempotencyRecord } from './store.js';
 
 /**
- * What a handler gets as `request.idempotency`.
+ * The property `request.idempotency` of a handler's request.
  *
  * @example
  * ```ts
@@ -46,7 +46,7 @@ export interface Answer {
   readonly body: Buffer;
 }
 
-/** What to do with a request. @internal */
+/** The decision about a request. @internal */
 export type Verdict =
   | { readonly kind: 'pass' }
   | {
@@ -190,7 +190,7 @@ export class Attempt implements Idempotency {
   }
 }
 
-/** What is said to a request whose record stays as it is. */
+/** The answer to a request whose record stays unchanged. */
 function repeat(found: IdempotencyRecord, fingerprint: string): Verdict {
   if (found.fingerprint !== fingerprint) return refusal('reused');
   if (found.state === 'done') return { kind: 'replay', answer: fromText(found.response ?? '') };
