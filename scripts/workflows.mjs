@@ -9,10 +9,11 @@ const FOLDER = join(import.meta.dirname, '..', '.github', 'workflows');
 const RUNNERS =
   /label "(macos-15(-intel)?|windows-2025|windows-11-arm|ubuntu-24\.04(-arm)?)" is unknown/;
 
-const lint = await createLinter();
 let findings = 0;
 for (const file of readdirSync(FOLDER)) {
   const path = join('.github', 'workflows', file);
+  // One for each file: it runs out of memory when it is used again.
+  const lint = await createLinter();
   for (const { line, column, message, kind } of lint(
     readFileSync(join(FOLDER, file), 'utf8'),
     path,

@@ -1,36 +1,11 @@
 /** SQL servers that tests start themselves, on free loopback ports. */
 
 import { type ChildProcess, execFileSync, spawn, spawnSync } from 'node:child_process';
-import { chownSync, existsSync, mkdtempSync, openSync, readFileSync, rmSync } from 'node:fs';
+import { chownSync, mkdtempSync, openSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { freePort } from './server.js';
 import { until } from './wait.js';
-
-/** How to find the programs of a server. */
-export interface Programs {
-  readonly names: readonly string[];
-  /** The environment variable that names their folder. */
-  readonly variable: string;
-  /** Where systems keep them that put none on PATH. */
-  readonly folders: readonly string[];
-  /** What to say if there are none. */
-  readonly advice: string;
-}
-
-/** The folder of the programs: the named one, or the first that has all. */
-export function programs({ names, variable, folders, advice }: Programs): string {
-  const hasAll = (folder: string) => names.every((name) => existsSync(join(folder, name)));
-  const named = process.env[variable];
-  if (named !== undefined) {
-    if (hasAll(named)) return named;
-    throw new Error(`${variable} names no folder with ${names.join(' and ')} in it: ${named}`);
-  }
-  const path = (process.env['PATH'] ?? '').split(':').filter((folder) => folder !== '');
-  const found = [...path, ...folders].find(hasAll);
-  if (found !== undefined) return found;
-  throw new Error(`${advice} or name the folder of its programs in ${variable}`);
-}
 
 /** The servers refuse to run as root. */
 function unprivileged(): { uid?: number; gid?: number } {

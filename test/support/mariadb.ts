@@ -1,7 +1,8 @@
 /** A MariaDB that tests start themselves. */
 
 import { join } from 'node:path';
-import { DatabaseServer, programs } from './database.js';
+import { DatabaseServer } from './database.js';
+import { MARIADB, pathOf } from './tools.js';
 
 /** For the user that has the rights to everything. */
 const ROOT = ['--no-defaults', '--auth-root-authentication-method=normal', '--skip-test-db'];
@@ -9,14 +10,8 @@ const ROOT = ['--no-defaults', '--auth-root-authentication-method=normal', '--sk
 export class MariaDb extends DatabaseServer {
   /** Starts a server with an empty database, and waits until it answers. */
   static start(): Promise<MariaDb> {
-    const where = { variable: 'HOLDFAST_MARIADB', folders: ['/usr/bin', '/usr/sbin'] };
-    const advice =
-      'this test needs MariaDB: install it (Debian: apt-get install mariadb-server; macOS: brew install mariadb)';
-    const make = join(
-      programs({ ...where, advice, names: ['mariadb-install-db'] }),
-      'mariadb-install-db',
-    );
-    const run = join(programs({ ...where, advice, names: ['mariadbd'] }), 'mariadbd');
+    const make = pathOf(MARIADB, 'mariadb-install-db');
+    const run = pathOf(MARIADB, 'mariadbd');
     const maria = new MariaDb({
       stopSignal: 'SIGKILL',
       ready: 'ready for connections',

@@ -7,15 +7,13 @@ import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { freePort } from './server.js';
+import { PROMETHEUS, pathOf } from './tools.js';
 import { until } from './wait.js';
-
-const MISSING =
-  'this test needs Prometheus: install it (Debian: apt-get install prometheus; macOS: brew install prometheus)';
 
 /** Runs promtool, and answers its output; fails with it. */
 export function promtool(...args: readonly string[]): string {
-  const { error, status, stdout, stderr } = spawnSync('promtool', args, { encoding: 'utf8' });
-  if (error !== undefined) throw new Error(MISSING);
+  const program = pathOf(PROMETHEUS, 'promtool');
+  const { status, stdout, stderr } = spawnSync(program, args, { encoding: 'utf8' });
   if (status !== 0) throw new Error(`promtool ${args.join(' ')}:\n${stdout}${stderr}`);
   return stdout;
 }
@@ -84,7 +82,7 @@ export class Prometheus {
     writeFileSync(file, JSON.stringify(config));
     this.#port = await freePort();
     const child = spawn(
-      'prometheus',
+      pathOf(PROMETHEUS, 'prometheus'),
       [
         `--config.file=${file}`,
         `--storage.tsdb.path=${join(this.#folder, 'data')}`,
@@ -94,13 +92,8 @@ export class Prometheus {
     );
     this.#child = child;
     running.add(child);
-    let failure: Error | undefined;
-    child.once('error', () => {
-      failure = new Error(MISSING);
-    });
     child.once('exit', () => running.delete(child));
     await until(async () => {
-      if (failure !== undefined) throw failure;
       const ready = await fetch(`http://127.0.0.1:${this.#port}/-/ready`).catch(() => undefined);
       return ready?.ok === true;
     }, 'Prometheus');

@@ -352,6 +352,7 @@ pub(super) const fn script(right: &'static str, wrong: &'static str) -> Change {
 }
 
 #[test]
+#[ignore = "takes minutes: npm run test:full runs it"]
 fn every_defect_is_found() {
     silence_expected_panics();
     let whole = Script::ALL.map(Script::source).concat();

@@ -195,6 +195,7 @@ const DEFECTS: &[(&str, Kind, Change)] = &[
 ];
 
 #[test]
+#[ignore = "takes minutes: npm run test:full runs it"]
 fn every_defect_of_a_quorum_is_found() {
     defects::silence_expected_panics();
     let whole = Script::ALL.map(Script::source).concat();

@@ -6,6 +6,7 @@ import { randomUUID } from 'node:crypto';
 import { join } from 'node:path';
 import { type Ended, ROOT } from '../../support/child.js';
 import type { RedisServer } from '../../support/server.js';
+import { pathOf, TMUX } from '../../support/tools.js';
 import { until } from '../../support/wait.js';
 
 export const MAIN = join(ROOT, 'dist', 'cli', 'main.js');
@@ -73,13 +74,10 @@ export class Terminal {
   readonly #socket = `holdfast-${randomUUID()}`;
 
   constructor(env: NodeJS.ProcessEnv) {
-    if (spawnSync('tmux', ['-V']).error !== undefined) {
-      throw new Error('this test needs tmux: apt-get install tmux, or brew install tmux');
-    }
     const size = ['-x', '100', '-y', '30'];
     const shell = ['env', 'PS1=$ ', 'ENV=', 'sh'];
     const started = spawnSync(
-      'tmux',
+      pathOf(TMUX, 'tmux'),
       ['-L', this.#socket, '-f', '/dev/null', 'new-session', '-d', ...size, ...shell],
       {
         env: { ...env, TERM: 'xterm-256color', LC_ALL: 'C.UTF-8' },

@@ -4,6 +4,7 @@ import { type ChildProcess, execFile, spawn } from 'node:child_process';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { promisify } from 'node:util';
+import { PYTHON, pathOf } from '../../support/tools.js';
 
 const REDIS_PY = '8.1.0';
 
@@ -16,25 +17,17 @@ const run = promisify(execFile);
 /** The path of a Python that has redis-py: got once, then kept in `node_modules/.cache`. */
 export async function pythonWithRedis(): Promise<string> {
   if (await hasRedis()) return python;
-  await runOr(
-    'the redis-py tests need Python 3.10 or newer with venv: install it ' +
-      '(Debian: apt-get install python3 python3-venv; macOS: brew install python)',
-    ['python3', '-m', 'venv', '--clear', folder],
-  );
-  await runOr(
-    `the redis-py tests need redis ${REDIS_PY}, and pip could not get it: once it must reach ` +
-      'the package index, from Python 3.10 or newer',
-    [python, '-m', 'pip', 'install', '--no-input', '--quiet', `redis==${REDIS_PY}`],
-  );
-  return python;
-}
-
-async function runOr(message: string, [file = '', ...args]: string[]): Promise<void> {
+  await run(pathOf(PYTHON, 'python3'), ['-m', 'venv', '--clear', folder]);
   try {
-    await run(file, args);
+    await run(python, ['-m', 'pip', 'install', '--no-input', '--quiet', `redis==${REDIS_PY}`]);
   } catch (error) {
-    throw new Error(message, { cause: error });
+    throw new Error(
+      `the redis-py tests need redis ${REDIS_PY}, and pip could not get it: once it must reach ` +
+        'the package index, from Python 3.10 or newer',
+      { cause: error },
+    );
   }
+  return python;
 }
 
 async function hasRedis(): Promise<boolean> {
