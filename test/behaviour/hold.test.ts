@@ -1,4 +1,4 @@
-/** Holding a lock, learning of its loss, working under it, and cancelling an acquire. */
+/** Leases that are renewed, and those that are lost, behind a network that falls silent. */
 
 import assert from 'node:assert/strict';
 import { after, afterEach, before, test } from 'node:test';
@@ -71,45 +71,6 @@ test('renewal: a lock outlives its lease many times over', async () => {
   assert.equal(lock.signal.aborted, false, 'a release is no loss');
 });
 
-test('renewal: an event loop that is blocked for three leases does not lose the lock', async () => {
-  const lock = await direct.acquire('blocked', { ttl: 1_000 });
-  blockEventLoop(3_000);
-  assert.equal(lock.held, true);
-  lock.assertHeld();
-  assert.equal(await server.admin.get('lock:blocked'), lock.token);
-  assert.equal(await lock.release(), true);
-});
-
-test('renewal: ends with the release, and the lock can be taken by others', async () => {
-  const lock = await locks.acquire('ended', { ttl: 1_000 });
-  await renewal(lock);
-  assert.equal(await lock.release(), true);
-  assert.equal(await server.admin.exists('lock:ended'), 0);
-  const other = await direct.acquire('ended', { ttl: 60_000, renew: false });
-  // The next renewal would have come by now.
-  await sleep(500);
-  assert.equal(await server.admin.get('lock:ended'), other.token);
-  assert.equal(await other.release(), true);
-});
-
-test('stallTimeout: a process that hangs does not hold for ever', async () => {
-  const lock = await direct.acquire('stalled', { ttl: 1_000, stallTimeout: 300 });
-  const reason = aborted(lock);
-  // One renewal comes before the limit, so the lease ends after 1.3 s.
-  blockEventLoop(2_200);
-  assert.equal(lock.held, false, 'in the first line after');
-  assert.equal(((await reason) as { reason: string }).reason, 'stalled');
-});
-
-test('maxHold: the lock is given up, and its holder is told', async () => {
-  const lock = await direct.acquire('max', { ttl: 1_000, maxHold: 1_500 });
-  const error = (await aborted(lock)) as Error & { reason: string };
-  assert.equal(error.reason, 'maxHold');
-  assert.match(error.message, /lock "max".*maxHold/);
-  assert.equal(lock.held, false);
-  await becomesFree('max');
-});
-
 /** Cuts `lock` off the server until it is lost; returns how long its key still lasts there, in ms. */
 async function loseToSilence(lock: Lock): Promise<{ reason: unknown; left: number }> {
   proxy.blackhole = true;
@@ -173,21 +134,6 @@ test('loss: a short blackhole is survived', async () => {
   assert.equal(await lock.release(), true);
 });
 
-test('loss: of a lock that nobody watched, the signal tells afterwards', async () => {
-  const lock = await locks.acquire('unwatched', { ttl: 100, renew: false });
-  await until(() => !lock.held, 'the lease to end');
-  await until(() => lock.signal.aborted, 'the signal');
-});
-
-test('loss: `held` tells in the middle of a turn, the signal in a later one', async () => {
-  const lock = await locks.acquire('polled', { ttl: 100, renew: false });
-  assert.equal(lock.signal.aborted, false);
-  while (lock.held);
-  assert.equal(lock.signal.aborted, false, 'no listener runs in the middle of other code');
-  assert.throws(() => lock.assertHeld(), { code: 'ERR_LOCK_LOST' });
-  assert.equal(((await aborted(lock)) as { reason: string }).reason, 'expired');
-});
-
 test('loss: while the event loop was blocked and the grant not read yet', async () => {
   const pending = direct.acquire('unread', { ttl: 500, renew: false });
   await Promise.resolve();
@@ -195,163 +141,4 @@ test('loss: while the event loop was blocked and the grant not read yet', async 
   const lock = await pending;
   assert.equal(lock.held, false);
   assert.equal(((await aborted(lock)) as { reason: string }).reason, 'expired');
-});
-
-test('request: holds the lock while the callback runs, and returns its result', async () => {
-  const result = await locks.request('work', async (lock) => {
-    assert.equal(await server.admin.get('lock:work'), lock.token);
-    return lock.name.length;
-  });
-  assert.equal(result, 4);
-  assert.equal(await server.admin.exists('lock:work'), 0);
-  assert.equal(await locks.request('work', { ttl: 1_000 }, () => 'not a promise'), 'not a promise');
-});
-
-test("request: the callback's own error wins, and the lock is released", async () => {
-  const failure = new Error('mine');
-  const failing = locks.request('fails', () => {
-    throw failure;
-  });
-  await assert.rejects(failing, (error) => error === failure);
-  assert.equal(await server.admin.exists('lock:fails'), 0);
-
-  const lost = locks.request('fails', async (lock) => {
-    await server.admin.del('lock:fails');
-    await lock.extend().catch(() => {});
-    throw failure;
-  });
-  await assert.rejects(lost, (error) => error === failure);
-});
-
-test('request: a loss is reported with the result of the callback', async () => {
-  const lost = locks.request('loses', { ttl: 200 }, async (lock) => {
-    await server.admin.del('lock:loses');
-    await aborted(lock);
-    return 42;
-  });
-  await assert.rejects(lost, { code: 'ERR_LOCK_LOST', reason: 'expired', result: 42 });
-});
-
-test('request: a callback that releases the lock itself has lost nothing', async () => {
-  const result = await locks.request('early', async (lock) => {
-    await lock.release();
-    return 'done';
-  });
-  assert.equal(result, 'done');
-});
-
-test('request: waits without a deadline unless told otherwise', async () => {
-  const brief = await connect(server.url, { wait: 50 });
-  const holder = await locks.acquire('patient');
-  const impatient = [
-    brief.acquire('patient'),
-    brief.request('patient', () => {}),
-    locks.request('patient', { wait: 50 }, () => {}),
-  ];
-  const refused = { code: 'ERR_LOCK_TIMEOUT' };
-  await Promise.all(impatient.map((waiting) => assert.rejects(waiting, refused)));
-  const patient = brief.request('patient', { wait: Number.POSITIVE_INFINITY }, () => 'got it');
-  const byDefault = locks.request('patient', () => 'got it, too');
-  await sleep(150);
-  await holder.release();
-  assert.deepEqual(await Promise.all([patient, byDefault]), ['got it', 'got it, too']);
-  await brief.close();
-});
-
-test('signal: an aborted one sends nothing', async () => {
-  const before = proxy.requestBytes;
-  const reason = new Error('not today');
-  const refused = locks.acquire('never', { signal: AbortSignal.abort(reason) });
-  await assert.rejects(refused, (error) => error === reason);
-  assert.equal(proxy.requestBytes, before);
-});
-
-test('signal: ends the wait at once, with its own reason, and leaves nothing behind', async () => {
-  const holder = await locks.acquire('awaited');
-  const controller = new AbortController();
-  const waiting = locks.acquire('awaited', {
-    wait: Number.POSITIVE_INFINITY,
-    signal: controller.signal,
-  });
-  await sleep(50);
-  controller.abort();
-  await assert.rejects(waiting, (error) => error === controller.signal.reason);
-  assert.equal(openOperations(), 0);
-  await holder.release();
-  const again = await locks.tryAcquire('awaited');
-  assert.ok(again !== null);
-  await again.release();
-});
-
-test('signal: one ends any number of waits, and Node takes them for no leak', async () => {
-  const warnings: Error[] = [];
-  const listen = (warning: Error) => warnings.push(warning);
-  process.on('warning', listen);
-  const holder = await locks.acquire('besieged');
-  const controller = new AbortController();
-  const wait = { wait: Number.POSITIVE_INFINITY, signal: controller.signal };
-  const waiting = Array.from({ length: 30 }, () => locks.acquire('besieged', wait));
-  const ended = Promise.allSettled(waiting);
-  // One more that has its lock: it is not one of those that wait.
-  const other = await locks.acquire('beside', wait);
-  controller.abort();
-  for (const end of await ended) {
-    assert.equal(end.status, 'rejected');
-    assert.equal(end.reason, controller.signal.reason);
-  }
-  assert.equal(openOperations(), 0);
-  assert.equal(other.held, true);
-  await Promise.all([holder.release(), other.release()]);
-  process.off('warning', listen);
-  assert.deepEqual(warnings, []);
-});
-
-test('signal: an abort in the very moment of the grant never leaves the lock held', async () => {
-  const fate = { aborted: 0, granted: 0 };
-  for (let round = 0; round < 300; round++) {
-    const controller = new AbortController();
-    const pending = locks.acquire('crossing', { signal: controller.signal, ttl: 60_000 });
-    const moment = round % 3;
-    if (moment === 0) controller.abort();
-    if (moment === 1) queueMicrotask(() => controller.abort());
-    if (moment === 2) setImmediate(() => controller.abort());
-    await pending.then(
-      async (lock) => {
-        fate.granted += 1;
-        await lock.release();
-      },
-      () => {
-        fate.aborted += 1;
-      },
-    );
-  }
-  assert.ok(fate.aborted > 0, JSON.stringify(fate));
-  await becomesFree('crossing');
-});
-
-test('signal: an abort never ends another operation, whatever happens in the same turn', async () => {
-  const controller = new AbortController();
-  const lossy = await direct.acquire('lossy', { ttl: 500, renew: false });
-  let fresh: Promise<Lock> | undefined;
-  lossy.signal.addEventListener('abort', () => {
-    // The acquire below has just ended, and its name is free for this one.
-    fresh = direct.acquire('fresh');
-    controller.abort();
-  });
-  const ended = direct.acquire('ended', { signal: controller.signal }).catch(() => undefined);
-  await Promise.resolve();
-  await Promise.resolve();
-  blockEventLoop(800);
-  await until(() => fresh !== undefined, 'the loss');
-  assert.equal(await (await fresh)?.release(), true);
-  await (await ended)?.release();
-});
-
-test('signal: an abort after the grant has no effect', async () => {
-  const controller = new AbortController();
-  const lock = await locks.acquire('granted', { signal: controller.signal });
-  controller.abort();
-  assert.equal(lock.held, true);
-  assert.equal(lock.signal.aborted, false);
-  assert.equal(await lock.release(), true);
 });

@@ -52,11 +52,18 @@ export const UNDER_LOCK: Behaviours = {
   'request: waits without a deadline, unless connect was given one': async (place) => {
     const [patient, brief] = await Promise.all([place.open(), place.open({ wait: 50 })]);
     const lock = await patient.acquire('x');
-    const waiting = patient.request('x', () => 'got it');
-    const impatient = brief.request('x', () => assert.fail('it was held'));
-    await assert.rejects(impatient, { code: 'ERR_LOCK_TIMEOUT' });
+    const waiting = [
+      patient.request('x', () => 'got it'),
+      brief.request('x', { wait: Number.POSITIVE_INFINITY }, () => 'got it, too'),
+    ];
+    const impatient = [
+      brief.request('x', () => assert.fail('it was held')),
+      patient.request('x', { wait: 50 }, () => assert.fail('it was held')),
+    ];
+    const refused = { code: 'ERR_LOCK_TIMEOUT' };
+    await Promise.all(impatient.map((request) => assert.rejects(request, refused)));
     await lock.release();
-    assert.equal(await waiting, 'got it');
+    assert.deepEqual(await Promise.all(waiting), ['got it', 'got it, too']);
   },
 
   'await using: releases at the end of the scope, and hands off to who waits': async (place) => {

@@ -136,3 +136,44 @@ test('close in the instant of a grant: nobody keeps the lock', async () => {
     );
   }
 });
+
+test('signal: one ends any number of waits, and Node takes them for no leak', async () => {
+  const warnings: Error[] = [];
+  const listen = (warning: Error) => warnings.push(warning);
+  process.on('warning', listen);
+  const holder = await a.acquire('besieged');
+  const controller = new AbortController();
+  const wait = { wait: Number.POSITIVE_INFINITY, signal: controller.signal };
+  const waiting = Array.from({ length: 30 }, () => a.acquire('besieged', wait));
+  const ended = Promise.allSettled(waiting);
+  // One more that has its lock: it is not one of those that wait.
+  const other = await a.acquire('beside', wait);
+  controller.abort();
+  for (const end of await ended) {
+    assert.equal(end.status, 'rejected');
+    assert.equal(end.reason, controller.signal.reason);
+  }
+  assert.equal(openOperations(), 0);
+  assert.equal(other.held, true);
+  await Promise.all([holder.release(), other.release()]);
+  process.off('warning', listen);
+  assert.deepEqual(warnings, []);
+});
+
+test('signal: an abort never ends another operation, whatever happens in the same turn', async () => {
+  const controller = new AbortController();
+  const lossy = await a.acquire('lossy', { ttl: 500, renew: false });
+  let fresh: Promise<Lock> | undefined;
+  lossy.signal.addEventListener('abort', () => {
+    // The acquire below has just ended, and its name is free for this one.
+    fresh = a.acquire('fresh');
+    controller.abort();
+  });
+  const ended = a.acquire('ended', { signal: controller.signal }).catch(() => undefined);
+  await Promise.resolve();
+  await Promise.resolve();
+  spin(800_000);
+  await until(() => fresh !== undefined, 'the loss');
+  assert.equal(await (await fresh)?.release(), true);
+  await (await ended)?.release();
+});
