@@ -36,7 +36,7 @@ for (const page of pages()) {
 }
 
 /** What else has links: pages whose code is shown, not taught. */
-const others = ['CONTRIBUTING.md', 'docs/api/README.md'].concat(
+const others = ['CONTRIBUTING.md'].concat(
   readdirSync(join(ROOT, 'examples'), { recursive: true, encoding: 'utf8' })
     .filter((file) => file.endsWith('.md'))
     .map((file) => `examples/${file}`),

@@ -1,30 +1,15 @@
 /** What the pages show as TypeScript compiles with `strict`, so it can be copied. */
 
 import assert from 'node:assert/strict';
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
 import { test } from 'node:test';
-import ts from 'typescript';
-import { ROOT } from '../support/child.js';
-import { type Block, blocksOf, pages } from './blocks.js';
-
-const OPTIONS: ts.CompilerOptions = {
-  lib: ['lib.es2022.d.ts', 'lib.dom.d.ts', 'lib.esnext.disposable.d.ts'],
-  module: ts.ModuleKind.NodeNext,
-  noEmit: true,
-  skipLibCheck: true,
-  strict: true,
-  target: ts.ScriptTarget.ES2022,
-  types: ['node'],
-};
-
-/** What the blocks get without asking for it. */
-const GIVEN = join(ROOT, 'test', 'docs', 'stage.d.mts');
+import { blocksOf, pages } from './blocks.js';
+import { problemsOf } from './compile.js';
 
 test('every block of TypeScript compiles, strictly', () => {
-  const blocks = [...pages(), 'docs/api/README.md'].flatMap(blocksOf);
-  const typed = blocks.filter(({ language }) => language === 'ts');
-  assert.ok(typed.length > 50);
+  const typed = pages()
+    .flatMap(blocksOf)
+    .filter(({ language }) => language === 'ts');
+  assert.ok(typed.length > 30);
   assert.deepEqual(problemsOf(typed), []);
 });
 
@@ -32,31 +17,3 @@ test('a block that does not compile is told, with its page and line', () => {
   const wrong = { page: 'docs/page.md', line: 7, language: 'ts', code: 'locks.aquire(1)\n' };
   assert.match(problemsOf([wrong]).join(), /^docs\/page\.md:8: .*aquire/);
 });
-
-function problemsOf(blocks: readonly Block[]): string[] {
-  const parent = join(ROOT, 'build', 'docs');
-  mkdirSync(parent, { recursive: true });
-  const folder = mkdtempSync(join(parent, 'types-'));
-  try {
-    const files = new Map(blocks.map((block, index) => [join(folder, `${index}.mts`), block]));
-    for (const [file, { code }] of files) writeFileSync(file, scoped(code));
-    const program = ts.createProgram([...files.keys(), GIVEN], OPTIONS);
-    return ts.getPreEmitDiagnostics(program).map((problem) => describe(problem, files));
-  } finally {
-    rmSync(folder, { recursive: true, force: true });
-  }
-}
-
-/** Its own declarations stand above those that it is given, and it may return; its lines stay where they are. */
-function scoped(code: string): string {
-  const imports = code.match(/^import .*$/gm) ?? [];
-  return `${imports.join(';')};export {};async () => {\n${code.replace(/^import .*$/gm, '')}}`;
-}
-
-function describe(problem: ts.Diagnostic, files: ReadonlyMap<string, Block>): string {
-  const text = ts.flattenDiagnosticMessageText(problem.messageText, '\n');
-  const { file, start = 0 } = problem;
-  const block = files.get(file?.fileName ?? '');
-  if (file === undefined || block === undefined) return `${file?.fileName}: ${text}`;
-  return `${block.page}:${block.line + file.getLineAndCharacterOfPosition(start).line}: ${text}`;
-}

@@ -1,0 +1,64 @@
+// The order in which a reader meets the pages: each section is a list of titles and files of the repository.
+
+export const SECTIONS = [
+  {
+    text: 'Guide',
+    pages: [
+      ['A tour by task', 'docs/guide.md'],
+      ['Connecting', 'docs/connecting.md'],
+      ['Jobs that run once', 'docs/once.md'],
+      ['Idempotency keys', 'docs/idempotency.md'],
+      ['Testing', 'docs/testing.md'],
+      ['Bundlers and runtimes', 'docs/bundlers.md'],
+      ['Examples', 'examples/README.md'],
+    ],
+  },
+  {
+    text: 'Reference',
+    pages: [
+      ['Options, errors, events', 'docs/reference.md'],
+      ['Command line', 'docs/cli.md'],
+      ['API', 'docs/api/README.md'],
+    ],
+  },
+  {
+    text: 'Guarantees',
+    pages: [
+      ['Safety', 'docs/safety.md'],
+      ['Fencing', 'docs/fencing.md'],
+    ],
+  },
+  {
+    text: 'Operations',
+    pages: [
+      ['In production', 'docs/operations.md'],
+      ['Observability', 'docs/observability.md'],
+      ['Servers and services', 'docs/servers.md'],
+    ],
+  },
+  {
+    text: 'Moving over',
+    pages: [
+      ['Migration', 'docs/migration.md'],
+      ['node-redlock', 'docs/redlock.md'],
+      ['redis-semaphore', 'docs/redis-semaphore.md'],
+      ['Web Locks', 'docs/web-locks.md'],
+      ['Comparison', 'docs/comparison.md'],
+    ],
+  },
+  {
+    text: 'Design',
+    pages: [
+      ['Protocol', 'docs/protocol.md'],
+      ['Architecture', 'docs/architecture.md'],
+      ['Benchmarks', 'docs/benchmarks.md'],
+    ],
+  },
+  {
+    text: 'Project',
+    pages: [
+      ['Contributing', 'CONTRIBUTING.md'],
+      ['Changelog', 'CHANGELOG.md'],
+    ],
+  },
+];
