@@ -10,7 +10,7 @@ import {
   statSync,
   writeFileSync,
 } from 'node:fs';
-import { basename, dirname, extname, join, relative } from 'node:path';
+import { basename, dirname, extname, join, relative } from 'node:path/posix';
 import { SECTIONS } from './navigation.mjs';
 import { PAGES, pageOf, ROOT } from './paths.mjs';
 

@@ -7,6 +7,8 @@ export const ROOT = join(import.meta.dirname, '..');
 export const PAGES = join(import.meta.dirname, 'pages');
 /** The site. */
 export const HTML = join(ROOT, 'target', 'site');
+/** Where the site stands on its server. */
+export const BASE = process.env.HOLDFAST_SITE_BASE || '/';
 
 /** The page of a file of the repository, such as `guide.md` of `docs/guide.md`; of code, `service.mjs.md`. */
 export function pageOf(file) {

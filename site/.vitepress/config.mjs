@@ -4,9 +4,8 @@ import { existsSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { defineConfig } from 'vitepress';
 import { SECTIONS } from '../navigation.mjs';
-import { addressOf, HTML, PAGES, ROOT } from '../paths.mjs';
+import { addressOf, BASE, HTML, PAGES, ROOT } from '../paths.mjs';
 
-const BASE = process.env.HOLDFAST_SITE_BASE || '/';
 const API = 'docs/api/README.md';
 
 export default defineConfig({
@@ -19,7 +18,7 @@ export default defineConfig({
   outDir: HTML,
   cleanUrls: true,
   metaChunk: true,
-  markdown: { anchor: { slugify }, languageAlias: { crontab: 'sh', redis: 'sh' } },
+  markdown: { anchor: { slugify }, languageAlias: { crontab: 'txt', redis: 'txt' } },
   themeConfig: {
     nav: ['Guide', 'Reference', 'Guarantees', 'Operations'].map((name) => {
       const { text, pages } = SECTIONS.find(({ text }) => text === name);
