@@ -88,7 +88,7 @@ pub struct Machine {
     one_shots: FxHashMap<OpId, OneShot>,
     channels: ShardChannels,
     lifecycle: Lifecycle,
-    /// The tokens that were left to expire when the manager closed.
+    /// The tokens whose locks their callers, or the end of this manager, left to expire: nothing may give them back.
     left_to_expire: FxHashSet<TokenId>,
 }
 
@@ -340,6 +340,7 @@ impl Machine {
                 self.channels.forget_unused(&mut rq.cx, |keys| self.queues.has(keys));
             }
             Timer::Lease(id) => {
+                self.left_to_expire.remove(&id);
                 let loss = self.leases.due(rq, id);
                 self.lose_if(loss);
             }
@@ -854,6 +855,16 @@ impl Machine {
         }
     }
 
+    /// A lock has a last lease of `ttl`, and is not this manager's any more.
+    fn leave(&mut self, lease: LeaseId, ttl: Duration) {
+        let Some(held) = self.leases.hold_of(lease) else { return };
+        let id = held.id.token_id();
+        self.lose_if(Some(Loss { id, reason: LossReason::Ended, give_back: GiveBack::Never }));
+        // A message about its grant may still be on its way.
+        self.left_to_expire.insert(id);
+        self.rq.cx.timers.set(Timer::Lease(id), self.rq.cx.now + ttl);
+    }
+
     fn extensions_of(&self, lease: LeaseId) -> impl Iterator<Item = OpId> {
         let shots = self.one_shots.iter().filter(move |(_, shot)| shot.extends() == Some(lease));
         shots.map(|(op, _)| *op)
@@ -1139,9 +1150,7 @@ impl Machine {
                 Outcome::Done
             }
             (Aim::Leave(lease), Reply::Owner(true) | Reply::Granted { .. }) => {
-                let (reason, give_back) = (LossReason::Ended, GiveBack::Never);
-                let held = self.leases.hold_of(*lease).map(|held| held.id.token_id());
-                self.lose_if(held.map(|id| Loss { id, reason, give_back }));
+                self.leave(*lease, shot.call.ttl());
                 Outcome::Done
             }
             (_, Reply::Owner(true)) => Outcome::Done,

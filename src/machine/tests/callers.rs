@@ -85,10 +85,16 @@ impl Simulation {
                 return self.note(who, format_args!("downgrade {op:?}"));
             }
             let ttl = self.rng.bool().then(|| ms(self.rng.u64(60..3_000)));
-            let extend = Command::Extend { lease, ttl };
-            let op = self.processes[who].world.command(extend);
-            self.processes[who].ask(op, lock, OpKind::Other);
-            self.note(who, format_args!("extend {op:?}"));
+            let command = match ttl {
+                Some(ttl) if self.rng.u32(..4) == 0 => Command::Leave { lease, ttl },
+                _ => Command::Extend { lease, ttl },
+            };
+            let leaves = matches!(command, Command::Leave { .. });
+            let (what, kind) =
+                if leaves { ("leave", OpKind::Leave(lease)) } else { ("extend", OpKind::Other) };
+            let op = self.processes[who].world.command(command);
+            self.processes[who].ask(op, lock, kind);
+            self.note(who, format_args!("{what} {op:?}"));
         }
     }
 

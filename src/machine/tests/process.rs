@@ -81,6 +81,8 @@ pub(super) enum OpKind {
         lease: LeaseId,
         until: Mono,
     },
+    /// The end of a lease that its caller leaves to expire.
+    Leave(LeaseId),
     Other,
     /// Its caller has cancelled it.
     Cancelled,

@@ -122,6 +122,7 @@ impl Simulation {
             | OpKind::Share
             | OpKind::AcquireAll(_)
             | OpKind::Adopt { .. }
+            | OpKind::Leave(_)
             | OpKind::Other => *outcome != Outcome::Cancelled,
         };
         self.demand(right, || format!("{kind:?} ended with {outcome:?}"));

@@ -322,6 +322,11 @@ impl Simulation {
             self.check_outcome(who, open.kind, &outcome);
             match outcome {
                 Outcome::Acquired { lease, fence, .. } => self.got(who, open, lease, fence),
+                Outcome::Done => {
+                    if let OpKind::Leave(lease) = open.kind {
+                        self.note_left(who, lease);
+                    }
+                }
                 Outcome::AcquiredAll { lease, fences } => {
                     for (fence, number) in fences.into_iter().zip(0..) {
                         let attempt = TokenId(lease.token_id().0 + number);

@@ -180,6 +180,12 @@ impl Simulation {
         self.left_to_expire.insert(token);
     }
 
+    /// Records that a caller has left its lock.
+    pub(super) fn note_left(&mut self, who: usize, lease: LeaseId) {
+        let client = &self.processes[who].world.machine.rq.cx.config.client;
+        self.left_to_expire.insert(format!("hf1.{client}.{}", lease.token_id().0));
+    }
+
     /// From now on the owner of this token may release it.
     pub(super) fn give_up(&mut self, token: &Token) {
         self.server.give_up(token.as_str());

@@ -332,3 +332,29 @@ fn a_message_about_a_lock_that_a_close_has_left_to_expire_gives_nothing_back() {
     b.event(Event::Message(message));
     assert_eq!(b.released.len(), released);
 }
+
+#[test]
+fn a_message_about_a_lock_that_its_caller_has_left_gives_nothing_back_until_its_lease_ends() {
+    let (mut a, mut b) = two();
+    let (lease, _) = take(&mut a, Mode::Exclusive);
+    let op = b.acquire_held(10_000, Wait::Forever, ONE_LEASE);
+    b.settle();
+    a.release(lease);
+    a.settle();
+    // The answer to a poll overtakes the message.
+    let message = b.server.next_mail(b.subscriber).unwrap();
+    b.event(Event::Disconnected("cut".to_owned()));
+    b.connect();
+    b.answer_one();
+    let (lease, _) = b.lease(op);
+    let leave = b.command(Command::Leave { lease, ttl: ms(20_000) });
+    b.settle();
+    assert_eq!(b.outcome(leave), Some(&Outcome::Done));
+    let released = b.released.len();
+    b.event(Event::Message(message));
+    b.settle();
+    assert_eq!(b.released.len(), released);
+    assert_eq!(b.machine.left_to_expire.len(), 1);
+    b.pass(ms(21_000));
+    assert!(b.machine.left_to_expire.is_empty(), "it does not accumulate");
+}
