@@ -9,10 +9,10 @@ const IMAGES = 'images';
 
 const INTRODUCTION = `# Benchmarks
 
-\`npm run bench -- --report\` wrote this page, on the machine and with the versions below: it compares holdfast with other lock
-libraries in one run. The ratios carry over to other machines; the absolute numbers do not, and promise nothing. If a figure has
-a target, the table says whether holdfast reached it (\`met\`, \`MISSED\`) and by how much. \`npm run bench -- --quick\` runs the most
-important parts in under two minutes.
+\`npm run bench -- --report\` wrote this page, on the machine and with the versions below. It compares holdfast with other lock
+libraries in one run. The ratios are similar on other machines; the absolute numbers are not. If a figure has a target, the table
+says whether holdfast reached it (\`met\`, \`MISSED\`) and by how much. \`npm run bench -- --quick\` runs the most important parts in
+under two minutes.
 `;
 
 /** `sections`: per workload its title, its lines and its charts. */

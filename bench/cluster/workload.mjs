@@ -11,7 +11,7 @@ const OWN = 'holdfast';
 const SNIPPET = 'ioredis Cluster';
 const IDS = [OWN, SNIPPET];
 
-const ABOUT = `A Cluster of three primaries, on the same two cores as the clients.`;
+const ABOUT = `The three primaries of the Cluster run on the same two cores as the clients.`;
 
 export const CLUSTER = { id: 'cluster', about: ABOUT, run };
 

@@ -7,9 +7,10 @@ import { endAll, openTeams, PROCESSES, runRounds, WAITERS } from './rounds.mjs';
 const ROUNDS = 3;
 const IDS = ['holdfast', 'redis-semaphore', 'redlock', 'redlock, 10 ms retry'];
 
-const ABOUT = `The value of hand-offs. The loop, whose waiters ask again at once, shows the others at their best: without a queue the process that
-releases a lock takes it again while the others sleep (see the longest wait). The burst is the case of a service: all want the lock
-once. The targets of the loops assumed that the others hand a lock off as seldom there as in a burst, which is not so.`;
+const ABOUT = `This section shows the value of handoffs. In the *loop* each waiter asks again as soon as it has released. This favours the other
+libraries: without a queue the process that releases a lock takes it again while the others sleep (see the longest wait). In the
+*burst*, as in a service, every waiter wants the lock once. The targets of the loops assumed that in the loop, too, the other
+libraries rarely pass the lock from one waiter to the next; this assumption was wrong.`;
 
 export const CONTENDED = { id: 'contended', about: ABOUT, run };
 

@@ -26,9 +26,9 @@ const PAIRS = [
 ];
 const CONTENDED = ['holdfast', 'redis-semaphore', 'redlock, 10 ms retry'];
 
-const ABOUT = `A network instead of loopback: a proxy delays everything by half a millisecond in each direction, so a round trip takes
-a little over one. A reply is delivered when it arrives, so callers do not wait for each other. The way of waiting matters more on a
-network: a hand-off takes one message, where the others poll.`;
+const ABOUT = `This section has a network in place of loopback: a proxy delays all data by 0.5 ms in each direction, so a round trip takes a
+little over 1 ms. Each reply is delivered when it arrives, so callers do not wait for each other. On a network it matters more how
+a library waits: holdfast needs one message for a handoff, and the others poll.`;
 
 export const DELAY = { id: 'delay', about: ABOUT, run };
 

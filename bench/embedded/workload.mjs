@@ -12,8 +12,8 @@ const [MEMORY, REDIS, UNIVERSAL] = [
   'redlock-universal, memory',
 ];
 
-const ABOUT = `\`memory:\`, the store for unit tests: the same scripts on an embedded Lua. redlock-universal's is a Map of JavaScript, without
-scripts, queue or fences.`;
+const ABOUT = `\`memory:\`, the store for unit tests, runs the same scripts on an embedded Lua. The store of redlock-universal is a Map in
+JavaScript, without scripts, a queue or fences.`;
 
 export const EMBEDDED = { id: 'embedded', about: ABOUT, run };
 

@@ -22,8 +22,9 @@ const SERIES = [
   { id: 'line', unit: 'managers want one lock', values: [2, 10, 100, 500], run: line },
 ];
 
-const ABOUT = `What else there is should not matter, and hardly does. A longer name is more to copy: each script gets it five times, as
-the lock's key and in those beside it. The line of two is cheaper because a manager that is alone in line often finds the lock free.`;
+const ABOUT = `The cost of a lock should not depend on other locks, other waiters or the length of its name, and it hardly does. A longer name is
+more to copy: each script gets it five times, in the lock's key and in the side keys. With two managers in the wait queue a lock
+is cheaper, since a manager that waits alone often finds the lock free.`;
 
 export const GROWTH = { id: 'growth', about: ABOUT, run };
 

@@ -18,11 +18,12 @@ const BURDEN_MS = 60_000;
 /** The young generation of the heap is kept small: its changes of size do not belong to the memory of a lock. */
 const NODE_FLAGS = ['--expose-gc', '--min-semi-space-size=1', '--max-semi-space-size=1'];
 
-const ABOUT = `The cost of holding: a renewal every third of the lease, from the native thread, and memory on both sides. The memory of a lock is
-measured over a hundred thousand more locks, after the process has grown to take five thousand at once and other locks have filled
-its spare memory; the report states that growth too. JavaScript uses about 230 bytes for a lock, its name included, and the core 340:
-160 for the lease, 64 for its key in Redis, 50 for a timer, and the rest for entries in two maps and their room to grow. The token is
-not stored, but made when it is sent. The allocators hold the remainder; it is more on a busy machine, where renewals pile up.`;
+const ABOUT = `This section measures the cost of held locks: a renewal by the native thread every third of the lease, and memory in the process
+and in the server. The memory of a lock is measured over a hundred thousand additional locks, when the process has already grown
+to take five thousand at once and other locks have filled its spare memory; the report states that growth too. For each lock
+JavaScript uses about 230 bytes, its name included, and the core uses 340: 160 for the lease, 64 for its key in Redis, 50 for a
+timer, and the rest for entries in two maps and their spare room. The token is not stored; it is formed when it is sent. The
+allocators hold the remainder, which is larger on a busy machine, where renewals pile up.`;
 
 export const HELD = { id: 'held', about: ABOUT, run };
 

@@ -17,10 +17,10 @@ const TOKEN = 'a-token-of-32-characters-{n}';
 const RELEASE =
   'if redis.call("get", KEYS[1]) == ARGV[1] then return redis.call("del", KEYS[1]) else return 0 end';
 
-const ABOUT = `The physical limit: a client only writes prepared commands and waits. The differences between the rows are the cost of a script
-instead of DEL, and of what makes holdfast's lock fenced and fair: INCRBY of the fence counter, and MGET of the lock and of the flag
-that stands for its wait queue. The rest of the way to *Pairs* is the cost of the library in the client, which shares two cores with
-the server.`;
+const ABOUT = `This section measures the physical limit: a client only writes prepared commands and waits for the replies. The differences between
+the rows are the cost of a script in place of DEL, and of two commands that holdfast adds: INCRBY of the fence counter, and MGET of
+the lock and of the key that exists while clients wait. The remaining difference to *Pairs* is the cost of the library in the
+client, which shares two cores with the server.`;
 
 export const LIMIT = { id: 'limit', about: ABOUT, run };
 

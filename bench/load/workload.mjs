@@ -16,7 +16,7 @@ const PACKAGES = [
   { id: 'redis', path: join(import.meta.dirname, '..', 'node_modules', 'redis') },
 ];
 
-const ABOUT = `What a service pays once.`;
+const ABOUT = `This section measures what a service pays once: the time to load the package, and the size of its addon.`;
 
 export const LOAD = { id: 'load', about: ABOUT, run };
 

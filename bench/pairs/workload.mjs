@@ -6,15 +6,16 @@ import { openAll, runRounds } from './rounds.mjs';
 
 const ROUNDS = 5;
 
-const ABOUT = `The cost of an uncontended lock, the usual case. The baseline is the snippet that people write by hand (\`SET NX PX\`, then
-EVALSHA of a compare-and-delete) on ioredis. \`limit\` is the same snippet without a client library: one write per turn, and a parser
-that knows three kinds of reply. holdfast issues a fence with each lock and renews it; the snippets do neither. The commands include
-those inside scripts; the bytes are those of both directions.
+const ABOUT = `This section measures the cost of an uncontended lock, the usual case. The baseline is the snippet that people write by hand
+(\`SET NX PX\`, then EVALSHA of a compare-and-delete) on ioredis. \`limit\` is the same snippet without a client library: one write
+per turn, and a parser that knows three kinds of reply. holdfast issues a fence with each lock and renews the lock; the snippets
+do neither. The column *commands* counts the commands inside scripts too. The column *bytes* counts both directions.
 
-With 64 and more in flight client and server take turns: each waits while the other works through a batch, so the rate is one second
-divided by the sum of the two CPU columns. holdfast's scripts take three times the server's time of the snippet's commands (see
-*Limit*), which is most of what it lacks to \`limit\`. Of the client's CPU (perf, 64 in flight) holdfast's own code takes a third,
-Node and V8 another third (promises, microtasks, garbage), the C library a sixth for memory, and the kernel a tenth.`;
+With 64 and more in flight, client and server take turns: each waits while the other works through a batch. So the rate is one
+second divided by the sum of the two CPU columns. holdfast's scripts cost the server three times as much as the snippet's commands
+(see *Limit*); this is most of the difference between holdfast and \`limit\`. Of the client's CPU (perf, 64 in flight) holdfast's
+own code takes a third, Node and V8 another third (promises, microtasks, garbage), the C library a sixth for memory, and the
+kernel a tenth.`;
 
 export const PAIRS = { id: 'pairs', about: ABOUT, run };
 

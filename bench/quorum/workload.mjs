@@ -10,8 +10,8 @@ const ROUNDS = 5;
 const SERVERS = 5;
 const LEVEL = 64;
 
-const ABOUT = `Redlock over five servers. holdfast's votes carry fences, and the others have none; five servers and the clients share
-two cores here, and the servers are the limit.`;
+const ABOUT = `This section measures Redlock on five servers. holdfast's votes carry fences, and the others have no fences. The five servers and the
+clients share two cores, and the servers are the limit.`;
 
 export const QUORUM = { id: 'quorum', about: ABOUT, run };
 

@@ -10,10 +10,10 @@ const ROUNDS = 5;
 const LEVEL = 64;
 const IDS = PEERS.map(({ id }) => id);
 
-const ABOUT = `Shared locks and semaphores. An uncontended share costs the server about twice as much as an exclusive lock: it is a member of a
-set, with an end and a fence of its own. When sixty-four callers want ten permits, each permit goes from one caller to the next in
-the order of their calls, by one script of some ten commands, and after fifteen hand-offs to the first waiter in the server's queue;
-with redis-semaphore a caller gets it that polls at the right moment (see p99).`;
+const ABOUT = `This section measures shared locks and semaphores. An uncontended share costs the server about twice as much as an exclusive lock:
+it is a member of a set, with its own lease and fence. When sixty-four callers want ten permits, each permit goes from one caller
+to the next in the order of their calls, by one script of about ten commands, and after fifteen handoffs it goes to the first
+waiter in the server's queue. With redis-semaphore the permit goes to the caller that polls at the right moment (see p99).`;
 
 export const SHARED = { id: 'shared', about: ABOUT, run };
 

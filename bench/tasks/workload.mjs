@@ -9,8 +9,8 @@ import { report } from './report.mjs';
 const ROUNDS = 3;
 const TASKS = 1000;
 
-const ABOUT = `Many tasks of one process want one lock. The times of the others are extrapolated from one second. holdfast spends its time on
-the server's hand-offs, one for sixteen tasks, and on the turns of JavaScript between the others.`;
+const ABOUT = `Many tasks of one process want one lock. The times of the other libraries are extrapolated from one second. holdfast spends its
+time on one handoff by the server for every sixteen tasks, and on turns of JavaScript for the fifteen handoffs in between.`;
 
 export const TASKS_WORKLOAD = { id: 'tasks', about: ABOUT, run };
 

@@ -22,8 +22,8 @@ const SETTLE_MS = 1000;
 const NODE_FLAGS = ['--expose-gc', '--min-semi-space-size=16', '--max-semi-space-size=16'];
 const IDS = ['holdfast', 'redis-semaphore', 'redlock', 'redlock-universal'];
 
-const ABOUT = `The cost of waiting for the process that waits: memory, and the delay of its other work. JavaScript keeps about 640 bytes for each
-waiter of holdfast, a call of an async function; the core uses 280.`;
+const ABOUT = `This section measures what waiting costs the process that waits: memory, and the delay of its other work. For each waiter of
+holdfast JavaScript uses about 640 bytes, for the call of an async function, and the core uses 280.`;
 
 export const WAITERS = { id: 'waiters', about: ABOUT, run };
 
