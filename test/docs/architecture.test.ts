@@ -20,9 +20,12 @@ test('the files that docs/architecture.md names exist', () => {
 });
 
 test('the functions that docs/architecture.md names beside their files exist', () => {
-  const named = [...page.matchAll(/`(src\/[\w./]+)`, `(\w+)`/g)];
-  assert.ok(named.length >= 5, `${named.length} functions`);
-  for (const [, path = '', name = ''] of named) {
+  const named = [
+    ...page.matchAll(/`(?<path>src\/[\w./]+)`, `(?<name>\w+)`/g),
+    ...page.matchAll(/`(?<name>\w+)` in `(?<path>src\/[\w./]+)`/g),
+  ];
+  assert.ok(named.length >= 7, `${named.length} functions`);
+  for (const { groups: { path = '', name = '' } = {} } of named) {
     assert.match(readFileSync(join(ROOT, path), 'utf8'), new RegExp(`fn ${name}\\b`), path);
   }
 });
