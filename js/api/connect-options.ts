@@ -48,8 +48,8 @@ export interface ConnectOptions {
   readonly maxHold?: number | undefined;
   /**
    * The name of this process for people: `query`, the command line and the errors of waiters show it for locks that are
-   * acquired without a `label`. Up to 80 of the characters `A-Z a-z 0-9 . _ ~ -`; `-` stands for each other one, and
-   * what is longer is cut. `''` for none.
+   * acquired without a `label`. Up to 80 of the characters `A-Z a-z 0-9 . _ ~ -`. Any other character becomes `-`, and
+   * a longer label is cut. `''` for none.
    *
    * @default host name and process id, as in `web-7d9f8b6c5-x2x4z.17`
    */
@@ -61,8 +61,8 @@ export interface ConnectOptions {
    */
   readonly stallTimeout?: number | undefined;
   /**
-   * How long a command may stay unanswered before its connection is closed, in whole ms from 1
-   * to 600 000. Also how long `close` waits for the server.
+   * How long the server may take to answer a command before the connection is closed, in whole ms from 1 to 600 000.
+   * Also how long `close` waits for the server.
    *
    * @default 2000
    */
@@ -75,11 +75,11 @@ export interface ConnectOptions {
    */
   readonly connectTimeout?: number | undefined;
   /**
-   * How many replicas must have a lock before it counts as acquired: a number from 1 to 1000, or
-   * `'majority'`, at least 1: with the primary more than half of the largest number of servers that this
-   * manager has seen at once. A failover to one of these replicas keeps the lock. Costs a round trip to the
-   * replicas. If too few have the lock within a second, it is released again, and `acquire` rejects with
-   * `LockServerError`. For one server and its replicas; not for a Cluster.
+   * How many replicas must have a lock before it counts as acquired: a number from 1 to 1000, or `'majority'`. With
+   * `'majority'` these replicas and the primary are more than half of the largest number of servers that this manager
+   * has seen at once; at least one replica is needed. A failover to one of these replicas keeps the lock. The option
+   * costs a round trip to the replicas. If too few have the lock within a second, it is released, and `acquire` rejects
+   * with `LockServerError`. For one server and its replicas; not for a Cluster.
    *
    * @default undefined
    */
@@ -97,25 +97,25 @@ export interface ConnectOptions {
    */
   readonly password?: string | undefined;
   /**
-   * Only with a quorum: how long one server may take to answer before it counts as failed, in whole
-   * ms from 1 to 10 000, and at most a tenth of the `ttl` of the lock. An acquire has two such
-   * rounds. Choose a multiple of the round trip to the farthest server.
+   * Only with a quorum: how long one server may take to answer before it counts as failed, in whole ms from 1 to 10
+   * 000, and at most a tenth of the `ttl` of the lock. An acquire has up to two such rounds. Choose a multiple of the
+   * round trip to the farthest server.
    *
    * @default 100
    */
   readonly serverTimeout?: number | undefined;
   /**
-   * Only with a quorum: the longest lease (`ttl`) that any client takes on its servers, in whole ms from
-   * 50 to 9e15. A server that restarted may have forgotten locks, so it has no vote for that long
-   * after its start, and a second more. `0` turns this off, which is safe only if every server keeps its data
-   * over a restart (`appendonly yes` and `appendfsync always`); the event `warning` names a server that does not.
+   * Only with a quorum: the longest lease (`ttl`) that any client acquires on these servers, in whole ms from 50 to
+   * 9e15. A server that restarted may have forgotten locks, so it has no vote for that long and a second more after its
+   * start. `0` turns this off, which is safe only if every server keeps its data over a restart (`appendonly yes` and
+   * `appendfsync always`); the event `warning` names a server that does not.
    *
    * @default the `ttl` of these options, or the longest that this manager has asked for
    */
   readonly longestLease?: number | undefined;
   /**
-   * The options of TLS, with a URL that begins with `rediss://` or `valkeys://`. Such a URL alone means
-   * `{}`: the server's certificate is checked against the system's roots.
+   * The options of TLS, only with a URL that begins with `rediss://` or `valkeys://`. With `{}` the server's
+   * certificate is checked against the system's roots.
    *
    * @default {}
    */

@@ -20,16 +20,15 @@ import type { Pem, TlsOptions } from './tls.js';
 /**
  * Connects to a Redis (6.2 or newer) or Valkey server, or to a store inside this process.
  *
- * @param target - `redis://[user:password@]host[:port][/db]`, `valkey://…`, with TLS `rediss://…`
- *   or `valkeys://…`, `unix:///path/to/socket[?db=1&user=…&pass=…]`, or `memory:` for unit tests: a
- *   store of this manager alone; the managers of this process that name `memory:name` share one, as long
- *   as one of them is open. `{ cluster: [urls] }` is a Redis Cluster, `{ sentinels: [urls], master }` the
- *   server that Sentinels name, and `{ quorum: [url, url, url] }` three or more independent servers, of
- *   which a majority decides (Redlock). `{ host, port, path, username, password, db, tls }` is one server by its parts.
- *   From a client of ioredis or node-redis, `connect` reads the address, login, TLS, database and `keyPrefix`. The
- *   `keyPrefix` stands before `prefix`. `connect` opens its own connection and leaves the client alone. The default is
- *   the environment variable `HOLDFAST_URL`, then
- *   `REDIS_URL`, then `redis://127.0.0.1:6379`.
+ * @param target - `redis://[user:password@]host[:port][/db]`, `valkey://…`, with TLS `rediss://…` or `valkeys://…`,
+ *   `unix:///path/to/socket[?db=1&user=…&pass=…]`, or `memory:` for unit tests, a store of this manager alone. The
+ *   managers of this process that connect to the same `memory:name` share a store, as long as one of them is open.
+ *   `{ cluster: [urls] }` is a Redis Cluster, `{ sentinels: [urls], master }` is the server that Sentinels name, and
+ *   `{ quorum: [url, url, url] }` are three or more independent servers, of which a majority decides (Redlock).
+ *   `{ host, port, path, username, password, db, tls }` is one server by its parts. From a client of ioredis or
+ *   node-redis, `connect` reads the address, login, TLS, database and `keyPrefix`. Keys begin with the `keyPrefix`, and
+ *   then `prefix`. `connect` opens its own connection, and does not use or change the client. The default is the
+ *   environment variable `HOLDFAST_URL`, then `REDIS_URL`, then `redis://127.0.0.1:6379`.
  * @throws LockConnectionError if the server cannot be reached within `connectTimeout`, or the
  *   TLS handshake fails; with Sentinels, the message has the cause for each of them.
  * @throws LockQuorumError if no majority of a quorum can be reached.

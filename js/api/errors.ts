@@ -80,8 +80,8 @@ export class LockClosedError extends LockError {
 }
 
 /**
- * The server could not be reached, or did not answer in time. It may have carried out the request all the
- * same; a lock that it may have granted is released as soon as it can be reached.
+ * The server could not be reached, or did not answer in time. The server may have executed the request nevertheless; a
+ * lock that it may have granted is released as soon as it can be reached.
  *
  * @example
  * ```ts
@@ -120,10 +120,10 @@ export class LockLoadError extends LockError {
 }
 
 /**
- * How a lock was lost: `expired`, its lease ended or its key vanished; `stalled`, its lease ended
- * because the event loop had not turned for `stallTimeout`; `maxHold`, it was held for as long as it
- * may be; `stolen`, another client took it by `steal` or freed it by `forceRelease`; `adopted`, another process
- * adopted it; `closed`, its manager was closed; `released`, the caller had released it.
+ * How a lock was lost: `expired`, its lease ended or its key was deleted; `stalled`, its lease ended because the event
+ * loop was blocked for `stallTimeout`; `maxHold`, it was held for `maxHold`; `stolen`, another client took it by
+ * `steal` or freed it by `forceRelease`; `adopted`, another process adopted it; `closed`, its manager was closed;
+ * `released`, the caller had released it.
  *
  * @example
  * ```ts
@@ -187,9 +187,9 @@ export interface QuorumServer {
 }
 
 /**
- * No majority of the servers of a quorum could be reached in time; `servers` has the cause for each.
- * Some of them may have carried out the request; it is undone on each as soon as that can be reached. If
- * another client holds the lock, the error is a `LockTimeoutError`, as on one server.
+ * No majority of the servers of a quorum could be reached in time; `servers` has the cause for each. Some of the
+ * servers may have executed the request; it is undone on each of them as soon as that server can be reached. If another
+ * client holds the lock, the error is a `LockTimeoutError`, as on one server.
  *
  * @example
  * ```ts
@@ -239,7 +239,7 @@ export class LockServerError extends LockError {
 }
 
 /**
- * Another client held the lock for as long as the caller was ready to wait.
+ * The lock was not free for as long as the caller was ready to wait.
  *
  * @example
  * ```ts
@@ -287,9 +287,9 @@ export class LockTimeoutError extends LockError {
 }
 
 /**
- * A resource refused this owner of a lock, since a later owner has been there. Nothing was written. Undo what can
- * be undone, and ask for the lock again if that is still worth it: the same fence is refused every time. The guards of
- * `holdfast/fence` throw it, and so may code that checks fences by itself.
+ * A resource refused this owner of a lock, since a later owner has used the resource already. Nothing was written. Undo
+ * what can be undone, and acquire the lock again if the work is still needed: the same fence will be refused again. The
+ * guards of `holdfast/fence` throw it, and so may code that checks fences by itself.
  *
  * @example
  * ```ts
@@ -306,7 +306,7 @@ export class StaleFenceError extends LockError {
   declare readonly code: 'ERR_LOCK_STALE_FENCE';
   /** The fence that was refused. */
   readonly fence: number;
-  /** The greatest fence that the resource has seen, if it told. */
+  /** The greatest fence that the resource has seen, if it reported that. */
   readonly seen: number | undefined;
 
   /** Called by holdfast, by code that checks fences, and by tests of a service that handles the error. */

@@ -18,27 +18,21 @@ import type { Lock } from './lock.js';
  */
 export interface LockManagerEvents {
   /**
-   * A lock was lost that had not been released. Its `signal` is aborted already. Not emitted for locks that
-   * `close` gives up, nor for a lock with `leaveToExpire` whose lease has ended.
+   * A lock was lost. Its `signal` is aborted already. Not emitted for locks that `close` releases, nor for a lock with
+   * `leaveToExpire` whose lease has ended.
    */
   lost: [lock: Lock, error: LockLostError];
-  /** The connection was lost. holdfast reconnects at once; locks that are held stay held meanwhile. */
+  /** The connection was lost. holdfast reconnects at once; in between, locks stay held until their leases end. */
   disconnect: [error: LockConnectionError];
-  /** The connection is back. */
+  /** The connection is open again. */
   reconnect: [];
   /**
-   * Something makes the manager slower or less safe than it could be; `message` says what, and what to
-   * do. Each is emitted once, not with every connection: `WARN_LOCK_POLLING`, the ACL forbids messages, so waiters
-   * poll; `WARN_LOCK_SCRIPTS`, the ACL forbids the fence counter or a command, so locks cost the server more;
-   * `WARN_LOCK_CLOCK`, scripts may not read the server's clock, so exclusive locks alone work, and waiters poll;
-   * `WARN_LOCK_EVICTION`, a server's `maxmemory-policy` may evict locks; `WARN_LOCK_REPLICA`, the
-   * server is a replica; `WARN_LOCK_SAME_SERVER`, two servers of a quorum are one;
-   * `WARN_LOCK_PERSISTENCE`, with `longestLease: 0`, one of them may forget locks when it restarts;
-   * `WARN_LOCK_ABANDONED`, nothing in the process refers to a held lock any more, so nothing can release
-   * it; `WARN_LOCK_TARGET`, `connect` got no target, so the locks are kept on localhost. Without a listener it becomes a warning of the process.
+   * A server or a caller makes the locks slower or less safe than they could be. The `message` says how, and what to
+   * do; `docs/operations.md` lists each `code` with its meaning. Each warning is emitted once, not with every
+   * connection. Without a listener it becomes a warning of the process.
    */
   warning: [warning: LockError];
-  /** The manager was closed, and has given up all its locks. */
+  /** The manager was closed, and holds no lock any more. */
   close: [];
 }
 

@@ -58,9 +58,9 @@ import { gather, type LockSnapshot, readPages } from './query.js';
 import { type LockStats, readStats } from './stats.js';
 
 /**
- * Acquires locks on the target of `connect`, which makes it. One manager per process is enough: it holds any
- * number of locks over one connection to each server. The class itself is for `instanceof`, and the token under which a
- * container for dependency injection knows the manager; it cannot be constructed or extended.
+ * Acquires locks on the target of `connect`, which makes the manager. One manager per process is enough: it holds any
+ * number of locks over one connection to each server. The class itself is for `instanceof`, and is a token for
+ * dependency injection; it cannot be constructed or extended.
  *
  * @example
  * ```ts
@@ -131,16 +131,16 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
   /** Acquires all of `names`, or none, as described below. */
   acquire(names: readonly string[], options?: AcquireOptions): Promise<LockSet>;
   /**
-   * Acquires the lock `name`, and waits in its queue while another client holds it. With several names it
-   * acquires all of them or none, in an order that all callers share, so that no two wait for each other.
+   * Acquires the lock `name`, and waits in its queue while another client holds it. With several names it acquires all
+   * of them or none. All callers use the same order, so no two callers wait for each other.
    *
    * @param name - 1 to 1024 bytes of UTF-8; or a list of such names, each once, 1000 at most.
    * @returns The lock, held until it is released: its lease is renewed, unless `renew` is false. For
    *   several names a `LockSet`, which is held and released as one.
-   * @throws LockTimeoutError if another client held it for `wait` ms, in sum for all names; or with `steal`, if
-   *   other code holds it.
+   * @throws LockTimeoutError if the lock was not free within `wait` ms, which counts for all names together; or with
+   *   `steal`, if other code holds it.
    * @throws LockLostError if one of several locks was lost while the caller waited for the others.
-   * @throws LockConnectionError if the server gave no answer in time. If it granted the lock all the same,
+   * @throws LockConnectionError if the server gave no answer in time. If the server granted the lock nevertheless,
    *   holdfast releases the lock as soon as it can reach the server.
    * @throws LockServerError if the server refuses.
    * @throws LockClosedError if the manager is closed.
@@ -285,13 +285,13 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
   }
 
   /**
-   * Runs `body` at most once per slot, whichever process asks: for a job that every instance of a service starts
-   * at the same time. A slot is a length of time (`every`, by the server's clock), or whatever `slot` names.
-   * The body holds the lock `key`, so the bodies of two slots do not run at the same time either.
+   * Runs `body` at most once per slot, over all processes: for a job that every instance of a service starts at the
+   * same time. A slot is a length of time (`every`, by the server's clock), or any name (`slot`). The body holds the
+   * lock `key`, so the bodies of two slots do not run at the same time either.
    *
-   * A slot counts as done from before its body begins: if that throws, or its process crashes, the slot is not
-   * run again. With `retry`, it counts as done once the body has ended without an error and has not lost its lock;
-   * until then the next caller runs it again.
+   * A slot is marked as done before its body begins: if the body throws, or its process crashes, the slot is not run
+   * again. With `retry`, the slot is marked as done when the body has ended without an error and without the loss of
+   * its lock; until then the next caller runs it again.
    *
    * @param body - Gets the lock `key`, and the name of the slot.
    * @returns Whether the body ran here, and its value; or why not: the slot is `'done'`, or another client holds
@@ -328,9 +328,9 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
   }
 
   /**
-   * Takes over a lock from the process or manager that acquired it: the owner of its `token` changes, and the
-   * lock is never free meanwhile. The new owner gets a new, larger fence. The previous owner gets the event
-   * `lost`, with the reason `adopted`.
+   * Takes over a lock from the process or manager that acquired it: a new token replaces its `token`, and the lock is
+   * never free in between. The new owner gets a new, greater fence. The previous owner gets the event `lost`, with the
+   * reason `adopted`.
    *
    * @param lock - The result of `lock.toJSON()` in the other process.
    * @returns The lock, held as if it had been acquired here.

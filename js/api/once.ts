@@ -20,8 +20,8 @@ import { type AcquireOptions, checkWaiting, TTL_MS_MAX, TTL_MS_MIN } from './opt
 export interface OnceOptions
   extends Pick<AcquireOptions, 'label' | 'maxHold' | 'signal' | 'stallTimeout' | 'ttl'> {
   /**
-   * The length of a slot: whole ms, or a text such as `'30s'`, `'5m'`, `'1h'` or `'1d'`. A call belongs to the
-   * multiple of this length since 1970 that is nearest by the server's clock, so processes whose ticks
+   * The length of a slot: whole ms, or a text such as `'30s'`, `'5m'`, `'1h'` or `'1d'`. A call belongs to the multiple
+   * of this length since 1970 that is nearest by the server's clock, so processes that start the job at times that
    * differ by less than half of it agree about the slot. Either this or `slot`.
    *
    * @default undefined
@@ -34,22 +34,22 @@ export interface OnceOptions
    */
   readonly slot?: string | undefined;
   /**
-   * Whether a slot whose body threw, or whose process crashed, is run again by the next caller. The body then must
-   * bear being run twice. By default a slot counts as done before its body begins.
+   * Whether the next caller runs a slot again if its body threw or its process crashed. The body must then be safe to
+   * run twice. By default a slot counts as done before its body begins.
    *
    * @default false
    */
   readonly retry?: boolean | undefined;
   /**
-   * How long a slot that is done stays so, in whole ms, at most 366 days: longer than any process may be late for
-   * it, and at least `every`.
+   * How long a slot stays done, in whole ms, at most 366 days. It must be at least `every`, and longer than any process
+   * can be late.
    *
    * @default 86400000 (24 h); with `every` twice its length, at least 60000
    */
   readonly keep?: number | undefined;
   /**
-   * How long to wait while another client holds the lock, in whole ms, or `Infinity`. With `retry`, who waits runs
-   * the slot if that client crashes.
+   * How long to wait while another client holds the lock, in whole ms, or `Infinity`. With `retry`, a waiting caller
+   * runs the slot if that client crashes.
    *
    * @default 0
    */

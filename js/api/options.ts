@@ -41,9 +41,9 @@ export interface AcquireOptions extends TryAcquireOptions {
    */
   readonly signal?: AbortSignal | undefined;
   /**
-   * Takes the lock from its holder at once, before all waiters: the holder's `signal` is aborted with the
-   * reason `stolen`, but nothing stops the work that it has begun, so the resource should check the `fence`.
-   * Leaves the values of other code alone. Not with `mode: 'shared'`, `signal` or `wait`.
+   * Takes the lock from its holder at once, before all waiters: the holder's `signal` is aborted with the reason
+   * `stolen`, but nothing stops the work that it has begun, so the resource should check the `fence`. Does not take the
+   * lock from other code. Not with `mode: 'shared'`, `signal` or `wait`.
    *
    * @default false
    */
@@ -81,9 +81,10 @@ export interface RequestOptions extends Omit<AcquireOptions, 'wait'> {
    * requests in one `Promise.all` share the lock too, and so do not exclude each other. The options of the
    * outermost request apply to the lease.
    *
-   * Without this option a request for the lock of a request around it waits for the end of that one; if code under
-   * that one waits for it meanwhile, it rejects with `ERR_LOCK_NESTED`: neither could end. `false` says that nothing
-   * there waits for that code, as for the listener of an event, and so never rejects.
+   * Without this option a nested request for the same lock waits for the end of the outer request. If code under the
+   * outer request awaits the nested one, neither could end, so the nested request rejects with `ERR_LOCK_NESTED`. With
+   * `false` it waits in any case: use this where nothing awaits the code that makes the nested request, such as the
+   * listener of an event.
    *
    * @default undefined
    */
@@ -91,8 +92,8 @@ export interface RequestOptions extends Omit<AcquireOptions, 'wait'> {
 }
 
 /**
- * How a lock is held: `'exclusive'`, by one holder, or `'shared'`, by any number of holders that ask for it
- * so, while it has no exclusive holder.
+ * How a lock is held: `'exclusive'`, by one holder, or `'shared'`, by any number of holders that use this mode, while
+ * the lock has no exclusive holder.
  *
  * @example
  * ```ts
@@ -154,9 +155,8 @@ export interface QueryOptions {
  */
 export interface TryAcquireOptions extends AdoptOptions {
   /**
-   * `'exclusive'` to hold the lock alone, `'shared'` to hold it together with all others that ask for it
-   * so. Waiters are served in order, whatever their mode: one that wants to share waits behind an earlier
-   * exclusive one.
+   * `'exclusive'` to hold the lock alone, `'shared'` to hold it together with all others that use this mode. Waiters
+   * are served in order, whatever their mode: a shared waiter waits behind an earlier exclusive one.
    *
    * @default 'exclusive'
    */
@@ -169,16 +169,16 @@ export interface TryAcquireOptions extends AdoptOptions {
    */
   readonly limit?: number | undefined;
   /**
-   * A name for the caller, for people: `query`, the command line and the errors of waiters show it. Up to 80 of the
-   * characters `A-Z a-z 0-9 . _ ~ -`; `-` stands for each other one, and what is longer is cut.
+   * A name of the caller for people: `query`, the command line and the errors of waiters show it. Up to 80 of the
+   * characters `A-Z a-z 0-9 . _ ~ -`. Any other character becomes `-`, and a longer label is cut.
    *
    * @default the `label` of `connect`
    */
   readonly label?: string | undefined;
   /**
-   * Only with `renew: false`: leaves an unreleased lock to expire, even if the manager is closed or the process
-   * ends before; the end of its lease then is no loss. For work that may be done once in `ttl`, by any process.
-   * By default the end of the manager releases the lock.
+   * Only with `renew: false`: a lock that was not released stays held until its lease ends, even if the manager is
+   * closed or the process ends before. The end of its lease is then not a loss. For work that one of many processes may
+   * do once per `ttl`. By default the end of the manager releases the lock.
    *
    * @default false
    */
@@ -210,8 +210,8 @@ export interface AdoptOptions {
    */
   readonly renew?: boolean | undefined;
   /**
-   * The longest time that the lock is held, renewals included, in whole ms from 50, or `Infinity`.
-   * Then it is given up, and its `signal` is aborted.
+   * The longest time that the lock is held, renewals included, in whole ms from 50, or `Infinity`. After that time the
+   * lock is released, and its `signal` is aborted.
    *
    * @default Infinity
    */

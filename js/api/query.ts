@@ -48,7 +48,7 @@ export interface PendingLockInfo {
   readonly mode: LockMode;
   /** The waiter: the `clientId` of its manager. */
   readonly clientId: string;
-  /** The waiter's `label`, of several the first one's; `null` if it has none. */
+  /** The label of the waiter, or of the first of several; `null` if it has none. */
   readonly label: string | null;
   /** The position in the wait queue, 1 for the next. */
   readonly position: number;

@@ -14,13 +14,13 @@ import type { NativeChannel } from '../native/channel.js';
 export interface LockStats {
   /** Locks that this manager holds. */
   readonly held: number;
-  /** Acquires under way. */
+  /** Acquires that have not ended. */
   readonly waiting: number;
   /** Locks acquired. */
   readonly acquired: number;
   /**
-   * The acquired locks that another caller of this manager handed off: exclusive locks without the server,
-   * permits by one request.
+   * How many of the acquired locks were handed off by another caller of this manager: exclusive locks without the
+   * server, permits by one request.
    */
   readonly handedOff: number;
   /** Acquires that timed out. */
@@ -28,25 +28,25 @@ export interface LockStats {
   /** Locks lost. */
   readonly lost: number;
   /**
-   * Locks to which nothing in the process referred any more while they were held, so that nothing could release
-   * them; see the warning `WARN_LOCK_ABANDONED`. Only a garbage collection finds them.
+   * Held locks that nothing in the process referred to any more, so that nothing could release them; see the warning
+   * `WARN_LOCK_ABANDONED`. Only a garbage collection finds them.
    */
   readonly abandoned: number;
   /** How long ago the oldest lock that this manager holds was acquired, in ms; 0 while it holds none. */
   readonly oldestHold: number;
-  /** Leases renewed. The request that claims a lock which another process has handed over is none. */
+  /** Leases renewed, without the claims of locks that other processes granted. */
   readonly renewals: number;
   /** Requests sent to the server, renewals included. */
   readonly requests: number;
   /**
-   * A histogram of hand-offs from other processes: the time from the server's grant until this process knew of
-   * it. Each entry counts those that took at most `upTo` ms and more than the entry before.
+   * A histogram of handoffs from other processes: the time from the server's grant until this process knew of it. Each
+   * entry counts those that took at most `upTo` ms, and more than the `upTo` of the entry before it.
    */
   readonly handOffs: readonly HandOffCount[];
 }
 
 /**
- * One entry of the histogram of hand-offs.
+ * One entry of the histogram of handoffs.
  *
  * @example
  * ```ts
@@ -57,7 +57,7 @@ export interface LockStats {
 export interface HandOffCount {
   /** The upper bound, in ms; `Infinity` for the last entry. */
   readonly upTo: number;
-  /** The number of hand-offs since `connect`. */
+  /** The number of handoffs since `connect`. */
   readonly count: number;
 }
 

@@ -41,7 +41,7 @@ export interface Sentinel {
 }
 
 /**
- * One server by its parts, named as those of ioredis, see `connect`.
+ * One server by its parts, which have the names of ioredis; see `connect`.
  *
  * @example
  * ```ts
@@ -68,13 +68,13 @@ export interface ServerTarget {
    */
   readonly path?: string | undefined;
   /**
-   * The ACL user; the `username` of the options stands above it.
+   * The ACL user. The `username` of the options overrides it.
    *
    * @default undefined
    */
   readonly username?: string | undefined;
   /**
-   * The password; that of the options stands above it.
+   * The password. The `password` of the options overrides it.
    *
    * @default undefined
    */
@@ -86,7 +86,7 @@ export interface ServerTarget {
    */
   readonly db?: number | undefined;
   /**
-   * Whether the server speaks TLS, or the options of TLS; the `tls` of the options stands above them.
+   * Whether the server speaks TLS, or the options of TLS. The `tls` of the options overrides them.
    *
    * @default false
    */
@@ -94,8 +94,8 @@ export interface ServerTarget {
 }
 
 /**
- * A client of ioredis (4 and newer) or node-redis (4 and newer), see `connect`: single, for Sentinels, or for a Cluster. It
- * is asked for its address alone.
+ * A client of ioredis (4 and newer) or node-redis (4 and newer), for one server, Sentinels or a Cluster; see `connect`,
+ * which reads its address and does not send commands with it.
  *
  * @example
  * ```ts
@@ -152,8 +152,8 @@ export interface UrlLike {
  */
 export interface ClusterTarget {
   /**
-   * Some of its servers, as URLs; they are asked for the others. The login of the first one, or that
-   * in the options, is used for all.
+   * The URLs of some servers of the Cluster; the manager asks these for the others. The login of the first URL, or that
+   * of the options, is used for all servers.
    */
   readonly cluster: readonly (string | UrlLike)[];
 }
@@ -173,9 +173,9 @@ export interface ClusterTarget {
  */
 export interface SentinelTarget {
   /**
-   * The Sentinels, best all of them: URLs (`redis://[user:password@]host[:port]`), `'host:port'`, or
-   * `{ host, port }`. With `rediss://` for all of them they and the master speak TLS. One Sentinel that answers is enough. The port is 26379
-   * unless given.
+   * The Sentinels, preferably all of them: URLs (`redis://[user:password@]host[:port]`), `'host:port'`, or
+   * `{ host, port }`. The default port is 26379. One Sentinel that answers is enough. If all URLs begin with
+   * `rediss://`, the Sentinels and the master speak TLS.
    */
   readonly sentinels: readonly (string | UrlLike | SentinelAddress)[];
   /** The Sentinels' name for the master. */
@@ -193,13 +193,13 @@ export interface SentinelTarget {
    */
   readonly sentinelPassword?: string | undefined;
   /**
-   * The ACL user of the master and its replicas; the `username` of the options stands above it.
+   * The ACL user of the master and its replicas. The `username` of the options overrides it.
    *
    * @default undefined
    */
   readonly username?: string | undefined;
   /**
-   * The password of the master and its replicas; the `password` of the options stands above it.
+   * The password of the master and its replicas. The `password` of the options overrides it.
    *
    * @default undefined
    */

@@ -43,8 +43,8 @@ export interface TlsOptions {
    */
   readonly servername?: string | undefined;
   /**
-   * Whether the server's certificate is checked. If it is not, anybody between client and server can read the
-   * password and grant locks: for tests only.
+   * Whether the server's certificate is checked. If it is not, another machine on the network can pose as the server,
+   * read the password and grant locks: for tests only.
    *
    * @default true
    */

@@ -13,7 +13,7 @@ import {
 import { raise, read } from './table.js';
 
 /**
- * A lock's name and fence: a `Lock`, or what a caller sent.
+ * A lock's name and fence: a `Lock`, or what a request contained.
  *
  * @example
  * ```ts
@@ -45,14 +45,15 @@ export interface FencedSet {
 }
 
 /**
- * Raises the lock's fence in the table `holdfast_fences`, or throws if a later owner has been there, so that
- * the transaction is rolled back. Call it first of all in the transaction: what was read before it may be out of date.
- * It keeps the lock's row locked until the transaction ends; so a later owner that checks its own fence waits for this
- * transaction, and sees what it wrote. For exclusive locks: of those who share one, each has a fence of its own.
+ * Raises the lock's fence in the table `holdfast_fences`. Throws if the table has the fence of a later owner, so that
+ * the transaction is rolled back. Call it first in the transaction: data read before the call may be out of date. The
+ * lock's row in the table stays locked until the transaction ends, so a later owner that checks its own fence waits for
+ * this transaction, and then sees what it wrote. Use it for exclusive locks only: each owner of a shared lock has its
+ * own fence.
  *
- * @param tx - The transaction; with SQLite the database, and then it returns at once instead of a promise.
- * @throws StaleFenceError if a later owner of the lock, or of one of the locks, has been there.
- * @throws TypeError if `tx` is no client that is known, or no transaction, as far as the client tells.
+ * @param tx - The transaction; with SQLite the database, and then the call is synchronous.
+ * @throws StaleFenceError if the table has the fence of a later owner of the lock, or of one of the locks.
+ * @throws TypeError if `tx` is not a known client, or if the client reports that no transaction is open.
  *
  * @example
  * ```ts

@@ -5,8 +5,8 @@ import { show } from '../internal/checks.js';
 import { checkDialect, type FenceDialect } from './table.js';
 
 /**
- * A transaction of any other client: how it runs a statement, and of what kind its database is. The statements have no
- * parameters. The rows may be an array, or the property `rows` of the result.
+ * A transaction of any other client: the kind of its database, and a function that runs a statement. The statements
+ * have no parameters. The rows may be an array, or the property `rows` of the result.
  *
  * @example
  * ```ts
@@ -61,7 +61,7 @@ export type FenceTransaction =
   | { $queryRawUnsafe(statement: string): unknown };
 
 /**
- * A database of SQLite that answers at once: `DatabaseSync` of node:sqlite, or that of better-sqlite3.
+ * A synchronous database of SQLite: `DatabaseSync` of node:sqlite, or that of better-sqlite3.
  *
  * @example
  * ```ts
@@ -71,7 +71,7 @@ export type FenceTransaction =
  * ```
  */
 export interface FenceSqlite {
-  /** Runs statements that answer nothing. */
+  /** Runs statements that return nothing. */
   exec(statements: string): unknown;
   /** Prepares a statement. */
   prepare(statement: string): { all(): unknown[] };

@@ -9,7 +9,7 @@ import { checkFenced, stale } from './check.js';
 import type { FenceRedis } from './redis.js';
 
 /**
- * Remembers the greatest fence of each lock. It must last as long as what the locks protect.
+ * Remembers the greatest fence of each lock. It must last as long as the data that the locks protect.
  *
  * @example
  * ```ts
@@ -41,7 +41,7 @@ export interface FenceStore {
  * ```
  */
 export interface HttpFenceOptions<Request> {
-  /** The name of the lock that protects what the request is about. */
+  /** Returns the name of the lock that protects the resource of the request. */
   readonly name: (request: Request) => string;
   /**
    * Where the greatest fences are kept, to refuse late requests ahead of the handler.
@@ -71,10 +71,10 @@ return ARGV[1]
 `;
 
 /**
- * A middleware that reads the header `Fence` of a request, and gives it to the handler as `request.fence`, for
- * `checkFence`. With a `store` it answers 412 to a fence that is smaller than one that was there; that refuses
- * late requests, but not one whose handler is late itself: so the handler's own write must check the fence, too. What is no
- * fence is answered with 400, and a write without one with 428.
+ * A middleware that reads the header `Fence` of a request, and passes it to the handler as `request.fence`, for
+ * `checkFence`. With a `store` it answers 412 to a fence that is smaller than one that it has seen. This refuses late
+ * requests, but not the late write of a slow handler, so the handler's own write must check the fence, too. A malformed
+ * fence is answered with 400, and a write without a fence with 428.
  *
  * @returns For `app.use` of Express, `addHook('preHandler', …)` of Fastify, or any server of node:http.
  *
@@ -135,7 +135,8 @@ const MALFORMED: Problem = {
 };
 
 /**
- * Keeps the greatest fences in this process: for a service that keeps what it protects there, too, and for tests.
+ * Keeps the greatest fences in this process: for a service whose protected data are in this process, too, and for
+ * tests.
  *
  * @example
  * ```ts
@@ -157,7 +158,7 @@ export function memoryFences(): FenceStore {
 }
 
 /**
- * Keeps the greatest fences in Redis, in a key for each lock that stays for ever.
+ * Keeps the greatest fences in Redis, in a key for each lock, which never expires.
  *
  * @param client - A client of ioredis or node-redis.
  * @param options - `prefix` of the keys, by default `fences:`.

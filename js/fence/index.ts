@@ -1,5 +1,5 @@
 /**
- * Checks of fences where they count: in the transaction of a database, in Redis, and in a service that others send requests.
+ * Checks of fences in the resource: in a transaction of a database, in Redis, and in an HTTP service.
  *
  * @packageDocumentation
  */

@@ -29,13 +29,13 @@ redis.call('SET', guard, fence)
 `;
 
 /**
- * Runs a Lua script unless a later owner of the lock has run one with the same first key. The fence is kept beside that
- * key, in a key that ends in `:guard` and stays for ever, in the same slot of a Cluster.
+ * Runs a Lua script unless a later owner of the lock has run one with the same first key. The fence is kept in a second
+ * key, which ends in `:guard`, is in the same slot of a Cluster, and never expires.
  *
  * @param client - A client of ioredis or node-redis, with which the service reaches its data.
  * @param script - Sees `KEYS` and `ARGV` as given here.
  * @returns The script's reply.
- * @throws StaleFenceError if a later owner of the lock has been there. The script has not run.
+ * @throws StaleFenceError if a later owner of the lock has used the key. The script has not run.
  *
  * @example
  * ```ts
@@ -76,10 +76,10 @@ export async function fencedEval(
 }
 
 /**
- * Sets a string unless a later owner of the lock has been at it by `fencedSet` or `fencedEval`.
+ * Sets a string unless a later owner of the lock has used its key, by `fencedSet` or `fencedEval`.
  *
  * @param options - `ttl` in ms: how long the string lasts; by default for ever. Its fence stays in any case.
- * @throws StaleFenceError if a later owner of the lock has been there. Nothing was written.
+ * @throws StaleFenceError if a later owner of the lock has used the key. Nothing was written.
  *
  * @example
  * ```ts

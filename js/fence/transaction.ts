@@ -40,12 +40,12 @@ export interface FenceMysqlPool<Client> {
 type Pool = any;
 
 /**
- * Runs `work` in a transaction that begins with `checkFence`, and commits it if `work` ends well. For the clients that
- * have no such function of their own; in a transaction of Knex, Drizzle, Prisma or TypeORM call `checkFence`.
+ * Runs `work` in a transaction that begins with `checkFence`, and commits it if `work` succeeds. It is for clients that
+ * have no such function; in a transaction of Knex, Drizzle, Prisma or TypeORM call `checkFence`.
  *
- * @param db - A pool of pg, mysql2 or mariadb; or a database of node:sqlite or better-sqlite3, on which `work` may
- *   return no promise, and then the result is returned at once.
- * @throws StaleFenceError if a later owner of the lock has been there. `work` has not run.
+ * @param db - A pool of pg, mysql2 or mariadb; or a database of node:sqlite or better-sqlite3, with which the call is
+ *   synchronous and `work` must not return a promise.
+ * @throws StaleFenceError if the table has the fence of a later owner of the lock. `work` has not run.
  *
  * @example
  * ```ts

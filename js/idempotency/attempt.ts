@@ -24,17 +24,18 @@ import type { IdempotencyRecord } from './store.js';
 export interface Idempotency {
   /** The key that the client chose. */
   readonly key: string;
-  /** Whether an earlier attempt may have had effects, and did not answer. Only with the option `recover`. */
+  /** Whether an earlier attempt may have had effects, and gave no answer. Only with the option `recover`. */
   readonly interrupted: boolean;
   /** The fence of the lock of the key, for resources that check fences. */
   readonly fence: number;
   /** Aborted if the lock is lost while the handler runs. */
   readonly signal: AbortSignal;
   /**
-   * To be called ahead of the first effect, with the option `marksEffects`: from here on a crash is not followed by another
-   * attempt.
+   * With the option `marksEffects`, call this before the first effect: after a crash from here on, the request is not
+   * run again.
    *
-   * @throws StaleFenceError if another attempt has begun, since this process was paused for too long. Have no effects then.
+   * @throws StaleFenceError if another attempt has begun because this process was paused for too long. The handler must
+   *   then have no effects.
    */
   effects(): Promise<void>;
 }

@@ -6,8 +6,8 @@ import { type Answer, type Attempt, judge } from './attempt.js';
 import { type IdempotencyOptions, type IdempotentRequest, settingsOf } from './options.js';
 
 /**
- * A middleware for Express that handles each `Idempotency-Key` once. Put it behind the one that parses bodies. Its
- * handlers get `request.idempotency`. Answers are kept whole, so not for long streams.
+ * A middleware for Express that handles each `Idempotency-Key` once. Register it after the middleware that parses
+ * bodies. Handlers get `request.idempotency`. Each answer is stored as a whole, so do not use it for long streams.
  *
  * @throws TypeError or RangeError for wrong options.
  *

@@ -24,8 +24,8 @@ interface Instance {
 const SKIP_OVERRIDE = Symbol.for('skip-override');
 
 /**
- * A plugin for Fastify that handles each `Idempotency-Key` once, for all routes of the scope that registers it. Its
- * handlers get `request.idempotency`. Answers are kept whole, so not for long streams.
+ * A plugin for Fastify that handles each `Idempotency-Key` once, for all routes of the scope that registers it.
+ * Handlers get `request.idempotency`. Each answer is stored as a whole, so do not use it for long streams.
  *
  * @throws TypeError or RangeError for wrong options.
  *

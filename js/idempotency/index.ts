@@ -1,5 +1,5 @@
 /**
- * The header `Idempotency-Key` for Express and Fastify: a request that is repeated has its effects once.
+ * The header `Idempotency-Key` for Express and Fastify: repeated requests take effect once.
  *
  * @packageDocumentation
  */

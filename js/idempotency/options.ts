@@ -7,7 +7,7 @@ import { checkBoolean, checkObject, checkWhole } from '../internal/checks.js';
 import type { IdempotencyStore } from './store.js';
 
 /**
- * A request of Express or Fastify, as far as its idempotency is concerned.
+ * The properties of a request of Express or Fastify that its idempotency depends on.
  *
  * @example
  * ```ts
@@ -23,7 +23,7 @@ export interface IdempotentRequest {
   readonly url?: string | undefined;
   /** In Express, the URL before a router took its part. */
   readonly originalUrl?: string | undefined;
-  /** The headers, with small letters. */
+  /** The headers, with names in lower case. */
   readonly headers: IncomingHttpHeaders;
   /** The body, parsed or not. */
   readonly body?: unknown;
@@ -55,29 +55,30 @@ export interface IdempotencyOptions {
    */
   readonly ttl?: number;
   /**
-   * The methods that it is about.
+   * The methods that may have a key; requests with other methods are passed on.
    * @default ['POST', 'PATCH']
    */
   readonly methods?: readonly string[];
   /**
-   * Whether a request without a key is answered 400. Otherwise it is handled as if there was none of this.
+   * Whether a request without a key is answered 400. Otherwise it is handled as without this middleware.
    * @default false
    */
   readonly required?: boolean;
   /**
-   * Whether handlers call `request.idempotency.effects()` ahead of their first effect. An attempt that crashed before is
-   * then run again. Otherwise a request counts as having had effects from its start.
+   * Whether handlers call `request.idempotency.effects()` before their first effect. A request that crashed before that
+   * call is then run again. Otherwise a request counts as having had effects from its start.
    * @default false
    */
   readonly marksEffects?: boolean;
   /**
-   * Whether a request is run again after an attempt that crashed when it may have had effects. Its handler must find out
-   * what was done: `request.idempotency.interrupted` is true. Otherwise it is answered 409, since nobody knows.
+   * Whether a request is run again after a crash when it may have had effects. Its handler must then find out what was
+   * done: `request.idempotency.interrupted` is true. Otherwise the request is answered 409, since its outcome is
+   * unknown.
    * @default false
    */
   readonly recover?: boolean;
   /**
-   * Whose keys they are: two callers may use the same key, and neither may see the other's answer.
+   * Identifies the caller of a request: two callers may use the same key, and neither gets the other's answer.
    * @default the header Authorization
    */
   readonly scope?: (request: IdempotentRequest) => string;

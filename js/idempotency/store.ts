@@ -17,7 +17,7 @@ import { evaluate } from '../internal/evaluate.js';
 export type IdempotencyState = 'done' | 'effects' | 'started';
 
 /**
- * What is kept of a request.
+ * The record of a request.
  *
  * @example
  * ```ts
@@ -28,7 +28,7 @@ export type IdempotencyState = 'done' | 'effects' | 'started';
  * ```
  */
 export interface IdempotencyRecord {
-  /** Of its method, URL and body. */
+  /** A digest of its method, URL and body. */
   readonly fingerprint: string;
   /** How far it has come. */
   readonly state: IdempotencyState;
@@ -37,8 +37,8 @@ export interface IdempotencyRecord {
 }
 
 /**
- * Keeps records for a time. Each method is one step, and `update` refuses a process whose lock somebody else has got since: its
- * fence is not that of the record any more.
+ * Keeps records for a time. Each method is one atomic step. `update` refuses a process that has lost its lock to
+ * another: its fence is not that of the record any more.
  *
  * @example
  * ```ts
@@ -53,8 +53,8 @@ export interface IdempotencyStore {
   /** The record of a request; undefined if there is none. */
   read(id: string): Promise<IdempotencyRecord | undefined>;
   /**
-   * Writes the record of a new attempt if there is none, or if the one that is there is of the same fingerprint and an
-   * earlier fence, and `started` (with `again` also `effects`). Otherwise returns the one that stays.
+   * Writes the record of a new attempt if there is none, or if the existing record has the same fingerprint, an earlier
+   * fence and the state `started` (with `again` also `effects`). Otherwise returns the existing record.
    */
   begin(
     id: string,
@@ -67,8 +67,8 @@ export interface IdempotencyStore {
     },
   ): Promise<IdempotencyRecord | undefined>;
   /**
-   * Changes the record, or removes it if there is no state. Returns false, and does nothing, if its fence is
-   * another.
+   * Changes the record, or removes it if `state` is undefined. If the record has another fence, does nothing and
+   * returns false.
    */
   update(
     id: string,
@@ -141,8 +141,8 @@ return 1
 /**
  * Keeps records in Redis: a hash for each request, with a TTL.
  *
- * @param client - A client of ioredis or node-redis, for one server or a Cluster. It may lose nothing: an eviction makes a
- *   request new.
+ * @param client - A client of ioredis or node-redis, for one server or a Cluster. The server must not evict keys: if it
+ *   evicts a record, a repeat of the request runs as a new request.
  * @param options - `prefix` of the keys, by default `idempotent:`.
  *
  * @example

@@ -30,8 +30,8 @@ interface Ended extends LockTrace {
 }
 
 /**
- * Makes a span of every acquire, extend and release of this process, below the span that is active where it is
- * called.
+ * Makes a span of every acquire, extend and release of this process, as a child of the span that is active in the
+ * calling code.
  *
  * @returns A function that ends this.
  *

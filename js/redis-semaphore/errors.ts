@@ -1,7 +1,7 @@
 /** The errors of redis-semaphore. */
 
 /**
- * A lock could not be acquired in time; `cause` tells who has it.
+ * A lock could not be acquired in time; `cause` says which client holds it.
  *
  * @example
  * ```ts
@@ -13,7 +13,7 @@
 export class TimeoutError extends Error {}
 
 /**
- * A lock was lost while it was held; `cause` tells how. `onLockLost` gets it.
+ * A lock was lost while it was held; `cause` says how. It is the argument of `onLockLost`.
  *
  * @example
  * ```ts

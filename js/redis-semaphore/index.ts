@@ -36,7 +36,7 @@ export { defaultTimeoutOptions, Lock, LostLockError, TimeoutError };
 export class Mutex extends Lock {
   /**
    * @param client - A client of ioredis or node-redis, whose address and login are used.
-   * @param key - Its key in Redis is `mutex:` and this.
+   * @param key - The name of the lock; the key in Redis is `mutex:` and this name.
    * @throws Error if an argument is missing or wrong.
    */
   constructor(client: Client, key: string, options?: LockOptions) {
@@ -57,7 +57,7 @@ export class Mutex extends Lock {
 export class Semaphore extends Lock {
   /**
    * @param client - A client of ioredis or node-redis, whose address and login are used.
-   * @param key - Its key in Redis is `semaphore:` and this.
+   * @param key - The name of the lock; the key in Redis is `semaphore:` and this name.
    * @param limit - The largest number of holders.
    * @throws Error if an argument is missing or wrong.
    */
@@ -81,7 +81,7 @@ export class Semaphore extends Lock {
 export class RedlockMutex extends Lock {
   /**
    * @param clients - Three to fifteen clients of ioredis or node-redis, or one.
-   * @param key - Its key in Redis is `mutex:` and this.
+   * @param key - The name of the lock; the key in Redis is `mutex:` and this name.
    * @throws Error if an argument is missing or wrong.
    */
   constructor(clients: readonly Client[], key: string, options?: LockOptions) {

@@ -44,7 +44,7 @@ export abstract class Lock {
     this.#connection = Connection.of(clients);
   }
 
-  /** The name of the holder: another process takes the lock over by it, with `acquiredExternally`. */
+  /** The name of the holder. With `acquiredExternally` another process can take over the lock by it. */
   get identifier(): string {
     this.#identifier ??=
       this.#held?.toJSON().token ?? newIdentifier(this.#options.identifierSuffix);
@@ -74,13 +74,13 @@ export abstract class Lock {
     return (await this.#acquire(abortSignal)) === undefined;
   }
 
-  /** Renews the lock no more: it stays until it is released or `lockTimeout` is over. */
+  /** Ends the renewal: the lock stays held until it is released or `lockTimeout` is over. */
   async stopRefresh(): Promise<void> {
     this.#isRefreshed = false;
     if (this.#held instanceof HeldLock) await this.#held.letExpire();
   }
 
-  /** Releases the lock, if it is held; also one that was acquired elsewhere under `identifier`. */
+  /** Releases the lock if it is held, even if another process has acquired it under `identifier`. */
   async release(): Promise<void> {
     if (this.#external && this.#held === undefined) await this.#takeOver(undefined);
     const held = this.#held;

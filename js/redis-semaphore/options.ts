@@ -19,7 +19,8 @@ export interface TimeoutOptions {
    */
   readonly acquireTimeout?: number | undefined;
   /**
-   * The most attempts: the caller waits no longer than so many would take, `retryInterval` apart. `1` does not wait.
+   * The largest number of attempts. The caller waits no longer than these attempts would take, with `retryInterval`
+   * between them. With `1` it does not wait.
    *
    * @default Infinity
    */
@@ -38,19 +39,20 @@ export interface TimeoutOptions {
   readonly refreshInterval?: number | undefined;
 }
 
-/** Called when a lock was lost that is renewed. */
+/** Called when a renewed lock was lost. */
 export type LockLostCallback = (this: Lock, error: LostLockError) => void;
 
 /** Options of a lock. */
 export interface LockOptions extends TimeoutOptions {
   /**
-   * The name of the holder, by which another process can take the lock over. Unique among those who want the lock.
+   * The name of the holder, by which another process can take over the lock. It must be unique among the callers for
+   * this lock.
    *
    * @default a new one
    */
   readonly identifier?: string | undefined;
   /**
-   * Whether the lock was acquired elsewhere under `identifier`, and is taken over.
+   * Whether to take over a lock that another process has acquired under `identifier`.
    *
    * @default false
    */
@@ -68,7 +70,8 @@ export interface LockOptions extends TimeoutOptions {
    */
   readonly externallyAcquiredIdentifier?: string | undefined;
   /**
-   * Called with a `LostLockError` when the lock was lost, if it is renewed. Without one the error is not caught.
+   * Called with a `LostLockError` when the lock was lost, if it is renewed. By default the error is thrown, and nothing
+   * catches it.
    *
    * @default throws the error
    */

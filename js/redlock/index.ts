@@ -73,9 +73,9 @@ const ATTEMPTS_LISTED_MAX = 100_000;
 const WHOLE = 0.9;
 
 /**
- * Locks that exclude those of node-redlock 4 and 5, with the methods, settings, errors and messages of
- * node-redlock 5. It takes the address from the clients, and makes a connection of its own on first use, which
- * ends with them. `docs/redlock.md` lists the differences.
+ * Locks that exclude those of node-redlock 4 and 5, with the methods, settings, errors and messages of node-redlock 5.
+ * It reads the addresses of the clients, and opens a connection of its own on first use, which closes with the clients.
+ * `docs/redlock.md` lists the differences.
  *
  * @example
  * ```ts
@@ -141,7 +141,7 @@ export class Redlock extends EventEmitter {
    * one, for as long as the retries of the settings would take.
    *
    * @param resources - Names of 1 to 1024 bytes, which are the keys in Redis.
-   * @param duration - In whole ms, 50 to 9e15. The lock is not extended by itself.
+   * @param duration - In whole ms, 50 to 9e15. The lock is not renewed.
    * @throws ExecutionError if it failed; its `cause` says why.
    * @throws Error, TypeError, RangeError if an argument is invalid; nothing is sent.
    *

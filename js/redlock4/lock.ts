@@ -13,15 +13,15 @@ import type { Redlock } from './redlock.js';
 export class Lock {
   /** The `Redlock` that releases and extends the lock. */
   readonly redlock: Redlock;
-  /** The names of what is locked. */
+  /** The names of the locked resources. */
   resource: string[];
-  /** What stands at each of these keys in Redis. */
+  /** The value of each of these keys in Redis. */
   value: string | null;
   /** The time until which the lock is held, by `Date.now()`; 0 after its release. */
   expiration: number;
   /** The number of attempts that the acquire took. */
   attempts: number;
-  /** How many more it could have made. */
+  /** The number of attempts that were left. */
   attemptsRemaining: number;
 
   constructor(

@@ -44,8 +44,8 @@ const SCRIPTS = ['lockScript', 'unlockScript', 'extendScript'];
 const inners = new WeakMap<Lock, InnerLock>();
 
 /**
- * `Redlock` of redlock 4, on holdfast: locks that exclude those of redlock 4 and 5. It takes the address from the
- * clients, and makes a connection of its own on first use, which ends with them. `docs/redlock.md` lists the
+ * `Redlock` of redlock 4, on holdfast: locks that exclude those of redlock 4 and 5. It reads the addresses of the
+ * clients, and opens a connection of its own on first use, which closes with the clients. `docs/redlock.md` lists the
  * differences.
  *
  * @example
@@ -115,8 +115,8 @@ export class Redlock extends EventEmitter {
   }
 
   /**
-   * Locks `resource`, or all of several, for `ttl` ms. Waits in the queue while another client has one, for as long
-   * as the retries would take.
+   * Locks `resource`, or all of several, for `ttl` ms. While another client holds one of them, waits in the queue for
+   * as long as the retries would take.
    *
    * @throws LockError if it failed; its `cause` says why.
    */
@@ -129,7 +129,9 @@ export class Redlock extends EventEmitter {
     return this.lock(resource, ttl, callback);
   }
 
-  /** As `lock`, with a `retryCount` and a `retryDelay` of its own. A zero counts as none, as in redlock 4. */
+  /**
+   * Does the same as `lock`, with its own `retryCount` and `retryDelay`. As in redlock 4, a zero counts as not given.
+   */
   lockWithOptions(
     resource: string | string[],
     ttl: number,
