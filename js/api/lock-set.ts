@@ -218,7 +218,7 @@ function assertStillHeld(lock: SharedHandle): void {
     lock.assertHeld();
   } catch (error) {
     const { message, reason } = error as LockLostError;
-    const text = `${message}; that was while it waited for other locks of its set: choose a longer ttl, or let it be renewed`;
+    const text = `${message}; this happened while the caller waited for other locks of its set: choose a longer ttl, or do not pass renew: false`;
     throw new LockLostError(text, lock.name, reason);
   }
 }

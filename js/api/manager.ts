@@ -91,7 +91,9 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
 
   private constructor(channel: NativeChannel, errors: ErrorContext, defaults: Defaults) {
     if (!(channel instanceof NativeChannel)) {
-      const illegal = new TypeError('a LockManager is made by connect(), not by new');
+      const illegal = new TypeError(
+        'call connect() to get a LockManager: it cannot be made by new',
+      );
       throw Object.assign(illegal, { code: 'ERR_ILLEGAL_CONSTRUCTOR' });
     }
     super();

@@ -317,7 +317,7 @@ export function checkLockJson(lock: unknown): {
   share: number;
 } {
   if (typeof lock !== 'object' || lock === null || Array.isArray(lock)) {
-    const message = `adopt takes what toJSON() of one lock gave, an object; got ${show(lock)}`;
+    const message = `adopt takes the result of a lock's toJSON(), an object; got ${show(lock)}`;
     throw argumentError('ERR_INVALID_ARG_TYPE', message);
   }
   // Other properties are ignored: a later version may add some.
@@ -325,7 +325,7 @@ export function checkLockJson(lock: unknown): {
   checkName(name);
   checkText(token, 'token');
   if (clientOf(token) === null) {
-    const message = `token must be that of a lock of holdfast, got ${show(token)}`;
+    const message = `token must be the token of a lock of holdfast, got ${show(token)}`;
     throw argumentError('ERR_INVALID_ARG_VALUE', message);
   }
   if (fence !== undefined) checkWholeNumber(fence, 'fence', 1, Number.MAX_SAFE_INTEGER);
@@ -392,7 +392,7 @@ function checkHeld(given: TryAcquireOptions, defaults: Defaults): AcquireRequest
   checkText(label, 'label');
   checkBoolean(leaveToExpire, 'leaveToExpire');
   if (leaveToExpire && renew) {
-    const message = 'leaveToExpire is for renew: false: a lock that is renewed does not expire';
+    const message = 'leaveToExpire needs renew: false, since a renewed lock does not expire';
     throw argumentError('ERR_INVALID_ARG_VALUE', message);
   }
   return { ...request, ...hold, label: fitLabel(label), leaveToExpire, share: checkShare(given) };
@@ -405,7 +405,7 @@ function checkShare({ mode = 'exclusive', limit }: TryAcquireOptions): number {
   }
   if (limit === undefined) return mode === 'shared' ? SHARE_UNLIMITED : SHARE_EXCLUSIVE;
   if (mode !== 'shared') {
-    const message = `limit is for mode 'shared': an exclusive lock has one holder`;
+    const message = `limit needs mode 'shared', since an exclusive lock has one holder`;
     throw argumentError('ERR_INVALID_ARG_VALUE', message);
   }
   checkWholeNumber(limit, 'limit', 1, Number.MAX_SAFE_INTEGER);

@@ -352,7 +352,7 @@ function quorumTarget(target: QuorumTarget): Target {
   const given: unknown = target.quorum;
   const other = Object.keys(target).find((key) => key !== 'quorum');
   if (other !== undefined) {
-    const message = `a quorum has no "${other}"; options stand in the second argument`;
+    const message = `a quorum has no "${other}"; pass options in the second argument`;
     throw argumentError('ERR_INVALID_ARG_TYPE', message);
   }
   if (!Array.isArray(given) || given.length < QUORUM_MIN || given.length > QUORUM_MAX) {
@@ -382,7 +382,7 @@ function clusterTarget(given: ClusterTarget): Target {
     );
   }
   if (!Array.isArray(given.cluster) || given.cluster.length === 0) {
-    const message = 'a Cluster is named by the URLs of some of its servers: { cluster: [urls] }';
+    const message = 'a Cluster needs the URLs of some of its servers: { cluster: [urls] }';
     throw argumentError('ERR_INVALID_ARG_TYPE', message);
   }
   const seeds = given.cluster.map(urlTarget);
@@ -409,7 +409,7 @@ function sentinelTarget(given: object): Target {
   const target = checkObject<SentinelTarget>(given, SENTINEL_TARGET, 'a Sentinel target');
   const { sentinels, master, username, password, db = 0 } = target;
   if (!Array.isArray(sentinels) || sentinels.length === 0) {
-    const message = 'Sentinels are named by a list: { sentinels: [urls], master }';
+    const message = 'Sentinels need a list: { sentinels: [urls], master }';
     throw argumentError('ERR_INVALID_ARG_TYPE', message);
   }
   checkText(master, 'master');

@@ -46,7 +46,9 @@ export function addDoctor(program: Command, end: (code: number) => void): void {
     .command('doctor')
     .summary('check whether the servers are fit for locks')
     .description('Check whether the servers are fit for locks, and say what to fix.')
-    .addOption(new Option('--acl-user <name>', 'whose rights are looked at (default: the login)'));
+    .addOption(
+      new Option('--acl-user <name>', 'the user whose rights are checked (default: the login)'),
+    );
   withPlace(command)
     .addHelpText('after', HELP)
     .action(async (options: DoctorOptions) => {
@@ -97,7 +99,7 @@ function duplicates(surveys: readonly ServerSurvey[], { quorum }: Kind): Finding
     check: 'role',
     level: 'problem',
     message: 'it is the same server as another one of the quorum',
-    advice: 'name each server once: they must not fail together',
+    advice: 'name each server once: the servers of a quorum must fail independently',
   }));
 }
 

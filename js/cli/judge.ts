@@ -39,14 +39,15 @@ type Info = ReadonlyMap<string, string>;
 /** The findings about one server, except those about rights. */
 export function judge(survey: ServerSurvey, kind: Kind): Found[] {
   if (survey.failure !== undefined) {
-    const advice = 'see that it runs, and that host, port, TLS and login are right';
+    const advice = 'make sure that it runs, and that host, port, TLS and login are right';
     return [{ check: 'connection', level: 'problem', message: survey.failure, advice }];
   }
   const [about, config, cluster] = survey.answers;
   const trip = survey.roundTrips.length === 0 ? [] : [roundTrip(survey)];
   if (about === undefined || about.refused) {
     const message = `it does not answer INFO: ${about?.text ?? 'no answer'}`;
-    const advice = 'allow the user INFO, as docs/operations.md, in the package holdfast, has it';
+    const advice =
+      'grant the user +info: docs/operations.md, in the package holdfast, has the rule';
     return [...trip, { check: 'rights', level: 'problem', message, advice }];
   }
   const info = fields(about.text);
@@ -83,7 +84,7 @@ function roundTrip({ roundTrips }: ServerSurvey): Found {
   const ms = (sorted[Math.floor(sorted.length / 2)] ?? 0) / 1_000;
   const message = `a round trip takes ${ms.toFixed(2)} ms`;
   if (ms < ROUND_TRIP_MAX_MS) return ok('round trip', message);
-  const advice = 'a lock costs two of them: use a server that is nearer';
+  const advice = 'a lock needs two round trips: use a nearer server';
   return { check: 'round trip', level: 'warning', message, advice };
 }
 
@@ -106,10 +107,10 @@ function role(info: Info, { cluster }: Kind): Found {
     return { check: 'role', level: 'problem', message, advice };
   };
   if (mode === 'sentinel') {
-    return problem('it is a Sentinel, and keeps no data', 'pass it by --sentinel and --master');
+    return problem('it is a Sentinel, and keeps no data', 'pass it as --sentinel, with --master');
   }
   if (mode === 'cluster' && !cluster) {
-    return problem('it is a server of a Cluster', 'pass it by --cluster');
+    return problem('it is a server of a Cluster', 'pass it as --cluster');
   }
   if (info.get('role') === 'slave') {
     const primary = `${info.get('master_host')}:${info.get('master_port')}`;
@@ -120,12 +121,12 @@ function role(info: Info, { cluster }: Kind): Found {
 
 function clusterState(answer: ServerAnswer | undefined): Found {
   if (answer === undefined || answer.refused) {
-    return ok('cluster', 'its state is not known: the user may not ask CLUSTER INFO');
+    return ok('cluster', 'its state is not known: the user may not run CLUSTER INFO');
   }
   const state = fields(answer.text).get('cluster_state') ?? 'unknown';
   if (state === 'ok') return ok('cluster', 'the Cluster is up');
   const message = `the state of the Cluster is ${state}`;
-  const advice = 'see CLUSTER INFO and CLUSTER NODES: slots without a server refuse all locks';
+  const advice = 'look at CLUSTER INFO and CLUSTER NODES: slots without a server refuse all locks';
   return { check: 'cluster', level: 'problem', message, advice };
 }
 
@@ -177,7 +178,7 @@ function clock({ ahead }: ServerSurvey): Found {
   const message = `its clock is ${ms} ms ${ahead < 0 ? 'behind' : 'ahead of'} this machine's`;
   if (Math.abs(ahead) < AHEAD_MAX_US) return ok('clock', message);
   const advice =
-    'let NTP set both: fences rise over a failover as long as servers agree on the time';
+    'set both clocks by NTP: fences rise across a failover only if the clocks of the servers agree';
   return { check: 'clock', level: 'warning', message, advice };
 }
 
@@ -190,6 +191,6 @@ function replicas(info: Info): Found[] {
   });
   if (late.length === 0) return [ok('replicas', count === 1 ? '1 replica' : `${count} replicas`)];
   const message = `${late.length} of ${count} replicas do not keep up`;
-  const advice = 'see INFO replication: a failover to one of them loses locks';
+  const advice = 'look at INFO replication: a failover to one of them loses locks';
   return [{ check: 'replicas', level: 'warning', message, advice }];
 }

@@ -60,7 +60,7 @@ export function withPlace(command: Command): Command {
     .optionsGroup('Where the locks are:')
     .option('--url <url>', 'the server (default: HOLDFAST_URL, REDIS_URL, redis://127.0.0.1:6379)')
     .addOption(new Option('--sentinel <url>', 'a Sentinel; one option for each').argParser(collect))
-    .option('--master <name>', 'what the Sentinels call the server')
+    .option('--master <name>', 'the name of the master at the Sentinels')
     .addOption(
       new Option('--cluster <url>', 'a server of a Cluster; one option for each').argParser(
         collect,
@@ -69,9 +69,13 @@ export function withPlace(command: Command): Command {
     .addOption(
       new Option('--quorum <url>', 'a server of a quorum; one option for each').argParser(collect),
     )
-    .option('--longest-lease <time>', 'of a quorum: taken by anybody (default: 10s)', duration)
-    .option('--prefix <text>', 'before every name in Redis (default: "lock:")')
-    .option('--ca <file>', 'TLS: the CA that is trusted, for rediss:// URLs')
+    .option(
+      '--longest-lease <time>',
+      'with --quorum: the longest lease of any client (default: 10s)',
+      duration,
+    )
+    .option('--prefix <text>', 'the beginning of every key in Redis (default: "lock:")')
+    .option('--ca <file>', 'TLS: the CA to trust, for rediss:// URLs')
     .option('--cert <file>', "TLS: this client's certificate")
     .option('--key <file>', 'TLS: the key of the certificate')
     .optionsGroup('Options:')
@@ -125,7 +129,7 @@ function targetOf({
   const named = Object.entries({ url, sentinel, cluster, quorum }).filter(([, each]) => each);
   if (named.length > 1) {
     const both = named.map(([option]) => `--${option}`).join(' and ');
-    throw new UsageError(`${both} exclude each other: name one place`);
+    throw new UsageError(`${both} exclude each other: pass one of them`);
   }
   if ((sentinel === undefined) !== (master === undefined)) {
     throw new UsageError('--sentinel and --master belong together');

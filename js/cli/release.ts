@@ -31,8 +31,11 @@ export function addRelease(program: Command, end: (code: number) => void): void 
     .summary('take a lock away from its holder')
     .description('Take a lock away from its holder. Asks first.')
     .argument('<name>', "the lock's name")
-    .option('--force', 'yes, whoever the holder is: without it nothing is done')
-    .option('--foreign', 'also if other code than holdfast holds it')
+    .option(
+      '--force',
+      'take the lock away, whoever holds it; without this option release does nothing',
+    )
+    .option('--foreign', 'also delete the value of other code than holdfast')
     .option('-y, --yes', 'do not ask');
   withPlace(command)
     .addHelpText('after', HELP)
@@ -43,10 +46,10 @@ export function addRelease(program: Command, end: (code: number) => void): void 
 
 async function release(name: string, options: ReleaseOptions): Promise<number> {
   if (options.force !== true) {
-    throw new UsageError('release takes a lock away from its holder: say --force if you mean it');
+    throw new UsageError('release takes a lock away from its holder: add --force to confirm');
   }
   if (options.yes !== true && !(process.stdin.isTTY && process.stderr.isTTY)) {
-    throw new UsageError('there is no terminal to ask on: say --yes if you are sure');
+    throw new UsageError('there is no terminal to ask on: add --yes to confirm');
   }
   const where = whereOf(options);
   const locks = await open(where);
@@ -68,7 +71,7 @@ async function release(name: string, options: ReleaseOptions): Promise<number> {
 function told(name: string, released: boolean, foreign: boolean): string {
   const shown = `Lock "${printable(name)}"`;
   if (released) return `${shown} was released.`;
-  if (foreign) return `${shown} is held by other code: --foreign releases that as well.`;
+  if (foreign) return `${shown} is held by other code: add --foreign to delete its value.`;
   return `${shown} is held by nobody.`;
 }
 
@@ -102,7 +105,7 @@ async function concern(
     return `${shown} is held, ${mode}, by ${who.join(', ')}.${queue}`;
   }
   const lease = foreign === true ? await foreignLease(where, name) : undefined;
-  if (lease === undefined) return `${shown} is held by nobody of holdfast.${queue}`;
+  if (lease === undefined) return `${shown} is not held by a client of holdfast.${queue}`;
   const left = lease === null ? 'without an end to its lease' : `for ${human(lease)} more`;
   return `${shown} is held by other code ${left}.${queue}`;
 }

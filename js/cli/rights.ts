@@ -127,8 +127,8 @@ export function judgeRights(
   const tried = answers.slice(all.length);
   const told = asked[0]?.refused === false;
   if (!told && tried.length === 0) {
-    const message = `it is not known what the user ${user} may do: ${asked[0]?.text ?? 'no answer'}`;
-    const advice = 'ask as a user who may ACL DRYRUN; servers before 7.0 cannot tell';
+    const message = `the rights of the user ${user} are not known: ${asked[0]?.text ?? 'no answer'}`;
+    const advice = 'log in as a user who may run ACL DRYRUN, which servers have from 7.0 on';
     return [{ check: 'rights', level: 'warning', message, advice }];
   }
   const answered = told ? asked : tried;

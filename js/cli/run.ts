@@ -67,35 +67,39 @@ export function addRun(program: Command, end: (code: number) => void): void {
     .argument('<name>', "the lock's name")
     .argument('<command...>', 'the command and its arguments')
     .addOption(
-      new Option('--ttl <time>', 'how long it blocks others if this machine dies')
+      new Option('--ttl <time>', 'the lease: how long others are blocked if this machine dies')
         .argParser(duration)
         .default(TTL_MS, '10s'),
     )
     .addOption(
-      new Option('--wait <time>', 'how long to wait for it (default: for ever)')
+      new Option('--wait <time>', 'how long to wait for the lock (default: for ever)')
         .argParser(duration)
         .conflicts('ifAvailable'),
     )
     .option('--if-available', 'do not wait')
     .option('-E, --conflict-exit-code <n>', 'if it is not free', whole(0, 255), Exit.Conflict)
     .addOption(
-      new Option('--mode <mode>', 'alone, or together with others')
+      new Option('--mode <mode>', 'whether to hold the lock alone, or together with others')
         .choices(['exclusive', 'shared'])
         .default('exclusive'),
     )
-    .option('--limit <n>', 'with --mode shared: at most so many at once', whole(1, LIMIT_MAX))
-    .option('--at-least <time>', 'keep it so long, even if the command ends sooner', upToADay)
+    .option('--limit <n>', 'with --mode shared: the largest number of holders', whole(1, LIMIT_MAX))
+    .option(
+      '--at-least <time>',
+      'hold the lock at least this long, even if the command ends sooner',
+      upToADay,
+    )
     .addOption(
       new Option(
         '--once <slot>',
-        'once per slot: a length such as 1h, or any other name',
+        'run the command once per slot: a length such as 1h, or any other name',
       ).conflicts(['mode', 'limit', 'atLeast']),
     )
     .option('--retry', 'with --once: if the command fails, the slot may be run again')
     .option('--keep <time>', 'with --once: how long to remember the slot', duration)
     .option('--label <text>', 'who holds it, for people', defaultLabel())
     .addOption(
-      new Option('--grace <time>', 'from SIGTERM to SIGKILL when it is lost')
+      new Option('--grace <time>', 'the time from SIGTERM to SIGKILL when the lock is lost')
         .argParser(duration)
         .default(GRACE_MS, '10s'),
     );

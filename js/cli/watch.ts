@@ -62,7 +62,7 @@ export function addWatch(program: Command, end: (code: number) => void): void {
 function interval(text: string): number {
   const ms = duration(text);
   if (ms < INTERVAL_MS_MIN || ms > INTERVAL_MS_MAX) {
-    throw new InvalidArgumentError('Look every 10ms at most, and every 24h at least.');
+    throw new InvalidArgumentError('Give an interval from 10ms to 24h.');
   }
   return ms;
 }

@@ -112,7 +112,7 @@ function afterwards<T>(value: unknown, next: (value: unknown) => T): T | Promise
 /** The error of a fence that is refused. @internal */
 export function stale({ name, fence }: Fenced, seen: number, where: string): StaleFenceError {
   const known = Number.isSafeInteger(seen) ? seen : undefined;
-  const message = `${where} refused the fence ${fence} of lock "${name}": a later owner of the lock was there, with ${known ?? 'a greater one'}; undo what can be undone, and acquire the lock again if it is still worth it`;
+  const message = `${where} refused the fence ${fence} of lock "${name}": a later owner of the lock has used ${known ?? 'a greater one'} there; undo what can be undone, and acquire the lock again if the work is still needed`;
   return new StaleFenceError(message, name, { fence, seen: known });
 }
 

@@ -103,14 +103,14 @@ export function connectionOf(given: unknown): Connection {
   const isObject = (typeof given === 'object' && given !== null) || typeof given === 'function';
   const connection = isObject ? READERS.map((reader) => reader(given)).find(Boolean) : undefined;
   if (connection !== undefined) return connection;
-  const message = `checkFence needs the transaction of a database client, got ${show(given)}; for a client that it does not know pass { dialect, query }`;
+  const message = `checkFence needs the transaction of a database client, got ${show(given)}; for any other client pass { dialect, query }`;
   throw argumentError('ERR_INVALID_ARG_TYPE', message);
 }
 
 /** The error for a fence that is checked where nothing is undone if it is refused. @internal */
 export function outside(): Error {
   const message =
-    'the fence must be checked in a transaction, and this is none: the check and the writes must be one step; pass the client, or what the library gives to the callback of its transaction';
+    'the fence must be checked in a transaction, and no transaction is open: the check and the writes must be one step; pass the client after BEGIN, or the argument of the transaction callback of the library';
   return argumentError('ERR_INVALID_ARG_VALUE', message);
 }
 
@@ -215,6 +215,6 @@ function dialectOf(name: unknown): FenceDialect {
   if (/^(postgres|cockroach|aurora-postgres|redshift)/.test(String(name))) return 'postgres';
   if (/^(mysql|mariadb|aurora-mysql)/.test(String(name))) return 'mysql';
   if (/sqlite/.test(String(name))) return 'sqlite';
-  const message = `holdfast/fence knows PostgreSQL, MySQL and SQLite, and not the dialect ${show(name)}; with \`fence <= …\` in its WHERE any database that counts changed rows checks a fence`;
+  const message = `holdfast/fence supports PostgreSQL, MySQL and SQLite, and not the dialect ${show(name)}; in any database that counts changed rows, a condition \`fence <= …\` in WHERE checks a fence`;
   throw argumentError('ERR_INVALID_ARG_VALUE', message);
 }

@@ -134,7 +134,7 @@ function synchronous(
     const result = work(db);
     if (typeof (result as PromiseLike<unknown> | undefined)?.then === 'function') {
       const message =
-        'a transaction of SQLite ends before a promise does: "work" must return a result, not a promise';
+        'a transaction of SQLite is synchronous: "work" must return a result, not a promise';
       throw argumentError('ERR_INVALID_ARG_VALUE', message);
     }
     db.exec('COMMIT');

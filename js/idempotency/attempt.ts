@@ -167,7 +167,7 @@ export class Attempt implements Idempotency {
     const { store, ttl } = this.#settings;
     const { name, fence } = this.#lock;
     if (!(await store.update(this.#id, fence, 'effects', ttl))) {
-      const message = `another attempt of the request "${this.key}" has begun, since this one held its lock no more: have no effects`;
+      const message = `another attempt of the request "${this.key}" has begun, since this one has lost its lock: it must have no effects`;
       throw new StaleFenceError(message, name, { fence });
     }
     this.#marked = true;
@@ -182,7 +182,7 @@ export class Attempt implements Idempotency {
       const state = forget ? undefined : 'done';
       await store.update(this.#id, this.fence, state, ttl, forget ? undefined : toText(answer));
     } catch (error) {
-      const advice = 'the request was answered; repeated, it is answered 409';
+      const advice = 'the request was answered; a repeat of it will be answered 409';
       process.emitWarning(`the answer to "${this.key}" could not be kept: ${error}; ${advice}`, {
         code: 'WARN_IDEMPOTENCY_STORE',
       });

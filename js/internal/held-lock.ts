@@ -285,7 +285,7 @@ export class HeldLock implements Holder, SharedHandle {
     reason = this.#is(RELEASED) ? 'released' : (this.#lostBecause ?? 'expired'),
   ): LockLostError {
     const what = `lock "${this.name}" ${WHAT_HAPPENED[reason]}`;
-    const advice = `; it was held on ${this.#manager.errors.server}: acquire it again before its work goes on`;
+    const advice = `; it was held on ${this.#manager.errors.server}: acquire it again before the work continues`;
     const message = reason === 'released' ? what : `${what}${advice}`;
     return new LockLostError(message, this.name, reason);
   }

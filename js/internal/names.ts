@@ -32,7 +32,7 @@ export function isCounter(key: string): boolean {
  */
 export function checkSlot(key: string): void {
   if (!hasTag(key) && key.includes('}')) {
-    const message = `on Cluster a lock's key with a "}" must have a hash tag, as "cart:{42}" has, got ${show(key)}`;
+    const message = `on a Cluster a lock's key with a "}" must have a hash tag, such as "cart:{42}", got ${show(key)}`;
     throw argumentError('ERR_INVALID_ARG_VALUE', message);
   }
 }
@@ -61,7 +61,7 @@ export function checkKey(prefix: string, name: string): void {
 }
 
 function neededBy(prefix: string, name: string, reason: string): Error {
-  const message = `prefix and name must not make a key that another lock needs, got ${show(prefix)} and ${show(name)}: ${reason}`;
+  const message = `prefix and name must not form a key that another lock needs, got ${show(prefix)} and ${show(name)}: ${reason}`;
   return argumentError('ERR_INVALID_ARG_VALUE', message);
 }
 
@@ -87,7 +87,7 @@ export function checkName(name: unknown): asserts name is string {
   }
   const suffix = reservedSuffixOf(name);
   if (suffix !== undefined) {
-    const message = `a lock's name must not end in "${suffix}", which marks a key that another lock needs, got ${show(name)}`;
+    const message = `a lock's name must not end in "${suffix}", which is the end of a key that another lock needs, got ${show(name)}`;
     throw argumentError('ERR_INVALID_ARG_VALUE', message);
   }
 }
@@ -111,14 +111,14 @@ export function checkNames(names: readonly unknown[]): asserts names is readonly
     throw argumentError('ERR_INVALID_ARG_VALUE', 'a list of names must not be empty');
   }
   if (names.length > NAMES_MAX) {
-    const message = `a list of names must have at most ${NAMES_MAX}, got ${names.length}`;
+    const message = `a list must have at most ${NAMES_MAX} names, got ${names.length}`;
     throw argumentError('ERR_OUT_OF_RANGE', message);
   }
   const seen = new Set<string>();
   for (const name of names) {
     checkName(name);
     if (seen.has(name)) {
-      const message = `a list of names must not have one twice, got ${show(name)} again`;
+      const message = `a list of names must not have a name twice, got ${show(name)} again`;
       throw argumentError('ERR_INVALID_ARG_VALUE', message);
     }
     seen.add(name);

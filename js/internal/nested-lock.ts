@@ -53,7 +53,7 @@ export class NestedLock implements SharedHandle {
   async downgrade(): Promise<boolean> {
     if (!this.held) return false;
     if (this.mode === 'shared') return true;
-    const message = `lock "${this.name}" cannot be downgraded by a nested request: only by the one that acquired it`;
+    const message = `lock "${this.name}" cannot be downgraded by a nested request: only the request that acquired it can do so`;
     throw new LockError('ERR_LOCK_NESTED', message, this.name);
   }
 

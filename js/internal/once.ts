@@ -137,6 +137,6 @@ function slotOf(manager: OnceManager, key: string, slot: string | number, waited
   if (typeof slot === 'string') return slot;
   const time = manager.serverTime(key);
   if (time !== undefined) return slotAt(time - waited, slot);
-  const message = `cannot tell the slot of "${key}": the connection to ${manager.server}, by whose clock it is named, has just been lost`;
+  const message = `cannot choose the slot of "${key}" by the clock of ${manager.server}: the connection to it was lost`;
   throw new LockConnectionError(message, key);
 }

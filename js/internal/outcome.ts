@@ -31,23 +31,21 @@ export interface ErrorContext {
 /** The advice to an operator for each refusal, by the first word of the server's error. */
 const CURES: Readonly<Record<string, string>> = {
   FENCE:
-    "other code has raised this fence counter beyond what is exact: delete the key, and fences go on from the server's clock, or set it to a number above all fences that were used",
+    "other code has raised this fence counter above the numbers that are exact: delete the key, and fences continue from the server's clock, or set it to a number above all fences that were used",
   BUSY: 'a script or function blocks the server: end it with SCRIPT KILL or FUNCTION KILL',
   LOADING: 'the server still loads its data: wait until it is ready',
-  MOVED:
-    "this is one server of a Cluster: name it as such: connect({ cluster: ['redis://host:6379'] })",
+  MOVED: "this is a server of a Cluster: use connect({ cluster: ['redis://host:6379'] })",
   NOAUTH: 'the server requires a login: give username and password in the URL or the options',
   NOCLOCK: 'let scripts run TIME, or use another server: see docs/servers.md',
   NOPERM:
     'the ACL user may not do this: docs/operations.md, in the package holdfast, has the rule for it',
   NOPROTO: 'see docs/servers.md for servers that work',
-  NOREPLICAS: 'too few replicas follow the server: see that they run and keep up',
+  NOREPLICAS: 'too few replicas follow the server: make sure that they run and keep up',
   OOM: 'the server is at its maxmemory: free memory or raise it',
   READONLY: 'this server is a replica: connect to its primary',
   REDIRECTED:
-    'servers of the Cluster contradict each other about this slot, as after a reshard that was interrupted: mend it with redis-cli --cluster fix',
-  SENTINEL:
-    "name it as one: connect({ sentinels: ['redis://host:26379'], master: 'name of the primary' })",
+    'servers of the Cluster contradict each other about this slot, as after an interrupted reshard: repair it with redis-cli --cluster fix',
+  SENTINEL: "use connect({ sentinels: ['redis://host:26379'], master: 'name of the primary' })",
   VERSION: 'holdfast needs Redis 6.2 or newer, or Valkey: upgrade the server',
   WRONGPASS: 'check username and password',
   WRONGTYPE: 'this key holds other data: give locks a prefix or names of their own',
@@ -55,7 +53,7 @@ const CURES: Readonly<Record<string, string>> = {
 
 /** The advice if the key of the refused data is the counter of all locks. */
 const COUNTER_CURE =
-  "other code wrote this, and the fences of all locks come from it: delete the key, and they go on from the server's clock";
+  "other code wrote this key, from which the fences of all locks come: delete the key, and fences continue from the server's clock";
 
 /** The error for an outcome that is not a success of `action`. Callers `await` before, so that the stack names them. */
 export function toError(
@@ -99,7 +97,7 @@ function quorumError(
   const all = servers.map((server, i) => ({ server, cause: causes[i] || undefined }));
   const failed = all.filter(({ cause }) => cause !== undefined);
   const told = failed.map(({ server, cause }) => `${server}: ${cause}`).join('; ');
-  const text = `${subject}: no majority, ${failed.length} of ${all.length} servers failed: ${told}`;
+  const text = `${subject}: no majority: ${failed.length} of ${all.length} servers failed: ${told}`;
   return new LockQuorumError(text, all, lock);
 }
 

@@ -15,20 +15,20 @@ export function warningOf(notice: number, server: string, text: string): Warning
   switch (notice) {
     case NoticeCode.PubsubDenied: {
       const advice =
-        'grant the ACL user subscribe, publish and pubsub on the channels &holdfast:* for hand-offs without delay';
+        'grant the ACL user subscribe, publish and pubsub on the channels &holdfast:* for handoffs without delay';
       return warning('WARN_LOCK_POLLING', `waiters on ${server} poll: ${text}; ${advice}`);
     }
     case NoticeCode.PlainCommandsDenied: {
       const advice =
-        'grant the ACL user the command mget and the keys holdfast:*, and so to everybody who shares these locks: fences of two counters have no order';
+        'grant the command mget and the keys holdfast:* to the ACL user, and to all others who share these locks: fences of two counters have no order';
       return warning(
         'WARN_LOCK_SCRIPTS',
-        `${server} takes each lock by a script, at twice the CPU: ${text}; ${advice}`,
+        `${server} runs a script for each lock, which costs twice the CPU: ${text}; ${advice}`,
       );
     }
     case NoticeCode.ClockDenied: {
       const advice =
-        'without it there is no wait queue and no share: exclusive locks alone work, waiters poll ten times a second and have no order; let scripts run TIME, or use another server for locks';
+        'without the clock only exclusive locks work, without a wait queue: waiters poll ten times a second and have no order; let scripts run TIME, or use another server for locks';
       return warning(
         'WARN_LOCK_CLOCK',
         `scripts on ${server} may not read its clock: ${text}; ${advice}`,
@@ -41,12 +41,12 @@ export function warningOf(notice: number, server: string, text: string): Warning
     }
     case NoticeCode.Eviction: {
       const advice =
-        'an evicted lock can be granted to a second owner: set it to noeviction, or use a separate server for locks';
+        'an evicted lock can be granted to a second owner: set the policy to noeviction, or use a separate server for locks';
       return warning('WARN_LOCK_EVICTION', `${server} may evict locks: ${text}; ${advice}`);
     }
     case NoticeCode.Forgets: {
       const advice =
-        'with longestLease: 0 it votes as soon as it has restarted, and may grant a lock twice: set appendonly yes and appendfsync always, or leave longestLease at its default';
+        'with longestLease: 0 the server votes as soon as it has restarted, and may grant a lock twice: set appendonly yes and appendfsync always, or leave longestLease at its default';
       return warning('WARN_LOCK_PERSISTENCE', `${server} may forget locks: ${text}; ${advice}`);
     }
     case NoticeCode.Replica: {
@@ -74,7 +74,7 @@ export function abandonedWarning(lock: string, origin: string | undefined): Warn
     'keep the lock until it is released, or use request or await using; if it is to expire by itself, pass { renew: false, leaveToExpire: true }';
   const where =
     origin === undefined
-      ? 'HOLDFAST_TRACE=1 in the environment tells where it was acquired'
+      ? 'with HOLDFAST_TRACE=1 in the environment this warning says where it was acquired'
       : `it was acquired\n${origin}`;
   const message = `lock "${lock}" is held, but nothing refers to it any more, so nothing can release it: ${advice}; ${where}`;
   return { ...warning('WARN_LOCK_ABANDONED', message), subject: `abandoned ${lock}` };

@@ -59,7 +59,7 @@ export function measureLocks(locks: LockManager, options: MeasureOptions = {}): 
   const { registry = register, manager = 'default' } = options;
   const metrics = sharedMetrics(registry);
   if (metrics.measured.has(manager)) {
-    const message = `the registry has the metrics of a manager "${manager}": give each its own label by the option manager`;
+    const message = `the registry already has the metrics of a manager "${manager}": give each manager its own label by the option manager`;
     throw argumentError('ERR_INVALID_ARG_VALUE', message);
   }
   /** Removes one series each, by its labels. */
@@ -174,7 +174,7 @@ function makeMetrics(registry: Registry): Metrics {
 function registerHandOffs(registers: Registry[], measured: Metrics['measured']): void {
   new Counter({
     name: 'holdfast_hand_off_seconds_bucket',
-    help: 'How long hand-offs from other processes took',
+    help: 'How long handoffs from other processes took',
     labelNames: ['manager', 'le'],
     registers,
     collect() {

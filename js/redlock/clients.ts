@@ -57,6 +57,6 @@ export function readClient(given: unknown, who: string): Place {
   const client = bag(given);
   const place = readIoredis(client) ?? readNodeRedis3(client) ?? readNodeRedis(client);
   if (place !== undefined) return place;
-  const what = `${who} does not tell where it is connected to`;
+  const what = `${who} does not reveal the address of its server`;
   throw refuse(what, 'a Redis or Cluster of ioredis and a client or cluster of node-redis do');
 }

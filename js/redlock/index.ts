@@ -486,8 +486,8 @@ function tokensOf(held: Held): string[] {
 /** The error for a lock of another process that is not held any more. */
 function lostOf(resources: readonly string[], server: string): LockLostError {
   const name = resources.join(', ');
-  const what = `lock "${name}" on ${server} is not held any more under the value of this lock`;
-  return new LockLostError(`${what}: acquire it again before its work goes on`, name, 'expired');
+  const what = `lock "${name}" on ${server} is not held any more by the value of this lock`;
+  return new LockLostError(`${what}: acquire it again before the work continues`, name, 'expired');
 }
 
 /** Why a lock is not held any more. */

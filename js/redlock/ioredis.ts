@@ -43,7 +43,8 @@ function sentinels(options: Unknown, db: unknown, tls: boolean): Place['target']
     throw refuse('the ioredis client is for replicas ("role")', 'locks are kept on the master');
   }
   if (tls !== (enableTLSForSentinelMode === true)) {
-    const what = 'the ioredis client speaks TLS with the Sentinels or the master alone';
+    const what =
+      'the ioredis client speaks TLS either with the Sentinels or with the master, not with both';
     throw refuse(what, 'use it for both, or for none');
   }
   const secure = JSON.stringify(sentinelTLS ?? {}) === JSON.stringify(options['tls'] ?? {});

@@ -92,7 +92,7 @@ const OPTIONS: readonly Case[] = [
     ['a', { leaveToExpire: true }],
     'ERR_INVALID_ARG_VALUE',
     TypeError,
-    /leaveToExpire is for renew: false/,
+    /leaveToExpire needs renew: false/,
   ],
   [
     'leaveToExpire of text',

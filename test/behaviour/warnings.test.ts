@@ -107,7 +107,8 @@ for (const [denied, rules] of [
     await server.admin.call('ACL', 'SETUSER', 'poor', 'on', '>pw', '&*', ...rules);
     const { locks, warnings } = await warningsOf(server.url.replace('//', '//poor:pw@'));
     await until(() => warnings.length > 0, 'the warning');
-    const message = /takes each lock by a script, at twice the CPU: NOPERM .*mget.*holdfast:\*/;
+    const message =
+      /runs a script for each lock, which costs twice the CPU: NOPERM .*mget.*holdfast:\*/;
     isAbout(warnings[0], 'WARN_LOCK_SCRIPTS', message);
     for (let round = 0; round < 2; round++) await reconnect(server, locks);
     assert.equal(warnings.length, 1);

@@ -126,7 +126,7 @@ test('a server of a Cluster under the URL of one server: the message says how to
     locks.acquire('elsewhere', { wait: 5_000 }),
     (error: Record<string, unknown>) => {
       assert.equal(error['serverCode'], 'MOVED');
-      assert.match(`${error['message']}`, /one server of a Cluster.*\{ cluster: \[/);
+      assert.match(`${error['message']}`, /a server of a Cluster.*\{ cluster: \[/);
       return true;
     },
   );

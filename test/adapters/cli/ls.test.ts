@@ -164,7 +164,7 @@ test('show does not say that nobody has a lock that it may not look at', async (
   const user = { ...leastRights('query'), name: 'blind' };
   const url = await enrol(server, { ...user, rules: [...user.rules, '-pttl'] });
   const { stderr } = await ends(69, env, 'show', 'old', '--url', url);
-  assert.match(stderr, /^holdfast: it is not known whether other code holds lock "old" .*NOPERM/);
+  assert.match(stderr, /^holdfast: cannot tell whether other code holds lock "old" .*NOPERM/);
 });
 
 test('release frees a lock, and hands it to the next waiter', async () => {
@@ -180,9 +180,9 @@ test('release frees a lock, and hands it to the next waiter', async () => {
 test('release is refused without --force, and without --yes where nobody can be asked', async () => {
   await locks.acquire('job');
   const unforced = await ends(64, env, 'release', 'job', '--yes');
-  assert.match(unforced.stderr, /say --force if you mean it/);
+  assert.match(unforced.stderr, /add --force to confirm/);
   const unasked = await ends(64, env, 'release', 'job', '--force');
-  assert.match(unasked.stderr, /there is no terminal to ask on: say --yes/);
+  assert.match(unasked.stderr, /there is no terminal to ask on: add --yes/);
   assert.equal((await locks.query()).held.length, 1);
 });
 
@@ -193,7 +193,7 @@ test('release says 1 where there is nothing to release, and leaves other code al
   assert.deepEqual(JSON.parse(json.stdout), { name: 'job', released: false, holders: [] });
   await server.admin.set('lock:job', 'somebody');
   const foreign = await ends(1, env, 'release', 'job', '--force', '--yes');
-  assert.match(foreign.stdout, /held by other code: --foreign releases that as well/);
+  assert.match(foreign.stdout, /held by other code: add --foreign/);
   await ends(0, env, 'release', 'job', '--force', '--yes', '--foreign');
   assert.equal(await server.admin.exists('lock:job'), 0);
 });

@@ -100,7 +100,7 @@ test('64 for wrong usage, before anything is sent', async () => {
 test('64 for what the lock refuses before anything is sent', async () => {
   for (const [message, ...args] of [
     [/ttl must be/, '--ttl', '1ms', 'a'],
-    [/limit is for mode 'shared'/, '--limit', '2', 'a'],
+    [/limit needs mode 'shared'/, '--limit', '2', 'a'],
     [/must not be empty/, ''],
     [/options.tls needs a URL that begins with rediss/, '--ca', MAKEFILE, 'a'],
   ] as const) {

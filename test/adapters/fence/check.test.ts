@@ -273,7 +273,11 @@ test('a check outside of a transaction is refused, by what each client tells', a
   for (const [what, tx] of Object.entries(none)) {
     // Some clients tell at once, and some with their answer.
     const check = async () => checkFence(tx, EARLY);
-    await assert.rejects(check, /must be checked in a transaction, and this is none/, what);
+    await assert.rejects(
+      check,
+      /must be checked in a transaction, and no transaction is open/,
+      what,
+    );
   }
 });
 

@@ -166,8 +166,8 @@ const lazy = { lazyConnect: true };
 
 /** Each client with the setting that its refusal names. */
 const REFUSED: readonly [what: string, client: () => unknown, names: RegExp][] = [
-  ['a mock of ioredis', () => ({ options: {}, defineCommand() {} }), /does not tell/],
-  ['a client of another library', () => ({ customCommand() {} }), /client 1 does not tell/],
+  ['a mock of ioredis', () => ({ options: {}, defineCommand() {} }), /does not reveal/],
+  ['a client of another library', () => ({ customCommand() {} }), /client 1 does not reveal/],
   [
     'an own connector',
     () => Object.assign(new Redis(lazy), { options: { Connector: class {} } }),
@@ -200,7 +200,7 @@ const REFUSED: readonly [what: string, client: () => unknown, names: RegExp][] =
       const tls = { enableTLSForSentinelMode: true };
       return new Redis({ ...lazy, sentinels: [{ host: 'a' }], name: 'm', ...tls });
     },
-    /TLS with the Sentinels or the master alone/,
+    /TLS either with the Sentinels or with the master/,
   ],
   [
     'credentials of a service',
@@ -221,10 +221,10 @@ const REFUSED: readonly [what: string, client: () => unknown, names: RegExp][] =
   [
     'Sentinels of node-redis',
     () => createSentinel({ name: 'm', sentinelRootNodes: [{ host: 'a', port: 1 }] }),
-    /does not tell where it is connected to/,
+    /does not reveal the address of its server/,
   ],
-  ['a pool of node-redis', () => createClientPool(), /does not tell where it is connected to/],
-  ['nothing', () => null, /client 1 does not tell/],
+  ['a pool of node-redis', () => createClientPool(), /does not reveal the address of its server/],
+  ['nothing', () => null, /client 1 does not reveal/],
 ];
 
 for (const [what, open, names] of REFUSED) {

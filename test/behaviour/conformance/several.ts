@@ -123,7 +123,7 @@ export const SEVERAL: Behaviours = {
       code: 'ERR_LOCK_LOST',
       lock: 'a',
       reason: 'expired',
-      message: /while it waited for other locks of its set/,
+      message: /while the caller waited for other locks of its set/,
     });
     assert.equal(await (await a.acquire('z', LONG)).release(), true);
   },

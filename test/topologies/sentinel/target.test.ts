@@ -17,8 +17,8 @@ const REFUSED: readonly Refusal[] = [
   ['no master', { sentinels: SENTINELS }, TYPE, /master must be a string, got undefined/],
   ['an empty master', { sentinels: SENTINELS, master: '' }, VALUE, /master .* not empty/],
   ['no Sentinels', { master: 'm' }, TYPE, /\{ sentinels: \[urls\], master \}/],
-  ['an empty list', { sentinels: [], master: 'm' }, TYPE, /named by a list/],
-  ['one URL in place of a list', { sentinels: 'a:1', master: 'm' }, TYPE, /named by a list/],
+  ['an empty list', { sentinels: [], master: 'm' }, TYPE, /Sentinels need a list/],
+  ['one URL in place of a list', { sentinels: 'a:1', master: 'm' }, TYPE, /Sentinels need a list/],
   [
     'a name with a mistake',
     { sentinels: SENTINELS, master: 'm', sentinelPasword: 's3cret' },
