@@ -23,8 +23,7 @@ impl Refusal {
     /// For a request that two servers of a Cluster have redirected in turn.
     #[must_use]
     pub fn redirected(slot: u16) -> Self {
-        let detail =
-            format!("slot {slot} is served by none of the servers that it is said to be on");
+        let detail = format!("the servers of the Cluster redirect slot {slot} to each other");
         Self { code: "REDIRECTED".to_owned(), detail }
     }
 

@@ -106,7 +106,7 @@ async fn ask_for_slots(server: &Endpoint, host: &str) -> Result<Slots, Failure> 
     let answer = single::in_time(server, question).await?;
     read_slots(&answer, host)
         .filter(|slots| !slots.ranges.is_empty())
-        .ok_or_else(|| Failure::Lost("it knows no servers with slots".to_owned()))
+        .ok_or_else(|| Failure::Lost("it names no server that has slots".to_owned()))
 }
 
 /// A server's answer to CLUSTER SLOTS.
@@ -155,7 +155,7 @@ pub(super) async fn connect(
     deliver: Deliver,
 ) -> Result<(Link, Welcome), Failure> {
     let Some((host, port)) = directory.address(node) else {
-        return Err(Failure::Lost("a server that nobody has heard of".to_owned()));
+        return Err(Failure::Lost("the server is not known any more".to_owned()));
     };
     let server = endpoint.server(host.clone(), port);
     let connecting = single::connect(&server, directory, Arc::clone(&deliver), Purpose::Cluster);

@@ -244,7 +244,7 @@ impl Link {
             }
         }
         match self.expected.pop_front() {
-            None => return Err("the server answered what nobody asked".to_owned()),
+            None => return Err("the server sent an answer without a request".to_owned()),
             Some(Expected::Probe(sent)) => {
                 self.replies.push(value);
                 if self.replies.len() < wire::PROBE_COMMANDS {

@@ -59,7 +59,7 @@ pub(super) async fn connect(
         }
         Address::Quorum { servers, settings } => {
             let Some(server) = servers.get(usize::from(node.0)) else {
-                return Err(Failure::Lost("a server that nobody has named".to_owned()));
+                return Err(Failure::Lost("a server that the target does not name".to_owned()));
             };
             // If servers may vote at once after a restart, each is asked whether its data survive one.
             let ask_persistence = settings.longest_lease.is_none();

@@ -136,7 +136,7 @@ impl WaitConnection {
             .map_err(|error| wire::failure(&error))?;
         let (probe, acknowledged) = answers.split_at(wire::PROBE_COMMANDS.min(answers.len()));
         if wire::probe(probe)?.replication_id != self.replication_id {
-            return Err(Failure::Lost("another server took its place".to_owned()));
+            return Err(Failure::Lost("another server replaced it".to_owned()));
         }
         let acknowledged = acknowledged.iter().cloned().map(Value::extract_error);
         let acknowledged = acknowledged.collect::<Result<Vec<_>, _>>();
@@ -146,7 +146,7 @@ impl WaitConnection {
                 self.directory.saw_replicas(wire::connected_replicas(probe));
                 Ok(u32::try_from(*count).unwrap_or(0))
             }
-            _ => Err(Failure::Lost("the server left an answer out".to_owned())),
+            _ => Err(Failure::Lost("the server sent too few answers".to_owned())),
         }
     }
 }

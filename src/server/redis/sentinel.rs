@@ -189,7 +189,7 @@ pub(super) fn read_address(answer: &Value) -> Answer {
         _ => None,
     };
     let address = match answer {
-        Value::Nil => return Err(Failure::Lost("it watches no master of this name".to_owned())),
+        Value::Nil => return Err(Failure::Lost("it knows no master of this name".to_owned())),
         Value::Array(parts) => match parts.as_slice() {
             [host, port] => read(host).zip(read(port).and_then(|port| port.parse().ok())),
             _ => None,
@@ -289,7 +289,7 @@ impl Watch {
     }
 
     fn give_up(&self, (host, port): &Named) {
-        let why = format!("a Sentinel tells that the master is {host}:{port} now");
+        let why = format!("a Sentinel reports that the master is now {host}:{port}");
         (self.deliver)(Incoming::Disconnected(why));
     }
 }

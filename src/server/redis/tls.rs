@@ -138,8 +138,8 @@ fn identity(
     let (cert, key) = match (cert, key) {
         (Some(cert), Some(key)) => (cert, key),
         (None, None) => return Ok(None),
-        (Some(_), None) => return Err(bad("key", "is missing, which belongs to cert")),
-        (None, Some(_)) => return Err(bad("cert", "is missing, which belongs to key")),
+        (Some(_), None) => return Err(bad("key", "is missing: cert needs it")),
+        (None, Some(_)) => return Err(bad("cert", "is missing: key needs it")),
     };
     let chain = certificates("cert", cert)?;
     if key.contains("ENCRYPTED") {
@@ -235,12 +235,12 @@ fn explain(error: &Error) -> String {
         Error::AlertReceived(alert) => refused(*alert),
         Error::InvalidCertificate(problem) => distrusted(problem),
         Error::InvalidMessage(_) => {
-            "what the server says is not TLS: use its TLS port, or redis:// in place of rediss://"
+            "the server does not speak TLS on this port: use its TLS port, or redis:// in place of rediss://"
                 .to_owned()
         }
         Error::PeerIncompatible(why) => {
             format!(
-                "the server and this client have no way to speak TLS in common ({why:?}): it needs TLS 1.2 or 1.3 with a current cipher suite"
+                "the server and this client support no common form of TLS ({why:?}): the server needs TLS 1.2 or 1.3 with a current cipher suite"
             )
         }
         other => format!("TLS failed: {other}"),
@@ -252,7 +252,7 @@ fn distrusted(problem: &CertificateError) -> String {
     let (what, cure) = match problem {
         // A CA of the same name with another key is another CA.
         CertificateError::UnknownIssuer | CertificateError::BadSignature => (
-            "is not signed by anybody who is trusted here".to_owned(),
+            "is not signed by an authority that this client trusts".to_owned(),
             "give the certificate of its CA in options.tls.ca",
         ),
         CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
@@ -266,7 +266,7 @@ fn distrusted(problem: &CertificateError) -> String {
             (format!("is not for {}, but for {}", expected.to_str(), list(presented)), ANOTHER_NAME)
         }
         CertificateError::Other(other) if is_of_a_ca(other) => (
-            "is that of a CA itself, as a self-signed one often is".to_owned(),
+            "is the certificate of a CA, as a self-signed one often is".to_owned(),
             "give the server one of its own, signed by that CA; for tests alone, \
              options.tls.rejectUnauthorized: false accepts it",
         ),
@@ -316,7 +316,7 @@ fn refused(alert: AlertDescription) -> String {
              in options.tls.cert and options.tls.key"
         ),
         AlertDescription::UnrecognisedName => {
-            "the server knows nobody by this name: set options.tls.servername".to_owned()
+            "the server has no certificate for this name: set options.tls.servername".to_owned()
         }
         AlertDescription::InsufficientSecurity | AlertDescription::ProtocolVersion => {
             format!(

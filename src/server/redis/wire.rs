@@ -522,7 +522,7 @@ pub(super) fn add_probe(pipeline: &mut Pipeline) {
 /// A server's answer to [`add_probe`].
 pub(super) fn probe(values: &[Value]) -> Result<ServerProbe, Failure> {
     let [server, replication, time] = values else {
-        return Err(Failure::Lost("the server left an answer out".to_owned()));
+        return Err(Failure::Lost("the server sent too few answers".to_owned()));
     };
     let uptime = info_field(server, "uptime_in_seconds").and_then(|text| text.parse::<i64>().ok());
     Ok(ServerProbe {
@@ -575,7 +575,7 @@ pub(super) fn introduced(
 ) -> Result<(ServerProbe, Vec<Risk>), Failure> {
     // The answer to SETNAME is ignored: a server that denies it is as good.
     let [about, _replication, _time, memory, _name, selected @ ..] = values else {
-        return Err(Failure::Lost("the server left an answer out".to_owned()));
+        return Err(Failure::Lost("the server sent too few answers".to_owned()));
     };
     // Checked first, because a Sentinel does not know the other commands.
     let mode = info_field(about, "redis_mode").or_else(|| info_field(about, "server_mode"));

@@ -136,7 +136,7 @@ describe('with passwords', () => {
     const error = await failure({ ...deployment.target, master: 'theirs' });
     assert.equal(error.code, 'ERR_LOCK_CONNECTION');
     assert.match(error.message, /cannot connect to the master "theirs" of the Sentinel/);
-    assert.equal(error.message.match(/it watches no master of this name/g)?.length, 3);
+    assert.equal(error.message.match(/it knows no master of this name/g)?.length, 3);
   });
 });
 

@@ -36,7 +36,7 @@ test('one server is enough to find the others, and waiters are told over TLS as 
 test('a Cluster that is not trusted: one error that says why', async () => {
   await assert.rejects(connect({ cluster: cluster.urls }), {
     code: 'ERR_LOCK_CONNECTION',
-    message: /the Cluster of rediss:.*not signed by anybody who is trusted here/,
+    message: /the Cluster of rediss:.*not signed by an authority that this client trusts/,
   });
 });
 

@@ -99,7 +99,8 @@ const FAILED = 'ERR_LOCK_CONNECTION';
 
 test('a server whose CA is not trusted', async () => {
   const { url } = await servers.start();
-  const message = /certificate is not signed by anybody who is trusted here.*options\.tls\.ca/;
+  const message =
+    /certificate is not signed by an authority that this client trusts.*options\.tls\.ca/;
   await refused(url, undefined, FAILED, message);
   await refused(url, { ca: stranger.ca.cert }, FAILED, message);
 });
@@ -121,7 +122,7 @@ test('a server whose certificate is for another name', async () => {
 
 test('a server that shows the certificate of the CA itself', async () => {
   const { url } = await servers.start(ca);
-  await refused(url, { ca: ca.cert }, FAILED, /that of a CA itself.*one of its own/);
+  await refused(url, { ca: ca.cert }, FAILED, /the certificate of a CA.*one of its own/);
 });
 
 test('a server without TLS, reached with rediss://', async () => {
@@ -138,7 +139,7 @@ test('a server that answers rediss:// with plain text', async () => {
   });
   await new Promise<void>((resolve) => rude.listen(0, '127.0.0.1', resolve));
   const { port } = rude.address() as AddressInfo;
-  const message = /what the server says is not TLS.*redis:\/\//;
+  const message = /the server does not speak TLS on this port.*redis:\/\//;
   await refused(`rediss://127.0.0.1:${port}`, { ca: ca.cert }, FAILED, message);
   await new Promise((resolve) => rude.close(resolve));
 });
