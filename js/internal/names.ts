@@ -111,7 +111,7 @@ export function checkNames(names: readonly unknown[]): asserts names is readonly
     throw argumentError('ERR_INVALID_ARG_VALUE', 'a list of names must not be empty');
   }
   if (names.length > NAMES_MAX) {
-    const message = `a list must have at most ${NAMES_MAX} names, got ${names.length}`;
+    const message = `a list of names must have at most ${NAMES_MAX}, got ${names.length}`;
     throw argumentError('ERR_OUT_OF_RANGE', message);
   }
   const seen = new Set<string>();
