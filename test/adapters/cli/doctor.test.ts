@@ -233,7 +233,7 @@ test('an administrator may ask about another user, who need not log in', async (
   const [unknown] = complaints(await findings(0, '--url', url, '--acl-user', 'default'));
   assert.match(
     unknown?.join(' ') ?? '',
-    /^warning rights it is not known .* default may do: NOPERM/,
+    /^warning rights the rights of the user default are not known: NOPERM/,
   );
 });
 
