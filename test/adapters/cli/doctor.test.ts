@@ -303,7 +303,7 @@ test('of Sentinels the master is looked at, and a Sentinel alone is no server', 
     const all = await findings(0, ...sentinels, '--master', deployment.name);
     assert.ok(all.some(({ message }) => message === '1 replica'));
     const alone = await findings(1, '--url', urls[0] ?? '');
-    assert.match(JSON.stringify(alone), /name it/);
+    assert.match(JSON.stringify(alone), /use connect\({ sentinels/);
   } finally {
     await deployment.stop();
   }

@@ -17,7 +17,7 @@ import { RedisServer } from '../../support/server.js';
 import { until } from '../../support/wait.js';
 import { blocks, FOLDER, load, source } from './guide.js';
 
-const TOO_LATE = /a later owner of (item:42|warehouse|the lock) (has been here|was there)/;
+const TOO_LATE = /a later owner of (item:42|warehouse|the lock) (has been here|was there|has used)/;
 
 let server: RedisServer;
 let postgres: Postgres;
