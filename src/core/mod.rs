@@ -19,6 +19,7 @@ mod alarm;
 )]
 #[path = "../fuzzing/conversation.rs"]
 pub(crate) mod fuzz;
+mod queries;
 mod shared;
 mod state;
 #[cfg(test)]
@@ -39,11 +40,16 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
+use std::thread;
 use std::time::Duration;
 use tokio::sync::Notify;
 
 /// The keeper takes the reading over if the event loop has not turned for this long.
 const SILENT_AFTER: Duration = Duration::from_millis(10);
+
+/// How often [`end_all`] looks for the answers of the servers, and how long it sleeps in between.
+const END_TURNS: u32 = 100;
+const END_PAUSE: Duration = Duration::from_millis(1);
 
 /// The reader of a manager's sockets.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -110,10 +116,43 @@ impl Handle {
         lock(&self.0.state).as_ref()?.server_time(Mono::now(), name.as_ref())
     }
 
+    /// A reference for [`end_all`].
+    #[must_use]
+    pub fn downgrade(&self) -> WeakHandle {
+        WeakHandle(Arc::downgrade(&self.0))
+    }
+
     /// The state that any thread may read at any time.
     #[must_use]
     pub fn shared(&self) -> &Shared {
         &self.0.shared
+    }
+}
+
+/// A reference to a manager that does not keep it.
+#[derive(Clone)]
+pub struct WeakHandle(Weak<Core>);
+
+impl WeakHandle {
+    /// Whether the manager may still be in use.
+    #[must_use]
+    pub fn is_alive(&self) -> bool {
+        self.0.strong_count() > 0
+    }
+}
+
+/// Releases what these managers hold, as far as possible, ends them, and waits a moment for their servers. To be called
+/// where nothing else may run afterwards.
+pub fn end_all(managers: &[WeakHandle]) {
+    let cores: Vec<_> = managers.iter().filter_map(|WeakHandle(core)| core.upgrade()).collect();
+    let end = |core: &Arc<Core>| core.turn(State::close).ended;
+    let mut open: Vec<_> = cores.iter().filter(|core| !end(core)).collect();
+    for _ in 0..END_TURNS {
+        open.retain(|core| !core.turn(State::read_all).ended);
+        if open.is_empty() {
+            return;
+        }
+        thread::sleep(END_PAUSE);
     }
 }
 

@@ -1,6 +1,7 @@
 //! The state of a manager, on which its turns work.
 
 use super::alarm::Alarm;
+use super::queries::Queries;
 use super::ticket::Open;
 use super::{Caller, Core, Mail, Reader, Shared, Submission, Thread, Watch};
 use crate::faults::{self, OnPanic};
@@ -70,6 +71,7 @@ pub(super) struct State {
     reported: bool,
     /// Whether the keeper reads because the event loop does not turn.
     stands_in: bool,
+    queries: Queries,
     alarm: Alarm,
     stopped: bool,
 }
@@ -98,6 +100,7 @@ impl State {
             incoming: Vec::new(),
             reported: false,
             stands_in: false,
+            queries: Queries::default(),
             alarm: Alarm::default(),
             stopped: false,
         }
@@ -122,9 +125,10 @@ impl State {
             let (op, command) = match submission {
                 Submission::Begin(ticket, command) => (self.open.take_over(ticket), command),
                 Submission::Query(ticket, question) => {
-                    // It sees what was asked before, as far as that needs no reply of a server.
+                    // What was asked for before it is on its way from here on.
                     self.settle(now);
-                    self.query(ticket, question);
+                    self.queries.add(ticket, question, &*self.machine);
+                    self.start_queries();
                     continue;
                 }
                 Submission::Cancel(op) => (op, Command::Cancel),
@@ -284,6 +288,7 @@ impl State {
             self.machine.handle_timeout(now, &mut self.effects);
         }
         self.settle(now);
+        self.start_queries();
         self.peers.iter_mut().filter_map(Peer::link).for_each(Link::flush);
         self.plan(now, thread)
     }
@@ -449,6 +454,12 @@ impl State {
             let routes = server::discover(&endpoint, &directory).await;
             mail.put(Input::Discovered(routes));
         });
+    }
+
+    fn start_queries(&mut self) {
+        for (ticket, question) in self.queries.take_ready(&*self.machine, self.stopped) {
+            self.query(ticket, question);
+        }
     }
 
     /// Bypasses the machine, which does not track locks of other clients.

@@ -42,7 +42,7 @@ pub use interface::{
     Command, Config, Denied, Effect, Event, Hold, LossReason, Notice, Outcome, Risk, SendMode,
     ServerProbe, Wait,
 };
-pub use protocol::Protocol;
+pub use protocol::{Protocol, UnderWay};
 pub use quorum::{Quorum, Settings};
 pub use routes::Routes;
 pub use stats::Stats;
@@ -145,6 +145,30 @@ impl Protocol for Machine {
     fn server_time(&self, now: Mono, name: &str) -> Option<ServerTime> {
         let keys = LockKeys::new(&self.rq.cx.config.prefix, name);
         self.rq.servers.data_of(&keys).shown_time(now)
+    }
+
+    fn under_way(&self) -> Vec<UnderWay> {
+        let acquires = self.queues.ops().into_iter().map(UnderWay::Acquire);
+        let one_shots = in_order(&self.one_shots).into_iter().map(UnderWay::OneShot);
+        let releases = in_order(&self.releases).into_iter().map(UnderWay::Release);
+        let all = acquires.chain(one_shots).chain(releases);
+        all.filter(|what| self.is_under_way(*what)).collect()
+    }
+
+    fn is_under_way(&self, what: UnderWay) -> bool {
+        let owner = match what {
+            UnderWay::Acquire(op) => {
+                // Callers that wait behind others have no entry of their own, and count as one with them.
+                let Some(id) = self.queues.entry_of(op) else { return false };
+                if self.entries.get(&id).is_none_or(Entry::is_queued) {
+                    return false;
+                }
+                Owner::Entry(id)
+            }
+            UnderWay::OneShot(op) => Owner::OneShot(op),
+            UnderWay::Release(id) => Owner::Release(id),
+        };
+        self.rq.is_open(owner)
     }
 
     fn stats(&self) -> Stats {

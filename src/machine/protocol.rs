@@ -2,7 +2,18 @@
 
 use super::interface::{Command, Effect, Event};
 use super::stats::Stats;
-use crate::protocol::{Failure, Mono, NodeId, OpId, Reply, RequestId, ServerTime};
+use crate::protocol::{Failure, Mono, NodeId, OpId, Reply, RequestId, ServerTime, TokenId};
+
+/// A change that a server may not know of yet.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum UnderWay {
+    /// A caller that asks for a lock.
+    Acquire(OpId),
+    /// An operation of one request.
+    OneShot(OpId),
+    /// The release of a token.
+    Release(TokenId),
+}
 
 /// The inputs and outputs of a manager's protocol. `now` never goes back, and effects are appended to `out`, to be
 /// carried out in order.
@@ -34,6 +45,13 @@ pub trait Protocol: Send {
 
     /// What the clock of the server of the lock `name` shows, give or take a round trip; none if it is unknown.
     fn server_time(&self, now: Mono, name: &str) -> Option<ServerTime>;
+
+    /// What is on its way to a server: a query that is started now must see it.
+    fn under_way(&self) -> Vec<UnderWay>;
+
+    /// Whether something of [`Self::under_way`] still is. It ends with the reply that grants, enqueues or refuses, or
+    /// with its connection.
+    fn is_under_way(&self, what: UnderWay) -> bool;
 
     /// The counters of this manager.
     fn stats(&self) -> Stats;

@@ -35,6 +35,53 @@ test('on memory: a query sees what its manager asked for before it', async () =>
   }
 });
 
+test('a query sees what its manager asked for before it, though that is slow on its way', async (t) => {
+  const proxy = await FaultProxy.start(server.port);
+  t.after(() => proxy.stop());
+  await using slow = await connect(proxy.url);
+  const released = await slow.acquire('released');
+  // Only the connection of the manager is slow, not that of its query.
+  proxy.hold();
+  const release = released.release();
+  const first = slow.acquire('a');
+  const second = slow.acquire('a');
+  const share = slow.acquire('b', { mode: 'shared' });
+  const both = slow.acquire(['c', 'd']);
+  const asked = slow.query();
+  const later = slow.acquire('later');
+  // More than long enough for a query that waits for nothing.
+  for (let i = 0; i < 20; i += 1) await locks.query();
+  proxy.deliver();
+  const seen = await asked;
+  const names = seen.held.map(({ name }) => name).filter((name) => name !== 'later');
+  assert.deepEqual(names, ['a', 'b', 'c', 'd']);
+  assert.deepEqual(
+    seen.pending.map(({ name }) => name),
+    ['a'],
+  );
+  assert.equal(await release, true);
+  await (await first).release();
+  for (const each of [second, share, both, later]) await (await each).release();
+});
+
+test('a query does not wait for what waits itself, or cannot be sent', async (t) => {
+  const proxy = await FaultProxy.start(server.port);
+  t.after(() => proxy.stop());
+  await using own = await connect(proxy.url);
+  const lock = await locks.acquire('taken');
+  const waiting = own.acquire('taken');
+  assert.equal((await own.query()).pending.length, 1);
+  assert.equal((await own.query()).pending.length, 1);
+  proxy.refuse = true;
+  proxy.cut();
+  const never = own.acquire('never').catch(() => {});
+  await assert.rejects(own.query(), { code: 'ERR_LOCK_CONNECTION' });
+  await lock.release();
+  proxy.refuse = false;
+  await (await waiting).release();
+  await never;
+});
+
 test('a value of other code is not told', async () => {
   await server.admin.set('lock:old', 'somebody', 'PX', 60_000);
   await server.admin.set('lock:older', 'for ever');

@@ -36,7 +36,7 @@ use self::withdrawal::Withdrawals;
 use crate::machine::Machine;
 use crate::machine::connection::InFlight;
 use crate::machine::interface::{Command, Config, Effect, Event, Outcome, SendMode};
-use crate::machine::protocol::Protocol;
+use crate::machine::protocol::{Protocol, UnderWay};
 use crate::machine::stats::Stats;
 use crate::machine::timers::Timer;
 use crate::protocol::{
@@ -128,6 +128,14 @@ impl Protocol for Quorum {
     /// Its servers have a clock each.
     fn server_time(&self, _: Mono, _: &str) -> Option<ServerTime> {
         None
+    }
+
+    fn under_way(&self) -> Vec<UnderWay> {
+        self.machine.under_way()
+    }
+
+    fn is_under_way(&self, what: UnderWay) -> bool {
+        self.machine.is_under_way(what)
     }
 
     fn stats(&self) -> Stats {
