@@ -260,10 +260,15 @@ export const slots = new Slots();
 
 const closeAllAtExit = () => slots.closeAllAtExit();
 process.once('exit', closeAllAtExit);
+/** `Deno.exit` ends a process with this event alone. */
+const deno =
+  process.versions['deno'] === undefined ? undefined : (globalThis as object as EventTarget);
+deno?.addEventListener('unload', closeAllAtExit);
 
 /** Leaves the locks that are held when the process exits to expire. @internal */
 export function leaveToExpireAtExit(): void {
   process.off('exit', closeAllAtExit);
+  deno?.removeEventListener('unload', closeAllAtExit);
 }
 
 /** How many operations have no outcome yet, in this environment. @internal */

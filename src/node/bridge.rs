@@ -7,7 +7,7 @@ use super::event_loop::EventLoop;
 use super::manager::NativeManager;
 use super::options::ManagerOptions;
 use super::texts::OutcomeText;
-use crate::core::{Caller, Handle, Reader, Submission, Ticket};
+use crate::core::{Caller, Handle, Reader, Submission, Ticket, WeakHandle, end_all};
 use crate::faults;
 use crate::keeper;
 use crate::machine::{Command, OpId};
@@ -15,7 +15,7 @@ use napi::Env;
 use napi::bindgen_prelude::{Float64ArraySlice, Function};
 use napi_derive::napi;
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Delivers the outcomes of all managers of one environment to its JavaScript.
 #[napi]
@@ -23,7 +23,11 @@ pub struct Bridge {
     completions: Arc<Completions>,
     /// None if the keeper reads.
     event_loop: Option<Rc<EventLoop>>,
+    managers: Arc<Managers>,
 }
+
+/// The managers of an environment that may be alive.
+type Managers = Mutex<Vec<WeakHandle>>;
 
 impl Drop for Bridge {
     fn drop(&mut self) {
@@ -40,7 +44,17 @@ impl Bridge {
         faults::at("bridge");
         let event_loop = if reads { EventLoop::new(env, &wake) } else { None };
         let wake = wake.build_threadsafe_function::<()>().weak::<true>().build()?;
-        Ok(Self { completions: Arc::new(Completions::new(wake)), event_loop })
+        let completions = Arc::new(Completions::new(wake));
+        let managers = Arc::<Managers>::default();
+        if event_loop.is_none() {
+            // Deno drops no object at the end of an environment, so nothing else would end its managers.
+            let at_end = (Arc::clone(&completions), Arc::clone(&managers));
+            env.add_env_cleanup_hook(at_end, |(completions, managers)| {
+                completions.end();
+                end_all(&lock(&managers));
+            })?;
+        }
+        Ok(Self { completions, event_loop, managers })
     }
 
     /// Moves records into `into` and returns their number. 0 means that there are none and that the next
@@ -89,6 +103,10 @@ impl Bridge {
         let (config, endpoint) = options.split()?;
         let reader = if self.event_loop.is_some() { Reader::EventLoop } else { Reader::Keeper };
         let handle = Handle::start(config, endpoint, Arc::clone(&caller), reader)?;
+        let mut managers = lock(&self.managers);
+        managers.retain(WeakHandle::is_alive);
+        managers.push(handle.downgrade());
+        drop(managers);
         // Last: a caller that gets an error expects no outcome.
         let ticket = Ticket::new(OpId(slot), Arc::clone(&caller));
         if handle.submit(vec![Submission::Begin(ticket, Command::Open)]) {
@@ -113,4 +131,9 @@ impl Bridge {
         let (_, endpoint) = options.split()?;
         Ok(keeper::survey(endpoint, questions, OpId(slot), caller)?)
     }
+}
+
+/// A panic is handled where it is caught, so poison is ignored.
+fn lock(managers: &Managers) -> MutexGuard<'_, Vec<WeakHandle>> {
+    managers.lock().unwrap_or_else(PoisonError::into_inner)
 }

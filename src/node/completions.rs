@@ -106,7 +106,8 @@ impl Caller for ManagerCaller {
     fn wake(&self) {
         faults::at("wake");
         let completions = &self.completions;
-        if completions.outbox.arm() {
+        // The memory of a function whose environment has ended may be gone.
+        if completions.outbox.arm() && completions.watches().is_some() {
             // An environment that is being torn down refuses the call; its JavaScript runs no more.
             completions.wake.call((), ThreadsafeFunctionCallMode::NonBlocking);
         }

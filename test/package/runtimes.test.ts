@@ -16,7 +16,9 @@ before(async () => {
   server = await RedisServer.start();
   packed = await Packed.start();
   folder = await packed.installed('service');
-  for (const [file, source] of Object.entries(SOURCES)) writeFileSync(join(folder, file), source);
+  for (const [file, source] of Object.entries({ ...SOURCES, ...LEFT })) {
+    writeFileSync(join(folder, file), source);
+  }
 });
 
 after(async () => {
@@ -107,6 +109,63 @@ test('Deno: by import, by require and in a worker thread', async () => {
   const deno = await fetched('deno@2', 'deno');
   for (const file of ['a.mjs', 'b.cjs', 'worker.mjs']) {
     assert.equal(await runs(deno, 'run', '--allow-all', file, server.url), SAYS, file);
+  }
+});
+
+/** A lock is left by a thread or a process that ends in one way or another. */
+const LEFT = {
+  'left.mjs': `import { connect } from 'holdfast';
+const [, , url, how] = process.argv;
+const locks = await connect(url);
+await locks.acquire('left', { ttl: 60_000 });
+if (how === 'process.exit') process.exit(3);
+if (how === 'Deno.exit') Deno.exit(3);
+if (how === 'an unhandled rejection') Promise.reject(new Error('mine'));
+if (how === 'an uncaught error') setTimeout(() => { throw new Error('mine'); });
+`,
+  'left-by-worker.mjs': `import { Worker } from 'node:worker_threads';
+import { connect } from 'holdfast';
+const [, , url, how] = process.argv;
+const worker = new Worker(new URL('./leaving.mjs', import.meta.url), { workerData: { url, how } });
+worker.on('error', () => {});
+await new Promise((resolve) => worker.once('message', resolve));
+if (how === 'terminate') await worker.terminate();
+const locks = await connect(url);
+console.log(await (await locks.acquire('left', { wait: 20_000 })).release());
+await locks.close();
+`,
+  'leaving.mjs': `import { parentPort, workerData } from 'node:worker_threads';
+import { connect } from 'holdfast';
+const locks = await connect(workerData.url);
+await locks.acquire('left', { ttl: 60_000 });
+parentPort.postMessage('held');
+setInterval(() => {}, 1_000);
+if (workerData.how === 'an uncaught error') setTimeout(() => { throw new Error('mine'); });
+`,
+};
+
+test('Deno: a process gives its locks back however it ends', async () => {
+  const deno = await fetched('deno@2', 'deno');
+  for (const how of [
+    'its natural end',
+    'process.exit',
+    'Deno.exit',
+    'an unhandled rejection',
+    'an uncaught error',
+  ]) {
+    const args = ['run', '--allow-all', 'left.mjs', server.url, how];
+    const ended = runs(deno, ...args);
+    if (how === 'its natural end') await ended;
+    else await assert.rejects(ended, how);
+    assert.equal(await server.admin.exists('lock:left'), 0, how);
+  }
+});
+
+test('Deno: a worker gives its locks back however it ends', async () => {
+  const deno = await fetched('deno@2', 'deno');
+  for (const how of ['terminate', 'an uncaught error']) {
+    const args = ['run', '--allow-all', 'left-by-worker.mjs', server.url, how];
+    assert.equal(await runs(deno, ...args), 'true\n', how);
   }
 });
 
