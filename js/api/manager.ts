@@ -409,9 +409,9 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
   }
 
   /**
-   * Lists the holders and waiters of all locks on the server, ordered by name. It reads page by page and blocks no
-   * client, so it is no snapshot of one moment; and it scans every key of the database, so `queryPages` is
-   * better on a large one.
+   * Lists the holders and waiters of all locks on the server, ordered by name, after all that this manager has asked
+   * for before. It reads page by page and blocks no client, so it is no snapshot of one moment; and it scans every key
+   * of the database, so `queryPages` is better on a large one.
    *
    * @throws as `acquire` does, but never `LockTimeoutError`; `LockServerError` with `NOPERM` also if a page has
    * locks, and the user may read none of them. If the user may read some, the others are left out.

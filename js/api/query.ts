@@ -50,7 +50,7 @@ export interface PendingLockInfo {
   readonly clientId: string;
   /** The label of the waiter, or of the first of several; `null` if it has none. */
   readonly label: string | null;
-  /** The position in the wait queue, 1 for the next. */
+  /** The position in the wait queue, 1 for the next; of several waiters of one manager the first one's. */
   readonly position: number;
 }
 
@@ -117,7 +117,7 @@ function snapshotOf({ held, pending }: Page, prefixLength: number): LockSnapshot
       fence: fence ?? null,
       ttl: readTtl(ttl),
     })),
-    pending: pending.map(({ key, shared, token, position }) => ({
+    pending: firstOfEach(pending).map(({ key, shared, token, position }) => ({
       name: key.slice(prefixLength),
       mode: modeOf(shared),
       clientId: clientOf(token) ?? '',
@@ -125,6 +125,16 @@ function snapshotOf({ held, pending }: Page, prefixLength: number): LockSnapshot
       position,
     })),
   };
+}
+
+/** For each lock the first waiter of each manager: those for shares have an entry each, others one for all. */
+function firstOfEach(pending: Page['pending']): Page['pending'] {
+  const first = new Map<string, Page['pending'][number]>();
+  for (const waiter of pending) {
+    const whose = JSON.stringify([waiter.key, clientOf(waiter.token) ?? waiter.token]);
+    if (!first.has(whose)) first.set(whose, waiter);
+  }
+  return [...first.values()];
 }
 
 function modeOf(shared: boolean): LockMode {

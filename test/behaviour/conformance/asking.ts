@@ -44,6 +44,26 @@ export const ASKING: Behaviours = {
     ]);
   },
 
+  'query: the callers of one manager that wait for a lock count as one, in each mode': async (
+    place,
+  ) => {
+    const [a, b] = await openSeveral(place, 'a', 'b');
+    const c = await place.open({ label: 'c' });
+    await a.acquire('x', LONG);
+    await a.acquire('y', LONG);
+    for (const label of ['first', 'second', 'third']) {
+      await enqueue(b, 'x', { ...SHARED, label });
+      await enqueue(b, 'y', { label });
+    }
+    await enqueue(c, 'x', SHARED);
+    const first = { clientId: b.clientId, label: 'first', position: 1 };
+    assert.deepEqual((await a.query()).pending, [
+      { name: 'x', mode: 'shared', ...first },
+      { name: 'x', mode: 'shared', clientId: c.clientId, label: 'c', position: 4 },
+      { name: 'y', mode: 'exclusive', ...first },
+    ]);
+  },
+
   'query: only names that begin so, taken literally, and only those of the prefix': async (
     place,
   ) => {
