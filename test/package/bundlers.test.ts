@@ -1,7 +1,7 @@
 /** The installed package in bundles. docs/bundlers.md has what each bundler needs. */
 
 import assert from 'node:assert/strict';
-import { cpSync, writeFileSync } from 'node:fs';
+import { cpSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { fetched } from '../support/fetched.js';
@@ -21,10 +21,21 @@ const PROGRAM = `async function main() {
 main().catch((error) => console.log(error.name, error.code, error.message));
 `;
 
+/** The entry points beside the main one that need nothing but the package. */
+const BESIDE = `console.log(
+  typeof require('holdfast/redlock').default,
+  typeof require('holdfast/redlock4'),
+  typeof require('holdfast/redis-semaphore').Mutex,
+  typeof require('holdfast/fence').checkFence,
+  typeof require('holdfast/idempotency').memoryStore,
+);
+`;
+
 before(async () => {
   packed = await Packed.start();
   folder = await packed.installed('bundled');
   writeFileSync(join(folder, 'shop.js'), PROGRAM);
+  writeFileSync(join(folder, 'beside.js'), BESIDE);
   esbuild = await fetched('esbuild@0.28', 'bin/esbuild');
 });
 
@@ -35,7 +46,7 @@ async function bundled(name: string, ...args: string[]): Promise<string> {
   const to = join(folder, name);
   await succeeds(
     esbuild,
-    ['shop.js', '--bundle', '--platform=node', `--outdir=${to}`, ...args],
+    ['shop.js', 'beside.js', '--bundle', '--platform=node', `--outdir=${to}`, ...args],
     folder,
   );
   return to;
@@ -44,6 +55,10 @@ async function bundled(name: string, ...args: string[]): Promise<string> {
 test('esbuild, with holdfast as an external dependency', async () => {
   const bundle = await bundled('external', '--external:holdfast');
   assert.equal(await succeeds(process.execPath, [join(bundle, 'shop.js')]), 'true true\n');
+  const beside = readFileSync(join(bundle, 'beside.js'), 'utf8');
+  assert.match(beside, /require\("holdfast\/redlock"\)/, 'not bundled');
+  const said = await succeeds(process.execPath, [join(bundle, 'beside.js')]);
+  assert.equal(said, `${Array(5).fill('function').join(' ')}\n`);
 });
 
 test('esbuild, with the addon copied beside the bundle, away from node_modules', async () => {
