@@ -3,6 +3,7 @@
 import { createHash } from 'node:crypto';
 import { LockTimeoutError, StaleFenceError } from '../api/errors.js';
 import type { Lock } from '../api/lock.js';
+import { checkText } from '../internal/checks.js';
 import type { Problem } from '../internal/http.js';
 import type { IdempotentRequest, Settings } from './options.js';
 import type { IdempotencyRecord } from './store.js';
@@ -72,8 +73,10 @@ export async function judge(settings: Settings, request: IdempotentRequest): Pro
   const key = keyOf(header);
   if (key === undefined) return refusal('malformed');
   const fingerprint = fingerprintOf(request);
+  const owner = scope(request);
+  checkText(owner, 'what "scope" returns');
   const id = createHash('sha256')
-    .update(JSON.stringify([scope(request), key]))
+    .update(JSON.stringify([owner, key]))
     .digest('hex');
   // Ahead of the lock: answers that are known are repeated to any number of callers at once.
   const known = await store.read(id);
@@ -85,13 +88,13 @@ export async function judge(settings: Settings, request: IdempotentRequest): Pro
     const since = await store.read(id);
     return since?.state === 'done' ? repeat(since, fingerprint) : refusal('outstanding');
   }
+  let verdict: Verdict | undefined;
   try {
-    const verdict = await begin(settings, { id, key, fingerprint, lock });
-    if (verdict.kind !== 'run') await lock.release();
+    verdict = await begin(settings, { id, key, fingerprint, lock });
     return verdict;
-  } catch (error) {
-    await lock.release();
-    throw error;
+  } finally {
+    // The core repeats a release that fails.
+    if (verdict?.kind !== 'run') await lock.release().catch(() => {});
   }
 }
 
@@ -187,6 +190,12 @@ export class Attempt implements Idempotency {
         code: 'WARN_IDEMPOTENCY_STORE',
       });
     }
+    await this.abandon();
+  }
+
+  /** Releases the lock. What the handler did stays unknown, unless its answer is kept. */
+  async abandon(): Promise<void> {
+    // The core repeats a release that fails.
     await this.#lock.release().catch(() => {});
   }
 }
@@ -248,17 +257,15 @@ function fingerprintOf({ method, url, originalUrl, headers, body }: IdempotentRe
       'the body of the request is not known: put the middleware for idempotency behind the one that parses bodies',
     );
   }
-  const bytes = Buffer.isBuffer(body) ? body : (JSON.stringify(sorted(body)) ?? '');
+  const bytes = Buffer.isBuffer(body) ? body : (JSON.stringify(body, sorted) ?? '');
   const hash = createHash('sha256').update(`${method} ${originalUrl ?? url}\n`);
   return hash.update(bytes).digest('hex');
 }
 
-/** A value whose text does not depend on the order of its properties. */
-function sorted(value: unknown): unknown {
-  if (Array.isArray(value)) return value.map(sorted);
-  if (typeof value !== 'object' || value === null) return value;
-  const entries = Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1));
-  return Object.fromEntries(entries.map(([name, each]) => [name, sorted(each)]));
+/** For `JSON.stringify`: makes a text that does not depend on the order of properties. */
+function sorted(_key: string, value: unknown): unknown {
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) return value;
+  return Object.fromEntries(Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1)));
 }
 
 function toText({ status, headers, body }: Answer): string {

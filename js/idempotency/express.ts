@@ -1,6 +1,7 @@
 /** Idempotency for Express, and for other servers whose middleware is called with `next`. */
 
 import type { OutgoingHttpHeaders, ServerResponse } from 'node:http';
+import { argumentError } from '../api/errors.js';
 import { refuse } from '../internal/http.js';
 import { type Answer, type Attempt, judge } from './attempt.js';
 import { type IdempotencyOptions, type IdempotentRequest, settingsOf } from './options.js';
@@ -59,7 +60,10 @@ function capture(response: ServerResponse, attempt: Attempt): void {
     flushHeaders: () => {},
     writeHead(status: number, ...rest: unknown[]) {
       response.statusCode = status;
-      setAll(response, rest.find((each) => typeof each === 'object') as OutgoingHttpHeaders);
+      if (typeof rest[0] === 'string') response.statusMessage = rest[0];
+      for (const [name, value] of pairsOf(rest.find((each) => typeof each === 'object'))) {
+        response.setHeader(name, value);
+      }
       return response;
     },
     write(chunk: unknown, ...rest: unknown[]) {
@@ -70,6 +74,7 @@ function capture(response: ServerResponse, attempt: Attempt): void {
     },
     end(...args: unknown[]) {
       if (ended) return response;
+      checkStatus(response.statusCode);
       ended = true;
       collect(args[0], args[1]);
       const body = Buffer.concat(chunks);
@@ -83,8 +88,18 @@ function capture(response: ServerResponse, attempt: Attempt): void {
   });
 }
 
-function setAll(response: ServerResponse, headers: OutgoingHttpHeaders | undefined): void {
-  for (const [name, value] of Object.entries(headers ?? {})) {
-    if (value !== undefined) response.setHeader(name, value);
+/** The headers that `writeHead` was given: by name, or as a list of names and values in turn. */
+function pairsOf(headers: unknown): [string, string | number | string[]][] {
+  if (!Array.isArray(headers)) {
+    const given = Object.entries((headers ?? {}) as OutgoingHttpHeaders);
+    return given.flatMap(([name, value]) => (value === undefined ? [] : [[name, value]]));
   }
+  const names = headers.filter((_, i) => i % 2 === 0);
+  return names.map((name, i) => [name, headers[2 * i + 1]]);
+}
+
+/** As Node does, but while the handler that is to blame still runs. */
+function checkStatus(status: number): void {
+  if (Number.isInteger(status) && status >= 100 && status <= 999) return;
+  throw argumentError('ERR_OUT_OF_RANGE', `Invalid status code: ${status}`);
 }

@@ -62,12 +62,15 @@ export function fastifyIdempotency(
     instance.addHook('onSend', async (request: object, reply: Reply, payload: unknown) => {
       const attempt = attempts.get(request);
       if (attempt === undefined) return payload;
-      attempts.delete(request);
+      // If it cannot be read, Fastify comes here again with the error.
       const body = await bodyOf(payload);
+      attempts.delete(request);
       const headers = reply.getHeaders() as Answer['headers'];
       await attempt.finish({ status: reply.statusCode, headers, body });
       return body;
     });
+    // An answer that was sent past Fastify is not known.
+    instance.addHook('onResponse', async (request: object) => attempts.get(request)?.abandon());
   };
   return Object.assign(plugin, { [SKIP_OVERRIDE]: true });
 }

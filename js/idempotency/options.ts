@@ -3,7 +3,7 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import { argumentError } from '../api/errors.js';
 import type { LockManager } from '../api/manager.js';
-import { checkBoolean, checkObject, checkWhole } from '../internal/checks.js';
+import { checkBoolean, checkObject, checkWhole, show } from '../internal/checks.js';
 import type { IdempotencyStore } from './store.js';
 
 /**
@@ -55,7 +55,7 @@ export interface IdempotencyOptions {
    */
   readonly ttl?: number;
   /**
-   * The methods that may have a key; requests with other methods are passed on.
+   * The methods that may have a key, in upper or lower case; requests with other methods are passed on.
    * @default ['POST', 'PATCH']
    */
   readonly methods?: readonly string[];
@@ -78,7 +78,8 @@ export interface IdempotencyOptions {
    */
   readonly recover?: boolean;
   /**
-   * Identifies the caller of a request: two callers may use the same key, and neither gets the other's answer.
+   * Identifies the caller of a request: two callers may use the same key, and neither gets the other's answer. A request for
+   * which it returns no string fails with a TypeError.
    * @default the header Authorization
    */
   readonly scope?: (request: IdempotentRequest) => string;
@@ -117,13 +118,21 @@ export function settingsOf(options: IdempotencyOptions, caller: string): Setting
   for (const name of ['required', 'marksEffects', 'recover'] as const) {
     checkBoolean(settings[name], `"${name}"`);
   }
+  checkMethods(settings.methods);
   if (typeof settings.locks?.acquire !== 'function') {
     throw missing(caller, 'locks', 'what connect() of holdfast returned');
   }
   if (typeof settings.store?.begin !== 'function') {
     throw missing(caller, 'store', 'such as redisStore(client)');
   }
-  return settings;
+  return { ...settings, methods: settings.methods.map((method) => method.toUpperCase()) };
+}
+
+function checkMethods(methods: unknown): void {
+  const all = Array.isArray(methods) && methods.length > 0 ? methods : [undefined];
+  if (all.every((method) => typeof method === 'string')) return;
+  const message = `"methods" must be a list of methods such as 'POST', got ${show(methods)}`;
+  throw argumentError('ERR_INVALID_ARG_TYPE', message);
 }
 
 function missing(caller: string, option: string, advice: string): Error {
