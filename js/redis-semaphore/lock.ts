@@ -93,13 +93,16 @@ export abstract class Lock {
   async #acquire(signal: AbortSignal | undefined): Promise<Error | undefined> {
     signal?.throwIfAborted();
     const { tries } = this.#options;
+    if (this.#isSemaphore && this.isAcquired) return undefined;
     if (this.#external) return this.#takeOver(signal);
     if (!tries)
       return new Error('no attempt was made: acquireTimeout or acquireAttemptsLimit is 0');
     try {
       const held = await this.#take(signal);
       if (held === null) return new Error('others hold it');
-      this.#begin(await this.#named(held));
+      // Under its identifier a semaphore has one permit, however often it is acquired.
+      if (this.#isSemaphore && this.isAcquired) await held.release();
+      else this.#begin(await this.#named(held));
       return undefined;
     } catch (error) {
       if (error instanceof LockTimeoutError) return error;
@@ -176,6 +179,10 @@ export abstract class Lock {
       );
     };
     held.signal.addEventListener('abort', lost, { once: true });
+  }
+
+  get #isSemaphore(): boolean {
+    return this.#kind.limit !== undefined;
   }
 
   get #hold(): { readonly ttl: number; readonly renew: boolean } {

@@ -223,6 +223,7 @@ impl Machine {
                     (self.rq.cx.next_token_id(), self.queues.keys_of(&self.rq.cx, &name));
                 let label = token.map_or_else(Arc::default, |token| Token::label_of(&token));
                 let token = self.rq.cx.token(id, &label);
+                self.end_releases_of(&token);
                 let call = Call::Adopt { keys, token, epoch, owner, ttl, mode };
                 self.begin_one_shot(op, call, Aim::Adopt { id, label, hold });
             }
@@ -919,6 +920,18 @@ impl Machine {
     fn send_release(&mut self, id: TokenId) {
         if let Some(release) = self.releases.get(&id) {
             release.send(&mut self.rq, id);
+        }
+    }
+
+    /// A token that its caller has chosen may have been released before. A repeat of that would free its next hold, for
+    /// which it is adopted now.
+    fn end_releases_of(&mut self, token: &Token) {
+        for id in in_order(&self.releases) {
+            if let Some(release) = self.releases.get_mut(&id).filter(|each| each.is_of(token)) {
+                release.give_up(&mut self.rq.cx, id);
+                self.rq.forget(Owner::Release(id));
+                self.releases.remove(&id);
+            }
         }
     }
 

@@ -1,6 +1,7 @@
 //! Releases: on a caller's request, or of a grant that no caller uses.
 //!
-//! Once a release was sent its token is burned: no later request acquires or extends with it.
+//! Once a release was sent its token is burned: no later request acquires or extends with it. Only a token that its caller
+//! has chosen may be adopted anew, which ends its releases.
 
 use super::context::Context;
 use super::interface::Outcome;
@@ -202,6 +203,16 @@ impl Release {
             rq.retry_at(Owner::Release(id), repeat_at);
         }
         !repeats
+    }
+
+    pub(super) fn is_of(&self, token: &Token) -> bool {
+        self.token == *token
+    }
+
+    /// Its token gets the lock anew: nothing is left to release.
+    pub(super) fn give_up(&mut self, cx: &mut Context, id: TokenId) {
+        let outcome = if self.maybe_freed { Outcome::Done } else { Outcome::Lost };
+        self.answer(cx, id, outcome);
     }
 
     /// The caller's patience is over.

@@ -13,7 +13,8 @@ pub(crate) const NAMED: &str = "=";
 /// Names one owner of one lock: `hf1.<client>.<n>[.<label>]`.
 ///
 /// `client` is a random UUID v4 per manager and `n` counts its tokens, so a token is unique, and shows in Redis which
-/// process holds a lock. A token is never used again once its release was sent.
+/// process holds a lock. A token is never used again once its release was sent,
+/// unless its caller has chosen it, and adopts it anew.
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Token(Arc<str>);
 
