@@ -19,6 +19,7 @@ import {
 } from '@opentelemetry/api';
 import type { LockTrace } from '../api/diagnostics.js';
 import type { LockManager } from '../api/manager.js';
+import { checkObject } from '../internal/checks.js';
 import { COUNTS, LEVELS, LOST_REASONS, Measures, snake } from '../internal/measures.js';
 
 const OPERATIONS = ['acquire', 'extend', 'release'] as const;
@@ -131,6 +132,7 @@ export interface MeasureOptions {
  * seconds, and what `stats()` counts.
  *
  * @returns A function that ends this earlier.
+ * @throws TypeError for an unknown option.
  *
  * @example
  * ```ts
@@ -142,7 +144,11 @@ export interface MeasureOptions {
  * ```
  */
 export function measureLocks(locks: LockManager, options: MeasureOptions = {}): () => void {
-  const { meter = metrics.getMeter('holdfast'), manager = 'default' } = options;
+  const { meter = metrics.getMeter('holdfast'), manager = 'default' } = checkObject<MeasureOptions>(
+    options,
+    ['meter', 'manager'],
+    'measureLocks',
+  );
   const ours = { 'lock.manager': manager };
   const waits = meter.createHistogram('holdfast.acquire.duration', {
     unit: 's',

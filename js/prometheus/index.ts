@@ -7,6 +7,7 @@
 import { Counter, Gauge, Histogram, type Registry, register } from 'prom-client';
 import { argumentError } from '../api/errors.js';
 import type { LockManager } from '../api/manager.js';
+import { checkObject } from '../internal/checks.js';
 import { COUNTS, LEVELS, LOST_REASONS, Measures, snake } from '../internal/measures.js';
 
 /**
@@ -43,7 +44,7 @@ const HOLDS = [0.005, 0.025, 0.1, 0.5, 2, 10, 60, 600];
  * the manager is closed its series are removed.
  *
  * @returns A function that removes them earlier.
- * @throws TypeError if the registry has a manager of this label.
+ * @throws TypeError if the registry has a manager of this label, or for an unknown option.
  *
  * @example
  * ```ts
@@ -56,7 +57,11 @@ const HOLDS = [0.005, 0.025, 0.1, 0.5, 2, 10, 60, 600];
  * ```
  */
 export function measureLocks(locks: LockManager, options: MeasureOptions = {}): () => void {
-  const { registry = register, manager = 'default' } = options;
+  const { registry = register, manager = 'default' } = checkObject<MeasureOptions>(
+    options,
+    ['registry', 'manager'],
+    'measureLocks',
+  );
   const metrics = sharedMetrics(registry);
   if (metrics.measured.has(manager)) {
     const message = `the registry already has the metrics of a manager "${manager}": give each manager its own label by the option manager`;

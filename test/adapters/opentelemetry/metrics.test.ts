@@ -83,3 +83,12 @@ for (const kind of ['redis', 'memory'] as const) {
     await provider.shutdown();
   });
 }
+
+test('an option that does not exist is refused, with the one that was meant', async () => {
+  await using manager = await connect('memory:');
+  const wrong = { manger: 'orders' } as never;
+  assert.throws(
+    () => measureLocks(manager, wrong),
+    /measureLocks has no option "manger".*"manager"/,
+  );
+});

@@ -132,3 +132,12 @@ test('connected is 0 while the server is away', async () => {
     await own.stop();
   }
 });
+
+test('an option that does not exist is refused, with the one that was meant', async () => {
+  const manager = await open('memory:');
+  const wrong = { manger: 'orders' } as never;
+  assert.throws(
+    () => measureLocks(manager, wrong),
+    /measureLocks has no option "manger".*"manager"/,
+  );
+});
