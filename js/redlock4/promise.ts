@@ -7,6 +7,9 @@ export type Callback<T> = (error: unknown, result?: T) => void;
 
 type ErrorClass = abstract new (...args: never[]) => unknown;
 
+/** What errors a `catch` is for: those of a class, those that a function accepts, or those with these properties. */
+type Filter = ErrorClass | ((error: never) => unknown) | object;
+
 /**
  * A promise that also takes a callback, with the methods of Bluebird that its callers use most.
  *
@@ -67,20 +70,20 @@ export class Answer<T> extends Promise<T> {
     this.then(fulfilled, rejected).then(undefined, thrown);
   }
 
-  /** Handles every error, or with two arguments those of one class. */
+  /** Handles every error, or with two arguments those of one class, or those that a function or an object describes. */
   override catch<R = never>(
     rejected?: ((error: unknown) => R | PromiseLike<R>) | null,
   ): Answer<T | R>;
   override catch<R>(
-    type: ErrorClass,
+    filter: Filter,
     rejected: (error: unknown) => R | PromiseLike<R>,
   ): Answer<T | R>;
   override catch<R>(...args: readonly unknown[]): Answer<T | R> {
     const rejected = args.at(-1) as ((error: unknown) => R) | null | undefined;
     if (args.length < 2) return this.then(undefined, rejected);
-    const types = args.slice(0, -1) as ErrorClass[];
+    const filters = args.slice(0, -1) as Filter[];
     return this.then(undefined, (error: unknown) => {
-      if (types.some((type) => error instanceof type)) return rejected?.(error) as R;
+      if (filters.some((filter) => matches(error, filter))) return rejected?.(error) as R;
       throw error;
     });
   }
@@ -114,6 +117,15 @@ export class Answer<T> extends Promise<T> {
   _getDisposer(): Disposer | undefined {
     return this.#disposer;
   }
+}
+
+function matches(error: unknown, filter: Filter): boolean {
+  if (typeof filter !== 'function') {
+    const had = error as Readonly<Record<string, unknown>>;
+    return Object.entries(filter).every(([name, value]) => had[name] === value);
+  }
+  if (filter === Error || filter.prototype instanceof Error) return error instanceof filter;
+  return Boolean((filter as (error: unknown) => unknown)(error));
 }
 
 /**

@@ -170,6 +170,15 @@ for (const name of ['redlock4', 'holdfast/redlock4']) {
     const lock = await redlock.lock('a', LONG_MS).tap((each) => assert.equal(each.attempts, 1));
     const none = await redlock.lock('a', LONG_MS).catch(Redlock4.LockError, () => 'none');
     assert.equal(none, 'none');
+    const byName = ({ name }: Error) => name === 'LockError';
+    for (const type of [byName, { name: 'LockError' }, Error]) {
+      const caught = await redlock.lock('a', LONG_MS).catch(type as never, () => 'caught');
+      assert.equal(caught, 'caught');
+    }
+    for (const type of [(error: Error) => !byName(error), { name: 'TypeError' }, RangeError]) {
+      const missed = redlock.lock('a', LONG_MS).catch(type as never, () => 'wrong');
+      assert.ok((await failureOf(missed)) instanceof Redlock4.LockError);
+    }
     const passed = redlock.lock('a', LONG_MS).catch(TypeError, () => 'wrong');
     await failureOf(passed);
     const done = new Promise((resolve) => lock.unlock().return('freed').done(resolve));
