@@ -23,6 +23,7 @@ import {
   OutcomeCode,
   readGrant,
   readGrants,
+  readTimeout,
   releaseOperation,
   SHARE_EXCLUSIVE,
   SHARE_UNLIMITED,
@@ -325,6 +326,10 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
       take: (name: string, request: AcquireRequest) =>
         // It is not reentrant, so the lock is one of its own.
         this.#take(name, withOrigin(request, this.runOnce)) as Promise<HeldLock | null>,
+      takeOrRead: (name: string, request: AcquireRequest) =>
+        this.#takeOrRead(name, withOrigin(request, this.runOnce)),
+      replace: (lock: HeldLock, value: string, ttl: number) =>
+        this.adoptAs(lock, value, { ttl, renew: false }) as Promise<HeldLock>,
     };
     return runOnce<T>(this, manager, key, once, body);
   }
@@ -572,6 +577,16 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
     return traced(tracing.acquire, { name, errors: this.#errors }, async () => {
       const outcome = await this.#begin(name, request);
       if (outcome.code === OutcomeCode.Held && request.wait === WAIT_NEVER) return null;
+      return this.#settle(name, request, outcome);
+    });
+  }
+
+  /** Takes one lock, or answers the value of one that is held: `''` if it was freed meanwhile. */
+  async #takeOrRead(name: string, request: AcquireRequest): Promise<HeldLock | string> {
+    return traced(tracing.acquire, { name, errors: this.#errors }, async () => {
+      // Only a request that is said to wait is told who holds the lock.
+      const outcome = await this.#begin(name, { ...request, wait: 0 });
+      if (outcome.code === OutcomeCode.TimedOut) return readTimeout(outcome).holder;
       return this.#settle(name, request, outcome);
     });
   }

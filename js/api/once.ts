@@ -48,6 +48,14 @@ export interface OnceOptions
    */
   readonly keep?: number | undefined;
   /**
+   * Whether the slot keeps what its body returns, for as long as it is done: every later caller with this option gets it
+   * as `value`. It is kept as JSON, of up to 65536 bytes, in the key that marks the slot. A larger result, or one that
+   * has no JSON, counts as an error of the body.
+   *
+   * @default false
+   */
+  readonly keepResult?: boolean | undefined;
+  /**
    * How long to wait while another client holds the lock, in whole ms, or `Infinity`. With `retry`, a waiting caller
    * runs the slot if that client crashes.
    *
@@ -66,7 +74,7 @@ export interface OnceOptions
  * else console.log(result.reason)
  * ```
  */
-export type OnceResult<T> = OnceRan<T> | OnceRefused;
+export type OnceResult<T> = OnceRan<T> | OnceRefused<T>;
 
 /**
  * The result of a `runOnce` whose body ran.
@@ -97,7 +105,7 @@ export interface OnceRan<T> {
  * console.log(result.ran || result.reason) // done
  * ```
  */
-export interface OnceRefused {
+export interface OnceRefused<T = unknown> {
   /** The body did not run here. */
   readonly ran: false;
   /** The name of the slot. */
@@ -106,9 +114,24 @@ export interface OnceRefused {
    * The slot is done; or the lock is held by another client, whose body runs for this slot or another.
    */
   readonly reason: 'done' | 'running';
+  /**
+   * With `keepResult`, what the body of a slot that is done returned, as `JSON.parse` reads it. Missing if the body
+   * has not ended, has returned `undefined`, or threw; and if its caller did not ask for `keepResult`.
+   */
+  readonly value?: T;
 }
 
-const OPTIONS = ['every', 'keep', 'label', 'maxHold', 'retry', 'signal', 'slot', 'stallTimeout'];
+const OPTIONS = [
+  'every',
+  'keep',
+  'keepResult',
+  'label',
+  'maxHold',
+  'retry',
+  'signal',
+  'slot',
+  'stallTimeout',
+];
 const DAY_MS = 86_400_000;
 const KEEP_MS_MAX = 366 * DAY_MS;
 const KEEP_MS_LEAST = 60_000;
@@ -119,8 +142,9 @@ const TTL_MS_LEAST = 2 * TTL_MS_MIN;
 export function checkOnceOptions(options: unknown, defaults: Defaults): OnceRequest {
   const known = [...OPTIONS, 'ttl', 'wait'];
   const given = checkObject<OnceOptions>(options, known, 'runOnce');
-  const { every, slot, retry = false, keep, wait = 0, ...hold } = given;
+  const { every, slot, retry = false, keep, keepResult = false, wait = 0, ...hold } = given;
   checkBoolean(retry, 'retry');
+  checkBoolean(keepResult, 'keepResult');
   const { length, least, usual } = slotLength(every, slot);
   if (keep !== undefined) checkWhole(keep, 'keep', least, KEEP_MS_MAX);
   const request = checkWaiting({ ...hold, wait }, { ...defaults, renew: true }, wait);
@@ -130,6 +154,7 @@ export function checkOnceOptions(options: unknown, defaults: Defaults): OnceRequ
     slot: length,
     retry,
     keep: keep ?? usual,
+    keepResult,
   };
 }
 

@@ -146,14 +146,14 @@ function foreignError(lock: string): LockTimeoutError {
   return new LockTimeoutError(message, lock, { waited: 0 });
 }
 
-/** The label at the end of a token of holdfast: `hf1.<client>.<n>.<label>`. */
+/** The label of a token of holdfast: `hf1.<client>.<n>.<label>`. Behind a space stands the result of a slot. */
 export function labelOf(token: string): string | undefined {
-  return /^hf1\.[^.]+\.\d+\.(.+)$/.exec(token)?.[1];
+  return /^hf1\.[^.]+\.\d+\.([^ ]+)/.exec(token)?.[1];
 }
 
 /** The manager in a token of holdfast: `hf1.<client>.<n>`; `null` in any other value. */
 export function clientOf(token: string): string | null {
-  return /^hf1\.([^.]+)\.\d+(?:\.|$)/.exec(token)?.[1] ?? null;
+  return /^hf1\.([^.]+)\.\d+(?:[. ]|$)/.exec(token)?.[1] ?? null;
 }
 
 /** The number in a token of `client`, as in `hf1.<client>.<n>`; `NaN` for any other. */

@@ -153,6 +153,93 @@ for (const kind of ['redis', 'memory'] as const) {
       );
     });
 
+    test('with keepResult every later caller gets what the body returned', async () => {
+      const [one, other] = await start();
+      const report = { total: 5, title: 'Größe "+"', items: [1, null, { deep: true }], end: '+' };
+      for (const retry of [false, true]) {
+        const options = { slot: `${retry}`, retry, keepResult: true, keep: 60_000, wait: 30_000 };
+        const [first, second] = await Promise.all(
+          [one, other].map((locks) => locks.runOnce('job', options, async () => report)),
+        );
+        const ran = first?.ran ? first : second;
+        const told = first?.ran ? second : first;
+        assert.deepEqual(ran, { ran: true, slot: `${retry}`, value: report });
+        const kept = { ran: false, slot: `${retry}`, reason: 'done', value: report };
+        assert.deepEqual(told, kept);
+        const third = await open(target);
+        for (const locks of [one, other, third]) {
+          assert.deepEqual(await locks.runOnce('job', options, () => assert.fail()), kept);
+        }
+        const blind = await other.runOnce('job', { slot: `${retry}` }, () => assert.fail());
+        assert.deepEqual(blind, { ran: false, slot: `${retry}`, reason: 'done' });
+      }
+      assert.equal(one.stats().held + other.stats().held, 0);
+      const { held } = await other.query({ startsWith: 'job' });
+      assert.deepEqual(
+        held.map(({ name, clientId, label }) => [name, clientId !== '', / /.test(label ?? '')]),
+        ['job@false', 'job@true'].map((name) => [name, true, false]),
+      );
+      assert.ok(held.every(({ ttl }) => ttl !== null && ttl > 50_000 && ttl <= 60_000));
+      assert.ok(await other.forceRelease('job@true'));
+      const again = { slot: 'true', keepResult: true };
+      assert.ok((await other.runOnce('job', again, () => 1)).ran);
+    });
+
+    test('keepResult outlives its manager, and keeps nothing of a body without a result', async () => {
+      const [one, other] = await start();
+      const keeping = { keepResult: true, keep: 60_000 };
+      await one.runOnce('job', { slot: 's', ...keeping }, () => 'kept');
+      await one.runOnce('job', { slot: 'none', ...keeping }, () => undefined);
+      const failing = one.runOnce('job', { slot: 'failed', ...keeping }, () => {
+        throw new Error('broken');
+      });
+      await assert.rejects(failing, /broken/);
+      await one.close();
+      assert.deepEqual(await other.runOnce('job', { slot: 's', ...keeping }, () => 1), {
+        ...DONE,
+        value: 'kept',
+      });
+      for (const slot of ['none', 'failed']) {
+        const none = await other.runOnce('job', { slot, ...keeping }, () => 1);
+        assert.deepEqual(none, { ...DONE, slot });
+      }
+    });
+
+    test('a result that cannot be kept is an error, and with retry the slot is free', async () => {
+      const [one, other] = await start();
+      const cycle: unknown[] = [];
+      cycle.push(cycle);
+      for (const [code, value] of [
+        ['ERR_OUT_OF_RANGE', 'x'.repeat(65_535)],
+        ['ERR_INVALID_ARG_TYPE', cycle],
+        ['ERR_INVALID_ARG_TYPE', () => 1],
+      ] as const) {
+        const options = { slot: 's', retry: true, keepResult: true };
+        const refused = one.runOnce('job', options, () => value as unknown);
+        await assert.rejects(refused, { code });
+      }
+      const longest = 'x'.repeat(65_534);
+      const options = { slot: 's', retry: true, keepResult: true };
+      assert.ok((await other.runOnce('job', options, () => longest)).ran);
+      const kept = await one.runOnce<unknown>('job', options, () => assert.fail());
+      assert.deepEqual(kept, { ...DONE, value: longest });
+    });
+
+    test('a body that was overtaken keeps no result', async () => {
+      const [one, other] = await start();
+      const options = { slot: 's', retry: true, keepResult: true };
+      const overtaken = one.runOnce('job', options, async () => {
+        await other.forceRelease('job@s');
+        return 7;
+      });
+      await assert.rejects(overtaken, (error) => {
+        assert.ok(error instanceof LockLostError);
+        return error.result === 7;
+      });
+      assert.ok((await other.runOnce('job', options, () => 8)).ran);
+      assert.deepEqual(await one.runOnce('job', options, () => 9), { ...DONE, value: 8 });
+    });
+
     test('every names slots by the clock of the server', async (t) => {
       const [one, other] = await start();
       const now = Date.now();
@@ -194,6 +281,7 @@ for (const kind of ['redis', 'memory'] as const) {
         ['ERR_OUT_OF_RANGE', 'job', { every: '1h', keep: 60_000 }],
         ['ERR_OUT_OF_RANGE', 'job', { slot: 's', ttl: 50 }],
         ['ERR_INVALID_ARG_TYPE', 'job', { slot: 's', retry: 1 }],
+        ['ERR_INVALID_ARG_TYPE', 'job', { slot: 's', keepResult: 1 }],
         ['ERR_INVALID_ARG_TYPE', 'job', { slot: 's', mode: 'shared' }],
         ['ERR_OUT_OF_RANGE', 'job', { slot: 's', wait: -1 }],
       ] as const) {
