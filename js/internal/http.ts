@@ -22,6 +22,12 @@ interface Response {
   end(body: string): unknown;
 }
 
+/** What a cache answered later would be no answer to another request. @internal */
+export const PROBLEM_HEADERS = {
+  'Content-Type': 'application/problem+json',
+  'Cache-Control': 'no-store',
+} as const;
+
 /** Answers with a problem, by Fastify's reply or by the response of Express or node:http. @internal */
 export function refuse(
   response: unknown,
@@ -29,12 +35,7 @@ export function refuse(
   headers: Readonly<Record<string, string>> = {},
 ): void {
   const body = JSON.stringify(problem);
-  // What a cache answered later would be no answer to another request.
-  const all = {
-    'Content-Type': 'application/problem+json',
-    'Cache-Control': 'no-store',
-    ...headers,
-  };
+  const all = { ...PROBLEM_HEADERS, ...headers };
   if (typeof (response as Reply).code === 'function') {
     const reply = response as Reply;
     for (const [name, value] of Object.entries(all)) reply.header(name, value);

@@ -1,4 +1,4 @@
-/** Repeated requests, in Express and Fastify, with each store, on a Redis and in memory. */
+/** Repeated requests, in Express, Fastify and Nest, with each store, on a Redis and in memory. */
 
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
@@ -11,10 +11,12 @@ import {
   memoryStore,
   redisStore,
 } from 'holdfast/idempotency';
+import { IdempotencyInterceptor } from 'holdfast/nest';
 import { createClient } from 'redis';
 import { connect, type LockManager } from '../../support/holdfast.js';
 import { RedisServer } from '../../support/server.js';
 import { until } from '../../support/wait.js';
+import { NEST_SERVICES } from './nest-services.js';
 import { type Pay, post, SERVICES } from './services.js';
 
 let server: RedisServer;
@@ -66,7 +68,7 @@ function counting(): { pay: Pay; count: number; goOn: () => void; open: boolean 
   return counter;
 }
 
-for (const [framework, start] of Object.entries(SERVICES)) {
+for (const [framework, start] of Object.entries({ ...SERVICES, ...NEST_SERVICES })) {
   for (const [place, make] of Object.entries(PLACES)) {
     const matrix = (
       title: string,
@@ -243,7 +245,8 @@ test('an attempt whose lock was lost cannot have effects, nor overwrite the answ
 
 test('wrong options are refused at once', () => {
   const { locks, store } = (PLACES['memory'] ?? assert.fail())();
-  for (const make of [expressIdempotency, fastifyIdempotency]) {
+  const intercept = (options: IdempotencyOptions) => new IdempotencyInterceptor(options);
+  for (const make of [expressIdempotency, fastifyIdempotency, intercept]) {
     assert.throws(() => make({ locks } as never), /needs the option "store", such as redisStore/);
     assert.throws(() => make({ store } as never), /needs the option "locks"/);
     assert.throws(() => make({ locks, store, ttl: 5 }), /"ttl" must be whole ms/);

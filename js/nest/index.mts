@@ -1,0 +1,21 @@
+// The CommonJS build is the real code; one implementation means one identity of every class.
+export {
+  currentLock,
+  currentSlot,
+  HoldfastModule,
+  type HoldfastModuleAsyncOptions,
+  type HoldfastModuleOptions,
+  type HoldfastOptions,
+  IdempotencyInterceptor,
+  InjectLocks,
+  Lock,
+  type LockDecorator,
+  type LockHealth,
+  type LockHealthOptions,
+  type LockMethodOptions,
+  lockHealth,
+  lockManagerToken,
+  Once,
+  type OnceDecorator,
+  type OnceMethodOptions,
+} from './index.js';

@@ -1,0 +1,83 @@
+/** Puts a function in the place of a method, for both decorators. */
+
+import { Inject } from '@nestjs/common';
+import { argumentError } from '../api/errors.js';
+import type { LockManager } from '../api/manager.js';
+import { lockManagerToken } from './tokens.js';
+
+/** What stands around a method: gets the manager, the object, and the arguments. @internal */
+export type Around = (
+  locks: LockManager,
+  self: unknown,
+  args: unknown[],
+  method: () => unknown,
+) => Promise<unknown>;
+
+/** The property of an instance in which it has a manager, for each token. */
+const properties = new Map<unknown, symbol>();
+
+function propertyOf(token: unknown): symbol {
+  const known = properties.get(token);
+  if (known !== undefined) return known;
+  const made = Symbol('holdfast.locks');
+  properties.set(token, made);
+  return made;
+}
+
+/** The method as errors name it. @internal */
+export function placeOf(decorator: string, target: object, key: string | symbol): string {
+  const { name } = typeof target === 'function' ? target : target.constructor;
+  return `@${decorator} on ${name}.${String(key)}`;
+}
+
+/**
+ * Has `around` called in place of a method. Nest gives each instance the manager as a property, so it works for every
+ * scope, and for controllers as for providers.
+ *
+ * @throws TypeError if it is no method of instances.
+ * @internal
+ */
+export function wrap(
+  target: object,
+  descriptor: { value?: unknown },
+  { where, manager }: { where: string; manager: string | undefined },
+  around: Around,
+): void {
+  const method = descriptor?.value;
+  // A static method has no instance that Nest could give a manager to.
+  if (typeof method !== 'function' || typeof target === 'function') {
+    throw argumentError('ERR_INVALID_ARG_TYPE', `${where} must be on a method of instances`);
+  }
+  const token = lockManagerToken(manager);
+  const property = propertyOf(token);
+  Inject(token)(target, property);
+  const wrapped = async function (this: unknown, ...args: unknown[]): Promise<unknown> {
+    const locks = (this as { [property]?: LockManager } | undefined)?.[property];
+    if (locks === undefined) throw unmade(where);
+    return around(locks, this, args, () => method.apply(this, args));
+  };
+  descriptor.value = withTraitsOf(method, wrapped);
+}
+
+function unmade(where: string): Error {
+  const message = `${where} has no lock manager: Nest gives it to the objects that it makes itself from a class, not to those of "new" or "useFactory"`;
+  return argumentError('ERR_INVALID_ARG_VALUE', message);
+}
+
+/** What Reflect has with the package reflect-metadata, which Nest needs. */
+interface Metadata {
+  getOwnMetadataKeys(target: object): unknown[];
+  getOwnMetadata(key: unknown, target: object): unknown;
+  defineMetadata(key: unknown, value: unknown, target: object): void;
+}
+
+/** Gives `to` the name, the properties and the metadata of `from`: other decorators and Nest find a method by them. */
+function withTraitsOf(from: object, to: object): object {
+  const { prototype: _, ...traits } = Object.getOwnPropertyDescriptors(
+    from,
+  ) as PropertyDescriptorMap;
+  Object.defineProperties(to, traits);
+  const { getOwnMetadata, getOwnMetadataKeys, defineMetadata } = Reflect as unknown as Metadata;
+  for (const key of getOwnMetadataKeys(from)) defineMetadata(key, getOwnMetadata(key, from), to);
+  return to;
+}
