@@ -24,10 +24,10 @@ export function runAs<T>(run: Run, body: () => T): T {
  *
  * @example
  * ```ts
- * import { currentLock } from 'holdfast/nest'
+ * import { currentLock, Lock } from 'holdfast/nest'
  *
  * class Stock {
- *   // with @Lock('item:${0}')
+ *   @Lock('item:${0}')
  *   async sell(item: string): Promise<number> {
  *     return currentLock().fence
  *   }
@@ -45,10 +45,10 @@ export function currentLock(): Lock {
  *
  * @example
  * ```ts
- * import { currentSlot } from 'holdfast/nest'
+ * import { currentSlot, Once } from 'holdfast/nest'
  *
  * class Reports {
- *   // with @Once('report', { every: '1h' })
+ *   @Once('report', { every: '1h' })
  *   async build(): Promise<void> {
  *     await report(`until ${currentSlot()}`)
  *   }

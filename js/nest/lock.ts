@@ -40,11 +40,6 @@ export type LockDecorator<Args extends unknown[]> = <All extends [...Args, ...un
   method: TypedPropertyDescriptor<(...args: All) => Promise<Result>>,
 ) => void;
 
-/** Runs a method under the lock that a function names, as described below. */
-export function Lock<Args extends unknown[]>(
-  name: (...args: Args) => string,
-  options?: LockMethodOptions,
-): LockDecorator<Args>;
 /**
  * Runs each call of a method under a lock, as `request` of the manager does: calls with the same name run one after
  * another, whichever process they are in. For methods of what Nest makes: providers and controllers, of any scope.
@@ -72,6 +67,10 @@ export function Lock<Args extends unknown[]>(
  * ```
  */
 export function Lock(name: string, options?: LockMethodOptions): LockDecorator<[]>;
+export function Lock<Args extends unknown[]>(
+  name: (...args: Args) => string,
+  options?: LockMethodOptions,
+): LockDecorator<Args>;
 export function Lock(name: unknown, options: LockMethodOptions = {}): LockDecorator<[]> {
   const { manager, ...request } = options;
   return (target, key, descriptor) => {

@@ -100,7 +100,6 @@ export interface HoldfastModuleAsyncOptions
  * await app.close()
  * ```
  */
-// biome-ignore lint/complexity/noStaticOnlyClass: Nest knows a module by its class
 export class HoldfastModule {
   /**
    * The module of a manager whose options are known.

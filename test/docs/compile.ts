@@ -7,6 +7,8 @@ import { ROOT } from '../support/child.js';
 import type { Block } from './blocks.js';
 
 const OPTIONS: ts.CompilerOptions = {
+  emitDecoratorMetadata: true,
+  experimentalDecorators: true,
   lib: ['lib.es2022.d.ts', 'lib.dom.d.ts', 'lib.esnext.disposable.d.ts'],
   module: ts.ModuleKind.NodeNext,
   noEmit: true,

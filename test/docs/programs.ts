@@ -84,7 +84,13 @@ function scoped(code: string): string {
 /** Node 20 knows neither types nor `await using`. */
 function toJavaScript(code: string): string {
   const { ESNext } = ts.ModuleKind;
-  const compilerOptions = { module: ESNext, target: ts.ScriptTarget.ES2022 };
+  const compilerOptions = {
+    module: ESNext,
+    target: ts.ScriptTarget.ES2022,
+    // As in a service with Nest.
+    experimentalDecorators: true,
+    emitDecoratorMetadata: true,
+  };
   return ts.transpileModule(code, { compilerOptions }).outputText;
 }
 

@@ -182,6 +182,14 @@ test('its guards and its idempotency load by import and by require, without any 
   }
 });
 
+test('its module for Nest needs Nest, which nothing else loads', async () => {
+  const cjs = `for (const entry of ['', '/fence', '/idempotency']) require('holdfast' + entry);
+    try { require('holdfast/nest') } catch (error) { console.log(error.code, error.message.split("'")[1]) }`;
+  writeFileSync(join(folder, 'nest.cjs'), cjs);
+  const said = await succeeds(process.execPath, ['nest.cjs'], folder);
+  assert.match(said, /^MODULE_NOT_FOUND (@nestjs\/common|rxjs)\n$/);
+});
+
 const TYPED = `
 import {
   connect, type Lock, type LockJson, LockTimeoutError, type LockManager, type LockSet,
