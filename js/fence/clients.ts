@@ -194,8 +194,10 @@ function mysql(given: Shape): Connection | undefined {
   if (typeof given.getConnection === 'function') throw outside();
   const client = typeof given.promise === 'function' ? given.promise() : given;
   const connection = asks('mysql', (statement) => client.query(statement));
-  // The server tells the state of the transaction with every answer: SERVER_STATUS_IN_TRANS.
-  return { ...connection, open: (result) => ((result as Shape)?.[0]?.serverStatus ?? 1) % 2 === 1 };
+  // The server tells the state of the transaction with every answer, SERVER_STATUS_IN_TRANS: mysql2 shows it in the result,
+  // mariadb in the connection.
+  const statusOf = (result: Shape) => result?.[0]?.serverStatus ?? given.info?.status ?? 1;
+  return { ...connection, open: (result) => statusOf(result) % 2 === 1 };
 }
 
 function pg(given: Shape): Connection | undefined {

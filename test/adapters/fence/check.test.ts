@@ -14,6 +14,7 @@ import {
   StaleFenceError,
 } from 'holdfast/fence';
 import knex, { type Knex } from 'knex';
+import { createPool as createMariadbPool } from 'mariadb';
 import { createPool, type Pool as MysqlPool } from 'mysql2/promise';
 import { Client, Pool } from 'pg';
 import { DataSource } from 'typeorm';
@@ -247,6 +248,8 @@ test('a check outside of a transaction is refused, by what each client tells', a
   const client = new Client({ connectionString: servers.postgres.url });
   await client.connect();
   const connection = await mysql.getConnection();
+  const byMariadb = createMariadbPool(servers.maria.url.replace('mysql:', 'mariadb:'));
+  const ofMariadb = await byMariadb.getConnection();
   const byKnex = knex({ client: 'pg', connection: servers.postgres.url });
   const byTypeorm = new DataSource({ type: 'postgres', url: servers.postgres.url });
   await byTypeorm.initialize();
@@ -254,6 +257,8 @@ test('a check outside of a transaction is refused, by what each client tells', a
   opened.push(
     () => client.end(),
     async () => connection.release(),
+    () => ofMariadb.release(),
+    () => byMariadb.end(),
     () => byKnex.destroy(),
     () => runner.release(),
     () => byTypeorm.destroy(),
@@ -263,6 +268,8 @@ test('a check outside of a transaction is refused, by what each client tells', a
     'pg, a client': client,
     'mysql2, a pool': mysql,
     'mysql2, a connection': connection,
+    'mariadb, a pool': byMariadb,
+    'mariadb, a connection': ofMariadb,
     Knex: byKnex as Knex,
     'Drizzle with PostgreSQL': drizzle(pool as never),
     'Drizzle with MySQL': drizzleMysql(mysql),

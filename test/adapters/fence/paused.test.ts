@@ -8,11 +8,13 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { join } from 'node:path';
 import { createInterface, type Interface } from 'node:readline';
 import { after, before, test } from 'node:test';
+import { checkFence } from 'holdfast/fence';
 import { ROOT } from '../../support/child.js';
 import { nodeOf } from '../../support/fetched.js';
+import { betterSqliteModule } from './better-sqlite.js';
 import { withPrisma } from './prisma.js';
 import { Servers } from './servers.js';
-import { KINDS, type Kind, TABLES } from './stores.js';
+import { BETTER_SQLITE_KINDS, KINDS, type Kind, TABLES } from './stores.js';
 
 let servers: Servers;
 
@@ -27,6 +29,8 @@ interface Programs {
   readonly node?: string;
   /** The module of its client of Prisma. */
   readonly prisma?: string;
+  /** The module of better-sqlite3. */
+  readonly betterSqlite?: string;
 }
 
 /** A process that holds locks. */
@@ -34,11 +38,14 @@ class Holder {
   readonly #child: ChildProcess;
   readonly #lines: AsyncIterator<string>;
 
-  constructor(kinds: readonly Kind[], { node = process.execPath, prisma = '' }: Programs) {
+  constructor(
+    kinds: readonly Kind[],
+    { node = process.execPath, prisma = '', betterSqlite = '' }: Programs,
+  ) {
     const file = join(ROOT, 'build', 'test', 'adapters', 'fence', 'holder.js');
     const what = JSON.stringify({
       redis: servers.redis.url,
-      places: { ...servers.places, prisma },
+      places: { ...servers.places, prisma, betterSqlite },
       kinds,
     });
     this.#child = spawn(node, [file, what], { stdio: ['pipe', 'pipe', 'inherit'] });
@@ -110,6 +117,36 @@ test('node:sqlite refuses the late write of a holder that was stopped', async ()
   assert.deepEqual(written, { 'node:sqlite': 'written' });
   assert.deepEqual(late, { 'node:sqlite': 'ERR_LOCK_STALE_FENCE' });
   assert.equal(await onSqlite(node, ''), 2);
+});
+
+test('better-sqlite3 and Drizzle with it refuse the late write of a holder that was stopped', async () => {
+  const betterSqlite = await betterSqliteModule();
+  const { Database, drizzle } = require(betterSqlite);
+  const database = new Database(`${servers.places.sqlite}-better`);
+  try {
+    for (const statement of TABLES('sqlite')) database.exec(statement);
+    for (const kind of BETTER_SQLITE_KINDS) {
+      database.exec(`INSERT INTO stock (item, n) VALUES ('${kind}', 5)`);
+    }
+    const { written, late } = await lateWrites(BETTER_SQLITE_KINDS, { betterSqlite });
+    for (const kind of BETTER_SQLITE_KINDS) {
+      const { n } = database.prepare(`SELECT n FROM stock WHERE item = '${kind}'`).get();
+      assert.deepEqual(
+        [written[kind], late[kind], n],
+        ['written', 'ERR_LOCK_STALE_FENCE', 2],
+        kind,
+      );
+    }
+    for (const none of [database, drizzle(database)]) {
+      const lock = { name: 'outside', fence: 1 };
+      assert.throws(
+        () => checkFence(none, lock),
+        /must be checked in a transaction, and this is none/,
+      );
+    }
+  } finally {
+    database.close();
+  }
 });
 
 test('Prisma refuses the late write of a holder that was stopped', async () => {

@@ -20,6 +20,8 @@ export interface Places {
   readonly sqlite: string;
   /** A module of Node that has a generated client of Prisma. */
   readonly prisma?: string;
+  /** A module of Node that has better-sqlite3, and Drizzle for it. */
+  readonly betterSqlite?: string;
 }
 
 /** The stock of one client. */
@@ -34,6 +36,7 @@ export const KINDS = [
   'pg',
   'mysql2',
   'mysql2 with callbacks',
+  'mariadb with MySQL',
   'Knex with PostgreSQL',
   'Knex with MySQL',
   'Drizzle with PostgreSQL',
@@ -45,7 +48,14 @@ export const KINDS = [
   'HTTP',
 ] as const;
 
-export type Kind = (typeof KINDS)[number] | 'node:sqlite' | 'Prisma';
+/** Clients of SQLite that need better-sqlite3. */
+export const BETTER_SQLITE_KINDS = ['better-sqlite3', 'Drizzle with SQLite'] as const;
+
+export type Kind =
+  | (typeof KINDS)[number]
+  | (typeof BETTER_SQLITE_KINDS)[number]
+  | 'node:sqlite'
+  | 'Prisma';
 
 export const TABLES = (dialect: 'postgres' | 'mysql' | 'sqlite') => [
   fenceTable(dialect),
@@ -96,6 +106,16 @@ export const OPEN: Record<Kind, (places: Places) => Promise<Store>> = {
     };
   },
 
+  async 'mariadb with MySQL'({ mysql }) {
+    const { createPool } = await import('mariadb');
+    const pool = createPool(mysql.replace('mysql:', 'mariadb:'));
+    return {
+      write: (lock, n) =>
+        fencedTransaction(pool, lock, async (client) => void (await client.query(sell(lock, n)))),
+      close: () => pool.end(),
+    };
+  },
+
   'Knex with PostgreSQL': ({ postgres }) => knexStore('pg', postgres),
   'Knex with MySQL': ({ mysql }) => knexStore('mysql2', mysql),
 
@@ -137,6 +157,31 @@ export const OPEN: Record<Kind, (places: Places) => Promise<Store>> = {
     return {
       write: async (lock, n) =>
         fencedTransaction(database, lock, (db) => void db.exec(sell(lock, n))),
+      close: async () => database.close(),
+    };
+  },
+
+  async 'better-sqlite3'({ sqlite, betterSqlite = '' }) {
+    const { Database } = require(betterSqlite);
+    const database: FenceSqlite & { close(): void } = new Database(`${sqlite}-better`);
+    return {
+      write: async (lock, n) =>
+        fencedTransaction(database, lock, (db) => void db.exec(sell(lock, n))),
+      close: async () => database.close(),
+    };
+  },
+
+  async 'Drizzle with SQLite'({ sqlite, betterSqlite = '' }) {
+    const { Database, drizzle } = require(betterSqlite);
+    const database = new Database(`${sqlite}-better`);
+    const db = drizzle(database);
+    return {
+      write: async (lock, n) =>
+        // biome-ignore lint/suspicious/noExplicitAny: its types are not those of the tests
+        db.transaction((tx: any) => {
+          checkFence(tx, lock);
+          tx.run(sell(lock, n));
+        }),
       close: async () => database.close(),
     };
   },
