@@ -1,30 +1,19 @@
 /** A client of Prisma for the table of stocks, generated as a service would have it. */
 
 import { execFileSync } from 'node:child_process';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { copyFileSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { ROOT } from '../../support/child.js';
 import { fetchedFolder } from '../../support/fetched.js';
 
-const SCHEMA = `
-generator client {
-  provider = "prisma-client-js"
-  output   = "./client"
-}
-datasource db {
-  provider = "postgresql"
-}
-model stock {
-  item String @id
-  n    Int
-}
-`;
+const SCHEMA = join(ROOT, 'examples', 'prisma', 'schema.prisma');
 
 /** Calls `use` with a module that exports `PrismaClient` and `PrismaPg`. */
 export async function withPrisma(use: (module: string) => Promise<void>): Promise<void> {
   const folder = await fetchedFolder('prisma@7', '@prisma/client@7', '@prisma/adapter-pg@7');
   const made = mkdtempSync(join(folder, 'generated-'));
   try {
-    writeFileSync(join(made, 'schema.prisma'), SCHEMA);
+    copyFileSync(SCHEMA, join(made, 'schema.prisma'));
     const module = join(made, 'index.cjs');
     writeFileSync(
       module,

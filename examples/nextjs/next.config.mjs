@@ -1,0 +1,2 @@
+// The addon of holdfast is loaded where it is installed.
+export default { serverExternalPackages: ['holdfast'] }
