@@ -14,11 +14,12 @@ export async function betterSqliteModule(): Promise<string> {
   // One for each version of Node: an addon of V8 fits one alone.
   const module = join(folder, `node-${process.versions.modules}.cjs`);
   if (existsSync(module)) return module;
-  // It takes a ready addon from its own releases, or compiles one, which takes a minute: with the headers of this Node if
-  // they are installed, since they cannot be downloaded everywhere.
+  // It takes a ready addon from its own releases, or compiles one, without optimisation to be quick: with the headers of
+  // this Node if they are installed, since they cannot be downloaded everywhere.
   const prefix = dirname(dirname(process.execPath));
   const headers = existsSync(join(prefix, 'include', 'node', 'node.h'));
-  const env = { ...process.env, ...(headers ? { npm_config_nodedir: prefix } : {}) };
+  const quick = { CFLAGS: '-O0', CXXFLAGS: '-O0' };
+  const env = { ...process.env, ...quick, ...(headers ? { npm_config_nodedir: prefix } : {}) };
   await execute('npm', ['rebuild', 'better-sqlite3'], { cwd: folder, env, timeout: 200_000 });
   writeFileSync(
     module,
