@@ -117,6 +117,8 @@ export interface OnceRefused<T = unknown> {
   /**
    * With `keepResult`, what the body of a slot that is done returned, as `JSON.parse` reads it. Missing if the body
    * has not ended, has returned `undefined`, or threw; and if its caller did not ask for `keepResult`.
+   *
+   * @default undefined
    */
   readonly value?: T;
 }
