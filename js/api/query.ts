@@ -1,10 +1,9 @@
 /** The holders and waiters of all locks, as the store has them. */
 
-import type { Given } from '../internal/checks.js';
 import { clientOf, type ErrorContext, labelOf, toError } from '../internal/outcome.js';
 import type { NativeChannel } from '../native/channel.js';
 import { type Outcome, queryOperation, readTtl } from '../native/records.js';
-import type { LockMode, QueryOptions } from './options.js';
+import type { LockMode, QueryRequest } from './options.js';
 
 /**
  * One holder of a lock.
@@ -52,6 +51,8 @@ export interface PendingLockInfo {
   readonly label: string | null;
   /** The position in the wait queue, 1 for the next; of several waiters of one manager the first one's. */
   readonly position: number;
+  /** How long it has waited, by the clock of the server, in ms; of several callers the first one. */
+  readonly waited: number;
 }
 
 /**
@@ -78,11 +79,12 @@ export async function* readPages(
   channel: NativeChannel,
   context: ErrorContext,
   prefix: string,
-  { count, startsWith }: Required<Given<QueryOptions>>,
+  { count, text, whole }: QueryRequest,
 ): AsyncGenerator<LockSnapshot, void, undefined> {
+  const keys = { keysStartWith: prefix + text, wholeKey: whole, count };
   let cursor = '';
   do {
-    const outcome = await channel.submit(queryOperation(cursor, prefix + startsWith, count));
+    const outcome = await channel.submit(queryOperation(cursor, keys));
     const page = outcome.text?.page;
     if (page === undefined) throw toError(outcome, context, 'query');
     cursor = page.cursor;
@@ -117,12 +119,13 @@ function snapshotOf({ held, pending }: Page, prefixLength: number): LockSnapshot
       fence: fence ?? null,
       ttl: readTtl(ttl),
     })),
-    pending: firstOfEach(pending).map(({ key, shared, token, position }) => ({
+    pending: firstOfEach(pending).map(({ key, shared, token, position, waited }) => ({
       name: key.slice(prefixLength),
       mode: modeOf(shared),
       clientId: clientOf(token) ?? '',
       label: labelOf(token) ?? null,
       position,
+      waited,
     })),
   };
 }

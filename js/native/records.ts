@@ -108,9 +108,20 @@ export function leaveOperation(lease: number, ttl: number): Operation {
   return { kind: OpKind.Leave, numbers: [lease, ttl], strings: NO_STRINGS };
 }
 
+/** Which keys a query looks at. `wholeKey`: `keysStartWith` is a key. @internal */
+export interface QueryNumbers {
+  readonly keysStartWith: string;
+  readonly wholeKey: boolean;
+  readonly count: number;
+}
+
 /** @internal */
-export function queryOperation(cursor: string, keysStartWith: string, count: number): Operation {
-  return { kind: OpKind.Query, numbers: [count], strings: [cursor, keysStartWith] };
+export function queryOperation(
+  cursor: string,
+  { keysStartWith, wholeKey, count }: QueryNumbers,
+): Operation {
+  const numbers = [count, Number(wholeKey)];
+  return { kind: OpKind.Query, numbers, strings: [cursor, keysStartWith] };
 }
 
 /** @internal */

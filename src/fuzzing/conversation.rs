@@ -204,7 +204,7 @@ impl Talk {
 
     fn query(&self, op: u32) {
         let question =
-            Question { cursor: String::new(), starts_with: "lock:".into(), count: 1_000 };
+            Question { starts_with: "lock:".into(), count: 1_000, ..Question::default() };
         let _reported = self.handle.submit(vec![Submission::Query(self.ticket(op), question)]);
     }
 

@@ -71,7 +71,8 @@ pub enum OpKind {
     Adopt = 6,
     /// 1 if the value of other code is deleted, too; strings: name.
     ForceRelease = 7,
-    /// The number of keys that a page examines; strings: cursor, the prefix of the keys.
+    /// The number of keys that a page examines, 1 if the text is a whole key; strings: cursor, the prefix of the keys or
+    /// the key.
     Query = 8,
     /// ttl, number of names, longest hold, stall limit; strings: label, names.
     AcquireAll = 9,
@@ -289,8 +290,9 @@ fn read_command(kind: u64, numbers: &[f64], strings: &mut Strings) -> Option<Com
 
 fn read_question(numbers: &[f64], strings: &mut Strings) -> Option<Question> {
     let (cursor, starts_with) = (strings.next()?, strings.next()?);
-    let count = u32::try_from(whole(*numbers.first()?)).unwrap_or(u32::MAX);
-    Some(Question { cursor, starts_with, count })
+    let (&count, &whole_key) = (numbers.first()?, numbers.get(1)?);
+    let count = u32::try_from(whole(count)).unwrap_or(u32::MAX);
+    Some(Question { cursor, starts_with, whole_key: whole_key > 0.0, count })
 }
 
 fn read_hold(longest_hold: f64, stall_limit: f64) -> Hold {

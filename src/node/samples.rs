@@ -119,8 +119,13 @@ fn outcomes() -> Vec<Outcome> {
 fn page() -> Page {
     let (key, token) = ("key".to_owned(), "token".to_owned());
     let held = Holding { key, shared: true, token, fence: Some(42), remaining_ms: -1 };
-    let pending =
-        Waiting { key: held.key.clone(), shared: false, token: held.token.clone(), position: 2 };
+    let pending = Waiting {
+        key: held.key.clone(),
+        shared: false,
+        token: held.token.clone(),
+        position: 2,
+        waited_ms: 7,
+    };
     Page { cursor: "cursor".to_owned(), held: vec![held], pending: vec![pending] }
 }
 

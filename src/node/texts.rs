@@ -113,6 +113,8 @@ pub struct QueryWaiter {
     pub token: String,
     /// The position in the wait queue, 1 for the next.
     pub position: u32,
+    /// How long it has waited, in ms.
+    pub waited: f64,
 }
 
 impl From<Page> for QueryPage {
@@ -124,8 +126,13 @@ impl From<Page> for QueryPage {
             fence: fence.map(number),
             ttl: u64::try_from(remaining_ms).map_or(LEASE_ENDLESS, number),
         };
-        let waiter =
-            |Waiting { key, shared, token, position }| QueryWaiter { key, shared, token, position };
+        let waiter = |Waiting { key, shared, token, position, waited_ms }| QueryWaiter {
+            key,
+            shared,
+            token,
+            position,
+            waited: number(waited_ms),
+        };
         Self {
             cursor,
             held: held.into_iter().map(holder).collect(),

@@ -37,6 +37,8 @@ pub struct Waiting {
     pub token: String,
     /// 1 for the next to be granted.
     pub position: u32,
+    /// How long its caller has waited, in ms.
+    pub waited_ms: u64,
 }
 
 /// The request for a page.
@@ -46,6 +48,15 @@ pub struct Question {
     pub cursor: String,
     /// The start of the keys.
     pub starts_with: String,
+    /// Whether `starts_with` is a whole key: then nothing is scanned.
+    pub whole_key: bool,
     /// How many keys the server scans, roughly.
     pub count: u32,
+}
+
+impl Question {
+    /// Whether the page has this key.
+    pub fn matches(&self, key: &str) -> bool {
+        if self.whole_key { key == self.starts_with } else { key.starts_with(&self.starts_with) }
+    }
 }

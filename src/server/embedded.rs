@@ -125,7 +125,7 @@ impl Connection {
         let mut server = access(&self.server);
         let time = server.time();
         let mut keys = server.store.keys();
-        keys.retain(|key| *key > question.cursor && key.starts_with(&question.starts_with));
+        keys.retain(|key| *key > question.cursor && question.matches(key));
         keys.sort_unstable();
         let count = usize::try_from(question.count).unwrap_or(usize::MAX);
         let mut page = Page::default();

@@ -2,10 +2,12 @@
 
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, test } from 'node:test';
+import { setTimeout } from 'node:timers/promises';
 import { connect, type LockManager, openOperations } from '../support/holdfast.js';
 import { enrol, leastRights } from '../support/least-rights.js';
 import { FaultProxy } from '../support/proxy.js';
 import { RedisServer } from '../support/server.js';
+import { until } from '../support/wait.js';
 
 let server: RedisServer;
 let locks: LockManager;
@@ -131,6 +133,41 @@ test('keys of other types, other keys and side keys are no locks', async () => {
   await (await waiting).release();
   await shared.release();
   assert.deepEqual(await locks.query(), { held: [], pending: [] });
+});
+
+test('one lock is read by its key, and no other', async () => {
+  const text = 'a*b';
+  const held = [await locks.acquire(text), await locks.acquire(`${text}c`), await locks.acquire('ab')];
+  await server.admin.call('CONFIG', 'RESETSTAT');
+  const { held: found } = await locks.query({ name: text });
+  assert.deepEqual(
+    found.map(({ name }) => name),
+    [text],
+  );
+  assert.doesNotMatch(String(await server.admin.info('commandstats')), /cmdstat_scan:/);
+  assert.deepEqual(await locks.query({ name: 'free' }), { held: [], pending: [] });
+  await using own = await connect('memory:');
+  await own.acquire(text);
+  await own.acquire(`${text}c`);
+  assert.equal((await own.query({ name: text })).held.length, 1);
+  await assert.rejects(locks.query({ name: 'a', startsWith: 'a' }), /"name" or "startsWith", not both/);
+  await Promise.all(held.map((lock) => lock.release()));
+});
+
+test('a waiter has waited since its call, by the clock of the server', async () => {
+  await using others = await connect(server.url);
+  const lock = await locks.acquire('x');
+  const asked = performance.now();
+  const waiting = others.acquire('x');
+  await until(async () => (await locks.query()).pending.length === 1, 'a queue entry');
+  const known = performance.now();
+  await setTimeout(100);
+  const [waiter] = (await locks.query({ name: 'x' })).pending;
+  const now = performance.now();
+  const waited = waiter?.waited ?? 0;
+  assert.ok(waited >= 100 - 5 && waited <= now - asked + 5, `${waited}, ${known - asked}`);
+  await lock.release();
+  await (await waiting).release();
 });
 
 test('the mark of a queue and the share of nobody are never shown', async () => {

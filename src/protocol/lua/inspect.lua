@@ -2,8 +2,8 @@
   KEYS   1 lock  2 queue  3 waiters  4 shared
   ARGV   1 most
          most: the most shares to return, and the most waiters
-  REPLY  { value, remaining_ms, shares, waiters }  shares: token, remaining_ms and fence by turns; waiters: token and
-                                                   limit by turns
+  REPLY  { value, remaining_ms, shares, waiters }  shares: token, remaining_ms and fence by turns; waiters: token,
+                                                   limit and waited_ms by turns
          {}                                        other code owns it, or it is free
   WRITES nothing
   AGAIN  the state then
@@ -18,7 +18,8 @@ local value = redis.call('GET', lock_key)
 if not value or not value:find('^hf1%.') then
   return {}
 end
-local now_ms = math.floor(server_time_us() / 1000)
+local now_us = server_time_us()
+local now_ms = math.floor(now_us / 1000)
 local shares, waiters = {}, {}
 if value == SHARED or value == SHARED .. MARK then
   local range = redis.call('ZRANGEBYSCORE', shared_key, '(' .. now_ms, '+inf', 'WITHSCORES', 'LIMIT', 0, most)
@@ -29,9 +30,12 @@ if value == SHARED or value == SHARED .. MARK then
     table.insert(shares, math.floor(-tonumber(fence or 0)))
   end
 end
-for _, token in ipairs(redis.call('ZRANGE', queue_key, 0, most - 1)) do
-  local text = redis.call('HGET', waiters_key, token) or ''
-  table.insert(waiters, token)
+local queue = redis.call('ZRANGE', queue_key, 0, most - 1, 'WITHSCORES')
+for i = 1, #queue, 2 do
+  local text = redis.call('HGET', waiters_key, queue[i]) or ''
+  table.insert(waiters, queue[i])
   table.insert(waiters, text:match('^%d+ %d+ %d+ %d+ (%S+) ') or WHOLE)
+  -- The number of an entry is the clock at its call. It may be ahead where two would be equal.
+  table.insert(waiters, string.format('%.0f', math.max(0, now_us - (tonumber(queue[i + 1]) or now_us)) / 1000))
 end
 return { value, redis.call('PTTL', lock_key), shares, waiters }

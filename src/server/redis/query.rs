@@ -10,6 +10,7 @@ use super::{Address, Directory, Endpoint, cluster, sentinel, single, wire};
 use crate::protocol::query::{Holding, Page, Question, Waiting};
 use crate::protocol::{Failure, LockKeys, Refusal, Script};
 use redis::{Cmd, Pipeline, RedisResult, Value};
+use std::slice;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -35,7 +36,15 @@ pub(crate) async fn page(
     if endpoint.db != 0 {
         connection.run(redis::cmd("SELECT").arg(endpoint.db)).await?;
     }
+    let next_server =
+        if server + 1 < servers.len() { format!("{}:0", server + 1) } else { String::new() };
     let mut page = Page::default();
+    if question.whole_key {
+        // In a Cluster all servers but one refuse, which leaves their pages empty.
+        connection.inspect(slice::from_ref(&question.starts_with), &mut page).await?;
+        page.cursor = next_server;
+        return connection.judge(page);
+    }
     let mut examined = 0;
     while examined < question.count {
         let count = SCAN_COUNT.min(question.count - examined);
@@ -44,8 +53,7 @@ pub(crate) async fn page(
         examined += count;
         cursor = next;
         if cursor == "0" {
-            let more = server + 1 < servers.len();
-            page.cursor = if more { format!("{}:0", server + 1) } else { String::new() };
+            page.cursor = next_server;
             return connection.judge(page);
         }
     }
@@ -229,10 +237,11 @@ pub(in crate::server) fn add(page: &mut Page, key: &str, answer: Value) {
             page.held.push(Holding { key, shared: true, token, fence, remaining_ms });
         }
     }
-    for (waiter, position) in queue.chunks_exact(2).zip(1..) {
-        if let [token, limit] = waiter {
+    for (waiter, position) in queue.chunks_exact(3).zip(1..) {
+        if let [token, limit, waited] = waiter {
             let (key, token) = (key.to_owned(), token.clone());
-            page.pending.push(Waiting { key, shared: limit != "-", token, position });
+            let waited_ms = waited.parse().unwrap_or_default();
+            page.pending.push(Waiting { key, shared: limit != "-", token, position, waited_ms });
         }
     }
 }
