@@ -2,27 +2,34 @@
 
 import type { Command } from 'commander';
 import { human } from '../internal/human.js';
+import { type LockView, listLocks, nameOf, viewOf } from '../internal/lock-views.js';
 import { EXIT_CODES, Exit } from './exit.js';
-import { open, type PlaceOptions, whereOf, withPlace } from './options.js';
+import { foreignLease } from './foreign.js';
 import {
   fenceOf,
-  foreignLease,
-  type LockView,
+  headed,
   leaseOf,
-  listLocks,
-  nameOf,
+  type SortKey,
+  sorted,
+  sortOption,
   tableOf,
-  viewOf,
-} from './snapshot.js';
-import { paint, print, printable, table } from './terminal.js';
+} from './lock-tables.js';
+import { open, type PlaceOptions, whereOf, withPlace } from './options.js';
+import { print, printable, table } from './terminal.js';
+
+interface LsOptions extends PlaceOptions {
+  readonly sort: SortKey;
+}
 
 const LS_HELP = `
 Every key of the database is looked at, a thousand at a time, which stops nobody. Locks of other code, which
-have no label and no fence, are not told. Not for a quorum.
+have no label and no fence, are not told. Not for a quorum. WAITED is how long the first of the waiters has waited.
+Redis does not keep since when a lock is held: holdfast watch and holdfast ui count from their first look.
 
 ${EXIT_CODES}
 Examples:
   holdfast ls
+  holdfast ls --sort waiters | head
   holdfast ls 'item:*' --json | jq '.locks[].name'
 `;
 
@@ -39,10 +46,11 @@ export function addLs(program: Command, end: (code: number) => void): void {
     .command('ls')
     .summary('list locks')
     .description('List the locks that are held or waited for.')
-    .argument('[pattern]', 'names: * stands for any text, ? for one character', '*');
+    .argument('[pattern]', 'names: * stands for any text, ? for one character', '*')
+    .addOption(sortOption(['name', 'waiters', 'wait']));
   withPlace(ls)
     .addHelpText('after', LS_HELP)
-    .action(async (pattern: string, options: PlaceOptions) => {
+    .action(async (pattern: string, options: LsOptions) => {
       end(await list(pattern, options));
     });
   const show = program
@@ -57,9 +65,9 @@ export function addLs(program: Command, end: (code: number) => void): void {
     });
 }
 
-async function list(pattern: string, options: PlaceOptions): Promise<number> {
+async function list(pattern: string, options: LsOptions): Promise<number> {
   const locks = await open(whereOf(options));
-  const views = await listLocks(locks, pattern);
+  const views = sorted(await listLocks(locks, pattern), options.sort);
   await locks.close();
   if (options.json === true) print(JSON.stringify({ locks: views }));
   else if (views.length === 0) print('No lock is held or waited for.');
@@ -81,11 +89,17 @@ async function showOne(name: string, options: PlaceOptions): Promise<number> {
 
 function described({ name, mode, holders, waiters }: LockView, foreign?: number | null): string {
   const shown = `Lock "${printable(name)}"`;
-  const queue = waiters.map((each) => [`${each.position}`, each.mode, nameOf(each), each.clientId]);
+  const queue = waiters.map((each) => [
+    `${each.position}`,
+    human(each.waited),
+    each.mode,
+    nameOf(each),
+    each.clientId,
+  ]);
   const waiting =
     waiters.length === 0
       ? []
-      : ['', headed(table(['POSITION', 'MODE', 'WAITER', 'CLIENT'], queue))];
+      : ['', headed(table(['POSITION', 'WAITED', 'MODE', 'WAITER', 'CLIENT'], queue))];
   if (foreign !== undefined) {
     const lease = foreign === null ? 'without an end to its lease' : `for ${human(foreign)} more`;
     return [`${shown} is held by other code ${lease}.`, ...waiting].join('\n');
@@ -94,8 +108,4 @@ function described({ name, mode, holders, waiters }: LockView, foreign?: number 
   const rows = holders.map((each) => [nameOf(each), each.clientId, fenceOf(each), leaseOf(each)]);
   const held = headed(table(['HOLDER', 'CLIENT', 'FENCE', 'LEASE'], rows));
   return [`${shown} is held, ${mode}.`, '', held, ...waiting].join('\n');
-}
-
-function headed([heads = '', ...rows]: readonly string[]): string {
-  return [paint(process.stdout, 'bold', heads), ...rows].join('\n');
 }

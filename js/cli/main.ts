@@ -10,6 +10,7 @@ import { addFenceTable } from './fence-table.js';
 import { addLs } from './ls.js';
 import { addRelease } from './release.js';
 import { addRun } from './run.js';
+import { addUi } from './ui.js';
 import { addWatch } from './watch.js';
 
 const HELP = `
@@ -26,6 +27,7 @@ Examples:
   holdfast run nightly --if-available --at-least 5m -E 0 -- ./nightly.sh
   holdfast ls 'item:*'
   holdfast watch
+  holdfast ui
   holdfast doctor --url redis://10.0.0.1:6379
   holdfast help run
 `;
@@ -52,7 +54,7 @@ async function main(): Promise<void> {
     // Errors in the arguments are reported like all others.
     .configureOutput({ outputError: () => {} })
     .addHelpText('after', HELP);
-  for (const add of [addRun, addLs, addWatch, addRelease, addDoctor, addFenceTable])
+  for (const add of [addRun, addLs, addWatch, addUi, addRelease, addDoctor, addFenceTable])
     add(program, end);
   // The words after -- belong to the command that runs under the lock.
   const [ours] = process.argv.join('\0').split('\0--\0', 1);

@@ -3,9 +3,11 @@
 import { createInterface } from 'node:readline/promises';
 import type { Command } from 'commander';
 import { human } from '../internal/human.js';
+import { type LockView, nameOf, viewOf } from '../internal/lock-views.js';
 import { EXIT_CODES, Exit, UsageError } from './exit.js';
+import { foreignLease } from './foreign.js';
+import { leaseOf } from './lock-tables.js';
 import { open, type PlaceOptions, type Where, whereOf, withPlace } from './options.js';
-import { foreignLease, type LockView, leaseOf, nameOf, viewOf } from './snapshot.js';
 import { print, printable } from './terminal.js';
 
 interface ReleaseOptions extends PlaceOptions {

@@ -26,6 +26,11 @@ export function printable(text: string): string {
   });
 }
 
+/** The time of day, 24 h. */
+export function clock(time: Date): string {
+  return time.toTimeString().slice(0, 8);
+}
+
 /** Rows under their heads, each column as wide as its widest cell. */
 export function table(heads: readonly string[], rows: readonly (readonly string[])[]): string[] {
   const widths = heads.map((_, i) => Math.max(...[heads, ...rows].map((row) => length(row[i]))));

@@ -3,23 +3,24 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import type { LockManager } from '../api/manager.js';
-import { EXIT_CODES, Exit, exitCodeOf, say } from './exit.js';
-import { duration, open, type PlaceOptions, type Where, whereOf, withPlace } from './options.js';
-import { Screen } from './screen.js';
 import {
-  fenceOf,
-  HEADS,
+  freeLock,
   type Holder,
   type LockView,
   listLocks,
   nameOf,
-  rowsOf,
   tokensOf,
-} from './snapshot.js';
-import { print, printable, table } from './terminal.js';
+} from '../internal/lock-views.js';
+import { Observer } from '../internal/observer.js';
+import { EXIT_CODES, Exit, exitCodeOf, say } from './exit.js';
+import { fenceOf, type SortKey, sorted, sortOption, watchedTableOf } from './lock-tables.js';
+import { duration, open, type PlaceOptions, type Where, whereOf, withPlace } from './options.js';
+import { Screen } from './screen.js';
+import { clock, print, printable } from './terminal.js';
 
 interface WatchOptions extends PlaceOptions {
   readonly interval: number;
+  readonly sort: SortKey;
 }
 
 const INTERVAL_MS = 1_000;
@@ -27,7 +28,8 @@ const INTERVAL_MS_MIN = 10;
 const INTERVAL_MS_MAX = 24 * 3_600_000;
 
 const HELP = `
-On a terminal q or Ctrl-C ends it. CHANGES counts how often a lock was seen with a new owner since the watch
+On a terminal q or Ctrl-C ends it. HELD is how long the holder has had the lock, with > in front if it had it
+before the watch began: Redis does not keep it. WAITED is how long the first of the waiters has waited. CHANGES counts how often a lock was seen with a new owner since the watch
 began: it was handed to another process, or acquired anew, at least that often. Without a terminal, and with --json, it
 writes a line for each change of a holder or of the wait queue.
 
@@ -35,7 +37,7 @@ Each look reads every key of the database: give it a longer --interval on a larg
 
 ${EXIT_CODES}
 Examples:
-  holdfast watch 'item:*'
+  holdfast watch 'item:*' --sort age
   holdfast watch --interval 10s --json >> locks.log
 `;
 
@@ -50,7 +52,8 @@ export function addWatch(program: Command, end: (code: number) => void): void {
       new Option('--interval <time>', 'how often to look')
         .argParser(interval)
         .default(INTERVAL_MS, '1s'),
-    );
+    )
+    .addOption(sortOption(['name', 'waiters', 'wait', 'age']));
   withPlace(command)
     .addHelpText('after', HELP)
     .action(async (pattern: string, options: WatchOptions) => {
@@ -90,7 +93,7 @@ interface Watch {
 }
 
 async function followOnScreen({ locks, where, pattern, options, ended }: Watch): Promise<void> {
-  const changes = new Changes();
+  const observer = new Observer();
   const screen = new Screen(() => ended.abort());
   try {
     while (!ended.signal.aborted) {
@@ -102,15 +105,15 @@ async function followOnScreen({ locks, where, pattern, options, ended }: Watch):
   }
 
   async function frame(): Promise<string[]> {
-    const title = `${where.label}  ${printable(pattern)}  ${new Date().toLocaleTimeString()}  q quits`;
+    const title = `${where.label}  ${printable(pattern)}  ${clock(new Date())}  q quits`;
     try {
       const views = await listLocks(locks, pattern);
-      changes.count(views);
-      const rows = views.flatMap((view) =>
-        rowsOf([view]).map((row, i) => [...row, i === 0 ? changes.of(view.name) : '']),
-      );
-      return [title, '', ...table([...HEADS, 'CHANGES'], rows)];
+      const now = Date.now();
+      observer.look(views, now);
+      const rows = sorted(views, options.sort, observer, now);
+      return [title, '', ...watchedTableOf(rows, observer, now)];
     } catch (error) {
+      observer.missed();
       return [title, '', failureOf(error)];
     }
   }
@@ -120,25 +123,6 @@ async function followOnScreen({ locks, where, pattern, options, ended }: Watch):
 function failureOf(error: unknown): string {
   if (exitCodeOf(error) === Exit.Usage) throw error;
   return (error as Error).message;
-}
-
-/** How often each lock was seen with an owner that it did not have before. */
-class Changes {
-  readonly #seen = new Map<string, { owners: readonly string[]; count: number }>();
-
-  count(views: readonly LockView[]): void {
-    for (const view of views) {
-      const { owners: before, count } = this.#seen.get(view.name) ?? { count: 0 };
-      const owners = tokensOf(view);
-      const changed = before !== undefined && owners.some((owner) => !before.includes(owner));
-      const known = owners.length === 0 && before !== undefined ? before : owners;
-      this.#seen.set(view.name, { owners: known, count: count + Number(changed) });
-    }
-  }
-
-  of(name: string): string {
-    return String(this.#seen.get(name)?.count ?? 0);
-  }
 }
 
 /** The line that is written when a lock has changed. */
@@ -171,7 +155,7 @@ function tell(
 ): Map<string, string> {
   const now = new Map(views.map((view) => [view.name, essence(view)]));
   const gone = [...known.keys()].filter((name) => !now.has(name));
-  const nobody = gone.map((name): LockView => ({ name, mode: null, holders: [], waiters: [] }));
+  const nobody = gone.map(freeLock);
   const time = new Date().toISOString();
   for (const lock of [...views, ...nobody]) {
     if (known.get(lock.name) === now.get(lock.name)) continue;

@@ -1,0 +1,110 @@
+/** What can be known of locks by looking again and again: since when they are held, and how often they changed hands. */
+
+import { type Holder, type LockView, tokensOf } from './lock-views.js';
+
+/** Since when a holder has a lock. The server does not keep it, so the first look that shows the holder decides. */
+export interface Hold {
+  /** The time of that look, in ms since 1970. */
+  readonly since: number;
+  /** Whether the look before it did not show the holder. Otherwise the hold may be older. */
+  readonly exact: boolean;
+}
+
+/** What happened to a lock between two looks. */
+export interface Change {
+  readonly name: string;
+  /** The lock got an owner, another owner, or has none any more. */
+  readonly kind: 'acquired' | 'freed' | 'moved';
+  /** Who held it before, and who holds it now. */
+  readonly from: readonly Holder[];
+  readonly to: readonly Holder[];
+}
+
+/** A lock is forgotten when so many looks in a row did not show it. */
+const FORGOTTEN_AFTER = 600;
+
+interface Seen {
+  /** The owners at the last look that showed any. */
+  readonly owners: readonly string[];
+  readonly holders: readonly Holder[];
+  readonly changes: number;
+  /** The last look that showed the lock. */
+  readonly look: number;
+}
+
+/** Compares each look at the locks with the one before. */
+export class Observer {
+  #look = 0;
+  #exact = false;
+  #holds = new Map<string, Hold>();
+  readonly #seen = new Map<string, Seen>();
+
+  /** Takes note of the locks at `now`, in ms since 1970, and returns what has changed since the last look. */
+  look(views: readonly LockView[], now: number): Change[] {
+    this.#look += 1;
+    const known = this.#holds;
+    this.#holds = new Map();
+    const changes: Change[] = [];
+    for (const view of views) {
+      for (const token of tokensOf(view)) {
+        this.#holds.set(token, known.get(token) ?? { since: now, exact: this.#exact });
+      }
+      const change = this.#compare(view);
+      if (change !== undefined && this.#exact) changes.push(change);
+    }
+    changes.push(...this.#gone());
+    this.#exact = true;
+    return changes;
+  }
+
+  /** A look has failed: what the next one shows may be older than the one before. */
+  missed(): void {
+    this.#exact = false;
+  }
+
+  /** Since when a holder has its lock; undefined if the last look did not show it. */
+  holdOf(holder: Holder): Hold | undefined {
+    const [token = ''] = tokensOf({ holders: [holder] });
+    return this.#holds.get(token);
+  }
+
+  /** How long the holder that has the lock longest has had it, in ms; 0 if nobody has it. */
+  ageOf({ holders }: LockView, now: number): number {
+    const ages = holders.map((holder) => now - (this.holdOf(holder)?.since ?? now));
+    return Math.max(0, ...ages);
+  }
+
+  /** How often the lock was seen with an owner that it did not have before. */
+  changesOf(name: string): number {
+    return this.#seen.get(name)?.changes ?? 0;
+  }
+
+  #compare(view: LockView): Change | undefined {
+    const { name, holders } = view;
+    const before = this.#seen.get(name);
+    const owners = tokensOf(view);
+    const held = before !== undefined && before.holders.length > 0;
+    const isNew = owners.some((owner) => before?.owners.includes(owner) !== true);
+    const changes = (before?.changes ?? 0) + Number(isNew && before !== undefined);
+    // A lock that is free keeps its last owners: who gets it back is no other owner.
+    const last = owners.length === 0 ? (before?.owners ?? []) : owners;
+    this.#seen.set(name, { owners: last, holders, changes, look: this.#look });
+    const from = before?.holders ?? [];
+    if (isNew) return { name, kind: held ? 'moved' : 'acquired', from, to: holders };
+    return held && owners.length === 0 ? { name, kind: 'freed', from, to: [] } : undefined;
+  }
+
+  /** The locks that were held at the last look and that this one does not show at all. */
+  #gone(): Change[] {
+    const changes: Change[] = [];
+    for (const [name, seen] of this.#seen) {
+      if (seen.look === this.#look) continue;
+      if (seen.holders.length > 0) {
+        changes.push({ name, kind: 'freed', from: seen.holders, to: [] });
+        this.#seen.set(name, { ...seen, holders: [] });
+      }
+      if (this.#look - seen.look > FORGOTTEN_AFTER) this.#seen.delete(name);
+    }
+    return changes;
+  }
+}

@@ -1,0 +1,87 @@
+/** The options of the page for operators. */
+
+import type { IncomingMessage } from 'node:http';
+import { argumentError } from '../api/errors.js';
+import type { LockManager } from '../api/manager.js';
+import { checkObject, checkText, checkWhole } from '../internal/checks.js';
+
+/**
+ * A request to the page. Express's own requests are of this kind; those of Fastify have it as `request.raw`.
+ *
+ * @example
+ * ```ts
+ * import type { LockUiRequest } from 'holdfast/ui'
+ *
+ * const isAdmin = ({ headers }: LockUiRequest) => headers['x-role'] === 'admin'
+ * ```
+ */
+export interface LockUiRequest extends IncomingMessage {
+  /** The URL as the client sent it, where a router has cut the beginning off `url`. */
+  readonly originalUrl?: string;
+}
+
+/**
+ * Options of `lockUi`.
+ *
+ * @example
+ * ```ts
+ * import type { LockUiOptions } from 'holdfast/ui'
+ *
+ * const options: LockUiOptions = { locks, title: 'Locks of the shop', allowRelease: true }
+ * ```
+ */
+export interface LockUiOptions {
+  /** The manager whose server and prefix are shown. Not one of a quorum. */
+  readonly locks: LockManager;
+  /**
+   * Where the page is mounted, if the router leaves that in `request.url`: Fastify does, Express does not.
+   * @default ''
+   */
+  readonly path?: string;
+  /**
+   * The heading of the page.
+   * @default 'Locks'
+   */
+  readonly title?: string;
+  /**
+   * Whether locks may be taken away from their holders; a function decides for each request. It is asked when a page
+   * is opened and again for each release.
+   * @default false
+   */
+  readonly allowRelease?: boolean | ((request: LockUiRequest) => boolean | Promise<boolean>);
+  /**
+   * The pause between two looks at all locks, in whole ms, from 100 to 3 600 000. It is longer while a look takes long, so that
+   * looking takes a fifth of the time at most. Nothing is looked at while no page is open.
+   * @default 1000
+   */
+  readonly interval?: number;
+}
+
+/** @internal */
+export type UiSettings = Required<LockUiOptions>;
+
+const KNOWN = ['allowRelease', 'interval', 'locks', 'path', 'title'];
+const INTERVAL_MS_MIN = 100;
+const INTERVAL_MS_MAX = 3_600_000;
+
+/** Checks the options, and fills in the defaults. @internal */
+export function uiSettingsOf(options: LockUiOptions): UiSettings {
+  const settings: UiSettings = {
+    path: '',
+    title: 'Locks',
+    allowRelease: false,
+    interval: 1_000,
+    ...checkObject<LockUiOptions>(options, KNOWN, 'lockUi'),
+  };
+  checkText(settings.path, '"path"');
+  checkText(settings.title, '"title"');
+  checkWhole(settings.interval, '"interval"', INTERVAL_MS_MIN, INTERVAL_MS_MAX);
+  if (!['boolean', 'function'].includes(typeof settings.allowRelease)) {
+    throw argumentError('ERR_INVALID_ARG_TYPE', '"allowRelease" must be a boolean or a function');
+  }
+  if (typeof settings.locks?.query !== 'function') {
+    const message = 'lockUi needs the option "locks", what connect() of holdfast returned';
+    throw argumentError('ERR_INVALID_ARG_TYPE', message);
+  }
+  return { ...settings, path: settings.path.replace(/\/+$/, '') };
+}

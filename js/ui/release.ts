@@ -1,0 +1,63 @@
+/** Takes a lock away from its holder, as the page asks for it. */
+
+import type { LockManager } from '../api/manager.js';
+import type { Problem } from '../internal/http.js';
+import { viewOf } from '../internal/lock-views.js';
+import type { LockUiRequest } from './options.js';
+import { ownersOf } from './rows.js';
+
+/**
+ * The header that says which lock to release. A form of another site cannot send a header, and a framework that has
+ * parsed the body already does not matter.
+ */
+export const RELEASE_HEADER = 'holdfast-release';
+
+interface Wanted {
+  readonly name: string;
+  readonly owners: string;
+}
+
+/** Why a request may not release anything; undefined if it may. */
+export function refusalOf(request: LockUiRequest): Problem | undefined {
+  if (request.method !== 'POST') return problem(405, 'Not allowed', 'a lock is released by POST');
+  if (!isSameOrigin(request)) {
+    return problem(403, 'Refused', 'the request comes from a page of another site');
+  }
+  if (wantedOf(request) === undefined) {
+    return problem(400, 'Malformed', `the header ${RELEASE_HEADER} names no lock`);
+  }
+  return undefined;
+}
+
+/** Releases the lock, unless others hold it than the person saw who agreed to it. */
+export async function release(locks: LockManager, request: LockUiRequest): Promise<Problem | null> {
+  const { name, owners } = wantedOf(request) as Wanted;
+  const view = await viewOf(locks, name);
+  if (view.mode === null) return problem(409, 'It is free', 'nobody holds the lock any more');
+  if (ownersOf(view) !== owners) {
+    return problem(409, 'Another holder', 'the lock has another holder by now: nothing was done');
+  }
+  const released = await locks.forceRelease(name);
+  return released ? null : problem(409, 'It is free', 'nobody holds the lock any more');
+}
+
+export function problem(status: number, title: string, detail: string): Problem {
+  return { status, title, detail };
+}
+
+/** Browsers say where a request comes from: by the first header where the page is trusted, else by the second. */
+function isSameOrigin({ headers }: LockUiRequest): boolean {
+  const site = headers['sec-fetch-site'];
+  if (site !== undefined) return site === 'same-origin';
+  const { origin, host } = headers;
+  return origin === undefined || (URL.canParse(origin) && new URL(origin).host === host);
+}
+
+function wantedOf({ headers }: LockUiRequest): Wanted | undefined {
+  try {
+    const { name, owners } = JSON.parse(decodeURIComponent(String(headers[RELEASE_HEADER])));
+    return typeof name === 'string' && typeof owners === 'string' ? { name, owners } : undefined;
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,110 @@
+/** The locks as the page gets them. Times are in ms since 1970, so that the page can count by itself. */
+
+import { createHash } from 'node:crypto';
+import type { LockMode } from '../api/options.js';
+import {
+  type Holder,
+  type LockView,
+  nameOf,
+  tokensOf,
+  type Waiter,
+} from '../internal/lock-views.js';
+import type { Change, Observer } from '../internal/observer.js';
+
+/** One lock. */
+export interface Row {
+  readonly name: string;
+  readonly mode: LockMode | null;
+  /** Stands for the holders: it changes whenever another gets the lock. */
+  readonly owners: string;
+  readonly holders: readonly RowHolder[];
+  readonly waiters: readonly RowWaiter[];
+  /** How often it was seen with an owner that it did not have before. */
+  readonly changes: number;
+}
+
+interface RowHolder {
+  readonly label: string | null;
+  readonly client: string;
+  readonly fence: number | null;
+  /** When the first look saw it, and whether the look before did not. */
+  readonly since: number;
+  readonly exact: boolean;
+  /** The end of the lease; `null` if it never ends by itself. */
+  readonly ends: number | null;
+}
+
+interface RowWaiter {
+  readonly label: string | null;
+  readonly client: string;
+  readonly mode: LockMode;
+  readonly since: number;
+}
+
+/** What has happened to a lock, for the list of what happened. */
+export interface Happening {
+  readonly at: number;
+  readonly name: string;
+  readonly kind: Change['kind'];
+  readonly from: readonly string[];
+  readonly to: readonly string[];
+}
+
+/** Two looks date the same moment differently by less than this, in ms. */
+const BLUR_MS = 500;
+const OWNERS_LENGTH = 22;
+
+/** The row of a lock at `now`. What has hardly moved since the row `before` stays as it is there. */
+export function rowOf(view: LockView, observer: Observer, now: number, before?: Row): Row {
+  const holders = view.holders.map((holder, i) =>
+    holderOf(holder, observer, now, before?.holders[i]),
+  );
+  const waiters = view.waiters.map((waiter, i) => waiterOf(waiter, now, before?.waiters[i]));
+  const changes = observer.changesOf(view.name);
+  return { name: view.name, mode: view.mode, owners: ownersOf(view), holders, waiters, changes };
+}
+
+/** Stands for the holders of a lock, without their tokens: with a token anybody may take the lock over. */
+export function ownersOf(view: LockView): string {
+  const hash = createHash('sha256').update(JSON.stringify(tokensOf(view).sort()));
+  return hash.digest('base64url').slice(0, OWNERS_LENGTH);
+}
+
+/** Whether two rows differ in more than the ends of their leases. */
+export function differs(a: Row, b: Row): boolean {
+  return withoutLeases(a) !== withoutLeases(b);
+}
+
+/** The ends of a row's leases. */
+export function endsOf({ holders }: Row): (number | null)[] {
+  return holders.map(({ ends }) => ends);
+}
+
+export function happeningOf({ name, kind, from, to }: Change, at: number): Happening {
+  return { at, name, kind, from: from.map(nameOf), to: to.map(nameOf) };
+}
+
+function withoutLeases({ owners, mode, holders, waiters, changes }: Row): string {
+  const since = holders.map((holder) => [holder.since, holder.exact]);
+  return JSON.stringify([owners, mode, since, waiters, changes]);
+}
+
+function holderOf(holder: Holder, observer: Observer, now: number, before?: RowHolder): RowHolder {
+  const { label, clientId: client, fence, lease } = holder;
+  const { since, exact } = observer.holdOf(holder) ?? { since: now, exact: false };
+  const ends = lease === null ? null : steady(now + lease, before?.ends);
+  return { label, client, fence, since, exact, ends };
+}
+
+function waiterOf(
+  { label, clientId, mode, waited }: Waiter,
+  now: number,
+  before?: RowWaiter,
+): RowWaiter {
+  const same = before?.client === clientId ? before.since : undefined;
+  return { label, client: clientId, mode, since: steady(now - waited, same) };
+}
+
+function steady(time: number, before: number | null | undefined): number {
+  return typeof before === 'number' && Math.abs(time - before) < BLUR_MS ? before : time;
+}

@@ -1,0 +1,48 @@
+/** A page that is open: server-sent events, at the pace of its reader. */
+
+import type { ServerResponse } from 'node:http';
+
+/** A silent connection is cut by some proxies after half a minute. */
+const HEARTBEAT_MS = 15_000;
+
+/** A stream of events to one page. */
+export class Stream {
+  readonly #response: ServerResponse;
+  readonly #heartbeat: NodeJS.Timeout;
+  /** The reader is slower than the changes: it gets the whole state when it has read what is on its way. */
+  #behind = false;
+  #full = false;
+
+  /** `catchUp` is called when the page must get the whole state; `closed` when the page has gone. */
+  constructor(response: ServerResponse, catchUp: () => void, closed: () => void) {
+    this.#response = response;
+    response.writeHead(200, { 'Content-Type': 'text/event-stream; charset=utf-8' });
+    response.on('drain', () => {
+      this.#full = false;
+      if (!this.#behind) return;
+      this.#behind = false;
+      catchUp();
+    });
+    response.on('close', () => {
+      clearInterval(this.#heartbeat);
+      closed();
+    });
+    // A reader that reset its connection; 'close' follows.
+    response.on('error', () => {});
+    this.#heartbeat = setInterval(() => this.#write(':\n\n'), HEARTBEAT_MS).unref();
+  }
+
+  /** Sends an event, unless the reader has not yet taken what was sent before. */
+  send(event: string, json: string): void {
+    if (this.#full) this.#behind = true;
+    else this.#write(`event: ${event}\ndata: ${json}\n\n`);
+  }
+
+  close(): void {
+    this.#response.end();
+  }
+
+  #write(text: string): void {
+    if (!this.#response.write(text)) this.#full = true;
+  }
+}
