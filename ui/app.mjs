@@ -72,7 +72,7 @@ function onChange({ now: time, rows, gone, leases, happened: more }) {
 
 function onLook(time) {
   skew = Date.now() - time;
-  say('live', `${locks.size} locks, looked at ${clock(time)}`);
+  say('live', `Looked at ${clock(time)}`);
   redraw();
 }
 

@@ -18,7 +18,7 @@ export async function foreignLease(
   const answer = answers.find(({ refused }) => !refused);
   if (answer === undefined) {
     const why = answers[0]?.text ?? surveys[0]?.failure ?? 'no server answered';
-    const message = `it is not known whether other code holds lock "${name}" on ${label}: ${why}`;
+    const message = `cannot tell whether other code holds lock "${name}" on ${label}: ${why}`;
     throw new CliError('ERR_LOCK_SERVER', Exit.Unavailable, message, name);
   }
   const lease = Number(answer.text);

@@ -4,6 +4,7 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Command, CommanderError } from 'commander';
+import { addCompletion } from './completion.js';
 import { addDoctor } from './doctor.js';
 import { EXIT_CODES, Exit, exitCodeOf, report, withoutLogin } from './exit.js';
 import { addFenceTable } from './fence-table.js';
@@ -32,6 +33,17 @@ Examples:
   holdfast help run
 `;
 
+const COMMANDS = [
+  addRun,
+  addLs,
+  addWatch,
+  addUi,
+  addRelease,
+  addDoctor,
+  addFenceTable,
+  addCompletion,
+];
+
 function version(): string {
   const manifest = readFileSync(join(__dirname, '..', '..', 'package.json'), 'utf8');
   return (JSON.parse(manifest) as { version: string }).version;
@@ -54,8 +66,7 @@ async function main(): Promise<void> {
     // Errors in the arguments are reported like all others.
     .configureOutput({ outputError: () => {} })
     .addHelpText('after', HELP);
-  for (const add of [addRun, addLs, addWatch, addUi, addRelease, addDoctor, addFenceTable])
-    add(program, end);
+  for (const add of COMMANDS) add(program, end);
   // The words after -- belong to the command that runs under the lock.
   const [ours] = process.argv.join('\0').split('\0--\0', 1);
   try {

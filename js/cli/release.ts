@@ -11,7 +11,6 @@ import { open, type PlaceOptions, type Where, whereOf, withPlace } from './optio
 import { print, printable } from './terminal.js';
 
 interface ReleaseOptions extends PlaceOptions {
-  readonly force?: true;
   readonly foreign?: true;
   readonly yes?: true;
 }
@@ -22,8 +21,8 @@ protected: stop it first, if you can.
 
 ${EXIT_CODES}
 Examples:
-  holdfast release nightly --force
-  holdfast release nightly --force --yes --json    # in a script
+  holdfast release nightly
+  holdfast release nightly --yes --json    # in a script
 `;
 
 /** Adds the command. */
@@ -33,10 +32,6 @@ export function addRelease(program: Command, end: (code: number) => void): void 
     .summary('take a lock away from its holder')
     .description('Take a lock away from its holder. Asks first.')
     .argument('<name>', "the lock's name")
-    .option(
-      '--force',
-      'take the lock away, whoever holds it; without this option release does nothing',
-    )
     .option('--foreign', 'also delete the value of other code than holdfast')
     .option('-y, --yes', 'do not ask');
   withPlace(command)
@@ -47,9 +42,6 @@ export function addRelease(program: Command, end: (code: number) => void): void 
 }
 
 async function release(name: string, options: ReleaseOptions): Promise<number> {
-  if (options.force !== true) {
-    throw new UsageError('release takes a lock away from its holder: add --force to confirm');
-  }
   if (options.yes !== true && !(process.stdin.isTTY && process.stderr.isTTY)) {
     throw new UsageError('there is no terminal to ask on: add --yes to confirm');
   }

@@ -4,13 +4,14 @@ import { type Command, InvalidArgumentError, Option } from 'commander';
 import { LockLostError } from '../api/errors.js';
 import type { Lock } from '../api/lock.js';
 import type { LockManager } from '../api/manager.js';
-import type { LockMode } from '../api/options.js';
+import { type LockMode, TTL_MS_MAX, TTL_MS_MIN } from '../api/options.js';
 import { readDuration } from '../internal/durations.js';
 import { defaultLabel } from '../internal/label.js';
 import { leaveToExpireAtExit } from '../native/slots.js';
 import { CliError, Exit, exitCodeOf, report, UsageError } from './exit.js';
 import { codeOf, Job } from './job.js';
 import { duration, open, type PlaceOptions, whereOf, whole, withPlace } from './options.js';
+import { tellHolder } from './waiting.js';
 
 interface RunOptions extends PlaceOptions {
   readonly ttl: number;
@@ -30,9 +31,6 @@ interface RunOptions extends PlaceOptions {
 const TTL_MS = 10_000;
 const GRACE_MS = 10_000;
 const LIMIT_MAX = 2 ** 31;
-/** The bounds of a lease, in ms. */
-const LEASE_MS_MIN = 50;
-const LEASE_MS_MAX = 24 * 3_600_000;
 
 const HELP = `
 The command gets HOLDFAST_LOCK, the name, and HOLDFAST_FENCE, a number that is greater for every later
@@ -87,7 +85,7 @@ export function addRun(program: Command, end: (code: number) => void): void {
     .option(
       '--at-least <time>',
       'hold the lock at least this long, even if the command ends sooner',
-      upToADay,
+      upToALease,
     )
     .addOption(
       new Option(
@@ -110,10 +108,10 @@ export function addRun(program: Command, end: (code: number) => void): void {
     });
 }
 
-function upToADay(text: string): number {
+function upToALease(text: string): number {
   const ms = duration(text);
-  if (ms > LEASE_MS_MAX) throw new InvalidArgumentError('No lease is longer than 24h.');
-  return ms;
+  if (ms <= TTL_MS_MAX) return ms;
+  throw new InvalidArgumentError(`No lease is longer than ${TTL_MS_MAX} ms.`);
 }
 
 /** Takes the lock, runs the command, and answers the exit code. */
@@ -153,6 +151,7 @@ async function take(
   signal: AbortSignal,
 ): Promise<Lock | number> {
   const { ttl, mode, limit, label, wait = Number.POSITIVE_INFINITY, json = false } = options;
+  const waited = tellHolder(locks, name, json);
   const wanted = { ttl, mode, label, ...(limit === undefined ? {} : { limit }) };
   try {
     if (options.ifAvailable !== true) return await locks.acquire(name, { ...wanted, wait, signal });
@@ -165,6 +164,8 @@ async function take(
     // A caller that asks for success wants no message, for instance in a mail of cron.
     if (options.conflictExitCode !== 0) report(error, json);
     return options.conflictExitCode;
+  } finally {
+    waited();
   }
 }
 
@@ -189,8 +190,10 @@ async function runOnce(
   const slot = readDuration(once) === undefined ? { slot: once } : { every: once };
   const kept = keep === undefined ? {} : { keep };
   const given = { ...slot, ...kept, retry, ttl, label, wait, signal: signals.waiting };
+  const waited = tellHolder(locks, name, json);
   try {
     const result = await locks.runOnce(name, given, async (lock, ofSlot) => {
+      waited();
       const { exit } = await runUnder(lock, words, options, signals, { HOLDFAST_SLOT: ofSlot });
       if (retry && exit !== 0 && lock.held) throw new Failed(exit);
       return exit;
@@ -207,6 +210,7 @@ async function runOnce(
     if (!(error instanceof LockLostError && error.lock === name)) throw error;
     return Exit.Lost;
   } finally {
+    waited();
     await locks.close();
   }
 }
@@ -248,7 +252,7 @@ async function runUnder(
 
 /** Makes the lease last at least `left` ms from now. */
 async function leaveToExpire(lock: Lock, left: number): Promise<void> {
-  if (lock.remaining < left) await lock.extend(Math.max(left, LEASE_MS_MIN));
+  if (lock.remaining < left) await lock.extend(Math.max(left, TTL_MS_MIN));
 }
 
 /** Calls `giveUp` after the command has ended, and answers whether the lock had been lost. */

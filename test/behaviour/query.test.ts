@@ -137,7 +137,11 @@ test('keys of other types, other keys and side keys are no locks', async () => {
 
 test('one lock is read by its key, and no other', async () => {
   const text = 'a*b';
-  const held = [await locks.acquire(text), await locks.acquire(`${text}c`), await locks.acquire('ab')];
+  const held = [
+    await locks.acquire(text),
+    await locks.acquire(`${text}c`),
+    await locks.acquire('ab'),
+  ];
   await server.admin.call('CONFIG', 'RESETSTAT');
   const { held: found } = await locks.query({ name: text });
   assert.deepEqual(
@@ -150,7 +154,10 @@ test('one lock is read by its key, and no other', async () => {
   await own.acquire(text);
   await own.acquire(`${text}c`);
   assert.equal((await own.query({ name: text })).held.length, 1);
-  await assert.rejects(locks.query({ name: 'a', startsWith: 'a' }), /"name" or "startsWith", not both/);
+  await assert.rejects(
+    locks.query({ name: 'a', startsWith: 'a' }),
+    /"name" or "startsWith", not both/,
+  );
   await Promise.all(held.map((lock) => lock.release()));
 });
 

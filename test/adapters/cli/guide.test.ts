@@ -100,7 +100,7 @@ test('every document has the shape of a real one', async () => {
   assert.deepEqual(shape(JSON.parse(busy)), shape(error));
   await others.close();
   await (await waiting).release();
-  assert.deepEqual(shape(json('release item:42 --force --yes')), shape(release));
+  assert.deepEqual(shape(json('release item:42 --yes')), shape(release));
   await server.admin.set('lock:item:42', 'other code', 'PX', 60_000);
   assert.deepEqual(shape(json('show item:42')), shape(show));
   await server.admin.del('lock:item:42');

@@ -44,13 +44,33 @@ test('ls tells each lock with its holder, lease and line, and a share with its f
   await queue('item:1');
   const { stdout } = await ends(0, env, 'ls');
   const [heads, first = '', second = ''] = stdout.split('\n');
-  assert.equal(heads?.replace(/ +/g, ' '), 'NAME MODE HOLDER FENCE LEASE WAITING');
-  assert.match(first, /^item:1 +exclusive +web-1 +\d+\.\ds +1$/);
+  assert.equal(heads?.replace(/ +/g, ' '), 'NAME MODE HOLDER FENCE LEASE WAITING WAITED WAITERS');
+  assert.match(first, /^item:1 +exclusive +web-1 +\d+\.\ds +1 +\d+(ms|\.\ds) +web-2$/);
   const short = locks.clientId.slice(0, 8);
   assert.match(
     second,
     new RegExp(`^item:2 +shared +${short} +${share.fence} +(\\d+\\.\\ds|1m00s)$`),
   );
+});
+
+test('ls --sort puts what is waited for most, or longest, first', async () => {
+  for (const name of ['a', 'b', 'c']) await locks.acquire(name, { ttl: 60_000 });
+  await queue('b');
+  await using third = await connect(server.url, { label: 'web-3' });
+  const waiting = third.acquire('c', { wait: 60_000 }).catch(() => {});
+  others.acquire('c', { wait: 60_000 }).catch(() => {});
+  await until(async () => (await locks.query()).pending.length === 3, 'the queue entries');
+  const names = async (by: string) => {
+    const { stdout } = await ends(0, env, 'ls', '--sort', by, '--json');
+    return JSON.parse(stdout).locks.map(({ name }: { name: string }) => name);
+  };
+  assert.deepEqual(await names('name'), ['a', 'b', 'c']);
+  assert.deepEqual(await names('waiters'), ['c', 'b', 'a']);
+  assert.deepEqual(await names('wait'), ['b', 'c', 'a']);
+  const { stderr } = await ends(64, env, 'ls', '--sort', 'age');
+  assert.match(stderr, /Allowed choices are name, waiters, wait/);
+  await third.close();
+  await waiting;
 });
 
 test('ls --json is whole, also for a reader who takes its time', async () => {
@@ -74,12 +94,15 @@ test('ls --json is one document of a stable shape', async () => {
   assert.deepEqual(rest, {});
   const lease = told[0].holders[0].lease;
   assert.ok(lease > 0 && lease <= 60_000);
+  const { waited } = told[0].waiters[0];
+  assert.ok(Number.isInteger(waited));
+  const waiter = { label: 'web-2', clientId: others.clientId, mode: 'exclusive', position: 1 };
   assert.deepEqual(told, [
     {
       name: 'item:1',
       mode: 'exclusive',
       holders: [{ label: 'web-1', clientId: locks.clientId, fence: null, lease }],
-      waiters: [{ label: 'web-2', clientId: others.clientId, mode: 'exclusive', position: 1 }],
+      waiters: [{ ...waiter, waited }],
     },
   ]);
   assert.ok(!stdout.includes(lock.token), 'a reader of the token could take the lock');
@@ -140,7 +163,7 @@ test('show tells one lock, and 1 if nobody holds it', async () => {
   const { stdout } = await ends(0, env, 'show', 'item:*');
   assert.match(
     stdout,
-    /^Lock "item:\*" is held, exclusive\.\n\nHOLDER .*\nweb-1 .*\n\nPOSITION .*\n1 +exclusive +web-2 .*\n$/,
+    /^Lock "item:\*" is held, exclusive\.\n\nHOLDER .*\nweb-1 .*\n\nPOSITION .*\n1 +\S+ +exclusive +web-2 .*\n$/,
   );
   const json = JSON.parse((await ends(0, env, 'show', 'item:*', '--json')).stdout);
   assert.deepEqual(Object.keys(json), ['name', 'mode', 'holders', 'waiters', 'foreign']);
@@ -170,31 +193,29 @@ test('show does not say that nobody has a lock that it may not look at', async (
 test('release frees a lock, and hands it to the next waiter', async () => {
   await locks.acquire('job', { label: 'web-1' });
   await queue('job');
-  const { stdout } = await ends(0, env, 'release', 'job', '--force', '--yes', '--json');
+  const { stdout } = await ends(0, env, 'release', 'job', '--yes', '--json');
   const { name, released, holders } = JSON.parse(stdout);
   assert.deepEqual([name, released, holders[0].label], ['job', true, 'web-1']);
   const next = async () => (await locks.query()).held[0]?.clientId === others.clientId;
   await until(next, 'the next waiter to have it');
 });
 
-test('release is refused without --force, and without --yes where nobody can be asked', async () => {
+test('release is refused without --yes where nobody can be asked', async () => {
   await locks.acquire('job');
-  const unforced = await ends(64, env, 'release', 'job', '--yes');
-  assert.match(unforced.stderr, /add --force to confirm/);
-  const unasked = await ends(64, env, 'release', 'job', '--force');
+  const unasked = await ends(64, env, 'release', 'job');
   assert.match(unasked.stderr, /there is no terminal to ask on: add --yes/);
   assert.equal((await locks.query()).held.length, 1);
 });
 
 test('release says 1 where there is nothing to release, and leaves other code alone unless told', async () => {
-  const nobody = await ends(1, env, 'release', 'job', '--force', '--yes');
+  const nobody = await ends(1, env, 'release', 'job', '--yes');
   assert.equal(nobody.stdout, 'Lock "job" is held by nobody.\n');
-  const json = await ends(1, env, 'release', 'job', '--force', '--yes', '--json');
+  const json = await ends(1, env, 'release', 'job', '--yes', '--json');
   assert.deepEqual(JSON.parse(json.stdout), { name: 'job', released: false, holders: [] });
   await server.admin.set('lock:job', 'somebody');
-  const foreign = await ends(1, env, 'release', 'job', '--force', '--yes');
+  const foreign = await ends(1, env, 'release', 'job', '--yes');
   assert.match(foreign.stdout, /held by other code: add --foreign/);
-  await ends(0, env, 'release', 'job', '--force', '--yes', '--foreign');
+  await ends(0, env, 'release', 'job', '--yes', '--foreign');
   assert.equal(await server.admin.exists('lock:job'), 0);
 });
 
@@ -245,7 +266,7 @@ test('watch --json writes a document per line, and goes on when the server was a
 
 test('69 with the reason as a document if there is no server', async () => {
   const nowhere = environment(undefined, { REDIS_URL: 'redis://127.0.0.1:1' });
-  for (const args of [['ls'], ['show', 'a'], ['watch'], ['release', 'a', '--force', '--yes']]) {
+  for (const args of [['ls'], ['show', 'a'], ['watch'], ['release', 'a', '--yes']]) {
     const { stdout, stderr } = await ends(69, nowhere, ...args, '--json');
     assert.equal(stdout, '');
     assert.equal(JSON.parse(stderr).error.code, 'ERR_LOCK_CONNECTION');

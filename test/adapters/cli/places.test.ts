@@ -47,7 +47,7 @@ test('a Cluster, whichever server has the lock', async () => {
     const { stdout } = await ends(0, env, 'ls', ...place, '--json');
     const names = JSON.parse(stdout).locks.map(({ name }: { name: string }) => name);
     assert.deepEqual(names, ['a', 'b', 'c', 'd']);
-    await ends(0, env, 'release', 'a', '--force', '--yes', ...place);
+    await ends(0, env, 'release', 'a', '--yes', ...place);
     await ends(75, env, 'run', 'b', '--if-available', ...place, '--', 'true');
   } finally {
     await cluster.stop();
@@ -82,12 +82,7 @@ test('a quorum, whose servers vote when the longest lease has passed', async () 
       const args = ['run', 'other', ...place, ...lease, '--if-available'];
       await ends(69, env, ...args, '--', 'true');
     }
-    for (const command of [
-      ['ls'],
-      ['show', 'job'],
-      ['watch'],
-      ['release', 'job', '--force', '--yes'],
-    ]) {
+    for (const command of [['ls'], ['show', 'job'], ['watch'], ['release', 'job', '--yes']]) {
       const { stderr } = await ends(64, env, ...command, ...place);
       assert.match(stderr, /quorum/);
     }

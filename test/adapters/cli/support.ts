@@ -89,8 +89,13 @@ export class Terminal {
 
   /** Types a line. */
   line(text: string): void {
-    this.#tmux('send-keys', '-l', text);
+    this.type(text);
     this.key('Enter');
+  }
+
+  /** Types a text. */
+  type(text: string): void {
+    this.#tmux('send-keys', '-l', text);
   }
 
   /** Types a key, such as `C-c`. */

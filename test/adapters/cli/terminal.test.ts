@@ -35,17 +35,42 @@ test('watch draws in place and follows', async () => {
   let lock = await locks.acquire('job', { label: 'web-1' });
   terminal.holdfast('watch', '--interval', '20ms');
   await terminal.shows(
-    /^NAME +MODE +HOLDER +FENCE +LEASE +WAITING +CHANGES\njob +exclusive +web-1 +\S+s +0$/m,
+    /^NAME +MODE +HOLDER +FENCE +HELD +LEASE +WAITING +CHANGES +WAITED +WAITERS\njob +exclusive +web-1 +>\S+s +\S+s +0$/m,
   );
   assert.deepEqual([terminal.state('alternate_on'), terminal.state('cursor_flag')], ['1', '0']);
   for (const changes of [1, 2]) {
     await lock.release();
     lock = await locks.acquire('job', { label: `web-${changes + 1}` });
-    await terminal.shows(new RegExp(`^job .*web-${changes + 1} .* ${changes}$`, 'm'));
+    await terminal.shows(new RegExp(`^job .*web-${changes + 1} +\\d\\S*s .* ${changes}$`, 'm'));
   }
   await lock.release();
   await until(() => !terminal.screen().includes('job'), 'the lock to go');
   assert.equal(terminal.screen().match(/^NAME/gm)?.length, 1, 'one table');
+});
+
+test('watch --sort age shows first what is held longest', async () => {
+  terminal.holdfast('watch', '--interval', '20ms', '--sort', 'age');
+  await terminal.shows(/^NAME/m);
+  await locks.acquire('b');
+  await terminal.shows(/^b /m);
+  await locks.acquire('a');
+  await terminal.shows(/^b .*\na /m);
+});
+
+test('run says for whom it waits, and since when', async () => {
+  const first = await locks.acquire('job', { label: 'web-1' });
+  terminal.holdfast('run', 'job', '--', 'echo', 'done');
+  const time = '\\d\\d:\\d\\d:\\d\\d';
+  const said = (who: string) =>
+    new RegExp(
+      `waiting since ${time} for lock "job", at position 1: held, exclusive, by ${who} lease`.replaceAll(
+        ' ',
+        '\\s+',
+      ),
+    );
+  await terminal.shows(said(`web-1 \\(since before ${time},`));
+  await first.release();
+  await terminal.shows(/^done$/m);
 });
 
 for (const key of ['q', 'C-c']) {
@@ -109,19 +134,19 @@ test('release asks, and does nothing unless the answer is yes', async () => {
     /Lock "job" on redis:\S+ is held, exclusive, by web-1 \(lease \S+\)\. Release it\? \[y\/N\]/;
   for (const answer of ['n', '', 'yes sir']) {
     await terminal.clear();
-    terminal.holdfast('release', 'job', '--force');
+    terminal.holdfast('release', 'job');
     await terminal.shows(question);
     terminal.line(answer);
     await terminal.shows(/^Nothing was done\.$/m);
   }
   await terminal.clear();
-  terminal.holdfast('release', 'job', '--force');
+  terminal.holdfast('release', 'job');
   await terminal.shows(question);
   terminal.key('C-c');
   await terminal.shows(/^Nothing was done\.$/m);
   assert.equal((await locks.query()).held.length, 1);
   await terminal.clear();
-  terminal.holdfast('release', 'job', '--force');
+  terminal.holdfast('release', 'job');
   await terminal.shows(question);
   terminal.line('y');
   await terminal.shows(/^Lock "job" was released\.$/m);

@@ -1,0 +1,49 @@
+/** Tells a person at a terminal for whom a command waits. */
+
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { LockManager } from '../api/manager.js';
+import { nameOf, tokensOf, viewOf } from '../internal/lock-views.js';
+import { Observer } from '../internal/observer.js';
+import { say } from './exit.js';
+import { leaseOf } from './lock-tables.js';
+import { clock, printable } from './terminal.js';
+
+/** Who waits for less than this is told nothing. */
+const FIRST_LOOK_MS = 1_000;
+const NEXT_LOOK_MS = 2_000;
+
+/** Says on a terminal who holds the lock, whenever that changes, until the function that it returns is called. */
+export function tellHolder(locks: LockManager, name: string, json: boolean): () => void {
+  const ended = new AbortController();
+  if (!json && process.stderr.isTTY) void tell(locks, name, ended.signal);
+  return () => ended.abort();
+}
+
+async function tell(locks: LockManager, name: string, ended: AbortSignal): Promise<void> {
+  const observer = new Observer();
+  const began = Date.now();
+  let known = '';
+  let pause = FIRST_LOOK_MS;
+  while (!ended.aborted) {
+    // An early end is no error.
+    await sleep(pause, undefined, { signal: ended }).catch(() => {});
+    pause = NEXT_LOOK_MS;
+    // What cannot be found out is not said: the request for the lock reports errors.
+    const view = ended.aborted ? undefined : await viewOf(locks, name).catch(() => undefined);
+    if (view === undefined || ended.aborted) continue;
+    const now = Date.now();
+    observer.look([view], now);
+    const owners = tokensOf(view).join();
+    if (owners === known || owners === '') continue;
+    known = owners;
+    const who = view.holders.map((holder) => {
+      const { since = now, exact = false } = observer.holdOf(holder) ?? {};
+      return `${nameOf(holder)} (since ${exact ? '' : 'before '}${clock(new Date(since))}, lease ${leaseOf(holder)})`;
+    });
+    const position = view.waiters.find(({ clientId }) => clientId === locks.clientId)?.position;
+    const place = position === undefined ? '' : `, at position ${position}`;
+    say(
+      `waiting since ${clock(new Date(began))} for lock "${printable(name)}"${place}: held, ${view.mode}, by ${who.join(', ')}`,
+    );
+  }
+}
