@@ -107,23 +107,29 @@ function zsh({ commands }: Command): string {
       return flagsOf(option).map((flag) => `'*${flag}[${escaped(option.description)}]${after}'`);
     });
     const choices = choicesOf(command);
-    const first = choices.length > 0 ? [`'1:value:(${choices.join(' ')})'`] : ["'1:name: '"];
-    const rest = command.name() === 'run' ? ["'*::command: _normal'"] : [];
-    return `    ${command.name()}) _arguments -s ${[...specs, ...first, ...rest].join(' ')} ;;`;
+    const first = choices.length > 0 ? [`'1:value:(${choices.join(' ')})'`] : ["'1:name:()'"];
+    return `    ${command.name()}) _arguments -s ${[...specs, ...first].join(' ')} ;;`;
   });
   return `#compdef holdfast
 _holdfast() {
-  local -a commands=(${listed.join(' ')})
+  local -a known=(${listed.join(' ')})
   if (( CURRENT == 2 )); then
-    _describe command commands
+    _describe command known
     return
   fi
-  local name=$words[2]
+  local name=$words[2] dashes=\${words[(i)--]}
+  # What follows -- is a command of its own.
+  if (( dashes < CURRENT )); then
+    (( CURRENT -= dashes ))
+    shift $dashes words
+    _normal
+    return
+  fi
   shift words
   (( CURRENT-- ))
   case $name in
 ${cases.join('\n')}
-    help) _describe command commands ;;
+    help) _describe command known ;;
   esac
 }
 compdef _holdfast holdfast`;
@@ -147,5 +153,11 @@ function fish({ commands }: Command): string {
     const what = `-a ${name} -d ${quoted(command.summary())}`;
     return [`complete -c holdfast -n __fish_use_subcommand ${what}`, ...options, ...values];
   });
-  return ['complete -c holdfast -f', ...lines].join('\n');
+  return `function __holdfast_rest
+  set -l words (commandline -opc) (commandline -ct)
+  complete -C (string join ' ' -- $words[(math 1 + (contains -i -- -- $words))..-1])
+end
+complete -c holdfast -f
+complete -c holdfast -n 'contains -- -- (commandline -opc)' -x -a '(__holdfast_rest)'
+${lines.join('\n')}`;
 }

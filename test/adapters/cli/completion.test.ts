@@ -23,7 +23,8 @@ const env = environment(undefined, { PATH: `${folder}:${process.env['PATH']}`, H
 
 before(() => {
   writeFileSync(join(folder, 'holdfast'), `#!/bin/sh\nexec "${process.execPath}" "${MAIN}" "$@"\n`);
-  chmodSync(join(folder, 'holdfast'), 0o755);
+  writeFileSync(join(folder, 'deploy-all'), '#!/bin/sh\n');
+  for (const name of ['holdfast', 'deploy-all']) chmodSync(join(folder, name), 0o755);
   writeFileSync(join(folder, 'certificate.pem'), '');
 });
 
@@ -47,6 +48,7 @@ for (const [shell, { start, read }] of Object.entries(SHELLS)) {
         ['holdfast run --mode ex', 'holdfast run --mode exclusive'],
         ['holdfast ls --ca cert', 'holdfast ls --ca certificate.pem'],
         ['holdfast fence-table pos', 'holdfast fence-table postgres'],
+        ['holdfast run job -- deploy-al', 'holdfast run job -- deploy-all'],
       ] as const) {
         terminal.type(typed);
         terminal.key('Tab');
@@ -63,14 +65,13 @@ test('the scripts name every command and every option of the help', async () => 
   const { stdout: help } = await ends(0, env, '--help');
   const commands = Array.from(help.matchAll(/^ {2}([a-z-]+) (?:\[|<)/gm), ([, name = '']) => name);
   assert.ok(commands.includes('run') && commands.includes('completion'));
-  for (const shell of Object.keys(SHELLS)) {
-    const { stdout: script } = await ends(0, env, 'completion', shell);
-    for (const command of commands.filter((name) => name !== 'help')) {
-      assert.match(script, new RegExp(`\\b${command}\\b`));
-      const { stdout } = await ends(0, env, command, '--help');
-      for (const [, option = ''] of stdout.matchAll(/^ {2}(?:-\w, )?--([a-z-]+)/gm)) {
-        assert.ok(script.includes(option), `${shell}: ${command} --${option}`);
-      }
+  const shells = Object.keys(SHELLS);
+  const scripts = await Promise.all(shells.map((shell) => ends(0, env, 'completion', shell)));
+  for (const command of commands.filter((name) => name !== 'help')) {
+    const { stdout } = await ends(0, env, command, '--help');
+    const options = stdout.matchAll(/^ {2}(?:-\w, )?--([a-z-]+)/gm);
+    for (const word of [command, ...Array.from(options, ([, option = '']) => option)]) {
+      for (const script of scripts) assert.match(script.stdout, new RegExp(`\\b${word}\\b`));
     }
   }
 });

@@ -59,6 +59,7 @@ test('watch --sort age shows first what is held longest', async () => {
 
 test('run says for whom it waits, and since when', async () => {
   const first = await locks.acquire('job', { label: 'web-1' });
+  terminal.resize(200, 30);
   terminal.holdfast('run', 'job', '--', 'echo', 'done');
   const time = '\\d\\d:\\d\\d:\\d\\d';
   const said = (who: string) =>
