@@ -169,10 +169,9 @@ function rowFor(name) {
   row.dataset.name = name;
   const numbers = ['fence', 'held', 'waiting', 'longest', 'changes'];
   for (const key of Object.keys(KEYS)) {
-    row.append(element('td', '', numbers.includes(key) ? 'number' : ''));
+    row.append(element(key === 'name' ? 'th' : 'td', '', numbers.includes(key) ? 'number' : ''));
   }
-  const head = element('th');
-  head.scope = 'row';
+  row.cells[0].scope = 'row';
   const bar = document.createElement('progress');
   bar.setAttribute('aria-hidden', 'true');
   row.cells[5].append(bar, element('span'));

@@ -39,7 +39,10 @@ export class Observer {
   #holds = new Map<string, Hold>();
   readonly #seen = new Map<string, Seen>();
 
-  /** Takes note of the locks at `now`, in ms since 1970, and returns what has changed since the last look. */
+  /**
+   * Takes note of the locks at `now`, in ms since 1970, and returns what has changed since the last look,
+   * unless that one was long ago.
+   */
   look(views: readonly LockView[], now: number): Change[] {
     this.#look += 1;
     const known = this.#holds;
@@ -52,7 +55,8 @@ export class Observer {
       const change = this.#compare(view);
       if (change !== undefined && this.#exact) changes.push(change);
     }
-    changes.push(...this.#gone());
+    const gone = this.#gone();
+    if (this.#exact) changes.push(...gone);
     this.#exact = true;
     return changes;
   }

@@ -68,12 +68,8 @@ export interface LockUi {
  * import { lockUi } from 'holdfast/ui'
  *
  * const app = express()
- * app.use('/admin/locks', login, lockUi({ locks }))
- *
- * function login(request: express.Request, response: express.Response, next: express.NextFunction): void {
- *   // … your own: whoever gets through sees all locks
- *   next()
- * }
+ * // behind the login of the app: whoever gets through sees all locks
+ * app.use('/admin/locks', lockUi({ locks }))
  * ```
  */
 export function lockUi(options: LockUiOptions): LockUi {

@@ -21,6 +21,7 @@ declare module 'express' {
     post(path: string, ...handlers: Handler[]): this;
     put(path: string, ...handlers: Handler[]): this;
     use(...handlers: (ErrorHandler | Handler)[]): this;
+    use(path: string, ...handlers: Handler[]): this;
     listen(port: number, host: string, ready?: () => void): Server;
   }
   function express(): Express;
