@@ -53,6 +53,8 @@ export interface Happening {
 /** Two looks date the same moment differently by less than this, in ms. */
 const BLUR_MS = 500;
 const OWNERS_LENGTH = 22;
+/** The tokens of each row's holders: they never leave this process, and hashes are computed once. */
+const TOKENS = new WeakMap<Row, string>();
 
 /** The row of a lock at `now`. What has hardly moved since the row `before` stays as it is there. */
 export function rowOf(view: LockView, observer: Observer, now: number, before?: Row): Row {
@@ -61,7 +63,12 @@ export function rowOf(view: LockView, observer: Observer, now: number, before?: 
   );
   const waiters = view.waiters.map((waiter, i) => waiterOf(waiter, now, before?.waiters[i]));
   const changes = observer.changesOf(view.name);
-  return { name: view.name, mode: view.mode, owners: ownersOf(view), holders, waiters, changes };
+  const tokens = tokensOf(view).join();
+  const same = before !== undefined && TOKENS.get(before) === tokens;
+  const owners = same ? before.owners : ownersOf(view);
+  const row: Row = { name: view.name, mode: view.mode, owners, holders, waiters, changes };
+  TOKENS.set(row, tokens);
+  return row;
 }
 
 /** Stands for the holders of a lock, without their tokens: with a token anybody may take the lock over. */

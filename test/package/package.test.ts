@@ -46,7 +46,7 @@ test('the main package has no sources, no addon, no scripts, and few dependencie
   for (const file of await list(packed.main)) {
     assert.match(
       file,
-      /^package\/(dist\/|docs\/(operations|servers)\.md$|monitoring\/|native\/binding\.js$|LICENSE$|README\.md$|package\.json$)/,
+      /^package\/(dist\/|docs\/(operations|servers)\.md$|monitoring\/|native\/binding\.js$|ui\/[\w-]+\.(css|html|mjs)$|LICENSE$|README\.md$|package\.json$)/,
     );
   }
   const { scripts, devDependencies, dependencies = {} } = packed.manifest as never as Manifest;
@@ -163,6 +163,27 @@ test('its redlock4 and its redis-semaphore work by import and by require', async
     writeFileSync(join(folder, file), source);
     const said = await succeeds(process.execPath, [file], folder);
     assert.equal(said, 'true true LockError\n', file);
+  }
+});
+
+test('the page for operators is in the package, and its handler loads by import and by require', async () => {
+  const files = (await list(packed.main)).filter((file) => file.startsWith('package/ui/'));
+  assert.ok(files.includes('package/ui/page.html'));
+  const size = files.reduce((sum, file) => sum + statSync(join(ROOT, file.slice(8))).size, 0);
+  assert.ok(size < 60_000, `${size} bytes`);
+  const used = `connect('memory:').then(async (locks) => {
+    const ui = lockUi({ locks });
+    const response = { setHeader() {}, writeHead: (status) => response, end: (bytes) => console.log(String(bytes).includes('<table')) };
+    ui({ url: '/', method: 'GET', headers: {} }, response);
+    await locks.close();
+  });`;
+  const sources = {
+    'ui.mjs': `import { connect } from 'holdfast'; import { lockUi } from 'holdfast/ui'; ${used}`,
+    'ui.cjs': `const { connect } = require('holdfast'); const { lockUi } = require('holdfast/ui'); ${used}`,
+  };
+  for (const [file, source] of Object.entries(sources)) {
+    writeFileSync(join(folder, file), source);
+    assert.equal(await succeeds(process.execPath, [file], folder), 'true\n');
   }
 });
 

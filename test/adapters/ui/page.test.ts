@@ -284,7 +284,7 @@ for (const colorScheme of ['light', 'dark'] as const) {
     await row('stock:4711').waitFor();
     await moving.release();
     await locks.acquire('stock:4711', LONG);
-    await page.getByText('stock:4711 moved from web-2 to web-1').waitFor();
+    await page.getByText('stock:4711 moved from web-2 to web-1').first().waitFor();
     await until(async () => (await cells('invoice:2026-11'))[6] === '1', 'the waiter');
     await page.screenshot({ path: join(PICTURES, `ui-${colorScheme}.png`) });
     const ratio = await page.evaluate(contrast);
