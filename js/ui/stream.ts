@@ -29,7 +29,10 @@ export class Stream {
     });
     // A reader that reset its connection; 'close' follows.
     response.on('error', () => {});
-    this.#heartbeat = setInterval(() => this.#write(':\n\n'), HEARTBEAT_MS).unref();
+    const beat = () => {
+      if (!this.#full) this.#write(':\n\n');
+    };
+    this.#heartbeat = setInterval(beat, HEARTBEAT_MS).unref();
   }
 
   /** Sends an event, unless the reader has not yet taken what was sent before. */

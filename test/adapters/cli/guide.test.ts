@@ -113,7 +113,7 @@ test('every document has the shape of a real one', async () => {
 });
 
 test('the guide names every command and every option', () => {
-  const commands = ['run', 'ls', 'show', 'watch', 'release', 'doctor', 'fence-table'];
+  const commands = ['run', 'ls', 'show', 'watch', 'release', 'doctor', 'fence-table', 'completion'];
   for (const command of commands) {
     const { status, stdout } = shell(`holdfast ${command} --help`);
     assert.equal(status, 0);
