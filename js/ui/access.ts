@@ -6,7 +6,7 @@ import { isIP } from 'node:net';
 import { refuse } from '../internal/http.js';
 import { problem } from './release.js';
 
-/** The settings of the access. */
+/** The settings of the access. @internal */
 export interface AccessSettings {
   readonly token: string;
   /** Names by which the page may be reached, besides localhost and addresses. */
@@ -15,7 +15,7 @@ export interface AccessSettings {
   readonly port: number;
 }
 
-/** Lets requests pass, or answers them. */
+/** Lets requests pass, or answers them. @internal */
 export class Access {
   readonly #token: string;
   readonly #session: string;

@@ -11,7 +11,7 @@ const HAPPENINGS_MAX = 200;
 /** The pause after a look is at least so many times as long as the look. */
 const PAUSES_PER_LOOK = 4;
 
-/** The source of all streams of one page. */
+/** The source of all streams of one page. @internal */
 export class Feed {
   readonly #locks: LockManager;
   readonly #interval: number;

@@ -14,7 +14,7 @@ const TYPES: Readonly<Record<string, string>> = {
 
 const FILES = ['app.mjs', 'details.mjs', 'format.mjs', 'page.html', 'style.css', 'table.mjs'];
 
-/** A file, ready to be sent. */
+/** A file, ready to be sent. @internal */
 export interface StaticFile {
   readonly type: string;
   readonly bytes: Buffer;
@@ -22,7 +22,7 @@ export interface StaticFile {
 
 const read = new Map<string, StaticFile>();
 
-/** The file of that name; undefined if the page has none. */
+/** The file of that name; undefined if the page has none. @internal */
 export function fileOf(name: string): StaticFile | undefined {
   if (!FILES.includes(name)) return undefined;
   const known = read.get(name);

@@ -9,6 +9,8 @@ import { ownersOf } from './rows.js';
 /**
  * The header that says which lock to release. A form of another site cannot send a header, and a framework that has
  * parsed the body already does not matter.
+ *
+ * @internal
  */
 export const RELEASE_HEADER = 'holdfast-release';
 
@@ -17,7 +19,7 @@ interface Wanted {
   readonly owners: string;
 }
 
-/** Why a request may not release anything; undefined if it may. */
+/** Why a request may not release anything; undefined if it may. @internal */
 export function refusalOf(request: LockUiRequest): Problem | undefined {
   if (request.method !== 'POST') return problem(405, 'Not allowed', 'a lock is released by POST');
   if (!isSameOrigin(request)) {
@@ -29,7 +31,7 @@ export function refusalOf(request: LockUiRequest): Problem | undefined {
   return undefined;
 }
 
-/** Releases the lock, unless others hold it than the person saw who agreed to it. */
+/** Releases the lock, unless others hold it than the person saw who agreed to it. @internal */
 export async function release(locks: LockManager, request: LockUiRequest): Promise<Problem | null> {
   const { name, owners } = wantedOf(request) as Wanted;
   const view = await viewOf(locks, name);

@@ -11,7 +11,7 @@ import {
 } from '../internal/lock-views.js';
 import type { Change, Observer } from '../internal/observer.js';
 
-/** One lock. */
+/** One lock. @internal */
 export interface Row {
   readonly name: string;
   readonly mode: LockMode | null;
@@ -41,7 +41,7 @@ interface RowWaiter {
   readonly since: number;
 }
 
-/** What has happened to a lock, for the list of what happened. */
+/** What has happened to a lock, for the list of what happened. @internal */
 export interface Happening {
   readonly at: number;
   readonly name: string;
@@ -56,7 +56,7 @@ const OWNERS_LENGTH = 22;
 /** The tokens of each row's holders: they never leave this process, and hashes are computed once. */
 const TOKENS = new WeakMap<Row, string>();
 
-/** The row of a lock at `now`. What has hardly moved since the row `before` stays as it is there. */
+/** The row of a lock at `now`. What has hardly moved since the row `before` stays as it is there. @internal */
 export function rowOf(view: LockView, observer: Observer, now: number, before?: Row): Row {
   const holders = view.holders.map((holder, i) =>
     holderOf(holder, observer, now, before?.holders[i]),
@@ -71,18 +71,18 @@ export function rowOf(view: LockView, observer: Observer, now: number, before?: 
   return row;
 }
 
-/** Stands for the holders of a lock, without their tokens: with a token anybody may take the lock over. */
+/** Stands for the holders of a lock, without their tokens: with a token anybody may take the lock over. @internal */
 export function ownersOf(view: LockView): string {
   const hash = createHash('sha256').update(JSON.stringify(tokensOf(view).sort()));
   return hash.digest('base64url').slice(0, OWNERS_LENGTH);
 }
 
-/** Whether two rows differ in more than the ends of their leases. */
+/** Whether two rows differ in more than the ends of their leases. @internal */
 export function differs(a: Row, b: Row): boolean {
   return withoutLeases(a) !== withoutLeases(b);
 }
 
-/** The ends of a row's leases. */
+/** The ends of a row's leases. @internal */
 export function endsOf({ holders }: Row): (number | null)[] {
   return holders.map(({ ends }) => ends);
 }

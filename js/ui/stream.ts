@@ -5,7 +5,7 @@ import type { ServerResponse } from 'node:http';
 /** A silent connection is cut by some proxies after half a minute. */
 const HEARTBEAT_MS = 15_000;
 
-/** A stream of events to one page. */
+/** A stream of events to one page. @internal */
 export class Stream {
   readonly #response: ServerResponse;
   readonly #heartbeat: NodeJS.Timeout;
