@@ -94,8 +94,9 @@ async function serve(options: UiOptions): Promise<number> {
   server.on('request', (request, response) => {
     if (access.pass(request, response)) ui(request, response);
   });
+  const ended = Promise.race(['SIGHUP', 'SIGINT', 'SIGTERM'].map((name) => once(process, name)));
   announce(options, `${addressOf(options.host, port)}/?token=${encodeURIComponent(token)}`);
-  await Promise.race(['SIGHUP', 'SIGINT', 'SIGTERM'].map((signal) => once(process, signal)));
+  await ended;
   ui.close();
   server.close();
   server.closeAllConnections();
