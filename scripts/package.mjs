@@ -81,7 +81,7 @@ function stageMain(platforms) {
     platforms.map(({ name, version }) => [name, version]),
   );
   writeFileSync(join(stage, 'package.json'), `${JSON.stringify(main, null, 2)}\n`);
-  for (const folder of ['dist', 'monitoring']) {
+  for (const folder of ['dist', 'monitoring', 'ui']) {
     cpSync(join(ROOT, folder), join(stage, folder), { recursive: true });
   }
   cpSync(join(ROOT, 'native', 'binding.js'), join(stage, 'native', 'binding.js'));

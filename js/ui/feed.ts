@@ -38,8 +38,13 @@ export class Feed {
       return;
     }
     this.#streams.add(stream);
-    if (this.#looked) this.catchUp(stream);
-    if (this.#streams.size === 1) this.lookNow();
+    if (this.#streams.size > 1) {
+      if (this.#looked) this.catchUp(stream);
+      return;
+    }
+    // What was seen when the last page closed is old.
+    this.#looked = false;
+    this.lookNow();
   }
 
   remove(stream: Stream): void {
