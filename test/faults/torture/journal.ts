@@ -15,6 +15,7 @@ import {
 } from '../../support/history.js';
 import type { Rift } from '../../support/kinds.js';
 import { createClient } from '../../support/ledger.js';
+import type { CallRecord } from './record.js';
 
 /** A request, and its outcome. Times as in `Hold`. */
 export interface Operation {
@@ -40,6 +41,7 @@ export interface Counts {
 export type Line =
   | { readonly hold: Hold; readonly id: string }
   | { readonly rift: Rift; readonly id: string }
+  | { readonly call: CallRecord; readonly id: string }
   | { readonly operation: Operation }
   | { readonly counts: Counts }
   | { readonly death: { readonly who: string; readonly at: number } };
@@ -137,23 +139,32 @@ export interface History {
   readonly operations: readonly Operation[];
   readonly counts: readonly Counts[];
   readonly deaths: ReadonlyMap<string, number>;
+  /** The calls of a round that records them. */
+  readonly calls: readonly CallRecord[];
 }
 
 /** The records of the files of a folder. */
 export function readHistory(folder: string): History {
   const holds = new Map<string, Hold>();
   const rifts = new Map<string, Rift>();
+  const calls = new Map<string, CallRecord>();
   const operations: Operation[] = [];
   const counts: Counts[] = [];
   const deaths = new Map<string, number>();
   for (const line of readdirSync(folder).flatMap((file) => linesOf(join(folder, file)))) {
     if ('hold' in line) holds.set(line.id, line.hold);
     else if ('rift' in line) rifts.set(line.id, line.rift);
+    else if ('call' in line) calls.set(line.id, line.call);
     else if ('death' in line) deaths.set(line.death.who, line.death.at);
     else if ('counts' in line) counts.push(line.counts);
     else operations.push(line.operation);
   }
-  return { holds: [...holds.values()], rifts: [...rifts.values()], operations, counts, deaths };
+  const byId = {
+    holds: [...holds.values()],
+    rifts: [...rifts.values()],
+    calls: [...calls.values()],
+  };
+  return { ...byId, operations, counts, deaths };
 }
 
 /** Drops a last line without an end: its process was killed while it wrote. */

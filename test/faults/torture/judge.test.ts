@@ -116,7 +116,7 @@ test('a share that was handed over counts once', () => {
 describe('a round', () => {
   const facts = { healed: 0, ended: 60 * SECOND, lease: SECOND, names: ['a'], managers: 2 };
   const grants = [5, 15, 25, 35, 45, 55].map((at, i) => held(i + 1, at * SECOND, at * SECOND + 1));
-  const nothing = { rifts: [], operations: [], counts: [], deaths: new Map() };
+  const nothing = { rifts: [], operations: [], counts: [], calls: [], deaths: new Map() };
   const quietly: History = { holds: grants, ...nothing };
   const problems = (more: Partial<History>) =>
     judge({ ...quietly, ...more }, facts).problems.join();

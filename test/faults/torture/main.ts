@@ -1,7 +1,7 @@
 /**
  * The fault campaign: real processes, real servers, real faults, for as long as one likes.
  *
- *   npm run torture -- [--minutes N] [--seed N] [--only place,place] [--unfenced]
+ *   npm run torture -- [--minutes N] [--seed N] [--only place,place] [--unfenced] [--history DIR]
  *
  * It plays rounds, each in one place and from a seed of its own, and ends with one whose stores do not look at fences:
  * that must see stale writes, otherwise the others prove nothing. Ends with code 1 if a promise was broken.
@@ -18,6 +18,7 @@ interface Flags {
   readonly seed: number;
   readonly places: readonly string[];
   readonly unfenced: boolean;
+  readonly history: string | undefined;
 }
 
 /** How long faults occur in a round, in s: a failover with all that follows takes half of it. */
@@ -29,7 +30,8 @@ const CONTROL_SECONDS = 10;
 const CONTROLS = 3;
 
 async function main(flags: Flags): Promise<boolean> {
-  const { minutes, places, seed, unfenced } = flags;
+  const { history, minutes, places, seed, unfenced } = flags;
+  const witnessed = history === undefined ? {} : { history };
   const end = performance.now() + minutes * 60_000;
   console.log(`${minutes} minutes on ${places.join(', ')}, from seed ${seed}`);
   const rounds: RoundResult[] = [];
@@ -45,7 +47,7 @@ async function main(flags: Flags): Promise<boolean> {
     const where = places[number % places.length] as string;
     const remaining = (end - performance.now()) / 1000;
     const seconds = Math.max(LEAST_SECONDS, Math.min(ROUND_SECONDS, remaining));
-    rounds.push(await play({ where, seed: seed + number, seconds, unfenced }));
+    rounds.push(await play({ where, seed: seed + number, seconds, unfenced, ...witnessed }));
   }
   const controls = unfenced ? rounds : [];
   const staleWrites = () => controls.reduce((sum, { stores }) => sum + stores.stale, 0);
@@ -73,9 +75,10 @@ function readFlags(): Flags {
       seed: { type: 'string' },
       only: { type: 'string' },
       unfenced: { type: 'boolean', default: false },
+      history: { type: 'string' },
     },
   });
-  const { minutes, seed = String(new Dice().below(2 ** 31)), only, unfenced } = values;
+  const { minutes, seed = String(new Dice().below(2 ** 31)), only, unfenced, history } = values;
   if (!(Number(minutes) > 0)) throw new Error(`--minutes takes a number, got ${minutes}`);
   if (!/^\d+$/.test(seed)) throw new Error(`--seed takes a whole number, got ${seed}`);
   const places = only === undefined ? Object.keys(PLACES) : only.split(',');
@@ -83,7 +86,7 @@ function readFlags(): Flags {
   if (unknown !== undefined) {
     throw new Error(`--only takes ${Object.keys(PLACES).join(', ')}; got ${unknown}`);
   }
-  return { minutes: Number(minutes), seed: Number(seed), places, unfenced };
+  return { minutes: Number(minutes), seed: Number(seed), places, unfenced, history };
 }
 
 void main(readFlags()).then((kept) => {

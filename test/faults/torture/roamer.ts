@@ -13,6 +13,7 @@ import {
 import { type Roam, roam } from '../../support/roam.js';
 import { Journal } from './journal.js';
 import { calmWays, roughWays } from './ways.js';
+import { Witness } from './witness.js';
 
 /** The setup of a roamer. */
 export interface Setup {
@@ -24,6 +25,8 @@ export interface Setup {
   readonly options: ConnectOptions;
   readonly plan: Roam;
   readonly seed: number;
+  /** Every call is recorded, for `docs/proof.md`. */
+  readonly witnessed: boolean;
 }
 
 /** How long connecting may fail, in ms: no fault lasts so long. */
@@ -115,6 +118,8 @@ export class Roamer {
   }
 
   #listen(): void {
+    const { who, witnessed } = this.setup;
+    if (witnessed) new Witness(who, this.journal).watch(this.locks);
     this.locks.on('lost', (lock) => {
       const recorded = this.#recordedOf.get(lock);
       if (recorded !== undefined) this.journal.lose(recorded);

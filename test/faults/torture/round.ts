@@ -12,10 +12,11 @@ import { Ledger } from '../../support/ledger.js';
 import { sleep, until } from '../../support/wait.js';
 import type { ClientOrders } from './client.js';
 import { clientFaults, type Post } from './client-faults.js';
-import { type Operation, readHistory } from './journal.js';
+import { type History, type Operation, readHistory } from './journal.js';
 import { judge, judgeStores, RECOVERY_US, type StoresVerdict, type Verdict } from './judge.js';
 import { LEASE_MS, leftovers, type Place } from './places/place.js';
 import { PLACES } from './places.js';
+import { type CallRecord, publish } from './record.js';
 import type { Setup } from './roamer.js';
 import type { Scene } from './server-faults.js';
 
@@ -28,6 +29,8 @@ export interface RoundPlan {
   readonly seconds: number;
   /** The stores do not look at fences. */
   readonly unfenced: boolean;
+  /** The folder that gets the history of the round, for others to judge. */
+  readonly history?: string;
 }
 
 /** A fault, with times of the clock of the history. */
@@ -56,6 +59,11 @@ export interface RoundResult {
   readonly folder: string;
   /** The keys that were left at last; the servers may take most of a minute to forget dead processes. */
   readonly left: Promise<readonly string[]>;
+}
+
+/** A history, and the threads that were terminated, with the times. */
+interface Written extends History {
+  readonly ended: History['deaths'];
 }
 
 const PROCESSES = 3;
@@ -216,6 +224,7 @@ class Round {
       target: place.targets[this.#count % place.targets.length] as ConnectTarget,
       options: { commandTimeout: this.#commandTimeout, ...place.options },
       seed: this.#dice.below(2 ** 31),
+      witnessed: plan.history !== undefined,
       plan: {
         names: place.names,
         tasks: TASKS,
@@ -260,6 +269,9 @@ class Round {
     const written = readHistory(folder);
     const rifts = [...written.rifts, ...this.#rifts];
     const history = { ...written, rifts, deaths: new Map([...written.deaths, ...this.#deaths]) };
+    if (plan.history !== undefined) {
+      this.#publish(plan.history, { ...history, ended: written.deaths });
+    }
     const managers = place.quorum ? 0 : 2 * PROCESSES;
     const facts = { healed, ended, lease: this.#leaseMs * 1_000, names: place.names, managers };
     const verdict = judge(history, facts);
@@ -280,6 +292,34 @@ class Round {
     const found = { verdict, stores, problems, mishaps };
     return { plan, faults, operations, holds, handedOff, ...found, folder };
   }
+
+  #publish(folder: string, { calls, rifts, ended }: Written): void {
+    const { where, seed } = this.plan;
+    // With two masters at a time a lock is two objects, and `docs/safety.md` says what each promises.
+    if (rifts.some(({ fork }) => fork !== undefined)) return;
+    const kinds = [...new Set(this.#faults.map(({ kind }) => kind))].sort();
+    const title = `${where}, seed ${seed}: ${PROCESSES} processes under ${kinds.join(', ')}`;
+    const faults = rifts.map(({ lock, from, to }): CallRecord => {
+      const of = lock === undefined ? {} : { lock };
+      return { process: 'fault', ...of, action: 'forget', call: from, return: to };
+    });
+    publish(folder, `${where}-${seed}`, title, [...calls, ...givenBack(calls, ended), ...faults]);
+  }
+}
+
+/** The end of a thread gives back what it has, and tells nobody; a process that is killed keeps it until its leases end. */
+function givenBack(calls: readonly CallRecord[], ended: History['deaths']): CallRecord[] {
+  const released = new Set(calls.filter(isRelease).map(({ hold }) => hold));
+  return calls.flatMap(({ process, lock, hold }) => {
+    const call = ended.get(process);
+    if (call === undefined || hold === undefined || released.has(hold)) return [];
+    released.add(hold);
+    return [{ process, lock: lock as string, action: 'release', call, hold }];
+  });
+}
+
+function isRelease({ action }: CallRecord): boolean {
+  return action === 'release';
 }
 
 /** At least half of the faults: with all of them at once much stays hidden. */
