@@ -2,11 +2,26 @@
 
 import { spawnSync } from 'node:child_process';
 
+const JUDGE = ['--manifest-path', 'tools/judge/Cargo.toml'];
+const JUDGE_TARGET = ['--target-dir', 'target/judge'];
+
 const STEPS = [
   ['format of the Rust code', 'cargo', 'fmt', '--check'],
   // Without features the protocol must compile alone: no clock, no network, no Node.
   ['the protocol alone', 'cargo', 'clippy', '--no-default-features', '--', '-D', 'warnings'],
   ['lints of the Rust code', 'cargo', 'clippy', '--all-targets', '--', '-D', 'warnings'],
+  ['format of the judge', 'cargo', 'fmt', '--check', ...JUDGE],
+  [
+    'lints of the judge',
+    'cargo',
+    'clippy',
+    ...JUDGE,
+    ...JUDGE_TARGET,
+    '--all-targets',
+    '--',
+    '-D',
+    'warnings',
+  ],
   ['docs of the Rust code', 'cargo', 'doc', '--no-deps', '--quiet'],
   ['format and lints of the TypeScript code', 'npx', 'biome', 'check', '--error-on-warnings'],
   ['types', 'npm', 'run', '--silent', 'build:js'],

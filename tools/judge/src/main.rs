@@ -71,10 +71,12 @@ fn report(path: &Path, file: &File) -> bool {
         }
     }
     // One lock knows nothing of another, so each has a history of its own.
-    let verdicts: Vec<(&str, Verdict)> = locks.iter().map(|(name, records)| (*name, judge(records))).collect();
+    let verdicts: Vec<(&str, Verdict)> =
+        locks.iter().map(|(name, records)| (*name, judge(records))).collect();
     let broken: Vec<_> = verdicts.iter().filter(|(_, verdict)| verdict.broken.is_some()).collect();
     let word = if broken.is_empty() { "linearizable" } else { "NOT LINEARIZABLE" };
-    let sum = |of: fn(&Verdict) -> usize| verdicts.iter().map(|(_, verdict)| of(verdict)).sum::<usize>();
+    let sum =
+        |of: fn(&Verdict) -> usize| verdicts.iter().map(|(_, verdict)| of(verdict)).sum::<usize>();
     println!("{}: {word}", path.display());
     println!("  {}", file.header.title);
     println!(
@@ -101,7 +103,10 @@ fn others<'a>(wrong: &Record, records: &[&'a Record]) -> Vec<&'a Record> {
     let mut earlier: Vec<&Record> = records
         .iter()
         .copied()
-        .filter(|each| each.done().is_some_and(|done| done < end) && each.fence.is_some() | each.until.is_some())
+        .filter(|each| {
+            each.done().is_some_and(|done| done < end)
+                && each.fence.is_some() | each.until.is_some()
+        })
         .collect();
     earlier.sort_by_key(|each| each.returned);
     earlier.split_off(earlier.len().saturating_sub(3))

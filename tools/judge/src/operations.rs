@@ -92,7 +92,8 @@ impl<'a> Reader<'a> {
     /// A hold begins with a grant that is known. An unknown one only keeps others out, and who is kept out is not judged.
     fn note_hold(&mut self, record: &'a Record) {
         let begins = matches!(record.action, Action::Acquire | Action::Adopt);
-        let (Some(name), Some(granted), true) = (record.hold.as_deref(), record.done(), begins) else {
+        let (Some(name), Some(granted), true) = (record.hold.as_deref(), record.done(), begins)
+        else {
             return;
         };
         self.numbers.insert(name, self.holds.len());

@@ -50,7 +50,8 @@ pub fn is_linearizable(operations: &[Operation]) -> bool {
 /// A history that was cut off is linearizable if the whole is. So the first answer behind which it is not can be found
 /// by halving.
 fn first_wrong(records: &[&Record]) -> Option<Record> {
-    let mut answers: Vec<&Record> = records.iter().copied().filter(|each| each.returned.is_some()).collect();
+    let mut answers: Vec<&Record> =
+        records.iter().copied().filter(|each| each.returned.is_some()).collect();
     answers.sort_by_key(|each| each.returned);
     let fine = |count: usize| {
         let until = answers[count].returned.unwrap_or(u64::MAX);
