@@ -36,8 +36,8 @@ const CONTROL_SECONDS = 10;
 const CONTROLS = 3;
 
 async function main(flags: Flags): Promise<boolean> {
-  const { controls: broken, history, minutes, places, seed, unfenced } = flags;
-  if (broken) return recordControls(history as string, seed);
+  const { controls: unsound, history, minutes, places, seed, unfenced } = flags;
+  if (unsound) return recordControls(history as string, seed);
   const witnessed = history === undefined ? {} : { history };
   const end = performance.now() + minutes * 60_000;
   console.log(`${minutes} minutes on ${places.join(', ')}, from seed ${seed}`);
