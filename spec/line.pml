@@ -15,10 +15,10 @@
  */
 
 #ifndef CALLERS
-#define CALLERS 2
+#define CALLERS 3
 #endif
 #ifndef TRIES
-#define TRIES 2
+#define TRIES 1
 #endif
 #define TOKENS (CALLERS * TRIES)   /* one for each attempt: 1, 2, …; a token is never used again */
 

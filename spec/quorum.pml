@@ -16,10 +16,7 @@
 #define MAJORITY 2
 #endif
 #ifndef RESTARTS
-#define RESTARTS 0
-#endif
-#ifndef ESTIMATES
-#define ESTIMATES 2
+#define RESTARTS 1
 #endif
 
 /* A number for each pair of a server, 0 to 2, and an attempt, 1 to ATTEMPTS. */
@@ -81,11 +78,7 @@ inline run_vote(server, attempt) {                            /* quorum/vote.lua
 
 inline run_seal(server, attempt) {                            /* quorum/seal.lua */
   if
-#ifndef SEAL_OR_EQUAL
   :: holder[server] == attempt && counter[server] < sealing[attempt] ->
-#else
-  :: holder[server] == attempt && counter[server] <= sealing[attempt] ->
-#endif
        counter[server] = sealing[attempt]; seal[AT(server, attempt)] = YES
   :: else -> seal[AT(server, attempt)] = NO
   fi;
@@ -143,7 +136,7 @@ inline ask_for_seals(a) {
 proctype Attempt(byte a) {
   byte s;
   atomic {                                                    /* an estimate that may be too low */
-    if :: proposal[a] = 1 :: proposal[a] = ESTIMATES fi;
+    if :: proposal[a] = 0 :: proposal[a] = 1 fi;
     for (s : 0 .. SERVERS - 1) { vote[AT(s, a)] = SENT }
   }
   if
