@@ -19,7 +19,8 @@ const RUNS = [
   ['line', ['JUMP_QUEUE'], /waits\[token\]/],
   ['line', ['NO_POLL'], /invalid end state/],
   ['quorum', [], HOLDS],
-  ['quorum', ['VOTE_AT_ONCE'], /believers==1/],
+  ['quorum', ['RESTARTS=1', 'PROPOSAL=1'], HOLDS],
+  ['quorum', ['RESTARTS=1', 'PROPOSAL=1', 'VOTE_AT_ONCE'], /believers==1/],
   ['quorum', ['NO_SEAL'], />greatest/],
   ['quorum', ['MAJORITY=1'], /assertion violated/],
 ];

@@ -16,7 +16,7 @@
 #define MAJORITY 2
 #endif
 #ifndef RESTARTS
-#define RESTARTS 1
+#define RESTARTS 0
 #endif
 
 /* A number for each pair of a server, 0 to 2, and an attempt, 1 to ATTEMPTS. */
@@ -136,7 +136,11 @@ inline ask_for_seals(a) {
 proctype Attempt(byte a) {
   byte s;
   atomic {                                                    /* an estimate that may be too low */
+#ifdef PROPOSAL
+    proposal[a] = PROPOSAL;
+#else
     if :: proposal[a] = 0 :: proposal[a] = 1 fi;
+#endif
     for (s : 0 .. SERVERS - 1) { vote[AT(s, a)] = SENT }
   }
   if

@@ -2,7 +2,7 @@
 
 use crate::model::Step;
 use crate::record::{Action, Mode, Outcome, Record};
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 /// A step, and the times between which it took effect.
 #[derive(Clone, Debug)]
@@ -80,9 +80,9 @@ pub fn operations<'a>(records: &[&'a Record]) -> (Vec<Operation>, Vec<&'a str>) 
 struct Reader<'a> {
     operations: Vec<Operation>,
     names: Vec<&'a str>,
-    numbers: HashMap<&'a str, usize>,
+    numbers: BTreeMap<&'a str, usize>,
     /// The holds by their fences; of those that have the same, one.
-    by_fence: HashMap<u64, usize>,
+    by_fence: BTreeMap<u64, usize>,
     /// The fences of all grants, in order.
     fences: Vec<u64>,
     holds: Vec<Hold>,

@@ -13,9 +13,10 @@ fn fine(lines: &[&str]) -> bool {
         let [process, action, call, returned, more] = words[..] else { unreachable!("{line}") };
         let answer =
             if returned == "-" { String::new() } else { format!(r#","return":{returned}"#) };
-        text += &format!(
+        let record = format!(
             "\n{{\"process\":\"{process}\",\"lock\":\"a\",\"action\":\"{action}\",\"call\":{call}{answer},{more}}}"
         );
+        text.push_str(&record);
     }
     let file = parse(&text).unwrap();
     let records: Vec<&Record> = file.records.iter().collect();
