@@ -18,7 +18,6 @@ const RUNS = [
   ['line', ['SAME_FENCE'], /mail\[token\]>greatest/],
   ['line', ['JUMP_QUEUE'], /waits\[token\]/],
   ['line', ['NO_POLL'], /invalid end state/],
-  ['quorum', [], HOLDS],
   ['quorum', ['RESTARTS=1', 'PROPOSAL=1'], HOLDS],
   ['quorum', ['RESTARTS=1', 'PROPOSAL=1', 'VOTE_AT_ONCE'], /believers==1/],
   ['quorum', ['NO_SEAL'], />greatest/],
