@@ -75,7 +75,8 @@ export function readParameters(url: URL): Parameters {
         if (!/^[046]$/.test(value)) throw refusal(name, 'it is 0, 4 or 6');
         break;
       case 'protocol':
-        if (value !== '3') throw refusal(name, 'holdfast speaks RESP3, so it can only be 3');
+        // The best that the server has is used, and the same works with both.
+        if (!/^[23]$/.test(value)) throw refusal(name, 'it is 2 or 3');
         break;
       case 'db':
         db = value;

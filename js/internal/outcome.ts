@@ -39,7 +39,6 @@ const CURES: Readonly<Record<string, string>> = {
   NOCLOCK: 'let scripts run TIME, or use another server: see docs/servers.md',
   NOPERM:
     'the ACL user may not do this: docs/operations.md, in the package holdfast, has the rule for it',
-  NOPROTO: 'see docs/servers.md for servers that work',
   NOREPLICAS: 'too few replicas follow the server: make sure that they run and keep up',
   OOM: 'the server is at its maxmemory: free memory or raise it',
   READONLY: 'this server is a replica: connect to its primary',

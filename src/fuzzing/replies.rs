@@ -1,11 +1,11 @@
 //! Replies and pushes of a hostile or broken server.
 
 use super::{
-    Deliver, Directory, cluster, link, persistence, query, sentinel, shard_subscriber, wire,
+    Deliver, Directory, cluster, link, persistence, query, sentinel, subscriber, values, wire,
 };
 use crate::protocol::query::Page;
 use crate::protocol::{Failure, Refusal, Script};
-use redis::{Parser, PushInfo, Value};
+use redis::{Parser, Value};
 use std::sync::Arc;
 
 /// No error takes more of a log than this, however much the server sent.
@@ -29,9 +29,8 @@ pub fn replies(data: &[u8]) {
         if let Value::ServerError(error) = value {
             refuse(error.code(), error.details().unwrap_or_default(), &directory);
         }
-        if let Value::Push { kind, data } = value {
-            push(&PushInfo { kind: kind.clone(), data: data.clone() });
-        }
+        push(value);
+        push(&values::push(value.clone()));
     }
     judge(wire::probe(values.get(..wire::PROBE_COMMANDS).unwrap_or(&values)));
     judge(wire::introduced(&values, "a:1"));
@@ -52,11 +51,11 @@ fn parse(data: &[u8]) -> Vec<Value> {
     values
 }
 
-fn push(push: &PushInfo) {
-    let _told = link::message(&push.data);
+fn push(push: &Value) {
+    let _told = link::pushed(push);
     let _successor = sentinel::successor(push, "mymaster");
     let nobody: Deliver = Arc::new(|_| {});
-    shard_subscriber::overhear(push, &nobody);
+    subscriber::overhear(push.clone(), &nobody);
 }
 
 fn refuse(code: &str, detail: &str, directory: &Directory) {

@@ -61,10 +61,13 @@ pub fn notices(client: &str) -> Arc<str> {
     ["holdfast:", client].concat().into()
 }
 
+/// The beginning of every [`free_channel`].
+pub const FREE_CHANNELS: &str = "holdfast:free:";
+
 /// The channel on which the waiters for a lock of a quorum learn that it may be free.
 #[must_use]
 pub fn free_channel(keys: &LockKeys) -> Arc<str> {
-    format!("holdfast:free:{}", keys.lock()).into()
+    format!("{FREE_CHANNELS}{}", keys.lock()).into()
 }
 
 /// A grant by message.

@@ -43,7 +43,12 @@ pub(super) fn connect(name: &str, endpoint: &Endpoint, deliver: Deliver) -> (Con
         server.store.subscribe(listener, channel);
     }
     server.listeners.insert(listener, deliver);
-    let welcome = Welcome { probe: server.probe(), risks: Vec::new(), denied: Denied::default() };
+    let welcome = Welcome {
+        probe: server.probe(),
+        risks: Vec::new(),
+        denied: Denied::default(),
+        abilities: None,
+    };
     drop(server);
     (Connection { server: shared, listener }, welcome)
 }

@@ -1,11 +1,13 @@
 //! The servers that store locks: Redis and Valkey, or a store in this process. The only module that names the Redis
 //! client.
 
+mod abilities;
 pub(crate) mod embedded;
 mod endpoint;
 pub(crate) mod memory;
 mod redis;
 
+pub use abilities::{Abilities, Resp};
 pub use endpoint::{Address, Endpoint};
 pub use redis::{BadOption, Replicas, Sentinel, Sentinels, Tls, TlsOptions};
 pub(crate) use redis::{Directory, Link, Socket, discover, page, survey};
@@ -67,6 +69,8 @@ pub(crate) struct Welcome {
     pub(crate) risks: Vec<Risk>,
     /// What it denies.
     pub(crate) denied: Denied,
+    /// What it allows; none for a store in this process, which has all of it.
+    pub(crate) abilities: Option<Abilities>,
 }
 
 /// An open connection. Dropping it closes it.

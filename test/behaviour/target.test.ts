@@ -65,7 +65,7 @@ async function takes(target: string | URL | undefined): Promise<void> {
 
 test('connect: understands the parameters that services put into their URLs', async () => {
   server = await RedisServer.start();
-  const [first, second] = [`${server.url}/3`, `${server.url}?family=0&ssl=false&protocol=3&db=3`];
+  const [first, second] = [`${server.url}/3`, `${server.url}?family=0&ssl=false&protocol=2&db=3`];
   const [a, b] = [await connect(first), await connect(second)];
   await using held = await a.acquire('same');
   assert.equal(await b.tryAcquire('same'), null, 'the database is the same');

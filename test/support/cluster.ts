@@ -13,6 +13,8 @@ export interface ClusterOptions {
   readonly spare?: number;
   /** The binary that all of them run; by default that of `serverBinary`. */
   readonly binary?: string;
+  /** Further arguments of each. */
+  readonly args?: readonly string[];
   /** A proxy stands in front of each node, for clients and for replication; the nodes' bus has none. */
   readonly proxied?: boolean;
   /** Speak TLS with clients and with each other. */
@@ -42,11 +44,12 @@ export class Cluster {
 
   /** Starts a Cluster, and waits until all slots are served and every failover can succeed. */
   static async start(options: ClusterOptions = {}): Promise<Cluster> {
-    const { primaries = 3, replicas = 0, spare = 0, ...rest } = options;
+    const { primaries = 3, replicas = 0, spare = 0, args: extra = [], ...rest } = options;
     const args = [
       ...['--cluster-node-timeout', '2000'],
       // By default a primary waits five seconds for further replicas before it sends its data to one.
       ...['--repl-diskless-sync-delay', '0'],
+      ...extra,
     ];
     const count = primaries * (1 + replicas) + spare;
     const cluster = new Cluster(

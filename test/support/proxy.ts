@@ -10,6 +10,8 @@ interface Pair {
   greets?: boolean;
   /** Whether it asked for a shard channel. */
   listens?: boolean;
+  /** Whether it asked for another channel. */
+  subscribes?: boolean;
   /** Requests that are held back, while that is wanted; then forwarded also if the client is gone. */
   held?: Buffer[] | undefined;
   /** Forward nothing more, keep it open. */
@@ -80,6 +82,11 @@ export class FaultProxy {
     for (const pair of this.#pairs) pair.silent = pair.listens === true;
   }
 
+  /** The same for those that listen to other channels. */
+  silenceSubscribers(): void {
+    for (const pair of this.#pairs) pair.silent = pair.subscribes === true;
+  }
+
   /** Holds all requests of the open connections back from now on, as a slow network does. */
   hold(): void {
     for (const pair of this.#pairs) pair.held ??= [];
@@ -121,6 +128,7 @@ export class FaultProxy {
     client.on('data', (chunk) => {
       pair.greets ??= chunk.includes('HELLO');
       pair.listens ||= chunk.includes('SSUBSCRIBE');
+      pair.subscribes ||= chunk.includes('\nSUBSCRIBE');
       if (pair.silent || (this.blackhole && !this.#spares(pair))) return;
       this.requestBytes += chunk.length;
       this.onRequest?.(chunk);

@@ -66,7 +66,8 @@ function oneSlot(words: readonly string[]): readonly string[] | undefined {
 export const RESTRICTIONS = {
   'no RESP3': {
     source: 'https://redis.io/docs/latest/commands/hello/',
-    instead: refused(/^HELLO/i, () => "ERR unknown command 'HELLO'"),
+    // A command that no server knows, since a Sentinel has no scripts.
+    instead: ([name = '']) => (/^HELLO$/i.test(name) ? ['WITHOUT-HELLO'] : undefined),
   },
   'no TIME in scripts': {
     source: 'https://redis.io/docs/latest/develop/programmability/eval-intro/',

@@ -19,6 +19,8 @@ export interface SentinelsOptions {
   readonly proxied?: boolean;
   /** Speak TLS, all with each other and with clients. */
   readonly tls?: ServerTls;
+  /** Further arguments of the master and its replicas. */
+  readonly args?: readonly string[];
   /** The binary that all of them run; by default that of `serverBinary`. */
   readonly binary?: string;
 }
@@ -169,14 +171,14 @@ export class Sentinels {
   }
 
   async #start(all: SentinelsOptions): Promise<void> {
-    const { replicas = 1, downAfter = 1_000, sentinelPassword, ...options } = all;
+    const { replicas = 1, downAfter = 1_000, sentinelPassword, args: extra = [], ...options } = all;
     const { password } = options;
     this.#logins = {
       ...(password === undefined ? {} : { password }),
       ...(sentinelPassword === undefined ? {} : { sentinelPassword }),
     };
     // By default a master waits five seconds for further replicas before it sends its data to one.
-    const sync = ['--repl-diskless-sync-delay', '0'];
+    const sync = ['--repl-diskless-sync-delay', '0', ...extra];
     const master = await RedisServer.start({ ...options, args: sync });
     this.servers.push(master);
     const args = [...sync, '--replicaof', '127.0.0.1', String(master.announced)];

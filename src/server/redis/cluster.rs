@@ -2,10 +2,11 @@
 //!
 //! Source: <https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/>
 
+use super::dialogue::{Dialogue, in_time};
 use super::directory::Name;
-use super::handshake::Purpose;
+use super::handshake::{self, Purpose};
 use super::link::{Link, Origin};
-use super::{Address, Deliver, Directory, Endpoint, Welcome, race, shard_subscriber, single, wire};
+use super::{Address, Deliver, Directory, Endpoint, Welcome, naming, race, shard_channels};
 use crate::machine::{NodeId, Routes};
 use crate::protocol::Failure;
 use redis::Value;
@@ -97,13 +98,12 @@ fn is_login(failure: &Failure) -> bool {
 
 async fn ask_for_slots(server: &Endpoint, host: &str) -> Result<Slots, Failure> {
     let question = async {
-        let mut dialled = single::dial(server, |_| {}).await?;
+        let mut dialogue = Dialogue::open(server).await?;
         let mut slots = redis::cmd("CLUSTER");
         slots.arg("SLOTS");
-        let answer = dialled.inner.send_packed_command(&slots).await;
-        answer.and_then(Value::extract_error).map_err(|error| wire::failure(&error))
+        dialogue.ask_one(&slots).await
     };
-    let answer = single::in_time(server, question).await?;
+    let answer = in_time(server, question).await?;
     read_slots(&answer, host)
         .filter(|slots| !slots.ranges.is_empty())
         .ok_or_else(|| Failure::Lost("it names no server that has slots".to_owned()))
@@ -158,12 +158,14 @@ pub(super) async fn connect(
         return Err(Failure::Lost("the server is not known any more".to_owned()));
     };
     let server = endpoint.server(host.clone(), port);
-    let connecting = single::connect(&server, directory, Arc::clone(&deliver), Purpose::Cluster);
-    let (mut link, welcome) = connecting.await?;
+    let named = naming(format!("{host}:{port}"), Arc::clone(&deliver));
+    let (mut link, welcome) =
+        handshake::connect(&server, directory, named, Purpose::Cluster).await?;
     let (channels, wanted) = mpsc::unbounded_channel();
-    link.tasks.spawn(shard_subscriber::listen(server, wanted, deliver));
+    link.tasks.spawn(shard_channels::listen(server, wanted, deliver));
+    link.set_channels(channels);
     let directory = Arc::clone(directory);
-    link.set_origin((host.clone(), port), Origin { host, directory, channels });
+    link.set_origin((host.clone(), port), Origin { host, directory });
     Ok((link, welcome))
 }
 

@@ -26,6 +26,17 @@ pub(in crate::server) enum Delete {
     Delex,
 }
 
+impl Delete {
+    /// The native command, if it is one.
+    pub(super) const fn command(self) -> Option<&'static str> {
+        match self {
+            Self::Script => None,
+            Self::Delifeq => Some("DELIFEQ"),
+            Self::Delex => Some("DELEX"),
+        }
+    }
+}
+
 impl Dialect {
     /// That of every server.
     pub(in crate::server) const PLAIN: Self =

@@ -1,16 +1,19 @@
-//! The first exchange on a new connection, on the runtime: login, introduction, subscriptions.
+//! The first exchange on a new connection, on the runtime: introduction, questions, subscriptions.
 
 use super::dialect::{self, Delete, Dialect};
-use super::frames::Frames;
+use super::dialogue::{Dialogue, in_time};
 use super::link::{Link, pushed};
 use super::replicas::ReplicaAcker;
-use super::stream::Stream;
-use super::{Address, Deliver, Directory, Endpoint, Incoming, Welcome, persistence, wire};
+use super::subscriber::Subscriber;
+use super::{Deliver, Directory, Endpoint, Welcome, messages, persistence, wire};
 use crate::machine::{Denied, Risk, ServerProbe};
-use crate::protocol::{Counters, Failure};
-use redis::{Pipeline, PushKind, Value};
+use crate::protocol::message::FREE_CHANNELS;
+use crate::protocol::{Counters, Failure, Refusal};
+use crate::server::{Abilities, Resp};
+use redis::{Pipeline, Value};
+use std::io;
 use std::sync::Arc;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::sync::mpsc;
 
 /// The locks that a server keeps for a manager.
 #[derive(Clone, Copy, Debug)]
@@ -23,172 +26,139 @@ pub(super) enum Purpose {
     Quorum { ask_persistence: bool },
 }
 
-/// Connects to a single server, logs in, subscribes to the inbox and probes the server. `deliver` gets what the replicas
-/// confirm.
+/// Connects to a single server within the connect timeout, logs in, subscribes to the inbox and probes the server.
+/// `deliver` gets what the replicas confirm, and in RESP2 the messages.
 pub(super) async fn connect(
     endpoint: &Endpoint,
     directory: &Arc<Directory>,
     deliver: Deliver,
     purpose: Purpose,
 ) -> Result<(Link, Welcome), Failure> {
-    let stream = Stream::open(endpoint).await.map_err(|error| Failure::Lost(error.to_string()))?;
-    let mut dialogue = Dialogue { stream, frames: Frames::new(), early: Vec::new() };
-    dialogue.log_in(endpoint).await?;
-    let (probe, mut risks, delete) = dialogue.introduce(endpoint).await?;
-    let channel = endpoint.channels.first().map(|channel| &**channel);
-    let wanted = |counters| Dialect { counters, delete, clock: true };
-    let (dialect, mut denied) = match purpose {
-        Purpose::Server => dialogue.settle(wanted(Counters::Server), channel).await?,
-        Purpose::Cluster => dialogue.settle(wanted(Counters::Slots), channel).await?,
-        Purpose::Quorum { ask_persistence } => {
-            if ask_persistence {
-                risks.extend(dialogue.ask_persistence(endpoint).await?);
-            }
-            (Dialect::PLAIN, Denied::default())
-        }
-    };
-    if !endpoint.channels.is_empty() {
-        denied.pubsub = dialogue.listen(&endpoint.channels).await?.or(denied.pubsub);
+    in_time(endpoint, shake_hands(endpoint, directory, deliver, purpose)).await
+}
+
+async fn shake_hands(
+    endpoint: &Endpoint,
+    directory: &Arc<Directory>,
+    deliver: Deliver,
+    purpose: Purpose,
+) -> Result<(Link, Welcome), Failure> {
+    let mut dialogue = Dialogue::open(endpoint).await?;
+    let (probe, mut risks, delete) = introduce(&mut dialogue, endpoint).await?;
+    let (mut dialect, mut denied) = settle(&mut dialogue, endpoint, purpose, delete).await?;
+    let messages = subscribe(&mut dialogue, endpoint, &mut denied).await?;
+    let abilities = Some(Abilities {
+        server: endpoint.address.to_string(),
+        resp: dialogue.resp(),
+        clock: denied.clock.is_none(),
+        pubsub: denied.pubsub.is_none(),
+        plain_commands: denied.plain_commands.is_none(),
+        compare_and_delete: dialect.delete.command(),
+    });
+    if let Purpose::Quorum { ask_persistence } = purpose {
+        risks.extend(join_quorum(&mut dialogue, endpoint, &mut denied, ask_persistence).await?);
+        dialect = Dialect::PLAIN;
     }
     let acker = match endpoint.replicas {
         None => None,
         Some(replicas) => {
             let replication_id = probe.replication_id.clone();
+            let deliver = Arc::clone(&deliver);
             Some(ReplicaAcker::open(endpoint, replicas, replication_id, directory, deliver).await?)
         }
     };
-    let Dialogue { stream, frames, early } = dialogue;
-    let (socket, tls) = stream.into_parts();
-    let socket = socket.try_into().map_err(|error: std::io::Error| lost(&error))?;
-    let link = Link::new(socket, tls, frames, early, acker, dialect);
-    Ok((link, Welcome { probe, risks, denied }))
+    let (socket, tls, frames, pushes) = dialogue.into_parts();
+    let socket = socket.try_into().map_err(|error: io::Error| Failure::Lost(error.to_string()))?;
+    let early = pushes.iter().filter_map(pushed).collect();
+    let mut link = Link::new(socket, tls, frames, early, acker, dialect);
+    // Nothing is awaited from here on: what the task delivers must come after this connection.
+    if let Some(subscriber) = messages {
+        let (channels, wanted) = mpsc::unbounded_channel();
+        link.tasks.spawn(messages::listen(subscriber, wanted, deliver));
+        link.set_channels(channels);
+    }
+    Ok((link, Welcome { probe, risks, denied, abilities }))
 }
 
-/// A connection on which one thing is asked after the other.
-struct Dialogue {
-    stream: Stream,
-    frames: Frames,
-    /// The messages that came meanwhile.
-    early: Vec<Incoming>,
+async fn introduce(
+    dialogue: &mut Dialogue,
+    endpoint: &Endpoint,
+) -> Result<(ServerProbe, Vec<Risk>, Delete), Failure> {
+    let answers = dialogue.ask(&wire::introduction(&endpoint.client_name, endpoint.db)).await?;
+    let (probe, risks) = wire::introduced(&answers, &endpoint.address.to_string())?;
+    Ok((probe, risks, answers.first().map_or(Delete::Script, dialect::native_delete)))
 }
 
-impl Dialogue {
-    async fn log_in(&mut self, endpoint: &Endpoint) -> Result<(), Failure> {
-        let login = self.ask(&wire::login(endpoint)).await;
-        let refused = match login {
-            Ok(answers) => answers.into_iter().next().map(Value::extract_error),
-            // A server that expects TLS hangs up on plain text.
-            Err(Failure::Lost(why))
-                if matches!(endpoint.address, Address::Tcp { .. }) && endpoint.tls.is_none() =>
-            {
-                let why = format!("{why}; if the server expects TLS, use rediss://");
-                return Err(Failure::Lost(why));
-            }
-            Err(other) => return Err(other),
-        };
-        // Servers may not know the other commands of a login, which only name the client.
-        match refused {
-            Some(Err(error)) => Err(wire::without_resp3(wire::failure(&error))),
-            _ => Ok(()),
+/// The dialect that the server allows, and what it denies.
+async fn settle(
+    dialogue: &mut Dialogue,
+    endpoint: &Endpoint,
+    purpose: Purpose,
+    delete: Delete,
+) -> Result<(Dialect, Denied), Failure> {
+    let counters = match purpose {
+        Purpose::Server | Purpose::Quorum { .. } => Counters::Server,
+        Purpose::Cluster => Counters::Slots,
+    };
+    let wanted = Dialect { counters, delete, clock: true };
+    let channel = match purpose {
+        Purpose::Quorum { .. } => Some(FREE_CHANNELS),
+        Purpose::Server | Purpose::Cluster => endpoint.channels.first().map(|channel| &**channel),
+    };
+    let answers = dialogue.ask(&dialect::question(wanted, channel)).await?;
+    Ok(dialect::answered(wanted, answers))
+}
+
+/// Checks what the votes of a server need. They are scripts of their own, which use no plain commands.
+async fn join_quorum(
+    dialogue: &mut Dialogue,
+    endpoint: &Endpoint,
+    denied: &mut Denied,
+    ask_persistence: bool,
+) -> Result<Option<Risk>, Failure> {
+    denied.plain_commands = None;
+    if let Some(why) = denied.clock.take() {
+        let detail =
+            format!("its scripts may not read the clock (TIME), which a vote needs: {why}");
+        return Err(Failure::Refused(Refusal { code: "NOCLOCK".to_owned(), detail }));
+    }
+    if !ask_persistence {
+        return Ok(None);
+    }
+    let answers = dialogue.ask(&persistence::question()).await?;
+    Ok(persistence::forgets(&answers, &endpoint.address.to_string()))
+}
+
+/// Subscribes to the channels of `endpoint`, in RESP2 on a connection of its own, which is returned. Checks that messages
+/// may be published to the first of them, if there is one, and notes why not.
+async fn subscribe(
+    dialogue: &mut Dialogue,
+    endpoint: &Endpoint,
+    denied: &mut Denied,
+) -> Result<Option<Subscriber>, Failure> {
+    let channel = endpoint.channels.first();
+    let (subscriber, mut failed) = match (dialogue.resp(), channel) {
+        (Resp::Three, None) => (None, None),
+        (Resp::Three, Some(_)) => (None, dialogue.subscribe(&endpoint.channels).await?),
+        (Resp::Two, _) => {
+            let (subscriber, refused) = messages::open(endpoint).await?;
+            (Some(subscriber), refused)
         }
-    }
-
-    async fn introduce(
-        &mut self,
-        endpoint: &Endpoint,
-    ) -> Result<(ServerProbe, Vec<Risk>, Delete), Failure> {
-        let answers = self.ask(&wire::introduction(&endpoint.client_name, endpoint.db)).await?;
-        let (probe, risks) = wire::introduced(&answers, &endpoint.address.to_string())?;
-        Ok((probe, risks, answers.first().map_or(Delete::Script, dialect::native_delete)))
-    }
-
-    /// The part of `wanted` that the server allows, and what it denies. Scripts publish to `channel`.
-    async fn settle(
-        &mut self,
-        wanted: Dialect,
-        channel: Option<&str>,
-    ) -> Result<(Dialect, Denied), Failure> {
-        let answers = self.ask(&dialect::question(wanted, channel)).await?;
-        Ok(dialect::answered(wanted, answers))
-    }
-
-    async fn ask_persistence(&mut self, endpoint: &Endpoint) -> Result<Option<Risk>, Failure> {
-        let answers = self.ask(&persistence::question()).await?;
-        Ok(persistence::forgets(&answers, &endpoint.address.to_string()))
-    }
-
-    /// Subscribes to `channels` and checks that messages may be published to the first of them. Returns the reason
-    /// if an ACL forbids it.
-    async fn listen(&mut self, channels: &[Arc<str>]) -> Result<Option<String>, Failure> {
-        let subscription = wire::subscription(channels, true).get_packed_command();
-        self.write(&subscription).await?;
-        let mut answers = Vec::new();
-        let mut unconfirmed = channels.len();
-        while unconfirmed > 0 {
-            match self.next().await? {
-                Value::Push { kind: PushKind::Subscribe, .. } => unconfirmed -= 1,
-                Value::Push { .. } => {}
-                // An error refuses all of them.
-                refused => {
-                    answers.push(refused);
-                    unconfirmed = 0;
-                }
-            }
-        }
+    };
+    if failed.is_none()
+        && let Some(channel) = channel
+    {
         let mut probes = Pipeline::new();
-        probes.cmd("PUBLISH").arg(&*channels[0]).arg("");
-        probes.cmd("PUBSUB").arg("NUMSUB").arg(&*channels[0]);
-        answers.extend(self.ask(&probes).await?);
-        let failed = answers.into_iter().find_map(|answer| answer.extract_error().err());
-        match failed.map(|error| wire::failure(&error)) {
-            None => Ok(None),
-            Some(Failure::Refused(refusal)) => Ok(Some(refusal.to_string())),
-            Some(other) => Err(other),
-        }
+        probes.cmd("PUBLISH").arg(&**channel).arg("");
+        probes.cmd("PUBSUB").arg("NUMSUB").arg(&**channel);
+        let answers = dialogue.ask(&probes).await?;
+        let error = answers.into_iter().map(Value::extract_error).find_map(Result::err);
+        failed = error.as_ref().map(wire::failure);
     }
-
-    /// The replies to `pipeline`.
-    async fn ask(&mut self, pipeline: &Pipeline) -> Result<Vec<Value>, Failure> {
-        self.write(&pipeline.get_packed_pipeline()).await?;
-        let mut answers = Vec::with_capacity(pipeline.len());
-        while answers.len() < pipeline.len() {
-            match self.next().await? {
-                Value::Push { .. } => {}
-                answer => answers.push(answer),
-            }
-        }
-        Ok(answers)
+    match failed {
+        None => {}
+        Some(Failure::Refused(refusal)) => denied.pubsub = Some(refusal.to_string()),
+        Some(other) => return Err(other),
     }
-
-    async fn write(&mut self, bytes: &[u8]) -> Result<(), Failure> {
-        self.stream.write_all(bytes).await.map_err(|error| lost(&error))?;
-        self.stream.flush().await.map_err(|error| lost(&error))
-    }
-
-    /// The next value that is no message.
-    async fn next(&mut self) -> Result<Value, Failure> {
-        loop {
-            let frame = match self.frames.next() {
-                Ok(frame) => frame.map(wire::value),
-                Err(_) => return Err(Failure::Lost(wire::stranger(self.frames.rest()))),
-            };
-            if let Some(value) = frame {
-                let value = value?;
-                match pushed(&value) {
-                    Some(message) => self.early.push(message),
-                    None => return Ok(value),
-                }
-                continue;
-            }
-            let count = self.stream.read(self.frames.room()).await.map_err(|error| lost(&error))?;
-            if count == 0 {
-                return Err(Failure::Lost("the server closed the connection".to_owned()));
-            }
-            self.frames.fill(count);
-        }
-    }
-}
-
-fn lost(error: &std::io::Error) -> Failure {
-    Failure::Lost(error.to_string())
+    Ok(subscriber)
 }

@@ -6,8 +6,8 @@ use super::dialect::Dialect;
 use super::directory::Name;
 use super::frames::Frames;
 use super::replicas::ReplicaAcker;
-use super::shard_subscriber::Subscription;
 use super::socket::Socket;
+use super::subscriber::Subscription;
 use super::{Directory, Incoming, Item, cluster, tls, values, wire};
 use crate::faults;
 use crate::machine::{RequestId, SendMode, TokenId};
@@ -44,6 +44,8 @@ pub(crate) struct Link {
     over: bool,
     /// The prefix of the reason of a disconnect.
     name: String,
+    /// Subscribes to channels in RESP2, and to shard channels in a Cluster, each on a connection of its own.
+    channels: Option<UnboundedSender<Subscription>>,
     origin: Option<Origin>,
     /// The tasks that end with the connection.
     pub(super) tasks: JoinSet<()>,
@@ -54,8 +56,6 @@ pub(super) struct Origin {
     /// The name of the server, which its redirections may omit.
     pub(super) host: String,
     pub(super) directory: Arc<Directory>,
-    /// Subscribes to shard channels.
-    pub(super) channels: UnboundedSender<Subscription>,
 }
 
 /// A reply that is to come.
@@ -93,6 +93,7 @@ impl Link {
             dialect,
             over: false,
             name: String::new(),
+            channels: None,
             origin: None,
             tasks: JoinSet::new(),
         }
@@ -101,6 +102,11 @@ impl Link {
     /// Adds the server's name to the reason of a disconnect.
     pub(super) fn set_name(&mut self, name: &str) {
         self.name = format!("{name}: ");
+    }
+
+    /// Subscribes by `channels` from now on.
+    pub(super) fn set_channels(&mut self, channels: UnboundedSender<Subscription>) {
+        self.channels = Some(channels);
     }
 
     /// Makes it the connection to a server of a Cluster.
@@ -152,12 +158,14 @@ impl Link {
     /// Subscribes to a channel (in a Cluster: a shard channel), or unsubscribes from it.
     pub(in crate::server) fn listen(&mut self, channel: Arc<str>, on: bool) {
         faults::at("listening");
-        if let Some(Origin { channels, .. }) = &self.origin {
+        if let Some(channels) = &self.channels {
             // If the task has ended, so has the connection.
             drop(channels.send((channel, on)));
             return;
         }
-        wire::subscription(&[Arc::clone(&channel)], on).write_packed_command(&mut self.out);
+        let command = if on { "SUBSCRIBE" } else { "UNSUBSCRIBE" };
+        let command = wire::subscription(command, &[Arc::clone(&channel)]);
+        command.write_packed_command(&mut self.out);
         self.expected.push_back(Expected::Subscription(channel, on));
     }
 

@@ -3,6 +3,7 @@
 mod cluster;
 mod command;
 mod dialect;
+mod dialogue;
 mod directory;
 mod frames;
 #[cfg(any(test, fuzzing))]
@@ -13,15 +14,16 @@ pub(crate) mod fuzz;
 pub(crate) mod fuzz_frames;
 mod handshake;
 mod link;
+mod messages;
 mod persistence;
 pub(super) mod query;
 mod race;
 mod replicas;
 mod sentinel;
-mod shard_subscriber;
-mod single;
+mod shard_channels;
 mod socket;
 mod stream;
+mod subscriber;
 mod survey;
 mod tls;
 mod values;
@@ -63,15 +65,26 @@ pub(super) async fn connect(
             };
             // If servers may vote at once after a restart, each is asked whether its data survive one.
             let ask_persistence = settings.longest_lease.is_none();
-            single::connect(server, directory, deliver, Purpose::Quorum { ask_persistence }).await
+            handshake::connect(server, directory, deliver, Purpose::Quorum { ask_persistence })
+                .await
         }
         Address::Sentinel(sentinels) => {
             sentinel::connect(endpoint, sentinels, directory, deliver).await
         }
         Address::Tcp { .. } | Address::Unix { .. } => {
-            single::connect(endpoint, directory, deliver, Purpose::Server).await
+            handshake::connect(endpoint, directory, deliver, Purpose::Server).await
         }
     }
+}
+
+/// Adds the server's name to the reason of a disconnect.
+fn naming(name: String, deliver: Deliver) -> Deliver {
+    Arc::new(move |incoming| {
+        deliver(match incoming {
+            Incoming::Disconnected(why) => Incoming::Disconnected(format!("{name}: {why}")),
+            other => other,
+        });
+    })
 }
 
 /// A random number.

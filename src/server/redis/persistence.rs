@@ -1,5 +1,6 @@
 //! Whether a server may forget its locks when it restarts.
 
+use super::values;
 use super::wire::info_field;
 use crate::machine::Risk;
 use redis::{Pipeline, Value};
@@ -20,9 +21,7 @@ pub(super) fn forgets(values: &[Value], name: &str) -> Option<Risk> {
     if appends == "0" {
         return Some(Risk::Forgets(format!("{name} has appendonly no")));
     }
-    let Value::Map(settings) = config else { return None };
-    let (_, policy) = settings.first()?;
-    let Value::BulkString(policy) = policy else { return None };
+    let [(_, Value::BulkString(policy))] = *values::pairs(config) else { return None };
     let policy = String::from_utf8_lossy(policy);
     (policy != "always").then(|| Risk::Forgets(format!("{name} has appendfsync {policy}")))
 }

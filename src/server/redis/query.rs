@@ -6,10 +6,11 @@
 //! Source: <https://redis.io/docs/latest/commands/scan/>
 
 use super::command::Command;
-use super::{Address, Directory, Endpoint, cluster, sentinel, single, wire};
+use super::dialogue::{self, Dialogue};
+use super::{Address, Directory, Endpoint, cluster, sentinel, wire};
 use crate::protocol::query::{Holding, Page, Question, Waiting};
 use crate::protocol::{Failure, LockKeys, Refusal, Script};
-use redis::{Cmd, Pipeline, RedisResult, Value};
+use redis::{Cmd, Pipeline, Value};
 use std::slice;
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,8 +32,8 @@ pub(crate) async fn page(
     let servers = servers(endpoint, directory).await?;
     let (server, mut cursor) = server_and_cursor(&question.cursor);
     let Some(endpoint) = servers.get(server) else { return Ok(Page::default()) };
-    let dialled = single::in_time(endpoint, single::dial(endpoint, |_| {})).await?;
-    let mut connection = PageConnection { dialled, patience, allowed: false, refusal: None };
+    let dialogue = dialogue::in_time(endpoint, Dialogue::open(endpoint)).await?;
+    let mut connection = PageConnection { dialogue, patience, allowed: false, refusal: None };
     if endpoint.db != 0 {
         connection.run(redis::cmd("SELECT").arg(endpoint.db)).await?;
     }
@@ -84,7 +85,7 @@ pub(super) async fn servers(
 
 /// The connection of one page.
 struct PageConnection {
-    dialled: single::Dialled,
+    dialogue: Dialogue,
     /// The timeout of a reply.
     patience: Duration,
     /// Whether the user may read any of the keys.
@@ -95,8 +96,7 @@ struct PageConnection {
 
 impl PageConnection {
     async fn run(&mut self, command: &Cmd) -> Result<Value, Failure> {
-        let answer = in_time(self.patience, self.dialled.inner.send_packed_command(command));
-        answer.await?.extract_error().map_err(|error| wire::failure(&error))
+        in_time(self.patience, self.dialogue.ask_one(command)).await
     }
 
     async fn scan(
@@ -133,7 +133,7 @@ impl PageConnection {
         for key in keys {
             pipeline.add_command(Cmd::from(&call(key, with_source)));
         }
-        let answers = self.dialled.inner.send_packed_commands(&pipeline, 0, keys.len());
+        let answers = self.dialogue.ask(&pipeline);
         for (key, answer) in keys.iter().zip(in_time(self.patience, answers).await?) {
             match answer.extract_error().map_err(|error| wire::failure(&error)) {
                 Ok(answer) => {
@@ -186,11 +186,10 @@ fn is_about_a_key(detail: &str) -> bool {
 /// Waits for a reply up to a timeout: the server may have stopped.
 async fn in_time<T>(
     patience: Duration,
-    reply: impl Future<Output = RedisResult<T>>,
+    reply: impl Future<Output = Result<T, Failure>>,
 ) -> Result<T, Failure> {
     let silence = |_| Failure::Lost(format!("no answer within {} ms", patience.as_millis()));
-    let reply = tokio::time::timeout(patience, reply).await.map_err(silence)?;
-    reply.map_err(|error| wire::failure(&error))
+    tokio::time::timeout(patience, reply).await.map_err(silence)?
 }
 
 /// Reads a cursor and keys.

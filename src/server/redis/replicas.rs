@@ -6,7 +6,8 @@
 //!
 //! Source: <https://redis.io/docs/latest/commands/wait/>
 
-use super::{Deliver, Directory, Endpoint, Incoming, single, wire};
+use super::dialogue::Dialogue;
+use super::{Deliver, Directory, Endpoint, Incoming, wire};
 use crate::faults::{self, OnPanic};
 use crate::machine::TokenId;
 use crate::protocol::{DEFECT, Failure, Refusal};
@@ -43,9 +44,9 @@ impl ReplicaAcker {
         directory: &Arc<Directory>,
         deliver: Deliver,
     ) -> Result<Self, Failure> {
-        let dialled = single::dial(endpoint, |_| {}).await?;
+        let dialogue = Dialogue::open(endpoint).await?;
         let mut connection =
-            WaitConnection { dialled, replication_id, directory: Arc::clone(directory) };
+            WaitConnection { dialogue, replication_id, directory: Arc::clone(directory) };
         connection.ask(0, Duration::from_millis(1)).await?;
         let (grants, waiting) = mpsc::unbounded_channel();
         let task = tokio::spawn(watch(connection, replicas, waiting, deliver));
@@ -88,7 +89,7 @@ async fn watch(
 }
 
 struct WaitConnection {
-    dialled: single::Dialled,
+    dialogue: Dialogue,
     /// The replication id of the data that the grants are in.
     replication_id: Option<String>,
     directory: Arc<Directory>,
@@ -129,11 +130,9 @@ impl WaitConnection {
         // From Redis 7.2 and Valkey on, a read is not enough. A message is replicated and leaves no data.
         pipeline.cmd("PUBLISH").arg("holdfast:replicas").arg("");
         pipeline.cmd("WAIT").arg(count).arg(ms);
-        let answers = self.dialled.inner.send_packed_commands(&pipeline, 0, pipeline.len());
+        let answers = self.dialogue.ask(&pipeline);
         let answers = tokio::time::timeout(limit + WAIT, answers).await;
-        let answers = answers
-            .map_err(|_| Failure::Lost("no answer to WAIT".to_owned()))?
-            .map_err(|error| wire::failure(&error))?;
+        let answers = answers.map_err(|_| Failure::Lost("no answer to WAIT".to_owned()))??;
         let (probe, acknowledged) = answers.split_at(wire::PROBE_COMMANDS.min(answers.len()));
         if wire::probe(probe)?.replication_id != self.replication_id {
             return Err(Failure::Lost("another server replaced it".to_owned()));

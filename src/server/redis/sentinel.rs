@@ -2,17 +2,18 @@
 //!
 //! Source: <https://redis.io/docs/latest/develop/reference/sentinel-clients/>
 
-use super::handshake::Purpose;
-use super::{Address, Deliver, Directory, Endpoint, Incoming, Welcome, link::Link, single, wire};
+use super::dialogue::{Dialogue, in_time};
+use super::handshake::{self, Purpose};
+use super::link::Link;
+use super::{Address, Deliver, Directory, Endpoint, Incoming, Welcome, naming, wire};
 use crate::faults::{self, OnPanic};
 use crate::machine::Risk;
 use crate::protocol::{DEFECT, Failure, Mono};
-use redis::{PushInfo, PushKind, Value};
+use redis::{PushKind, Value};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 /// The event that a Sentinel publishes after a failover.
@@ -80,13 +81,13 @@ pub(super) async fn connect(
         let address = Address::Tcp { host: host.clone(), port: *port };
         let server = Endpoint { address, connect_timeout: share, ..endpoint.clone() };
         let delivery = naming(name.clone(), Arc::clone(&deliver));
-        match single::connect(&server, directory, delivery, Purpose::Server).await {
+        match handshake::connect(&server, directory, delivery, Purpose::Server).await {
             Ok((_, welcome)) if welcome.risks.iter().any(Risk::is_replica) => {
                 failures.push(format!("{name}: it is a replica, a failover is under way"));
             }
             Ok((mut link, welcome)) => {
                 link.set_name(&name);
-                link.tasks = watch_all(endpoint, sentinels, (host, *port), &deliver);
+                watch_all(&mut link.tasks, endpoint, sentinels, (host, *port), &deliver);
                 return Ok((link, welcome));
             }
             Err(Failure::Lost(why)) => failures.push(format!("{name}: {why}")),
@@ -105,16 +106,6 @@ pub(super) async fn masters(
     let server =
         |(host, port)| Endpoint { address: Address::Tcp { host, port }, ..endpoint.clone() };
     Ok(named.map(server).collect())
-}
-
-/// Adds the server's name to the reason of a disconnect.
-fn naming(name: String, deliver: Deliver) -> Deliver {
-    Arc::new(move |incoming| {
-        deliver(match incoming {
-            Incoming::Disconnected(why) => Incoming::Disconnected(format!("{name}: {why}")),
-            other => other,
-        });
-    })
 }
 
 /// A host and a port, as Sentinels name them.
@@ -169,18 +160,12 @@ fn by_votes(answers: &BTreeMap<usize, Answer>) -> Vec<(Named, usize)> {
 
 async fn ask(server: &Endpoint, master: &str) -> Answer {
     let question = async {
-        let mut dialled = single::dial(server, |_| {}).await?;
-        ask_on(&mut dialled, master).await
+        let mut dialogue = Dialogue::open(server).await?;
+        let mut question = redis::cmd("SENTINEL");
+        question.arg("GET-MASTER-ADDR-BY-NAME").arg(master);
+        read_address(&dialogue.ask_one(&question).await?)
     };
-    single::in_time(server, question).await
-}
-
-async fn ask_on(dialled: &mut single::Dialled, master: &str) -> Answer {
-    let mut question = redis::cmd("SENTINEL");
-    question.arg("GET-MASTER-ADDR-BY-NAME").arg(master);
-    let answer = dialled.inner.send_packed_command(&question).await;
-    let answer = answer.and_then(Value::extract_error).map_err(|error| wire::failure(&error))?;
-    read_address(&answer)
+    in_time(server, question).await
 }
 
 pub(super) fn read_address(answer: &Value) -> Answer {
@@ -202,12 +187,12 @@ pub(super) fn read_address(answer: &Value) -> Answer {
 /// Gives up the connection to `current` as soon as a Sentinel names another master. The old master takes
 /// writes for about ten more seconds, even in an ordered failover, because nothing notifies it.
 fn watch_all(
+    tasks: &mut JoinSet<()>,
     endpoint: &Endpoint,
     sentinels: &Sentinels,
     current: (&str, u16),
     deliver: &Deliver,
-) -> JoinSet<()> {
-    let mut tasks = JoinSet::new();
+) {
     for sentinel in &sentinels.all {
         let watch = Watch {
             sentinel: sentinel.endpoint(endpoint),
@@ -226,7 +211,6 @@ fn watch_all(
             }
         });
     }
-    tasks
 }
 
 /// The subscription to one Sentinel.
@@ -243,29 +227,22 @@ impl Watch {
     /// Listens until the Sentinel is gone. If it denies the subscription, this waits forever, because asking
     /// again would be denied too.
     async fn listen(&self) {
-        let (sender, mut pushes) = mpsc::unbounded_channel();
-        // Without a receiver, the connection is about to be closed.
-        let dialled = single::dial(&self.sentinel, move |push| drop(sender.send(push)));
-        let Ok(mut dialled) = single::in_time(&self.sentinel, dialled).await else { return };
-        let subscribed = dialled.inner.subscribe(SWITCH);
-        let subscribed = async { subscribed.await.map_err(|error| wire::failure(&error)) };
-        match single::in_time(&self.sentinel, subscribed).await {
-            Ok(()) => {}
-            Err(Failure::Refused(_)) => return std::future::pending().await,
-            Err(_) => return,
-        }
-        let caught_up = async {
-            self.catch_up(&mut dialled).await;
-            Ok(())
+        let subscribing = async {
+            let mut dialogue = Dialogue::open(&self.sentinel).await?;
+            let refused = dialogue.subscribe(&[SWITCH.into()]).await?;
+            Ok((dialogue, refused))
         };
-        if single::in_time(&self.sentinel, caught_up).await.is_err() {
+        let mut dialogue = match in_time(&self.sentinel, subscribing).await {
+            Ok((dialogue, None)) => dialogue,
+            Ok((_, Some(_))) => return std::future::pending().await,
+            Err(_) => return,
+        };
+        if self.catch_up().await.is_err() {
             // A Sentinel that does not answer would not report a failover either.
             return;
         }
-        while let Some(push) = pushes.recv().await {
-            if push.kind == PushKind::Disconnection {
-                return;
-            }
+        while let Ok(push) = dialogue.read().await {
+            faults::at("push");
             // A slow Sentinel may report a failover that this connection has already followed.
             let named = successor(&push, &self.sentinels.master);
             if let Some(other) = named.filter(|named| *named != self.current) {
@@ -276,16 +253,17 @@ impl Watch {
 
     /// Asks for a failover from before the subscription. Connecting can outlast one: the master stops, is
     /// still named, and answers when it resumes, after another was promoted.
-    async fn catch_up(&self, dialled: &mut single::Dialled) {
-        let Ok(named) = ask_on(dialled, &self.sentinels.master).await else { return };
-        if named == self.current {
-            return;
+    async fn catch_up(&self) -> Result<(), Failure> {
+        // Another connection asks: in RESP2 one that has subscribed may not.
+        if ask(&self.sentinel, &self.sentinels.master).await? == self.current {
+            return Ok(());
         }
         // This Sentinel may be the one that has not noticed the failover.
-        let Ok(all) = ask_all(&self.endpoint, &self.sentinels).await else { return };
+        let all = ask_all(&self.endpoint, &self.sentinels).await?;
         if let Some(other) = all.first().filter(|first| **first != self.current) {
             self.give_up(other);
         }
+        Ok(())
     }
 
     fn give_up(&self, (host, port): &Named) {
@@ -295,11 +273,9 @@ impl Watch {
 }
 
 /// Reads `<master> <old host> <old port> <new host> <new port>`.
-pub(super) fn successor(push: &PushInfo, master: &str) -> Option<Named> {
-    let (PushKind::Message, [_, Value::BulkString(message)]) = (&push.kind, push.data.as_slice())
-    else {
-        return None;
-    };
+pub(super) fn successor(push: &Value, master: &str) -> Option<Named> {
+    let Value::Push { kind: PushKind::Message, data } = push else { return None };
+    let [_, Value::BulkString(message)] = data.as_slice() else { return None };
     let mut words = std::str::from_utf8(message).ok()?.strip_prefix(master)?.split(' ');
     match (words.next()?, words.nth(2)?, words.next()?) {
         ("", host, port) => Some((host.to_owned(), port.parse().ok()?)),
@@ -354,8 +330,10 @@ mod tests {
 
     #[test]
     fn a_message_names_a_successor_of_this_master_only() {
-        let push =
-            |text: &str| PushInfo { kind: PushKind::Message, data: vec![bulk(SWITCH), bulk(text)] };
+        let push = |text: &str| Value::Push {
+            kind: PushKind::Message,
+            data: vec![bulk(SWITCH), bulk(text)],
+        };
         let switch = push("my 10.0.0.1 6379 10.0.0.2 6380");
         assert_eq!(successor(&switch, "my"), Some(("10.0.0.2".to_owned(), 6380)));
         assert_eq!(successor(&push("my2 10.0.0.1 6379 10.0.0.2 6380"), "my"), None);

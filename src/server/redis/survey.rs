@@ -2,10 +2,10 @@
 //!
 //! It uses its own connections, so that it also covers a server that no manager could use.
 
-use super::{Directory, Endpoint, query, single, wire};
+use super::dialogue::{Dialogue, in_time};
+use super::{Directory, Endpoint, query, wire};
 use crate::protocol::survey::{Answer, Survey};
 use crate::protocol::{Failure, Mono, ServerTime};
-use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Value};
 use std::sync::Arc;
 use tokio::task::JoinSet;
@@ -39,7 +39,7 @@ pub(crate) async fn survey(
 
 async fn about(server: &Endpoint, questions: &Questions) -> Survey {
     let name = server.address.to_string();
-    match single::in_time(server, ask(server, questions)).await {
+    match in_time(server, ask(server, questions)).await {
         Ok(survey) => Survey { server: name, ..survey },
         Err(failure) => {
             Survey { server: name, failure: Some(failure.to_string()), ..Survey::default() }
@@ -48,40 +48,35 @@ async fn about(server: &Endpoint, questions: &Questions) -> Survey {
 }
 
 async fn ask(server: &Endpoint, questions: &Questions) -> Result<Survey, Failure> {
-    let mut dialled = single::dial(server, |_| {}).await?;
+    let mut dialogue = Dialogue::open(server).await?;
     if server.db != 0 {
-        let chosen = dialled.inner.send_packed_command(redis::cmd("SELECT").arg(server.db)).await;
-        chosen.and_then(Value::extract_error).map_err(|error| wire::failure(&error))?;
+        dialogue.ask_one(redis::cmd("SELECT").arg(server.db)).await?;
     }
     // A user who may not ask for the time is told so by the other answers.
-    let mut survey = match measure(&mut dialled.inner).await {
+    let mut survey = match measure(&mut dialogue).await {
         Err(Failure::Refused(_)) => Survey::default(),
         measured => measured?,
     };
     for question in questions {
         let mut command = Cmd::new();
         command.arg(question);
-        let answer = dialled.inner.send_packed_command(&command).await;
-        survey.answers.push(match answer.and_then(Value::extract_error) {
+        survey.answers.push(match dialogue.ask_one(&command).await {
             Ok(value) => Answer { text: lines(value).join("\n"), refused: false },
-            Err(error) => match wire::failure(&error) {
-                lost @ Failure::Lost(_) => return Err(lost),
-                // A missing script, or a key on another server, is an answer as well.
-                other => Answer { text: other.to_string(), refused: true },
-            },
+            Err(lost @ Failure::Lost(_)) => return Err(lost),
+            // A missing script, or a key on another server, is an answer as well.
+            Err(other) => Answer { text: other.to_string(), refused: true },
         });
     }
     Ok(survey)
 }
 
 /// Measures a few round trips, and compares clocks by the quickest of them.
-async fn measure(connection: &mut MultiplexedConnection) -> Result<Survey, Failure> {
+async fn measure(dialogue: &mut Dialogue) -> Result<Survey, Failure> {
     let mut survey = Survey::default();
     let mut quickest = u64::MAX;
     for _ in 0..ROUND_TRIPS {
         let (sent, here) = (Mono::now(), ServerTime::now());
-        let answer = connection.send_packed_command(&redis::cmd("TIME")).await;
-        let time = wire::server_time(&answer.map_err(|error| wire::failure(&error))?)?;
+        let time = wire::server_time(&dialogue.ask_one(&redis::cmd("TIME")).await?)?;
         let took = u64::try_from(Mono::now().since(sent).as_micros()).unwrap_or(u64::MAX);
         survey.round_trips.push(took);
         if took < quickest {

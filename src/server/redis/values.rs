@@ -3,7 +3,7 @@
 //! Its parser takes a tenth of what a lock costs the client. Both build the same values, which a test compares.
 
 use super::frames;
-use redis::Value;
+use redis::{PushKind, Value};
 
 /// How deep arrays are nested in these replies.
 const DEPTH: usize = 2;
@@ -40,6 +40,35 @@ fn next(rest: &mut &[u8], depth: usize) -> Option<Value> {
     }
 }
 
+/// The push that an array of RESP2 stands for, on a connection that subscribes; any other value as it is.
+///
+/// Source: <https://redis.io/docs/latest/develop/pubsub/>
+pub(super) fn push(value: Value) -> Value {
+    let Value::Array(parts) = value else { return value };
+    let kind = match parts.first() {
+        Some(Value::BulkString(kind)) => match kind.as_slice() {
+            b"message" => PushKind::Message,
+            b"smessage" => PushKind::SMessage,
+            b"subscribe" => PushKind::Subscribe,
+            b"ssubscribe" => PushKind::SSubscribe,
+            b"unsubscribe" => PushKind::Unsubscribe,
+            b"sunsubscribe" => PushKind::SUnsubscribe,
+            _ => return Value::Array(parts),
+        },
+        _ => return Value::Array(parts),
+    };
+    Value::Push { kind, data: parts.into_iter().skip(1).collect() }
+}
+
+/// The names and values of a map, which RESP2 sends as an array.
+pub(super) fn pairs(value: &Value) -> Vec<(&Value, &Value)> {
+    match value {
+        Value::Map(pairs) => pairs.iter().map(|(name, value)| (name, value)).collect(),
+        Value::Array(parts) => parts.chunks_exact(2).map(|pair| (&pair[0], &pair[1])).collect(),
+        _ => Vec::new(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::frames::Frames;
@@ -69,6 +98,26 @@ mod tests {
         }
         let huge = ":99999999999999999999\r\n";
         assert_eq!(common(huge.as_bytes()), None);
+    }
+
+    #[test]
+    fn both_protocols_say_the_same() {
+        let read = |frame: &str| redis::parse_redis_value(frame.as_bytes()).unwrap();
+        for kind in
+            ["message", "smessage", "subscribe", "ssubscribe", "unsubscribe", "sunsubscribe"]
+        {
+            let rest = format!("3\r\n${}\r\n{kind}\r\n$1\r\na\r\n:1\r\n", kind.len());
+            let two = push(read(&format!("*{rest}")));
+            assert!(matches!(two, Value::Push { .. }), "{kind}");
+            assert_eq!(two, read(&format!(">{rest}")));
+        }
+        for other in ["*0\r\n", "*1\r\n:1\r\n", "*1\r\n$4\r\npong\r\n", "+OK\r\n"] {
+            assert_eq!(push(read(other)), read(other));
+        }
+        let (name, value) = (read("+a\r\n"), read(":1\r\n"));
+        for map in ["%1\r\n+a\r\n:1\r\n", "*2\r\n+a\r\n:1\r\n"] {
+            assert_eq!(pairs(&read(map)), [(&name, &value)]);
+        }
     }
 
     proptest! {

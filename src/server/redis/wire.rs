@@ -15,6 +15,7 @@ use crate::protocol::{
     Call, Counters, EXACT_MAX, Failure, Held, Intent, LockKeys, Mode, QueuePosition, Refusal,
     Reply, Script, ServerTime, Take, Token, exact,
 };
+use crate::server::Resp;
 use redis::{Cmd, Pipeline, Value};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -438,7 +439,7 @@ fn unexpected(script: Script, value: &Value) -> Failure {
 }
 
 /// The reason to end a connection whose bytes make no sense.
-pub(super) const NOT_RESP: &str = "the server sent something that is not RESP3";
+pub(super) const NOT_RESP: &str = "the server sent something that is not RESP";
 
 /// Why `bytes`, the first of a server, are no answer of a Redis server.
 pub(super) fn stranger(bytes: &[u8]) -> String {
@@ -454,20 +455,15 @@ pub(super) fn stranger(bytes: &[u8]) -> String {
     .to_owned()
 }
 
-/// The refusal of a server that does not speak RESP3, if `failure` is one. Its own words may name a login.
-pub(super) fn without_resp3(failure: Failure) -> Failure {
-    match failure {
-        Failure::Refused(Refusal { code, detail })
-            if code == "NOPROTO" || code == "ERR" && detail.contains("HELLO") =>
-        {
-            let why = "it does not speak RESP3 (HELLO 3), which holdfast needs: it is older than Redis 6, or a proxy \
-                       without RESP3 is in between";
-            Failure::Refused(Refusal {
-                code: "NOPROTO".to_owned(),
-                detail: format!("{why}: {detail}"),
-            })
-        }
-        other => other,
+/// Whether a server has refused HELLO itself, not the login in it: it has no RESP3.
+pub(super) fn is_without_resp3(failure: &Failure) -> bool {
+    let Failure::Refused(Refusal { code, detail }) = failure else { return false };
+    let detail = detail.to_ascii_lowercase();
+    match &**code {
+        "NOPROTO" | "NOPERM" => true,
+        // Proxies have words of their own: "unsupported command 'hello'".
+        "ERR" => detail.contains("hello") || detail.contains("command"),
+        _ => false,
     }
 }
 
@@ -476,13 +472,26 @@ pub(super) fn value(frame: &[u8]) -> Result<Value, Failure> {
     redis::parse_redis_value(frame).map_err(|_| Failure::Lost(NOT_RESP.to_owned()))
 }
 
-/// The first commands of a connection. Servers may not know the others than the first.
-pub(super) fn login(endpoint: &Endpoint) -> Pipeline {
+/// The number of commands at the end of a [`login`] that only name the client.
+pub(super) const NAMING_COMMANDS: usize = 2;
+
+/// The first commands of a connection. Servers may not know the last ones.
+pub(super) fn login(endpoint: &Endpoint, resp: Resp) -> Pipeline {
     let mut pipeline = Pipeline::new();
-    let hello = pipeline.cmd("HELLO").arg(3);
-    if let Some(password) = &endpoint.password {
-        let username = endpoint.username.as_deref().unwrap_or("default");
-        hello.arg("AUTH").arg(username).arg(password);
+    let Endpoint { username, password, .. } = endpoint;
+    match (resp, password) {
+        (Resp::Three, None) => {
+            pipeline.cmd("HELLO").arg(3);
+        }
+        (Resp::Three, Some(password)) => {
+            let username = username.as_deref().unwrap_or("default");
+            pipeline.cmd("HELLO").arg(3).arg("AUTH").arg(username).arg(password);
+        }
+        (Resp::Two, None) => {}
+        // Without a user in the form that is older than users.
+        (Resp::Two, Some(password)) => {
+            pipeline.cmd("AUTH").arg(username).arg(password);
+        }
     }
     for (field, text) in [("LIB-NAME", "holdfast"), ("LIB-VER", env!("CARGO_PKG_VERSION"))] {
         pipeline.cmd("CLIENT").arg("SETINFO").arg(field).arg(text);
@@ -490,9 +499,9 @@ pub(super) fn login(endpoint: &Endpoint) -> Pipeline {
     pipeline
 }
 
-/// The command that subscribes to `channels`, or unsubscribes from them.
-pub(super) fn subscription(channels: &[Arc<str>], on: bool) -> Cmd {
-    let mut command = redis::cmd(if on { "SUBSCRIBE" } else { "UNSUBSCRIBE" });
+/// The command that changes the subscriptions to `channels`.
+pub(super) fn subscription(command: &str, channels: &[Arc<str>]) -> Cmd {
+    let mut command = redis::cmd(command);
     for channel in channels {
         command.arg(&**channel);
     }
@@ -725,14 +734,22 @@ mod tests {
         assert!(stranger(b"HTTP/1.1 400 Bad Request\r\n").contains("an HTTP server"));
         assert!(stranger(b"\x15\x03\x01\x00\x02\x02\x46").contains("use rediss://"));
         assert_eq!(stranger(b"220 mail\r\n"), NOT_RESP);
-        let unknown = refused("ERR", "unknown command 'HELLO'");
-        for failure in [unknown, refused("NOPROTO", "unsupported protocol version")] {
-            let Failure::Refused(refusal) = without_resp3(failure) else { panic!("not refused") };
-            assert_eq!(refusal.code, "NOPROTO");
-            assert!(refusal.detail.contains("RESP3 (HELLO 3)"), "{}", refusal.detail);
+    }
+
+    #[test]
+    fn a_server_without_resp3_is_told_from_a_wrong_login() {
+        for (code, detail, without) in [
+            ("NOPROTO", "unsupported protocol version", true),
+            ("ERR", "unknown command 'HELLO', with args beginning with: '3'", true),
+            ("ERR", "unsupported command 'hello'", true),
+            ("NOPERM", "this user has no permissions to run the 'hello' command", true),
+            ("WRONGPASS", "invalid username-password pair or user is disabled.", false),
+            ("NOAUTH", "HELLO must be called with the client already authenticated", false),
+            ("ERR", "max number of clients reached", false),
+        ] {
+            assert_eq!(is_without_resp3(&refused(code, detail)), without, "{code} {detail}");
         }
-        let denied = refused("NOPERM", "User x has no permissions to run the 'hello' command");
-        assert_eq!(without_resp3(denied.clone()), denied);
+        assert!(!is_without_resp3(&Failure::Lost("unknown command 'HELLO'".to_owned())));
     }
 
     #[test]

@@ -101,12 +101,14 @@ export class ServerHost implements Host {
   constructor(
     readonly binary: string,
     readonly user?: AclUser,
+    readonly args: readonly string[] = [],
   ) {
-    this.name = versionOf(binary) + (user === undefined ? '' : ', with the least rights');
+    const rights = user === undefined ? '' : ', with the least rights';
+    this.name = [versionOf(binary) + rights, ...args].join(' ');
   }
 
   async start(): Promise<void> {
-    this.#server = await RedisServer.start({ binary: this.binary });
+    this.#server = await RedisServer.start({ binary: this.binary, args: this.args });
     this.#url = this.user ? await enrol(this.#server, this.user) : this.#server.url;
   }
 

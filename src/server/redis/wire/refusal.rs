@@ -1,7 +1,7 @@
 //! Errors of servers.
 
 use crate::protocol::{Failure, Refusal};
-use redis::{ErrorKind, RedisError};
+use redis::RedisError;
 
 /// Longer error texts are cut to this many bytes: people are to read them.
 const TEXT_MAX: usize = 400;
@@ -60,10 +60,9 @@ fn from_inside_a_script(detail: &str) -> Option<(&str, &str)> {
 /// The failure that an error of the client library means.
 pub(in crate::server) fn failure(error: &RedisError) -> Failure {
     let detail = error.detail().unwrap_or_default();
-    match (error.code(), error.kind()) {
-        (Some(code), _) => refused(code, detail),
-        (None, ErrorKind::AuthenticationFailed) => refused("WRONGPASS", detail),
-        (None, _) => Failure::Lost(brief(error.to_string())),
+    match error.code() {
+        Some(code) => refused(code, detail),
+        None => Failure::Lost(brief(error.to_string())),
     }
 }
 

@@ -1,0 +1,27 @@
+//! What a connected server can do for its locks.
+
+/// The version of the protocol on a connection.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Resp {
+    /// RESP2: messages come on a connection of their own.
+    Two,
+    /// RESP3.
+    Three,
+}
+
+/// What a connected server allows. Its locks work without any of it, some of them more slowly.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Abilities {
+    /// The server's name for people.
+    pub server: String,
+    /// The protocol that it speaks.
+    pub resp: Resp,
+    /// Whether scripts may read its clock.
+    pub clock: bool,
+    /// Whether this manager and its scripts may publish and subscribe.
+    pub pubsub: bool,
+    /// Whether locks may be taken by plain commands.
+    pub plain_commands: bool,
+    /// Its command for a compare-and-delete; none if a script does it.
+    pub compare_and_delete: Option<&'static str>,
+}

@@ -1,0 +1,177 @@
+//! A connection on which one thing is asked after the other, on the runtime. It speaks RESP3, or RESP2 with a server that
+//! has no RESP3.
+
+use super::frames::Frames;
+use super::stream::{Parts, Stream};
+use super::tls::NO_TLS_HINT;
+use super::{Address, Endpoint, values, wire};
+use crate::protocol::Failure;
+use crate::server::Resp;
+use redis::{Cmd, Pipeline, PushKind, Value};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio_rustls::rustls::ClientConnection;
+
+/// A connection that is logged in. Dropping it closes it.
+pub(super) struct Dialogue {
+    stream: Stream,
+    frames: Frames,
+    resp: Resp,
+    /// Whether it has subscribed. In RESP2 nothing else may be asked from then on.
+    subscribes: bool,
+    /// The pushes that came before an answer, as values.
+    pushes: VecDeque<Value>,
+}
+
+impl Dialogue {
+    /// Connects and logs in.
+    pub(super) async fn open(endpoint: &Endpoint) -> Result<Self, Failure> {
+        let stream = Stream::open(endpoint).await.map_err(|error| lost(&error))?;
+        let mut dialogue = Self {
+            stream,
+            frames: Frames::new(),
+            resp: Resp::Three,
+            subscribes: false,
+            pushes: VecDeque::new(),
+        };
+        match dialogue.log_in(endpoint).await {
+            Err(refused) if wire::is_without_resp3(&refused) => {
+                dialogue.resp = Resp::Two;
+                dialogue.log_in(endpoint).await?;
+            }
+            other => other?,
+        }
+        Ok(dialogue)
+    }
+
+    pub(super) const fn resp(&self) -> Resp {
+        self.resp
+    }
+
+    async fn log_in(&mut self, endpoint: &Endpoint) -> Result<(), Failure> {
+        let answers = match self.ask(&wire::login(endpoint, self.resp)).await {
+            Ok(answers) => answers,
+            // A server that expects TLS hangs up on plain text.
+            Err(Failure::Lost(why))
+                if matches!(endpoint.address, Address::Tcp { .. }) && endpoint.tls.is_none() =>
+            {
+                let why = format!("{why}; if the server expects TLS, use rediss://");
+                return Err(Failure::Lost(why));
+            }
+            Err(other) => return Err(other),
+        };
+        // Servers may not know the last commands of a login, which only name the client.
+        let decisive = answers.len() - wire::NAMING_COMMANDS;
+        match answers.into_iter().take(decisive).find_map(|answer| answer.extract_error().err()) {
+            Some(error) => Err(wire::failure(&error)),
+            None => Ok(()),
+        }
+    }
+
+    /// The replies to `pipeline`.
+    pub(super) async fn ask(&mut self, pipeline: &Pipeline) -> Result<Vec<Value>, Failure> {
+        self.write(&pipeline.get_packed_pipeline()).await?;
+        let mut answers = Vec::with_capacity(pipeline.len());
+        while answers.len() < pipeline.len() {
+            match self.receive().await? {
+                push @ Value::Push { .. } => self.pushes.push_back(push),
+                answer => answers.push(answer),
+            }
+        }
+        Ok(answers)
+    }
+
+    /// The reply to `command`, which is no error.
+    pub(super) async fn ask_one(&mut self, command: &Cmd) -> Result<Value, Failure> {
+        let mut pipeline = Pipeline::with_capacity(1);
+        pipeline.add_command(command.clone());
+        let answer = self.ask(&pipeline).await?.pop().unwrap_or(Value::Nil);
+        answer.extract_error().map_err(|error| wire::failure(&error))
+    }
+
+    /// Subscribes to `channels`. Returns the server's error if it refuses them.
+    pub(super) async fn subscribe(
+        &mut self,
+        channels: &[Arc<str>],
+    ) -> Result<Option<Failure>, Failure> {
+        self.send(&wire::subscription("SUBSCRIBE", channels)).await?;
+        let mut unconfirmed = channels.len();
+        while unconfirmed > 0 {
+            match self.receive().await? {
+                Value::Push { kind: PushKind::Subscribe, .. } => unconfirmed -= 1,
+                push @ Value::Push { .. } => self.pushes.push_back(push),
+                // An error refuses all of them.
+                answer => return Ok(answer.extract_error().err().as_ref().map(wire::failure)),
+            }
+        }
+        Ok(None)
+    }
+
+    /// Sends a command that changes subscriptions; [`Self::read`] gets the answer.
+    pub(super) async fn send(&mut self, subscription: &Cmd) -> Result<(), Failure> {
+        self.subscribes = true;
+        self.write(&subscription.get_packed_command()).await
+    }
+
+    /// The next push, or answer to [`Self::send`]. What was read is not lost if this is dropped.
+    pub(super) async fn read(&mut self) -> Result<Value, Failure> {
+        match self.pushes.pop_front() {
+            Some(push) => Ok(push),
+            None => self.receive().await,
+        }
+    }
+
+    async fn write(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+        self.stream.write_all(bytes).await.map_err(|error| lost(&error))?;
+        self.stream.flush().await.map_err(|error| lost(&error))
+    }
+
+    /// The next value.
+    async fn receive(&mut self) -> Result<Value, Failure> {
+        loop {
+            let frame = match self.frames.next() {
+                Ok(frame) => frame.map(wire::value),
+                Err(_) => return Err(Failure::Lost(wire::stranger(self.frames.rest()))),
+            };
+            if let Some(value) = frame {
+                let value = value?;
+                let is_push = self.subscribes && self.resp == Resp::Two;
+                return Ok(if is_push { values::push(value) } else { value });
+            }
+            let count = self.stream.read(self.frames.room()).await.map_err(|error| lost(&error))?;
+            if count == 0 {
+                return Err(Failure::Lost("the server closed the connection".to_owned()));
+            }
+            self.frames.fill(count);
+        }
+    }
+
+    /// What it consists of, for another reader: the socket and its TLS, the bytes that nobody has read, and the pushes.
+    pub(super) fn into_parts(
+        self,
+    ) -> (Parts, Option<Box<ClientConnection>>, Frames, VecDeque<Value>) {
+        let (socket, tls) = self.stream.into_parts();
+        (socket, tls, self.frames, self.pushes)
+    }
+}
+
+fn lost(error: &std::io::Error) -> Failure {
+    Failure::Lost(error.to_string())
+}
+
+/// Applies the connect timeout.
+pub(super) async fn in_time<T>(
+    endpoint: &Endpoint,
+    connecting: impl Future<Output = Result<T, Failure>>,
+) -> Result<T, Failure> {
+    let limit = endpoint.connect_timeout;
+    tokio::time::timeout(limit, connecting).await.unwrap_or_else(|_| {
+        // A server without TLS reads the handshake as the beginning of a line, and waits for its end.
+        let hint = match &endpoint.tls {
+            Some(_) => NO_TLS_HINT,
+            None => "",
+        };
+        Err(Failure::Lost(format!("no connection within {} ms{hint}", limit.as_millis())))
+    })
+}
