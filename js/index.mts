@@ -41,6 +41,7 @@ export {
   type RequestOptions,
   type SentinelAddress,
   type SentinelTarget,
+  type ServerAbilities,
   type ServerTarget,
   StaleFenceError,
   type TlsOptions,

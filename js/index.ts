@@ -37,7 +37,7 @@ export type {
   TryAcquireOptions,
 } from './api/options.js';
 export type { HeldLockInfo, LockSnapshot, PendingLockInfo } from './api/query.js';
-export type { HandOffCount, LockStats } from './api/stats.js';
+export type { HandOffCount, LockStats, ServerAbilities } from './api/stats.js';
 export type {
   ClusterTarget,
   ConnectTarget,

@@ -3,7 +3,7 @@
 import type { NativeChannel } from '../native/channel.js';
 
 /**
- * Counters since `connect`, except `held`, `waiting` and `oldestHold`, which are current values.
+ * Counters since `connect`, except `held`, `waiting`, `oldestHold` and `servers`, which are current values.
  *
  * @example
  * ```ts
@@ -43,6 +43,40 @@ export interface LockStats {
    * entry counts those that took at most `upTo` ms, and more than the `upTo` of the entry before it.
    */
   readonly handOffs: readonly HandOffCount[];
+  /**
+   * The servers that this manager is connected to now, and what each allows. Empty for `memory:`, which allows
+   * everything.
+   */
+  readonly servers: readonly ServerAbilities[];
+}
+
+/**
+ * What a server allows, as its answers to a new connection told. Locks work without any of it: docs/servers.md says what
+ * each costs.
+ *
+ * @example
+ * ```ts
+ * for (const { server, protocol, pubsub } of locks.stats().servers) {
+ *   console.log(`${server}: RESP${protocol}, ${pubsub ? 'messages' : 'polling'}`)
+ * }
+ * ```
+ */
+export interface ServerAbilities {
+  /** The server, without login: `host:port`, or the path of its socket. */
+  readonly server: string;
+  /**
+   * The version of RESP. With 3 everything is on one connection; with 2, which a server without `HELLO 3` gets, messages
+   * have a connection of their own, and nothing else differs.
+   */
+  readonly protocol: 2 | 3;
+  /** Whether scripts may read the server's clock (`TIME`). */
+  readonly clock: boolean;
+  /** Whether this manager and its scripts may publish and subscribe. */
+  readonly pubsub: boolean;
+  /** Whether locks may be taken by plain commands, which cost the server less than a script. */
+  readonly plainCommands: boolean;
+  /** The server's command for a compare-and-delete; `null` where a script does it. */
+  readonly compareAndDelete: 'DELEX' | 'DELIFEQ' | null;
 }
 
 /**
@@ -63,7 +97,7 @@ export interface HandOffCount {
 
 /** @internal */
 export function readStats(channel: NativeChannel): LockStats {
-  const { handOffs, ...counts } = channel.stats();
+  const { handOffs, servers, ...counts } = channel.stats();
   const last = handOffs.length - 1;
   return {
     ...counts,
@@ -73,5 +107,6 @@ export function readStats(channel: NativeChannel): LockStats {
       upTo: slot === last ? Number.POSITIVE_INFINITY : 2 ** slot / 1000,
       count,
     })),
+    servers: servers as ServerAbilities[],
   };
 }

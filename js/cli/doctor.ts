@@ -4,6 +4,7 @@ import { randomUUID } from 'node:crypto';
 import { type Command, Option } from 'commander';
 import { connect } from '../api/connect.js';
 import { LockTimeoutError } from '../api/errors.js';
+import type { ServerAbilities } from '../api/stats.js';
 import { checkTarget } from '../api/target.js';
 import { type ServerSurvey, survey } from '../internal/survey.js';
 import { EXIT_CODES, Exit } from './exit.js';
@@ -118,6 +119,7 @@ async function trial({ target, options }: Where, name: string): Promise<Finding[
       const took = performance.now() - began;
       await locks.acquire(name, { wait: TRIAL_WAIT_MS }).catch(expectTimeout);
       await lock.release();
+      findings.push(...locks.stats().servers.map(abilities));
       const message = `a lock was acquired and extended in ${took.toFixed(2)} ms, waited for, and released`;
       findings.push({ server: null, check: 'trial', level: 'ok', message });
     } finally {
@@ -127,6 +129,20 @@ async function trial({ target, options }: Where, name: string): Promise<Finding[
     findings.push(failure('trial', error));
   }
   return findings;
+}
+
+/** What a server allows, as the trial found it. */
+function abilities(allowed: ServerAbilities): Finding {
+  const { server, protocol, clock, pubsub, plainCommands, compareAndDelete } = allowed;
+  const able = (is: boolean, what: string) => `${is ? '' : 'no '}${what}`;
+  const message = [
+    `RESP${protocol}${protocol === 2 ? ' (messages on a second connection)' : ''}`,
+    able(clock, 'clock in scripts'),
+    able(pubsub, 'messages'),
+    able(plainCommands, 'plain commands'),
+    `compare-and-delete by ${compareAndDelete ?? 'script'}`,
+  ].join(', ');
+  return { server, check: 'abilities', level: 'ok', message };
 }
 
 function expectTimeout(error: unknown): void {

@@ -1,9 +1,11 @@
 //! The state of a manager that any thread may read at any time.
 
 use super::lock;
-use crate::machine::{LeaseId, Stats};
+use crate::machine::{LeaseId, NodeId, Stats};
 use crate::protocol::Mono;
+use crate::server::Abilities;
 use rustc_hash::FxHashMap;
+use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -13,6 +15,8 @@ use std::time::Duration;
 pub struct Shared {
     deadlines: Mutex<FxHashMap<LeaseId, Mono>>,
     stats: Mutex<Stats>,
+    /// By node number; only those that are connected.
+    servers: Mutex<BTreeMap<NodeId, Abilities>>,
 }
 
 impl Shared {
@@ -28,6 +32,21 @@ impl Shared {
         lock(&self.stats).clone()
     }
 
+    /// What each connected server allows, by node number.
+    #[must_use]
+    pub fn servers(&self) -> Vec<Abilities> {
+        lock(&self.servers).values().cloned().collect()
+    }
+
+    /// A connection is new, or has ended.
+    pub(super) fn set_server(&self, node: NodeId, abilities: Option<Abilities>) {
+        let mut servers = lock(&self.servers);
+        match abilities {
+            Some(abilities) => servers.insert(node, abilities),
+            None => servers.remove(&node),
+        };
+    }
+
     pub(super) fn set_deadline(&self, lease: LeaseId, until: Option<Mono>) {
         let mut deadlines = lock(&self.deadlines);
         match until {
@@ -38,6 +57,7 @@ impl Shared {
 
     /// Marks all leases as ended, because the core has, and returns those that were valid.
     pub(super) fn end(&self) -> Vec<LeaseId> {
+        lock(&self.servers).clear();
         let leases: Vec<_> = lock(&self.deadlines).drain().map(|(lease, _)| lease).collect();
         let mut stats = lock(&self.stats);
         stats.lost += leases.len() as u64;

@@ -232,10 +232,11 @@ impl State {
     }
 
     fn connected(&mut self, node: NodeId, result: Result<(Connection, Welcome), Failure>) -> Event {
-        let (mut connection, Welcome { probe, risks, denied }) = match result {
+        let (mut connection, Welcome { probe, risks, denied, abilities }) = match result {
             Ok(connected) => connected,
             Err(failure) => return Event::ConnectFailed(failure),
         };
+        self.shared.set_server(node, abilities);
         let socket = connection.link().map(|link| Arc::clone(link.socket()));
         let peer = self.peer(node);
         peer.watched = socket.is_none();
@@ -433,6 +434,7 @@ impl State {
     }
 
     fn disconnect(&mut self, node: NodeId, abort: bool) {
+        self.shared.set_server(node, None);
         let peer = self.peer(node);
         // The machine has given up every request of the old connection, including those of this turn.
         peer.batch.clear();

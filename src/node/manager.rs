@@ -5,6 +5,9 @@ use crate::core::{Caller, Handle, Submission, Ticket};
 use crate::faults;
 use crate::machine::Stats;
 use crate::protocol::Mono;
+use crate::server::{Abilities, Resp};
+use napi::Either;
+use napi::bindgen_prelude::Null;
 use napi_derive::napi;
 use std::sync::Arc;
 
@@ -69,7 +72,9 @@ impl NativeManager {
     #[napi(catch_unwind)]
     pub fn stats(&self) -> ManagerStats {
         faults::at("stats");
-        self.handle.shared().stats().into()
+        let shared = self.handle.shared();
+        let servers = shared.servers().into_iter().map(Into::into).collect();
+        ManagerStats { servers, ..shared.stats().into() }
     }
 }
 
@@ -94,6 +99,46 @@ pub struct ManagerStats {
     pub requests: f64,
     /// Hand-offs between processes that took at most 2^i µs.
     pub hand_offs: Vec<f64>,
+    /// The connected servers.
+    pub servers: Vec<ServerAbilities>,
+}
+
+/// What a connected server allows, see `Abilities` of the servers.
+#[napi(object)]
+pub struct ServerAbilities {
+    /// Its name for people.
+    pub server: String,
+    /// The version of RESP.
+    pub protocol: u32,
+    /// Whether scripts may read its clock.
+    pub clock: bool,
+    /// Whether publishing and subscribing are allowed.
+    pub pubsub: bool,
+    /// Whether locks may be taken by plain commands.
+    pub plain_commands: bool,
+    /// Its command for a compare-and-delete; null if a script does it.
+    pub compare_and_delete: Either<String, Null>,
+}
+
+impl From<Abilities> for ServerAbilities {
+    fn from(abilities: Abilities) -> Self {
+        let Abilities { server, resp, clock, pubsub, plain_commands, compare_and_delete } =
+            abilities;
+        Self {
+            server,
+            protocol: match resp {
+                Resp::Two => 2,
+                Resp::Three => 3,
+            },
+            clock,
+            pubsub,
+            plain_commands,
+            compare_and_delete: match compare_and_delete {
+                Some(command) => Either::A(command.to_owned()),
+                None => Either::B(Null),
+            },
+        }
+    }
 }
 
 impl From<Stats> for ManagerStats {
@@ -108,6 +153,7 @@ impl From<Stats> for ManagerStats {
             renewals: number(stats.renewals),
             requests: number(stats.requests),
             hand_offs: stats.hand_offs.map(number).into(),
+            servers: Vec::new(),
         }
     }
 }

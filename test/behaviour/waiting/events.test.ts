@@ -64,7 +64,7 @@ test('a server that stays away: one disconnect, and one reconnect when it is bac
 
 test('stats counts what was done, and tells what is under way', async () => {
   const none = here.stats();
-  const { handOffs, requests: _, ...counts } = none;
+  const { handOffs, servers, requests: _, ...counts } = none;
   assert.deepEqual(counts, {
     held: 0,
     waiting: 0,
@@ -76,6 +76,9 @@ test('stats counts what was done, and tells what is under way', async () => {
     oldestHold: 0,
     renewals: 0,
   });
+  const { server: name, protocol, compareAndDelete: _native, ...allowed } = servers[0] ?? {};
+  assert.deepEqual([name, protocol], [`127.0.0.1:${server.port}`, 3]);
+  assert.deepEqual(allowed, { clock: true, pubsub: true, plainCommands: true });
   assert.ok(handOffs.every(({ count }) => count === 0));
   assert.deepEqual(handOffs.at(-1)?.upTo, Number.POSITIVE_INFINITY);
 
