@@ -52,6 +52,21 @@ export class Authority {
     return certified;
   }
 
+  /** A certificate that signs itself and calls itself a CA, as `openssl req -x509` makes it. */
+  selfSigned(names: string, { expired = false } = {}): Certified {
+    this.#issued += 1;
+    const certified = this.#files(`self-signed-${this.#issued}`);
+    const self = ['-subj', '/CN=holdfast test', '-addext', `subjectAltName=${names}`];
+    const request = join(this.#folder, 'self-signed.pem');
+    const extensions = join(this.#folder, 'self-signed');
+    writeFileSync(extensions, `basicConstraints=critical,CA:TRUE\nsubjectAltName=${names}\n`);
+    this.#openssl('req', ...self, ...this.#newKey(certified, 'p256'), '-out', request);
+    const how = ['-days', expired ? '-1' : '30', '-extfile', extensions];
+    const by = ['-signkey', certified.keyFile];
+    this.#openssl('x509', '-req', '-in', request, ...by, ...how, '-out', certified.certFile);
+    return certified;
+  }
+
   /** Removes all files. */
   remove(): void {
     rmSync(this.#folder, { recursive: true, force: true });

@@ -1,9 +1,11 @@
 //! TLS: trust, client certificates, and error texts for people.
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{WebPkiServerVerifier, verify_server_name};
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::server::ParsedCertificate;
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{
     AlertDescription, CertificateError, ClientConfig, DigitallySignedStruct, Error,
@@ -60,12 +62,12 @@ impl Tls {
         // The only provider that is compiled in.
         let builder = ClientConfig::builder();
         let provider = Arc::clone(builder.crypto_provider());
-        let builder = if verify {
-            builder.with_root_certificates(roots(ca.as_deref())?)
+        let verifier: Arc<dyn ServerCertVerifier> = if verify {
+            Arc::new(TrustGiven::new(ca.as_deref(), &provider)?)
         } else {
-            let anyone = Arc::new(TrustAnyone(Arc::clone(&provider)));
-            builder.dangerous().with_custom_certificate_verifier(anyone)
+            Arc::new(TrustAnyone(Arc::clone(&provider)))
         };
+        let builder = builder.dangerous().with_custom_certificate_verifier(verifier);
         let config = match identity(cert.as_deref(), key.as_deref(), &provider)? {
             Some(identity) => builder.with_client_cert_resolver(Arc::new(identity)),
             None => builder.with_no_client_auth(),
@@ -111,12 +113,12 @@ fn bad(option: &'static str, problem: impl Into<String>) -> BadOption {
 }
 
 /// The trusted certificates: those in `ca`, or the system's.
-fn roots(ca: Option<&str>) -> Result<RootCertStore, BadOption> {
+fn roots(given: &[CertificateDer<'static>]) -> Result<RootCertStore, BadOption> {
     let mut roots = RootCertStore::empty();
-    if let Some(ca) = ca {
-        for certificate in certificates("ca", ca)? {
-            roots.add(certificate).map_err(|_| bad("ca", NOT_READABLE))?;
-        }
+    for certificate in given {
+        roots.add(certificate.clone()).map_err(|_| bad("ca", NOT_READABLE))?;
+    }
+    if !given.is_empty() {
         return Ok(roots);
     }
     let found = rustls_native_certs::load_native_certs();
@@ -176,6 +178,69 @@ pub(super) const NO_TLS_HINT: &str = "; if the server does not speak TLS there, 
 /// The kind of errors of TLS itself.
 const FAILED: io::ErrorKind = io::ErrorKind::ConnectionAborted;
 const NOT_READABLE: &str = "holds a certificate that cannot be read";
+
+/// Accepts what the trusted certificates have signed, and a given certificate itself, as the clients of OpenSSL do: a
+/// self-signed one often calls itself a CA, which is otherwise no certificate for a server.
+#[derive(Debug)]
+struct TrustGiven {
+    signed: Arc<WebPkiServerVerifier>,
+    given: Vec<CertificateDer<'static>>,
+}
+
+impl TrustGiven {
+    /// Trusts the certificates in `ca`, or those of the system.
+    fn new(ca: Option<&str>, provider: &Arc<CryptoProvider>) -> Result<Self, BadOption> {
+        let given = ca.map_or_else(|| Ok(Vec::new()), |ca| certificates("ca", ca))?;
+        let roots = Arc::new(roots(&given)?);
+        let signed = WebPkiServerVerifier::builder_with_provider(roots, Arc::clone(provider));
+        let signed = signed.build().map_err(|_| bad("ca", NOT_READABLE))?;
+        Ok(Self { signed, given })
+    }
+}
+
+impl ServerCertVerifier for TrustGiven {
+    fn verify_server_cert(
+        &self,
+        certificate: &CertificateDer<'_>,
+        between: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        match self.signed.verify_server_cert(certificate, between, name, ocsp, now) {
+            // The dates were checked before, as a test shows.
+            Err(Error::InvalidCertificate(CertificateError::Other(other)))
+                if is_of_a_ca(&other) && self.given.iter().any(|given| given == certificate) =>
+            {
+                verify_server_name(&ParsedCertificate::try_from(certificate)?, name)?;
+                Ok(ServerCertVerified::assertion())
+            }
+            other => other,
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.signed.verify_tls12_signature(message, cert, signature)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.signed.verify_tls13_signature(message, cert, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.signed.supported_verify_schemes()
+    }
+}
 
 /// Accepts every certificate, but still checks that the server has its key.
 #[derive(Debug)]
@@ -267,8 +332,7 @@ fn distrusted(problem: &CertificateError) -> String {
         }
         CertificateError::Other(other) if is_of_a_ca(other) => (
             "is the certificate of a CA, as a self-signed one often is".to_owned(),
-            "give the server one of its own, signed by that CA; for tests alone, \
-             options.tls.rejectUnauthorized: false accepts it",
+            "give this certificate itself in options.tls.ca, or give the server one of its own, signed by that CA",
         ),
         other => (format!("cannot be used: {other}"), "give the server another one"),
     };

@@ -42,6 +42,24 @@ test('a server with a certificate of a CA that is trusted: every way to say so',
   await works(url.replace('127.0.0.1', 'localhost'), { ca: ca.cert });
 });
 
+test('a certificate that signs itself is accepted if it is the given ca itself, under its name', async () => {
+  const own = authority.selfSigned(NAMES);
+  const { url } = await servers.start(own);
+  await works(url, { ca: own.cert });
+  await works(url, { ca: [ca.cert, own.cert] });
+  const twin = authority.selfSigned(NAMES);
+  for (const [tls, message] of [
+    [{ ca: ca.cert }, /not signed by anybody who is trusted|that of a CA itself/],
+    [{ ca: twin.cert }, /not signed by anybody who is trusted|that of a CA itself/],
+    [{ ca: own.cert, servername: 'elsewhere.test' }, /is not for elsewhere\.test/],
+  ] as const) {
+    await assert.rejects(connect(url, { tls, connectTimeout: 5_000 }), message);
+  }
+  const old = authority.selfSigned(NAMES, { expired: true });
+  const expired = await servers.start(old);
+  await assert.rejects(connect(expired.url, { tls: { ca: old.cert } }), /has expired/);
+});
+
 test('a login, a database and a lock that is waited for, as without TLS', async () => {
   const server = await servers.start();
   await server.admin.call('ACL', 'SETUSER', 'ann', 'on', '>p@ss', '~*', '&*', '+@all');
