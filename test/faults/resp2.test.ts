@@ -168,7 +168,8 @@ test('a quorum: hand-over by message, also after one server has lost the connect
   assert.deepEqual(allowed(a), ALL);
   assert.equal(a.stats().servers.length, 3);
   await isHandedOver(a, b, 'one');
-  const again = Promise.all([reconnects(a), reconnects(b)]);
+  // Only the waiter has subscribed.
+  const again = reconnects(b);
   await servers[0]?.admin.call('CLIENT', 'KILL', 'TYPE', 'pubsub');
   await again;
   await isHandedOver(a, b, 'two');
