@@ -386,11 +386,11 @@ function clusterTarget(given: ClusterTarget): Target {
     throw argumentError('ERR_INVALID_ARG_TYPE', message);
   }
   const seeds = given.cluster.map(urlTarget);
+  const [first] = seeds as [Target];
   for (const { host, db, label } of seeds) {
     if (host === null) throw invalid(`a Cluster is reached over TCP, not at ${label}`);
-    if (db !== 0) throw invalid(`a Cluster has the database 0 alone, not that of ${label}`);
+    if (db !== first.db) throw invalid(`one database serves a Cluster, but ${label} has another`);
   }
-  const [first] = seeds as [Target];
   checkAllTls(seeds, first.tls, 'the servers of a Cluster');
   return {
     ...first,

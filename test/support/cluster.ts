@@ -156,6 +156,16 @@ export class Cluster {
     await move.finish();
   }
 
+  /** Has a primary move a slot with all its keys at once, as Valkey does since 9.0, and waits until that is done. */
+  async moveSlotAtOnce(slot: number, to: RedisServer): Promise<void> {
+    const from = await this.primaryOf(slot);
+    const { id } = await viewOfItself(to);
+    const range = ['SLOTSRANGE', slot, slot, 'NODE', id];
+    await from.admin.call('CLUSTER', 'MIGRATESLOTS', ...range);
+    await until(async () => (await this.#claimant(slot)) === to, `slot ${slot} to move`);
+    await this.#agree();
+  }
+
   async stop(): Promise<void> {
     await Promise.all(this.nodes.map((node) => node.stop()));
   }
