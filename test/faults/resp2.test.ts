@@ -164,7 +164,10 @@ test('a quorum: hand-over by message, also after one server has lost the connect
   const servers = await RedisServer.startSeveral(3, { args: RESP2 });
   ended.push(() => Promise.all(servers.map((server) => server.stop())));
   const target = { quorum: servers.map(({ url }) => url) };
-  const [a, b] = [await manager(target, { longestLease: 0 }), await manager(target, { longestLease: 0 })];
+  const [a, b] = [
+    await manager(target, { longestLease: 0 }),
+    await manager(target, { longestLease: 0 }),
+  ];
   assert.deepEqual(allowed(a), ALL);
   assert.equal(a.stats().servers.length, 3);
   await isHandedOver(a, b, 'one');

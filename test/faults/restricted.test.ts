@@ -113,6 +113,14 @@ test('one slot per script, as behind a proxy of several servers: each slot has a
   assert.match(`${counters}`, /^holdfast:\{\d+\}:fence$/);
 });
 
+test('keys as KEYS[n] alone: no lock is taken that no script could release', async () => {
+  const server = await real();
+  const proxy = await restricted(server, 'keys as KEYS[n] alone');
+  const { locks } = await manager(proxy.url);
+  await assert.rejects(locks.acquire('a', { wait: 0 }), /bad lua script/);
+  assert.deepEqual(Object.keys(await server.keyspace()), []);
+});
+
 test('database 0 only: another one is refused at connect', async () => {
   const proxy = await restricted(await real(), 'database 0 only');
   await assert.rejects(connect(`${proxy.url}/1`), /DB index is out of range/);

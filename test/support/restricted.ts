@@ -81,6 +81,15 @@ export const RESTRICTIONS = {
     source: 'https://redis.io/docs/latest/operate/rc/databases/configuration/clustering/',
     instead: oneSlot,
   },
+  'keys as KEYS[n] alone': {
+    source: 'https://www.alibabacloud.com/help/en/apsaradb-for-redis/latest/usage-of-lua-scripts',
+    instead: ([name = '', script = '']) =>
+      /^EVAL$/i.test(name) && /redis\.p?call\('\w+', (?!KEYS\[)/.test(script)
+        ? refusing(
+            'ERR bad lua script for redis cluster, all the keys that the script uses should be passed using the KEYS array',
+          )
+        : undefined,
+  },
   'no CLIENT SETINFO': {
     source: 'https://redis.io/docs/latest/commands/client-setinfo/',
     instead: refused(

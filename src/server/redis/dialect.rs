@@ -65,6 +65,9 @@ return { refusal('TIME'), refusal('PUBLISH', ARGV[1], ''), refusal('PUBSUB', 'NU
 static PROBE_HASH: LazyLock<String> =
     LazyLock::new(|| redis::Script::new(PROBE).get_hash().to_owned());
 
+/// Some services refuse scripts that do not write each key as `KEYS[n]`, as those of locks do not.
+const KEY_IN_VARIABLE: &str = "local key = KEYS[1] redis.pcall('EXISTS', key) return 1";
+
 /// Whether the server lets this user read the counter, and run the commands that `dialect` needs: also scripts, for a
 /// lock that no script can release must not be taken. And what it denies to scripts, which may publish to `channel`.
 /// Changes nothing.
@@ -81,6 +84,7 @@ pub(super) fn question(dialect: Dialect, channel: Option<&str>) -> Pipeline {
     // Behind a proxy that hides several servers, the keys of a script must have one slot.
     let other = CounterKey::Slot(0).to_string();
     pipeline.cmd("EVAL").arg("return 1").arg(2).arg(&key).arg(other);
+    pipeline.cmd("EVAL").arg(KEY_IN_VARIABLE).arg(1).arg(&key);
     match dialect.delete {
         Delete::Script => {}
         Delete::Delifeq => {
@@ -102,6 +106,7 @@ pub(super) fn answered(dialect: Dialect, values: Vec<Value>) -> (Dialect, Denied
     let [clock, publish, count] = refusals_of(&probe);
     let (eval, evalsha) = (denied(probe), denied(next()));
     let one_slot = is_cross_slot(next());
+    let key_in_variable = denied(next());
     let counters = match dialect.counters {
         _ if counter.is_some() => Counters::Locks,
         Counters::Server if one_slot => Counters::Slots,
@@ -109,7 +114,7 @@ pub(super) fn answered(dialect: Dialect, values: Vec<Value>) -> (Dialect, Denied
     };
     let delete = if denied(next()).is_some() { Delete::Script } else { dialect.delete };
     let pubsub = publish.or(count).map(|why| format!("scripts may not publish: {why}"));
-    let plain_commands = counter.or(mget).or(eval).or(evalsha);
+    let plain_commands = counter.or(mget).or(eval).or(evalsha).or(key_in_variable);
     let dialect = Dialect { counters, delete, clock: clock.is_none() };
     (dialect, Denied { pubsub, plain_commands, clock })
 }
@@ -202,7 +207,7 @@ mod tests {
             [Value::Nil, Value::Array(vec![Value::Nil]), Value::Int(0)],
             [moved(), moved(), read_only],
         ] {
-            let values = vec![get, mget, probed(["", "", ""]), ONE, ONE, delete];
+            let values = vec![get, mget, probed(["", "", ""]), ONE, ONE, ONE, delete];
             assert_eq!(question(SLOTS, None).len(), values.len());
             let (dialect, denied) = answered(SLOTS, values);
             assert_eq!((dialect.counters, dialect.delete), (Counters::Slots, Delete::Delex));
@@ -213,22 +218,28 @@ mod tests {
     #[test]
     fn what_a_server_denies_is_not_used() {
         let denied = "NOPERM No permissions to access a key";
-        let (counters, delete, why) = of((0..6).map(|_| error(denied)).collect());
+        let (counters, delete, why) = of((0..7).map(|_| error(denied)).collect());
         assert_eq!((counters, delete), (Counters::Locks, Delete::Script));
         assert_eq!(why.as_deref(), Some("NOPERM No permissions to access a key"));
         let unknown = error("ERR unknown command 'MGET', with args beginning with: 'k'");
         let zero = || Value::Int(0);
-        let (counters, delete, why) = of(vec![Value::Nil, unknown, ONE, ONE, ONE, zero()]);
+        let (counters, delete, why) = of(vec![Value::Nil, unknown, ONE, ONE, ONE, ONE, zero()]);
         assert_eq!((counters, delete), (Counters::Slots, Delete::Delex));
         assert!(why.unwrap().contains("MGET"));
-        let (.., why) = of(vec![Value::Nil, Value::Nil, ONE, error(denied), ONE, zero()]);
-        assert!(why.is_some(), "no script could release the lock");
+        for refused in 2..6 {
+            let mut answers = vec![Value::Nil, Value::Nil, ONE, ONE, ONE, ONE, zero()];
+            answers[refused] = error("ERR bad lua script");
+            let (.., why) = of(answers);
+            // The one with keys in two slots is not asked to run.
+            assert_eq!(why.is_some(), refused != 4, "no script could release the lock");
+        }
     }
 
     #[test]
     fn what_a_server_denies_to_scripts_alone_is_known() {
         let asked = |refusals| {
-            let values = vec![Value::Nil, Value::Nil, probed(refusals), ONE, ONE, Value::Int(0)];
+            let values =
+                vec![Value::Nil, Value::Nil, probed(refusals), ONE, ONE, ONE, Value::Int(0)];
             let (dialect, denied) = answered(Dialect::PLAIN, values);
             (dialect.clock, denied)
         };
@@ -251,7 +262,8 @@ mod tests {
             "CROSSSLOT Keys in request don't hash to the same slot",
             "ERR eval/evalsha command keys must be in same slot",
         ] {
-            let values = vec![Value::Nil, Value::Nil, probed(["", "", ""]), ONE, error(words), ONE];
+            let values =
+                vec![Value::Nil, Value::Nil, probed(["", "", ""]), ONE, error(words), ONE, ONE];
             assert_eq!(answered(Dialect::PLAIN, values).0.counters, Counters::Slots);
         }
     }

@@ -218,5 +218,8 @@ test('a lock whose slot is half way hides none of the others from a query', asyn
 
 test('a numbered database is refused by servers whose Cluster has none', async () => {
   const target = { cluster: cluster.urls.map((url) => `${url}/3`) };
-  await assert.rejects(connect(target), /SELECT is not allowed in cluster mode|DB index is out of range/);
+  await assert.rejects(
+    connect(target),
+    /SELECT is not allowed in cluster mode|DB index is out of range/,
+  );
 });

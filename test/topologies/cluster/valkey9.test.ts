@@ -43,7 +43,9 @@ async function move(): Promise<void> {
   await cluster.moveSlotAtOnce(slot, others[0] as RedisServer);
 }
 
-test('a held lock stays held while its slot moves at once, and its waiter is told', { skip }, async () => {
+test('a held lock stays held while its slot moves at once, and its waiter is told', {
+  skip,
+}, async () => {
   const [a, b] = await pair();
   for (let fence = 0, moves = 0; moves < MOVES; moves += 1) {
     const held = await a.acquire(NAME, { ttl: 600_000 });
@@ -96,7 +98,10 @@ test('a numbered database of a Cluster has locks of its own', { skip }, async ()
   const waiting = b.acquire(NAME, { wait: 60_000 });
   await until(() => b.stats().waiting === 1, 'the waiter');
   const page = await a.query({ startsWith: 'stock:' });
-  assert.deepEqual(page.held.map(({ token }) => token), [held.token]);
+  assert.deepEqual(
+    page.held.map(({ token }) => token),
+    [held.token],
+  );
   await held.release();
   await (await waiting).release();
   assert.equal(await same.release(), true);
