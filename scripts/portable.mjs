@@ -1,53 +1,117 @@
-// Builds the addon for this Linux as it is published, for every glibc from 2.17 (2012) on. A plain build
-// asks for the glibc of the machine that it was made on. Zig brings the old one; it is on PATH, or is fetched
-// once by pip into `node_modules/.cache`.
+// Builds addons as they are published, for this platform or for others: for every glibc from 2.17 (2012) on, for
+// musl, for Windows, and for macOS as far as linking goes. A plain build asks for the glibc of the machine that it
+// was made on. Zig brings the old one, and the libraries of the other platforms; pip fetches it once into
+// `node_modules/.cache`.
 //
-//   node scripts/portable.mjs [target]      by default that of this machine; into target/portable/addons
+//   node scripts/portable.mjs [--all | target ...]      by default this machine's; into target/portable/addons
 
 import { execFileSync, spawnSync } from 'node:child_process';
-import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import {
+  copyFileSync,
+  existsSync,
+  mkdirSync,
+  readFileSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
 import { delimiter, join } from 'node:path';
+import { cargoWithLibrary } from './rust-root.mjs';
+import { ADDONS, addonFile, libraryFile } from './targets.mjs';
 
 const ROOT = join(import.meta.dirname, '..');
 const GLIBC = [2, 17];
+const MOST_BYTES = 4_000_000;
 const BUILD = join(ROOT, 'target', 'portable');
-const ADDONS = join(BUILD, 'addons');
+const OUT = join(BUILD, 'addons');
+const FRAMEWORKS = join(BUILD, 'frameworks');
 const TOOLS = ['ziglang==0.15.2', 'cargo-zigbuild==0.24.0'];
 
 const host = `${process.arch === 'arm64' ? 'aarch64' : 'x86_64'}-unknown-linux-gnu`;
-const target = process.argv[2] ?? host;
-const versioned = target.endsWith('-gnu') ? `${target}.${GLIBC.join('.')}` : target;
+const asked = process.argv.slice(2);
+const targets = asked.includes('--all') ? Object.keys(ADDONS) : asked.length > 0 ? asked : [host];
 
-// Its own folder: with other flags cargo would rebuild everything at each change between the two builds.
-const where = ['--target-dir', BUILD, '--output-dir', ADDONS];
-const args = ['run', '--silent', 'build:native', '--', '-x', '--target', versioned, ...where];
-const { status } = spawnSync('npm', args, {
-  cwd: ROOT,
-  stdio: 'inherit',
-  env: { ...process.env, PATH: `${zig()}${process.env.PATH}` },
-});
-if (status !== 0) process.exit(status ?? 1);
-for (const addon of readdirSync(ADDONS).filter((file) => file.endsWith('.node'))) {
-  const newest = newestGlibc(join(ADDONS, addon));
-  if (newest > GLIBC[1]) throw new Error(`${addon} asks for glibc 2.${newest}`);
-  console.log(`${join(ADDONS, addon)} asks for glibc 2.${newest}`);
+mkdirSync(OUT, { recursive: true });
+const zigPath = zig();
+for (const target of targets) {
+  const file = join(OUT, addonFile(target));
+  build(target);
+  copyFileSync(join(BUILD, target, 'release', libraryFile(target)), file);
+  console.log(`${file}: ${inspected(file)}`);
+}
+
+function build(target) {
+  const versioned = target.endsWith('-linux-gnu') ? `${target}.${GLIBC.join('.')}` : target;
+  const options = ['--locked', '--lib', '--release', '--target', versioned, '--target-dir', BUILD];
+  const args = ['zigbuild', ...options];
+  const flags = `CARGO_TARGET_${target.toUpperCase().replaceAll('-', '_')}_RUSTFLAGS`;
+  const env = { [flags]: flagsOf(target), MACOSX_DEPLOYMENT_TARGET: '11.0' };
+  const status = hasLibrary(target)
+    ? spawnSync('cargo', args, {
+        cwd: ROOT,
+        stdio: 'inherit',
+        env: { ...process.env, ...env, PATH: `${zigPath}${process.env.PATH}` },
+      }).status
+    : cargoWithLibrary(args, zigPath, env);
+  if (status !== 0) process.exit(status ?? 1);
+}
+
+function flagsOf(target) {
+  // Node on musl is linked dynamically, and so is what it loads.
+  if (target.endsWith('-musl')) return '-C target-feature=-crt-static';
+  return target.includes('apple') ? `-C link-arg=-F${stubs()}` : '';
+}
+
+/** Whether the toolchain of this machine has the standard library of the target. */
+function hasLibrary(target) {
+  const args = ['--print', 'target-libdir', '--target', target];
+  const { stdout } = spawnSync('rustc', args, { encoding: 'utf8' });
+  return existsSync(stdout.trim());
+}
+
+/** Frameworks of macOS without symbols, in place of those of its SDK: the addon finds its symbols when it is loaded. */
+function stubs() {
+  for (const name of ['Security', 'CoreFoundation']) {
+    const folder = join(FRAMEWORKS, `${name}.framework`);
+    const place = `/System/Library/Frameworks/${name}.framework/Versions/A/${name}`;
+    mkdirSync(folder, { recursive: true });
+    const targets = '[ x86_64-macos, arm64-macos ]';
+    const text = `--- !tapi-tbd\ntbd-version: 4\ntargets: ${targets}\ninstall-name: '${place}'\n...\n`;
+    writeFileSync(join(folder, `${name}.tbd`), text);
+  }
+  return FRAMEWORKS;
+}
+
+/** What is worth knowing of an addon. Throws if it could not be published. */
+function inspected(file) {
+  const { size } = statSync(file);
+  if (size > MOST_BYTES) throw new Error(`${file} has ${size} bytes, of at most ${MOST_BYTES}`);
+  const text = readFileSync(file, 'latin1');
+  if (!text.includes('napi_register_module_v1')) throw new Error(`${file} is no addon`);
+  const glibc = newestGlibc(text);
+  if (glibc > GLIBC[1]) throw new Error(`${file} asks for glibc 2.${glibc}`);
+  return `${size} bytes${glibc > 0 ? `, asks for glibc 2.${glibc}` : ''}`;
 }
 
 /** The minor version of the newest glibc 2 whose symbols the addon names; 0 if it names none. */
-function newestGlibc(addon) {
-  const named = readFileSync(addon, 'latin1').matchAll(/GLIBC_2\.(\d+)/g);
+function newestGlibc(text) {
+  const named = text.matchAll(/GLIBC_2\.(\d+)/g);
   return Math.max(0, ...Array.from(named, ([, minor]) => Number(minor)));
 }
 
-/** The folders to put before PATH. */
+/** The folder to put before PATH. */
 function zig() {
-  const there = (name) => spawnSync(name, ['--version'], { stdio: 'ignore' }).status === 0;
-  if (there('cargo-zigbuild') && (there('zig') || there('python-zig'))) return '';
   const folder = join(ROOT, 'node_modules', '.cache', 'holdfast-zig');
   const bin = join(folder, 'bin');
   if (!existsSync(join(bin, 'cargo-zigbuild'))) {
     execFileSync('python3', ['-m', 'venv', folder], { stdio: 'inherit' });
     execFileSync(join(bin, 'pip'), ['install', '--quiet', ...TOOLS], { stdio: 'inherit' });
+  }
+  // Where there is no Python, the program itself must be on PATH.
+  if (!existsSync(join(bin, 'zig'))) {
+    const where = 'import ziglang; print(ziglang.__path__[0])';
+    const found = execFileSync(join(bin, 'python3'), ['-c', where], { encoding: 'utf8' }).trim();
+    symlinkSync(join(found, 'zig'), join(bin, 'zig'));
   }
   return `${bin}${delimiter}`;
 }

@@ -1,7 +1,7 @@
 // Runs the compiled tests with Node's own runner.
 //
 //   node scripts/test.mjs            all but the long ones; what the machine lacks is left out and named at the end
-//   node scripts/test.mjs --full     all; a program that is missing fails the tests that need it
+//   node scripts/test.mjs --full     all but those of other platforms; a missing program fails the tests that need it
 //   node scripts/test.mjs WORD...    the files whose path contains one of the words
 //
 // Other flags are those of the runner.
@@ -15,9 +15,14 @@ import { join } from 'node:path';
 const LONG = [
   'adapters/compat/', // deploys beside the clients of other libraries
   'behaviour/conformance/servers', // the servers that .ci/servers fetches
+  'behaviour/conformance/resp2',
   'faults/torture/campaign',
+  'faults/torture/histories',
   'package/', // runtimes, package managers, bundlers, frameworks
 ];
+
+/** They need addons that are built apart, and root: `npm run test:platforms`. */
+const OTHER_PLATFORMS = 'platforms';
 
 const root = join(import.meta.dirname, '..', 'build', 'test');
 const tools = join(root, 'support', 'tools.js');
@@ -32,6 +37,7 @@ const missing = missingTools();
 
 const files = readdirSync(root, { recursive: true })
   .filter((file) => file.endsWith('.test.js'))
+  .filter((file) => words.length > 0 || !file.startsWith(OTHER_PLATFORMS))
   .filter((file) => words.length === 0 || words.some((word) => file.includes(word)))
   .sort();
 const chosen = files.filter(choose);

@@ -47,9 +47,11 @@ export class Packed {
     this.manifest = manifestIn(this.main) as Manifest;
   }
 
-  /** Packs the addon in the folder that `HOLDFAST_ADDONS` names, by default that of the last build. */
-  static async start(): Promise<Packed> {
-    const packed = new Packed(process.env['HOLDFAST_ADDONS'] ?? join(ROOT, 'native'));
+  /** Packs the addons in a folder: the one that `HOLDFAST_ADDONS` names, by default that of the last build. */
+  static async start(
+    addons = process.env['HOLDFAST_ADDONS'] ?? join(ROOT, 'native'),
+  ): Promise<Packed> {
+    const packed = new Packed(addons);
     await packed.registry.start();
     packed.#publish();
     return packed;
@@ -62,7 +64,13 @@ export class Packed {
 
   /** The tarball of this platform's addon. */
   get addon(): string {
-    return this.#tarballs[0] as string;
+    const found = this.#addons.find((tarball) => isForHere(manifestIn(tarball) as System));
+    if (found === undefined) throw new Error('the addon of this platform has not been built');
+    return found;
+  }
+
+  get #addons(): readonly string[] {
+    return this.#tarballs.slice(0, -1);
   }
 
   /** The name of the package of this platform's addon. */
@@ -105,14 +113,14 @@ export class Packed {
   }
 
   #publish(): void {
+    const built = new Set(this.#addons.map((tarball) => (manifestIn(tarball) as Manifest).name));
     for (const [name, version] of Object.entries(this.manifest.optionalDependencies)) {
-      if (name !== this.addonName) this.#publishFolder(this.#other(name, version));
+      if (!built.has(name)) this.#publishFolder(this.#other(name, version));
     }
     for (const name of Object.keys(this.manifest.dependencies ?? {})) {
       this.#publishFolder(join(ROOT, 'node_modules', name));
     }
-    this.#publishFile(this.addon);
-    this.#publishFile(this.main);
+    for (const tarball of this.#tarballs) this.#publishFile(tarball);
   }
 
   #publishFolder(cwd: string): void {
@@ -140,8 +148,15 @@ function manifestIn(tarball: string): unknown {
   return JSON.parse(spawnSync('tar', args, { encoding: 'utf8' }).stdout);
 }
 
-/** The systems for which a platform's package is, by its manifest. */
-function systemOf(name: string): Partial<Record<'os' | 'cpu' | 'libc', string[]>> {
+/** The systems for which a package is, by its manifest. */
+type System = Partial<Record<'os' | 'cpu' | 'libc', string[]>>;
+
+/** Whether the package is for this machine; of musl and glibc, the tests run on glibc. */
+function isForHere({ os, cpu, libc = ['glibc'] }: System): boolean {
+  return os?.[0] === process.platform && cpu?.[0] === process.arch && libc[0] === 'glibc';
+}
+
+function systemOf(name: string): System {
   const [, os = '', cpu = '', abi = ''] = name.split('-');
   const libc = os === 'linux' ? [abi === 'gnu' ? 'glibc' : 'musl'] : undefined;
   return { os: [os], cpu: [cpu], ...(libc && { libc }) };

@@ -1,0 +1,67 @@
+/**
+ * The package on the platforms of which this machine runs programs: musl, and arm64 by qemu. Their addons are those of
+ * `npm run build:portable`.
+ */
+
+import assert from 'node:assert/strict';
+import { existsSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { after, before, test } from 'node:test';
+import { Packed } from '../package/packed.js';
+import { Authority } from '../support/certificates.js';
+import { ROOT } from '../support/child.js';
+import { fetched } from '../support/fetched.js';
+import { RedisServer } from '../support/server.js';
+import { PLATFORMS, PlatformRoot } from './roots.js';
+
+const ADDONS = process.env['HOLDFAST_ADDONS'] ?? join(ROOT, 'target', 'portable', 'addons');
+const SMOKE = join(ROOT, 'test', 'platforms', 'smoke.mjs');
+const CONFORMANCE = join(ROOT, 'build', 'test', 'behaviour', 'conformance', 'conformance.test.js');
+const HOW = 'build it (npm run build:portable -- --all)';
+
+const authority = new Authority();
+let server: RedisServer;
+let secure: RedisServer;
+let packed: Packed;
+
+before(async () => {
+  const tls = { server: authority.issue('DNS:localhost,IP:127.0.0.1'), ca: authority.ca };
+  server = await RedisServer.start();
+  secure = await RedisServer.start({ tls });
+  packed = await Packed.start(ADDONS);
+});
+
+after(async () => {
+  await Promise.all([server.stop(), secure.stop()]);
+  await packed.stop();
+  authority.remove();
+});
+
+for (const platform of PLATFORMS) {
+  const { addon, cpu } = platform;
+  const file = join(ADDONS, `holdfast.${addon}.node`);
+
+  test(`${addon}: npm installs its addon, and everything works`, async () => {
+    assert.ok(existsSync(file), `there is no ${file}: ${HOW}`);
+    const root = await PlatformRoot.of(platform);
+    const npm = await fetched('npm@11', 'bin/npm-cli.js');
+    const folder = packed.project(addon);
+    packed.registry.fetched.clear();
+    const install = [npm, 'install', '--no-audit', '--no-fund', 'holdfast'];
+    await root.runs('node', install, folder, packed.environment(folder));
+    const taken = [...packed.registry.fetched].filter((name) => name.includes('/addon-'));
+    assert.deepEqual(taken, [`@holdfast/addon-${addon}`]);
+    writeFileSync(join(folder, 'ca.pem'), authority.ca.cert);
+    const said = await root.runs('node', [SMOKE, server.url, secure.url, 'ca.pem'], folder);
+    assert.match(said, new RegExp(`^linux ${cpu} closed$`, 'm'));
+  });
+
+  test(`${addon}: it behaves as it does here`, async () => {
+    assert.ok(existsSync(file), `there is no ${file}: ${HOW}`);
+    const root = await PlatformRoot.of(platform);
+    const env = { NAPI_RS_NATIVE_LIBRARY_PATH: file };
+    const flags = ['--test', '--test-reporter=tap', '--expose-gc', CONFORMANCE];
+    const said = await root.runs('node', flags, ROOT, env);
+    assert.match(said, /^# fail 0$/m);
+  });
+}
