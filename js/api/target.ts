@@ -330,6 +330,7 @@ function serverTarget(target: object): Target {
     checkText(path, 'path');
     if (path === '') throw invalid('path must be that of a socket, not empty');
     if (tls !== false) throw invalid('a socket speaks no TLS');
+    checkSockets();
     return { ...NOWHERE, ...login, path, label: `unix://${path}?db=${db}` };
   }
   checkText(host, 'host');
@@ -554,7 +555,16 @@ function tcpTarget(url: URL, defaultPort = DEFAULT_PORT): Target {
   };
 }
 
+/** Throws where no server listens on a socket file. */
+function checkSockets(): void {
+  if (process.platform !== 'win32') return;
+  throw invalid(
+    'on Windows a server is reached by TCP, as in redis://localhost:6379: socket files and named pipes do not work there',
+  );
+}
+
 function unixTarget(url: URL): Target {
+  checkSockets();
   const path = decode(url.pathname);
   if (url.host !== '' || path === '') {
     throw invalid('a socket is named by its absolute path, as in unix:///run/redis.sock?db=1');

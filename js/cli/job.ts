@@ -22,9 +22,10 @@ export class Job {
   readonly #child: ChildProcess;
   /**
    * Without a terminal the command gets a process group of its own, so that signals reach all its processes. At a
-   * terminal it must stay in the foreground group, to which Ctrl-C goes.
+   * terminal it must stay in the foreground group, to which Ctrl-C goes. Windows has no such groups: there the command
+   * alone is ended, at once.
    */
-  readonly #group = process.stdin.isTTY !== true;
+  readonly #group = process.platform !== 'win32' && process.stdin.isTTY !== true;
   /** The exit code of the command, as a shell reports it. */
   readonly ended: Promise<number>;
 

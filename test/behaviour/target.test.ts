@@ -168,3 +168,18 @@ test('connect: says why no server of a Cluster could be asked', async () => {
     return true;
   });
 });
+
+test('connect: Windows has neither socket files nor named pipes of a server', async () => {
+  const here = Object.getOwnPropertyDescriptor(process, 'platform') as PropertyDescriptor;
+  Object.defineProperty(process, 'platform', { ...here, value: 'win32' });
+  try {
+    for (const target of ['unix:///run/redis.sock', { path: String.raw`\\.\pipe\redis` }]) {
+      await assert.rejects(connect(target), {
+        code: 'ERR_INVALID_ARG_VALUE',
+        message: /on Windows a server is reached by TCP/,
+      });
+    }
+  } finally {
+    Object.defineProperty(process, 'platform', here);
+  }
+});

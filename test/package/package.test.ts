@@ -310,6 +310,19 @@ test('without its addon it says for which platform it has none, and what to do',
   assert.match(said, /npm install --include=optional/);
 });
 
+test('a folder that was installed on another platform: it says on which, and what this one needs', async () => {
+  const service = await packed.installed('copied');
+  const { addonName } = packed;
+  rmSync(join(service, 'node_modules', addonName), { recursive: true });
+  mkdirSync(join(service, 'node_modules', '@holdfast', 'addon-darwin-arm64'), { recursive: true });
+  const said = await succeeds(process.execPath, ['-e', LOAD], service);
+  const [has, needs] = ['@holdfast/addon-darwin-arm64', addonName];
+  assert.match(
+    said,
+    new RegExp(`has ${has}, and was installed on that platform.* needs ${needs}\\.`),
+  );
+});
+
 test('where addons are not allowed, it says so', async () => {
   const said = await succeeds(process.execPath, ['--no-addons', '-e', LOAD], folder);
   assert.match(said, /^ERR_LOCK_NATIVE_LOAD .*--no-addons/);
