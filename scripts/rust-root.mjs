@@ -54,7 +54,7 @@ export function cargoWithLibrary(args, path, env) {
         HOME: '/root',
         CARGO_HOME: cargoHome,
         RUSTC_BOOTSTRAP: '1',
-        PATH: `${path}/usr/bin:/bin`,
+        PATH: `${path}/usr/sbin:/usr/bin:/sbin:/bin`,
       },
     },
   );
