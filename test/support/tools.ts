@@ -6,7 +6,9 @@ import { delimiter, join } from 'node:path';
 
 export interface Tool {
   readonly name: string;
+  /** The programs that are needed, or of which one is. */
   readonly programs: readonly string[];
+  readonly need?: 'one';
   /** Where systems keep the programs when they do not put them on PATH. */
   readonly folders?: readonly string[];
   /** The environment variable that may name the folder of the programs. */
@@ -59,7 +61,7 @@ export const TMUX: Tool = {
   name: 'tmux',
   programs: ['tmux'],
   install: { debian: 'apt-get install tmux', macOS: 'brew install tmux' },
-  tests: ['adapters/cli/terminal'],
+  tests: ['adapters/cli/completion', 'adapters/cli/terminal'],
 };
 
 export const PYTHON: Tool = {
@@ -70,20 +72,44 @@ export const PYTHON: Tool = {
   tests: ['adapters/compat/redis-py'],
 };
 
-const TOOLS = [POSTGRES, MARIADB, PROMETHEUS, TMUX, PYTHON];
+export const SHELLS: Tool = {
+  name: 'zsh and fish',
+  programs: ['zsh', 'fish'],
+  install: { debian: 'apt-get install zsh fish', macOS: 'brew install zsh fish' },
+  tests: ['adapters/cli/completion'],
+};
 
-/** The path of a program of the tool; an error that says how to get the tool where it is missing. */
-export function pathOf(tool: Tool, program: string): string {
-  const path = find(tool, program);
-  if (path === undefined || !isWhole(tool)) throw new Error(`this test needs ${howToGet(tool)}`);
+export const CHROMIUM: Tool = {
+  name: 'Chromium',
+  programs: ['chromium', 'chromium-browser', 'google-chrome'],
+  need: 'one',
+  variable: 'HOLDFAST_CHROMIUM',
+  install: {
+    debian: 'apt-get install --no-install-recommends chromium',
+    macOS: 'brew install --cask chromium',
+  },
+  tests: ['adapters/ui/page'],
+};
+
+const TOOLS = [POSTGRES, MARIADB, PROMETHEUS, TMUX, PYTHON, SHELLS, CHROMIUM];
+
+/** The path of a program of the tool, by default of the first that is found. Throws how to get the tool if it is missing. */
+export function pathOf(tool: Tool, program?: string): string {
+  const names = program === undefined ? tool.programs : [program];
+  const path = names.map((name) => find(tool, name)).find((found) => found !== undefined);
+  if (path === undefined || isMissing(tool)) throw new Error(`this test needs ${howToGet(tool)}`);
   return path;
 }
 
 /** The tools that this machine lacks. */
 export function missingTools(): Tool[] {
-  return TOOLS.filter(
-    (tool) => tool.programs.some((program) => find(tool, program) === undefined) || !isWhole(tool),
-  );
+  return TOOLS.filter(isMissing);
+}
+
+function isMissing(tool: Tool): boolean {
+  const absent = tool.programs.filter((program) => find(tool, program) === undefined);
+  const allowed = tool.need === 'one' ? tool.programs.length - 1 : 0;
+  return absent.length > allowed || !isWhole(tool);
 }
 
 /** Such as `tmux (Debian: apt-get install tmux; macOS: brew install tmux)`. */
