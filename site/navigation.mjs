@@ -8,8 +8,10 @@ export const SECTIONS = [
       ['Connecting', 'docs/connecting.md'],
       ['Jobs that run once', 'docs/once.md'],
       ['Idempotency keys', 'docs/idempotency.md'],
+      ['Nest', 'docs/nest.md'],
       ['Testing', 'docs/testing.md'],
       ['Bundlers and runtimes', 'docs/bundlers.md'],
+      ['Platforms', 'docs/platforms.md'],
       ['Examples', 'examples/README.md'],
     ],
   },
@@ -26,12 +28,15 @@ export const SECTIONS = [
     pages: [
       ['Safety', 'docs/safety.md'],
       ['Fencing', 'docs/fencing.md'],
+      ['Proof', 'docs/proof.md'],
+      ['Specification', 'spec/README.md'],
     ],
   },
   {
     text: 'Operations',
     pages: [
       ['In production', 'docs/operations.md'],
+      ['The page for operators', 'docs/ui.md'],
       ['Observability', 'docs/observability.md'],
       ['Servers and services', 'docs/servers.md'],
     ],

@@ -56,6 +56,7 @@ pub struct Question {
 
 impl Question {
     /// Whether the page has this key.
+    #[must_use]
     pub fn matches(&self, key: &str) -> bool {
         if self.whole_key { key == self.starts_with } else { key.starts_with(&self.starts_with) }
     }

@@ -42,7 +42,7 @@ interface Records {
   forceReleaseOperation(name: string, foreign: boolean): unknown;
   leaveOperation(lease: number, ttl: number): unknown;
   letExpireOperation(lease: number): unknown;
-  queryOperation(cursor: string, keysStartWith: string, count: number): unknown;
+  queryOperation(cursor: string, numbers: object): unknown;
   releaseOperation(lease: number, exported: boolean): unknown;
   readRecord(records: Float64Array, at: number, reader: object): void;
   hasText(code: number): boolean;
@@ -109,7 +109,8 @@ test('the core reads the operations that JavaScript writes', () => {
     records.forceReleaseOperation('name', true),
     records.leaveOperation(160, 1_000),
     records.letExpireOperation(160),
-    records.queryOperation('cursor', 'keys', 500),
+    records.queryOperation('cursor', { keysStartWith: 'keys', wholeKey: false, count: 500 }),
+    records.queryOperation('', { keysStartWith: 'key', wholeKey: true, count: 1 }),
     records.releaseOperation(160, false),
     records.releaseOperation(160, true),
   );
@@ -126,9 +127,10 @@ test('the core reads the operations that JavaScript writes', () => {
     '19 Force { name: "name", foreign: true }',
     '20 Leave { lease: LeaseId(160), ttl: 1s }',
     '21 LetExpire { lease: LeaseId(160) }',
-    '22 Question { cursor: "cursor", starts_with: "keys", count: 500 }',
-    '23 Release { lease: LeaseId(160), exported: false }',
-    '24 Release { lease: LeaseId(160), exported: true }',
+    '22 Question { cursor: "cursor", starts_with: "keys", whole_key: false, count: 500 }',
+    '23 Question { cursor: "", starts_with: "key", whole_key: true, count: 1 }',
+    '24 Release { lease: LeaseId(160), exported: false }',
+    '25 Release { lease: LeaseId(160), exported: true }',
   ]);
 });
 
@@ -270,7 +272,7 @@ const NO_TEXT = { message: '' };
 const PAGE = {
   cursor: 'cursor',
   held: [{ key: 'key', shared: true, token: 'token', fence: 42, ttl: -1 }],
-  pending: [{ key: 'key', shared: false, token: 'token', position: 2 }],
+  pending: [{ key: 'key', shared: false, token: 'token', position: 2, waited: 7 }],
 };
 const SURVEY = {
   server: 'server',

@@ -205,6 +205,6 @@ test('Sentinels and servers without RESP3: the failover is followed as soon as t
   const again = Promise.all([reconnects(a), reconnects(b)]);
   await deployment.failOver();
   await again;
-  assert.match(`${told}`, /a Sentinel tells that the master is/);
+  assert.match(`${told}`, /a Sentinel reports that the master is/);
   await isHandedOver(a, b, 'two');
 });

@@ -347,9 +347,9 @@ fn a_message_about_a_lock_that_its_caller_has_left_gives_nothing_back_until_its_
     b.connect();
     b.answer_one();
     let (lease, _) = b.lease(op);
-    let leave = b.command(Command::Leave { lease, ttl: ms(20_000) });
+    let left = b.command(Command::Leave { lease, ttl: ms(20_000) });
     b.settle();
-    assert_eq!(b.outcome(leave), Some(&Outcome::Done));
+    assert_eq!(b.outcome(left), Some(&Outcome::Done));
     let released = b.released.len();
     b.event(Event::Message(message));
     b.settle();

@@ -61,7 +61,7 @@ test('the scripts name every command and every option of the help', async () => 
   const { stdout: help } = await ends(0, env, '--help');
   const commands = Array.from(help.matchAll(/^ {2}([a-z-]+) (?:\[|<)/gm), ([, name = '']) => name);
   assert.ok(commands.includes('run') && commands.includes('completion'));
-  const shells = Object.keys(SHELLS);
+  const shells = Object.keys(STARTS);
   const scripts = await Promise.all(shells.map((shell) => ends(0, env, 'completion', shell)));
   for (const command of commands.filter((name) => name !== 'help')) {
     const { stdout } = await ends(0, env, command, '--help');

@@ -81,7 +81,7 @@ test('64 for wrong usage, before anything is sent', async () => {
     [/missing required argument 'command'/, 'a'],
     [/unknown option '--tttl'/, 'a', '--tttl', '5s', '--', 'true'],
     [/'5'.*Give a time with a unit: 500ms, 30s, 2m or 1h/, 'a', '--ttl', '5', '--', 'true'],
-    [/'25h'.*No lease is longer than 24h/, 'a', '--at-least', '25h', '--', 'true'],
+    [/'200000000d'.*No lease is longer than/, 'a', '--at-least', '200000000d', '--', 'true'],
     [/cannot be used with option '--if-available'/, 'a', '--if-available', '--wait', '1s', 'true'],
     [/Give a whole number from 1 to/, 'a', '--mode', 'shared', '--limit', '0', 'true'],
     [/Allowed choices are exclusive, shared/, 'a', '--mode', 'alone', 'true'],

@@ -108,7 +108,7 @@ for (const [kind, start] of Object.entries(SERVICES)) {
           [late.status, late.title],
           [412, 'A later owner of the lock has been here'],
         );
-        assert.match(String(late.detail), /refused the fence 33 of lock "item:1".* with 34;/);
+        assert.match(String(late.detail), /refused the fence 33 of lock "item:1".* used 34 there;/);
         assert.equal((await send(`${url}/items/2`, '33')).status, 200);
       } finally {
         await close();

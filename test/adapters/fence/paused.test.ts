@@ -141,7 +141,7 @@ test('better-sqlite3 and Drizzle with it refuse the late write of a holder that 
       const lock = { name: 'outside', fence: 1 };
       assert.throws(
         () => checkFence(none, lock),
-        /must be checked in a transaction, and this is none/,
+        /must be checked in a transaction, and no transaction is open/,
       );
     }
   } finally {
