@@ -49,8 +49,8 @@ test('a certificate that signs itself is accepted if it is the given ca itself, 
   await works(url, { ca: [ca.cert, own.cert] });
   const twin = authority.selfSigned(NAMES);
   for (const [tls, message] of [
-    [{ ca: ca.cert }, /not signed by anybody who is trusted|that of a CA itself/],
-    [{ ca: twin.cert }, /not signed by anybody who is trusted|that of a CA itself/],
+    [{ ca: ca.cert }, /is the certificate of a CA/],
+    [{ ca: twin.cert }, /is the certificate of a CA/],
     [{ ca: own.cert, servername: 'elsewhere.test' }, /is not for elsewhere\.test/],
   ] as const) {
     await assert.rejects(connect(url, { tls, connectTimeout: 5_000 }), message);
