@@ -97,10 +97,10 @@ impl Handle {
         Ok(Self(core))
     }
 
-    /// Hands operations to the core, which always completes their tickets. Their requests are written before this
-    /// returns. Returns whether there is something for the caller to read, of which it is not told otherwise.
+    /// Takes all operations, whose tickets the core always completes. Their requests are written before this returns.
+    /// Returns whether there is something for the caller to read, of which it is not told otherwise.
     #[must_use]
-    pub fn submit(&self, submissions: Vec<Submission>) -> bool {
+    pub fn submit(&self, submissions: &mut Vec<Submission>) -> bool {
         self.0.turn(|state, now| state.begin(now, submissions)).reported
     }
 

@@ -119,9 +119,9 @@ impl State {
     }
 
     /// Starts operations.
-    pub(super) fn begin(&mut self, now: Mono, submissions: Vec<Submission>) {
+    pub(super) fn begin(&mut self, now: Mono, submissions: &mut Vec<Submission>) {
         self.take_mail(now);
-        for submission in submissions {
+        for submission in submissions.drain(..) {
             let (op, command) = match submission {
                 Submission::Begin(ticket, command) => (self.open.take_over(ticket), command),
                 Submission::Query(ticket, question) => {

@@ -88,7 +88,7 @@ fn a_core_that_panics_reports_the_loss_of_every_lease() {
     let handle = start(&caller);
     let submit = |op, command| {
         let ticket = Ticket::new(OpId(op), Arc::clone(&caller));
-        let _reported = handle.submit(vec![Submission::Begin(ticket, command)]);
+        let _reported = handle.submit(&mut vec![Submission::Begin(ticket, command)]);
     };
     submit(1, Command::Open);
     assert_eq!(reports.recv_timeout(HANG), Ok(Report::Ended(OpId(1), Outcome::Done)));

@@ -199,13 +199,13 @@ impl Talk {
     }
 
     fn begin(&self, op: u32, command: Command) {
-        let _reported = self.handle.submit(vec![Submission::Begin(self.ticket(op), command)]);
+        let _reported = self.handle.submit(&mut vec![Submission::Begin(self.ticket(op), command)]);
     }
 
     fn query(&self, op: u32) {
         let question =
             Question { starts_with: "lock:".into(), count: 1_000, ..Question::default() };
-        let _reported = self.handle.submit(vec![Submission::Query(self.ticket(op), question)]);
+        let _reported = self.handle.submit(&mut vec![Submission::Query(self.ticket(op), question)]);
     }
 
     fn ask(&self, op: u32, command: Command) -> Outcome {

@@ -109,7 +109,7 @@ impl Bridge {
         drop(managers);
         // Last: a caller that gets an error expects no outcome.
         let ticket = Ticket::new(OpId(slot), Arc::clone(&caller));
-        if handle.submit(vec![Submission::Begin(ticket, Command::Open)]) {
+        if handle.submit(&mut vec![Submission::Begin(ticket, Command::Open)]) {
             caller.wake();
         }
         Ok(NativeManager::new(handle, caller))

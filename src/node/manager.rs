@@ -9,6 +9,7 @@ use crate::server::{Abilities, Resp};
 use napi::Either;
 use napi::bindgen_prelude::Null;
 use napi_derive::napi;
+use std::cell::RefCell;
 use std::sync::Arc;
 
 /// A manager. Dropping it releases the held locks as far as possible.
@@ -16,12 +17,15 @@ use std::sync::Arc;
 pub struct NativeManager {
     handle: Handle,
     caller: Arc<dyn Caller>,
+    /// The memory for the operations of a call. Those of a thousand callers are so many bytes that the allocator would
+    /// get them from the system anew each time.
+    submissions: RefCell<Vec<Submission>>,
 }
 
 #[napi]
 impl NativeManager {
     pub(super) fn new(handle: Handle, caller: Arc<dyn Caller>) -> Self {
-        Self { handle, caller }
+        Self { handle, caller, submissions: RefCell::default() }
     }
 
     /// Starts the first `count` operations of `numbers`, with their strings, see `OpKind`. Returns whether
@@ -29,7 +33,7 @@ impl NativeManager {
     #[napi(catch_unwind)]
     pub fn submit(&self, count: u32, numbers: &[f64], strings: String) -> bool {
         faults::at("submit");
-        let mut submissions = Vec::with_capacity(usize::try_from(count).unwrap_or(0));
+        let mut submissions = self.submissions.take();
         for (op, operation) in read_operations(count, numbers, strings) {
             let ticket = || Ticket::new(op, Arc::clone(&self.caller));
             submissions.push(match operation {
@@ -43,7 +47,9 @@ impl NativeManager {
                 }
             });
         }
-        self.handle.submit(submissions)
+        let has_records = self.handle.submit(&mut submissions);
+        self.submissions.replace(submissions);
+        has_records
     }
 
     /// Does at once what the event loop would do later. Returns whether there are records to drain.
