@@ -7,7 +7,7 @@
  */
 
 export { connect } from './api/connect.js';
-export type { ConnectOptions } from './api/connect-options.js';
+export type { BesideOldCode, ConnectOptions } from './api/connect-options.js';
 export type { LockLostMessage, LockTrace } from './api/diagnostics.js';
 export {
   LockClosedError,

@@ -126,6 +126,38 @@ export interface ConnectOptions {
    * @default 'holdfast'
    */
   readonly clientName?: string | undefined;
+  /**
+   * For the time of a migration, while old code that polls uses the same keys: callers that wait for an exclusive lock
+   * poll too, at this interval, and are in no queue. Then a release leaves the lock free for whoever asks next, and old
+   * code gets its share. Without this option each holder passes the lock on to the next waiter of holdfast, and old code
+   * rarely gets a busy lock. Give it to all instances that use holdfast, and remove it once no old instance runs. Shared
+   * locks wait in the queue as always.
+   *
+   * @default undefined, waiters are in the queue
+   */
+  readonly besideOldCode?: BesideOldCode | undefined;
+}
+
+/**
+ * How callers poll beside old code: as that does, so that all have the same chance.
+ *
+ * @example
+ * ```ts
+ * const besideOldCode: BesideOldCode = { retryDelay: 200, retryJitter: 100 }
+ * const locks = await connect('redis://127.0.0.1:6379', { prefix: '', besideOldCode })
+ * ```
+ */
+export interface BesideOldCode {
+  /**
+   * The time between two attempts of a caller, in whole ms from 1 to 600 000: that of the old code.
+   */
+  readonly retryDelay: number;
+  /**
+   * The largest random deviation from `retryDelay`, in whole ms from 0 to `retryDelay`.
+   *
+   * @default half of retryDelay
+   */
+  readonly retryJitter?: number | undefined;
 }
 
 const TIMEOUT_MS_MAX = 600_000;
@@ -160,6 +192,7 @@ const DEFAULTS: Omit<Defaults, 'label'> = {
 };
 
 const CONNECT_OPTIONS = [
+  'besideOldCode',
   'clientName',
   'commandTimeout',
   'connectTimeout',
@@ -199,10 +232,19 @@ export function checkConnectOptions(options: unknown): ConnectOptions & Defaults
   if (checked.username !== undefined) checkText(checked.username, 'options.username');
   if (checked.password !== undefined) checkSecret(checked.password, 'options.password');
   if (checked.tls !== undefined) checkTls(checked.tls, 'options.tls');
+  if (checked.besideOldCode !== undefined) checkBesideOldCode(checked.besideOldCode);
   checkText(checked.clientName, 'options.clientName');
   if (!/^[\x21-\x7e]+$/.test(checked.clientName)) {
     const message = `options.clientName must be printable ASCII without spaces, got ${show(checked.clientName)}`;
     throw argumentError('ERR_INVALID_ARG_VALUE', message);
   }
   return checked;
+}
+
+function checkBesideOldCode(options: unknown): void {
+  const caller = 'options.besideOldCode';
+  const given = checkObject<BesideOldCode>(options, ['retryDelay', 'retryJitter'], caller);
+  checkWhole(given.retryDelay, 'options.besideOldCode.retryDelay', 1, TIMEOUT_MS_MAX);
+  if (given.retryJitter === undefined) return;
+  checkWhole(given.retryJitter, 'options.besideOldCode.retryJitter', 0, given.retryDelay);
 }

@@ -5,7 +5,12 @@ import { defaultTargetWarning } from '../internal/warnings.js';
 import { type ChannelOptions, NativeChannel } from '../native/channel.js';
 import { type Outcome, OutcomeCode, REPLICAS_MAJORITY } from '../native/records.js';
 import { readClient } from '../redlock/clients.js';
-import { type ConnectOptions, checkConnectOptions, type Defaults } from './connect-options.js';
+import {
+  type BesideOldCode,
+  type ConnectOptions,
+  checkConnectOptions,
+  type Defaults,
+} from './connect-options.js';
 import { argumentError, LockError } from './errors.js';
 import { LockManager } from './manager.js';
 import {
@@ -128,10 +133,17 @@ function channelOptions(
     clientName: checked.clientName,
     connectTimeout: checked.connectTimeout,
     commandTimeout: checked.commandTimeout,
+    ...pollingOptions(checked.besideOldCode),
     ...(checked.replicas === undefined
       ? {}
       : { replicas: checked.replicas === 'majority' ? REPLICAS_MAJORITY : checked.replicas }),
   };
+}
+
+function pollingOptions(beside: BesideOldCode | undefined): Pick<ChannelOptions, 'polling'> {
+  if (beside === undefined) return {};
+  const { retryDelay, retryJitter = retryDelay / 2 } = beside;
+  return { polling: { least: retryDelay - retryJitter, most: retryDelay + retryJitter } };
 }
 
 function sentinelOptions({ host, port, username, password }: Sentinel) {

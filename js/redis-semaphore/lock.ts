@@ -1,3 +1,4 @@
+import { setTimeout } from 'node:timers/promises';
 import { LockLostError, LockTimeoutError } from '../api/errors.js';
 import type { SharedHandle } from '../api/lock.js';
 import type { LockManager } from '../api/manager.js';
@@ -119,6 +120,14 @@ export abstract class Lock {
       leaveToExpire: !this.#options.renew,
       ...(limit === undefined ? {} : { mode: 'shared' as const, limit }),
     };
+    const { retries } = this.#options;
+    if (retries !== undefined && limit === undefined) {
+      return retry(
+        retries,
+        signal,
+        () => manager.tryAcquire(key, options) as Promise<SharedHandle | null>,
+      );
+    }
     const taken =
       wait === null
         ? await manager.tryAcquire(key, options)
@@ -191,5 +200,21 @@ export abstract class Lock {
 
   #open(): Promise<LockManager> {
     return this.#connection.open(() => readClients(this.#clients));
+  }
+}
+
+/** Tries as redis-semaphore does: at an interval, until the time is over or the attempts are used up. */
+async function retry(
+  { interval, wait, limit }: NonNullable<Checked['retries']>,
+  signal: AbortSignal | undefined,
+  attempt: () => Promise<SharedHandle | null>,
+): Promise<SharedHandle | null> {
+  const end = performance.now() + wait;
+  for (let attempts = 1; ; attempts++) {
+    const held = await attempt();
+    if (held !== null) return held;
+    if (attempts >= limit || performance.now() >= end) return null;
+    await setTimeout(interval, undefined, { signal }).catch(() => {});
+    signal?.throwIfAborted();
   }
 }

@@ -26,7 +26,8 @@ export interface TimeoutOptions {
    */
   readonly acquireAttemptsLimit?: number | undefined;
   /**
-   * The time between two of the attempts that `acquireAttemptsLimit` counts.
+   * The time between two of the attempts that `acquireAttemptsLimit` counts. With `besideOldCode`, the time between two
+   * attempts.
    *
    * @default 10
    */
@@ -44,6 +45,14 @@ export type LockLostCallback = (this: Lock, error: LostLockError) => void;
 
 /** Options of a lock. */
 export interface LockOptions extends TimeoutOptions {
+  /**
+   * For the time of a migration, while instances of redis-semaphore run: a mutex tries again after `retryInterval`, as
+   * redis-semaphore does, and does not wait in the queue, so that old instances get their share of a busy lock. Has no
+   * effect on a `Semaphore`.
+   *
+   * @default false
+   */
+  readonly besideOldCode?: boolean | undefined;
   /**
    * The name of the holder, by which another process can take over the lock. It must be unique among the callers for
    * this lock.
@@ -99,6 +108,10 @@ export interface Checked {
   readonly identifierSuffix: string;
   readonly acquiredExternally: boolean;
   readonly onLockLost: LockLostCallback;
+  /** How a mutex tries again by itself; nothing if it waits in the queue. */
+  readonly retries:
+    | { readonly interval: number; readonly wait: number; readonly limit: number }
+    | undefined;
 }
 
 /** @internal */
@@ -118,6 +131,7 @@ export function checkOptions(options: LockOptions = {}): Checked {
   const { retryInterval = defaultTimeoutOptions.retryInterval } = options;
   const { acquireAttemptsLimit: limit = defaultTimeoutOptions.acquireAttemptsLimit } = options;
   const { refreshInterval = lockTimeout * 0.8 } = options;
+  const retries = { interval: retryInterval, wait: acquireTimeout, limit };
   const wait = Math.ceil(limit === 1 ? 0 : Math.min(acquireTimeout, (limit - 1) * retryInterval));
   return {
     lockTimeout,
@@ -127,6 +141,7 @@ export function checkOptions(options: LockOptions = {}): Checked {
     identifier: identifier ?? taken,
     identifierSuffix: options.identifierSuffix ?? '',
     acquiredExternally: acquiredExternally || taken !== undefined,
+    retries: options.besideOldCode === true ? retries : undefined,
     onLockLost:
       options.onLockLost ??
       ((error) => {

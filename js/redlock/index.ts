@@ -391,12 +391,13 @@ export class Redlock extends EventEmitter {
       try {
         const left = Math.max(0, Math.ceil(end - performance.now()));
         const result = await operation(waiting === null ? null : left, began);
-        refused(Math.min(most - 1, attempts.length + attemptsWithin(start, settings)));
+        const waited = waiting === null ? 0 : attemptsWithin(start, settings);
+        refused(Math.min(most - 1, attempts.length + waited));
         attempts.push(this.#tell(statsOf(this.clients)));
         return { result, attempts };
       } catch (error) {
         if (error instanceof LockTimeoutError) refused(most - 1);
-        if (isFinal(error) || attempts.length + 1 >= most) {
+        if (isFinal(error, settings) || attempts.length + 1 >= most) {
           throw this.#failed(resources, attempts, error);
         }
         attempts.push(this.#tell(statsOfError(this.clients, error as Error, resources)));
@@ -512,13 +513,13 @@ function isMistake(error: unknown): boolean {
 }
 
 /** Whether a retry is useless: the time for retries is used up, or nothing can change. */
-function isFinal(error: unknown): boolean {
+function isFinal(error: unknown, { besideOldCode }: Settings): boolean {
   return (
     isMistake(error) ||
     error instanceof LockClosedError ||
     error instanceof LockLostError ||
     error instanceof LockTimeoutError ||
-    error instanceof ResourceLockedError
+    (error instanceof ResourceLockedError && !besideOldCode)
   );
 }
 

@@ -40,6 +40,14 @@ export interface Settings {
    * @default 500
    */
   readonly automaticExtensionThreshold: number;
+  /**
+   * For the time of a migration, while instances of redlock run: `acquire` and `using` try again after `retryDelay`, as
+   * redlock does, and do not wait in the queue, so that old instances get their share of a busy lock. Only in the
+   * settings of a `Redlock`.
+   *
+   * @default false
+   */
+  readonly besideOldCode: boolean;
 }
 
 const DEFAULTS: Settings = {
@@ -48,6 +56,7 @@ const DEFAULTS: Settings = {
   retryDelay: 200,
   retryJitter: 100,
   automaticExtensionThreshold: 500,
+  besideOldCode: false,
 };
 
 /** The drift that holdfast itself assumes. */
@@ -55,7 +64,7 @@ const DRIFT_FACTOR = 0.01;
 
 /** Fills in defaults for settings that are no numbers: for an operation, those of its `Redlock`. @internal */
 export function withDefaults(given: Partial<Settings>, defaults = DEFAULTS): Settings {
-  const pick = (key: keyof Settings): number => {
+  const pick = (key: Exclude<keyof Settings, 'besideOldCode'>): number => {
     const value = given[key];
     return typeof value === 'number' && !Number.isNaN(value) ? value : defaults[key];
   };
@@ -65,6 +74,7 @@ export function withDefaults(given: Partial<Settings>, defaults = DEFAULTS): Set
     retryDelay: pick('retryDelay'),
     retryJitter: pick('retryJitter'),
     automaticExtensionThreshold: pick('automaticExtensionThreshold'),
+    besideOldCode: given.besideOldCode ?? defaults.besideOldCode,
   };
 }
 
@@ -73,10 +83,10 @@ export function attemptsMax({ retryCount }: Settings): number {
   return retryCount === -1 ? Number.POSITIVE_INFINITY : retryCount + 1;
 }
 
-/** The duration of all retries, in whole ms; `null` if there are none. @internal */
+/** How long an attempt waits in the queue, in whole ms: as long as all retries take; `null` for not at all. @internal */
 export function patience(settings: Settings): number | null {
   const retries = attemptsMax(settings) - 1;
-  if (retries <= 0) return null;
+  if (retries <= 0 || settings.besideOldCode) return null;
   // An attempt takes some time even if there is no delay.
   const sum = Math.round(retries * Math.max(1, meanDelay(settings)));
   // Some services mean for ever by the largest number.

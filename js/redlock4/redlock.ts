@@ -36,6 +36,13 @@ export interface Options {
    * @default 100
    */
   readonly retryJitter?: number;
+  /**
+   * For the time of a migration, while instances of redlock run: a caller tries again after `retryDelay`, as redlock does,
+   * and does not wait in the queue, so that old instances get their share of a busy lock.
+   *
+   * @default false
+   */
+  readonly besideOldCode?: boolean;
 }
 
 const SCRIPTS = ['lockScript', 'unlockScript', 'extendScript'];

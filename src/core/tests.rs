@@ -65,6 +65,7 @@ fn start(caller: &Arc<dyn Caller>) -> Handle {
         cluster: false,
         confirm: false,
         quorum: false,
+        polling: None,
     };
     Handle::start(config, endpoint, Arc::clone(caller), Reader::Keeper).unwrap()
 }

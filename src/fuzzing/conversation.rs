@@ -4,7 +4,7 @@ use super::{Caller, Handle, Reader, Submission, Ticket, Watch};
 use crate::fuzzing::Bytes;
 use crate::keeper;
 use crate::machine::{
-    Command, Config, Hold, LeaseId, LossReason, Notice, OpId, Outcome, Settings, Wait,
+    Command, Config, Hold, LeaseId, LossReason, Notice, OpId, Outcome, Polling, Settings, Wait,
 };
 use crate::protocol::message::{inbox, notices};
 use crate::protocol::query::Question;
@@ -60,6 +60,8 @@ fn config(choice: u8) -> Config {
         cluster: false,
         confirm: choice & 4 != 0,
         quorum: choice & 8 != 0,
+        polling: (choice & 16 != 0)
+            .then_some(Polling { least: PATIENCE / 20, most: PATIENCE / 10 }),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::fuzzing::Bytes;
 use crate::machine::{
-    Command, Config, Denied, Effect, Event, Hold, LeaseId, Machine, NodeId, OpId, Outcome,
+    Command, Config, Denied, Effect, Event, Hold, LeaseId, Machine, NodeId, OpId, Outcome, Polling,
     Protocol, Quorum, RequestId, Risk, Routes, ServerProbe, Settings, TokenId, Wait,
 };
 use crate::protocol::message::{Grant, Message, Taken, inbox};
@@ -79,6 +79,9 @@ impl Scene {
             cluster: kind == 1,
             confirm: bytes.flag(),
             quorum: kind == 2,
+            polling: bytes
+                .flag()
+                .then_some(Polling { least: Duration::ZERO, most: Duration::from_millis(300) }),
         };
         let seed = bytes.byte().into();
         let quorum = config.quorum;
@@ -416,6 +419,7 @@ fn any_reply(bytes: &mut Bytes<'_>, script: Option<Script>) -> Result<Reply, Fai
                 .flag()
                 .then(|| QueuePosition { position: u32::from(bytes.byte()), seq: exact(bytes) }),
             owners: bytes.pick(&["", "hf1.c.1"]).into(),
+            queueing: bytes.flag(),
         }),
         (Script::Acquire | Script::Adopt | Script::HandoffShare, _) => {
             Reply::Granted { fence: exact(bytes) }

@@ -67,6 +67,11 @@ impl Context {
         token.number(&self.config.client).map(TokenId)
     }
 
+    /// A random time from `least` to `most`.
+    pub(super) fn between(&mut self, least: Duration, most: Duration) -> Duration {
+        least + most.saturating_sub(least).mul_f64(self.rng.f64())
+    }
+
     /// A random time in a range of ms, so that clients do not move in step.
     pub(super) fn jitter(&mut self, (least_ms, most_ms): (u64, u64)) -> Duration {
         Duration::from_micros(self.rng.u64(least_ms * 1_000..most_ms * 1_000))

@@ -29,6 +29,18 @@ pub struct Config {
     pub confirm: bool,
     /// Whether the one server is a majority of several (see `super::Quorum`), which has no wait queue.
     pub quorum: bool,
+    /// Whether callers wait for a whole lock as old code does, which polls: without the queue, so that old code gets its
+    /// share of the lock.
+    pub polling: Option<Polling>,
+}
+
+/// The pause between two polls of a caller: random, between these two.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Polling {
+    /// The shortest pause.
+    pub least: Duration,
+    /// The longest pause.
+    pub most: Duration,
 }
 
 /// The terms of a hold beyond the first lease.

@@ -39,8 +39,8 @@ mod wait_queue;
 
 pub use crate::protocol::ids::{LeaseId, NodeId, OpId, RequestId, TokenId};
 pub use interface::{
-    Command, Config, Denied, Effect, Event, Hold, LossReason, Notice, Outcome, Risk, SendMode,
-    ServerProbe, Wait,
+    Command, Config, Denied, Effect, Event, Hold, LossReason, Notice, Outcome, Polling, Risk,
+    SendMode, ServerProbe, Wait,
 };
 pub use protocol::{Protocol, UnderWay};
 pub use quorum::{Quorum, Settings};
@@ -213,9 +213,22 @@ impl Machine {
             Command::Acquire { name, ttl, wait, label, hold, mode } => {
                 let (keys, began) = (self.queues.keys_of(&self.rq.cx, &name), self.rq.cx.now);
                 let (label, ticket, own) = (self.rq.cx.label(&label), None, None);
-                let request =
-                    AcquireRequest { keys, label, ttl, hold, mode, wait, ticket, own, began };
-                self.acquire(op, request);
+                let polls = self.rq.cx.config.polling.is_some() && mode == Mode::Exclusive;
+                self.acquire(
+                    op,
+                    AcquireRequest {
+                        keys,
+                        label,
+                        ttl,
+                        hold,
+                        mode,
+                        wait,
+                        polls,
+                        ticket,
+                        own,
+                        began,
+                    },
+                );
             }
             Command::Adopt { name, owner, token, ttl, hold, mode } => {
                 let (owner, epoch) = (Token::from_text(&owner), ServerTime::default());
@@ -546,6 +559,15 @@ impl Machine {
         self.send_entry(id);
     }
 
+    /// A caller that has polled goes on in the queue.
+    fn join_queue(&mut self, op: OpId) {
+        let Some((keys, own)) = self.queues.join(op) else { return };
+        if let Some(id) = own {
+            self.abandon_entry(id);
+        }
+        self.serve_queue(&keys, None);
+    }
+
     /// Keeps as many entries at the server as the head of a queue needs. `holder`: the lease here that owns the lock.
     fn serve_queue(&mut self, keys: &LockKeys, holder: Option<TokenId>) {
         while let Some(id) = self.queues.take_surplus(keys, &self.entries) {
@@ -679,6 +701,9 @@ impl Machine {
             self.end_for_pending(op, Some(id));
         }
         let Some(entry) = self.entries.get(&id) else { return };
+        if let Some(op) = caller.filter(|_| entry.should_join()) {
+            return self.join_queue(op);
+        }
         let servers = &self.rq.servers;
         if matches!(entry.pending, Pending::Held(_))
             && entry.policy == ContentionPolicy::Wait

@@ -8,6 +8,7 @@
 
 use super::context::Context;
 use super::handoff::HandoffBudget;
+use super::interface::Polling;
 use super::lease::Owes;
 use super::requests::{CallError, Fallback, Finished, Requests};
 use super::timers::{Owner, Timer};
@@ -26,6 +27,10 @@ const BLIND_POLL_MS: (u64, u64) = (100, 140);
 const WOKEN_MS: (u64, u64) = (0, 10);
 /// The first pause of a caller that a quorum has refused.
 const CONTENDED_MS: (u64, u64) = (10, 40);
+
+/// A caller that polls as old code does joins the queue when so many polls in a row have found it in use: by clients
+/// that do not poll, since those that do leave it empty. It would get the lock only between two of them.
+const QUEUE_SEEN_MAX: u8 = 3;
 
 /// A token that asks for a lock, with or without an entry in the wait queue at the server.
 #[derive(Debug)]
@@ -52,6 +57,8 @@ pub(super) struct Entry {
     hinted: bool,
     /// How many refusals have come since the last sign that the lock may be free.
     misses: u32,
+    /// How many answers in a row have told a caller in no queue that others use it.
+    queue_seen: u8,
     pub(super) approach: Approach,
     /// A request of this token was lost and may still be executed.
     pub(super) uncertain: bool,
@@ -62,7 +69,7 @@ pub(super) struct Entry {
 /// The callers that an entry serves.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Beneficiary {
-    /// One caller, which does not wait.
+    /// One caller, which is in no queue.
     Caller(OpId),
     /// The first caller that waits for the lock here.
     Queue,
@@ -186,6 +193,7 @@ impl Entry {
             since: Mono::NEVER,
             hinted: false,
             misses: 0,
+            queue_seen: 0,
             approach: Approach::Script,
             uncertain: false,
             confirming: None,
@@ -227,6 +235,11 @@ impl Entry {
 
     pub(super) const fn is_queued(&self) -> bool {
         matches!(self.position, Position::Queued(_) | Position::MovingBack(_))
+    }
+
+    /// Whether a caller that polls had better join the queue.
+    pub(super) const fn should_join(&self) -> bool {
+        self.queue_seen >= QUEUE_SEEN_MAX
     }
 
     /// Whether it steals the lock, now that these are the owners. If an answer was lost it may have had the lock already,
@@ -271,6 +284,7 @@ impl Entry {
         let otherwise = self.position.lost();
         self.position = held.queued.map_or(otherwise, |queued| Position::Queued(queued.seq));
         self.misses = if self.hinted { 0 } else { self.misses + 1 };
+        self.queue_seen = if held.queueing { self.queue_seen.saturating_add(1) } else { 0 };
         let hinted = self.hinted && !quorum;
         let owners = Arc::clone(&held.owners);
         self.pending = Pending::Held(held);
@@ -439,6 +453,11 @@ impl Entry {
 
     /// The pause before the next poll: until the holder's lease ends, and a few seconds at most to stay in the queue.
     fn poll_pause(&self, cx: &mut Context, pubsub_denied: bool) -> Duration {
+        if let Some(Polling { least, most }) = cx.config.polling
+            && self.policy == ContentionPolicy::Try
+        {
+            return cx.between(least, most);
+        }
         let heartbeat = cx.jitter(POLL_MS);
         let (blind, behind) = (cx.jitter(BLIND_POLL_MS), cx.jitter((50, 200)));
         let Pending::Held(held) = &self.pending else { return heartbeat };

@@ -24,9 +24,11 @@ pub(super) struct AcquireRequest {
     pub(super) hold: Hold,
     pub(super) mode: Mode,
     pub(super) wait: Wait,
+    /// Whether it waits as old code does: it asks again from time to time, and is in no queue.
+    pub(super) polls: bool,
     /// Its number in the queue of its lock; none if it does not wait.
     pub(super) ticket: Option<u64>,
-    /// The entry of a caller that does not wait.
+    /// The entry of a caller that is in no queue.
     pub(super) own: Option<TokenId>,
     pub(super) began: Mono,
 }
@@ -44,6 +46,7 @@ impl AcquireRequest {
         match self.wait {
             Wait::Steal => ContentionPolicy::Steal(None),
             Wait::Never | Wait::UpTo(Duration::ZERO) => ContentionPolicy::Try,
+            Wait::Forever | Wait::UpTo(_) if self.polls => ContentionPolicy::Try,
             Wait::Forever | Wait::UpTo(_) => ContentionPolicy::Wait,
         }
     }
@@ -125,12 +128,30 @@ impl WaitQueues {
             cx.timers.set(Timer::AcquireDeadline(op), cx.now + patience);
         }
         if request.policy() == ContentionPolicy::Wait {
-            self.last_ticket += 1;
-            request.ticket = Some(self.last_ticket);
-            let queue = self.queues.entry(request.keys.clone()).or_default();
-            queue.waiters.push_back((self.last_ticket, op));
+            self.enqueue(op, &mut request);
         }
         self.requests.insert(op, Box::new(request));
+    }
+
+    /// A request that has polled goes on at the end of its queue. Returns the lock, and the entry that it needs no more.
+    pub(super) fn join(&mut self, op: OpId) -> Option<(LockKeys, Option<TokenId>)> {
+        if !self.get(op)?.polls {
+            return None;
+        }
+        let mut request = self.requests.remove(&op)?;
+        let own = request.own.take();
+        request.polls = false;
+        self.enqueue(op, &mut request);
+        let keys = request.keys.clone();
+        self.requests.insert(op, request);
+        Some((keys, own))
+    }
+
+    fn enqueue(&mut self, op: OpId, request: &mut AcquireRequest) {
+        self.last_ticket += 1;
+        request.ticket = Some(self.last_ticket);
+        let queue = self.queues.entry(request.keys.clone()).or_default();
+        queue.waiters.push_back((self.last_ticket, op));
     }
 
     /// Removes a request. The caller must then serve its queue.

@@ -1,7 +1,7 @@
 //! The options of a manager, as JavaScript passes them.
 
 use super::records::{REPLICAS_MAJORITY, millis};
-use crate::machine::{Config, Settings};
+use crate::machine::{Config, Polling, Settings};
 use crate::protocol::message::{inbox, notices};
 use crate::server::{Address, Endpoint, Replicas, Sentinel, Sentinels, Tls, TlsOptions};
 use napi_derive::napi;
@@ -47,6 +47,17 @@ pub struct ManagerOptions {
     pub replicas: Option<u32>,
     /// The timeout of a command.
     pub command_timeout: u32,
+    /// How callers poll; null if they wait in the queue.
+    pub polling: Option<PollingOptions>,
+}
+
+/// The pause between two polls of a caller.
+#[napi(object)]
+pub struct PollingOptions {
+    /// The shortest pause, in ms.
+    pub least: f64,
+    /// The longest pause, in ms.
+    pub most: f64,
 }
 
 /// The options of a quorum. Times in ms.
@@ -182,6 +193,10 @@ impl ManagerOptions {
             confirm: self.replicas.is_some(),
             cluster: matches!(endpoint.address, Address::Cluster { .. }),
             quorum: matches!(endpoint.address, Address::Quorum { .. }),
+            polling: self.polling.map(|PollingOptions { least, most }| Polling {
+                least: millis(least),
+                most: millis(most),
+            }),
         };
         Ok((config, endpoint))
     }

@@ -54,6 +54,8 @@ pub struct Held {
     pub queued: Option<QueuePosition>,
     /// Identifies the owners: it changes whenever another gets the lock or a share of it.
     pub owners: Arc<str>,
+    /// The caller is in no queue, but others are, or hold shares.
+    pub queueing: bool,
 }
 
 /// How an attempt to take a lock by plain commands ended.

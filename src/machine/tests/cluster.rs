@@ -51,6 +51,7 @@ impl Crew {
             cluster: true,
             confirm: false,
             quorum: false,
+            polling: None,
         };
         let machine = Machine::new(config, 7);
         let mut crew = Self { machine, now: Mono::from_micros(1_000_000), out: Vec::new() };

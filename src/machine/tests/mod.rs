@@ -20,6 +20,7 @@ mod network;
 mod one_shots;
 mod order;
 mod plain;
+mod polling;
 mod process;
 mod promises;
 mod quorum;

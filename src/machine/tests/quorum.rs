@@ -136,6 +136,7 @@ impl Simulation {
             cluster: false,
             confirm: false,
             quorum: true,
+            polling: None,
         };
         let rule = self.kind == Kind::Losing && !Flaw::VotesAtOnce.is_on();
         let settings = Settings {

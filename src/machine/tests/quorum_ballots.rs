@@ -61,6 +61,7 @@ impl Council {
             cluster: false,
             confirm: false,
             quorum: true,
+            polling: None,
         };
         let servers = ["one", "two", "three", "four", "five"].map(str::to_owned);
         let servers = servers[..count].to_vec();

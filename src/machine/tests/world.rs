@@ -178,6 +178,7 @@ impl World {
             cluster: false,
             confirm: false,
             quorum: false,
+            polling: None,
         };
         Self {
             now: Mono::from_micros(1_000_000),

@@ -11,7 +11,8 @@
          intent, limit and block may be left out together: 0, '-' and 1
   REPLY  fence                                            the lock is the token's; the first of block
          { remaining_ms, holder, now_us, position, seq,   it is not: -1 if it never expires; 0 and ''
-           owners }                                       if it is free; position 0 if not enqueued
+           owners, queueing }                             if it is free; position 0 if not enqueued; queueing, only
+                                                          for one that is not: 1 if it is shared or others wait
   WRITES lock fence queue waiters shared waiting
   AGAIN  the same position, or the same fence of a share, or later fences of the whole lock while the lease lasts, which
          is lengthened to ttl_ms, never shortened; once it has ended the lock is acquired anew
@@ -185,4 +186,5 @@ local rank = seq and redis.call('ZRANK', queue_key, token)
 return {
   remaining_ms, lock.value and strip_mark(lock.value) or '', lock.now_us,
   rank and rank + 1 or 0, math.floor(tonumber(seq) or 0), owners_of(lock),
+  (lock.last_seq or is_shared(lock)) and 1 or 0,
 }

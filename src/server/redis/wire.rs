@@ -404,7 +404,9 @@ fn read_held(parts: &[Value]) -> Option<Held> {
     if let [Value::Int(remaining_ms), Value::BulkString(holder)] = parts {
         return Some(unqueued(*remaining_ms, holder));
     }
-    let [remaining_ms, Value::BulkString(holder), time, position, seq, owners] = parts else {
+    let [remaining_ms, Value::BulkString(holder), time, position, seq, owners, queueing @ ..] =
+        parts
+    else {
         return None;
     };
     let Value::BulkString(owners) = owners else { return None };
@@ -417,6 +419,7 @@ fn read_held(parts: &[Value]) -> Option<Held> {
         time: ServerTime::from_micros(whole_value(time)?),
         queued: (position > 0).then_some(QueuePosition { position, seq }),
         owners: text(owners),
+        queueing: position == 0 && matches!(queueing, [Value::Int(1)]),
     })
 }
 
