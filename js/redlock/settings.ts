@@ -42,12 +42,11 @@ export interface Settings {
   readonly automaticExtensionThreshold: number;
   /**
    * For the time of a migration, while instances of redlock run: `acquire` and `using` try again after `retryDelay`, as
-   * redlock does, and do not wait in the queue, so that old instances get their share of a busy lock. Only in the
-   * settings of a `Redlock`.
+   * redlock does, and do not wait in the queue, so that old instances get their share of a busy lock.
    *
    * @default false
    */
-  readonly besideOldCode: boolean;
+  readonly besideOldCode?: boolean | undefined;
 }
 
 const DEFAULTS: Settings = {
@@ -56,14 +55,13 @@ const DEFAULTS: Settings = {
   retryDelay: 200,
   retryJitter: 100,
   automaticExtensionThreshold: 500,
-  besideOldCode: false,
 };
 
 /** The drift that holdfast itself assumes. */
 const DRIFT_FACTOR = 0.01;
 
 /** Fills in defaults for settings that are no numbers: for an operation, those of its `Redlock`. @internal */
-export function withDefaults(given: Partial<Settings>, defaults = DEFAULTS): Settings {
+export function withDefaults(given: Partial<Settings>, defaults: Settings = DEFAULTS): Settings {
   const pick = (key: Exclude<keyof Settings, 'besideOldCode'>): number => {
     const value = given[key];
     return typeof value === 'number' && !Number.isNaN(value) ? value : defaults[key];
@@ -74,7 +72,7 @@ export function withDefaults(given: Partial<Settings>, defaults = DEFAULTS): Set
     retryDelay: pick('retryDelay'),
     retryJitter: pick('retryJitter'),
     automaticExtensionThreshold: pick('automaticExtensionThreshold'),
-    besideOldCode: given.besideOldCode ?? defaults.besideOldCode,
+    ...((given.besideOldCode ?? defaults.besideOldCode) === true ? { besideOldCode: true } : {}),
   };
 }
 

@@ -42,7 +42,7 @@ export interface Options {
    *
    * @default false
    */
-  readonly besideOldCode?: boolean;
+  readonly besideOldCode?: boolean | undefined;
 }
 
 const SCRIPTS = ['lockScript', 'unlockScript', 'extendScript'];

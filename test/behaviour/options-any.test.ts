@@ -184,6 +184,7 @@ test(`connect: any options (seed ${SEED})`, async () => {
     commandTimeout: ms,
     connectTimeout: ms,
     clientName: mostly(fc.constantFrom('a', 'holdfast')),
+    besideOldCode: mostly(record({ retryDelay: ms, retryJitter: ms })),
     username: odd,
     password: odd,
   });
