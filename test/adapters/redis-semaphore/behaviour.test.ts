@@ -242,3 +242,30 @@ test('permits of redis-semaphore are in the way: both packages cannot share a se
   });
   await permit.release();
 });
+
+test(`${NEW}: beside old code a mutex tries again by itself, as often as its options say`, async () => {
+  const { Mutex, TimeoutError } = require(NEW) as typeof Drop;
+  const own = client();
+  const { admin } = three.server;
+  await admin.set('mutex:beside', 'old code');
+  const mutex = (options: object) =>
+    new Mutex(own, 'beside', { retryInterval: 20, besideOldCode: true, ...options });
+  const limited = mutex({ acquireAttemptsLimit: 3, acquireTimeout: LONG_MS });
+  await assert.rejects(limited.acquire(), TimeoutError);
+  assert.equal(await mutex({ acquireTimeout: 60 }).tryAcquire(), false);
+  const controller = new AbortController();
+  const aborted = mutex({ acquireTimeout: LONG_MS }).acquire(controller.signal);
+  await sleep(30);
+  controller.abort(new Error('enough'));
+  await assert.rejects(aborted, /enough/);
+
+  const patient = mutex({ acquireTimeout: LONG_MS });
+  const waiting = patient.acquire();
+  await sleep(50);
+  assert.equal(await admin.exists('{mutex:beside}:queue'), 0);
+  await admin.del('mutex:beside');
+  await waiting;
+  assert.equal(patient.isAcquired, true);
+  await patient.release();
+  assert.equal(await admin.exists('mutex:beside'), 0);
+});

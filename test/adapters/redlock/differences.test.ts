@@ -41,6 +41,33 @@ test('one package by two names: import and require have the same classes', async
   assert.equal(imported.ExecutionError, ExecutionError);
 });
 
+test('beside old code a waiter tries again by itself, as often as the settings say', async () => {
+  const besideOldCode = { retryCount: 3, retryDelay: 30, retryJitter: 10, besideOldCode: true };
+  const redlock = open(besideOldCode);
+  const { admin } = three.server;
+  await admin.set('beside', 'old code');
+  let queues = 0;
+  redlock.on('error', () => {
+    void admin.exists('{beside}:queue').then((count) => {
+      queues += count;
+    });
+  });
+  const { attempts } = await errorOf(redlock.acquire(['beside'], LONG_MS));
+  assert.equal(attempts.length, 4);
+  for (const { votesAgainst } of await Promise.all(attempts)) {
+    assert.ok([...votesAgainst.values()].every((vote) => vote instanceof ResourceLockedError));
+  }
+  const patient = { ...besideOldCode, retryCount: -1 };
+  const waiting = redlock.acquire(['beside', 'beside 2'], LONG_MS, patient);
+  await sleep(50);
+  await admin.del('beside');
+  const lock = await waiting;
+  assert.equal(await admin.get('beside 2'), lock.value);
+  await lock.release();
+  assert.equal(await redlock.using(['beside'], 1_000, async () => 'run'), 'run');
+  assert.equal(queues, 0, 'nobody was in the queue');
+});
+
 test('a waiter is queued: the release wakes it, not the next retry', async () => {
   const redlock = open({ retryCount: 1, retryDelay: LONG_MS, retryJitter: 0 });
   const lock = await redlock.acquire(['a'], LONG_MS);
