@@ -20,7 +20,7 @@ import { byHand } from './by-hand.js';
 
 /** Callers of each kind. */
 const CALLERS = 4;
-const ENTRIES = 400;
+const ENTRIES = 250;
 /** Longer than a run. */
 const LONG_MS = 60_000;
 const DELAYS = { retryDelay: 20, retryJitter: 10 };
