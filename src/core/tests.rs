@@ -58,6 +58,7 @@ fn start(caller: &Arc<dyn Caller>) -> Handle {
     };
     let config = Config {
         client,
+        started: Mono::NEVER,
         secret: String::new(),
         prefix: String::new(),
         command_timeout: HANG,

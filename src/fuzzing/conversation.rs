@@ -53,6 +53,7 @@ pub fn conversation(data: &[u8]) {
 fn config(choice: u8) -> Config {
     Config {
         client: "c".to_owned(),
+        started: Mono::now(),
         secret: "c".to_owned(),
         prefix: "lock:".to_owned(),
         command_timeout: PATIENCE,

@@ -72,6 +72,7 @@ impl Scene {
         let kind = bytes.below(4);
         let config = Config {
             client: CLIENT.to_owned(),
+            started: bytes.pick(&[Mono::default(), Mono::NEVER]),
             secret: CLIENT.to_owned(),
             prefix: "lock:".to_owned(),
             command_timeout: Duration::from_secs(2),

@@ -44,9 +44,11 @@ impl Context {
         self.push(Effect::Complete { op, outcome });
     }
 
-    /// A number that no token of this manager had before.
-    pub(super) const fn next_token_id(&mut self) -> TokenId {
-        self.last_token += 1;
+    /// A number that no token of this manager had before: the µs since the manager began, so that the token tells when
+    /// its lock was asked for. Numbers that are taken within the same µs follow each other.
+    pub(super) fn next_token_id(&mut self) -> TokenId {
+        let elapsed = self.now.as_micros().saturating_sub(self.config.started.as_micros());
+        self.last_token = elapsed.max(self.last_token + 1);
         TokenId(self.last_token)
     }
 

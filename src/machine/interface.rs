@@ -15,6 +15,8 @@ use std::time::Duration;
 pub struct Config {
     /// Names this manager in its tokens; unique among all managers everywhere.
     pub client: String,
+    /// When the manager began: its tokens are numbered by the µs since then. Before it they are counted.
+    pub started: Mono,
     /// Names its inbox, see [`crate::protocol::message::inbox`]; as unique, and never revealed.
     pub secret: String,
     /// Stands before every lock's name.

@@ -2,6 +2,7 @@
 
 use super::records::{REPLICAS_MAJORITY, millis};
 use crate::machine::{Config, Polling, Settings};
+use crate::protocol::Mono;
 use crate::protocol::message::{inbox, notices};
 use crate::server::{Address, Endpoint, Replicas, Sentinel, Sentinels, Tls, TlsOptions};
 use napi_derive::napi;
@@ -186,6 +187,7 @@ impl ManagerOptions {
         };
         let config = Config {
             client: self.client,
+            started: Mono::now(),
             secret,
             prefix: self.prefix,
             command_timeout: Duration::from_millis(self.command_timeout.into()),

@@ -44,6 +44,7 @@ impl Crew {
         assert!(slot(LOW) < SLOTS / 2 && slot(HIGH) >= SLOTS / 2);
         let config = Config {
             client: "c".to_owned(),
+            started: Mono::NEVER,
             secret: "c".to_owned(),
             prefix: "lock:".to_owned(),
             command_timeout: COMMAND_TIMEOUT,

@@ -329,6 +329,8 @@ pub(super) fn spoil(machine: &mut Machine) {
         }
         Defect::TokenUsedAgain => {
             let last = machine.releases.keys().max().map(|id| id.0);
+            // Time would lead to another number.
+            machine.rq.cx.config.started = Mono::NEVER;
             if last == Some(machine.rq.cx.last_token) {
                 machine.rq.cx.last_token -= 1;
             }

@@ -145,7 +145,7 @@ impl World {
         let mut world = Self::new(client);
         world.now = now;
         world.server = cluster.server();
-        let config = Config { cluster: true, ..world.machine.rq.cx.config.clone() };
+        let config = Config { cluster: true, started: now, ..world.machine.rq.cx.config.clone() };
         world.machine = Machine::new(config, 7);
         let mut member = Member::new(cluster);
         world.swap(&mut member.behind[0]);

@@ -129,6 +129,7 @@ impl Simulation {
         let client = format!("p{}", self.started);
         let config = Config {
             client: client.clone(),
+            started: Mono::default(),
             secret: String::new(),
             prefix: "lock:".to_owned(),
             command_timeout: COMMAND_TIMEOUT,

@@ -54,6 +54,7 @@ impl Council {
     fn opening(count: usize, node_timeout: Duration, longest_lease: Option<Duration>) -> Self {
         let config = Config {
             client: "c".to_owned(),
+            started: Mono::NEVER,
             secret: String::new(),
             prefix: "lock:".to_owned(),
             command_timeout: COMMAND_TIMEOUT,

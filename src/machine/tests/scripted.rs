@@ -1,8 +1,9 @@
 //! One situation per test, in the order of a lock's life.
 
+use super::server::Server;
 use super::world::{COMMAND_TIMEOUT, ONE_LEASE, World, ms};
 use crate::machine::{Command, Event, Hold, LeaseId, OpId, Outcome, Protocol, Wait};
-use crate::protocol::{Call, Failure, Mode, Refusal};
+use crate::protocol::{Call, Failure, Mode, Mono, Refusal};
 
 fn refused(code: &str) -> Failure {
     Failure::Refused(Refusal { code: code.to_owned(), detail: "because".to_owned() })
@@ -666,4 +667,20 @@ fn a_release_is_sent_after_the_acquire_that_it_undoes() {
     world.command(Command::Close);
     let calls: Vec<&Call> = world.wire.iter().map(|(_, call)| call).collect();
     assert!(matches!(calls.as_slice(), [Call::Acquire { .. }, Call::Release { .. }]));
+}
+
+#[test]
+fn a_token_tells_when_its_lock_was_asked_for() {
+    let mut world = World::joining(&Server::new(), "c", Mono::from_micros(5_000_000));
+    world.pass(ms(40));
+    let first = world.acquire(10_000, Wait::Never);
+    let second = world.acquire(10_000, Wait::Forever);
+    world.settle();
+    assert_eq!(world.server.owner(world.now, &World::keys()).as_deref(), Some("hf1.c.40000"));
+    world.pass(ms(2_000));
+    let (lease, _) = world.lease(first);
+    world.release(lease);
+    world.settle();
+    let (lease, _) = world.lease(second);
+    assert_eq!(lease.token_id().0, 40_001, "asked for in the same µs, after the first");
 }

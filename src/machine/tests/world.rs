@@ -119,6 +119,7 @@ impl World {
     pub(super) fn joining(server: &Server, client: &str, now: Mono) -> Self {
         let mut world = Self::new(client);
         world.now = now;
+        world.machine.rq.cx.config.started = now;
         world.subscriber = server.new_subscriber();
         world.server = server.clone();
         world.command(Command::Open);
@@ -171,6 +172,7 @@ impl World {
     pub(super) fn new(client: &str) -> Self {
         let config = Config {
             client: client.to_owned(),
+            started: Mono::NEVER,
             secret: client.to_owned(),
             prefix: "lock:".to_owned(),
             command_timeout: COMMAND_TIMEOUT,
