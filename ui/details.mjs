@@ -1,6 +1,6 @@
 // One lock: its holders, its wait queue, and its release behind a question.
 
-import { clock, element, human, leaseOf, nameOf, printable } from './format.mjs';
+import { element, human, leaseOf, nameOf, printable, sinceOf } from './format.mjs';
 
 /** So many waiters are listed. */
 const WAITERS_MAX = 200;
@@ -49,7 +49,7 @@ export class Details {
       printable(nameOf(each)),
       each.client,
       each.fence === null ? 'known to its holder alone' : String(each.fence),
-      `${each.exact ? '' : 'before '}${clock(each.since)} (${human(now - each.since)})`,
+      sinceOf(each, now),
       leaseOf(each, now),
     ]);
     fill('#waiters', waiters.slice(0, WAITERS_MAX), (each, i) => [

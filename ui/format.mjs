@@ -20,19 +20,33 @@ export function clock(time) {
   return new Date(time).toTimeString().slice(0, 8);
 }
 
+/** A moment: the time of day, with its date unless that is today. */
+export function moment(time) {
+  const date = new Date(time);
+  if (date.toDateString() === new Date().toDateString()) return clock(time);
+  const parts = [date.getFullYear(), date.getMonth() + 1, date.getDate()];
+  return `${parts.map((part) => String(part).padStart(2, '0')).join('-')} ${clock(time)}`;
+}
+
 /** Characters that could change the direction of text, or that nobody sees, are written as escapes. */
 export function printable(text) {
   return text.replace(/\p{C}/gu, (letter) => `\\u{${letter.codePointAt(0).toString(16)}}`);
 }
 
-/** The name of a holder or waiter: its label, or the beginning of its client id. */
+/** The name of a holder or waiter: its label, or the end of its client id, which begins with a time. */
 export function nameOf({ label, client }) {
-  return label ?? client.slice(0, 8);
+  return label ?? client.slice(-8);
 }
 
-/** How long a holder has had the lock. */
-export function heldOf({ since, exact }, now) {
-  return `${exact ? '' : '>'}${human(now - since)}`;
+/** How long a holder has had the lock: `<` at most, `>` at least. */
+export function heldOf({ since, began }, now) {
+  const sign = { at: '', 'or later': '<', 'or earlier': '>' }[began];
+  return sign + human(now - since);
+}
+
+/** Since when a holder has had the lock, and how long. */
+export function sinceOf({ since, began }, now) {
+  return `${moment(since)}${began === 'at' ? '' : ` ${began}`} (${human(now - since)})`;
 }
 
 /** How long a lease still lasts. */

@@ -11,7 +11,7 @@ import {
 } from '../internal/checks.js';
 import { fitLabel } from '../internal/label.js';
 import { checkName } from '../internal/names.js';
-import { clientOf } from '../internal/outcome.js';
+import { clientOf } from '../internal/tokens.js';
 import { SHARE_EXCLUSIVE, SHARE_UNLIMITED, WAIT_NEVER, WAIT_STEAL } from '../native/records.js';
 import type { Defaults } from './connect-options.js';
 import { argumentError } from './errors.js';

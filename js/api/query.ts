@@ -1,6 +1,7 @@
 /** The holders and waiters of all locks, as the store has them. */
 
-import { clientOf, type ErrorContext, labelOf, toError } from '../internal/outcome.js';
+import { type ErrorContext, toError } from '../internal/outcome.js';
+import { askedAt, clientOf, labelOf } from '../internal/tokens.js';
 import type { NativeChannel } from '../native/channel.js';
 import { type Outcome, queryOperation, readTtl } from '../native/records.js';
 import type { LockMode, QueryRequest } from './options.js';
@@ -26,6 +27,11 @@ export interface HeldLockInfo {
   readonly label: string | null;
   /** The owner token, with the holder's label at its end. */
   readonly token: string;
+  /**
+   * When the holder asked for the lock, by the clock of its machine: it has held the lock at most since then, and since
+   * then if it did not have to wait. `null` if the token does not tell it, as one that its caller has chosen.
+   */
+  readonly askedAt: Date | null;
   /** The fencing token of a share; `null` for an exclusive lock, whose fence only its owner knows. */
   readonly fence: number | null;
   /** How long the lease lasts unless it is renewed, in ms; `null` if it never ends by itself. */
@@ -116,6 +122,7 @@ function snapshotOf({ held, pending }: Page, prefixLength: number): LockSnapshot
       clientId: clientOf(token) ?? '',
       label: labelOf(token) ?? null,
       token,
+      askedAt: askedAt(token),
       fence: fence ?? null,
       ttl: readTtl(ttl),
     })),

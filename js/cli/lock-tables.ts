@@ -6,16 +6,16 @@ import { type Holder, type LockView, longestWait, nameOf } from '../internal/loc
 import type { Observer } from '../internal/observer.js';
 import { paint, printable, table } from './terminal.js';
 
-/** What a table of locks may be sorted by; `age` is known only to who watches. */
+/** What a table of locks may be sorted by. */
 export type SortKey = 'age' | 'name' | 'wait' | 'waiters';
 
 /** So many waiters are named; the others are counted. */
 const NAMED_MAX = 3;
 
 /** The option `--sort`. */
-export function sortOption(keys: readonly SortKey[]): Option {
+export function sortOption(): Option {
   return new Option('--sort <by>', 'most waiters, longest wait, oldest hold or name first')
-    .choices(keys)
+    .choices(['name', 'waiters', 'wait', 'age'] satisfies SortKey[])
     .default('name');
 }
 
@@ -23,25 +23,37 @@ export function sortOption(keys: readonly SortKey[]): Option {
 export function sorted(
   views: readonly LockView[],
   by: SortKey,
-  observer?: Observer,
-  now = 0,
+  observer: Observer,
+  now: number,
 ): LockView[] {
   const first = (view: LockView): number => {
     if (by === 'waiters') return view.waiters.length;
     if (by === 'wait') return longestWait(view);
-    if (by === 'age') return observer?.ageOf(view, now) ?? 0;
+    if (by === 'age') return observer.ageOf(view, now);
     return 0;
   };
   return [...views].sort((a, b) => first(b) - first(a));
 }
 
 /** The lines of a table of locks, for one look. */
-export function tableOf(views: readonly LockView[]): string[] {
-  const heads = ['NAME', 'MODE', 'HOLDER', 'FENCE', 'LEASE', 'WAITING', 'WAITED', 'WAITERS'];
-  return table(
-    heads,
-    rowsOf(views, (view, holder) => [leaseOf(holder), ...queueOf(view)]),
-  );
+export function tableOf(views: readonly LockView[], observer: Observer, now: number): string[] {
+  const heads = [
+    'NAME',
+    'MODE',
+    'HOLDER',
+    'FENCE',
+    'HELD',
+    'LEASE',
+    'WAITING',
+    'WAITED',
+    'WAITERS',
+  ];
+  const rows = rowsOf(views, (view, holder) => [
+    heldOf(holder, observer, now),
+    leaseOf(holder),
+    ...queueOf(view),
+  ]);
+  return table(heads, rows);
 }
 
 /** The lines of a table of locks that are watched. */
@@ -88,11 +100,14 @@ function queueOf(view: LockView): string[] {
   return [String(waiters.length), human(longestWait(view)), named];
 }
 
-/** How long a holder has had the lock: at least so long, if it had it before the watch began. */
+/** How long a holder has had the lock: `<` at most, `>` at least. */
 export function heldOf(holder: Holder | undefined, observer: Observer, now: number): string {
   const hold = holder === undefined ? undefined : observer.holdOf(holder);
   if (hold === undefined) return '';
-  return `${hold.exact ? '' : '>'}${human(Math.max(0, now - hold.since))}`;
+  // A single look knows nothing of a token that tells nothing.
+  if (hold.began === 'or earlier' && hold.since === now) return '';
+  const sign = { at: '', 'or later': '<', 'or earlier': '>' }[hold.began];
+  return sign + human(Math.max(0, now - hold.since));
 }
 
 /** The fence of a share, which its server knows. */

@@ -3,11 +3,13 @@
 import type { Command } from 'commander';
 import { human } from '../internal/human.js';
 import { type LockView, listLocks, nameOf, viewOf } from '../internal/lock-views.js';
+import { Observer } from '../internal/observer.js';
 import { EXIT_CODES, Exit } from './exit.js';
 import { foreignLease } from './foreign.js';
 import {
   fenceOf,
   headed,
+  heldOf,
   leaseOf,
   type SortKey,
   sorted,
@@ -15,7 +17,7 @@ import {
   tableOf,
 } from './lock-tables.js';
 import { open, type PlaceOptions, whereOf, withPlace } from './options.js';
-import { print, printable, table } from './terminal.js';
+import { moment, print, printable, table } from './terminal.js';
 
 interface LsOptions extends PlaceOptions {
   readonly sort: SortKey;
@@ -23,8 +25,9 @@ interface LsOptions extends PlaceOptions {
 
 const LS_HELP = `
 Every key of the database is looked at, a thousand at a time, which stops nobody. Locks of other code, which
-have no label and no fence, are not told. Not for a quorum. WAITED is how long the first of the waiters has waited.
-Redis does not keep since when a lock is held: holdfast watch and holdfast ui count from their first look.
+have no label and no fence, are not told. Not for a quorum. HELD is the time since the holder asked for the lock, by its
+clock: it has held the lock for that long, or for less (<) if it had to wait. WAITED is how long the first of the waiters
+has waited.
 
 ${EXIT_CODES}
 Examples:
@@ -47,7 +50,7 @@ export function addLs(program: Command, end: (code: number) => void): void {
     .summary('list locks')
     .description('List the locks that are held or waited for.')
     .argument('[pattern]', 'names: * stands for any text, ? for one character', '*')
-    .addOption(sortOption(['name', 'waiters', 'wait']));
+    .addOption(sortOption());
   withPlace(ls)
     .addHelpText('after', LS_HELP)
     .action(async (pattern: string, options: LsOptions) => {
@@ -67,11 +70,14 @@ export function addLs(program: Command, end: (code: number) => void): void {
 
 async function list(pattern: string, options: LsOptions): Promise<number> {
   const locks = await open(whereOf(options));
-  const views = sorted(await listLocks(locks, pattern), options.sort);
+  const found = await listLocks(locks, pattern);
   await locks.close();
+  const [observer, now] = [new Observer(), Date.now()];
+  observer.look(found, now);
+  const views = sorted(found, options.sort, observer, now);
   if (options.json === true) print(JSON.stringify({ locks: views }));
   else if (views.length === 0) print('No lock is held or waited for.');
-  else print(headed(tableOf(views)));
+  else print(headed(tableOf(views, observer, now)));
   return Exit.Done;
 }
 
@@ -87,7 +93,10 @@ async function showOne(name: string, options: PlaceOptions): Promise<number> {
   return view.mode === null && foreign === undefined ? Exit.No : Exit.Done;
 }
 
-function described({ name, mode, holders, waiters }: LockView, foreign?: number | null): string {
+function described(view: LockView, foreign?: number | null): string {
+  const { name, mode, holders, waiters } = view;
+  const [observer, now] = [new Observer(), Date.now()];
+  observer.look([view], now);
   const shown = `Lock "${printable(name)}"`;
   const queue = waiters.map((each) => [
     `${each.position}`,
@@ -105,7 +114,14 @@ function described({ name, mode, holders, waiters }: LockView, foreign?: number 
     return [`${shown} is held by other code ${lease}.`, ...waiting].join('\n');
   }
   if (mode === null) return [`${shown} is held by nobody.`, ...waiting].join('\n');
-  const rows = holders.map((each) => [nameOf(each), each.clientId, fenceOf(each), leaseOf(each)]);
-  const held = headed(table(['HOLDER', 'CLIENT', 'FENCE', 'LEASE'], rows));
+  const rows = holders.map((each) => [
+    nameOf(each),
+    each.clientId,
+    fenceOf(each),
+    each.askedAt === null ? '' : moment(each.askedAt),
+    heldOf(each, observer, now),
+    leaseOf(each),
+  ]);
+  const held = headed(table(['HOLDER', 'CLIENT', 'FENCE', 'ASKED', 'HELD', 'LEASE'], rows));
   return [`${shown} is held, ${mode}.`, '', held, ...waiting].join('\n');
 }

@@ -31,6 +31,17 @@ export function clock(time: Date): string {
   return time.toTimeString().slice(0, 8);
 }
 
+/** A moment: the time of day, with its date unless that is today. */
+export function moment(time: Date): string {
+  const isToday = time.toDateString() === new Date().toDateString();
+  return isToday ? clock(time) : `${dateOf(time)} ${clock(time)}`;
+}
+
+function dateOf(time: Date): string {
+  const parts = [time.getFullYear(), time.getMonth() + 1, time.getDate()];
+  return parts.map((part) => String(part).padStart(2, '0')).join('-');
+}
+
 /** Rows under their heads, each column as wide as its widest cell. */
 export function table(heads: readonly string[], rows: readonly (readonly string[])[]): string[] {
   const widths = heads.map((_, i) => Math.max(...[heads, ...rows].map((row) => length(row[i]))));

@@ -3,10 +3,10 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { LockManager } from '../api/manager.js';
 import { nameOf, tokensOf, viewOf } from '../internal/lock-views.js';
-import { Observer } from '../internal/observer.js';
+import { type Hold, Observer } from '../internal/observer.js';
 import { say } from './exit.js';
 import { leaseOf } from './lock-tables.js';
-import { clock, printable } from './terminal.js';
+import { clock, moment, printable } from './terminal.js';
 
 /** Who waits for less than this is told nothing. */
 const FIRST_LOOK_MS = 1_000;
@@ -37,8 +37,7 @@ async function tell(locks: LockManager, name: string, ended: AbortSignal): Promi
     if (owners === known || owners === '') continue;
     known = owners;
     const who = view.holders.map((holder) => {
-      const { since = now, exact = false } = observer.holdOf(holder) ?? {};
-      return `${nameOf(holder)} (since ${exact ? '' : 'before '}${clock(new Date(since))}, lease ${leaseOf(holder)})`;
+      return `${nameOf(holder)} (since ${sinceOf(observer.holdOf(holder), now)}, lease ${leaseOf(holder)})`;
     });
     const position = view.waiters.find(({ clientId }) => clientId === locks.clientId)?.position;
     const place = position === undefined ? '' : `, at position ${position}`;
@@ -46,4 +45,10 @@ async function tell(locks: LockManager, name: string, ended: AbortSignal): Promi
       `waiting since ${clock(new Date(began))} for lock "${printable(name)}"${place}: held, ${view.mode}, by ${who.join(', ')}`,
     );
   }
+}
+
+/** Since when it is held, as far as is known. */
+function sinceOf(hold: Hold | undefined, now: number): string {
+  const { since, began } = hold ?? { since: now, began: 'or earlier' };
+  return began === 'at' ? moment(new Date(since)) : `${moment(new Date(since))} ${began}`;
 }

@@ -28,9 +28,11 @@ const INTERVAL_MS_MIN = 10;
 const INTERVAL_MS_MAX = 24 * 3_600_000;
 
 const HELP = `
-On a terminal q or Ctrl-C ends it. HELD is how long the holder has had the lock, with > in front if it had it
-before the watch began: Redis does not keep it. WAITED is how long the first of the waiters has waited. CHANGES counts how often a lock was seen with a new owner since the watch
-began: it was handed to another process, or acquired anew, at least that often. Without a terminal, and with --json, it
+On a terminal q or Ctrl-C ends it. HELD is how long the holder has had the lock. If it had it before the watch
+began, that is the time since it asked for the lock, by its clock: it has held it for that long, or for less (<) if it had
+to wait. Of a holder whose token does not tell that, HELD counts from the first look (>). WAITED is how long the first of
+the waiters has waited. CHANGES counts how often a lock was seen with a new owner since the watch began: it was handed to
+another process, or acquired anew, at least that often. Without a terminal, and with --json, it
 writes a line for each change of a holder or of the wait queue.
 
 Each look reads every key of the database: give it a longer --interval on a large one.
@@ -53,7 +55,7 @@ export function addWatch(program: Command, end: (code: number) => void): void {
         .argParser(interval)
         .default(INTERVAL_MS, '1s'),
     )
-    .addOption(sortOption(['name', 'waiters', 'wait', 'age']));
+    .addOption(sortOption());
   withPlace(command)
     .addHelpText('after', HELP)
     .action(async (pattern: string, options: WatchOptions) => {

@@ -17,6 +17,8 @@ export interface LockView {
 export interface Holder {
   readonly label: string | null;
   readonly clientId: string;
+  /** When it asked for the lock, by its clock: it has held the lock at most since then. `null` if unknown. */
+  readonly askedAt: Date | null;
   /** The fence of a share; `null` for an exclusive lock. */
   readonly fence: number | null;
   /** How long the lease still lasts, in ms; `null` if it never ends by itself. */
@@ -86,8 +88,8 @@ function group<T extends { readonly name: string }>(all: readonly T[]): Map<stri
   return groups;
 }
 
-function holderOf({ token, label, clientId, fence, ttl }: HeldLockInfo): Holder {
-  const holder = { label, clientId, fence, lease: ttl };
+function holderOf({ token, label, clientId, askedAt, fence, ttl }: HeldLockInfo): Holder {
+  const holder = { label, clientId, askedAt, fence, lease: ttl };
   TOKENS.set(holder, token);
   return holder;
 }
@@ -106,7 +108,7 @@ export function longestWait({ waiters }: LockView): number {
   return waiters.reduce((longest, { waited }) => Math.max(longest, waited), 0);
 }
 
-/** The short name of a holder or waiter: its label, or the beginning of its client id. */
+/** The short name of a holder or waiter: its label, or the end of its client id, which begins with a time. */
 export function nameOf({ label, clientId }: Holder | Waiter): string {
-  return label ?? clientId.slice(0, 8);
+  return label ?? clientId.slice(-8);
 }

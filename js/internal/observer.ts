@@ -2,12 +2,16 @@
 
 import { type Holder, type LockView, tokensOf } from './lock-views.js';
 
-/** Since when a holder has a lock. The server does not keep it, so the first look that shows the holder decides. */
+/**
+ * Since when a holder has a lock, as far as it can be known: the server does not keep it. If a look shows a holder that
+ * the look before did not show, it is the time of that look. Of who was there before, the token may tell when it asked
+ * for the lock.
+ */
 export interface Hold {
-  /** The time of that look, in ms since 1970. */
+  /** In ms since 1970. */
   readonly since: number;
-  /** Whether the look before it did not show the holder. Otherwise the hold may be older. */
-  readonly exact: boolean;
+  /** The hold began at `since`; or then or later, when it had to wait; or then or earlier. */
+  readonly began: 'at' | 'or later' | 'or earlier';
 }
 
 /** What happened to a lock between two looks. */
@@ -49,8 +53,9 @@ export class Observer {
     this.#holds = new Map();
     const changes: Change[] = [];
     for (const view of views) {
-      for (const token of tokensOf(view)) {
-        this.#holds.set(token, known.get(token) ?? { since: now, exact: this.#exact });
+      for (const holder of view.holders) {
+        const [token = ''] = tokensOf({ holders: [holder] });
+        this.#holds.set(token, known.get(token) ?? this.#holdAtFirst(holder, now));
       }
       const change = this.#compare(view);
       if (change !== undefined && this.#exact) changes.push(change);
@@ -72,7 +77,7 @@ export class Observer {
     return this.#holds.get(token);
   }
 
-  /** How long the holder that has the lock longest has had it, in ms; 0 if nobody has it. */
+  /** How long the holder that has the lock longest has had it, as far as is known, in ms; 0 if nobody has it. */
   ageOf({ holders }: LockView, now: number): number {
     const ages = holders.map((holder) => now - (this.holdOf(holder)?.since ?? now));
     return Math.max(0, ...ages);
@@ -81,6 +86,13 @@ export class Observer {
   /** How often the lock was seen with an owner that it did not have before. */
   changesOf(name: string): number {
     return this.#seen.get(name)?.changes ?? 0;
+  }
+
+  #holdAtFirst({ askedAt }: Holder, now: number): Hold {
+    if (this.#exact) return { since: now, began: 'at' };
+    if (askedAt === null) return { since: now, began: 'or earlier' };
+    // The clock of its machine may be ahead.
+    return { since: Math.min(askedAt.getTime(), now), began: 'or later' };
   }
 
   #compare(view: LockView): Change | undefined {

@@ -11,6 +11,7 @@ import {
 import { type Outcome, OutcomeCode, readCauses, readTimeout } from '../native/records.js';
 import { human } from './human.js';
 import { isCounter } from './names.js';
+import { clientOf, labelOf, numberOf } from './tokens.js';
 
 /** The names that every error of a manager can use. */
 export interface ErrorContext {
@@ -143,21 +144,6 @@ function foreignError(lock: string): LockTimeoutError {
   const cure = 'forceRelease with { foreign: true } would delete its value';
   const message = `lock "${lock}" cannot be stolen: it is held by other code; ${cure}`;
   return new LockTimeoutError(message, lock, { waited: 0 });
-}
-
-/** The label of a token of holdfast: `hf1.<client>.<n>.<label>`. Behind a space stands the result of a slot. */
-export function labelOf(token: string): string | undefined {
-  return /^hf1\.[^.]+\.\d+\.([^ ]+)/.exec(token)?.[1];
-}
-
-/** The manager in a token of holdfast: `hf1.<client>.<n>`; `null` in any other value. */
-export function clientOf(token: string): string | null {
-  return /^hf1\.([^.]+)\.\d+(?:[. ]|$)/.exec(token)?.[1] ?? null;
-}
-
-/** The number in a token of `client`, as in `hf1.<client>.<n>`; `NaN` for any other. */
-function numberOf(token: string, client: string): number {
-  return clientOf(token) === client ? Number(token.split('.')[2]) : Number.NaN;
 }
 
 function describeOwner(token: string, { client, label: own }: ErrorContext): string {

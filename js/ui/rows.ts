@@ -9,7 +9,7 @@ import {
   tokensOf,
   type Waiter,
 } from '../internal/lock-views.js';
-import type { Change, Observer } from '../internal/observer.js';
+import type { Change, Hold, Observer } from '../internal/observer.js';
 
 /** One lock. @internal */
 export interface Row {
@@ -27,9 +27,9 @@ interface RowHolder {
   readonly label: string | null;
   readonly client: string;
   readonly fence: number | null;
-  /** When the first look saw it, and whether the look before did not. */
+  /** Since when it holds the lock, as far as is known. */
   readonly since: number;
-  readonly exact: boolean;
+  readonly began: Hold['began'];
   /** The end of the lease; `null` if it never ends by itself. */
   readonly ends: number | null;
 }
@@ -92,15 +92,16 @@ export function happeningOf({ name, kind, from, to }: Change, at: number): Happe
 }
 
 function withoutLeases({ owners, mode, holders, waiters, changes }: Row): string {
-  const since = holders.map((holder) => [holder.since, holder.exact]);
+  const since = holders.map((holder) => [holder.since, holder.began]);
   return JSON.stringify([owners, mode, since, waiters, changes]);
 }
 
 function holderOf(holder: Holder, observer: Observer, now: number, before?: RowHolder): RowHolder {
   const { label, clientId: client, fence, lease } = holder;
-  const { since, exact } = observer.holdOf(holder) ?? { since: now, exact: false };
+  const unseen = { since: now, began: 'or earlier' } as const;
+  const { since, began } = observer.holdOf(holder) ?? unseen;
   const ends = lease === null ? null : steady(now + lease, before?.ends);
-  return { label, client, fence, since, exact, ends };
+  return { label, client, fence, since, began, ends };
 }
 
 function waiterOf(

@@ -177,6 +177,30 @@ test('a waiter has waited since its call, by the clock of the server', async () 
   await (await waiting).release();
 });
 
+test('a holder tells when it asked for the lock, by its own clock', async () => {
+  await using others = await connect(server.url);
+  const before = Date.now();
+  await setTimeout(50);
+  const lock = await locks.acquire('x');
+  const taken = Date.now();
+  const waiting = others.acquire('x');
+  await until(async () => (await locks.query()).pending.length === 1, 'a queue entry');
+  const queued = Date.now();
+  await setTimeout(100);
+  const asked = async () => Number((await locks.query({ name: 'x' })).held[0]?.askedAt);
+  // The ms in which the manager began may have been nearly over.
+  const first = await asked();
+  assert.ok(first >= before + 50 - 2 && first <= taken + 2, `${first - before}, ${taken - before}`);
+  await lock.release();
+  const next = await waiting;
+  const second = await asked();
+  assert.ok(second >= taken - 2 && second <= queued + 2, 'when it asked, not when it got it');
+  await next.release();
+  await server.admin.set('lock:x', 'hf1.c.1', 'PX', 60_000);
+  assert.equal((await locks.query({ name: 'x' })).held[0]?.askedAt, null);
+  await server.admin.del('lock:x');
+});
+
 test('the mark of a queue and the share of nobody are never shown', async () => {
   const lock = await locks.acquire('x');
   const waiting = locks.acquire('x', { mode: 'shared' });

@@ -44,12 +44,20 @@ test('ls tells each lock with its holder, lease and line, and a share with its f
   await queue('item:1');
   const { stdout } = await ends(0, env, 'ls');
   const [heads, first = '', second = ''] = stdout.split('\n');
-  assert.equal(heads?.replace(/ +/g, ' '), 'NAME MODE HOLDER FENCE LEASE WAITING WAITED WAITERS');
-  assert.match(first, /^item:1 +exclusive +web-1 +\d+\.\ds +1 +\d+(ms|\.\ds) +web-2$/);
-  const short = locks.clientId.slice(0, 8);
+  assert.equal(
+    heads?.replace(/ +/g, ' '),
+    'NAME MODE HOLDER FENCE HELD LEASE WAITING WAITED WAITERS',
+  );
+  assert.match(
+    first,
+    /^item:1 +exclusive +web-1 +<\d+(ms|\.\ds) +\d+\.\ds +1 +\d+(ms|\.\ds) +web-2$/,
+  );
+  const short = locks.clientId.slice(-8);
   assert.match(
     second,
-    new RegExp(`^item:2 +shared +${short} +${share.fence} +(\\d+\\.\\ds|1m00s)$`),
+    new RegExp(
+      `^item:2 +shared +${short} +${share.fence} +<\\d+(ms|\\.\\ds) +(\\d+\\.\\ds|1m00s)$`,
+    ),
   );
 });
 
@@ -67,10 +75,25 @@ test('ls --sort puts what is waited for most, or longest, first', async () => {
   assert.deepEqual(await names('name'), ['a', 'b', 'c']);
   assert.deepEqual(await names('waiters'), ['c', 'b', 'a']);
   assert.deepEqual(await names('wait'), ['b', 'c', 'a']);
-  const { stderr } = await ends(64, env, 'ls', '--sort', 'age');
-  assert.match(stderr, /Allowed choices are name, waiters, wait/);
   await third.close();
   await waiting;
+});
+
+test('ls --sort age puts first what was asked for first, and show tells when', async () => {
+  for (const name of ['b', 'c', 'a']) await locks.acquire(name, { ttl: 60_000 });
+  // A token that its caller has chosen tells nothing.
+  await server.admin.set('lock:d', 'hf1.c.1', 'PX', 60_000);
+  const { stdout } = await ends(0, env, 'ls', '--sort', 'age', '--json');
+  const told = JSON.parse(stdout).locks;
+  assert.deepEqual(
+    told.map(({ name }: { name: string }) => name),
+    ['b', 'c', 'a', 'd'],
+  );
+  assert.equal(told[3].holders[0].askedAt, null);
+  assert.match((await ends(0, env, 'ls', 'd')).stdout, /^d +exclusive +c +1m00s$/m);
+  const shown = (await ends(0, env, 'show', 'b')).stdout;
+  assert.match(shown, /^HOLDER +CLIENT +FENCE +ASKED +HELD +LEASE$/m);
+  assert.match(shown, /^\S+ +\w{32} +\d\d:\d\d:\d\d +<\d+(ms|\.\ds) +/m);
 });
 
 test('ls --json is whole, also for a reader who takes its time', async () => {
@@ -94,6 +117,8 @@ test('ls --json is one document of a stable shape', async () => {
   assert.deepEqual(rest, {});
   const lease = told[0].holders[0].lease;
   assert.ok(lease > 0 && lease <= 60_000);
+  const { askedAt } = told[0].holders[0];
+  assert.equal(new Date(askedAt).toISOString(), askedAt);
   const { waited } = told[0].waiters[0];
   assert.ok(Number.isInteger(waited));
   const waiter = { label: 'web-2', clientId: others.clientId, mode: 'exclusive', position: 1 };
@@ -101,7 +126,7 @@ test('ls --json is one document of a stable shape', async () => {
     {
       name: 'item:1',
       mode: 'exclusive',
-      holders: [{ label: 'web-1', clientId: locks.clientId, fence: null, lease }],
+      holders: [{ label: 'web-1', clientId: locks.clientId, askedAt, fence: null, lease }],
       waiters: [{ ...waiter, waited }],
     },
   ]);

@@ -278,7 +278,7 @@ for (const [framework, mount] of Object.entries(MOUNTED)) {
 function heldInfo(i: number): HeldLockInfo {
   const name = `${'x'.repeat(1_000)}${i}`;
   const owner = { clientId: 'c', label: null, token: `hf1.c.${i}` };
-  return { name, mode: 'exclusive', ...owner, fence: null, ttl: 60_000 };
+  return { name, mode: 'exclusive', ...owner, askedAt: null, fence: null, ttl: 60_000 };
 }
 
 test('a page that does not read costs no memory, and gets the whole state when it reads again', async () => {

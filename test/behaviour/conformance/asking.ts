@@ -12,24 +12,29 @@ export const ASKING: Behaviours = {
     assert.deepEqual(await locks.query(), { held: [], pending: [] });
   },
 
-  'query: tells holders with mode, client, token and lease, and of a share the fence': async (
+  'query: tells holders with mode, client, token, lease and age, and of a share the fence': async (
     place,
   ) => {
     const label = 'shop';
+    const began = Date.now();
     const [a, b] = await Promise.all([place.open({ label }), place.open({ label: '' })]);
     const alone = await a.acquire('alone', { ...LONG, label: 'me' });
     const shared = [await a.acquire('shared', SHARED), await b.acquire('shared', SHARED)];
     const { held, pending } = await b.query();
     assert.deepEqual(pending, []);
     assert.deepEqual(
-      held.map(({ ttl, ...rest }) => rest),
+      held.map(({ ttl, askedAt, ...rest }) => rest),
       [
         { ...alone.toJSON(), label: 'me', clientId: a.clientId, fence: null },
         { ...shared[0]?.toJSON(), label, clientId: a.clientId },
         { ...shared[1]?.toJSON(), label: null, clientId: b.clientId },
       ],
     );
-    for (const { ttl } of held) assert.ok(Number(ttl) > 30_000 && Number(ttl) <= 60_000);
+    for (const { ttl, askedAt } of held) {
+      assert.ok(Number(ttl) > 30_000 && Number(ttl) <= 60_000);
+      const age = Date.now() - Number(askedAt);
+      assert.ok(age >= -2 && age <= Date.now() - began + 2, `${age}`);
+    }
   },
 
   'query: tells who waits, in which place': async (place) => {
