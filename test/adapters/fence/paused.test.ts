@@ -49,7 +49,9 @@ class Holder {
       kinds,
     });
     this.#child = spawn(node, [file, what], { stdio: ['pipe', 'pipe', 'inherit'] });
-    process.once('exit', () => this.#child.kill('SIGKILL'));
+    const kill = () => this.#child.kill('SIGKILL');
+    process.once('exit', kill);
+    this.#child.once('exit', () => process.off('exit', kill));
     const lines = createInterface(this.#child.stdout as never) as Interface;
     this.#lines = lines[Symbol.asyncIterator]();
   }
@@ -149,15 +151,34 @@ test('better-sqlite3 and Drizzle with it refuse the late write of a holder that 
   }
 });
 
-test('Prisma refuses the late write of a holder that was stopped', async () => {
-  await servers.onPostgres("INSERT INTO stock (item, n) VALUES ('Prisma', 5)");
-  await withPrisma(async (prisma) => {
-    const { written, late } = await lateWrites(['Prisma'], { prisma });
-    assert.deepEqual(written, { Prisma: 'written' });
-    assert.deepEqual(late, { Prisma: 'ERR_LOCK_STALE_FENCE' });
-    assert.equal(await inStock('Prisma'), 2);
+test('Prisma with PostgreSQL refuses the late write of a holder that was stopped', async () => {
+  await servers.onPostgres("INSERT INTO stock (item, n) VALUES ('Prisma with PostgreSQL', 5)");
+  await withPrisma('postgresql', async (prisma) => {
+    await refusesLate('Prisma with PostgreSQL', prisma);
+    assert.equal(await inStock('Prisma with PostgreSQL'), 2);
   });
 });
+
+test('Prisma with SQLite refuses the late write of a holder that was stopped', async () => {
+  await withPrisma('sqlite', async (prisma) => {
+    const { PrismaClient, PrismaLibSql } = require(prisma);
+    const url = `file:${servers.places.sqlite}-prisma`;
+    const db = new PrismaClient({ adapter: new PrismaLibSql({ url }) });
+    for (const statement of TABLES('sqlite')) await db.$executeRawUnsafe(statement);
+    await db.stock.create({ data: { item: 'Prisma with SQLite', n: 5 } });
+    await refusesLate('Prisma with SQLite', prisma);
+    assert.deepEqual(await db.stock.findMany(), [{ item: 'Prisma with SQLite', n: 2 }]);
+    const lock = { name: 'outside', fence: 1 };
+    await assert.rejects(async () => checkFence(db, lock), /no transaction is open/);
+    await db.$disconnect();
+  });
+});
+
+async function refusesLate(kind: Kind, prisma: string): Promise<void> {
+  const { written, late } = await lateWrites([kind], { prisma });
+  assert.deepEqual(written, { [kind]: 'written' });
+  assert.deepEqual(late, { [kind]: 'ERR_LOCK_STALE_FENCE' });
+}
 
 /** Runs statements in a process of a Node that knows SQLite; answers what is in stock. */
 async function onSqlite(node: string, statements: string): Promise<number> {

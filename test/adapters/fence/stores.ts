@@ -55,7 +55,8 @@ export type Kind =
   | (typeof KINDS)[number]
   | (typeof BETTER_SQLITE_KINDS)[number]
   | 'node:sqlite'
-  | 'Prisma';
+  | 'Prisma with PostgreSQL'
+  | 'Prisma with SQLite';
 
 export const TABLES = (dialect: 'postgres' | 'mysql' | 'sqlite') => [
   fenceTable(dialect),
@@ -136,18 +137,16 @@ export const OPEN: Record<Kind, (places: Places) => Promise<Store>> = {
   'TypeORM with PostgreSQL': ({ postgres }) => typeormStore('postgres', postgres),
   'TypeORM with MySQL': ({ mysql }) => typeormStore('mysql', mysql),
 
-  async Prisma({ postgres, prisma = '' }) {
+  async 'Prisma with PostgreSQL'({ postgres, prisma = '' }) {
     const { PrismaClient, PrismaPg } = require(prisma);
-    const db = new PrismaClient({ adapter: new PrismaPg({ connectionString: postgres }) });
-    return {
-      write: (lock, n) =>
-        // biome-ignore lint/suspicious/noExplicitAny: its types are generated where the client is
-        db.$transaction(async (tx: any) => {
-          await checkFence(tx, lock);
-          await tx.stock.update({ where: { item: lock.name }, data: { n } });
-        }),
-      close: () => db.$disconnect(),
-    };
+    const adapter = new PrismaPg({ connectionString: postgres });
+    return prismaStore(new PrismaClient({ adapter }));
+  },
+
+  async 'Prisma with SQLite'({ sqlite, prisma = '' }) {
+    const { PrismaClient, PrismaLibSql } = require(prisma);
+    const adapter = new PrismaLibSql({ url: `file:${sqlite}-prisma` });
+    return prismaStore(new PrismaClient({ adapter }));
   },
 
   async 'node:sqlite'({ sqlite }) {
@@ -257,5 +256,18 @@ async function typeormStore(type: 'postgres' | 'mysql', url: string): Promise<St
         await manager.query(sell(lock, n));
       }),
     close: () => db.destroy(),
+  };
+}
+
+// biome-ignore lint/suspicious/noExplicitAny: the types of Prisma are generated where its client is
+function prismaStore(db: any): Store {
+  return {
+    write: (lock, n) =>
+      // biome-ignore lint/suspicious/noExplicitAny: see above
+      db.$transaction(async (tx: any) => {
+        await checkFence(tx, lock);
+        await tx.stock.update({ where: { item: lock.name }, data: { n } });
+      }),
+    close: () => db.$disconnect(),
   };
 }

@@ -51,7 +51,7 @@ async function leftOf(item: string): Promise<number> {
 test('nothing is sold twice, and what is late is undone', async () => {
   const file = pathToFileURL(join(ROOT, 'examples', 'prisma', 'stock.mjs')).href;
   const { withLocks, sell }: Example = await import(file);
-  await withPrisma(async (module) => {
+  await withPrisma('postgresql', async (module) => {
     const { PrismaClient, PrismaPg } = require(module);
     const open = async () => {
       const adapter = new PrismaPg({ connectionString: postgres.url });
