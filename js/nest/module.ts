@@ -13,6 +13,9 @@ import type { LockManager } from '../api/manager.js';
 import type { ConnectTarget } from '../api/target.js';
 import { lockManagerToken } from './tokens.js';
 
+/** The managers that were closed with their application. @internal */
+export const shutDown = new WeakSet<LockManager>();
+
 /**
  * What a manager connects to: the arguments of `connect`.
  *
@@ -146,7 +149,12 @@ export class HoldfastModule {
     const closer: FactoryProvider<OnApplicationShutdown> = {
       provide: `HoldfastModule:${name ?? ''}`,
       inject: [provide],
-      useFactory: (locks: LockManager) => ({ onApplicationShutdown: () => locks.close() }),
+      useFactory: (locks: LockManager) => ({
+        onApplicationShutdown: () => {
+          shutDown.add(locks);
+          return locks.close();
+        },
+      }),
     };
     return {
       module: HoldfastModule,

@@ -1,7 +1,9 @@
 /** The decorator for methods that run once per slot. */
 
+import { LockClosedError } from '../api/errors.js';
 import type { OnceOptions } from '../api/once.js';
 import { runAs } from './current.js';
+import { shutDown } from './module.js';
 import { nameOf } from './name.js';
 import { placeOf, wrap } from './wrap.js';
 
@@ -51,7 +53,7 @@ export type OnceDecorator = <Args extends unknown[], Result>(
  * Runs a method at most once per slot, in one of all processes that call it, as `runOnce` of the manager does: for
  * methods that `@nestjs/schedule` calls in every process at the same time. It stands above `@Cron` or below it.
  * `currentLock()` is the lock, `currentSlot()` the slot. A call whose body does not run returns `undefined`, or with
- * `keepResult` what the body has returned.
+ * `keepResult` what the body has returned. While the application shuts down, no body is begun.
  *
  * @param key - The name of the lock, as in `@Lock`.
  * @throws TypeError for a wrong name, when the class is defined.
@@ -79,10 +81,18 @@ export function Once(key: string, options: OnceMethodOptions): OnceDecorator {
     const slotted = slot === undefined ? undefined : nameOf(slot, where);
     wrap(target, descriptor, { where, manager }, async (locks, self, args, method) => {
       const once = slotted === undefined ? rest : { ...rest, slot: slotted(self, args) };
-      const result = await locks.runOnce(named(self, args), once, (lock, name) =>
-        runAs({ lock, slot: name }, method),
-      );
-      return result.value;
+      let isRun = false;
+      try {
+        const result = await locks.runOnce(named(self, args), once, (lock, name) => {
+          isRun = true;
+          return runAs({ lock, slot: name }, method);
+        });
+        return result.value;
+      } catch (error) {
+        // The timers of other providers may run a moment longer, and another process has the slot.
+        if (!isRun && error instanceof LockClosedError && shutDown.has(locks)) return undefined;
+        throw error;
+      }
     });
   };
 }

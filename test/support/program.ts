@@ -14,8 +14,8 @@ export interface Program {
   /** What it has printed so far. */
   readonly output: string;
   readonly child: ChildProcess;
-  /** Waits until it has printed `text`. */
-  said(text: string): Promise<void>;
+  /** Waits until it has printed `text`; fails after `limit` ms, 20 s by default. */
+  said(text: string, limit?: number): Promise<void>;
   /** Kills it, and waits for its end. */
   kill(): Promise<void>;
 }
@@ -39,12 +39,16 @@ export function spawnProgram(source: string, ...args: readonly string[]): Progra
     get output() {
       return output;
     },
-    said: (text) =>
-      until(() => {
-        if (output.includes(text)) return true;
-        if (running.has(child)) return false;
-        throw new Error(`the program ended without saying ${text}:\n${output}`);
-      }, text),
+    said: (text, limit) =>
+      until(
+        () => {
+          if (output.includes(text)) return true;
+          if (running.has(child)) return false;
+          throw new Error(`the program ended without saying ${text}:\n${output}`);
+        },
+        text,
+        limit,
+      ),
     kill: async () => {
       child.kill('SIGKILL');
       await gone;

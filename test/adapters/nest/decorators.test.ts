@@ -343,6 +343,43 @@ test('@Once beside @Cron, above and below it', async () => {
   assert.deepEqual(jobs.ticks.sort(), ['above s', 'below s']);
 });
 
+test('a tick that waits while its application shuts down is no error: another process runs the body', async () => {
+  let go = (): void => {};
+  const gate = new Promise<void>((resolve) => {
+    go = resolve;
+  });
+  let bodies = 0;
+  @Injectable()
+  class Nightly {
+    @Once('nightly', { slot: '1', wait: 60_000 })
+    async run(): Promise<string> {
+      bodies += 1;
+      await gate;
+      return currentSlot();
+    }
+  }
+  const target = server.url;
+  const open = async () => {
+    const imports = [HoldfastModule.forRoot({ target })];
+    const module = { module: class App {}, imports, providers: [Nightly] };
+    return NestFactory.createApplicationContext(module, { logger: false });
+  };
+  const [one, other] = [await open(), await open()];
+  const [ran, locks] = [one.get(Nightly).run(), one.get(LockManager)];
+  await until(() => bodies === 1, 'the body');
+  const waits = other.get(Nightly).run();
+  await until(async () => (await locks.query()).pending.length === 1, 'the tick that waits');
+  await other.close();
+  assert.equal(await waits, undefined);
+  assert.equal(await other.get(Nightly).run(), undefined, 'nor after the end');
+  go();
+  assert.equal(await ran, '1');
+  // A manager that the application has closed by mistake is no shutdown.
+  await locks.close();
+  await assert.rejects(one.get(Nightly).run(), { code: 'ERR_LOCK_CLOSED' });
+  await one.close();
+});
+
 test('what cannot work is refused, with the method that it is about', async () => {
   const decorate = (decorator: MethodDecorator, key = 'run') => {
     class Wrong {

@@ -26,7 +26,7 @@ after(async () => {
 });
 
 test('a thousand ticks have one body each, and fences that rise', async () => {
-  await Promise.all(programs.map((program) => program.said('ticked')));
+  await Promise.all(programs.map((program) => program.said('ticked', 120_000)));
   const journal = (await server.admin.lrange('journal:counted', 0, -1)).map((line) =>
     line.split(' '),
   );
