@@ -1,6 +1,7 @@
 /** The alert rules and the dashboard in `monitoring/`, in the tools that they are for. */
 
 import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -10,12 +11,14 @@ import type { LockManager } from 'holdfast';
 import { measureLocks } from 'holdfast/prometheus';
 import { Registry } from 'prom-client';
 import { ROOT } from '../../support/child.js';
+import { fetchedFolder } from '../../support/fetched.js';
 import { connect } from '../../support/holdfast.js';
 import { Prometheus, promtool } from '../../support/prometheus.js';
 import { RedisServer } from '../../support/server.js';
 import { until } from '../../support/wait.js';
 
 const RULES = join(ROOT, 'monitoring', 'alerts.yml');
+const TSC = join(ROOT, 'node_modules', 'typescript', 'bin', 'tsc');
 const DASHBOARD = join(ROOT, 'monitoring', 'dashboard.json');
 
 interface Dashboard {
@@ -92,6 +95,27 @@ async function serveBuyers(manager: LockManager, url: string, over: () => boolea
     redis.close();
   }
 }
+
+test("the dashboard has the form of Grafana's own schema", async () => {
+  const made = mkdtempSync(join(await fetchedFolder('@grafana/schema@12'), 'check-'));
+  const write = (name: string, json: string) => {
+    const type = "import type { Dashboard } from '@grafana/schema';\n";
+    writeFileSync(join(made, name), `${type}export const dashboard: Dashboard = ${json};\n`);
+    return name;
+  };
+  try {
+    const dashboard = readFileSync(DASHBOARD, 'utf8');
+    const wrong = dashboard.replace('"targets": [', '"targets": 5, "more": [');
+    const files = [write('dashboard.ts', dashboard), write('wrong.ts', wrong)];
+    const how = ['--noEmit', '--strict', '--skipLibCheck', '--module', 'node16'];
+    const words = [TSC, ...how, ...files];
+    const { stdout } = spawnSync(process.execPath, words, { cwd: made, encoding: 'utf8' });
+    assert.match(stdout, /^wrong\.ts.*TS2322/);
+    assert.doesNotMatch(stdout, /^dashboard\.ts/m);
+  } finally {
+    rmSync(made, { recursive: true });
+  }
+});
 
 test("no panel of the dashboard is empty under the demo's load", async () => {
   const server = await RedisServer.start();
