@@ -29,7 +29,7 @@ async function ends(worker: Program): Promise<void> {
 
 test('while workers are replaced one by one, each file is imported once, in order', async () => {
   const files: string[] = [];
-  let workers = await Promise.all([start(), start(), start()]);
+  let workers: Program[] = await Promise.all([start(), start(), start()]);
   for (const old of workers) {
     const done = files.length;
     files.push(...Array.from({ length: 10 }, (_, i) => `orders-${done + i}:10`));
