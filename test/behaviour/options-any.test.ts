@@ -27,6 +27,7 @@ type Loose = Record<
 >;
 
 interface Releasable {
+  readonly signal: AbortSignal;
   readonly fence: number;
   readonly held: boolean;
   release(): Promise<boolean>;
@@ -92,7 +93,7 @@ const requested = {
 };
 
 async function work(lock: unknown): Promise<void> {
-  assert.ok(isLock(lock) && lock.held);
+  assert.ok(isLock(lock) && (lock.held || lock.signal.aborted));
   counts.locks += 1;
 }
 
@@ -120,9 +121,10 @@ async function check(what: () => Promise<unknown>): Promise<void> {
   }
   if (!isLock(result)) return;
   counts.locks += 1;
-  // It may be a share, or several locks; each is held until it is given back.
-  assert.equal(result.held, true);
-  assert.equal(await result.release(), true);
+  // It may be a share, or several locks; each is held until it is given back, or until a lease or maxHold of 50 ms is
+  // over, as on a busy machine.
+  assert.ok(result.held || result.signal.aborted);
+  assert.ok((await result.release()) || result.signal.aborted);
   assert.equal(result.held, false);
 }
 

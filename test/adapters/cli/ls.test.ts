@@ -91,6 +91,11 @@ test('ls --sort age puts first what was asked for first, and show tells when', a
   );
   assert.equal(told[3].holders[0].askedAt, null);
   assert.match((await ends(0, env, 'ls', 'd')).stdout, /^d +exclusive +c +(1m00s|\d\d\.\ds)$/m);
+  // Of a machine whose clock is far ahead.
+  const time = Date.UTC(2100, 0).toString(16).padStart(12, '0');
+  const ahead = `hf1.${time}70008${'0'.repeat(15)}.1.late`;
+  await server.admin.set('lock:e', ahead, 'PX', 60_000);
+  assert.match((await ends(0, env, 'ls', 'e')).stdout, /^e +exclusive +late +<0ms /m);
   const shown = (await ends(0, env, 'show', 'b')).stdout;
   assert.match(shown, /^HOLDER +CLIENT +FENCE +ASKED +HELD +LEASE$/m);
   assert.match(shown, /^\S+ +\w{32} +\d\d:\d\d:\d\d +<\d+(ms|\.\ds) +/m);
