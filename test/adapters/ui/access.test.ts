@@ -5,6 +5,8 @@ import { once } from 'node:events';
 import { createServer, get, type IncomingMessage, request, type Server } from 'node:http';
 import type { AddressInfo, Socket } from 'node:net';
 import { after, afterEach, before, beforeEach, test } from 'node:test';
+import { Controller, Get } from '@nestjs/common';
+import { NestFactory } from '@nestjs/core';
 import express from 'express';
 import fastify from 'fastify';
 import type { HeldLockInfo } from 'holdfast';
@@ -202,6 +204,24 @@ const MOUNTED: Record<
     await once(listening, 'listening');
     return { at: placeOf(listening), close: () => listening.close() };
   },
+  async Nest(ui, path) {
+    @Controller()
+    class Shop {
+      @Get('other')
+      other(): string {
+        return 'of the app';
+      }
+    }
+    const module = { module: class App {}, controllers: [Shop] };
+    const app = await NestFactory.create(module, { logger: false });
+    const login: express.RequestHandler = (request, response, next) => {
+      if (request.headers.authorization === 'Basic b3A6b3A=') next();
+      else response.status(401).end();
+    };
+    app.use(path, login, ui);
+    const listening: Server = await app.listen(0, '127.0.0.1');
+    return { at: placeOf(listening), close: () => app.close() };
+  },
   async Fastify(ui, path) {
     const app = fastify();
     app.addHook('onRequest', async (request, reply) => {
@@ -239,7 +259,7 @@ for (const [framework, mount] of Object.entries(MOUNTED)) {
       title: 'Shop',
       interval: 100,
       allowRelease: ({ headers }) => headers['x-role'] === 'admin',
-      ...(framework === 'Express' ? {} : { path: '/admin/locks' }),
+      ...(['Express', 'Nest'].includes(framework) ? {} : { path: '/admin/locks' }),
     };
     const ui = lockUi(given);
     const { at, close } = await mount(ui, '/admin/locks');
