@@ -2,7 +2,14 @@
 
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
-import { createServer, get, type IncomingMessage, request, type Server } from 'node:http';
+import {
+  createServer,
+  get,
+  type IncomingMessage,
+  request,
+  type Server,
+  type ServerResponse,
+} from 'node:http';
 import type { AddressInfo, Socket } from 'node:net';
 import { after, afterEach, before, beforeEach, test } from 'node:test';
 import { Controller, Get } from '@nestjs/common';
@@ -214,9 +221,9 @@ const MOUNTED: Record<
     }
     const module = { module: class App {}, controllers: [Shop] };
     const app = await NestFactory.create(module, { logger: false });
-    const login: express.RequestHandler = (request, response, next) => {
+    const login = (request: IncomingMessage, response: ServerResponse, next: () => void) => {
       if (request.headers.authorization === 'Basic b3A6b3A=') next();
-      else response.status(401).end();
+      else response.writeHead(401).end();
     };
     app.use(path, login, ui);
     const listening: Server = await app.listen(0, '127.0.0.1');
