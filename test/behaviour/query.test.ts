@@ -180,7 +180,7 @@ test('a waiter has waited since its call, by the clock of the server', async () 
 test('a holder tells when it asked for the lock, by its own clock', async () => {
   await using others = await connect(server.url);
   const before = Date.now();
-  await setTimeout(50);
+  await setTimeout(200);
   const lock = await locks.acquire('x');
   const taken = Date.now();
   const waiting = others.acquire('x');
@@ -188,13 +188,15 @@ test('a holder tells when it asked for the lock, by its own clock', async () => 
   const queued = Date.now();
   await setTimeout(100);
   const asked = async () => Number((await locks.query({ name: 'x' })).held[0]?.askedAt);
-  // The ms in which the manager began may have been nearly over.
+  // A busy machine may stop a manager between the two clocks that it reads as it starts: then its times are early.
+  const early = 150;
   const first = await asked();
-  assert.ok(first >= before + 50 - 2 && first <= taken + 2, `${first - before}, ${taken - before}`);
+  const isRight = first >= before + 200 - early && first <= taken + 2;
+  assert.ok(isRight, `${first - before}, ${taken - before}`);
   await lock.release();
   const next = await waiting;
   const second = await asked();
-  assert.ok(second >= taken - 2 && second <= queued + 2, 'when it asked, not when it got it');
+  assert.ok(second >= taken - early && second <= queued + 2, 'when it asked, not when it got it');
   await next.release();
   await server.admin.set('lock:x', 'hf1.c.1', 'PX', 60_000);
   assert.equal((await locks.query({ name: 'x' })).held[0]?.askedAt, null);
