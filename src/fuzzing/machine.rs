@@ -422,8 +422,9 @@ fn any_reply(bytes: &mut Bytes<'_>, script: Option<Script>) -> Result<Reply, Fai
             owners: bytes.pick(&["", "hf1.c.1"]).into(),
             queueing: bytes.flag(),
         }),
-        (Script::Acquire | Script::Adopt | Script::HandoffShare, _) => {
-            Reply::Granted { fence: exact(bytes) }
+        (Script::Acquire | Script::Adopt, _) => Reply::Granted { fence: exact(bytes) },
+        (Script::HandoffShare, _) => {
+            Reply::HandedOff { fence: exact(bytes), waiting: bytes.byte().into() }
         }
         (Script::AcquireAll, 0..3) => {
             Reply::All((0..bytes.below(5)).map(|_| exact(bytes)).collect())

@@ -1044,9 +1044,11 @@ impl Machine {
         if !matches!(held.mode, Mode::Shared { limit: Some(_) }) || held.budget.is_spent(cx.now) {
             return None;
         }
+        let budget =
+            if self.queues.is_alone(&held.keys) { held.budget } else { held.budget.next() };
         let next = self.queues.reserve_successor(&held.keys, held.mode)?;
         let (id, mut entry) = next.entry(cx, Beneficiary::Queue);
-        (entry.budget, entry.longest) = (Some(held.budget.next()), entry.ttl);
+        (entry.budget, entry.longest) = (Some(budget), entry.ttl);
         Some(Box::new((id, entry)))
     }
 
@@ -1064,7 +1066,10 @@ impl Machine {
 
     fn release_at_server(&mut self, id: TokenId, caller: Leaving, successor: Option<Successor>) {
         let Some(held) = self.leases.remove(&mut self.rq, id) else { return };
-        self.move_entries_back(&held.keys);
+        // A handoff while nobody else waits takes nobody's turn.
+        if successor.is_none() || !self.queues.is_alone(&held.keys) {
+            self.move_entries_back(&held.keys);
+        }
         let (op, deadline) = caller;
         self.rq.cx.timers.set(Timer::ReleaseDeadline(id), deadline);
         let token = Leases::token_of(&self.rq.cx, &held);
@@ -1092,12 +1097,14 @@ impl Machine {
         };
         self.queues.release_successor(&entry.keys);
         match finished.reply {
-            Ok(Reply::Granted { fence }) => {
+            Ok(Reply::HandedOff { fence, waiting }) => {
+                self.queues.counted_waiters(&entry.keys, waiting, &self.entries);
                 self.grant_successor(id, entry, fence, &finished);
                 Some(Finished { reply: Ok(Reply::Owner(true)), ..finished })
             }
             // A release needs less than a handoff, and the successor's limit may allow no more shares.
             Ok(Reply::More) | Err(CallError::Refused(_)) => {
+                self.move_entries_back(&entry.keys);
                 self.send_release(release);
                 None
             }

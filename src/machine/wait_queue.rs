@@ -71,6 +71,8 @@ struct WaitQueue {
     successors: usize,
     /// Some waiters are overdue, but no answer had come for them.
     overdue: bool,
+    /// When a share was last handed off, no other manager waited for the lock.
+    alone: bool,
 }
 
 impl WaitQueue {
@@ -286,6 +288,23 @@ impl WaitQueues {
         let request = self.requests.get(op).filter(|request| request.mode == mode)?;
         queue.successors += 1;
         Some(request)
+    }
+
+    /// A handoff has told how many entries, of all managers, are in the queue at the server.
+    pub(super) fn counted_waiters(
+        &mut self,
+        keys: &LockKeys,
+        waiting: u64,
+        entries: &FxHashMap<TokenId, Entry>,
+    ) {
+        let Some(queue) = self.queues.get_mut(keys) else { return };
+        let is_queued = |id: &&TokenId| entries.get(id).is_some_and(Entry::is_queued);
+        queue.alone = waiting <= queue.entries.iter().filter(is_queued).count() as u64;
+    }
+
+    /// Whether no other manager is known to wait for a lock whose shares are handed off.
+    pub(super) fn is_alone(&self, keys: &LockKeys) -> bool {
+        self.queues.get(keys).is_some_and(|queue| queue.alone)
     }
 
     /// The result of a share's handoff is known.

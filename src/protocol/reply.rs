@@ -7,11 +7,17 @@ use std::time::Duration;
 /// The reply to a call.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Reply {
-    /// `acquire`, `adopt`, `extend_share`: the token has the lock, with this fence. `handoff_share`: the successor has
-    /// the share.
+    /// `acquire`, `adopt`, `extend_share`: the token has the lock, with this fence.
     Granted {
         /// Strictly greater than every fence issued for this lock before.
         fence: u64,
+    },
+    /// `handoff_share`: the successor has the share.
+    HandedOff {
+        /// As in `Granted`.
+        fence: u64,
+        /// The entries in the wait queue, of all managers.
+        waiting: u64,
     },
     /// `acquire_all`: the tokens have all locks, with these fences.
     All(Vec<u64>),

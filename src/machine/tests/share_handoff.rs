@@ -111,6 +111,35 @@ fn a_permit_is_handed_off_fifteen_times_and_then_granted_by_the_server() {
 }
 
 #[test]
+fn while_nobody_else_waits_permits_are_handed_off_by_one_request_each() {
+    let mut world = World::connected();
+    let ([mut lease, _other], waiting) = busy(&mut world, 100);
+    let mut waiting = waiting.into_iter();
+    let mut hand_off = |world: &mut World| {
+        let sent = world.machine.stats().requests;
+        world.release(lease);
+        let is_handoff = matches!(next_call(world), Some(Call::HandoffShare { .. }));
+        world.settle();
+        if is_handoff {
+            lease = world.lease(waiting.next().unwrap()).0;
+        }
+        (is_handoff, world.machine.stats().requests - sent)
+    };
+    for _ in 0..40 {
+        assert_eq!(hand_off(&mut world), (true, 1));
+    }
+    let mut elsewhere = World::connected_to(&world.server, "d");
+    let op = acquire(&mut elsewhere, TWO);
+    elsewhere.settle();
+    // The first of these finds out, and puts the entries back to the positions of their present callers.
+    let handed_off =
+        std::iter::repeat_with(|| hand_off(&mut world)).take_while(|(is, _)| *is).count();
+    assert!(handed_off <= 17, "{handed_off} handoffs while another manager waited");
+    elsewhere.settle();
+    assert!(has(&elsewhere, op), "all waiters here came later than it, or are served by a handoff");
+}
+
+#[test]
 fn a_permit_is_not_handed_off_past_half_of_its_lease_or_if_it_was_exported() {
     let mut world = World::connected();
     let ([first, second], _) = busy(&mut world, 5);

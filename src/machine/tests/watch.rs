@@ -133,7 +133,7 @@ impl Executed<'_> {
     fn passed(&self) -> Option<(&str, &str)> {
         let Call::HandoffShare { token, successor, .. } = self.call else { return None };
         let shares = self.before.shares.iter().any(|share| share.token == token.as_str());
-        (shares && matches!(self.reply, Some(Reply::Granted { .. })))
+        (shares && matches!(self.reply, Some(Reply::HandedOff { .. })))
             .then(|| (token.as_str(), successor.as_str()))
     }
 
@@ -620,7 +620,7 @@ fn leases_are_right(done: &Executed<'_>) -> Result<(), String> {
         _ => None,
     };
     let (whose, promised) = match (done.call, done.reply) {
-        (Call::HandoffShare { successor, ttl, .. }, Some(Reply::Granted { .. })) => {
+        (Call::HandoffShare { successor, ttl, .. }, Some(Reply::HandedOff { .. })) => {
             (successor.as_str(), Some(ttl))
         }
         _ => (done.token(), promised),

@@ -1,9 +1,10 @@
 --[[ handoff_share: give a share up to another caller of the same process
-  KEYS   1 lock  2 fence  3 shared
+  KEYS   1 lock  2 fence  3 shared  4 queue
   ARGV   1 token  2 epoch_us  3 successor  4 ttl_ms  5 limit
          successor: a token that was never used before
          limit: of the successor: a share if at most limit are held
-  REPLY  fence: the share is the successor's, for ttl_ms · 0 not the owner
+  REPLY  {fence, waiting}: the share is the successor's, for ttl_ms; entries in the wait queue
+         0 not the owner
          2 more shares than limit are held, so the successor must wait: nothing is changed, release the share
   WRITES lock fence shared
   AGAIN  0; the successor keeps its share
@@ -13,7 +14,7 @@
 --#include clock.lua
 --#include counter.lua
 --#include fence.lua
-local lock_key, fence_key, shared_key = KEYS[1], KEYS[2], KEYS[3]
+local lock_key, fence_key, shared_key, queue_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local token, epoch_us, successor = ARGV[1], tonumber(ARGV[2]), ARGV[3]
 local ttl_ms, limit = tonumber(ARGV[4]), tonumber(ARGV[5])
 
@@ -28,6 +29,7 @@ end
 if redis.call('ZCOUNT', shared_key, '(' .. now_ms, '+inf') > (limit or 0) then
   return 2
 end
+local waiting = redis.call('ZCARD', queue_key)
 local counter, failure = read_counter(fence_key)
 if failure then
   return failure
@@ -40,4 +42,4 @@ redis.call('ZADD', shared_key, now_ms + ttl_ms, successor, string.format('%.0f',
 local last_ms = math.ceil(tonumber(redis.call('ZRANGE', shared_key, -1, -1, 'WITHSCORES')[2]) or now_ms + ttl_ms)
 redis.call('PEXPIRE', lock_key, last_ms - now_ms)
 redis.call('PEXPIRE', shared_key, last_ms - now_ms + KEYS_MS)
-return fence
+return { fence, waiting }

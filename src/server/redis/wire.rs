@@ -205,12 +205,13 @@ fn write_script(
             command.arg(2).arg(queue).arg(waiters).arg(token.as_str());
         }
         Call::HandoffShare { keys, token, epoch, successor, ttl, mode } => {
-            let [_, _, _, shared, _] = keys.side_keys();
+            let [_, queue, _, shared, _] = keys.side_keys();
             command
-                .arg(3)
+                .arg(4)
                 .arg(keys.lock())
                 .arg(keys.counter(counters))
                 .arg(shared)
+                .arg(queue)
                 .arg(token.as_str());
             command.arg(epoch.as_micros()).arg(successor.as_str()).arg(ms(*ttl));
             limit(command, *mode);
@@ -317,12 +318,16 @@ pub(in crate::server) fn reply(script: Script, value: Value) -> Result<Reply, Fa
         }
         (Script::ExtendShare, Value::Int(1)) => Ok(Reply::Owner(true)),
         (Script::HandoffShare | Script::Release | Script::Force, Value::Int(2)) => Ok(Reply::More),
-        (
-            Script::Acquire | Script::Adopt | Script::ExtendShare | Script::HandoffShare,
-            Value::Int(fence),
-        ) => whole(fence)
+        (Script::Acquire | Script::Adopt | Script::ExtendShare, Value::Int(fence)) => whole(fence)
             .map(|fence| Reply::Granted { fence })
             .ok_or_else(|| Failure::Lost(format!("the server sent the fence {fence}"))),
+        (Script::HandoffShare, Value::Array(parts)) => match parts.as_slice() {
+            [Value::Int(fence), Value::Int(waiting)] => whole(*fence)
+                .zip(whole(*waiting))
+                .map(|(fence, waiting)| Reply::HandedOff { fence, waiting })
+                .ok_or_else(|| unexpected(script, &Value::Array(parts))),
+            _ => Err(unexpected(script, &Value::Array(parts))),
+        },
         (Script::Acquire, Value::Array(parts)) => held(&parts),
         (Script::AcquireAll, Value::Array(parts)) => {
             let fences = parts.iter().map(whole_value).collect::<Option<_>>();

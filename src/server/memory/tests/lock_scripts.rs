@@ -456,7 +456,7 @@ impl<'a> Round<'a> {
         }
         let seen = match (wire::reply(script, effect.reply), call) {
             (Ok(Reply::Granted { .. }), Call::ExtendShare { .. }) => "a share is lengthened",
-            (Ok(Reply::Granted { .. }), Call::HandoffShare { successor, .. }) => {
+            (Ok(Reply::HandedOff { .. }), Call::HandoffShare { successor, .. }) => {
                 self.owner = successor.clone();
                 "handed off"
             }
