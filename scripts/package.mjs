@@ -77,6 +77,7 @@ function stagePlatforms() {
 function stageMain(platforms) {
   const main = manifest(stage);
   for (const key of OURS) delete main[key];
+  Object.assign(main, repository());
   main.optionalDependencies = Object.fromEntries(
     platforms.map(({ name, version }) => [name, version]),
   );
@@ -93,9 +94,16 @@ function stageMain(platforms) {
 }
 
 function adds(folder, file) {
-  const changed = manifest(folder);
+  const changed = { ...manifest(folder), ...repository() };
   changed.files.push(file);
   writeFileSync(join(folder, 'package.json'), `${JSON.stringify(changed, null, 2)}\n`);
+}
+
+/** Where a workflow of GitHub packs: npm signs the provenance only of packages that name the repository. */
+function repository() {
+  const { GITHUB_SERVER_URL: server, GITHUB_REPOSITORY: name } = process.env;
+  if (name === undefined) return {};
+  return { repository: { type: 'git', url: `git+${server}/${name}.git` } };
 }
 
 function manifest(folder) {

@@ -1,9 +1,9 @@
 /** The packages as `scripts/package.mjs` makes them, in a registry, and folders that install from it. */
 
 import { execFile, spawnSync } from 'node:child_process';
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { join, resolve } from 'node:path';
 import { promisify } from 'node:util';
 import { ROOT } from '../support/child.js';
 import { Registry } from './registry.js';
@@ -40,14 +40,15 @@ export class Packed {
   readonly manifest: Manifest;
 
   private constructor(addons: string) {
-    const args = ['scripts/package.mjs', '--out', this.folder, '--addons', addons];
-    const packed = spawnSync(process.execPath, args, { cwd: ROOT, encoding: 'utf8' });
-    if (packed.status !== 0) throw new Error(packed.stderr);
-    this.#tarballs = packed.stdout.trim().split('\n');
+    const { HOLDFAST_PACKAGES: made } = process.env;
+    this.#tarballs = made === undefined ? pack(addons, this.folder) : madeIn(made);
     this.manifest = manifestIn(this.main) as Manifest;
   }
 
-  /** Packs the addons in a folder: the one that `HOLDFAST_ADDONS` names, by default that of the last build. */
+  /**
+   * Takes the tarballs of the folder that `HOLDFAST_PACKAGES` names, as they are. Without it, packs the addons in a
+   * folder: the one that `HOLDFAST_ADDONS` names, by default that of the last build.
+   */
   static async start(
     addons = process.env['HOLDFAST_ADDONS'] ?? join(ROOT, 'native'),
   ): Promise<Packed> {
@@ -141,6 +142,21 @@ export class Packed {
     writeFileSync(join(folder, 'package.json'), manifest);
     return folder;
   }
+}
+
+function pack(addons: string, out: string): readonly string[] {
+  const args = ['scripts/package.mjs', '--out', out, '--addons', addons];
+  const packed = spawnSync(process.execPath, args, { cwd: ROOT, encoding: 'utf8' });
+  if (packed.status !== 0) throw new Error(packed.stderr);
+  return packed.stdout.trim().split('\n');
+}
+
+/** The tarballs of a folder, the main package's last. */
+function madeIn(folder: string): readonly string[] {
+  const found = readdirSync(folder).filter((file) => file.endsWith('.tgz'));
+  const addons = found.filter((file) => file.startsWith('holdfast-addon-'));
+  const main = found.filter((file) => !addons.includes(file));
+  return [...addons, ...main].map((file) => resolve(folder, file));
 }
 
 function manifestIn(tarball: string): unknown {
