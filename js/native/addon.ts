@@ -10,7 +10,8 @@ function load(): typeof Binding {
     const binding: typeof Binding = require('../../native/binding.js');
     if (typeof binding.NativeManager === 'function') return binding;
   } catch (error) {
-    throw failure(reason(error), `${wrongPlatform()}${CURE}`, error);
+    const why = reason(error);
+    throw failure(why, `${missingPackage(why)}${CURE}`, error);
   }
   // A bundler that treats the addon as a resource makes `require` answer its path.
   throw failure('a bundler has put something else in its place', BUNDLER_CURE, undefined);
@@ -29,24 +30,32 @@ const BUNDLER_CURE =
 const CURE =
   'The addon of each platform is a separate package, an optional dependency (x64 and arm64: Linux with glibc ≥ 2.17 or musl, ' +
   'macOS, Windows). ' +
-  'If it is missing, install again on this platform: npm install --include=optional holdfast; node_modules or a lock file ' +
-  'from another platform may lack it. Node must allow addons (no --no-addons; with --permission also --allow-addons; Deno needs ' +
+  'Node must allow addons (no --no-addons; with --permission also --allow-addons; Deno needs ' +
   '--allow-ffi, --allow-read and --allow-env). If a bundler has moved the files, keep holdfast out of the bundle.';
 
-/** What is installed, if those are addons of other platforms: the usual case of a folder that was copied. */
-function wrongPlatform(): string {
-  const others = installedAddons();
-  if (others.length === 0 || others.includes(`addon-${platformName()}`)) return '';
-  const names = others.map((name) => `@holdfast/${name}`).join(', ');
-  return `This node_modules has ${names}, and was installed on that platform; this one needs @holdfast/addon-${platformName()}. `;
+/** Which package is to be installed, and why it is not there; nothing if it is there, or if nobody can know. */
+function missingPackage(why: string): string {
+  const needed = `@holdfast/addon-${platformName()}`;
+  const installed = installedAddons();
+  if (!why.startsWith('Cannot find module') || installed.includes(needed)) return '';
+  const cause =
+    installed.length > 0
+      ? `this node_modules has ${installed.join(', ')}, and was installed on that platform`
+      : 'optional dependencies were left out (--omit=optional, --no-optional), or the lock file is of another platform';
+  const { version } = require('../../package.json') as { version: string };
+  return (
+    `This platform needs ${needed}, which is missing: ${cause}. Install again on this platform: npm install ` +
+    `--include=optional holdfast; if the lock file lacks it: npm install --save-optional ${needed}@${version}. `
+  );
 }
 
-/** The addons of any platform beside this package, as in `addon-linux-x64-gnu`; none where nobody can look. */
+/** The packages of addons of any platform beside this one, as in `@holdfast/addon-linux-x64-gnu`; none where nobody can look. */
 function installedAddons(): readonly string[] {
   try {
     // This package lies in node_modules/holdfast, in dist/native.
     const folder = join(dirname(dirname(dirname(__dirname))), '@holdfast');
-    return readdirSync(folder).filter((name) => name.startsWith('addon-'));
+    const names = readdirSync(folder).filter((name) => name.startsWith('addon-'));
+    return names.map((name) => `@holdfast/${name}`);
   } catch {
     return [];
   }

@@ -28,6 +28,8 @@ export class Machine {
     rmSync(this.#artifacts, { recursive: true, force: true });
     for (const each of [this.#artifacts, this.#programs]) mkdirSync(each, { recursive: true });
     this.#program('sudo', '[ "$1" != -E ] || shift; exec "$@"');
+    // Programs of this machine that others use meanwhile stay as they are.
+    this.#program('apt-get', 'exec /usr/bin/apt-get -o APT::Get::Upgrade=false "$@"');
     const docker = join(import.meta.dirname, 'docker.mjs');
     this.#program('docker', `exec '${process.execPath}' '${docker}' "$@"`);
   }

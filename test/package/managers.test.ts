@@ -1,10 +1,10 @@
 /** The package from a registry, by the package managers that people use. */
 
 import assert from 'node:assert/strict';
-import { writeFileSync } from 'node:fs';
-import { delimiter, dirname, join } from 'node:path';
+import { delimiter, dirname } from 'node:path';
 import { after, before, test } from 'node:test';
 import { fetched, nodeOf } from '../support/fetched.js';
+import { bun, MANAGERS, type Manager, prepare, SAYS } from './managers.js';
 import { Packed, succeeds } from './packed.js';
 
 let packed: Packed;
@@ -15,41 +15,26 @@ before(async () => {
 
 after(() => packed.stop());
 
-const PROGRAM = `import { connect } from 'holdfast';
-const locks = await connect('memory:');
-const lock = await locks.acquire('item:42');
-console.log(lock.held, await lock.release());
-await locks.close();
-`;
-
-/** The steps of a user who has only Node: no compiler is on PATH. */
-async function installs(name: string, command: readonly string[]): Promise<void> {
+/** The steps of a user who has only Node and a package manager: no compiler is on PATH. */
+async function installs(manager: Manager): Promise<void> {
   const node = await nodeOf(22);
-  const folder = packed.project(name);
-  writeFileSync(join(folder, 'a.mjs'), PROGRAM);
-  const [program = '', ...args] = command;
-  const PATH = [dirname(node), '/usr/bin', '/bin'].join(delimiter);
-  await succeeds(program, args, folder, { ...packed.environment(folder), PATH });
-  assert.equal(await succeeds(node, ['a.mjs'], folder, { PATH }), 'true true\n');
+  const programs = manager === bun ? [dirname(await fetched('bun@1', 'bin/bun'))] : [];
+  const PATH = [...programs, dirname(node), '/usr/bin', '/bin'].join(delimiter);
+  const folder = packed.project(manager.name.replaceAll(/\W+/g, '-'));
+  prepare(manager, folder, packed.registry.url);
+  const [program = '', ...args] = [...(await manager.command()), ...manager.add];
+  packed.registry.fetched.clear();
+  const env = { ...packed.environment(folder), PATH };
+  await succeeds('env', [program, ...args], folder, env);
+  assert.equal(await succeeds(node, [...(manager.flags ?? []), 'a.cjs'], folder, { PATH }), SAYS);
+  const taken = [...packed.registry.fetched].filter((name) => name.includes('/addon-'));
+  if (!manager.fetchesAll) assert.deepEqual(taken, [packed.addonName]);
   assert.deepEqual(
     packed.registry.missed.filter((path) => path.includes('holdfast')),
     [],
   );
 }
 
-for (const major of [11, 12]) {
-  test(`npm ${major}`, async () => {
-    const npm = await fetched(`npm@${major}`, 'bin/npm-cli.js');
-    const install = ['install', '--no-audit', '--no-fund', 'holdfast'];
-    await installs(`npm-${major}`, [await nodeOf(22), npm, ...install]);
-  });
+for (const manager of [...MANAGERS, bun]) {
+  test(`${manager.name} installs the addon of this platform`, () => installs(manager));
 }
-
-test('pnpm', async () => {
-  const pnpm = await fetched('pnpm@11', 'pnpm.mjs');
-  await installs('pnpm', [await nodeOf(22), pnpm, 'add', 'holdfast']);
-});
-
-test('bun', async () => {
-  await installs('bun', [await fetched('bun@1', 'bin/bun'), 'add', 'holdfast']);
-});
