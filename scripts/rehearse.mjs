@@ -2,9 +2,10 @@
 // publishes into the registry of the tests, and installs from it on every platform that runs here. Nothing leaves the
 // machine, and what needs macOS or Windows is named and left out. Needs root, for the file systems of the platforms.
 //
-//   node scripts/rehearse.mjs [--addons folder] [--workflow release] [--job name]
+//   node scripts/rehearse.mjs [--addons folder] [--workflow release] [--job name] [--skip text]
 //
 // It rehearses the last commit, in a checkout of its own. The addons of `--addons` stand for those that the jobs build.
+// Steps whose script contains the text of `--skip` are left out, and named.
 
 import { execFileSync, spawn } from 'node:child_process';
 import { createHash } from 'node:crypto';
@@ -28,6 +29,7 @@ const { values } = parseArgs({
     addons: { type: 'string' },
     workflow: { type: 'string', default: 'release' },
     job: { type: 'string' },
+    skip: { type: 'string' },
   },
 });
 /** What was not done as the workflow says, and why. */
@@ -76,14 +78,30 @@ function checkMatrix(jobs) {
 async function runJob(job) {
   for (const { matrix, os } of job.entries) {
     const name = [job.id, ...Object.values(matrix).map(String)].join(' ');
-    if (/^(macos|windows)/.test(os)) {
-      differences.push(`${name}: no such machine`);
+    const why = cannotRun(os, matrix);
+    if (why !== undefined) {
+      differences.push(`${name}: ${why}`);
       continue;
     }
     if (job.id === 'build' && values.addons !== undefined) continue;
     console.log(`━━ ${name}`);
     await runSteps(job, { matrix, github: { event_name: 'push' } }, os);
   }
+}
+
+/** Why a job cannot run here; nothing if it can. */
+function cannotRun(os, { image }) {
+  if (/^(macos|windows)/.test(os)) return 'no such machine';
+  if (!image) return undefined;
+  const libc = image.endsWith('-alpine') ? 'musl' : 'gnu';
+  const platform = `linux-${processorOf(os)}-${libc}`;
+  const packed = readdirSync(machine.artifact('packages'));
+  if (packed.some((file) => file.includes(`-addon-${platform}-`))) return undefined;
+  return `no addon of ${platform} was given`;
+}
+
+function processorOf(os) {
+  return os.endsWith('-arm') ? 'arm64' : 'x64';
 }
 
 async function runSteps(job, context, os) {
@@ -93,7 +111,7 @@ async function runSteps(job, context, os) {
     ...github(),
     ...job.env,
     PATH: `${machine.path}${delimiter}${process.env.PATH}`,
-    HOLDFAST_PROCESSOR: os.endsWith('-arm') ? 'arm64' : 'x64',
+    HOLDFAST_PROCESSOR: processorOf(os),
   };
   for (const step of job.steps.filter((each) => holds(each.if, context))) {
     if (step.uses !== undefined) {
@@ -104,6 +122,10 @@ async function runSteps(job, context, os) {
     }
     const own = Object.entries(step.env ?? {}).map(([key, value]) => [key, filled(value, context)]);
     const script = asHere(filled(step.run, context));
+    if (values.skip !== undefined && script.includes(values.skip)) {
+      differences.push(`${script}: left out, as was asked`);
+      continue;
+    }
     console.log(`── ${script.trim()}`);
     await runScript(script, job.shell, workspace, { ...env, ...Object.fromEntries(own) });
   }
