@@ -46,9 +46,13 @@ export class FaultProxy {
     this.#server = createServer((client) => this.#accept(client));
   }
 
-  static async start(upstreamPort: number): Promise<FaultProxy> {
+  /** Starts one on a free port of 127.0.0.1, or at another address. */
+  static async start(upstreamPort: number, { host = '127.0.0.1', port = 0 } = {}) {
     const proxy = new FaultProxy(upstreamPort);
-    await new Promise<void>((resolve) => proxy.#server.listen(0, '127.0.0.1', resolve));
+    await new Promise<void>((resolve, reject) => {
+      proxy.#server.once('error', reject);
+      proxy.#server.listen(port, host, resolve);
+    });
     return proxy;
   }
 
