@@ -121,6 +121,24 @@ test('keys as KEYS[n] alone: no lock is taken that no script could release', asy
   assert.deepEqual(Object.keys(await server.keyspace()), []);
 });
 
+test('no TIME in scripts: a quorum does not use the server, and says why', async () => {
+  const servers = [await real(), await real(), await real()];
+  const limited = await Promise.all(servers.map((each) => restricted(each, 'no TIME in scripts')));
+  const [first, second, third] = limited.map(({ url }) => url) as [string, string, string];
+  const options = { longestLease: 0, connectTimeout: 2_000 };
+  await assert.rejects(
+    connect({ quorum: [first, second, third] }, options),
+    /its scripts may not read the clock \(TIME\), which a vote needs/,
+  );
+  const quorum = [first, servers[1]?.url ?? '', servers[2]?.url ?? ''];
+  const locks = await connect({ quorum }, options);
+  ended.push(() => locks.close());
+  const lock = await locks.acquire('two of three');
+  assert.equal(await servers[0]?.admin.exists('lock:two of three'), 0);
+  assert.equal(await servers[1]?.admin.exists('lock:two of three'), 1);
+  assert.equal(await lock.release(), true);
+});
+
 test('database 0 only: another one is refused at connect', async () => {
   const proxy = await restricted(await real(), 'database 0 only');
   await assert.rejects(connect(`${proxy.url}/1`), /DB index is out of range/);
@@ -143,6 +161,32 @@ test('a server of a Cluster under the URL of one server: the message says how to
 test('no WAIT: the option replicas is refused at connect', async () => {
   const proxy = await restricted(await real(), 'no WAIT');
   await assert.rejects(connect(proxy.url, { replicas: 1 }), /unknown command 'WAIT'/);
+});
+
+test('RESP2, and two connections that lead to different servers: one warning says that waiters poll', async () => {
+  const [one, other] = [await real(), await real()];
+  const proxy = await restricted(one, 'no RESP3');
+  proxy.turns = [one.port, other.port];
+  const warned: string[] = [];
+  const open = async () => {
+    const { locks } = await manager(proxy.url);
+    locks.on('warning', ({ message }) => warned.push(message));
+    assert.deepEqual(
+      locks.stats().servers.map(({ protocol, pubsub }) => ({ protocol, pubsub })),
+      [{ protocol: 2, pubsub: false }],
+    );
+    return locks;
+  };
+  const [a, b] = [await open(), await open()];
+  const first = await a.acquire('one');
+  const waiting = b.acquire('one', { wait: 20_000 });
+  await until(() => b.stats().waiting === 1, 'the waiter');
+  assert.equal(await first.release(), true);
+  assert.equal(await (await waiting).release(), true);
+  assert.ok(
+    warned.length > 0 && warned.every((text) => /different servers/.test(text)),
+    `${warned}`,
+  );
 });
 
 test('idle connections that are cut: the manager connects again, and its locks stay held', async () => {

@@ -125,8 +125,10 @@ export class RestrictedServer {
   readonly #server: Server;
   readonly #sockets = new Set<Socket>();
   readonly #restrictions: readonly Restriction[];
-  /** Where new connections lead: a managed service changes the address of its primary's name. */
+  /** Where new connections lead. */
   upstreamPort: number;
+  /** Where they lead in turn, if it is set: a name may have the addresses of several servers. */
+  turns: number[] = [];
   /** A connection without traffic for this long is cut, in ms; 0 for never. */
   idleMs = 0;
 
@@ -159,7 +161,9 @@ export class RestrictedServer {
   }
 
   #accept(client: Socket): void {
-    const upstream = dial(this.upstreamPort, '127.0.0.1');
+    const [port = this.upstreamPort, ...others] = this.turns;
+    if (others.length > 0) this.turns = [...others, port];
+    const upstream = dial(port, '127.0.0.1');
     let unread: Buffer = Buffer.alloc(0);
     client.on('data', (chunk) => {
       unread = Buffer.concat([unread, chunk]);

@@ -152,6 +152,9 @@ async fn subscribe(
         probes.cmd("PUBLISH").arg(&**channel).arg("");
         probes.cmd("PUBSUB").arg("NUMSUB").arg(&**channel);
         let answers = dialogue.ask(&probes).await?;
+        if answers.last().is_some_and(counts_nobody) {
+            denied.pubsub = Some(NOT_COUNTED.to_owned());
+        }
         let error = answers.into_iter().map(Value::extract_error).find_map(Result::err);
         failed = error.as_ref().map(wire::failure);
     }
@@ -161,4 +164,29 @@ async fn subscribe(
         Some(other) => return Err(other),
     }
     Ok(subscriber)
+}
+
+/// The scripts ask for the number of subscribers before they grant a lock by message.
+const NOT_COUNTED: &str = "PUBSUB NUMSUB does not count this manager's subscription: its connections may lead to \
+different servers";
+
+/// Whether this answer to PUBSUB NUMSUB says that the channel has no subscriber.
+fn counts_nobody(answer: &Value) -> bool {
+    matches!(answer, Value::Array(parts) if matches!(parts.get(1), Some(Value::Int(0))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_subscription_that_nobody_counts_is_noticed() {
+        let counted = |parts| counts_nobody(&Value::Array(parts));
+        let channel = || Value::BulkString(b"inbox".to_vec());
+        assert!(counted(vec![channel(), Value::Int(0)]));
+        assert!(!counted(vec![channel(), Value::Int(1)]));
+        // Whoever answers something else may count all the same.
+        assert!(!counted(Vec::new()));
+        assert!(!counts_nobody(&Value::Nil));
+    }
 }
