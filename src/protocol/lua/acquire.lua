@@ -50,7 +50,6 @@ if is_taken then
       redis.call('SET', fence_key, string.format('%.0f', epoch_us + block - 1), 'KEEPTTL')
     end
   else
-    --#include clock.lua
     --#include counter.lua
     --#include fence.lua
     --#include start_counter.lua

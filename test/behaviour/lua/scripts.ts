@@ -15,7 +15,7 @@ export const WAITING = '{lock:a}:waiting';
 const KEYS = [LOCK, FENCE, QUEUE, WAITERS, SHARED, WAITING] as const;
 
 /** The text of a script, with the parts that it shares with others in their places. */
-function source(name: string): string {
+export function source(name: string): string {
   const text = readFileSync(join(ROOT, 'src', 'protocol', 'lua', `${name}.lua`), 'utf8');
   return text.replace(/--#include (\w+)\.lua/g, (_, part) => source(part));
 }
