@@ -66,7 +66,7 @@ export function rights({ name, prefix, db, cluster, quorum }: Scope): Right[] {
     ...(db === 0 ? [] : [right(`SELECT ${db}`)]),
     ...(quorum ? [] : plain(cluster ? 'holdfast:{0}:fence' : 'holdfast:fence')),
     ...(cluster ? [right('CLUSTER SLOTS'), right('ASKING', null)] : []),
-    ...messages(cluster).map((text) => right(text, null, 'messages')),
+    ...messages(cluster),
     right('SCAN 0', 'SCAN 0 COUNT 1', 'lists'),
   ];
 }
@@ -81,11 +81,15 @@ function plain(counter: string): Right[] {
   ];
 }
 
-/** The commands of messages. They are not tried: the manager of the trial uses them, and warns. */
-function messages(cluster: boolean): string[] {
-  return cluster
-    ? [`SPUBLISH ${CHANNEL} x`, `SSUBSCRIBE ${CHANNEL}`, `SUNSUBSCRIBE ${CHANNEL}`]
-    : [`PUBLISH ${CHANNEL} x`, `SUBSCRIBE ${CHANNEL}`, `PUBSUB NUMSUB ${CHANNEL}`];
+/** The commands of messages. Nobody listens to the channel. A connection that has subscribed could not ask on. */
+function messages(cluster: boolean): Right[] {
+  const [tried, untried] = cluster
+    ? [[`SPUBLISH ${CHANNEL} x`], [`SSUBSCRIBE ${CHANNEL}`, `SUNSUBSCRIBE ${CHANNEL}`]]
+    : [[`PUBLISH ${CHANNEL} x`, `PUBSUB NUMSUB ${CHANNEL}`], [`SUBSCRIBE ${CHANNEL}`]];
+  return [
+    ...tried.map((text) => right(text, text, 'messages')),
+    ...untried.map((text) => right(text, null, 'messages')),
+  ];
 }
 
 /** The commands for the server: one that asks for each right, and if the user is the login, one that tries it. */
@@ -140,13 +144,17 @@ export function judgeRights(
     const what = told ? 'all that is needed' : 'all that could be tried without changing anything';
     return [{ check: 'rights', level: 'ok', message: `the user ${user} may do ${what}` }];
   }
+  // These are named as well, so that nobody has to run it again for each of them.
+  const untried = told ? [] : all.filter(({ trial }) => trial === undefined);
+  const others = untried.map(({ words: [command] }) => command).join(', ');
+  const and = others === '' ? '' : `; not tried, but needed as well: ${others}`;
   return USES.flatMap((use) => {
     const without = missing.filter((each) => each.use === use);
     if (without.length === 0) return [];
     const { level, message } = WITHOUT[use];
     const commands = without.map(({ words }) => words.join(' ')).join(', ');
     const rule = ruleOf(without, name);
-    const advice = `grant ${rule} (docs/operations.md, in the package holdfast, has the whole rule); refused: ${commands.replaceAll(name, 'NAME')}`;
+    const advice = `grant ${rule} (docs/operations.md, in the package holdfast, has the whole rule); refused: ${commands.replaceAll(name, 'NAME')}${and}`;
     return [{ check: 'rights', level, message: `the user ${user} ${message}`, advice }];
   });
 }
