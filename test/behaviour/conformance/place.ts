@@ -231,8 +231,8 @@ function existing(named: readonly string[]): string[] {
 /** Name and version as people write them, such as `Valkey 8.0.1`. */
 function versionOf(binary: string): string {
   const text = execFileSync(binary, ['--version'], { encoding: 'utf8' });
-  const version = /v=([\d.]+)/.exec(text)?.[1];
-  if (version === undefined) throw new Error(`${binary} is no Redis and no Valkey: ${text}`);
-  const isValkey = /valkey/i.test(text) || basename(binary).startsWith('valkey');
-  return `${isValkey ? 'Valkey' : 'Redis'} ${version}`;
+  const [, name, version] = /^(\w+) server v=([\d.]+)/.exec(text) ?? [];
+  if (version === undefined) throw new Error(`${binary} is no Redis and no fork of it: ${text}`);
+  // Some distributions call their Valkey Redis.
+  return `${basename(binary).startsWith('valkey') ? 'Valkey' : name} ${version}`;
 }
