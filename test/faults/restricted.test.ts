@@ -121,6 +121,11 @@ test('keys as KEYS[n] alone: no lock is taken that no script could release', asy
   assert.deepEqual(Object.keys(await server.keyspace()), []);
 });
 
+test('a key in every script: everything works, and one warning says that scripts take all locks', async () => {
+  const proxy = await restricted(await real(), 'a key in every script');
+  assert.deepEqual(await isExclusive(proxy.url), ['WARN_LOCK_SCRIPTS']);
+});
+
 test('no TIME in scripts: a quorum does not use the server, and says why', async () => {
   const servers = [await real(), await real(), await real()];
   const limited = await Promise.all(servers.map((each) => restricted(each, 'no TIME in scripts')));
@@ -198,7 +203,12 @@ test('idle connections that are cut: the manager connects again, and its locks s
     await new Promise((resolve) => locks.once('reconnect', () => resolve(undefined)));
   }
   assert.equal(lock.held, true);
+  const { locks: others } = await manager(proxy.url);
+  const cut = new Promise((resolve) => others.once('disconnect', () => resolve(undefined)));
+  const waiting = others.acquire('kept', { wait: 20_000 });
+  await cut;
   assert.equal(await lock.release(), true);
+  assert.equal(await (await waiting).release(), true);
 });
 
 test('an address that leads to another server: what that has not is lost, and fences rise', async () => {

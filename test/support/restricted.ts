@@ -1,6 +1,14 @@
 /**
  * A proxy in front of a real server that imitates what services refuse. A refused command becomes a script that answers
  * the refusal, so all replies keep their order; everything else is passed on as it is.
+ *
+ * What services do besides, real servers do in other tests:
+ * - Cluster mode with TLS alone, as ElastiCache Serverless has it: `test/topologies/tls/cluster.test.ts`.
+ *   https://docs.aws.amazon.com/AmazonElastiCache/latest/dg/WhatIs.corecomponents.html
+ * - Certificates that sign themselves, as Heroku has them: `test/topologies/tls`.
+ *   https://devcenter.heroku.com/articles/connecting-heroku-redis
+ * - Failovers by DNS, as of ElastiCache: `test/faults/dns.ts`.
+ *   https://docs.aws.amazon.com/AmazonElastiCache/latest/dg/AutoFailover.html
  */
 
 import { createHash } from 'node:crypto';
@@ -90,6 +98,13 @@ export const RESTRICTIONS = {
           )
         : undefined,
   },
+  'a key in every script': {
+    source: 'https://help.aliyun.com/document_detail/92942.html',
+    instead: ([name = '', , count = '0']) =>
+      /^EVAL(SHA)?$/i.test(name) && count === '0'
+        ? refusing("ERR for redis cluster, eval/evalsha number of keys can't be negative or zero")
+        : undefined,
+  },
   'no CLIENT SETINFO': {
     source: 'https://redis.io/docs/latest/commands/client-setinfo/',
     instead: refused(
@@ -129,7 +144,11 @@ export class RestrictedServer {
   upstreamPort: number;
   /** Where they lead in turn, if it is set: a name may have the addresses of several servers. */
   turns: number[] = [];
-  /** A connection without traffic for this long is cut, in ms; 0 for never. */
+  /**
+   * A connection without traffic for this long is cut, in ms; 0 for never.
+   *
+   * Source: <https://docs.aws.amazon.com/AmazonElastiCache/latest/dg/BestPractices.Clients.Redis.ServerTimeout.html>
+   */
   idleMs = 0;
 
   private constructor(upstreamPort: number, names: readonly RestrictionName[]) {
