@@ -8,10 +8,15 @@ runPage('docs/servers.md', {
   otherwise: {
     'process.env.REDIS_URL': remote,
     UPSTASH_PASSWORD: remote,
-    clustercfg: remote,
+    'clustercfg.euw1': remote,
     'master.shop': remote,
     'server-ca.pem': remote,
     REDIS_KEY: remote,
     'redis-12345': remote,
+    serverless: remote,
+    memorydb: remote,
+    'redis.cache.windows': remote,
+    aliyuncs: remote,
+    '10.0.0.7': remote,
   },
 });

@@ -101,7 +101,10 @@ function run(redis: Redis, { script, keys, args }: Call): Promise<unknown> {
 /** Everything in the server, without times to live. */
 async function data(): Promise<Record<string, string>> {
   const keys = (await server.admin.keys('*')).sort();
-  const values = keys.map(async (key) => [key, (await server.admin.dumpBuffer(key)).toString('hex')]);
+  const values = keys.map(async (key) => [
+    key,
+    (await server.admin.dumpBuffer(key)).toString('hex'),
+  ]);
   return Object.fromEntries(await Promise.all(values));
 }
 
