@@ -11,7 +11,7 @@ runPage('docs/servers.md', {
     'clustercfg.euw1': remote,
     'master.shop': remote,
     'server-ca.pem': remote,
-    REDIS_KEY: remote,
+    'redis.azure.net': remote,
     'redis-12345': remote,
     serverless: remote,
     memorydb: remote,
