@@ -16,17 +16,20 @@ use std::time::Duration;
 /// time to TIME and fixes its µs, so that results are the same in both.
 const CLOCK: &str = "
 local server, us, skipped_ms = redis, table.remove(ARGV), table.remove(ARGV)
-local redis = {
-  call = function(name, ...)
-    if name ~= 'TIME' then return server.call(name, ...) end
-    local time = server.call('TIME')
+local function stepped(run)
+  return function(name, ...)
+    if name ~= 'TIME' then return run(name, ...) end
+    local time = run('TIME')
     local ms = time[1] * 1000 + math.floor(time[2] / 1000) + skipped_ms
     return {
       string.format('%.0f', math.floor(ms / 1000)),
       string.format('%.0f', ms % 1000 * 1000 + us),
     }
-  end,
-  pcall = server.pcall,
+  end
+end
+local redis = {
+  call = stepped(server.call),
+  pcall = stepped(server.pcall),
   error_reply = server.error_reply,
 }
 ";
