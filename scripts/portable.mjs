@@ -11,13 +11,13 @@ import {
   existsSync,
   mkdirSync,
   readFileSync,
-  statSync,
   symlinkSync,
   writeFileSync,
 } from 'node:fs';
 import { delimiter, join } from 'node:path';
+import { described } from './binaries.mjs';
 import { cargoWithLibrary } from './rust-root.mjs';
-import { ADDONS, addonFile, libraryFile } from './targets.mjs';
+import { ADDONS, addonFile, isOfSystem, libraryFile } from './targets.mjs';
 
 const ROOT = join(import.meta.dirname, '..');
 const GLIBC = [2, 17];
@@ -32,12 +32,12 @@ const asked = process.argv.slice(2);
 const targets = asked.includes('--all') ? Object.keys(ADDONS) : asked.length > 0 ? asked : [host];
 
 mkdirSync(OUT, { recursive: true });
-const zigPath = zig();
+const tools = zig();
 for (const target of targets) {
   const file = join(OUT, addonFile(target));
   build(target);
   copyFileSync(join(BUILD, target, 'release', libraryFile(target)), file);
-  console.log(`${file}: ${inspected(file)}`);
+  console.log(`${file}: ${inspected(target, file)}`);
 }
 
 function build(target) {
@@ -46,13 +46,14 @@ function build(target) {
   const args = ['zigbuild', ...options];
   const flags = `CARGO_TARGET_${target.toUpperCase().replaceAll('-', '_')}_RUSTFLAGS`;
   const env = { [flags]: flagsOf(target), MACOSX_DEPLOYMENT_TARGET: '11.0' };
+  if (target.includes('windows')) env.LIBNODE_PATH = nodeStub(target);
   const status = hasLibrary(target)
     ? spawnSync('cargo', args, {
         cwd: ROOT,
         stdio: 'inherit',
-        env: { ...process.env, ...env, PATH: `${zigPath}${process.env.PATH}` },
+        env: { ...process.env, ...env, PATH: `${tools}${delimiter}${process.env.PATH}` },
       }).status
-    : cargoWithLibrary(args, zigPath, env);
+    : cargoWithLibrary(args, tools, env);
   if (status !== 0) process.exit(status ?? 1);
 }
 
@@ -66,7 +67,7 @@ function flagsOf(target) {
 function hasLibrary(target) {
   const args = ['--print', 'target-libdir', '--target', target];
   const { stdout } = spawnSync('rustc', args, { encoding: 'utf8' });
-  return existsSync(stdout.trim());
+  return existsSync((stdout ?? '').trim());
 }
 
 /** Frameworks of macOS without symbols, in place of those of its SDK: the addon finds its symbols when it is loaded. */
@@ -82,15 +83,43 @@ function stubs() {
   return FRAMEWORKS;
 }
 
+/**
+ * A folder with a library without functions, in place of the one of Node with which napi-build links: the addon finds
+ * Node's functions in the program that loads it.
+ */
+function nodeStub(target) {
+  const folder = join(BUILD, 'libnode');
+  mkdirSync(folder, { recursive: true });
+  const source = join(folder, 'stub.c');
+  writeFileSync(source, 'int _DllMainCRTStartup(void *a, unsigned b, void *c) { return 1; }\n');
+  // napi-build looks for the one name, and the linker for the other.
+  const library = join(folder, 'node.dll');
+  const zigTarget = `${target.split('-')[0]}-windows-gnu`;
+  const args = ['cc', '-target', zigTarget, '-nostdlib', '-shared', '-s', '-o', library, source];
+  execFileSync(join(tools, 'zig'), args, { stdio: 'inherit' });
+  copyFileSync(library, join(folder, 'libnode.dll'));
+  return folder;
+}
+
 /** What is worth knowing of an addon. Throws if it could not be published. */
-function inspected(file) {
-  const { size } = statSync(file);
-  if (size > MOST_BYTES) throw new Error(`${file} has ${size} bytes, of at most ${MOST_BYTES}`);
-  const text = readFileSync(file, 'latin1');
+function inspected(target, file) {
+  const bytes = readFileSync(file);
+  if (bytes.length > MOST_BYTES) {
+    throw new Error(`${file} has ${bytes.length} bytes, of at most ${MOST_BYTES}`);
+  }
+  const text = bytes.toString('latin1');
   if (!text.includes('napi_register_module_v1')) throw new Error(`${file} is no addon`);
   const glibc = newestGlibc(text);
   if (glibc > GLIBC[1]) throw new Error(`${file} asks for glibc 2.${glibc}`);
-  return `${size} bytes${glibc > 0 ? `, asks for glibc 2.${glibc}` : ''}`;
+  const { system, cpu, libraries, least, signed } = described(bytes);
+  if (!ADDONS[target].startsWith(`${system}-${cpu}`)) {
+    throw new Error(`${file} is for ${system} on ${cpu}`);
+  }
+  const foreign = libraries.filter((library) => !isOfSystem(target, library));
+  if (foreign.length > 0) throw new Error(`${file} needs ${foreign.join(', ')}`);
+  if (signed === false && cpu === 'arm64') throw new Error(`${file} is not signed`);
+  const asks = [glibc > 0 && `glibc 2.${glibc}`, least && `macOS ${least}`, ...libraries];
+  return `${bytes.length} bytes, asks for ${asks.filter(Boolean).join(', ')}`;
 }
 
 /** The minor version of the newest glibc 2 whose symbols the addon names; 0 if it names none. */
@@ -113,5 +142,5 @@ function zig() {
     const found = execFileSync(join(bin, 'python3'), ['-c', where], { encoding: 'utf8' }).trim();
     symlinkSync(join(found, 'zig'), join(bin, 'zig'));
   }
-  return `${bin}${delimiter}`;
+  return bin;
 }

@@ -24,3 +24,15 @@ export function libraryFile(target) {
   if (target.includes('windows')) return 'holdfast.dll';
   return target.includes('apple') ? 'libholdfast.dylib' : 'libholdfast.so';
 }
+
+/** The libraries that every system of a target has; an addon may need no others. */
+export function isOfSystem(target, library) {
+  if (target.includes('apple')) return /^\/(usr\/lib|System\/Library)\//.test(library);
+  if (target.includes('windows')) return WINDOWS.test(library);
+  if (target.endsWith('-musl')) return library === 'libc.so';
+  return GLIBC.test(library);
+}
+
+const GLIBC = /^(lib(c|m)\.so\.6|libpthread\.so\.0|libdl\.so\.2|ld-linux-[\w-]+\.so\.\d)$/;
+const WINDOWS =
+  /^(kernel32|ntdll|ws2_32|advapi32|bcrypt|bcryptprimitives|crypt32|secur32|userenv|api-ms-win-[\w-]+)\.dll$/i;
