@@ -131,12 +131,21 @@ fn while_nobody_else_waits_permits_are_handed_off_by_one_request_each() {
     let mut elsewhere = World::connected_to(&world.server, "d");
     let op = acquire(&mut elsewhere, TWO);
     elsewhere.settle();
-    // The first of these finds out, and puts the entries back to the positions of their present callers.
+    // The first of these finds out. From then on handoffs count.
     let handed_off =
         std::iter::repeat_with(|| hand_off(&mut world)).take_while(|(is, _)| *is).count();
-    assert!(handed_off <= 17, "{handed_off} handoffs while another manager waited");
-    elsewhere.settle();
-    assert!(has(&elsewhere, op), "all waiters here came later than it, or are served by a handoff");
+    assert!(handed_off <= 16, "{handed_off} handoffs while another manager waited");
+    for _ in 0..100 {
+        elsewhere.settle();
+        if has(&elsewhere, op) {
+            return;
+        }
+        // Callers that come later, here, are served later.
+        acquire(&mut world, TWO);
+        world.release(*world.deadlines.keys().next().unwrap());
+        world.settle();
+    }
+    panic!("the other manager was overtaken all the time");
 }
 
 #[test]
