@@ -444,7 +444,7 @@ impl Watch {
     ) -> Result<(), String> {
         let counter = done.after.counter().unwrap_or(0);
         let granted = match done.reply {
-            Some(Reply::Granted { fence }) => Some(*fence),
+            Some(Reply::Granted { fence } | Reply::HandedOff { fence, .. }) => Some(*fence),
             _ => None,
         };
         for successor in successors {

@@ -11,18 +11,15 @@
   FAILS  WRONGTYPE if a key holds something else, FENCE if the counter is at its end; then nothing is changed
 ]]
 --#include constants.lua
---#include clock.lua
---#include counter.lua
---#include fence.lua
 local lock_key, fence_key, shared_key, queue_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local token, epoch_us, successor = ARGV[1], tonumber(ARGV[2]), ARGV[3]
+local token, epoch_us, successor = ARGV[1], ARGV[2], ARGV[3]
 local ttl_ms, limit = tonumber(ARGV[4]), tonumber(ARGV[5])
 
-local now_us = server_time_us()
-local now_ms = math.floor(now_us / 1000)
+--#include clock.lua
+local now_ms = math.floor(server_time_us() / 1000)
 local value = redis.call('GET', lock_key)
-local ends_ms = (value == SHARED or value == SHARED .. MARK) and redis.call('ZSCORE', shared_key, token)
-if not ends_ms or tonumber(ends_ms) <= now_ms then
+local ends_ms = (value == SHARED or value == SHARED .. MARK) and tonumber(redis.call('ZSCORE', shared_key, token) or nil)
+if not ends_ms or ends_ms <= now_ms then
   return 0
 end
 -- Others may have taken shares with a higher limit, or with none.
@@ -30,16 +27,30 @@ if redis.call('ZCOUNT', shared_key, '(' .. now_ms, '+inf') > (limit or 0) then
   return 2
 end
 local waiting = redis.call('ZCARD', queue_key)
-local counter, failure = read_counter(fence_key)
+-- As in acquire.lua: functions that are seldom needed are not defined before.
+local reply = redis.pcall('INCRBY', fence_key, 1)
+local fence, failure = type(reply) == 'number' and reply, nil
+if not fence or fence <= FENCE_MIN or fence > FENCE_MAX then
+  --#include counter.lua
+  --#include fence.lua
+  --#include start_counter.lua
+  fence, failure = start_counter(fence_key, reply, 1, tonumber(epoch_us))
+elseif fence - epoch_us <= 0 then
+  fence = tonumber(epoch_us)
+  redis.call('SET', fence_key, string.format('%.0f', fence), 'KEEPTTL')
+end
 if failure then
   return failure
 end
--- ZREM stands first: Redis lets a script write at maxmemory if its first write needs no memory.
+local until_ms = now_ms + ttl_ms
 redis.call('ZREM', shared_key, token, '#' .. token, '?' .. token)
-local fence = issue_fences(fence_key, counter, 1, epoch_us, now_us)
-redis.call('ZADD', shared_key, now_ms + ttl_ms, successor, string.format('%.0f', -fence), '#' .. successor)
+redis.call('ZADD', shared_key, until_ms, successor, string.format('%.0f', -fence), '#' .. successor)
 -- The lock lasts as long as its last share.
-local last_ms = math.ceil(tonumber(redis.call('ZRANGE', shared_key, -1, -1, 'WITHSCORES')[2]) or now_ms + ttl_ms)
-redis.call('PEXPIRE', lock_key, last_ms - now_ms)
-redis.call('PEXPIRE', shared_key, last_ms - now_ms + KEYS_MS)
+if ends_ms > until_ms then
+  until_ms = math.ceil(tonumber(redis.call('ZRANGE', shared_key, -1, -1, 'WITHSCORES')[2]))
+end
+if ends_ms > until_ms or redis.call('PTTL', lock_key) < until_ms - now_ms then
+  redis.call('PEXPIRE', lock_key, until_ms - now_ms)
+  redis.call('PEXPIRE', shared_key, until_ms - now_ms + KEYS_MS)
+end
 return { fence, waiting }

@@ -65,7 +65,7 @@ const CALLS: readonly Call[] = [
   call('force', ALL, C, '0', 'foreign', ''),
   call('free', [LOCK], A),
   call('free_share', [LOCK, SHARED], A),
-  call('handoff_share', [LOCK, FENCE, SHARED], A, '0', 'hf1.a.2', TTL, '9'),
+  call('handoff_share', [LOCK, FENCE, SHARED, QUEUE], A, '0', 'hf1.a.2', TTL, '9'),
   call('inspect', [LOCK, QUEUE, WAITERS, SHARED], '10'),
   call('keep_entry', [QUEUE, WAITERS], B),
   call('release', ALL, A, '0'),
