@@ -2,6 +2,7 @@
 export {
   type AcquireOptions,
   type AdoptOptions,
+  type BesideOldCode,
   type ClusterTarget,
   type ConnectOptions,
   type ConnectTarget,

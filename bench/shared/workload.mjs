@@ -12,8 +12,7 @@ const IDS = PEERS.map(({ id }) => id);
 
 const ABOUT = `This section measures shared locks and semaphores. An uncontended share costs the server about twice as much as an exclusive lock:
 it is a member of a set, with its own lease and fence. When sixty-four callers want ten permits, each permit goes from one caller
-to the next in the order of their calls, by one script of about ten commands, and after fifteen handoffs it goes to the first
-waiter in the server's queue. With redis-semaphore the permit goes to the caller that polls at the right moment (see p99).`;
+to the next in the order of their calls, by one script of about ten commands, as long as no other process waits. With redis-semaphore the permit goes to the caller that polls at the right moment (see p99).`;
 
 export const SHARED = { id: 'shared', about: ABOUT, run };
 

@@ -143,7 +143,7 @@ export interface ConnectOptions {
  *
  * @example
  * ```ts
- * const besideOldCode: BesideOldCode = { retryDelay: 200, retryJitter: 100 }
+ * const besideOldCode = { retryDelay: 200, retryJitter: 100 }
  * const locks = await connect('redis://127.0.0.1:6379', { prefix: '', besideOldCode })
  * ```
  */

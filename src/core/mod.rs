@@ -101,7 +101,10 @@ impl Handle {
     /// Returns whether there is something for the caller to read, of which it is not told otherwise.
     #[must_use]
     pub fn submit(&self, submissions: &mut Vec<Submission>) -> bool {
-        self.0.turn(|state, now| state.begin(now, submissions)).reported
+        let turned = self.0.turn(|state, now| state.begin(now, submissions));
+        // A manager that has ended takes none. Dropping their tickets completes them.
+        submissions.clear();
+        turned.reported
     }
 
     /// Does at once what the event loop and the keeper would do later. Returns the same as [`Self::submit`].

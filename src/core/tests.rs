@@ -113,6 +113,11 @@ fn a_core_that_panics_reports_the_loss_of_every_lease() {
     assert_eq!(lost, leases);
     let stats = handle.shared().stats();
     assert_eq!((stats.held, stats.lost), (0, 2));
+    // It takes no more operations, and ends them.
+    let mut kept =
+        vec![Submission::Begin(Ticket::new(OpId(3), Arc::clone(&caller)), acquire(true))];
+    let _reported = handle.submit(&mut kept);
+    assert_eq!(reports.recv_timeout(HANG), Ok(Report::Ended(OpId(3), Outcome::Internal)));
 }
 
 #[test]

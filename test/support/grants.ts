@@ -58,7 +58,7 @@ export class GrantWatch {
   #see(args: readonly string[]): void {
     const [command = '', key = '', ...rest] = args;
     // Only calls of a hand-off have the shares as their third key.
-    if (/^eval/i.test(command)) this.#giver = this.#isPass(args) ? args[6] : undefined;
+    if (/^eval/i.test(command)) this.#giver = this.#isPass(args) ? args[7] : undefined;
     const queue = `{lock:${this.name}}:queue`;
     switch (`${command.toUpperCase()} ${key}`) {
       case `ZADD ${queue}`:
@@ -93,7 +93,7 @@ export class GrantWatch {
 
   #isPass(args: readonly string[]): boolean {
     return (
-      args[2] === '3' && args[3] === `lock:${this.name}` && args[5]?.endsWith(':shared') === true
+      args[2] === '4' && args[3] === `lock:${this.name}` && args[5]?.endsWith(':shared') === true
     );
   }
 

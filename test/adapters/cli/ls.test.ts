@@ -80,7 +80,12 @@ test('ls --sort puts what is waited for most, or longest, first', async () => {
 });
 
 test('ls --sort age puts first what was asked for first, and show tells when', async () => {
-  for (const name of ['b', 'c', 'a']) await locks.acquire(name, { ttl: 60_000 });
+  for (const name of ['b', 'c', 'a']) {
+    await locks.acquire(name, { ttl: 60_000 });
+    // The times have whole ms.
+    const now = Date.now();
+    await until(async () => Date.now() > now, 'the next ms');
+  }
   // A token that its caller has chosen tells nothing.
   await server.admin.set('lock:d', 'hf1.c.1', 'PX', 60_000);
   const { stdout } = await ends(0, env, 'ls', '--sort', 'age', '--json');
