@@ -11,7 +11,7 @@ import {
 import { type Outcome, OutcomeCode, readCauses, readTimeout } from '../native/records.js';
 import { human } from './human.js';
 import { isCounter } from './names.js';
-import { clientOf, labelOf, numberOf } from './tokens.js';
+import { askedAt, clientOf, labelOf, numberOf } from './tokens.js';
 
 /** The names that every error of a manager can use. */
 export interface ErrorContext {
@@ -123,6 +123,9 @@ function timeoutError(outcome: Outcome, context: ErrorContext, lock: string): Lo
   return new LockTimeoutError(message, lock, details);
 }
 
+/** A hold of another client is dated only from this age on: its clock and this one may differ, and it may have waited. */
+const DATED_MS = 1_000;
+
 /** Who holds a lock since when, and until when. */
 function describeHold(
   token: string,
@@ -131,7 +134,9 @@ function describeHold(
   context: ErrorContext,
 ): string {
   const owner = describeOwner(token, context);
-  const soFar = heldFor === undefined ? 'it is held' : `it has been held for ${human(heldFor)}`;
+  const most = Date.now() - (askedAt(token)?.getTime() ?? Number.NaN);
+  const dated = most >= DATED_MS ? `it has been held for up to ${human(most)}` : 'it is held';
+  const soFar = heldFor === undefined ? dated : `it has been held for ${human(heldFor)}`;
   const lease =
     remaining === undefined ? 'without an end to its lease' : `for ${remaining} ms more`;
   // Nobody but the holder knows whether it renews the lease.
