@@ -77,7 +77,8 @@ describe('the clock of one server of three is set', { skip: NO_CLOCKS ?? false }
         fences.push(lock.fence);
         await sleep(1);
         inside -= 1;
-        assert.equal(await lock.release(), true);
+        // Not asserted: a lock that only a bare majority has ends where the clock of one of these is set ahead.
+        await lock.release();
       }
     });
     for (const seconds of [HOUR, 0, -HOUR, 0]) {
