@@ -206,24 +206,24 @@ pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
         "a caller that hands off a share keeps it",
         Kind::Steady,
         script(
-            "redis.call('ZREM', shared_key, token, '#' .. token, '?' .. token)\nlocal fence",
-            "local fence",
+            "redis.call('ZREM', shared_key, token, '#' .. token, '?' .. token)\nredis.call('ZADD'",
+            "redis.call('ZADD'",
         ),
     ),
     (
         "a successor's share outlives the lock",
         Kind::Steady,
         script(
-            "redis.call('PEXPIRE', lock_key, last_ms - now_ms)\nredis.call('PEXPIRE', shared_key, last",
-            "redis.call('PEXPIRE', shared_key, last",
+            "  redis.call('PEXPIRE', lock_key, until_ms - now_ms)\n  redis.call('PEXPIRE', shared_key",
+            "  redis.call('PEXPIRE', shared_key",
         ),
     ),
     (
         "a successor has the fence of another",
         Kind::Steady,
         script(
-            "local fence = issue_fences(fence_key, counter, 1, epoch_us, now_us)\nredis.call('ZADD'",
-            "local fence = counter\nredis.call('ZADD'",
+            "local fence, failure = type(reply) == 'number' and reply, nil",
+            "local fence, failure = type(reply) == 'number' and reply - 1, nil",
         ),
     ),
     // The wait queue.
