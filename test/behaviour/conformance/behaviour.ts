@@ -65,12 +65,17 @@ export async function enqueue(
   const granted = manager.acquire(name, options);
   // The test awaits it later, and gets its failure then.
   granted.catch(() => {});
+  await queued(manager, name);
+  // In an object, so that who awaits this function does not wait for the lock.
+  return { granted };
+}
+
+/** Goes on when callers of `manager` that began to wait before are in the queue, and messages reach them. */
+export async function queued(manager: LockManager, name: string): Promise<void> {
   // Requests of one manager to one server are answered in order: with this one that before it is, too. The tag keeps
   // it on the server of the lock.
   await (await manager.tryAcquire(`beside {lock:${name}}`))?.release();
   await awaitSubscription.get(manager)?.(name);
-  // In an object, so that who awaits this function does not wait for the lock.
-  return { granted };
 }
 
 /** Whether each lock has a counter of its own, as on a quorum. */

@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import type { AcquireOptions, LockTimeoutError } from 'holdfast';
 import type { Lock, LockManager } from '../../support/holdfast.js';
 import { until } from '../../support/wait.js';
-import { type Behaviours, enqueue, LONG, openSeveral, turns } from './behaviour.js';
+import { type Behaviours, enqueue, LONG, openSeveral, queued, turns } from './behaviour.js';
 
 /** The position of a newcomer. The store may answer after the newcomer's wait has ended. */
 async function placeOfNewcomer(manager: LockManager, name: string): Promise<number> {
@@ -74,11 +74,10 @@ export const QUEUE: Behaviours = {
       await lock.release();
     };
     const earlier = Array.from({ length: 3 }, () => task('earlier'));
-    // They wait when a request that was sent later is answered.
-    await (await many.tryAcquire('beside'))?.release();
+    await queued(many, 'x');
     const { granted } = await enqueue(one, 'x');
     const later = Array.from({ length: 60 }, () => task('later'));
-    await (await many.tryAcquire('beside'))?.release();
+    await queued(many, 'x');
     await first.release();
     const lock = await granted;
     const before = served.filter((name) => name === 'later').length;
@@ -102,11 +101,11 @@ export const QUEUE: Behaviours = {
     };
     const calls = [call(a, 'first', {}), call(a, 'second', { mode: 'shared' })];
     calls.push(call(a, 'third', {}));
-    await (await a.tryAcquire('beside'))?.release();
+    await queued(a, 'x');
     // The clocks of two managers differ by half a round trip.
     await new Promise((resolve) => setTimeout(resolve, 20));
     calls.push(...Array.from({ length: 10 }, (_, i) => call(b, `later ${i}`, {})));
-    await (await b.tryAcquire('beside'))?.release();
+    await queued(b, 'x');
     await first.release();
     await Promise.all(calls);
     assert.deepEqual(served.slice(0, 3), ['first', 'second', 'third']);
