@@ -98,6 +98,8 @@ function nodeStub(target) {
   const args = ['cc', '-target', zigTarget, '-nostdlib', '-shared', '-s', '-o', library, source];
   execFileSync(join(tools, 'zig'), args, { stdio: 'inherit' });
   copyFileSync(library, join(folder, 'libnode.dll'));
+  // Debian's Rust links with this part of GCC. Zig brings its functions by itself, so an empty archive does.
+  writeFileSync(join(folder, 'libssp_nonshared.a'), '!<arch>\n');
   return folder;
 }
 
