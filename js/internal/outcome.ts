@@ -124,7 +124,7 @@ function timeoutError(outcome: Outcome, context: ErrorContext, lock: string): Lo
 }
 
 /** A hold of another client is dated only from this age on: its clock and this one may differ, and it may have waited. */
-const DATED_MS = 1_000;
+const DATED_MS = 10_000;
 
 /** Who holds a lock since when, and until when. */
 function describeHold(
