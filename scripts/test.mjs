@@ -14,8 +14,11 @@ import { join } from 'node:path';
 /** What takes minutes, or fetches much. */
 const LONG = [
   'adapters/compat/', // deploys beside the clients of other libraries
+  'behaviour/conformance/forgetful',
   'behaviour/conformance/servers', // the servers that .ci/servers fetches
   'behaviour/conformance/resp2',
+  'behaviour/lifecycle/worker', // workers that come and go for a minute
+  'behaviour/waiting/wakeups',
   'faults/torture/campaign',
   'faults/torture/histories',
   'package/', // runtimes, package managers, bundlers, frameworks
