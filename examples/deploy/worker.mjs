@@ -24,7 +24,7 @@ while (!ending.signal.aborted) {
     if (!ending.signal.aborted) console.log(`again: ${error.message}`)
   }
 }
-// Whoever waits gets the lock now, not when a lease ends.
+// The next waiter gets the lock now, not when a lease ends.
 await locks.close()
 redis.destroy()
 console.log('ended')

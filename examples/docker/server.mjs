@@ -9,7 +9,7 @@ const server = createServer((request, response) => {
 })
 server.listen(process.env.PORT ?? 3000, () => console.log(`listens on ${server.address().port}`))
 
-// What docker stop sends.
+// docker stop sends SIGTERM.
 process.once('SIGTERM', () => {
   server.close()
   locks.close()

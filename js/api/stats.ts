@@ -51,8 +51,8 @@ export interface LockStats {
 }
 
 /**
- * What a server allows, as its answers to a new connection told. Locks work without any of it: docs/servers.md says what
- * each costs.
+ * The abilities of a server, which each new connection tests. Locks work without any of them; docs/servers.md says what each
+ * missing one costs.
  *
  * @example
  * ```ts

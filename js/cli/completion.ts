@@ -35,7 +35,7 @@ export function addCompletion(program: Command, end: (code: number) => void): vo
     });
 }
 
-/** What follows an option. */
+/** The kind of value that follows an option. */
 function valueAfter({
   flags,
   argChoices,

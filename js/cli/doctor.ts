@@ -131,7 +131,7 @@ async function trial({ target, options }: Where, name: string): Promise<Finding[
   return findings;
 }
 
-/** What a server allows, as the trial found it. */
+/** The abilities of a server that the trial found. */
 function abilities(allowed: ServerAbilities): Finding {
   const { server, protocol, clock, pubsub, plainCommands, compareAndDelete } = allowed;
   const able = (is: boolean, what: string) => `${is ? '' : 'no '}${what}`;

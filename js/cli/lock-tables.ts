@@ -6,10 +6,10 @@ import { type Holder, type LockView, longestWait, nameOf } from '../internal/loc
 import type { Observer } from '../internal/observer.js';
 import { paint, printable, table } from './terminal.js';
 
-/** What a table of locks may be sorted by. */
+/** The columns by which a table of locks can be sorted. */
 export type SortKey = 'age' | 'name' | 'wait' | 'waiters';
 
-/** So many waiters are named; the others are counted. */
+/** The most waiters that a line names; it counts the others. */
 const NAMED_MAX = 3;
 
 /** The option `--sort`. */

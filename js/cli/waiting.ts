@@ -8,7 +8,7 @@ import { say } from './exit.js';
 import { leaseOf } from './lock-tables.js';
 import { clock, moment, printable } from './terminal.js';
 
-/** Who waits for less than this is told nothing. */
+/** A person who waits for less than this sees no message. */
 const FIRST_LOOK_MS = 1_000;
 const NEXT_LOOK_MS = 2_000;
 
@@ -28,7 +28,7 @@ async function tell(locks: LockManager, name: string, ended: AbortSignal): Promi
     // An early end is no error.
     await sleep(pause, undefined, { signal: ended }).catch(() => {});
     pause = NEXT_LOOK_MS;
-    // What cannot be found out is not said: the request for the lock reports errors.
+    // An error ends no look: the request for the lock reports errors.
     const view = ended.aborted ? undefined : await viewOf(locks, name).catch(() => undefined);
     if (view === undefined || ended.aborted) continue;
     const now = Date.now();

@@ -63,7 +63,7 @@ export function holdBack(
 
 /** Puts another answer into the place of the one that was held back. */
 function replace(response: ServerResponse, { status, headers }: Answer): void {
-  // What describes the other body. Node counts the bytes of this one.
+  // These describe the former body. Node counts the bytes of the new one.
   for (const name of ['Content-Length', 'Content-Type', 'ETag']) response.removeHeader(name);
   response.statusCode = status;
   setAll(response, headers);

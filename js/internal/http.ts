@@ -22,7 +22,7 @@ interface Response {
   end(body: string): unknown;
 }
 
-/** What a cache answered later would be no answer to another request. @internal */
+/** No cache may keep such an answer, since it answers one request only. @internal */
 export const PROBLEM_HEADERS = {
   'Content-Type': 'application/problem+json',
   'Cache-Control': 'no-store',

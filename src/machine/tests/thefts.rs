@@ -3,7 +3,7 @@
 use super::one_shots::{adopt, arrive_late, assert_idle, take, take_held, two};
 use super::world::{ONE_LEASE, RENEWED, World, ms};
 use crate::machine::{Command, Event, Hold, LossReason, OpId, Outcome, Wait};
-use crate::protocol::{Call, Mode, Reply, Token};
+use crate::protocol::{Call, Message, Mode, Reply, Token};
 
 fn force(world: &mut World) -> OpId {
     world.command(Command::Force { name: "a".to_owned(), foreign: false })
@@ -311,6 +311,15 @@ fn a_caller_that_leaves_a_shorter_lease_to_expire_discards_the_grant_once() {
     assert_eq!(third.outcome(last), None);
 }
 
+/// The answer to a poll overtakes the message about a grant, which arrives later.
+fn overtake_message(world: &mut World) -> Message {
+    let message = world.server.next_mail(world.subscriber).unwrap();
+    world.event(Event::Disconnected("cut".to_owned()));
+    world.connect();
+    world.answer_one();
+    message
+}
+
 #[test]
 fn a_message_about_a_lock_that_a_close_has_left_to_expire_gives_nothing_back() {
     let (mut a, mut b) = two();
@@ -321,11 +330,7 @@ fn a_message_about_a_lock_that_a_close_has_left_to_expire_gives_nothing_back() {
     b.lease(other);
     a.release(lease);
     a.settle();
-    // The answer to a poll overtakes the message.
-    let message = b.server.next_mail(b.subscriber).unwrap();
-    b.event(Event::Disconnected("cut".to_owned()));
-    b.connect();
-    b.answer_one();
+    let message = overtake_message(&mut b);
     b.lease(op);
     b.command(Command::Close);
     let released = b.released.len();
@@ -341,11 +346,7 @@ fn a_message_about_a_lock_that_its_caller_has_left_gives_nothing_back_until_its_
     b.settle();
     a.release(lease);
     a.settle();
-    // The answer to a poll overtakes the message.
-    let message = b.server.next_mail(b.subscriber).unwrap();
-    b.event(Event::Disconnected("cut".to_owned()));
-    b.connect();
-    b.answer_one();
+    let message = overtake_message(&mut b);
     let (lease, _) = b.lease(op);
     let left = b.command(Command::Leave { lease, ttl: ms(20_000) });
     b.settle();
