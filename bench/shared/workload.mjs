@@ -10,8 +10,8 @@ const ROUNDS = 5;
 const LEVEL = 64;
 const IDS = PEERS.map(({ id }) => id);
 
-const ABOUT = `This section measures shared locks and semaphores. An uncontended share costs the server about twice as much as an exclusive lock:
-it is a member of a set, with its own lease and fence. When sixty-four callers want ten permits, each permit goes from one caller
+const ABOUT = `This section measures shared locks and semaphores. A share without company costs the server as much as an exclusive lock; when others
+join, it becomes a member of a set, with its own lease and fence. When sixty-four callers want ten permits, each permit goes from one caller
 to the next in the order of their calls, by one script of about ten commands, as long as no other process waits. With redis-semaphore the permit goes to the caller that polls at the right moment (see p99).`;
 
 export const SHARED = { id: 'shared', about: ABOUT, run };

@@ -32,7 +32,10 @@ export interface HeldLockInfo {
    * then if it did not have to wait. `null` if the token does not tell it, as one that its caller has chosen.
    */
   readonly askedAt: Date | null;
-  /** The fencing token of a share; `null` for an exclusive lock, whose fence only its owner knows. */
+  /**
+   * The fencing token of a share; `null` where only the owner knows it: of an exclusive lock, and of a share that found
+   * the lock free.
+   */
   readonly fence: number | null;
   /** How long the lease lasts unless it is renewed, in ms; `null` if it never ends by itself. */
   readonly ttl: number | null;

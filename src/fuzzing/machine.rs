@@ -422,6 +422,7 @@ fn any_reply(bytes: &mut Bytes<'_>, script: Option<Script>) -> Result<Reply, Fai
             owners: bytes.pick(&["", "hf1.c.1"]).into(),
             queueing: bytes.flag(),
         }),
+        (Script::Acquire, 1) => Reply::Joined { fence: exact(bytes) },
         (Script::Acquire | Script::Adopt, _) => Reply::Granted { fence: exact(bytes) },
         (Script::HandoffShare, _) => {
             Reply::HandedOff { fence: exact(bytes), waiting: bytes.byte().into() }

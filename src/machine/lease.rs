@@ -56,6 +56,8 @@ pub(super) struct Lease {
     stalled: bool,
     /// An acquire of this token was lost and may still be executed: release it twice.
     pub(super) uncertain: bool,
+    /// Plain commands have taken this share. If others have joined since, the server has a later fence for it.
+    pub(super) lone_share: bool,
 }
 
 /// The reason why a fresh lease needs another request.
@@ -107,6 +109,7 @@ impl Lease {
             notice: None,
             asked: false,
             uncertain: false,
+            lone_share: false,
         }
     }
 
@@ -410,8 +413,11 @@ impl Leases {
         let claims = finished.script == Some(Script::Claim);
         match &finished.reply {
             // The replication id has changed since the grant, and the answer does not say that it is of this grant: that
-            // of a share has its fence, and a claim may be of a later grant by message to the same token.
-            Ok(Reply::Granted { fence: later }) if outdated && *later != held.fence => {
+            // of a share has its fence, and a claim may be of a later grant by message to the same token. Whoever took a
+            // lone share has never waited, so no message grants it anything.
+            Ok(Reply::Granted { fence: later })
+                if outdated && *later != held.fence && !held.lone_share =>
+            {
                 Some(Loss { id, reason: LossReason::Expired, give_back: GiveBack::Always })
             }
             Ok(Reply::Owner(true)) if outdated && claims => {

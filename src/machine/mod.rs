@@ -610,9 +610,8 @@ impl Machine {
 
     /// The first request of a new entry.
     fn approach(&self, entry: &Entry) -> Approach {
-        let may_be_free = entry.mode == Mode::Exclusive
-            && !matches!(entry.policy, ContentionPolicy::Steal(_))
-            && self.is_likely_free(&entry.keys);
+        let may_be_free =
+            !matches!(entry.policy, ContentionPolicy::Steal(_)) && self.is_likely_free(&entry.keys);
         if may_be_free { Approach::Plain } else { Approach::Script }
     }
 
@@ -654,7 +653,7 @@ impl Machine {
         }
         if let Some(entry) = self.entries.get_mut(&id) {
             match finished.reply {
-                Ok(Reply::Held(_)) => self.contention.was_held(&entry.keys),
+                Ok(Reply::Held(_) | Reply::Joined { .. }) => self.contention.was_held(&entry.keys),
                 Ok(Reply::Granted { .. }) if matches!(entry.pending, Pending::Unanswered) => {
                     self.contention.was_free(&entry.keys);
                 }
@@ -788,12 +787,13 @@ impl Machine {
         let Entry { keys, mode, block, budget, beneficiary, label, .. } = entry;
         rq.cx.stats.handed_off += u64::from(budget.is_some());
         let other_label = context::other_label(&label, &request.label);
-        let Granted { fence, until, owes, since } = granted;
+        let Granted { fence, until, owes, since, plainly } = granted;
         let mut held = Lease::new(id, keys.clone(), label, mode, request.ttl, fence, until);
         held.budget =
             budget.unwrap_or_else(|| HandoffBudget::new(rq.cx.now, request.ttl, mode, block));
         held.owes = owes.or_else(|| (entry.ttl < request.ttl).then_some(Owes::Length));
         (held.uncertain, held.confirmed) = (entry.uncertain, since);
+        held.lone_share = plainly && mode.is_shared();
         let (lease, owes) = (held.id, held.owes.is_some());
         self.leases.begin(rq, held, request.hold);
         rq.cx.complete(op, Outcome::Acquired { lease, fence, label: other_label });
@@ -1075,11 +1075,11 @@ impl Machine {
         let token = Leases::token_of(&self.rq.cx, &held);
         let mut release = Release::new(held.keys, token, held.until, held.uncertain);
         (release.op, release.shared) = (Some(op), held.mode.is_shared());
-        release.plain = !release.shared
+        release.plain = (held.lone_share || !release.shared)
             && held.owes.is_none()
             && !held.uncertain
             && self.is_likely_free(&release.keys)
-            && self.rq.servers.data_of(&release.keys).takes_plain_commands()
+            && self.rq.servers.data_of(&release.keys).takes_plain_commands(held.mode)
             && !self.queues.has(&release.keys);
         release.successor = successor;
         self.begin_release(id, release);
@@ -1130,7 +1130,7 @@ impl Machine {
         }
         self.queues.add_first_entry(&entry.keys, id);
         self.entries.insert(id, entry);
-        let granted = Granted { fence, until, since, owes: None };
+        let granted = Granted { fence, until, since, owes: None, plainly: false };
         self.entry_step(node, id, Step::Granted(granted));
     }
 }

@@ -136,6 +136,8 @@ pub(super) struct Granted {
     /// The moment from which the lease counts: when it was requested, or granted by message.
     pub(super) since: Mono,
     pub(super) owes: Option<Owes>,
+    /// Plain commands have taken it.
+    pub(super) plainly: bool,
 }
 
 /// The consequence of an answer or a message.
@@ -322,8 +324,9 @@ impl Entry {
         let is_new = matches!(self.position, Position::Unknown);
         if self.approach == Approach::Plain
             && is_new
-            && rq.servers.of(&keys).data.takes_plain_commands()
+            && rq.servers.of(&keys).data.takes_plain_commands(mode)
         {
+            let token = if mode.is_shared() { token.lone_share() } else { token };
             return Call::Take { keys, token, ttl, block };
         }
         let (epoch, intent) = (ServerTime::default(), self.intent());
@@ -335,7 +338,9 @@ impl Entry {
     pub(super) fn answered(&mut self, rq: &mut Requests, id: TokenId, finished: Finished) -> Step {
         let owner = Owner::Entry(id);
         match finished.reply {
-            Ok(Reply::Granted { fence }) => self.granted(rq, &finished, fence),
+            Ok(Reply::Granted { fence } | Reply::Joined { fence }) => {
+                self.granted(rq, &finished, fence, false)
+            }
             Ok(Reply::Take(take)) => self.tried(rq, &finished, take),
             Ok(Reply::Held(held)) => self.held(held, rq.cx.config.quorum),
             // The answer to the fallback, which has kept the entry.
@@ -371,7 +376,7 @@ impl Entry {
         }
     }
 
-    fn granted(&mut self, rq: &Requests, finished: &Finished, fence: u64) -> Step {
+    fn granted(&mut self, rq: &Requests, finished: &Finished, fence: u64, plainly: bool) -> Step {
         let until = valid_until(finished.sent, self.ttl);
         if rq.servers.get(finished.node).data.is_outdated(fence) {
             return Step::Discard;
@@ -379,7 +384,7 @@ impl Entry {
         if until <= rq.cx.now {
             return self.too_late();
         }
-        Step::Granted(Granted { fence, until, since: finished.sent, owes: None })
+        Step::Granted(Granted { fence, until, since: finished.sent, owes: None, plainly })
     }
 
     /// Plain commands were answered. The script completes what they have begun.
@@ -388,7 +393,7 @@ impl Entry {
             Take::Taken { last } => {
                 let before = last.saturating_sub(self.block.into());
                 if rq.servers.get(finished.node).data.may_follow(before) {
-                    return self.granted(rq, finished, before + 1);
+                    return self.granted(rq, finished, before + 1, true);
                 }
                 self.approach = Approach::Completion;
                 Step::Send
@@ -422,7 +427,8 @@ impl Entry {
         match since.filter(|_| !denied).map(|since| (since, valid_until(since, grant.claim))) {
             Some((since, until)) if now < until => {
                 rq.cx.stats.hand_off(now.since(since));
-                Step::Granted(Granted { fence: grant.fence, until, since, owes: Some(Owes::Claim) })
+                let (fence, owes) = (grant.fence, Some(Owes::Claim));
+                Step::Granted(Granted { fence, until, since, owes, plainly: false })
             }
             _ => {
                 // The rest of the claim is unknown: the entry asks for it.

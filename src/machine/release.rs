@@ -82,7 +82,10 @@ impl Release {
         let call = match &self.successor {
             _ if self.alone && self.shared => Call::FreeShare { keys, token },
             _ if self.alone => Call::Free { keys, token },
-            None if self.plain => return (Call::Delete { keys, token }, Fallback::None),
+            None if self.plain => {
+                let token = if self.shared { token.lone_share() } else { token };
+                return (Call::Delete { keys, token }, Fallback::None);
+            }
             None => Call::Release { keys, token, epoch },
             Some(successor) => {
                 let (_, Entry { token: successor, ttl, mode, .. }) = &**successor;

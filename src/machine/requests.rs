@@ -234,6 +234,7 @@ impl Requests {
             // Granting or enqueuing is a write, which a replica would have refused.
             Ok(
                 Reply::Granted { .. }
+                | Reply::Joined { .. }
                 | Reply::HandedOff { .. }
                 | Reply::Take(Take::Taken { .. })
                 | Reply::Held(Held { queued: Some(_), .. }),

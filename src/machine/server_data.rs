@@ -1,7 +1,7 @@
 //! The data of one server and its clock, as far as a manager knows them.
 
 use super::interface::ServerProbe;
-use crate::protocol::{DRIFT, FENCE_MAX, Mono, ServerTime};
+use crate::protocol::{DRIFT, FENCE_MAX, Mode, Mono, ServerTime};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -40,6 +40,8 @@ pub(super) struct ServerData {
     shown: Option<String>,
     /// The server denies a plain command that takes a lock, or the fence counter.
     pub(super) refuses_plain_commands: bool,
+    /// Its scripts may not read the clock, so nobody can have a share.
+    pub(super) denies_clock: bool,
     /// The number of that replication id, see [`super::servers::Servers::learn`].
     pub(super) number: u32,
 }
@@ -70,9 +72,9 @@ impl ServerData {
         fence < self.floor.as_micros()
     }
 
-    /// Whether a lock may be taken there by plain commands.
-    pub(super) const fn takes_plain_commands(&self) -> bool {
-        !self.refuses_plain_commands
+    /// Whether a lock, or a share of it, may be taken there by plain commands.
+    pub(super) const fn takes_plain_commands(&self, mode: Mode) -> bool {
+        !self.refuses_plain_commands && (!self.denies_clock || !mode.is_shared())
     }
 
     /// Whether a fence may follow `before`, the counter of the server: `INCRBY` knows no epoch, and begins a counter at

@@ -185,6 +185,7 @@ impl Servers {
         if let Some(why) = denied.plain_commands.filter(|_| !before) {
             cx.push(Effect::Notify(Notice::PlainCommandsDenied(why)));
         }
+        server.data.denies_clock = denied.clock.is_some();
         if let Some(why) = denied.clock {
             // Without a wait queue nobody is granted a lock by a message.
             if !std::mem::replace(&mut self.at(node).connection.pubsub_denied, true) {

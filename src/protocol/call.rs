@@ -16,7 +16,7 @@ pub enum Call {
     Take {
         /// The lock.
         keys: LockKeys,
-        /// The caller.
+        /// The caller, or its lone share.
         token: Token,
         /// The lease.
         ttl: Duration,
@@ -36,7 +36,7 @@ pub enum Call {
     Delete {
         /// The lock.
         keys: LockKeys,
-        /// The owner.
+        /// The owner, or its lone share.
         token: Token,
     },
     /// Take a free lock, enqueue for a held one, or confirm that `token` owns it.

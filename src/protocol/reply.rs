@@ -12,6 +12,11 @@ pub enum Reply {
         /// Strictly greater than every fence issued for this lock before.
         fence: u64,
     },
+    /// `acquire`: the token has a share of a lock of which others have shares.
+    Joined {
+        /// As in `Granted`.
+        fence: u64,
+    },
     /// `handoff_share`: the successor has the share.
     HandedOff {
         /// As in `Granted`.

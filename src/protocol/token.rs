@@ -7,6 +7,10 @@ use std::sync::Arc;
 /// never touched.
 pub const TOKEN_PREFIX: &str = "hf1.";
 
+/// The start of a lock's value while plain commands have taken its only share; its token follows. No client has this
+/// name.
+const LONE_SHARE: &str = "hf1.shared.";
+
 /// The start of a label that is a whole token: its caller has chosen the value of the lock. No label of a caller has it.
 pub(crate) const NAMED: &str = "=";
 
@@ -61,6 +65,12 @@ impl Token {
         rest.split('.').next()?.parse().ok()
     }
 
+    /// The value of a lock of which plain commands have taken a share for this token, the only one.
+    #[must_use]
+    pub fn lone_share(&self) -> Self {
+        Self([LONE_SHARE, &self.0].concat().into())
+    }
+
     /// The token as it is stored in Redis.
     #[must_use]
     pub fn as_str(&self) -> &str {
@@ -84,5 +94,8 @@ mod tests {
         assert_eq!(Token::new("c0ffee", 7, "cron").as_str(), "hf1.c0ffee.7.cron");
         assert_eq!(Token::new("c0ffee", 7, "cron").number("c0ffee"), Some(7));
         assert_eq!(Token::new("c0ffee", 7, "").number("c0ff"), None);
+        let share = Token::new("c0ffee", 7, "cron").lone_share();
+        assert_eq!(share.as_str(), "hf1.shared.hf1.c0ffee.7.cron");
+        assert_eq!(share.number("c0ffee"), None);
     }
 }

@@ -180,7 +180,8 @@ pub(super) fn take_message(
         _ => None,
     };
     let Some(until) = until else { return false };
-    let granted = Granted { fence: grant.fence, until, since: now, owes: Some(Owes::Claim) };
+    let (fence, owes) = (grant.fence, Some(Owes::Claim));
+    let granted = Granted { fence, until, since: now, owes, plainly: false };
     machine.handle(now, out, |machine| machine.entry_step(node, id, Step::Granted(granted)));
     true
 }

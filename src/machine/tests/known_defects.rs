@@ -72,6 +72,14 @@ pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
     (
         "anybody may extend",
         Kind::Steady,
+        script(
+            "if value ~= token and value ~= token .. MARK and value ~= LONE_SHARE .. token then",
+            "if not value then",
+        ),
+    ),
+    (
+        "anybody may claim",
+        Kind::Steady,
         script("if value ~= token and value ~= token .. MARK then", "if not value then"),
     ),
     (
@@ -282,6 +290,47 @@ pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
     ("waiters never poll", Kind::Steady, Change::Machine(Defect::NoPoll)),
     // Shares.
     (
+        "a lone share looks like the whole lock",
+        Kind::Steady,
+        script(" and owner:sub(1, #LONE_SHARE) ~= LONE_SHARE", ""),
+    ),
+    (
+        "a lone share is lost when others join it",
+        Kind::Steady,
+        script(
+            "redis.call('ZADD', lock.shared_key, lock.now_ms + lasts_ms, token, fence, '#' .. token)",
+            "",
+        ),
+    ),
+    (
+        "others join a lone share beside shares that have ended",
+        Kind::Steady,
+        script("  if lock.members > 0 then\n    redis.call('DEL', lock.shared_key)\n  end\n", ""),
+    ),
+    (
+        "a lone share gets the fence of whoever joins it",
+        Kind::Steady,
+        script("-next_fence(lock, 2, 0) - 0.5)", "-(lock.counter or 0) - 1)"),
+    ),
+    (
+        "a lone share is cut short when others join it",
+        Kind::Steady,
+        script("local lasts_ms = math.max(redis.call('PTTL', lock.key), 1)", "local lasts_ms = 1"),
+    ),
+    (
+        "a lone share is not renewed",
+        Kind::Steady,
+        script(
+            "if value == token or value == token .. MARK or value == LONE_SHARE .. token then",
+            "if value == token or value == token .. MARK then",
+        ),
+    ),
+    (
+        "a lone share is handed off as if it were lost",
+        Kind::Steady,
+        script("-- Nobody has asked for another share yet.\n  return 2", "return 0"),
+    ),
+    (
         "a share is granted while another has the whole lock",
         Kind::Steady,
         script("return is_shared(lock) and (limit == '0'", "return (limit == '0'"),
@@ -461,10 +510,7 @@ pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
     (
         "a release does not look at the queue",
         Kind::Steady,
-        script(
-            "(value == token or value == token .. MARK) and redis.call('EXISTS', queue_key) == 0",
-            "value == token or value == token .. MARK",
-        ),
+        script("if is_owned and redis.call('EXISTS', queue_key) == 0 then", "if is_owned then"),
     ),
     (
         "a waiter does not mark the lock of another",
@@ -474,7 +520,7 @@ pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
     (
         "a waiter is enqueued for its own lock",
         Kind::Steady,
-        script("owner ~= SHARED and owner ~= token and", "owner ~= SHARED and"),
+        script("if is_whole and owner ~= token and", "if is_whole and"),
     ),
     // Moving slots.
     (

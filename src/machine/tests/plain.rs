@@ -166,11 +166,75 @@ fn a_lost_answer_is_made_up_for_by_the_script() {
     assert_eq!(world.server.owner(world.now, &World::keys()), None);
 }
 
+fn share(world: &mut World) -> OpId {
+    world.acquire_as(10_000, Wait::Forever, RENEWED, Mode::SHARED)
+}
+
 #[test]
-fn shares_and_quorums_use_no_plain_commands() {
+fn a_lone_share_costs_as_little_as_the_whole_lock() {
     let (mut world, _) = ready();
-    world.acquire_as(10_000, Wait::Forever, RENEWED, Mode::SHARED);
-    assert!(matches!(next_call(&world), Call::Acquire { .. }));
+    let op = share(&mut world);
+    assert!(matches!(next_call(&world), Call::Take { .. }));
+    world.settle();
+    let (lease, fence) = world.lease(op);
+    assert_eq!(Some(fence), world.server.fence(world.now));
+    world.release(lease);
+    assert!(matches!(next_call(&world), Call::Delete { .. }));
+    world.settle();
+    assert_eq!(world.server.leftovers(world.now), "");
+    assert!(world.machine.is_idle());
+}
+
+#[test]
+fn others_join_a_lone_share_and_know_that_they_are_not_alone() {
+    let (mut a, mut b) = ready();
+    let first = share(&mut a);
+    a.settle();
+    let second = share(&mut b);
+    b.settle();
+    let ((first, earlier), (second, later)) = (a.lease(first), b.lease(second));
+    assert!(earlier < later);
+    assert!(a.server.is_shared(a.now, &World::keys()));
+    // Renewals find it where it is now.
+    a.pass(ms(4_000));
+    a.settle();
+    a.release(first);
+    a.settle();
+    b.release(second);
+    // The lock was in use, so it may be again.
+    assert!(matches!(next_call(&b), Call::Release { .. }));
+    share(&mut b);
+    assert!(b.wire.iter().any(|(_, call)| matches!(call, Call::Acquire { .. })));
+    b.settle();
+}
+
+#[test]
+fn a_lone_share_outlives_a_restart_that_others_have_joined_before() {
+    let (mut a, mut b) = two();
+    // The counter begins at the clock.
+    let op = acquire(&mut a);
+    a.settle();
+    a.release(a.lease(op).0);
+    a.settle();
+    let first = share(&mut a);
+    assert!(matches!(next_call(&a), Call::Take { .. }));
+    a.settle();
+    share(&mut b);
+    b.settle();
+    let (lease, fence) = a.lease(first);
+    a.pass(ms(100));
+    a.server.set_replication_id("restarted");
+    a.event(Event::Disconnected("restart".to_owned()));
+    while !a.connecting {
+        a.pass(ms(10));
+    }
+    a.connect();
+    a.settle();
+    assert!(a.machine.rq.servers.data_of(&World::keys()).is_outdated(fence));
+    assert!(a.machine.leases.hold_of(lease).is_some(), "the renewal denies a fence that it knows");
+    a.release(lease);
+    a.settle();
+    assert_eq!(a.server.owners(a.now, &World::keys()).len(), 1);
 }
 
 #[test]

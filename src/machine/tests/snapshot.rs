@@ -66,21 +66,29 @@ impl Snapshot {
         let queue = if entries.is_empty() { Vec::new() } else { read_queue(keys, ask, &entries) };
         let value = ask(&["GET", keys.lock()]).pop();
         let shared = value.as_deref().is_some_and(|value| bare(value) == SHARED);
+        let remaining_ms = left_ms(ask, keys.lock());
+        let lone = value.as_deref().and_then(lone_share);
+        let lone = lone.map(|token| Share { token: token.to_owned(), remaining_ms, fence: 0 });
         Self {
             value,
-            remaining_ms: left_ms(ask, keys.lock()),
+            remaining_ms,
             fence,
             fence_ms,
             waiting: ask(&["EXISTS", &keys.waiting()]) == ["1"],
             newest: if shared { newest_share(keys, ask) } else { String::new() },
             line: queue,
-            shares: if shared { read_shares(keys, time, ask) } else { Vec::new() },
+            shares: if shared { read_shares(keys, time, ask) } else { lone.into_iter().collect() },
         }
     }
 
     /// The owner of the whole lock, without the has-waiters flag.
     pub(super) fn owner(&self) -> Option<&str> {
-        self.value.as_deref().map(bare).filter(|owner| *owner != SHARED)
+        self.value.as_deref().map(bare).filter(|owner| !owner.starts_with(SHARED))
+    }
+
+    /// The only share, if plain commands have taken it and nobody has asked for another since.
+    pub(super) fn lone(&self) -> Option<&Share> {
+        self.shares.first().filter(|_| self.value.as_deref().and_then(lone_share).is_some())
     }
 
     pub(super) fn is_free(&self) -> bool {
@@ -98,6 +106,8 @@ impl Snapshot {
         match self.owner() {
             Some(owner) if is_foreign(owner) => "foreign",
             Some(owner) => owner,
+            // A thief names owners by a fence, and a lone share has none until others ask.
+            None if self.lone().is_some() => "a lone share",
             None if self.value.is_some() => &self.newest,
             None => "",
         }
@@ -144,6 +154,9 @@ pub(super) fn holders(
     time: ServerTime,
 ) -> Vec<Token> {
     let Some(value) = ask(&["GET", keys.lock()]).pop() else { return Vec::new() };
+    if let Some(token) = lone_share(&value) {
+        return vec![Token::from_text(token)];
+    }
     if bare(&value) != SHARED {
         return vec![Token::from_text(bare(&value))];
     }
@@ -154,6 +167,11 @@ pub(super) fn holders(
 
 /// The lock's value while others share it.
 pub(super) const SHARED: &str = "hf1.shared";
+
+/// The token of a lone share, if that is the lock's value.
+pub(super) fn lone_share(value: &str) -> Option<&str> {
+    value.strip_prefix(SHARED)?.strip_prefix('.')
+}
 
 /// Reads the wait queue; `entries` are tokens and their numbers.
 fn read_queue(
@@ -219,7 +237,11 @@ fn read_shares(
     let entries = ask(&["ZRANGEBYSCORE", &keys.shared(), &live, "+inf", "WITHSCORES"]);
     let read = |entry: &[String]| {
         let fence = ask(&["ZSCORE", &keys.shared(), &format!("#{}", entry[0])]).pop();
-        let fence = fence.and_then(|fence| fence.strip_prefix('-')?.parse().ok());
+        let fence = fence.and_then(|fence| {
+            // The record of a share that was a lone one has half a number more.
+            let fence = fence.strip_prefix('-')?;
+            fence.strip_suffix(".5").unwrap_or(fence).parse().ok()
+        });
         let end_ms: i64 = entry[1].parse().unwrap();
         Share {
             token: entry[0].clone(),

@@ -1,7 +1,7 @@
 //! Judges every script call of a simulated server by its effect on the lock: the rules of `docs/protocol.md`,
 //! implemented a second time and without the scripts.
 
-use super::snapshot::{Reach, SHARED, Snapshot, Waiter, bare, is_foreign};
+use super::snapshot::{Reach, SHARED, Share, Snapshot, Waiter, bare, is_foreign, lone_share};
 use super::theft_rules::Thefts;
 use super::world::COMMAND_TIMEOUT;
 use crate::protocol::{CLAIM, Call, Grant, Intent, Mode, Reply, Script, ServerTime, Taken, Token};
@@ -89,13 +89,24 @@ struct Candidate<'a> {
     limit: Option<usize>,
 }
 
+/// The owner that the caller of plain commands is, or its lone share.
+fn owner_of(token: &Token) -> &str {
+    lone_share(token.as_str()).unwrap_or(token.as_str())
+}
+
 impl Executed<'_> {
     pub(super) fn now_ms(&self) -> u64 {
         self.time.as_micros() / 1_000
     }
 
     pub(super) fn token(&self) -> &str {
-        self.token.as_str()
+        owner_of(self.token)
+    }
+
+    /// The share that is a lone one no more, and is now in the set.
+    fn collected(&self) -> Option<&Share> {
+        let lone = self.before.lone().filter(|_| self.after.lone().is_none())?;
+        self.after.shares.iter().find(|share| share.token == lone.token)
     }
 
     pub(super) fn intent(&self) -> Option<Intent> {
@@ -110,9 +121,12 @@ impl Executed<'_> {
     pub(super) fn gives_up(&self) -> bool {
         match self.call {
             Call::Release { .. } | Call::FreeShare { .. } => true,
-            Call::Delete { .. } => self.before.value.as_deref() == Some(self.token()),
-            // It knows nothing of shares.
-            Call::Free { .. } => self.before.owner() == Some(self.token()),
+            Call::Delete { token, .. } => self.before.value.as_deref() == Some(token.as_str()),
+            // It knows nothing of a set of shares.
+            Call::Free { .. } => {
+                self.before.owner() == Some(self.token())
+                    || self.before.lone().is_some_and(|share| share.token == self.token())
+            }
             _ => false,
         }
     }
@@ -294,27 +308,36 @@ impl Watch {
         granted: Granted,
     ) -> Result<(), String> {
         let Call::Take { token, ttl, block, .. } = call else { return Ok(()) };
+        let owner = owner_of(token);
+        let keeps = before.value.as_deref() == Some(token.as_str());
         let expected = match part {
             Plain::Set if before.value.is_none() => {
-                self.granted.insert(token.to_string(), granted);
-                self.thefts.taken(token.as_str());
-                self.by_plain.insert(token.to_string());
+                self.granted.insert(owner.to_owned(), granted);
+                self.thefts.taken(owner);
+                self.by_plain.insert(owner.to_owned());
                 if !before.line.is_empty() {
                     self.overtaking = Some(token.to_string());
                 }
                 let remaining_ms = i64::try_from(ttl.as_millis()).unwrap();
                 let value = Some(token.to_string());
-                Snapshot { value, remaining_ms, ..before.clone() }
+                let lone = lone_share(token.as_str());
+                let lone =
+                    lone.map(|token| Share { token: token.to_owned(), remaining_ms, fence: 0 });
+                Snapshot {
+                    value,
+                    remaining_ms,
+                    shares: lone.into_iter().collect(),
+                    ..before.clone()
+                }
             }
             Plain::Set => {
-                self.by_plain.remove(token.as_str());
+                self.by_plain.remove(owner);
                 before.clone()
             }
             Plain::Incrby if !matches!(value, Value::ServerError(_)) => {
                 let last = before.counter().unwrap_or(0) + u64::from(*block);
-                let took = self.by_plain.contains(token.as_str());
-                if took && before.owner() == Some(token.as_str()) {
-                    self.reserved.insert(token.to_string(), last);
+                if self.by_plain.contains(owner) && keeps {
+                    self.reserved.insert(owner.to_owned(), last);
                 }
                 self.highest = self.highest.max(last);
                 let (fence, fence_ms) = (Some(last.to_string()), after.fence_ms);
@@ -322,9 +345,8 @@ impl Watch {
             }
             Plain::Incrby => before.clone(),
             Plain::Mget => {
-                let keeps = before.owner() == Some(token.as_str()) && !before.waiting;
-                if self.by_plain.contains(token.as_str()) && !keeps {
-                    self.void.insert(token.to_string());
+                if self.by_plain.contains(owner) && (before.waiting || !keeps) {
+                    self.void.insert(owner.to_owned());
                 }
                 before.clone()
             }
@@ -406,7 +428,7 @@ impl Watch {
     fn is_purged(&self, done: &Executed<'_>, waiter: &Waiter) -> bool {
         let client = client(&waiter.token);
         // A plain command may have taken the lock since, which knows nothing of the record.
-        let by_plain = done.before.owner().is_some_and(|owner| self.by_plain.contains(owner));
+        let by_plain = done.before.holders().any(|(owner, _)| self.by_plain.contains(owner));
         let silent = self.silent.as_deref().filter(|_| done.before.is_free() || by_plain);
         let ended = |token: &str| done.before.held_ms(token).is_none();
         let heard_ms = waiter.deadline_ms.saturating_sub(LIVENESS_MS);
@@ -444,9 +466,21 @@ impl Watch {
     ) -> Result<(), String> {
         let counter = done.after.counter().unwrap_or(0);
         let granted = match done.reply {
-            Some(Reply::Granted { fence } | Reply::HandedOff { fence, .. }) => Some(*fence),
+            Some(
+                Reply::Granted { fence } | Reply::Joined { fence } | Reply::HandedOff { fence, .. },
+            ) => Some(*fence),
             _ => None,
         };
+        if granted.is_some() && done.after.shares.iter().any(|share| share.token == done.token()) {
+            // Others have joined the lone share of the caller, which got another fence by that.
+            self.void.remove(done.token());
+        }
+        if let Some(share) = done.collected() {
+            let (fence, highest) = (share.fence, self.highest);
+            expect(fence > highest, &format!("the fence {fence} after {highest}"))?;
+            self.reserved.insert(share.token.clone(), fence);
+            self.highest = fence;
+        }
         for successor in successors {
             let notified = done
                 .messages
@@ -480,7 +514,9 @@ impl Watch {
                 self.grant(done, done.token());
             }
             _ if successors.is_empty() && done.passed().is_none() && done.adopted().is_none() => {
-                expect(done.before.fence == done.after.fence, "a fence without a grant")?;
+                let is_due = done.before.lone().is_some() && done.after.lone().is_none();
+                let issued = done.before.fence != done.after.fence;
+                expect(!issued || is_due, "a fence without a grant")?;
             }
             _ => {}
         }
@@ -493,7 +529,7 @@ impl Watch {
         if let (true, Call::Downgrade { token, fence, .. }) = (done.is_downgrade(), done.call) {
             self.reserved.insert(token.to_string(), *fence);
         }
-        for share in &done.after.shares {
+        for share in done.after.shares.iter().filter(|_| done.after.lone().is_none()) {
             let own = self.reserved.get(&share.token).copied().unwrap_or(share.fence);
             expect(
                 share.fence == own,
@@ -611,7 +647,7 @@ fn leases_are_right(done: &Executed<'_>) -> Result<(), String> {
         )?;
     }
     let promised = match (done.call, done.reply) {
-        (Call::Acquire { ttl, .. }, Some(Reply::Granted { .. }))
+        (Call::Acquire { ttl, .. }, Some(Reply::Granted { .. } | Reply::Joined { .. }))
         | (Call::Adopt { ttl, .. }, Some(Reply::Granted { .. }))
         | (Call::ExtendShare { ttl, .. }, Some(Reply::Granted { .. } | Reply::Owner(true)))
         | (Call::Claim { ttl, .. } | Call::Extend { ttl, .. }, Some(Reply::Owner(true))) => {

@@ -10,6 +10,7 @@
          seen: only to steal: the owners, from an answer; if they have changed nothing is taken
          intent, limit and block may be left out together: 0, '-' and 1
   REPLY  fence                                            the lock is the token's; the first of block
+         { fence }                                        so is a share of it, and others are held
          { remaining_ms, holder, now_us, position, seq,   it is not: -1 if it never expires; 0 and ''
            owners, queueing }                             if it is free; position 0 if not enqueued; queueing, only
                                                           for one that is not: 1 if it is shared or others wait
@@ -68,13 +69,14 @@ if is_taken then
       redis.call('PEXPIRE', shared_key, ttl_ms + KEYS_MS)
     end
   end
-  return fence or failure
+  return value and fence and { fence } or fence or failure
 end
 
 -- So is a lock that another has: the caller is enqueued.
 value = redis.call('GET', lock_key)
 local owner = value and value:sub(-1) == MARK and value:sub(1, -2) or value
-if owner and owner:sub(1, 4) == 'hf1.' and owner ~= SHARED and owner ~= token and tonumber(intent) then
+local is_whole = owner and owner:sub(1, 4) == 'hf1.' and owner ~= SHARED and owner:sub(1, #LONE_SHARE) ~= LONE_SHARE
+if is_whole and owner ~= token and tonumber(intent) then
   --#include clock.lua
   --#include enqueue.lua
   local now_us, last = server_time_us(), redis.pcall('ZRANGE', queue_key, -1, -1, 'WITHSCORES')
@@ -140,11 +142,12 @@ end
 local entry = { token = token, lease_ms = ttl_ms, block = block, epoch_us = epoch_us, limit = limit, channel = inbox }
 
 local function take()
+  local is_beside = is_shared(lock)
   local fence = grant(lock, entry)
   if limit ~= WHOLE then
     fit_to_shares(lock)
   end
-  return fence
+  return is_beside and { fence } or fence
 end
 
 local is_foreign = lock.value and not lock.value:find('^hf1%.')

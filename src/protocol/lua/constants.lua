@@ -1,7 +1,8 @@
 -- constants: the words and numbers that several scripts use.
 
--- The value of a shared lock, the mark after a value while the queue is not empty, and the limit of the whole lock.
-local SHARED, MARK, WHOLE = 'hf1.shared', '+', '-'
+-- The value of a shared lock, the start of the value while plain commands have taken its only share, the mark after a
+-- value while the queue is not empty, and the limit of the whole lock.
+local SHARED, LONE_SHARE, MARK, WHOLE = 'hf1.shared', 'hf1.shared.', '+', '-'
 -- A waiter that has been silent for LIVENESS_MS leaves the queue. The side keys outlast the last waiter and share.
 local LIVENESS_MS, KEYS_MS = 15000, 30000
 -- A lock's own fence counter expires this long after its first use, in a quorum after its last.

@@ -11,7 +11,7 @@ local lock_key = KEYS[1]
 local token, ttl_ms = ARGV[1], tonumber(ARGV[2])
 
 local value = redis.call('GET', lock_key)
-if value ~= token and value ~= token .. MARK then
+if value ~= token and value ~= token .. MARK and value ~= LONE_SHARE .. token then
   return 0
 end
 if redis.call('PTTL', lock_key) < ttl_ms then

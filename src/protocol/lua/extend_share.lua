@@ -3,7 +3,7 @@
          no others: a slot that moves refuses scripts that name keys which do not exist
   ARGV   1 token  2 ttl_ms
   REPLY  fence: the share's, which lasts at least ttl_ms · 0 not the owner
-         1 so too, of the whole lock, which its owner is about to downgrade
+         1 so too, of the whole lock, which its owner is about to downgrade, or of the lone share
   WRITES lock (its expiry only) shared
   AGAIN  the same; no lease is ever shortened
   FAILS  WRONGTYPE if a key holds something else; then nothing is changed
@@ -14,7 +14,7 @@ local lock_key, shared_key = KEYS[1], KEYS[2]
 local token, ttl_ms = ARGV[1], tonumber(ARGV[2])
 
 local value = redis.call('GET', lock_key)
-if value == token or value == token .. MARK then
+if value == token or value == token .. MARK or value == LONE_SHARE .. token then
   if redis.call('PTTL', lock_key) < ttl_ms then
     redis.call('PEXPIRE', lock_key, ttl_ms)
   end

@@ -11,7 +11,7 @@ local lock_key = KEYS[1]
 local token = ARGV[1]
 
 local value = redis.call('GET', lock_key)
-if value ~= token and value ~= token .. MARK then
+if value ~= token and value ~= token .. MARK and value ~= LONE_SHARE .. token then
   return 0
 end
 redis.call('DEL', lock_key)

@@ -2,7 +2,7 @@
   not exist
   KEYS   1 lock  2 shared
   ARGV   1 token
-  REPLY  1 freed, also of the whole lock; waiters notice when they poll · 0 not the owner
+  REPLY  1 freed, also of the whole lock or the lone share; waiters notice when they poll · 0 not the owner
   WRITES lock shared
   AGAIN  0; the caller reads it as release.lua says
   FAILS  WRONGTYPE if a key holds something else; then nothing is changed
@@ -13,8 +13,8 @@ local lock_key, shared_key = KEYS[1], KEYS[2]
 local token = ARGV[1]
 
 local value = redis.call('GET', lock_key)
-if value == token or value == token .. MARK then
-  -- The owner asked for a downgrade that was not executed.
+if value == LONE_SHARE .. token or value == token or value == token .. MARK then
+  -- The share is the lone one, or its owner asked for a downgrade that was not executed.
   redis.call('DEL', lock_key)
   return 1
 end

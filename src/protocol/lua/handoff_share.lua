@@ -5,7 +5,8 @@
          limit: of the successor: a share if at most limit are held
   REPLY  {fence, waiting}: the share is the successor's, for ttl_ms; entries in the wait queue
          0 not the owner
-         2 more shares than limit are held, so the successor must wait: nothing is changed, release the share
+         2 more shares than limit are held, so the successor must wait, or no other: nothing is changed, release
+         the share
   WRITES lock fence shared
   AGAIN  0; the successor keeps its share
   FAILS  WRONGTYPE if a key holds something else, FENCE if the counter is at its end; then nothing is changed
@@ -18,6 +19,10 @@ local ttl_ms, limit = tonumber(ARGV[4]), tonumber(ARGV[5])
 --#include clock.lua
 local now_ms = math.floor(server_time_us() / 1000)
 local value = redis.call('GET', lock_key)
+if value == LONE_SHARE .. token then
+  -- Nobody has asked for another share yet.
+  return 2
+end
 local ends_ms = (value == SHARED or value == SHARED .. MARK) and tonumber(redis.call('ZSCORE', shared_key, token) or nil)
 if not ends_ms or ends_ms <= now_ms then
   return 0

@@ -2,8 +2,8 @@
   KEYS   1 lock  2 queue  3 waiters  4 shared
   ARGV   1 most
          most: the most shares to return, and the most waiters
-  REPLY  { value, remaining_ms, shares, waiters }  shares: token, remaining_ms and fence by turns; waiters: token,
-                                                   limit and waited_ms by turns
+  REPLY  { value, remaining_ms, shares, waiters }  shares: token, remaining_ms and fence by turns, 0 for a fence that only
+                                                   the owner knows; waiters: token, limit and waited_ms by turns
          {}                                        other code owns it, or it is free
   WRITES nothing
   AGAIN  the state then
@@ -21,13 +21,16 @@ end
 local now_us = server_time_us()
 local now_ms = math.floor(now_us / 1000)
 local shares, waiters = {}, {}
-if value == SHARED or value == SHARED .. MARK then
+if value:sub(1, #LONE_SHARE) == LONE_SHARE then
+  shares = { value:sub(#LONE_SHARE + 1), redis.call('PTTL', lock_key), 0 }
+  value = SHARED
+elseif value == SHARED or value == SHARED .. MARK then
   local range = redis.call('ZRANGEBYSCORE', shared_key, '(' .. now_ms, '+inf', 'WITHSCORES', 'LIMIT', 0, most)
   for i = 1, #range, 2 do
-    local fence = redis.call('ZSCORE', shared_key, '#' .. range[i])
+    local fence = tonumber(redis.call('ZSCORE', shared_key, '#' .. range[i]) or nil) or 0
     table.insert(shares, range[i])
     table.insert(shares, math.ceil((tonumber(range[i + 1]) or now_ms) - now_ms))
-    table.insert(shares, math.floor(-tonumber(fence or 0)))
+    table.insert(shares, math.floor(fence % 1 == 0 and -fence or 0))
   end
 end
 local queue = redis.call('ZRANGE', queue_key, 0, most - 1, 'WITHSCORES')

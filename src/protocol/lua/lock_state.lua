@@ -2,13 +2,15 @@
 -- `last_seq` is the number of the last entry of the queue, nothing if it is empty.
 --
 --   lock     STRING  the owner's token, SHARED, or what other code wrote; MARK follows the first two if a
---                    release must serve the queue
+--                    release must serve the queue. LONE_SHARE and a token, never marked: plain commands have taken a
+--                    share, the only one, which is not in the set
 --   queue    ZSET    token -> seq, the order of the queue; µs of the server's clock, raised where two meet
 --   waiting  STRING  exists as long as the queue, for commands that cannot read a queue
 --   waiters  HASH    token -> 'deadline_ms lease_ms block epoch_us limit channel'; 'unclaimed' -> the token
 --                    that was last granted the whole lock by message and has not been heard of since
 --   shared   ZSET    token -> end of its share, in ms of the server's clock; '#token' -> its fence, negative
---                    so that it stands apart; '?token' -> when it was granted by message, in ms and negative,
+--                    so that it stands apart, and half a number more if it is not the one that the owner knows;
+--                    '?token' -> when it was granted by message, in ms and negative,
 --                    until it is claimed. Counts only while the lock's value says that it is shared
 
 -- A score is text or a number, as the server likes it. Lua 5.4 tells integers and floats apart, and servers disagree on
@@ -16,6 +18,32 @@
 
 -- One call handles no more waiters, and no more shares.
 local STEPS_MAX = 128
+
+-- The mark if the queue is not empty.
+local function waiters_mark(lock)
+  return redis.call('EXISTS', lock.queue_key) == 1 and MARK or ''
+end
+
+-- The first of `block` fences above all that were issued, and at or above `epoch_us`.
+local function next_fence(lock, block, epoch_us)
+  local first = issue_fences(lock.fence_key, lock.counter, block, math.max(lock.epoch_us, epoch_us), lock.now_us)
+  lock.counter = first + block - 1
+  return first
+end
+
+-- Puts the share that plain commands have taken into the set, where others may follow. Its owner alone knows its fence, so
+-- the set has a later one, since fences of the set identify the owners, and half of the next to tell it from an owner's.
+local function collect_lone_share(lock, token)
+  local lasts_ms = math.max(redis.call('PTTL', lock.key), 1)
+  if lock.members > 0 then
+    redis.call('DEL', lock.shared_key)
+  end
+  local fence = string.format('%.1f', -next_fence(lock, 2, 0) - 0.5)
+  redis.call('ZADD', lock.shared_key, lock.now_ms + lasts_ms, token, fence, '#' .. token)
+  redis.call('PEXPIRE', lock.shared_key, lasts_ms + KEYS_MS)
+  lock.value, lock.members = SHARED .. waiters_mark(lock), 2
+  redis.call('SET', lock.key, lock.value, 'KEEPTTL')
+end
 
 -- The keys and their values, or nothing and the error. Reads every key that could be of the wrong type ahead
 -- of the first write. `value` is the lock's; no fence is issued below `epoch_us`, the epoch of the caller.
@@ -34,11 +62,18 @@ local function read_lock(lock_key, fence_key, queue_key, waiters_key, shared_key
     return nil, refusal(unclaimed, waiters_key, 'a table of waiters')
   end
   local counter, failure = read_counter(fence_key)
-  return not failure and {
+  if failure then
+    return nil, failure
+  end
+  local lock = {
     key = lock_key, fence_key = fence_key, queue_key = queue_key, waiters_key = waiters_key, shared_key = shared_key,
     waiting_key = waiting_key, value = value, last_seq = last[2], members = members, unclaimed = unclaimed, counter = counter,
     epoch_us = epoch_us, now_us = now_us, now_ms = math.floor(now_us / 1000),
-  }, failure
+  }
+  if value and value:sub(1, #LONE_SHARE) == LONE_SHARE then
+    collect_lone_share(lock, value:sub(#LONE_SHARE + 1))
+  end
+  return lock
 end
 
 -- The value as the owner of the lock knows it.
@@ -57,21 +92,9 @@ local function owners_of(lock)
   elseif is_shared(lock) then
     -- By the fence of the newest share: fences are stored negative, so it stands first.
     local score = tonumber(redis.call('ZRANGE', lock.shared_key, 0, 0, 'WITHSCORES')[2])
-    return score and string.format('%.0f', score) or ''
+    return score and string.format('%.17g', score) or ''
   end
   return strip_mark(lock.value)
-end
-
--- The mark if the queue is not empty.
-local function waiters_mark(lock)
-  return redis.call('EXISTS', lock.queue_key) == 1 and MARK or ''
-end
-
--- The first of `block` fences above all that were issued, and at or above `epoch_us`.
-local function next_fence(lock, block, epoch_us)
-  local first = issue_fences(lock.fence_key, lock.counter, block, math.max(lock.epoch_us, epoch_us), lock.now_us)
-  lock.counter = first + block - 1
-  return first
 end
 
 -- Forgets that a grant of the whole lock awaits its claim.

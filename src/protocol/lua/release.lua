@@ -15,9 +15,10 @@ local token = ARGV[1]
 
 -- The common cases: nobody waits.
 local value = redis.call('GET', lock_key)
-if (value == token or value == token .. MARK) and redis.call('EXISTS', queue_key) == 0 then
+local is_owned = value == token or value == token .. MARK or value == LONE_SHARE .. token
+if is_owned and redis.call('EXISTS', queue_key) == 0 then
   -- With the mark, the lock may have been granted by message, which this call claims.
-  local unclaimed = value ~= token and redis.pcall('HGET', waiters_key, 'unclaimed')
+  local unclaimed = value == token .. MARK and redis.pcall('HGET', waiters_key, 'unclaimed')
   if not unclaimed then
     redis.call('DEL', lock_key)
     return 1

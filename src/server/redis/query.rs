@@ -232,7 +232,8 @@ pub(in crate::server) fn add(page: &mut Page, key: &str, answer: Value) {
     for share in shares.chunks_exact(3) {
         let share = redis::from_redis_value::<(String, i64, u64)>(Value::Array(share.to_vec()));
         if let Ok((token, remaining_ms, fence)) = share {
-            let (key, fence) = (key.to_owned(), Some(fence));
+            // The server does not know the fence of a lone share.
+            let (key, fence) = (key.to_owned(), Some(fence).filter(|fence| *fence > 0));
             page.held.push(Holding { key, shared: true, token, fence, remaining_ms });
         }
     }

@@ -328,7 +328,12 @@ pub(in crate::server) fn reply(script: Script, value: Value) -> Result<Reply, Fa
                 .ok_or_else(|| unexpected(script, &Value::Array(parts))),
             _ => Err(unexpected(script, &Value::Array(parts))),
         },
-        (Script::Acquire, Value::Array(parts)) => held(&parts),
+        (Script::Acquire, Value::Array(parts)) => match parts.as_slice() {
+            [Value::Int(fence)] => whole(*fence)
+                .map(|fence| Reply::Joined { fence })
+                .ok_or_else(|| unexpected(script, &Value::Array(parts))),
+            _ => held(&parts),
+        },
         (Script::AcquireAll, Value::Array(parts)) => {
             let fences = parts.iter().map(whole_value).collect::<Option<_>>();
             fences.map(Reply::All).ok_or_else(|| unexpected(script, &Value::Array(parts)))

@@ -189,6 +189,7 @@ const OUTCOMES: &[&str] = &[
     "an entry is kept",
     "granted",
     "held",
+    "joined",
     "queued",
     "lengthened",
     "not the owner",
@@ -280,6 +281,11 @@ impl<'a> Round<'a> {
         }
     }
 
+    /// What plain commands take or delete for a token: the whole lock, or a share as its only owner.
+    fn lone_or_whole(&mut self, token: Token) -> Token {
+        if self.rng.bool() { token.lone_share() } else { token }
+    }
+
     fn call(&mut self) -> Call {
         let keys = LockKeys::from_key(self.lock);
         let (client, token) = self.pick(&TOKENS);
@@ -306,9 +312,11 @@ impl<'a> Round<'a> {
             },
             12 if self.rng.bool() => Call::Claim { keys, token: owner, ttl },
             12..14 => Call::Extend { keys, token: owner, ttl },
-            14 if self.rng.bool() => Call::Delete { keys, token: owner },
+            14 if self.rng.bool() => Call::Delete { keys, token: self.lone_or_whole(owner) },
             14 => Call::Free { keys, token: owner },
-            15 if self.rng.bool() => Call::Take { keys, token, ttl, block: 1 },
+            15 if self.rng.bool() => {
+                Call::Take { keys, token: self.lone_or_whole(token), ttl, block: 1 }
+            }
             15 => Call::Downgrade { keys, token: owner, epoch, fence: self.pick(&FENCES) },
             16 => self.adopt(keys, token, epoch, ttl),
             17 if self.rng.bool() => {
@@ -463,6 +471,10 @@ impl<'a> Round<'a> {
             (Ok(Reply::Granted { .. }), Call::Acquire { token, .. }) => {
                 self.owner = token.clone();
                 "granted"
+            }
+            (Ok(Reply::Joined { .. }), Call::Acquire { token, .. }) => {
+                self.owner = token.clone();
+                "joined"
             }
             (Ok(Reply::Held(Held { queued: Some(queued), owners, .. })), _) => {
                 (self.seq, self.owners) = (queued.seq, owners);
