@@ -196,10 +196,10 @@ export const HOLDING: Behaviours = {
       const losses: string[] = [];
       locks.on('lost', (lock, { reason }) => losses.push(`${lock.name} ${reason}`));
       const [asserted, released, extended] = await Promise.all(
-        ['asserted', 'released', 'extended'].map((name) => locks.acquire(name, { maxHold: 200 })),
+        ['asserted', 'released', 'extended'].map((name) => locks.acquire(name, { maxHold: 400 })),
       );
       const signal = released?.signal;
-      blockEventLoop(400);
+      blockEventLoop(600);
       assert.throws(() => asserted?.assertHeld(), { reason: 'maxHold' });
       assert.equal(asserted?.signal.aborted, true, 'as late as that, it is aborted from the start');
       assert.equal(signal?.aborted, false, 'no listener runs in the middle of other code');
