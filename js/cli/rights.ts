@@ -55,7 +55,6 @@ export function rights({ name, prefix, db, cluster, quorum }: Scope): Right[] {
     ...['INFO server', 'TIME', 'EVAL x 0', 'EVALSHA x 0'].map((text) => right(text)),
     ...forKey(lock),
     ...[`EXISTS ${side}`, `PTTL ${lock}`].map((text) => right(text)),
-    right(`APPEND ${lock} x`, null),
     ...forKey(side),
     right(`INCRBY ${sides}fence 1`, `INCRBY ${sides}fence nonsense`),
     right(`HSET ${side} x x`, `HSET ${side} x x x`),

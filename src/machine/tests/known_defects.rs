@@ -235,7 +235,11 @@ pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
         ),
     ),
     // The wait queue.
-    ("a waiter leaves no mark", Kind::Steady, script("redis.call('APPEND', lock_key, MARK)", "")),
+    (
+        "a waiter leaves no mark",
+        Kind::Steady,
+        script("value .. MARK, 'KEEPTTL')", "value, 'KEEPTTL')"),
+    ),
     (
         "a lock that was handed off is not marked",
         Kind::Steady,

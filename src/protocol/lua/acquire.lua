@@ -93,7 +93,7 @@ if is_whole and owner ~= token and tonumber(intent) then
     local seq = enqueue(queue, entry, redis.call('ZSCORE', queue_key, token), tonumber(intent))
     if value == owner then
       -- The mark makes the owner's release serve the queue.
-      redis.call('APPEND', lock_key, MARK)
+      redis.call('SET', lock_key, value .. MARK, 'KEEPTTL')
     end
     local position = redis.call('ZRANK', queue_key, token) + 1
     return { redis.call('PTTL', lock_key), owner, now_us, position, math.floor(tonumber(seq) or 0), owner }
@@ -176,7 +176,7 @@ if is_open(lock) then
 end
 -- The mark makes the owner's release serve the queue.
 if seq and lock.value and lock.value:find('^hf1%.') and lock.value:sub(-1) ~= MARK then
-  redis.call('APPEND', lock_key, MARK)
+  redis.call('SET', lock_key, lock.value .. MARK, 'KEEPTTL')
 end
 local remaining_ms = lock.value and redis.call('PTTL', lock_key) or 0
 if is_shared(lock) and limit ~= WHOLE then

@@ -31,7 +31,7 @@ end
 if redis.call('ZCOUNT', shared_key, '(' .. now_ms, '+inf') > (limit or 0) then
   return 2
 end
-local waiting = redis.call('ZCARD', queue_key)
+local waiting = redis.call('ZCOUNT', queue_key, '-inf', '+inf')
 -- As in acquire.lua: functions that are seldom needed are not defined before.
 local reply = redis.pcall('INCRBY', fence_key, 1)
 local fence, failure = type(reply) == 'number' and reply, nil

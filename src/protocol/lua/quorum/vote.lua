@@ -30,7 +30,7 @@ if value then
   owner, owner_attempt, owner_mark = value:match('^(hf1%..*)%.(%d+)(%+?)$')
   if owner ~= token or tonumber(owner_attempt) > tonumber(attempt) then
     if mark == '1' and owner and owner_mark == '' then
-      redis.call('APPEND', lock_key, MARK)
+      redis.call('SET', lock_key, value .. MARK, 'KEEPTTL')
     end
     local holder = owner and value:sub(1, #value - #owner_mark) or value
     return { 0, redis.call('PTTL', lock_key), holder }

@@ -139,11 +139,6 @@ const DEFECTS: &[(&str, &str, &str)] = &[
          return run(name, ...)",
     ),
     (
-        "what is appended to ends anew",
-        "APPEND",
-        "local key, more = ... return run('SET', key, run('GET', key) .. more)",
-    ),
-    (
         "a value of another type seems to be none",
         "GET",
         "local reply = run(name, ...) return type(reply) == 'string' and reply",
