@@ -72,6 +72,14 @@ impl Script {
         Self::Withdraw,
     ];
 
+    /// Those that the servers of a quorum run, besides [`Self::Inspect`].
+    pub const OF_QUORUMS: [Self; 5] =
+        [Self::Extend, Self::Fill, Self::Seal, Self::Vote, Self::Withdraw];
+
+    /// Those that a server runs whose scripts cannot read its clock.
+    pub const WITHOUT_CLOCK: [Self; 5] =
+        [Self::AcquireUnqueued, Self::Claim, Self::Delete, Self::Extend, Self::Free];
+
     /// The Lua text as it is sent to the server.
     #[must_use]
     pub fn source(self) -> &'static str {

@@ -1,10 +1,10 @@
 //! The commands that one server understands and allows a user, asked for once with each connection.
 
+use super::probe::{self, Refused};
 use super::wire::{self, info_field};
 use crate::machine::Denied;
 use crate::protocol::{CounterKey, Counters, Failure};
 use redis::{Pipeline, Value};
-use std::sync::LazyLock;
 
 /// How calls are written on one connection.
 #[derive(Clone, Copy, Debug)]
@@ -49,22 +49,6 @@ const OLDEST_REDIS: (u32, u32) = (6, 2);
 /// A value that no counter has, so that a compare-and-delete with it deletes nothing.
 const NO_COUNTER: &str = "-";
 
-/// Returns the errors of the commands that a server may deny to scripts alone, '' for none: TIME, and with a channel
-/// PUBLISH and PUBSUB. The empty message that it publishes means nothing.
-const PROBE: &str = "\
-local function refusal(...)
-  local reply = redis.pcall(...)
-  return type(reply) == 'table' and reply.err or ''
-end
-if not ARGV[1] then
-  return { refusal('TIME'), '', '' }
-end
-return { refusal('TIME'), refusal('PUBLISH', ARGV[1], ''), refusal('PUBSUB', 'NUMSUB', ARGV[1]) }
-";
-
-static PROBE_HASH: LazyLock<String> =
-    LazyLock::new(|| redis::Script::new(PROBE).get_hash().to_owned());
-
 /// Some services refuse scripts that do not write each key as `KEYS[n]`, as those of locks do not.
 const KEY_IN_VARIABLE: &str = "local key = KEYS[1] redis.pcall('EXISTS', key) return 1";
 
@@ -79,8 +63,7 @@ pub(super) fn question(dialect: Dialect, channel: Option<&str>) -> Pipeline {
     let mut pipeline = Pipeline::new();
     pipeline.cmd("GET").arg(&key);
     pipeline.cmd("MGET").arg(&key);
-    pipeline.cmd("EVAL").arg(PROBE).arg(0).arg(channel);
-    pipeline.cmd("EVALSHA").arg(&*PROBE_HASH).arg(0);
+    probe::add_to(&mut pipeline, channel);
     // Behind a proxy that hides several servers, the keys of a script must have one slot.
     let other = CounterKey::Slot(0).to_string();
     pipeline.cmd("EVAL").arg("return 1").arg(2).arg(&key).arg(other);
@@ -97,13 +80,13 @@ pub(super) fn question(dialect: Dialect, channel: Option<&str>) -> Pipeline {
     pipeline
 }
 
-/// The dialect for a server that answered [`question`], and what it denies.
-pub(super) fn answered(dialect: Dialect, values: Vec<Value>) -> (Dialect, Denied) {
+/// The dialect for a server that answered [`question`], what it denies, and what it refuses to scripts.
+pub(super) fn answered(dialect: Dialect, values: Vec<Value>) -> (Dialect, Denied, Refused) {
     let mut values = values.into_iter();
     let mut next = || values.next().unwrap_or(Value::Nil);
     let (counter, mget) = (denied(next()), denied(next()));
     let probe = next();
-    let [clock, publish, count] = refusals_of(&probe);
+    let refused = probe::refused(&probe);
     let (eval, evalsha) = (denied(probe), denied(next()));
     let one_slot = is_cross_slot(next());
     let key_in_variable = denied(next());
@@ -113,22 +96,11 @@ pub(super) fn answered(dialect: Dialect, values: Vec<Value>) -> (Dialect, Denied
         counters => counters,
     };
     let delete = if denied(next()).is_some() { Delete::Script } else { dialect.delete };
-    let pubsub = publish.or(count).map(|why| format!("scripts may not publish: {why}"));
+    let pubsub = refused.publish.as_ref().map(|why| format!("scripts may not publish: {why}"));
     let plain_commands = counter.or(mget).or(eval).or(evalsha).or(key_in_variable);
+    let clock = refused.clock.clone();
     let dialect = Dialect { counters, delete, clock: clock.is_none() };
-    (dialect, Denied { pubsub, plain_commands, clock })
-}
-
-/// What a server denies to scripts, in the answer of [`PROBE`].
-fn refusals_of(probe: &Value) -> [Option<String>; 3] {
-    let Value::Array(parts) = probe else { return [const { None }; 3] };
-    let refusal = |at: usize| match parts.get(at)? {
-        Value::BulkString(text) if !text.is_empty() => {
-            Some(wire::brief(String::from_utf8_lossy(text).into_owned()))
-        }
-        _ => None,
-    };
-    [refusal(0), refusal(1), refusal(2)]
+    (dialect, Denied { pubsub, plain_commands, clock }, refused)
 }
 
 fn is_cross_slot(value: Value) -> bool {
@@ -188,7 +160,7 @@ mod tests {
         Dialect { counters: Counters::Slots, delete: Delete::Delex, clock: true };
 
     fn of(values: Vec<Value>) -> (Counters, Delete, Option<String>) {
-        let (Dialect { counters, delete, .. }, denied) = answered(SLOTS, values);
+        let (Dialect { counters, delete, .. }, denied, _) = answered(SLOTS, values);
         (counters, delete, denied.plain_commands)
     }
 
@@ -209,7 +181,7 @@ mod tests {
         ] {
             let values = vec![get, mget, probed(["", "", ""]), ONE, ONE, ONE, delete];
             assert_eq!(question(SLOTS, None).len(), values.len());
-            let (dialect, denied) = answered(SLOTS, values);
+            let (dialect, denied, _) = answered(SLOTS, values);
             assert_eq!((dialect.counters, dialect.delete), (Counters::Slots, Delete::Delex));
             assert_eq!((dialect.clock, denied), (true, Denied::default()));
         }
@@ -240,7 +212,7 @@ mod tests {
         let asked = |refusals| {
             let values =
                 vec![Value::Nil, Value::Nil, probed(refusals), ONE, ONE, ONE, Value::Int(0)];
-            let (dialect, denied) = answered(Dialect::PLAIN, values);
+            let (dialect, denied, _) = answered(Dialect::PLAIN, values);
             (dialect.clock, denied)
         };
         let (clock, denied) = asked(["This Redis command is not allowed from scripts", "", ""]);

@@ -8,7 +8,7 @@ use super::subscriber::Subscriber;
 use super::{Deliver, Directory, Endpoint, Welcome, messages, persistence, wire};
 use crate::machine::{Denied, Risk, ServerProbe};
 use crate::protocol::message::FREE_CHANNELS;
-use crate::protocol::{Counters, Failure, Refusal};
+use crate::protocol::{Counters, Failure, Refusal, Script};
 use crate::server::{Abilities, Resp};
 use redis::{Pipeline, Value};
 use std::io;
@@ -89,7 +89,7 @@ async fn introduce(
     Ok((probe, risks, answers.first().map_or(Delete::Script, dialect::native_delete)))
 }
 
-/// The dialect that the server allows, and what it denies.
+/// The dialect that the server allows, and what it denies. Fails if one of its scripts could end after its first write.
 async fn settle(
     dialogue: &mut Dialogue,
     endpoint: &Endpoint,
@@ -106,7 +106,17 @@ async fn settle(
         Purpose::Server | Purpose::Cluster => endpoint.channels.first().map(|channel| &**channel),
     };
     let answers = dialogue.ask(&dialect::question(wanted, channel)).await?;
-    Ok(dialect::answered(wanted, answers))
+    let (dialect, denied, refused) = dialect::answered(wanted, answers);
+    let scripts = match purpose {
+        Purpose::Quorum { .. } => &Script::OF_QUORUMS[..],
+        Purpose::Server | Purpose::Cluster if !dialect.clock => &Script::WITHOUT_CLOCK,
+        Purpose::Server | Purpose::Cluster => &Script::ALL,
+    };
+    let user = endpoint.username.as_deref().unwrap_or("default");
+    match refused.half_done(scripts, user) {
+        Some(refusal) => Err(Failure::Refused(refusal)),
+        None => Ok((dialect, denied)),
+    }
 }
 
 /// Checks what the votes of a server need. They are scripts of their own, which use no plain commands.

@@ -16,6 +16,7 @@ mod handshake;
 mod link;
 mod messages;
 mod persistence;
+mod probe;
 pub(super) mod query;
 mod race;
 mod replicas;

@@ -3,7 +3,7 @@
 mod clockless;
 mod refusal;
 
-pub(super) use refusal::{brief, failure};
+pub(super) use refusal::{brief, failure, forbidden_to_a_script};
 
 use self::refusal::refused;
 use super::Endpoint;

@@ -38,7 +38,7 @@ pub(super) fn refused(code: &str, detail: &str) -> Failure {
 }
 
 /// An ACL's refusal in a script has no code: the first text before Redis 7.2, then the second.
-fn forbidden_to_a_script(detail: &str) -> Option<&str> {
+pub(in crate::server) fn forbidden_to_a_script(detail: &str) -> Option<&str> {
     ["The user executing the script can't", "ACL failure in script: "]
         .iter()
         .find_map(|words| detail.get(detail.find(words)?..))
