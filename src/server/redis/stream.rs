@@ -1,16 +1,18 @@
 //! Opens a connection to a server, with or without TLS.
 
-use super::{Address, Endpoint, race, tls};
+use super::{Address, Endpoint, Tls, race, tls};
 use socket2::{SockRef, TcpKeepalive};
+use std::future::pending;
 use std::io;
 use std::net::SocketAddr;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 #[cfg(unix)]
 use tokio::net::UnixStream;
 use tokio::net::{TcpStream, lookup_host};
+use tokio::time::timeout;
 use tokio_rustls::{client::TlsStream, rustls::ClientConnection};
 
 /// The idle time after which the kernel checks whether the peer is still there.
@@ -19,6 +21,9 @@ const KEEPALIVE: TcpKeepalive =
 
 /// If an address has not answered within this time, the next one is tried as well.
 const NEXT_AFTER: Duration = Duration::from_millis(250);
+
+/// A handshake without an answer for this long may be with a server that has no TLS.
+const SILENCE: Duration = Duration::from_millis(500);
 
 /// An open connection, as the runtime reads and writes it.
 pub(super) enum Stream {
@@ -37,7 +42,7 @@ impl Stream {
                 stream.set_nodelay(true)?;
                 SockRef::from(&stream).set_tcp_keepalive(&KEEPALIVE)?;
                 match &endpoint.tls {
-                    Some(tls) => Self::Tls(Box::new(tls.connect(host, stream).await?)),
+                    Some(tls) => Self::Tls(Box::new(shake_hands(tls, host, stream).await?)),
                     None => Self::Tcp(stream),
                 }
             }
@@ -73,6 +78,36 @@ pub(super) enum Parts {
     Tcp(TcpStream),
     #[cfg(unix)]
     Unix(UnixStream),
+}
+
+/// Shakes hands for TLS. A server without TLS reads the handshake as the beginning of a line, and waits for its end, so
+/// one that is silent is asked without TLS as well.
+async fn shake_hands(tls: &Tls, host: &str, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
+    let peer = stream.peer_addr()?;
+    let mut handshake = pin!(tls.connect(host, stream));
+    if let Ok(shaken) = timeout(SILENCE, &mut handshake).await {
+        return shaken;
+    }
+    tokio::select! {
+        shaken = &mut handshake => shaken,
+        why = plain_answer(peer) => Err(why),
+    }
+}
+
+/// Ends when the server at `peer` answers a command without TLS, with the error for that.
+async fn plain_answer(peer: SocketAddr) -> io::Error {
+    let mut answer = [0; 4];
+    match ask_plainly(peer, &mut answer).await {
+        Ok(_) if matches!(&answer, [b'+' | b'-', ..] | b"HTTP") => tls::not_spoken(),
+        // Nothing follows from that, so the handshake goes on.
+        _ => pending().await,
+    }
+}
+
+async fn ask_plainly(peer: SocketAddr, answer: &mut [u8]) -> io::Result<usize> {
+    let mut stream = TcpStream::connect(peer).await?;
+    stream.write_all(b"PING\r\n").await?;
+    stream.read_exact(answer).await
 }
 
 /// Connects to the first address that answers.
@@ -140,7 +175,6 @@ mod tests {
     use std::net::{Ipv4Addr, TcpListener};
     #[cfg(target_os = "linux")]
     use tokio::net::TcpSocket;
-    use tokio::time::timeout;
 
     fn loopback() -> SocketAddr {
         (Ipv4Addr::LOCALHOST, 0).into()

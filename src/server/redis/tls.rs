@@ -175,6 +175,9 @@ fn certificates(
 
 /// The remedy when a server reacts to TLS as one that does not support it.
 pub(super) const NO_TLS_HINT: &str = "; if the server does not speak TLS there, use redis://";
+/// A server without TLS.
+const NOT_SPOKEN: &str =
+    "the server does not speak TLS on this port: use its TLS port, or redis:// in place of rediss://";
 /// The kind of errors of TLS itself.
 const FAILED: io::ErrorKind = io::ErrorKind::ConnectionAborted;
 const NOT_READABLE: &str = "holds a certificate that cannot be read";
@@ -295,14 +298,16 @@ pub(super) fn explained(error: io::Error) -> io::Error {
     }
 }
 
+/// The error for a server that has answered without TLS.
+pub(super) fn not_spoken() -> io::Error {
+    io::Error::new(FAILED, NOT_SPOKEN)
+}
+
 fn explain(error: &Error) -> String {
     match error {
         Error::AlertReceived(alert) => refused(*alert),
         Error::InvalidCertificate(problem) => distrusted(problem),
-        Error::InvalidMessage(_) => {
-            "the server does not speak TLS on this port: use its TLS port, or redis:// in place of rediss://"
-                .to_owned()
-        }
+        Error::InvalidMessage(_) => NOT_SPOKEN.to_owned(),
         Error::PeerIncompatible(why) => {
             format!(
                 "the server and this client support no common form of TLS ({why:?}): the server needs TLS 1.2 or 1.3 with a current cipher suite"

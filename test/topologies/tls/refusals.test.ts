@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { createPrivateKey } from 'node:crypto';
-import { type AddressInfo, createServer } from 'node:net';
+import { type AddressInfo, createServer, connect as dial } from 'node:net';
 import { afterEach, test } from 'node:test';
 import type { TlsOptions } from 'holdfast';
 import { connect, openOperations } from '../../support/holdfast.js';
@@ -127,9 +127,37 @@ test('a server that shows the certificate of the CA itself', async () => {
 
 test('a server without TLS, reached with rediss://', async () => {
   const { url } = await servers.startPlain();
-  // It waits for the end of what it takes for a line.
-  const message = /no connection within 300 ms; .* not speak TLS there, use redis:\/\//;
-  await refused(url.replace('redis:', 'rediss:'), { ca: ca.cert }, FAILED, message, 300);
+  // It waits for the end of what it takes for a line, if the handshake has none by chance.
+  const secure = url.replace('redis:', 'rediss:');
+  const message = /the server does not speak TLS on this port.*redis:\/\//;
+  for (let time = 0; time < 4; time++) {
+    await refused(secure, { ca: ca.cert }, FAILED, message, 60_000);
+  }
+});
+
+test('a server that never answers rediss://', async () => {
+  const mute = createServer((socket) => socket.on('error', () => {}).resume());
+  await new Promise<void>((resolve) => mute.listen(0, '127.0.0.1', resolve));
+  const { port } = mute.address() as AddressInfo;
+  const message = /no connection within 700 ms; .* not speak TLS there, use redis:\/\//;
+  await refused(`rediss://127.0.0.1:${port}`, { ca: ca.cert }, FAILED, message, 700);
+  await new Promise((resolve) => mute.close(resolve));
+});
+
+test('a server whose handshake is slow', async () => {
+  const { url } = await servers.start();
+  const { port } = new URL(url);
+  const slow = createServer((socket) => {
+    const upstream = dial(Number(port), '127.0.0.1');
+    socket.pipe(upstream);
+    setTimeout(() => upstream.pipe(socket), 1_000);
+    for (const each of [socket, upstream]) each.on('error', () => {});
+  });
+  await new Promise<void>((resolve) => slow.listen(0, '127.0.0.1', resolve));
+  const at = (slow.address() as AddressInfo).port;
+  const locks = await connect(`rediss://127.0.0.1:${at}`, { tls: { ca: ca.cert } });
+  await locks.close();
+  await new Promise((resolve) => slow.close(resolve));
 });
 
 test('a server that answers rediss:// with plain text', async () => {
