@@ -14,57 +14,106 @@ export interface Parameters {
 const ON = new Set(['true', '1', 'yes', 'on', '']);
 const OFF = new Set(['false', '0', 'no', 'off']);
 
-const NOTHING = 'leave it out, since holdfast has nothing like it';
+const NOTHING = 'leave it out, since holdfast has nothing like it, or use its options';
+const TLS_NAME = 'use the option tls.servername';
+const CERT = 'use the option tls.cert';
+const USER = 'put it before the host (redis://user:password@host), or use the option username';
+const PASSWORD = 'put it before the host (redis://:password@host), or use the option password';
 const NO_CHECK =
   'to accept every certificate pass { tls: { rejectUnauthorized: false } } as an option: the URL alone does not turn the check off';
 const TIMEOUTS = 'use the options connectTimeout and commandTimeout';
+const CLUSTER = "use the target { cluster: ['redis://host:6379'] }";
+const SENTINELS =
+  "use the target { sentinels: ['redis://host:26379'], master: 'name of the primary' }";
+const CA = 'use the option tls.ca';
+const KEY = 'use the option tls.key';
 
-/** The known parameters that have an option instead, or nothing, in lower case and without `_` and `-`. */
-const INSTEAD: Readonly<Record<string, string>> = {
-  clientname: 'use the option clientName',
-  connectiontimeout: TIMEOUTS,
-  connecttimeout: TIMEOUTS,
-  commandtimeout: TIMEOUTS,
-  enablereadycheck: NOTHING,
-  insecure: NO_CHECK,
-  keyprefix: 'use the option prefix',
-  lazyconnect: NOTHING,
-  maxconnections: NOTHING,
-  maxretriesperrequest: NOTHING,
-  name: 'use the option clientName',
-  password: 'put it before the host (redis://:password@host), or use the option password',
-  poolsize: NOTHING,
-  readtimeout: TIMEOUTS,
-  rejectunauthorized: NO_CHECK,
-  retryontimeout: NOTHING,
-  servername: 'use the option tls.servername',
-  skipverify: NO_CHECK,
-  sockettimeout: TIMEOUTS,
-  socketconnecttimeout: TIMEOUTS,
-  sslcacerts: 'use the option tls.ca',
-  sslcertfile: 'use the option tls.cert',
-  sslcheckhostname: 'use the option tls.servername',
-  sslkeyfile: 'use the option tls.key',
-  timeout: TIMEOUTS,
-  tlsinsecure: NO_CHECK,
-  user: 'put it before the host (redis://user:password@host), or use the option username',
-  username: 'put it before the host (redis://user:password@host), or use the option username',
-};
+/** What to use in place of known parameters, by their names in lower case and without `_` and `-`. */
+const INSTEAD: ReadonlyMap<string, string> = new Map(
+  Object.entries({
+    addr: CLUSTER,
+    auth: PASSWORD,
+    cacert: CA,
+    cafile: CA,
+    clientname: 'use the option clientName',
+    cluster: CLUSTER,
+    commandtimeout: TIMEOUTS,
+    connectiontimeout: TIMEOUTS,
+    connecttimeout: TIMEOUTS,
+    dialtimeout: TIMEOUTS,
+    insecure: NO_CHECK,
+    keyprefix: 'use the option prefix',
+    mastername: SENTINELS,
+    name: 'use the option clientName',
+    node: CLUSTER,
+    password: PASSWORD,
+    prefix: 'use the option prefix',
+    readtimeout: TIMEOUTS,
+    readwritetimeout: TIMEOUTS,
+    rediscluster: CLUSTER,
+    redissentinel: SENTINELS,
+    rejectunauthorized: NO_CHECK,
+    sentinel: SENTINELS,
+    sentinelmasterid: SENTINELS,
+    sentinelservicename: SENTINELS,
+    servername: TLS_NAME,
+    servicename: SENTINELS,
+    skipverify: NO_CHECK,
+    sni: TLS_NAME,
+    socketconnecttimeout: TIMEOUTS,
+    sockettimeout: TIMEOUTS,
+    sslcacerts: CA,
+    sslcadata: CA,
+    sslcapath: CA,
+    sslcert: CERT,
+    sslcertfile: CERT,
+    sslcheckhostname: TLS_NAME,
+    sslkey: KEY,
+    sslkeyfile: KEY,
+    sslrootcert: CA,
+    sslverify: NO_CHECK,
+    timeout: TIMEOUTS,
+    tlsca: CA,
+    tlscafile: CA,
+    tlscert: CERT,
+    tlsinsecure: NO_CHECK,
+    tlskey: KEY,
+    tlsverify: NO_CHECK,
+    user: USER,
+    username: USER,
+    verifypeer: NO_CHECK,
+    writetimeout: TIMEOUTS,
+  }),
+);
+
+/** The values of `sslmode` that are TLS. The server's certificate is always checked. */
+const TLS_MODES = new Set(['require', 'verify-ca', 'verify-full']);
 
 /**
  * Reads the parameters of a server's URL: understands those that have a meaning here, and refuses the others by name,
- * unless the name is unknown, since it may be the rest of a password with a `?` in it.
+ * unless they may be the rest of a password with a `?` in it, since a `@` follows.
  *
  * @internal
  */
 export function readParameters(url: URL): Parameters {
   let tls: boolean | undefined;
   let db: string | undefined;
+  const refusal = (name: string, instead?: string) => refusalOf(url, name, instead);
+  const isOn = (name: string, value: string) => {
+    const word = value.toLowerCase();
+    if (!ON.has(word) && !OFF.has(word)) throw refusal(name, 'it is true or false');
+    return ON.has(word);
+  };
   for (const [name, value] of url.searchParams) {
-    switch (name.toLowerCase().replaceAll(/[_-]/g, '')) {
+    switch (plain(name)) {
       case 'tls':
       case 'ssl':
         tls = isOn(name, value);
+        break;
+      case 'sslmode':
+        tls = TLS_MODES.has(value);
+        if (!tls && value !== 'disable')
+          throw refusal(name, 'it is disable, require or verify-full');
         break;
       case 'sslcertreqs':
         // The server's certificate is checked by default.
@@ -76,8 +125,13 @@ export function readParameters(url: URL): Parameters {
         break;
       case 'protocol':
         // The best that the server has is used, and the same works with both.
-        if (!/^[23]$/.test(value)) throw refusal(name, 'it is 2 or 3');
+        if (!/^(resp)?[23]$/i.test(value)) throw refusal(name, 'it is 2 or 3');
         break;
+      case 'allowusernameinuri':
+        // A user name before the host is always taken.
+        if (!isOn(name, value)) throw refusal(name, 'leave the user name out');
+        break;
+      case 'database':
       case 'db':
         db = value;
         break;
@@ -88,18 +142,18 @@ export function readParameters(url: URL): Parameters {
   return { tls, db };
 }
 
-function isOn(name: string, value: string): boolean {
-  const word = value.toLowerCase();
-  if (!ON.has(word) && !OFF.has(word)) throw refusal(name, 'it is true or false');
-  return ON.has(word);
+/** A name in lower case and without `_` and `-`. */
+function plain(name: string): string {
+  return name.toLowerCase().replaceAll(/[_-]/g, '');
 }
 
-function refusal(name: string, instead?: string): Error {
-  const advice = instead ?? INSTEAD[name.toLowerCase().replaceAll(/[_-]/g, '')];
+function refusalOf(url: URL, name: string, instead = INSTEAD.get(plain(name))): Error {
+  // A password stands before a `@`, and no program calls a parameter like many of them.
+  const isName = !url.search.includes('@') && /^[a-z][\w-]{0,39}$/i.test(name);
   return argumentError(
     'ERR_INVALID_ARG_VALUE',
-    advice === undefined
-      ? 'the URL of a server has a ?parameter that holdfast does not know; use the options, or write %3F if the ? belongs to the password'
-      : `the URL of a server has the parameter ${name}, which cannot be used like that: ${advice}`,
+    isName || instead !== undefined
+      ? `the URL of a server has the parameter ${name}, which cannot be used like that: ${instead ?? NOTHING}`
+      : 'the URL of a server has a ?parameter that holdfast does not know; use the options, or write %3F if the ? belongs to the password',
   );
 }

@@ -20,7 +20,18 @@ const REFUSED: readonly (readonly [string, RegExp])[] = [
   ['redis://:s3cret%@localhost', /write %25/],
   ['redis://user:12/s3cret@localhost', /database.*must be a number/],
   ['redis://:s3cret@localhost/one', /database.*must be a number/],
-  ['redis://:pass@localhost?s3cret=1', /a \?parameter that holdfast does not know/],
+  ['redis://user:12?s3cret=1@localhost', /a \?parameter that holdfast does not know/],
+  ['redis://:pass@localhost?%73=s3cret&12s3cret=1', /the parameter s,.*leave it out.*options/],
+  ['redis://:pass@localhost?12s3cret=1', /a \?parameter that holdfast does not know/],
+  ['redis://localhost?pool_size=s3cret', /the parameter pool_size,.*leave it out.*options/],
+  ['redis://localhost?sslmode=s3cret', /the parameter sslmode.*disable, require or verify-full/],
+  ['rediss://:s3cret@localhost?sslmode=disable', /rediss:\/\/, which is TLS/],
+  ['redis://localhost?sslrootcert=s3cret', /the parameter sslrootcert.*option tls\.ca/],
+  ['redis://localhost?dial_timeout=s3cret', /dial_timeout.*connectTimeout/],
+  ['redis://localhost?sentinelMasterId=s3cret', /sentinelMasterId.*sentinels: \[/],
+  ['redis://localhost?redis_cluster=1&x=s3cret', /redis_cluster.*cluster: \[/],
+  ['redis://localhost?allowUsernameInURI=s3cret', /allowUsernameInURI.*true or false/],
+  ['redis://localhost?constructor=s3cret', /the parameter constructor.*leave it out/],
   ['redis://:s3cret@localhost:99999', /not a URL/],
   ['unix://host/path?pass=s3cret', /absolute path/],
   ['unix:///path?pass=s3cret&base=1', /and no other/],
@@ -71,8 +82,11 @@ test('connect: understands the parameters that services put into their URLs', as
   assert.equal(await b.tryAcquire('same'), null, 'the database is the same');
   assert.equal(held.held, true);
   await Promise.all([held.release(), a.close(), b.close()]);
-  const plain = await connect(`${server.url}?tls=true&ssl_cert_reqs=required`).catch(String);
-  assert.match(`${plain}`, /rediss:\/\/.*does not speak TLS/s);
+  await takes(`${server.url}?database=3&sslmode=disable&protocol=resp3&allowUsernameInURI=true`);
+  for (const secure of ['tls=true&ssl_cert_reqs=required', 'sslmode=require']) {
+    const plain = await connect(`${server.url}?${secure}`).catch(String);
+    assert.match(`${plain}`, /rediss:\/\/.*does not speak TLS/s);
+  }
 });
 
 test('connect: takes a redis:// URL, a valkey:// URL and a URL object', async () => {
