@@ -52,9 +52,11 @@ impl Dialogue {
     async fn log_in(&mut self, endpoint: &Endpoint) -> Result<(), Failure> {
         let answers = match self.ask(&wire::login(endpoint, self.resp)).await {
             Ok(answers) => answers,
-            // A server that expects TLS hangs up on plain text.
+            // A server that expects TLS hangs up on plain text, without an answer that tells more.
             Err(Failure::Lost(why))
-                if matches!(endpoint.address, Address::Tcp { .. }) && endpoint.tls.is_none() =>
+                if matches!(endpoint.address, Address::Tcp { .. })
+                    && endpoint.tls.is_none()
+                    && self.frames.rest().is_empty() =>
             {
                 let why = format!("{why}; if the server expects TLS, use rediss://");
                 return Err(Failure::Lost(why));

@@ -2,6 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { createPrivateKey } from 'node:crypto';
+import { createServer as createWebServer } from 'node:http';
 import { type AddressInfo, createServer, connect as dial } from 'node:net';
 import { afterEach, test } from 'node:test';
 import type { TlsOptions } from 'holdfast';
@@ -170,6 +171,15 @@ test('a server that answers rediss:// with plain text', async () => {
   const message = /the server does not speak TLS on this port.*redis:\/\//;
   await refused(`rediss://127.0.0.1:${port}`, { ca: ca.cert }, FAILED, message);
   await new Promise((resolve) => rude.close(resolve));
+});
+
+test('a server of HTTP is named as such', async () => {
+  const web = createWebServer((_request, response) => response.end());
+  await new Promise<void>((resolve) => web.listen(0, '127.0.0.1', resolve));
+  const { port } = web.address() as AddressInfo;
+  const message = /: an HTTP server answered, not a Redis server: .* Redis clients$/;
+  await refused(`redis://127.0.0.1:${port}`, undefined, FAILED, message);
+  await new Promise((resolve) => web.close(resolve));
 });
 
 test('a server with TLS, reached with redis://', async () => {
