@@ -89,6 +89,16 @@ function roundTrip({ roundTrips }: ServerSurvey): Found {
 }
 
 function version(info: Info): Found {
+  const [garnet, kvrocks] = [info.get('garnet_version'), info.get('kvrocks_version')];
+  if (garnet !== undefined) {
+    // Nothing that it answers tells whether it does that.
+    const message = `Garnet ${garnet}, which runs a script at one go only with --lua-transaction-mode`;
+    const advice =
+      'start it with --lua --lua-transaction-mode: without it two clients may hold a lock';
+    return { check: 'version', level: 'warning', message, advice };
+  }
+  // It calls itself a Redis 4, whatever it can do.
+  if (kvrocks !== undefined) return ok('version', `Kvrocks ${kvrocks}`);
   const valkey = info.get('valkey_version');
   const [name, number, least] =
     valkey === undefined

@@ -116,6 +116,18 @@ export const RESTRICTIONS = {
     source: 'https://redis.io/docs/latest/operate/rs/references/compatibility/commands/server/',
     instead: ([name = '']) => (/^INFO$/i.test(name) ? ['ECHO', ''] : undefined),
   },
+  'the name Garnet': {
+    source: 'https://microsoft.github.io/garnet/docs/getting-started/configuration',
+    instead: ([name = '']) =>
+      /^INFO$/i.test(name) ? ['ECHO', 'garnet_version:2.1.5\r\n'] : undefined,
+  },
+  'the name Kvrocks': {
+    source: 'https://kvrocks.apache.org/docs/supported-commands',
+    instead: ([name = '']) =>
+      /^INFO$/i.test(name)
+        ? ['ECHO', 'redis_version:4.0.0\r\nkvrocks_version:2.14.0\r\n']
+        : undefined,
+  },
   'database 0 only': {
     source: 'https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/',
     instead: refused(/^SELECT/i, () => 'ERR DB index is out of range'),

@@ -4,6 +4,7 @@ import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { Cluster } from '../../support/cluster.js';
 import { enrol, leastRights } from '../../support/least-rights.js';
+import { RestrictedServer } from '../../support/restricted.js';
 import { Sentinels } from '../../support/sentinels.js';
 import { RedisServer } from '../../support/server.js';
 import { until } from '../../support/wait.js';
@@ -236,6 +237,18 @@ test('all rights that are missing are listed at once, also those behind which no
     assert.match(advice.join(' '), /grant \+mget .*grant \+publish .*grant \+scan /);
     assert.match(advice.join(' '), /SUBSCRIBE/);
     await server.admin.call('ACL', 'DELUSER', user.name);
+  }
+});
+
+test('Garnet runs scripts at one go only with an option, and Kvrocks is no Redis 4', async () => {
+  for (const [name, expected] of [
+    ['the name Garnet', /^warning Garnet 2\.1\.5, .*--lua --lua-transaction-mode/],
+    ['the name Kvrocks', /^ok Kvrocks 2\.14\.0 $/],
+  ] as const) {
+    const proxy = await RestrictedServer.start(server.port, name);
+    const found = (await findings(0, '--url', proxy.url)).find(({ check }) => check === 'version');
+    await proxy.stop();
+    assert.match(`${found?.level} ${found?.message} ${found?.advice ?? ''}`, expected);
   }
 });
 
