@@ -8,7 +8,7 @@ runPage('docs/servers.md', {
   otherwise: {
     'process.env.REDIS_URL': remote,
     UPSTASH_PASSWORD: remote,
-    'clustercfg.euw1': remote,
+    'clustercfg.shop.abc123.euw1': remote,
     'master.shop': remote,
     'server-ca.pem': remote,
     'redis.azure.net': remote,
