@@ -81,8 +81,8 @@ pub struct Machine {
     contention: Contention,
     entries: FxHashMap<TokenId, Entry>,
     leases: Leases,
-    /// Releases that wait for the answer to a renewal, a claim or an extension: if that confirms the lock, it is handed
-    /// off here.
+    /// Releases that wait for an answer. If that to a renewal, a claim or an extension confirms the lock, it is handed off
+    /// here; after that to a queue entry, the entry can be moved back.
     undecided: FxHashMap<TokenId, Leaving>,
     releases: FxHashMap<TokenId, Release>,
     one_shots: FxHashMap<OpId, OneShot>,
@@ -201,6 +201,9 @@ impl Machine {
         self.rq.cx.now = now;
         std::mem::swap(&mut self.rq.cx.effects, out);
         input(self);
+        for id in in_order(&self.undecided) {
+            self.decide_release(id);
+        }
         std::mem::swap(&mut self.rq.cx.effects, out);
     }
 
@@ -313,7 +316,6 @@ impl Machine {
             Owner::Renewal(id) => {
                 let loss = self.leases.renewed(&mut self.rq, id, &finished);
                 self.lose_if(loss);
-                self.decide_release(Some(id));
             }
         }
     }
@@ -384,9 +386,8 @@ impl Machine {
             }
             Timer::OneShotDeadline(op) => {
                 if let Some(shot) = self.one_shots.get(&op) {
-                    let (lease, outcome) = (shot.extends(), shot.overdue(rq));
+                    let outcome = shot.overdue(rq);
                     self.end_one_shot(op, outcome);
-                    self.decide_release(lease.map(LeaseId::token_id));
                 }
             }
             Timer::OpenDeadline => self.lifecycle.open_deadline(&mut rq.cx),
@@ -618,7 +619,7 @@ impl Machine {
     /// Moves each queue entry whose caller was served in the process back to the position of its present caller, before
     /// this process gives the lock to the first waiter at the server.
     fn move_entries_back(&mut self, keys: &LockKeys) {
-        for (id, began) in self.queues.served(keys) {
+        for (id, began) in self.queues.served(keys).collect::<Vec<_>>() {
             let is_open = self.rq.is_open(Owner::Entry(id));
             let seq = self.rq.servers.position_of(&self.rq.cx, keys, began);
             if let (Some(seq), Some(entry)) = (seq, self.entries.get_mut(&id))
@@ -979,7 +980,9 @@ impl Machine {
         let caller = (op, self.rq.cx.now + self.rq.cx.config.command_timeout);
         if exported {
             self.release_at_server(id, caller, None);
-        } else if self.is_unanswered(held) && self.next_owner(held).is_some() {
+        } else if (self.is_unanswered(held) && self.next_owner(held).is_some())
+            || self.keeps_a_position(held)
+        {
             self.undecided.insert(id, caller);
         } else {
             self.hand_off_or_release(lease, caller);
@@ -990,6 +993,18 @@ impl Machine {
     fn is_unanswered(&self, held: &Lease) -> bool {
         self.rq.is_open(Owner::Renewal(held.id.token_id()))
             || self.extensions_of(held.id).next().is_some()
+    }
+
+    /// Whether an entry at the server has the position of a caller that was served here, and cannot be moved back before
+    /// its open request is answered: others would be overtaken by as many callers again as the lock may be handed off to.
+    fn keeps_a_position(&self, held: &Lease) -> bool {
+        let keeps = |(id, began): (TokenId, Mono)| {
+            let entry = self.entries.get(&id);
+            self.rq.is_open(Owner::Entry(id)) && entry.is_some_and(|entry| entry.came_before(began))
+        };
+        // The servers of a quorum have no queue.
+        let queues = !self.rq.cx.config.quorum && !held.mode.is_shared();
+        queues && self.queues.served(&held.keys).any(keeps)
     }
 
     /// The caller here that may get the whole lock from its owner without the server.
@@ -1052,12 +1067,12 @@ impl Machine {
         Some(Box::new((id, entry)))
     }
 
-    /// A renewal or an extension was answered, or never will be: decides the release that waits for it.
-    fn decide_release(&mut self, id: Option<TokenId>) {
-        let Some(id) = id.filter(|id| self.undecided.contains_key(id)) else { return };
+    /// Decides a release that has waited for an answer, if that has come or never will.
+    fn decide_release(&mut self, id: TokenId) {
         let Some(held) = self.leases.get(id) else { return };
         let lease = held.id;
         if !self.is_unanswered(held)
+            && !self.keeps_a_position(held)
             && let Some(caller) = self.undecided.remove(&id)
         {
             self.hand_off_or_release(lease, caller);
@@ -1194,7 +1209,6 @@ impl Machine {
             Some(Err(outcome)) => self.end_one_shot(op, outcome),
             None => {}
         }
-        self.decide_release(lease.map(LeaseId::token_id));
     }
 
     /// The server has answered the request of a one-shot, sent at `sent`.

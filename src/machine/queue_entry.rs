@@ -232,7 +232,12 @@ impl Entry {
 
     /// Whether it has the position of a caller earlier than `began`, whose position is `seq`.
     pub(super) fn is_ahead_of(&self, began: Mono, seq: u64) -> bool {
-        matches!(self.position, Position::Queued(own) if own < seq) && self.since < began
+        matches!(self.position, Position::Queued(own) if own < seq) && self.came_before(began)
+    }
+
+    /// Whether the caller whose position it has came before `began`.
+    pub(super) fn came_before(&self, began: Mono) -> bool {
+        self.since < began
     }
 
     pub(super) const fn is_queued(&self) -> bool {

@@ -262,10 +262,10 @@ impl WaitQueues {
     }
 
     /// Each entry of a queue, and when the caller that it would serve came.
-    pub(super) fn served(&self, keys: &LockKeys) -> Vec<(TokenId, Mono)> {
-        let Some(queue) = self.queues.get(keys) else { return Vec::new() };
-        let served = queue.entries.iter().zip(&queue.waiters);
-        served.filter_map(|(id, (_, op))| Some((*id, self.get(*op)?.began))).collect()
+    pub(super) fn served(&self, keys: &LockKeys) -> impl Iterator<Item = (TokenId, Mono)> {
+        let queue = self.queues.get(keys).into_iter();
+        let served = queue.flat_map(|queue| queue.entries.iter().zip(&queue.waiters));
+        served.filter_map(|(id, (_, op))| Some((*id, self.get(*op)?.began)))
     }
 
     /// How many fences an entry reserves: one for each caller that could get the whole lock in turn.

@@ -3,7 +3,7 @@
 use super::waiting::Crowd;
 use super::world::{ONE_LEASE, RENEWED, World, ms};
 use crate::machine::{Hold, OpId, Outcome, Protocol, Wait};
-use crate::protocol::Mode;
+use crate::protocol::{Call, Mode};
 use std::num::NonZeroU32;
 
 const TWO: Mode = Mode::Shared { limit: NonZeroU32::new(2) };
@@ -97,6 +97,37 @@ fn an_entry_loses_the_position_of_a_caller_that_was_served_in_the_process() {
     let ahead = served[..at].iter().filter(|call| later.contains(call)).count();
     assert!(ahead <= 15, "{ahead} later callers were served first");
     assert!(ahead > 0, "the lock is handed on in the process");
+}
+
+/// A process may use up all fences of a grant before the entry for its next callers is answered: that entry still has the
+/// position of one that was served.
+#[test]
+fn an_entry_whose_answer_is_late_loses_that_position_too() {
+    let mut calls = Calls::behind_a_holder();
+    let earlier: Vec<_> = (0..3).map(|_| calls.call(0, Mode::Exclusive).1).collect();
+    let (_, overtaken) = calls.call(1, Mode::Exclusive);
+    let later: Vec<_> = (0..60).map(|_| calls.call(0, Mode::Exclusive).1).collect();
+    let mut crowd = calls.crowd;
+    let holder = *crowd.worlds[2].deadlines.keys().next().unwrap();
+    crowd.release(2, holder);
+    let lease = crowd.worlds[0].lease(earlier[0]).0;
+    crowd.worlds[0].release(lease);
+    crowd.worlds[0].answer_one();
+    while crowd.worlds[0].receive_one() {}
+    crowd.worlds[0].answer_one();
+    assert!(matches!(crowd.worlds[0].wire.front(), Some((_, Call::Acquire { .. }))));
+    for op in earlier.iter().skip(1).chain(&later) {
+        if !crowd.has(0, *op) {
+            crowd.settle();
+        }
+        if crowd.has(1, overtaken) {
+            break;
+        }
+        let lease = crowd.worlds[0].lease(*op).0;
+        crowd.worlds[0].release(lease);
+    }
+    let ahead = later.iter().filter(|op| crowd.has(0, **op)).count();
+    assert!((1..=15).contains(&ahead), "{ahead} later callers were served first");
 }
 
 #[test]

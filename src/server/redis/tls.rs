@@ -176,8 +176,7 @@ fn certificates(
 /// The remedy when a server reacts to TLS as one that does not support it.
 pub(super) const NO_TLS_HINT: &str = "; if the server does not speak TLS there, use redis://";
 /// A server without TLS.
-const NOT_SPOKEN: &str =
-    "the server does not speak TLS on this port: use its TLS port, or redis:// in place of rediss://";
+const NOT_SPOKEN: &str = "the server does not speak TLS on this port: use its TLS port, or redis:// in place of rediss://";
 /// The kind of errors of TLS itself.
 const FAILED: io::ErrorKind = io::ErrorKind::ConnectionAborted;
 const NOT_READABLE: &str = "holds a certificate that cannot be read";
