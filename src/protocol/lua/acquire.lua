@@ -90,12 +90,13 @@ if is_whole and owner ~= token and tonumber(intent) then
     local entry = {
       token = token, lease_ms = ttl_ms, block = block, epoch_us = epoch_us, limit = limit, channel = inbox,
     }
-    local seq = enqueue(queue, entry, redis.call('ZSCORE', queue_key, token), tonumber(intent))
+    local own_seq = last[2] and redis.call('ZSCORE', queue_key, token)
+    local seq = enqueue(queue, entry, own_seq, tonumber(intent))
     if value == owner then
       -- The mark makes the owner's release serve the queue.
       redis.call('SET', lock_key, value .. MARK, 'KEEPTTL')
     end
-    local position = redis.call('ZRANK', queue_key, token) + 1
+    local position = last[2] and redis.call('ZRANK', queue_key, token) + 1 or 1
     return { redis.call('PTTL', lock_key), owner, now_us, position, math.floor(tonumber(seq) or 0), owner }
   end
 end
