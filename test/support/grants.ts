@@ -73,8 +73,8 @@ export class GrantWatch {
         const token = (rest[0] ?? '').replace(/\+$/, '');
         this.#whole.add(token);
         const line = this.#before.includes(token) ? this.#before : this.#line();
-        // Without a waiter the lock is taken with NX, which may have failed.
-        if (rest[1] !== 'NX' && token !== SHARED) this.grants.push({ token, line });
+        // Without a waiter the lock is taken with NX, which may have failed; KEEPTTL changes the mark, not the owner.
+        if (rest[1] === 'PX' && token !== SHARED) this.grants.push({ token, line });
         break;
       }
       case `ZADD {lock:${this.name}}:shared`: {
