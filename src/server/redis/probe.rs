@@ -91,8 +91,14 @@ pub(super) fn refused(answer: &Value) -> Refused {
 /// server may have it, or the user has no right to it.
 fn is_about_the_command(error: &str) -> bool {
     let error = error.to_ascii_lowercase();
-    let words =
-        ["can't run", "permissions to run", "not allowed from script", "unknown", "unsupported"];
+    let words = [
+        "can't run this command",
+        "permissions to run",
+        "not allowed from script",
+        "unknown command",
+        "unknown redis command",
+        "unsupported command",
+    ];
     words.iter().any(|part| error.contains(part))
 }
 
@@ -168,6 +174,7 @@ mod tests {
             "ZREM READONLY You can't write against a read only replica.",
             "GET ERR The user executing the script can't access at least one of the keys",
             "DEL OOM command not allowed when used memory > 'maxmemory'.",
+            "SET ERR unsupported option XX",
         ];
         assert_eq!(refused(&answer(&[&["", "", ""], &other[..]].concat())), Refused::default());
     }
