@@ -229,11 +229,18 @@ test('who may not look is told so, and not that there is nothing', async () => {
     await server.admin.script('FLUSH');
     const rules = user.rules.filter((rule) => rule !== right);
     assert.equal(rules.length, user.rules.length - 1, right);
-    const less = await connect(await enrol(server, { ...user, rules }));
-    less.on('warning', () => {});
+    const url = await enrol(server, { ...user, rules });
+    const query = async () => {
+      const less = await connect(url);
+      less.on('warning', () => {});
+      try {
+        await less.query();
+      } finally {
+        await less.close();
+      }
+    };
     const refused = { code: 'ERR_LOCK_SERVER', serverCode: 'NOPERM' };
-    await assert.rejects(less.query(), refused, `without ${right}`);
-    await less.close();
+    await assert.rejects(query, refused, `without ${right}`);
   }
 });
 
