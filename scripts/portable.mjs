@@ -14,9 +14,9 @@ import {
   symlinkSync,
   writeFileSync,
 } from 'node:fs';
-import { delimiter, join } from 'node:path';
+import { delimiter, join, relative } from 'node:path';
 import { described } from './binaries.mjs';
-import { cargoWithLibrary } from './rust-root.mjs';
+import { builtWithLibrary } from './rust-root.mjs';
 import { ADDONS, addonFile, isOfSystem, libraryFile } from './targets.mjs';
 
 const ROOT = join(import.meta.dirname, '..');
@@ -25,6 +25,8 @@ const MOST_BYTES = 4_000_000;
 const BUILD = join(ROOT, 'target', 'portable');
 const OUT = join(BUILD, 'addons');
 const FRAMEWORKS = join(BUILD, 'frameworks');
+/** What Node looks for in an addon. */
+const ENTRY = 'napi_register_module_v1';
 const TOOLS = ['ziglang==0.15.2', 'cargo-zigbuild==0.24.0'];
 
 const host = `${process.arch === 'arm64' ? 'aarch64' : 'x86_64'}-unknown-linux-gnu`;
@@ -42,24 +44,25 @@ for (const target of targets) {
 
 function build(target) {
   const versioned = target.endsWith('-linux-gnu') ? `${target}.${GLIBC.join('.')}` : target;
-  const options = ['--locked', '--lib', '--release', '--target', versioned, '--target-dir', BUILD];
-  const args = ['zigbuild', ...options];
+  const options = ['--locked', '--lib', '--crate-type', 'cdylib', '--release', '--target', versioned, '--target-dir', BUILD];
+  const args = ['rustc', ...options];
   const flags = `CARGO_TARGET_${target.toUpperCase().replaceAll('-', '_')}_RUSTFLAGS`;
   const env = { [flags]: flagsOf(target), MACOSX_DEPLOYMENT_TARGET: '11.0' };
-  if (target.includes('windows')) env.LIBNODE_PATH = nodeStub(target);
+  if (target.includes('windows')) env.LIBNODE_PATH = nodeStub();
   const status = hasLibrary(target)
-    ? spawnSync('cargo', args, {
+    ? spawnSync('cargo-zigbuild', args, {
         cwd: ROOT,
         stdio: 'inherit',
         env: { ...process.env, ...env, PATH: `${tools}${delimiter}${process.env.PATH}` },
       }).status
-    : cargoWithLibrary(args, tools, env);
+    : builtWithLibrary('cargo-zigbuild', args, tools, env);
   if (status !== 0) process.exit(status ?? 1);
 }
 
 function flagsOf(target) {
   // Node on musl is linked dynamically, and so is what it loads.
   if (target.endsWith('-musl')) return '-C target-feature=-crt-static';
+  if (target.includes('windows')) return `-C link-arg=${exportsOfWindows()}`;
   return target.includes('apple') ? `-C link-arg=-F${stubs()}` : '';
 }
 
@@ -84,23 +87,24 @@ function stubs() {
 }
 
 /**
- * A folder with a library without functions, in place of the one of Node with which napi-build links: the addon finds
- * Node's functions in the program that loads it.
+ * A folder with empty archives. Napi-build demands a library of Node; the addon finds its functions in the program that
+ * loads it. Debian's Rust asks for GCC's protection of the stack; zig brings its own.
  */
-function nodeStub(target) {
+function nodeStub() {
   const folder = join(BUILD, 'libnode');
   mkdirSync(folder, { recursive: true });
-  const source = join(folder, 'stub.c');
-  writeFileSync(source, 'int _DllMainCRTStartup(void *a, unsigned b, void *c) { return 1; }\n');
-  // napi-build looks for the one name, and the linker for the other.
-  const library = join(folder, 'node.dll');
-  const zigTarget = `${target.split('-')[0]}-windows-gnu`;
-  const args = ['cc', '-target', zigTarget, '-nostdlib', '-shared', '-s', '-o', library, source];
-  execFileSync(join(tools, 'zig'), args, { stdio: 'inherit' });
-  copyFileSync(library, join(folder, 'libnode.dll'));
-  // Debian's Rust links with this part of GCC. Zig brings its functions by itself, so an empty archive does.
-  writeFileSync(join(folder, 'libssp_nonshared.a'), '!<arch>\n');
+  // Napi-build looks for the first, and the linker for the others.
+  for (const name of ['libnode.dll', 'libnode.a', 'libssp_nonshared.a']) {
+    writeFileSync(join(folder, name), '!<arch>\n');
+  }
   return folder;
+}
+
+/** The file that names what the addon exports. Without it the linker exports, and so keeps, every function. */
+function exportsOfWindows() {
+  const file = join(BUILD, 'addon.def');
+  writeFileSync(file, `EXPORTS\n  ${ENTRY}\n`);
+  return file;
 }
 
 /** What is worth knowing of an addon. Throws if it could not be published. */
@@ -110,7 +114,7 @@ function inspected(target, file) {
     throw new Error(`${file} has ${bytes.length} bytes, of at most ${MOST_BYTES}`);
   }
   const text = bytes.toString('latin1');
-  if (!text.includes('napi_register_module_v1')) throw new Error(`${file} is no addon`);
+  if (!text.includes(ENTRY)) throw new Error(`${file} is no addon`);
   const glibc = newestGlibc(text);
   if (glibc > GLIBC[1]) throw new Error(`${file} asks for glibc 2.${glibc}`);
   const { system, cpu, libraries, least, signed } = described(bytes);
@@ -142,7 +146,8 @@ function zig() {
   if (!existsSync(join(bin, 'zig'))) {
     const where = 'import ziglang; print(ziglang.__path__[0])';
     const found = execFileSync(join(bin, 'python3'), ['-c', where], { encoding: 'utf8' }).trim();
-    symlinkSync(join(found, 'zig'), join(bin, 'zig'));
+    // Relative: the link holds in a checkout that was copied, and in the Debian of rust-root.mjs.
+    symlinkSync(join(relative(bin, found), 'zig'), join(bin, 'zig'));
   }
   return bin;
 }

@@ -39,21 +39,21 @@ export function debian() {
   return DEBIAN;
 }
 
-/** Runs cargo in that Debian, in the same folder, and builds the standard library too. Answers the exit code. */
-export function cargoWithLibrary([command, ...args], tools, env) {
+/** Runs `program`, whose options are cargo's, in that Debian, in the same folder: it builds the standard library too. Answers the exit code. */
+export function builtWithLibrary(program, [command, ...args], tools, env) {
   const fetches = [
     ['fetch', '--locked'],
     ['fetch', '--locked', '--manifest-path', LIBRARY],
   ];
   for (const fetch of fetches) {
-    const status = cargo(['--quiet', ...fetch], tools, env);
+    const status = run(['cargo', '--quiet', ...fetch], tools, env);
     if (status !== 0) return status;
   }
   const library = ['-Z', 'build-std=std,panic_unwind', '--offline'];
-  return cargo([command, ...library, ...args], tools, env);
+  return run([program, command, ...library, ...args], tools, env);
 }
 
-function cargo(args, tools, env) {
+function run(command, tools, env) {
   const root = debian();
   mkdirSync(cargoHome, { recursive: true });
   for (const folder of [ROOT, cargoHome]) mkdirSync(join(root, folder), { recursive: true });
@@ -64,7 +64,7 @@ function cargo(args, tools, env) {
   const enter = `mount --rbind /dev "$0/dev"; mount -t proc proc "$0/proc"
     for folder in "$1" "$2"; do mount --bind "$folder" "$0$folder"; done
     folder="$1"; shift 2; exec chroot "$0" sh -c 'cd "$0" && exec "$@"' "$folder" "$@"`;
-  const unshare = ['--mount', 'sh', '-ec', enter, root, ROOT, cargoHome, 'cargo', ...args];
+  const unshare = ['--mount', 'sh', '-ec', enter, root, ROOT, cargoHome, ...command];
   const ours = Object.entries(process.env).filter(([name]) => OF_DOWNLOADS.test(name));
   const { status } = spawnSync('unshare', unshare, {
     stdio: 'inherit',

@@ -35,4 +35,4 @@ export function isOfSystem(target, library) {
 
 const GLIBC = /^(lib(c|m)\.so\.6|libpthread\.so\.0|libdl\.so\.2|ld-linux-[\w-]+\.so\.\d)$/;
 const WINDOWS =
-  /^(kernel32|ntdll|ws2_32|advapi32|bcrypt|bcryptprimitives|crypt32|secur32|userenv|api-ms-win-[\w-]+)\.dll$/i;
+  /^(kernel32|ntdll|ws2_32|advapi32|bcrypt|bcryptprimitives|crypt32|ncrypt|secur32|userenv|api-ms-win-[\w-]+)\.dll$/i;
