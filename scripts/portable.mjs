@@ -16,7 +16,7 @@ import {
 } from 'node:fs';
 import { delimiter, join, relative } from 'node:path';
 import { described } from './binaries.mjs';
-import { builtWithLibrary } from './rust-root.mjs';
+import { builtWithLibrary, ended, prepare } from './rust-root.mjs';
 import { ADDONS, addonFile, isOfSystem, libraryFile } from './targets.mjs';
 
 const ROOT = join(import.meta.dirname, '..');
@@ -29,41 +29,75 @@ const FRAMEWORKS = join(BUILD, 'frameworks');
 const ENTRY = 'napi_register_module_v1';
 const TOOLS = ['ziglang==0.15.2', 'cargo-zigbuild==0.24.0'];
 
+/**
+ * How many are built at a time. Each ends with a minute or more in which one thread optimizes the whole program. They
+ * share nothing but sources, as cargo lets only one build into a folder.
+ */
+const AT_A_TIME = 2;
+
 const host = `${process.arch === 'arm64' ? 'aarch64' : 'x86_64'}-unknown-linux-gnu`;
 const asked = process.argv.slice(2);
 const targets = asked.includes('--all') ? Object.keys(ADDONS) : asked.length > 0 ? asked : [host];
+const files = new Map(targets.map((target) => [target, join(OUT, addonFile(target))]));
 
 mkdirSync(OUT, { recursive: true });
 const tools = zig();
-for (const target of targets) {
-  const file = join(OUT, addonFile(target));
-  build(target);
-  copyFileSync(join(BUILD, target, 'release', libraryFile(target)), file);
-  console.log(`${file}: ${inspected(target, file)}`);
+if (!targets.every(hasLibrary)) prepare(tools);
+const waiting = [...files];
+await Promise.all(Array.from({ length: AT_A_TIME }, buildThoseWaiting));
+
+/** One that fails does not keep the others from being built. */
+async function buildThoseWaiting() {
+  for (let next = waiting.shift(); next !== undefined; next = waiting.shift()) {
+    const [target, file] = next;
+    const began = performance.now();
+    console.log(`${target} ...`);
+    try {
+      await build(target);
+      copyFileSync(join(BUILD, target, target, 'release', libraryFile(target)), file);
+      const seconds = Math.round((performance.now() - began) / 1000);
+      console.log(`${file}: ${inspected(target, file)}; took ${seconds} s`);
+    } catch (error) {
+      console.error(error.message);
+      process.exitCode = 1;
+    }
+  }
 }
 
-function build(target) {
+/** As cdylib alone: if cargo also makes an rlib, it leaves out the `lto` of the profile. */
+async function build(target) {
   const versioned = target.endsWith('-linux-gnu') ? `${target}.${GLIBC.join('.')}` : target;
-  const options = ['--locked', '--lib', '--crate-type', 'cdylib', '--release', '--target', versioned, '--target-dir', BUILD];
-  const args = ['rustc', ...options];
-  const flags = `CARGO_TARGET_${target.toUpperCase().replaceAll('-', '_')}_RUSTFLAGS`;
-  const env = { [flags]: flagsOf(target), MACOSX_DEPLOYMENT_TARGET: '11.0' };
-  if (target.includes('windows')) env.LIBNODE_PATH = nodeStub();
-  const status = hasLibrary(target)
-    ? spawnSync('cargo-zigbuild', args, {
+  const what = ['--quiet', '--locked', '--release', '--lib', '--crate-type', 'cdylib'];
+  const folder = ['--target-dir', join(BUILD, target)];
+  const args = ['rustc', ...what, '--target', versioned, ...folder];
+  const env = {
+    [`CARGO_TARGET_${target.toUpperCase().replaceAll('-', '_')}_RUSTFLAGS`]: flagsOf(target),
+    ...settingsOf(target),
+  };
+  const code = hasLibrary(target)
+    ? await ended('cargo-zigbuild', args, {
         cwd: ROOT,
-        stdio: 'inherit',
         env: { ...process.env, ...env, PATH: `${tools}${delimiter}${process.env.PATH}` },
-      }).status
-    : builtWithLibrary('cargo-zigbuild', args, tools, env);
-  if (status !== 0) process.exit(status ?? 1);
+      })
+    : await builtWithLibrary('cargo-zigbuild', args, tools, env);
+  if (code !== 0) throw new Error(`${target}: cargo-zigbuild ended with ${code}`);
 }
 
 function flagsOf(target) {
   // Node on musl is linked dynamically, and so is what it loads.
   if (target.endsWith('-musl')) return '-C target-feature=-crt-static';
   if (target.includes('windows')) return `-C link-arg=${exportsOfWindows()}`;
-  return target.includes('apple') ? `-C link-arg=-F${stubs()}` : '';
+  if (!target.includes('apple')) return '';
+  // -x leaves out the symbols that only debuggers need. The linker's own name for the addon would be its path here.
+  const options = [`-F${stubs()}`, '-Wl,-x', '-Wl,-install_name,@rpath/holdfast.node'];
+  return options.map((option) => `-C link-arg=${option}`).join(' ');
+}
+
+function settingsOf(target) {
+  if (target.includes('windows')) return { LIBNODE_PATH: nodeStub() };
+  if (!target.includes('apple')) return {};
+  // The linker strips: Rust would by a program that Debian does not have.
+  return { MACOSX_DEPLOYMENT_TARGET: '11.0', CARGO_PROFILE_RELEASE_STRIP: 'none' };
 }
 
 /** Whether the toolchain of this machine has the standard library of the target. */

@@ -2,19 +2,21 @@
 // publishes into the registry of the tests, and installs from it on every platform that runs here. Nothing leaves the
 // machine, and what needs macOS or Windows is named and left out. Needs root, for the file systems of the platforms.
 //
-//   node scripts/rehearse.mjs [--addons folder] [--workflow release] [--job name] [--skip text]
+//   node scripts/rehearse.mjs [--addons folder] [--workflow release] [--job name] [--once] [--skip text]
 //
 // It rehearses the last commit, in a checkout of its own. The addons of `--addons` stand for those that the jobs build.
-// Steps whose script contains the text of `--skip` are left out, and named.
+// Steps whose script contains the text of `--skip` are left out, and named. With `--once`, each job runs for the first
+// entry of its matrix that can run here.
 
 import { execFileSync, spawn } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { homedir } from 'node:os';
 import { delimiter, join, resolve } from 'node:path';
 import { parseArgs } from 'node:util';
 import { installEverywhere } from './rehearsal/installed.mjs';
 import { Machine } from './rehearsal/machine.mjs';
+import { serverOf } from './rehearsal/servers.mjs';
 import { signed } from './rehearsal/signed.mjs';
 import { filled, holds, jobsOf } from './rehearsal/workflow.mjs';
 import { STATEMENT } from './release/tarballs.mjs';
@@ -22,6 +24,7 @@ import { STATEMENT } from './release/tarballs.mjs';
 const ROOT = join(import.meta.dirname, '..');
 const REGISTRY = join(ROOT, 'build', 'test', 'package', 'registry.js');
 const REPOSITORY = 'rehearsal/holdfast';
+const OF_PAGES = /^actions\/(configure-pages|upload-pages-artifact|deploy-pages)@/;
 const { version, napi } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8'));
 
 const { values } = parseArgs({
@@ -29,6 +32,7 @@ const { values } = parseArgs({
     addons: { type: 'string' },
     workflow: { type: 'string', default: 'release' },
     job: { type: 'string' },
+    once: { type: 'boolean', default: false },
     skip: { type: 'string' },
   },
 });
@@ -76,6 +80,7 @@ function checkMatrix(jobs) {
 }
 
 async function runJob(job) {
+  let ran = false;
   for (const { matrix, os } of job.entries) {
     const name = [job.id, ...Object.values(matrix).map(String)].join(' ');
     const why = cannotRun(os, matrix);
@@ -84,14 +89,22 @@ async function runJob(job) {
       continue;
     }
     if (job.id === 'build' && values.addons !== undefined) continue;
+    if (ran && values.once) {
+      differences.push(`${name}: left out, as was asked`);
+      continue;
+    }
+    ran = true;
     console.log(`━━ ${name}`);
     await runSteps(job, { matrix, github: { event_name: 'push' } }, os);
   }
 }
 
 /** Why a job cannot run here; nothing if it can. */
-function cannotRun(os, { image }) {
+function cannotRun(os, { image, server, portable }) {
   if (/^(macos|windows)/.test(os)) return 'no such machine';
+  // Addons for other processors are built here, and images for them run here; other jobs are not emulated.
+  if (!image && !portable && processorOf(os) !== process.arch) return 'no such machine';
+  if (server && serverOf(server) === undefined) return `.ci/servers has no ${server}`;
   if (!image) return undefined;
   const libc = image.endsWith('-alpine') ? 'musl' : 'gnu';
   const platform = `linux-${processorOf(os)}-${libc}`;
@@ -117,7 +130,8 @@ async function runSteps(job, context, os) {
     if (step.uses !== undefined) {
       const inputs = Object.entries(step.with ?? {});
       const given = Object.fromEntries(inputs.map(([key, value]) => [key, filled(value, context)]));
-      env = { ...env, ...(await machine.act(step.uses, given, workspace)) };
+      if (OF_PAGES.test(step.uses)) differences.push(`${step.uses}: only GitHub has Pages`);
+      else env = { ...env, ...(await machine.act(step.uses, given, workspace)) };
       continue;
     }
     const own = Object.entries(step.env ?? {}).map(([key, value]) => [key, filled(value, context)]);
@@ -128,7 +142,15 @@ async function runSteps(job, context, os) {
     }
     console.log(`── ${script.trim()}`);
     await runScript(script, job.shell, workspace, { ...env, ...Object.fromEntries(own) });
+    env = { ...env, ...handedOn(env.GITHUB_ENV) };
   }
+}
+
+/** What a step has written down for those after it. */
+function handedOn(file) {
+  const lines = existsSync(file) ? readFileSync(file, 'utf8').trimEnd().split('\n') : [];
+  rmSync(file, { force: true });
+  return Object.fromEntries(lines.map((line) => line.split(/=(.*)/s, 2)));
 }
 
 /** A release has all addons; here are those that this machine can build. */

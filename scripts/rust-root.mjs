@@ -2,7 +2,7 @@
 // of this machine has, and for machines without Rust. Made once by debootstrap in `node_modules/.cache`, which takes
 // root.
 
-import { execFileSync, spawnSync } from 'node:child_process';
+import { execFileSync, spawn } from 'node:child_process';
 import { copyFileSync, existsSync, mkdirSync, renameSync, rmSync } from 'node:fs';
 import { homedir } from 'node:os';
 import { join } from 'node:path';
@@ -23,9 +23,9 @@ const OF_DOWNLOADS = /^cargo_|_proxy$/i;
 
 const cargoHome = process.env.CARGO_HOME ?? join(homedir(), '.cargo');
 
-/** The folder of that Debian. Throws what is missing to make it. */
-export function debian() {
-  if (existsSync(DEBIAN)) return DEBIAN;
+/** Makes it, unless it is there. Throws what is missing to make it. */
+function debian() {
+  if (existsSync(DEBIAN)) return;
   if (process.getuid?.() !== 0) throw new Error(`debootstrap needs root to make ${DEBIAN}`);
   if (!existsSync(SCRIPT)) throw new Error('there is no debootstrap: apt-get install debootstrap');
   const aside = `${DEBIAN}.making`;
@@ -36,47 +36,59 @@ export function debian() {
     stdio: ['ignore', 'inherit', 'inherit'],
   });
   renameSync(aside, DEBIAN);
-  return DEBIAN;
 }
 
-/** Runs `program`, whose options are cargo's, in that Debian, in the same folder: it builds the standard library too. Answers the exit code. */
-export function builtWithLibrary(program, [command, ...args], tools, env) {
-  const fetches = [
-    ['fetch', '--locked'],
-    ['fetch', '--locked', '--manifest-path', LIBRARY],
-  ];
-  for (const fetch of fetches) {
-    const status = run(['cargo', '--quiet', ...fetch], tools, env);
-    if (status !== 0) return status;
+/** Makes that Debian, and fetches the sources of what is built in it. Throws what is missing. */
+export function prepare(tools) {
+  debian();
+  for (const manifest of [[], ['--manifest-path', LIBRARY]]) {
+    const [program, args, options] = inside(
+      ['cargo', '--quiet', 'fetch', '--locked', ...manifest],
+      tools,
+    );
+    execFileSync(program, args, { ...options, stdio: 'inherit' });
   }
-  const library = ['-Z', 'build-std=std,panic_unwind', '--offline'];
-  return run([program, command, ...library, ...args], tools, env);
 }
 
-function run(command, tools, env) {
-  const root = debian();
+/**
+ * Runs `program`, whose options are cargo's, in that Debian and in the same folder: it builds the standard library too.
+ * Answers the exit code. Needs `prepare`.
+ */
+export function builtWithLibrary(program, [command, ...args], tools, env) {
+  const library = ['-Z', 'build-std=std,panic_unwind', '--offline'];
+  return ended(...inside([program, command, ...library, ...args], tools, env));
+}
+
+/** The exit code of a program, or the signal that ended it. */
+export function ended(program, args, options) {
+  const child = spawn(program, args, { ...options, stdio: 'inherit' });
+  return new Promise((resolve, reject) => {
+    child.once('error', reject);
+    child.once('exit', (code, signal) => resolve(code ?? signal));
+  });
+}
+
+/** What runs a command inside: program, arguments, options. */
+function inside(command, tools, env) {
   mkdirSync(cargoHome, { recursive: true });
-  for (const folder of [ROOT, cargoHome]) mkdirSync(join(root, folder), { recursive: true });
+  for (const folder of [ROOT, cargoHome]) mkdirSync(join(DEBIAN, folder), { recursive: true });
   for (const file of ['/etc/resolv.conf', AUTHORITIES]) {
-    if (existsSync(file)) copyFileSync(file, join(root, file));
+    if (existsSync(file)) copyFileSync(file, join(DEBIAN, file));
   }
   // The mounts are those of this process alone: nobody can delete through them later.
   const enter = `mount --rbind /dev "$0/dev"; mount -t proc proc "$0/proc"
     for folder in "$1" "$2"; do mount --bind "$folder" "$0$folder"; done
     folder="$1"; shift 2; exec chroot "$0" sh -c 'cd "$0" && exec "$@"' "$folder" "$@"`;
-  const unshare = ['--mount', 'sh', '-ec', enter, root, ROOT, cargoHome, ...command];
+  const unshare = ['--mount', 'sh', '-ec', enter, DEBIAN, ROOT, cargoHome, ...command];
   const ours = Object.entries(process.env).filter(([name]) => OF_DOWNLOADS.test(name));
-  const { status } = spawnSync('unshare', unshare, {
-    stdio: 'inherit',
-    env: {
-      ...Object.fromEntries(ours),
-      ...env,
-      HOME: '/root',
-      CARGO_HOME: cargoHome,
-      CARGO_HTTP_CAINFO: AUTHORITIES,
-      RUSTC_BOOTSTRAP: '1',
-      PATH: `${tools}:/usr/sbin:/usr/bin:/sbin:/bin`,
-    },
-  });
-  return status;
+  const all = {
+    ...Object.fromEntries(ours),
+    ...env,
+    HOME: '/root',
+    CARGO_HOME: cargoHome,
+    CARGO_HTTP_CAINFO: AUTHORITIES,
+    RUSTC_BOOTSTRAP: '1',
+    PATH: `${tools}:/usr/sbin:/usr/bin:/sbin:/bin`,
+  };
+  return ['unshare', unshare, { env: all }];
 }
