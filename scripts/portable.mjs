@@ -21,6 +21,8 @@ import { ADDONS, addonFile, isOfSystem, libraryFile } from './targets.mjs';
 
 const ROOT = join(import.meta.dirname, '..');
 const GLIBC = [2, 17];
+/** The oldest macOS on which an addon loads: the first with arm64. */
+const MACOS = '11.0';
 const MOST_BYTES = 4_000_000;
 const BUILD = join(ROOT, 'target', 'portable');
 const OUT = join(BUILD, 'addons');
@@ -97,7 +99,7 @@ function settingsOf(target) {
   if (target.includes('windows')) return { LIBNODE_PATH: nodeStub() };
   if (!target.includes('apple')) return {};
   // The linker strips: Rust would by a program that Debian does not have.
-  return { MACOSX_DEPLOYMENT_TARGET: '11.0', CARGO_PROFILE_RELEASE_STRIP: 'none' };
+  return { MACOSX_DEPLOYMENT_TARGET: MACOS, CARGO_PROFILE_RELEASE_STRIP: 'none' };
 }
 
 /** Whether the toolchain of this machine has the standard library of the target. */
@@ -157,6 +159,7 @@ function inspected(target, file) {
   }
   const foreign = libraries.filter((library) => !isOfSystem(target, library));
   if (foreign.length > 0) throw new Error(`${file} needs ${foreign.join(', ')}`);
+  if (least !== undefined && least !== MACOS) throw new Error(`${file} asks for macOS ${least}`);
   if (signed === false && cpu === 'arm64') throw new Error(`${file} is not signed`);
   const asks = [glibc > 0 && `glibc 2.${glibc}`, least && `macOS ${least}`, ...libraries];
   return `${bytes.length} bytes, asks for ${asks.filter(Boolean).join(', ')}`;

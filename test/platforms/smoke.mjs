@@ -8,8 +8,12 @@ import { join } from 'node:path';
 import { Worker } from 'node:worker_threads';
 
 const require = createRequire(join(process.cwd(), 'smoke.cjs'));
-const { connect, LockTimeoutError } = require('holdfast');
 const [url, secure, ca] = process.argv.slice(2);
+
+// Only this thread has loaded the addon, and Node lets go of it when the thread ends. The addon's own thread goes on.
+await fenceOfThread();
+console.log('a worker thread alone');
+const { connect, LockTimeoutError } = require('holdfast');
 
 const TRIALS = {
   'connect, acquire, release': async (locks) => {
@@ -48,19 +52,8 @@ const TRIALS = {
     assert.equal(await lock.release(), true);
   },
   'worker threads': async () => {
-    const source = `const { parentPort, workerData } = require('node:worker_threads');
-      const { connect } = require(workerData.main);
-      connect(workerData.url).then(async (locks) => {
-        const fence = await locks.request('thread', (lock) => lock.fence);
-        await locks.close();
-        parentPort.postMessage(fence);
-      });`;
-    const workerData = { main: require.resolve('holdfast'), url };
-    const threads = Array.from({ length: 3 }, () => new Worker(source, { eval: true, workerData }));
-    const said = threads.map((thread) => new Promise((resolve) => thread.once('message', resolve)));
-    const fences = await Promise.all(said);
+    const fences = await Promise.all(Array.from({ length: 3 }, fenceOfThread));
     assert.equal(new Set(fences).size, 3);
-    await Promise.all(threads.map((thread) => thread.terminate()));
   },
   'the store of this process': async () => {
     const locks = await connect('memory:');
@@ -81,3 +74,22 @@ for (const [what, trial] of Object.entries(TRIALS)) {
 }
 await Promise.all([locks.close(), others.close()]);
 console.log(process.platform, process.arch, 'closed');
+
+/** The fence of a lock that a thread takes, which has ended then. */
+async function fenceOfThread() {
+  const source = `const { parentPort, workerData } = require('node:worker_threads');
+    const { connect } = require(workerData.main);
+    connect(workerData.url).then(async (locks) => {
+      const fence = await locks.request('thread', (lock) => lock.fence);
+      await locks.close();
+      parentPort.postMessage(fence);
+    });`;
+  const workerData = { main: require.resolve('holdfast'), url };
+  const thread = new Worker(source, { eval: true, workerData });
+  const fence = await new Promise((resolve, reject) => {
+    thread.once('message', resolve);
+    thread.once('error', reject);
+  });
+  await thread.terminate();
+  return fence;
+}
