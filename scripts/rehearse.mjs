@@ -25,7 +25,11 @@ const ROOT = join(import.meta.dirname, '..');
 const REGISTRY = join(ROOT, 'build', 'test', 'package', 'registry.js');
 const REPOSITORY = 'rehearsal/holdfast';
 const OF_PAGES = /^actions\/(configure-pages|upload-pages-artifact|deploy-pages)@/;
-const { version, napi } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8'));
+const {
+  version,
+  napi,
+  dependencies = {},
+} = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8'));
 
 const { values } = parseArgs({
   options: {
@@ -41,6 +45,7 @@ const differences = [];
 const registry = await startedRegistry();
 const machine = new Machine(join(homedir(), '.cache', 'holdfast-rehearsal'), registry);
 try {
+  publishNeeds();
   if (values.addons !== undefined) provideAddons(resolve(values.addons));
   const file = join(ROOT, '.github', 'workflows', `${values.workflow}.yml`);
   const jobs = jobsOf(file).filter(({ id }) => id === (values.job ?? id));
@@ -125,6 +130,7 @@ async function runSteps(job, context, os) {
     ...job.env,
     PATH: `${machine.path}${delimiter}${process.env.PATH}`,
     HOLDFAST_PROCESSOR: processorOf(os),
+    HOLDFAST_REGISTRY: registry.url,
   };
   for (const step of job.steps.filter((each) => holds(each.if, context))) {
     if (step.uses !== undefined) {
@@ -214,13 +220,12 @@ async function checkPublished() {
   const envelope = join(machine.folder, 'statement.dsse.json');
   writeFileSync(envelope, `${JSON.stringify(signed(statement), null, 2)}\n`);
   differences.push(`the statement was signed with a key of its own, into ${envelope}`);
-  publishNeeds();
   await installEverywhere(registry, names, join(machine.folder, 'installed'));
 }
 
-/** What the main package needs of npm's registry. */
+/** What the main package needs of npm's registry, from which the file systems of other platforms cannot fetch. */
 function publishNeeds() {
-  const { dependencies = {} } = registry.package('holdfast').manifest;
+  mkdirSync(machine.folder, { recursive: true });
   for (const name of Object.keys(dependencies)) {
     const cwd = join(ROOT, 'node_modules', name);
     const pack = ['pack', '--json', '--ignore-scripts', '--pack-destination', machine.folder];

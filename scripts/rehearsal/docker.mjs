@@ -1,6 +1,6 @@
 // Stands in for docker where a rehearsal tries an image of Node, and where it takes the server out of an image. `docker run`
 // runs the command in the file system of the image's platform, with its C library and processor; `HOLDFAST_PROCESSOR` is the
-// processor of the runner. `docker cp` takes the server from .ci/servers.
+// processor of the runner, and npm installs from `HOLDFAST_REGISTRY`. `docker cp` takes the server from .ci/servers.
 
 import { execFileSync } from 'node:child_process';
 import { chmodSync, mkdirSync, writeFileSync } from 'node:fs';
@@ -49,6 +49,8 @@ async function run(given) {
     writeFileSync(join(bin, 'npm'), `#!/bin/sh\nexec node '${npm}' "$@"\n`);
     chmodSync(join(bin, 'npm'), 0o755);
     process.env.PATH = `${bin}${delimiter}${process.env.PATH}`;
-    process.stdout.write(await root.runs(program, args, folder));
+    // The network of the root is this machine's, but not the names and settings of it.
+    const env = { npm_config_registry: process.env.HOLDFAST_REGISTRY };
+    process.stdout.write(await root.runs(program, args, folder, env));
   }
 }
