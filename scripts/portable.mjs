@@ -90,8 +90,8 @@ function flagsOf(target) {
   if (target.endsWith('-musl')) return '-C target-feature=-crt-static';
   if (target.includes('windows')) return `-C link-arg=${exportsOfWindows()}`;
   if (!target.includes('apple')) return '';
-  // -x leaves out the symbols that only debuggers need. The linker's own name for the addon would be its path here.
-  const options = [`-F${stubs()}`, '-Wl,-x', '-Wl,-install_name,@rpath/holdfast.node'];
+  // -x and -S leave out what only debuggers need. The linker's own name for the addon would be its path here.
+  const options = [`-F${stubs()}`, '-Wl,-x', '-Wl,-S', '-Wl,-install_name,@rpath/holdfast.node'];
   return options.map((option) => `-C link-arg=${option}`).join(' ');
 }
 
