@@ -5,7 +5,7 @@
 //   node scripts/rehearse.mjs [--addons folder] [--workflow release] [--job name] [--once] [--skip text]
 //
 // It rehearses the last commit, in a checkout of its own. The addons of `--addons` stand for those that the jobs build.
-// Steps whose script contains the text of `--skip` are left out, and named. With `--once`, each job runs for the first
+// Steps whose script contains the text of a `--skip` are left out, and named. With `--once`, each job runs for the first
 // entry of its matrix that can run here.
 
 import { execFileSync, spawn } from 'node:child_process';
@@ -37,7 +37,7 @@ const { values } = parseArgs({
     workflow: { type: 'string', default: 'release' },
     job: { type: 'string' },
     once: { type: 'boolean', default: false },
-    skip: { type: 'string' },
+    skip: { type: 'string', multiple: true, default: [] },
   },
 });
 /** What was not done as the workflow says, and why. */
@@ -142,7 +142,7 @@ async function runSteps(job, context, os) {
     }
     const own = Object.entries(step.env ?? {}).map(([key, value]) => [key, filled(value, context)]);
     const script = asHere(filled(step.run, context));
-    if (values.skip !== undefined && script.includes(values.skip)) {
+    if (values.skip.some((text) => script.includes(text))) {
       differences.push(`${script}: left out, as was asked`);
       continue;
     }
