@@ -8,11 +8,12 @@
 // which the unit tests replay. The inputs of the other targets mean something else after each change of the code.
 
 import { spawnSync } from 'node:child_process';
-import { existsSync, mkdirSync, readdirSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 
-const folder = join(import.meta.dirname, '..', 'fuzz');
+const root = join(import.meta.dirname, '..');
+const folder = join(root, 'fuzz');
 const all = readdirSync(join(folder, 'fuzz_targets')).map((file) => file.replace(/\.rs$/, ''));
 const { values, positionals } = parseArgs({
   allowPositionals: true,
@@ -30,6 +31,7 @@ if (unknown !== undefined) throw new Error(`no target ${unknown}; there are ${al
 /** Longer inputs find little more, and nobody reads them. */
 const LENGTH_MAX = { conversation: 2_048, replies: 1_024 };
 
+writeLibrary();
 for (const target of targets) {
   const found = join(folder, 'found', target);
   mkdirSync(found, { recursive: true });
@@ -43,6 +45,15 @@ for (const target of targets) {
     [`-max_total_time=${seconds}`, '-print_final_stats=1', ...limits],
   );
   if (values.keep && corpora.length > 0) fuzz(target, [corpus, found], ['-merge=1', ...limits]);
+}
+
+/** Writes the manifest of the crate as an `rlib`, which its own cannot have beside `lto`. */
+function writeLibrary() {
+  const manifest = readFileSync(join(root, 'Cargo.toml'), 'utf8');
+  const sources = 'build = "../../build.rs"\n\n[lib]\npath = "../../src/lib.rs"\n';
+  const library = manifest.replace(/^\[lib\]\n(?:.+\n)*/m, sources);
+  mkdirSync(join(folder, 'holdfast'), { recursive: true });
+  writeFileSync(join(folder, 'holdfast', 'Cargo.toml'), library);
 }
 
 /** Without a sanitizer: the core has no unsafe code, and the run finds as much in half of the time. */

@@ -66,12 +66,11 @@ async function buildThoseWaiting() {
   }
 }
 
-/** As cdylib alone: if cargo also makes an rlib, it leaves out the `lto` of the profile. */
 async function build(target) {
   const versioned = target.endsWith('-linux-gnu') ? `${target}.${GLIBC.join('.')}` : target;
-  const what = ['--quiet', '--locked', '--release', '--lib', '--crate-type', 'cdylib'];
+  const what = ['--quiet', '--locked', '--release', '--lib'];
   const folder = ['--target-dir', join(BUILD, target)];
-  const args = ['rustc', ...what, '--target', versioned, ...folder];
+  const args = ['build', ...what, '--target', versioned, ...folder];
   const env = {
     [`CARGO_TARGET_${target.toUpperCase().replaceAll('-', '_')}_RUSTFLAGS`]: flagsOf(target),
     ...settingsOf(target),
