@@ -1,7 +1,7 @@
 import { isClient } from '../internal/client.js';
 import { type ErrorContext, toError } from '../internal/outcome.js';
-import { newClient } from '../internal/tokens.js';
 import { defaultTargetWarning } from '../internal/warnings.js';
+import { native } from '../native/addon.js';
 import { type ChannelOptions, NativeChannel } from '../native/channel.js';
 import { type Outcome, OutcomeCode, REPLICAS_MAJORITY } from '../native/records.js';
 import { readClient } from '../redlock/clients.js';
@@ -91,7 +91,7 @@ export function prepare(target: unknown, options: ConnectOptions | undefined): P
       throw argumentError('ERR_INVALID_ARG_VALUE', message);
     }
   }
-  const client = newClient();
+  const client = native.newClient();
   const servers = (where.quorum ?? []).map(({ label }) => label);
   const { label } = checked;
   const context = { client, label, server: where.label, sharded: where.cluster !== null, servers };

@@ -1,25 +1,7 @@
 /** Owner tokens of holdfast, `hf1.<client>.<n>[.<label>]`: what they tell about the holder of a lock. */
 
-import { randomBytes } from 'node:crypto';
-
 /** A UUID v7 without its hyphens: 48 bits for the ms since 1970, then the version and the variant. */
 const CLIENT = /^([0-9a-f]{12})7[0-9a-f]{3}[89ab][0-9a-f]{15}$/;
-const CLIENT_BYTES = 16;
-const TIME_BYTES = 6;
-const VERSION_BYTE = 6;
-const VARIANT_BYTE = 8;
-
-/**
- * A name for a manager that starts now: a UUID v7, of which 74 bits are random. The core counts the numbers of its
- * tokens in µs from here, so each token tells when its lock was asked for.
- */
-export function newClient(): string {
-  const bytes = randomBytes(CLIENT_BYTES);
-  bytes.writeUIntBE(Date.now(), 0, TIME_BYTES);
-  bytes[VERSION_BYTE] = (bytes.readUInt8(VERSION_BYTE) & 0x0f) | 0x70;
-  bytes[VARIANT_BYTE] = (bytes.readUInt8(VARIANT_BYTE) & 0x3f) | 0x80;
-  return bytes.toString('hex');
-}
 
 /** When the owner asked for the lock, by the clock of its machine; `null` if the token does not tell it. */
 export function askedAt(token: string): Date | null {

@@ -1,6 +1,6 @@
 /** The options of redis-semaphore, and their checks. */
 
-import { newClient } from '../internal/tokens.js';
+import { native } from '../native/addon.js';
 import type { LostLockError } from './errors.js';
 import type { Lock } from './lock.js';
 
@@ -152,7 +152,7 @@ export function checkOptions(options: LockOptions = {}): Checked {
 
 /** A token that nobody had before, with a suffix for people. @internal */
 export function newIdentifier(suffix: string): string {
-  const token = `hf1.${newClient()}.1`;
+  const token = `hf1.${native.newClient()}.1`;
   return suffix === '' ? token : `${token}.${suffix}`;
 }
 

@@ -19,7 +19,8 @@ import type { Lock as HeldLock, SharedHandle } from '../api/lock.js';
 import { LockSet } from '../api/lock-set.js';
 import type { LockManager } from '../api/manager.js';
 import { checkTarget } from '../api/target.js';
-import { clientOf, newClient } from '../internal/tokens.js';
+import { clientOf } from '../internal/tokens.js';
+import { native } from '../native/addon.js';
 import { extendByValue, joinTokens, releaseByValue, type Share, sharesOf } from './by-value.js';
 import { readClients } from './clients.js';
 import { Connection } from './connection.js';
@@ -475,7 +476,7 @@ function ended(): LockClosedError {
 
 /** A token that nobody had before. No manager has its name. */
 function newValue(): string {
-  return `hf1.${newClient()}.1`;
+  return `hf1.${native.newClient()}.1`;
 }
 
 function tokensOf(held: Held): string[] {
