@@ -12,10 +12,10 @@ per turn, and a parser that knows three kinds of reply. holdfast issues a fence 
 do neither. The column *commands* counts the commands inside scripts too. The column *bytes* counts both directions.
 
 With 64 and more in flight, client and server take turns: each waits while the other works through a batch. So the rate is one
-second divided by the sum of the two CPU columns. holdfast's scripts cost the server three times as much as the snippet's commands
-(see *Limit*); this is most of the difference between holdfast and \`limit\`. Of the client's CPU (perf, 64 in flight) holdfast's
-own code takes a third, Node and V8 another third (promises, microtasks, garbage), the C library a sixth for memory, and the
-kernel a tenth.`;
+second divided by the sum of the two CPU columns. holdfast's commands cost the server about 1.25 times as much as the snippet's
+(see *Limit*); most of the difference between holdfast and \`limit\` is in the client. Of the client's CPU (perf, 64 in flight)
+holdfast's own code takes a third, Node and V8 another third (promises, microtasks, garbage), the C library a sixth for memory,
+and the kernel a tenth.`;
 
 export const PAIRS = { id: 'pairs', about: ABOUT, run };
 
