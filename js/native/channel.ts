@@ -1,5 +1,6 @@
 /** The channel of one manager to its native half. Nothing here knows what a lock is. */
 
+import { availableParallelism, cpus } from 'node:os';
 import { type Holder, Holds } from '../internal/holds.js';
 import type { native } from './addon.js';
 import { again, callListeners, orElse, soon } from './calls.js';
@@ -21,6 +22,9 @@ export type ChannelOptions = Parameters<InstanceType<typeof native.Bridge>['conn
 export interface Pending extends Ticket {
   readonly outcome: Promise<Outcome>;
 }
+
+/** Whether the server can work while JavaScript does. On the only core of a machine a write lets it interrupt. */
+const OVERLAPS = availableParallelism() > 1 || cpus().length > 1;
 
 /** Gets what happens to the connection: a `NoticeCode`, and its text. */
 type NoticeListener = (code: number, text: string) => void;
@@ -65,7 +69,7 @@ export class NativeChannel {
     return this.#closing;
   }
 
-  /** Starts an operation at the end of this microtask, together with all others of it. */
+  /** Starts an operation at the end of this microtask, or a little earlier, together with others. */
   submit(operation: Operation): Promise<Outcome> {
     return this.begin(operation).outcome;
   }
@@ -77,9 +81,10 @@ export class NativeChannel {
     const outcome = new Promise<Outcome>((resolve) => {
       slot = slots.take(resolve, this);
     });
+    const use = slots.use(slot);
     this.#batch.add(slot, operation);
     this.#flushSoon();
-    return { slot, use: slots.use(slot), outcome };
+    return { slot, use, outcome };
   }
 
   /** Ends an operation early, if it has no outcome yet. */
@@ -202,11 +207,15 @@ export class NativeChannel {
     slots.retain(this, needed && this.#closing === undefined);
   }
 
+  /** As soon as half of what is under way waits, it is sent: the server works on it while JavaScript makes the rest. */
   #flushSoon(): void {
-    if (this.#batch.count === 1) soon(() => this.#flush());
+    const { count } = this.#batch;
+    if (count === 1) soon(() => this.#flush());
+    else if (OVERLAPS && count >= slots.open / 2) this.#flush();
   }
 
   #flush(): void {
+    if (this.#batch.count === 0) return;
     let ready = false;
     const failed = this.#batch.flush((count, numbers, strings) => {
       const submit = () => {

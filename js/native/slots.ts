@@ -1,4 +1,4 @@
-/** The operations of this environment that have no outcome yet: one submit per microtask, one drain per wake-up. */
+/** The operations of this environment that have no outcome yet. Many share a submit, and one drain reads many. */
 
 import { native } from './addon.js';
 import { again, orElse } from './calls.js';

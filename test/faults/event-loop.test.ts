@@ -2,13 +2,14 @@
 
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
+import { cpus } from 'node:os';
 import { createInterface } from 'node:readline';
 import { after, before, describe, test } from 'node:test';
 import { type Ended, ended, ROOT } from '../support/child.js';
 import { connect, type LockManager } from '../support/holdfast.js';
 import { FaultProxy } from '../support/proxy.js';
 import { RedisServer } from '../support/server.js';
-import { sleep } from '../support/wait.js';
+import { sleep, until } from '../support/wait.js';
 
 let server: RedisServer;
 let locks: LockManager;
@@ -68,6 +69,23 @@ function printed({ code, signal, stdout, stderr }: Ended, ...lines: string[]): v
 }
 
 describe('while the event loop is blocked', { concurrency: true }, () => {
+  test('half of what it has asked for is under way', async () => {
+    const program = `
+      const names = Array.from({ length: 7 }, (_, index) => 'early:' + index);
+      const all = names.map((name) => manager.acquire(name, { ...patient }));
+      block(3_000);
+      await Promise.all(all);
+      await manager.close();`;
+    // On the only core of a machine the server could not work meanwhile.
+    const sent = cpus().length > 1 ? 4 : 0;
+    const result = await runBlocked(server.url, program, async () => {
+      const held = async () => (await server.admin.keys('lock:early:*')).length;
+      await until(async () => (await held()) >= sent, 'held');
+      assert.equal(await held(), sent);
+    });
+    printed(result);
+  });
+
   test('leases are renewed for a minute', async () => {
     const program = `
       const lock = await manager.acquire('minute', { ttl: 2_000, ...patient });
