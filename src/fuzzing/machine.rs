@@ -21,6 +21,8 @@ const TIMEOUTS_MAX: usize = 64;
 /// The most effects of one input per operation and request so far; `EFFECTS_BESIDES` are added.
 const EFFECTS_PER_THING: usize = 8;
 const EFFECTS_BESIDES: usize = 64;
+/// No manager lives for a thousand years. The numbers of tokens, which are µs since its start, have room for more.
+const END_OF_TIME: Mono = Mono::from_micros(1_000 * 365 * 86_400 * 1_000_000);
 /// The first operation.
 const OPEN: OpId = OpId(1);
 const CLIENT: &str = "c";
@@ -130,7 +132,8 @@ impl Scene {
             3 | 4 => self.answer(bytes),
             5 => self.event(bytes),
             6 => self.pass(Duration::from_millis(bytes.number() % 100_000)),
-            _ => self.pass_until_due(),
+            _ if self.next_timeout().is_some_and(|at| at < END_OF_TIME) => self.pass_until_due(),
+            _ => {}
         }
     }
 

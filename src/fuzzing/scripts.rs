@@ -141,7 +141,7 @@ fn token(bytes: &mut Bytes<'_>) -> Token {
 fn argument(bytes: &mut Bytes<'_>) -> String {
     match bytes.below(4) {
         0 => token(bytes).as_str().to_owned(),
-        1 => bytes.number().to_string(),
+        1 => (bytes.number() % EXACT_MAX).to_string(),
         2 => bytes.pick(&["poll", "try", "steal", "-", "inbox", "foreign", "", "1"]).to_owned(),
         _ => bytes.text(),
     }
