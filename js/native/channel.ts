@@ -23,8 +23,8 @@ export interface Pending extends Ticket {
   readonly outcome: Promise<Outcome>;
 }
 
-/** Whether the server can work while JavaScript does. On the only core of a machine a write lets it interrupt. */
-const OVERLAPS = availableParallelism() > 1 || cpus().length > 1;
+/** On the only core of a machine a server that works meanwhile only interrupts. */
+const HAS_CORES = availableParallelism() > 1 || cpus().length > 1;
 
 /** Gets what happens to the connection: a `NoticeCode`, and its text. */
 type NoticeListener = (code: number, text: string) => void;
@@ -40,6 +40,8 @@ export class NativeChannel {
   readonly #earlyLosses = new Map<number, number>();
   /** The operations of the current microtask. */
   readonly #batch = new OperationBatch();
+  /** Whether a part of a batch is sent early. Several servers work at the same time as it is. */
+  readonly #overlaps: boolean;
   /** The end of the manager, once it has begun. */
   #closing: Pending | undefined;
   /** Whether the manager has listeners. */
@@ -47,6 +49,8 @@ export class NativeChannel {
 
   /** Starts a manager; `opened` is called with whether it could connect. */
   constructor(options: ChannelOptions, opened: Resolve) {
+    const { cluster, memory, quorum } = options;
+    this.#overlaps = HAS_CORES && (cluster ?? memory ?? quorum) === undefined;
     const id = slots.nextId();
     const connect = (slot: number) => slots.bridge.connect(slot, id, options);
     this.#native = slots.takeFor(connect, opened, this);
@@ -211,7 +215,7 @@ export class NativeChannel {
   #flushSoon(): void {
     const { count } = this.#batch;
     if (count === 1) soon(() => this.#flush());
-    else if (OVERLAPS && count >= slots.open / 2) this.#flush();
+    else if (this.#overlaps && count >= slots.open / 2) this.#flush();
   }
 
   #flush(): void {
