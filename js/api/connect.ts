@@ -91,7 +91,7 @@ export function prepare(target: unknown, options: ConnectOptions | undefined): P
       throw argumentError('ERR_INVALID_ARG_VALUE', message);
     }
   }
-  const client = native.newClient();
+  const client = native.Bridge.newClient();
   const servers = (where.quorum ?? []).map(({ label }) => label);
   const { label } = checked;
   const context = { client, label, server: where.label, sharded: where.cluster !== null, servers };

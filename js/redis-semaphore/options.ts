@@ -152,7 +152,7 @@ export function checkOptions(options: LockOptions = {}): Checked {
 
 /** A token that nobody had before, with a suffix for people. @internal */
 export function newIdentifier(suffix: string): string {
-  const token = `hf1.${native.newClient()}.1`;
+  const token = `hf1.${native.Bridge.newClient()}.1`;
   return suffix === '' ? token : `${token}.${suffix}`;
 }
 

@@ -476,7 +476,7 @@ function ended(): LockClosedError {
 
 /** A token that nobody had before. No manager has its name. */
 function newValue(): string {
-  return `hf1.${native.newClient()}.1`;
+  return `hf1.${native.Bridge.newClient()}.1`;
 }
 
 function tokensOf(held: Held): string[] {

@@ -57,6 +57,13 @@ impl Bridge {
         Ok(Self { completions, event_loop, managers })
     }
 
+    /// A name for a manager that starts now: a UUID v7 without hyphens, which begins with the ms since 1970. The core counts
+    /// the numbers of its tokens in µs from here, so each token tells when its lock was asked for.
+    #[napi(catch_unwind)]
+    pub fn new_client() -> String {
+        uuid::Uuid::now_v7().simple().to_string()
+    }
+
     /// Moves records into `into` and returns their number. 0 means that there are none and that the next
     /// record wakes again.
     #[napi(catch_unwind)]

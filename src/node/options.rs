@@ -9,13 +9,6 @@ use napi_derive::napi;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A name for a manager that starts now: a UUID v7 without hyphens, which begins with the ms since 1970. The core counts
-/// the numbers of its tokens in µs from here, so each token tells when its lock was asked for.
-#[napi(catch_unwind)]
-pub fn new_client() -> String {
-    uuid::Uuid::now_v7().simple().to_string()
-}
-
 /// The options of a manager. Times in ms.
 #[napi(object)]
 pub struct ManagerOptions {

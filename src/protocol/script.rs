@@ -177,7 +177,7 @@ mod tests {
 
     #[test]
     fn the_claim_is_as_long_here_as_in_the_scripts() {
-        let line = format!("local CLAIM_MS = {}", CLAIM.as_millis());
+        let line = format!("local CLAIM_MS = '{}'", CLAIM.as_millis());
         assert!(Script::Release.source().contains(&line));
     }
 }

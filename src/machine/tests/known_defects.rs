@@ -82,15 +82,11 @@ pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
         Kind::Steady,
         script("if value ~= token and value ~= token .. MARK then", "if not value then"),
     ),
-    (
-        "nobody claims a long lease",
-        Kind::Steady,
-        script("math.min(entry.lease_ms, CLAIM_MS)", "entry.lease_ms"),
-    ),
+    ("nobody claims a long lease", Kind::Steady, script("    entry.lease_ms = CLAIM_MS\n", "")),
     (
         "a grant by message is longer than its message says",
         Kind::Steady,
-        script("'%s,%.0f,%d', entry.token", "'%s,%.0f,9%d', entry.token"),
+        script("'%s,%.0f,%s', entry.token", "'%s,%.0f,9%s', entry.token"),
     ),
     (
         "a grant is dated too late",
@@ -130,6 +126,11 @@ pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
     (
         "a block of fences is not reserved",
         Kind::Steady,
+        script("redis.call('INCRBY', fence_key, block)", "redis.call('INCRBY', fence_key, 1)"),
+    ),
+    (
+        "a block of fences is not reserved when an epoch lifts the counter",
+        Kind::Losing,
         script("'%.0f', first + block - 1", "'%.0f', first"),
     ),
     ("a block of fences has no end", Kind::Steady, Change::Machine(Defect::FencesWithoutEnd)),
@@ -145,7 +146,7 @@ pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
     (
         "a waiter's own epoch is ignored",
         Kind::Losing,
-        script("math.max(lock.epoch_us, epoch_us)", "lock.epoch_us"),
+        script("math.max(lock.epoch_us, tonumber(epoch_us))", "lock.epoch_us"),
     ),
     (
         "a new counter begins at one",

@@ -79,7 +79,7 @@ local is_whole = owner and owner:sub(1, 4) == 'hf1.' and owner ~= SHARED and own
 if is_whole and owner ~= token and tonumber(intent) then
   --#include clock.lua
   --#include enqueue.lua
-  local now_us, last = server_time_us(), redis.pcall('ZRANGE', queue_key, -1, -1, 'WITHSCORES')
+  local now_us, last = server_time_us(), redis.pcall('ZRANGE', queue_key, '-1', '-1', 'WITHSCORES')
   local unclaimed = redis.pcall('HGET', waiters_key, 'unclaimed')
   -- Otherwise other code wrote a key, which is reported below.
   if not last.err and type(unclaimed) ~= 'table' then
@@ -140,7 +140,9 @@ if fence then
   return fence
 end
 
-local entry = { token = token, lease_ms = ttl_ms, block = block, epoch_us = epoch_us, limit = limit, channel = inbox }
+local entry = {
+  token = token, lease_ms = ARGV[2], block = ARGV[7] or '1', epoch_us = ARGV[3], limit = limit, channel = inbox,
+}
 
 local function take()
   local is_beside = is_shared(lock)

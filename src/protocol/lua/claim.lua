@@ -8,7 +8,7 @@
 ]]
 --#include constants.lua
 local lock_key, waiters_key = KEYS[1], KEYS[2]
-local token, ttl_ms = ARGV[1], tonumber(ARGV[2])
+local token, ttl_ms = ARGV[1], ARGV[2]
 
 local value = redis.call('GET', lock_key)
 if value ~= token and value ~= token .. MARK then
@@ -17,7 +17,7 @@ end
 if redis.call('HGET', waiters_key, 'unclaimed') == token then
   redis.call('HDEL', waiters_key, 'unclaimed')
 end
-if redis.call('PTTL', lock_key) < ttl_ms then
+if redis.call('PTTL', lock_key) < tonumber(ttl_ms) then
   redis.call('PEXPIRE', lock_key, ttl_ms)
 end
 return 1

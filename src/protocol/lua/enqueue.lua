@@ -2,7 +2,7 @@
 --
 -- An entry is a table: token, deadline_ms, lease_ms, block (the fences reserved for it), epoch_us, limit ('-' for the
 -- whole lock, 0 for a share, else a share of a lock with at most this many), channel (the waiter's inbox, '' for one
--- that polls).
+-- that polls). All but the deadline is text, as the caller gave it.
 
 -- The manager that a token belongs to.
 local function manager_of(token)
@@ -11,7 +11,7 @@ end
 
 local function write_entry(lock, entry)
   local text = string.format(
-    '%.0f %.0f %.0f %.0f %s %s',
+    '%.0f %s %s %s %s %s',
     entry.deadline_ms, entry.lease_ms, entry.block, entry.epoch_us, entry.limit, entry.channel
   )
   redis.call('HSET', lock.waiters_key, entry.token, text)

@@ -8,13 +8,13 @@
 ]]
 --#include constants.lua
 local lock_key = KEYS[1]
-local token, ttl_ms = ARGV[1], tonumber(ARGV[2])
+local token, ttl_ms = ARGV[1], ARGV[2]
 
 local value = redis.call('GET', lock_key)
 if value ~= token and value ~= token .. MARK and value ~= LONE_SHARE .. token then
   return 0
 end
-if redis.call('PTTL', lock_key) < ttl_ms then
+if redis.call('PTTL', lock_key) < tonumber(ttl_ms) then
   redis.call('PEXPIRE', lock_key, ttl_ms)
 end
 return 1

@@ -14,6 +14,11 @@ end
 local function issue_fences(fence_key, counter, block, epoch_us, now_us)
   local is_new = not counter or counter < FENCE_MIN
   local first = math.max((counter or 0) + 1, epoch_us, is_new and now_us or 0)
+  if not is_new and first == counter + 1 then
+    -- The usual case, without a number to format.
+    redis.call('INCRBY', fence_key, block)
+    return first
+  end
   local last = string.format('%.0f', first + block - 1)
   if not is_new or fence_key == 'holdfast:fence' or fence_key:find('^holdfast:{%d+}:fence$') then
     redis.call('SET', fence_key, last, 'KEEPTTL')

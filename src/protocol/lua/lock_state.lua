@@ -26,7 +26,7 @@ end
 
 -- The first of `block` fences above all that were issued, and at or above `epoch_us`.
 local function next_fence(lock, block, epoch_us)
-  local first = issue_fences(lock.fence_key, lock.counter, block, math.max(lock.epoch_us, epoch_us), lock.now_us)
+  local first = issue_fences(lock.fence_key, lock.counter, block, math.max(lock.epoch_us, tonumber(epoch_us)), lock.now_us)
   lock.counter = first + block - 1
   return first
 end
@@ -49,7 +49,7 @@ end
 -- of the first write. `value` is the lock's; no fence is issued below `epoch_us`, the epoch of the caller.
 local function read_lock(lock_key, fence_key, queue_key, waiters_key, shared_key, waiting_key, value, epoch_us)
   local now_us = server_time_us()
-  local last = redis.pcall('ZRANGE', queue_key, -1, -1, 'WITHSCORES')
+  local last = redis.pcall('ZRANGE', queue_key, '-1', '-1', 'WITHSCORES')
   if last.err then
     return nil, refusal(last, queue_key, 'a queue of waiters')
   end

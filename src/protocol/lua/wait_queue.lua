@@ -3,7 +3,7 @@
 -- An entry that no message can reach stays in the queue this long.
 local UNREACHED_MS = 2000
 -- The longest lease of a grant by message until its owner claims it.
-local CLAIM_MS = 3000
+local CLAIM_MS = '3000'
 -- No entry has more fences reserved than this.
 local BLOCK_MAX = 128
 -- The results of serving the queue, besides a fence.
@@ -12,12 +12,11 @@ local NOBODY, ANOTHER, UNKNOWN = 'nobody', 'another', 'unknown'
 -- The entry of `token`, or nothing if it has left or other code wrote what is no entry.
 local function read_entry(lock, token)
   local text = redis.call('HGET', lock.waiters_key, token) or ''
-  local deadline_ms, lease_ms, block, epoch_us, limit, channel = text:match('^(%d+) (%d+) (%d+) (%d+) (%S+) (.*)$')
+  local deadline_ms, lease_ms, block, epoch_us, limit, channel =
+    text:match('^(%d+) ([1-9]%d*) ([1-9]%d*) (%d+) (%S+) (.*)$')
   if not deadline_ms then
     return nil
-  end
-  lease_ms, block, epoch_us = tonumber(lease_ms), tonumber(block), tonumber(epoch_us)
-  if lease_ms < 1 or block < 1 or block > BLOCK_MAX or math.max(lease_ms, epoch_us) > FENCE_MAX then
+  elseif block - BLOCK_MAX > 0 or lease_ms - FENCE_MAX > 0 or epoch_us - FENCE_MAX > 0 then
     return nil
   elseif limit ~= WHOLE and not limit:find('^%d+$') then
     return nil
@@ -69,7 +68,9 @@ end
 -- Grants what `entry` asks for until the claim is over, and adds the notice for its manager to `notices`. The message
 -- is a hint; the keys are the truth.
 local function grant_by_message(lock, entry, notices)
-  entry.lease_ms = math.min(entry.lease_ms, CLAIM_MS)
+  if entry.lease_ms - CLAIM_MS > 0 then
+    entry.lease_ms = CLAIM_MS
+  end
   dequeue(lock, entry.token, entry.limit == WHOLE and 'unclaimed')
   -- The mark makes a release that comes ahead of the claim read the record of the grant.
   local fence = grant(lock, entry, MARK)
@@ -82,7 +83,7 @@ local function grant_by_message(lock, entry, notices)
       notices[channel] = {}
       table.insert(notices, channel)
     end
-    table.insert(notices[channel], string.format('%s,%.0f,%d', entry.token, fence, entry.lease_ms))
+    table.insert(notices[channel], string.format('%s,%.0f,%s', entry.token, fence, entry.lease_ms))
   end
 end
 
