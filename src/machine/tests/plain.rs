@@ -2,10 +2,11 @@
 
 use super::one_shots::{assert_idle, two};
 use super::server::Server;
+use super::snapshot::Snapshot;
 use super::world::{ONE_LEASE, RENEWED, World, ms};
 use crate::machine::{Event, OpId, Outcome, Protocol, Wait};
 use crate::protocol::keys::COUNTER;
-use crate::protocol::{Call, Mode};
+use crate::protocol::{Call, Mode, Token};
 
 /// Above the epoch of every manager here.
 const READY: u64 = 1_700_000_900_000_000;
@@ -206,6 +207,33 @@ fn others_join_a_lone_share_and_know_that_they_are_not_alone() {
     share(&mut b);
     assert!(b.wire.iter().any(|(_, call)| matches!(call, Call::Acquire { .. })));
     b.settle();
+}
+
+#[test]
+fn a_share_that_was_taken_late_for_a_waiter_is_not_granted_to_it_once_more() {
+    let (mut a, mut b) = ready();
+    let held = a.acquire_held(10_000, Wait::Never, ONE_LEASE);
+    a.settle();
+    a.lease(held);
+    let op = share(&mut b);
+    b.settle();
+    let keys = World::keys();
+    let waiter = a.server.snapshot(a.now, &keys).line[0].token.clone();
+    // Commands that were sent for the waiter before, and the lease has just ended.
+    let value = Token::from_text(&waiter).lone_share();
+    a.server.command(a.now, &["SET", keys.lock(), value.as_str(), "PX", "9000"]);
+    // Whoever asks next serves the queue.
+    share(&mut a);
+    a.settle();
+    let Snapshot { line, shares, .. } = a.server.snapshot(a.now, &keys);
+    assert!(line.is_empty(), "{line:?}");
+    let kept = shares.iter().find(|share| share.token == waiter).expect("its share");
+    assert_eq!(kept.remaining_ms, 9_000);
+    for _ in 0..60 {
+        b.pass(ms(100));
+        b.settle();
+    }
+    b.lease(op);
 }
 
 #[test]

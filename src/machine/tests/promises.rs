@@ -113,8 +113,12 @@ impl Simulation {
             // Repeated requests change nothing: only a thief or a server that lost data can have ended it.
             OpKind::Release { lease, until } if clock < until => {
                 let token = self.processes[who].token_of(lease);
-                // With two servers, the asked one may not be the granting one.
-                let excused = self.kind == Kind::Split || self.is_victim(&token);
+                // With two servers, the asked one may not be the granting one. A caller may leave its lock to
+                // expire, and ask for its release before that is answered.
+                let mut asked = self.processes[who].open.values();
+                let left = self.left_to_expire.contains(token.as_str())
+                    || asked.any(|open| matches!(open.kind, OpKind::Leave(left) if left == lease));
+                let excused = self.kind == Kind::Split || self.is_victim(&token) || left;
                 *outcome != Outcome::Lost || excused || self.is_forgotten(&token)
             }
             OpKind::Release { .. } | OpKind::Cancelled => true,

@@ -399,8 +399,11 @@ impl Watch {
     /// The tokens that should get the lock or shares of it by this call, in order: the first reachable
     /// waiter, and the next ones that may share with it.
     fn successors<'a>(&self, done: &'a Executed<'_>) -> Vec<Candidate<'a>> {
+        let lone = done.before.lone();
         let eligible = done.before.line.iter().filter(|waiter| {
             waiter.token != done.token()
+                // Plain commands that arrived late have granted the waiter its share.
+                && lone.is_none_or(|share| share.token != waiter.token)
                 && waiter.reach != Reach::Gone
                 && waiter.deadline_ms >= done.now_ms()
                 && !self.is_purged(done, waiter)

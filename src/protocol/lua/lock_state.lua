@@ -24,6 +24,20 @@ local function waiters_mark(lock)
   return redis.call('EXISTS', lock.queue_key) == 1 and MARK or ''
 end
 
+-- Removes the entry of `token`, if it has one. A `record` of its grant takes its place: the key keeps its expiry, which
+-- is later than the end of any claim.
+local function dequeue(lock, token, record)
+  if redis.call('ZREM', lock.queue_key, token) == 1 then
+    if record then
+      redis.call('HSET', lock.waiters_key, record, token)
+    end
+    redis.call('HDEL', lock.waiters_key, token)
+    if redis.call('EXISTS', lock.queue_key) == 0 then
+      redis.call('DEL', lock.waiting_key)
+    end
+  end
+end
+
 -- The first of `block` fences above all that were issued, and at or above `epoch_us`.
 local function next_fence(lock, block, epoch_us)
   local first = issue_fences(lock.fence_key, lock.counter, block, math.max(lock.epoch_us, tonumber(epoch_us)), lock.now_us)
@@ -33,7 +47,9 @@ end
 
 -- Puts the share that plain commands have taken into the set, where others may follow. Its owner alone knows its fence, so
 -- the set has a later one, since fences of the set identify the owners, and half of the next to tell it from an owner's.
+-- Plain commands that arrived late may have taken the share for an entry of the queue, which must not be granted once more.
 local function collect_lone_share(lock, token)
+  dequeue(lock, token)
   local lasts_ms = math.max(redis.call('PTTL', lock.key), 1)
   if lock.members > 0 then
     redis.call('DEL', lock.shared_key)

@@ -27,20 +27,6 @@ local function read_entry(lock, token)
   }
 end
 
--- Removes the entry of `token`, if it has one. A `record` of its grant takes its place: the key keeps its expiry, which
--- is later than the end of any claim.
-local function dequeue(lock, token, record)
-  if redis.call('ZREM', lock.queue_key, token) == 1 then
-    if record then
-      redis.call('HSET', lock.waiters_key, record, token)
-    end
-    redis.call('HDEL', lock.waiters_key, token)
-    if redis.call('EXISTS', lock.queue_key) == 0 then
-      redis.call('DEL', lock.waiting_key)
-    end
-  end
-end
-
 -- Takes the mark off the owner's value once nobody waits any more, so that the value is the token again.
 local function unmark(lock)
   if waiters_mark(lock) == '' and lock.value ~= strip_mark(lock.value) then
