@@ -7,8 +7,12 @@ const NAME_BYTES_MAX = 1024;
 /** The limit of one call: each name costs the event loop the work of a lock, and maybe a round trip. */
 const NAMES_MAX = 1000;
 
-/** The ends of the keys beside those of locks. */
-const RESERVED_SUFFIXES = new Set([':fence', ':queue', ':shared', ':waiters', ':waiting']);
+/**
+ * The ends of the keys beside those of locks.
+ *
+ * @internal
+ */
+export const RESERVED_SUFFIXES = new Set([':fence', ':queue', ':shared', ':waiters', ':waiting']);
 const SUFFIX_MAX = Math.max(...[...RESERVED_SUFFIXES].map(({ length }) => length));
 /** The two forms of these keys: without and with a hash tag in the lock's own key. */
 const PLAIN = /^\{(.+)\}:(?:fence|queue|shared|waiters|waiting)$/s;

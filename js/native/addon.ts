@@ -52,7 +52,7 @@ function missingPackage(why: string): string {
 /** The packages of addons of any platform beside this one, as in `@holdfast/addon-linux-x64-gnu`; none where nobody can look. */
 function installedAddons(): readonly string[] {
   try {
-    // This package lies in node_modules/holdfast, in dist/native.
+    // This package lies in node_modules/holdfast, and this file in dist/shared.
     const folder = join(dirname(dirname(dirname(__dirname))), '@holdfast');
     const names = readdirSync(folder).filter((name) => name.startsWith('addon-'));
     return names.map((name) => `@holdfast/${name}`);

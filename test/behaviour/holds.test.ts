@@ -22,7 +22,7 @@ interface Holds {
 }
 
 // It is internal: it is reached by path, past the package's exports.
-const { Holds } = require('../../../dist/internal/holds.js') as { Holds: new () => Holds };
+const { Holds } = require('../../../dist/internals.js') as { Holds: new () => Holds };
 
 /** A holder that records that it was abandoned. */
 class Noted implements Holder {

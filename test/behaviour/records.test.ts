@@ -75,8 +75,10 @@ let addon: Addon;
 before(
   () => {
     process.env['NAPI_RS_NATIVE_LIBRARY_PATH'] = buildFaultyAddon();
-    records = require('../../../dist/native/records.js') as Records;
-    addon = (require('../../../dist/native/addon.js') as { native: Addon }).native;
+    ({ records, native: addon } = require('../../../dist/internals.js') as {
+      records: Records;
+      native: Addon;
+    });
   },
   { timeout: 280_000 },
 );

@@ -62,7 +62,7 @@ const PROGRAM = `
     holdfast = load();
   }
   const { connect, LockError } = holdfast;
-  const { survey } = require('./dist/internal/survey.js');
+  const { survey } = require('./dist/internals.js');
   const place = JSON.parse(process.env.PLACE);
   const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
   const until = async (done, what) => {
@@ -126,7 +126,7 @@ const PROGRAM = `
   const c = await manager();
   if (!(await settled((await settled(c?.acquire('other')))?.release()))) problems.push('others are');
   for (const each of [a, b, c]) await settled(each?.close());
-  const { openOperations } = require('./dist/native/slots.js');
+  const { openOperations } = require('./dist/internals.js');
   await until(() => openOperations() === 0, 'the end of all operations');
   for (const problem of problems) console.log('problem: ' + problem);
   console.log('through');

@@ -147,7 +147,7 @@ test('one manager that fails at the end keeps no other from giving back', async 
   const ended = await run(
     `${CONNECT}
     import { createRequire } from 'node:module';
-    const { NativeChannel } = createRequire(process.cwd() + '/')('./dist/native/channel.js');
+    const { NativeChannel } = createRequire(process.cwd() + '/')('./dist/internals.js');
     const { closeAtExit } = NativeChannel.prototype;
     let calls = 0;
     NativeChannel.prototype.closeAtExit = function () {

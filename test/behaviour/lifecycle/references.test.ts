@@ -90,11 +90,13 @@ for (const method of ['on', 'once', 'addListener', 'prependOnceListener'] as con
 }
 
 // The channel is internal: it is reached by path, past the package's exports.
-interface Channels {
+interface Internals {
   readonly NativeChannel: new (
     options: unknown,
     opened: (outcome: unknown) => void,
   ) => { submit(operation: unknown): Promise<Outcome> };
+  prepare(target: string, options: object): { options: unknown };
+  readonly records: Records;
 }
 
 interface Records {
@@ -108,16 +110,12 @@ interface Outcome {
 }
 
 test('an operation under way keeps its manager by itself, whatever its caller refers to', async () => {
-  const { NativeChannel } = require('../../../../dist/native/channel.js') as Channels;
-  const records = require('../../../../dist/native/records.js') as Records;
-  const { prepare } = require('../../../../dist/api/connect.js') as {
-    prepare(target: string, options: object): { options: unknown };
-  };
+  const { NativeChannel, prepare, records } = require('../../../../dist/internals.js') as Internals;
   const others = await connect(server.url);
   const busy = await others.acquire('waited for');
   const begin = async (): Promise<{ outcome: Promise<Outcome> }> => {
     const { options } = prepare(server.url, { clientName: 'waiting' });
-    let channel: InstanceType<Channels['NativeChannel']> | undefined;
+    let channel: InstanceType<Internals['NativeChannel']> | undefined;
     await new Promise((opened) => {
       channel = new NativeChannel(options, opened);
     });
