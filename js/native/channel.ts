@@ -42,6 +42,8 @@ export class NativeChannel {
   readonly #batch = new OperationBatch();
   /** Whether a part of a batch is sent early. Several servers work at the same time as it is. */
   readonly #overlaps: boolean;
+  /** The requests without an answer, and the operations sent since; unknown until a batch has two. */
+  #underWay: number | undefined;
   /** The end of the manager, once it has begun. */
   #closing: Pending | undefined;
   /** Whether the manager has listeners. */
@@ -211,15 +213,28 @@ export class NativeChannel {
     slots.retain(this, needed && this.#closing === undefined);
   }
 
-  /** As soon as half of what is under way waits, it is sent: the server works on it while JavaScript makes the rest. */
+  /**
+   * Sends as soon as as many operations wait as the server has requests to answer: it works on one half while
+   * JavaScript makes the other.
+   */
   #flushSoon(): void {
     const { count } = this.#batch;
-    if (count === 1) soon(() => this.#flush());
-    else if (this.#overlaps && count >= slots.open / 2) this.#flush();
+    if (count === 1) {
+      soon(() => this.#flushAll());
+    } else if (this.#overlaps) {
+      this.#underWay ??= orElse(() => this.#native.unanswered(), 0);
+      if (count >= this.#underWay) this.#flush();
+    }
+  }
+
+  #flushAll(): void {
+    this.#flush();
+    this.#underWay = undefined;
   }
 
   #flush(): void {
     if (this.#batch.count === 0) return;
+    if (this.#underWay !== undefined) this.#underWay += this.#batch.count;
     let ready = false;
     const failed = this.#batch.flush((count, numbers, strings) => {
       const submit = () => {

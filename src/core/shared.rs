@@ -32,6 +32,12 @@ impl Shared {
         lock(&self.stats).clone()
     }
 
+    /// How many requests have no answer yet.
+    #[must_use]
+    pub fn unanswered(&self) -> u64 {
+        lock(&self.stats).unanswered
+    }
+
     /// What each connected server allows, by node number.
     #[must_use]
     pub fn servers(&self) -> Vec<Abilities> {
@@ -61,7 +67,7 @@ impl Shared {
         let leases: Vec<_> = lock(&self.deadlines).drain().map(|(lease, _)| lease).collect();
         let mut stats = lock(&self.stats);
         stats.lost += leases.len() as u64;
-        (stats.held, stats.waiting) = (0, 0);
+        (stats.held, stats.waiting, stats.unanswered) = (0, 0, 0);
         leases
     }
 

@@ -173,7 +173,7 @@ impl Protocol for Machine {
 
     fn stats(&self) -> Stats {
         let (held, waiting) = (self.leases.len() as u64, self.queues.len() as u64);
-        Stats { held, waiting, ..self.rq.cx.stats.clone() }
+        Stats { held, waiting, unanswered: self.rq.unanswered(), ..self.rq.cx.stats.clone() }
     }
 }
 

@@ -96,6 +96,11 @@ impl Requests {
         Self { cx, servers, open: FxHashMap::default(), last: 0 }
     }
 
+    /// How many requests have no answer yet that somebody waits for.
+    pub(super) fn unanswered(&self) -> u64 {
+        self.open.len() as u64
+    }
+
     pub(super) fn is_open(&self, owner: Owner) -> bool {
         self.open.contains_key(&owner)
     }

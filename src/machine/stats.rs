@@ -2,13 +2,15 @@
 
 use std::time::Duration;
 
-/// Counts since the start, except for `held` and `waiting`, which are current.
+/// Counts since the start, except for `held`, `waiting` and `unanswered`, which are current.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Stats {
     /// Locks held now.
     pub held: u64,
     /// Acquires without an outcome.
     pub waiting: u64,
+    /// Requests without an answer. An acquire that waits in the queue has its answer.
+    pub unanswered: u64,
     /// Locks acquired.
     pub acquired: u64,
     /// Locks acquired by handoff in the process: whole locks without the server, permits by one request.

@@ -59,6 +59,13 @@ impl NativeManager {
         self.handle.turn()
     }
 
+    /// How many requests have no answer yet.
+    #[napi(catch_unwind)]
+    pub fn unanswered(&self) -> f64 {
+        faults::at("unanswered");
+        number(self.handle.shared().unanswered())
+    }
+
     /// The remaining time of a lease in ms; 0 if it has ended.
     #[napi(catch_unwind)]
     pub fn remaining(&self, lease: f64) -> f64 {

@@ -86,6 +86,29 @@ describe('while the event loop is blocked', { concurrency: true }, () => {
     printed(result);
   });
 
+  test('callers in a queue do not count among what is under way', async () => {
+    const program = `
+      await manager.acquire('taken', { ...patient });
+      const waiters = Array.from({ length: 20 }, () => manager.acquire('taken', { ...patient }));
+      const closed = Promise.allSettled(waiters);
+      // The first of them asks, and then joins the queue at the server: the second answer here is behind both of its.
+      await manager.tryAcquire('later');
+      await manager.tryAcquire('later');
+      const names = Array.from({ length: 7 }, (_, index) => 'beside:' + index);
+      const all = names.map((name) => manager.acquire(name, { ...patient }));
+      block(3_000);
+      await Promise.all(all);
+      await manager.close();
+      await closed;`;
+    const sent = cpus().length > 1 ? 4 : 0;
+    const result = await runBlocked(server.url, program, async () => {
+      const held = async () => (await server.admin.keys('lock:beside:*')).length;
+      await until(async () => (await held()) >= sent, 'held');
+      assert.equal(await held(), sent);
+    });
+    printed(result);
+  });
+
   test('leases are renewed for a minute', async () => {
     const program = `
       const lock = await manager.acquire('minute', { ttl: 2_000, ...patient });

@@ -7,6 +7,7 @@
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';
+import { cpus } from 'node:os';
 import { join } from 'node:path';
 import { after, before, beforeEach, describe, test } from 'node:test';
 import { type Ended, ended, ROOT } from '../support/child.js';
@@ -25,6 +26,8 @@ const HERE: Readonly<Record<string, readonly number[]>> = {
   submit: [1, 2, 5],
   survey: [1],
   text: [1, 2, 3],
+  // On the only core of a machine nobody asks for it.
+  unanswered: cpus().length > 1 ? [1] : [],
 };
 const THERE: Readonly<Record<string, readonly number[]>> = {
   complete: [1, 3],
