@@ -444,8 +444,9 @@ impl Leases {
             }
             // Only these answers are final; all others are retried until the lease ends.
             Ok(Reply::Owner(false)) => {
-                // A server that missed a grant by message (a failover) may still have its queue entry.
-                held.uncertain |= claims;
+                // A server that missed a grant by message (a failover) may still have its queue entry. Or the grant was
+                // taken away at once, and its token was enqueued again ahead of the message.
+                held.uncertain |= held.owes == Some(Owes::Claim);
                 self.denied(id)
             }
             Ok(_) => {

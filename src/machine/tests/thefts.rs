@@ -3,7 +3,7 @@
 use super::one_shots::{adopt, arrive_late, assert_idle, take, take_held, two};
 use super::world::{ONE_LEASE, RENEWED, World, ms};
 use crate::machine::{Command, Event, Hold, LossReason, OpId, Outcome, Wait};
-use crate::protocol::{Call, Message, Mode, Reply, Token};
+use crate::protocol::{Call, Intent, Message, Mode, Reply, ServerTime, Token};
 
 fn force(world: &mut World) -> OpId {
     world.command(Command::Force { name: "a".to_owned(), foreign: false })
@@ -132,6 +132,39 @@ fn a_victim_of_a_theft_before_its_claim_does_not_count_as_dead() {
         b.settle();
         assert_eq!(unclaimed(&b), None);
     }
+}
+
+/// As after a clock that was set back: the answer to the poll seems to be older than the message.
+#[test]
+fn a_victim_that_was_enqueued_again_ahead_of_the_message_leaves_the_queue() {
+    for mode in [Mode::Exclusive, Mode::SHARED] {
+        let (mut a, mut b) = two();
+        let (lease, _) = take(&mut b, Mode::Exclusive);
+        let op = a.acquire_as(10_000, Wait::Forever, RENEWED, mode);
+        a.settle();
+        let (queue, inbox) = (World::keys().queue(), "holdfast:inbox:a".into());
+        let queued = |b: &World| b.server.command(b.now, &["ZRANGE", &queue, "0", "-1"]);
+        let token = Token::from_text(&queued(&b).unwrap());
+        b.release(lease);
+        b.settle();
+        take_away(&mut b);
+        let (keys, ttl, epoch) = (World::keys(), ms(10_000), ServerTime::default());
+        let (intent, block) = (Intent::Join(Some(1)), 1);
+        let again = Call::Acquire { keys, token, ttl, epoch, block, inbox, intent, mode };
+        assert!(matches!(b.server.execute(b.now, &again), Ok(Reply::Held(_))));
+        assert!(a.receive_one(), "the message of the grant");
+        let (lease, _) = a.lease(op);
+        a.settle();
+        assert_eq!(a.lost.len(), 1, "{:?}", a.lost);
+        assert_eq!(a.lost[0].0, lease);
+        assert_eq!(queued(&b), None, "an entry for nobody");
+    }
+}
+
+fn take_away(thief: &mut World) {
+    let op = thief.acquire(10_000, Wait::Steal);
+    thief.settle();
+    thief.lease(op);
 }
 
 #[test]

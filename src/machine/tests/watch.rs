@@ -374,6 +374,10 @@ impl Watch {
             self.silent = None;
             self.silent_shares.clear();
         }
+        if done.before.lone().is_some() && done.after.lone().is_none() {
+            // The set of the shares begins anew with the lone one, without the records of earlier grants.
+            self.silent_shares.clear();
+        }
         // Calls with only the lock's key cannot claim a grant by message.
         let alone = matches!(
             done.call,
@@ -430,8 +434,10 @@ impl Watch {
     /// Whether a silent claim of its process cost this waiter its entry.
     fn is_purged(&self, done: &Executed<'_>, waiter: &Waiter) -> bool {
         let client = client(&waiter.token);
-        // A plain command may have taken the lock since, which knows nothing of the record.
-        let by_plain = done.before.holders().any(|(owner, _)| self.by_plain.contains(owner));
+        // A plain command may have taken the lock since, which knows nothing of the record. This call has freed it.
+        let is_gone = |owner: &str| done.after.held_ms(owner).is_none();
+        let mut before = done.before.holders();
+        let by_plain = before.any(|(owner, _)| self.by_plain.contains(owner) && is_gone(owner));
         let silent = self.silent.as_deref().filter(|_| done.before.is_free() || by_plain);
         let ended = |token: &str| done.before.held_ms(token).is_none();
         let heard_ms = waiter.deadline_ms.saturating_sub(LIVENESS_MS);
@@ -477,6 +483,10 @@ impl Watch {
         if granted.is_some() && done.after.shares.iter().any(|share| share.token == done.token()) {
             // Others have joined the lone share of the caller, which got another fence by that.
             self.void.remove(done.token());
+            // A replica in place of its primary has only seen that the caller has the share.
+            if !self.granted.contains_key(done.token()) {
+                self.grant(done, done.token());
+            }
         }
         if let Some(share) = done.collected() {
             let (fence, highest) = (share.fence, self.highest);
