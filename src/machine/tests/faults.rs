@@ -1,11 +1,12 @@
 //! The faults in the schedules of the simulator.
 
 use super::defects::Defect;
-use super::process::Process;
+use super::process::{OpKind, Process};
 use super::server::Server;
 use super::simulator::{Kind, PROCESSES, Simulation};
 use super::world::ms;
 use crate::server::memory::Entries;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// The interval of the server probes on a connection that is used.
@@ -187,10 +188,23 @@ impl Simulation {
             self.forget(|it| it.server.restore(it.now, entries));
             self.returned = self.orphans();
         }
+        self.unproven.extend(self.open_releases());
         self.server.set_replication_id(&format!("run {}", self.rng.u64(..)));
         // No server restarts within the same microsecond.
         let pause = ms(self.rng.u64(1..40));
         self.pass(pause);
+    }
+
+    fn open_releases(&self) -> BTreeSet<String> {
+        let of = |process: &Process| {
+            let open = process.open.values();
+            let lease = open.filter_map(|open| match open.kind {
+                OpKind::Release { lease, .. } => Some(lease),
+                _ => None,
+            });
+            lease.map(|lease| process.token_of(lease).to_string()).collect::<Vec<_>>()
+        };
+        self.processes.iter().flat_map(of).collect()
     }
 
     /// Stops a process, preferably a waiter with nothing in flight, for longer than a clock comparison is

@@ -118,7 +118,9 @@ impl Simulation {
                 let mut asked = self.processes[who].open.values();
                 let left = self.left_to_expire.contains(token.as_str())
                     || asked.any(|open| matches!(open.kind, OpKind::Leave(left) if left == lease));
-                let excused = self.kind == Kind::Split || self.is_victim(&token) || left;
+                let unproven = self.unproven.contains(token.as_str());
+                let excused =
+                    self.kind == Kind::Split || self.is_victim(&token) || left || unproven;
                 *outcome != Outcome::Lost || excused || self.is_forgotten(&token)
             }
             OpKind::Release { .. } | OpKind::Cancelled => true,

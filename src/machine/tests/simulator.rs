@@ -84,6 +84,9 @@ pub(super) struct Simulation {
     pub(super) spoiled: Option<(Mono, String)>,
     /// The tokens of locks that are left to expire.
     pub(super) left_to_expire: BTreeSet<String>,
+    /// The tokens whose release waited for the answer to their claim when the server restarted: the answer of another
+    /// history proves nothing.
+    pub(super) unproven: BTreeSet<String>,
     /// The tokens that another process has extended, and their earliest end.
     pub(super) lengthened: BTreeMap<String, Mono>,
     /// The log, if it is requested.
@@ -128,6 +131,7 @@ impl Simulation {
             clock_set: None,
             spoiled: None,
             left_to_expire: BTreeSet::new(),
+            unproven: BTreeSet::new(),
             lengthened: BTreeMap::new(),
             trace: None,
             acquired: 0,

@@ -309,7 +309,8 @@ impl Watch {
     ) -> Result<(), String> {
         let Call::Take { token, ttl, block, .. } = call else { return Ok(()) };
         let owner = owner_of(token);
-        let keeps = before.value.as_deref() == Some(token.as_str());
+        // Others may have come between the commands, and have gone: their mark stays.
+        let keeps = before.value.as_deref().map(bare) == Some(token.as_str());
         let expected = match part {
             Plain::Set if before.value.is_none() => {
                 self.granted.insert(owner.to_owned(), granted);
