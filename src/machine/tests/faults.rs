@@ -1,10 +1,12 @@
 //! The faults in the schedules of the simulator.
 
 use super::defects::Defect;
-use super::process::{OpKind, Process};
+use super::process::Process;
 use super::server::Server;
 use super::simulator::{Kind, PROCESSES, Simulation};
 use super::world::ms;
+use crate::machine::Machine;
+use crate::machine::lease::{Leases, Owes};
 use crate::server::memory::Entries;
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -188,21 +190,20 @@ impl Simulation {
             self.forget(|it| it.server.restore(it.now, entries));
             self.returned = self.orphans();
         }
-        self.unproven.extend(self.open_releases());
+        self.unproven.extend(self.unclaimed());
         self.server.set_replication_id(&format!("run {}", self.rng.u64(..)));
         // No server restarts within the same microsecond.
         let pause = ms(self.rng.u64(1..40));
         self.pass(pause);
     }
 
-    fn open_releases(&self) -> BTreeSet<String> {
+    /// The tokens of locks that were granted by message and not confirmed since.
+    fn unclaimed(&self) -> BTreeSet<String> {
         let of = |process: &Process| {
-            let open = process.open.values();
-            let lease = open.filter_map(|open| match open.kind {
-                OpKind::Release { lease, .. } => Some(lease),
-                _ => None,
-            });
-            lease.map(|lease| process.token_of(lease).to_string()).collect::<Vec<_>>()
+            let Machine { leases, rq, .. } = &process.world.machine;
+            let held = leases.ids().into_iter().filter_map(|id| leases.get(id));
+            let unclaimed = held.filter(|held| held.owes == Some(Owes::Claim));
+            unclaimed.map(|held| Leases::token_of(&rq.cx, held).to_string()).collect::<Vec<_>>()
         };
         self.processes.iter().flat_map(of).collect()
     }

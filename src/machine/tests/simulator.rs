@@ -84,8 +84,7 @@ pub(super) struct Simulation {
     pub(super) spoiled: Option<(Mono, String)>,
     /// The tokens of locks that are left to expire.
     pub(super) left_to_expire: BTreeSet<String>,
-    /// The tokens whose release waited for the answer to their claim when the server restarted: the answer of another
-    /// history proves nothing.
+    /// The tokens whose claim had no answer when the server restarted: that of another history proves nothing.
     pub(super) unproven: BTreeSet<String>,
     /// The tokens that another process has extended, and their earliest end.
     pub(super) lengthened: BTreeMap<String, Mono>,

@@ -375,7 +375,10 @@ impl Watch {
             self.silent = None;
             self.silent_shares.clear();
         }
-        if done.before.lone().is_some() && done.after.lone().is_none() {
+        let collects = matches!(done.call, Call::Release { .. })
+            && done.before.lone().is_some()
+            && !done.before.line.is_empty();
+        if collects || done.collected().is_some() {
             // The set of the shares begins anew with the lone one, without the records of earlier grants.
             self.silent_shares.clear();
         }
@@ -384,7 +387,10 @@ impl Watch {
             done.call,
             Call::Delete { .. } | Call::Extend { .. } | Call::Free { .. } | Call::KeepEntry { .. }
         );
-        if !alone {
+        // Nor does a caller that waits for an owner: its entry is newer than the grant, unless the clock was set back.
+        let waits = matches!(done.intent(), Some(Intent::Join(_)))
+            && done.before.owner().is_some_and(|owner| owner != done.token());
+        if !alone && !waits {
             self.silent_shares.remove(done.token());
         }
         let shares = matches!(done.call, Call::ExtendShare { .. } | Call::FreeShare { .. });
@@ -458,7 +464,11 @@ impl Watch {
         if done.before.is_free() || done.before.owner() == Some(done.token()) {
             self.silent = None;
         }
-        self.silent_shares.retain(|token, _| done.before.held_ms(token).is_some());
+        // Whoever takes a free lock that nobody waits for leaves the records of its shares.
+        let leaves = done.before.is_free() && done.before.line.is_empty();
+        if !leaves || done.after.owner().is_none() {
+            self.silent_shares.retain(|token, _| done.before.held_ms(token).is_some());
+        }
         for successor in successors.iter().filter(|successor| successor.token != done.token()) {
             if successor.limit.is_some() {
                 self.silent_shares.insert(successor.token.to_owned(), done.now_ms());
