@@ -21,7 +21,7 @@ const NODE_FLAGS = ['--expose-gc', '--min-semi-space-size=1', '--max-semi-space-
 const ABOUT = `This section measures the cost of held locks: a renewal by the native thread every third of the lease, and memory in the process
 and in the server. The memory of a lock is measured over a hundred thousand additional locks, when the process has already grown
 to take five thousand at once and other locks have filled its spare memory; the report states that growth too. For each lock
-JavaScript uses about 230 bytes, its name included, and the core uses 340: 160 for the lease, 64 for its key in Redis, 50 for a
+JavaScript uses about 220 bytes, its name included, and the core uses 300: 144 for the lease, 64 for its key in Redis, 40 for a
 timer, and the rest for entries in two maps and their spare room. The token is not stored; it is formed when it is sent. The
 allocators hold the remainder, which is larger on a busy machine, where renewals pile up.`;
 

@@ -50,6 +50,9 @@ const SHARED = 4;
 const LEFT_TO_EXPIRE = 8;
 const ABANDONED = 16;
 
+/** How many requests share a lock besides one: none for most. */
+const others = new WeakMap<HeldLock, number>();
+
 /**
  * A lock with a lease of its own.
  *
@@ -68,8 +71,6 @@ export class HeldLock implements Holder, SharedHandle {
   #lostBecause: LockLostReason | undefined;
   /** Made on the first access to `signal`: most locks never need one. */
   #abort: AbortController | undefined;
-  /** How many use the lock: its owner, and the nested requests that share it. */
-  #users = 1;
 
   constructor(manager: ManagerContext, grant: Grant, since = manager.channel.now) {
     const { name, label, mode, lease, fence, leaveToExpire } = grant;
@@ -249,13 +250,15 @@ export class HeldLock implements Holder, SharedHandle {
   }
 
   enter(): SharedHandle {
-    this.#users += 1;
+    others.set(this, (others.get(this) ?? 0) + 1);
     return new NestedLock(this);
   }
 
   leave(): Promise<boolean> {
-    this.#users -= 1;
-    return this.#users === 0 ? this.release() : Promise.resolve(true);
+    const count = others.get(this) ?? 0;
+    if (count === 0) return this.release();
+    others.set(this, count - 1);
+    return Promise.resolve(true);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

@@ -397,11 +397,11 @@ impl Machine {
                     release.deadline(rq, id);
                 }
             }
-            Timer::Retry(Owner::Entry(id)) => self.send_entry(id),
-            Timer::Retry(Owner::OneShot(op)) => self.send_one_shot(op),
-            Timer::Retry(Owner::Release(id)) => self.send_release(id),
+            Timer::RetryEntry(id) => self.send_entry(id),
+            Timer::RetryOneShot(op) => self.send_one_shot(op),
+            Timer::RetryRelease(id) => self.send_release(id),
             // A lease plans its own renewals, and a quorum has timers of its own.
-            Timer::Retry(Owner::Renewal(_)) | Timer::Ballot(_) | Timer::Withdrawal(..) => {}
+            Timer::RetryRenewal(_) | Timer::Ballot(_) | Timer::Withdrawal(..) => {}
         }
     }
 }

@@ -457,7 +457,7 @@ impl Entry {
         let owner = Owner::Entry(id);
         if rq.is_open(owner) {
             self.hinted = true;
-        } else if rq.cx.timers.at(Timer::Retry(owner)).is_none_or(|planned| planned > at) {
+        } else if rq.cx.timers.at(Timer::retry(owner)).is_none_or(|planned| planned > at) {
             rq.retry_at(owner, at);
         }
     }

@@ -115,7 +115,7 @@ impl Requests {
             SendMode::Asking(node) => node,
             _ => self.servers.node(request.call.keys()),
         };
-        self.cx.timers.clear(Timer::Retry(request.owner));
+        self.cx.timers.clear(Timer::retry(request.owner));
         if !self.servers.at(node).connection.is_up() {
             self.servers.want(&mut self.cx, node);
             return false;
@@ -139,7 +139,7 @@ impl Requests {
     /// Lets an owner ask again at `at`, unless it asks now.
     pub(super) fn retry_at(&mut self, owner: Owner, at: Mono) {
         if !self.is_open(owner) {
-            self.cx.timers.set(Timer::Retry(owner), at);
+            self.cx.timers.set(Timer::retry(owner), at);
         }
     }
 
@@ -151,7 +151,7 @@ impl Requests {
 
     /// Forgets an owner. Returns whether it has an open request.
     pub(super) fn forget(&mut self, owner: Owner) -> bool {
-        self.cx.timers.clear(Timer::Retry(owner));
+        self.cx.timers.clear(Timer::retry(owner));
         self.open.remove(&owner).is_some()
     }
 

@@ -29,9 +29,27 @@ pub(super) enum Timer {
     OpenDeadline,
     Reconnect(NodeId),
     ReleaseDeadline(TokenId),
-    Retry(Owner),
+    RetryEntry(TokenId),
+    RetryOneShot(OpId),
+    RetryRelease(TokenId),
+    RetryRenewal(TokenId),
     /// A server of a quorum is asked to withdraw this attempt.
     Withdrawal(NodeId, u64),
+}
+
+// There may be very many: a variant that held an `Owner` would make each half as large again.
+const _: () = assert!(size_of::<Timer>() <= 16);
+
+impl Timer {
+    /// When an owner asks again.
+    pub(super) const fn retry(owner: Owner) -> Self {
+        match owner {
+            Owner::Entry(id) => Self::RetryEntry(id),
+            Owner::OneShot(op) => Self::RetryOneShot(op),
+            Owner::Release(id) => Self::RetryRelease(id),
+            Owner::Renewal(id) => Self::RetryRenewal(id),
+        }
+    }
 }
 
 /// The timers, each set for one moment at most.
@@ -125,12 +143,15 @@ impl Timers {
 
     #[cfg(all(test, feature = "core"))]
     pub(super) fn drop_retries(&mut self) {
-        self.keep(|timer| !matches!(timer, Timer::Retry(_)));
+        self.keep(|timer| {
+            use Timer::{RetryEntry, RetryOneShot, RetryRelease, RetryRenewal};
+            !matches!(timer, RetryEntry(_) | RetryOneShot(_) | RetryRelease(_) | RetryRenewal(_))
+        });
     }
 
     #[cfg(all(test, feature = "core"))]
     pub(super) fn drop_retries_of_entries(&mut self) {
-        self.keep(|timer| !matches!(timer, Timer::Retry(Owner::Entry(_))));
+        self.keep(|timer| !matches!(timer, Timer::RetryEntry(_)));
     }
 
     #[cfg(all(test, feature = "core"))]
