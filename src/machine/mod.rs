@@ -305,7 +305,7 @@ impl Machine {
 
     fn finished(&mut self, finished: Finished) {
         match finished.owner {
-            Owner::Entry(id) => self.entry_answered(id, finished),
+            Owner::Entry(id) | Owner::EntryBehind(id) => self.entry_answered(id, finished),
             Owner::OneShot(op) => self.one_shot_answered(op, finished),
             Owner::Release(id) => {
                 if let Some(finished) = self.settle_successor(id, finished) {
@@ -620,7 +620,7 @@ impl Machine {
     /// this process gives the lock to the first waiter at the server.
     fn move_entries_back(&mut self, keys: &LockKeys) {
         for (id, began) in self.queues.served(keys).collect::<Vec<_>>() {
-            let is_open = self.rq.is_open(Owner::Entry(id));
+            let is_open = self.rq.asks(id);
             let seq = self.rq.servers.position_of(&self.rq.cx, keys, began);
             if let (Some(seq), Some(entry)) = (seq, self.entries.get_mut(&id))
                 && !is_open
@@ -641,7 +641,10 @@ impl Machine {
     /// Removes an entry, and returns whether it has an open request.
     fn remove_entry(&mut self, id: TokenId) -> Option<(Entry, bool)> {
         let entry = self.entries.remove(&id)?;
-        Some((entry, self.rq.forget(Owner::Entry(id))))
+        let is_open = self.rq.asks(id);
+        self.rq.forget(Owner::Entry(id));
+        self.rq.forget(Owner::EntryBehind(id));
+        Some((entry, is_open))
     }
 
     fn entry_answered(&mut self, id: TokenId, finished: Finished) {
@@ -654,7 +657,11 @@ impl Machine {
         }
         if let Some(entry) = self.entries.get_mut(&id) {
             match finished.reply {
-                Ok(Reply::Held(_) | Reply::Joined { .. }) => self.contention.was_held(&entry.keys),
+                Ok(Reply::Held(ref held)) => {
+                    self.contention.was_held(&entry.keys);
+                    self.queues.has_position(entry, held);
+                }
+                Ok(Reply::Joined { .. }) => self.contention.was_held(&entry.keys),
                 Ok(Reply::Granted { .. }) if matches!(entry.pending, Pending::Unanswered) => {
                     self.contention.was_free(&entry.keys);
                 }
@@ -727,7 +734,7 @@ impl Machine {
         if let Some(entry) = self.entries.get_mut(&id) {
             let is_meant = entry.keys == grant.keys && entry.token == grant.token;
             if is_meant && entry.confirming.is_none() {
-                let step = entry.granted_by_message(&mut self.rq, node, grant);
+                let step = entry.granted_by_message(&mut self.rq, id, node, grant);
                 self.entry_step(node, id, step);
             }
             return;
@@ -1000,7 +1007,7 @@ impl Machine {
     fn keeps_a_position(&self, held: &Lease) -> bool {
         let keeps = |(id, began): (TokenId, Mono)| {
             let entry = self.entries.get(&id);
-            self.rq.is_open(Owner::Entry(id)) && entry.is_some_and(|entry| entry.came_before(began))
+            self.rq.asks(id) && entry.is_some_and(|entry| entry.came_before(began))
         };
         // The servers of a quorum have no queue.
         let queues = !self.rq.cx.config.quorum && !held.mode.is_shared();
@@ -1097,7 +1104,21 @@ impl Machine {
             && self.rq.servers.data_of(&release.keys).takes_plain_commands(held.mode)
             && !self.queues.has(&release.keys);
         release.successor = successor;
+        let (keys, shared) = (release.keys.clone(), release.shared);
         self.begin_release(id, release);
+        if !shared {
+            self.ask_behind_release(&keys);
+        }
+    }
+
+    /// Lets the entry here that is likely to get a whole lock by its release ask right behind that.
+    fn ask_behind_release(&mut self, keys: &LockKeys) {
+        if let Some(id) = self.queues.likely_next(keys)
+            && let Some(entry) = self.entries.get(&id)
+            && !entry.mode.is_shared()
+        {
+            entry.ask_behind(&mut self.rq, id);
+        }
     }
 
     /// Takes the successor of a release, and returns the answer for the caller that releases; none if the release was

@@ -308,7 +308,7 @@ impl Entry {
     /// Asks for the lock, unless it has an open request or a grant that waits for replicas. `wanted`: the lease of the
     /// caller that it serves next, if there is one.
     pub(super) fn send(&mut self, rq: &mut Requests, id: TokenId, wanted: Option<Duration>) {
-        if self.confirming.is_some() || rq.is_open(Owner::Entry(id)) {
+        if self.confirming.is_some() || rq.asks(id) {
             return;
         }
         self.ttl = wanted.unwrap_or(self.ttl);
@@ -320,6 +320,18 @@ impl Entry {
         let by_script = call.script().is_some();
         if rq.send(Owner::Entry(id), call, fallback) && !by_script {
             self.approach = Approach::Script;
+        }
+    }
+
+    /// Asks right behind a release that is likely to grant it the lock. The answer confirms the grant, which a message
+    /// alone would not do: so the lock can be handed off at once, without a claim.
+    pub(super) fn ask_behind(&self, rq: &mut Requests, id: TokenId) {
+        if self.confirming.is_none() && !rq.is_open(Owner::EntryBehind(id)) {
+            let (keys, token, mode) = (self.keys.clone(), self.token.clone(), self.mode);
+            let (ttl, block, epoch) = (self.ttl, self.block, ServerTime::default());
+            let (inbox, intent) = (rq.servers.inbox(&rq.cx, &keys), Intent::Poll);
+            let call = Call::Acquire { keys, token, ttl, epoch, block, inbox, intent, mode };
+            rq.send(Owner::EntryBehind(id), call, Fallback::None);
         }
     }
 
@@ -417,9 +429,15 @@ impl Entry {
     pub(super) fn granted_by_message(
         &mut self,
         rq: &mut Requests,
+        id: TokenId,
         node: NodeId,
         grant: &Grant,
     ) -> Step {
+        if rq.is_open(Owner::EntryBehind(id)) {
+            // The answer comes at about the same time, and says more.
+            self.hinted = true;
+            return Step::Nothing;
+        }
         let (now, data) = (rq.cx.now, &rq.servers.get(node).data);
         if data.is_outdated(grant.fence) {
             return Step::Discard;

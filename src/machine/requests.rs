@@ -12,7 +12,7 @@ use super::servers::Servers;
 use super::timers::{Owner, Timer};
 use crate::protocol::message;
 use crate::protocol::{
-    Call, Failure, Held, Mono, NodeId, Refusal, Reply, RequestId, Script, ServerTime, Take,
+    Call, Failure, Held, Mono, NodeId, Refusal, Reply, RequestId, Script, ServerTime, Take, TokenId,
 };
 use rustc_hash::FxHashMap;
 use std::time::Duration;
@@ -103,6 +103,11 @@ impl Requests {
 
     pub(super) fn is_open(&self, owner: Owner) -> bool {
         self.open.contains_key(&owner)
+    }
+
+    /// Whether an entry has an open request.
+    pub(super) fn asks(&self, entry: TokenId) -> bool {
+        self.is_open(Owner::Entry(entry)) || self.is_open(Owner::EntryBehind(entry))
     }
 
     /// Sends a call to the server that has its lock. False if that is not connected: `Machine::resume` sends it later.

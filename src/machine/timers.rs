@@ -9,6 +9,8 @@ use std::collections::BinaryHeap;
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub(super) enum Owner {
     Entry(TokenId),
+    /// An entry that asks right behind a release, beside what it has asked before.
+    EntryBehind(TokenId),
     OneShot(OpId),
     Release(TokenId),
     Renewal(TokenId),
@@ -44,7 +46,7 @@ impl Timer {
     /// When an owner asks again.
     pub(super) const fn retry(owner: Owner) -> Self {
         match owner {
-            Owner::Entry(id) => Self::RetryEntry(id),
+            Owner::Entry(id) | Owner::EntryBehind(id) => Self::RetryEntry(id),
             Owner::OneShot(op) => Self::RetryOneShot(op),
             Owner::Release(id) => Self::RetryRelease(id),
             Owner::Renewal(id) => Self::RetryRenewal(id),

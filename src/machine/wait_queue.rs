@@ -10,7 +10,7 @@ use super::interface::{Hold, Outcome, Wait};
 use super::queue_entry::{Beneficiary, ContentionPolicy, Entry, Pending, is_foreign};
 use super::servers::Servers;
 use super::timers::Timer;
-use crate::protocol::{LockKeys, Mode, Mono, OpId, TokenId};
+use crate::protocol::{Held, LockKeys, Mode, Mono, OpId, TokenId};
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -73,6 +73,8 @@ struct WaitQueue {
     overdue: bool,
     /// When a share was last handed off, no other manager waited for the lock.
     alone: bool,
+    /// The last answer to an entry that wants the whole lock: no other was ahead of it at the server.
+    foremost: bool,
 }
 
 impl WaitQueue {
@@ -274,6 +276,19 @@ impl WaitQueues {
         let waiters = self.queues.get(keys).into_iter().flat_map(|queue| &queue.waiters);
         let count = waiters.take(BLOCK_MAX.into()).take_while(|(_, op)| is_whole(*op)).count();
         u8::try_from(count).unwrap_or(BLOCK_MAX)
+    }
+
+    /// An answer has told the position of an entry at the server.
+    pub(super) fn has_position(&mut self, entry: &Entry, held: &Held) {
+        if let (Some(queue), Some(queued)) = (self.queues.get_mut(&entry.keys), held.queued) {
+            queue.foremost = queued.position == 1 && !entry.mode.is_shared();
+        }
+    }
+
+    /// The entry that gets the whole lock when it is released next, as far as is known.
+    pub(super) fn likely_next(&self, keys: &LockKeys) -> Option<TokenId> {
+        let queue = self.queues.get(keys).filter(|queue| queue.foremost)?;
+        queue.entries.front().copied()
     }
 
     /// The next caller of a queue that can get a share by handoff. A caller waits for a share without a limit only

@@ -768,7 +768,7 @@ fn a_release_moves_no_entry_that_waits_for_its_own_caller() {
     let lease = crew.hold(2, LOW);
     crew.acquire(3, LOW);
     let (_, request, ..) = crew.sent();
-    let queued = Some(QueuePosition { position: 1, seq: 5 });
+    let queued = Some(QueuePosition { position: 2, seq: 5 });
     let (holder, remaining) = ("hf1.c.1".to_owned(), Some(ms(9_000)));
     let held = Held { remaining, holder, queued, time: TIME, ..Held::default() };
     crew.reply(ONE, request, Ok(Reply::Held(held)));

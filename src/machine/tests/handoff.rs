@@ -83,15 +83,112 @@ fn a_lock_of_another_history_is_not_handed_off_after_the_return_to_a_known_one()
     assert_eq!(handed_off(&crowd.worlds[0]), before);
 }
 
-#[test]
-fn a_release_waits_for_the_answer_to_a_claim() {
-    let mut crowd = Crowd::new(1);
+/// A process whose caller holds the lock while three others wait here, and whose release is on the wire.
+fn releasing() -> (Crowd, Vec<OpId>) {
+    let mut crowd = Crowd::new(2);
     let opener = crowd.held(0, 10_000);
-    let waiting: Vec<_> = (0..4).map(|_| crowd.acquire(0, 10_000)).collect();
-    crowd.release(0, opener);
+    let waiting = (0..3).map(|_| crowd.acquire(0, 10_000)).collect();
+    crowd.worlds[0].release(opener);
+    (crowd, waiting)
+}
+
+fn asks(world: &World) -> usize {
+    world.wire.iter().filter(|(_, call)| matches!(call, Call::Acquire { .. })).count()
+}
+
+/// The answer to what is asked behind a release confirms the grant, so no claim delays the first handoff.
+#[test]
+fn the_next_caller_asks_right_behind_a_release() {
+    let (mut crowd, waiting) = releasing();
+    assert_eq!((crowd.worlds[0].wire.len(), asks(&crowd.worlds[0])), (2, 1));
+    crowd.worlds[0].execute_one();
+    assert!(crowd.worlds[0].receive_one());
+    assert!(!crowd.has(0, waiting[0]), "the message says less than the answer");
+    crowd.worlds[0].execute_one();
+    crowd.worlds[0].answer_what_is_there();
+    assert!(crowd.has(0, waiting[0]));
+    let claims = crowd.worlds[0].wire.iter().any(|(_, call)| matches!(call, Call::Claim { .. }));
+    assert!(!claims && asks(&crowd.worlds[0]) == 1, "only the next entry asks");
+    crowd.settle();
+    let lease = crowd.worlds[0].lease(waiting[0]).0;
+    crowd.release(0, lease);
+    assert!(crowd.has(0, waiting[1]));
+    let (lease, first) = crowd.worlds[0].lease(waiting[1]);
+    let release = crowd.worlds[0].release(lease);
+    assert_eq!(crowd.worlds[0].outcome(release), Some(&Outcome::Done), "handed off at once");
+    let (lease, second) = crowd.worlds[0].lease(waiting[2]);
+    assert!(second > first);
+    crowd.release(0, lease);
+    crowd.assert_nothing_left();
+}
+
+#[test]
+fn nobody_asks_behind_a_release_that_grants_the_lock_to_another_process() {
+    let (mut crowd, waiting) = releasing();
+    let other = crowd.worlds[1].acquire_held(10_000, Wait::Forever, RENEWED);
+    crowd.worlds[1].settle();
+    crowd.settle();
     let lease = crowd.worlds[0].lease(waiting[0]).0;
     crowd.worlds[0].release(lease);
+    assert_eq!(asks(&crowd.worlds[0]), 0);
+    crowd.settle();
+    assert!(crowd.has(1, other) && !crowd.has(0, waiting[1]));
+}
+
+#[test]
+fn who_asks_behind_a_release_that_was_too_late_waits_on() {
+    let (mut crowd, waiting) = releasing();
+    let thief = crowd.worlds[1].acquire_held(10_000, Wait::Steal, RENEWED);
+    crowd.worlds[1].settle();
+    crowd.settle();
+    assert!(crowd.has(1, thief) && !crowd.has(0, waiting[0]));
+    let lease = crowd.worlds[1].lease(thief).0;
+    crowd.release(1, lease);
+    assert!(crowd.has(0, waiting[0]));
+}
+
+#[test]
+fn who_asked_behind_a_release_asks_again_after_a_lost_connection() {
+    for executed in 0..=2 {
+        let (mut crowd, waiting) = releasing();
+        for _ in 0..executed {
+            crowd.worlds[0].execute_one();
+        }
+        crowd.worlds[0].lose_requests();
+        crowd.worlds[0].connect();
+        crowd.settle();
+        crowd.pass(ms(100));
+        assert!(crowd.has(0, waiting[0]), "after {executed} of the two requests");
+        let mut lease = crowd.worlds[0].lease(waiting[0]).0;
+        for next in &waiting[1..] {
+            crowd.release(0, lease);
+            lease = crowd.worlds[0].lease(*next).0;
+        }
+        crowd.release(0, lease);
+        // What was lost may be executed late, so it is released twice.
+        crowd.pass(ms(3_000));
+        crowd.assert_nothing_left();
+    }
+}
+
+#[test]
+fn a_release_waits_for_the_answer_to_a_claim() {
+    let mut crowd = Crowd::new(2);
+    let opener = crowd.held(0, 10_000);
+    let other = crowd.acquire(1, 10_000);
+    let waiting: Vec<_> = (0..4).map(|_| crowd.acquire(0, 10_000)).collect();
+    crowd.release(0, opener);
+    let lease = crowd.worlds[1].lease(other).0;
+    crowd.worlds[1].release(lease);
+    crowd.worlds[1].settle();
+    assert!(crowd.worlds[0].receive_one());
     crowd.worlds[0].answer_one();
+    let lease = crowd.worlds[0].lease(waiting[0]).0;
+    // No answer has told yet that the next one here is the next at the server, too.
+    crowd.worlds[0].release(lease);
+    for _ in 0..2 {
+        crowd.worlds[0].answer_one();
+    }
     while crowd.worlds[0].receive_one() {}
     let lease = crowd.worlds[0].lease(waiting[1]).0;
     let claim = crowd.worlds[0].wire.len();

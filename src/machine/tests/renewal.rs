@@ -247,14 +247,18 @@ fn a_cancel_that_comes_after_the_grant_changes_nothing() {
     assert!(world.server.owner(world.now, &World::keys()).is_some());
 }
 
-/// Four callers of one process, whose first has released: the second was granted the lock by a message, with
-/// reserved fences for the others, and its claim is in flight.
+/// Four callers of one process, whose first has released before it knew that the second is the next in the queue: that
+/// was granted the lock by a message, with reserved fences for the others, and its claim is in flight.
 fn claiming() -> (World, LeaseId, OpId) {
     let mut world = World::connected();
     let ops: Vec<_> = (0..4).map(|_| world.acquire_held(10_000, Wait::Forever, RENEWED)).collect();
-    world.settle();
+    while world.outcome(ops[0]).is_none() {
+        world.answer_one();
+    }
     world.command(Command::Release { lease: world.lease(ops[0]).0, exported: true });
-    world.execute_one();
+    for _ in 0..2 {
+        world.execute_one();
+    }
     world.answer_what_is_there();
     let (lease, _) = world.lease(ops[1]);
     let claim = world.wire.front().map(|(_, call)| call);

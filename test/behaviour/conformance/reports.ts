@@ -28,9 +28,11 @@ export const REPORTS: Behaviours = {
     assert.equal(acquired, 4);
     assert.ok(handedOff <= 1, `${handedOff} handed off`);
     assert.ok(requests > 0);
-    assert.equal(
-      handOffs.reduce((sum, { count }) => sum + count, 0),
-      acquired - 2 - handedOff,
+    // From another manager: the second may have got it by the release of the first, which is of the same manager.
+    const fromOthers = handOffs.reduce((sum, { count }) => sum + count, 0);
+    assert.ok(
+      fromOthers >= 1 && fromOthers <= acquired - 2 - handedOff,
+      `${fromOthers} from others`,
     );
   },
 

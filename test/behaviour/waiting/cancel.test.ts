@@ -51,7 +51,7 @@ async function race(name: string, score: Score, handOn: boolean): Promise<void> 
   await until(async () => (await server.admin.zcard(`{lock:${name}}:queue`)) === 1, 'the waiter');
   const released = held.release();
   // From before the release leaves to after the grant arrives.
-  switch (Math.floor(Math.random() * 4)) {
+  switch (Math.floor(Math.random() * 5)) {
     case 0:
       break;
     case 1:
@@ -61,8 +61,12 @@ async function race(name: string, score: Score, handOn: boolean): Promise<void> 
     case 2:
       await new Promise((resolve) => setImmediate(resolve));
       break;
+    case 3:
+      await released;
+      break;
     default:
       await released;
+      await new Promise((resolve) => setImmediate(resolve));
   }
   cancel.abort(reason);
   const lock = await waiting;
