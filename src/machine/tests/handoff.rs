@@ -171,6 +171,33 @@ fn who_asked_behind_a_release_asks_again_after_a_lost_connection() {
     }
 }
 
+/// Two leases would be asked for at once, and an answer does not tell which it grants.
+#[test]
+fn who_asks_behind_a_release_asks_for_nothing_else_until_that_is_answered() {
+    let mut crowd = Crowd::new(1);
+    let opener = crowd.held(0, 10_000);
+    let [first, short, long] = [10_000, 200, 10_000].map(|ttl_ms| crowd.acquire(0, ttl_ms));
+    crowd.worlds[0].release(opener);
+    while !crowd.has(0, first) {
+        crowd.worlds[0].answer_one();
+    }
+    let lease = crowd.worlds[0].lease(first).0;
+    crowd.worlds[0].release(lease);
+    assert_eq!((crowd.worlds[0].wire.len(), asks(&crowd.worlds[0])), (3, 2), "enqueues, and asks");
+    for _ in 0..3 {
+        crowd.worlds[0].execute_one();
+    }
+    crowd.worlds[0].answer_one();
+    crowd.worlds[0].cancel(short);
+    crowd.worlds[0].pass(ms(1_500));
+    assert!(crowd.worlds[0].wire.is_empty());
+    crowd.worlds[0].answer_what_is_there();
+    assert!(!crowd.has(0, long), "what was granted has ended");
+    crowd.settle();
+    crowd.pass(ms(100));
+    assert!(crowd.has(0, long));
+}
+
 #[test]
 fn a_release_waits_for_the_answer_to_a_claim() {
     let mut crowd = Crowd::new(2);
