@@ -331,11 +331,6 @@ pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
         ),
     ),
     (
-        "a lone share is handed off as if it were lost",
-        Kind::Steady,
-        script("-- Nobody has asked for another share yet.\n  return 2", "return 0"),
-    ),
-    (
         "a share is granted while another has the whole lock",
         Kind::Steady,
         script("return is_shared(lock) and (limit == '0'", "return (limit == '0'"),

@@ -5,6 +5,7 @@ use crate::machine::{Command, LeaseId, LossReason, OpId, Outcome, Protocol, Wait
 use crate::protocol::{Call, Failure, Mode, Refusal};
 use std::num::NonZeroU32;
 
+const ONE: Mode = Mode::Shared { limit: NonZeroU32::new(1) };
 const TWO: Mode = Mode::Shared { limit: NonZeroU32::new(2) };
 
 fn acquire(world: &mut World, mode: Mode) -> OpId {
@@ -250,6 +251,28 @@ fn a_permit_is_not_handed_off_beyond_the_limit_of_its_successor() {
     other.settle();
     world.settle();
     assert!(has(&world, next), "as many as it said");
+}
+
+#[test]
+fn a_lone_permit_is_released_for_a_caller_that_the_server_does_not_know_yet() {
+    let mut world = World::connected();
+    // The counter of fences begins by a script.
+    let ready = acquire(&mut world, ONE);
+    world.settle();
+    world.release(world.lease(ready).0);
+    world.settle();
+    let first = acquire(&mut world, ONE);
+    assert!(matches!(next_call(&world), Some(Call::Take { .. })));
+    world.settle();
+    let next = acquire(&mut world, ONE);
+    // The plain commands of the next find the permit taken, and tell the server of nobody who waits.
+    assert!(matches!(next_call(&world), Some(Call::Take { .. })));
+    let release = world.release(world.lease(first).0);
+    assert!(matches!(world.wire.back(), Some((_, Call::HandoffShare { .. }))));
+    world.settle();
+    assert_eq!(world.outcome(release), Some(&Outcome::Done));
+    assert!(has(&world, next));
+    assert_nothing_left(&mut world);
 }
 
 #[test]
