@@ -649,9 +649,13 @@ impl Machine {
 
     fn entry_answered(&mut self, id: TokenId, finished: Finished) {
         if !finished.awaited {
-            // A message has granted it meanwhile; a lost request may still be executed.
+            // A message has granted it meanwhile, or it was abandoned; a lost request may still be executed.
             if let Err(CallError::Lost(_)) = finished.reply {
                 self.leases.change(&mut self.rq.cx, id, |held| held.uncertain = true);
+                // Its release may have gone to another server of a Cluster, and not have been lost with it.
+                if let Some(release) = self.releases.get_mut(&id) {
+                    release.uncertain = true;
+                }
             }
             return;
         }

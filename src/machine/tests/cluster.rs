@@ -233,6 +233,28 @@ fn an_entry_that_waits_for_a_connection_is_sent_where_its_lock_turns_out_to_be()
     assert!(node == TWO && matches!(call, Call::Acquire { intent: Intent::Join(_), .. }));
 }
 
+/// The release did not go over the connection that was lost, so it may have come ahead of the request.
+#[test]
+fn a_release_that_went_to_another_server_than_the_lost_request_is_repeated() {
+    let mut crew = Crew::new();
+    crew.acquire_within(2, LOW, Wait::Never);
+    let (node, ..) = crew.sent();
+    assert_eq!(node, ONE);
+    crew.event(ONE, Event::Discovered(Ok(Routes::new(&[(0, SLOTS - 1, TWO)]))));
+    crew.take();
+    crew.command(OpId(2), Command::Cancel);
+    let (node, release, call, _) = crew.sent();
+    assert!(node == TWO && matches!(call, Call::Release { .. }));
+    crew.event(ONE, Event::Disconnected("died".to_owned()));
+    crew.take();
+    crew.reply(TWO, release, Ok(Reply::Owner(false)));
+    crew.pass(1_000);
+    let (node, release, again, _) = crew.sent();
+    assert!(node == TWO && again == call, "the lost request may have been executed since");
+    crew.reply(TWO, release, Ok(Reply::Owner(true)));
+    assert!(crew.machine.releases.is_empty());
+}
+
 #[test]
 fn a_lock_that_is_moving_is_requested_there_once() {
     let mut crew = Crew::new();
