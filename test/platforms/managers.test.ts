@@ -53,10 +53,11 @@ class Project {
   }
 }
 
+const managers = [...MANAGERS, bun];
+
 for (const platform of built) {
   const { addon } = platform;
   const needed = `@holdfast/addon-${addon}`;
-  const managers = [...MANAGERS, bun];
 
   for (const manager of managers) {
     test(`${addon}: ${manager.name} installs its addon`, async () => {

