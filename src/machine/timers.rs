@@ -3,7 +3,7 @@
 use crate::protocol::{Mono, NodeId, OpId, RequestId, TokenId};
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, VecDeque};
 
 /// A sender of requests to a server. Each has one open request at most.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -56,17 +56,32 @@ impl Timer {
 
 /// The timers, each set for one moment at most.
 ///
-/// Most are cleared long before they are due, so clearing only forgets: `order` keeps what is outdated until it comes
-/// to the front, or until most of it is outdated.
+/// Most are cleared long before they are due, so clearing only forgets: the orders keep what is outdated until it comes
+/// to their front, or until most of it is outdated.
 #[derive(Debug, Default)]
 pub(super) struct Timers {
     at: FxHashMap<Timer, Mono>,
-    /// All of `at`, and what is outdated. The first is never outdated.
-    order: BinaryHeap<Reverse<(Mono, Timer)>>,
+    /// Timers of one kind that were set for ever later moments, as those with a constant delay are. The first of each is
+    /// never outdated.
+    runs: [VecDeque<(Mono, Timer)>; RUNS],
+    /// The other timers. The first is never outdated.
+    rest: BinaryHeap<Reverse<(Mono, Timer)>>,
 }
 
 /// So many outdated timers cost nothing worth a tidying.
 const OUTDATED_MIN: usize = 1_024;
+/// The kinds that every lock sets: its acquire's deadline, its lease's next step, and its release's deadline.
+const RUNS: usize = 3;
+
+/// The run of a timer, if its kind has one.
+const fn run_of(timer: Timer) -> Option<usize> {
+    match timer {
+        Timer::AcquireDeadline(_) => Some(0),
+        Timer::Lease(_) => Some(1),
+        Timer::ReleaseDeadline(_) => Some(2),
+        _ => None,
+    }
+}
 
 impl Timers {
     /// Sets a timer, or moves it.
@@ -75,7 +90,11 @@ impl Timers {
         if before == Some(at) {
             return;
         }
-        self.order.push(Reverse((at, timer)));
+        let run = run_of(timer).map(|run| &mut self.runs[run]);
+        match run.filter(|run| run.back().is_none_or(|last| *last <= (at, timer))) {
+            Some(run) => run.push_back((at, timer)),
+            None => self.rest.push(Reverse((at, timer))),
+        }
         if before.is_some() {
             self.drop_outdated(timer);
         }
@@ -88,8 +107,7 @@ impl Timers {
     }
 
     pub(super) fn clear_all(&mut self) {
-        self.order.clear();
-        self.at.clear();
+        *self = Self::default();
     }
 
     pub(super) fn at(&self, timer: Timer) -> Option<Mono> {
@@ -97,15 +115,14 @@ impl Timers {
     }
 
     pub(super) fn next(&self) -> Option<Mono> {
-        self.order.peek().map(|Reverse((at, _))| *at)
+        self.first().map(|(at, _)| at)
     }
 
     /// Takes the first timer that is due.
     pub(super) fn pop(&mut self, now: Mono) -> Option<Timer> {
-        self.next().filter(|at| *at <= now)?;
-        let Reverse((_, timer)) = self.order.pop()?;
+        let (_, timer) = self.first().filter(|(at, _)| *at <= now)?;
         self.at.remove(&timer);
-        self.drop_outdated_front();
+        self.drop_outdated(timer);
         Some(timer)
     }
 
@@ -113,23 +130,43 @@ impl Timers {
         self.at.is_empty()
     }
 
+    fn first(&self) -> Option<(Mono, Timer)> {
+        let runs = self.runs.iter().filter_map(|run| run.front().copied());
+        runs.chain(self.rest.peek().map(|Reverse(first)| *first)).min()
+    }
+
     /// `changed` was cleared or moved.
     fn drop_outdated(&mut self, changed: Timer) {
-        if self.order.peek().is_some_and(|Reverse((_, timer))| *timer == changed) {
-            self.drop_outdated_front();
+        let (at, is_changed) = (&self.at, |(_, timer): &(Mono, Timer)| *timer == changed);
+        let is_outdated = |(moment, timer): &(Mono, Timer)| at.get(timer) != Some(moment);
+        if let Some(run) = run_of(changed).map(|run| &mut self.runs[run])
+            && run.front().is_some_and(is_changed)
+        {
+            while run.front().is_some_and(is_outdated) {
+                run.pop_front();
+            }
         }
-        if self.order.len() > 2 * self.at.len() + OUTDATED_MIN {
-            let at = &self.at;
-            self.order.retain(|Reverse((moment, timer))| at.get(timer) == Some(moment));
+        if self.rest.peek().is_some_and(|Reverse(first)| is_changed(first)) {
+            while self.rest.peek().is_some_and(|Reverse(first)| is_outdated(first)) {
+                self.rest.pop();
+            }
+        }
+        if self.ordered() > 2 * at.len() + OUTDATED_MIN {
+            self.retain_ordered(|timer, moment, at| at.get(timer) == Some(moment));
         }
     }
 
-    fn drop_outdated_front(&mut self) {
-        while let Some(Reverse((at, timer))) = self.order.peek()
-            && self.at.get(timer) != Some(at)
-        {
-            self.order.pop();
+    /// How many timers are in the orders, outdated ones included.
+    fn ordered(&self) -> usize {
+        self.runs.iter().map(VecDeque::len).sum::<usize>() + self.rest.len()
+    }
+
+    fn retain_ordered(&mut self, is_kept: impl Fn(&Timer, &Mono, &FxHashMap<Timer, Mono>) -> bool) {
+        let at = &self.at;
+        for run in &mut self.runs {
+            run.retain(|(moment, timer)| is_kept(timer, moment, at));
         }
+        self.rest.retain(|Reverse((moment, timer))| is_kept(timer, moment, at));
     }
 
     #[cfg(all(test, feature = "core"))]
@@ -159,8 +196,7 @@ impl Timers {
     #[cfg(all(test, feature = "core"))]
     fn keep(&mut self, mut is_kept: impl FnMut(&Timer) -> bool) {
         self.at.retain(|timer, _| is_kept(timer));
-        self.order.retain(|Reverse((_, timer))| self.at.contains_key(timer));
-        self.drop_outdated_front();
+        self.retain_ordered(|timer, moment, at| at.get(timer) == Some(moment));
     }
 }
 
@@ -188,11 +224,14 @@ mod tests {
     fn what_was_cleared_does_not_accumulate() {
         let mut timers = Timers::default();
         timers.set(Timer::CloseDeadline, mono(1));
-        for n in 0..100_000 {
-            timers.set(Timer::Lease(TokenId(n)), mono(n + 2));
-            timers.clear(Timer::Lease(TokenId(n)));
+        timers.set(Timer::Lease(TokenId(0)), mono(2));
+        for n in 1..100_000 {
+            for timer in [Timer::Lease(TokenId(n)), Timer::RetryEntry(TokenId(n))] {
+                timers.set(timer, mono(n + 2));
+                timers.clear(timer);
+            }
         }
-        assert!(timers.order.len() <= OUTDATED_MIN + 3);
+        assert!(timers.ordered() <= OUTDATED_MIN + 5);
     }
 
     proptest! {
@@ -201,7 +240,12 @@ mod tests {
         fn timers_are_due_in_order(steps in prop::collection::vec((0..4_u8, 0..6_u64, 0..9_u64), 0..80)) {
             let (mut timers, mut model) = (Timers::default(), BTreeSet::new());
             for (step, name, at) in steps {
-                let (timer, at) = (Timer::Lease(TokenId(name)), mono(at));
+                let timer = if name % 2 == 0 {
+                    Timer::Lease(TokenId(name))
+                } else {
+                    Timer::RetryEntry(TokenId(name))
+                };
+                let at = mono(at);
                 match step {
                     0 | 1 => {
                         model.retain(|(_, other)| *other != timer);

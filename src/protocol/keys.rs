@@ -1,5 +1,6 @@
 //! Which Redis keys a lock uses.
 
+use super::text;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::{Arc, LazyLock};
@@ -104,7 +105,7 @@ impl LockKeys {
     /// The keys of the lock `name` under `prefix`.
     #[must_use]
     pub fn new(prefix: &str, name: &str) -> Self {
-        Self([prefix, name].concat().into())
+        Self(text::join(&[prefix, name]))
     }
 
     /// A lock by the key that stands in Redis, prefix included.

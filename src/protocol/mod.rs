@@ -10,6 +10,7 @@ pub mod query;
 pub mod reply;
 pub mod script;
 pub mod survey;
+mod text;
 pub mod token;
 pub mod validity;
 

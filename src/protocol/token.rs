@@ -1,5 +1,6 @@
 //! Owner tokens, which name the holders of locks.
 
+use super::text;
 use std::fmt;
 use std::sync::Arc;
 
@@ -29,7 +30,7 @@ impl Token {
     pub fn new(client: &str, n: u64, label: &str) -> Self {
         let dot = if label.is_empty() { "" } else { "." };
         let mut number = itoa::Buffer::new();
-        Self([TOKEN_PREFIX, client, ".", number.format(n), dot, label].concat().into())
+        Self(text::join(&[TOKEN_PREFIX, client, ".", number.format(n), dot, label]))
     }
 
     /// The token of a lock with this `label`, which is another's number `n` of `client` unless the label names the
@@ -42,7 +43,7 @@ impl Token {
     /// The label of a lock whose token is `text`.
     #[must_use]
     pub(crate) fn label_of(text: &str) -> Arc<str> {
-        [NAMED, text].concat().into()
+        text::join(&[NAMED, text])
     }
 
     /// A token that was read from Redis.
@@ -68,7 +69,7 @@ impl Token {
     /// The value of a lock of which plain commands have taken a share for this token, the only one.
     #[must_use]
     pub fn lone_share(&self) -> Self {
-        Self([LONE_SHARE, &self.0].concat().into())
+        Self(text::join(&[LONE_SHARE, &self.0]))
     }
 
     /// The token as it is stored in Redis.
