@@ -89,6 +89,14 @@ impl Frames {
         }
     }
 
+    /// Takes what `read` finds in the bytes that were not taken yet: the length of whole values, and their meaning.
+    pub(super) fn take<T>(&mut self, read: impl FnOnce(&[u8]) -> Option<(usize, T)>) -> Option<T> {
+        let (length, meaning) = read(self.rest())?;
+        self.filled.start = (self.filled.start + length).min(self.filled.end);
+        self.missing = 0;
+        Some(meaning)
+    }
+
     /// The next whole value; none if its end was not read yet.
     ///
     /// # Errors

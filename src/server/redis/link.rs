@@ -231,6 +231,14 @@ impl Link {
 
     fn parse(&mut self, into: &mut Vec<Incoming>) -> Result<(), String> {
         loop {
+            if let Some(Expected::Take(request, token)) = self.expected.front()
+                && self.replies.is_empty()
+                && let Some(reply) = self.frames.take(|bytes| wire::taken_at_once(bytes, token))
+            {
+                into.push(Incoming::Reply(*request, Ok(reply)));
+                self.expected.pop_front();
+                continue;
+            }
             let frame = self.frames.next().map_err(|_| wire::NOT_RESP)?;
             let Some(frame) = frame else { return Ok(()) };
             let value = match values::common(frame) {

@@ -9,6 +9,7 @@ use self::refusal::refused;
 use super::Endpoint;
 use super::command::Command;
 use super::dialect::{self, Delete, Dialect};
+use super::frames;
 use crate::machine::{Risk, SendMode, ServerProbe};
 use crate::protocol::message::free_channel;
 use crate::protocol::{
@@ -374,6 +375,26 @@ pub(crate) fn taken(token: &Token, replies: &[Value]) -> Result<Reply, Failure> 
         },
         _ => Take::Unfenced,
     }))
+}
+
+/// The length of the replies to the commands that take a lock, and what [`taken`] makes of them: without building values, if
+/// all are there, and the lock is taken, as nearly always.
+pub(crate) fn taken_at_once(bytes: &[u8], token: &Token) -> Option<(usize, Reply)> {
+    let (last, rest) = line(bytes.strip_prefix(b"+OK\r\n:")?)?;
+    let (length, rest) = line(rest.strip_prefix(b"*2\r\n$")?)?;
+    let (holder, rest) = rest.split_at_checked(usize::try_from(length).ok()?)?;
+    let rest = rest.strip_prefix(b"\r\n")?;
+    let null = |null: &[u8]| rest.strip_prefix(null);
+    let rest = null(b"_\r\n").or_else(|| null(b"$-1\r\n"))?;
+    let taken = whole(last).map_or(Take::Unfenced, |last| Take::Taken { last });
+    is_token(holder, token).then_some((bytes.len() - rest.len(), Reply::Take(taken)))
+}
+
+/// The number that a line consists of, and what follows the line.
+fn line(bytes: &[u8]) -> Option<(i64, &[u8])> {
+    let end = bytes.iter().position(|byte| *byte == b'\r')?;
+    let rest = bytes[end..].strip_prefix(b"\r\n")?;
+    Some((frames::number(&bytes[..end])?, rest))
 }
 
 /// Whether a lock's value is `token`, with the mark or without.
@@ -747,6 +768,43 @@ mod tests {
         assert!(stranger(b"HTTP/1.1 400 Bad Request\r\n").contains("an HTTP server"));
         assert!(stranger(b"\x15\x03\x01\x00\x02\x02\x46").contains("use rediss://"));
         assert_eq!(stranger(b"220 mail\r\n"), NOT_RESP);
+    }
+
+    #[test]
+    fn a_lock_is_taken_at_once_or_by_values() {
+        let token = Token::new("c0ffee", 7, "");
+        let texts = ["$13\r\nhf1.c0ffee.7+\r\n", "$12\r\nhf1.c0ffee.7\r\n", "$1\r\nx\r\n", "_\r\n"];
+        let mut at_once = 0;
+        for set in ["+OK\r\n", "_\r\n", "-ERR no\r\n"] {
+            for counter in
+                [":41\r\n", ":-1\r\n", ":9007199254740993\r\n", "-ERR no\r\n", "$1\r\n4\r\n"]
+            {
+                for (holder, waiting) in texts.into_iter().flat_map(|text| {
+                    ["_\r\n", "$-1\r\n", "$0\r\n\r\n"].map(|waiting| (text, waiting))
+                }) {
+                    let bytes = format!("{set}{counter}*2\r\n{holder}{waiting}:1\r\n");
+                    let mut frames = frames::Frames::new();
+                    frames.feed(bytes.as_bytes());
+                    let mut values = Vec::new();
+                    for _ in Plain::ALL {
+                        values.push(value(frames.next().unwrap().unwrap()).unwrap());
+                    }
+                    let by_values = taken(&token, &values);
+                    let Some((length, reply)) = taken_at_once(bytes.as_bytes(), &token) else {
+                        let is_common = matches!(by_values, Ok(Reply::Take(Take::Taken { .. })));
+                        assert!(!is_common, "{bytes:?}");
+                        continue;
+                    };
+                    at_once += 1;
+                    assert_eq!(by_values, Ok(reply), "{bytes:?}");
+                    assert_eq!(&bytes[length..], ":1\r\n");
+                    for end in 0..length {
+                        assert_eq!(taken_at_once(&bytes.as_bytes()[..end], &token), None);
+                    }
+                }
+            }
+        }
+        assert!(at_once > 0);
     }
 
     #[test]
