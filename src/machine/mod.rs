@@ -79,7 +79,8 @@ pub struct Machine {
     rq: Requests,
     queues: WaitQueues,
     contention: Contention,
-    entries: FxHashMap<TokenId, Entry>,
+    // Boxed, since they are large, and go in and out with every lock.
+    entries: FxHashMap<TokenId, Box<Entry>>,
     leases: Leases,
     /// Releases that wait for an answer. If that to a renewal, a claim or an extension confirms the lock, it is handed off
     /// here; after that to a queue entry, the entry can be moved back.
@@ -160,7 +161,7 @@ impl Protocol for Machine {
             UnderWay::Acquire(op) => {
                 // Callers that wait behind others have no entry of their own, and count as one with them.
                 let Some(id) = self.queues.entry_of(op) else { return false };
-                if self.entries.get(&id).is_none_or(Entry::is_queued) {
+                if self.entries.get(&id).is_none_or(|entry| entry.is_queued()) {
                     return false;
                 }
                 Owner::Entry(id)
@@ -639,7 +640,7 @@ impl Machine {
     }
 
     /// Removes an entry, and returns whether it has an open request.
-    fn remove_entry(&mut self, id: TokenId) -> Option<(Entry, bool)> {
+    fn remove_entry(&mut self, id: TokenId) -> Option<(Box<Entry>, bool)> {
         let entry = self.entries.remove(&id)?;
         let is_open = self.rq.asks(id);
         self.rq.forget(Owner::Entry(id));
@@ -823,7 +824,7 @@ impl Machine {
         let Some((old, is_open)) = self.remove_entry(id) else { return };
         let new = self.rq.cx.next_token_id();
         let token = self.rq.cx.token(new, &old.label);
-        self.entries.insert(new, old.replacement(token));
+        self.entries.insert(new, Box::new(old.replacement(token)));
         self.queues.replace_entry(&old, id, new);
         self.give_back(old.keys, old.token, old.uncertain || is_open);
         self.send_entry(new);
@@ -1075,7 +1076,7 @@ impl Machine {
         let next = self.queues.reserve_successor(&held.keys, held.mode)?;
         let (id, mut entry) = next.entry(cx, Beneficiary::Queue);
         (entry.budget, entry.longest) = (Some(budget), entry.ttl);
-        Some(Box::new((id, entry)))
+        Some((id, entry))
     }
 
     /// Decides a release that has waited for an answer, if that has come or never will.
@@ -1132,7 +1133,7 @@ impl Machine {
             return Some(finished);
         }
         let successor = self.releases.get_mut(&release).and_then(|it| it.successor.take());
-        let Some((id, entry)) = successor.map(|successor| *successor) else {
+        let Some((id, entry)) = successor else {
             return Some(finished);
         };
         self.queues.release_successor(&entry.keys);
@@ -1158,7 +1159,7 @@ impl Machine {
     }
 
     /// The successor has the share: the first caller of the queue gets it.
-    fn grant_successor(&mut self, id: TokenId, entry: Entry, fence: u64, answer: &Finished) {
+    fn grant_successor(&mut self, id: TokenId, entry: Box<Entry>, fence: u64, answer: &Finished) {
         let (node, since) = (answer.node, answer.sent);
         let until = valid_until(since, entry.ttl);
         let outdated = self.rq.servers.get(node).data.is_outdated(fence);

@@ -52,7 +52,7 @@ pub(super) struct Release {
 }
 
 /// The entry of the caller here that gets a share by handoff, and its token's number.
-pub(super) type Successor = Box<(TokenId, Entry)>;
+pub(super) type Successor = (TokenId, Box<Entry>);
 
 impl Release {
     /// Releases a lease that was valid until `until`, or an unknown grant.
@@ -87,9 +87,9 @@ impl Release {
                 return (Call::Delete { keys, token }, Fallback::None);
             }
             None => Call::Release { keys, token, epoch },
-            Some(successor) => {
-                let (_, Entry { token: successor, ttl, mode, .. }) = &**successor;
-                let (successor, ttl, mode) = (successor.clone(), *ttl, *mode);
+            Some((_, successor)) => {
+                let (successor, ttl, mode) =
+                    (successor.token.clone(), successor.ttl, successor.mode);
                 let call = Call::HandoffShare { keys, token, epoch, successor, ttl, mode };
                 return (call, Fallback::None);
             }

@@ -35,11 +35,16 @@ pub(super) struct AcquireRequest {
 
 impl AcquireRequest {
     /// A new token that asks for the lock.
-    pub(super) fn entry(&self, cx: &mut Context, beneficiary: Beneficiary) -> (TokenId, Entry) {
+    pub(super) fn entry(
+        &self,
+        cx: &mut Context,
+        beneficiary: Beneficiary,
+    ) -> (TokenId, Box<Entry>) {
         let id = cx.next_token_id();
         let (keys, label, token) =
             (self.keys.clone(), Arc::clone(&self.label), cx.token(id, &self.label));
-        (id, Entry::new(keys, token, self.ttl, label, self.mode, beneficiary, self.policy()))
+        let (ttl, mode, policy) = (self.ttl, self.mode, self.policy());
+        (id, Box::new(Entry::new(keys, token, ttl, label, mode, beneficiary, policy)))
     }
 
     pub(super) const fn policy(&self) -> ContentionPolicy {
@@ -199,7 +204,7 @@ impl WaitQueues {
     pub(super) fn take_surplus(
         &mut self,
         keys: &LockKeys,
-        entries: &FxHashMap<TokenId, Entry>,
+        entries: &FxHashMap<TokenId, Box<Entry>>,
     ) -> Option<TokenId> {
         let queue = self.queues.get_mut(keys)?;
         let mode_of = |index: usize| {
