@@ -413,7 +413,7 @@ fn any_reply(bytes: &mut Bytes<'_>, script: Option<Script>) -> Result<Reply, Fai
         return Ok(Reply::Take(bytes.pick(&takes)));
     };
     Ok(match (script, bytes.below(4)) {
-        (Script::Adopt, 0) | (Script::HandoffShare, 1) => Reply::Owner(false),
+        (Script::Adopt | Script::Reserve, 0) | (Script::HandoffShare, 1) => Reply::Owner(false),
         (Script::HandoffShare | Script::Release | Script::Force, 0) => Reply::More,
         (Script::Acquire, 0) => Reply::Held(Held {
             remaining: bytes.flag().then(|| Duration::from_millis(exact(bytes))),
@@ -429,6 +429,9 @@ fn any_reply(bytes: &mut Bytes<'_>, script: Option<Script>) -> Result<Reply, Fai
         (Script::Acquire | Script::Adopt, _) => Reply::Granted { fence: exact(bytes) },
         (Script::HandoffShare, _) => {
             Reply::HandedOff { fence: exact(bytes), waiting: bytes.byte().into() }
+        }
+        (Script::Reserve, _) => {
+            Reply::Reserved { fence: exact(bytes), waiting: bytes.byte().into() }
         }
         (Script::AcquireAll, 0..3) => {
             Reply::All((0..bytes.below(5)).map(|_| exact(bytes)).collect())

@@ -200,6 +200,7 @@ fn any_call(bytes: &mut Bytes<'_>) -> Call {
             mode: mode(bytes),
         },
         Script::Release => Call::Release { keys, token, epoch },
+        Script::Reserve => Call::Reserve { keys, token, ttl, epoch, block: bytes.byte() % 16 + 1 },
         Script::Seal => Call::Seal { keys, token, first, last },
         Script::AcquireAll => {
             let others = (0..bytes.below(4)).map(|_| (lock(bytes), self::token(bytes))).collect();

@@ -5,13 +5,13 @@
 //! `stall_timeout`.
 
 use super::context::{Context, in_order};
-use super::handoff::HandoffBudget;
+use super::handoff::{HandoffBudget, Reservation};
 use super::interface::{Effect, Hold, LossReason};
 use super::requests::{Fallback, Finished, Requests};
 use super::timers::{Owner, Timer};
 use crate::protocol::{
-    Call, LeaseId, LockKeys, Mode, Mono, NodeId, Reply, Script, Taken, Token, TokenId, drift,
-    valid_until,
+    Call, LeaseId, LockKeys, Mode, Mono, NodeId, Reply, Script, ServerTime, Taken, Token, TokenId,
+    drift, valid_until,
 };
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
@@ -191,6 +191,8 @@ pub(super) enum GiveBack {
 pub(super) struct Leases {
     // Boxed, since a map that grows is half empty.
     leases: FxHashMap<TokenId, Box<Lease>>,
+    /// Of the whole locks that are handed off.
+    reservations: FxHashMap<TokenId, Reservation>,
     /// When the oldest unanswered ping was sent to JavaScript.
     pinged: Option<Mono>,
 }
@@ -238,6 +240,9 @@ impl Leases {
         let held = self.leases.remove(&id)?;
         rq.cx.timers.clear(Timer::Lease(id));
         rq.forget(Owner::Renewal(id));
+        if self.reservations.remove(&id).is_some() {
+            rq.forget(Owner::Reservation(id));
+        }
         rq.cx.push(Effect::SetDeadline { lease: held.id, until: None });
         Some(*held)
     }
@@ -275,9 +280,10 @@ impl Leases {
     ) -> Option<&Lease> {
         let now = cx.now;
         let before = self.get(id)?.id;
+        let first = self.reservations.get_mut(&id).and_then(Reservation::take_first);
         self.change(cx, id, |held| {
             held.id = held.id.next();
-            held.fence += 1;
+            held.fence = first.unwrap_or(held.fence + 1);
             held.budget = held.budget.next();
             held.ttl = ttl;
             held.begin_hold(now, terms);
@@ -287,6 +293,51 @@ impl Leases {
         cx.push(Effect::SetDeadline { lease: before, until: None });
         cx.push(Effect::SetDeadline { lease: held.id, until: Some(held.held_until()) });
         Some(held)
+    }
+
+    /// Asks for more handoffs of a whole lock, for which `waiting` callers here wait, before its budget is spent.
+    pub(super) fn reserve(&mut self, rq: &mut Requests, id: TokenId, waiting: u8) {
+        let Some(held) = self.get(id).filter(|_| !self.is_reserving(rq, id)) else { return };
+        let data = rq.servers.data_of(&held.keys);
+        // A quorum has no queue, and neither has a server whose scripts cannot read its clock.
+        if rq.cx.config.quorum || data.denies_clock {
+            return;
+        }
+        let (lease, left) = (held.id, held.budget.left);
+        if Reservation::is_due(self.reservations.get(&id), lease, left, waiting) {
+            let (keys, token, ttl) = (held.keys.clone(), Self::token_of(&rq.cx, held), held.ttl);
+            let (epoch, block) = (ServerTime::default(), waiting);
+            let call = Call::Reserve { keys, token, ttl, epoch, block };
+            rq.send(Owner::Reservation(id), call, Fallback::None);
+            self.reservations.insert(id, Reservation::new(lease, block));
+        }
+    }
+
+    pub(super) fn is_reserving(&self, rq: &Requests, id: TokenId) -> bool {
+        self.reservations.contains_key(&id) && rq.is_open(Owner::Reservation(id))
+    }
+
+    pub(super) fn reservation(&mut self, id: TokenId) -> Option<&mut Reservation> {
+        self.reservations.get_mut(&id)
+    }
+
+    /// Fences from `fence` on are reserved for more handoffs. `alone`: no other manager waits, so the budget begins anew.
+    pub(super) fn reserved(
+        &mut self,
+        rq: &mut Requests,
+        id: TokenId,
+        (fence, alone): (u64, bool),
+        finished: &Finished,
+    ) {
+        let Some(held) = self.get(id) else { return };
+        let (lease, outdated) = (held.id, rq.servers.data_of(&held.keys).is_outdated(fence));
+        self.confirm(rq, id, finished.sent, finished.ttl);
+        let Some(reservation) = self.reservations.get_mut(&id) else { return };
+        if outdated || !alone {
+            return reservation.end();
+        }
+        let budget = reservation.renew(lease, finished.sent, finished.ttl, fence);
+        self.change(&mut rq.cx, id, |held| held.budget = budget);
     }
 
     /// The server has confirmed a lease of `asked`, requested at `sent`. Its end never moves back.

@@ -49,7 +49,7 @@ pub use stats::Stats;
 
 use self::contention::Contention;
 use self::context::{Context, in_order};
-use self::handoff::HandoffBudget;
+use self::handoff::{HandoffBudget, Reservation};
 use self::lease::{GiveBack, Lease, Leases, Loss, Owes};
 use self::lifecycle::Lifecycle;
 use self::one_shot::{Aim, OneShot};
@@ -314,6 +314,7 @@ impl Machine {
                 }
                 self.finish_close_if_done();
             }
+            Owner::Reservation(id) => self.reserved(id, &finished),
             Owner::Renewal(id) => {
                 let loss = self.leases.renewed(&mut self.rq, id, &finished);
                 self.lose_if(loss);
@@ -797,7 +798,7 @@ impl Machine {
         else {
             return self.give_back(entry.keys, entry.token, entry.uncertain);
         };
-        let Entry { keys, mode, block, budget, beneficiary, label, .. } = entry;
+        let Entry { keys, mode, block, budget, beneficiary, label, .. } = *entry;
         rq.cx.stats.handed_off += u64::from(budget.is_some());
         let other_label = context::other_label(&label, &request.label);
         let Granted { fence, until, owes, since, plainly } = granted;
@@ -996,6 +997,9 @@ impl Machine {
             || self.keeps_a_position(held)
         {
             self.undecided.insert(id, caller);
+        } else if self.may_get_handoffs(held) {
+            self.leases.reservation(id).map(Reservation::delay);
+            self.undecided.insert(id, caller);
         } else {
             self.hand_off_or_release(lease, caller);
         }
@@ -1019,8 +1023,20 @@ impl Machine {
         queues && self.queues.served(&held.keys).any(keeps)
     }
 
+    /// Whether the budget is spent, but the answer to a request for more handoffs is to come.
+    fn may_get_handoffs(&self, held: &Lease) -> bool {
+        held.budget.is_spent(self.rq.cx.now)
+            && self.leases.is_reserving(&self.rq, held.id.token_id())
+            && self.fitting_owner(held).is_some()
+    }
+
     /// The caller here that may get the whole lock from its owner without the server.
     fn next_owner(&self, held: &Lease) -> Option<OpId> {
+        self.fitting_owner(held).filter(|_| !held.budget.is_spent(self.rq.cx.now))
+    }
+
+    /// The caller here that may get the whole lock from its owner, if there are handoffs left.
+    fn fitting_owner(&self, held: &Lease) -> Option<OpId> {
         let op = self.queues.first(&held.keys)?;
         let next = self.queues.get(op)?;
         let server = self.rq.servers.of(&held.keys);
@@ -1033,8 +1049,7 @@ impl Machine {
         // open request is answered, the rest is unknown.
         let left = held.until.since(self.rq.cx.now);
         let fits = self.is_unanswered(held) || (next.ttl / 2..=next.ttl).contains(&left);
-        let may = known && whole && fits && next.hold.renew;
-        (may && !held.budget.is_spent(self.rq.cx.now)).then_some(op)
+        (known && whole && fits && next.hold.renew).then_some(op)
     }
 
     fn hand_off_or_release(&mut self, lease: LeaseId, caller: Leaving) {
@@ -1062,7 +1077,29 @@ impl Machine {
         let (lease, fence) = (held.id, held.fence);
         cx.complete(op, Outcome::Acquired { lease, fence, label });
         self.serve_queue(&next.keys, Some(id));
+        let waiting = self.queues.block(&next.keys);
+        self.leases.reserve(&mut self.rq, id, waiting);
         true
+    }
+
+    /// A request for more handoffs was answered, or never will be.
+    fn reserved(&mut self, id: TokenId, finished: &Finished) {
+        let Some(held) = self.leases.get(id).filter(|_| finished.awaited) else { return };
+        let loss = match finished.reply {
+            _ if held.until <= self.rq.cx.now => self.leases.end(id),
+            Ok(Reply::Reserved { fence, waiting }) => {
+                let alone = self.queues.are_only_own(&held.keys, waiting, &self.entries);
+                self.leases.reserved(&mut self.rq, id, (fence, alone), finished);
+                None
+            }
+            // Its downgrade came first: a share is not handed off that way.
+            Ok(Reply::Owner(false)) if !held.mode.is_shared() => self.leases.denied(id),
+            _ => {
+                self.leases.reservation(id).map(Reservation::end);
+                None
+            }
+        };
+        self.lose_if(loss);
     }
 
     /// An entry for the caller here that gets a share by handoff.
@@ -1085,6 +1122,7 @@ impl Machine {
         let lease = held.id;
         if !self.is_unanswered(held)
             && !self.keeps_a_position(held)
+            && !self.may_get_handoffs(held)
             && let Some(caller) = self.undecided.remove(&id)
         {
             self.hand_off_or_release(lease, caller);
@@ -1139,7 +1177,8 @@ impl Machine {
         self.queues.release_successor(&entry.keys);
         match finished.reply {
             Ok(Reply::HandedOff { fence, waiting }) => {
-                self.queues.counted_waiters(&entry.keys, waiting, &self.entries);
+                let alone = self.queues.are_only_own(&entry.keys, waiting, &self.entries);
+                self.queues.set_alone(&entry.keys, alone);
                 self.grant_successor(id, entry, fence, &finished);
                 Some(Finished { reply: Ok(Reply::Owner(true)), ..finished })
             }

@@ -246,6 +246,7 @@ impl Requests {
                 Reply::Granted { .. }
                 | Reply::Joined { .. }
                 | Reply::HandedOff { .. }
+                | Reply::Reserved { .. }
                 | Reply::Take(Take::Taken { .. })
                 | Reply::Held(Held { queued: Some(_), .. }),
             ) => {

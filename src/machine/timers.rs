@@ -14,6 +14,8 @@ pub(super) enum Owner {
     OneShot(OpId),
     Release(TokenId),
     Renewal(TokenId),
+    /// A lease that asks for more handoffs, beside its renewals.
+    Reservation(TokenId),
 }
 
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -49,7 +51,7 @@ impl Timer {
             Owner::Entry(id) | Owner::EntryBehind(id) => Self::RetryEntry(id),
             Owner::OneShot(op) => Self::RetryOneShot(op),
             Owner::Release(id) => Self::RetryRelease(id),
-            Owner::Renewal(id) => Self::RetryRenewal(id),
+            Owner::Renewal(id) | Owner::Reservation(id) => Self::RetryRenewal(id),
         }
     }
 }

@@ -310,16 +310,23 @@ impl WaitQueues {
         Some(request)
     }
 
-    /// A handoff has told how many entries, of all managers, are in the queue at the server.
-    pub(super) fn counted_waiters(
-        &mut self,
+    /// Whether only entries of this manager are in the queue at the server, where `waiting` are.
+    pub(super) fn are_only_own(
+        &self,
         keys: &LockKeys,
         waiting: u64,
-        entries: &FxHashMap<TokenId, Entry>,
-    ) {
-        let Some(queue) = self.queues.get_mut(keys) else { return };
-        let is_queued = |id: &&TokenId| entries.get(id).is_some_and(Entry::is_queued);
-        queue.alone = waiting <= queue.entries.iter().filter(is_queued).count() as u64;
+        entries: &FxHashMap<TokenId, Box<Entry>>,
+    ) -> bool {
+        let own = self.queues.get(keys).into_iter().flat_map(|queue| &queue.entries);
+        let is_queued = |id: &&TokenId| entries.get(id).is_some_and(|entry| entry.is_queued());
+        waiting <= own.filter(is_queued).count() as u64
+    }
+
+    /// A handoff of a share has told whether another manager waits.
+    pub(super) fn set_alone(&mut self, keys: &LockKeys, alone: bool) {
+        if let Some(queue) = self.queues.get_mut(keys) {
+            queue.alone = alone;
+        }
     }
 
     /// Whether no other manager is known to wait for a lock whose shares are handed off.

@@ -171,6 +171,19 @@ pub enum Call {
         /// As in `Acquire`: the release issues the fence of the next owner.
         epoch: ServerTime,
     },
+    /// Reserve fences for further handoffs of the whole lock, if `token` owns it, extend its lease, and count who waits.
+    Reserve {
+        /// The lock.
+        keys: LockKeys,
+        /// The owner.
+        token: Token,
+        /// The lease from now.
+        ttl: Duration,
+        /// As in `Acquire`.
+        epoch: ServerTime,
+        /// How many fences are reserved.
+        block: u8,
+    },
     /// Write the fences `first` to `last` where `token` still owns the lock.
     Seal {
         /// The lock.
@@ -275,6 +288,7 @@ impl Call {
             | Self::KeepEntry { keys, .. }
             | Self::HandoffShare { keys, .. }
             | Self::Release { keys, .. }
+            | Self::Reserve { keys, .. }
             | Self::Seal { keys, .. }
             | Self::AcquireAll { first: (keys, _), .. }
             | Self::Vote { keys, .. }
@@ -301,6 +315,7 @@ impl Call {
             | Self::KeepEntry { token, .. }
             | Self::HandoffShare { token, .. }
             | Self::Release { token, .. }
+            | Self::Reserve { token, .. }
             | Self::Seal { token, .. }
             | Self::AcquireAll { first: (_, token), .. }
             | Self::Vote { token, .. }
@@ -326,6 +341,7 @@ impl Call {
             | Self::ExtendShare { ttl, .. }
             | Self::Fill { ttl, .. }
             | Self::HandoffShare { ttl, .. }
+            | Self::Reserve { ttl, .. }
             | Self::AcquireAll { ttl, .. }
             | Self::Vote { ttl, .. } => *ttl,
             _ => Duration::ZERO,
@@ -341,6 +357,7 @@ impl Call {
             | Self::Force { epoch, .. }
             | Self::HandoffShare { epoch, .. }
             | Self::Release { epoch, .. }
+            | Self::Reserve { epoch, .. }
             | Self::AcquireAll { epoch, .. } => *epoch = now,
             _ => {}
         }
@@ -372,6 +389,7 @@ impl Call {
             Self::KeepEntry { .. } => Script::KeepEntry,
             Self::HandoffShare { .. } => Script::HandoffShare,
             Self::Release { .. } => Script::Release,
+            Self::Reserve { .. } => Script::Reserve,
             Self::Seal { .. } => Script::Seal,
             Self::AcquireAll { .. } => Script::AcquireAll,
             Self::Vote { .. } => Script::Vote,

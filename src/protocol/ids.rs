@@ -19,8 +19,8 @@ pub struct TokenId(pub u64);
 pub struct LeaseId(pub u64);
 
 impl LeaseId {
-    /// More than the handoffs of a grant.
-    const GENERATIONS: u64 = 16;
+    /// The most holds of a grant.
+    const GENERATIONS: u64 = 64;
 
     /// The first hold of a grant.
     #[must_use]
@@ -32,6 +32,16 @@ impl LeaseId {
     #[must_use]
     pub const fn token_id(self) -> TokenId {
         TokenId(self.0 / Self::GENERATIONS)
+    }
+
+    /// How many holds of the grant may follow this one.
+    pub(crate) const fn followers(self) -> u64 {
+        Self::GENERATIONS - 1 - self.0 % Self::GENERATIONS
+    }
+
+    /// The number of handoffs since `earlier`, a hold of the same grant.
+    pub(crate) const fn handoffs_since(self, earlier: Self) -> u64 {
+        self.0.saturating_sub(earlier.0)
     }
 
     pub(crate) const fn next(self) -> Self {

@@ -24,6 +24,13 @@ pub enum Reply {
         /// The entries in the wait queue, of all managers.
         waiting: u64,
     },
+    /// `reserve`: fences are reserved for the owner, and its lease lasts as long as asked for.
+    Reserved {
+        /// The first of them, as in `Granted`.
+        fence: u64,
+        /// As in `HandedOff`.
+        waiting: u64,
+    },
     /// `acquire_all`: the tokens have all locks, with these fences.
     All(Vec<u64>),
     /// `acquire`, `vote`: another token or other code holds the lock.

@@ -37,6 +37,8 @@ pub enum Script {
     HandoffShare,
     /// `release.lua`
     Release,
+    /// `reserve.lua`
+    Reserve,
     /// `quorum/seal.lua`
     Seal,
     /// `acquire_all.lua`
@@ -49,7 +51,7 @@ pub enum Script {
 
 impl Script {
     /// Every script, in the order of the enum.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 21] = [
         Self::Acquire,
         Self::AcquireUnqueued,
         Self::Adopt,
@@ -66,6 +68,7 @@ impl Script {
         Self::KeepEntry,
         Self::HandoffShare,
         Self::Release,
+        Self::Reserve,
         Self::Seal,
         Self::AcquireAll,
         Self::Vote,
@@ -107,6 +110,7 @@ impl Script {
             Self::KeepEntry => include_str!("lua/keep_entry.lua"),
             Self::HandoffShare => include_str!("lua/handoff_share.lua"),
             Self::Release => include_str!("lua/release.lua"),
+            Self::Reserve => include_str!("lua/reserve.lua"),
             Self::Seal => include_str!("lua/quorum/seal.lua"),
             Self::AcquireAll => include_str!("lua/acquire_all.lua"),
             Self::Vote => include_str!("lua/quorum/vote.lua"),

@@ -430,3 +430,157 @@ fn a_grant_that_was_answered_is_evidence() {
     assert!(world.wire.is_empty());
     assert!(crowd.has(0, waiting[2]));
 }
+
+/// Hands the lock off in process 0 from `lease` on, as long as nothing must be sent for that but requests for more handoffs.
+/// Returns the served callers, and the fences of their locks.
+fn hand_off_all(crowd: &mut Crowd, mut lease: LeaseId, waiting: &[OpId]) -> Vec<u64> {
+    let mut fences = Vec::new();
+    for next in waiting {
+        crowd.worlds[0].release(lease);
+        if !crowd.has(0, *next) {
+            break;
+        }
+        let fence;
+        (lease, fence) = crowd.worlds[0].lease(*next);
+        fences.push(fence);
+    }
+    fences
+}
+
+fn reserves(world: &World) -> usize {
+    world.wire.iter().filter(|(_, call)| matches!(call, Call::Reserve { .. })).count()
+}
+
+/// A lock that has just been handed off for the eighth time since its grant, and asks for more handoffs.
+fn reserving() -> (Crowd, LeaseId, Vec<OpId>) {
+    let mut crowd = Crowd::new(2);
+    let (mut lease, waiting) = busy(&mut crowd, 100);
+    let mut served = 0;
+    while reserves(&crowd.worlds[0]) == 0 {
+        crowd.worlds[0].release(lease);
+        lease = crowd.worlds[0].lease(waiting[served]).0;
+        served += 1;
+    }
+    (crowd, lease, waiting[served..].to_vec())
+}
+
+#[test]
+fn handoffs_go_on_without_a_release_while_no_other_manager_waits() {
+    let (mut crowd, mut lease, waiting) = reserving();
+    let (mut last, mut served) = (0, 0);
+    for next in &waiting {
+        let release = crowd.worlds[0].release(lease);
+        let sent =
+            crowd.worlds[0].wire.iter().any(|(_, call)| matches!(call, Call::Release { .. }));
+        if sent {
+            break;
+        }
+        assert_eq!(crowd.worlds[0].outcome(release), Some(&Outcome::Done));
+        let fence;
+        (lease, fence) = crowd.worlds[0].lease(*next);
+        assert!(fence > last, "{fence} after {last}");
+        (last, served) = (fence, served + 1);
+        crowd.settle();
+    }
+    // The first holds of the grant, and all that the numbers of its holds allow.
+    assert!((50..64).contains(&served), "{served} handoffs");
+}
+
+/// Whether the server has granted the lock to a caller, which then is its first holder by that token.
+fn has_from_the_server(crowd: &Crowd, op: OpId) -> bool {
+    let lease = crowd.worlds[0].lease(op).0;
+    lease == LeaseId::first(lease.token_id())
+}
+
+#[test]
+fn a_manager_that_comes_is_overtaken_by_no_more_than_one_budget() {
+    for answered in [false, true] {
+        let (mut crowd, lease, waiting) = reserving();
+        if answered {
+            crowd.settle();
+        }
+        crowd.worlds[1].acquire_held(10_000, Wait::Forever, RENEWED);
+        crowd.worlds[1].settle();
+        let served = hand_off_all(&mut crowd, lease, &waiting).len();
+        // The rest of the grant's budget, or that which the answer allows since the request.
+        assert_eq!(served, if answered { 15 } else { 7 }, "answered: {answered}");
+        crowd.settle();
+        assert!(has_from_the_server(&crowd, waiting[served]), "answered: {answered}");
+    }
+}
+
+#[test]
+fn handoffs_since_the_request_count() {
+    let (mut crowd, mut lease, waiting) = reserving();
+    for next in &waiting[..4] {
+        crowd.worlds[0].release(lease);
+        lease = crowd.worlds[0].lease(*next).0;
+    }
+    crowd.worlds[0].settle();
+    crowd.acquire(1, 10_000);
+    assert_eq!(hand_off_all(&mut crowd, lease, &waiting[4..]).len(), 11);
+    crowd.settle();
+    assert!(has_from_the_server(&crowd, waiting[15]));
+}
+
+#[test]
+fn a_release_waits_for_more_handoffs_and_then_asks_for_them_at_once() {
+    let (mut crowd, mut lease, waiting) = reserving();
+    let served = hand_off_all(&mut crowd, lease, &waiting).len();
+    assert_eq!(served, 7);
+    assert_eq!((crowd.worlds[0].wire.len(), reserves(&crowd.worlds[0])), (1, 1), "no release");
+    crowd.worlds[0].answer_one();
+    assert!(crowd.has(0, waiting[served]), "the release that waited has handed it off");
+    assert_eq!(reserves(&crowd.worlds[0]), 1, "at once, since somebody had to wait");
+    lease = crowd.worlds[0].lease(waiting[served]).0;
+    crowd.worlds[0].settle();
+    crowd.worlds[0].release(lease);
+    assert_eq!(reserves(&crowd.worlds[0]), 0, "nobody had to wait for that answer");
+}
+
+#[test]
+fn what_a_release_waits_for_may_be_lost_or_denied() {
+    let (mut crowd, lease, waiting) = reserving();
+    let served = hand_off_all(&mut crowd, lease, &waiting).len();
+    crowd.worlds[0].lose_requests();
+    crowd.worlds[0].connect();
+    crowd.settle();
+    crowd.pass(ms(100));
+    assert!(crowd.has(0, waiting[served]), "released at the server");
+
+    let (mut crowd, lease, waiting) = reserving();
+    hand_off_all(&mut crowd, lease, &waiting);
+    let thief = crowd.worlds[1].acquire_held(10_000, Wait::Steal, RENEWED);
+    crowd.worlds[1].settle();
+    crowd.worlds[0].settle();
+    assert!(crowd.has(1, thief));
+    assert_eq!(crowd.worlds[0].lost.len(), 1, "{:?}", crowd.worlds[0].lost);
+
+    let (mut crowd, lease, waiting) = reserving();
+    let served = hand_off_all(&mut crowd, lease, &waiting).len();
+    crowd.pass(ms(7_000));
+    assert!(crowd.has(0, waiting[served]));
+}
+
+/// A share has no such handoffs, so the answer says nothing about it.
+#[test]
+fn a_downgrade_ahead_of_a_request_for_more_handoffs_keeps_the_lock() {
+    let (mut crowd, lease, _) = reserving();
+    // As if the request for more handoffs had been redirected: it is executed last.
+    let request = crowd.worlds[0].wire.pop_front();
+    crowd.worlds[0].command(Command::Downgrade { lease });
+    crowd.worlds[0].wire.extend(request);
+    crowd.settle();
+    assert!(crowd.worlds[0].lost.is_empty(), "{:?}", crowd.worlds[0].lost);
+}
+
+#[test]
+fn nothing_is_asked_for_callers_who_have_handoffs_enough() {
+    let mut crowd = Crowd::new(1);
+    let (mut lease, waiting) = busy(&mut crowd, 12);
+    for next in &waiting {
+        crowd.worlds[0].release(lease);
+        lease = crowd.worlds[0].lease(*next).0;
+        assert_eq!(reserves(&crowd.worlds[0]), 0);
+    }
+}

@@ -4,7 +4,7 @@ use super::server::Server;
 use super::world::{COMMAND_TIMEOUT, ONE_LEASE, RENEWED, World, ms};
 use crate::machine::{Command, Hold, LeaseId, LossReason, OpId, Outcome, Protocol, Wait};
 use crate::protocol::keys::COUNTER;
-use crate::protocol::{Call, LockKeys, Mode, Reply};
+use crate::protocol::{Call, LockKeys, Mode, Reply, TokenId};
 
 /// Two managers on one server.
 pub(super) fn two() -> (World, World) {
@@ -231,7 +231,7 @@ fn several_locks_are_taken_and_given_back() {
     // Those of the lost answer are unknown.
     assert_eq!(fences, [issued + 1, issued + 2]);
     world.release(lease);
-    world.release(LeaseId(lease.0 + 16));
+    world.release(LeaseId::first(TokenId(lease.token_id().0 + 1)));
     assert_idle(&mut world);
     assert_eq!(owners(&world), [None, None]);
 }
@@ -261,7 +261,7 @@ fn several_locks_that_were_requested_twice_are_released_twice() {
         panic!("{:?}", world.outcome(op));
     };
     world.release(lease);
-    world.release(LeaseId(lease.0 + 16));
+    world.release(LeaseId::first(TokenId(lease.token_id().0 + 1)));
     world.settle();
     arrive_late(&mut world);
     assert!(owners(&world).iter().all(Option::is_some), "taken for nobody");

@@ -171,6 +171,7 @@ impl Executed<'_> {
                 | Call::FreeShare { .. }
                 | Call::KeepEntry { .. }
                 | Call::HandoffShare { .. }
+                | Call::Reserve { .. }
         );
         let confirms = self.intent().is_some() && self.before.held_ms(self.token()).is_some();
         self.is_downgrade() || self.is_theft() || (!kept && !confirms && (freed || owner.is_none()))
@@ -385,7 +386,11 @@ impl Watch {
         // Calls with only the lock's key cannot claim a grant by message.
         let alone = matches!(
             done.call,
-            Call::Delete { .. } | Call::Extend { .. } | Call::Free { .. } | Call::KeepEntry { .. }
+            Call::Delete { .. }
+                | Call::Extend { .. }
+                | Call::Free { .. }
+                | Call::KeepEntry { .. }
+                | Call::Reserve { .. }
         );
         // Nor does a caller that waits for an owner: its entry is newer than the grant, unless the clock was set back.
         let waits = matches!(done.intent(), Some(Intent::Join(_)))
@@ -487,7 +492,10 @@ impl Watch {
         let counter = done.after.counter().unwrap_or(0);
         let granted = match done.reply {
             Some(
-                Reply::Granted { fence } | Reply::Joined { fence } | Reply::HandedOff { fence, .. },
+                Reply::Granted { fence }
+                | Reply::Joined { fence }
+                | Reply::HandedOff { fence, .. }
+                | Reply::Reserved { fence, .. },
             ) => Some(*fence),
             _ => None,
         };
@@ -674,6 +682,7 @@ fn leases_are_right(done: &Executed<'_>) -> Result<(), String> {
         (Call::Acquire { ttl, .. }, Some(Reply::Granted { .. } | Reply::Joined { .. }))
         | (Call::Adopt { ttl, .. }, Some(Reply::Granted { .. }))
         | (Call::ExtendShare { ttl, .. }, Some(Reply::Granted { .. } | Reply::Owner(true)))
+        | (Call::Reserve { ttl, .. }, Some(Reply::Reserved { .. }))
         | (Call::Claim { ttl, .. } | Call::Extend { ttl, .. }, Some(Reply::Owner(true))) => {
             Some(ttl)
         }

@@ -220,6 +220,11 @@ fn write_script(
         Call::Release { keys, token, epoch } => {
             queue_keys(command, keys, counters).arg(token.as_str()).arg(epoch.as_micros());
         }
+        Call::Reserve { keys, token, ttl, epoch, block } => {
+            let [_, queue, ..] = keys.side_keys();
+            command.arg(3).arg(keys.lock()).arg(keys.counter(counters)).arg(queue);
+            command.arg(token.as_str()).arg(ms(*ttl)).arg(epoch.as_micros()).arg(u64::from(*block));
+        }
         Call::Seal { keys, token, first, last } => {
             two_keys(command, keys, token).arg(*first).arg(*last);
         }
@@ -314,18 +319,22 @@ pub(in crate::server) fn reply(script: Script, value: Value) -> Result<Reply, Fa
         (_, Value::ServerError(error)) => {
             Err(refused(error.code(), error.details().unwrap_or_default()))
         }
-        (Script::Adopt | Script::ExtendShare | Script::HandoffShare, Value::Int(0)) => {
-            Ok(Reply::Owner(false))
-        }
+        (
+            Script::Adopt | Script::ExtendShare | Script::HandoffShare | Script::Reserve,
+            Value::Int(0),
+        ) => Ok(Reply::Owner(false)),
         (Script::ExtendShare, Value::Int(1)) => Ok(Reply::Owner(true)),
         (Script::HandoffShare | Script::Release | Script::Force, Value::Int(2)) => Ok(Reply::More),
         (Script::Acquire | Script::Adopt | Script::ExtendShare, Value::Int(fence)) => whole(fence)
             .map(|fence| Reply::Granted { fence })
             .ok_or_else(|| Failure::Lost(format!("the server sent the fence {fence}"))),
-        (Script::HandoffShare, Value::Array(parts)) => match parts.as_slice() {
+        (Script::HandoffShare | Script::Reserve, Value::Array(parts)) => match parts.as_slice() {
             [Value::Int(fence), Value::Int(waiting)] => whole(*fence)
                 .zip(whole(*waiting))
-                .map(|(fence, waiting)| Reply::HandedOff { fence, waiting })
+                .map(|(fence, waiting)| match script {
+                    Script::Reserve => Reply::Reserved { fence, waiting },
+                    _ => Reply::HandedOff { fence, waiting },
+                })
                 .ok_or_else(|| unexpected(script, &Value::Array(parts))),
             _ => Err(unexpected(script, &Value::Array(parts))),
         },
@@ -346,9 +355,10 @@ pub(in crate::server) fn reply(script: Script, value: Value) -> Result<Reply, Fa
         (Script::Vote, Value::Array(parts)) => {
             read_vote(&parts).ok_or_else(|| unexpected(Script::Vote, &Value::Array(parts)))
         }
-        (Script::Acquire | Script::Adopt | Script::HandoffShare | Script::Vote, value) => {
-            Err(unexpected(script, &value))
-        }
+        (
+            Script::Acquire | Script::Adopt | Script::HandoffShare | Script::Reserve | Script::Vote,
+            value,
+        ) => Err(unexpected(script, &value)),
         (_, Value::Int(answer @ (0 | 1))) => Ok(Reply::Owner(answer == 1)),
         (script, value) => Err(unexpected(script, &value)),
     }
@@ -764,13 +774,6 @@ mod tests {
     }
 
     #[test]
-    fn a_stranger_is_named() {
-        assert!(stranger(b"HTTP/1.1 400 Bad Request\r\n").contains("an HTTP server"));
-        assert!(stranger(b"\x15\x03\x01\x00\x02\x02\x46").contains("use rediss://"));
-        assert_eq!(stranger(b"220 mail\r\n"), NOT_RESP);
-    }
-
-    #[test]
     fn a_lock_is_taken_at_once_or_by_values() {
         let token = Token::new("c0ffee", 7, "");
         let texts = ["$13\r\nhf1.c0ffee.7+\r\n", "$12\r\nhf1.c0ffee.7\r\n", "$1\r\nx\r\n", "_\r\n"];
@@ -805,6 +808,13 @@ mod tests {
             }
         }
         assert!(at_once > 0);
+    }
+
+    #[test]
+    fn a_stranger_is_named() {
+        assert!(stranger(b"HTTP/1.1 400 Bad Request\r\n").contains("an HTTP server"));
+        assert!(stranger(b"\x15\x03\x01\x00\x02\x02\x46").contains("use rediss://"));
+        assert_eq!(stranger(b"220 mail\r\n"), NOT_RESP);
     }
 
     #[test]

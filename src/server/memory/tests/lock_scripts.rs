@@ -189,6 +189,7 @@ const OUTCOMES: &[&str] = &[
     "lengthened",
     "not the owner",
     "released",
+    "reserved",
     "the queue is too long",
     "ERR",
     "FENCE",
@@ -306,6 +307,10 @@ impl<'a> Round<'a> {
                 mode: self.pick(&[Mode::Exclusive, Mode::SHARED, Mode::Shared { limit: TWO }]),
             },
             12 if self.rng.bool() => Call::Claim { keys, token: owner, ttl },
+            13 if self.rng.u8(..3) == 0 => {
+                let block = self.pick(&[1, 2, 16]);
+                Call::Reserve { keys, token: owner, ttl, epoch, block }
+            }
             12..14 => Call::Extend { keys, token: owner, ttl },
             14 if self.rng.bool() => Call::Delete { keys, token: self.lone_or_whole(owner) },
             14 => Call::Free { keys, token: owner },
@@ -463,6 +468,7 @@ impl<'a> Round<'a> {
                 self.owner = successor.clone();
                 "handed off"
             }
+            (Ok(Reply::Reserved { .. }), _) => "reserved",
             (Ok(Reply::Granted { .. }), Call::Acquire { token, .. }) => {
                 self.owner = token.clone();
                 "granted"
