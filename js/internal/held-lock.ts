@@ -10,6 +10,7 @@ import {
   LossCode,
   leaveOperation,
   letExpireOperation,
+  type Outcome,
   OutcomeCode,
   releaseOperation,
   tokenIdOf,
@@ -228,14 +229,18 @@ export class HeldLock implements Holder, SharedHandle {
   }
 
   release(): Promise<boolean> {
+    if (!tracing.release.hasSubscribers) return this.#release();
     return this.#traced(tracing.release, () => this.#release());
   }
 
-  async #release(): Promise<boolean> {
-    if (this.#is(RELEASED)) return false;
+  #release(): Promise<boolean> {
+    if (this.#is(RELEASED)) return Promise.resolve(false);
     this.#flags |= RELEASED;
     const operation = releaseOperation(this.#lease, this.#is(EXPORTED));
-    const outcome = await this.#manager.channel.submit(operation);
+    return this.#manager.channel.run(operation, (outcome) => this.#released(outcome));
+  }
+
+  #released(outcome: Outcome): boolean {
     // Only now: a loss that the core has found before the release is reported first.
     this.#manager.channel.forget(this.#lease);
     if (outcome.code === OutcomeCode.Done) return true;

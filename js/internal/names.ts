@@ -14,6 +14,7 @@ const NAMES_MAX = 1000;
  */
 export const RESERVED_SUFFIXES = new Set([':fence', ':queue', ':shared', ':waiters', ':waiting']);
 const SUFFIX_MAX = Math.max(...[...RESERVED_SUFFIXES].map(({ length }) => length));
+const COLON = ':'.charCodeAt(0);
 /** The two forms of these keys: without and with a hash tag in the lock's own key. */
 const PLAIN = /^\{(.+)\}:(?:fence|queue|shared|waiters|waiting)$/s;
 const TAGGED = /^(.+)::(?:fence|queue|shared|waiters|waiting)$/s;
@@ -98,11 +99,14 @@ export function checkName(name: unknown): asserts name is string {
 
 /** The reserved suffix with which a text ends, if any. */
 function reservedSuffixOf(text: string): string | undefined {
-  const at = text.lastIndexOf(':');
-  // Most names have a colon before a part of their own, and need no copy of it.
-  if (at === -1 || text.length - at > SUFFIX_MAX) return undefined;
-  const end = text.slice(at);
-  return RESERVED_SUFFIXES.has(end) ? end : undefined;
+  // Most names have no colon so near their end, and need no copy of it. A loop, since `lastIndexOf` is no inlined code.
+  const last = Math.max(0, text.length - SUFFIX_MAX);
+  for (let at = text.length - 1; at >= last; at--) {
+    if (text.charCodeAt(at) !== COLON) continue;
+    const end = text.slice(at);
+    return RESERVED_SUFFIXES.has(end) ? end : undefined;
+  }
+  return undefined;
 }
 
 /**

@@ -8,6 +8,7 @@ import {
   CLOSED,
   CLOSED_LOSS,
   closeOperation,
+  isSuccess,
   leasesOf,
   type Operation,
   OperationBatch,
@@ -22,6 +23,9 @@ export type ChannelOptions = Parameters<InstanceType<typeof native.Bridge>['conn
 export interface Pending extends Ticket {
   readonly outcome: Promise<Outcome>;
 }
+
+/** The slot of an operation that was not started. */
+const NO_SLOT = -1;
 
 /** On the only core of a machine a server that works meanwhile only interrupts. */
 const HAS_CORES = availableParallelism() > 1 || cpus().length > 1;
@@ -42,12 +46,13 @@ export class NativeChannel {
   readonly #batch = new OperationBatch();
   /** Whether a part of a batch is sent early. Several servers work at the same time as it is. */
   readonly #overlaps: boolean;
-  /** The requests without an answer, and the operations sent since; unknown until a batch has two. */
+  /** The requests without an answer, and the operations sent since; unknown until a microtask starts an operation. */
   #underWay: number | undefined;
   /** The end of the manager, once it has begun. */
   #closing: Pending | undefined;
   /** Whether the manager has listeners. */
   #heard = false;
+  #retained = false;
 
   /** Starts a manager; `opened` is called with whether it could connect. */
   constructor(options: ChannelOptions, opened: Resolve) {
@@ -75,22 +80,49 @@ export class NativeChannel {
     return this.#closing;
   }
 
-  /** Starts an operation at the end of this microtask, or a little earlier, together with others. */
+  /**
+   * Starts an operation at the end of this microtask, or a little earlier, together with others. Answers what `read`
+   * makes of its outcome, or rejects with what it throws. Most operations succeed: then nothing is made but this promise.
+   */
+  run<T>(operation: Operation, read: (outcome: Outcome) => T): Promise<T> {
+    return new Promise((resolve, reject) => {
+      this.#start(operation, (outcome) => {
+        if (!isSuccess(outcome)) return resolve(readLater(outcome, read));
+        try {
+          resolve(read(outcome));
+        } catch (error) {
+          reject(error);
+        }
+      });
+    });
+  }
+
+  /** Starts an operation, and answers its outcome. */
   submit(operation: Operation): Promise<Outcome> {
-    return this.begin(operation).outcome;
+    return new Promise((resolve) => {
+      this.#start(operation, resolve);
+    });
   }
 
   /** Does the same, and answers what `cancel` takes. */
   begin(operation: Operation): Pending {
-    if (this.#closing !== undefined) return { slot: -1, use: 0, outcome: Promise.resolve(CLOSED) };
-    let slot = -1;
+    let slot = NO_SLOT;
     const outcome = new Promise<Outcome>((resolve) => {
-      slot = slots.take(resolve, this);
+      slot = this.#start(operation, resolve);
     });
-    const use = slots.use(slot);
+    return { slot, use: slots.use(slot), outcome };
+  }
+
+  /** Starts an operation, and answers its slot. */
+  #start(operation: Operation, resolve: Resolve): number {
+    if (this.#closing !== undefined) {
+      resolve(CLOSED);
+      return NO_SLOT;
+    }
+    const slot = slots.take(resolve, this);
     this.#batch.add(slot, operation);
     this.#flushSoon();
-    return { slot, use, outcome };
+    return slot;
   }
 
   /** Ends an operation early, if it has no outcome yet. */
@@ -209,19 +241,20 @@ export class NativeChannel {
 
   /** Keeps the manager from being collected while it holds locks or has listeners. */
   #updateRetention(): void {
-    const needed = this.#heard || this.#holds.size > 0;
-    slots.retain(this, needed && this.#closing === undefined);
+    const needed = (this.#heard || this.#holds.size > 0) && this.#closing === undefined;
+    if (needed === this.#retained) return;
+    this.#retained = needed;
+    slots.retain(this, needed);
   }
 
   /**
-   * Sends as soon as as many operations wait as the server has requests to answer: it works on one half while
-   * JavaScript makes the other.
+   * Sends as soon as as many operations wait as the server has requests to answer, so the first at once to a server that
+   * has none: it works on one half while JavaScript makes the other.
    */
   #flushSoon(): void {
     const { count } = this.#batch;
-    if (count === 1) {
-      soon(() => this.#flushAll());
-    } else if (this.#overlaps) {
+    if (count === 1) soon(() => this.#flushAll());
+    if (this.#overlaps) {
       this.#underWay ??= orElse(() => this.#native.unanswered(), 0);
       if (count >= this.#underWay) this.#flush();
     }
@@ -235,17 +268,24 @@ export class NativeChannel {
   #flush(): void {
     if (this.#batch.count === 0) return;
     if (this.#underWay !== undefined) this.#underWay += this.#batch.count;
-    let ready = false;
+    const { room } = slots;
+    let records = 0;
     const failed = this.#batch.flush((count, numbers, strings) => {
       const submit = () => {
-        ready = this.#native.submit(count, numbers, strings);
+        records = this.#native.submit(count, numbers, strings, room);
         return true;
       };
       return orElse(submit, false);
     });
     slots.fail(failed);
-    if (ready) slots.drainBetween();
+    slots.readBetween(records);
   }
+}
+
+/** Reads an outcome after an `await`: so the stack of an error shows the callers that wait for it. */
+async function readLater<T>(outcome: Outcome, read: (outcome: Outcome) => T): Promise<T> {
+  await undefined;
+  return read(outcome);
 }
 
 /** The time since then, in ms. */

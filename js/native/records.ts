@@ -51,6 +51,8 @@ export interface Operation {
   /** The numbers that follow kind and slot, five at most; missing ones are 0. */
   readonly numbers: readonly number[];
   readonly strings: readonly string[];
+  /** The last string, if it is likely to be that of the operation before. */
+  readonly label?: string;
 }
 
 /** Room for so many operations is kept from one batch to the next. */
@@ -61,7 +63,7 @@ const NO_STRINGS: readonly string[] = [];
 export function acquireOperation(name: string, request: AcquireNumbers): Operation {
   const { ttl, wait, maxHold, share, label } = request;
   const numbers = [ttl, wait, maxHold, stallLimit(request), share];
-  return { kind: OpKind.Acquire, numbers, strings: [name, label] };
+  return { kind: OpKind.Acquire, numbers, strings: [name], label };
 }
 
 /** @internal */
@@ -143,16 +145,21 @@ function stallLimit({ renew, leaveToExpire, stallTimeout }: HoldNumbers): number
 /** Operations on their way to the core. @internal */
 export class OperationBatch {
   #numbers = new Float64Array(OPERATION_LENGTH * OPERATIONS_KEPT);
-  /** Each string with its length before it. */
+  /** Each string with its length before it; `=` for the label of the operation before. */
   #strings = '';
+  #label: string | undefined;
   #count = 0;
 
   get count(): number {
     return this.#count;
   }
 
-  add(slot: number, { kind, numbers, strings }: Operation): void {
+  add(slot: number, { kind, numbers, strings, label }: Operation): void {
     for (const string of strings) this.#strings += `${string.length}:${string}`;
+    if (label !== undefined) {
+      this.#strings += label === this.#label ? '=' : `${label.length}:${label}`;
+      this.#label = label;
+    }
     const at = this.#reserve();
     const all = this.#numbers;
     all[at] = kind;
@@ -181,6 +188,7 @@ export class OperationBatch {
     const strings = this.#strings;
     this.#count = 0;
     this.#strings = '';
+    this.#label = undefined;
     if (count > OPERATIONS_KEPT) {
       this.#numbers = new Float64Array(OPERATION_LENGTH * OPERATIONS_KEPT);
     }
@@ -269,6 +277,11 @@ export function withoutText(code: number, a: number, b: number): Outcome {
   return granted ? { code, a, b, text: null } : INTERNAL;
 }
 
+/** Whether an operation has done what was asked, to one lock. @internal */
+export function isSuccess({ code }: Outcome): boolean {
+  return code === OutcomeCode.Acquired || code === OutcomeCode.Done;
+}
+
 /** Whether one lock was granted. @internal */
 export function isGrant({ code }: Outcome): boolean {
   return code === OutcomeCode.Acquired || code === OutcomeCode.AcquiredAs;
@@ -314,7 +327,7 @@ export function readTtl(ttl: number): number | null {
 }
 
 /** The number of a lease is made of the id of the token that acquired it, and of the number of hand-offs since. */
-const LEASES_PER_TOKEN = 16;
+const LEASES_PER_TOKEN = 64;
 
 /** The id of the token that acquired a lease. @internal */
 export function tokenIdOf(lease: number): number {

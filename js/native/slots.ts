@@ -24,6 +24,7 @@ export interface Ticket {
 }
 
 const DRAIN_RECORDS = 256;
+const NO_ROOM = new Float64Array(0);
 /** Stands for a `drain` that throws: no count is negative. */
 const BROKEN = -1;
 /** How often the managers look for locks that nothing refers to any more, in ms. */
@@ -73,6 +74,8 @@ class Slots implements RecordReader {
   #now = 0;
   /** How often records were read since the event loop has turned. */
   #drains = 0;
+  /** Whether there are records that a call could not deliver, since others were being read. */
+  #left = false;
 
   /** A number for a manager that is about to start. */
   nextId(): number {
@@ -162,35 +165,60 @@ class Slots implements RecordReader {
 
   /** Reads all records that are ready. A listener may call this again: the inner call goes on from here. */
   drain(): void {
-    const records = this.#records;
     this.#now = Math.floor(performance.now());
+    this.#read();
     do {
-      while (this.#at < this.#end) {
-        const at = this.#at;
-        this.#at += RECORD_LENGTH;
-        readRecord(records, at, this);
+      this.#left = false;
+      const count = orElse(() => this.#bridge.drain(this.#records), BROKEN);
+      if (count === BROKEN) {
+        this.#failAll();
+        return;
       }
-      this.#at = 0;
-      const count = orElse(() => this.#bridge.drain(records), BROKEN);
-      this.#end = Math.max(0, count * RECORD_LENGTH);
-      if (count === BROKEN) this.#failAll();
-    } while (this.#end > 0);
+      this.#left = count === DRAIN_RECORDS;
+      this.#end = count * RECORD_LENGTH;
+      this.#read();
+    } while (this.#left);
+  }
+
+  /** Reads the records that are there, to the last one. */
+  #read(): void {
+    while (this.#at < this.#end) {
+      const at = this.#at;
+      this.#at += RECORD_LENGTH;
+      readRecord(this.#records, at, this);
+    }
+    this.#at = 0;
+    this.#end = 0;
   }
 
   /**
-   * Reads the records that starting an operation has left. Code that awaits only such operations would let no timer
-   * and no other event through, so after a number of times the event loop turns first.
+   * The room for the records that starting an operation leaves: none while others are being read. Code that awaits only
+   * such operations would let no timer and no other event through, so there is none either after a number of times, until
+   * the event loop has turned.
    */
-  drainBetween(): void {
+  get room(): Float64Array {
+    const isFree = this.#end === 0 && this.#drains < DRAINS_PER_TURN;
+    return isFree ? this.#records : NO_ROOM;
+  }
+
+  /** Reads the records that starting an operation has left: `count` of them are in `room`, or some elsewhere if negative. */
+  readBetween(count: number): void {
+    if (count === 0) return;
     this.#drains += 1;
     if (this.#drains === 1) setImmediate(this.#turned);
-    if (this.#drains <= DRAINS_PER_TURN) this.drain();
+    if (count < 0) {
+      this.#left = true;
+      return;
+    }
+    this.#now = Math.floor(performance.now());
+    this.#end = count * RECORD_LENGTH;
+    this.#read();
+    if (count === DRAIN_RECORDS || this.#left) this.drain();
   }
 
   readonly #turned = () => {
-    const late = this.#drains > DRAINS_PER_TURN;
     this.#drains = 0;
-    if (late) this.drain();
+    if (this.#left) this.drain();
   };
 
   settle(slot: number, code: number, a: number, b: number): void {

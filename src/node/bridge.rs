@@ -1,7 +1,5 @@
 //! One environment (the main thread, a worker, or a second copy of the package).
 
-#![expect(unsafe_code, reason = "napi offers no other way to write into a typed array")]
-
 use super::completions::{Completions, ManagerCaller};
 use super::event_loop::EventLoop;
 use super::manager::NativeManager;
@@ -37,8 +35,8 @@ impl Drop for Bridge {
 
 #[napi]
 impl Bridge {
-    /// Calls `wake` when outcomes are ready, at most once until `drain` returns 0, or after each turn of the event
-    /// loop that leaves some. `reads`: whether this event loop reads the sockets, if it can.
+    /// Calls `wake` when outcomes are ready, at most once until all are drained, or after each turn of the event loop that
+    /// leaves some. `reads`: whether this event loop reads the sockets, if it can.
     #[napi(constructor, catch_unwind)]
     pub fn new(env: Env, wake: Function<'_, (), ()>, reads: bool) -> napi::Result<Self> {
         faults::at("bridge");
@@ -64,8 +62,8 @@ impl Bridge {
         uuid::Uuid::now_v7().simple().to_string()
     }
 
-    /// Moves records into `into` and returns their number. 0 means that there are none and that the next
-    /// record wakes again.
+    /// Moves records into `into` and returns their number. If they do not fill it, there are no more, and the next record
+    /// wakes again.
     #[napi(catch_unwind)]
     pub fn drain(&self, mut into: Float64ArraySlice<'_>) -> u32 {
         faults::at("drain");
@@ -75,10 +73,7 @@ impl Bridge {
                 let _reported = event_loop.watch(watch);
             }
         }
-        // SAFETY: the array is a private buffer of our own TypeScript, which waits for this call
-        // on the only thread that can reach it; nothing else reads or writes it meanwhile.
-        let into = unsafe { into.as_mut() };
-        u32::try_from(self.completions.drain(into)).unwrap_or(0)
+        self.completions.drain_into(&mut into)
     }
 
     /// The text of the outcome in `slot`.
@@ -119,7 +114,7 @@ impl Bridge {
         if handle.submit(&mut vec![Submission::Begin(ticket, Command::Open)]) {
             caller.wake();
         }
-        Ok(NativeManager::new(handle, caller))
+        Ok(NativeManager::new(handle, caller, Arc::clone(&self.completions)))
     }
 
     /// Asks every server of an address the questions, each a command, without a manager. Throws an

@@ -8,6 +8,7 @@ use crate::faults;
 use crate::machine::{LeaseId, LossReason, Notice, OpId, Outcome};
 use crate::protocol::Mono;
 use napi::Status;
+use napi::bindgen_prelude::Float64ArraySlice;
 use napi::threadsafe_function::{ThreadsafeFunction, ThreadsafeFunctionCallMode};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -27,9 +28,13 @@ impl Completions {
         Self { wake, outbox: Outbox::new(), watches: Mutex::new(Some(Vec::new())) }
     }
 
-    /// Moves records into `into` and returns their number. Zero re-arms the wake function.
-    pub(super) fn drain(&self, into: &mut [f64]) -> usize {
-        self.outbox.drain(Mono::now(), into)
+    /// Moves records into `into` and returns their number. If they do not fill it, the wake function is armed again.
+    #[expect(unsafe_code, reason = "napi offers no other way to write into a typed array")]
+    pub(super) fn drain_into(&self, into: &mut Float64ArraySlice<'_>) -> u32 {
+        // SAFETY: the array is a private buffer of our own TypeScript, which waits for this call
+        // on the only thread that can reach it; nothing else reads or writes it meanwhile.
+        let into = unsafe { into.as_mut() };
+        u32::try_from(self.outbox.drain(Mono::now(), into)).unwrap_or(0)
     }
 
     /// Takes the sockets that the event loop does not know yet.

@@ -1,5 +1,6 @@
 //! One manager, as JavaScript uses it.
 
+use super::completions::Completions;
 use super::records::{Operation, number, read_lease, read_operations};
 use crate::core::{Caller, Handle, Submission, Ticket};
 use crate::faults;
@@ -7,7 +8,7 @@ use crate::machine::Stats;
 use crate::protocol::Mono;
 use crate::server::{Abilities, Resp};
 use napi::Either;
-use napi::bindgen_prelude::Null;
+use napi::bindgen_prelude::{Float64ArraySlice, Null};
 use napi_derive::napi;
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -17,6 +18,7 @@ use std::sync::Arc;
 pub struct NativeManager {
     handle: Handle,
     caller: Arc<dyn Caller>,
+    completions: Arc<Completions>,
     /// The memory for the operations of a call. Those of a thousand callers are so many bytes that the allocator would
     /// get them from the system anew each time.
     submissions: RefCell<Vec<Submission>>,
@@ -24,14 +26,25 @@ pub struct NativeManager {
 
 #[napi]
 impl NativeManager {
-    pub(super) fn new(handle: Handle, caller: Arc<dyn Caller>) -> Self {
-        Self { handle, caller, submissions: RefCell::default() }
+    pub(super) fn new(
+        handle: Handle,
+        caller: Arc<dyn Caller>,
+        completions: Arc<Completions>,
+    ) -> Self {
+        Self { handle, caller, completions, submissions: RefCell::default() }
     }
 
-    /// Starts the first `count` operations of `numbers`, with their strings, see `OpKind`. Returns whether
-    /// there are records to drain. If it throws, it has started none.
+    /// Starts the first `count` operations of `numbers`, with their strings, see `OpKind`. If that leaves records, moves
+    /// them into `into` and returns their number, as `drain` does; -1 if there is no room for any. If it throws, it has
+    /// started none.
     #[napi(catch_unwind)]
-    pub fn submit(&self, count: u32, numbers: &[f64], strings: String) -> bool {
+    pub fn submit(
+        &self,
+        count: u32,
+        numbers: &[f64],
+        strings: String,
+        mut into: Float64ArraySlice<'_>,
+    ) -> i32 {
         faults::at("submit");
         let mut submissions = self.submissions.take();
         for (op, operation) in read_operations(count, numbers, strings) {
@@ -49,7 +62,13 @@ impl NativeManager {
         }
         let has_records = self.handle.submit(&mut submissions);
         self.submissions.replace(submissions);
-        has_records
+        if !has_records {
+            return 0;
+        }
+        if into.is_empty() {
+            return -1;
+        }
+        i32::try_from(self.completions.drain_into(&mut into)).unwrap_or(0)
     }
 
     /// Does at once what the event loop would do later. Returns whether there are records to drain.

@@ -38,7 +38,7 @@ struct Queue<T> {
     texts: BTreeMap<u32, T>,
     /// The texts of notices, in the order of their records.
     notices: VecDeque<String>,
-    /// Whether JavaScript was woken and has not found the queue empty since.
+    /// Whether JavaScript was woken and has not emptied the queue since.
     armed: bool,
 }
 
@@ -68,7 +68,7 @@ impl<T> Outbox<T> {
     }
 
     /// Whether JavaScript has to be woken for records. The caller that gets `true` wakes it; others get
-    /// `false` until JavaScript has found the queue empty.
+    /// `false` until JavaScript has emptied the queue.
     pub(super) fn arm(&self) -> bool {
         let mut queue = self.lock();
         let wake = !queue.armed && !queue.records.is_empty();
@@ -76,13 +76,13 @@ impl<T> Outbox<T> {
         wake
     }
 
-    /// Moves records into `into` and returns their number. Zero means that the next record wakes again.
+    /// Moves records into `into` and returns their number. If they do not fill it, the next record wakes again.
     pub(super) fn drain(&self, now: Mono, into: &mut [f64]) -> usize {
         self.turned.store(now.as_micros(), Ordering::Relaxed);
         let mut queue = self.lock();
         let count = queue.take(into);
         // Under the same lock: a record added between the two would wake nobody.
-        queue.armed = count > 0;
+        queue.armed = !queue.records.is_empty();
         count
     }
 
@@ -144,18 +144,22 @@ mod model {
             }
         }
 
-        fn turn(&self, drain: Drain, seen: &mut Vec<u32>) {
-            // Room for one record, so that it is filled more than once.
-            let mut buffer = [0.0; RECORD_LENGTH];
+        fn turn(&self, drain: Drain, buffer: &mut [f64], seen: &mut Vec<u32>) {
             while self.wakes.swap(0, Ordering::AcqRel) > 0 {
-                while drain(&self.outbox, &mut buffer) > 0 {
-                    let slot = buffer[0] as u32;
-                    assert_eq!(
-                        self.outbox.take_text(slot),
-                        Some(slot),
-                        "a record without its text"
-                    );
-                    seen.push(slot);
+                loop {
+                    let count = drain(&self.outbox, buffer);
+                    for record in buffer.chunks_exact(RECORD_LENGTH).take(count) {
+                        let slot = record[0] as u32;
+                        assert_eq!(
+                            self.outbox.take_text(slot),
+                            Some(slot),
+                            "a record without its text"
+                        );
+                        seen.push(slot);
+                    }
+                    if count * RECORD_LENGTH < buffer.len() {
+                        break;
+                    }
                 }
             }
         }
@@ -163,6 +167,13 @@ mod model {
 
     /// Two threads add records while JavaScript drains: it reads each exactly once, without polling.
     fn every_record_is_seen(drain: Drain) {
+        // Room for one record is filled more than once.
+        for room in [1, 2] {
+            every_record_is_seen_in(room, drain);
+        }
+    }
+
+    fn every_record_is_seen_in(room: usize, drain: Drain) {
         loom::model(move || {
             let environment =
                 Arc::new(Environment { outbox: Outbox::new(), wakes: AtomicUsize::new(0) });
@@ -170,12 +181,12 @@ mod model {
                 let environment = Arc::clone(&environment);
                 loom::thread::spawn(move || environment.put(slot))
             });
-            let mut seen = Vec::new();
-            environment.turn(drain, &mut seen);
+            let (mut seen, mut buffer) = (Vec::new(), vec![0.0; room * RECORD_LENGTH]);
+            environment.turn(drain, &mut buffer, &mut seen);
             for thread in threads {
                 thread.join().unwrap();
             }
-            environment.turn(drain, &mut seen);
+            environment.turn(drain, &mut buffer, &mut seen);
             seen.sort_unstable();
             assert_eq!(seen, [1, 2], "a record that nobody reads");
         });
@@ -190,8 +201,10 @@ mod model {
     #[should_panic(expected = "a record that nobody reads")]
     fn a_flag_that_is_cleared_outside_the_lock_loses_a_record() {
         every_record_is_seen(|outbox, into| {
-            let count = outbox.lock().take(into);
-            outbox.lock().armed = count > 0;
+            let mut queue = outbox.lock();
+            let (count, left) = (queue.take(into), !queue.records.is_empty());
+            drop(queue);
+            outbox.lock().armed = left;
             count
         });
     }

@@ -1,7 +1,9 @@
 //! The records that cross the boundary, and the only code of this side that writes or reads one.
 //!
 //! An operation is [`OPERATION_LENGTH`] numbers on the way in: kind, slot, and five that depend on the kind;
-//! the strings of all operations come in one text, each with its length in UTF-16 units before it: `4:item0:`. An outcome, a loss or a notice is [`RECORD_LENGTH`] numbers on the way out.
+//! the strings of all operations come in one text, each with its length in UTF-16 units before it: `4:item0:`. The label of
+//! an acquire is `=` if it is that of the acquire before. An outcome, a loss or a notice is [`RECORD_LENGTH`] numbers on
+//! the way out.
 //! JavaScript takes the codes, lengths and sentinels from the addon; the order of the numbers is defined here
 //! and in `js/native/records.ts`, and a test compares the two.
 
@@ -190,7 +192,7 @@ pub(super) fn read_operations(
     numbers: &[f64],
     strings: String,
 ) -> impl Iterator<Item = (OpId, Operation)> {
-    let mut strings = Strings { text: strings, read: 0 };
+    let mut strings = Strings { text: strings, read: 0, label: String::new() };
     let operations = numbers.chunks_exact(OPERATION_LENGTH as usize).take(count as usize);
     operations.filter_map(move |operation| read_operation(operation, &mut strings))
 }
@@ -200,6 +202,20 @@ struct Strings {
     text: String,
     /// The bytes that were read.
     read: usize,
+    /// The last label.
+    label: String,
+}
+
+impl Strings {
+    /// The label of an acquire.
+    fn label(&mut self) -> Option<String> {
+        if self.text[self.read..].starts_with('=') {
+            self.read += 1;
+        } else {
+            self.label = self.next()?;
+        }
+        Some(self.label.clone())
+    }
 }
 
 impl Iterator for Strings {
@@ -254,7 +270,7 @@ fn read_command(kind: u64, numbers: &[f64], strings: &mut Strings) -> Option<Com
     Some(match kind {
         ACQUIRE => Command::Acquire {
             name: strings.next()?,
-            label: strings.next()?,
+            label: strings.label()?,
             ttl: millis(a),
             wait: read_wait(b),
             hold,

@@ -187,6 +187,28 @@ test('the core reads any text', () => {
   );
 });
 
+test('a label is written once for acquires that follow each other', () => {
+  const request = { ...HOLD, ttl: 1_000, wait: 0, share: records.SHARE_EXCLUSIVE };
+  const labels = ['=', '=', '1:=', '', '', 'a', '='];
+  const batch = new records.OperationBatch();
+  for (const round of [0, 1]) {
+    for (const [slot, label] of labels.entries()) {
+      batch.add(2 * slot, records.acquireOperation('=', { ...request, label }));
+      batch.add(2 * slot + 1, records.releaseOperation(160, false));
+    }
+    batch.flush((count, numbers, strings) => {
+      const lines = addon.describeOperations(count, numbers, strings);
+      const read = lines.map((line) => /label: "([^"]*)"/.exec(line)?.[1]);
+      assert.deepEqual(
+        read.filter((label) => label !== undefined),
+        labels,
+        `round ${round}`,
+      );
+      return true;
+    });
+  }
+});
+
 test('a batch holds any number of operations, and names those that could not be submitted', () => {
   const batch = new records.OperationBatch();
   for (let slot = 0; slot < 300; slot++) batch.add(slot, records.downgradeOperation(slot * 16));
@@ -287,7 +309,7 @@ const SURVEY = {
 const OUTCOMES: Readonly<Record<string, unknown>> = {
   Acquired: { lease: 160, fence: 42, label: undefined },
   AcquiredAs: { lease: 160, fence: 42, label: 'text' },
-  AcquiredAll: { leases: [160, 176], fences: [42, 43] },
+  AcquiredAll: { leases: [160, 224], fences: [42, 43] },
   Connection: { message: 'text' },
   Page: { ...NO_TEXT, page: PAGE },
   Quorum: ['text', ''],
