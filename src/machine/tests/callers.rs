@@ -10,15 +10,19 @@ use std::time::Duration;
 
 impl Simulation {
     pub(super) fn acquire(&mut self, who: usize) {
-        let ttl = self.ttls_ms[self.rng.usize(..self.ttls_ms.len())];
+        let last = self.ttls_ms.len() - 1;
+        let ttl = self.ttls_ms[if self.busy { last } else { self.rng.usize(..=last) }];
         let wait = match self.rng.u32(..6) {
             0 => Wait::Never,
             1 => Wait::UpTo(ms(0)),
             2 => Wait::UpTo(ms(300)),
+            // The others wait for a moment.
+            3.. if self.busy && who > 0 => Wait::UpTo(ms(20)),
             3 => Wait::Forever,
+            _ if self.busy => Wait::Forever,
             _ => Wait::UpTo(ms(8_000)),
         };
-        let renew = self.rng.u32(..4) > 0;
+        let renew = self.rng.u32(..4) > 0 || self.busy;
         let hold = Hold { renew, leave_to_expire: !renew && self.rng.bool(), ..RENEWED };
         if self.locks.len() > 1 && self.rng.u32(..4) == 0 {
             return self.acquire_together(who, ttl, hold);
@@ -55,6 +59,7 @@ impl Simulation {
     /// Some schedules use only exclusive locks, others all modes.
     fn mode(&mut self) -> Mode {
         match self.rng.u32(..self.kinds) {
+            _ if self.busy => Mode::Exclusive,
             0..4 => Mode::Exclusive,
             4 | 5 => Mode::SHARED,
             _ => Mode::Shared { limit: NonZeroU32::new(self.rng.u32(1..4)) },

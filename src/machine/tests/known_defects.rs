@@ -53,6 +53,32 @@ pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
     ),
     ("a token is used again", Kind::Steady, Change::Machine(Defect::TokenUsedAgain)),
     ("an earlier holder's release counts", Kind::Steady, Change::Machine(Defect::StaleHandle)),
+    // More handoffs.
+    (
+        "fences are reserved for whoever asks",
+        Kind::Steady,
+        script(
+            "if value ~= token and value ~= token .. MARK then\n  return 0\nend\nlocal waiting",
+            "local waiting",
+        ),
+    ),
+    (
+        "a reservation cuts the lease",
+        Kind::Steady,
+        script(
+            "if redis.call('PTTL', lock_key) < tonumber(ttl_ms) then\n  redis.call('PEXPIRE', lock_key, ttl_ms)\nend\n\
+             return { fence, waiting }",
+            "redis.call('PEXPIRE', lock_key, 50)\nreturn { fence, waiting }",
+        ),
+    ),
+    (
+        "fences are counted and not reserved",
+        Kind::Steady,
+        script(
+            "counter, block, tonumber(epoch_us), server_time_us())\nif",
+            "counter, 0, tonumber(epoch_us), server_time_us())\nif",
+        ),
+    ),
     // Leases.
     (
         "an extension cuts the lease",

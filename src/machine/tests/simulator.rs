@@ -57,6 +57,9 @@ pub(super) struct Simulation {
     actions: u32,
     /// The requested leases. A single one causes more handoffs.
     pub(super) ttls_ms: &'static [u64],
+    /// Whether most callers are of one process and want the whole lock for equal times, so that it hands the lock off
+    /// often.
+    pub(super) busy: bool,
     /// The factor by which more time passes than usual.
     pace: u32,
     pub(super) now: Mono,
@@ -112,6 +115,7 @@ impl Simulation {
             rng: fastrand::Rng::with_seed(seed),
             kind,
             kinds: if seed.is_multiple_of(2) { 4 } else { 8 },
+            busy: seed % 5 == 4,
             actions: if seed & 2 == 0 { 105 } else { 102 },
             pace: if (seed / 16).is_multiple_of(4) { 5 } else { 1 },
             ttls_ms: if seed / 4 % 3 == 2 { &[10_000] } else { &[200, 1_000, 4_000, 10_000] },
@@ -199,7 +203,10 @@ impl Simulation {
     }
 
     fn step(&mut self) {
-        let who = self.rng.usize(..PROCESSES);
+        let mut who = self.rng.usize(..PROCESSES);
+        if self.busy && self.rng.u32(..8) > 0 {
+            who = 0;
+        }
         let action = self.rng.u32(..self.actions);
         self.face_any_server(who);
         if self.processes[who].stopped_until.is_some() {
@@ -224,9 +231,9 @@ impl Simulation {
             14..16 => self.cancel(who),
             16 => self.adopt(who),
             17..20 => self.extend(who),
-            20..33 => self.release(who),
+            20..33 => (0..if self.busy { 3 } else { 1 }).for_each(|_| self.release(who)),
             33..37 => self.write(who),
-            37..60 => self.network(who),
+            37..60 => (0..if self.busy { 8 } else { 1 }).for_each(|_| self.network(who)),
             60..68 => self.receive(who),
             68..69 => self.old_code(),
             69..72 => self.stale_release(who),
@@ -253,7 +260,8 @@ impl Simulation {
             5..9 => ms(self.rng.u64(1..150)),
             _ => ms(self.rng.u64(1..2_500)),
         };
-        self.pass(duration * self.pace);
+        // A lock is handed off only as long as it is known to be held.
+        self.pass(if self.busy { duration / 20 } else { duration * self.pace });
     }
 
     /// Advances the time of the server and of all running processes.
