@@ -1,5 +1,6 @@
 import { EventEmitter } from 'node:events';
 import { onAbort } from '../internal/abort.js';
+import { Acquisition } from '../internal/acquisition.js';
 import { type Grant, HeldLock, type ManagerContext, VALUE } from '../internal/held-lock.js';
 import { checkKey, checkName, checkNames, checkSlot } from '../internal/names.js';
 import { heldAround, isUnderRequest } from '../internal/nesting.js';
@@ -368,7 +369,7 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
     const adopted = { ...request, share };
     const outcome = await this.#channel.submit(adoptOperation(name, token, adopted));
     if (outcome.code === OutcomeCode.Lost) throw this.#notHeld(name);
-    return this.#settle(name, adopted, outcome, 'adopt');
+    return new Acquisition(this.#shared, name, adopted).lock(outcome, 'adopt');
   }
 
   /**
@@ -392,7 +393,7 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
     const request = { ...this.#defaultRequest, ...held };
     const outcome = await this.#channel.submit(adoptOperation(name, token, request, value));
     if (outcome.code === OutcomeCode.Lost) throw this.#notHeld(name);
-    return this.#settle(name, request, outcome, 'adopt');
+    return new Acquisition(this.#shared, name, request).lock(outcome, 'adopt');
   }
 
   /**
@@ -586,13 +587,10 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
   }
 
   #takeUntraced(name: string, request: AcquireRequest): Promise<HeldLock | null> {
-    const read = (outcome: Outcome) =>
-      outcome.code === OutcomeCode.Held && request.wait === WAIT_NEVER
-        ? null
-        : this.#settle(name, request, outcome);
+    const acquisition = new Acquisition(this.#shared, name, request);
     return request.signal === undefined
-      ? this.#channel.run(acquireOperation(name, request), read)
-      : this.#begin(name, request).then(read);
+      ? this.#channel.run(acquireOperation(name, request), acquisition)
+      : this.#begin(name, request).then((outcome) => acquisition.read(outcome));
   }
 
   /** Takes one lock, or answers the value of one that is held: `''` if it was freed meanwhile. */
@@ -601,7 +599,7 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
       // Only a request that is said to wait is told who holds the lock.
       const outcome = await this.#begin(name, { ...request, wait: 0 });
       if (outcome.code === OutcomeCode.TimedOut) return readTimeout(outcome).holder;
-      return this.#settle(name, request, outcome);
+      return new Acquisition(this.#shared, name, request).lock(outcome);
     });
   }
 
@@ -632,15 +630,6 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
     const outcome = await pending.outcome;
     forget();
     return outcome;
-  }
-
-  /** The lock that was acquired, or the error that says why it was not. */
-  #settle(name: string, request: AcquireRequest, outcome: Outcome, action = 'acquire'): HeldLock {
-    if (!isGrant(outcome)) throw toError(outcome, this.#errors, action, name);
-    const { share, leaveToExpire } = request;
-    const { lease, fence, label = request.label } = readGrant(outcome);
-    const mode = share === SHARE_EXCLUSIVE ? 'exclusive' : 'shared';
-    return this.#hold({ name, label, mode, lease, fence, leaveToExpire }, request);
   }
 
   #notHeld(name: string): LockLostError {

@@ -15,6 +15,7 @@ import {
   releaseOperation,
   tokenIdOf,
 } from '../native/records.js';
+import type { OutcomeReader } from '../native/slots.js';
 import type { Holder } from './holds.js';
 import { NestedLock } from './nested-lock.js';
 import { originOf, setOrigin } from './origins.js';
@@ -59,7 +60,7 @@ const others = new WeakMap<HeldLock, number>();
  *
  * @internal
  */
-export class HeldLock implements Holder, SharedHandle {
+export class HeldLock implements Holder, OutcomeReader<boolean>, SharedHandle {
   readonly name: string;
   readonly fence: number;
 
@@ -237,10 +238,15 @@ export class HeldLock implements Holder, SharedHandle {
     if (this.#is(RELEASED)) return Promise.resolve(false);
     this.#flags |= RELEASED;
     const operation = releaseOperation(this.#lease, this.#is(EXPORTED));
-    return this.#manager.channel.run(operation, (outcome) => this.#released(outcome));
+    return this.#manager.channel.run(operation, this);
   }
 
-  #released(outcome: Outcome): boolean {
+  /**
+   * Reads the outcome of the release.
+   *
+   * @internal
+   */
+  read(outcome: Outcome): boolean {
     // Only now: a loss that the core has found before the release is reported first.
     this.#manager.channel.forget(this.#lease);
     if (outcome.code === OutcomeCode.Done) return true;

@@ -8,13 +8,12 @@ import {
   CLOSED,
   CLOSED_LOSS,
   closeOperation,
-  isSuccess,
   leasesOf,
   type Operation,
   OperationBatch,
   type Outcome,
 } from './records.js';
-import { type Resolve, slots, type Ticket } from './slots.js';
+import { deliver, type OutcomeReader, type Resolve, slots, type Ticket } from './slots.js';
 
 /** The options of a manager for the native core. @internal */
 export type ChannelOptions = Parameters<InstanceType<typeof native.Bridge>['connect']>[2];
@@ -81,19 +80,12 @@ export class NativeChannel {
   }
 
   /**
-   * Starts an operation at the end of this microtask, or a little earlier, together with others. Answers what `read`
-   * makes of its outcome, or rejects with what it throws. Most operations succeed: then nothing is made but this promise.
+   * Starts an operation at the end of this microtask, or a little earlier, together with others. Answers what `reader`
+   * makes of its outcome, or rejects with what it throws.
    */
-  run<T>(operation: Operation, read: (outcome: Outcome) => T): Promise<T> {
-    return new Promise((resolve, reject) => {
-      this.#start(operation, (outcome) => {
-        if (!isSuccess(outcome)) return resolve(readLater(outcome, read));
-        try {
-          resolve(read(outcome));
-        } catch (error) {
-          reject(error);
-        }
-      });
+  run<T>(operation: Operation, reader: OutcomeReader<T>): Promise<T> {
+    return new Promise((resolve) => {
+      this.#start(operation, resolve, reader);
     });
   }
 
@@ -114,12 +106,12 @@ export class NativeChannel {
   }
 
   /** Starts an operation, and answers its slot. */
-  #start(operation: Operation, resolve: Resolve): number {
+  #start(operation: Operation, resolve: Resolve, reader?: OutcomeReader<unknown>): number {
     if (this.#closing !== undefined) {
-      resolve(CLOSED);
+      deliver(CLOSED, resolve, reader);
       return NO_SLOT;
     }
-    const slot = slots.take(resolve, this);
+    const slot = slots.take(resolve, this, reader);
     this.#batch.add(slot, operation);
     this.#flushSoon();
     return slot;
@@ -280,12 +272,6 @@ export class NativeChannel {
     slots.fail(failed);
     slots.readBetween(records);
   }
-}
-
-/** Reads an outcome after an `await`: so the stack of an error shows the callers that wait for it. */
-async function readLater<T>(outcome: Outcome, read: (outcome: Outcome) => T): Promise<T> {
-  await undefined;
-  return read(outcome);
 }
 
 /** The time since then, in ms. */

@@ -6,6 +6,7 @@ import type { NativeChannel } from './channel.js';
 import {
   hasText,
   INTERNAL,
+  isSuccess,
   LossCode,
   type Outcome,
   RECORD_LENGTH,
@@ -14,8 +15,37 @@ import {
   withoutText,
 } from './records.js';
 
-/** Gets the outcome of an operation, once. @internal */
-export type Resolve = (outcome: Outcome) => void;
+/** Gets the outcome of an operation, or what a reader makes of it, once. @internal */
+export type Resolve = (value: never) => void;
+
+/** Makes of an outcome what a caller gets. An object, not a function, since there may be very many. @internal */
+export interface OutcomeReader<T> {
+  read(outcome: Outcome): T;
+}
+
+/** Resolves an operation. @internal */
+export function deliver(
+  outcome: Outcome,
+  resolve: Resolve,
+  reader: OutcomeReader<unknown> | undefined,
+): void {
+  (resolve as (value: unknown) => void)(reader === undefined ? outcome : read(outcome, reader));
+}
+
+function read(outcome: Outcome, reader: OutcomeReader<unknown>): unknown {
+  if (!isSuccess(outcome)) return readLater(outcome, reader);
+  try {
+    return reader.read(outcome);
+  } catch (error) {
+    return Promise.reject(error);
+  }
+}
+
+/** Reads an outcome after an `await`: so the stack of an error shows the callers that wait for it. */
+async function readLater<T>(outcome: Outcome, reader: OutcomeReader<T>): Promise<T> {
+  await undefined;
+  return reader.read(outcome);
+}
 
 /** An operation under way. Slots are used again, so `use` tells it from later ones in the same slot. @internal */
 export interface Ticket {
@@ -51,6 +81,7 @@ const { clearInterval, setImmediate, setInterval } = globalThis;
 /** The operations under way, and the managers that records are about. @internal */
 class Slots implements RecordReader {
   readonly #resolvers: (Resolve | undefined)[] = [];
+  readonly #readers: (OutcomeReader<unknown> | undefined)[] = [];
   /** The channel of each operation: an operation under way keeps its manager from being collected. */
   readonly #owners: (NativeChannel | undefined)[] = [];
   readonly #free: number[] = [];
@@ -122,10 +153,14 @@ class Slots implements RecordReader {
     return this.#open;
   }
 
-  /** Takes a slot; `resolve` is called once with the outcome that arrives in it. `owner` lives until then. */
-  take(resolve: Resolve, owner?: NativeChannel): number {
+  /**
+   * Takes a slot; `resolve` is called once with the outcome that arrives in it, or what `reader` makes of that. `owner`
+   * lives until then.
+   */
+  take(resolve: Resolve, owner?: NativeChannel, reader?: OutcomeReader<unknown>): number {
     const slot = this.#free.pop() ?? this.#resolvers.length;
     this.#resolvers[slot] = resolve;
+    this.#readers[slot] = reader;
     this.#owners[slot] = owner;
     this.#uses[slot] = (this.#uses[slot] ?? 0) + 1;
     this.#open += 1;
@@ -157,6 +192,7 @@ class Slots implements RecordReader {
   /** Frees a slot whose outcome has come, or never will. */
   #release(slot: number): void {
     this.#resolvers[slot] = undefined;
+    this.#readers[slot] = undefined;
     this.#owners[slot] = undefined;
     this.#free.push(slot);
     this.#open -= 1;
@@ -224,9 +260,11 @@ class Slots implements RecordReader {
   settle(slot: number, code: number, a: number, b: number): void {
     const resolve = this.#resolvers[slot];
     if (resolve === undefined) return;
+    const reader = this.#readers[slot];
     const text = hasText(code) ? orElse(() => this.#bridge.takeText(slot), undefined) : null;
     this.#release(slot);
-    resolve(text === undefined ? withoutText(code, a, b) : { code, a, b, text });
+    const outcome = text === undefined ? withoutText(code, a, b) : { code, a, b, text };
+    deliver(outcome, resolve, reader);
   }
 
   lose(manager: number, lease: number, reason: number): void {
@@ -243,8 +281,9 @@ class Slots implements RecordReader {
     for (const slot of slots) {
       const resolve = this.#resolvers[slot];
       if (resolve === undefined) continue;
+      const reader = this.#readers[slot];
       this.#release(slot);
-      resolve(INTERNAL);
+      deliver(INTERNAL, resolve, reader);
     }
   }
 
@@ -254,7 +293,7 @@ class Slots implements RecordReader {
       if (resolve === undefined) return;
       this.#resolvers[slot] = undefined;
       this.#open -= 1;
-      resolve(INTERNAL);
+      deliver(INTERNAL, resolve, this.#readers[slot]);
     });
     if (this.#open === 0) this.#keepAlive.unref();
     for (const channel of this.#channels.values()) channel.deref()?.loseAll(LossCode.Expired);
