@@ -78,13 +78,13 @@ impl Reservation {
         Self { asked, block, first: None, late: false, over: false }
     }
 
-    /// Whether a lease asks for more handoffs, for `waiting` callers here. If a caller had to wait for the last answer, it
-    /// asks as soon as it can.
-    pub(super) fn is_due(last: Option<&Self>, held: LeaseId, left: u8, waiting: u8) -> bool {
+    /// Whether a lease whose budget has this much left asks for more handoffs. If a caller had to wait for the last answer,
+    /// it asks as soon as it can.
+    pub(super) fn is_due(last: Option<&Self>, held: LeaseId, left: u8) -> bool {
         let is_over = last.is_some_and(|last| last.over);
         let is_late = last.is_some_and(|last| last.late);
         let is_low = left <= if is_late { HANDOFFS_MAX } else { ASK_AT };
-        !is_over && is_low && waiting > left && held.followers() > u64::from(left)
+        !is_over && is_low && held.followers() > u64::from(left)
     }
 
     /// A release waits for the answer.

@@ -295,8 +295,13 @@ impl Leases {
         Some(held)
     }
 
-    /// Asks for more handoffs of a whole lock, for which `waiting` callers here wait, before its budget is spent.
-    pub(super) fn reserve(&mut self, rq: &mut Requests, id: TokenId, waiting: u8) {
+    /// Asks for more handoffs of a whole lock, for which so many callers here wait, before its budget is spent.
+    pub(super) fn reserve(
+        &mut self,
+        rq: &mut Requests,
+        id: TokenId,
+        waiting: impl FnOnce(&LockKeys) -> u8,
+    ) {
         let Some(held) = self.get(id).filter(|_| !self.is_reserving(rq, id)) else { return };
         let data = rq.servers.data_of(&held.keys);
         // A quorum has no queue, and neither has a server whose scripts cannot read its clock.
@@ -304,9 +309,13 @@ impl Leases {
             return;
         }
         let (lease, left) = (held.id, held.budget.left);
-        if Reservation::is_due(self.reservations.get(&id), lease, left, waiting) {
+        if !Reservation::is_due(self.reservations.get(&id), lease, left) {
+            return;
+        }
+        let block = waiting(&held.keys);
+        if block > left {
             let (keys, token, ttl) = (held.keys.clone(), Self::token_of(&rq.cx, held), held.ttl);
-            let (epoch, block) = (ServerTime::default(), waiting);
+            let epoch = ServerTime::default();
             let call = Call::Reserve { keys, token, ttl, epoch, block };
             rq.send(Owner::Reservation(id), call, Fallback::None);
             self.reservations.insert(id, Reservation::new(lease, block));

@@ -1077,8 +1077,7 @@ impl Machine {
         let (lease, fence) = (held.id, held.fence);
         cx.complete(op, Outcome::Acquired { lease, fence, label });
         self.serve_queue(&next.keys, Some(id));
-        let waiting = self.queues.block(&next.keys);
-        self.leases.reserve(&mut self.rq, id, waiting);
+        self.leases.reserve(&mut self.rq, id, |keys| self.queues.block(keys));
         true
     }
 

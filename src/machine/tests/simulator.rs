@@ -318,14 +318,7 @@ impl Simulation {
     pub(super) fn late_lease(&self) -> Duration {
         let late = self.late.iter().map(|(_, _, call)| call);
         let sent = self.processes.iter().flat_map(|process| &process.world.wire);
-        let asked = late.chain(sent.map(|(_, call)| call)).map(|call| match call {
-            Call::Take { ttl, .. }
-            | Call::Acquire { ttl, .. }
-            | Call::Claim { ttl, .. }
-            | Call::Adopt { ttl, .. }
-            | Call::Extend { ttl, .. } => *ttl,
-            _ => Duration::ZERO,
-        });
+        let asked = late.chain(sent.map(|(_, call)| call)).map(Call::ttl);
         asked.max().unwrap_or_default()
     }
 
