@@ -13,7 +13,7 @@ do neither. The column *commands* counts the commands inside scripts too. The co
 
 A client that writes once per turn, like \`limit\`, and the server take turns: each waits while the other works through a batch.
 So its rate is one second divided by the sum of the two CPU columns. holdfast sends as soon as as many operations wait for that as
-the server has requests to answer, so client and server work at the same time if each has a core; if other processes keep the
+the server has requests to answer, and the first at once to a server that has none, so client and server work at the same time if each has a core; if other processes keep the
 cores busy, it loses that advantage and \`limit\` is as fast or faster. With 1000 in flight the client's core is busy all the time, and its CPU per pair
 decides. holdfast's commands cost the server about 1.25 times as much as the snippet's (see *Limit*). Of the client's CPU
 (perf, 64 in flight) holdfast's own code takes a third, Node and V8 another third (promises, microtasks, garbage), the C library a

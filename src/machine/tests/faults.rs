@@ -230,7 +230,9 @@ impl Simulation {
             self.serve(sleeper);
         }
         for who in (0..PROCESSES).filter(|who| *who != sleeper) {
-            while !self.processes[who].held.is_empty() && self.processes[who].closing.is_none() {
+            // The clock of one that is stopped has not advanced yet.
+            let runs = |it: &Process| it.closing.is_none() && it.stopped_until.is_none();
+            while !self.processes[who].held.is_empty() && runs(&self.processes[who]) {
                 self.release(who);
             }
         }

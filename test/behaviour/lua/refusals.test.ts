@@ -70,6 +70,7 @@ const CALLS: readonly Call[] = [
   call('keep_entry', [QUEUE, WAITERS], B),
   call('release', ALL, A, '0'),
   call('release', ALL, B, '0'),
+  call('reserve', [LOCK, FENCE, QUEUE], A, '90000', '0', '2'),
   call('quorum/vote', [LOCK, FENCE], A, '1', TTL, '1', '0', '0'),
   call('quorum/seal', [LOCK, FENCE], A, '1', '9'),
   call('quorum/fill', [LOCK, FENCE], A, TTL, '9'),
