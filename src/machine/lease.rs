@@ -190,7 +190,7 @@ pub(super) enum GiveBack {
 #[derive(Debug, Default)]
 pub(super) struct Leases {
     // Boxed, since a map that grows is half empty.
-    leases: FxHashMap<TokenId, Box<Lease>>,
+    by_token: FxHashMap<TokenId, Box<Lease>>,
     /// Of the whole locks that are handed off.
     reservations: FxHashMap<TokenId, Reservation>,
     /// When the oldest unanswered ping was sent to JavaScript.
@@ -199,15 +199,15 @@ pub(super) struct Leases {
 
 impl Leases {
     pub(super) fn len(&self) -> usize {
-        self.leases.len()
+        self.by_token.len()
     }
 
     pub(super) fn ids(&self) -> Vec<TokenId> {
-        in_order(&self.leases)
+        in_order(&self.by_token)
     }
 
     pub(super) fn get(&self, id: TokenId) -> Option<&Lease> {
-        self.leases.get(&id).map(Box::as_ref)
+        self.by_token.get(&id).map(Box::as_ref)
     }
 
     /// A lease, if this caller still has it.
@@ -232,12 +232,12 @@ impl Leases {
         rq.cx.stats.acquired += 1;
         rq.cx.push(Effect::SetDeadline { lease: held.id, until: Some(held.held_until()) });
         rq.cx.timers.set(Timer::Lease(id), held.plan().0);
-        self.leases.insert(id, Box::new(held));
+        self.by_token.insert(id, Box::new(held));
     }
 
     /// Ends a lease here: cancels its schedule and its validity.
     pub(super) fn remove(&mut self, rq: &mut Requests, id: TokenId) -> Option<Lease> {
-        let held = self.leases.remove(&id)?;
+        let held = self.by_token.remove(&id)?;
         rq.cx.timers.clear(Timer::Lease(id));
         rq.forget(Owner::Renewal(id));
         if self.reservations.remove(&id).is_some() {
@@ -249,7 +249,7 @@ impl Leases {
 
     /// Changes a lease, and updates its timer.
     pub(super) fn change(&mut self, cx: &mut Context, id: TokenId, set: impl FnOnce(&mut Lease)) {
-        if let Some(held) = self.leases.get_mut(&id) {
+        if let Some(held) = self.by_token.get_mut(&id) {
             set(held);
             cx.timers.set(Timer::Lease(id), held.plan().0);
         }
@@ -351,7 +351,7 @@ impl Leases {
 
     /// The server has confirmed a lease of `asked`, requested at `sent`. Its end never moves back.
     pub(super) fn confirm(&mut self, rq: &mut Requests, id: TokenId, sent: Mono, asked: Duration) {
-        let Some(held) = self.leases.get_mut(&id) else { return };
+        let Some(held) = self.by_token.get_mut(&id) else { return };
         let (data_number, until) =
             (rq.servers.data_of(&held.keys).number, valid_until(sent, asked));
         (held.data_number, held.confirmed) = (data_number, sent);
@@ -405,7 +405,7 @@ impl Leases {
             self.pinged = Some(rq.cx.now);
             rq.cx.push(Effect::Ping);
         }
-        let Some(held) = self.leases.get_mut(&id) else { return };
+        let Some(held) = self.by_token.get_mut(&id) else { return };
         let limit = Duration::from_millis(held.stall_timeout_ms.into());
         let now = rq.cx.now;
         held.stalled = self.pinged.is_some_and(|at| now.since(at) >= limit);
@@ -456,7 +456,7 @@ impl Leases {
             let doubted = held.data_number != data_number || held.notice.is_some();
             here && !rq.is_open(Owner::Renewal(id)) && (owes || doubted)
         };
-        let waiting = self.leases.iter().filter(|(id, held)| waits(**id, held));
+        let waiting = self.by_token.iter().filter(|(id, held)| waits(**id, held));
         let mut waiting: Vec<_> = waiting.map(|(id, _)| *id).collect();
         waiting.sort_unstable();
         for id in waiting {
@@ -471,7 +471,7 @@ impl Leases {
         id: TokenId,
         finished: &Finished,
     ) -> Option<Loss> {
-        let held = self.leases.get_mut(&id).filter(|_| finished.awaited)?;
+        let held = self.by_token.get_mut(&id).filter(|_| finished.awaited)?;
         if held.until <= rq.cx.now {
             return self.end(id);
         }
@@ -531,7 +531,7 @@ impl Leases {
     /// A message says that a lock was taken from its owner. It may be forged, so the server is asked.
     pub(super) fn hear_of_loss(&mut self, rq: &mut Requests, id: TokenId, taken: &Taken) {
         let how = if taken.adopted { LossReason::Adopted } else { LossReason::Stolen };
-        let Some(held) = self.leases.get_mut(&id) else { return };
+        let Some(held) = self.by_token.get_mut(&id) else { return };
         if held.keys == taken.keys && Self::token_of(&rq.cx, held) == taken.token {
             (held.notice, held.asked) = (Some(how), false);
             self.ask_about_notice(rq, id);
@@ -558,10 +558,10 @@ impl Leases {
 #[cfg(all(test, feature = "core"))]
 impl Leases {
     pub(super) fn all(&self) -> impl Iterator<Item = &Lease> {
-        self.leases.values().map(Box::as_ref)
+        self.by_token.values().map(Box::as_ref)
     }
 
     pub(super) fn all_mut(&mut self) -> impl Iterator<Item = &mut Lease> {
-        self.leases.values_mut().map(Box::as_mut)
+        self.by_token.values_mut().map(Box::as_mut)
     }
 }

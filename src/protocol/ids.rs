@@ -19,7 +19,8 @@ pub struct TokenId(pub u64);
 pub struct LeaseId(pub u64);
 
 impl LeaseId {
-    /// The most holds of a grant.
+    /// The most holds of a grant. Tokens are numbered by µs, so JavaScript keeps the numbers of leases exactly for the
+    /// first 2^53 / 64 µs of a manager: over four years.
     const GENERATIONS: u64 = 64;
 
     /// The first hold of a grant.

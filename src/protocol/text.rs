@@ -13,7 +13,9 @@ pub(super) fn join(parts: &[&str]) -> Arc<str> {
     let joined = JOINED.try_with(|joined| {
         let mut joined = joined.try_borrow_mut().ok()?;
         joined.clear();
-        parts.iter().for_each(|part| joined.push_str(part));
+        for part in parts {
+            joined.push_str(part);
+        }
         Some(Arc::from(joined.as_str()))
     });
     // A thread that ends has its memory no more.

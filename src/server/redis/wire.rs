@@ -396,8 +396,8 @@ pub(crate) fn taken_at_once(bytes: &[u8], token: &Token) -> Option<(usize, Reply
     let rest = rest.strip_prefix(b"\r\n")?;
     let null = |null: &[u8]| rest.strip_prefix(null);
     let rest = null(b"_\r\n").or_else(|| null(b"$-1\r\n"))?;
-    let taken = whole(last).map_or(Take::Unfenced, |last| Take::Taken { last });
-    is_token(holder, token).then_some((bytes.len() - rest.len(), Reply::Take(taken)))
+    let take = whole(last).map_or(Take::Unfenced, |last| Take::Taken { last });
+    is_token(holder, token).then_some((bytes.len() - rest.len(), Reply::Take(take)))
 }
 
 /// The number that a line consists of, and what follows the line.
