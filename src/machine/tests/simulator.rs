@@ -426,8 +426,10 @@ fn simulate_seeds(kinds: &[Kind], seeds: Range<u64>) {
         let kind = kinds[usize::try_from(seed).unwrap() % kinds.len()];
         let mut simulation = Simulation::new(seed, kind);
         if std::panic::catch_unwind(AssertUnwindSafe(|| simulation.run())).is_err() {
-            // Replays the seed with its log.
-            Simulation::new(seed, kind).traced().run();
+            // Replays the seed with its log, which not every panic shows.
+            let mut replay = Simulation::new(seed, kind).traced();
+            drop(std::panic::catch_unwind(AssertUnwindSafe(|| replay.run())));
+            panic!("{}", replay.story());
         }
         acquired += simulation.acquired;
     }
