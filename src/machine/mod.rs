@@ -791,6 +791,11 @@ impl Machine {
             // An earlier first caller asked for more. A lease is never shortened, and this caller may crash.
             return self.discard_grant(id);
         }
+        if entry.mode.is_shared() && request.is_some_and(|request| request.began > granted.since) {
+            // The share was granted for an earlier caller, who has left. Others may have had shares since, with greater
+            // fences, before this caller asked.
+            return self.discard_grant(id);
+        }
         let Some((entry, _)) = self.remove_entry(id) else { return };
         let rq = &mut self.rq;
         let Some((op, request)) =

@@ -157,3 +157,33 @@ fn an_unknown_position_is_the_last_one() {
     }
     assert!(world.machine.is_idle(), "{:?}", world.machine);
 }
+
+/// A share that was granted for a caller who has left since is none for a caller who came later: others may have had shares
+/// with greater fences before that.
+#[test]
+fn a_later_caller_gets_no_share_that_was_granted_before_it_asked() {
+    let mut crowd = Crowd::new(3);
+    let holder = crowd.held(1, 10_000);
+    let share = |crowd: &mut Crowd, who: usize| {
+        crowd.worlds[who].acquire_as(10_000, Wait::Forever, RENEWED, Mode::SHARED)
+    };
+    let leaves = share(&mut crowd, 0);
+    crowd.settle();
+    let other = share(&mut crowd, 2);
+    crowd.settle();
+    crowd.worlds[1].release(holder);
+    crowd.worlds[1].settle();
+    crowd.worlds[2].settle();
+    let (lease, before) = crowd.worlds[2].lease(other);
+    crowd.worlds[2].release(lease);
+    crowd.worlds[2].settle();
+    crowd.worlds[0].pass(ms(1));
+    let later = share(&mut crowd, 0);
+    crowd.worlds[0].cancel(leaves);
+    crowd.settle();
+    let (lease, fence) = crowd.worlds[0].lease(later);
+    assert!(fence > before, "{fence} after {before}");
+    crowd.release(0, lease);
+    crowd.pass(ms(3_000));
+    crowd.assert_nothing_left();
+}
