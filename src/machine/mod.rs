@@ -1283,6 +1283,14 @@ impl Machine {
     /// The server has answered the request of a one-shot, sent at `sent`.
     fn one_shot_succeeded(&mut self, op: OpId, sent: Mono, reply: Reply) {
         let Some(shot) = self.remove_one_shot(op) else { return };
+        if let (Aim::Extend(lease) | Aim::Leave(lease), Call::Extend { ttl, .. }) =
+            (&shot.aim, &shot.call)
+            && reply == Reply::Owner(false)
+            && self.leases.hold_of(*lease).is_some_and(|held| held.mode.is_shared())
+        {
+            // It was sent again, after its downgrade: whether there is a share, only a request for the share tells.
+            return self.extend(op, *lease, Some(*ttl), shot.aim);
+        }
         let outcome = match (&shot.aim, reply) {
             (Aim::Adopt { .. }, Reply::Granted { fence }) => self.adopted(sent, shot, fence),
             (Aim::AcquireAll { .. }, Reply::All(fences)) => self.acquired_all(sent, shot, fences),

@@ -185,6 +185,25 @@ fn a_renewal_that_crosses_a_downgrade_loses_nothing() {
     assert!(take(&mut world, Mode::Exclusive).1 > fence);
 }
 
+/// A server that does not know the script of an extension gets it once more, after the downgrade.
+#[test]
+fn an_extension_that_is_executed_after_a_downgrade_loses_nothing() {
+    let mut world = World::connected();
+    let (lease, _) = take_held(&mut world, RENEWED, Mode::Exclusive);
+    let extension = world.command(Command::Extend { lease, ttl: Some(ms(20_000)) });
+    let downgrade = world.command(Command::Downgrade { lease });
+    world.wire.rotate_left(1);
+    world.settle();
+    assert_eq!(world.lost, []);
+    for op in [extension, downgrade] {
+        assert_eq!(world.outcome(op), Some(&Outcome::Done));
+    }
+    assert!(world.deadlines[&lease].since(world.now) > ms(15_000), "the share is extended");
+    world.release(lease);
+    assert_idle(&mut world);
+    assert_eq!(world.server.leftovers(world.now), "");
+}
+
 #[test]
 fn a_release_that_crosses_a_downgrade_frees_the_lock() {
     let mut world = World::connected();
