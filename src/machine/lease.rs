@@ -191,7 +191,7 @@ pub(super) enum GiveBack {
 pub(super) struct Leases {
     // Boxed, since a map that grows is half empty.
     by_token: FxHashMap<TokenId, Box<Lease>>,
-    /// Of the whole locks that are handed off.
+    /// The last request for more handoffs of each whole lock that is handed off.
     reservations: FxHashMap<TokenId, Reservation>,
     /// When the oldest unanswered ping was sent to JavaScript.
     pinged: Option<Mono>,
