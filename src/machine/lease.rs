@@ -302,7 +302,8 @@ impl Leases {
         id: TokenId,
         waiting: impl FnOnce(&LockKeys) -> u8,
     ) {
-        let Some(held) = self.get(id).filter(|_| !self.is_reserving(rq, id)) else { return };
+        let owner = Owner::Reservation(id);
+        let Some(held) = self.get(id).filter(|_| !rq.is_open(owner)) else { return };
         let data = rq.servers.data_of(&held.keys);
         // A quorum has no queue, and neither has a server whose scripts cannot read its clock.
         if rq.cx.config.quorum || data.denies_clock {
@@ -317,13 +318,9 @@ impl Leases {
             let (keys, token, ttl) = (held.keys.clone(), Self::token_of(&rq.cx, held), held.ttl);
             let epoch = ServerTime::default();
             let call = Call::Reserve { keys, token, ttl, epoch, block };
-            rq.send(Owner::Reservation(id), call, Fallback::None);
+            rq.send(owner, call, Fallback::None);
             self.reservations.insert(id, Reservation::new(lease, block));
         }
-    }
-
-    pub(super) fn is_reserving(&self, rq: &Requests, id: TokenId) -> bool {
-        self.reservations.contains_key(&id) && rq.is_open(Owner::Reservation(id))
     }
 
     pub(super) fn reservation(&mut self, id: TokenId) -> Option<&mut Reservation> {

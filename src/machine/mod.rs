@@ -1031,7 +1031,7 @@ impl Machine {
     /// Whether the budget is spent, but the answer to a request for more handoffs is to come.
     fn may_get_handoffs(&self, held: &Lease) -> bool {
         held.budget.is_spent(self.rq.cx.now)
-            && self.leases.is_reserving(&self.rq, held.id.token_id())
+            && self.rq.is_open(Owner::Reservation(held.id.token_id()))
             && self.fitting_owner(held).is_some()
     }
 

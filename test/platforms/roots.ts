@@ -43,7 +43,7 @@ exit $code
 /** The scripts of all Debian suites are one; the debootstrap of Debian 12 knows it by this name. */
 const SUITE_SCRIPT = '/usr/share/debootstrap/scripts/sid';
 
-/** What Linux calls the processors. */
+/** The names of the processors in Linux. */
 const MACHINES = { x64: 'x86_64', arm64: 'aarch64' } as const;
 
 /** A platform that is not this machine's, of which this machine runs programs. */
