@@ -77,7 +77,7 @@ fn acquire(renew: bool) -> Command {
         name: format!("renewed: {renew}"),
         ttl: if renew { Duration::from_millis(300) } else { HANG },
         wait: Wait::Never,
-        label: String::new(),
+        label: Arc::default(),
         hold: Hold { renew, leave_to_expire: false, max_hold: None, stall_timeout },
         mode: Mode::Exclusive,
     }

@@ -99,7 +99,7 @@ fn acquire(name: &str, wait: Wait) -> Command {
         max_hold: None,
         stall_timeout: Duration::from_secs(30),
     };
-    let (name, label, ttl) = (name.to_owned(), String::new(), Duration::from_millis(60));
+    let (name, label, ttl) = (name.to_owned(), Arc::default(), Duration::from_millis(60));
     Command::Acquire { name, ttl, wait, label, hold, mode: Mode::Exclusive }
 }
 

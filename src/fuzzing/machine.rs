@@ -12,6 +12,7 @@ use crate::protocol::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// More inputs find no additional defects.
@@ -359,7 +360,7 @@ fn any_command(bytes: &mut Bytes<'_>, leases: &[LeaseId]) -> Command {
                 2 => Wait::Steal,
                 _ => Wait::UpTo(duration(bytes)),
             };
-            let (ttl, label) = (ttl(bytes), bytes.pick(&["", "label"]).to_owned());
+            let (ttl, label) = (ttl(bytes), (*bytes.pick(&["", "label"])).into());
             let (hold, mode) = (hold(bytes), mode(bytes));
             Command::Acquire { name: name(bytes).to_owned(), ttl, wait, label, hold, mode }
         }
@@ -377,7 +378,7 @@ fn any_command(bytes: &mut Bytes<'_>, leases: &[LeaseId]) -> Command {
         7 => Command::AcquireAll {
             names: (0..=bytes.below(4)).map(|_| name(bytes).to_owned()).collect(),
             ttl: ttl(bytes),
-            label: String::new(),
+            label: Arc::default(),
             hold: hold(bytes),
         },
         // Rare, so that other commands are tried as well.

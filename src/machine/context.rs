@@ -53,9 +53,9 @@ impl Context {
     }
 
     /// A label, for requests and leases to share.
-    pub(super) fn label(&mut self, text: &str) -> Arc<str> {
-        if !is_same(&self.label, text) {
-            self.label = text.into();
+    pub(super) fn label(&mut self, label: Arc<str>) -> Arc<str> {
+        if !is_same(&self.label, &label) {
+            self.label = label;
         }
         Arc::clone(&self.label)
     }

@@ -87,7 +87,7 @@ pub enum Command {
         /// How long to wait while the lock is held.
         wait: Wait,
         /// The label in the token, for people. Empty for none.
-        label: String,
+        label: Arc<str>,
         /// Its terms.
         hold: Hold,
         /// The whole lock, or a share of it.
@@ -150,7 +150,7 @@ pub enum Command {
         /// The lease.
         ttl: Duration,
         /// The label in their tokens, for people.
-        label: String,
+        label: Arc<str>,
         /// The terms of their holds.
         hold: Hold,
     },

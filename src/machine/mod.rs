@@ -216,7 +216,7 @@ impl Machine {
         match command {
             Command::Acquire { name, ttl, wait, label, hold, mode } => {
                 let (keys, began) = (self.queues.keys_of(&self.rq.cx, &name), self.rq.cx.now);
-                let (label, ticket, own) = (self.rq.cx.label(&label), None, None);
+                let (label, ticket, own) = (self.rq.cx.label(label), None, None);
                 let polls = self.rq.cx.config.polling.is_some() && mode == Mode::Exclusive;
                 self.acquire(
                     op,
@@ -268,7 +268,7 @@ impl Machine {
                 match one_shot::acquire_all(&mut self.rq.cx, keys, &label, ttl) {
                     None => self.rq.cx.complete(op, Outcome::Apart),
                     Some(call) => {
-                        let aim = Aim::AcquireAll { label: self.rq.cx.label(&label), hold };
+                        let aim = Aim::AcquireAll { label: self.rq.cx.label(label), hold };
                         self.begin_one_shot(op, call, aim);
                     }
                 }
@@ -488,7 +488,8 @@ impl Machine {
         self.channels.forget_node(&mut self.rq.cx, node);
         for entry in self.entries.values_mut() {
             // An entry whose grant waited for replicas owns the lock, so its end must release it.
-            entry.uncertain |= entry.confirming.take_if(|(other, _)| *other == node).is_some();
+            entry.uncertain |=
+                entry.confirming.take_if(|confirming| confirming.0 == node).is_some();
         }
         for finished in lost {
             self.finished(finished);
@@ -595,7 +596,8 @@ impl Machine {
             if let Some(held) = holder.and_then(|id| self.leases.get(id)) {
                 let holder = Leases::token_of(cx, held).to_string();
                 let remaining = Some(entry.ttl);
-                entry.pending = Pending::Held(Held { remaining, holder, ..Held::default() });
+                let held = Held { remaining, holder, ..Held::default() };
+                entry.pending = Pending::Held(Box::new(held));
             }
         }
         if holder.is_none() {
@@ -684,7 +686,7 @@ impl Machine {
             Step::Nothing => {}
             Step::Granted(granted) if self.rq.cx.config.confirm => {
                 if let Some(entry) = self.entries.get_mut(&id) {
-                    entry.confirming = Some((node, granted));
+                    entry.confirming = Some(Box::new((node, granted)));
                     self.rq.cx.push(Effect::Confirm { node, attempt: id });
                 }
             }
@@ -760,7 +762,9 @@ impl Machine {
 
     fn confirmed(&mut self, node: NodeId, id: TokenId, verdict: Result<(), Refusal>) {
         let Some(entry) = self.entries.get_mut(&id) else { return };
-        let Some((_, granted)) = entry.confirming.take() else { return };
+        let Some((_, granted)) = entry.confirming.take().map(|confirming| *confirming) else {
+            return;
+        };
         match verdict {
             Ok(()) if self.rq.cx.now < granted.until => self.grant(id, granted),
             Ok(()) => {

@@ -63,7 +63,7 @@ pub(super) struct Entry {
     /// A request of this token was lost and may still be executed.
     pub(super) uncertain: bool,
     /// The grant by this server that waits for replicas.
-    pub(super) confirming: Option<(NodeId, Granted)>,
+    pub(super) confirming: Option<Box<(NodeId, Granted)>>,
 }
 
 /// The callers that an entry serves.
@@ -101,7 +101,8 @@ pub(super) enum Pending {
     /// The grant came when its lease had ended.
     Late,
     Unanswered,
-    Held(Held),
+    // Boxed, as below: few entries have it, and the others are small.
+    Held(Box<Held>),
     /// No majority of the servers could be reached.
     NoQuorum(Vec<String>),
     Refused(Refusal),
@@ -294,7 +295,7 @@ impl Entry {
         self.queue_seen = if held.queueing { self.queue_seen.saturating_add(1) } else { 0 };
         let hinted = self.hinted && !quorum;
         let owners = Arc::clone(&held.owners);
-        self.pending = Pending::Held(held);
+        self.pending = Pending::Held(Box::new(held));
         if self.may_steal(&owners) {
             self.policy = ContentionPolicy::Steal(Some(owners));
             return Step::Send;

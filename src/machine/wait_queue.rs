@@ -88,6 +88,10 @@ impl WaitQueue {
     }
 }
 
+/// Most queues are short and end soon: so many of them leave their memory to the next.
+const SPARE_MAX: usize = 1_000;
+const SPARE_LENGTH_MAX: usize = 4;
+
 /// The most entries of a process at the server: as many as may be granted at once.
 fn entries_max(mode: Mode) -> usize {
     match mode {
@@ -102,6 +106,8 @@ pub(super) struct WaitQueues {
     // Boxed, since a map that grows is half empty.
     requests: FxHashMap<OpId, Box<AcquireRequest>>,
     queues: FxHashMap<LockKeys, WaitQueue>,
+    /// The memory of queues that ended, for those that begin.
+    spare: Vec<WaitQueue>,
     last_ticket: u64,
 }
 
@@ -159,7 +165,8 @@ impl WaitQueues {
     fn enqueue(&mut self, op: OpId, request: &mut AcquireRequest) {
         self.last_ticket += 1;
         request.ticket = Some(self.last_ticket);
-        let queue = self.queues.entry(request.keys.clone()).or_default();
+        let new = || self.spare.pop().unwrap_or_default();
+        let queue = self.queues.entry(request.keys.clone()).or_insert_with(new);
         queue.waiters.push_back((self.last_ticket, op));
     }
 
@@ -219,9 +226,16 @@ impl WaitQueues {
             return if is_needed { None } else { queue.entries.pop_back() };
         }
         if wanted.is_none() {
-            self.queues.remove(keys);
+            self.end(keys);
         }
         None
+    }
+
+    fn end(&mut self, keys: &LockKeys) {
+        let Some(WaitQueue { waiters, entries, .. }) = self.queues.remove(keys) else { return };
+        if waiters.capacity() <= SPARE_LENGTH_MAX && self.spare.len() < SPARE_MAX {
+            self.spare.push(WaitQueue { waiters, entries, ..WaitQueue::default() });
+        }
     }
 
     /// The next caller of a queue that needs an entry at the server.

@@ -16,6 +16,7 @@ use crate::protocol::Mode;
 use crate::protocol::query::Question;
 use napi_derive::napi;
 use std::num::NonZeroU32;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The length of an operation.
@@ -192,7 +193,7 @@ pub(super) fn read_operations(
     numbers: &[f64],
     strings: String,
 ) -> impl Iterator<Item = (OpId, Operation)> {
-    let mut strings = Strings { text: strings, read: 0, label: String::new() };
+    let mut strings = Strings { text: strings, read: 0, label: Arc::default() };
     let operations = numbers.chunks_exact(OPERATION_LENGTH as usize).take(count as usize);
     operations.filter_map(move |operation| read_operation(operation, &mut strings))
 }
@@ -202,19 +203,19 @@ struct Strings {
     text: String,
     /// The bytes that were read.
     read: usize,
-    /// The last label.
-    label: String,
+    /// The last label, which most acquires of a batch have.
+    label: Arc<str>,
 }
 
 impl Strings {
     /// The label of an acquire.
-    fn label(&mut self) -> Option<String> {
+    fn label(&mut self) -> Option<Arc<str>> {
         if self.text[self.read..].starts_with('=') {
             self.read += 1;
         } else {
-            self.label = self.next()?;
+            self.label = self.next()?.into();
         }
-        Some(self.label.clone())
+        Some(Arc::clone(&self.label))
     }
 }
 
@@ -278,7 +279,7 @@ fn read_command(kind: u64, numbers: &[f64], strings: &mut Strings) -> Option<Com
         },
         ACQUIRE_ALL => Command::AcquireAll {
             ttl: millis(a),
-            label: strings.next()?,
+            label: strings.next()?.into(),
             names: strings.take(usize::try_from(whole(b)).unwrap_or(0)).collect(),
             hold,
         },

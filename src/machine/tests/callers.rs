@@ -6,6 +6,7 @@ use super::world::{RENEWED, ms};
 use crate::machine::{Command, Hold, LeaseId, Wait};
 use crate::protocol::Mode;
 use std::num::NonZeroU32;
+use std::sync::Arc;
 use std::time::Duration;
 
 impl Simulation {
@@ -45,7 +46,7 @@ impl Simulation {
         let count = self.rng.usize(2..=self.locks.len());
         let first = self.rng.usize(..=self.locks.len() - count);
         let names = self.locks[first..first + count].iter().map(|lock| lock.name.to_owned());
-        let (names, label) = (names.collect(), String::new());
+        let (names, label) = (names.collect(), Arc::default());
         let together = Command::AcquireAll { names, ttl: ms(ttl), label, hold };
         let op = self.processes[who].world.command(together);
         self.processes[who].ask(op, first, OpKind::AcquireAll(count));

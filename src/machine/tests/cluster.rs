@@ -111,7 +111,7 @@ impl Crew {
 
     fn acquire_within(&mut self, op: u32, name: &str, wait: Wait) {
         let (name, ttl) = (name.to_owned(), ms(10_000));
-        let label = String::new();
+        let label = Arc::default();
         self.command(
             OpId(op),
             Command::Acquire { name, ttl, wait, label, hold: RENEWED, mode: Mode::Exclusive },
@@ -583,7 +583,7 @@ fn a_force_that_was_stopped_halfway_spares_later_owners() {
 #[test]
 fn a_share_whose_slot_moves_is_renewed_claimed_and_released_by_the_keys_that_exist() {
     let share = |crew: &mut Crew| {
-        let (name, label, ttl) = (LOW.to_owned(), String::new(), ms(3_000));
+        let (name, label, ttl) = (LOW.to_owned(), Arc::default(), ms(3_000));
         let (wait, mode) = (Wait::Never, Mode::SHARED);
         let command = Command::Acquire { name, ttl, wait, label, hold: RENEWED, mode };
         crew.command(OpId(2), command);
@@ -706,7 +706,7 @@ fn a_queue_entry_is_kept_while_its_slot_moves() {
 #[test]
 fn several_locks_of_different_slots_are_not_taken_by_one_call() {
     let mut crew = Crew::new();
-    let (names, ttl, label) = (vec![LOW.to_owned(), HIGH.to_owned()], ms(10_000), String::new());
+    let (names, ttl, label) = (vec![LOW.to_owned(), HIGH.to_owned()], ms(10_000), Arc::default());
     crew.command(OpId(2), Command::AcquireAll { names, ttl, label, hold: RENEWED });
     assert_eq!(crew.take(), [Effect::Complete { op: OpId(2), outcome: Outcome::Apart }]);
 }

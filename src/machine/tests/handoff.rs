@@ -390,7 +390,7 @@ fn a_handoff_comes_with_the_label_of_another_caller() {
     let mut crowd = Crowd::new(1);
     let opener = crowd.held(0, 10_000);
     let ops = ["one", "two", "two", "three"].map(|label| {
-        let (name, label) = ("a".to_owned(), label.to_owned());
+        let (name, label) = ("a".to_owned(), label.into());
         let (ttl, wait, hold, mode) = (ms(10_000), Wait::Forever, RENEWED, Mode::Exclusive);
         let op = crowd.worlds[0].command(Command::Acquire { name, ttl, wait, label, hold, mode });
         crowd.settle();

@@ -5,6 +5,7 @@ use super::world::{COMMAND_TIMEOUT, ONE_LEASE, RENEWED, World, ms};
 use crate::machine::{Command, Hold, LeaseId, LossReason, OpId, Outcome, Protocol, Wait};
 use crate::protocol::keys::COUNTER;
 use crate::protocol::{Call, LockKeys, Mode, Reply, TokenId};
+use std::sync::Arc;
 
 /// Two managers on one server.
 pub(super) fn two() -> (World, World) {
@@ -29,7 +30,7 @@ pub(super) fn adopt(world: &mut World, owner: &str, mode: Mode) -> OpId {
 
 fn together(world: &mut World) -> OpId {
     let names = vec!["a".to_owned(), "b".to_owned()];
-    let (ttl, label) = (ms(10_000), String::new());
+    let (ttl, label) = (ms(10_000), Arc::default());
     world.command(Command::AcquireAll { names, ttl, label, hold: ONE_LEASE })
 }
 
@@ -350,7 +351,7 @@ fn of_several_locks_the_key_that_is_wrong_is_named() {
 fn more_locks_than_one_script_may_take_are_taken_one_by_one() {
     for (count, calls, outcome) in [(256, 1, None), (257, 0, Some(Outcome::Apart))] {
         let mut world = World::connected();
-        let (ttl, label) = (ms(10_000), String::new());
+        let (ttl, label) = (ms(10_000), Arc::default());
         let names = (0..count).map(|number| number.to_string()).collect();
         let op = world.command(Command::AcquireAll { names, ttl, label, hold: ONE_LEASE });
         assert_eq!((world.outcome(op), world.wire.len()), (outcome.as_ref(), calls));
@@ -418,7 +419,7 @@ fn an_adopter_has_a_fence_above_those_that_the_owner_had_reserved() {
 fn several_locks_have_the_label_in_their_tokens_until_they_are_released() {
     let mut world = World::connected();
     let names = vec!["a".to_owned(), "b".to_owned()];
-    let (ttl, label) = (ms(10_000), "cron".to_owned());
+    let (ttl, label) = (ms(10_000), "cron".into());
     let op = world.command(Command::AcquireAll { names, ttl, label, hold: ONE_LEASE });
     world.settle();
     let Some(Outcome::AcquiredAll { lease, .. }) = world.outcome(op) else {

@@ -14,6 +14,7 @@ use crate::machine::{
 use crate::protocol::{Call, Failure, Message, Mode, Mono, Reply};
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The number of schedules per kind in a test run, unless the environment sets it.
@@ -210,7 +211,7 @@ impl Simulation {
         };
         let wait = [Wait::Never, Wait::UpTo(ms(500)), Wait::UpTo(ms(8_000))][self.rng.usize(..3)];
         let hold = Hold { renew: self.rng.u32(..3) > 0, ..RENEWED };
-        let (name, label) = ("a".to_owned(), String::new());
+        let (name, label) = ("a".to_owned(), Arc::default());
         self.note(format_args!("{who}: acquire {ttl:?} {wait:?} renew {}", hold.renew));
         let began = self.now;
         let acquire = Command::Acquire { name, ttl, wait, label, hold, mode: Mode::Exclusive };
@@ -459,7 +460,7 @@ impl Simulation {
                 self.wake_up(who);
             }
             let hold = Hold { renew: false, ..RENEWED };
-            let (name, label) = ("a".to_owned(), String::new());
+            let (name, label) = ("a".to_owned(), Arc::default());
             // Without a release it would remain for longer than this test runs.
             let (ttl, wait) = (self.longest, Wait::Forever);
             let acquire = Command::Acquire { name, ttl, wait, label, hold, mode: Mode::Exclusive };

@@ -9,6 +9,7 @@ use crate::protocol::message::free_channel;
 use crate::protocol::{
     Call, Failure, Held, LockKeys, Message, Mode, Mono, Refusal, Reply, ServerTime,
 };
+use std::sync::Arc;
 use std::time::Duration;
 
 const TIME: ServerTime = ServerTime::from_micros(1_700_000_000_000_000);
@@ -178,7 +179,7 @@ impl Council {
     }
 
     fn acquire(&mut self, op: OpId, ttl_ms: u64, wait: Wait) {
-        let (name, label) = ("a".to_owned(), String::new());
+        let (name, label) = ("a".to_owned(), Arc::default());
         let (ttl, hold, mode) = (ms(ttl_ms), ONE_LEASE, Mode::Exclusive);
         self.command(op, Command::Acquire { name, ttl, wait, label, hold, mode });
     }
@@ -587,7 +588,7 @@ fn a_server_that_is_silent_is_not_asked_for_its_vote() {
         (1..3).for_each(|node| drop(council.answer(node, owner(true))));
         council.pass(ms(silent_ms));
         council.asked.clear();
-        let (name, label) = ("b".to_owned(), String::new());
+        let (name, label) = ("b".to_owned(), Arc::default());
         let (ttl, wait, mode) = (ms(60_000), Wait::Never, Mode::Exclusive);
         let hold = ONE_LEASE;
         council.command(OpId(4), Command::Acquire { name, ttl, wait, label, hold, mode });

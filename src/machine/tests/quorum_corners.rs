@@ -4,11 +4,12 @@ use super::quorum::{Kind, LONG, LONGEST, Simulation};
 use super::world::{COMMAND_TIMEOUT, ONE_LEASE, RENEWED, World, ms};
 use crate::machine::{Command, Event, Hold, LeaseId, Outcome, Protocol, Quorum, Wait};
 use crate::protocol::{Mode, Script};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The first process requests the lock.
 fn acquire(simulation: &mut Simulation, ttl: Duration, hold: Hold) {
-    let (name, label) = ("a".to_owned(), String::new());
+    let (name, label) = ("a".to_owned(), Arc::default());
     let (wait, mode) = (Wait::Forever, Mode::Exclusive);
     let acquire = Command::Acquire { name, ttl, wait, label, hold, mode };
     simulation.processes[0].command(simulation.now, acquire);

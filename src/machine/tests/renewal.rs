@@ -6,6 +6,7 @@ use crate::machine::lease::Lease;
 use crate::machine::wait_queue::AcquireRequest;
 use crate::machine::{Command, Event, Hold, LeaseId, LossReason, OpId, Outcome, Protocol, Wait};
 use crate::protocol::{Call, Failure, Mode, Refusal, Reply};
+use std::sync::Arc;
 
 /// Advances the time in small steps, with a server that answers at once.
 fn run(world: &mut World, duration_ms: u64) {
@@ -57,7 +58,7 @@ fn renewals_that_are_due_together_leave_together() {
     let mut world = World::connected();
     for i in 0..100 {
         let name = format!("lock {i}");
-        let (ttl, wait, label) = (ms(3_000), Wait::Never, String::new());
+        let (ttl, wait, label) = (ms(3_000), Wait::Never, Arc::default());
         world.command(Command::Acquire {
             name,
             ttl,

@@ -4,6 +4,7 @@ use super::server::Server;
 use super::world::{COMMAND_TIMEOUT, ONE_LEASE, World, ms};
 use crate::machine::{Command, Event, Hold, LeaseId, OpId, Outcome, Protocol, Wait};
 use crate::protocol::{Call, Failure, Mode, Mono, Refusal};
+use std::sync::Arc;
 
 fn refused(code: &str) -> Failure {
     Failure::Refused(Refusal { code: code.to_owned(), detail: "because".to_owned() })
@@ -474,7 +475,7 @@ fn the_statistics_count_holds_waiters_and_timeouts() {
 }
 
 fn acquire_labelled(world: &mut World, label: &str) -> OpId {
-    let (name, label) = ("a".to_owned(), label.to_owned());
+    let (name, label) = ("a".to_owned(), label.into());
     let (ttl, wait, hold, mode) = (ms(10_000), Wait::Forever, ONE_LEASE, Mode::Exclusive);
     world.command(Command::Acquire { name, ttl, wait, label, hold, mode })
 }
@@ -564,7 +565,7 @@ fn a_reply_is_never_credited_to_a_later_operation_of_the_same_name() {
     world.cancel(op);
     // The caller's next acquire, of another lock, gets the same slot.
     world.outcomes.remove(&op);
-    let (ttl, wait, label) = (ms(10_000), Wait::Never, String::new());
+    let (ttl, wait, label) = (ms(10_000), Wait::Never, Arc::default());
     let next = Command::Acquire {
         name: "b".to_owned(),
         ttl,

@@ -7,6 +7,7 @@ use crate::machine::{
 };
 use crate::protocol::message::inbox;
 use crate::protocol::{Call, Intent, Mode};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Managers on one server, with a common clock.
@@ -585,7 +586,7 @@ fn a_reconnect_sends_all_requests_in_the_order_of_the_calls() {
     let mut world = World::connected();
     let names = ["x", "b", "m", "a"];
     for name in names {
-        let (ttl, label, wait) = (ms(10_000), String::new(), Wait::Forever);
+        let (ttl, label, wait) = (ms(10_000), Arc::default(), Wait::Forever);
         let name = name.to_owned();
         world.command(Command::Acquire {
             name,

@@ -11,6 +11,7 @@ use crate::protocol::message::{Grant, Message, inbox, notices};
 use crate::protocol::{Call, Failure, LockKeys, Mode, Mono, Refusal, Reply, Token};
 use crate::server::embedded::Value;
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The most refusals in a row of a lease while keys are moving.
@@ -245,7 +246,7 @@ impl World {
         hold: Hold,
         mode: Mode,
     ) -> OpId {
-        let (name, label) = (name.to_owned(), String::new());
+        let (name, label) = (name.to_owned(), Arc::default());
         self.command(Command::Acquire { name, ttl: ms(ttl_ms), wait, label, hold, mode })
     }
 
