@@ -241,15 +241,13 @@ export class NativeChannel {
 
   /**
    * Sends as soon as as many operations wait as the server has requests to answer, so the first at once to a server that
-   * has none: it works on one half while JavaScript makes the other.
+   * has none: it works on one half while JavaScript makes the other. A batch that is full is sent in any case.
    */
   #flushSoon(): void {
-    const { count } = this.#batch;
+    const { count, isFull } = this.#batch;
     if (count === 1) soon(() => this.#flushAll());
-    if (this.#overlaps) {
-      this.#underWay ??= orElse(() => this.#native.unanswered(), 0);
-      if (count >= this.#underWay) this.#flush();
-    }
+    if (this.#overlaps) this.#underWay ??= orElse(() => this.#native.unanswered(), 0);
+    if (isFull || count >= (this.#underWay ?? Number.POSITIVE_INFINITY)) this.#flush();
   }
 
   #flushAll(): void {

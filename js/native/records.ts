@@ -55,8 +55,8 @@ export interface Operation {
   readonly label?: string;
 }
 
-/** Room for so many operations is kept from one batch to the next. */
-const OPERATIONS_KEPT = 256;
+/** The most operations of a batch. */
+const OPERATIONS_MAX = 256;
 const NO_STRINGS: readonly string[] = [];
 
 /** @internal */
@@ -144,7 +144,7 @@ function stallLimit({ renew, leaveToExpire, stallTimeout }: HoldNumbers): number
 
 /** Operations on their way to the core. @internal */
 export class OperationBatch {
-  #numbers = new Float64Array(OPERATION_LENGTH * OPERATIONS_KEPT);
+  readonly #numbers = new Float64Array(OPERATION_LENGTH * OPERATIONS_MAX);
   /** Each string with its length before it; `=` for the label of the operation before. */
   #strings = '';
   #label: string | undefined;
@@ -154,14 +154,20 @@ export class OperationBatch {
     return this.#count;
   }
 
+  /** Whether it must be flushed before another operation is added. */
+  get isFull(): boolean {
+    return this.#count === OPERATIONS_MAX;
+  }
+
   add(slot: number, { kind, numbers, strings, label }: Operation): void {
     for (const string of strings) this.#strings += `${string.length}:${string}`;
     if (label !== undefined) {
       this.#strings += label === this.#label ? '=' : `${label.length}:${label}`;
       this.#label = label;
     }
-    const at = this.#reserve();
+    const at = this.#count * OPERATION_LENGTH;
     const all = this.#numbers;
+    this.#count += 1;
     all[at] = kind;
     all[at + 1] = slot;
     all[at + 2] = numbers[0] ?? 0;
@@ -189,22 +195,7 @@ export class OperationBatch {
     this.#count = 0;
     this.#strings = '';
     this.#label = undefined;
-    if (count > OPERATIONS_KEPT) {
-      this.#numbers = new Float64Array(OPERATION_LENGTH * OPERATIONS_KEPT);
-    }
     return submit(count, numbers, strings) ? [] : slotsOf(numbers, count);
-  }
-
-  /** Where the next operation begins. */
-  #reserve(): number {
-    const at = this.#count * OPERATION_LENGTH;
-    if (at === this.#numbers.length) {
-      const grown = new Float64Array(at * 2);
-      grown.set(this.#numbers);
-      this.#numbers = grown;
-    }
-    this.#count += 1;
-    return at;
   }
 }
 

@@ -28,6 +28,7 @@ interface Records {
   readonly WAIT_STEAL: number;
   readonly OperationBatch: new () => {
     add(slot: number, operation: unknown): void;
+    readonly isFull: boolean;
     addCancel(slot: number): void;
     flush(
       submit: (count: number, numbers: Float64Array, strings: string) => boolean,
@@ -209,21 +210,24 @@ test('a label is written once for acquires that follow each other', () => {
   }
 });
 
-test('a batch holds any number of operations, and names those that could not be submitted', () => {
+test('a batch tells when it is full, and names the operations that could not be submitted', () => {
   const batch = new records.OperationBatch();
-  for (let slot = 0; slot < 300; slot++) batch.add(slot, records.downgradeOperation(slot * 16));
+  for (let slot = 0; slot < 255; slot++) batch.add(slot, records.downgradeOperation(slot * 16));
+  assert.equal(batch.isFull, false);
   batch.addCancel(7);
+  assert.equal(batch.isFull, true);
   let lines: string[] = [];
   const failed = batch.flush((count, numbers, strings) => {
     lines = addon.describeOperations(count, numbers, strings);
     return false;
   });
-  assert.equal(lines.length, 301);
-  assert.equal(lines[299], '299 Downgrade { lease: LeaseId(4784) }');
-  assert.equal(lines[300], '7 Cancel');
+  assert.equal(batch.isFull, false);
+  assert.equal(lines.length, 256);
+  assert.equal(lines[254], '254 Downgrade { lease: LeaseId(4064) }');
+  assert.equal(lines[255], '7 Cancel');
   assert.deepEqual(
     failed,
-    Array.from({ length: 300 }, (_, slot) => slot),
+    Array.from({ length: 255 }, (_, slot) => slot),
   );
 });
 
