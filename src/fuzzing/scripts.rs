@@ -4,7 +4,8 @@ use super::{Entries, Store, access};
 use crate::fuzzing::Bytes;
 use crate::protocol::keys::COUNTER;
 use crate::protocol::{
-    Call, Counters, EXACT_MAX, Failure, Intent, LockKeys, Mode, Script, ServerTime, Token,
+    Call, Counters, EXACT_MAX, FENCE_MAX, Failure, Intent, LockKeys, Mode, Script, ServerTime,
+    Token,
 };
 use crate::server::redis::{Dialect, wire};
 use redis::Value;
@@ -155,8 +156,8 @@ fn ttl(bytes: &mut Bytes<'_>) -> Duration {
 fn any_call(bytes: &mut Bytes<'_>) -> Call {
     let (script, keys, token) = (bytes.pick(&Script::ALL), lock(bytes), token(bytes));
     let ttl = ttl(bytes);
-    // The time of a server's clock, or an invalid one.
-    let epoch = ServerTime::from_micros(bytes.number() % EXACT_MAX);
+    // The time of a server's clock, up to the year 2255: beyond it there are no fences.
+    let epoch = ServerTime::from_micros(bytes.number() % (FENCE_MAX + 1));
     let (first, last) = (bytes.number() % EXACT_MAX, bytes.number() % EXACT_MAX);
     match script {
         Script::Acquire | Script::AcquireUnqueued | Script::Inspect => {
