@@ -17,6 +17,7 @@ const LONG = [
   'behaviour/conformance/forgetful',
   'behaviour/conformance/servers', // the servers that .ci/servers fetches
   'behaviour/conformance/resp2',
+  'behaviour/conformance/runtimes', // Bun and Deno
   'behaviour/lifecycle/worker', // workers that come and go for a minute
   'behaviour/waiting/wakeups',
   'faults/torture/campaign',

@@ -69,6 +69,18 @@ export const tracing = {
   release: tracingChannel<LockTrace, LockTrace>('holdfast:release'),
 };
 
+const EVENTS = ['start', 'end', 'asyncStart', 'asyncEnd', 'error'] as const;
+
+/**
+ * Whether a channel has subscribers. The tracing channels of Bun do not tell; the channels of their events do.
+ *
+ * @internal
+ */
+export function isTraced(on: TracingChannel<LockTrace, LockTrace>): boolean {
+  const told: boolean | undefined = on.hasSubscribers;
+  return told ?? EVENTS.some((event) => on[event].hasSubscribers);
+}
+
 /** The subject of an operation. */
 interface Traced {
   /** The lock's name. */
@@ -87,7 +99,7 @@ export function traced<T>(
   { name, errors, holder }: Traced,
   operation: () => Promise<T>,
 ): Promise<T> {
-  if (!on.hasSubscribers) return operation();
+  if (!isTraced(on)) return operation();
   const { server, client: clientId } = errors;
   const trace = { lock: name, server, clientId };
   return on.tracePromise(operation, holder === undefined ? trace : { ...trace, holder });

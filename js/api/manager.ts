@@ -32,7 +32,7 @@ import {
   WAIT_STEAL,
 } from '../native/records.js';
 import type { Defaults } from './connect-options.js';
-import { traced, tracing } from './diagnostics.js';
+import { isTraced, traced, tracing } from './diagnostics.js';
 import { LockConnectionError, LockError, LockLostError } from './errors.js';
 import { type LockManagerEvents, onListenerChange } from './events.js';
 import type { Lock, LockJson, SharedHandle } from './lock.js';
@@ -581,7 +581,7 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
   #take(name: string, request: AcquireRequest): Promise<SharedHandle | null> {
     const around = request.reentrant ? heldAround(this, name) : undefined;
     if (around !== undefined) return enter(around, request);
-    if (!tracing.acquire.hasSubscribers) return this.#takeUntraced(name, request);
+    if (!isTraced(tracing.acquire)) return this.#takeUntraced(name, request);
     const take = () => this.#takeUntraced(name, request);
     return traced(tracing.acquire, { name, errors: this.#errors }, take);
   }

@@ -1,4 +1,4 @@
-import { traced, tracing } from '../api/diagnostics.js';
+import { isTraced, traced, tracing } from '../api/diagnostics.js';
 import { LockLostError, type LockLostReason } from '../api/errors.js';
 import type { Lock, LockJson, SharedHandle } from '../api/lock.js';
 import { checkTtl, type LockMode } from '../api/options.js';
@@ -230,7 +230,7 @@ export class HeldLock implements Holder, OutcomeReader<boolean>, SharedHandle {
   }
 
   release(): Promise<boolean> {
-    if (!tracing.release.hasSubscribers) return this.#release();
+    if (!isTraced(tracing.release)) return this.#release();
     return this.#traced(tracing.release, () => this.#release());
   }
 

@@ -1,0 +1,38 @@
+/** The same promises on Bun and Deno, in their own runners of tests. */
+
+import assert from 'node:assert/strict';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { succeeds } from '../../package/packed.js';
+import { ROOT } from '../../support/child.js';
+import { fetched } from '../../support/fetched.js';
+
+const LIST = join(ROOT, 'build', 'test', 'behaviour', 'conformance', 'conformance.test.js');
+/** What concerns the runtime does so on every server. */
+const HOSTS = '^on (the embedded store|(Redis|Valkey) [0-9.]+)';
+
+test('Bun does as Node does', async (t) => {
+  const bun = await fetched('bun@1', 'bin/bun');
+  const folder = mkdtempSync(join(tmpdir(), 'holdfast-bun-'));
+  t.after(() => rmSync(folder, { recursive: true }));
+  const file = join(folder, 'junit.xml');
+  const flags = ['--timeout=60000', '--reporter=junit', `--reporter-outfile=${file}`];
+  await succeeds(bun, ['test', LIST, '-t', `${HOSTS} `, ...flags]);
+  assertAllPassed(readFileSync(file, 'utf8'));
+});
+
+test('Deno does as Node does', async () => {
+  const deno = await fetched('deno@2', 'deno');
+  const flags = ['--allow-all', '--no-check', '--v8-flags=--expose-gc', '--reporter=junit'];
+  assertAllPassed(await succeeds(deno, ['test', ...flags, `--filter=/${HOSTS}$/`, LIST]));
+});
+
+/** A runner whose filter matches nothing is content, too. */
+function assertAllPassed(junit: string): void {
+  const [all = ''] = /<testsuites [^>]*>/.exec(junit) ?? [];
+  const count = (name: string) => Number(all.match(new RegExp(` ${name}="(\\d+)"`))?.[1] ?? 0);
+  assert.ok(count('tests') - count('skipped') > 100, all);
+  assert.equal(count('failures'), 0);
+}
