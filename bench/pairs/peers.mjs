@@ -2,7 +2,8 @@
 // `release` needs; both throw unless the server really granted and freed the lock.
 //
 // Each is used as its documentation shows, with one connection, default settings and the same
-// lease. Imports stay inside `open`, so that a process loads one participant only.
+// lease. The promises of a library are awaited as its users do, without a function of our own
+// between. Imports stay inside `open`, so that a process loads one participant only.
 
 import { randomBytes } from 'node:crypto';
 import { RawClient } from './raw-client.mjs';
@@ -69,9 +70,7 @@ async function openHoldfast(url) {
   const { connect } = await import('../../dist/index.mjs');
   const locks = await connect(url, { ttl: TTL_MS });
   return {
-    async acquire(name) {
-      return await locks.acquire(name);
-    },
+    acquire: (name) => locks.acquire(name),
     async release(_name, lock) {
       expect(await lock.release(), true, 'release');
     },
@@ -202,13 +201,9 @@ async function openRedlock(url) {
   const { default: Redlock } = await import('redlock');
   const redlock = new Redlock([await connectIoredis(url)]);
   return {
-    async acquire(name) {
-      return await redlock.acquire([name], TTL_MS);
-    },
+    acquire: (name) => redlock.acquire([name], TTL_MS),
     // Rejects unless the script deleted the key.
-    async release(_name, lock) {
-      await lock.release();
-    },
+    release: (_name, lock) => lock.release(),
   };
 }
 
