@@ -10,7 +10,7 @@ import { ROOT } from '../../support/child.js';
 import { fetched } from '../../support/fetched.js';
 
 const LIST = join(ROOT, 'build', 'test', 'behaviour', 'conformance', 'conformance.test.js');
-/** What concerns the runtime does so on every server. */
+/** The places that these tests choose: a defect of a runtime shows on any server, so one of each kind is enough. */
 const HOSTS = '^on (the embedded store|(Redis|Valkey) [0-9.]+)';
 
 test('Bun does as Node does', async (t) => {
@@ -29,7 +29,7 @@ test('Deno does as Node does', async () => {
   assertAllPassed(await succeeds(deno, ['test', ...flags, `--filter=/${HOSTS}$/`, LIST]));
 });
 
-/** A runner whose filter matches nothing is content, too. */
+/** The runners also exit with 0 if their filter matches no test, so the tests that ran are counted. */
 function assertAllPassed(junit: string): void {
   const [all = ''] = /<testsuites [^>]*>/.exec(junit) ?? [];
   const count = (name: string) => Number(all.match(new RegExp(` ${name}="(\\d+)"`))?.[1] ?? 0);
