@@ -120,11 +120,13 @@ impl Simulation {
     }
 
     /// The latest grant of a token that reserved `fence`. Another master may have granted the lock to the same token, by
-    /// a request that was lost.
+    /// a request that was lost, and later: plain commands that took it in vain there say nothing about this grant.
     fn granted_with(&self, token: &Token, fence: u64) -> Option<(usize, Granted)> {
         let reserved = |place: &usize| self.servers[*place].reserved(token.as_str());
         let may = |(place, _): &(usize, Granted)| reserved(place).is_none_or(|last| fence <= last);
-        let granted = self.grants(token).filter(may).max_by_key(|(_, granted)| granted.number);
+        let granted = self.grants(token).filter(may).max_by_key(|(place, granted)| {
+            (!self.servers[*place].is_void(token.as_str()), granted.number)
+        });
         // After a loss of the counter, the fences that were reserved are unknown.
         granted.or_else(|| self.granted(token))
     }
