@@ -274,7 +274,6 @@ const REQUEST_OPTIONS = [...ACQUIRE_OPTIONS, 'ifAvailable', 'reentrant'];
 
 /** @internal */
 export function checkAcquireOptions(options: unknown, defaults: Defaults): AcquireRequest {
-  if (options === undefined) return { ...withDefaults(defaults), wait: defaults.wait };
   const given = checkObject<AcquireOptions>(options, ACQUIRE_OPTIONS, 'acquire');
   const request = checkWaiting(given, defaults, defaults.wait);
   refuseContradictions(given, (message) => argumentError('ERR_INVALID_ARG_VALUE', message));
@@ -292,21 +291,17 @@ export function checkRequestOptions(
   defaults: Defaults,
 ): AcquireRequest {
   const given = checkObject<RequestOptions>(options, REQUEST_OPTIONS, 'request');
-  const { ifAvailable = false, reentrant } = given;
-  checkBoolean(ifAvailable, 'ifAvailable');
-  if (reentrant !== undefined) checkBoolean(reentrant, 'reentrant');
   const request = checkWaiting(given, defaults, defaults.requestWait);
   given.signal?.throwIfAborted();
   if (names.some((name) => name.startsWith('-'))) {
     throw notSupported('the name of a request must not begin with a hyphen, as with Web Locks');
   }
   refuseContradictions(given, notSupported);
-  return { ...request, reentrant, wait: ifAvailable ? WAIT_NEVER : request.wait };
+  return request;
 }
 
 /** @internal */
 export function checkTryAcquireOptions(options: unknown, defaults: Defaults): AcquireRequest {
-  if (options === undefined) return withDefaults(defaults);
   const given = checkObject<TryAcquireOptions>(options, TRY_ACQUIRE_OPTIONS, 'tryAcquire');
   return checkHeld(given, defaults);
 }
@@ -370,52 +365,47 @@ export function checkQueryOptions(options: unknown): QueryRequest {
   return { count, text: name, whole: true };
 }
 
-/** The request of a call without options that does not wait. */
-function withDefaults(defaults: Defaults): AcquireRequest {
-  const { ttl, renew, maxHold, stallTimeout, label } = defaults;
-  return {
-    ttl,
-    renew,
-    maxHold,
-    stallTimeout,
-    label,
-    wait: WAIT_NEVER,
-    signal: undefined,
-    share: SHARE_EXCLUSIVE,
-    reentrant: undefined,
-    leaveToExpire: false,
-    origin: undefined,
-  };
-}
-
 /** @internal */
 export function checkWaiting(
   given: RequestOptions,
   defaults: Defaults,
   defaultWait: number,
 ): AcquireRequest {
-  const { wait = defaultWait, signal, steal = false } = given;
+  const { wait = defaultWait, signal, steal = false, ifAvailable = false, reentrant } = given;
   checkWait(wait);
   checkSignal(signal);
   checkBoolean(steal, 'steal');
-  return { ...checkHeld(given, defaults), wait: steal ? WAIT_STEAL : wait, signal };
+  checkBoolean(ifAvailable, 'ifAvailable');
+  if (reentrant !== undefined) checkBoolean(reentrant, 'reentrant');
+  const chosen = steal ? WAIT_STEAL : ifAvailable ? WAIT_NEVER : wait;
+  return checkHeld(given, defaults, { wait: chosen, signal, reentrant });
 }
 
-/** Checks the options that matter while the lock is held. */
-function checkHeld(given: TryAcquireOptions, defaults: Defaults): AcquireRequest {
-  const request = withDefaults(defaults);
-  const { ttl = request.ttl, renew = request.renew, maxHold = request.maxHold } = given;
-  const { stallTimeout = request.stallTimeout, label = request.label } = given;
-  const { leaveToExpire = request.leaveToExpire } = given;
-  const hold = { ttl, renew, maxHold, stallTimeout };
-  checkHold(hold);
-  checkText(label, 'label');
+const NOT_WAITING = { wait: WAIT_NEVER, signal: undefined, reentrant: undefined };
+
+/** Checks the options that matter while the lock is held, and adds those of the wait. */
+function checkHeld(
+  given: TryAcquireOptions,
+  defaults: Defaults,
+  { wait, signal, reentrant }: Pick<AcquireRequest, 'wait' | 'signal' | 'reentrant'> = NOT_WAITING,
+): AcquireRequest {
+  const { ttl = defaults.ttl, renew = defaults.renew, maxHold = defaults.maxHold } = given;
+  const { stallTimeout = defaults.stallTimeout, leaveToExpire = false } = given;
+  checkHold({ ttl, renew, maxHold, stallTimeout });
+  const label = given.label === undefined ? defaults.label : checkLabel(given.label);
   checkBoolean(leaveToExpire, 'leaveToExpire');
   if (leaveToExpire && renew) {
     const message = 'leaveToExpire needs renew: false, since a renewed lock does not expire';
     throw argumentError('ERR_INVALID_ARG_VALUE', message);
   }
-  return { ...request, ...hold, label: fitLabel(label), leaveToExpire, share: checkShare(given) };
+  const share = checkShare(given);
+  const hold = { ttl, renew, maxHold, stallTimeout, leaveToExpire };
+  return { ...hold, label, share, wait, signal, reentrant, origin: undefined };
+}
+
+function checkLabel(label: unknown): string {
+  checkText(label, 'label');
+  return fitLabel(label);
 }
 
 function checkShare({ mode = 'exclusive', limit }: TryAcquireOptions): number {
@@ -437,11 +427,10 @@ function refuseContradictions(given: RequestOptions, refusal: (message: string) 
   const { ifAvailable = false, mode, signal, steal = false, wait } = given;
   if (ifAvailable && steal) throw refusal('ifAvailable and steal exclude each other');
   if (steal && mode === 'shared') throw refusal(`steal is for mode 'exclusive'`);
-  for (const [what, set] of Object.entries({ steal, ifAvailable })) {
-    if (!set) continue;
-    if (signal !== undefined) throw refusal(`signal is without effect: ${what} never waits`);
-    if (wait !== undefined) throw refusal(`wait is without effect: ${what} never waits`);
-  }
+  if (!steal && !ifAvailable) return;
+  const what = steal ? 'steal' : 'ifAvailable';
+  if (signal !== undefined) throw refusal(`signal is without effect: ${what} never waits`);
+  if (wait !== undefined) throw refusal(`wait is without effect: ${what} never waits`);
 }
 
 /** The error that Web Locks throw. */

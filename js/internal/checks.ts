@@ -51,6 +51,10 @@ export function checkSecret(value: unknown, what: string): void {
 /** Options without those that are `undefined`, which count as not given. @internal */
 export type Given<T> = { [K in keyof T]: Exclude<T[K], undefined> };
 
+/** What options are copied to. It inherits nothing, so a missing option stays missing. */
+class Checked {}
+Object.setPrototypeOf(Checked.prototype, null);
+
 /**
  * Checks that `options` is an object of known options, its own or inherited, and copies them; `undefined` becomes an empty
  * object.
@@ -62,29 +66,35 @@ export function checkObject<T extends object>(
   known: readonly string[],
   caller: string,
 ): Given<T> {
-  // It inherits nothing, so a missing option stays missing.
-  const checked = Object.create(null) as Given<T>;
+  const checked = new Checked() as Given<T>;
   if (options === undefined) return checked;
   if (typeof options !== 'object' || options === null || Array.isArray(options)) {
     const message = `the options of ${caller} must be an object, got ${show(options)}`;
     throw argumentError('ERR_INVALID_ARG_TYPE', message);
   }
   for (const key in options) {
-    if (!known.includes(key) && isGiven(options, key)) {
+    if (known.includes(key)) copyOption(options, key, checked);
+    else if (isGiven(options, key)) {
       const message = `${caller} has no option "${key}"; ${advice(key, known)}`;
       throw argumentError('ERR_INVALID_ARG_TYPE', message);
     }
   }
-  for (const key of known as (keyof T)[]) {
-    const value = isGiven(options, key) ? (options as Given<T>)[key] : undefined;
-    if (value !== undefined) checked[key] = value;
+  // The getters of a class are not enumerated.
+  if (Object.getPrototypeOf(options) !== Object.prototype) {
+    for (const key of known) copyOption(options, key, checked);
   }
   return checked;
 }
 
+function copyOption(options: object, key: string, checked: object): void {
+  if (!isGiven(options, key)) return;
+  const value = (options as Record<string, unknown>)[key];
+  if (value !== undefined) (checked as Record<string, unknown>)[key] = value;
+}
+
 /** Whether the caller has set a property: what other code has added to all objects is no option. */
-function isGiven(options: object, key: PropertyKey): boolean {
-  return key in options && (!(key in Object.prototype) || Object.hasOwn(options, key));
+function isGiven(options: object, key: string): boolean {
+  return Object.hasOwn(options, key) || (key in options && !(key in Object.prototype));
 }
 
 /** The option that `word` may be a slip of, or else the list of all options. */
