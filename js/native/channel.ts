@@ -47,6 +47,9 @@ export class NativeChannel {
   readonly #overlaps: boolean;
   /** The requests without an answer, and the operations sent since; unknown until a microtask starts an operation. */
   #underWay: number | undefined;
+  /** The requests without an answer when the last operations were sent, and how often records had been read by then. */
+  #unanswered = 0;
+  #knownAt = -1;
   /** The end of the manager, once it has begun. */
   #closing: Pending | undefined;
   /** Whether the manager has listeners. */
@@ -246,8 +249,14 @@ export class NativeChannel {
   #flushSoon(): void {
     const { count, isFull } = this.#batch;
     if (count === 1) soon(() => this.#flushAll());
-    if (this.#overlaps) this.#underWay ??= orElse(() => this.#native.unanswered(), 0);
+    if (this.#overlaps) this.#underWay ??= this.#countUnanswered();
     if (isFull || count >= (this.#underWay ?? Number.POSITIVE_INFINITY)) this.#flush();
+  }
+
+  /** How many requests have no answer. The core is asked only if answers may have come since it last said so. */
+  #countUnanswered(): number {
+    const { reads } = slots;
+    return reads === this.#knownAt ? this.#unanswered : orElse(() => this.#native.unanswered(), 0);
   }
 
   #flushAll(): void {
@@ -263,6 +272,8 @@ export class NativeChannel {
     const failed = this.#batch.flush((count, numbers, strings) => {
       const submit = () => {
         records = this.#native.submit(count, numbers, strings, room);
+        this.#unanswered = room.at(-1) ?? 0;
+        this.#knownAt = slots.reads;
         return true;
       };
       return orElse(submit, false);

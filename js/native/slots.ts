@@ -54,7 +54,7 @@ export interface Ticket {
 }
 
 const DRAIN_RECORDS = 256;
-const NO_ROOM = new Float64Array(0);
+const NO_ROOM = new Float64Array(1);
 /** Stands for a `drain` that throws: no count is negative. */
 const BROKEN = -1;
 /** How often the managers look for locks that nothing refers to any more, in ms. */
@@ -87,7 +87,8 @@ class Slots implements RecordReader {
   readonly #free: number[] = [];
   /** How often each slot was taken. */
   readonly #uses: number[] = [];
-  readonly #records = new Float64Array(RECORD_LENGTH * DRAIN_RECORDS);
+  /** Room for records, and for one number behind them. */
+  readonly #records = new Float64Array(RECORD_LENGTH * DRAIN_RECORDS + 1);
   /** The part of the records that is still to be read. */
   #at = 0;
   #end = 0;
@@ -103,7 +104,9 @@ class Slots implements RecordReader {
   #nextId = 0;
   #open = 0;
   #now = 0;
-  /** How often records were read since the event loop has turned. */
+  /** How often the records of all managers were read. */
+  #reads = 0;
+  /** How often records were read by code that starts operations since the event loop has turned. */
   #drains = 0;
   /** Whether there are records that a call could not deliver, since others were being read. */
   #left = false;
@@ -143,6 +146,11 @@ class Slots implements RecordReader {
    */
   get now(): number {
     return this.#now;
+  }
+
+  /** How often replies may have arrived: it grows with each reading of the records of all managers. */
+  get reads(): number {
+    return this.#reads;
   }
 
   get bridge(): InstanceType<typeof native.Bridge> {
@@ -201,6 +209,7 @@ class Slots implements RecordReader {
 
   /** Reads all records that are ready. A listener may call this again: the inner call goes on from here. */
   drain(): void {
+    this.#reads += 1;
     this.#now = Math.floor(performance.now());
     this.#read();
     do {
@@ -228,7 +237,7 @@ class Slots implements RecordReader {
   }
 
   /**
-   * The room for the records that starting an operation leaves: none while others are being read. Code that awaits only
+   * The room for the records that starting an operation leaves, and for one number behind them: none while others are being read. Code that awaits only
    * such operations would let no timer and no other event through, so there is none either after a number of times, until
    * the event loop has turned.
    */

@@ -1,6 +1,6 @@
 //! One environment (the main thread, a worker, or a second copy of the package).
 
-use super::completions::{Completions, ManagerCaller};
+use super::completions::{Completions, ManagerCaller, writable};
 use super::event_loop::EventLoop;
 use super::manager::NativeManager;
 use super::options::ManagerOptions;
@@ -73,7 +73,7 @@ impl Bridge {
                 let _reported = event_loop.watch(watch);
             }
         }
-        self.completions.drain_into(&mut into)
+        self.completions.drain_into(writable(&mut into))
     }
 
     /// The text of the outcome in `slot`.

@@ -29,11 +29,7 @@ impl Completions {
     }
 
     /// Moves records into `into` and returns their number. If they do not fill it, the wake function is armed again.
-    #[expect(unsafe_code, reason = "napi offers no other way to write into a typed array")]
-    pub(super) fn drain_into(&self, into: &mut Float64ArraySlice<'_>) -> u32 {
-        // SAFETY: the array is a private buffer of our own TypeScript, which waits for this call
-        // on the only thread that can reach it; nothing else reads or writes it meanwhile.
-        let into = unsafe { into.as_mut() };
+    pub(super) fn drain_into(&self, into: &mut [f64]) -> u32 {
         u32::try_from(self.outbox.drain(Mono::now(), into)).unwrap_or(0)
     }
 
@@ -62,6 +58,14 @@ impl Completions {
     pub(super) fn take_notice(&self) -> Option<String> {
         self.outbox.take_notice()
     }
+}
+
+/// The numbers of an array of the TypeScript half, to write into.
+#[expect(unsafe_code, reason = "napi offers no other way to write into a typed array")]
+pub(super) fn writable<'a>(array: &'a mut Float64ArraySlice<'_>) -> &'a mut [f64] {
+    // SAFETY: the array is a private buffer of our own TypeScript, which waits for this call
+    // on the only thread that can reach it; nothing else reads or writes it meanwhile.
+    unsafe { array.as_mut() }
 }
 
 /// Puts the outcomes, losses and notices of one manager into the outbox of its environment.

@@ -1,6 +1,7 @@
 //! One manager, as JavaScript uses it.
 
-use super::completions::Completions;
+use super::completions::{Completions, writable};
+use super::outbox::RECORD_LENGTH;
 use super::records::{Operation, number, read_lease, read_operations};
 use crate::core::{Caller, Handle, Submission, Ticket};
 use crate::faults;
@@ -35,8 +36,8 @@ impl NativeManager {
     }
 
     /// Starts the first `count` operations of `numbers`, with their strings, see `OpKind`. If that leaves records, moves
-    /// them into `into` and returns their number, as `drain` does; -1 if there is no room for any. If it throws, it has
-    /// started none.
+    /// them into `into` and returns their number, as `drain` does; -1 if there is no room for any. Behind the room for
+    /// records the last number of `into` becomes that of the requests without an answer. If it throws, it has started none.
     #[napi(catch_unwind)]
     pub fn submit(
         &self,
@@ -62,13 +63,17 @@ impl NativeManager {
         }
         let has_records = self.handle.submit(&mut submissions);
         self.submissions.replace(submissions);
+        let into = writable(&mut into);
+        if let Some(last) = into.last_mut() {
+            *last = number(self.handle.shared().unanswered());
+        }
         if !has_records {
             return 0;
         }
-        if into.is_empty() {
+        if into.len() < RECORD_LENGTH {
             return -1;
         }
-        i32::try_from(self.completions.drain_into(&mut into)).unwrap_or(0)
+        i32::try_from(self.completions.drain_into(into)).unwrap_or(0)
     }
 
     /// Does at once what the event loop would do later. Returns whether there are records to drain.
