@@ -121,7 +121,7 @@ impl Script {
 
 /// The parts that scripts share: the name in an `--#include` line, and the text that replaces it. No part includes
 /// another.
-const PARTS: [(&str, &str); 12] = [
+const PARTS: [(&str, &str); 13] = [
     ("clock", include_str!("lua/clock.lua")),
     ("constants", include_str!("lua/constants.lua")),
     ("counter", include_str!("lua/counter.lua")),
@@ -129,6 +129,7 @@ const PARTS: [(&str, &str); 12] = [
     ("fence", include_str!("lua/fence.lua")),
     ("lock_state", include_str!("lua/lock_state.lua")),
     ("messages", include_str!("lua/messages.lua")),
+    ("next_fence", include_str!("lua/next_fence.lua")),
     ("revoke", include_str!("lua/revoke.lua")),
     ("share_room", include_str!("lua/share_room.lua")),
     ("shares", include_str!("lua/shares.lua")),

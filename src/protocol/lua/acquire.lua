@@ -40,17 +40,9 @@ if intent ~= 'poll' and redis.call('EXISTS', queue_key) == 0 then
   end
 end
 if is_taken then
-  local fence, failure
-  local reply = redis.pcall('INCRBY', fence_key, block)
-  local before = type(reply) == 'number' and reply - block
-  if before and before >= FENCE_MIN and before <= FENCE_MAX then
-    fence = before + 1
-    if before - epoch_us < 0 then
-      -- The first use by a process comes here, since its epoch is later than the last fence.
-      fence = tonumber(epoch_us)
-      redis.call('SET', fence_key, string.format('%.0f', epoch_us + block - 1), 'KEEPTTL')
-    end
-  else
+  --#include next_fence.lua
+  local failure
+  if not fence then
     --#include counter.lua
     --#include fence.lua
     --#include start_counter.lua

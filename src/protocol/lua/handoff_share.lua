@@ -32,20 +32,17 @@ if redis.call('ZCOUNT', shared_key, '(' .. now_ms, '+inf') > (limit or 0) then
   return 2
 end
 local waiting = redis.call('ZCOUNT', queue_key, '-inf', '+inf')
--- As in acquire.lua: functions that are seldom needed are not defined before.
-local reply = redis.pcall('INCRBY', fence_key, 1)
-local fence, failure = type(reply) == 'number' and reply, nil
-if not fence or fence <= FENCE_MIN or fence > FENCE_MAX then
+local block = '1'
+--#include next_fence.lua
+if not fence then
   --#include counter.lua
   --#include fence.lua
   --#include start_counter.lua
+  local failure
   fence, failure = start_counter(fence_key, reply, 1, tonumber(epoch_us))
-elseif fence - epoch_us <= 0 then
-  fence = tonumber(epoch_us)
-  redis.call('SET', fence_key, string.format('%.0f', fence), 'KEEPTTL')
-end
-if failure then
-  return failure
+  if failure then
+    return failure
+  end
 end
 local until_ms = now_ms + ttl_ms
 redis.call('ZREM', shared_key, token, '#' .. token, '?' .. token)

@@ -18,15 +18,18 @@ if value ~= token and value ~= token .. MARK then
   return 0
 end
 local waiting = redis.call('ZCOUNT', queue_key, '-inf', '+inf')
---#include clock.lua
---#include counter.lua
---#include fence.lua
-local counter, failure = read_counter(fence_key)
-if failure then
-  return failure
+--#include next_fence.lua
+if not fence then
+  --#include counter.lua
+  --#include fence.lua
+  --#include start_counter.lua
+  local failure
+  fence, failure = start_counter(fence_key, reply, tonumber(block), tonumber(epoch_us))
+  if failure then
+    return failure
+  end
 end
-local fence = issue_fences(fence_key, counter, block, tonumber(epoch_us), server_time_us())
-if redis.call('PTTL', lock_key) < tonumber(ttl_ms) then
+if redis.call('PTTL', lock_key) - ttl_ms < 0 then
   redis.call('PEXPIRE', lock_key, ttl_ms)
 end
 return { fence, waiting }

@@ -1,6 +1,7 @@
--- start_counter: issue a fence after an INCRBY of the counter that did not. Needs counter.lua and fence.lua.
+-- start_counter: issue a fence after an INCRBY of the counter that did not, as by next_fence.lua. Needs counter.lua and
+-- fence.lua.
 
--- The first fence of a counter that INCR has begun, or nothing and the error. `reply` is the answer to INCRBY by `block`.
+-- The first fence of a counter that INCRBY has begun, or nothing and the error. `reply` is the answer to INCRBY by `block`.
 local function start_counter(fence_key, reply, block, epoch_us)
   local before = type(reply) == 'number' and reply - block
   -- By `pcall`: the lock is taken already, and its taker frees it if the server refuses the time.
