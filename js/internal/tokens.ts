@@ -1,5 +1,8 @@
 /** Owner tokens of holdfast, `hf1.<client>.<n>[.<label>]`: what they tell about the holder of a lock. */
 
+/** `n` is the time since the start of the client, in units of 4 µs. */
+const TICKS_PER_MS = 250;
+
 /** A UUID v7 without its hyphens: 48 bits for the ms since 1970, then the version and the variant. */
 const CLIENT = /^([0-9a-f]{12})7[0-9a-f]{3}[89ab][0-9a-f]{15}$/;
 
@@ -8,7 +11,7 @@ export function askedAt(token: string): Date | null {
   const [, client = '', n = ''] = /^hf1\.([^.]+)\.(\d+)(?:[. ]|$)/.exec(token) ?? [];
   const [, start] = CLIENT.exec(client) ?? [];
   if (start === undefined) return null;
-  const asked = new Date(Number.parseInt(start, 16) + Number(n) / 1_000);
+  const asked = new Date(Number.parseInt(start, 16) + Number(n) / TICKS_PER_MS);
   return Number.isNaN(asked.getTime()) ? null : asked;
 }
 

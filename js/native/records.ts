@@ -318,7 +318,7 @@ export function readTtl(ttl: number): number | null {
 }
 
 /** The number of a lease is made of the id of the token that acquired it, and of the number of hand-offs since. */
-const LEASES_PER_TOKEN = 64;
+const LEASES_PER_TOKEN = 256;
 
 /** The id of the token that acquired a lease. @internal */
 export function tokenIdOf(lease: number): number {

@@ -3,7 +3,7 @@
 use super::interface::{Config, Effect, Outcome};
 use super::stats::Stats;
 use super::timers::Timers;
-use crate::protocol::{Mono, OpId, Token, TokenId};
+use crate::protocol::{Mono, OpId, TICK_US, Token, TokenId};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,11 +44,11 @@ impl Context {
         self.push(Effect::Complete { op, outcome });
     }
 
-    /// A number that no token of this manager had before: the µs since the manager began, so that the token tells when
-    /// its lock was asked for. Numbers that are taken within the same µs follow each other.
+    /// A number that no token of this manager had before: the time since the manager began, so that the token tells when
+    /// its lock was asked for. Numbers that are taken within the same tick follow each other.
     pub(super) fn next_token_id(&mut self) -> TokenId {
         let elapsed = self.now.as_micros().saturating_sub(self.config.started.as_micros());
-        self.last_token = elapsed.max(self.last_token + 1);
+        self.last_token = (elapsed / TICK_US).max(self.last_token + 1);
         TokenId(self.last_token)
     }
 

@@ -19,9 +19,9 @@ pub struct TokenId(pub u64);
 pub struct LeaseId(pub u64);
 
 impl LeaseId {
-    /// The most holds of a grant. Tokens are numbered by µs, so JavaScript keeps the numbers of leases exactly for the
-    /// first 2^53 / 64 µs of a manager: over four years.
-    const GENERATIONS: u64 = 64;
+    /// The most holds of a grant. JavaScript keeps the numbers of leases exactly up to 2^53, so for the first 2^53 / 256
+    /// ticks of a manager: over four years, see [`TICK_US`](super::TICK_US).
+    const GENERATIONS: u64 = 256;
 
     /// The first hold of a grant.
     #[must_use]

@@ -313,7 +313,7 @@ const SURVEY = {
 const OUTCOMES: Readonly<Record<string, unknown>> = {
   Acquired: { lease: 160, fence: 42, label: undefined },
   AcquiredAs: { lease: 160, fence: 42, label: 'text' },
-  AcquiredAll: { leases: [160, 224], fences: [42, 43] },
+  AcquiredAll: { leases: [160, 416], fences: [42, 43] },
   Connection: { message: 'text' },
   Page: { ...NO_TEXT, page: PAGE },
   Quorum: ['text', ''],

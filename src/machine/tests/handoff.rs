@@ -454,7 +454,7 @@ fn reserves(world: &World) -> usize {
 /// A lock that has just been handed off for the eighth time since its grant, and asks for more handoffs.
 fn reserving() -> (Crowd, LeaseId, Vec<OpId>) {
     let mut crowd = Crowd::new(2);
-    let (mut lease, waiting) = busy(&mut crowd, 100);
+    let (mut lease, waiting) = busy(&mut crowd, 300);
     let mut served = 0;
     while reserves(&crowd.worlds[0]) == 0 {
         crowd.worlds[0].release(lease);
@@ -483,7 +483,7 @@ fn handoffs_go_on_without_a_release_while_no_other_manager_waits() {
         crowd.settle();
     }
     // The first holds of the grant, and all that the numbers of its holds allow.
-    assert!((50..64).contains(&served), "{served} handoffs");
+    assert!((240..256).contains(&served), "{served} handoffs");
 }
 
 /// Whether the server has granted the lock to a caller, which then is its first holder by that token.

@@ -677,11 +677,11 @@ fn a_token_tells_when_its_lock_was_asked_for() {
     let first = world.acquire(10_000, Wait::Never);
     let second = world.acquire(10_000, Wait::Forever);
     world.settle();
-    assert_eq!(world.server.owner(world.now, &World::keys()).as_deref(), Some("hf1.c.40000"));
+    assert_eq!(world.server.owner(world.now, &World::keys()).as_deref(), Some("hf1.c.10000"));
     world.pass(ms(2_000));
     let (lease, _) = world.lease(first);
     world.release(lease);
     world.settle();
     let (lease, _) = world.lease(second);
-    assert_eq!(lease.token_id().0, 40_001, "asked for in the same µs, after the first");
+    assert_eq!(lease.token_id().0, 10_001, "asked for in the same tick, after the first");
 }

@@ -23,7 +23,7 @@ after(async () => {
 /** The token of a manager that began `age` ms ago, and asked for its lock 1 ms later. */
 function tokenOf(age: number): string {
   const start = (Date.now() - age - 1).toString(16).padStart(12, '0');
-  return `hf1.${start}7000800000000000000a.1000.web-1`;
+  return `hf1.${start}7000800000000000000a.250.web-1`;
 }
 
 async function messageFor(holder: string): Promise<string> {
