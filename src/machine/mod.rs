@@ -645,10 +645,9 @@ impl Machine {
     /// Removes an entry, and returns whether it has an open request.
     fn remove_entry(&mut self, id: TokenId) -> Option<(Box<Entry>, bool)> {
         let entry = self.entries.remove(&id)?;
-        let is_open = self.rq.asks(id);
-        self.rq.forget(Owner::Entry(id));
-        self.rq.forget(Owner::EntryBehind(id));
-        Some((entry, is_open))
+        let asks = self.rq.forget(Owner::Entry(id));
+        let asks_behind = self.rq.forget(Owner::EntryBehind(id));
+        Some((entry, asks || asks_behind))
     }
 
     fn entry_answered(&mut self, id: TokenId, finished: Finished) {
