@@ -22,18 +22,24 @@ export function report(ids, tasks, runs) {
       atLeast: 50,
       unit: ' x',
     }),
+    judge('tasks served', samples.median(OWN, tasks, 'done') / samples.median(OWN, tasks, 'ms'), {
+      atLeast: 100,
+      unit: ' thousand/s',
+    }),
   ];
 }
 
 function line(id, tasks, samples, runs) {
   const done = samples.median(id, tasks, 'done');
-  const requests = runs.find((run) => run.id === id)?.requests;
+  const { first, requests } = runs.find((run) => run.id === id) ?? {};
   return [
     id.padEnd(NAME_WIDTH),
     `${samples.median(id, tasks, 'allMs').toFixed(0).padStart(7)} ms`,
-    done === tasks ? '' : `, extrapolated from ${done.toFixed(0)} tasks`,
+    first === undefined
+      ? `, extrapolated from ${done.toFixed(0)} tasks`
+      : `, the first ${samples.median(id, tasks, 'first').toFixed(0)} ms`,
     requests === undefined
       ? ''
-      : `, ${samples.median(id, tasks, 'requests')} requests to the server`,
+      : `, ${samples.median(id, tasks, 'requests').toFixed(2)} requests to the server for each task`,
   ].join('');
 }
