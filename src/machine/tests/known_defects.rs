@@ -66,7 +66,7 @@ pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
         "a reservation cuts the lease",
         Kind::Steady,
         script(
-            "if redis.call('PTTL', lock_key) < tonumber(ttl_ms) then\n  redis.call('PEXPIRE', lock_key, ttl_ms)\nend\n\
+            "if redis.call('PTTL', lock_key) - ttl_ms < 0 then\n  redis.call('PEXPIRE', lock_key, ttl_ms)\nend\n\
              return { fence, waiting }",
             "redis.call('PEXPIRE', lock_key, 50)\nreturn { fence, waiting }",
         ),
@@ -75,8 +75,8 @@ pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
         "fences are counted and not reserved",
         Kind::Steady,
         script(
-            "counter, block, tonumber(epoch_us), server_time_us())\nif",
-            "counter, 0, tonumber(epoch_us), server_time_us())\nif",
+            "local waiting = redis.call('ZCOUNT', queue_key, '-inf', '+inf')\n-- next_fence",
+            "block = '0'\nlocal waiting = redis.call('ZCOUNT', queue_key, '-inf', '+inf')\n-- next_fence",
         ),
     ),
     // Leases.
@@ -256,10 +256,7 @@ pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
     (
         "a successor has the fence of another",
         Kind::Steady,
-        script(
-            "local fence, failure = type(reply) == 'number' and reply, nil",
-            "local fence, failure = type(reply) == 'number' and reply - 1, nil",
-        ),
+        script("local block = '1'\n", "local block = '0'\n"),
     ),
     // The wait queue.
     (

@@ -36,7 +36,7 @@ pub(super) const fn ms(ms: u64) -> Duration {
 #[derive(Debug)]
 pub(super) enum Answer {
     Probe(ServerProbe, Mono),
-    Reply(RequestId, Token, Result<Reply, Failure>),
+    Reply(RequestId, Option<Token>, Result<Reply, Failure>),
 }
 
 /// One manager, its server and the connection between them.
@@ -444,7 +444,13 @@ impl World {
             let Some(reply) = self.reach_server_step(request, &call) else {
                 return self.wire.push_front((request, call));
             };
-            self.answers.push_back(Answer::Reply(request, call.token().clone(), reply));
+            // How often a caller's own call is refused depends on its patience.
+            let keeps = !matches!(call, Call::Downgrade { .. });
+            self.answers.push_back(Answer::Reply(
+                request,
+                keeps.then(|| call.token().clone()),
+                reply,
+            ));
         }
     }
 
@@ -464,7 +470,9 @@ impl World {
             match answer {
                 Answer::Probe(probe, sent) => self.event(Event::Probed { probe, sent }),
                 Answer::Reply(request, token, reply) => {
-                    self.check_refusal(&token, &reply);
+                    if let Some(token) = token {
+                        self.check_refusal(&token, &reply);
+                    }
                     return self.reply(request, reply);
                 }
             }
