@@ -66,7 +66,7 @@ pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
         "a reservation cuts the lease",
         Kind::Steady,
         script(
-            "if redis.call('PTTL', lock_key) - ttl_ms < 0 then\n  redis.call('PEXPIRE', lock_key, ttl_ms)\nend\n\
+            "if redis.call('PTTL', lock_key) < tonumber(ttl_ms) then\n  redis.call('PEXPIRE', lock_key, ttl_ms)\nend\n\
              return { fence, waiting }",
             "redis.call('PEXPIRE', lock_key, 50)\nreturn { fence, waiting }",
         ),

@@ -29,7 +29,7 @@ if not fence then
     return failure
   end
 end
-if redis.call('PTTL', lock_key) - ttl_ms < 0 then
+if redis.call('PTTL', lock_key) < tonumber(ttl_ms) then
   redis.call('PEXPIRE', lock_key, ttl_ms)
 end
 return { fence, waiting }
