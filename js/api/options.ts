@@ -399,6 +399,7 @@ function checkHeld(
     throw argumentError('ERR_INVALID_ARG_VALUE', message);
   }
   const share = checkShare(given);
+  // Not the object that was checked: with that one V8 (Node 20) took 5 µs for the copy, instead of 0.1.
   const hold = { ttl, renew, maxHold, stallTimeout, leaveToExpire };
   return { ...hold, label, share, wait, signal, reentrant, origin: undefined };
 }

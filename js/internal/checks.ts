@@ -51,7 +51,7 @@ export function checkSecret(value: unknown, what: string): void {
 /** Options without those that are `undefined`, which count as not given. @internal */
 export type Given<T> = { [K in keyof T]: Exclude<T[K], undefined> };
 
-/** What options are copied to. It inherits nothing, so a missing option stays missing. */
+/** The copy of a caller's options. It inherits from no other object, so an option that the caller left out is undefined. */
 class Checked {}
 Object.setPrototypeOf(Checked.prototype, null);
 
@@ -72,17 +72,16 @@ export function checkObject<T extends object>(
     const message = `the options of ${caller} must be an object, got ${show(options)}`;
     throw argumentError('ERR_INVALID_ARG_TYPE', message);
   }
+  // A plain object inherits no options. Other objects may, also by getters, which are not enumerated.
+  const isPlain = Object.getPrototypeOf(options) === Object.prototype;
   for (const key in options) {
-    if (known.includes(key)) copyOption(options, key, checked);
-    else if (isGiven(options, key)) {
+    if (!known.includes(key) && isGiven(options, key)) {
       const message = `${caller} has no option "${key}"; ${advice(key, known)}`;
       throw argumentError('ERR_INVALID_ARG_TYPE', message);
     }
+    if (isPlain) copyOption(options, key, checked);
   }
-  // The getters of a class are not enumerated.
-  if (Object.getPrototypeOf(options) !== Object.prototype) {
-    for (const key of known) copyOption(options, key, checked);
-  }
+  if (!isPlain) for (const key of known) copyOption(options, key, checked);
   return checked;
 }
 

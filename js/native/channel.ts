@@ -190,8 +190,11 @@ export class NativeChannel {
 
   /** For how long the lock with this token has been held, in ms; undefined if no caller of this manager holds it. */
   heldFor(tokenId: number): number | undefined {
-    const begun = leasesOf(tokenId).map((lease) => this.#holds.since(lease));
-    return ageOf(begun.find((since) => since !== undefined));
+    for (const lease of leasesOf(tokenId)) {
+      const age = ageOf(this.#holds.since(lease));
+      if (age !== undefined) return age;
+    }
+    return undefined;
   }
 
   /** Reads at once what the event loop would read later. */

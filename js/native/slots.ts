@@ -237,9 +237,9 @@ class Slots implements RecordReader {
   }
 
   /**
-   * The room for the records that starting an operation leaves, and for one number behind them: none while others are being read. Code that awaits only
-   * such operations would let no timer and no other event through, so there is none either after a number of times, until
-   * the event loop has turned.
+   * The room for the records that starting an operation leaves, and for one number behind them. There is no room for
+   * records while others are being read. Code that awaits only such operations would let no timer and no other event
+   * through, so there is none either after a number of times, until the event loop has turned.
    */
   get room(): Float64Array {
     const isFree = this.#end === 0 && this.#drains < DRAINS_PER_TURN;
