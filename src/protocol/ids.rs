@@ -19,8 +19,8 @@ pub struct TokenId(pub u64);
 pub struct LeaseId(pub u64);
 
 impl LeaseId {
-    /// The most holds of a grant. JavaScript keeps the numbers of leases exactly up to 2^53, so for the first 2^53 / 256
-    /// ticks of a manager: over four years, see [`TICK_US`](super::TICK_US).
+    /// The most holds of a grant. JavaScript represents whole numbers exactly up to 2^53. The numbers of leases reach that
+    /// after 2^53 / 256 units of [`TICK_US`](super::TICK_US), which is over four years.
     const GENERATIONS: u64 = 256;
 
     /// The first hold of a grant.

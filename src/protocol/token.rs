@@ -22,8 +22,8 @@ pub(crate) const TICK_US: u64 = 4;
 ///
 /// `client` is a UUID v7 per manager, which begins with the ms from 1970 to its start. `n` is the time from that start to
 /// the moment when the lock was asked for, in units of 4 µs, or 1 more than the last `n` if that is greater. So a token is
-/// unique, and shows in Redis which process holds a lock. A token is never used again once its release was sent, unless its caller
-/// has chosen it, and adopts it anew.
+/// unique, and shows in Redis which process holds a lock. A token is never used again once its release was sent, unless
+/// its caller has chosen it, and adopts it anew.
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Token(Arc<str>);
 

@@ -36,6 +36,7 @@ pub(super) const fn ms(ms: u64) -> Duration {
 #[derive(Debug)]
 pub(super) enum Answer {
     Probe(ServerProbe, Mono),
+    /// The token is missing if the refusals of the call are not limited.
     Reply(RequestId, Option<Token>, Result<Reply, Failure>),
 }
 
@@ -444,13 +445,10 @@ impl World {
             let Some(reply) = self.reach_server_step(request, &call) else {
                 return self.wire.push_front((request, call));
             };
-            // How often a caller's own call is refused depends on its patience.
-            let keeps = !matches!(call, Call::Downgrade { .. });
-            self.answers.push_back(Answer::Reply(
-                request,
-                keeps.then(|| call.token().clone()),
-                reply,
-            ));
+            // A downgrade is repeated until its caller's patience is over, and the lease does not depend on it.
+            let is_limited = !matches!(call, Call::Downgrade { .. });
+            let token = is_limited.then(|| call.token().clone());
+            self.answers.push_back(Answer::Reply(request, token, reply));
         }
     }
 
