@@ -63,6 +63,11 @@ pub enum Counters {
     Locks,
 }
 
+/// The key of the fence counter of a server.
+pub(crate) const COUNTER: &str = "holdfast:fence";
+/// What stands before and behind the tag of a slot in the key of its fence counter.
+pub(crate) const SLOT_COUNTER: (&str, &str) = ("holdfast:{", "}:fence");
+
 /// The key of a fence counter. That of a server or slot depends on neither the prefix nor the name, so all users of a
 /// key agree about it, and a lock that is used once leaves nothing behind.
 #[derive(Clone, Copy, Debug)]
@@ -78,8 +83,11 @@ pub enum CounterKey<'a> {
 impl fmt::Display for CounterKey<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Server => f.write_str("holdfast:fence"),
-            Self::Slot(tag) => write!(f, "holdfast:{{{tag}}}:fence"),
+            Self::Server => f.write_str(COUNTER),
+            Self::Slot(tag) => {
+                let (before, after) = SLOT_COUNTER;
+                write!(f, "{before}{tag}{after}")
+            }
             Self::Lock(key) => key.fmt(f),
         }
     }
@@ -125,7 +133,7 @@ impl LockKeys {
     pub fn named_by(&self, error: &str) -> Option<String> {
         let (counter, _) = error.split_once(" is not ").unwrap_or_default();
         let is_counter = counter.starts_with("holdfast:") && counter.ends_with(":fence");
-        let counter = if is_counter { counter.to_owned() } else { "holdfast:fence".to_owned() };
+        let counter = if is_counter { counter.to_owned() } else { COUNTER.to_owned() };
         let sides = self.side_keys().map(|key| key.to_string());
         let mut keys = sides.into_iter().chain([self.lock().to_owned(), counter]);
         keys.find(|key| error.strip_prefix(&**key).is_some_and(|rest| rest.starts_with(" is not ")))
@@ -172,10 +180,6 @@ impl LockKeys {
         })
     }
 }
-
-/// The key of the fence counter of a server, as text.
-#[cfg(any(all(test, feature = "core"), fuzzing))]
-pub(crate) const COUNTER: &str = "holdfast:fence";
 
 /// The side keys as text, for tests that read them on a server.
 #[cfg(test)]
@@ -261,7 +265,7 @@ mod tests {
                 LockKeys::from_key(&keys.counter(Counters::Slots).to_string()).slot(),
                 keys.slot()
             );
-            assert_eq!(keys.counter(Counters::Server).to_string(), "holdfast:fence");
+            assert_eq!(keys.counter(Counters::Server).to_string(), COUNTER);
         }
     }
 

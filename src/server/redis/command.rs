@@ -1,37 +1,60 @@
 //! A command on its way to a server. Only the commands of every day are written with it; the `redis` crate writes the
 //! others.
 
+use crate::protocol::keys::{COUNTER, SLOT_COUNTER};
 use crate::protocol::{CounterKey, SideKey};
-use std::io::Write;
 
-/// The parts of one command. It may be used for one command after the other, and keeps its memory.
+/// One command, in the form in which a server reads it. It may be used for one command after the other, and keeps its
+/// memory.
+///
+/// Source: <https://redis.io/docs/latest/develop/reference/protocol-spec/#sending-commands-to-a-redis-server>
 #[derive(Debug, Default)]
 pub(crate) struct Command {
+    /// Its parts, each with its length before it.
     bytes: Vec<u8>,
-    /// Where each part ends in `bytes`.
-    ends: Vec<usize>,
+    /// The number of its parts.
+    count: usize,
 }
+
+const LINE_END: &[u8; 2] = b"\r\n";
 
 impl Command {
     pub(in crate::server) const fn new() -> Self {
-        Self { bytes: Vec::new(), ends: Vec::new() }
+        Self { bytes: Vec::new(), count: 0 }
     }
 
     /// Begins another command.
     pub(super) fn clear(&mut self) {
         self.bytes.clear();
-        self.ends.clear();
+        self.count = 0;
     }
 
     pub(super) fn arg(&mut self, part: impl Part) -> &mut Self {
-        part.append_to(&mut self.bytes);
-        self.ends.push(self.bytes.len());
+        part.append_to(self);
         self
     }
 
+    /// Adds the part that consists of `pieces`.
+    #[inline]
+    fn add<const N: usize>(&mut self, pieces: [&str; N]) {
+        let length = pieces.iter().map(|piece| piece.len()).sum();
+        append_head(&mut self.bytes, b'$', length);
+        for piece in pieces {
+            self.bytes.extend_from_slice(piece.as_bytes());
+        }
+        self.bytes.extend_from_slice(LINE_END);
+        self.count += 1;
+    }
+
     pub(in crate::server) fn parts(&self) -> impl Iterator<Item = &[u8]> {
-        let starts = std::iter::once(0).chain(self.ends.iter().copied());
-        starts.zip(&self.ends).map(|(start, end)| &self.bytes[start..*end])
+        let mut rest = &*self.bytes;
+        std::iter::from_fn(move || {
+            let head = rest.iter().position(|byte| *byte == b'\n')? + 1;
+            let length = str::from_utf8(&rest[1..head]).ok()?.trim_end().parse().ok()?;
+            let (part, others) = rest[head..].split_at_checked(length)?;
+            rest = &others[LINE_END.len()..];
+            Some(part)
+        })
     }
 
     /// KEYS and ARGV of a command that runs a script.
@@ -42,21 +65,26 @@ impl Command {
         (keys, parts.collect())
     }
 
-    /// Appends the command as the array of strings that a server reads.
-    ///
-    /// Source: <https://redis.io/docs/latest/develop/reference/protocol-spec/#sending-commands-to-a-redis-server>
+    /// Appends the command.
     pub(super) fn write_to(&self, out: &mut Vec<u8>) {
-        let mut digits = itoa::Buffer::new();
-        let mut head = |out: &mut Vec<u8>, kind: u8, count: usize| {
+        append_head(out, b'*', self.count);
+        out.extend_from_slice(&self.bytes);
+    }
+}
+
+/// Appends the line before `count` parts, or before a part of `count` bytes.
+#[inline]
+fn append_head(out: &mut Vec<u8>, kind: u8, count: usize) {
+    match u8::try_from(count) {
+        // Nearly all are short, and need no formatter.
+        Ok(count @ ..10) => out.extend_from_slice(&[kind, b'0' + count, b'\r', b'\n']),
+        Ok(count @ ..100) => {
+            out.extend_from_slice(&[kind, b'0' + count / 10, b'0' + count % 10, b'\r', b'\n']);
+        }
+        _ => {
             out.push(kind);
-            out.extend_from_slice(digits.format(count).as_bytes());
-            out.extend_from_slice(b"\r\n");
-        };
-        head(out, b'*', self.ends.len());
-        for part in self.parts() {
-            head(out, b'$', part.len());
-            out.extend_from_slice(part);
-            out.extend_from_slice(b"\r\n");
+            out.extend_from_slice(itoa::Buffer::new().format(count).as_bytes());
+            out.extend_from_slice(LINE_END);
         }
     }
 }
@@ -64,7 +92,7 @@ impl Command {
 /// The same command for a client of the `redis` crate.
 impl From<&Command> for redis::Cmd {
     fn from(command: &Command) -> Self {
-        let mut cmd = Self::with_capacity(command.ends.len(), command.bytes.len());
+        let mut cmd = Self::with_capacity(command.count, command.bytes.len());
         for part in command.parts() {
             cmd.arg(part);
         }
@@ -74,33 +102,37 @@ impl From<&Command> for redis::Cmd {
 
 /// One part of a command.
 pub(super) trait Part: Copy {
-    fn append_to(&self, bytes: &mut Vec<u8>);
+    fn append_to(self, command: &mut Command);
 }
 
 impl Part for &str {
-    fn append_to(&self, bytes: &mut Vec<u8>) {
-        bytes.extend_from_slice(self.as_bytes());
+    fn append_to(self, command: &mut Command) {
+        command.add([self]);
     }
 }
 
 impl Part for u64 {
-    fn append_to(&self, bytes: &mut Vec<u8>) {
-        bytes.extend_from_slice(itoa::Buffer::new().format(*self).as_bytes());
+    fn append_to(self, command: &mut Command) {
+        command.add([itoa::Buffer::new().format(self)]);
     }
 }
 
 impl Part for SideKey<'_> {
-    fn append_to(&self, bytes: &mut Vec<u8>) {
-        for part in self.parts() {
-            bytes.extend_from_slice(part.as_bytes());
-        }
+    fn append_to(self, command: &mut Command) {
+        command.add(self.parts());
     }
 }
 
 impl Part for CounterKey<'_> {
-    fn append_to(&self, bytes: &mut Vec<u8>) {
-        // Writing to memory cannot fail.
-        let _written = write!(bytes, "{self}");
+    fn append_to(self, command: &mut Command) {
+        match self {
+            Self::Server => command.add([COUNTER]),
+            Self::Slot(tag) => {
+                let (before, after) = SLOT_COUNTER;
+                command.add([before, itoa::Buffer::new().format(tag), after]);
+            }
+            Self::Lock(key) => command.add(key.parts()),
+        }
     }
 }
 
