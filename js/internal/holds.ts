@@ -72,7 +72,7 @@ export class Holds {
   /** Ends a hold. */
   delete(lease: number): Holder | undefined {
     const holder = this.#weak.get(lease)?.deref() ?? this.#holders.get(lease);
-    this.#weak.delete(lease);
+    if (this.#weak.size > 0) this.#weak.delete(lease);
     this.#holders.delete(lease);
     return holder;
   }

@@ -13,7 +13,9 @@ const NAMES_MAX = 1000;
  * @internal
  */
 export const RESERVED_SUFFIXES = new Set([':fence', ':queue', ':shared', ':waiters', ':waiting']);
-const SUFFIX_MAX = Math.max(...[...RESERVED_SUFFIXES].map(({ length }) => length));
+const SUFFIX_LENGTHS = [...RESERVED_SUFFIXES].map(({ length }) => length);
+const SUFFIX_MIN = Math.min(...SUFFIX_LENGTHS);
+const SUFFIX_MAX = Math.max(...SUFFIX_LENGTHS);
 const COLON = ':'.charCodeAt(0);
 /** The two forms of these keys: without and with a hash tag in the lock's own key. */
 const PLAIN = /^\{(.+)\}:(?:fence|queue|shared|waiters|waiting)$/s;
@@ -99,12 +101,12 @@ export function checkName(name: unknown): asserts name is string {
 
 /** The reserved suffix with which a text ends, if any. */
 function reservedSuffixOf(text: string): string | undefined {
-  // Most names have no colon so near their end, and need no copy of it. A loop, since `lastIndexOf` is no inlined code.
-  const last = Math.max(0, text.length - SUFFIX_MAX);
-  for (let at = text.length - 1; at >= last; at--) {
+  // Most names have no colon just there, and need no copy of their end.
+  const first = Math.max(0, text.length - SUFFIX_MAX);
+  for (let at = text.length - SUFFIX_MIN; at >= first; at--) {
     if (text.charCodeAt(at) !== COLON) continue;
     const end = text.slice(at);
-    return RESERVED_SUFFIXES.has(end) ? end : undefined;
+    if (RESERVED_SUFFIXES.has(end)) return end;
   }
   return undefined;
 }

@@ -275,7 +275,8 @@ export class NativeChannel {
     const failed = this.#batch.flush((count, numbers, strings) => {
       const submit = () => {
         records = this.#native.submit(count, numbers, strings, room);
-        this.#unanswered = room.at(-1) ?? 0;
+        // `at(-1)` is no compiled code, and costs a tenth of a lone acquire.
+        this.#unanswered = room[room.length - 1] ?? 0;
         this.#knownAt = slots.reads;
         return true;
       };
