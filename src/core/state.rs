@@ -153,7 +153,7 @@ impl State {
         self.take_mail(now);
     }
 
-    fn is_due(&self, now: Mono) -> bool {
+    fn is_due(&mut self, now: Mono) -> bool {
         self.machine.next_timeout().is_some_and(|at| at <= now)
     }
 

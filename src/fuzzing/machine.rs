@@ -218,7 +218,7 @@ impl Scene {
         }
     }
 
-    fn next_timeout(&self) -> Option<Mono> {
+    fn next_timeout(&mut self) -> Option<Mono> {
         self.protocol.next_timeout()
     }
 

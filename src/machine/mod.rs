@@ -61,7 +61,7 @@ use self::requests::{CallError, Finished, Requests};
 use self::servers::Servers;
 use self::shard_channels::ShardChannels;
 use self::timers::{Owner, Timer};
-use self::wait_queue::{AcquireRequest, WaitQueues};
+use self::wait_queue::{AcquireRequest, Need, WaitQueues};
 use crate::protocol::{
     CLAIM, Call, Failure, Grant, Held, LockKeys, Message, Mode, Mono, Refusal, Reply, ServerTime,
     Taken, Token, valid_until,
@@ -127,7 +127,7 @@ impl Protocol for Machine {
         });
     }
 
-    fn next_timeout(&self) -> Option<Mono> {
+    fn next_timeout(&mut self) -> Option<Mono> {
         let silence = self.patience().zip(self.rq.servers.oldest_request());
         let silence = silence.map(|(patience, sent)| sent + patience);
         [self.rq.cx.timers.next(), silence].into_iter().flatten().min()
@@ -202,8 +202,10 @@ impl Machine {
         self.rq.cx.now = now;
         std::mem::swap(&mut self.rq.cx.effects, out);
         input(self);
-        for id in in_order(&self.undecided) {
-            self.decide_release(id);
+        if !self.undecided.is_empty() {
+            for id in in_order(&self.undecided) {
+                self.decide_release(id);
+            }
         }
         std::mem::swap(&mut self.rq.cx.effects, out);
     }
@@ -574,11 +576,12 @@ impl Machine {
 
     /// Keeps as many entries at the server as the head of a queue needs. `holder`: the lease here that owns the lock.
     fn serve_queue(&mut self, keys: &LockKeys, holder: Option<TokenId>) {
-        while let Some(id) = self.queues.take_surplus(keys, &self.entries) {
-            self.abandon_entry(id);
-        }
-        while let Some(op) = self.queues.next_without_entry(keys) {
-            self.enqueue(op, keys, holder);
+        loop {
+            match self.queues.next_need(keys, &self.entries) {
+                Need::None => return,
+                Need::Less(id) => self.abandon_entry(id),
+                Need::More(op) => self.enqueue(op, keys, holder),
+            }
         }
     }
 

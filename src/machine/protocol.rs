@@ -38,7 +38,7 @@ pub trait Protocol: Send {
     fn handle_timeout(&mut self, now: Mono, out: &mut Vec<Effect>);
 
     /// When [`Self::handle_timeout`] is due next, if at all.
-    fn next_timeout(&self) -> Option<Mono>;
+    fn next_timeout(&mut self) -> Option<Mono>;
 
     /// Whether every operation, request and lease has ended.
     fn is_idle(&self) -> bool;

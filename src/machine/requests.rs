@@ -15,6 +15,7 @@ use crate::protocol::{
     Call, Failure, Held, Mono, NodeId, Refusal, Reply, RequestId, Script, ServerTime, Take, TokenId,
 };
 use rustc_hash::FxHashMap;
+use std::collections::hash_map::Entry;
 use std::time::Duration;
 
 /// The pause before a request to a server that is not ready, in ms.
@@ -188,10 +189,13 @@ impl Requests {
     /// Ends a request without an answer.
     fn ended(&mut self, node: NodeId, id: RequestId, sent: Mono, request: &Sent) -> Finished {
         let Sent { owner, call, .. } = request;
-        let awaited = self.open.get(owner) == Some(&id);
-        if awaited {
-            self.open.remove(owner);
-        }
+        let awaited = match self.open.entry(*owner) {
+            Entry::Occupied(open) if *open.get() == id => {
+                open.remove();
+                true
+            }
+            _ => false,
+        };
         let (script, ttl, reply) = (call.script(), call.ttl(), Err(CallError::Unsent));
         Finished { owner: *owner, awaited, script, ttl, node, sent, reply }
     }

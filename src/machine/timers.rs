@@ -58,15 +58,14 @@ impl Timer {
 
 /// The timers, each set for one moment at most.
 ///
-/// Most are cleared long before they are due, so clearing only forgets: the orders keep what is outdated until it comes
-/// to their front, or until most of it is outdated.
+/// Most are cleared long before they are due, so clearing only forgets: the orders keep what is outdated until the first
+/// timer is looked for, or until most of it is outdated.
 #[derive(Debug, Default)]
 pub(super) struct Timers {
     at: FxHashMap<Timer, Mono>,
-    /// Timers of one kind that were set for ever later moments, as those with a constant delay are. The first of each is
-    /// never outdated.
+    /// Timers of one kind that were set for ever later moments, as those with a constant delay are.
     runs: [VecDeque<(Mono, Timer)>; RUNS],
-    /// The other timers. The first is never outdated.
+    /// The other timers.
     rest: BinaryHeap<Reverse<(Mono, Timer)>>,
 }
 
@@ -98,13 +97,13 @@ impl Timers {
             None => self.rest.push(Reverse((at, timer))),
         }
         if before.is_some() {
-            self.drop_outdated(timer);
+            self.tidy();
         }
     }
 
     pub(super) fn clear(&mut self, timer: Timer) {
         if self.at.remove(&timer).is_some() {
-            self.drop_outdated(timer);
+            self.tidy();
         }
     }
 
@@ -116,7 +115,7 @@ impl Timers {
         self.at.get(&timer).copied()
     }
 
-    pub(super) fn next(&self) -> Option<Mono> {
+    pub(super) fn next(&mut self) -> Option<Mono> {
         self.first().map(|(at, _)| at)
     }
 
@@ -124,7 +123,6 @@ impl Timers {
     pub(super) fn pop(&mut self, now: Mono) -> Option<Timer> {
         let (_, timer) = self.first().filter(|(at, _)| *at <= now)?;
         self.at.remove(&timer);
-        self.drop_outdated(timer);
         Some(timer)
     }
 
@@ -132,28 +130,25 @@ impl Timers {
         self.at.is_empty()
     }
 
-    fn first(&self) -> Option<(Mono, Timer)> {
-        let runs = self.runs.iter().filter_map(|run| run.front().copied());
-        runs.chain(self.rest.peek().map(|Reverse(first)| *first)).min()
-    }
-
-    /// `changed` was cleared or moved.
-    fn drop_outdated(&mut self, changed: Timer) {
-        let (at, is_changed) = (&self.at, |(_, timer): &(Mono, Timer)| *timer == changed);
+    /// The first timer. Drops what is outdated before it.
+    fn first(&mut self) -> Option<(Mono, Timer)> {
+        let at = &self.at;
         let is_outdated = |(moment, timer): &(Mono, Timer)| at.get(timer) != Some(moment);
-        if let Some(run) = run_of(changed).map(|run| &mut self.runs[run])
-            && run.front().is_some_and(is_changed)
-        {
+        for run in &mut self.runs {
             while run.front().is_some_and(is_outdated) {
                 run.pop_front();
             }
         }
-        if self.rest.peek().is_some_and(|Reverse(first)| is_changed(first)) {
-            while self.rest.peek().is_some_and(|Reverse(first)| is_outdated(first)) {
-                self.rest.pop();
-            }
+        while self.rest.peek().is_some_and(|Reverse(first)| is_outdated(first)) {
+            self.rest.pop();
         }
-        if self.ordered() > 2 * at.len() + OUTDATED_MIN {
+        let runs = self.runs.iter().filter_map(|run| run.front().copied());
+        runs.chain(self.rest.peek().map(|Reverse(first)| *first)).min()
+    }
+
+    /// Drops what is outdated, if that is most.
+    fn tidy(&mut self) {
+        if self.ordered() > 2 * self.at.len() + OUTDATED_MIN {
             self.retain_ordered(|timer, moment, at| at.get(timer) == Some(moment));
         }
     }

@@ -101,6 +101,17 @@ fn entries_max(mode: Mode) -> usize {
     }
 }
 
+/// What a queue needs at the server, so that its first callers have one entry each.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Need {
+    /// Nothing.
+    None,
+    /// The end of this entry, which the queue has no more.
+    Less(TokenId),
+    /// An entry for this caller.
+    More(OpId),
+}
+
 #[derive(Debug, Default)]
 pub(super) struct WaitQueues {
     // Boxed, since a map that grows is half empty.
@@ -206,29 +217,37 @@ impl WaitQueues {
         self.queues.get(keys).into_iter().flat_map(|queue| queue.entries.iter().copied()).collect()
     }
 
-    /// Takes the last entry of a queue, if there are more than its callers need, or if they want another mode. Removes
-    /// a queue without callers and entries.
-    pub(super) fn take_surplus(
+    /// What a queue needs at the server. Takes an entry that it needs no more, and removes a queue without callers and
+    /// entries.
+    pub(super) fn next_need(
         &mut self,
         keys: &LockKeys,
         entries: &FxHashMap<TokenId, Box<Entry>>,
-    ) -> Option<TokenId> {
-        let queue = self.queues.get_mut(keys)?;
-        let mode_of = |index: usize| {
+    ) -> Need {
+        let Some(queue) = self.queues.get_mut(keys) else { return Need::None };
+        let caller = |index: usize| {
             let (_, op) = queue.waiters.get(index)?;
-            self.requests.get(op).map(|request| request.mode)
+            self.requests.get(op).map(|request| (*op, request.mode))
         };
-        let wanted = mode_of(0);
+        let wanted = caller(0).map(|(_, mode)| mode);
         if let Some(last) = queue.entries.back() {
+            // More than the callers need, or for another mode than they want.
             let asked = entries.get(last).map(|entry| entry.mode);
-            let last_wants = mode_of(queue.entries.len() - 1);
-            let is_needed = wanted.is_some() && last_wants == wanted && asked == wanted;
-            return if is_needed { None } else { queue.entries.pop_back() };
+            let last_wants = caller(queue.entries.len() - 1).map(|(_, mode)| mode);
+            if wanted.is_none() || last_wants != wanted || asked != wanted {
+                return queue.entries.pop_back().map_or(Need::None, Need::Less);
+            }
         }
-        if wanted.is_none() {
-            self.end(keys);
+        match (wanted, caller(queue.entries.len())) {
+            (None, _) => self.end(keys),
+            (Some(wanted), Some((op, mode)))
+                if mode == wanted && queue.entries.len() < entries_max(mode) =>
+            {
+                return Need::More(op);
+            }
+            _ => {}
         }
-        None
+        Need::None
     }
 
     fn end(&mut self, keys: &LockKeys) {
@@ -236,16 +255,6 @@ impl WaitQueues {
         if waiters.capacity() <= SPARE_LENGTH_MAX && self.spare.len() < SPARE_MAX {
             self.spare.push(WaitQueue { waiters, entries, ..WaitQueue::default() });
         }
-    }
-
-    /// The next caller of a queue that needs an entry at the server.
-    pub(super) fn next_without_entry(&self, keys: &LockKeys) -> Option<OpId> {
-        let queue = self.queues.get(keys)?;
-        let (_, first) = queue.waiters.front()?;
-        let (_, next) = queue.waiters.get(queue.entries.len())?;
-        let mode = self.get(*first)?.mode;
-        let is_next = queue.entries.len() < entries_max(mode) && self.get(*next)?.mode == mode;
-        is_next.then_some(*next)
     }
 
     pub(super) fn add_entry(&mut self, keys: &LockKeys, id: TokenId) {

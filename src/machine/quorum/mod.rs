@@ -111,7 +111,7 @@ impl Protocol for Quorum {
         });
     }
 
-    fn next_timeout(&self) -> Option<Mono> {
+    fn next_timeout(&mut self) -> Option<Mono> {
         [self.servers.next_timeout(), self.machine.next_timeout()].into_iter().flatten().min()
     }
 

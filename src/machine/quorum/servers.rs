@@ -88,7 +88,7 @@ impl Servers {
     }
 
     /// When something is due next: a timer, or an answer.
-    pub(super) fn next_timeout(&self) -> Option<Mono> {
+    pub(super) fn next_timeout(&mut self) -> Option<Mono> {
         let silence = self.oldest_request().map(|sent| sent + self.cx.config.command_timeout);
         [self.cx.timers.next(), silence].into_iter().flatten().min()
     }
