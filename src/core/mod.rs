@@ -65,8 +65,8 @@ pub struct Handle(Arc<Core>);
 
 /// Input from a caller.
 pub enum Submission {
-    /// Starts an operation.
-    Begin(Ticket, Command),
+    /// Starts an operation, which the core always completes.
+    Begin(OpId, Command),
     /// Queries holders and waiters.
     Query(Ticket, Question),
     /// Ends an acquire, if it is still open. The outcome goes to that acquire's ticket.
@@ -97,13 +97,17 @@ impl Handle {
         Ok(Self(core))
     }
 
-    /// Takes all operations, whose tickets the core always completes. Their requests are written before this returns.
-    /// Returns whether there is something for the caller to read, of which it is not told otherwise.
+    /// Takes all operations. Their requests are written before this returns. Returns whether there is something for the
+    /// caller to read, of which it is not told otherwise.
     #[must_use]
     pub fn submit(&self, submissions: &mut Vec<Submission>) -> bool {
         let turned = self.0.turn(|state, now| state.begin(now, submissions));
-        // A manager that has ended takes none. Dropping their tickets completes them.
-        submissions.clear();
+        for submission in submissions.drain(..) {
+            // A manager that has ended takes none.
+            if let Submission::Begin(op, _) = submission {
+                drop(Ticket::new(op, Arc::clone(&self.0.caller)));
+            }
+        }
         turned.reported
     }
 

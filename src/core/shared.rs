@@ -1,7 +1,7 @@
 //! The state of a manager that any thread may read at any time.
 
 use super::lock;
-use crate::machine::{LeaseId, NodeId, Stats};
+use crate::machine::{Effect, LeaseId, NodeId, Stats};
 use crate::protocol::Mono;
 use crate::server::Abilities;
 use rustc_hash::FxHashMap;
@@ -53,12 +53,20 @@ impl Shared {
         };
     }
 
-    pub(super) fn set_deadline(&self, lease: LeaseId, until: Option<Mono>) {
+    /// Sets the deadlines that are among the effects of a turn.
+    pub(super) fn set_deadlines(&self, effects: &[Effect]) {
         let mut deadlines = lock(&self.deadlines);
-        match until {
-            Some(until) => deadlines.insert(lease, until),
-            None => deadlines.remove(&lease),
-        };
+        for effect in effects {
+            match effect {
+                Effect::SetDeadline { lease, until: Some(until) } => {
+                    deadlines.insert(*lease, *until);
+                }
+                Effect::SetDeadline { lease, until: None } => {
+                    deadlines.remove(lease);
+                }
+                _ => {}
+            }
+        }
     }
 
     /// Marks all leases as ended, because the core has, and returns those that were valid.

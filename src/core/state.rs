@@ -120,10 +120,15 @@ impl State {
 
     /// Starts operations.
     pub(super) fn begin(&mut self, now: Mono, submissions: &mut Vec<Submission>) {
+        // First: a panic in this turn then completes all of them.
+        self.open.begin(submissions.iter().filter_map(|submission| match submission {
+            Submission::Begin(op, _) => Some(*op),
+            _ => None,
+        }));
         self.take_mail(now);
         for submission in submissions.drain(..) {
             let (op, command) = match submission {
-                Submission::Begin(ticket, command) => (self.open.take_over(ticket), command),
+                Submission::Begin(op, command) => (op, command),
                 Submission::Query(ticket, question) => {
                     // What was asked for before it is on its way from here on.
                     self.settle(now);
@@ -341,6 +346,8 @@ impl State {
     fn carry_out(&mut self, now: Mono) {
         let mut effects = std::mem::take(&mut self.effects);
         self.open.note_losses(&effects);
+        // Before the outcomes are delivered: a caller that has one must find its lease valid.
+        self.shared.set_deadlines(&effects);
         faults::at("effects");
         for effect in effects.drain(..) {
             match effect {
@@ -368,7 +375,7 @@ impl State {
                 Effect::Send { node, request, call, send_mode } => {
                     self.peer(node).batch.push(Item::Call { request, call, send_mode });
                 }
-                Effect::SetDeadline { lease, until } => self.shared.set_deadline(lease, until),
+                Effect::SetDeadline { .. } => {}
                 Effect::Stop => self.stopped = true,
                 Effect::Notify(notices) => {
                     self.caller.tell(notices);

@@ -1,7 +1,7 @@
 //! The outcomes and losses after a defect has ended a core.
 
 use super::state::Input;
-use super::{Caller, Handle, Reader, Submission, Ticket, Watch};
+use super::{Caller, Handle, Reader, Submission, Watch};
 use crate::machine::{Command, Config, Hold, LeaseId, LossReason, Notice, OpId, Outcome, Wait};
 use crate::protocol::{Failure, Mode, Mono};
 use crate::server::{Address, Endpoint};
@@ -89,8 +89,7 @@ fn a_core_that_panics_reports_the_loss_of_every_lease() {
     let caller: Arc<dyn Caller> = Arc::new(Defective(Mutex::new(sender)));
     let handle = start(&caller);
     let submit = |op, command| {
-        let ticket = Ticket::new(OpId(op), Arc::clone(&caller));
-        let _reported = handle.submit(&mut vec![Submission::Begin(ticket, command)]);
+        let _reported = handle.submit(&mut vec![Submission::Begin(OpId(op), command)]);
     };
     submit(1, Command::Open);
     assert_eq!(reports.recv_timeout(HANG), Ok(Report::Ended(OpId(1), Outcome::Done)));
@@ -114,8 +113,7 @@ fn a_core_that_panics_reports_the_loss_of_every_lease() {
     let stats = handle.shared().stats();
     assert_eq!((stats.held, stats.lost), (0, 2));
     // It takes no more operations, and ends them.
-    let mut kept =
-        vec![Submission::Begin(Ticket::new(OpId(3), Arc::clone(&caller)), acquire(true))];
+    let mut kept = vec![Submission::Begin(OpId(3), acquire(true))];
     let _reported = handle.submit(&mut kept);
     assert_eq!(reports.recv_timeout(HANG), Ok(Report::Ended(OpId(3), Outcome::Internal)));
 }

@@ -27,7 +27,7 @@ pub trait Caller: Send + Sync + 'static {
     fn watch(&self, watch: Watch);
 }
 
-/// One open operation. Dropping it, as a panic or the end of the core does, completes it with
+/// One open operation that a task of its own completes. Dropping it, as a panic or the end of the core does, completes it with
 /// [`Outcome::Internal`], so that no caller waits forever.
 pub struct Ticket {
     op: OpId,
@@ -67,8 +67,8 @@ pub(super) fn in_any_case(report: impl Fn()) {
     let _reported = reported() || reported();
 }
 
-/// The open operations of one caller. It takes over the promise of all their tickets, at a few bytes per
-/// operation. Dropping it also reports the losses that are still unreported, and ends the remaining leases,
+/// The open operations of one caller, at a few bytes per operation. Dropping it, as a panic or the end of the core does,
+/// completes them with [`Outcome::Internal`]. It also reports the losses that are still unreported, and ends the remaining leases,
 /// which nobody renews any more.
 pub(super) struct Open {
     caller: Arc<dyn Caller>,
@@ -83,11 +83,9 @@ impl Open {
         Self { caller, ops: FxHashSet::default(), losses: VecDeque::new(), shared }
     }
 
-    /// Takes over the promise of a ticket of this caller.
-    pub(super) fn take_over(&mut self, mut ticket: Ticket) -> OpId {
-        self.ops.insert(ticket.op);
-        ticket.caller = None;
-        ticket.op
+    /// These operations begin.
+    pub(super) fn begin(&mut self, ops: impl Iterator<Item = OpId>) {
+        self.ops.extend(ops);
     }
 
     /// Ends an operation, if it is open. The code that completes a batch wakes the caller.
@@ -169,9 +167,7 @@ mod tests {
         let recorder = Arc::new(Recorder::default());
         let caller = || Arc::clone(&recorder) as Arc<dyn Caller>;
         let mut open = Open::new(caller(), Arc::default());
-        for op in [1, 2].map(OpId) {
-            assert_eq!(open.take_over(Ticket::new(op, caller())), op);
-        }
+        open.begin([1, 2].map(OpId).into_iter());
         assert!(open.complete(OpId(1), Outcome::Done));
         assert!(!open.complete(OpId(1), Outcome::Done), "once");
         drop(open);

@@ -202,7 +202,7 @@ impl Talk {
     }
 
     fn begin(&self, op: u32, command: Command) {
-        let _reported = self.handle.submit(&mut vec![Submission::Begin(self.ticket(op), command)]);
+        let _reported = self.handle.submit(&mut vec![Submission::Begin(OpId(op), command)]);
     }
 
     fn query(&self, op: u32) {

@@ -18,8 +18,6 @@ pub(super) struct Context {
     pub(super) timers: Timers,
     rng: fastrand::Rng,
     pub(super) last_token: u64,
-    /// The label of the last request: most requests of a manager have one label, which they share.
-    label: Arc<str>,
 }
 
 impl Context {
@@ -32,7 +30,6 @@ impl Context {
             timers: Timers::default(),
             rng: fastrand::Rng::with_seed(seed),
             last_token: 0,
-            label: Arc::default(),
         }
     }
 
@@ -50,14 +47,6 @@ impl Context {
         let elapsed = self.now.as_micros().saturating_sub(self.config.started.as_micros());
         self.last_token = (elapsed / TICK_US).max(self.last_token + 1);
         TokenId(self.last_token)
-    }
-
-    /// A label, for requests and leases to share.
-    pub(super) fn label(&mut self, label: Arc<str>) -> Arc<str> {
-        if !is_same(&self.label, &label) {
-            self.label = label;
-        }
-        Arc::clone(&self.label)
     }
 
     pub(super) fn token(&self, id: TokenId, label: &str) -> Token {
@@ -78,12 +67,6 @@ impl Context {
     pub(super) fn jitter(&mut self, (least_ms, most_ms): (u64, u64)) -> Duration {
         Duration::from_micros(self.rng.u64(least_ms * 1_000..most_ms * 1_000))
     }
-}
-
-/// Whether two labels are the same. Most are empty, and comparing the bytes of an empty text is slow: it has no memory,
-/// and reading from its address under a mask, as the C library does, takes a processor a hundred cycles.
-fn is_same(one: &str, other: &str) -> bool {
-    one.len() == other.len() && (one.is_empty() || one == other)
 }
 
 /// The label in a token, if its new owner has asked for another one.

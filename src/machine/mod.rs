@@ -218,7 +218,7 @@ impl Machine {
         match command {
             Command::Acquire { name, ttl, wait, label, hold, mode } => {
                 let (keys, began) = (self.queues.keys_of(&self.rq.cx, &name), self.rq.cx.now);
-                let (label, ticket, own) = (self.rq.cx.label(label), None, None);
+                let (ticket, own) = (None, None);
                 let polls = self.rq.cx.config.polling.is_some() && mode == Mode::Exclusive;
                 self.acquire(
                     op,
@@ -270,7 +270,7 @@ impl Machine {
                 match one_shot::acquire_all(&mut self.rq.cx, keys, &label, ttl) {
                     None => self.rq.cx.complete(op, Outcome::Apart),
                     Some(call) => {
-                        let aim = Aim::AcquireAll { label: self.rq.cx.label(label), hold };
+                        let aim = Aim::AcquireAll { label, hold };
                         self.begin_one_shot(op, call, aim);
                     }
                 }

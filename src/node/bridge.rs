@@ -5,7 +5,7 @@ use super::event_loop::EventLoop;
 use super::manager::NativeManager;
 use super::options::ManagerOptions;
 use super::texts::OutcomeText;
-use crate::core::{Caller, Handle, Reader, Submission, Ticket, WeakHandle, end_all};
+use crate::core::{Caller, Handle, Reader, Submission, WeakHandle, end_all};
 use crate::faults;
 use crate::keeper;
 use crate::machine::{Command, OpId};
@@ -110,8 +110,7 @@ impl Bridge {
         managers.push(handle.downgrade());
         drop(managers);
         // Last: a caller that gets an error expects no outcome.
-        let ticket = Ticket::new(OpId(slot), Arc::clone(&caller));
-        if handle.submit(&mut vec![Submission::Begin(ticket, Command::Open)]) {
+        if handle.submit(&mut vec![Submission::Begin(OpId(slot), Command::Open)]) {
             caller.wake();
         }
         Ok(NativeManager::new(handle, caller, Arc::clone(&self.completions)))

@@ -23,6 +23,8 @@ pub struct NativeManager {
     /// The memory for the operations of a call. Those of a thousand callers are so many bytes that the allocator would
     /// get them from the system anew each time.
     submissions: RefCell<Vec<Submission>>,
+    /// The label of the last acquire.
+    label: RefCell<Arc<str>>,
 }
 
 #[napi]
@@ -32,7 +34,13 @@ impl NativeManager {
         caller: Arc<dyn Caller>,
         completions: Arc<Completions>,
     ) -> Self {
-        Self { handle, caller, completions, submissions: RefCell::default() }
+        Self {
+            handle,
+            caller,
+            completions,
+            submissions: RefCell::default(),
+            label: RefCell::default(),
+        }
     }
 
     /// Starts the first `count` operations of `numbers`, with their strings, see `OpKind`. If that leaves records, moves
@@ -48,11 +56,12 @@ impl NativeManager {
     ) -> i32 {
         faults::at("submit");
         let mut submissions = self.submissions.take();
-        for (op, operation) in read_operations(count, numbers, strings) {
+        let mut label = self.label.borrow_mut();
+        for (op, operation) in read_operations(count, numbers, strings, &mut label) {
             let ticket = || Ticket::new(op, Arc::clone(&self.caller));
             submissions.push(match operation {
                 Operation::Cancel => Submission::Cancel(op),
-                Operation::Command(command) => Submission::Begin(ticket(), command),
+                Operation::Command(command) => Submission::Begin(op, command),
                 Operation::Query(question) => Submission::Query(ticket(), question),
                 // Dropping a ticket completes its operation as a defect of holdfast.
                 Operation::Malformed => {
@@ -61,6 +70,7 @@ impl NativeManager {
                 }
             });
         }
+        drop(label);
         let has_records = self.handle.submit(&mut submissions);
         self.submissions.replace(submissions);
         let into = writable(&mut into);

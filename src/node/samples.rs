@@ -10,6 +10,7 @@ use crate::protocol::Refusal;
 use crate::protocol::query::{Holding, Page, Waiting};
 use crate::protocol::survey::{Answer, Survey};
 use napi_derive::napi;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// One record of each kind.
@@ -28,7 +29,8 @@ pub struct Sample {
 /// The operations that `submit` would start, as Rust prints them.
 #[napi]
 pub fn describe_operations(count: u32, numbers: &[f64], strings: String) -> Vec<String> {
-    let operations = read_operations(count, numbers, strings);
+    let mut label = Arc::default();
+    let operations = read_operations(count, numbers, strings, &mut label);
     let lines = operations.map(|(OpId(slot), operation)| match operation {
         Operation::Cancel => format!("{slot} Cancel"),
         Operation::Command(command) => format!("{slot} {command:?}"),
