@@ -32,6 +32,22 @@ const HAS_CORES = availableParallelism() > 1 || cpus().length > 1;
 /** Gets what happens to the connection: a `NoticeCode`, and its text. */
 type NoticeListener = (code: number, text: string) => void;
 
+const NOTHING = () => {};
+/**
+ * Resolves the promise that was made last, until that is taken. With a function for each promise an operation leaves a
+ * tenth more garbage.
+ */
+let resolveLast: Resolve = NOTHING;
+const keepResolve = (resolve: Resolve) => {
+  resolveLast = resolve;
+};
+/** Keeps it no more: it would keep the promise, its lock and the manager from being collected. */
+const takeResolve = (): Resolve => {
+  const resolve = resolveLast;
+  resolveLast = NOTHING;
+  return resolve;
+};
+
 /** The operations, leases and notices of one manager. @internal */
 export class NativeChannel {
   readonly #native: InstanceType<typeof native.NativeManager>;
@@ -87,24 +103,20 @@ export class NativeChannel {
    * makes of its outcome, or rejects with what it throws.
    */
   run<T>(operation: Operation, reader: OutcomeReader<T>): Promise<T> {
-    return new Promise((resolve) => {
-      this.#start(operation, resolve, reader);
-    });
+    const result = new Promise<T>(keepResolve);
+    this.#start(operation, takeResolve(), reader);
+    return result;
   }
 
   /** Starts an operation, and answers its outcome. */
   submit(operation: Operation): Promise<Outcome> {
-    return new Promise((resolve) => {
-      this.#start(operation, resolve);
-    });
+    return this.begin(operation).outcome;
   }
 
   /** Does the same, and answers what `cancel` takes. */
   begin(operation: Operation): Pending {
-    let slot = NO_SLOT;
-    const outcome = new Promise<Outcome>((resolve) => {
-      slot = this.#start(operation, resolve);
-    });
+    const outcome = new Promise<Outcome>(keepResolve);
+    const slot = this.#start(operation, takeResolve());
     return { slot, use: slots.use(slot), outcome };
   }
 

@@ -247,6 +247,8 @@ export interface Outcome {
 export const CLOSED: Outcome = { code: OutcomeCode.Closed, a: 0, b: 0, text: null };
 /** @internal */
 export const INTERNAL: Outcome = { code: OutcomeCode.Internal, a: 0, b: 0, text: null };
+/** @internal */
+export const DONE: Outcome = { code: OutcomeCode.Done, a: 0, b: 0, text: null };
 
 /** Whether an outcome has a text, which the core hands out apart from the record. @internal */
 export function hasText(code: number): boolean {

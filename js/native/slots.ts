@@ -4,11 +4,13 @@ import { native } from './addon.js';
 import { again, orElse } from './calls.js';
 import type { NativeChannel } from './channel.js';
 import {
+  DONE,
   hasText,
   INTERNAL,
   isSuccess,
   LossCode,
   type Outcome,
+  OutcomeCode,
   RECORD_LENGTH,
   type RecordReader,
   readRecord,
@@ -270,6 +272,11 @@ class Slots implements RecordReader {
     const resolve = this.#resolvers[slot];
     if (resolve === undefined) return;
     const reader = this.#readers[slot];
+    if (code === OutcomeCode.Done) {
+      this.#release(slot);
+      deliver(DONE, resolve, reader);
+      return;
+    }
     const text = hasText(code) ? orElse(() => this.#bridge.takeText(slot), undefined) : null;
     this.#release(slot);
     const outcome = text === undefined ? withoutText(code, a, b) : { code, a, b, text };
