@@ -4,7 +4,8 @@
 //! stop that; so that a hung process does not hold for ever, renewal pauses while JavaScript has not turned for
 //! `stall_timeout`.
 
-use super::context::{Context, in_order};
+use super::boxed_map::BoxedMap;
+use super::context::Context;
 use super::handoff::{HandoffBudget, Reservation};
 use super::interface::{Effect, Hold, LossReason};
 use super::requests::{Fallback, Finished, Requests};
@@ -189,8 +190,7 @@ pub(super) enum GiveBack {
 
 #[derive(Debug, Default)]
 pub(super) struct Leases {
-    // Boxed, since a map that grows is half empty.
-    by_token: FxHashMap<TokenId, Box<Lease>>,
+    by_token: BoxedMap<TokenId, Lease>,
     /// The last request for more handoffs of each whole lock that is handed off.
     reservations: FxHashMap<TokenId, Reservation>,
     /// When the oldest unanswered ping was sent to JavaScript.
@@ -203,11 +203,11 @@ impl Leases {
     }
 
     pub(super) fn ids(&self) -> Vec<TokenId> {
-        in_order(&self.by_token)
+        self.by_token.keys_in_order()
     }
 
     pub(super) fn get(&self, id: TokenId) -> Option<&Lease> {
-        self.by_token.get(&id).map(Box::as_ref)
+        self.by_token.get(&id)
     }
 
     /// A lease, if this caller still has it.
@@ -232,7 +232,7 @@ impl Leases {
         rq.cx.stats.acquired += 1;
         rq.cx.push(Effect::SetDeadline { lease: held.id, until: Some(held.held_until()) });
         rq.cx.timers.set(Timer::Lease(id), held.plan().0);
-        self.by_token.insert(id, Box::new(held));
+        self.by_token.insert(id, held);
     }
 
     /// Ends a lease here: cancels its schedule and its validity.
@@ -244,7 +244,7 @@ impl Leases {
             rq.forget(Owner::Reservation(id));
         }
         rq.cx.push(Effect::SetDeadline { lease: held.id, until: None });
-        Some(*held)
+        Some(held)
     }
 
     /// Changes a lease, and updates its timer.
@@ -555,10 +555,10 @@ impl Leases {
 #[cfg(all(test, feature = "core"))]
 impl Leases {
     pub(super) fn all(&self) -> impl Iterator<Item = &Lease> {
-        self.by_token.values().map(Box::as_ref)
+        self.by_token.iter().map(|(_, held)| held)
     }
 
     pub(super) fn all_mut(&mut self) -> impl Iterator<Item = &mut Lease> {
-        self.by_token.values_mut().map(Box::as_mut)
+        self.by_token.values_mut()
     }
 }

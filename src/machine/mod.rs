@@ -12,6 +12,7 @@
 //!   requests ─ servers ─ connection, routes     sending, and routing
 //! ```
 
+mod boxed_map;
 mod connection;
 mod contention;
 mod context;
@@ -47,6 +48,7 @@ pub use quorum::{Quorum, Settings};
 pub use routes::Routes;
 pub use stats::Stats;
 
+use self::boxed_map::BoxedMap;
 use self::contention::Contention;
 use self::context::{Context, in_order};
 use self::handoff::{HandoffBudget, Reservation};
@@ -79,8 +81,7 @@ pub struct Machine {
     rq: Requests,
     queues: WaitQueues,
     contention: Contention,
-    // Boxed, since they are large, and go in and out with every lock.
-    entries: FxHashMap<TokenId, Box<Entry>>,
+    entries: BoxedMap<TokenId, Entry>,
     leases: Leases,
     /// Releases that wait for an answer. If that to a renewal, a claim or an extension confirms the lock, it is handed off
     /// here; after that to a queue entry, the entry can be moved back.
@@ -161,7 +162,7 @@ impl Protocol for Machine {
             UnderWay::Acquire(op) => {
                 // Callers that wait behind others have no entry of their own, and count as one with them.
                 let Some(id) = self.queues.entry_of(op) else { return false };
-                if self.entries.get(&id).is_none_or(|entry| entry.is_queued()) {
+                if self.entries.get(&id).is_none_or(Entry::is_queued) {
                     return false;
                 }
                 Owner::Entry(id)
@@ -187,7 +188,7 @@ impl Machine {
             rq: Requests::new(Context::new(config, seed)),
             queues: WaitQueues::default(),
             contention: Contention::default(),
-            entries: FxHashMap::default(),
+            entries: BoxedMap::default(),
             leases: Leases::default(),
             undecided: FxHashMap::default(),
             releases: FxHashMap::default(),
@@ -478,7 +479,7 @@ impl Machine {
             // Includes those sent elsewhere while their slot moved to a server without a connection.
             self.send_one_shot(op);
         }
-        for id in in_order(&self.entries) {
+        for id in self.entries.keys_in_order() {
             if is_here(&self.rq.servers, self.entries.get(&id).map(|entry| &entry.keys)) {
                 self.send_entry(id);
             }
@@ -646,7 +647,7 @@ impl Machine {
     }
 
     /// Removes an entry, and returns whether it has an open request.
-    fn remove_entry(&mut self, id: TokenId) -> Option<(Box<Entry>, bool)> {
+    fn remove_entry(&mut self, id: TokenId) -> Option<(Entry, bool)> {
         let entry = self.entries.remove(&id)?;
         let asks = self.rq.forget(Owner::Entry(id));
         let asks_behind = self.rq.forget(Owner::EntryBehind(id));
@@ -809,7 +810,7 @@ impl Machine {
         else {
             return self.give_back(entry.keys, entry.token, entry.uncertain);
         };
-        let Entry { keys, mode, block, budget, beneficiary, label, .. } = *entry;
+        let Entry { keys, mode, block, budget, beneficiary, label, .. } = entry;
         rq.cx.stats.handed_off += u64::from(budget.is_some());
         let other_label = context::other_label(&label, &request.label);
         let Granted { fence, until, owes, since, plainly } = granted;
@@ -836,7 +837,7 @@ impl Machine {
         let Some((old, is_open)) = self.remove_entry(id) else { return };
         let new = self.rq.cx.next_token_id();
         let token = self.rq.cx.token(new, &old.label);
-        self.entries.insert(new, Box::new(old.replacement(token)));
+        self.entries.insert(new, old.replacement(token));
         self.queues.replace_entry(&old, id, new);
         self.give_back(old.keys, old.token, old.uncertain || is_open);
         self.send_entry(new);
@@ -1123,7 +1124,7 @@ impl Machine {
         let next = self.queues.reserve_successor(&held.keys, held.mode)?;
         let (id, mut entry) = next.entry(cx, Beneficiary::Queue);
         (entry.budget, entry.longest) = (Some(budget), entry.ttl);
-        Some((id, entry))
+        Some((id, Box::new(entry)))
     }
 
     /// Decides a release that has waited for an answer, if that has come or never will.
@@ -1189,7 +1190,7 @@ impl Machine {
             Ok(Reply::HandedOff { fence, waiting }) => {
                 let alone = self.queues.are_only_own(&entry.keys, waiting, &self.entries);
                 self.queues.set_alone(&entry.keys, alone);
-                self.grant_successor(id, entry, fence, &finished);
+                self.grant_successor(id, *entry, fence, &finished);
                 Some(Finished { reply: Ok(Reply::Owner(true)), ..finished })
             }
             // A release needs less than a handoff, and the successor's limit may allow no more shares.
@@ -1208,7 +1209,7 @@ impl Machine {
     }
 
     /// The successor has the share: the first caller of the queue gets it.
-    fn grant_successor(&mut self, id: TokenId, entry: Box<Entry>, fence: u64, answer: &Finished) {
+    fn grant_successor(&mut self, id: TokenId, entry: Entry, fence: u64, answer: &Finished) {
         let (node, since) = (answer.node, answer.sent);
         let until = valid_until(since, entry.ttl);
         let outdated = self.rq.servers.get(node).data.is_outdated(fence);

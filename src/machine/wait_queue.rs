@@ -4,7 +4,8 @@
 //! server (`queue_entry.rs`) for the head of it: one for a whole lock, and for shares as many as may be held at once. A
 //! granted entry serves the first caller here.
 
-use super::context::{Context, in_order};
+use super::boxed_map::BoxedMap;
+use super::context::Context;
 use super::handoff::BLOCK_MAX;
 use super::interface::{Hold, Outcome, Wait};
 use super::queue_entry::{Beneficiary, ContentionPolicy, Entry, Pending, is_foreign};
@@ -35,16 +36,12 @@ pub(super) struct AcquireRequest {
 
 impl AcquireRequest {
     /// A new token that asks for the lock.
-    pub(super) fn entry(
-        &self,
-        cx: &mut Context,
-        beneficiary: Beneficiary,
-    ) -> (TokenId, Box<Entry>) {
+    pub(super) fn entry(&self, cx: &mut Context, beneficiary: Beneficiary) -> (TokenId, Entry) {
         let id = cx.next_token_id();
         let (keys, label, token) =
             (self.keys.clone(), Arc::clone(&self.label), cx.token(id, &self.label));
         let (ttl, mode, policy) = (self.ttl, self.mode, self.policy());
-        (id, Box::new(Entry::new(keys, token, ttl, label, mode, beneficiary, policy)))
+        (id, Entry::new(keys, token, ttl, label, mode, beneficiary, policy))
     }
 
     pub(super) const fn policy(&self) -> ContentionPolicy {
@@ -114,8 +111,7 @@ pub(super) enum Need {
 
 #[derive(Debug, Default)]
 pub(super) struct WaitQueues {
-    // Boxed, since a map that grows is half empty.
-    requests: FxHashMap<OpId, Box<AcquireRequest>>,
+    requests: BoxedMap<OpId, AcquireRequest>,
     queues: FxHashMap<LockKeys, WaitQueue>,
     /// The memory of queues that ended, for those that begin.
     spare: Vec<WaitQueue>,
@@ -133,7 +129,7 @@ impl WaitQueues {
     }
 
     pub(super) fn ops(&self) -> Vec<OpId> {
-        in_order(&self.requests)
+        self.requests.keys_in_order()
     }
 
     /// The keys of a lock, shared by all its requests, since there may be thousands.
@@ -144,7 +140,7 @@ impl WaitQueues {
     }
 
     pub(super) fn get(&self, op: OpId) -> Option<&AcquireRequest> {
-        self.requests.get(&op).map(Box::as_ref)
+        self.requests.get(&op)
     }
 
     pub(super) fn insert(&mut self, cx: &mut Context, op: OpId, mut request: AcquireRequest) {
@@ -156,7 +152,7 @@ impl WaitQueues {
         if request.policy() == ContentionPolicy::Wait {
             self.enqueue(op, &mut request);
         }
-        self.requests.insert(op, Box::new(request));
+        self.requests.insert(op, request);
     }
 
     /// A request that has polled goes on at the end of its queue. Returns the lock, and the entry that it needs no more.
@@ -193,7 +189,7 @@ impl WaitQueues {
                 queue.waiters.remove(index);
             }
         }
-        Some(*request)
+        Some(request)
     }
 
     pub(super) fn has(&self, keys: &LockKeys) -> bool {
@@ -222,7 +218,7 @@ impl WaitQueues {
     pub(super) fn next_need(
         &mut self,
         keys: &LockKeys,
-        entries: &FxHashMap<TokenId, Box<Entry>>,
+        entries: &BoxedMap<TokenId, Entry>,
     ) -> Need {
         let Some(queue) = self.queues.get_mut(keys) else { return Need::None };
         let caller = |index: usize| {
@@ -338,10 +334,10 @@ impl WaitQueues {
         &self,
         keys: &LockKeys,
         waiting: u64,
-        entries: &FxHashMap<TokenId, Box<Entry>>,
+        entries: &BoxedMap<TokenId, Entry>,
     ) -> bool {
         let own = self.queues.get(keys).into_iter().flat_map(|queue| &queue.entries);
-        let is_queued = |id: &&TokenId| entries.get(id).is_some_and(|entry| entry.is_queued());
+        let is_queued = |id: &&TokenId| entries.get(id).is_some_and(Entry::is_queued);
         waiting <= own.filter(is_queued).count() as u64
     }
 

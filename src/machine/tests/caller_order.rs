@@ -21,7 +21,7 @@ impl Simulation {
         // A caller whose request is still in flight has no position yet, nor has one whose plain commands have found the
         // lock held.
         let is_known = |process: &&Process| {
-            let mut entries = process.world.machine.entries.values();
+            let mut entries = process.world.machine.entries.iter().map(|(_, entry)| entry);
             let asks = entries.all(|entry| entry.approach != Approach::Plain);
             process.world.up && process.world.wire.is_empty() && asks
         };

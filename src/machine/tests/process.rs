@@ -139,7 +139,7 @@ impl Process {
 /// Whether a machine still knows a token.
 pub(super) fn knows(machine: &Machine, id: TokenId) -> bool {
     let client = &machine.rq.cx.config.client;
-    machine.entries.contains_key(&id)
+    machine.entries.get(&id).is_some()
         || machine.leases.get(id).is_some()
         || machine.releases.contains_key(&id)
         || machine.releases.values().filter_map(|it| it.successor.as_ref()).any(|it| it.0 == id)
