@@ -550,8 +550,8 @@ pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
         "a release by the lock's key alone frees another's lock",
         Kind::Moving,
         script(
-            "if value ~= token and value ~= token .. MARK then\n  return 0\nend\nredis.call('DEL', lock_key)",
-            "redis.call('DEL', lock_key)",
+            "and value ~= LONE_SHARE .. token then\n  return 0\nend\nredis.call('DEL', lock_key)",
+            "and false then\n  return 0\nend\nredis.call('DEL', lock_key)",
         ),
     ),
     // While it does so from server to server.
