@@ -16,8 +16,9 @@ So its rate is one second divided by the sum of the two CPU columns. holdfast se
 the server has requests to answer, and the first at once to a server that has none, so client and server work at the same time if each has a core; if other processes keep the
 cores busy, it loses that advantage and \`limit\` is as fast or faster. With 1000 in flight the client's core is busy all the time, and its CPU per pair
 decides. holdfast's commands cost the server about 1.25 times as much as the snippet's (see *Limit*). Of the client's CPU
-(perf, 64 in flight) holdfast's own code takes a third, Node and V8 another third (promises, microtasks, garbage), the C library a
-sixth for memory, and the kernel a tenth.`;
+(perf, 64 in flight) holdfast's own code takes three tenths, Node and V8 four (promises, microtasks, garbage), the C library one
+and the kernel two. With 8 in flight the order in which client, server and peers get their turns decides: the ratio to the snippet
+was 1.67, 1.31 and 0.84 in three runs. \`npm run instructions\` counts what hardly varies.`;
 
 export const PAIRS = { id: 'pairs', about: ABOUT, run };
 
