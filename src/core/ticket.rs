@@ -27,8 +27,8 @@ pub trait Caller: Send + Sync + 'static {
     fn watch(&self, watch: Watch);
 }
 
-/// One open operation that a task of its own completes. Dropping it, as a panic or the end of the core does, completes it with
-/// [`Outcome::Internal`], so that no caller waits forever.
+/// One open operation that a task of its own completes. Dropping it, as a panic or the end of the core does, completes it
+/// with [`Outcome::Internal`], so that no caller waits forever.
 pub struct Ticket {
     op: OpId,
     caller: Option<Arc<dyn Caller>>,
@@ -68,8 +68,8 @@ pub(super) fn in_any_case(report: impl Fn()) {
 }
 
 /// The open operations of one caller, at a few bytes per operation. Dropping it, as a panic or the end of the core does,
-/// completes them with [`Outcome::Internal`]. It also reports the losses that are still unreported, and ends the remaining leases,
-/// which nobody renews any more.
+/// completes them with [`Outcome::Internal`]. It also reports the losses that are still unreported, and ends the
+/// remaining leases, which nobody renews any more.
 pub(super) struct Open {
     caller: Arc<dyn Caller>,
     ops: FxHashSet<OpId>,
