@@ -231,6 +231,10 @@ impl Watch {
         }
         self.heard(done);
         let successors = if done.opens() { self.successors(done) } else { Vec::new() };
+        // A waiter that plain commands have made the holder gets the lock anew if that is taken from it by force.
+        for successor in successors.iter().filter(|successor| had(successor.token)) {
+            self.grant(done, successor.token);
+        }
         holders_are_right(done, &successors)?;
         leases_are_right(done)?;
         self.fences_are_right(done, &successors)?;
