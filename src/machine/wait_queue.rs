@@ -98,7 +98,7 @@ fn entries_max(mode: Mode) -> usize {
     }
 }
 
-/// What a queue needs at the server, so that its first callers have one entry each.
+/// The next change to the entries of a queue at the server: each of its first callers must have one.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Need {
     /// Nothing.
@@ -213,8 +213,8 @@ impl WaitQueues {
         self.queues.get(keys).into_iter().flat_map(|queue| queue.entries.iter().copied()).collect()
     }
 
-    /// What a queue needs at the server. Takes an entry that it needs no more, and removes a queue without callers and
-    /// entries.
+    /// The next change that the entries of a queue need. A surplus entry leaves the queue; a queue without callers and
+    /// entries ends.
     pub(super) fn next_need(
         &mut self,
         keys: &LockKeys,

@@ -65,7 +65,7 @@ pub enum Counters {
 
 /// The key of the fence counter of a server.
 pub(crate) const COUNTER: &str = "holdfast:fence";
-/// What stands before and behind the tag of a slot in the key of its fence counter.
+/// The texts before and after the tag of a slot in the key of its fence counter.
 pub(crate) const SLOT_COUNTER: (&str, &str) = ("holdfast:{", "}:fence");
 
 /// The key of a fence counter. That of a server or slot depends on neither the prefix nor the name, so all users of a

@@ -160,7 +160,7 @@ fn count(digits: &[u8]) -> Result<Option<u64>, Malformed> {
 
 /// The number that a line consists of.
 pub(super) fn number(line: &[u8]) -> Option<i64> {
-    /// So many digits do not overflow.
+    /// The most digits of a number that cannot overflow.
     const DIGITS_MAX: usize = 18;
     if !(1..=DIGITS_MAX).contains(&line.len()) || !line.iter().all(u8::is_ascii_digit) {
         return std::str::from_utf8(line).ok()?.parse().ok();
