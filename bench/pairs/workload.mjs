@@ -18,7 +18,7 @@ cores busy, it loses that advantage and \`limit\` is as fast or faster. With 100
 decides. holdfast's commands cost the server about 1.25 times as much as the snippet's (see *Limit*). Of the client's CPU
 (perf, 64 in flight) holdfast's own code takes three tenths, Node and V8 four (promises, microtasks, garbage), the C library one
 and the kernel two. With 8 in flight the order in which client, server and peers get their turns decides: the ratio to the snippet
-was 1.67, 1.31 and 0.84 in three runs. \`npm run instructions\` counts what hardly varies.`;
+varies from run to run, from 0.84 to 1.67 so far. \`npm run instructions\` counts what hardly varies.`;
 
 export const PAIRS = { id: 'pairs', about: ABOUT, run };
 

@@ -69,7 +69,7 @@ pub enum Submission {
     Begin(OpId, Command),
     /// Queries holders and waiters.
     Query(Ticket, Question),
-    /// Ends an acquire, if it is still open. The outcome goes to that acquire's ticket.
+    /// Ends an acquire, if it is still open. The outcome is that acquire's.
     Cancel(OpId),
 }
 

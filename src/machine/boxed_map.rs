@@ -1,5 +1,6 @@
 //! A map of large values that come and go with every lock.
 
+use super::context::in_order;
 use rustc_hash::FxHashMap;
 use std::hash::Hash;
 
@@ -55,9 +56,7 @@ impl<K: Copy + Eq + Hash + Ord, T> BoxedMap<K, T> {
 
     /// The keys in ascending order.
     pub(super) fn keys_in_order(&self) -> Vec<K> {
-        let mut keys: Vec<K> = self.map.keys().copied().collect();
-        keys.sort_unstable();
-        keys
+        in_order(&self.map)
     }
 
     pub(super) fn values_mut(&mut self) -> impl Iterator<Item = &mut T> {

@@ -234,16 +234,15 @@ impl WaitQueues {
                 return queue.entries.pop_back().map_or(Need::None, Need::Less);
             }
         }
-        match (wanted, caller(queue.entries.len())) {
-            (None, _) => self.end(keys),
-            (Some(wanted), Some((op, mode)))
-                if mode == wanted && queue.entries.len() < entries_max(mode) =>
-            {
-                return Need::More(op);
-            }
-            _ => {}
+        let Some(wanted) = wanted else {
+            self.end(keys);
+            return Need::None;
+        };
+        let has_room = queue.entries.len() < entries_max(wanted);
+        match caller(queue.entries.len()) {
+            Some((op, mode)) if mode == wanted && has_room => Need::More(op),
+            _ => Need::None,
         }
-        Need::None
     }
 
     fn end(&mut self, keys: &LockKeys) {

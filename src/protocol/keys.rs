@@ -265,7 +265,7 @@ mod tests {
                 LockKeys::from_key(&keys.counter(Counters::Slots).to_string()).slot(),
                 keys.slot()
             );
-            assert_eq!(keys.counter(Counters::Server).to_string(), COUNTER);
+            assert_eq!(keys.counter(Counters::Server).to_string(), "holdfast:fence");
         }
     }
 
