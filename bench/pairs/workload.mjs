@@ -12,13 +12,17 @@ per turn, and a parser that knows three kinds of reply. holdfast issues a fence 
 do neither. The column *commands* counts the commands inside scripts too. The column *bytes* counts both directions.
 
 A client that writes once per turn, like \`limit\`, and the server take turns: each waits while the other works through a batch.
-So its rate is one second divided by the sum of the two CPU columns. holdfast sends as soon as as many operations wait for that as
-the server has requests to answer, and the first at once to a server that has none, so client and server work at the same time if each has a core; if other processes keep the
-cores busy, it loses that advantage and \`limit\` is as fast or faster. With 1000 in flight the client's core is busy all the time, and its CPU per pair
-decides. holdfast's commands cost the server about 1.25 times as much as the snippet's (see *Limit*). Of the client's CPU
-(perf, 64 in flight) holdfast's own code takes three tenths, Node and V8 four (promises, microtasks, garbage), the C library one
-and the kernel two. With 8 in flight the order in which client, server and peers get their turns decides: the ratio to the snippet
-varies from run to run, from 0.84 to 1.67 so far. \`npm run instructions\` counts what hardly varies.`;
+So its rate is one second divided by the sum of the two CPU columns. holdfast sends as soon as half as many operations wait for
+that as the server has requests to answer, and the first at once to a server that has none, so client and server work at the same
+time if each has a core; if other processes keep the cores busy, it loses that advantage. With 1000 in flight the client's core is
+busy all the time, and its CPU per pair decides. holdfast's commands cost the server about 1.25 times as much as the snippet's
+(see *Limit*). Of the client's CPU (perf, 64 in flight) holdfast's own code takes three tenths, Node and V8 four (promises,
+microtasks, garbage), the C library one and the kernel two.
+
+With 8 in flight a fast client has sent all eight requests before a server that slept has read the first: again they take turns.
+ioredis needs as long for one request as the server needs to wake, so the two work at the same time, at more CPU of the client. A
+machine whose server wakes sooner shows the opposite: the ratio to the snippet was between 0.74 and 1.67 so far. \`npm run
+instructions\` counts what hardly varies.`;
 
 export const PAIRS = { id: 'pairs', about: ABOUT, run };
 

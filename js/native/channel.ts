@@ -258,14 +258,15 @@ export class NativeChannel {
   }
 
   /**
-   * Sends as soon as as many operations wait as the server has requests to answer, so the first at once to a server that
-   * has none: it works on one half while JavaScript makes the other. A batch that is full is sent in any case.
+   * Sends as soon as half as many operations wait as the server has requests to answer, so the first at once to a server
+   * that has none: it works on some while JavaScript makes the next. Fewer at a time would keep the server busier, but
+   * each write has its price. A batch that is full is sent in any case.
    */
   #flushSoon(): void {
     const { count, isFull } = this.#batch;
     if (count === 1) soon(() => this.#flushAll());
     if (this.#overlaps) this.#underWay ??= this.#countUnanswered();
-    if (isFull || count >= (this.#underWay ?? Number.POSITIVE_INFINITY)) this.#flush();
+    if (isFull || count >= (this.#underWay ?? Number.POSITIVE_INFINITY) / 2) this.#flush();
   }
 
   /** How many requests have no answer. The core is asked only if answers may have come since it last said so. */

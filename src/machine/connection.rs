@@ -142,8 +142,11 @@ impl<R> Connection<R> {
     /// Takes a request that was answered. Answers come in the order of the requests, so it is the first one, or was
     /// given up before.
     pub(super) fn take(&mut self, id: RequestId) -> Option<InFlight<R>> {
-        let index = self.in_flight.partition_point(|other| other.id < id);
-        self.in_flight.get(index).filter(|other| other.id == id)?;
+        // Without a search through memory that has left the caches.
+        if self.in_flight.front()?.id == id {
+            return self.in_flight.pop_front();
+        }
+        let index = self.in_flight.binary_search_by_key(&id, |other| other.id).ok()?;
         self.in_flight.remove(index)
     }
 
