@@ -250,7 +250,7 @@ export class RedisServer {
     ];
   }
 
-  /** Ends the process like a crash. */
+  /** Ends the process like a crash, also one that is paused. Deno sends a process no second signal, so there is no other. */
   async kill(): Promise<void> {
     const child = this.#child;
     if (child === undefined || child.exitCode !== null || child.signalCode !== null) return;
@@ -295,7 +295,6 @@ export class RedisServer {
 
   async stop(): Promise<void> {
     this.#admin?.disconnect();
-    this.resume();
     await this.#proxy?.stop();
     await this.kill();
     rmSync(this.folder, { recursive: true, force: true });
