@@ -250,7 +250,7 @@ export class RedisServer {
     ];
   }
 
-  /** Ends the process like a crash, also one that is paused. Deno sends a process no second signal, so there is no other. */
+  /** Ends the process like a crash, also one that is paused. No signal comes before: Deno sends a process only one. */
   async kill(): Promise<void> {
     const child = this.#child;
     if (child === undefined || child.exitCode !== null || child.signalCode !== null) return;
