@@ -67,6 +67,7 @@ export class HeldLock implements Holder, OutcomeReader<boolean>, SharedHandle {
   /** Shared by all locks of the manager, since there may be very many. */
   readonly #manager: ManagerContext;
   readonly #lease: number;
+  #place = 0;
   readonly #label: string;
   readonly #since: number;
   #flags: number;
@@ -88,8 +89,23 @@ export class HeldLock implements Holder, OutcomeReader<boolean>, SharedHandle {
   /** The lock that was granted just now. @internal */
   static begin(manager: ManagerContext, grant: Grant): HeldLock {
     const lock = new HeldLock(manager, grant);
-    manager.channel.watch(grant.lease, lock);
+    manager.channel.watch(lock);
     return lock;
+  }
+
+  /** @internal */
+  get lease(): number {
+    return this.#lease;
+  }
+
+  /** @internal */
+  get place(): number {
+    return this.#place;
+  }
+
+  /** @internal */
+  set place(place: number) {
+    this.#place = place;
   }
 
   /** @internal */
@@ -164,7 +180,7 @@ export class HeldLock implements Holder, OutcomeReader<boolean>, SharedHandle {
     this.#noticeLoss();
     if (this.#abort === undefined) {
       this.#abort = new AbortController();
-      this.#manager.channel.refresh(this.#lease, this);
+      this.#manager.channel.refresh(this);
       if (this.#lostBecause !== undefined) this.#abort.abort(this.#lost());
     }
     return this.#abort.signal;
@@ -212,7 +228,7 @@ export class HeldLock implements Holder, OutcomeReader<boolean>, SharedHandle {
       throw toError(outcome, this.#manager.errors, 'downgrade', this.name);
     }
     this.#flags |= SHARED;
-    this.#manager.channel.refresh(this.#lease, this);
+    this.#manager.channel.refresh(this);
     return true;
   }
 
@@ -226,7 +242,7 @@ export class HeldLock implements Holder, OutcomeReader<boolean>, SharedHandle {
       throw toError(outcome, this.#manager.errors, 'extend', this.name);
     }
     this.#flags |= RELEASED;
-    this.#manager.channel.forget(this.#lease);
+    this.#manager.channel.forget(this);
   }
 
   release(): Promise<boolean> {
@@ -248,7 +264,7 @@ export class HeldLock implements Holder, OutcomeReader<boolean>, SharedHandle {
    */
   read(outcome: Outcome): boolean {
     // Only now: a loss that the core has found before the release is reported first.
-    this.#manager.channel.forget(this.#lease);
+    this.#manager.channel.forget(this);
     if (outcome.code === OutcomeCode.Done) return true;
     // Closing a manager releases everything.
     if (outcome.code === OutcomeCode.Lost || outcome.code === OutcomeCode.Closed) return false;

@@ -144,40 +144,45 @@ export class NativeChannel {
     return slots.now;
   }
 
-  /** Has `holder` told, once, when `lease` is lost. */
-  watch(lease: number, holder: Holder): void {
-    const early = this.#closing === undefined ? this.#earlyLosses.get(lease) : CLOSED_LOSS;
-    this.#holds.add(lease, holder);
+  /** Has `holder` told, once, when its lease is lost. */
+  watch(holder: Holder): void {
+    const early = this.#closing === undefined ? this.#earlyLosses.get(holder.lease) : CLOSED_LOSS;
+    this.#holds.add(holder);
     this.#updateRetention();
     slots.checkForAbandoned();
-    if (early !== undefined) this.lose(lease, early);
+    if (early !== undefined) this.#lose(holder, early);
   }
 
   /** Refers to `holder` again: a stand-in that was made of it before lacks what has changed since. */
-  refresh(lease: number, holder: Holder): void {
-    this.#holds.refresh(lease, holder);
+  refresh(holder: Holder): void {
+    this.#holds.refresh(holder);
   }
 
   /** Forgets a lease whose holder knows that it is over. */
-  forget(lease: number): void {
-    this.#holds.delete(lease);
+  forget(holder: Holder): void {
+    this.#holds.delete(holder);
     this.#updateRetention();
   }
 
   /** All leases were lost. */
   loseAll(reason: number): void {
-    for (const lease of this.#holds.leases()) this.lose(lease, reason);
+    for (const holder of this.#holds.all()) this.#lose(holder, reason);
   }
 
   /** A lease was lost; `reason` is a `LossCode`. */
   lose(lease: number, reason: number): void {
-    const holder = this.#holds.delete(lease);
+    const holder = this.#holds.find(lease);
     if (holder === undefined) {
       // The lease was released; or it was lost while the event loop was blocked, and its grant is read in this turn.
       if (this.#earlyLosses.size === 0) setImmediate(() => this.#earlyLosses.clear());
       this.#earlyLosses.set(lease, reason);
       return;
     }
+    this.#lose(holder, reason);
+  }
+
+  #lose(holder: Holder, reason: number): void {
+    this.#holds.delete(holder);
     this.#updateRetention();
     const listeners = holder.lose(reason);
     // Later: a listener must not run in the middle of the code that finds the loss out.
@@ -203,7 +208,7 @@ export class NativeChannel {
   /** For how long the lock with this token has been held, in ms; undefined if no caller of this manager holds it. */
   heldFor(tokenId: number): number | undefined {
     for (const lease of leasesOf(tokenId)) {
-      const age = ageOf(this.#holds.since(lease));
+      const age = ageOf(this.#holds.find(lease)?.since);
       if (age !== undefined) return age;
     }
     return undefined;
