@@ -416,7 +416,7 @@ fn any_reply(bytes: &mut Bytes<'_>, script: Option<Script>) -> Result<Reply, Fai
     Ok(match (script, bytes.below(4)) {
         (Script::Adopt | Script::Reserve, 0) | (Script::HandoffShare, 1) => Reply::Owner(false),
         (Script::HandoffShare | Script::Release | Script::Force, 0) => Reply::More,
-        (Script::Acquire, 0) => Reply::Held(Held {
+        (Script::Acquire, 0) => Reply::from(Held {
             remaining: bytes.flag().then(|| Duration::from_millis(exact(bytes))),
             holder: bytes.pick(&["", "somebody", "hf1.c.1", "hf1.x.1+"]).to_owned(),
             time: ServerTime::from_micros(exact(bytes)),
@@ -442,7 +442,7 @@ fn any_reply(bytes: &mut Bytes<'_>, script: Option<Script>) -> Result<Reply, Fai
             let time = ServerTime::from_micros(exact(bytes));
             Reply::Voted { counter: exact(bytes), time, sealed: bytes.flag() }
         }
-        (Script::Vote, _) => Reply::Held(Held {
+        (Script::Vote, _) => Reply::from(Held {
             remaining: bytes.flag().then(|| Duration::from_millis(exact(bytes))),
             holder: bytes.pick(&["somebody", "hf1.c.1.1", "hf1.x.1.2"]).to_owned(),
             ..Held::default()

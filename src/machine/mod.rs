@@ -581,7 +581,12 @@ impl Machine {
             match self.queues.next_need(keys, &self.entries) {
                 Need::None => return,
                 Need::Less(id) => self.abandon_entry(id),
-                Need::More(op) => self.enqueue(op, keys, holder),
+                Need::More(op, mode) => {
+                    self.enqueue(op, keys, holder);
+                    if !mode.is_shared() {
+                        return;
+                    }
+                }
             }
         }
     }
@@ -1003,7 +1008,8 @@ impl Machine {
         };
         let id = lease.token_id();
         let caller = (op, self.rq.cx.now + self.rq.cx.config.command_timeout);
-        if exported {
+        // Unless somebody waits here, there is no handoff to consider.
+        if exported || !self.queues.has(&held.keys) {
             self.release_at_server(id, caller, None);
         } else if (self.is_unanswered(held) && self.next_owner(held).is_some())
             || self.keeps_a_position(held)
@@ -1142,8 +1148,9 @@ impl Machine {
 
     fn release_at_server(&mut self, id: TokenId, caller: Leaving, successor: Option<Successor>) {
         let Some(held) = self.leases.remove(&mut self.rq, id) else { return };
+        let waits_here = self.queues.has(&held.keys);
         // A handoff while nobody else waits takes nobody's turn.
-        if successor.is_none() || !self.queues.is_alone(&held.keys) {
+        if waits_here && (successor.is_none() || !self.queues.is_alone(&held.keys)) {
             self.move_entries_back(&held.keys);
         }
         let (op, deadline) = caller;
@@ -1154,13 +1161,13 @@ impl Machine {
         release.plain = (held.lone_share || !release.shared)
             && held.owes.is_none()
             && !held.uncertain
+            && !waits_here
             && self.is_likely_free(&release.keys)
-            && self.rq.servers.data_of(&release.keys).takes_plain_commands(held.mode)
-            && !self.queues.has(&release.keys);
+            && self.rq.servers.data_of(&release.keys).takes_plain_commands(held.mode);
         release.successor = successor;
-        let (keys, shared) = (release.keys.clone(), release.shared);
+        let asks_behind = (waits_here && !release.shared).then(|| release.keys.clone());
         self.begin_release(id, release);
-        if !shared {
+        if let Some(keys) = asks_behind {
             self.ask_behind_release(&keys);
         }
     }

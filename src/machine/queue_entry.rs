@@ -288,14 +288,14 @@ impl Entry {
         if transient { Step::Known(Again::Soon) } else { Step::Refused }
     }
 
-    fn held(&mut self, held: Held, quorum: bool) -> Step {
+    fn held(&mut self, held: Box<Held>, quorum: bool) -> Step {
         let otherwise = self.position.lost();
         self.position = held.queued.map_or(otherwise, |queued| Position::Queued(queued.seq));
         self.misses = if self.hinted { 0 } else { self.misses + 1 };
         self.queue_seen = if held.queueing { self.queue_seen.saturating_add(1) } else { 0 };
         let hinted = self.hinted && !quorum;
         let owners = Arc::clone(&held.owners);
-        self.pending = Pending::Held(Box::new(held));
+        self.pending = Pending::Held(held);
         if self.may_steal(&owners) {
             self.policy = ContentionPolicy::Steal(Some(owners));
             return Step::Send;

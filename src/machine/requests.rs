@@ -12,7 +12,7 @@ use super::servers::Servers;
 use super::timers::{Owner, Timer};
 use crate::protocol::message;
 use crate::protocol::{
-    Call, Failure, Held, Mono, NodeId, Refusal, Reply, RequestId, Script, ServerTime, Take, TokenId,
+    Call, Failure, Mono, NodeId, Refusal, Reply, RequestId, Script, ServerTime, Take, TokenId,
 };
 use rustc_hash::FxHashMap;
 use std::collections::hash_map::Entry;
@@ -25,8 +25,48 @@ pub(super) const RETRY_MS: (u64, u64) = (20, 60);
 pub(super) struct Requests {
     pub(super) cx: Context,
     pub(super) servers: Servers,
-    open: FxHashMap<Owner, RequestId>,
+    open: Open,
     last: u64,
+}
+
+/// The open request of each owner, by kinds of owners: for an uncontended lock most kinds have none, and are looked up at
+/// no cost.
+#[derive(Debug, Default)]
+struct Open([FxHashMap<u64, RequestId>; Owner::KINDS]);
+
+impl Open {
+    fn len(&self) -> usize {
+        self.0.iter().map(FxHashMap::len).sum()
+    }
+
+    fn has(&self, owner: Owner) -> bool {
+        let (kind, number) = owner.parts();
+        self.0[kind].contains_key(&number)
+    }
+
+    fn insert(&mut self, owner: Owner, id: RequestId) {
+        let (kind, number) = owner.parts();
+        self.0[kind].insert(number, id);
+    }
+
+    /// Returns whether the owner had one.
+    fn remove(&mut self, owner: Owner) -> bool {
+        let (kind, number) = owner.parts();
+        let open = &mut self.0[kind];
+        !open.is_empty() && open.remove(&number).is_some()
+    }
+
+    /// Removes the request `id`. Returns whether it was its owner's open one.
+    fn end(&mut self, owner: Owner, id: RequestId) -> bool {
+        let (kind, number) = owner.parts();
+        match self.0[kind].entry(number) {
+            Entry::Occupied(open) if *open.get() == id => {
+                open.remove();
+                true
+            }
+            _ => false,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -94,7 +134,7 @@ pub(super) enum CallError {
 impl Requests {
     pub(super) fn new(cx: Context) -> Self {
         let servers = Servers::new(message::inbox(&cx.config.secret));
-        Self { cx, servers, open: FxHashMap::default(), last: 0 }
+        Self { cx, servers, open: Open::default(), last: 0 }
     }
 
     /// How many requests have no answer yet that somebody waits for.
@@ -103,7 +143,7 @@ impl Requests {
     }
 
     pub(super) fn is_open(&self, owner: Owner) -> bool {
-        self.open.contains_key(&owner)
+        self.open.has(owner)
     }
 
     /// Whether an entry has an open request.
@@ -158,7 +198,7 @@ impl Requests {
     /// Forgets an owner. Returns whether it has an open request.
     pub(super) fn forget(&mut self, owner: Owner) -> bool {
         self.cx.timers.clear(Timer::retry(owner));
-        self.open.remove(&owner).is_some()
+        self.open.remove(owner)
     }
 
     /// A request has ended. None if it was given up before, or was sent again.
@@ -189,13 +229,7 @@ impl Requests {
     /// Ends a request without an answer.
     fn ended(&mut self, node: NodeId, id: RequestId, sent: Mono, request: &Sent) -> Finished {
         let Sent { owner, call, .. } = request;
-        let awaited = match self.open.entry(*owner) {
-            Entry::Occupied(open) if *open.get() == id => {
-                open.remove();
-                true
-            }
-            _ => false,
-        };
+        let awaited = self.open.end(*owner, id);
         let (script, ttl, reply) = (call.script(), call.ttl(), Err(CallError::Unsent));
         Finished { owner: *owner, awaited, script, ttl, node, sent, reply }
     }
@@ -251,11 +285,11 @@ impl Requests {
                 | Reply::Joined { .. }
                 | Reply::HandedOff { .. }
                 | Reply::Reserved { .. }
-                | Reply::Take(Take::Taken { .. })
-                | Reply::Held(Held { queued: Some(_), .. }),
+                | Reply::Take(Take::Taken { .. }),
             ) => {
                 server.data.suspect = false;
             }
+            Ok(Reply::Held(held)) if held.queued.is_some() => server.data.suspect = false,
             _ => server.data.suspect |= is_replica,
         }
     }
@@ -271,7 +305,7 @@ impl Requests {
     }
 
     pub(super) fn end(&mut self) {
-        self.open.clear();
+        self.open = Open::default();
         self.servers.disconnect_all(&mut self.cx);
     }
 }

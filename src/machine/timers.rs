@@ -18,6 +18,23 @@ pub(super) enum Owner {
     Reservation(TokenId),
 }
 
+impl Owner {
+    /// The number of kinds.
+    pub(super) const KINDS: usize = 6;
+
+    /// Its kind, and its number in that.
+    pub(super) const fn parts(self) -> (usize, u64) {
+        match self {
+            Self::Entry(TokenId(id)) => (0, id),
+            Self::EntryBehind(TokenId(id)) => (1, id),
+            Self::OneShot(OpId(op)) => (2, op as u64),
+            Self::Release(TokenId(id)) => (3, id),
+            Self::Renewal(TokenId(id)) => (4, id),
+            Self::Reservation(TokenId(id)) => (5, id),
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub(super) enum Timer {
     AcquireDeadline(OpId),
@@ -62,11 +79,33 @@ impl Timer {
 /// timer is looked for, or until most of it is outdated.
 #[derive(Debug, Default)]
 pub(super) struct Timers {
-    at: FxHashMap<Timer, Mono>,
-    /// Timers of one kind that were set for ever later moments, as those with a constant delay are.
-    runs: [VecDeque<(Mono, Timer)>; RUNS],
-    /// The other timers.
+    runs: [Run; RUNS],
+    /// The timers of the other kinds. There are few, so most attempts to clear one end at once.
+    others: FxHashMap<Timer, Mono>,
+    /// The order of the others, and of those that did not fit into their run.
     rest: BinaryHeap<Reverse<(Mono, Timer)>>,
+}
+
+/// The timers of one kind. Most were set for ever later moments, as those with a constant delay are.
+#[derive(Debug, Default)]
+struct Run {
+    /// By number.
+    at: FxHashMap<u64, Mono>,
+    order: VecDeque<(Mono, u64)>,
+}
+
+impl Run {
+    fn is_outdated(&self, (moment, number): &(Mono, u64)) -> bool {
+        self.at.get(number) != Some(moment)
+    }
+
+    /// The first timer of the order. Drops what is outdated before it.
+    fn first(&mut self) -> Option<(Mono, u64)> {
+        while self.order.front().is_some_and(|first| self.is_outdated(first)) {
+            self.order.pop_front();
+        }
+        self.order.front().copied()
+    }
 }
 
 /// So many outdated timers cost nothing worth a tidying.
@@ -74,27 +113,40 @@ const OUTDATED_MIN: usize = 1_024;
 /// The kinds that every lock sets: its acquire's deadline, its lease's next step, and its release's deadline.
 const RUNS: usize = 3;
 
-/// The run of a timer, if its kind has one.
-const fn run_of(timer: Timer) -> Option<usize> {
+/// The run of a timer and its number there, if its kind has a run.
+const fn place_of(timer: Timer) -> Option<(usize, u64)> {
     match timer {
-        Timer::AcquireDeadline(_) => Some(0),
-        Timer::Lease(_) => Some(1),
-        Timer::ReleaseDeadline(_) => Some(2),
+        Timer::AcquireDeadline(OpId(op)) => Some((0, op as u64)),
+        Timer::Lease(TokenId(id)) => Some((1, id)),
+        Timer::ReleaseDeadline(TokenId(id)) => Some((2, id)),
         _ => None,
+    }
+}
+
+/// The timer that has this place.
+fn timer_at(run: usize, number: u64) -> Timer {
+    match run {
+        0 => Timer::AcquireDeadline(OpId(u32::try_from(number).unwrap_or(u32::MAX))),
+        1 => Timer::Lease(TokenId(number)),
+        _ => Timer::ReleaseDeadline(TokenId(number)),
     }
 }
 
 impl Timers {
     /// Sets a timer, or moves it.
     pub(super) fn set(&mut self, timer: Timer, at: Mono) {
-        let before = self.at.insert(timer, at);
+        let before = match place_of(timer) {
+            None => self.others.insert(timer, at),
+            Some((run, number)) => self.runs[run].at.insert(number, at),
+        };
         if before == Some(at) {
             return;
         }
-        let run = run_of(timer).map(|run| &mut self.runs[run]);
-        match run.filter(|run| run.back().is_none_or(|last| *last <= (at, timer))) {
-            Some(run) => run.push_back((at, timer)),
-            None => self.rest.push(Reverse((at, timer))),
+        match place_of(timer).map(|(run, number)| (&mut self.runs[run].order, number)) {
+            Some((order, number)) if order.back().is_none_or(|last| *last <= (at, number)) => {
+                order.push_back((at, number));
+            }
+            _ => self.rest.push(Reverse((at, timer))),
         }
         if before.is_some() {
             self.tidy();
@@ -102,8 +154,16 @@ impl Timers {
     }
 
     pub(super) fn clear(&mut self, timer: Timer) {
-        if self.at.remove(&timer).is_some() {
+        if self.forget(timer) {
             self.tidy();
+        }
+    }
+
+    /// Returns whether the timer was set.
+    fn forget(&mut self, timer: Timer) -> bool {
+        match place_of(timer) {
+            None => !self.others.is_empty() && self.others.remove(&timer).is_some(),
+            Some((run, number)) => self.runs[run].at.remove(&number).is_some(),
         }
     }
 
@@ -112,7 +172,10 @@ impl Timers {
     }
 
     pub(super) fn at(&self, timer: Timer) -> Option<Mono> {
-        self.at.get(&timer).copied()
+        match place_of(timer) {
+            None => self.others.get(&timer).copied(),
+            Some((run, number)) => self.runs[run].at.get(&number).copied(),
+        }
     }
 
     pub(super) fn next(&mut self) -> Option<Mono> {
@@ -122,59 +185,63 @@ impl Timers {
     /// Takes the first timer that is due.
     pub(super) fn pop(&mut self, now: Mono) -> Option<Timer> {
         let (_, timer) = self.first().filter(|(at, _)| *at <= now)?;
-        self.at.remove(&timer);
+        self.forget(timer);
         Some(timer)
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.at.is_empty()
+        self.set_count() == 0
     }
 
     /// The first timer. Drops what is outdated before it.
     fn first(&mut self) -> Option<(Mono, Timer)> {
-        let at = &self.at;
-        let is_outdated = |(moment, timer): &(Mono, Timer)| at.get(timer) != Some(moment);
-        for run in &mut self.runs {
-            while run.front().is_some_and(is_outdated) {
-                run.pop_front();
-            }
-        }
-        while self.rest.peek().is_some_and(|Reverse(first)| is_outdated(first)) {
+        while let Some(Reverse((moment, timer))) = self.rest.peek()
+            && self.at(*timer) != Some(*moment)
+        {
             self.rest.pop();
         }
-        let runs = self.runs.iter().filter_map(|run| run.front().copied());
-        runs.chain(self.rest.peek().map(|Reverse(first)| *first)).min()
+        let rest = self.rest.peek().map(|Reverse(first)| *first);
+        let runs = self.runs.iter_mut().enumerate().filter_map(|(index, run)| {
+            run.first().map(|(moment, number)| (moment, timer_at(index, number)))
+        });
+        runs.chain(rest).min()
     }
 
-    /// Drops what is outdated, if that is most.
-    fn tidy(&mut self) {
-        if self.ordered() > 2 * self.at.len() + OUTDATED_MIN {
-            self.retain_ordered(|timer, moment, at| at.get(timer) == Some(moment));
-        }
+    fn set_count(&self) -> usize {
+        self.runs.iter().map(|run| run.at.len()).sum::<usize>() + self.others.len()
     }
 
     /// How many timers are in the orders, outdated ones included.
     fn ordered(&self) -> usize {
-        self.runs.iter().map(VecDeque::len).sum::<usize>() + self.rest.len()
+        self.runs.iter().map(|run| run.order.len()).sum::<usize>() + self.rest.len()
     }
 
-    fn retain_ordered(&mut self, is_kept: impl Fn(&Timer, &Mono, &FxHashMap<Timer, Mono>) -> bool) {
-        let at = &self.at;
-        for run in &mut self.runs {
-            run.retain(|(moment, timer)| is_kept(timer, moment, at));
+    /// Drops what is outdated, if that is most.
+    fn tidy(&mut self) {
+        if self.ordered() > 2 * self.set_count() + OUTDATED_MIN {
+            self.drop_outdated();
         }
-        self.rest.retain(|Reverse((moment, timer))| is_kept(timer, moment, at));
+    }
+
+    fn drop_outdated(&mut self) {
+        for Run { at, order } in &mut self.runs {
+            order.retain(|(moment, number)| at.get(number) == Some(moment));
+        }
+        let mut rest = std::mem::take(&mut self.rest);
+        rest.retain(|Reverse((moment, timer))| self.at(*timer) == Some(*moment));
+        self.rest = rest;
     }
 
     #[cfg(all(test, feature = "core"))]
     pub(super) fn len(&self) -> usize {
-        self.at.len()
+        self.set_count()
     }
 
     /// Whether nothing is planned but to give channels up.
     #[cfg(all(test, feature = "core"))]
     pub(super) fn are_to_forget_channels(&self) -> bool {
-        self.at.keys().all(|timer| *timer == Timer::ForgetChannels)
+        let set = self.others.keys().all(|timer| *timer == Timer::ForgetChannels);
+        set && self.set_count() == self.others.len()
     }
 
     #[cfg(all(test, feature = "core"))]
@@ -190,10 +257,11 @@ impl Timers {
         self.keep(|timer| !matches!(timer, Timer::RetryEntry(_)));
     }
 
+    /// Drops some of the timers that have no run, as retries have none.
     #[cfg(all(test, feature = "core"))]
     fn keep(&mut self, mut is_kept: impl FnMut(&Timer) -> bool) {
-        self.at.retain(|timer, _| is_kept(timer));
-        self.retain_ordered(|timer, moment, at| at.get(timer) == Some(moment));
+        self.others.retain(|timer, _| is_kept(timer));
+        self.drop_outdated();
     }
 }
 

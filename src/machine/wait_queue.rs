@@ -105,8 +105,8 @@ pub(super) enum Need {
     None,
     /// The end of this entry, which the queue has no more.
     Less(TokenId),
-    /// An entry for this caller.
-    More(OpId),
+    /// An entry for this caller. If it wants the whole lock, that is the only one.
+    More(OpId, Mode),
 }
 
 #[derive(Debug, Default)]
@@ -240,7 +240,7 @@ impl WaitQueues {
         };
         let has_room = queue.entries.len() < entries_max(wanted);
         match caller(queue.entries.len()) {
-            Some((op, mode)) if mode == wanted && has_room => Need::More(op),
+            Some((op, mode)) if mode == wanted && has_room => Need::More(op, mode),
             _ => Need::None,
         }
     }

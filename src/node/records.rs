@@ -281,28 +281,28 @@ fn read_command(kind: u64, numbers: &[f64], strings: &mut Strings<'_>) -> Option
     const LEAVE: u64 = OpKind::Leave as u64;
     const RELEASE: u64 = OpKind::Release as u64;
     let &[a, b, longest_hold, stall_limit, share] = numbers else { return None };
-    let hold = read_hold(longest_hold, stall_limit);
+    let hold = || read_hold(longest_hold, stall_limit);
     Some(match kind {
         ACQUIRE => Command::Acquire {
             name: strings.next()?,
             label: strings.label()?,
             ttl: millis(a),
             wait: read_wait(b),
-            hold,
+            hold: hold(),
             mode: read_mode(share),
         },
         ACQUIRE_ALL => Command::AcquireAll {
             ttl: millis(a),
             label: strings.next()?.into(),
             names: strings.take(usize::try_from(whole(b)).unwrap_or(0)).collect(),
-            hold,
+            hold: hold(),
         },
         ADOPT => Command::Adopt {
             name: strings.next()?,
             owner: strings.next()?,
             token: strings.next().filter(|token| !token.is_empty()),
             ttl: millis(a),
-            hold,
+            hold: hold(),
             mode: read_mode(share),
         },
         CLOSE => Command::Close,

@@ -34,7 +34,7 @@ pub enum Reply {
     /// `acquire_all`: the tokens have all locks, with these fences.
     All(Vec<u64>),
     /// `acquire`, `vote`: another token or other code holds the lock.
-    Held(Held),
+    Held(Box<Held>),
     /// `force`: the lock is held, and nothing has changed yet.
     Seen {
         /// Identifies its owners.
@@ -74,6 +74,13 @@ pub struct Held {
     pub owners: Arc<str>,
     /// The caller is in no queue, but others are, or hold shares.
     pub queueing: bool,
+}
+
+impl From<Held> for Reply {
+    fn from(held: Held) -> Self {
+        // Few replies are that large, and each is moved several times.
+        Self::Held(Box::new(held))
+    }
 }
 
 /// How an attempt to take a lock by plain commands ended.

@@ -493,7 +493,7 @@ impl Quorum {
                     self.channels.listen(&mut self.servers, &ballot.keys);
                 }
                 let held = ballot.holder();
-                Ok(Reply::Held(Held { holder: without_attempt(&held.holder).to_owned(), ..held }))
+                Ok(Held { holder: without_attempt(&held.holder).to_owned(), ..held }.into())
             }
         }
     }
@@ -610,8 +610,8 @@ impl Quorum {
             return;
         };
         let Reply::Voted { counter, time, sealed } = answer else {
-            let holder = if let Reply::Held(holder) = answer { Some(holder.clone()) } else { None };
-            return self.count(asked, node, Vote::No(holder));
+            let holder = if let Reply::Held(holder) = answer { Some(&**holder) } else { None };
+            return self.count(asked, node, Vote::No(holder.cloned()));
         };
         match self.ballots.get_mut(asked.ballot).map(|ballot| &mut ballot.question) {
             Some(Question::Lock(grantee)) => {

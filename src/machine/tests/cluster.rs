@@ -146,7 +146,7 @@ impl Crew {
         let queued = Some(QueuePosition { position: 1, seq: 5 });
         let (holder, remaining) = ("hf1.d.1".to_owned(), Some(ms(9_000)));
         let held = Held { remaining, holder, queued, ..Held::default() };
-        self.reply(node, request, Ok(Reply::Held(held.clone())));
+        self.reply(node, request, Ok(held.clone().into()));
         held
     }
 
@@ -221,7 +221,7 @@ fn an_entry_that_waits_for_a_connection_is_sent_where_its_lock_turns_out_to_be()
     crew.take();
     crew.reply(ONE, tries, Err(Failure::Moved(TWO)));
     let (_, tries, ..) = crew.sent();
-    crew.reply(TWO, tries, Ok(Reply::Held(Held::default())));
+    crew.reply(TWO, tries, Ok(Held::default().into()));
     crew.pass(200);
     assert!(crew.take().contains(&Effect::Discover));
     // The routes are as they were believed to be.
@@ -488,7 +488,7 @@ fn a_queue_entry_subscribes_and_asks_again_once_it_is_subscribed() {
     crew.reply(ONE, request, Err(Failure::Moved(TWO)));
     let (node, request, ..) = crew.sent();
     assert_eq!(node, TWO);
-    crew.reply(TWO, request, Ok(Reply::Held(held)));
+    crew.reply(TWO, request, Ok(held.into()));
     let moved = [
         Effect::Unlisten { node: ONE, channel: Arc::clone(&channel) },
         Effect::Listen { node: TWO, channel },
@@ -554,7 +554,7 @@ fn a_server_that_denies_pubsub_is_polled() {
     crew.event(ONE, Event::PubsubDenied("ERR unknown command".to_owned()));
     let (_, request, call, _) = crew.sent();
     assert!(matches!(&call, Call::Acquire { inbox, .. } if inbox.is_empty()));
-    crew.reply(ONE, request, Ok(Reply::Held(held)));
+    crew.reply(ONE, request, Ok(held.into()));
     assert!(crew.take().is_empty());
     let pause = crew.machine.next_timeout().unwrap().since(crew.now);
     assert!(pause <= ms(140), "{pause:?}");
@@ -662,7 +662,7 @@ fn a_claim_that_a_moving_slot_refuses_goes_by_the_lock_alone() {
     let channel = crew.machine.rq.servers.shard_channel(&keys);
     crew.event(ONE, Event::Listening { channel, on: true });
     let (_, request, ..) = crew.sent();
-    crew.reply(ONE, request, Ok(Reply::Held(Held { time: TIME, ..held })));
+    crew.reply(ONE, request, Ok(Held { time: TIME, ..held }.into()));
     crew.take();
     let grant = Grant {
         token: Token::from_text("hf1.c.1"),
@@ -700,7 +700,7 @@ fn a_queue_entry_is_kept_while_its_slot_moves() {
         assert!(pause >= ms(100) && pause <= ms(140), "{pause:?}");
     }
     let (_, request, ..) = crew.next_sent();
-    crew.reply(ONE, request, Ok(Reply::Held(held)));
+    crew.reply(ONE, request, Ok(held.into()));
 }
 
 #[test]
@@ -793,7 +793,7 @@ fn a_release_moves_no_entry_that_waits_for_its_own_caller() {
     let queued = Some(QueuePosition { position: 2, seq: 5 });
     let (holder, remaining) = ("hf1.c.1".to_owned(), Some(ms(9_000)));
     let held = Held { remaining, holder, queued, time: TIME, ..Held::default() };
-    crew.reply(ONE, request, Ok(Reply::Held(held)));
+    crew.reply(ONE, request, Ok(held.into()));
     crew.take();
     crew.command(OpId(4), Command::Release { lease, exported: true });
     let (.., call, _) = crew.sent();
@@ -840,7 +840,7 @@ fn a_channel_is_listened_to_until_nobody_has_waited_for_half_a_minute() {
             for effect in sent {
                 match effect {
                     Effect::Send { node, request, call: Call::Acquire { .. }, .. } => {
-                        crew.reply(node, request, Ok(Reply::Held(held.clone())));
+                        crew.reply(node, request, Ok(held.clone().into()));
                     }
                     Effect::Send { node, request, .. } => {
                         crew.reply(node, request, Ok(Reply::Owner(false)));
@@ -871,13 +871,13 @@ fn the_channels_of_a_connection_that_is_gone_are_listened_to_anew() {
     let held = crew.enqueue();
     crew.acquire(3, HIGH);
     let (_, request, ..) = crew.sent();
-    crew.reply(TWO, request, Ok(Reply::Held(held.clone())));
+    crew.reply(TWO, request, Ok(held.clone().into()));
     assert_eq!(listens(&crew.take()), (1, 0));
     crew.event(ONE, Event::Disconnected("cut".to_owned()));
     crew.take();
     crew.connect(ONE);
     let (node, request, ..) = crew.sent();
-    crew.reply(node, request, Ok(Reply::Held(held)));
+    crew.reply(node, request, Ok(held.into()));
     assert_eq!(listens(&crew.take()), (1, 0), "that of the first server");
 }
 

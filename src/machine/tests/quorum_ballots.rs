@@ -42,7 +42,7 @@ fn refused(code: &str) -> Result<Reply, Failure> {
 #[expect(clippy::unnecessary_wraps, reason = "what a server answers")]
 fn held_by(holder: &str) -> Result<Reply, Failure> {
     let (remaining, holder) = (Some(ms(60_000)), holder.to_owned());
-    Ok(Reply::Held(Held { remaining, holder, ..Held::default() }))
+    Ok(Held { remaining, holder, ..Held::default() }.into())
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "what a server answers")]
@@ -531,7 +531,7 @@ fn a_waiter_asks_again_when_the_lease_of_the_holder_ends() {
     council.acquire(OpId(2), 60_000, Wait::Forever);
     council.refuse_for(5_000, &held_by("hf1.d.1.7"));
     let (remaining, holder) = (Some(ms(100)), "hf1.d.1.7".to_owned());
-    let soon = Ok(Reply::Held(Held { remaining, holder, ..Held::default() }));
+    let soon = Ok(Held { remaining, holder, ..Held::default() }.into());
     let rounds = council.refuse_for(5_000, &soon);
     let mut pauses = rounds.windows(2).map(|pair| pair[1].since(pair[0]));
     assert!(pauses.all(|pause| (ms(100)..=ms(111)).contains(&pause)));

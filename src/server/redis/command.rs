@@ -1,7 +1,7 @@
 //! A command on its way to a server. Only the commands of every day are written with it; the `redis` crate writes the
 //! others.
 
-use crate::protocol::keys::{COUNTER, SLOT_COUNTER};
+use crate::protocol::keys::SLOT_COUNTER;
 use crate::protocol::{CounterKey, SideKey};
 
 /// One command, in the form in which a server reads it. It may be used for one command after the other, and keeps its
@@ -100,6 +100,28 @@ impl From<&Command> for redis::Cmd {
     }
 }
 
+/// A part that many commands have, as a server reads it: with its length before it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Word(&'static str);
+
+impl Word {
+    pub(super) const EVALSHA: Self = Self("$7\r\nEVALSHA\r\n");
+    pub(super) const INCRBY: Self = Self("$6\r\nINCRBY\r\n");
+    pub(super) const MGET: Self = Self("$4\r\nMGET\r\n");
+    pub(super) const NX: Self = Self("$2\r\nNX\r\n");
+    pub(super) const PX: Self = Self("$2\r\nPX\r\n");
+    pub(super) const SET: Self = Self("$3\r\nSET\r\n");
+    /// The key of the fence counter of a server.
+    const COUNTER: Self = Self("$14\r\nholdfast:fence\r\n");
+}
+
+impl Part for Word {
+    fn append_to(self, command: &mut Command) {
+        command.bytes.extend_from_slice(self.0.as_bytes());
+        command.count += 1;
+    }
+}
+
 /// One part of a command.
 pub(super) trait Part: Copy {
     fn append_to(self, command: &mut Command);
@@ -126,7 +148,7 @@ impl Part for SideKey<'_> {
 impl Part for CounterKey<'_> {
     fn append_to(self, command: &mut Command) {
         match self {
-            Self::Server => command.add([COUNTER]),
+            Self::Server => Word::COUNTER.append_to(command),
             Self::Slot(tag) => {
                 let (before, after) = SLOT_COUNTER;
                 command.add([before, itoa::Buffer::new().format(tag), after]);
@@ -140,6 +162,7 @@ impl Part for CounterKey<'_> {
 mod tests {
     use super::*;
     use crate::protocol::LockKeys;
+    use crate::protocol::keys::COUNTER;
 
     #[test]
     fn a_command_is_written_as_the_redis_crate_writes_it() {
@@ -153,6 +176,16 @@ mod tests {
         let (keys, arguments) = command.keys_and_arguments();
         assert_eq!(keys, ["lock:ä".as_bytes(), "{lock:ä}:fence".as_bytes()]);
         assert_eq!(arguments, [u64::MAX.to_string().as_bytes(), b"0"]);
+    }
+
+    #[test]
+    fn a_word_is_written_like_any_part() {
+        let [mut words, mut parts] = [Command::new(), Command::new()];
+        words.arg(Word::EVALSHA).arg(Word::INCRBY).arg(Word::MGET).arg(Word::NX).arg(Word::PX);
+        words.arg(Word::SET).arg(CounterKey::Server);
+        parts.arg("EVALSHA").arg("INCRBY").arg("MGET").arg("NX").arg("PX");
+        parts.arg("SET").arg(COUNTER);
+        assert_eq!((words.bytes, words.count), (parts.bytes, parts.count));
     }
 
     #[test]

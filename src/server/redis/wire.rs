@@ -7,7 +7,7 @@ pub(super) use refusal::{brief, failure, forbidden_to_a_script};
 
 use self::refusal::refused;
 use super::Endpoint;
-use super::command::Command;
+use super::command::{Command, Word};
 use super::dialect::{self, Delete, Dialect};
 use super::frames;
 use crate::machine::{Risk, SendMode, ServerProbe};
@@ -106,15 +106,15 @@ pub(in crate::server) fn write_plain(
     let Call::Take { keys, token, ttl, block } = call else { return };
     match part {
         Plain::Set => {
-            command.arg("SET").arg(keys.lock()).arg(token.as_str());
-            command.arg("NX").arg("PX").arg(ms(*ttl));
+            command.arg(Word::SET).arg(keys.lock()).arg(token.as_str());
+            command.arg(Word::NX).arg(Word::PX).arg(ms(*ttl));
         }
         Plain::Incrby => {
-            command.arg("INCRBY").arg(keys.counter(counters)).arg(u64::from(*block));
+            command.arg(Word::INCRBY).arg(keys.counter(counters)).arg(u64::from(*block));
         }
         Plain::Mget => {
             let [.., waiting] = keys.side_keys();
-            command.arg("MGET").arg(keys.lock()).arg(waiting);
+            command.arg(Word::MGET).arg(keys.lock()).arg(waiting);
         }
     }
 }
@@ -244,7 +244,7 @@ fn write_script(
 /// Begins a command that runs `script`.
 fn run(command: &mut Command, script: Script, send_mode: SendMode) {
     match send_mode {
-        SendMode::Plain | SendMode::Redirected => command.arg("EVALSHA").arg(hash(script)),
+        SendMode::Plain | SendMode::Redirected => command.arg(Word::EVALSHA).arg(hash(script)),
         SendMode::WithSource | SendMode::Asking(_) => command.arg("EVAL").arg(script.source()),
     };
 }
@@ -414,7 +414,7 @@ fn is_token(value: &[u8], token: &Token) -> bool {
 
 fn held(parts: &[Value]) -> Result<Reply, Failure> {
     read_held(parts)
-        .map(Reply::Held)
+        .map(Reply::from)
         .ok_or_else(|| unexpected(Script::Acquire, &Value::Array(parts.to_vec())))
 }
 
@@ -426,7 +426,7 @@ fn read_vote(parts: &[Value]) -> Option<Reply> {
             sealed: *sealed == 1,
         }),
         [Value::Int(0), Value::Int(remaining_ms), Value::BulkString(holder)] => {
-            Some(Reply::Held(unqueued(*remaining_ms, holder)))
+            Some(unqueued(*remaining_ms, holder).into())
         }
         _ => None,
     }

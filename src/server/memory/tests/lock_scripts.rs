@@ -9,7 +9,7 @@ use crate::machine::SendMode;
 use crate::protocol::keys::COUNTER;
 use crate::protocol::message::{Message, inbox, notices};
 use crate::protocol::{
-    Call, Counters, Failure, Held, Intent, LockKeys, Mode, Reply, Script, ServerTime, Token,
+    Call, Counters, Failure, Intent, LockKeys, Mode, Reply, Script, ServerTime, Token,
 };
 use crate::server::embedded::Plain;
 use crate::server::redis::{Command, Dialect, wire};
@@ -477,11 +477,13 @@ impl<'a> Round<'a> {
                 self.owner = token.clone();
                 "joined"
             }
-            (Ok(Reply::Held(Held { queued: Some(queued), owners, .. })), _) => {
-                (self.seq, self.owners) = (queued.seq, owners);
-                "queued"
-            }
-            (Ok(Reply::Held(_)), _) => "held",
+            (Ok(Reply::Held(held)), _) => match held.queued {
+                Some(queued) => {
+                    (self.seq, self.owners) = (queued.seq, held.owners);
+                    "queued"
+                }
+                None => "held",
+            },
             (Ok(Reply::Seen { owners }), _) => {
                 self.owners = owners;
                 "to be freed"
