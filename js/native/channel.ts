@@ -290,9 +290,9 @@ export class NativeChannel {
     if (this.#underWay !== undefined) this.#underWay += this.#batch.count;
     const { room } = slots;
     let records = 0;
-    const failed = this.#batch.flush((count, numbers, strings) => {
+    const failed = this.#batch.flush((count, numbers, text, length) => {
       const submit = () => {
-        records = this.#native.submit(count, numbers, strings, room);
+        records = this.#native.submit(count, numbers, text, length, room);
         // `at(-1)` is no compiled code, and costs a tenth of a lone acquire.
         this.#unanswered = room[room.length - 1] ?? 0;
         this.#knownAt = slots.reads;

@@ -4,6 +4,7 @@
  * the addon; a test compares the order of the numbers.
  */
 
+import { Buffer } from 'node:buffer';
 import type { QueryPage, ServerSurvey } from '../../native/binding.js';
 import { native } from './addon.js';
 
@@ -57,6 +58,10 @@ export interface Operation {
 
 /** The most operations of a batch. */
 const OPERATIONS_MAX = 256;
+/** The bytes that the strings of nearly every batch have room in. */
+const TEXT_BYTES = 32 * 1024;
+/** The most bytes of UTF-8 for a unit of UTF-16. */
+const UNIT_BYTES = 3;
 const NO_STRINGS: readonly string[] = [];
 
 /** @internal */
@@ -147,6 +152,8 @@ export class OperationBatch {
   readonly #numbers = new Float64Array(OPERATION_LENGTH * OPERATIONS_MAX);
   /** Each string with its length before it; `=` for the label of the operation before. */
   #strings = '';
+  /** Where the strings are written for the core. As one text they would take memory there with each batch. */
+  readonly #text = Buffer.allocUnsafeSlow(TEXT_BYTES);
   #label: string | undefined;
   #count = 0;
 
@@ -183,19 +190,26 @@ export class OperationBatch {
   }
 
   /**
-   * Has `submit` called with the whole batch, and empties it. If `submit` answers `false`, returns the slots of
+   * Has `submit` called with the whole batch, its strings as UTF-8, and empties it. If `submit` answers `false`, returns the slots of
    * the operations, which have not begun.
    */
   flush(
-    submit: (count: number, numbers: Float64Array, strings: string) => boolean,
+    submit: (count: number, numbers: Float64Array, text: Buffer, length: number) => boolean,
   ): readonly number[] {
     const count = this.#count;
     const numbers = this.#numbers;
     const strings = this.#strings;
+    const text = this.#room(strings);
+    const length = strings === '' ? 0 : text.write(strings);
     this.#count = 0;
     this.#strings = '';
     this.#label = undefined;
-    return submit(count, numbers, strings) ? [] : slotsOf(numbers, count);
+    return submit(count, numbers, text, length) ? [] : slotsOf(numbers, count);
+  }
+
+  #room(strings: string): Buffer {
+    const bytes = UNIT_BYTES * strings.length;
+    return bytes <= TEXT_BYTES ? this.#text : Buffer.allocUnsafe(bytes);
   }
 }
 

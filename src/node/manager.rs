@@ -43,7 +43,8 @@ impl NativeManager {
         }
     }
 
-    /// Starts the first `count` operations of `numbers`, with their strings, see `OpKind`. If that leaves records, moves
+    /// Starts the first `count` operations of `numbers`, with their strings, see `OpKind`, which take the first `length`
+    /// bytes of `strings`. If that leaves records, moves
     /// them into `into` and returns their number, as `drain` does; -1 if there is no room for any. Behind the room for
     /// records the last number of `into` becomes that of the requests without an answer. If it throws, it has started none.
     #[napi(catch_unwind)]
@@ -51,12 +52,14 @@ impl NativeManager {
         &self,
         count: u32,
         numbers: &[f64],
-        strings: String,
+        strings: &[u8],
+        length: u32,
         mut into: Float64ArraySlice<'_>,
     ) -> i32 {
         faults::at("submit");
         let mut submissions = self.submissions.take();
         let mut label = self.label.borrow_mut();
+        let strings = strings.get(..length as usize).unwrap_or_default();
         for (op, operation) in read_operations(count, numbers, strings, &mut label) {
             let ticket = || Ticket::new(op, Arc::clone(&self.caller));
             submissions.push(match operation {

@@ -192,28 +192,27 @@ pub(super) enum Operation {
 pub(super) fn read_operations(
     count: u32,
     numbers: &[f64],
-    strings: String,
+    strings: &[u8],
     label: &mut Arc<str>,
 ) -> impl Iterator<Item = (OpId, Operation)> {
-    let mut strings = Strings { text: strings, read: 0, label };
+    // JavaScript writes nothing else than UTF-8.
+    let mut strings = Strings { unread: str::from_utf8(strings).unwrap_or_default(), label };
     let operations = numbers.chunks_exact(OPERATION_LENGTH as usize).take(count as usize);
     operations.filter_map(move |operation| read_operation(operation, &mut strings))
 }
 
 /// The strings of a batch.
-struct Strings<'a> {
-    text: String,
-    /// The bytes that were read.
-    read: usize,
+struct Strings<'text, 'label> {
+    unread: &'text str,
     /// The label of the last acquire.
-    label: &'a mut Arc<str>,
+    label: &'label mut Arc<str>,
 }
 
-impl Strings<'_> {
+impl Strings<'_, '_> {
     /// The label of an acquire.
     fn label(&mut self) -> Option<Arc<str>> {
-        if self.text[self.read..].starts_with('=') {
-            self.read += 1;
+        if let Some(rest) = self.unread.strip_prefix('=') {
+            self.unread = rest;
         } else {
             let label = self.next()?;
             if !is_same(self.label, &label) {
@@ -230,14 +229,13 @@ fn is_same(one: &str, other: &str) -> bool {
     one.len() == other.len() && (one.is_empty() || one == other)
 }
 
-impl Iterator for Strings<'_> {
+impl Iterator for Strings<'_, '_> {
     type Item = String;
 
     fn next(&mut self) -> Option<String> {
-        let unread = &self.text[self.read..];
         // Faster than `split_once`, which is made for texts of any length.
-        let digits = unread.bytes().take_while(u8::is_ascii_digit).count();
-        let (units, rest) = unread.split_at(digits);
+        let digits = self.unread.bytes().take_while(u8::is_ascii_digit).count();
+        let (units, rest) = self.unread.split_at(digits);
         let (mut left, rest) = (units.parse::<usize>().ok()?, rest.strip_prefix(':')?);
         let mut letters = rest.chars();
         // A letter of ASCII is a unit and a byte.
@@ -248,14 +246,12 @@ impl Iterator for Strings<'_> {
         while left > 0 {
             left = left.checked_sub(letters.next()?.len_utf16())?;
         }
-        let unread = letters.as_str().len();
-        let string = rest[..rest.len() - unread].to_owned();
-        self.read = self.text.len() - unread;
-        Some(string)
+        self.unread = letters.as_str();
+        Some(rest[..rest.len() - self.unread.len()].to_owned())
     }
 }
 
-fn read_operation(operation: &[f64], strings: &mut Strings<'_>) -> Option<(OpId, Operation)> {
+fn read_operation(operation: &[f64], strings: &mut Strings<'_, '_>) -> Option<(OpId, Operation)> {
     let &[kind, slot, ref numbers @ ..] = operation else { return None };
     let op = OpId(u32::try_from(whole(slot)).unwrap_or(u32::MAX));
     let kind = whole(kind);
@@ -269,7 +265,7 @@ fn read_operation(operation: &[f64], strings: &mut Strings<'_>) -> Option<(OpId,
     Some((op, operation.unwrap_or(Operation::Malformed)))
 }
 
-fn read_command(kind: u64, numbers: &[f64], strings: &mut Strings<'_>) -> Option<Command> {
+fn read_command(kind: u64, numbers: &[f64], strings: &mut Strings<'_, '_>) -> Option<Command> {
     const ACQUIRE: u64 = OpKind::Acquire as u64;
     const ACQUIRE_ALL: u64 = OpKind::AcquireAll as u64;
     const ADOPT: u64 = OpKind::Adopt as u64;
@@ -319,7 +315,7 @@ fn read_command(kind: u64, numbers: &[f64], strings: &mut Strings<'_>) -> Option
     })
 }
 
-fn read_question(numbers: &[f64], strings: &mut Strings<'_>) -> Option<Question> {
+fn read_question(numbers: &[f64], strings: &mut Strings<'_, '_>) -> Option<Question> {
     let (cursor, starts_with) = (strings.next()?, strings.next()?);
     let (&count, &whole_key) = (numbers.first()?, numbers.get(1)?);
     let count = u32::try_from(whole(count)).unwrap_or(u32::MAX);

@@ -28,8 +28,14 @@ pub struct Sample {
 
 /// The operations that `submit` would start, as Rust prints them.
 #[napi]
-pub fn describe_operations(count: u32, numbers: &[f64], strings: String) -> Vec<String> {
+pub fn describe_operations(
+    count: u32,
+    numbers: &[f64],
+    strings: &[u8],
+    length: u32,
+) -> Vec<String> {
     let mut label = Arc::default();
+    let strings = strings.get(..length as usize).unwrap_or_default();
     let operations = read_operations(count, numbers, strings, &mut label);
     let lines = operations.map(|(OpId(slot), operation)| match operation {
         Operation::Cancel => format!("{slot} Cancel"),

@@ -31,7 +31,7 @@ interface Records {
     readonly isFull: boolean;
     addCancel(slot: number): void;
     flush(
-      submit: (count: number, numbers: Float64Array, strings: string) => boolean,
+      submit: (count: number, numbers: Float64Array, text: Buffer, length: number) => boolean,
     ): readonly number[];
   };
   acquireOperation(name: string, request: object): unknown;
@@ -63,7 +63,7 @@ interface Sample {
 }
 
 interface Addon {
-  describeOperations(count: number, numbers: Float64Array, strings: string): string[];
+  describeOperations(count: number, numbers: Float64Array, text: Buffer, length: number): string[];
   sampleRecords(): Sample[];
 }
 
@@ -89,8 +89,8 @@ function described(...operations: unknown[]): string[] {
   const batch = new records.OperationBatch();
   for (const [i, operation] of operations.entries()) batch.add(10 + i, operation);
   let lines: string[] = [];
-  batch.flush((count, numbers, strings) => {
-    lines = addon.describeOperations(count, numbers, strings);
+  batch.flush((count, numbers, text, length) => {
+    lines = addon.describeOperations(count, numbers, text, length);
     return true;
   });
   return lines;
@@ -197,8 +197,8 @@ test('a label is written once for acquires that follow each other', () => {
       batch.add(2 * slot, records.acquireOperation('=', { ...request, label }));
       batch.add(2 * slot + 1, records.releaseOperation(160, false));
     }
-    batch.flush((count, numbers, strings) => {
-      const lines = addon.describeOperations(count, numbers, strings);
+    batch.flush((count, numbers, text, length) => {
+      const lines = addon.describeOperations(count, numbers, text, length);
       const read = lines.map((line) => /label: "([^"]*)"/.exec(line)?.[1]);
       assert.deepEqual(
         read.filter((label) => label !== undefined),
@@ -217,8 +217,8 @@ test('a batch tells when it is full, and names the operations that could not be 
   batch.addCancel(7);
   assert.equal(batch.isFull, true);
   let lines: string[] = [];
-  const failed = batch.flush((count, numbers, strings) => {
-    lines = addon.describeOperations(count, numbers, strings);
+  const failed = batch.flush((count, numbers, text, length) => {
+    lines = addon.describeOperations(count, numbers, text, length);
     return false;
   });
   assert.equal(batch.isFull, false);
