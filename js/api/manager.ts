@@ -14,7 +14,6 @@ import { abandonedWarning, type Warning, warningOf } from '../internal/warnings.
 import { NativeChannel } from '../native/channel.js';
 import {
   acquireAllOperation,
-  acquireOperation,
   adoptOperation,
   forceReleaseOperation,
   isGrant,
@@ -588,27 +587,25 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
 
   #takeUntraced(name: string, request: AcquireRequest): Promise<HeldLock | null> {
     const acquisition = new Acquisition(this.#shared, name, request);
-    return request.signal === undefined
-      ? this.#channel.run(acquireOperation(name, request), acquisition)
-      : this.#begin(name, request).then((outcome) => acquisition.read(outcome));
+    const { signal } = request;
+    return signal === undefined
+      ? this.#channel.run(acquisition)
+      : this.#unlessAborted(acquisition, signal).then((outcome) => acquisition.read(outcome));
   }
 
   /** Takes one lock, or answers the value of one that is held: `''` if it was freed meanwhile. */
   async #takeOrRead(name: string, request: AcquireRequest): Promise<HeldLock | string> {
     return traced(tracing.acquire, { name, errors: this.#errors }, async () => {
       // Only a request that is said to wait is told who holds the lock.
-      const outcome = await this.#begin(name, { ...request, wait: 0 });
-      if (outcome.code === OutcomeCode.TimedOut) return readTimeout(outcome).holder;
-      return new Acquisition(this.#shared, name, request).lock(outcome);
+      const acquisition = new Acquisition(this.#shared, name, { ...request, wait: 0 });
+      const { signal } = request;
+      const outcome = await (signal === undefined
+        ? this.#channel.submit(acquisition)
+        : this.#unlessAborted(acquisition, signal));
+      return outcome.code === OutcomeCode.TimedOut
+        ? readTimeout(outcome).holder
+        : acquisition.lock(outcome);
     });
-  }
-
-  #begin(name: string, request: AcquireRequest): Promise<Outcome> {
-    const operation = acquireOperation(name, request);
-    const { signal } = request;
-    return signal === undefined
-      ? this.#channel.submit(operation)
-      : this.#unlessAborted(operation, signal);
   }
 
   /** Rejects if `signal` is aborted before the grant arrives, and releases what is granted all the same. */

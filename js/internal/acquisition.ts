@@ -1,5 +1,6 @@
 import type { AcquireRequest } from '../api/options.js';
 import {
+  AcquireOperation,
   isGrant,
   type Outcome,
   OutcomeCode,
@@ -13,29 +14,27 @@ import { setOrigin } from './origins.js';
 import { toError } from './outcome.js';
 
 /** The acquire of one lock, until its outcome is there. @internal */
-export class Acquisition implements OutcomeReader<HeldLock | null> {
+export class Acquisition extends AcquireOperation implements OutcomeReader<HeldLock | null> {
   readonly #manager: ManagerContext;
-  readonly #name: string;
-  readonly #request: AcquireRequest;
+  declare protected readonly request: AcquireRequest;
 
   constructor(manager: ManagerContext, name: string, request: AcquireRequest) {
+    super(name, request);
     this.#manager = manager;
-    this.#name = name;
-    this.#request = request;
   }
 
   /** The lock, or `null` if it is held and the request does not wait. Throws the error that says why there is none. */
   read(outcome: Outcome): HeldLock | null {
-    const isHeld = outcome.code === OutcomeCode.Held && this.#request.wait === WAIT_NEVER;
+    const isHeld = outcome.code === OutcomeCode.Held && this.request.wait === WAIT_NEVER;
     return isHeld ? null : this.lock(outcome);
   }
 
   /** The lock. Throws the error that says why there is none; `action`: what has failed. */
   lock(outcome: Outcome, action = 'acquire'): HeldLock {
-    const { share, leaveToExpire, origin } = this.#request;
-    const name = this.#name;
+    const { share, leaveToExpire, origin } = this.request;
+    const { name } = this;
     if (!isGrant(outcome)) throw toError(outcome, this.#manager.errors, action, name);
-    const { lease, fence, label = this.#request.label } = readGrant(outcome);
+    const { lease, fence, label = this.request.label } = readGrant(outcome);
     const mode = share === SHARE_EXCLUSIVE ? 'exclusive' : 'shared';
     const grant = { name, label, mode, lease, fence, leaveToExpire } as const;
     const lock = HeldLock.begin(this.#manager, grant);

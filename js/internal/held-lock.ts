@@ -4,15 +4,17 @@ import type { Lock, LockJson, SharedHandle } from '../api/lock.js';
 import { checkTtl, type LockMode } from '../api/options.js';
 import type { NativeChannel } from '../native/channel.js';
 import {
+  addRelease,
   CLOSED_LOSS,
   downgradeOperation,
   extendOperation,
   LossCode,
   leaveOperation,
   letExpireOperation,
+  type Operation,
+  type OperationBatch,
   type Outcome,
   OutcomeCode,
-  releaseOperation,
   tokenIdOf,
 } from '../native/records.js';
 import type { OutcomeReader } from '../native/slots.js';
@@ -60,7 +62,7 @@ const others = new WeakMap<HeldLock, number>();
  *
  * @internal
  */
-export class HeldLock implements Holder, OutcomeReader<boolean>, SharedHandle {
+export class HeldLock implements Holder, Operation, OutcomeReader<boolean>, SharedHandle {
   readonly name: string;
   readonly fence: number;
 
@@ -253,8 +255,16 @@ export class HeldLock implements Holder, OutcomeReader<boolean>, SharedHandle {
   #release(): Promise<boolean> {
     if (this.#is(RELEASED)) return Promise.resolve(false);
     this.#flags |= RELEASED;
-    const operation = releaseOperation(this.#lease, this.#is(EXPORTED));
-    return this.#manager.channel.run(operation, this);
+    return this.#manager.channel.run(this);
+  }
+
+  /**
+   * Adds its release to a batch.
+   *
+   * @internal
+   */
+  addTo(batch: OperationBatch, slot: number): void {
+    addRelease(batch, slot, this.#lease, this.#is(EXPORTED));
   }
 
   /**

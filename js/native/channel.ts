@@ -99,12 +99,12 @@ export class NativeChannel {
   }
 
   /**
-   * Starts an operation at the end of this microtask, or a little earlier, together with others. Answers what `reader`
-   * makes of its outcome, or rejects with what it throws.
+   * Starts an operation at the end of this microtask, or a little earlier, together with others. Answers what it makes of
+   * its outcome, or rejects with what it throws.
    */
-  run<T>(operation: Operation, reader: OutcomeReader<T>): Promise<T> {
+  run<T>(operation: Operation & OutcomeReader<T>): Promise<T> {
     const result = new Promise<T>(keepResolve);
-    this.#start(operation, takeResolve(), reader);
+    this.#start(operation, takeResolve(), operation);
     return result;
   }
 
@@ -127,7 +127,7 @@ export class NativeChannel {
       return NO_SLOT;
     }
     const slot = slots.take(resolve, this, reader);
-    this.#batch.add(slot, operation);
+    operation.addTo(this.#batch, slot);
     this.#flushSoon();
     return slot;
   }

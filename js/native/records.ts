@@ -48,12 +48,8 @@ interface AcquireNumbers extends HoldNumbers {
 
 /** One operation for the core. */
 export interface Operation {
-  readonly kind: number;
-  /** The numbers that follow kind and slot, five at most; missing ones are 0. */
-  readonly numbers: readonly number[];
-  readonly strings: readonly string[];
-  /** The last string, if it is likely to be that of the operation before. */
-  readonly label?: string;
+  /** Adds it to a batch, under a slot. */
+  addTo(batch: OperationBatch, slot: number): void;
 }
 
 /** The most operations of a batch. */
@@ -64,18 +60,45 @@ const TEXT_BYTES = 32 * 1024;
 const UNIT_BYTES = 3;
 const NO_STRINGS: readonly string[] = [];
 
-/** @internal */
-export function acquireOperation(name: string, request: AcquireNumbers): Operation {
-  const { ttl, wait, maxHold, share, label } = request;
-  const numbers = [ttl, wait, maxHold, stallLimit(request), share];
-  return { kind: OpKind.Acquire, numbers, strings: [name], label };
+/** The acquire of one lock. @internal */
+export class AcquireOperation implements Operation {
+  constructor(
+    protected readonly name: string,
+    protected readonly request: AcquireNumbers,
+  ) {}
+
+  addTo(batch: OperationBatch, slot: number): void {
+    const { ttl, wait, maxHold, share, label } = this.request;
+    batch.add(slot, OpKind.Acquire, ttl, wait, maxHold, stallLimit(this.request), share);
+    batch.addString(this.name);
+    batch.addLabel(label);
+  }
+}
+
+/** An operation that is too rare to have a class of its own. */
+class OtherOperation implements Operation {
+  readonly #kind: number;
+  readonly #numbers: readonly number[];
+  readonly #strings: readonly string[];
+
+  /** `numbers`: five at most; missing ones are 0. */
+  constructor(kind: number, numbers: readonly number[], strings = NO_STRINGS) {
+    this.#kind = kind;
+    this.#numbers = numbers;
+    this.#strings = strings;
+  }
+
+  addTo(batch: OperationBatch, slot: number): void {
+    batch.add(slot, this.#kind, ...this.#numbers);
+    for (const string of this.#strings) batch.addString(string);
+  }
 }
 
 /** @internal */
 export function acquireAllOperation(names: readonly string[], request: AcquireNumbers): Operation {
   const { ttl, maxHold, label } = request;
   const numbers = [ttl, names.length, maxHold, stallLimit(request)];
-  return { kind: OpKind.AcquireAll, numbers, strings: [label, ...names] };
+  return new OtherOperation(OpKind.AcquireAll, numbers, [label, ...names]);
 }
 
 /** `value`: the new token, if the caller chooses it. @internal */
@@ -87,32 +110,32 @@ export function adoptOperation(
 ): Operation {
   const { ttl, maxHold, share } = request;
   const numbers = [ttl, 0, maxHold, stallLimit(request), share];
-  return { kind: OpKind.Adopt, numbers, strings: [name, token, value] };
+  return new OtherOperation(OpKind.Adopt, numbers, [name, token, value]);
 }
 
 /** @internal */
 export function closeOperation(): Operation {
-  return { kind: OpKind.Close, numbers: [], strings: NO_STRINGS };
+  return new OtherOperation(OpKind.Close, []);
 }
 
 /** @internal */
 export function downgradeOperation(lease: number): Operation {
-  return { kind: OpKind.Downgrade, numbers: [lease], strings: NO_STRINGS };
+  return new OtherOperation(OpKind.Downgrade, [lease]);
 }
 
 /** Without a `ttl` the lease gets the length that it was last given. @internal */
 export function extendOperation(lease: number, ttl = TTL_UNCHANGED): Operation {
-  return { kind: OpKind.Extend, numbers: [lease, ttl], strings: NO_STRINGS };
+  return new OtherOperation(OpKind.Extend, [lease, ttl]);
 }
 
 /** @internal */
 export function forceReleaseOperation(name: string, foreign: boolean): Operation {
-  return { kind: OpKind.ForceRelease, numbers: [Number(foreign)], strings: [name] };
+  return new OtherOperation(OpKind.ForceRelease, [Number(foreign)], [name]);
 }
 
 /** @internal */
 export function leaveOperation(lease: number, ttl: number): Operation {
-  return { kind: OpKind.Leave, numbers: [lease, ttl], strings: NO_STRINGS };
+  return new OtherOperation(OpKind.Leave, [lease, ttl]);
 }
 
 /** Which keys a query looks at. `wholeKey`: `keysStartWith` is a key. @internal */
@@ -128,17 +151,27 @@ export function queryOperation(
   { keysStartWith, wholeKey, count }: QueryNumbers,
 ): Operation {
   const numbers = [count, Number(wholeKey)];
-  return { kind: OpKind.Query, numbers, strings: [cursor, keysStartWith] };
+  return new OtherOperation(OpKind.Query, numbers, [cursor, keysStartWith]);
 }
 
 /** @internal */
 export function letExpireOperation(lease: number): Operation {
-  return { kind: OpKind.LetExpire, numbers: [lease], strings: NO_STRINGS };
+  return new OtherOperation(OpKind.LetExpire, [lease]);
+}
+
+/** @internal */
+export function releaseOperation(lease: number, exported: boolean): Operation {
+  return { addTo: (batch, slot) => addRelease(batch, slot, lease, exported) };
 }
 
 /** `exported`: whether the token was read, so that other code may have it. @internal */
-export function releaseOperation(lease: number, exported: boolean): Operation {
-  return { kind: OpKind.Release, numbers: [lease, Number(exported)], strings: NO_STRINGS };
+export function addRelease(
+  batch: OperationBatch,
+  slot: number,
+  lease: number,
+  exported: boolean,
+): void {
+  batch.add(slot, OpKind.Release, lease, Number(exported));
 }
 
 /** A stall limit that never ends is longer than any process lives. */
@@ -166,27 +199,37 @@ export class OperationBatch {
     return this.#count === OPERATIONS_MAX;
   }
 
-  add(slot: number, { kind, numbers, strings, label }: Operation): void {
-    for (const string of strings) this.#strings += `${string.length}:${string}`;
-    if (label !== undefined) {
-      this.#strings += label === this.#label ? '=' : `${label.length}:${label}`;
-      this.#label = label;
-    }
+  /** Adds an operation. Its strings follow. */
+  add(slot: number, kind: number, a = 0, b = 0, c = 0, d = 0, e = 0): void {
     const at = this.#count * OPERATION_LENGTH;
     const all = this.#numbers;
     this.#count += 1;
     all[at] = kind;
     all[at + 1] = slot;
-    all[at + 2] = numbers[0] ?? 0;
-    all[at + 3] = numbers[1] ?? 0;
-    all[at + 4] = numbers[2] ?? 0;
-    all[at + 5] = numbers[3] ?? 0;
-    all[at + 6] = numbers[4] ?? 0;
+    all[at + 2] = a;
+    all[at + 3] = b;
+    all[at + 4] = c;
+    all[at + 5] = d;
+    all[at + 6] = e;
+  }
+
+  addString(string: string): void {
+    this.#strings += `${string.length}:${string}`;
+  }
+
+  /** Adds a string that is likely to be that of the acquire before. */
+  addLabel(label: string): void {
+    if (label === this.#label) {
+      this.#strings += '=';
+    } else {
+      this.addString(label);
+      this.#label = label;
+    }
   }
 
   /** Ends the operation in `slot` early. */
   addCancel(slot: number): void {
-    this.add(slot, { kind: OpKind.Cancel, numbers: [], strings: NO_STRINGS });
+    this.add(slot, OpKind.Cancel);
   }
 
   /**

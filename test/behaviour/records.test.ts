@@ -16,6 +16,18 @@ interface Outcome {
   readonly text: Text;
 }
 
+interface Batch {
+  readonly isFull: boolean;
+  addCancel(slot: number): void;
+  flush(
+    submit: (count: number, numbers: Float64Array, text: Buffer, length: number) => boolean,
+  ): readonly number[];
+}
+
+interface Operation {
+  addTo(batch: Batch, slot: number): void;
+}
+
 /** The exports of `js/native/records.ts` for the rest of `js`. */
 interface Records {
   readonly LossCode: Readonly<Record<string, number>>;
@@ -26,25 +38,18 @@ interface Records {
   readonly SHARE_UNLIMITED: number;
   readonly WAIT_NEVER: number;
   readonly WAIT_STEAL: number;
-  readonly OperationBatch: new () => {
-    add(slot: number, operation: unknown): void;
-    readonly isFull: boolean;
-    addCancel(slot: number): void;
-    flush(
-      submit: (count: number, numbers: Float64Array, text: Buffer, length: number) => boolean,
-    ): readonly number[];
-  };
-  acquireOperation(name: string, request: object): unknown;
-  acquireAllOperation(names: readonly string[], request: object): unknown;
-  adoptOperation(name: string, token: string, request: object, value?: string): unknown;
-  closeOperation(): unknown;
-  downgradeOperation(lease: number): unknown;
-  extendOperation(lease: number, ttl?: number): unknown;
-  forceReleaseOperation(name: string, foreign: boolean): unknown;
-  leaveOperation(lease: number, ttl: number): unknown;
-  letExpireOperation(lease: number): unknown;
-  queryOperation(cursor: string, numbers: object): unknown;
-  releaseOperation(lease: number, exported: boolean): unknown;
+  readonly AcquireOperation: new (name: string, request: object) => Operation;
+  readonly OperationBatch: new () => Batch;
+  acquireAllOperation(names: readonly string[], request: object): Operation;
+  adoptOperation(name: string, token: string, request: object, value?: string): Operation;
+  closeOperation(): Operation;
+  downgradeOperation(lease: number): Operation;
+  extendOperation(lease: number, ttl?: number): Operation;
+  forceReleaseOperation(name: string, foreign: boolean): Operation;
+  leaveOperation(lease: number, ttl: number): Operation;
+  letExpireOperation(lease: number): Operation;
+  queryOperation(cursor: string, numbers: object): Operation;
+  releaseOperation(lease: number, exported: boolean): Operation;
   readRecord(records: Float64Array, at: number, reader: object): void;
   hasText(code: number): boolean;
   isGrant(outcome: Outcome): boolean;
@@ -85,9 +90,9 @@ before(
 );
 
 /** The operations as the core reads them, each with a slot of its own. */
-function described(...operations: unknown[]): string[] {
+function described(...operations: Operation[]): string[] {
   const batch = new records.OperationBatch();
-  for (const [i, operation] of operations.entries()) batch.add(10 + i, operation);
+  for (const [i, operation] of operations.entries()) operation.addTo(batch, 10 + i);
   let lines: string[] = [];
   batch.flush((count, numbers, text, length) => {
     lines = addon.describeOperations(count, numbers, text, length);
@@ -100,7 +105,7 @@ test('the core reads the operations that JavaScript writes', () => {
   const { SHARE_EXCLUSIVE, SHARE_UNLIMITED } = records;
   const request = { ...HOLD, ttl: 1_000, wait: 2_000, share: SHARE_EXCLUSIVE, label: 'label' };
   const lines = described(
-    records.acquireOperation('name', request),
+    new records.AcquireOperation('name', request),
     records.acquireAllOperation(['a', 'b'], request),
     records.adoptOperation('name', 'token', { ...request, share: SHARE_UNLIMITED }),
     records.adoptOperation('name', 'token', request, 'value'),
@@ -157,7 +162,7 @@ test('the core reads every sentinel of an acquire', () => {
     [{ renew: false, leaveToExpire: true }, /renew: false, leave_to_expire: true/],
   ];
   const lines = described(
-    ...cases.map(([given]) => records.acquireOperation('name', { ...request, ...given })),
+    ...cases.map(([given]) => new records.AcquireOperation('name', { ...request, ...given })),
   );
   for (const [i, [, expected]] of cases.entries()) assert.match(lines[i] ?? '', expected);
 });
@@ -169,7 +174,7 @@ test('the core reads any text', () => {
   const lines = described(
     ...texts.map((text, i) => {
       const label = texts[texts.length - 1 - i] as string;
-      return records.acquireOperation(text, { ...request, label });
+      return new records.AcquireOperation(text, { ...request, label });
     }),
     records.acquireAllOperation(texts, { ...request, label: '🔒' }),
   );
@@ -194,8 +199,8 @@ test('a label is written once for acquires that follow each other', () => {
   const batch = new records.OperationBatch();
   for (const round of [0, 1]) {
     for (const [slot, label] of labels.entries()) {
-      batch.add(2 * slot, records.acquireOperation('=', { ...request, label }));
-      batch.add(2 * slot + 1, records.releaseOperation(160, false));
+      new records.AcquireOperation('=', { ...request, label }).addTo(batch, 2 * slot);
+      records.releaseOperation(160, false).addTo(batch, 2 * slot + 1);
     }
     batch.flush((count, numbers, text, length) => {
       const lines = addon.describeOperations(count, numbers, text, length);
@@ -212,7 +217,7 @@ test('a label is written once for acquires that follow each other', () => {
 
 test('a batch tells when it is full, and names the operations that could not be submitted', () => {
   const batch = new records.OperationBatch();
-  for (let slot = 0; slot < 255; slot++) batch.add(slot, records.downgradeOperation(slot * 16));
+  for (let slot = 0; slot < 255; slot++) records.downgradeOperation(slot * 16).addTo(batch, slot);
   assert.equal(batch.isFull, false);
   batch.addCancel(7);
   assert.equal(batch.isFull, true);

@@ -100,7 +100,7 @@ interface Internals {
 }
 
 interface Records {
-  acquireOperation(name: string, request: object): unknown;
+  readonly AcquireOperation: new (name: string, request: object) => object;
   readonly OutcomeCode: { readonly Acquired: number };
   readonly SHARE_EXCLUSIVE: number;
 }
@@ -126,7 +126,7 @@ test('an operation under way keeps its manager by itself, whatever its caller re
       stallTimeout: 30_000,
     };
     const request = { ...hold, wait: 60_000, share: records.SHARE_EXCLUSIVE, label: '' };
-    const operation = records.acquireOperation('waited for', request);
+    const operation = new records.AcquireOperation('waited for', request);
     return { outcome: channel?.submit(operation) as Promise<Outcome> };
   };
   const { outcome } = await begin();
