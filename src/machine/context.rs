@@ -3,7 +3,7 @@
 use super::interface::{Config, Effect, Outcome};
 use super::stats::Stats;
 use super::timers::Timers;
-use crate::protocol::{Mono, OpId, TICK_US, Token, TokenId};
+use crate::protocol::{Mono, OpId, TICK_US, Token, TokenId, Tokens};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,12 +17,14 @@ pub(super) struct Context {
     pub(super) stats: Stats,
     pub(super) timers: Timers,
     rng: fastrand::Rng,
+    tokens: Tokens,
     pub(super) last_token: u64,
 }
 
 impl Context {
     pub(super) fn new(config: Config, seed: u64) -> Self {
         Self {
+            tokens: Tokens::of(&config.client),
             config,
             now: Mono::default(),
             effects: Vec::new(),
@@ -50,7 +52,7 @@ impl Context {
     }
 
     pub(super) fn token(&self, id: TokenId, label: &str) -> Token {
-        Token::labelled(&self.config.client, id.0, label)
+        self.tokens.labelled(id.0, label)
     }
 
     /// The number of a token, if it is this manager's.

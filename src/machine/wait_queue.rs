@@ -239,8 +239,8 @@ impl WaitQueues {
             return Need::None;
         };
         let has_room = queue.entries.len() < entries_max(wanted);
-        match caller(queue.entries.len()) {
-            Some((op, mode)) if mode == wanted && has_room => Need::More(op, mode),
+        match has_room.then(|| caller(queue.entries.len())).flatten() {
+            Some((op, mode)) if mode == wanted => Need::More(op, mode),
             _ => Need::None,
         }
     }

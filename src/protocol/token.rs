@@ -31,16 +31,7 @@ impl Token {
     /// The token number `n` of `client`, with a label for people (empty for none).
     #[must_use]
     pub fn new(client: &str, n: u64, label: &str) -> Self {
-        let dot = if label.is_empty() { "" } else { "." };
-        let mut number = itoa::Buffer::new();
-        Self(text::join(&[TOKEN_PREFIX, client, ".", number.format(n), dot, label]))
-    }
-
-    /// The token of a lock with this `label`, which is another's number `n` of `client` unless the label names the
-    /// whole token.
-    #[must_use]
-    pub(crate) fn labelled(client: &str, n: u64, label: &str) -> Self {
-        label.strip_prefix(NAMED).map_or_else(|| Self::new(client, n, label), Self::from_text)
+        Tokens::of(client).number(n, label)
     }
 
     /// The label of a lock whose token is `text`.
@@ -79,6 +70,33 @@ impl Token {
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+}
+
+/// Makes the tokens of one client, which begin alike.
+#[derive(Debug)]
+pub(crate) struct Tokens {
+    start: String,
+}
+
+impl Tokens {
+    pub(crate) fn of(client: &str) -> Self {
+        Self { start: [TOKEN_PREFIX, client, "."].concat() }
+    }
+
+    /// The token number `n`, with a label (empty for none).
+    pub(crate) fn number(&self, n: u64, label: &str) -> Token {
+        let mut number = itoa::Buffer::new();
+        let number = number.format(n);
+        Token(match label {
+            "" => text::join(&[&self.start, number]),
+            _ => text::join(&[&self.start, number, ".", label]),
+        })
+    }
+
+    /// The token of a lock with this `label`, which is number `n` unless the label names the whole token.
+    pub(crate) fn labelled(&self, n: u64, label: &str) -> Token {
+        label.strip_prefix(NAMED).map_or_else(|| self.number(n, label), Token::from_text)
     }
 }
 
