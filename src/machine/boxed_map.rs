@@ -47,11 +47,12 @@ impl<K: Copy + Eq + Hash + Ord, T> BoxedMap<K, T> {
 
     pub(super) fn remove(&mut self, key: &K) -> Option<T> {
         let mut room = self.map.remove(key)?;
-        let value = room.take();
-        if self.spare.len() < SPARE_MAX {
-            self.spare.push(room);
+        if self.spare.len() == SPARE_MAX {
+            return room.take();
         }
-        value
+        // The value is taken last, which saves the compiler a copy.
+        self.spare.push(room);
+        self.spare.last_mut()?.take()
     }
 
     /// The keys in ascending order.

@@ -237,14 +237,16 @@ impl Leases {
 
     /// Ends a lease here: cancels its schedule and its validity.
     pub(super) fn remove(&mut self, rq: &mut Requests, id: TokenId) -> Option<Lease> {
-        let held = self.by_token.remove(&id)?;
-        rq.cx.timers.clear(Timer::Lease(id));
-        rq.forget(Owner::Renewal(id));
-        if self.reservations.remove(&id).is_some() {
-            rq.forget(Owner::Reservation(id));
+        let held = self.by_token.remove(&id);
+        if let Some(held) = &held {
+            rq.cx.timers.clear(Timer::Lease(id));
+            rq.forget(Owner::Renewal(id));
+            if self.reservations.remove(&id).is_some() {
+                rq.forget(Owner::Reservation(id));
+            }
+            rq.cx.push(Effect::SetDeadline { lease: held.id, until: None });
         }
-        rq.cx.push(Effect::SetDeadline { lease: held.id, until: None });
-        Some(held)
+        held
     }
 
     /// Changes a lease, and updates its timer.

@@ -651,12 +651,11 @@ impl Machine {
         entry.send(&mut self.rq, id, first.map(|request| request.ttl));
     }
 
-    /// Removes an entry, and returns whether it has an open request.
-    fn remove_entry(&mut self, id: TokenId) -> Option<(Entry, bool)> {
-        let entry = self.entries.remove(&id)?;
-        let asks = self.rq.forget(Owner::Entry(id));
-        let asks_behind = self.rq.forget(Owner::EntryBehind(id));
-        Some((entry, asks || asks_behind))
+    /// Removes an entry, and forgets its requests.
+    fn remove_entry(&mut self, id: TokenId) -> Option<Entry> {
+        self.rq.forget(Owner::Entry(id));
+        self.rq.forget(Owner::EntryBehind(id));
+        self.entries.remove(&id)
     }
 
     fn entry_answered(&mut self, id: TokenId, finished: Finished) {
@@ -808,7 +807,7 @@ impl Machine {
             // fences, before this caller asked.
             return self.discard_grant(id);
         }
-        let Some((entry, _)) = self.remove_entry(id) else { return };
+        let Some(entry) = self.remove_entry(id) else { return };
         let rq = &mut self.rq;
         let Some((op, request)) =
             first.and_then(|op| Some((op, self.queues.remove(&mut rq.cx, op)?)))
@@ -839,7 +838,8 @@ impl Machine {
 
     /// The grant is unusable: gives its token back; another token takes its position.
     fn discard_grant(&mut self, id: TokenId) {
-        let Some((old, is_open)) = self.remove_entry(id) else { return };
+        let is_open = self.rq.asks(id);
+        let Some(old) = self.remove_entry(id) else { return };
         let new = self.rq.cx.next_token_id();
         let token = self.rq.cx.token(new, &old.label);
         self.entries.insert(new, old.replacement(token));
@@ -850,7 +850,8 @@ impl Machine {
 
     /// No caller needs it any more: gives back what it has got or may yet get.
     fn abandon_entry(&mut self, id: TokenId) {
-        let Some((entry, is_open)) = self.remove_entry(id) else { return };
+        let is_open = self.rq.asks(id);
+        let Some(entry) = self.remove_entry(id) else { return };
         let is_granted = entry.confirming.is_some() || entry.approach == Approach::Completion;
         if entry.uncertain || is_open || is_granted || entry.is_queued() {
             self.give_back(entry.keys, entry.token, entry.uncertain);

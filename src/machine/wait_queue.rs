@@ -83,6 +83,14 @@ impl WaitQueue {
     fn ahead_of(&self, ticket: u64) -> usize {
         self.waiters.partition_point(|(other, _)| *other < ticket)
     }
+
+    /// Removes a waiter, if it is still there.
+    fn leave(&mut self, ticket: u64) {
+        let index = self.ahead_of(ticket);
+        if self.waiters.get(index).is_some_and(|(other, _)| *other == ticket) {
+            self.waiters.remove(index);
+        }
+    }
 }
 
 /// Most queues are short and end soon: so many of them leave their memory to the next.
@@ -179,17 +187,14 @@ impl WaitQueues {
 
     /// Removes a request. The caller must then serve its queue.
     pub(super) fn remove(&mut self, cx: &mut Context, op: OpId) -> Option<AcquireRequest> {
-        let request = self.requests.remove(&op)?;
-        cx.timers.clear(Timer::AcquireDeadline(op));
-        if let Some(ticket) = request.ticket
-            && let Some(queue) = self.queues.get_mut(&request.keys)
-        {
-            let index = queue.ahead_of(ticket);
-            if queue.waiters.get(index).is_some_and(|(other, _)| *other == ticket) {
-                queue.waiters.remove(index);
+        let request = self.requests.remove(&op);
+        if let Some(AcquireRequest { keys, ticket, .. }) = &request {
+            cx.timers.clear(Timer::AcquireDeadline(op));
+            if let (Some(ticket), Some(queue)) = (*ticket, self.queues.get_mut(keys)) {
+                queue.leave(ticket);
             }
         }
-        Some(request)
+        request
     }
 
     pub(super) fn has(&self, keys: &LockKeys) -> bool {
