@@ -41,3 +41,4 @@ mod node;
 mod outbox;
 #[cfg(feature = "core")]
 pub mod server;
+mod slim;

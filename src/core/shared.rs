@@ -4,6 +4,7 @@ use super::lock;
 use crate::machine::{Effect, LeaseId, NodeId, Stats};
 use crate::protocol::Mono;
 use crate::server::Abilities;
+use crate::slim::Slim;
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -63,6 +64,7 @@ impl Shared {
                 }
                 Effect::SetDeadline { lease, until: None } => {
                     deadlines.remove(lease);
+                    deadlines.slim();
                 }
                 _ => {}
             }

@@ -3,6 +3,7 @@
 use super::{Shared, Watch};
 use crate::machine::{Effect, LeaseId, LossReason, Notice, OpId, Outcome};
 use crate::protocol::Mono;
+use crate::slim::Slim;
 use rustc_hash::FxHashSet;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -95,6 +96,7 @@ impl Open {
             self.caller.complete(op, outcome);
             // Last: if `complete` panics, dropping this completes the operation.
             self.ops.remove(&op);
+            self.ops.slim();
         }
         open
     }

@@ -1,6 +1,7 @@
 //! A map of large values that come and go with every lock.
 
 use super::context::in_order;
+use crate::slim::Slim;
 use rustc_hash::FxHashMap;
 use std::hash::Hash;
 
@@ -47,6 +48,7 @@ impl<K: Copy + Eq + Hash + Ord, T> BoxedMap<K, T> {
 
     pub(super) fn remove(&mut self, key: &K) -> Option<T> {
         let mut room = self.map.remove(key)?;
+        self.map.slim();
         if self.spare.len() == SPARE_MAX {
             return room.take();
         }

@@ -68,6 +68,7 @@ use crate::protocol::{
     CLAIM, Call, Failure, Grant, Held, LockKeys, Message, Mode, Mono, Refusal, Reply, ServerTime,
     Taken, Token, valid_until,
 };
+use crate::slim::Slim;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -998,6 +999,7 @@ impl Machine {
         {
             self.rq.forget(Owner::Release(id));
             self.releases.remove(&id);
+            self.releases.slim();
         }
     }
 

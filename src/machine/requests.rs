@@ -14,6 +14,7 @@ use crate::protocol::message;
 use crate::protocol::{
     Call, Failure, Mono, NodeId, Refusal, Reply, RequestId, Script, ServerTime, Take, TokenId,
 };
+use crate::slim::Slim;
 use rustc_hash::FxHashMap;
 use std::collections::hash_map::Entry;
 use std::time::Duration;
@@ -62,6 +63,7 @@ impl Open {
         match self.0[kind].entry(number) {
             Entry::Occupied(open) if *open.get() == id => {
                 open.remove();
+                self.0[kind].slim();
                 true
             }
             _ => false,

@@ -1,6 +1,7 @@
 //! What is scheduled, and for when.
 
 use crate::protocol::{Mono, NodeId, OpId, RequestId, TokenId};
+use crate::slim::Slim;
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -163,7 +164,12 @@ impl Timers {
     fn forget(&mut self, timer: Timer) -> bool {
         match place_of(timer) {
             None => !self.others.is_empty() && self.others.remove(&timer).is_some(),
-            Some((run, number)) => self.runs[run].at.remove(&number).is_some(),
+            Some((run, number)) => {
+                let set = &mut self.runs[run].at;
+                let was_set = set.remove(&number).is_some();
+                set.slim();
+                was_set
+            }
         }
     }
 

@@ -12,6 +12,7 @@ use super::queue_entry::{Beneficiary, ContentionPolicy, Entry, Pending, is_forei
 use super::servers::Servers;
 use super::timers::Timer;
 use crate::protocol::{Held, LockKeys, Mode, Mono, OpId, TokenId};
+use crate::slim::Slim;
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -252,6 +253,7 @@ impl WaitQueues {
 
     fn end(&mut self, keys: &LockKeys) {
         let Some(WaitQueue { waiters, entries, .. }) = self.queues.remove(keys) else { return };
+        self.queues.slim();
         if waiters.capacity() <= SPARE_LENGTH_MAX && self.spare.len() < SPARE_MAX {
             self.spare.push(WaitQueue { waiters, entries, ..WaitQueue::default() });
         }
