@@ -16,8 +16,8 @@ So its rate is one second divided by the sum of the two CPU columns. holdfast se
 that as the server has requests to answer, and the first at once to a server that has none, so client and server work at the same
 time if each has a core; if other processes keep the cores busy, it loses that advantage. With 1000 in flight the client's core is
 busy all the time, and its CPU per pair decides. holdfast's commands cost the server about 1.25 times as much as the snippet's
-(see *Limit*). Of the client's CPU (perf, 64 in flight) holdfast's own code takes three tenths, Node and V8 four (promises,
-microtasks, garbage), the C library one and the kernel two.
+(see *Limit*). Of the client's CPU (perf, 64 in flight) holdfast's own code takes three tenths, Node and V8 (promises,
+microtasks, garbage) three, the kernel three and the C library one.
 
 With 8 in flight a fast client has sent all eight requests before a server that slept has read the first: again they take turns.
 ioredis needs as long for one request as the server needs to wake, so the two work at the same time, at more CPU of the client. A
