@@ -16,6 +16,9 @@ export interface Holder {
   abandon(): () => void;
 }
 
+/** That of the process: the fake one that a test puts in its place may never call. */
+const { setImmediate } = globalThis;
+
 /** Younger holds are not checked: most locks are released by then. In ms. */
 const YOUNG_MS = 1_000;
 /** At most so many holders wait for one collection of garbage: each takes a few hundred bytes meanwhile. */
