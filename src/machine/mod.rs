@@ -1420,6 +1420,15 @@ impl Machine {
         self.queues.has(keys)
     }
 
+    /// The servers deny that the token has the lock: its lease ends, if it has not ended before.
+    fn deny(&mut self, now: Mono, token: &Token, out: &mut Vec<Effect>) {
+        self.handle(now, out, |machine| {
+            let id = machine.rq.cx.number_of(token);
+            let loss = id.and_then(|id| machine.leases.denied(id));
+            machine.lose_if(loss);
+        });
+    }
+
     /// The token and the label of a lease.
     fn labelled_token(&self, lease: LeaseId) -> Option<(Token, &str)> {
         let held = self.leases.hold_of(lease)?;

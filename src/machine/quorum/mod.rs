@@ -435,12 +435,19 @@ impl Quorum {
             // That is final only if a majority denies it; else the machine asks again while the lease lasts. A missing
             // answer alone ends no lease.
             (Question::Extend { .. } | Question::Withdraw { .. }, false) if ballot.is_denied() => {
-                self.give_up(&ballot.owner, None);
-                Ok(Reply::Owner(false))
+                return self.denied(request, &ballot.owner);
             }
             (Question::Extend { .. } | Question::Withdraw { .. }, false) => Err(ballot.failure()),
         };
         self.answer(request, verdict);
+    }
+
+    /// A majority denies that the token has the lock. The machine may not wait for that answer any more: its lease ends all
+    /// the same, since the withdrawal may let another owner in.
+    fn denied(&mut self, request: RequestId, owner: &Token) {
+        self.answer(request, Ok(Reply::Owner(false)));
+        self.tell(|machine, now, wanted| machine.deny(now, owner, wanted));
+        self.give_up(owner, None);
     }
 
     /// A majority has accepted the fences.

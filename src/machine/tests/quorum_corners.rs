@@ -245,7 +245,9 @@ fn a_lock_is_lost_that_was_denied_when_nobody_waited_for_the_answer() {
     (0..3).for_each(|node| simulation.connect(0, node));
     simulation.pass(ms(250));
     assert!(simulation.processes[0].open.is_empty(), "the caller's patience has ended");
+    assert_eq!(simulation.processes[0].leases(simulation.now).count(), 1, "not denied yet");
     talk_to_all(&mut simulation);
+    assert_eq!(simulation.processes[0].leases(simulation.now).count(), 0, "it knows");
     simulation.processes[0].command(simulation.now, extend);
     let outcomes = &simulation.processes[0].outcomes;
     assert!(matches!(outcomes[..], [(_, Outcome::Lost)]), "{outcomes:?}");
