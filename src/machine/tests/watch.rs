@@ -656,8 +656,8 @@ fn holders_are_right(done: &Executed<'_>, successors: &[Candidate<'_>]) -> Resul
     expect(whole, "a share is the whole lock")?;
     let shares = done.after.shares.iter().map(|share| share.remaining_ms).max();
     // A lone share that others join in its last ms is put into the set for that whole ms.
-    let lasts_ms = [done.after.remaining_ms, done.after.remaining_ms.max(1)];
-    let fits = shares.is_none_or(|last_ms| lasts_ms.contains(&last_ms));
+    let lock_ms = done.after.remaining_ms;
+    let fits = shares.is_none_or(|last_ms| last_ms == lock_ms || (last_ms, lock_ms) == (1, 0));
     expect(fits, "the lock does not end with the last share of it")?;
     let empty = done.after.value.as_deref().is_some_and(|value| bare(value) == SHARED);
     // It lasts for the rest of the ms in which its last share ends, and to keep a queue entry frees nothing.
