@@ -15,7 +15,7 @@ import { tellHolder } from './waiting.js';
 
 interface RunOptions extends PlaceOptions {
   readonly ttl: number;
-  readonly wait?: number;
+  readonly wait: number;
   readonly ifAvailable?: true;
   readonly conflictExitCode: number;
   readonly mode: LockMode;
@@ -29,6 +29,7 @@ interface RunOptions extends PlaceOptions {
 }
 
 const TTL_MS = 10_000;
+const WAIT_MS = 10_000;
 const GRACE_MS = 10_000;
 const LIMIT_MAX = 2 ** 31;
 
@@ -48,9 +49,10 @@ Exit codes:
 Examples:
   holdfast run deploy -- ./deploy.sh --now
   holdfast run report --wait 30s -- node report.js
+  holdfast run leader --wait forever -- ./lead.sh
   holdfast run api --mode shared --limit 4 -- ./import.sh
   holdfast run nightly --once 1d -E 0 -- ./nightly.sh               # in the crontab of every machine
-  holdfast run invoices --once 2026-01 --keep 60d --retry -- ./invoices.sh
+  holdfast run invoices --once 2026-01 --keep 60d --retry --wait 1h -- ./invoices.sh
 `;
 
 /** Adds the command. */
@@ -70,8 +72,9 @@ export function addRun(program: Command, end: (code: number) => void): void {
         .default(TTL_MS, '10s'),
     )
     .addOption(
-      new Option('--wait <time>', 'how long to wait for the lock (default: for ever)')
-        .argParser(duration)
+      new Option('--wait <time>', 'how long to wait for the lock, or forever')
+        .argParser(patience)
+        .default(WAIT_MS, '10s')
         .conflicts('ifAvailable'),
     )
     .option('--if-available', 'do not wait')
@@ -106,6 +109,10 @@ export function addRun(program: Command, end: (code: number) => void): void {
     .action(async (name: string, words: string[], options: RunOptions) => {
       end(await run(name, words, options));
     });
+}
+
+function patience(text: string): number {
+  return text === 'forever' ? Number.POSITIVE_INFINITY : duration(text);
 }
 
 function upToALease(text: string): number {
@@ -150,7 +157,7 @@ async function take(
   options: RunOptions,
   signal: AbortSignal,
 ): Promise<Lock | number> {
-  const { ttl, mode, limit, label, wait = Number.POSITIVE_INFINITY, json = false } = options;
+  const { ttl, mode, limit, label, wait, json = false } = options;
   const waited = tellHolder(locks, name, json);
   const wanted = { ttl, mode, label, ...(limit === undefined ? {} : { limit }) };
   try {
@@ -186,7 +193,7 @@ async function runOnce(
   const { json = false, retry = false, ttl, label, keep } = options;
   const signals = new Signals();
   const locks = await open(whereOf(options));
-  const wait = options.ifAvailable ? 0 : (options.wait ?? Number.POSITIVE_INFINITY);
+  const wait = options.ifAvailable ? 0 : options.wait;
   const slot = readDuration(once) === undefined ? { slot: once } : { every: once };
   const kept = keep === undefined ? {} : { keep };
   const given = { ...slot, ...kept, retry, ttl, label, wait, signal: signals.waiting };

@@ -82,6 +82,7 @@ test('64 for wrong usage, before anything is sent', async () => {
     [/missing required argument 'command'/, 'a'],
     [/unknown option '--tttl'/, 'a', '--tttl', '5s', '--', 'true'],
     [/'5'.*Give a time with a unit: 500ms, 30s, 2m or 1h/, 'a', '--ttl', '5', '--', 'true'],
+    [/'never'.*Give a time with a unit/, 'a', '--wait', 'never', '--', 'true'],
     [/'200000000d'.*No lease is longer than/, 'a', '--at-least', '200000000d', '--', 'true'],
     [/cannot be used with option '--if-available'/, 'a', '--if-available', '--wait', '1s', 'true'],
     [/Give a whole number from 1 to/, 'a', '--mode', 'shared', '--limit', '0', 'true'],
@@ -159,9 +160,17 @@ test('with --json its own errors are documents, also for wrong usage', async () 
   assert.match(own.stderr, /^holdfast: /, 'behind -- it is an option of the command');
 });
 
+test('unless told otherwise, it does not wait without end', async () => {
+  const { stdout } = await ends(0, env, 'run', '--help');
+  assert.match(
+    stdout,
+    /--wait <time> +how long to wait for the lock, or forever\s+\(default: 10s\)/,
+  );
+});
+
 test('it waits for as long as it takes, in the wait queue, and then runs', async () => {
   const lock = await locks.acquire('line');
-  const running = new Running(['run', 'line', '--', 'echo', 'ran'], env);
+  const running = new Running(['run', 'line', '--wait', 'forever', '--', 'echo', 'ran'], env);
   await until(
     async () => (await locks.query()).pending.length === 1,
     'its position in the wait queue',
