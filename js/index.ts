@@ -22,7 +22,7 @@ export {
   type QuorumServer,
   StaleFenceError,
 } from './api/errors.js';
-export type { LockManagerEvents } from './api/events.js';
+export type { LockManagerEvents, LockWarning, LockWarningCode } from './api/events.js';
 export type { Lock, LockJson } from './api/lock.js';
 export type { LockSet } from './api/lock-set.js';
 export { LockManager } from './api/manager.js';

@@ -19,7 +19,7 @@ process.once('SIGTERM', () => {
 console.log('ready')
 while (!ending.signal.aborted) {
   try {
-    await locks.request('imports', { signal: ending.signal }, importFiles)
+    await locks.request('imports', { wait: Infinity, signal: ending.signal }, importFiles)
   } catch (error) {
     if (!ending.signal.aborted) console.log(`again: ${error.message}`)
   }

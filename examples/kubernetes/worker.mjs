@@ -12,7 +12,7 @@ while (!ending.signal.aborted) {
   try {
     await locks.request(
       'settlement',
-      { signal: ending.signal, label: process.env.POD_NAME ?? 'pod' },
+      { wait: Infinity, signal: ending.signal, label: process.env.POD_NAME ?? 'pod' },
       lead,
     )
   } catch (error) {

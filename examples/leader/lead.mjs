@@ -7,7 +7,7 @@ export async function lead(locks, name, { ttl, stop }, work) {
   while (!stop.aborted) {
     let lead
     try {
-      await locks.request(name, { ttl, signal: stop }, (lock) => {
+      await locks.request(name, { ttl, wait: Infinity, signal: stop }, (lock) => {
         lead = lock.signal
         return work(AbortSignal.any([lead, stop]), lock.fence)
       })

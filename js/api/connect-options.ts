@@ -31,7 +31,7 @@ export interface ConnectOptions {
   /**
    * How long `acquire` and `request` wait without a `wait`, in whole ms, or `Infinity`.
    *
-   * @default 10000 for `acquire`, `Infinity` for `request`
+   * @default 10000
    */
   readonly wait?: number | undefined;
   /**
@@ -169,8 +169,6 @@ export interface Defaults extends HoldOptions {
   readonly prefix: string;
   readonly label: string;
   readonly wait: number;
-  /** The `wait` of `request`. */
-  readonly requestWait: number;
   readonly commandTimeout: number;
   readonly connectTimeout: number;
   readonly clientName: string;
@@ -181,7 +179,6 @@ const DEFAULTS: Omit<Defaults, 'label'> = {
   prefix: 'lock:',
   ttl: 10_000,
   wait: 10_000,
-  requestWait: Number.POSITIVE_INFINITY,
   renew: true,
   maxHold: Number.POSITIVE_INFINITY,
   stallTimeout: 30_000,
@@ -214,9 +211,9 @@ const CONNECT_OPTIONS = [
 /** @internal */
 export function checkConnectOptions(options: unknown): ConnectOptions & Defaults {
   const given = checkObject<ConnectOptions>(options, CONNECT_OPTIONS, 'connect');
-  const { wait: requestWait = DEFAULTS.requestWait, label = defaultLabel() } = given;
+  const { label = defaultLabel() } = given;
   checkText(label, 'options.label');
-  const checked = { ...DEFAULTS, ...given, requestWait, label: fitLabel(label) };
+  const checked = { ...DEFAULTS, ...given, label: fitLabel(label) };
   checkText(checked.prefix, 'options.prefix');
   checkHold(checked);
   checkWait(checked.wait);

@@ -5,6 +5,44 @@ import type { LockConnectionError, LockError, LockLostError } from './errors.js'
 import type { Lock } from './lock.js';
 
 /**
+ * The kind of a warning; stable across versions. `docs/operations.md` says what each means, and what to do.
+ *
+ * @example
+ * ```ts
+ * import type { LockWarningCode } from 'holdfast'
+ *
+ * const quiet: ReadonlySet<LockWarningCode> = new Set(['WARN_LOCK_NESTED'])
+ * locks.on('warning', ({ code, message }) => quiet.has(code) || console.error(message))
+ * ```
+ */
+export type LockWarningCode =
+  | 'WARN_LOCK_ABANDONED'
+  | 'WARN_LOCK_CLOCK'
+  | 'WARN_LOCK_EVICTION'
+  | 'WARN_LOCK_NESTED'
+  | 'WARN_LOCK_PERSISTENCE'
+  | 'WARN_LOCK_POLLING'
+  | 'WARN_LOCK_REPLICA'
+  | 'WARN_LOCK_SAME_SERVER'
+  | 'WARN_LOCK_SCRIPTS'
+  | 'WARN_LOCK_TARGET';
+
+/**
+ * A warning of a manager: a `LockError` that nothing throws. `lock` is the lock's name, if it is about one.
+ *
+ * @example
+ * ```ts
+ * import type { LockWarning } from 'holdfast'
+ *
+ * locks.on('warning', (warning: LockWarning) => console.error(warning.code, warning.lock, warning.message))
+ * ```
+ */
+export interface LockWarning extends LockError {
+  /** The kind of warning. */
+  readonly code: LockWarningCode;
+}
+
+/**
  * The events of a manager, and the arguments of their listeners.
  *
  * @example
@@ -31,7 +69,7 @@ export interface LockManagerEvents {
    * do; `docs/operations.md` lists each `code` with its meaning. Each warning is emitted once, not with every
    * connection. Without a listener it becomes a warning of the process.
    */
-  warning: [warning: LockError];
+  warning: [warning: LockWarning];
   /** The manager was closed, and holds no lock any more. */
   close: [];
 }

@@ -89,6 +89,8 @@ export interface Lock extends AsyncDisposable {
    *
    * @returns `true` if it is shared now, `false` if it had been lost or released before.
    * @throws LockConnectionError if no answer came within `commandTimeout`; the server may have done it.
+   * @throws LockError `ERR_LOCK_NESTED` if it is the lock of an outer request: this one shares it with `reentrant`, and
+   *   the outer one relies on it.
    *
    * @example
    * ```ts

@@ -3,14 +3,13 @@ import { onAbort } from '../internal/abort.js';
 import { Acquisition } from '../internal/acquisition.js';
 import { type Grant, HeldLock, type ManagerContext, VALUE } from '../internal/held-lock.js';
 import { checkKey, checkName, checkNames, checkSlot } from '../internal/names.js';
-import { heldAround, isUnderRequest } from '../internal/nesting.js';
+import { withNesting } from '../internal/nested-call.js';
 import { markerOf, runOnce, SAMPLE_SLOT } from '../internal/once.js';
 import { originOf, setOrigin, withOrigin } from '../internal/origins.js';
 import { type ErrorContext, toError } from '../internal/outcome.js';
 import { refuseOnQuorum } from '../internal/quorum.js';
 import { checkCallback, runUnder } from '../internal/request.js';
-import { NestedCall } from '../internal/self-wait.js';
-import { abandonedWarning, type Warning, warningOf } from '../internal/warnings.js';
+import { abandonedWarning, nestedWarning, type Warning, warningOf } from '../internal/warnings.js';
 import { NativeChannel } from '../native/channel.js';
 import {
   acquireAllOperation,
@@ -33,7 +32,7 @@ import {
 import type { Defaults } from './connect-options.js';
 import { isTraced, traced, tracing } from './diagnostics.js';
 import { LockConnectionError, LockError, LockLostError } from './errors.js';
-import { type LockManagerEvents, onListenerChange } from './events.js';
+import { type LockManagerEvents, type LockWarning, onListenerChange } from './events.js';
 import type { Lock, LockJson, SharedHandle } from './lock.js';
 import { LockSet, takeAll } from './lock-set.js';
 import { checkOnceOptions, type OnceOptions, type OnceResult } from './once.js';
@@ -147,8 +146,6 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
    *   holdfast releases the lock as soon as it can reach the server.
    * @throws LockServerError if the server refuses.
    * @throws LockClosedError if the manager is closed.
-   * @throws LockError `ERR_LOCK_NESTED` if a request around the caller holds the lock and waits for this call, so that
-   *   neither could end.
    * @throws TypeError, RangeError if an argument is invalid; nothing is sent.
    *
    * @example
@@ -162,24 +159,13 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
   /** Acquires the lock, or all of them, as described above. */
   acquire(name: string | readonly string[], options?: AcquireOptions): Promise<Lock | LockSet>;
   acquire(name: string | readonly string[], options?: AcquireOptions): Promise<Lock | LockSet> {
-    if (!isUnderRequest()) return this.#acquire(name, options);
-    const nested = new NestedCall(this, name);
-    return nested.watch(this.#acquire(name, options, nested));
-  }
-
-  /** No async function, which would cost half as much again as the promise that it returns. */
-  #acquire(
-    name: string | readonly string[],
-    options: AcquireOptions | undefined,
-    nested?: NestedCall,
-  ): Promise<Lock | LockSet> {
+    // No async function, which would cost half as much again as the promise that it returns.
     try {
       this.#check(name);
       const given =
         options === undefined ? this.#defaultRequest : checkAcquireOptions(options, this.#defaults);
       this.#refuse(given);
-      const traceable = withOrigin(given, this.acquire);
-      const request = nested?.guard(traceable) ?? traceable;
+      const request = this.#asCalled(given, name, this.acquire);
       // Neither answers `null` to a request that waits.
       return typeof name === 'string'
         ? (this.#take(name, request) as Promise<Lock>)
@@ -243,8 +229,6 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
    *   then repeats.
    * @throws The error of the callback, before any other error.
    * @throws LockLostError if the lock was lost while the callback ran; `result` is the callback's result.
-   * @throws LockError `ERR_LOCK_NESTED` if a request around this one holds the lock and waits for this one, so that
-   *   neither could end: without `reentrant`, or with it if the outer one shares the lock and this one does not.
    * @throws DOMException `NotSupportedError` if `ifAvailable`, `steal`, `signal`, `wait` and `mode` exclude
    *   each other, or the name begins with a hyphen, as with Web Locks.
    * @throws as `acquire` does.
@@ -265,17 +249,7 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
     options: RequestOptions | undefined,
     callback: (lock: Lock | null) => T,
   ): Promise<Awaited<T>>;
-  request(name: string | readonly string[], ...rest: unknown[]): Promise<unknown> {
-    if (!isUnderRequest()) return this.#request(name, rest);
-    const nested = new NestedCall(this, name);
-    return nested.watch(this.#request(name, rest, nested));
-  }
-
-  async #request(
-    name: string | readonly string[],
-    rest: unknown[],
-    nested?: NestedCall,
-  ): Promise<unknown> {
+  async request(name: string | readonly string[], ...rest: unknown[]): Promise<unknown> {
     this.#check(name);
     const short = rest[1] === undefined && typeof rest[0] === 'function';
     const [options, callback] = short ? [undefined, rest[0]] : rest;
@@ -283,8 +257,7 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
     const names = typeof name === 'string' ? [name] : name;
     const given = checkRequestOptions(names, options, this.#defaults);
     this.#refuse(given);
-    const traceable = withOrigin(given, this.request);
-    const request = nested?.guard(traceable) ?? traceable;
+    const request = this.#asCalled(given, name, this.request);
     const taken = await (typeof name === 'string'
       ? this.#take(name, request)
       : this.#takeAll(name, request));
@@ -322,18 +295,18 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
     body: (lock: Lock, slot: string) => T,
   ): Promise<OnceResult<Awaited<T>>> {
     this.#check(key);
-    const once = checkOnceOptions(options, this.#defaults);
+    const given = checkOnceOptions(options, this.#defaults);
+    const once = { ...given, request: this.#asCalled(given.request, key, this.runOnce) };
     this.#check(markerOf(key, typeof once.slot === 'string' ? once.slot : SAMPLE_SLOT));
     checkCallback(body);
     refuseOnQuorum(this.#errors, 'runOnce');
     const manager = {
       server: this.#errors.server,
       serverTime: (name: string) => this.#channel.serverTime(name),
+      // It is not reentrant, so the lock is one of its own.
       take: (name: string, request: AcquireRequest) =>
-        // It is not reentrant, so the lock is one of its own.
-        this.#take(name, withOrigin(request, this.runOnce)) as Promise<HeldLock | null>,
-      takeOrRead: (name: string, request: AcquireRequest) =>
-        this.#takeOrRead(name, withOrigin(request, this.runOnce)),
+        this.#take(name, request) as Promise<HeldLock | null>,
+      takeOrRead: (name: string, request: AcquireRequest) => this.#takeOrRead(name, request),
       replace: (lock: HeldLock, value: string, ttl: number) =>
         this.adoptAs(lock, value, { ttl, renew: false }) as Promise<HeldLock>,
     };
@@ -524,10 +497,22 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
     if (wait === WAIT_STEAL) refuseOnQuorum(this.#errors, 'steal');
   }
 
+  /** The request of a call of `method`, with where it was called if that may be told to people. */
+  #asCalled(
+    request: AcquireRequest,
+    names: string | readonly string[],
+    method: (...args: never[]) => unknown,
+  ): AcquireRequest {
+    return withNesting(withOrigin(request, method), this, names, method);
+  }
+
   async #takeAll(names: readonly string[], request: AcquireRequest): Promise<LockSet | null> {
-    const alone = names.every((name) => heldAround(this, name) === undefined);
     let left = request.wait;
-    if (alone && request.share === SHARE_EXCLUSIVE && request.wait !== WAIT_STEAL) {
+    if (
+      request.nested === undefined &&
+      request.share === SHARE_EXCLUSIVE &&
+      request.wait !== WAIT_STEAL
+    ) {
       const all = names.join(', ');
       const together = () => this.#takeTogether(names, request);
       const begun = performance.now();
@@ -578,8 +563,17 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
 
   /** Takes one lock, or answers `null` if it is held and `request` says not to wait. */
   #take(name: string, request: AcquireRequest): Promise<SharedHandle | null> {
-    const around = request.reentrant ? heldAround(this, name) : undefined;
-    if (around !== undefined) return enter(around, request);
+    const { nested, reentrant, wait } = request;
+    if (nested === undefined) return this.#takeFromServer(name, request);
+    const around = reentrant ? nested.shareable(name) : undefined;
+    if (around !== undefined) return Promise.resolve(around.enter());
+    const taken = this.#takeFromServer(name, request);
+    if (wait <= 0) return taken;
+    const warn = (advice: string, calls: string) => this.#warn(nestedWarning(name, advice, calls));
+    return nested.watch(name, taken, warn);
+  }
+
+  #takeFromServer(name: string, request: AcquireRequest): Promise<HeldLock | null> {
     if (!isTraced(tracing.acquire)) return this.#takeUntraced(name, request);
     const take = () => this.#takeUntraced(name, request);
     return traced(tracing.acquire, { name, errors: this.#errors }, take);
@@ -670,21 +664,12 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
     }
   };
 
-  #warn({ code, message, subject = message }: Warning): void {
+  #warn({ code, message, lock, subject = message }: Warning): void {
     // The core repeats a notice with each connection.
     if (this.#warned.has(subject)) return;
     this.#warned.add(subject);
-    if (this.emit('warning', new LockError(code, message))) return;
+    const warning = new LockError(code, message, lock) as LockWarning;
+    if (this.emit('warning', warning)) return;
     process.emitWarning(message, { type: 'HoldfastWarning', code });
   }
-}
-
-/** The lock of a request around this one, for one more user. */
-async function enter(around: SharedHandle, { share }: AcquireRequest): Promise<SharedHandle> {
-  if (around.mode === 'exclusive' || share !== SHARE_EXCLUSIVE) return around.enter();
-  const { name } = around;
-  const message =
-    `lock "${name}" is shared by the request around this one, which wants it exclusively: it would wait ` +
-    'for itself for ever; make the outer one exclusive, and downgrade it where others may share it';
-  throw new LockError('ERR_LOCK_NESTED', message, name);
 }

@@ -149,7 +149,7 @@ export function checkOnceOptions(options: unknown, defaults: Defaults): OnceRequ
   checkBoolean(keepResult, 'keepResult');
   const { length, least, usual } = slotLength(every, slot);
   if (keep !== undefined) checkWhole(keep, 'keep', least, KEEP_MS_MAX);
-  const request = checkWaiting({ ...hold, wait }, { ...defaults, renew: true }, wait);
+  const request = checkWaiting({ ...hold, wait }, { ...defaults, renew: true });
   checkWhole(request.ttl, 'ttl', TTL_MS_LEAST, TTL_MS_MAX);
   return {
     request: wait === 0 ? { ...request, wait: WAIT_NEVER } : request,

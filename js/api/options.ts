@@ -11,6 +11,7 @@ import {
 } from '../internal/checks.js';
 import { fitLabel } from '../internal/label.js';
 import { checkName } from '../internal/names.js';
+import type { NestedCall } from '../internal/nested-call.js';
 import { clientOf } from '../internal/tokens.js';
 import { SHARE_EXCLUSIVE, SHARE_UNLIMITED, WAIT_NEVER, WAIT_STEAL } from '../native/records.js';
 import type { Defaults } from './connect-options.js';
@@ -51,8 +52,7 @@ export interface AcquireOptions extends TryAcquireOptions {
 }
 
 /**
- * Options of `request`: those of `acquire`, but without a `wait`, here or in `connect`, it waits until the lock
- * is granted.
+ * Options of `request`: those of `acquire`, and two of its own.
  *
  * @example
  * ```ts
@@ -61,13 +61,7 @@ export interface AcquireOptions extends TryAcquireOptions {
  * })
  * ```
  */
-export interface RequestOptions extends Omit<AcquireOptions, 'wait'> {
-  /**
-   * How long to wait while another client holds the lock, in whole ms.
-   *
-   * @default the `wait` of `connect` if that was given, or else `Infinity`
-   */
-  readonly wait?: number | undefined;
+export interface RequestOptions extends AcquireOptions {
   /**
    * Does not wait: if another client holds the lock, the callback gets `null` in its place. Not with
    * `signal`, `steal` or `wait`.
@@ -81,12 +75,11 @@ export interface RequestOptions extends Omit<AcquireOptions, 'wait'> {
    * requests in one `Promise.all` share the lock too, and so do not exclude each other. The options of the
    * outermost request apply to the lease.
    *
-   * Without this option a nested request for the same lock waits for the end of the outer request. If code under the
-   * outer request awaits the nested one, neither could end, so the nested request rejects with `ERR_LOCK_NESTED`. With
-   * `false` it waits in any case: use this where nothing awaits the code that makes the nested request, such as the
-   * listener of an event.
+   * A nested request that cannot share the lock waits for the end of the outer request, up to its `wait`: without this
+   * option, or if the outer one shares the lock and this one wants it exclusively. If the outer request awaits it, neither
+   * goes on until then. After one second of such a wait the manager warns (`WARN_LOCK_NESTED`).
    *
-   * @default undefined
+   * @default false
    */
   readonly reentrant?: boolean | undefined;
 }
@@ -259,8 +252,9 @@ export interface AcquireRequest extends HoldOptions {
   readonly signal: AbortSignal | undefined;
   /** `SHARE_EXCLUSIVE`, `SHARE_UNLIMITED`, or the limit. */
   readonly share: number;
-  /** `undefined` unless the caller said it. */
-  readonly reentrant: boolean | undefined;
+  readonly reentrant: boolean;
+  /** The call, if a request around it holds one of its locks. */
+  readonly nested: NestedCall | undefined;
   /** Whether the end of the manager leaves the lock to expire. */
   readonly leaveToExpire: boolean;
   /** The calls that led here, if `HOLDFAST_TRACE` is 1. */
@@ -275,7 +269,7 @@ const REQUEST_OPTIONS = [...ACQUIRE_OPTIONS, 'ifAvailable', 'reentrant'];
 /** @internal */
 export function checkAcquireOptions(options: unknown, defaults: Defaults): AcquireRequest {
   const given = checkObject<AcquireOptions>(options, ACQUIRE_OPTIONS, 'acquire');
-  const request = checkWaiting(given, defaults, defaults.wait);
+  const request = checkWaiting(given, defaults);
   refuseContradictions(given, (message) => argumentError('ERR_INVALID_ARG_VALUE', message));
   return request;
 }
@@ -291,7 +285,7 @@ export function checkRequestOptions(
   defaults: Defaults,
 ): AcquireRequest {
   const given = checkObject<RequestOptions>(options, REQUEST_OPTIONS, 'request');
-  const request = checkWaiting(given, defaults, defaults.requestWait);
+  const request = checkWaiting(given, defaults);
   given.signal?.throwIfAborted();
   if (names.some((name) => name.startsWith('-'))) {
     throw notSupported('the name of a request must not begin with a hyphen, as with Web Locks');
@@ -366,22 +360,19 @@ export function checkQueryOptions(options: unknown): QueryRequest {
 }
 
 /** @internal */
-export function checkWaiting(
-  given: RequestOptions,
-  defaults: Defaults,
-  defaultWait: number,
-): AcquireRequest {
-  const { wait = defaultWait, signal, steal = false, ifAvailable = false, reentrant } = given;
+export function checkWaiting(given: RequestOptions, defaults: Defaults): AcquireRequest {
+  const { wait = defaults.wait, signal, steal = false, ifAvailable = false } = given;
+  const { reentrant = false } = given;
   checkWait(wait);
   checkSignal(signal);
   checkBoolean(steal, 'steal');
   checkBoolean(ifAvailable, 'ifAvailable');
-  if (reentrant !== undefined) checkBoolean(reentrant, 'reentrant');
+  checkBoolean(reentrant, 'reentrant');
   const chosen = steal ? WAIT_STEAL : ifAvailable ? WAIT_NEVER : wait;
   return checkHeld(given, defaults, { wait: chosen, signal, reentrant });
 }
 
-const NOT_WAITING = { wait: WAIT_NEVER, signal: undefined, reentrant: undefined };
+const NOT_WAITING = { wait: WAIT_NEVER, signal: undefined, reentrant: false };
 
 /** Checks the options that matter while the lock is held, and adds those of the wait. */
 function checkHeld(
@@ -401,7 +392,16 @@ function checkHeld(
   const share = checkShare(given);
   // Not the object that was checked: with that one V8 (Node 20) took 5 µs for the copy, instead of 0.1.
   const hold = { ttl, renew, maxHold, stallTimeout, leaveToExpire };
-  return { ...hold, label, share, wait, signal, reentrant, origin: undefined };
+  return {
+    ...hold,
+    label,
+    share,
+    wait,
+    signal,
+    reentrant,
+    nested: undefined,
+    origin: undefined,
+  };
 }
 
 function checkLabel(label: unknown): string {

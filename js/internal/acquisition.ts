@@ -31,9 +31,13 @@ export class Acquisition extends AcquireOperation implements OutcomeReader<HeldL
 
   /** The lock. Throws the error that says why there is none; `action`: what has failed. */
   lock(outcome: Outcome, action = 'acquire'): HeldLock {
-    const { share, leaveToExpire, origin } = this.request;
+    const { share, leaveToExpire, nested, origin } = this.request;
     const { name } = this;
-    if (!isGrant(outcome)) throw toError(outcome, this.#manager.errors, action, name);
+    if (!isGrant(outcome)) {
+      const error = toError(outcome, this.#manager.errors, action, name, nested?.advice(name));
+      nested?.trace(error);
+      throw error;
+    }
     const { lease, fence, label = this.request.label } = readGrant(outcome);
     const mode = share === SHARE_EXCLUSIVE ? 'exclusive' : 'shared';
     const grant = { name, label, mode, lease, fence, leaveToExpire } as const;

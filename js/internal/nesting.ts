@@ -17,7 +17,7 @@ export class Scope {
   constructor(owner: object, locks: readonly SharedHandle[]) {
     this.#owner = owner;
     this.#locks = locks;
-    this.#outer = current();
+    this.#outer = currentScope();
     running.add(this);
   }
 
@@ -37,13 +37,17 @@ export class Scope {
     return this.#outer;
   }
 
-  /** The lock `name` of the manager `owner`, if it is held by this scope. */
+  /** The lock `name` of the manager `owner`, if this scope or one around it holds it. */
   find(owner: object, name: string): SharedHandle | undefined {
-    if (owner !== this.#owner) return undefined;
-    return this.#locks?.find((lock) => lock.name === name && lock.held);
+    for (let scope: Scope | undefined = this; scope !== undefined; scope = scope.outer) {
+      if (owner !== scope.#owner) continue;
+      const lock = scope.#locks?.find((each) => each.name === name && each.held);
+      if (lock !== undefined) return lock;
+    }
+    return undefined;
   }
 
-  /** Ends the scope: `find` finds nothing any more, also for code that still runs in its context. */
+  /** Ends the scope: its locks are found no more, also by code that still runs in its context. */
   close(): void {
     this.#locks = undefined;
     running.delete(this);
@@ -56,25 +60,8 @@ const running = new Set<Scope>();
 /** Created with the first scope. */
 let scopes: AsyncLocalStorage<Scope> | undefined;
 
-function current(): Scope | undefined {
+/** The innermost scope around the caller that has not ended. @internal */
+export function currentScope(): Scope | undefined {
   const scope = scopes?.getStore();
   return scope?.open === false ? scope.outer : scope;
-}
-
-/** Whether the caller runs under a request. @internal */
-export function isUnderRequest(): boolean {
-  return current() !== undefined;
-}
-
-/**
- * The lock `name` of the manager `owner`, if a `request` around the caller holds it.
- *
- * @internal
- */
-export function heldAround(owner: object, name: string): SharedHandle | undefined {
-  for (let scope = current(); scope !== undefined; scope = scope.outer) {
-    const lock = scope.find(owner, name);
-    if (lock !== undefined) return lock;
-  }
-  return undefined;
 }

@@ -194,6 +194,7 @@ function requestOfMarker({ request, keep }: OnceRequest): AcquireRequest {
     wait: WAIT_NEVER,
     share: SHARE_EXCLUSIVE,
     reentrant: false,
+    nested: undefined,
     leaveToExpire: false,
   };
 }

@@ -15,9 +15,19 @@ export function withOrigin(
   method: (...args: never[]) => unknown,
 ): AcquireRequest {
   if (!RECORDED) return request;
-  const at: { stack?: string } = {};
+  const at: Captured = {};
   Error.captureStackTrace(at, method);
-  return { ...request, origin: at.stack?.split('\n').slice(1).join('\n') };
+  return { ...request, origin: callsOf(at) };
+}
+
+/** What `Error.captureStackTrace` makes of an object. V8 writes the stack out when it is first read. @internal */
+export interface Captured {
+  readonly stack?: string;
+}
+
+/** The calls of a stack, a line for each. @internal */
+export function callsOf({ stack }: Captured): string | undefined {
+  return stack?.split('\n').slice(1).join('\n');
 }
 
 /** Remembers where `lock` was acquired, if that was recorded. @internal */

@@ -55,12 +55,16 @@ const CURES: Readonly<Record<string, string>> = {
 const COUNTER_CURE =
   "other code wrote this key, from which the fences of all locks come: delete the key, and fences continue from the server's clock";
 
-/** The error for an outcome that is not a success of `action`. Callers `await` before, so that the stack names them. */
+/**
+ * The error for an outcome that is not a success of `action`. Callers `await` before, so that the stack names them.
+ * `advice`: what to do if the lock was not free in time.
+ */
 export function toError(
   outcome: Outcome,
   context: ErrorContext,
   action: string,
   lock?: string,
+  advice?: string,
 ): LockError {
   const subject =
     lock === undefined
@@ -79,7 +83,7 @@ export function toError(
     case OutcomeCode.Server:
       return serverError(outcome, subject, lock);
     case OutcomeCode.TimedOut:
-      return timeoutError(outcome, context, lock ?? '');
+      return timeoutError(outcome, context, lock ?? '', advice);
     default: {
       const report = 'this is a defect of holdfast, please report it';
       return new LockError('ERR_INTERNAL', `${subject}: ${report}`, lock);
@@ -111,7 +115,12 @@ function serverError(outcome: Outcome, subject: string, lock?: string): LockServ
   return new LockServerError(text, serverCode, key, lock);
 }
 
-function timeoutError(outcome: Outcome, context: ErrorContext, lock: string): LockTimeoutError {
+function timeoutError(
+  outcome: Outcome,
+  context: ErrorContext,
+  lock: string,
+  advice: string | undefined,
+): LockTimeoutError {
   const { waited, remaining, holder: token, position } = readTimeout(outcome);
   const heldFor = context.heldFor?.(numberOf(token, context.client));
   const details = { waited, holderLabel: labelOf(token), remaining, position, heldFor };
@@ -119,7 +128,8 @@ function timeoutError(outcome: Outcome, context: ErrorContext, lock: string): Lo
     token === '' ? 'it was free a moment ago' : describeHold(token, heldFor, remaining, context);
   const queued =
     position === undefined ? '' : `, and the caller was number ${position} in the wait queue`;
-  const message = `lock "${lock}" was not free within ${waited} ms: ${held}${queued}`;
+  const more = advice === undefined ? '' : `; ${advice}`;
+  const message = `lock "${lock}" was not free within ${waited} ms: ${held}${queued}${more}`;
   return new LockTimeoutError(message, lock, details);
 }
 

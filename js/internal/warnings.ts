@@ -1,11 +1,14 @@
 /** The warnings of a manager, with advice. */
 
+import type { LockWarningCode } from '../api/events.js';
 import { NoticeCode } from '../native/records.js';
 
 /** @internal */
 export interface Warning {
-  readonly code: string;
+  readonly code: LockWarningCode;
   readonly message: string;
+  /** The lock's name, if the warning is about one. */
+  readonly lock?: string;
   /** Warnings with the same subject are reported once; by default it is the message. */
   readonly subject?: string;
 }
@@ -77,9 +80,18 @@ export function abandonedWarning(lock: string, origin: string | undefined): Warn
       ? 'with HOLDFAST_TRACE=1 in the environment this warning says where it was acquired'
       : `it was acquired\n${origin}`;
   const message = `lock "${lock}" is held, but nothing refers to it any more, so nothing can release it: ${advice}; ${where}`;
-  return { ...warning('WARN_LOCK_ABANDONED', message), subject: `abandoned ${lock}` };
+  return { ...warning('WARN_LOCK_ABANDONED', message), lock, subject: `abandoned ${lock}` };
 }
 
-function warning(code: string, message: string): Warning {
+/** The warning for a call, made by `calls`, that waits for a lock which a request around it holds. @internal */
+export function nestedWarning(lock: string, advice: string, calls: string): Warning {
+  const otherwise =
+    'ignore this if nothing under the request awaits the call, which gets the lock after it';
+  const message = `a call waits for lock "${lock}": ${advice}; ${otherwise}; it was called\n${calls}`;
+  // Not for each lock: one line of code may ask for any number of them.
+  return { ...warning('WARN_LOCK_NESTED', message), lock, subject: `nested ${calls}` };
+}
+
+function warning(code: LockWarningCode, message: string): Warning {
   return { code, message };
 }

@@ -212,6 +212,7 @@ test('its module for Nest needs Nest, which nothing else loads', async () => {
 const TYPED = `
 import {
   connect, type Lock, type LockJson, LockTimeoutError, type LockManager, type LockSet,
+  type LockWarning, type LockWarningCode,
 } from 'holdfast';
 import { checkFence, type FenceConnection, fencedTransaction, httpFence, StaleFenceError } from 'holdfast/fence';
 import { expressIdempotency, fastifyIdempotency, memoryStore } from 'holdfast/idempotency';
@@ -266,6 +267,11 @@ export async function kinds(locks: LockManager): Promise<number> {
 }
 export function codeOf(error: unknown): 'ERR_LOCK_TIMEOUT' | undefined {
   return error instanceof LockTimeoutError ? error.code : undefined;
+}
+export function tell(locks: LockManager, quiet: ReadonlySet<LockWarningCode>): void {
+  locks.on('warning', ({ code, lock, message }) => { if (!quiet.has(code)) console.error(lock, message); });
+  // @ts-expect-error: a code that does not exist
+  locks.on('warning', ({ code }: LockWarning) => code === 'WARN_LOCK_NEST');
 }
 // @ts-expect-error: an option that does not exist
 void connect('redis://127.0.0.1', { tttl: 5 });

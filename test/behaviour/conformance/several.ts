@@ -77,9 +77,9 @@ export const SEVERAL: Behaviours = {
       done += 1;
     };
     const rounds = Array.from({ length: 20 }, () => [
-      a.request(['x', 'y', 'z'], work),
-      b.request(['z', 'y', 'x'], work),
-      a.request(['y', 'z'], work),
+      a.request(['x', 'y', 'z'], LONG, work),
+      b.request(['z', 'y', 'x'], LONG, work),
+      a.request(['y', 'z'], LONG, work),
     ]);
     await Promise.all(rounds.flat());
     assert.equal(done, 60);

@@ -49,8 +49,11 @@ export const UNDER_LOCK: Behaviours = {
     assert.equal(result, 'done');
   },
 
-  'request: waits without a deadline, unless connect was given one': async (place) => {
-    const [patient, brief] = await Promise.all([place.open(), place.open({ wait: 50 })]);
+  'request: waits for as long as it says, or else for as long as connect says': async (place) => {
+    const [patient, brief] = await Promise.all([
+      place.open({ wait: Number.POSITIVE_INFINITY }),
+      place.open({ wait: 50 }),
+    ]);
     const lock = await patient.acquire('x');
     const waiting = [
       patient.request('x', () => 'got it'),
