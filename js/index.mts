@@ -29,6 +29,8 @@ export {
   type LockStats,
   LockTimeoutError,
   type LockTrace,
+  type LockWarning,
+  type LockWarningCode,
   type OnceOptions,
   type OnceRan,
   type OnceRefused,
