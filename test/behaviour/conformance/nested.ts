@@ -248,7 +248,9 @@ export const NESTING: Behaviours = {
 
   'nested: the timeout has the stack of the call': async (place) => {
     const locks = await place.open();
-    const call = locks.request('x', () => locks.request('x', BRIEF, NEVER));
+    const call = locks.request('x', async () => {
+      await locks.request('x', BRIEF, NEVER);
+    });
     const { message, stack } = await call.catch((error) => error);
     assert.match(stack, /conformance.nested/);
     assert.ok(stack.startsWith(`LockTimeoutError: ${message}\n`), stack);
