@@ -1,13 +1,16 @@
 // Runs the compiled tests with Node's own runner.
 //
-//   node scripts/test.mjs            all but the long ones; what the machine lacks is left out and named at the end
-//   node scripts/test.mjs --full     all but those of other platforms; a missing program fails the tests that need it
-//   node scripts/test.mjs WORD...    the files whose path contains one of the words
+//   node scripts/test.mjs              all but the long ones
+//   node scripts/test.mjs --quick      the promises on the store inside the process, and on the servers of this machine
+//   node scripts/test.mjs --left-out   what the last of these runs left out
+//   node scripts/test.mjs --full       all but those of other platforms
+//   node scripts/test.mjs WORD...      the files whose path contains one of the words
 //
-// Other flags are those of the runner.
+// The first two leave out the files that need a program which this machine lacks, and name them at the end with the command
+// that installs it. In the others a missing program fails the tests that need it. Other flags are those of the runner.
 
 import { spawnSync } from 'node:child_process';
-import { existsSync, readdirSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 
@@ -25,27 +28,35 @@ const LONG = [
   'package/', // runtimes, package managers, bundlers, frameworks
 ];
 
+const QUICK = ['behaviour/conformance/conformance', 'behaviour/conformance/embedded'];
+
 /** They need addons that are built apart, and root: `npm run test:platforms`. */
 const OTHER_PLATFORMS = 'platforms';
 
-const root = join(import.meta.dirname, '..', 'build', 'test');
+const MODES = ['--quick', '--left-out', '--full'];
+
+const build = join(import.meta.dirname, '..', 'build');
+const root = join(build, 'test');
 const tools = join(root, 'support', 'tools.js');
 if (!existsSync(tools)) fail('the tests are not compiled: run `npm run build:js`');
-const { howToGet, missingTools } = await import(tools);
+const { howToGet, lackingFor } = await import(tools);
+/** The files that the last run left out, for `--left-out`. */
+const leftOutFile = join(build, 'left-out.json');
 
 const given = process.argv.slice(2);
 const words = given.filter((argument) => !argument.startsWith('-'));
-const flags = given.filter((argument) => argument.startsWith('-') && argument !== '--full');
-const choose = words.length > 0 || given.includes('--full') ? () => true : isOfEveryRun;
-const missing = missingTools();
+const flags = given.filter((argument) => argument.startsWith('-') && !MODES.includes(argument));
+const mode = words.length > 0 ? 'words' : given.find((argument) => MODES.includes(argument));
+const leavesOut = mode === undefined || mode === '--quick';
 
-const files = readdirSync(root, { recursive: true })
-  .filter((file) => file.endsWith('.test.js'))
-  .filter((file) => words.length > 0 || !file.startsWith(OTHER_PLATFORMS))
-  .filter((file) => words.length === 0 || words.some((word) => file.includes(word)))
-  .sort();
-const chosen = files.filter(choose);
-if (chosen.length === 0) fail(`no test matches ${words.join(' ')}`);
+const all = readdirSync(root, { recursive: true }).filter((file) => file.endsWith('.test.js'));
+const here = all.filter((file) => !file.startsWith(OTHER_PLATFORMS)).sort();
+const long = here.filter((file) => startsWithOne(file, LONG));
+const wanted = wantedFiles();
+/** The files that are left out, by what they need. */
+const lacking = leavesOut ? filesByWhatTheyLack() : new Map();
+const leftOut = new Set([...lacking.values()].flat());
+const chosen = wanted.filter((file) => !leftOut.has(file));
 
 const args = [
   '--test',
@@ -56,32 +67,57 @@ const args = [
   // The quorums of the tests keep no data over a restart, on purpose.
   '--disable-warning=WARN_LOCK_PERSISTENCE',
   // Repeats the failures at the end, wherever it is printed.
-  '--test-reporter=spec',
+  `--test-reporter=${join(import.meta.dirname, 'test-reporter.mjs')}`,
   // A test that hangs fails; no file takes a third of this, but what is emulated takes long.
   `--test-timeout=${chosen.some((file) => file.startsWith(OTHER_PLATFORMS)) ? 1_800_000 : 300_000}`,
   ...flags,
   ...chosen.map((file) => join(root, file)),
 ];
-const { status } = spawnSync(process.execPath, args, { stdio: 'inherit' });
-if (chosen.length < files.length) console.log(leftOut());
+// Without files the runner would look for some.
+const status =
+  chosen.length > 0 ? spawnSync(process.execPath, args, { stdio: 'inherit' }).status : 1;
+if (leavesOut) writeFileSync(leftOutFile, JSON.stringify([...leftOut]));
+tellLeftOut();
 process.exit(status ?? 1);
 
-/** Whether `npm test` runs it on this machine. */
-function isOfEveryRun(file) {
-  return !startsWithOne(file, LONG) && !missing.some(({ tests }) => startsWithOne(file, tests));
+/** What this run is asked for. */
+function wantedFiles() {
+  if (mode === 'words') {
+    const matching = all.filter((file) => words.some((word) => file.includes(word))).sort();
+    return matching.length > 0 ? matching : fail(`no test matches ${words.join(' ')}`);
+  }
+  if (mode === '--left-out') {
+    const files = existsSync(leftOutFile) ? JSON.parse(readFileSync(leftOutFile, 'utf8')) : [];
+    return files.length > 0 ? files : fail('the last run left nothing out for want of a program');
+  }
+  if (mode === '--quick') return here.filter((file) => startsWithOne(file, QUICK));
+  return mode === '--full' ? here : here.filter((file) => !long.includes(file));
+}
+
+function filesByWhatTheyLack() {
+  const files = new Map();
+  for (const file of wanted) {
+    for (const tool of lackingFor(join(root, file))) {
+      const way = howToGet(tool);
+      files.set(way, [...(files.get(way) ?? []), file]);
+    }
+  }
+  return files;
 }
 
 function startsWithOne(file, starts) {
   return starts.some((start) => file.startsWith(start));
 }
 
-function leftOut() {
-  const long = files.filter((file) => startsWithOne(file, LONG)).length;
-  const lacking = missing.map(
-    (tool) =>
-      `\n  ${files.filter((file) => startsWithOne(file, tool.tests)).length} files that need ${howToGet(tool)}`,
-  );
-  return `left out: ${long} files that take long, which \`npm run test:full\` runs${lacking.join('')}`;
+function tellLeftOut() {
+  const lines = [...lacking].map(([way, files]) => {
+    const names = files.map((file) => file.replace(/\.test\.js$/, ''));
+    return `${names.length === 1 ? 'a file needs' : `${names.length} files need`} ${way}: ${names.join(', ')}`;
+  });
+  if (mode === undefined) {
+    lines.unshift(`${long.length} files take long; \`npm run test:full\` runs them`);
+  }
+  if (lines.length > 0) console.log(['left out:', ...lines].join('\n  '));
 }
 
 function fail(message) {

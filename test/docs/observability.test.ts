@@ -15,8 +15,10 @@ after(() => server?.stop());
 runPage('docs/observability.md', {
   surroundings: () => ({
     env: { REDIS_URL: server.url },
-    // The package itself is not among those that it needs.
-    instead: { 'node_modules/holdfast/': '' },
+    instead: {},
     stage: 'test/docs/stage.mjs',
   }),
+  otherwise: {
+    promtool: { because: 'test/adapters/prometheus/monitoring.test.ts runs it' },
+  },
 });

@@ -10,8 +10,12 @@ import { after, before, test } from 'node:test';
 import { environment, MAIN } from '../adapters/cli/support.js';
 import { ROOT } from '../support/child.js';
 import { RedisServer } from '../support/server.js';
+import { needs } from '../support/tools.js';
 import type { Block } from './blocks.js';
 import { runPage } from './run-page.js';
+
+// The page makes a token with it.
+needs('openssl');
 
 const folder = mkdtempSync(join(tmpdir(), 'holdfast-ui-'));
 let server: RedisServer;

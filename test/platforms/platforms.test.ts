@@ -17,7 +17,7 @@ import { PLATFORMS, PlatformRoot } from './roots.js';
 
 const ADDONS = process.env['HOLDFAST_ADDONS'] ?? join(ROOT, 'target', 'portable', 'addons');
 const SMOKE = join(ROOT, 'test', 'platforms', 'smoke.mjs');
-const CONFORMANCE = join(ROOT, 'build', 'test', 'behaviour', 'conformance', 'conformance.test.js');
+const CONFORMANCE = join(ROOT, 'build', 'test', 'behaviour', 'conformance');
 const EMBEDDED = new EmbeddedHost();
 const HOW = 'build it (npm run build:portable -- --all)';
 
@@ -66,10 +66,11 @@ for (const platform of PLATFORMS) {
     const env = { NAPI_RS_NATIVE_LIBRARY_PATH: file };
     const flags = ['--test', '--test-reporter=tap', '--expose-gc'];
     // The servers are programs of Linux, which Node for Windows cannot start.
-    if (os === 'win32') flags.push(`--test-name-pattern=^on ${EMBEDDED.name}`);
+    const lists = os === 'win32' ? ['embedded'] : ['embedded', 'conformance'];
+    const files = lists.map((name) => join(CONFORMANCE, `${name}.test.js`));
     // Emulated, the Clusters and quorums take too long.
     if (cpu === 'arm64') flags.push(`--test-name-pattern=${EMBEDDED.name}|on Redis [0-9.]+( |$)`);
-    const said = await root.runs('node', [...flags, CONFORMANCE], ROOT, env);
+    const said = await root.runs('node', [...flags, ...files], ROOT, env);
     assert.match(said, /^# pass [1-9]\d+$/m);
     assert.match(said, /^# fail 0$/m);
   });

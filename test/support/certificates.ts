@@ -4,6 +4,9 @@ import { execFileSync } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { needs } from './tools.js';
+
+const program = needs('openssl');
 
 /** A certificate with its key: PEM, and the files that hold it. */
 export interface Certified {
@@ -92,13 +95,6 @@ export class Authority {
   }
 
   #openssl(...args: string[]): void {
-    try {
-      execFileSync('openssl', args, { stdio: 'pipe' });
-    } catch (error) {
-      if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
-      throw new Error(
-        'the tests of TLS need the openssl program: install it (Debian: apt-get install openssl)',
-      );
-    }
+    execFileSync(program(), args, { stdio: 'pipe' });
   }
 }

@@ -6,7 +6,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { RedisServer } from './server.js';
+import { needs } from './tools.js';
 
+const compiler = needs('compiler');
 const run = promisify(execFile);
 const source = join(__dirname, '..', '..', '..', 'test', 'support', 'clock.c');
 
@@ -25,7 +27,7 @@ export class SteppedServer {
     const folder = mkdtempSync(join(tmpdir(), 'holdfast-clock-'));
     try {
       const library = join(folder, 'clock.so');
-      await run('cc', ['-shared', '-fPIC', '-O2', '-o', library, source]);
+      await run(compiler('cc'), ['-shared', '-fPIC', '-O2', '-o', library, source]);
       const env = { LD_PRELOAD: library, HOLDFAST_CLOCK: join(folder, 'ahead') };
       return new SteppedServer(await RedisServer.start({ env }), folder);
     } catch (error) {

@@ -2,7 +2,9 @@
 
 import { join } from 'node:path';
 import { DatabaseServer } from './database.js';
-import { MARIADB, pathOf } from './tools.js';
+import { needs } from './tools.js';
+
+const program = needs('mariadb');
 
 /** For the user that has the rights to everything. */
 const ROOT = ['--no-defaults', '--auth-root-authentication-method=normal', '--skip-test-db'];
@@ -10,8 +12,8 @@ const ROOT = ['--no-defaults', '--auth-root-authentication-method=normal', '--sk
 export class MariaDb extends DatabaseServer {
   /** Starts a server with an empty database, and waits until it answers. */
   static start(): Promise<MariaDb> {
-    const make = pathOf(MARIADB, 'mariadb-install-db');
-    const run = pathOf(MARIADB, 'mariadbd');
+    const make = program('mariadb-install-db');
+    const run = program('mariadbd');
     const maria = new MariaDb({
       stopSignal: 'SIGKILL',
       ready: 'ready for connections',

@@ -6,7 +6,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { type Ended, ended, ROOT } from './child.js';
+import { needs } from './tools.js';
 
+const compiler = needs('compiler');
 const source = join(ROOT, 'test', 'support', 'names.c');
 
 /** The reason why no name can be given an address on this system, if there is one. */
@@ -20,7 +22,8 @@ export async function runWithNames(program: string): Promise<Ended> {
   const folder = mkdtempSync(join(tmpdir(), 'holdfast-names-'));
   try {
     const library = join(folder, 'names.so');
-    await promisify(execFile)('cc', ['-shared', '-fPIC', '-O2', '-o', library, source, '-ldl']);
+    const words = ['-shared', '-fPIC', '-O2', '-o', library, source, '-ldl'];
+    await promisify(execFile)(compiler('cc'), words);
     const { NODE_TEST_CONTEXT: _, ...env } = process.env;
     const names = { LD_PRELOAD: library, HOLDFAST_NAMES: join(folder, 'names') };
     const stdio = ['ignore', 'pipe', 'pipe'] as const;

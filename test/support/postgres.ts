@@ -2,13 +2,15 @@
 
 import { join } from 'node:path';
 import { DatabaseServer } from './database.js';
-import { POSTGRES, pathOf } from './tools.js';
+import { needs } from './tools.js';
+
+const program = needs('postgres');
 
 export class Postgres extends DatabaseServer {
   /** Starts a server with an empty database, and waits until it answers. */
   static start(): Promise<Postgres> {
-    const make = pathOf(POSTGRES, 'initdb');
-    const run = pathOf(POSTGRES, 'postgres');
+    const make = program('initdb');
+    const run = program('postgres');
     const initdb = '-U postgres -A trust -E UTF8 --no-locale --no-sync'.split(' ');
     const postgres = new Postgres({
       stopSignal: 'SIGQUIT',

@@ -7,13 +7,14 @@ import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { freePort } from './server.js';
-import { PROMETHEUS, pathOf } from './tools.js';
+import { needs } from './tools.js';
 import { until } from './wait.js';
+
+const program = needs('prometheus');
 
 /** Runs promtool, and answers its output; fails with it. */
 export function promtool(...args: readonly string[]): string {
-  const program = pathOf(PROMETHEUS, 'promtool');
-  const { status, stdout, stderr } = spawnSync(program, args, { encoding: 'utf8' });
+  const { status, stdout, stderr } = spawnSync(program('promtool'), args, { encoding: 'utf8' });
   if (status !== 0) throw new Error(`promtool ${args.join(' ')}:\n${stdout}${stderr}`);
   return stdout;
 }
@@ -82,7 +83,7 @@ export class Prometheus {
     writeFileSync(file, JSON.stringify(config));
     this.#port = await freePort();
     const child = spawn(
-      pathOf(PROMETHEUS, 'prometheus'),
+      program('prometheus'),
       [
         `--config.file=${file}`,
         `--storage.tsdb.path=${join(this.#folder, 'data')}`,

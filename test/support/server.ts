@@ -9,24 +9,14 @@ import { join } from 'node:path';
 import { Redis } from 'ioredis';
 import type { Certified } from './certificates.js';
 import { FaultProxy } from './proxy.js';
+import { needs } from './tools.js';
 import { until } from './wait.js';
+
+const program = needs('redis');
 
 /** The binary that tests run: `HOLDFAST_REDIS_SERVER`, or a Redis or Valkey on PATH. */
 export function serverBinary(): string {
-  const named = process.env['HOLDFAST_REDIS_SERVER'];
-  if (named !== undefined) {
-    if (!existsSync(named)) throw new Error(`HOLDFAST_REDIS_SERVER names no file: ${named}`);
-    return named;
-  }
-  for (const name of ['redis-server', 'valkey-server']) {
-    for (const folder of (process.env['PATH'] ?? '').split(':')) {
-      if (folder !== '' && existsSync(join(folder, name))) return join(folder, name);
-    }
-  }
-  throw new Error(
-    'the tests need a Redis or Valkey server: install one (Debian: apt-get install redis-server; ' +
-      'macOS: brew install redis) or name its binary in HOLDFAST_REDIS_SERVER',
-  );
+  return program();
 }
 
 /** What a node of a Cluster adds to its port for the one on which nodes talk to each other. */

@@ -1,8 +1,14 @@
-/** The programs that some tests run besides Node and a Redis: how each is found, and how it is got. */
+/**
+ * The programs that tests run besides Node: how each is found, how it is got, and which tests need it.
+ *
+ * A module that runs one declares it by {@link needs}, and a test needs what the modules declare that it loads. `npm test`
+ * reads the declarations, leaves out the files that need what is missing, and names them. So a test that needs more than
+ * the rest of its file has a file of its own.
+ */
 
 import { spawnSync } from 'node:child_process';
-import { existsSync, readdirSync } from 'node:fs';
-import { delimiter, join } from 'node:path';
+import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs';
+import { delimiter, dirname, join } from 'node:path';
 
 export interface Tool {
   readonly name: string;
@@ -11,118 +17,168 @@ export interface Tool {
   readonly need?: 'one';
   /** Where systems keep the programs when they do not put them on PATH. */
   readonly folders?: readonly string[];
-  /** The environment variable that may name the folder of the programs. */
+  /** The environment variable that may name the folder of the programs, or the program. */
   readonly variable?: string;
   /** A command that succeeds only where the tool is whole. */
   readonly check?: readonly [program: string, ...args: string[]];
   readonly install: { readonly debian: string; readonly macOS: string };
-  /** The start of the paths, below `test/`, of the test files that need it. */
-  readonly tests: readonly string[];
 }
 
 /** Debian puts no program of PostgreSQL on PATH. */
 const DEBIAN_POSTGRES = '/usr/lib/postgresql';
 
-const GUARDS = 'adapters/fence/';
-
-export const POSTGRES: Tool = {
-  name: 'PostgreSQL',
-  programs: ['initdb', 'postgres'],
-  folders: versionsOf(DEBIAN_POSTGRES).map((version) => join(DEBIAN_POSTGRES, version, 'bin')),
-  variable: 'HOLDFAST_POSTGRES',
-  install: { debian: 'apt-get install postgresql', macOS: 'brew install postgresql' },
-  tests: [
-    GUARDS,
-    'adapters/docstrings',
-    'docs/api',
-    'docs/examples.',
-    'docs/fencing/',
-    'docs/guide',
-  ],
-};
-
-export const MARIADB: Tool = {
-  name: 'MariaDB',
-  programs: ['mariadb-install-db', 'mariadbd'],
-  folders: ['/usr/sbin'],
-  variable: 'HOLDFAST_MARIADB',
-  install: { debian: 'apt-get install mariadb-server', macOS: 'brew install mariadb' },
-  tests: [GUARDS],
-};
-
-export const PROMETHEUS: Tool = {
-  name: 'Prometheus',
-  programs: ['prometheus', 'promtool'],
-  install: { debian: 'apt-get install prometheus', macOS: 'brew install prometheus' },
-  tests: ['adapters/prometheus/monitoring'],
-};
-
-export const TMUX: Tool = {
-  name: 'tmux',
-  programs: ['tmux'],
-  install: { debian: 'apt-get install tmux', macOS: 'brew install tmux' },
-  tests: ['adapters/cli/completion', 'adapters/cli/terminal'],
-};
-
-export const PYTHON: Tool = {
-  name: 'Python 3 with venv',
-  programs: ['python3'],
-  check: ['python3', '-c', 'import ensurepip, venv'],
-  install: { debian: 'apt-get install python3-venv', macOS: 'brew install python' },
-  tests: ['adapters/compat/redis-py'],
-};
-
-export const SHELLS: Tool = {
-  name: 'zsh and fish',
-  programs: ['zsh', 'fish'],
-  install: { debian: 'apt-get install zsh fish', macOS: 'brew install zsh fish' },
-  tests: ['adapters/cli/completion'],
-};
-
-export const CHROMIUM: Tool = {
-  name: 'Chromium',
-  programs: ['chromium', 'chromium-browser', 'google-chrome'],
-  need: 'one',
-  variable: 'HOLDFAST_CHROMIUM',
-  install: {
-    debian: 'apt-get install --no-install-recommends chromium',
-    macOS: 'brew install --cask chromium',
+const TOOLS = {
+  redis: {
+    name: 'Redis or Valkey',
+    programs: ['redis-server', 'valkey-server'],
+    need: 'one',
+    variable: 'HOLDFAST_REDIS_SERVER',
+    install: { debian: 'apt-get install redis-server', macOS: 'brew install redis' },
   },
-  tests: ['adapters/ui/page'],
-};
+  postgres: {
+    name: 'PostgreSQL',
+    programs: ['initdb', 'postgres'],
+    folders: versionsOf(DEBIAN_POSTGRES).map((version) => join(DEBIAN_POSTGRES, version, 'bin')),
+    variable: 'HOLDFAST_POSTGRES',
+    install: { debian: 'apt-get install postgresql', macOS: 'brew install postgresql' },
+  },
+  mariadb: {
+    name: 'MariaDB',
+    programs: ['mariadb-install-db', 'mariadbd'],
+    folders: ['/usr/sbin'],
+    variable: 'HOLDFAST_MARIADB',
+    install: { debian: 'apt-get install mariadb-server', macOS: 'brew install mariadb' },
+  },
+  prometheus: {
+    name: 'Prometheus',
+    programs: ['prometheus', 'promtool'],
+    install: { debian: 'apt-get install prometheus', macOS: 'brew install prometheus' },
+  },
+  tmux: {
+    name: 'tmux',
+    programs: ['tmux'],
+    install: { debian: 'apt-get install tmux', macOS: 'brew install tmux' },
+  },
+  shells: {
+    name: 'zsh and fish',
+    programs: ['zsh', 'fish'],
+    install: { debian: 'apt-get install zsh fish', macOS: 'brew install zsh fish' },
+  },
+  chromium: {
+    name: 'Chromium',
+    programs: ['chromium', 'chromium-browser', 'google-chrome'],
+    need: 'one',
+    variable: 'HOLDFAST_CHROMIUM',
+    install: {
+      debian: 'apt-get install --no-install-recommends chromium',
+      macOS: 'brew install --cask chromium',
+    },
+  },
+  python: {
+    name: 'Python 3 with venv',
+    programs: ['python3'],
+    check: ['python3', '-c', 'import ensurepip, venv'],
+    install: { debian: 'apt-get install python3-venv', macOS: 'brew install python' },
+  },
+  openssl: {
+    name: 'OpenSSL',
+    programs: ['openssl'],
+    install: { debian: 'apt-get install openssl', macOS: 'brew install openssl' },
+  },
+  compiler: {
+    name: 'a C compiler and make',
+    programs: ['cc', 'c++', 'make'],
+    install: { debian: 'apt-get install build-essential', macOS: 'xcode-select --install' },
+  },
+  rust: {
+    name: 'Rust',
+    programs: ['cargo'],
+    install: { debian: 'https://rustup.rs', macOS: 'https://rustup.rs' },
+  },
+} satisfies Record<string, Tool>;
 
-const TOOLS = [POSTGRES, MARIADB, PROMETHEUS, TMUX, PYTHON, SHELLS, CHROMIUM];
+/** The path of a program of a tool, by default of the first that is found. */
+export type Finder = (program?: string) => string;
 
-/** The path of a program of the tool, by default of the first that is found. Throws how to get the tool if it is missing. */
-export function pathOf(tool: Tool, program?: string): string {
-  const names = program === undefined ? tool.programs : [program];
-  const path = names.map((name) => find(tool, name)).find((found) => found !== undefined);
-  if (path === undefined || isMissing(tool)) throw new Error(`this test needs ${howToGet(tool)}`);
-  return path;
+/**
+ * Declares that this module, and every test that loads it, needs a tool. Throws how to get the tool if it is missing.
+ *
+ * @example
+ * const postgres = needs('postgres');
+ * spawn(postgres('initdb'), args);
+ */
+export function needs(name: keyof typeof TOOLS): Finder {
+  const tool: Tool = TOOLS[name];
+  if (isMissing(tool)) throw new Error(`this test needs ${howToGet(tool)}`);
+  return (program) => {
+    const names = program === undefined ? tool.programs : [program];
+    const path = names.map((each) => find(tool, each)).find((found) => found !== undefined);
+    if (path === undefined) throw new Error(`${tool.name} has no program ${program}`);
+    return path;
+  };
 }
 
-/** The tools that this machine lacks. */
-export function missingTools(): Tool[] {
-  return TOOLS.filter(isMissing);
-}
-
-function isMissing(tool: Tool): boolean {
-  const absent = tool.programs.filter((program) => find(tool, program) === undefined);
-  const allowed = tool.need === 'one' ? tool.programs.length - 1 : 0;
-  return absent.length > allowed || !isWhole(tool);
+/** The tools that a compiled test file needs and this machine lacks. */
+export function lackingFor(file: string): Tool[] {
+  const needed = new Set(modulesOf(file).flatMap((module) => read(module).needs));
+  return [...needed].map((name) => TOOLS[name]).filter(isMissing);
 }
 
 /** Such as `tmux (Debian: apt-get install tmux; macOS: brew install tmux)`. */
 export function howToGet({ name, install, variable }: Tool): string {
-  const or = variable === undefined ? '' : `, or name the folder of its programs in ${variable}`;
+  const or = variable === undefined ? '' : `, or say in ${variable} where it is`;
   return `${name} (Debian: ${install.debian}; macOS: ${install.macOS}${or})`;
+}
+
+/** A compiled module, the modules that it loads or runs as programs of their own, and those that these load. */
+function modulesOf(file: string): string[] {
+  const modules = new Set([file]);
+  // A set also yields what is added to it meanwhile.
+  for (const module of modules) {
+    for (const loaded of read(module).loads) modules.add(loaded);
+  }
+  return [...modules];
+}
+
+interface Module {
+  readonly loads: readonly string[];
+  readonly needs: readonly (keyof typeof TOOLS)[];
+}
+
+const modules = new Map<string, Module>();
+
+function read(file: string): Module {
+  const known = modules.get(file);
+  if (known !== undefined) return known;
+  const code = readFileSync(file, 'utf8');
+  const loads = code.matchAll(/\brequire\("(\.[^"]+\.js)"\)|\(__dirname, '([^']+\.js)'\)/g);
+  const needed = code.matchAll(/\bneeds\)\('(\w+)'\)/g);
+  const module = {
+    loads: Array.from(loads, ([, loaded, run]) => join(dirname(file), loaded ?? run ?? '')),
+    needs: Array.from(needed, ([, name]) => name as keyof typeof TOOLS),
+  };
+  modules.set(file, module);
+  return module;
+}
+
+function isMissing(tool: Tool): boolean {
+  const { name, programs, need, variable = '' } = tool;
+  const absent = programs.filter((program) => find(tool, program) === undefined);
+  const missing = absent.length > (need === 'one' ? programs.length - 1 : 0) || !isWhole(tool);
+  const named = process.env[variable];
+  if (missing && named !== undefined) throw new Error(`${variable} is ${named}: no ${name} there`);
+  return missing;
 }
 
 function find({ folders = [], variable }: Tool, program: string): string | undefined {
   const named = variable === undefined ? undefined : process.env[variable];
+  if (named !== undefined) return [join(named, program), named].find(isFile);
   const path = (process.env['PATH'] ?? '').split(delimiter).filter((folder) => folder !== '');
-  const searched = named === undefined ? [...path, ...folders] : [named];
-  return searched.map((folder) => join(folder, program)).find((file) => existsSync(file));
+  return [...path, ...folders].map((folder) => join(folder, program)).find(isFile);
+}
+
+function isFile(path: string): boolean {
+  return statSync(path, { throwIfNoEntry: false })?.isFile() ?? false;
 }
 
 function isWhole({ check }: Tool): boolean {

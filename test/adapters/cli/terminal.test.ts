@@ -7,7 +7,8 @@ import { after, afterEach, before, beforeEach, test } from 'node:test';
 import { connect, type LockManager } from '../../support/holdfast.js';
 import { RedisServer } from '../../support/server.js';
 import { until } from '../../support/wait.js';
-import { environment, MAIN, Terminal } from './support.js';
+import { environment, MAIN } from './support.js';
+import { Terminal } from './terminal.js';
 
 let server: RedisServer;
 let locks: LockManager;

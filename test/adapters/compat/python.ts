@@ -4,7 +4,7 @@ import { type ChildProcess, execFile, spawn } from 'node:child_process';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { promisify } from 'node:util';
-import { PYTHON, pathOf } from '../../support/tools.js';
+import { needs } from '../../support/tools.js';
 
 const REDIS_PY = '8.1.0';
 
@@ -12,12 +12,13 @@ const root = join(__dirname, '..', '..', '..', '..');
 const folder = join(root, 'node_modules', '.cache', 'holdfast-redis-py');
 const python = join(folder, 'bin', 'python');
 
+const program = needs('python');
 const run = promisify(execFile);
 
 /** The path of a Python that has redis-py: got once, then kept in `node_modules/.cache`. */
 export async function pythonWithRedis(): Promise<string> {
   if (await hasRedis()) return python;
-  await run(pathOf(PYTHON, 'python3'), ['-m', 'venv', '--clear', folder]);
+  await run(program('python3'), ['-m', 'venv', '--clear', folder]);
   try {
     await run(python, ['-m', 'pip', 'install', '--no-input', '--quiet', `redis==${REDIS_PY}`]);
   } catch (error) {

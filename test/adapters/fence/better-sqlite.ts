@@ -5,6 +5,11 @@ import { existsSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
 import { fetchedFolder } from '../../support/fetched.js';
+import { needs } from '../../support/tools.js';
+
+// For node-gyp.
+needs('compiler');
+needs('python');
 
 const execute = promisify(execFile);
 

@@ -10,6 +10,8 @@ import { pathToFileURL } from 'node:url';
 import type { LockManager } from 'holdfast';
 import { measureLocks } from 'holdfast/prometheus';
 import { Registry } from 'prom-client';
+import { blocksOf } from '../../docs/blocks.js';
+import { runProgram } from '../../docs/programs.js';
 import { ROOT } from '../../support/child.js';
 import { fetchedFolder } from '../../support/fetched.js';
 import { connect } from '../../support/holdfast.js';
@@ -54,8 +56,14 @@ function inputOf([series, values]: readonly [string, string]) {
   return { series: `holdfast_${name}{manager="shop",instance="a:1"${own}}`, values };
 }
 
+test('the check of the rules that docs/observability.md shows passes', async () => {
+  const [check] = blocksOf('docs/observability.md').filter(({ code }) => /^promtool /.test(code));
+  assert.ok(check);
+  // The package itself is not among those that it needs.
+  await runProgram(check, { env: {}, instead: { 'node_modules/holdfast/': '' } });
+});
+
 test('every alert fires once, and not before its cause', () => {
-  promtool('check', 'rules', RULES);
   assert.deepEqual(Array.from(alerts, ([, name]) => name).sort(), Object.keys(FIRES).sort());
   const folder = mkdtempSync(join(tmpdir(), 'holdfast-rules-'));
   try {

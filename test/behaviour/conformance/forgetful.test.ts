@@ -5,7 +5,8 @@
 
 import { Dice } from '../../support/dice.js';
 import { Forgetful } from './forgetful.js';
-import { EmbeddedHost, serverHosts } from './place.js';
+import { EmbeddedHost } from './place.js';
+import { serverHosts } from './servers.js';
 import { tryAllOn } from './suite.js';
 
 const seed = Number(process.env['HOLDFAST_SEED'] ?? new Dice().below(2 ** 31));

@@ -5,7 +5,8 @@ import { ROOT } from '../../support/child.js';
 import { type AclUser, enrol, leastRights } from '../../support/least-rights.js';
 import { RedisServer } from '../../support/server.js';
 import { until } from '../../support/wait.js';
-import type { Host, ServerHost, Where } from './place.js';
+import type { Host, Where } from './place.js';
+import type { ServerHost } from './servers.js';
 
 /** Another tenant: the user of docs/operations.md, for another prefix. */
 const TENANT: AclUser = {

@@ -2,7 +2,8 @@
 
 import { quiet } from '../../support/crew.js';
 import { RedisServer } from '../../support/server.js';
-import type { Host, ServerHost, Where } from './place.js';
+import type { Host, Where } from './place.js';
+import type { ServerHost } from './servers.js';
 
 /** The behaviours that differ, and the reasons. */
 const WITHOUT: readonly RegExp[] = [

@@ -1,7 +1,8 @@
 /** The same promises where the keeper reads all sockets, as it does on Bun and Deno. */
 
 import '../../support/keeper-reads.js';
-import { ClusterHost, EmbeddedHost, serverHosts } from './place.js';
+import { EmbeddedHost } from './place.js';
+import { ClusterHost, serverHosts } from './servers.js';
 import { tryAllOn } from './suite.js';
 
 const [server] = serverHosts();

@@ -8,8 +8,13 @@ import { test } from 'node:test';
 import { succeeds } from '../../package/packed.js';
 import { ROOT } from '../../support/child.js';
 import { fetched } from '../../support/fetched.js';
+import { needs } from '../../support/tools.js';
 
-const LIST = join(ROOT, 'build', 'test', 'behaviour', 'conformance', 'conformance.test.js');
+needs('redis');
+
+const LISTS = ['embedded', 'conformance'].map((name) =>
+  join(ROOT, 'build', 'test', 'behaviour', 'conformance', `${name}.test.js`),
+);
 /** The places that these tests choose: a defect of a runtime shows on any server, so one of each kind is enough. */
 const HOSTS = '^on (the embedded store|(Redis|Valkey) [0-9.]+)';
 
@@ -19,14 +24,14 @@ test('Bun does as Node does', async (t) => {
   t.after(() => rmSync(folder, { recursive: true }));
   const file = join(folder, 'junit.xml');
   const flags = ['--timeout=60000', '--reporter=junit', `--reporter-outfile=${file}`];
-  await succeeds(bun, ['test', LIST, '-t', `${HOSTS} `, ...flags]);
+  await succeeds(bun, ['test', ...LISTS, '-t', `${HOSTS} `, ...flags]);
   assertAllPassed(readFileSync(file, 'utf8'));
 });
 
 test('Deno does as Node does', async () => {
   const deno = await fetched('deno@2', 'deno');
   const flags = ['--allow-all', '--no-check', '--v8-flags=--expose-gc', '--reporter=junit'];
-  assertAllPassed(await succeeds(deno, ['test', ...flags, `--filter=/${HOSTS}$/`, LIST]));
+  assertAllPassed(await succeeds(deno, ['test', ...flags, `--filter=/${HOSTS}$/`, ...LISTS]));
 });
 
 /** The runners also exit with 0 if their filter matches no test, so the tests that ran are counted. */

@@ -1,7 +1,7 @@
 /** The promises of holdfast on other servers than those of this machine, such as older and newer ones. */
 
 import { test } from 'node:test';
-import { otherServers } from './place.js';
+import { otherServers } from './servers.js';
 import { tryAllOn } from './suite.js';
 
 const hosts = otherServers();

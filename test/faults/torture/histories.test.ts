@@ -6,12 +6,16 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
+import { needs } from '../../support/tools.js';
 import { defective } from './defects.js';
 import type { Place } from './places/place.js';
 import { PLACES } from './places.js';
 import { publish } from './record.js';
 import { playRound } from './round.js';
 import { recordSnippet } from './snippet.js';
+
+// It builds the checker.
+needs('rust');
 
 const ROOT = join(__dirname, '..', '..', '..', '..');
 const KEPT = join(ROOT, 'tools', 'judge', 'histories');

@@ -1,13 +1,8 @@
 //! The store by itself, and beside a real server.
 
+mod beside_redis;
 mod commands;
-// Redis has Lua 5.1.
-#[cfg(not(lua54))]
-mod differential;
-mod in_step;
-mod lock_scripts;
 mod publishing;
-mod real_server;
 mod scripts;
 
 use super::Store;

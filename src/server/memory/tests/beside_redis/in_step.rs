@@ -5,8 +5,8 @@
 //! too, and both must agree exactly. If not, the time on the server is unknown: the store takes over its
 //! data, and nothing is compared.
 
+use super::super::{error, refusal};
 use super::real_server::RealServer;
-use super::{error, refusal};
 use crate::protocol::{Mono, ServerTime};
 use crate::server::memory::Store;
 use redis::{Connection, Value};

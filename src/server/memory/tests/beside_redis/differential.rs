@@ -258,7 +258,7 @@ fn comparable(name: &str, value: Value) -> Value {
             Value::Array(items.into_iter().map(|item| comparable(name, item)).collect())
         }
         // Only the code: the rest is for people, and differs between Redis, Valkey and their versions.
-        Value::ServerError(error) => super::error(error.code()),
+        Value::ServerError(error) => super::super::error(error.code()),
         value => value,
     }
 }

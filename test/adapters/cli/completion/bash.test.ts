@@ -1,0 +1,3 @@
+import { testTabIn } from './tab.js';
+
+testTabIn('bash');

@@ -1,0 +1,73 @@
+/** What a machine lacks is known before a test runs, and is named. */
+
+import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterEach, beforeEach, test } from 'node:test';
+import { ROOT } from './child.js';
+import { lackingFor, needs } from './tools.js';
+
+const COMPILED = join(ROOT, 'build', 'test');
+/** They come with Node, or with every system. */
+const BASE = ['npm', 'sh', 'bash', 'id', 'mkfifo', 'ps', 'tar'];
+
+const { env } = process;
+
+// A machine with nothing but this Node.
+beforeEach(() => {
+  const others = Object.entries(env).filter(([name]) => !/^(HOLDFAST_|NODE_TEST)/.test(name));
+  process.env = { ...Object.fromEntries(others), PATH: '' };
+});
+
+afterEach(() => {
+  process.env = env;
+});
+
+function lacks(file: string): string[] {
+  return lackingFor(join(COMPILED, `${file}.test.js`)).map(({ name }) => name);
+}
+
+test('a test needs what the modules declare that it loads, or runs as programs', () => {
+  assert.deepEqual(lacks('behaviour/conformance/embedded'), []);
+  assert.deepEqual(lacks('behaviour/fence'), ['Redis or Valkey']);
+  assert.deepEqual(lacks('adapters/prometheus/monitoring').sort(), [
+    'Prometheus',
+    'Redis or Valkey',
+  ]);
+  assert.ok(lacks('faults/dns').includes('OpenSSL'), 'its program makes certificates');
+});
+
+test('what is missing is named with the command that installs it', () => {
+  assert.throws(
+    () => needs('prometheus'),
+    /needs Prometheus \(Debian: apt-get install prometheus; /,
+  );
+  process.env['HOLDFAST_REDIS_SERVER'] = '/nowhere';
+  assert.throws(
+    () => needs('redis'),
+    /HOLDFAST_REDIS_SERVER is \/nowhere: no Redis or Valkey there/,
+  );
+});
+
+test('the runner leaves out the files that need what is missing, and names them at its end', () => {
+  const args = ['scripts/test.mjs', '--quick', '--test-name-pattern=nothing'];
+  const { status, stdout } = spawnSync(process.execPath, args, { cwd: ROOT, encoding: 'utf8' });
+  assert.equal(status, 0, stdout);
+  const end =
+    /\nleft out:\n {2}a file needs Redis or Valkey \(Debian: apt-get install redis-server; .*\): (.*)\n$/;
+  assert.equal(end.exec(stdout)?.[1], 'behaviour/conformance/conformance');
+});
+
+test('no test runs a program by its name that it has not declared', () => {
+  const files = readdirSync(join(ROOT, 'test'), { recursive: true, encoding: 'utf8' });
+  // Those for other platforms are for one machine, and check it by themselves.
+  for (const file of files.filter((each) => /^(?!platforms).*\.ts$/.test(each))) {
+    const source = readFileSync(join(ROOT, 'test', file), 'utf8');
+    for (const [, program = ''] of source.matchAll(
+      /\b(?:spawn|execFile)(?:Sync|\))?\(\s*'([^']+)'/g,
+    )) {
+      assert.ok(BASE.includes(program), `test/${file} runs ${program}: declare it by needs(…)`);
+    }
+  }
+});
