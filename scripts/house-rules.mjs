@@ -35,6 +35,12 @@ const RULES = [
     instead: 'every key and argument is bound to a name, by its number',
   },
   {
+    // Those for other platforms are for one kind of machine.
+    files: /^test\/(?!platforms)/,
+    banned: /\b(spawn|execFile)(Sync|\))?\('(?!(bash|id|mkfifo|npm|ps|sh|tar)')/,
+    instead: 'test/support/tools.ts has the program: needs(…)',
+  },
+  {
     files: /\.(rs|ts|mts|mjs|lua)$/,
     except: /^scripts\/house-rules/,
     banned: /\b(FIXME|XXX|TODO)\b/,

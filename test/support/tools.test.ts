@@ -2,15 +2,12 @@
 
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
-import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, test } from 'node:test';
 import { ROOT } from './child.js';
 import { lackingFor, needs } from './tools.js';
 
 const COMPILED = join(ROOT, 'build', 'test');
-/** They come with Node, or with every system. */
-const BASE = ['npm', 'sh', 'bash', 'id', 'mkfifo', 'ps', 'tar'];
 
 const { env } = process;
 
@@ -57,17 +54,4 @@ test('the runner leaves out the files that need what is missing, and names them 
   const end =
     /\nleft out:\n {2}a file needs Redis or Valkey \(Debian: apt-get install redis-server; .*\): (.*)\n$/;
   assert.equal(end.exec(stdout)?.[1], 'behaviour/conformance/conformance');
-});
-
-test('no test runs a program by its name that it has not declared', () => {
-  const files = readdirSync(join(ROOT, 'test'), { recursive: true, encoding: 'utf8' });
-  // Those for other platforms are for one machine, and check it by themselves.
-  for (const file of files.filter((each) => /^(?!platforms).*\.ts$/.test(each))) {
-    const source = readFileSync(join(ROOT, 'test', file), 'utf8');
-    for (const [, program = ''] of source.matchAll(
-      /\b(?:spawn|execFile)(?:Sync|\))?\(\s*'([^']+)'/g,
-    )) {
-      assert.ok(BASE.includes(program), `test/${file} runs ${program}: declare it by needs(…)`);
-    }
-  }
 });
