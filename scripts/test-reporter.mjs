@@ -3,12 +3,15 @@
 import { Readable } from 'node:stream';
 import { spec as Spec } from 'node:test/reporters';
 
+/** The reason of those that `--test-name-pattern` excludes. */
+const NOT_ASKED_FOR = 'test name does not match pattern';
+
 export default async function* report(source) {
   const skipped = [];
   async function* watched() {
     for await (const event of source) {
-      const { name, skip } = event.data;
-      if (event.type === 'test:pass' && skip !== undefined) skipped.push(`  ${name}: ${skip}`);
+      const { name, skip = NOT_ASKED_FOR } = event.data;
+      if (event.type === 'test:pass' && skip !== NOT_ASKED_FOR) skipped.push(`  ${name}: ${skip}`);
       yield event;
     }
   }

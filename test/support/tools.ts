@@ -17,7 +17,7 @@ export interface Tool {
   readonly need?: 'one';
   /** Where systems keep the programs when they do not put them on PATH. */
   readonly folders?: readonly string[];
-  /** The environment variable that may name the folder of the programs, or the program. */
+  /** The environment variable that may name the folder of the programs, or the one that is needed. */
   readonly variable?: string;
   /** A command that succeeds only where the tool is whole. */
   readonly check?: readonly [program: string, ...args: string[]];
@@ -162,17 +162,23 @@ function read(file: string): Module {
 }
 
 function isMissing(tool: Tool): boolean {
-  const { name, programs, need, variable = '' } = tool;
+  const { name, programs, need, variable } = tool;
   const absent = programs.filter((program) => find(tool, program) === undefined);
   const missing = absent.length > (need === 'one' ? programs.length - 1 : 0) || !isWhole(tool);
-  const named = process.env[variable];
-  if (missing && named !== undefined) throw new Error(`${variable} is ${named}: no ${name} there`);
+  const place = placeOf(tool);
+  if (missing && place !== undefined) throw new Error(`${variable} is ${place}: no ${name} there`);
   return missing;
 }
 
-function find({ folders = [], variable }: Tool, program: string): string | undefined {
-  const named = variable === undefined ? undefined : process.env[variable];
-  if (named !== undefined) return [join(named, program), named].find(isFile);
+/** Where the environment says that it is. */
+function placeOf({ variable }: Tool): string | undefined {
+  return (variable !== undefined && process.env[variable]) || undefined;
+}
+
+function find(tool: Tool, program: string): string | undefined {
+  const place = placeOf(tool);
+  if (place !== undefined) return [join(place, program), place].find(isFile);
+  const { folders = [] } = tool;
   const path = (process.env['PATH'] ?? '').split(delimiter).filter((folder) => folder !== '');
   return [...path, ...folders].map((folder) => join(folder, program)).find(isFile);
 }
