@@ -372,20 +372,23 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
    * Releases the lock `name` in place of its holder, and grants it to the next waiter. A tool for operators: the
    * holder gets the event `lost`, with the reason `stolen`, but nothing stops the work that it has begun.
    *
-   * @returns `true` if it was held.
+   * @returns `true` if it was held, by `owner` if that is given.
    * @throws as `acquire` does, but never `LockTimeoutError`.
    *
    * @example
    * ```ts
    * await locks.forceRelease('report', { foreign: true })   // also if other code holds it
+   *
+   * const [holder] = (await locks.query({ name: 'import' })).held
+   * if (holder !== undefined) await locks.forceRelease('import', { owner: holder.token })   // no later one
    * ```
    */
   async forceRelease(name: string, options?: ForceReleaseOptions): Promise<boolean> {
     checkName(name);
     this.#check(name);
-    const { foreign } = checkForceReleaseOptions(options);
+    const { foreign, owners } = checkForceReleaseOptions(options);
     refuseOnQuorum(this.#errors, 'forceRelease');
-    const operation = forceReleaseOperation(name, foreign);
+    const operation = forceReleaseOperation(name, foreign, owners);
     const outcome = await this.#channel.submit(operation);
     if (outcome.code === OutcomeCode.Lost) return false;
     if (outcome.code === OutcomeCode.Done) return true;

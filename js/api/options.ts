@@ -6,7 +6,6 @@ import {
   checkText,
   checkWhole,
   checkWholeNumber,
-  type Given,
   show,
 } from '../internal/checks.js';
 import { fitLabel } from '../internal/label.js';
@@ -111,6 +110,13 @@ export interface ForceReleaseOptions {
    * @default undefined
    */
   readonly foreign?: boolean | undefined;
+  /**
+   * Releases the lock only from these owners: their tokens, as `query` shows them. If anybody else holds the lock or a
+   * share of it by then, nothing is done. Of other code, with `foreign`, it is the value of the key. 10 000 at most.
+   *
+   * @default undefined (whoever holds it)
+   */
+  readonly owner?: string | readonly string[] | undefined;
 }
 
 /**
@@ -235,6 +241,7 @@ export const TTL_MS_MIN = 50;
  */
 export const TTL_MS_MAX = 9_000_000_000_000_000;
 const COUNT_MAX = 100_000;
+const OWNERS_MAX = 10_000;
 
 /** The options that every lock has when it is acquired. @internal */
 export interface HoldOptions {
@@ -330,11 +337,21 @@ export function checkLockJson(lock: unknown): {
 }
 
 /** @internal */
-export function checkForceReleaseOptions(options: unknown): Required<Given<ForceReleaseOptions>> {
-  const given = checkObject<ForceReleaseOptions>(options, ['foreign'], 'forceRelease');
-  const checked = { foreign: false, ...given };
-  checkBoolean(checked.foreign, 'foreign');
-  return checked;
+export function checkForceReleaseOptions(options: unknown): ForceReleaseRequest {
+  const given = checkObject<ForceReleaseOptions>(options, ['foreign', 'owner'], 'forceRelease');
+  const { foreign = false, owner } = given;
+  checkBoolean(foreign, 'foreign');
+  if (owner === undefined) return { foreign, owners: [] };
+  const owners = Array.isArray(owner) ? owner : [owner];
+  checkWholeNumber(owners.length, 'the number of owners', 1, OWNERS_MAX);
+  for (const each of owners) checkText(each, 'owner');
+  return { foreign, owners };
+}
+
+/** The options of `forceRelease`. `owners`: empty for whoever holds the lock. @internal */
+export interface ForceReleaseRequest {
+  readonly foreign: boolean;
+  readonly owners: readonly string[];
 }
 
 /** The options of `query`. `whole`: `text` is a name, otherwise the beginning of names. @internal */

@@ -129,8 +129,13 @@ export function extendOperation(lease: number, ttl = TTL_UNCHANGED): Operation {
 }
 
 /** @internal */
-export function forceReleaseOperation(name: string, foreign: boolean): Operation {
-  return new OtherOperation(OpKind.ForceRelease, [Number(foreign)], [name]);
+export function forceReleaseOperation(
+  name: string,
+  foreign: boolean,
+  owners: readonly string[],
+): Operation {
+  const numbers = [Number(foreign), owners.length];
+  return new OtherOperation(OpKind.ForceRelease, numbers, [name, ...owners]);
 }
 
 /** @internal */

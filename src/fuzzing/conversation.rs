@@ -44,7 +44,7 @@ pub fn conversation(data: &[u8]) {
             talk.ask(5, Command::Extend { lease, ttl: None });
             talk.ask(6, Command::Release { lease, exported: true });
         }
-        talk.ask(7, Command::Force { name: "a".to_owned(), foreign: false });
+        talk.ask(7, Command::Force { name: "a".to_owned(), foreign: false, owners: Vec::new() });
         talk.ask(8, Command::Close);
         let _ended = (talk.outcome(3), talk.outcome(4));
     }

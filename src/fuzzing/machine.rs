@@ -374,7 +374,11 @@ fn any_command(bytes: &mut Bytes<'_>, leases: &[LeaseId]) -> Command {
         },
         4 => Command::Downgrade { lease },
         5 => Command::Extend { lease, ttl: bytes.flag().then(|| ttl(bytes)) },
-        6 => Command::Force { name: name(bytes).to_owned(), foreign: bytes.flag() },
+        6 => Command::Force {
+            name: name(bytes).to_owned(),
+            foreign: bytes.flag(),
+            owners: bytes.flag().then(|| "hf1.c.1".to_owned()).into_iter().collect(),
+        },
         7 => Command::AcquireAll {
             names: (0..=bytes.below(4)).map(|_| name(bytes).to_owned()).collect(),
             ttl: ttl(bytes),

@@ -187,6 +187,7 @@ fn any_call(bytes: &mut Bytes<'_>) -> Call {
             epoch,
             foreign: bytes.flag(),
             seen: bytes.flag().then(|| self::token(bytes).as_str().into()),
+            owners: bytes.flag().then(|| self::token(bytes)).into_iter().collect(),
         },
         Script::ExtendShare => Call::ExtendShare { keys, token, ttl },
         Script::Free => Call::Free { keys, token },

@@ -142,6 +142,8 @@ pub enum Command {
         name: String,
         /// Whether other code's value is also deleted.
         foreign: bool,
+        /// The tokens of all from whom it may be taken; empty for anybody.
+        owners: Vec<String>,
     },
     /// Take several whole locks, if all of them are free.
     AcquireAll {

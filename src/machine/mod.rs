@@ -260,10 +260,11 @@ impl Machine {
             Command::Downgrade { lease } => self.downgrade(op, lease),
             Command::Extend { lease, ttl } => self.extend(op, lease, ttl, Aim::Extend(lease)),
             Command::Leave { lease, ttl } => self.extend(op, lease, Some(ttl), Aim::Leave(lease)),
-            Command::Force { name, foreign } => {
+            Command::Force { name, foreign, owners } => {
                 let (keys, token) = self.new_token(&name);
                 let epoch = ServerTime::default();
-                let call = Call::Force { keys, token, epoch, foreign, seen: None };
+                let owners = owners.iter().map(|owner| Token::from_text(owner)).collect();
+                let call = Call::Force { keys, token, epoch, foreign, seen: None, owners };
                 self.begin_one_shot(op, call, Aim::Force);
             }
             Command::AcquireAll { names, ttl, label, hold } => {

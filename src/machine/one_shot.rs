@@ -106,9 +106,13 @@ impl OneShot {
         let owner = Owner::OneShot(op);
         match finished.reply {
             // From now on the call frees the lock only from these owners, however late it arrives.
-            Ok(Reply::Seen { owners }) => {
-                if let Call::Force { seen, .. } = &mut self.call {
-                    *seen = Some(owners);
+            Ok(Reply::Seen { owners: present }) => {
+                if let Call::Force { seen, owners, .. } = &mut self.call {
+                    if !owners.is_empty() {
+                        // Others hold it than those from whom it may be taken.
+                        return Some(Ok(Reply::Owner(false)));
+                    }
+                    *seen = Some(present);
                 }
                 rq.send(owner, self.call.clone(), Fallback::None);
                 return None;
@@ -120,9 +124,7 @@ impl OneShot {
             // A reply without all fences is retried.
             Ok(Reply::All(fences)) if fences.len() != self.call.locks() => self.uncertain = true,
             Ok(reply) => return Some(Ok(reply)),
-            Err(CallError::Lost(why) | CallError::Halfway(why))
-                if matches!(self.call, Call::Force { seen: Some(_), .. }) =>
-            {
+            Err(CallError::Lost(why) | CallError::Halfway(why)) if self.may_have_freed() => {
                 return Some(Err(Outcome::Connection(format!("{why}; it may have been freed"))));
             }
             Err(CallError::Lost(_) | CallError::Halfway(_)) => self.uncertain = true,
@@ -141,6 +143,11 @@ impl OneShot {
         }
         rq.retry(owner);
         None
+    }
+
+    /// Whether it is a forced release that was sent with its owners: a repeat could not tell what the first has done.
+    fn may_have_freed(&self) -> bool {
+        matches!(&self.call, Call::Force { seen, owners, .. } if seen.is_some() || !owners.is_empty())
     }
 
     /// Its outcome without a final answer in time.

@@ -72,7 +72,7 @@ pub enum OpKind {
     Downgrade = 5,
     /// ttl, 0, longest hold, stall limit, share; strings: name, token, the new token or empty.
     Adopt = 6,
-    /// 1 if the value of other code is deleted, too; strings: name.
+    /// 1 if the value of other code is deleted, too, number of owners; strings: name, owners.
     ForceRelease = 7,
     /// The number of keys that a page examines, 1 if the text is a whole key; strings: cursor, the prefix of the keys or
     /// the key.
@@ -307,7 +307,11 @@ fn read_command(kind: u64, numbers: &[f64], strings: &mut Strings<'_, '_>) -> Op
             lease: LeaseId(whole(a)),
             ttl: (b > TTL_UNCHANGED).then(|| millis(b)),
         },
-        FORCE_RELEASE => Command::Force { name: strings.next()?, foreign: a > 0.0 },
+        FORCE_RELEASE => Command::Force {
+            name: strings.next()?,
+            foreign: a > 0.0,
+            owners: strings.take(usize::try_from(whole(b)).unwrap_or(0)).collect(),
+        },
         LET_EXPIRE => Command::LetExpire { lease: LeaseId(whole(a)) },
         LEAVE => Command::Leave { lease: LeaseId(whole(a)), ttl: millis(b) },
         RELEASE => Command::Release { lease: LeaseId(whole(a)), exported: b > 0.0 },

@@ -125,6 +125,8 @@ pub enum Call {
         foreign: bool,
         /// As in [`Intent::Steal`]; none to query them.
         seen: Option<Arc<str>>,
+        /// In place of `seen`, the tokens of all from whom it may be taken; empty for anybody.
+        owners: Arc<[Token]>,
     },
     /// Free the lock if `token` owns it, while its other keys are elsewhere.
     Free {

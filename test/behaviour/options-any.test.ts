@@ -151,7 +151,10 @@ property(
 );
 property(
   'forceRelease: any name and any options',
-  fc.tuple(oneName, record({ foreign: mostly(fc.boolean()) })),
+  fc.tuple(
+    oneName,
+    record({ foreign: mostly(fc.boolean()), owner: mostly(fc.oneof(text, fc.array(text))) }),
+  ),
   'forceRelease',
 );
 property(

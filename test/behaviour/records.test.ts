@@ -45,7 +45,7 @@ interface Records {
   closeOperation(): Operation;
   downgradeOperation(lease: number): Operation;
   extendOperation(lease: number, ttl?: number): Operation;
-  forceReleaseOperation(name: string, foreign: boolean): Operation;
+  forceReleaseOperation(name: string, foreign: boolean, owners: readonly string[]): Operation;
   leaveOperation(lease: number, ttl: number): Operation;
   letExpireOperation(lease: number): Operation;
   queryOperation(cursor: string, numbers: object): Operation;
@@ -113,8 +113,8 @@ test('the core reads the operations that JavaScript writes', () => {
     records.downgradeOperation(160),
     records.extendOperation(160),
     records.extendOperation(160, 1_000),
-    records.forceReleaseOperation('name', false),
-    records.forceReleaseOperation('name', true),
+    records.forceReleaseOperation('name', false, []),
+    records.forceReleaseOperation('name', true, ['token', 'other']),
     records.leaveOperation(160, 1_000),
     records.letExpireOperation(160),
     records.queryOperation('cursor', { keysStartWith: 'keys', wholeKey: false, count: 500 }),
@@ -131,8 +131,8 @@ test('the core reads the operations that JavaScript writes', () => {
     '15 Downgrade { lease: LeaseId(160) }',
     '16 Extend { lease: LeaseId(160), ttl: None }',
     '17 Extend { lease: LeaseId(160), ttl: Some(1s) }',
-    '18 Force { name: "name", foreign: false }',
-    '19 Force { name: "name", foreign: true }',
+    '18 Force { name: "name", foreign: false, owners: [] }',
+    '19 Force { name: "name", foreign: true, owners: ["token", "other"] }',
     '20 Leave { lease: LeaseId(160), ttl: 1s }',
     '21 LetExpire { lease: LeaseId(160) }',
     '22 Question { cursor: "cursor", starts_with: "keys", whole_key: false, count: 500 }',

@@ -170,7 +170,10 @@ fn refused(code: &str) -> Result<Reply, Failure> {
 fn a_one_shot_survives_a_redirection_to_an_unknown_server() {
     let mut crew = Crew::new();
     let three = NodeId(2);
-    crew.command(OpId(2), Command::Force { name: HIGH.to_owned(), foreign: false });
+    crew.command(
+        OpId(2),
+        Command::Force { name: HIGH.to_owned(), foreign: false, owners: Vec::new() },
+    );
     let (node, request, ..) = crew.sent();
     crew.reply(node, request, refused("TRYAGAIN"));
     let moved = Routes::new(&[(0, SLOTS / 2 - 1, ONE), (SLOTS / 2, SLOTS - 1, three)]);
@@ -380,7 +383,12 @@ fn servers_that_send_each_other_a_request_are_asked_again_after_a_pause() {
     let kinds: [fn(&mut Crew, LeaseId); 5] = [
         |crew, lease| crew.command(OpId(3), Command::Extend { lease, ttl: None }),
         |crew, lease| crew.command(OpId(3), Command::Release { lease, exported: false }),
-        |crew, _| crew.command(OpId(3), Command::Force { name: LOW.to_owned(), foreign: false }),
+        |crew, _| {
+            crew.command(
+                OpId(3),
+                Command::Force { name: LOW.to_owned(), foreign: false, owners: Vec::new() },
+            )
+        },
         |crew, _| crew.acquire_within(3, "{lock:item:42}", Wait::UpTo(COMMAND_TIMEOUT)),
         |_, _| (),
     ];
@@ -563,7 +571,10 @@ fn a_server_that_denies_pubsub_is_polled() {
 #[test]
 fn a_force_that_was_stopped_halfway_spares_later_owners() {
     let mut crew = Crew::new();
-    crew.command(OpId(2), Command::Force { name: LOW.to_owned(), foreign: false });
+    crew.command(
+        OpId(2),
+        Command::Force { name: LOW.to_owned(), foreign: false, owners: Vec::new() },
+    );
     let (node, peek, ..) = crew.sent();
     crew.reply(node, peek, Ok(Reply::Seen { owners: "hf1.x.1".into() }));
     let (node, frees, ..) = crew.sent();

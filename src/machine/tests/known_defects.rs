@@ -29,6 +29,11 @@ pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
         script("if intent ~= 'poll' and redis.call('EXISTS'", "if redis.call('EXISTS'"),
     ),
     (
+        "a forced release takes the lock from others than are meant",
+        Kind::Steady,
+        script("if not meant[owner] then", "if false then"),
+    ),
+    (
         "a marked value is not known as the releaser's",
         Kind::Steady,
         script("if is_owner then\n  redis.call('DEL'", "if false then\n  redis.call('DEL'"),
@@ -611,7 +616,7 @@ pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
     (
         "a late force frees the lock of a later owner",
         Kind::Steady,
-        script("is_held and owners_of(lock) ~= seen", "is_held and seen == ''"),
+        script("return owners_of(lock) == seen", "return seen ~= ''"),
     ),
     (
         "a theft takes the lock from other code",
@@ -626,12 +631,18 @@ pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
     (
         "the victim of a theft is not notified",
         Kind::Steady,
-        script("notify_owner(lock, 'stolen', strip_mark(lock.value))", "local _ = lock"),
+        script(
+            "    notify_owner(lock, 'stolen', token)\n",
+            "    if is_shared(lock) then notify_owner(lock, 'stolen', token) end\n",
+        ),
     ),
     (
         "the victim of a stolen share is not notified",
         Kind::Steady,
-        script("      notify_owner(lock, 'stolen', token)\n", ""),
+        script(
+            "    notify_owner(lock, 'stolen', token)\n",
+            "    if not is_shared(lock) then notify_owner(lock, 'stolen', token) end\n",
+        ),
     ),
     (
         "a lock that was freed goes to nobody",

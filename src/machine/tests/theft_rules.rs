@@ -44,6 +44,11 @@ impl Executed<'_> {
             Call::Acquire { intent: Intent::Steal(seen), token, .. } => {
                 self.may_steal(seen, false) && self.before.held_ms(token.as_str()).is_none()
             }
+            Call::Force { foreign, owners, .. } if !owners.is_empty() => {
+                let is_meant = |owner: &str| owners.iter().any(|meant| meant.as_str() == owner);
+                let meant = self.before.holders().all(|(owner, _)| is_meant(owner));
+                meant && self.may_steal(self.before.owners(), *foreign)
+            }
             Call::Force { foreign, seen: Some(seen), .. } => self.may_steal(seen, *foreign),
             _ => false,
         }
@@ -163,10 +168,15 @@ impl Simulation {
     pub(super) fn force(&mut self, who: usize) {
         let foreign = self.rng.u32(..4) == 0;
         let lock = self.any_lock();
-        let force = Command::Force { name: self.locks[lock].name.to_owned(), foreign };
+        let name = self.locks[lock].name.to_owned();
+        // Half of them as of a person who has looked who holds it.
+        let meant = if self.rng.bool() { self.owners_of(lock) } else { BTreeSet::new() };
+        let owners: Vec<_> = meant.iter().map(Token::to_string).collect();
+        let chosen = owners.len();
+        let force = Command::Force { name, foreign, owners };
         let op = self.processes[who].world.command(force);
         self.processes[who].ask(op, lock, OpKind::Other);
-        self.note(who, format_args!("force {op:?}, foreign: {foreign}"));
+        self.note(who, format_args!("force {op:?}, foreign: {foreign}, owners: {chosen}"));
     }
 
     /// Records a lock that is left to expire.

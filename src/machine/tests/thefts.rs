@@ -6,7 +6,11 @@ use crate::machine::{Command, Event, Hold, LossReason, OpId, Outcome, Wait};
 use crate::protocol::{Call, Intent, Message, Mode, Reply, ServerTime, Token};
 
 fn force(world: &mut World) -> OpId {
-    world.command(Command::Force { name: "a".to_owned(), foreign: false })
+    force_from(world, Vec::new())
+}
+
+fn force_from(world: &mut World, owners: Vec<String>) -> OpId {
+    world.command(Command::Force { name: "a".to_owned(), foreign: false, owners })
 }
 
 #[test]
@@ -56,6 +60,41 @@ fn a_forced_release_whose_reply_is_lost_spares_the_next_owner() {
     assert_idle(&mut b);
     a.settle();
     assert!(a.deadlines.contains_key(&next), "{:?}", a.lost);
+}
+
+#[test]
+fn a_lock_is_freed_only_from_the_owners_that_are_meant() {
+    for mode in [Mode::Exclusive, Mode::SHARED] {
+        let (mut a, mut b) = two();
+        let (lease, _) = take(&mut a, mode);
+        let seen = vec![a.server.owners(a.now, &World::keys())[0].to_string()];
+        a.release(lease);
+        a.settle();
+        let (next, _) = take_held(&mut a, RENEWED, mode);
+        let other = mode.is_shared().then(|| take(&mut b, mode));
+        let op = force_from(&mut b, seen.clone());
+        b.settle();
+        a.settle();
+        assert_eq!((b.outcome(op), &a.lost[..]), (Some(&Outcome::Lost), &[][..]), "{mode:?}");
+        let meant = a.server.owners(a.now, &World::keys());
+        let meant = meant.iter().map(Token::to_string).chain(seen).collect();
+        let op = force_from(&mut b, meant);
+        b.settle();
+        a.settle();
+        assert_eq!(b.outcome(op), Some(&Outcome::Done), "{mode:?}");
+        assert_eq!(a.lost, [(next, LossReason::Stolen)]);
+        assert_eq!(b.lost.len(), usize::from(other.is_some()));
+    }
+}
+
+#[test]
+fn a_release_from_one_owner_whose_reply_is_lost_is_not_repeated() {
+    let (mut a, mut b) = two();
+    take(&mut a, Mode::Exclusive);
+    let owner = a.server.owners(a.now, &World::keys())[0].to_string();
+    let op = force_from(&mut b, vec![owner]);
+    b.execute_and_lose_replies();
+    assert!(matches!(b.outcome(op), Some(Outcome::Connection(_))), "{:?}", b.outcome(op));
 }
 
 #[test]

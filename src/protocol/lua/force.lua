@@ -1,12 +1,13 @@
 --[[ force: free a lock of any owner, notify the owners, and grant it to the next waiter
   KEYS   1 lock  2 fence  3 queue  4 waiters  5 shared  6 waiting
-  ARGV   1 token  2 epoch_us  3 scope  4 seen
+  ARGV   1 token  2 epoch_us  3 scope  4 seen  5... owners
          token: the caller's
          scope: 'foreign' to free it also from other code
          seen: the owners, from an answer, '' to query them; if they have changed nothing is done
+         owners: in place of seen, the values of all from whom it may be taken; if another owns it nothing is done
   REPLY  1 freed, and granted to the next waiter if there is one · 0 it was not held, or by other code
          2 freed, and not granted yet: the queue is longer than one call serves, call release
-         { owners }  it is held, and nothing is done
+         { owners }  it is held by others than those, and nothing is done
   WRITES lock fence queue waiters shared waiting
   AGAIN  { owners } if the lock was granted since, else 0
   FAILS  WRONGTYPE if a key holds something else, FENCE if the counter is at its end; then nothing is changed
@@ -33,8 +34,26 @@ end
 claim(lock, token)
 free_if_unshared(lock)
 
+-- Whether the lock is owned by none but those whom the caller means.
+local function is_meant()
+  if not ARGV[5] then
+    return owners_of(lock) == seen
+  end
+  local meant = {}
+  for i = 5, #ARGV do
+    meant[ARGV[i]] = true
+  end
+  -- One more than are meant must be another.
+  for _, owner in ipairs(tokens_of(lock, #ARGV - 3)) do
+    if not meant[owner] then
+      return false
+    end
+  end
+  return true
+end
+
 local is_held = lock.value and (scope == 'foreign' or lock.value:find('^hf1%.'))
-if is_held and owners_of(lock) ~= seen then
+if is_held and not is_meant() then
   return { owners_of(lock) }
 elseif is_held then
   revoke(lock)

@@ -1,13 +1,16 @@
 -- revoke: take the lock from all its owners. Needs messages.lua.
 
-local function revoke(lock)
+-- The tokens of the owners, or the value of other code; of a shared lock at most `most`.
+local function tokens_of(lock, most)
   if is_shared(lock) then
-    local tokens = redis.call('ZRANGEBYSCORE', lock.shared_key, '(' .. lock.now_ms, '+inf', 'LIMIT', 0, STEPS_MAX)
-    for _, token in ipairs(tokens) do
-      notify_owner(lock, 'stolen', token)
-    end
-  elseif lock.value then
-    notify_owner(lock, 'stolen', strip_mark(lock.value))
+    return redis.call('ZRANGEBYSCORE', lock.shared_key, '(' .. lock.now_ms, '+inf', 'LIMIT', 0, most)
+  end
+  return { lock.value and strip_mark(lock.value) }
+end
+
+local function revoke(lock)
+  for _, token in ipairs(tokens_of(lock, STEPS_MAX)) do
+    notify_owner(lock, 'stolen', token)
   end
   redis.call('DEL', lock.key, lock.shared_key)
   lock.value = nil

@@ -187,13 +187,16 @@ fn write_script(
         Call::Fill { keys, token, ttl, last } => {
             two_keys(command, keys, token).arg(ms(*ttl)).arg(*last);
         }
-        Call::Force { keys, token, epoch, foreign, seen } => {
+        Call::Force { keys, token, epoch, foreign, seen, owners } => {
             queue_keys(command, keys, counters).arg(token.as_str()).arg(epoch.as_micros());
             command.arg(if *foreign { "foreign" } else { "" });
             match seen {
                 Some(seen) => command.arg(&**seen),
                 None => command.arg(""),
             };
+            for owner in &**owners {
+                command.arg(owner.as_str());
+            }
         }
         Call::Delete { keys, token } | Call::Free { keys, token } => {
             command.arg(1).arg(keys.lock()).arg(token.as_str());

@@ -137,6 +137,9 @@ export const ARGUMENTS: Behaviours = {
       [VALUE, ''],
       [TYPE, 'x', { foreign: 'yes' }],
       [TYPE, 'x', { force: true }],
+      [TYPE, 'x', { owner: 7 }],
+      [TYPE, 'x', { owner: ['a', null] }],
+      [RANGE, 'x', { owner: [] }],
     ] as const) {
       await assert.rejects(locks.forceRelease(name as never, options as never), { code });
     }

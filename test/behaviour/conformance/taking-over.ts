@@ -112,6 +112,33 @@ export const TAKING_OVER: Behaviours = {
     for (const lock of shared) await aborted(lock);
   },
 
+  'forceRelease: with owners, takes the lock from nobody else': async (place) => {
+    const [a, b] = await openSeveral(place, 'a', 'b');
+    const tokens = async () => (await a.query({ name: 'x' })).held.map(({ token }) => token);
+    for (const options of [BRIEF, SHARED]) {
+      const first = await a.acquire('x', options);
+      const before = await tokens();
+      await first.release();
+      const second = await a.acquire('x', options);
+      const beside = options === SHARED ? await b.acquire('x', options) : second;
+      assert.equal(await b.forceRelease('x', { owner: before }), false);
+      assert.equal(await b.forceRelease('x', { owner: before[0] }), false);
+      assert.deepEqual([second.held, beside.held], [true, true]);
+      const now = await tokens();
+      if (beside !== second) {
+        assert.equal(
+          await b.forceRelease('x', { owner: now.slice(0, 1) }),
+          false,
+          'there is another',
+        );
+      }
+      assert.equal(await b.forceRelease('x', { owner: [...before, ...now] }), true);
+      await aborted(second);
+      await aborted(beside);
+    }
+    assert.equal(await b.forceRelease('x', { owner: 'hf1.c.1' }), false, 'nobody holds it');
+  },
+
   'forceRelease and steal: leave the value of other code alone, unless told otherwise': async (
     place,
   ) => {

@@ -327,7 +327,8 @@ impl<'a> Round<'a> {
             18 if self.rng.bool() => {
                 let foreign = self.rng.bool();
                 let seen = self.rng.bool().then(|| Arc::clone(&self.owners));
-                Call::Force { keys, token, epoch, foreign, seen }
+                let owners = self.rng.bool().then(|| self.owner.clone()).into_iter().collect();
+                Call::Force { keys, token, epoch, foreign, seen, owners }
             }
             20 => match self.rng.u8(..3) {
                 0 => Call::ExtendShare { keys, token: owner, ttl },
