@@ -8,6 +8,20 @@ export interface Problem {
   readonly type?: string;
 }
 
+/**
+ * The path and the query of a request's target; undefined if it names no path, as `*` and `host:port` do not (RFC 9112,
+ * section 3.2). Nothing in it can throw, whatever the client has written.
+ *
+ * @internal
+ */
+export function targetOf(
+  url: string | undefined,
+): { readonly path: string; readonly query: URLSearchParams } | undefined {
+  if (url?.startsWith('/') !== true) return undefined;
+  const [path = '/', query] = url.split(/\?(.*)/s, 2);
+  return { path, query: new URLSearchParams(query) };
+}
+
 /** A reply of Fastify. */
 interface Reply {
   code(status: number): Reply;

@@ -3,7 +3,7 @@
 import { createHash, createHmac, timingSafeEqual } from 'node:crypto';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { isIP } from 'node:net';
-import { refuse } from '../internal/http.js';
+import { refuse, targetOf } from '../internal/http.js';
 import { problem } from './release.js';
 
 /** The settings of the access. @internal */
@@ -36,10 +36,14 @@ export class Access {
       refuse(response, problem(403, 'Unknown name', detail));
       return false;
     }
-    const url = new URL(request.url ?? '/', 'http://localhost');
-    const token = url.searchParams.get('token');
+    const target = targetOf(request.url);
+    if (target === undefined) {
+      refuse(response, problem(400, 'Malformed', 'the request asks for no path'));
+      return false;
+    }
+    const token = target.query.get('token');
     if (token !== null && equal(token, this.#token)) {
-      this.#welcome(response, url.pathname);
+      this.#welcome(response, target.path);
       return false;
     }
     if (equal(this.#sessionIn(request), this.#session)) return true;
@@ -61,8 +65,8 @@ export class Access {
   /** Gives the browser a cookie in place of the token, which leaves its address line. */
   #welcome(response: ServerResponse, path: string): void {
     const cookie = `${this.#cookie}=${this.#session}; Path=/; HttpOnly; SameSite=Strict`;
-    // A path of two slashes would be another host.
-    const location = `/${path.replace(/^\/+/, '')}`;
+    // Browsers take a path that begins with two slashes, either way they lean, for another host.
+    const location = `/${path.replace(/^[/\\]+/, '')}`;
     const headers = { 'Cache-Control': 'no-store', 'Referrer-Policy': 'no-referrer' };
     response.writeHead(303, { ...headers, 'Set-Cookie': cookie, Location: location }).end();
   }

@@ -6,6 +6,8 @@ import { Observer } from '../internal/observer.js';
 import { differs, endsOf, type Happening, happeningOf, type Row, rowOf } from './rows.js';
 import type { Stream } from './stream.js';
 
+/** So many pages may be open: each may have all locks on their way to a slow reader. */
+const STREAMS_MAX = 100;
 /** The page shows so many happenings. */
 const HAPPENINGS_MAX = 200;
 /** The pause after a look is at least so many times as long as the look. */
@@ -29,6 +31,11 @@ export class Feed {
   constructor(locks: LockManager, interval: number) {
     this.#locks = locks;
     this.#interval = interval;
+  }
+
+  /** Whether no further page may be opened. */
+  get isFull(): boolean {
+    return this.#streams.size >= STREAMS_MAX;
   }
 
   /** Tells `stream` everything, now and from now on. */

@@ -1,6 +1,7 @@
 /** Answers the requests of the page. */
 
 import type { ServerResponse } from 'node:http';
+import { inspect } from 'node:util';
 import { refuse } from '../internal/http.js';
 import { Feed } from './feed.js';
 import { fileOf } from './files.js';
@@ -81,9 +82,12 @@ export function lockUi(options: LockUiOptions): LockUi {
     response: ServerResponse,
     next?: (error?: unknown) => void,
   ) => {
-    answer(settings, feed, request, response, next).catch((error) => {
+    answer(settings, feed, request, response, next).catch((error: unknown) => {
       if (next !== undefined) return next(error);
-      if (!response.headersSent) refuse(response, problem(500, 'Failed', error.message));
+      // Whoever asks is not told: the message may be one of the app's own, for its operators.
+      process.emitWarning(error instanceof Error ? error : new Error(`lockUi: ${inspect(error)}`));
+      if (response.headersSent) response.destroy();
+      else refuse(response, problem(500, 'Failed', 'the log of this server has the error'));
     });
   };
   return Object.assign(handle, { close: () => feed.close() });
@@ -137,6 +141,10 @@ async function answerEvents(
   response: ServerResponse,
 ): Promise<void> {
   const release = await mayRelease(settings, request);
+  if (feed.isFull) {
+    const detail = 'too many pages are open: close one';
+    return refuse(response, problem(503, 'Full', detail), { 'Retry-After': '30' });
+  }
   const stream: Stream = new Stream(
     response,
     () => feed.catchUp(stream),

@@ -2,7 +2,8 @@
 
 import type { LockManager } from '../api/manager.js';
 import type { Problem } from '../internal/http.js';
-import { viewOf } from '../internal/lock-views.js';
+import { tokensOf, viewOf } from '../internal/lock-views.js';
+import { checkName } from '../internal/names.js';
 import type { LockUiRequest } from './options.js';
 import { ownersOf } from './rows.js';
 
@@ -26,7 +27,7 @@ export function refusalOf(request: LockUiRequest): Problem | undefined {
     return problem(403, 'Refused', 'the request comes from a page of another site');
   }
   if (wantedOf(request) === undefined) {
-    return problem(400, 'Malformed', `the header ${RELEASE_HEADER} names no lock`);
+    return problem(400, 'Malformed', `the header ${RELEASE_HEADER} names no lock and its owners`);
   }
   return undefined;
 }
@@ -39,8 +40,9 @@ export async function release(locks: LockManager, request: LockUiRequest): Promi
   if (ownersOf(view) !== owners) {
     return problem(409, 'Another holder', 'the lock has another holder by now: nothing was done');
   }
-  const released = await locks.forceRelease(name);
-  return released ? null : problem(409, 'It is free', 'nobody holds the lock any more');
+  // Only from those that were compared: another may get the lock before the server reads this.
+  if (await locks.forceRelease(name, { owner: tokensOf(view) })) return null;
+  return problem(409, 'Another holder', 'the lock has changed hands meanwhile: nothing was done');
 }
 
 export function problem(status: number, title: string, detail: string): Problem {
@@ -58,7 +60,8 @@ function isSameOrigin({ headers }: LockUiRequest): boolean {
 function wantedOf({ headers }: LockUiRequest): Wanted | undefined {
   try {
     const { name, owners } = JSON.parse(decodeURIComponent(String(headers[RELEASE_HEADER])));
-    return typeof name === 'string' && typeof owners === 'string' ? { name, owners } : undefined;
+    checkName(name);
+    return typeof owners === 'string' ? { name, owners } : undefined;
   } catch {
     return undefined;
   }

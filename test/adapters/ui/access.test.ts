@@ -352,6 +352,113 @@ test('a page that does not read costs no memory, and gets the whole state when i
   }
 });
 
+/** The page in this process. */
+async function serve(
+  options: Partial<LockUiOptions>,
+): Promise<{ at: URL; sockets: Socket[]; close(): void }> {
+  const ui = lockUi({ locks, ...options });
+  const sockets: Socket[] = [];
+  const listening = createServer((request, response) => ui(request, response));
+  listening.on('connection', (socket) => sockets.push(socket));
+  listening.listen(0, '127.0.0.1');
+  await once(listening, 'listening');
+  const close = () => {
+    ui.close();
+    listening.close();
+    listening.closeAllConnections();
+  };
+  return { at: placeOf(listening), sockets, close };
+}
+
+test('a release takes the lock from nobody who was not shown, however late the request is', async () => {
+  const other = await connect(server.url, { label: 'web-2' });
+  let arrived = () => {};
+  let go = () => {};
+  const looked = new Promise<void>((resolve) => {
+    arrived = resolve;
+  });
+  // The page looks who holds the lock, and releases it; the lock changes hands between the two.
+  const late = new Proxy(locks, {
+    get(manager, name) {
+      const value = Reflect.get(manager, name, manager);
+      if (typeof value !== 'function') return value;
+      if (name !== 'forceRelease') return value.bind(manager);
+      return async (...args: Parameters<LockManager['forceRelease']>) => {
+        arrived();
+        await new Promise<void>((resolve) => {
+          go = resolve;
+        });
+        return manager.forceRelease(...args);
+      };
+    },
+  });
+  const page = await serve({ locks: late, allowRelease: true });
+  try {
+    const lock = await locks.acquire('job', LONG);
+    const next = other.acquire('job', LONG);
+    const owners = await ownersOf('job', page.at, {});
+    const headers = { 'holdfast-release': JSON.stringify({ name: 'job', owners }) };
+    const answered = ask('/release', { method: 'POST', headers }, page.at);
+    await looked;
+    await lock.release();
+    const theirs = await next;
+    go();
+    const { status, body } = await answered;
+    assert.deepEqual([status, JSON.parse(body).title], [409, 'Another holder']);
+    assert.equal((await other.query({ name: 'job' })).held[0]?.token, theirs.token);
+  } finally {
+    page.close();
+    await other.close();
+  }
+});
+
+test('an error of the app is not shown to who asks', async (t) => {
+  t.mock.method(process, 'emitWarning', () => {});
+  for (const thrown of [new Error('password of the database'), null, 'password']) {
+    const page = await serve({
+      allowRelease: () => {
+        throw thrown;
+      },
+    });
+    const { status, body } = await ask('/events', {}, page.at);
+    assert.equal(status, 500);
+    assert.doesNotMatch(body, /password/);
+    page.close();
+  }
+});
+
+test('so many pages may be open, and one that does not read is closed', async (t) => {
+  t.mock.timers.enable({ apis: ['setInterval'] });
+  const held = Array.from({ length: 6_500 }, (_, i) => heldInfo(i));
+  const query = async () => ({ held, pending: [] });
+  const page = await serve({ locks: { query, once() {} } as never });
+  try {
+    const open = async () => {
+      const sent = get(new URL('/events', page.at));
+      sent.on('error', () => {});
+      const [response] = (await once(sent, 'response')) as [IncomingMessage];
+      response.on('error', () => {});
+      return response;
+    };
+    await open();
+    const [deaf] = page.sockets;
+    const pages: IncomingMessage[] = [];
+    for (let i = 1; i < 100; i++) pages.push((await open()).resume());
+    const last = await open();
+    assert.deepEqual([last.statusCode, last.headers['retry-after']], [503, '30']);
+    last.resume();
+    for (const each of pages.slice(1)) each.destroy();
+    await until(() => (deaf?.writableLength ?? 0) > 0, 'a state that waits for its reader');
+    t.mock.timers.tick(30_000);
+    assert.equal(deaf?.destroyed, false);
+    t.mock.timers.tick(15_000);
+    await until(() => deaf?.destroyed === true, 'the end of the stream that nobody reads');
+    assert.equal(pages[0]?.destroyed, false);
+  } finally {
+    page.close();
+  }
+});
+
 test('wrong options, a quorum and a port that is taken are told at once', async () => {
   assert.throws(() => lockUi({} as never), /lockUi needs the option "locks"/);
   assert.throws(
