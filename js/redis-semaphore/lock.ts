@@ -2,6 +2,7 @@ import { setTimeout } from 'node:timers/promises';
 import { LockLostError, LockTimeoutError } from '../api/errors.js';
 import type { SharedHandle } from '../api/lock.js';
 import type { LockManager } from '../api/manager.js';
+import { onAbort } from '../internal/abort.js';
 import { HeldLock } from '../internal/held-lock.js';
 import { readClients } from '../redlock/clients.js';
 import { Connection } from '../redlock/connection.js';
@@ -33,6 +34,8 @@ export abstract class Lock {
   #external: boolean;
   #held: SharedHandle | undefined;
   #isRefreshed = false;
+  /** Ends with the last acquire of a semaphore. */
+  #turn: Promise<unknown> = Promise.resolve();
 
   /** @internal */
   protected constructor(clients: readonly Client[], kind: Kind, options: LockOptions | undefined) {
@@ -91,7 +94,17 @@ export abstract class Lock {
   }
 
   /** Why the lock could not be acquired, or nothing. */
-  async #acquire(signal: AbortSignal | undefined): Promise<Error | undefined> {
+  #acquire(signal: AbortSignal | undefined): Promise<Error | undefined> {
+    if (!this.#isSemaphore) return this.#acquireNow(signal, 0);
+    // Under its identifier a semaphore has one permit, however often it is acquired. So of several calls at the same
+    // time each looks what the one before has got, and has spent its patience meanwhile.
+    const began = performance.now();
+    const acquired = this.#turn.then(() => this.#acquireNow(signal, performance.now() - began));
+    this.#turn = acquired.catch(() => {});
+    return signal === undefined ? acquired : untilAborted(acquired, signal);
+  }
+
+  async #acquireNow(signal: AbortSignal | undefined, spent: number): Promise<Error | undefined> {
     signal?.throwIfAborted();
     const { tries } = this.#options;
     if (this.#isSemaphore && this.isAcquired) return undefined;
@@ -99,11 +112,9 @@ export abstract class Lock {
     if (!tries)
       return new Error('no attempt was made: acquireTimeout or acquireAttemptsLimit is 0');
     try {
-      const held = await this.#take(signal);
+      const held = await this.#take(signal, spent);
       if (held === null) return new Error('others hold it');
-      // Under its identifier a semaphore has one permit, however often it is acquired.
-      if (this.#isSemaphore && this.isAcquired) await held.release();
-      else this.#begin(await this.#named(held));
+      this.#begin(await this.#named(held));
       return undefined;
     } catch (error) {
       if (error instanceof LockTimeoutError) return error;
@@ -111,7 +122,7 @@ export abstract class Lock {
     }
   }
 
-  async #take(signal: AbortSignal | undefined): Promise<SharedHandle | null> {
+  async #take(signal: AbortSignal | undefined, spent: number): Promise<SharedHandle | null> {
     const manager = await this.#open();
     const { key, limit } = this.#kind;
     const { wait } = this.#options;
@@ -133,7 +144,7 @@ export abstract class Lock {
         ? await manager.tryAcquire(key, options)
         : await manager.acquire(key, {
             ...options,
-            wait,
+            wait: Math.max(0, Math.ceil(wait - spent)),
             ...(signal === undefined ? {} : { signal }),
           });
     return taken as SharedHandle | null;
@@ -201,6 +212,16 @@ export abstract class Lock {
   #open(): Promise<LockManager> {
     return this.#connection.open(() => readClients(this.#clients));
   }
+}
+
+/** Rejects when the signal is aborted; the work goes on. */
+async function untilAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
+  signal.throwIfAborted();
+  let forget: (() => void) | undefined;
+  const aborted = new Promise<never>((_, reject) => {
+    forget = onAbort(signal, () => reject(signal.reason));
+  });
+  return Promise.race([work, aborted]).finally(forget);
 }
 
 /** Tries as redis-semaphore does: at an interval, until the time is over or the attempts are used up. */

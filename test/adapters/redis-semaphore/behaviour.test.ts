@@ -191,6 +191,42 @@ for (const name of [OLD, NEW]) {
     await late.release();
   });
 
+  for (const options of [{}, { identifier: 'worker-7' }]) {
+    const named = JSON.stringify(options);
+    test(`${name}: a semaphore that is acquired twice at once has one permit, ${named}`, async () => {
+      // Of redis-semaphore itself the second acquire of the only permit waits for the first to be released.
+      for (const limit of name === OLD ? [2] : [1, 2]) {
+        const own = new Semaphore(client(), 'api', limit, options);
+        await Promise.all([own.acquire(), own.acquire(), own.acquire()]);
+        assert.equal(own.isAcquired, true);
+        const others = Array.from(
+          { length: limit },
+          () => new Semaphore(client(), 'api', limit, once),
+        );
+        const free = others.slice(1);
+        for (const other of free) assert.equal(await other.tryAcquire(), true, `${limit}`);
+        assert.equal(await others[0]?.tryAcquire(), false, `${limit}`);
+        await own.release();
+        assert.equal(await others[0]?.tryAcquire(), true, 'no permit stays behind');
+        await Promise.all(others.map((other) => other.release()));
+        await three.server.admin.flushall();
+      }
+    });
+  }
+
+  test(`${name}: a semaphore's second acquire ends with its signal`, async () => {
+    const holder = new Semaphore(client(), 'api', 1);
+    await holder.acquire();
+    const own = new Semaphore(client(), 'api', 1);
+    const [first, second] = [new AbortController(), new AbortController()];
+    const waiting = [own.acquire(first.signal), own.acquire(second.signal)];
+    second.abort(new Error('no longer wanted'));
+    await assert.rejects(waiting[1] as Promise<void>, /no longer wanted/);
+    first.abort(new Error('not either'));
+    await assert.rejects(waiting[0] as Promise<void>, /not either/);
+    await holder.release();
+  });
+
   test(`${name}: a mutex on three servers has one holder`, async () => {
     const open = (options = {}) =>
       new RedlockMutex(
