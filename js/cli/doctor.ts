@@ -6,12 +6,13 @@ import { connect } from '../api/connect.js';
 import { LockTimeoutError } from '../api/errors.js';
 import type { ServerAbilities } from '../api/stats.js';
 import { checkTarget } from '../api/target.js';
+import { printable } from '../internal/human.js';
 import { type ServerSurvey, survey } from '../internal/survey.js';
 import { EXIT_CODES, Exit } from './exit.js';
 import { type Finding, fields, judge, type Kind, QUESTIONS } from './judge.js';
 import { type PlaceOptions, type Where, whereOf, withPlace } from './options.js';
 import { judgeRights, questions, rights } from './rights.js';
-import { type Paint, paint, print, printable } from './terminal.js';
+import { type Paint, paint, print, printJson } from './terminal.js';
 
 interface DoctorOptions extends PlaceOptions {
   readonly aclUser?: string;
@@ -61,7 +62,7 @@ async function doctor(options: DoctorOptions): Promise<number> {
   const where = whereOf(options);
   const findings = await examine(where, options.aclUser);
   const ok = findings.every(({ level }) => level !== 'problem');
-  if (options.json === true) print(JSON.stringify({ ok, findings }));
+  if (options.json === true) printJson({ ok, findings });
   else print(page(where, findings));
   return ok ? Exit.Done : Exit.No;
 }

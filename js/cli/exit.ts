@@ -9,7 +9,8 @@ import {
   LockServerError,
   LockTimeoutError,
 } from '../api/errors.js';
-import { paint } from './terminal.js';
+import { printable } from '../internal/human.js';
+import { asJson, paint } from './terminal.js';
 
 /**
  * Exit codes, from sysexits where it has one, so that they differ from those of a command that runs under a
@@ -78,7 +79,7 @@ export function exitCodeOf(error: unknown): number {
 export function report(error: unknown, json: boolean): void {
   const { message, code = 'ERR_INTERNAL', lock, stack } = ours(error);
   if (json) {
-    process.stderr.write(`${JSON.stringify({ error: { code, message, lock } })}\n`);
+    process.stderr.write(`${asJson({ error: { code, message, lock } })}\n`);
     return;
   }
   say(exitCodeOf(error) === Exit.Internal ? (stack ?? message) : message);
@@ -95,9 +96,10 @@ export function withoutLogin(text: string): string {
   return text.replace(/(:\/\/|=).*(@|pass=).*/s, '$1***');
 }
 
-/** Writes a line for people to stderr. */
+/** Writes lines for people to stderr. What others have written is escaped. */
 export function say(text: string): void {
-  process.stderr.write(`${paint(process.stderr, 'red', 'holdfast:')} ${text}\n`);
+  const lines = text.split('\n').map(printable).join('\n');
+  process.stderr.write(`${paint(process.stderr, 'red', 'holdfast:')} ${lines}\n`);
 }
 
 function isArgumentError(error: unknown): boolean {

@@ -1,11 +1,11 @@
 /** `holdfast ls` and `holdfast show`: the holders and waiters of locks. */
 
 import type { Command } from 'commander';
-import { human } from '../internal/human.js';
+import { human, printable } from '../internal/human.js';
 import { type LockView, listLocks, nameOf, viewOf } from '../internal/lock-views.js';
 import { Observer } from '../internal/observer.js';
 import { EXIT_CODES, Exit } from './exit.js';
-import { foreignLease } from './foreign.js';
+import { type ForeignHold, foreignHold, restOf } from './foreign.js';
 import {
   fenceOf,
   headed,
@@ -17,7 +17,7 @@ import {
   tableOf,
 } from './lock-tables.js';
 import { open, type PlaceOptions, whereOf, withPlace } from './options.js';
-import { moment, print, printable, table } from './terminal.js';
+import { moment, print, printJson, table } from './terminal.js';
 
 interface LsOptions extends PlaceOptions {
   readonly sort: SortKey;
@@ -75,7 +75,7 @@ async function list(pattern: string, options: LsOptions): Promise<number> {
   const [observer, now] = [new Observer(), Date.now()];
   observer.look(found, now);
   const views = sorted(found, options.sort, observer, now);
-  if (options.json === true) print(JSON.stringify({ locks: views }));
+  if (options.json === true) printJson({ locks: views });
   else if (views.length === 0) print('No lock is held or waited for.');
   else print(headed(tableOf(views, observer, now)));
   return Exit.Done;
@@ -86,14 +86,15 @@ async function showOne(name: string, options: PlaceOptions): Promise<number> {
   const locks = await open(where);
   const view = await viewOf(locks, name);
   await locks.close();
-  const foreign = view.mode === null ? await foreignLease(where, name) : undefined;
+  const foreign = view.mode === null ? await foreignHold(where, name) : undefined;
   if (options.json === true) {
-    print(JSON.stringify({ ...view, foreign: foreign === undefined ? null : { lease: foreign } }));
+    const { lease } = foreign ?? {};
+    printJson({ ...view, foreign: lease === undefined ? null : { lease } });
   } else print(described(view, foreign));
   return view.mode === null && foreign === undefined ? Exit.No : Exit.Done;
 }
 
-function described(view: LockView, foreign?: number | null): string {
+function described(view: LockView, foreign?: ForeignHold): string {
   const { name, mode, holders, waiters } = view;
   const [observer, now] = [new Observer(), Date.now()];
   observer.look([view], now);
@@ -110,8 +111,7 @@ function described(view: LockView, foreign?: number | null): string {
       ? []
       : ['', headed(table(['POSITION', 'WAITED', 'MODE', 'WAITER', 'CLIENT'], queue))];
   if (foreign !== undefined) {
-    const lease = foreign === null ? 'without an end to its lease' : `for ${human(foreign)} more`;
-    return [`${shown} is held by other code ${lease}.`, ...waiting].join('\n');
+    return [`${shown} is held by other code ${restOf(foreign)}.`, ...waiting].join('\n');
   }
   if (mode === null) return [`${shown} is held by nobody.`, ...waiting].join('\n');
   const rows = holders.map((each) => [

@@ -2,13 +2,13 @@
 
 import { createInterface } from 'node:readline/promises';
 import type { Command } from 'commander';
-import { human } from '../internal/human.js';
-import { type LockView, nameOf, viewOf } from '../internal/lock-views.js';
+import { printable } from '../internal/human.js';
+import { type LockView, nameOf, tokensOf, viewOf } from '../internal/lock-views.js';
 import { EXIT_CODES, Exit, UsageError } from './exit.js';
-import { foreignLease } from './foreign.js';
+import { type ForeignHold, foreignHold, restOf } from './foreign.js';
 import { leaseOf } from './lock-tables.js';
 import { open, type PlaceOptions, type Where, whereOf, withPlace } from './options.js';
-import { print, printable } from './terminal.js';
+import { print, printJson } from './terminal.js';
 
 interface ReleaseOptions extends PlaceOptions {
   readonly foreign?: true;
@@ -42,41 +42,68 @@ export function addRelease(program: Command, end: (code: number) => void): void 
 }
 
 async function release(name: string, options: ReleaseOptions): Promise<number> {
-  if (options.yes !== true && !(process.stdin.isTTY && process.stderr.isTTY)) {
+  const asks = options.yes !== true;
+  if (asks && !(process.stdin.isTTY && process.stderr.isTTY)) {
     throw new UsageError('there is no terminal to ask on: add --yes to confirm');
   }
   const where = whereOf(options);
   const locks = await open(where);
   const view = await viewOf(locks, name);
-  if (options.yes !== true && !(await agreed(view, where, options))) {
+  const foreign = view.mode === null ? await foreignHold(where, name) : undefined;
+  const found = { view, foreign: options.foreign === true ? foreign : undefined };
+  if (asks && isHeld(found) && !(await agreed(found, where))) {
     await locks.close();
     print('Nothing was done.');
     return Exit.No;
   }
-  const released = await locks.forceRelease(name, { foreign: options.foreign === true });
+  // Whoever has got the lock while a person thought about the question was not shown, and keeps it.
+  const owner = asks ? ownersOf(found) : undefined;
+  const released =
+    (isHeld(found) || !asks) &&
+    (await locks.forceRelease(name, { foreign: options.foreign === true, owner }));
   await locks.close();
-  const foreign = released ? undefined : await foreignLease(where, name);
   if (options.json === true) {
-    print(JSON.stringify({ name, released, holders: released ? view.holders : [] }));
-  } else print(told(name, released, foreign !== undefined));
+    printJson({ name, released, holders: released ? view.holders : [] });
+  } else print(told(found, released, foreign !== undefined));
   return released ? Exit.Done : Exit.No;
 }
 
-function told(name: string, released: boolean, foreign: boolean): string {
-  const shown = `Lock "${printable(name)}"`;
+/** What a person is asked about: the lock, and the hold of other code if that is to be ended, too. */
+interface Found {
+  readonly view: LockView;
+  readonly foreign: ForeignHold | undefined;
+}
+
+function isHeld({ view, foreign }: Found): boolean {
+  return view.mode !== null || foreign !== undefined;
+}
+
+/** The owners for `forceRelease`; a value that is no text cannot be compared. */
+function ownersOf({ view, foreign }: Found): readonly string[] | undefined {
+  const owners = foreign === undefined ? tokensOf(view) : [foreign.value].filter(isText);
+  return owners.length === 0 ? undefined : owners;
+}
+
+function isText(value: string | null): value is string {
+  return value !== null;
+}
+
+function told(found: Found, released: boolean, foreign: boolean): string {
+  const shown = `Lock "${printable(found.view.name)}"`;
   if (released) return `${shown} was released.`;
+  if (isHeld(found)) return `${shown} is not held by the same any more: nothing was done.`;
   if (foreign) return `${shown} is held by other code: add --foreign to delete its value.`;
   return `${shown} is held by nobody.`;
 }
 
 /** Shows the holders, and asks at the terminal. */
-async function agreed(view: LockView, where: Where, options: ReleaseOptions): Promise<boolean> {
+async function agreed(found: Found, where: Where): Promise<boolean> {
   const terminal = createInterface({ input: process.stdin, output: process.stderr });
   const ended = new AbortController();
   // Ctrl-C and Ctrl-D mean no.
   terminal.once('close', () => ended.abort());
   try {
-    const question = `${await concern(view, where, options)} Release it? [y/N] `;
+    const question = `${concern(found, where)} Release it? [y/N] `;
     const answer = await terminal.question(question, { signal: ended.signal });
     return /^y(es)?$/i.test(answer.trim());
   } catch {
@@ -87,19 +114,13 @@ async function agreed(view: LockView, where: Where, options: ReleaseOptions): Pr
   }
 }
 
-async function concern(
-  { name, mode, holders, waiters }: LockView,
-  where: Where,
-  { foreign }: ReleaseOptions,
-): Promise<string> {
+function concern({ view, foreign }: Found, where: Where): string {
+  const { name, mode, holders, waiters } = view;
   const shown = `Lock "${printable(name)}" on ${where.label}`;
   const queue = waiters.length === 0 ? '' : ` ${waiters.length} waiting.`;
-  if (mode !== null) {
-    const who = holders.map((each) => `${nameOf(each)} (lease ${leaseOf(each)})`);
-    return `${shown} is held, ${mode}, by ${who.join(', ')}.${queue}`;
+  if (foreign !== undefined) {
+    return `${shown} is held by other code ${restOf(foreign)}.${queue}`;
   }
-  const lease = foreign === true ? await foreignLease(where, name) : undefined;
-  if (lease === undefined) return `${shown} is not held by a client of holdfast.${queue}`;
-  const left = lease === null ? 'without an end to its lease' : `for ${human(lease)} more`;
-  return `${shown} is held by other code ${left}.${queue}`;
+  const who = holders.map((each) => `${nameOf(each)} (lease ${leaseOf(each)})`);
+  return `${shown} is held, ${mode}, by ${who.join(', ')}.${queue}`;
 }

@@ -1,5 +1,7 @@
 /** Output for people: colours, tables, lengths of time. */
 
+import { printable } from '../internal/human.js';
+
 const CODES = { bold: 1, dim: 2, red: 31, green: 32, yellow: 33 } as const;
 
 /** A colour or weight of text. */
@@ -18,12 +20,17 @@ export function print(text: string): void {
   process.stdout.write(`${text}\n`);
 }
 
-/** Escapes characters that could move the cursor: names of locks are arbitrary. */
-export function printable(text: string): string {
-  return text.replace(/\p{C}/gu, (letter) => {
-    const code = letter.codePointAt(0) as number;
-    return `\\u{${code.toString(16)}}`;
-  });
+/** Writes a JSON document to stdout; what a terminal could obey in it is escaped, also where JSON need not. */
+export function printJson(document: unknown): void {
+  print(asJson(document));
+}
+
+/** A JSON document in ASCII where letters are not printable: control characters of C1, and marks of direction. */
+export function asJson(document: unknown): string {
+  const escaped = (unit: string) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`;
+  return JSON.stringify(document).replace(/\p{C}/gu, (letter) =>
+    letter.split('').map(escaped).join(''),
+  );
 }
 
 /** The time of day, 24 h. */
@@ -42,8 +49,9 @@ function dateOf(time: Date): string {
   return parts.map((part) => String(part).padStart(2, '0')).join('-');
 }
 
-/** Rows under their heads, each column as wide as its widest cell. */
-export function table(heads: readonly string[], rows: readonly (readonly string[])[]): string[] {
+/** Rows under their heads, each column as wide as its widest cell. What others have written is escaped. */
+export function table(heads: readonly string[], cells: readonly (readonly string[])[]): string[] {
+  const rows = cells.map((row) => row.map(printable));
   const widths = heads.map((_, i) => Math.max(...[heads, ...rows].map((row) => length(row[i]))));
   const line = (cells: readonly string[]) =>
     cells

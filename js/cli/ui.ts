@@ -9,7 +9,7 @@ import { Access } from '../ui/access.js';
 import { lockUi } from '../ui/index.js';
 import { CliError, EXIT_CODES, Exit, say, UsageError } from './exit.js';
 import { duration, open, type PlaceOptions, whereOf, whole, withPlace } from './options.js';
-import { print } from './terminal.js';
+import { print, printJson } from './terminal.js';
 
 interface UiOptions extends PlaceOptions {
   readonly host: string;
@@ -125,7 +125,7 @@ function addressOf(host: string, port: number): string {
 }
 
 function announce({ host, json, allowRelease }: UiOptions, url: string): void {
-  if (json === true) print(JSON.stringify({ url }));
+  if (json === true) printJson({ url });
   else {
     const does = allowRelease === true ? 'It can release locks.' : 'It only shows locks.';
     print(`${url}\n${does} Ctrl-C ends it.`);

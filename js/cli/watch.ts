@@ -3,6 +3,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import type { LockManager } from '../api/manager.js';
+import { printable } from '../internal/human.js';
 import {
   freeLock,
   type Holder,
@@ -16,7 +17,7 @@ import { EXIT_CODES, Exit, exitCodeOf, say } from './exit.js';
 import { fenceOf, type SortKey, sorted, sortOption, watchedTableOf } from './lock-tables.js';
 import { duration, open, type PlaceOptions, type Where, whereOf, withPlace } from './options.js';
 import { Screen } from './screen.js';
-import { clock, print, printable } from './terminal.js';
+import { clock, print, printJson } from './terminal.js';
 
 interface WatchOptions extends PlaceOptions {
   readonly interval: number;
@@ -162,7 +163,8 @@ function tell(
   for (const lock of [...views, ...nobody]) {
     if (known.get(lock.name) === now.get(lock.name)) continue;
     const line: Line = { time, lock };
-    print(json ? JSON.stringify(line) : sentence(line));
+    if (json) printJson(line);
+    else print(sentence(line));
   }
   return now;
 }

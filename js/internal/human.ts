@@ -1,4 +1,15 @@
-/** Lengths of time for people. */
+/** Lengths of time, and text of others, for people. */
+
+/**
+ * Text that anybody may have written, such as names, labels and the words of servers: characters that move the cursor,
+ * change the direction of text or are not seen are written as escapes.
+ */
+export function printable(text: string): string {
+  return text.replace(/\p{C}/gu, (letter) => {
+    const code = letter.codePointAt(0) as number;
+    return `\\u{${code.toString(16)}}`;
+  });
+}
 
 /** A length of time in ms for people: `850ms`, `8.2s`, `3m20s`, `2h05m`. */
 export function human(ms: number): string {

@@ -3,6 +3,7 @@
 import type { LockManager } from '../api/manager.js';
 import type { LockMode } from '../api/options.js';
 import type { HeldLockInfo, LockSnapshot, PendingLockInfo } from '../api/query.js';
+import { printable } from './human.js';
 
 /** One lock. The documented shape of `--json`. */
 export interface LockView {
@@ -110,5 +111,6 @@ export function longestWait({ waiters }: LockView): number {
 
 /** The short name of a holder or waiter: its label, or the end of its client id, which begins with a time. */
 export function nameOf({ label, clientId }: Holder | Waiter): string {
-  return label ?? clientId.slice(-8);
+  // Anybody who may write to the server may have written it.
+  return printable(label ?? clientId.slice(-8));
 }

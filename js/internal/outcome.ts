@@ -9,7 +9,7 @@ import {
   LockTimeoutError,
 } from '../api/errors.js';
 import { type Outcome, OutcomeCode, readCauses, readTimeout } from '../native/records.js';
-import { human } from './human.js';
+import { human, printable } from './human.js';
 import { isCounter } from './names.js';
 import { askedAt, clientOf, labelOf, numberOf } from './tokens.js';
 
@@ -70,7 +70,8 @@ export function toError(
     lock === undefined
       ? `cannot ${action} ${context.server}`
       : `cannot ${action} lock "${lock}" on ${context.server}`;
-  const message = outcome.text?.message ?? '';
+  // The words of a server, which a terminal may show.
+  const message = printable(outcome.text?.message ?? '');
   switch (outcome.code) {
     case OutcomeCode.Closed:
       return new LockClosedError(`${subject}: its manager was closed`, lock);
@@ -100,7 +101,7 @@ function quorumError(
   const causes = readCauses(outcome);
   const all = servers.map((server, i) => ({ server, cause: causes[i] || undefined }));
   const failed = all.filter(({ cause }) => cause !== undefined);
-  const told = failed.map(({ server, cause }) => `${server}: ${cause}`).join('; ');
+  const told = failed.map(({ server, cause }) => `${server}: ${printable(cause ?? "")}`).join('; ');
   const text = `${subject}: no majority: ${failed.length} of ${all.length} servers failed: ${told}`;
   return new LockQuorumError(text, all, lock);
 }
@@ -111,7 +112,7 @@ function serverError(outcome: Outcome, subject: string, lock?: string): LockServ
   const isAboutCounter = serverCode === 'WRONGTYPE' && key !== undefined && isCounter(key);
   const cure = isAboutCounter ? COUNTER_CURE : CURES[serverCode];
   const advice = cure === undefined ? '' : `; ${cure}`;
-  const text = `${subject}: the server says ${serverCode} ${message.replace(/\.?\s*$/, '')}${about}${advice}`;
+  const text = `${subject}: the server says ${serverCode} ${printable(message.replace(/\.?\s*$/, ''))}${about}${advice}`;
   return new LockServerError(text, serverCode, key, lock);
 }
 
@@ -162,7 +163,9 @@ function foreignError(lock: string): LockTimeoutError {
 }
 
 function describeOwner(token: string, { client, label: own }: ErrorContext): string {
-  const label = labelOf(token);
+  const written = labelOf(token);
+  // Anybody who may write to the server may have written it.
+  const label = written === undefined ? undefined : printable(written);
   if (clientOf(token) === client) {
     const caller = 'another caller of this manager';
     return label === undefined || label === own ? caller : `${caller} ("${label}")`;

@@ -62,6 +62,39 @@ test('ls tells each lock with its holder, lease and line, and a share with its f
   assert.match(joined, new RegExp(`^item:3 +shared +${short} +${second.fence} +${times}`));
 });
 
+/** What a terminal obeys, or shows in another order than it is written in. */
+const ODD = '\x1b]0;title\x07\x1b[2J\r\u009b31m\u202eabc';
+// biome-ignore lint/suspicious/noControlCharactersInRegex: it looks for them.
+const OBEYED = /[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]/;
+
+test('what others have written reaches no terminal as it is', async () => {
+  await server.admin.set('lock:a', `hf1.c${ODD}.1.label${ODD}`, 'PX', 60_000);
+  await server.admin.set(`lock:b${ODD}`, `hf1.c.1.label${ODD}`, 'PX', 60_000);
+  const watching = new Running(['watch', '--interval', '20ms'], env);
+  await watching.says(/label/);
+  watching.child.kill('SIGINT');
+  const outputs = await Promise.all([
+    ends(0, env, 'ls'),
+    ends(0, env, 'ls', '--json'),
+    ends(0, env, 'show', 'a'),
+    ends(0, env, 'show', 'a', '--json'),
+    ends(75, env, 'run', 'a', '--wait', '50ms', '--', 'true'),
+    ends(75, env, 'run', 'a', '--wait', '50ms', '--json', '--', 'true'),
+    ends(0, env, 'release', 'a', '--yes', '--json'),
+    watching.ended,
+  ]);
+  for (const { stdout, stderr } of outputs) {
+    assert.match(stdout + stderr, /label/);
+    assert.doesNotMatch(stdout + stderr, OBEYED);
+  }
+  const label = JSON.parse(outputs[1]?.stdout ?? '').locks[0].holders[0].label;
+  assert.equal(label, `label${ODD}`, 'JSON has the text itself');
+  await server.admin.set('lock:a', `hf1.c.1.label${ODD}`, 'PX', 60_000);
+  const error = await locks.acquire('a', { wait: 20 }).catch((caught) => caught);
+  assert.match(error.message, /label/);
+  assert.doesNotMatch(error.message, OBEYED);
+});
+
 test('ls --sort puts what is waited for most, or longest, first', async () => {
   for (const name of ['a', 'b', 'c']) await locks.acquire(name, { ttl: 60_000 });
   await queue('b');

@@ -155,6 +155,36 @@ test('release asks, and does nothing unless the answer is yes', async () => {
   assert.equal((await locks.query()).held.length, 0);
 });
 
+test('release asks about one holder, and takes the lock from no later one', async () => {
+  const lock = await locks.acquire('job', { label: 'web-1' });
+  terminal.holdfast('release', 'job');
+  await terminal.shows(/is held, exclusive, by web-1/);
+  await lock.release();
+  const next = await locks.acquire('job', { label: 'web-2' });
+  terminal.line('y');
+  await terminal.shows(/^Lock "job" is not held by the same any more: nothing was done\.$/m);
+  assert.equal(next.held && (await locks.query()).held.length, 1);
+  await next.release();
+  // The same where other code held it.
+  await server.admin.set('lock:job', 'theirs');
+  await terminal.clear();
+  terminal.holdfast('release', 'job', '--foreign');
+  await terminal.shows(/is held by other code without an end to its lease\. Release it\?/);
+  await server.admin.del('lock:job');
+  const own = await locks.acquire('job');
+  terminal.line('y');
+  await terminal.shows(/not held by the same any more: nothing was done/);
+  assert.equal(own.held, true);
+  await own.release();
+  await server.admin.set('lock:job', 'theirs');
+  await terminal.clear();
+  terminal.holdfast('release', 'job', '--foreign');
+  await terminal.shows(/Release it\?/);
+  terminal.line('y');
+  await terminal.shows(/^Lock "job" was released\.$/m);
+  assert.equal(await server.admin.exists('lock:job'), 0);
+});
+
 test('a command at a terminal has the terminal, and Ctrl-C reaches it once', async () => {
   const script = `'trap "echo told" INT; read line </dev/tty; echo got $line; while :; do sleep 0.02; done'`;
   terminal.holdfast('run', 'job', '--', 'sh', '-c', script);
