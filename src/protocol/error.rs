@@ -43,16 +43,19 @@ impl Refusal {
     /// Whether the same request can succeed a moment later without help.
     #[must_use]
     pub fn is_transient(&self) -> bool {
-        matches!(
-            self.code.as_str(),
-            "BUSY"
-                | "CLUSTERDOWN"
-                | "LOADING"
-                | "MASTERDOWN"
-                | "READONLY"
-                | "REDIRECTED"
-                | "TRYAGAIN"
-        )
+        // It has no code of its own for that.
+        let is_full = self.code == "ERR" && self.detail.contains("max number of clients");
+        is_full
+            || matches!(
+                self.code.as_str(),
+                "BUSY"
+                    | "CLUSTERDOWN"
+                    | "LOADING"
+                    | "MASTERDOWN"
+                    | "READONLY"
+                    | "REDIRECTED"
+                    | "TRYAGAIN"
+            )
     }
 }
 

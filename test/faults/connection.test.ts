@@ -1,7 +1,9 @@
 /** The connection breaks, stays silent, or cannot be made. */
 
 import assert from 'node:assert/strict';
+import { type AddressInfo, createServer } from 'node:net';
 import { afterEach, beforeEach, test } from 'node:test';
+import type { LockServerError } from 'holdfast';
 import { connect, type LockManager, openOperations } from '../support/holdfast.js';
 import { FaultProxy } from '../support/proxy.js';
 import { freePort, RedisServer } from '../support/server.js';
@@ -60,6 +62,47 @@ test('connect: a server that never answers is an error in time', async () => {
     code: 'ERR_LOCK_CONNECTION',
     message: /no connection within 100 ms/,
   });
+});
+
+test('connect: a server that has too many clients says so, and a manager comes back later', async () => {
+  const lock = await locks.acquire('kept', MINUTE);
+  const clients = (await server.admin.call('CLIENT', 'LIST')) as string;
+  const count = clients.trim().split('\n').length;
+  await server.admin.config('SET', 'maxclients', `${count}`);
+  await assert.rejects(connect(server.url), {
+    code: 'ERR_LOCK_SERVER',
+    serverCode: 'ERR',
+    message: /the server says ERR max number of clients reached/,
+  });
+  // Its place is taken before it is back.
+  await server.admin.config('SET', 'maxclients', '1');
+  proxy.cut();
+  await assert.rejects(locks.acquire('other', { wait: 100 }), /max number of clients reached/);
+  await server.admin.config('SET', 'maxclients', '10000');
+  await (await locks.acquire('other')).release();
+  assert.equal(lock.held, true);
+  await lock.release();
+});
+
+test('connect: what a server says before it hangs up is the error', async () => {
+  // As Redis says it to a client from another machine, and closes the connection without reading.
+  const words = '-DENIED Redis is running in protected mode because protected mode is enabled\r\n';
+  for (const reset of [false, true]) {
+    const closed = createServer((socket) => {
+      socket.on('error', () => {});
+      if (reset) socket.write(words, () => socket.once('data', () => socket.resetAndDestroy()));
+      else socket.resume().end(words);
+    });
+    await new Promise<void>((resolve) => closed.listen(0, '127.0.0.1', resolve));
+    const { port } = closed.address() as AddressInfo;
+    await assert.rejects(connect(`redis://127.0.0.1:${port}`), (error: LockServerError) => {
+      assert.deepEqual([error.code, error.serverCode], ['ERR_LOCK_SERVER', 'DENIED']);
+      assert.match(error.message, /DENIED Redis is running in protected mode/);
+      assert.doesNotMatch(error.message, /TLS/);
+      return true;
+    });
+    await new Promise((resolve) => closed.close(resolve));
+  }
 });
 
 test('connect: a socket file that is not there is one clear error', async () => {

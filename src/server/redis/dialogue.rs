@@ -22,6 +22,8 @@ pub(super) struct Dialogue {
     subscribes: bool,
     /// The pushes that came before an answer, as values.
     pushes: VecDeque<Value>,
+    /// Whether the server has said anything.
+    has_spoken: bool,
 }
 
 impl Dialogue {
@@ -34,6 +36,7 @@ impl Dialogue {
             resp: Resp::Three,
             subscribes: false,
             pushes: VecDeque::new(),
+            has_spoken: false,
         };
         match dialogue.log_in(endpoint).await {
             Err(refused) if wire::is_without_resp3(&refused) => {
@@ -56,7 +59,7 @@ impl Dialogue {
             Err(Failure::Lost(why))
                 if matches!(endpoint.address, Address::Tcp { .. })
                     && endpoint.tls.is_none()
-                    && self.frames.rest().is_empty() =>
+                    && !self.has_spoken =>
             {
                 let why = format!("{why}; if the server expects TLS, use rediss://");
                 return Err(Failure::Lost(why));
@@ -71,14 +74,21 @@ impl Dialogue {
         }
     }
 
-    /// The replies to `pipeline`.
+    /// The replies to `pipeline`. If the server ends the connection, its last words are the error: a server that has too
+    /// many clients, or is in protected mode, says so ahead of the end, whatever it was asked.
     pub(super) async fn ask(&mut self, pipeline: &Pipeline) -> Result<Vec<Value>, Failure> {
-        self.write(&pipeline.get_packed_pipeline()).await?;
+        // What cannot be written to a closed connection says nothing; what stands in it to be read does.
+        let written = self.write(&pipeline.get_packed_pipeline()).await;
         let mut answers = Vec::with_capacity(pipeline.len());
         while answers.len() < pipeline.len() {
-            match self.receive().await? {
-                push @ Value::Push { .. } => self.pushes.push_back(push),
-                answer => answers.push(answer),
+            match self.receive().await {
+                Ok(push @ Value::Push { .. }) => self.pushes.push_back(push),
+                Ok(answer) => answers.push(answer),
+                Err(ended) => {
+                    let last_words = answers.pop().and_then(|answer| answer.extract_error().err());
+                    return Err(last_words
+                        .map_or(written.err().unwrap_or(ended), |error| wire::failure(&error)));
+                }
             }
         }
         Ok(answers)
@@ -145,6 +155,7 @@ impl Dialogue {
             if count == 0 {
                 return Err(Failure::Lost("the server closed the connection".to_owned()));
             }
+            self.has_spoken = true;
             self.frames.fill(count);
         }
     }
