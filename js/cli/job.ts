@@ -14,8 +14,18 @@ const LOGIN: readonly string[] = [
   'HOLDFAST_SENTINEL_USERNAME',
   'HOLDFAST_SENTINEL_PASSWORD',
 ];
+/** The variables that name a server, and may have a login in them: the command may use the same one. */
+const SERVER: readonly string[] = ['HOLDFAST_URL', 'REDIS_URL'];
 /** The signals that a terminal sends to every process in its foreground. */
 const TYPED: readonly NodeJS.Signals[] = ['SIGINT', 'SIGQUIT'];
+
+/** What a command gets in its environment. */
+export interface JobEnvironment {
+  /** The variables that it gets besides those of this process. */
+  readonly more: Readonly<Record<string, string>>;
+  /** Whether it gets no URL of a server, which may have a login. */
+  readonly clean: boolean;
+}
 
 /** A command under way. */
 export class Job {
@@ -29,11 +39,11 @@ export class Job {
   /** The exit code of the command, as a shell reports it. */
   readonly ended: Promise<number>;
 
-  constructor([program = '', ...args]: readonly string[], env: Readonly<Record<string, string>>) {
+  constructor([program = '', ...args]: readonly string[], { more, clean }: JobEnvironment) {
     this.#child = spawn(program, args, {
       stdio: 'inherit',
       detached: this.#group,
-      env: { ...inherited(), ...env },
+      env: { ...inherited(clean ? [...LOGIN, ...SERVER] : LOGIN), ...more },
     });
     this.ended = new Promise((resolve, reject) => {
       this.#child.once('error', (error) => reject(startError(program, error)));
@@ -73,9 +83,9 @@ export class Job {
 }
 
 /** The environment of the command. On Windows the case of names does not matter. */
-function inherited(): NodeJS.ProcessEnv {
+function inherited(withheld: readonly string[]): NodeJS.ProcessEnv {
   const all = Object.entries(process.env);
-  return Object.fromEntries(all.filter(([name]) => !LOGIN.includes(name.toUpperCase())));
+  return Object.fromEntries(all.filter(([name]) => !withheld.includes(name.toUpperCase())));
 }
 
 /** The error of a command that did not start, with the exit code of a shell. */

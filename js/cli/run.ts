@@ -23,6 +23,7 @@ interface RunOptions extends PlaceOptions {
   readonly atLeast?: number;
   readonly label: string;
   readonly grace: number;
+  readonly cleanEnv?: true;
   readonly once?: string;
   readonly retry?: true;
   readonly keep?: number;
@@ -35,7 +36,8 @@ const LIMIT_MAX = 2 ** 31;
 
 const HELP = `
 The command gets HOLDFAST_LOCK, the name, and HOLDFAST_FENCE, a number that is greater for every later
-owner, in its environment; with --once also HOLDFAST_SLOT, the name of the slot. If it has options of its own, write -- before it.
+owner, in its environment; with --once also HOLDFAST_SLOT, the name of the slot. It gets HOLDFAST_URL and REDIS_URL, with the
+passwords in them, unless --clean-env withholds them. If it has options of its own, write -- before it.
 
 Exit codes:
   the command's own; 128+n if signal n ended it
@@ -103,7 +105,8 @@ export function addRun(program: Command, end: (code: number) => void): void {
       new Option('--grace <time>', 'the time from SIGTERM to SIGKILL when the lock is lost')
         .argParser(duration)
         .default(GRACE_MS, '10s'),
-    );
+    )
+    .option('--clean-env', 'do not pass HOLDFAST_URL and REDIS_URL to the command');
   withPlace(command)
     .addHelpText('after', HELP)
     .action(async (name: string, words: string[], options: RunOptions) => {
@@ -231,12 +234,12 @@ interface Ran {
 async function runUnder(
   lock: Lock,
   words: readonly string[],
-  { grace, json = false }: RunOptions,
+  { grace, cleanEnv, json = false }: RunOptions,
   signals: Signals,
   more: Readonly<Record<string, string>> = {},
 ): Promise<Ran> {
-  const env = { ...more, HOLDFAST_LOCK: lock.name, HOLDFAST_FENCE: String(lock.fence) };
-  const job = new Job(words, env);
+  const ofLock = { HOLDFAST_LOCK: lock.name, HOLDFAST_FENCE: String(lock.fence) };
+  const job = new Job(words, { more: { ...more, ...ofLock }, clean: cleanEnv === true });
   signals.to(job);
   let stopping: Promise<void> | undefined;
   const stop = () => {

@@ -45,6 +45,17 @@ test('the command does not get the login', async () => {
   }
 });
 
+test('with --clean-env the command does not get the URLs either, in which a login may be', async () => {
+  const env = environment(undefined, { HOLDFAST_URL: url, REDIS_URL: url, OWN: 'kept' });
+  const shown = await ends(0, env, 'run', 'job', '--', 'env');
+  assert.equal(shown.stdout.match(new RegExp(PASSWORD, 'g'))?.length, 2);
+  const { stdout } = await ends(0, env, 'run', '--clean-env', 'job', '--', 'env');
+  assert.doesNotMatch(stdout, new RegExp(`_URL=|${PASSWORD}`));
+  for (const line of ['HOLDFAST_LOCK=job', 'OWN=kept']) {
+    assert.ok(stdout.split('\n').includes(line), `${line} in ${stdout}`);
+  }
+});
+
 test('no error shows a password', async () => {
   const wrong = url.replace(PASSWORD, OTHER);
   const sentinels = ['--sentinel', wrong, '--master', 'mymaster'];
