@@ -10,8 +10,7 @@ import { native } from './addon.js';
 
 const { LossCode, NoticeCode, OpKind, OutcomeCode, RecordKind } = native;
 const { LEASE_ENDLESS, OPERATION_LENGTH, RECORD_LENGTH, REPLICAS_MAJORITY } = native;
-const { SHARE_EXCLUSIVE, SHARE_UNLIMITED, STALL_LEAVE_TO_EXPIRE, STALL_NOT_RENEWED } = native;
-const { TTL_UNCHANGED, WAIT_NEVER, WAIT_STEAL } = native;
+const { SHARE_EXCLUSIVE, SHARE_UNLIMITED, TTL_UNCHANGED, WAIT_NEVER, WAIT_STEAL } = native;
 
 /** @internal */
 export {
@@ -68,8 +67,10 @@ export class AcquireOperation implements Operation {
   ) {}
 
   addTo(batch: OperationBatch, slot: number): void {
-    const { ttl, wait, maxHold, share, label } = this.request;
-    batch.add(slot, OpKind.Acquire, ttl, wait, maxHold, stallLimit(this.request), share);
+    const { ttl, wait, share, maxHold, renew, leaveToExpire, label } = this.request;
+    const stall = stallLimit(this.request);
+    // One by one: this is the most frequent operation.
+    batch.add(slot, OpKind.Acquire, ttl, wait, share, maxHold, stall, +renew, +leaveToExpire);
     batch.addString(this.name);
     batch.addLabel(label);
   }
@@ -81,7 +82,7 @@ class OtherOperation implements Operation {
   readonly #numbers: readonly number[];
   readonly #strings: readonly string[];
 
-  /** `numbers`: five at most; missing ones are 0. */
+  /** `numbers`: seven at most; missing ones are 0. */
   constructor(kind: number, numbers: readonly number[], strings = NO_STRINGS) {
     this.#kind = kind;
     this.#numbers = numbers;
@@ -96,8 +97,8 @@ class OtherOperation implements Operation {
 
 /** @internal */
 export function acquireAllOperation(names: readonly string[], request: AcquireNumbers): Operation {
-  const { ttl, maxHold, label } = request;
-  const numbers = [ttl, names.length, maxHold, stallLimit(request)];
+  const { ttl, label } = request;
+  const numbers = [ttl, names.length, 0, ...holdNumbers(request)];
   return new OtherOperation(OpKind.AcquireAll, numbers, [label, ...names]);
 }
 
@@ -108,8 +109,8 @@ export function adoptOperation(
   request: AcquireNumbers,
   value = '',
 ): Operation {
-  const { ttl, maxHold, share } = request;
-  const numbers = [ttl, 0, maxHold, stallLimit(request), share];
+  const { ttl, share } = request;
+  const numbers = [ttl, 0, share, ...holdNumbers(request)];
   return new OtherOperation(OpKind.Adopt, numbers, [name, token, value]);
 }
 
@@ -179,9 +180,13 @@ export function addRelease(
   batch.add(slot, OpKind.Release, lease, Number(exported));
 }
 
+function holdNumbers(hold: HoldNumbers): number[] {
+  const { maxHold, renew, leaveToExpire } = hold;
+  return [maxHold, stallLimit(hold), Number(renew), Number(leaveToExpire)];
+}
+
 /** A stall limit that never ends is longer than any process lives. */
-function stallLimit({ renew, leaveToExpire, stallTimeout }: HoldNumbers): number {
-  if (!renew) return leaveToExpire ? STALL_LEAVE_TO_EXPIRE : STALL_NOT_RENEWED;
+function stallLimit({ stallTimeout }: HoldNumbers): number {
   return Math.min(stallTimeout, Number.MAX_SAFE_INTEGER);
 }
 
@@ -205,7 +210,7 @@ export class OperationBatch {
   }
 
   /** Adds an operation. Its strings follow. */
-  add(slot: number, kind: number, a = 0, b = 0, c = 0, d = 0, e = 0): void {
+  add(slot: number, kind: number, a = 0, b = 0, c = 0, d = 0, e = 0, f = 0, g = 0): void {
     const at = this.#count * OPERATION_LENGTH;
     const all = this.#numbers;
     this.#count += 1;
@@ -216,6 +221,8 @@ export class OperationBatch {
     all[at + 4] = c;
     all[at + 5] = d;
     all[at + 6] = e;
+    all[at + 7] = f;
+    all[at + 8] = g;
   }
 
   addString(string: string): void {

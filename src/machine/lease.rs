@@ -3,6 +3,9 @@
 //! A lease is renewed at a third of its length, so two renewals may fail before it ends. A blocked event loop cannot
 //! stop that; so that a hung process does not hold for ever, renewal pauses while JavaScript has not turned for
 //! `stall_timeout`.
+//!
+//! A lease that is not renewed ends by itself, so it needs no such pause. At the same moments the server is asked whether
+//! it is held, for a server that has lost the lock grants it to others.
 
 use super::boxed_map::BoxedMap;
 use super::context::Context;
@@ -49,13 +52,14 @@ pub(super) struct Lease {
     hold_end: Mono,
     /// The request that a fresh lease still needs, even if it is not renewed.
     pub(super) owes: Option<Owes>,
-    /// When it is renewed next. Never, while a renewal is under way or waits for a connection.
+    /// When the server is asked about it next, to renew it or not. Never, while a request is under way or waits for a
+    /// connection.
     renewal: Mono,
     /// How the lock was taken away, by a message that may be forged.
     pub(super) notice: Option<LossReason>,
     /// A request was sent since that message, whose answer will confirm or deny it.
     asked: bool,
-    /// Whether renewal pauses because JavaScript shows no sign of life.
+    /// Whether its renewal pauses because JavaScript shows no sign of life.
     stalled: bool,
     /// An acquire of this token was lost and may still be executed: release it twice.
     pub(super) uncertain: bool,
@@ -141,12 +145,13 @@ impl Lease {
         end.min((self.renewal, Plan::Renewal))
     }
 
-    /// Schedules its next renewal, if it is renewed: when two thirds of the lease are left.
+    /// Schedules its next renewal, when two thirds of the lease are left. A lease that is not renewed is asked about as
+    /// often, and its `ttl` may be a short one by which its caller has extended a long one.
     fn plan_next_renewal(&mut self, now: Mono) {
-        if self.renew {
-            let left = self.until.since(now) + drift(self.ttl);
-            self.plan_renewal(now, now + left.saturating_sub(self.ttl * 2 / 3));
-        }
+        let left = self.until.since(now) + drift(self.ttl);
+        let pause =
+            if self.renew { left.saturating_sub(self.ttl * 2 / 3) } else { left.max(self.ttl) / 3 };
+        self.plan_renewal(now, now + pause);
     }
 
     fn plan_renewal(&mut self, now: Mono, at: Mono) {
@@ -263,10 +268,6 @@ impl Leases {
         if is_held {
             self.change(cx, lease.token_id(), |held| {
                 (held.renew, held.leave_to_expire) = (false, true);
-                // What a fresh lease owes is still sent.
-                if held.owes.is_none() {
-                    held.renewal = Mono::NEVER;
-                }
             });
         }
         is_held
@@ -379,11 +380,13 @@ impl Leases {
     /// The lease has ended by this process's clock, a little before it does by the server's.
     pub(super) fn end(&self, id: TokenId) -> Option<Loss> {
         let held = self.get(id)?;
-        let (reason, give_back) = match held {
-            Lease { leave_to_expire: true, .. } => (LossReason::Ended, GiveBack::Never),
-            Lease { stalled: true, .. } => (LossReason::Stalled, GiveBack::Always),
-            _ => (LossReason::Expired, GiveBack::Always),
+        let reason = match held {
+            // What it still owes would have made it as long as its caller wanted.
+            Lease { leave_to_expire: true, owes: None, .. } => LossReason::Ended,
+            Lease { stalled: true, .. } => LossReason::Stalled,
+            _ => LossReason::Expired,
         };
+        let give_back = if held.leave_to_expire { GiveBack::Never } else { GiveBack::Always };
         Some(Loss { id, reason, give_back })
     }
 
@@ -400,20 +403,23 @@ impl Leases {
     }
 
     fn renewal_due(&mut self, rq: &mut Requests, id: TokenId) {
-        if self.pinged.is_none() {
-            self.pinged = Some(rq.cx.now);
-            rq.cx.push(Effect::Ping);
-        }
-        let Some(held) = self.by_token.get_mut(&id) else { return };
-        let limit = Duration::from_millis(held.stall_timeout_ms.into());
         let now = rq.cx.now;
-        held.stalled = self.pinged.is_some_and(|at| now.since(at) >= limit);
+        let Some(held) = self.by_token.get_mut(&id) else { return };
+        if !held.renew {
+            // It ends without signs of life, too. What it owes is part of its grant.
+            let ttl = if held.owes.is_some() { held.ttl } else { held.left(now) };
+            return self.renew(rq, id, ttl);
+        }
+        let pinged = *self.pinged.get_or_insert_with(|| {
+            rq.cx.push(Effect::Ping);
+            now
+        });
+        held.stalled = now.since(pinged) >= Duration::from_millis(held.stall_timeout_ms.into());
         if held.stalled {
             // JavaScript may turn again before the lease ends; then renewal goes on.
             return self.change(&mut rq.cx, id, |held| held.plan_renewal(now, now + held.ttl / 16));
         }
-        let renews = held.renew || held.owes.is_some();
-        let ttl = if renews { held.ttl } else { held.left(now) };
+        let ttl = held.ttl;
         self.renew(rq, id, ttl);
     }
 
@@ -451,9 +457,9 @@ impl Leases {
         let data_number = rq.servers.get(node).data.number;
         let waits = |id: TokenId, held: &Lease| {
             let here = rq.servers.node(&held.keys) == node;
-            let owes = (held.renew || held.owes.is_some()) && held.renewal == Mono::NEVER;
+            let unsent = held.renewal == Mono::NEVER;
             let doubted = held.data_number != data_number || held.notice.is_some();
-            here && !rq.is_open(Owner::Renewal(id)) && (owes || doubted)
+            here && !rq.is_open(Owner::Renewal(id)) && (unsent || doubted)
         };
         let waiting = self.by_token.iter().filter(|(id, held)| waits(**id, held));
         let mut waiting: Vec<_> = waiting.map(|(id, _)| *id).collect();
@@ -490,14 +496,16 @@ impl Leases {
                 Some(Loss { id, reason: LossReason::Expired, give_back: GiveBack::Always })
             }
             Ok(Reply::Owner(true) | Reply::Granted { .. }) => {
-                // A claim is part of the grant, however short the hold.
-                rq.cx.stats.renewals += u64::from(held.owes != Some(Owes::Claim));
+                let (claimed, until) = (held.owes == Some(Owes::Claim), held.until);
                 held.owes = None;
                 if held.asked {
                     held.notice = None;
                 }
                 self.confirm(rq, id, finished.sent, finished.ttl);
                 self.change(&mut rq.cx, id, |held| held.plan_next_renewal(now));
+                // A claim is part of the grant, however short the hold.
+                let renewed = !claimed && self.get(id).is_some_and(|held| held.until > until);
+                rq.cx.stats.renewals += u64::from(renewed);
                 self.ask_about_notice(rq, id);
                 None
             }

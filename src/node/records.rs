@@ -1,6 +1,6 @@
 //! The records that cross the boundary, and the only code of this side that writes or reads one.
 //!
-//! An operation is [`OPERATION_LENGTH`] numbers on the way in: kind, slot, and five that depend on the kind;
+//! An operation is [`OPERATION_LENGTH`] numbers on the way in: kind, slot, and seven that depend on the kind;
 //! the strings of all operations come in one text, each with its length in UTF-16 units before it: `4:item0:`. The label of
 //! an acquire is `=` if it is that of the acquire before. An outcome, a loss or a notice is [`RECORD_LENGTH`] numbers on
 //! the way out.
@@ -21,7 +21,7 @@ use std::time::Duration;
 
 /// The length of an operation.
 #[napi]
-pub const OPERATION_LENGTH: u32 = 7;
+pub const OPERATION_LENGTH: u32 = 9;
 /// The length of an outcome, a loss or a notice.
 #[napi]
 pub const RECORD_LENGTH: u32 = 4;
@@ -33,12 +33,6 @@ pub const WAIT_NEVER: f64 = -1.0;
 /// A `wait`: the caller takes the lock from its holder.
 #[napi]
 pub const WAIT_STEAL: f64 = -2.0;
-/// A stall limit: the lease is not renewed.
-#[napi]
-pub const STALL_NOT_RENEWED: f64 = -1.0;
-/// A stall limit: the lease is not renewed, and the end of the manager leaves the lock to expire.
-#[napi]
-pub const STALL_LEAVE_TO_EXPIRE: f64 = -2.0;
 /// A share: the whole lock.
 #[napi]
 pub const SHARE_EXCLUSIVE: f64 = -1.0;
@@ -55,10 +49,11 @@ pub const LEASE_ENDLESS: f64 = -1.0;
 #[napi]
 pub const REPLICAS_MAJORITY: u32 = 0;
 
-/// The kind of an operation, its numbers and its strings. Times are in ms.
+/// The kind of an operation, its numbers and its strings. Times are in ms. The terms of a hold are four numbers: longest
+/// hold, stall limit, 1 if the lease is renewed, 1 if the end of the manager leaves the lock to expire.
 #[napi]
 pub enum OpKind {
-    /// ttl, wait, longest hold, stall limit, share; strings: name, label.
+    /// ttl, wait, share, the hold; strings: name, label.
     Acquire = 0,
     /// None. The slot is that of the acquire to cancel.
     Cancel = 1,
@@ -70,14 +65,14 @@ pub enum OpKind {
     Release = 4,
     /// lease.
     Downgrade = 5,
-    /// ttl, 0, longest hold, stall limit, share; strings: name, token, the new token or empty.
+    /// ttl, 0, share, the hold; strings: name, token, the new token or empty.
     Adopt = 6,
     /// 1 if the value of other code is deleted, too, number of owners; strings: name, owners.
     ForceRelease = 7,
     /// The number of keys that a page examines, 1 if the text is a whole key; strings: cursor, the prefix of the keys or
     /// the key.
     Query = 8,
-    /// ttl, number of names, longest hold, stall limit; strings: label, names.
+    /// ttl, number of names, 0, the hold; strings: label, names.
     AcquireAll = 9,
     /// lease.
     LetExpire = 10,
@@ -276,29 +271,28 @@ fn read_command(kind: u64, numbers: &[f64], strings: &mut Strings<'_, '_>) -> Op
     const LET_EXPIRE: u64 = OpKind::LetExpire as u64;
     const LEAVE: u64 = OpKind::Leave as u64;
     const RELEASE: u64 = OpKind::Release as u64;
-    let &[a, b, longest_hold, stall_limit, share] = numbers else { return None };
-    let hold = || read_hold(longest_hold, stall_limit);
+    let &[a, b, share, ref hold @ ..] = numbers else { return None };
     Some(match kind {
         ACQUIRE => Command::Acquire {
             name: strings.next()?,
             label: strings.label()?,
             ttl: millis(a),
             wait: read_wait(b),
-            hold: hold(),
+            hold: read_hold(hold)?,
             mode: read_mode(share),
         },
         ACQUIRE_ALL => Command::AcquireAll {
             ttl: millis(a),
             label: strings.next()?.into(),
             names: strings.take(usize::try_from(whole(b)).unwrap_or(0)).collect(),
-            hold: hold(),
+            hold: read_hold(hold)?,
         },
         ADOPT => Command::Adopt {
             name: strings.next()?,
             owner: strings.next()?,
             token: strings.next().filter(|token| !token.is_empty()),
             ttl: millis(a),
-            hold: hold(),
+            hold: read_hold(hold)?,
             mode: read_mode(share),
         },
         CLOSE => Command::Close,
@@ -326,13 +320,14 @@ fn read_question(numbers: &[f64], strings: &mut Strings<'_, '_>) -> Option<Quest
     Some(Question { cursor, starts_with, whole_key: whole_key > 0.0, count })
 }
 
-fn read_hold(longest_hold: f64, stall_limit: f64) -> Hold {
-    Hold {
-        renew: stall_limit > STALL_NOT_RENEWED,
-        leave_to_expire: stall_limit <= STALL_LEAVE_TO_EXPIRE,
+fn read_hold(numbers: &[f64]) -> Option<Hold> {
+    let &[longest_hold, stall_limit, renew, leave_to_expire] = numbers else { return None };
+    Some(Hold {
+        renew: renew > 0.0,
+        leave_to_expire: leave_to_expire > 0.0,
         max_hold: finite(longest_hold),
         stall_timeout: millis(stall_limit),
-    }
+    })
 }
 
 fn read_wait(ms: f64) -> Wait {

@@ -24,7 +24,10 @@ impl Simulation {
             _ => Wait::UpTo(ms(8_000)),
         };
         let renew = self.rng.u32(..4) > 0 || self.busy;
-        let hold = Hold { renew, leave_to_expire: !renew && self.rng.bool(), ..RENEWED };
+        let leave_to_expire = !renew && self.rng.bool();
+        // What is not renewed needs no sign of life.
+        let stall_timeout = if renew { RENEWED.stall_timeout } else { Duration::ZERO };
+        let hold = Hold { renew, leave_to_expire, stall_timeout, ..RENEWED };
         if self.locks.len() > 1 && self.rng.u32(..4) == 0 {
             return self.acquire_together(who, ttl, hold);
         }
@@ -36,7 +39,6 @@ impl Simulation {
         if kind == OpKind::Lock && !matches!(wait, Wait::Never | Wait::UpTo(Duration::ZERO)) {
             self.wait_in_order(who, op, lock, ms(ttl));
         }
-        let leave_to_expire = hold.leave_to_expire;
         let how = format_args!("renew {renew}, left to expire {leave_to_expire}");
         self.note(who, format_args!("acquire {name} {op:?} {ttl} ms, {wait:?}, {mode:?}, {how}"));
     }

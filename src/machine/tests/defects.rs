@@ -8,6 +8,7 @@ use super::quorum_defects::Flaw;
 use super::simulator::Simulation;
 use crate::machine::lease::Owes;
 use crate::machine::queue_entry::{ContentionPolicy, Granted, Step};
+use crate::machine::timers::Timer;
 use crate::machine::{Command, Effect, Machine, NodeId, SendMode, TokenId};
 use crate::protocol::call::{Call, Intent, Mode};
 use crate::protocol::clock::{Mono, ServerTime};
@@ -48,6 +49,8 @@ pub(super) enum Defect {
     AskingForgotten,
     /// A request whose redirection met no connection is not retried.
     AskNotRetried,
+    /// The claim of a lock that is not renewed is not repeated.
+    ClaimNotRepeated,
     /// A grant by message is taken though its claim is over.
     ClaimNotTimed,
     /// An old clock comparison is still trusted.
@@ -58,6 +61,8 @@ pub(super) enum Defect {
     EntryByAllKeys,
     /// What lengthens a lock names keys that need not exist.
     ExtensionByAllKeys,
+    /// A server denies a lock that is not renewed, and its holder goes on.
+    DenialUnheard,
     /// Where a slot moves to is asked with the epoch of where it was.
     EpochOfAnother,
     /// A number is above the last one of its block, for the block has no end.
@@ -114,6 +119,8 @@ pub(super) enum Defect {
     ValidFromArrival,
     /// Validity counts from the reply.
     ValidFromReply,
+    /// A lock that is not renewed is not asked about before its end.
+    UnrenewedUnasked,
 }
 
 impl Defect {
@@ -281,8 +288,22 @@ pub(super) fn mislead(send_mode: SendMode) -> SendMode {
 }
 
 /// An answer as it reaches the machine.
-pub(super) fn misread(call: &Call, reply: Result<Reply, Failure>) -> Result<Reply, Failure> {
+pub(super) fn misread(
+    machine: &Machine,
+    call: &Call,
+    reply: Result<Reply, Failure>,
+) -> Result<Reply, Failure> {
     match (call, &reply) {
+        (
+            Call::Claim { token, .. }
+            | Call::Extend { token, .. }
+            | Call::ExtendShare { token, .. },
+            Ok(Reply::Owner(false)),
+        ) if Defect::DenialUnheard.is_on()
+            && machine.leases.all().any(|it| !it.renew && machine.token_of(it) == *token) =>
+        {
+            Ok(Reply::Owner(true))
+        }
         (
             Call::Free { .. } | Call::FreeShare { .. } | Call::Release { .. },
             Err(Failure::Moving(_)),
@@ -312,6 +333,16 @@ pub(super) fn spoil(machine: &mut Machine) {
         }
         Defect::NoPoll => {
             machine.rq.cx.timers.drop_retries_of_entries();
+        }
+        Defect::ClaimNotRepeated => {
+            let kept = machine.leases.all_mut().filter(|held| !held.renew);
+            kept.for_each(|held| held.owes = None);
+        }
+        Defect::UnrenewedUnasked => {
+            let Machine { leases, rq, .. } = machine;
+            for held in leases.all().filter(|held| !held.renew) {
+                rq.cx.timers.set(Timer::Lease(held.id.token_id()), held.until);
+            }
         }
         Defect::AllLocksLeft => {
             machine.leases.all_mut().for_each(|held| held.leave_to_expire = true);

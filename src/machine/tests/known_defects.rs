@@ -139,6 +139,21 @@ pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
         Change::Machine(Defect::ClocksNeverOld),
     ),
     (
+        "a lock that is not renewed is claimed once",
+        Kind::Steady,
+        Change::Machine(Defect::ClaimNotRepeated),
+    ),
+    (
+        "a lock that is not renewed is not asked about after a reconnection",
+        Kind::Losing,
+        Change::Machine(Defect::DenialUnheard),
+    ),
+    (
+        "a lock that is not renewed is not asked about before its end",
+        Kind::Flushing,
+        Change::Machine(Defect::UnrenewedUnasked),
+    ),
+    (
         "a late answer makes a lease valid again",
         Kind::Steady,
         Change::Machine(Defect::LateRenewalCounts),

@@ -285,7 +285,7 @@ impl World {
             combine(call.token(), std::mem::take(&mut self.taking))
         };
         self.check_way(call, &reply);
-        Some(defects::misread(call, reply))
+        Some(defects::misread(&self.machine, call, reply))
     }
 
     /// What was written and cannot be answered any more.

@@ -12,6 +12,7 @@ mod faults;
 mod handoff;
 mod internals;
 mod known_defects;
+mod learning;
 mod ledger;
 mod member;
 mod messages;

@@ -178,6 +178,7 @@ impl Simulation {
             }
         }
         self.lull();
+        self.learn();
         self.quiet();
     }
 

@@ -306,7 +306,7 @@ impl Simulation {
         self.servers.iter().filter_map(|server| server.victim_until_ms(token.as_str())).max()
     }
 
-    /// Checks that only victims get a loss by theft.
+    /// Checks that only victims get a loss by theft, and nobody one by a stall, since JavaScript always turns.
     pub(super) fn check_losses(&mut self, who: usize) {
         self.check_calls();
         let process = &mut self.processes[who];
@@ -315,6 +315,8 @@ impl Simulation {
         for (lease, reason) in &process.world.lost[first..] {
             let right = *reason != LossReason::Stolen || self.is_victim(&process.token_of(*lease));
             self.demand(right, || format!("{who}: {lease:?} was never stolen"));
+            let stalled = *reason == LossReason::Stalled;
+            self.demand(!stalled, || format!("{who}: {lease:?} ended by a stall that was none"));
         }
     }
 }

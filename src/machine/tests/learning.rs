@@ -1,0 +1,104 @@
+//! What holders learn in the schedules of the simulator, and how soon, once everything is answered.
+
+use super::simulator::{Kind, PROCESSES, Simulation};
+use super::world::ms;
+use crate::machine::LeaseId;
+use crate::protocol::Mono;
+
+/// The longest pause between two attempts to connect, and more.
+const CONNECTED_WITHIN: u32 = 500;
+
+/// A hold that no server has any more.
+struct Doubt {
+    who: usize,
+    lease: LeaseId,
+    /// When its caller must know that, by its own clock.
+    due: Mono,
+}
+
+impl Simulation {
+    /// All faults end for a while. Then everybody claims what it was granted by message, and learns of every lock that its
+    /// server has lost as soon as a renewal would show it, whether or not the lock is renewed.
+    pub(super) fn learn(&mut self) {
+        if matches!(self.kind, Kind::Cluster | Kind::Moving) {
+            // A slot that moves keeps claims and shares waiting.
+            return;
+        }
+        self.heal();
+        self.mend_key();
+        self.reconnect();
+        self.check_claims();
+        let doubts = self.doubts();
+        if self.kind == Kind::Losing {
+            // Each loss came with another replication id.
+            let unasked = doubts.first().map(|doubt| (doubt.who, doubt.lease));
+            self.demand(unasked.is_none(), || format!("{unasked:?} was not asked about"));
+        }
+        for Doubt { who, lease, due } in doubts {
+            while self.is_doubtful(who, lease) {
+                let clock = self.processes[who].clock(self.now);
+                self.demand(clock < due, || format!("{who} does not learn that {lease:?} is lost"));
+                self.pass((due.since(clock) / 8).max(ms(20)));
+                (0..PROCESSES).for_each(|who| self.deliver(who));
+            }
+        }
+    }
+
+    /// Everybody connects again, and whatever was sent is answered.
+    fn reconnect(&mut self) {
+        for _ in 0..CONNECTED_WITHIN {
+            self.pass(ms(20));
+            (0..PROCESSES).for_each(|who| self.deliver(who));
+            if self.processes.iter().all(|process| process.world.up) {
+                // The last of them may have caused messages to the others.
+                return (0..PROCESSES).for_each(|who| self.deliver(who));
+            }
+        }
+        self.demand(false, || "somebody does not connect again".to_owned());
+    }
+
+    /// Checks that no server waits for the claim of a lock or share that its caller holds.
+    fn check_claims(&self) {
+        for process in &self.processes {
+            let server = &process.world.server;
+            for (lease, _) in process.believed(self.now) {
+                let Some(held) = process.world.machine.hold_of(lease) else { continue };
+                let (keys, token) = (&held.keys, process.world.machine.token_of(held));
+                let share = format!("?{token}");
+                let unclaimed = server.command(self.now, &["HGET", &keys.waiters(), "unclaimed"])
+                    == Some(token.to_string())
+                    || server.command(self.now, &["ZSCORE", &keys.shared(), &share]).is_some();
+                self.demand(!unclaimed, || format!("{token} is held, and was never claimed"));
+            }
+        }
+    }
+
+    /// The holds that no server has any more, apart from those that others have taken by their tokens.
+    fn doubts(&self) -> Vec<Doubt> {
+        let mut doubts = Vec::new();
+        for (who, process) in self.processes.iter().enumerate() {
+            for (lease, left) in process.believed(self.now) {
+                if self.is_doubtful(who, lease)
+                    && let Some(held) = process.world.machine.hold_of(lease)
+                {
+                    // A renewal leaves two thirds; after a short extension of a long lease the next is later.
+                    let pause = (held.ttl / 3).max(left.saturating_sub(held.ttl * 2 / 3));
+                    let slack = (pause / 8).max(ms(20)) * 2;
+                    let due = process.clock(self.now) + pause + slack;
+                    doubts.push(Doubt { who, lease, due });
+                }
+            }
+        }
+        doubts
+    }
+
+    /// Whether a caller believes in a lock that no server has for its token.
+    fn is_doubtful(&self, who: usize, lease: LeaseId) -> bool {
+        let process = &self.processes[who];
+        let exported = process.held.iter().any(|held| held.adoptable && held.lease == lease);
+        let believes = process.believed(self.now).any(|(other, _)| other == lease);
+        let token = process.token_of(lease);
+        let has = |lock: usize| self.owners_of(lock).contains(&token);
+        believes && !exported && !(0..self.locks.len()).any(has) && !self.is_victim(&token)
+    }
+}
