@@ -74,6 +74,11 @@ interface Addon {
 
 const HOLD = { renew: true, leaveToExpire: false, maxHold: 3_000, stallTimeout: 4_000 };
 const HELD = 'Hold { renew: true, leave_to_expire: false, max_hold: Some(3s), stall_timeout: 4s }';
+const LEFT = { renew: false, leaveToExpire: true };
+const HELD_LEFT = HELD.replace(
+  'renew: true, leave_to_expire: false',
+  'renew: false, leave_to_expire: true',
+);
 
 let records: Records;
 let addon: Addon;
@@ -106,9 +111,9 @@ test('the core reads the operations that JavaScript writes', () => {
   const request = { ...HOLD, ttl: 1_000, wait: 2_000, share: SHARE_EXCLUSIVE, label: 'label' };
   const lines = described(
     new records.AcquireOperation('name', request),
-    records.acquireAllOperation(['a', 'b'], request),
+    records.acquireAllOperation(['a', 'b'], { ...request, ...LEFT }),
     records.adoptOperation('name', 'token', { ...request, share: SHARE_UNLIMITED }),
-    records.adoptOperation('name', 'token', request, 'value'),
+    records.adoptOperation('name', 'token', { ...request, ...LEFT }, 'value'),
     records.closeOperation(),
     records.downgradeOperation(160),
     records.extendOperation(160),
@@ -124,9 +129,9 @@ test('the core reads the operations that JavaScript writes', () => {
   );
   assert.deepEqual(lines, [
     `10 Acquire { name: "name", ttl: 1s, wait: UpTo(2s), label: "label", hold: ${HELD}, mode: Exclusive }`,
-    `11 AcquireAll { names: ["a", "b"], ttl: 1s, label: "label", hold: ${HELD} }`,
+    `11 AcquireAll { names: ["a", "b"], ttl: 1s, label: "label", hold: ${HELD_LEFT} }`,
     `12 Adopt { name: "name", owner: "token", token: None, ttl: 1s, hold: ${HELD}, mode: Shared { limit: None } }`,
-    `13 Adopt { name: "name", owner: "token", token: Some("value"), ttl: 1s, hold: ${HELD}, mode: Exclusive }`,
+    `13 Adopt { name: "name", owner: "token", token: Some("value"), ttl: 1s, hold: ${HELD_LEFT}, mode: Exclusive }`,
     '14 Close',
     '15 Downgrade { lease: LeaseId(160) }',
     '16 Extend { lease: LeaseId(160), ttl: None }',
@@ -158,8 +163,8 @@ test('the core reads every sentinel of an acquire', () => {
       { stallTimeout: Number.POSITIVE_INFINITY },
       /renew: true, .*stall_timeout: 9007199254740.991s/,
     ],
-    [{ renew: false }, /renew: false, leave_to_expire: false/],
-    [{ renew: false, leaveToExpire: true }, /renew: false, leave_to_expire: true/],
+    [{ renew: false }, /renew: false, leave_to_expire: false, .*stall_timeout: 4s/],
+    [{ renew: false, leaveToExpire: true }, /renew: false, leave_to_expire: true, .*: 4s/],
   ];
   const lines = described(
     ...cases.map(([given]) => new records.AcquireOperation('name', { ...request, ...given })),

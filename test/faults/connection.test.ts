@@ -185,6 +185,42 @@ test('acquire: a blackhole of several seconds is survived', async () => {
   assert.equal(await lock.release(), true);
 });
 
+for (const options of [
+  { renew: true },
+  { renew: false },
+  { renew: false, leaveToExpire: true },
+  { renew: false, mode: 'shared', limit: 1 },
+] as const) {
+  test(`acquire: a claim that is cut off is sent again, with ${JSON.stringify(options)}`, async () => {
+    const other = await connect(server.url);
+    try {
+      const held = await other.acquire('claimed');
+      const waiting = locks.acquire('claimed', { ...MINUTE, wait: 20_000, ...options });
+      await until(
+        async () => (await server.admin.zcard('{lock:claimed}:queue')) === 1,
+        'the waiter',
+      );
+      let cut = false;
+      proxy.onRequest = (chunk) => {
+        // Unlike what asks for a lock, what claims it does not name the queue.
+        if (cut || !/:(waiters|shared)\b/.test(String(chunk)) || chunk.includes(':queue')) return;
+        cut = true;
+        proxy.cut();
+      };
+      await held.release();
+      const lock = await waiting;
+      await until(() => cut, 'the claim');
+      // Until then it is the lock's for 3 seconds.
+      await until(() => !lock.held || lock.remaining > 50_000, 'the claim to be answered');
+      assert.equal(lock.held, true, String(lock.signal.reason));
+      assert.equal(await lock.release(), true);
+    } finally {
+      proxy.onRequest = undefined;
+      await other.close();
+    }
+  });
+}
+
 test('release: the reply is lost after execution, and it still answers true', async () => {
   const lock = await locks.acquire('release', MINUTE);
   proxy.loseReplies = true;

@@ -5,7 +5,7 @@ import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { type AddressInfo, createServer, connect as dial } from 'node:net';
 import { afterEach, beforeEach, test } from 'node:test';
-import { connect, type LockManager, openOperations } from '../support/holdfast.js';
+import { connect, type Lock, type LockManager, openOperations } from '../support/holdfast.js';
 import { RedisServer, serverVersion } from '../support/server.js';
 import { sleep, until } from '../support/wait.js';
 
@@ -96,6 +96,45 @@ test('killed: an error in time', async () => {
   await assert.rejects(locks.tryAcquire('a'), { code: 'ERR_LOCK_CONNECTION', message: /refused/i });
   await server.start();
   await works();
+});
+
+/** One lock of each kind, none of which is renewed, and one that is. */
+function ofEachKind(ttl: number): Promise<Lock[]> {
+  const kinds = [
+    { renew: true },
+    { renew: false },
+    { renew: false, leaveToExpire: true },
+    { renew: false, mode: 'shared' },
+    { renew: false, mode: 'shared', limit: 2 },
+    { renew: false, leaveToExpire: true, mode: 'shared', limit: 2 },
+  ] as const;
+  return Promise.all(kinds.map((kind) => locks.acquire(JSON.stringify(kind), { ttl, ...kind })));
+}
+
+/** Long before its lease ends, each of these locks is told lost. */
+async function allAreLost(held: readonly Lock[]): Promise<void> {
+  const reasons = new Map<string, string>();
+  locks.on('lost', (lock, { reason }) => reasons.set(lock.name, reason));
+  await until(() => held.every((lock) => !lock.held), 'every lock to end');
+  await until(() => reasons.size === held.length, 'every loss to be told');
+  for (const { name } of held) assert.equal(reasons.get(name), 'expired', name);
+}
+
+test('started again without its data: what it had is told lost at once, renewed or not', async () => {
+  const held = await ofEachKind(120_000);
+  await server.kill();
+  const lost = allAreLost(held);
+  await server.start();
+  await lost;
+});
+
+test('FLUSHALL: what it had is told lost at the next third of the lease, renewed or not', async () => {
+  const held = await ofEachKind(18_000);
+  const lost = allAreLost(held);
+  const flushed = performance.now();
+  await server.admin.flushall();
+  await lost;
+  assert.ok(performance.now() - flushed < 12_000, 'before the lease ends');
 });
 
 test('SCRIPT FLUSH: nobody notices', async () => {

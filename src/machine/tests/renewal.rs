@@ -6,6 +6,7 @@ use crate::machine::lease::Lease;
 use crate::machine::wait_queue::AcquireRequest;
 use crate::machine::{Command, Event, Hold, LeaseId, LossReason, OpId, Outcome, Protocol, Wait};
 use crate::protocol::{Call, Failure, Mode, Refusal, Reply};
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 /// Advances the time in small steps, with a server that answers at once.
@@ -357,10 +358,132 @@ fn the_statistics_count_renewals_and_losses_but_no_regular_ends() {
     assert_eq!(world.machine.stats().lost, 1);
 }
 
+/// The terms of what is not renewed. JavaScript answers no ping, which means nothing for them.
+fn unrenewed() -> [Hold; 2] {
+    [false, true].map(|leave_to_expire| Hold { leave_to_expire, stall_timeout: ms(1), ..ONE_LEASE })
+}
+
+const PERMIT: Mode = Mode::Shared { limit: NonZeroU32::new(1) };
+
 #[test]
-fn a_lease_that_is_not_renewed_asks_for_nothing() {
+fn a_lease_that_is_not_renewed_is_asked_about_at_each_third_and_gets_no_longer() {
+    for (hold, mode) in
+        unrenewed().into_iter().flat_map(|hold| [(hold, Mode::Exclusive), (hold, PERMIT)])
+    {
+        let mut world = World::connected();
+        world.alive = false;
+        let (lease, _) = take_held(&mut world, hold, mode);
+        let until = world.deadlines[&lease];
+        for round in 1..=2 {
+            world.pass(ms(3_200));
+            assert!(world.wire.is_empty(), "too early, in round {round}");
+            world.pass(ms(140));
+            let left = until.since(world.now);
+            let asked = world.wire.front().map(|(_, call)| call.ttl());
+            assert!(asked.is_some_and(|ttl| ttl <= left + ms(140)), "{asked:?}, {left:?} are left");
+            world.settle();
+            assert_eq!(world.deadlines[&lease], until);
+        }
+        run(&mut world, 4_000);
+        let reason = if hold.leave_to_expire { LossReason::Ended } else { LossReason::Expired };
+        assert_eq!(world.lost, [(lease, reason)]);
+        assert_eq!(world.machine.stats().renewals, 0, "nothing was renewed");
+    }
+}
+
+/// A caller may ask by an extension that lengthens nothing.
+#[test]
+fn a_short_extension_of_a_long_lease_that_is_not_renewed_causes_few_questions() {
     let mut world = World::connected();
-    held(&mut world, 10_000, ONE_LEASE);
-    world.pass(ms(9_000));
-    assert!(world.wire.is_empty());
+    let lease = held(&mut world, 600_000, ONE_LEASE);
+    world.command(Command::Extend { lease, ttl: Some(ms(50)) });
+    world.settle();
+    let before = world.machine.stats().requests;
+    run(&mut world, 610_000);
+    assert_eq!(world.lost.len(), 1);
+    let asked = world.machine.stats().requests - before;
+    assert!(asked < 40, "{asked} requests");
+}
+
+#[test]
+fn what_a_server_has_lost_is_lost_whether_or_not_it_is_renewed() {
+    for hold in [RENEWED].into_iter().chain(unrenewed()) {
+        for mode in [Mode::Exclusive, Mode::SHARED, PERMIT] {
+            for connected in [true, false] {
+                let mut world = World::connected();
+                let (lease, _) = take_held(&mut world, hold, mode);
+                world.server.flush();
+                if !connected {
+                    world.server.set_replication_id("restarted");
+                    world.event(Event::Disconnected("gone".to_owned()));
+                    world.connect();
+                    world.settle();
+                    assert_eq!(world.lost, [(lease, LossReason::Expired)], "as soon as it knows");
+                }
+                run(&mut world, 3_500);
+                assert_eq!(world.lost, [(lease, LossReason::Expired)], "{hold:?}, {mode:?}");
+                assert_eq!(world.machine.stats().lost, 1);
+            }
+        }
+    }
+}
+
+/// The lock is granted for the time of a claim, whose answer is lost with the connection.
+#[test]
+fn a_claim_is_sent_again_whether_or_not_its_lock_is_renewed() {
+    for hold in [RENEWED].into_iter().chain(unrenewed()) {
+        for mode in [Mode::Exclusive, PERMIT] {
+            let (mut a, mut b) = two();
+            let (lease, _) = take_held(&mut a, RENEWED, Mode::Exclusive);
+            // Dated by this connection.
+            let op = b.acquire_as(10_000, Wait::Forever, hold, mode);
+            b.settle();
+            a.release(lease);
+            a.settle();
+            assert!(b.receive_one(), "the message of the grant");
+            let (lease, _) = b.lease(op);
+            b.alive = hold.renew;
+            b.lose_requests();
+            b.connect();
+            b.settle();
+            run(&mut b, 700);
+            let left = b.deadlines[&lease].since(b.now);
+            assert!(left > ms(9_000), "{left:?} are left of {hold:?}, {mode:?}");
+            assert_eq!(b.lost, []);
+        }
+    }
+}
+
+/// It was to last longer, so its caller does not expect this end.
+#[test]
+fn a_lock_that_is_left_to_expire_and_could_not_be_claimed_is_lost() {
+    for hold in unrenewed() {
+        let (mut a, mut b) = two();
+        let (lease, _) = take_held(&mut a, RENEWED, Mode::Exclusive);
+        let op = b.acquire_held(10_000, Wait::Forever, hold);
+        b.settle();
+        a.release(lease);
+        a.settle();
+        assert!(b.receive_one(), "the message of the grant");
+        let (lease, _) = b.lease(op);
+        b.lose_requests();
+        b.pass(ms(3_000));
+        assert_eq!(b.lost, [(lease, LossReason::Expired)]);
+        assert_eq!(b.machine.stats().lost, 1);
+    }
+}
+
+#[test]
+fn a_lock_that_is_let_expire_is_asked_about_from_then_on() {
+    let mut world = World::connected();
+    let lease = held(&mut world, 3_000, RENEWED);
+    run(&mut world, 500);
+    let op = world.command(Command::LetExpire { lease });
+    assert_eq!(world.outcome(op), Some(&Outcome::Done));
+    let until = world.deadlines[&lease];
+    run(&mut world, 1_000);
+    assert_eq!(world.deadlines[&lease], until, "it is not renewed");
+    world.server.flush();
+    run(&mut world, 1_100);
+    assert_eq!(world.lost, [(lease, LossReason::Expired)]);
 }

@@ -167,6 +167,16 @@ export const HOLDING: Behaviours = {
     await takeWhenFree(b, 'x');
   },
 
+  'stallTimeout: means nothing without renewal': async (place) => {
+    const [a, b] = await openSeveral(place, 'a', 'b');
+    const lock = await a.acquire('x', { ttl: 600, renew: false, stallTimeout: 1 });
+    const reason = aborted(lock);
+    blockEventLoop(700);
+    assert.equal(lock.held, false, 'in the first line after');
+    assert.equal((await reason).reason, 'expired');
+    await takeWhenFree(b, 'x');
+  },
+
   'lost: the event comes once, with the lock and the error that its signal has': async (place) => {
     const locks = await place.open();
     const losses: unknown[] = [];

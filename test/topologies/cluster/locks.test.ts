@@ -223,3 +223,20 @@ test('a numbered database is refused by servers whose Cluster has none', async (
     /SELECT is not allowed in cluster mode|DB index is out of range/,
   );
 });
+
+test('a server that starts again without its data: what it had is told lost, renewed or not', async () => {
+  const kinds = [
+    { renew: true },
+    { renew: false },
+    { renew: false, leaveToExpire: true },
+    { renew: false, mode: 'shared', limit: 2 },
+  ] as const;
+  const held = await Promise.all(
+    kinds.map((kind, i) => a.acquire(`lost:{one}:${i}`, { ...LONG, ...kind })),
+  );
+  const reasons = new Set<string>();
+  a.on('lost', ({ name }, { reason }) => reasons.add(`${name} ${reason}`));
+  await (await primaryOf('lost:{one}:0')).restart();
+  await until(() => reasons.size === held.length, 'every loss to be told');
+  assert.deepEqual([...reasons].sort(), held.map(({ name }) => `${name} expired`).sort());
+});

@@ -142,15 +142,27 @@ describe('quorum of five', () => {
     await group.free('x');
   });
 
-  test('a minority that forgets the lock gets it back at the next renewal', async () => {
-    const locks = await group.open();
-    const lock = await locks.acquire('x', { ttl: 900 });
-    for (const i of [3, 4]) await group.at(i).admin.del('lock:x');
-    await until(async () => !(await group.holders('x')).includes(null), 'all to have it');
-    const next = await group.at(4).admin.get('{lock:x}:fence');
-    assert.equal(next, String(lock.fence));
-    assert.equal(await lock.release(), true);
-  });
+  for (const renew of [true, false]) {
+    test(`a minority that forgets the lock gets it back, with renew: ${renew}`, async () => {
+      const locks = await group.open();
+      const lock = await locks.acquire('x', { ttl: 9_000, renew });
+      for (const i of [3, 4]) await group.at(i).admin.del('lock:x');
+      await until(async () => !(await group.holders('x')).includes(null), 'all to have it');
+      const next = await group.at(4).admin.get('{lock:x}:fence');
+      assert.equal(next, String(lock.fence));
+      assert.equal(await lock.release(), true);
+    });
+
+    test(`a majority that forgets the lock costs it, with renew: ${renew}`, async () => {
+      const locks = await group.open();
+      const lock = await locks.acquire('x', { ttl: 18_000, renew });
+      const forgotten = performance.now();
+      for (const i of [1, 3, 4]) await group.at(i).admin.del('lock:x');
+      await until(() => lock.signal.aborted, 'the loss to be told');
+      assert.equal(lock.signal.reason.reason, 'expired');
+      assert.ok(performance.now() - forgotten < 12_000, 'before the lease ends');
+    });
+  }
 
   test('connecting fails with the cause of every server, and shows no password', async () => {
     await Promise.all([0, 1, 2].map((i) => group.at(i).kill()));

@@ -46,6 +46,9 @@ async function enlist(...names: string[]): Promise<void> {
 /** A lease and a patience that outlast a failover. */
 const LONG = { ttl: 20_000, wait: 60_000 };
 
+/** The same, and a lease that outlasts the test. */
+const UNRENEWED = { ...LONG, ttl: 120_000, renew: false };
+
 /** The outcome of a wait: a lock, or an error. */
 type Ended = Lock | string;
 
@@ -70,7 +73,9 @@ test('kill -9: what the replica has is held on, what it has not is told lost', a
   const [old, replica] = [await deployment.master(), (await deployment.replicas())[0]];
   assert.ok(replica);
   const take = (all: string[]) =>
-    Promise.all(all.map((name, i) => (i % 2 === 0 ? a : b).acquire(name, LONG)));
+    Promise.all(
+      all.map((name, i) => (i % 2 === 0 ? a : b).acquire(name, i % 4 < 2 ? LONG : UNRENEWED)),
+    );
   const waitFor = (all: string[]) => all.map((name, i) => startToWait(i % 3 === 0 ? c : d, name));
   const kept = await take(names('kept', 40));
   const keptWaiting = waitFor(names('kept', 40));
