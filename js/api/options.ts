@@ -210,7 +210,8 @@ export interface AdoptOptions {
   readonly ttl?: number | undefined;
   /**
    * Whether the lease is renewed, at a third of its length, until the lock is released. A native
-   * thread renews it, so a blocked event loop does not lose the lock.
+   * thread renews it, so a blocked event loop does not lose the lock. With `false` the server is asked about the lock as
+   * often, so a lock that the server has lost is known to be lost as soon.
    *
    * @default true
    */
@@ -224,7 +225,8 @@ export interface AdoptOptions {
   readonly maxHold?: number | undefined;
   /**
    * How long the event loop may be blocked before renewal pauses, in whole ms from 1, or
-   * `Infinity`: a process that hangs for ever must not hold the lock for ever.
+   * `Infinity`: a process that hangs for ever must not hold the lock for ever. Means nothing with `renew: false`, since
+   * such a lease ends by itself.
    *
    * @default 30000
    */

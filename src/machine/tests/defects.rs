@@ -49,8 +49,6 @@ pub(super) enum Defect {
     AskingForgotten,
     /// A request whose redirection met no connection is not retried.
     AskNotRetried,
-    /// The claim of a lock that is not renewed is not repeated.
-    ClaimNotRepeated,
     /// A grant by message is taken though its claim is over.
     ClaimNotTimed,
     /// An old clock comparison is still trusted.
@@ -333,10 +331,6 @@ pub(super) fn spoil(machine: &mut Machine) {
         }
         Defect::NoPoll => {
             machine.rq.cx.timers.drop_retries_of_entries();
-        }
-        Defect::ClaimNotRepeated => {
-            let kept = machine.leases.all_mut().filter(|held| !held.renew);
-            kept.for_each(|held| held.owes = None);
         }
         Defect::UnrenewedUnasked => {
             let Machine { leases, rq, .. } = machine;

@@ -198,7 +198,7 @@ impl Simulation {
     }
 
     /// The tokens of locks that were granted by message and not confirmed since.
-    fn unclaimed(&self) -> BTreeSet<String> {
+    pub(super) fn unclaimed(&self) -> BTreeSet<String> {
         let of = |process: &Process| {
             let Machine { leases, rq, .. } = &process.world.machine;
             let held = leases.ids().into_iter().filter_map(|id| leases.get(id));

@@ -141,7 +141,7 @@ pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
     (
         "a lock that is not renewed is claimed once",
         Kind::Steady,
-        Change::Machine(Defect::ClaimNotRepeated),
+        Change::Machine(Defect::UnrenewedUnasked),
     ),
     (
         "a lock that is not renewed is not asked about after a reconnection",

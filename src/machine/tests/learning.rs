@@ -3,7 +3,7 @@
 use super::simulator::{Kind, PROCESSES, Simulation};
 use super::world::ms;
 use crate::machine::LeaseId;
-use crate::protocol::Mono;
+use crate::protocol::{CLAIM, Mono};
 
 /// The longest pause between two attempts to connect, and more.
 const CONNECTED_WITHIN: u32 = 500;
@@ -20,26 +20,26 @@ impl Simulation {
     /// All faults end for a while. Then everybody claims what it was granted by message, and learns of every lock that its
     /// server has lost as soon as a renewal would show it, whether or not the lock is renewed.
     pub(super) fn learn(&mut self) {
-        if matches!(self.kind, Kind::Cluster | Kind::Moving) {
-            // A slot that moves keeps claims and shares waiting.
+        if matches!(self.kind, Kind::Cluster | Kind::Moving | Kind::Split) {
+            // A slot that moves and a master that was replaced keep requests waiting.
             return;
         }
         self.heal();
         self.mend_key();
         self.reconnect();
-        self.check_claims();
         let doubts = self.doubts();
         if self.kind == Kind::Losing {
             // Each loss came with another replication id.
             let unasked = doubts.first().map(|doubt| (doubt.who, doubt.lease));
             self.demand(unasked.is_none(), || format!("{unasked:?} was not asked about"));
         }
+        self.check_claims();
         for Doubt { who, lease, due } in doubts {
             while self.is_doubtful(who, lease) {
                 let clock = self.processes[who].clock(self.now);
                 self.demand(clock < due, || format!("{who} does not learn that {lease:?} is lost"));
                 self.pass((due.since(clock) / 8).max(ms(20)));
-                (0..PROCESSES).for_each(|who| self.deliver(who));
+                self.deliver_all();
             }
         }
     }
@@ -48,28 +48,29 @@ impl Simulation {
     fn reconnect(&mut self) {
         for _ in 0..CONNECTED_WITHIN {
             self.pass(ms(20));
-            (0..PROCESSES).for_each(|who| self.deliver(who));
+            self.deliver_all();
             if self.processes.iter().all(|process| process.world.up) {
-                // The last of them may have caused messages to the others.
-                return (0..PROCESSES).for_each(|who| self.deliver(who));
+                return;
             }
         }
         self.demand(false, || "somebody does not connect again".to_owned());
     }
 
-    /// Checks that no server waits for the claim of a lock or share that its caller holds.
-    fn check_claims(&self) {
-        for process in &self.processes {
-            let server = &process.world.server;
-            for (lease, _) in process.believed(self.now) {
-                let Some(held) = process.world.machine.hold_of(lease) else { continue };
-                let (keys, token) = (&held.keys, process.world.machine.token_of(held));
-                let share = format!("?{token}");
-                let unclaimed = server.command(self.now, &["HGET", &keys.waiters(), "unclaimed"])
-                    == Some(token.to_string())
-                    || server.command(self.now, &["ZSCORE", &keys.shared(), &share]).is_some();
-                self.demand(!unclaimed, || format!("{token} is held, and was never claimed"));
-            }
+    /// Whatever is on its way arrives, and whatever follows from that.
+    fn deliver_all(&mut self) {
+        while {
+            (0..PROCESSES).for_each(|who| self.deliver(who));
+            self.processes.iter_mut().any(|process| !process.world.is_silent_everywhere())
+        } {}
+    }
+
+    /// Checks that everybody claims what a message has granted, at its next attempt.
+    fn check_claims(&mut self) {
+        let due = self.now + CLAIM / 8;
+        while let Some(token) = self.unclaimed().pop_first() {
+            self.demand(self.now < due, || format!("{token} is held, and is not claimed"));
+            self.pass(ms(20));
+            self.deliver_all();
         }
     }
 
