@@ -139,11 +139,6 @@ pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
         Change::Machine(Defect::ClocksNeverOld),
     ),
     (
-        "a lock that is not renewed is claimed once",
-        Kind::Steady,
-        Change::Machine(Defect::UnrenewedUnasked),
-    ),
-    (
         "a lock that is not renewed is not asked about after a reconnection",
         Kind::Losing,
         Change::Machine(Defect::DenialUnheard),
