@@ -61,8 +61,9 @@ export interface ConnectOptions {
    */
   readonly stallTimeout?: number | undefined;
   /**
-   * How long the server may take to answer a command before the connection is closed, in whole ms from 1 to 600 000.
-   * Also how long `close` waits for the server.
+   * How long the server may answer nothing, while it is asked, before the connection is closed, in whole ms from 1 to
+   * 600 000. A server that answers slowly is asked for less at once, and keeps its connection. Also how long `close`
+   * waits for the server.
    *
    * @default 2000
    */

@@ -143,7 +143,7 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
    *   `steal`, if other code holds it.
    * @throws LockLostError if one of several locks was lost while the caller waited for the others.
    * @throws LockConnectionError if the server gave no answer in time. If the server granted the lock nevertheless,
-   *   holdfast releases the lock as soon as it can reach the server.
+   *   holdfast releases the lock as soon as it can reach the server. Also if the server was too busy to be asked in time.
    * @throws LockServerError if the server refuses.
    * @throws LockClosedError if the manager is closed.
    * @throws TypeError, RangeError if an argument is invalid; nothing is sent.

@@ -1,5 +1,6 @@
 //! One connection: connecting, losing it, reconnecting, and its unanswered requests.
 
+use super::window::Window;
 use crate::protocol::{Failure, Mono, RequestId};
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -23,6 +24,9 @@ pub(super) struct Connection<R> {
     pub(super) pubsub_denied: bool,
     /// Requests without an answer, oldest first.
     in_flight: VecDeque<InFlight<R>>,
+    window: Window,
+    /// When the last answer came.
+    heard: Mono,
 }
 
 /// A request without an answer.
@@ -53,6 +57,8 @@ impl<R> Connection<R> {
             last_error: String::new(),
             pubsub_denied: false,
             in_flight: VecDeque::new(),
+            window: Window::new(),
+            heard: Mono::from_micros(0),
         }
     }
 
@@ -94,6 +100,7 @@ impl<R> Connection<R> {
     /// It is up. True if it is a reconnection.
     pub(super) fn connected(&mut self, now: Mono) -> bool {
         self.made = now;
+        self.window.restart();
         std::mem::replace(&mut self.state, State::Up) == State::Down
     }
 
@@ -139,20 +146,50 @@ impl<R> Connection<R> {
         self.in_flight.push_back(InFlight { id, sent, request });
     }
 
+    /// Whether another request may be sent that can wait.
+    pub(super) fn has_room(&self) -> bool {
+        self.window.has_room(self.in_flight.len())
+    }
+
     /// Takes a request that was answered. Answers come in the order of the requests, so it is the first one, or was
     /// given up before.
-    pub(super) fn take(&mut self, id: RequestId) -> Option<InFlight<R>> {
+    pub(super) fn take(&mut self, id: RequestId, now: Mono) -> Option<InFlight<R>> {
+        let count = self.in_flight.len();
         // Without a search through memory that has left the caches.
-        if self.in_flight.front()?.id == id {
-            return self.in_flight.pop_front();
-        }
-        let index = self.in_flight.binary_search_by_key(&id, |other| other.id).ok()?;
-        self.in_flight.remove(index)
+        let taken = if self.in_flight.front()?.id == id {
+            self.in_flight.pop_front()
+        } else {
+            let index = self.in_flight.binary_search_by_key(&id, |other| other.id).ok()?;
+            self.in_flight.remove(index)
+        }?;
+        self.heard = now;
+        self.window.answered(now.since(taken.sent), count);
+        Some(taken)
     }
 
     /// When the oldest request without an answer was sent.
     pub(super) fn oldest(&self) -> Option<Mono> {
         self.in_flight.front().map(|request| request.sent)
+    }
+
+    /// Since when the server is silent: since its last answer, or the oldest request after that. None if nothing is asked.
+    ///
+    /// A server that answers one request after the other lives, however many are still to be answered. Only answers count:
+    /// a push shows that the server lives and that its bytes arrive, but not that our requests reach it, and a part of an
+    /// answer, which is a few hundred bytes, shows nothing if the rest does not follow.
+    pub(super) fn silent_since(&self) -> Option<Mono> {
+        self.oldest().map(|oldest| oldest.max(self.heard))
+    }
+
+    /// For schedules with few requests.
+    #[cfg(all(test, feature = "core"))]
+    pub(super) const fn limit(&mut self, least: usize, most: usize) {
+        self.window.limit(least, most);
+    }
+
+    #[cfg(all(test, feature = "core"))]
+    pub(super) const fn forget_answers(&mut self) {
+        self.heard = Mono::from_micros(0);
     }
 
     #[cfg(all(test, feature = "core"))]

@@ -21,7 +21,7 @@ pub struct Config {
     pub secret: String,
     /// Stands before every lock's name.
     pub prefix: String,
-    /// How long a request may stay unanswered before its connection is given up.
+    /// How long a server that was asked may answer nothing before its connection is given up.
     pub command_timeout: Duration,
     /// How long attempts at the first connection are repeated. Zero where no other server can replace the first.
     pub open_patience: Duration,

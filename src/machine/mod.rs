@@ -37,6 +37,8 @@ mod stats;
 mod tests;
 mod timers;
 mod wait_queue;
+mod waiting_room;
+mod window;
 
 pub use crate::protocol::ids::{LeaseId, NodeId, OpId, RequestId, TokenId};
 pub use interface::{
@@ -118,7 +120,7 @@ impl Protocol for Machine {
     fn handle_timeout(&mut self, now: Mono, out: &mut Vec<Effect>) {
         self.handle(now, out, |machine| {
             if let Some(patience) = machine.patience() {
-                for node in machine.rq.servers.silent_since(now, patience) {
+                for node in machine.rq.servers.silent(now, patience) {
                     let detail = format!("no answer within {} ms", patience.as_millis());
                     machine.disconnected(node, &detail);
                 }
@@ -130,8 +132,8 @@ impl Protocol for Machine {
     }
 
     fn next_timeout(&mut self) -> Option<Mono> {
-        let silence = self.patience().zip(self.rq.servers.oldest_request());
-        let silence = silence.map(|(patience, sent)| sent + patience);
+        let silence = self.patience().zip(self.rq.servers.silent_since());
+        let silence = silence.map(|(patience, since)| since + patience);
         [self.rq.cx.timers.next(), silence].into_iter().flatten().min()
     }
 
@@ -141,7 +143,7 @@ impl Protocol for Machine {
             && self.one_shots.is_empty()
             && self.leases.len() == 0
             && self.releases.is_empty()
-            && self.rq.servers.oldest_request().is_none()
+            && self.rq.servers.silent_since().is_none()
             && self.rq.cx.timers.is_empty()
     }
 
@@ -171,7 +173,7 @@ impl Protocol for Machine {
             UnderWay::OneShot(op) => Owner::OneShot(op),
             UnderWay::Release(id) => Owner::Release(id),
         };
-        self.rq.is_open(owner)
+        self.rq.is_under_way(owner)
     }
 
     fn stats(&self) -> Stats {
@@ -301,11 +303,26 @@ impl Machine {
             _ => None,
         };
         // A request that was sent again has lost neither its connection nor its server.
-        let Some(finished) = self.rq.finish(node, request, reply) else { return };
-        self.finished(finished);
-        if let Some(detail) = lost {
-            // A connection may have died unnoticed after its handshake, so this one is given up.
-            self.disconnected(node, &detail);
+        if let Some(finished) = self.rq.finish(node, request, reply) {
+            self.finished(finished);
+            if let Some(detail) = lost {
+                // A connection may have died unnoticed after its handshake, so this one is given up.
+                self.disconnected(node, &detail);
+            }
+        }
+        self.send_waiting(node);
+    }
+
+    /// An answer has made room on a connection for those who wait for it.
+    fn send_waiting(&mut self, node: NodeId) {
+        while let Some(owner) = self.rq.next_in_turn(node) {
+            match owner {
+                Owner::Entry(id) => self.send_entry(id),
+                Owner::OneShot(op) => self.send_one_shot(op),
+                Owner::Release(id) => self.send_release(id),
+                // These never wait.
+                Owner::EntryBehind(_) | Owner::Renewal(_) | Owner::Reservation(_) => {}
+            }
         }
     }
 
@@ -393,7 +410,7 @@ impl Machine {
             }
             Timer::OneShotDeadline(op) => {
                 if let Some(shot) = self.one_shots.get(&op) {
-                    let outcome = shot.overdue(rq);
+                    let outcome = shot.overdue(rq, op);
                     self.end_one_shot(op, outcome);
                 }
             }
@@ -504,6 +521,7 @@ impl Machine {
     /// Fails open operations, releases all leases but those to keep, and ends when that is confirmed or takes too long.
     fn close(&mut self, op: OpId) {
         self.lifecycle.begin_close(&mut self.rq.cx, op);
+        self.rq.begin_close();
         for op in in_order(&self.one_shots) {
             self.end_one_shot(op, Outcome::Closed);
         }
@@ -526,6 +544,9 @@ impl Machine {
                 let token = Leases::token_of(&self.rq.cx, &held);
                 self.give_back(held.keys, token, held.uncertain);
             }
+        }
+        for id in in_order(&self.releases) {
+            self.send_release(id);
         }
         self.finish_close_if_done();
     }
@@ -647,7 +668,17 @@ impl Machine {
         }
     }
 
+    /// Lets an entry ask, in its turn.
     fn send_entry(&mut self, id: TokenId) {
+        if let Some(entry) = self.entries.get_mut(&id)
+            && !entry.waits(&mut self.rq, id)
+        {
+            self.send_entry_now(id);
+        }
+    }
+
+    /// Lets an entry go on after an answer.
+    fn send_entry_now(&mut self, id: TokenId) {
         let Some(entry) = self.entries.get_mut(&id) else { return };
         let first = self.queues.first_of(entry).and_then(|op| self.queues.get(op));
         entry.send(&mut self.rq, id, first.map(|request| request.ttl));
@@ -709,7 +740,7 @@ impl Machine {
                     self.end_for_pending(op, Some(id));
                 }
             }
-            Step::Send => self.send_entry(id),
+            Step::Send => self.send_entry_now(id),
         }
     }
 
@@ -739,7 +770,7 @@ impl Machine {
             self.channels.listen(&mut self.rq.cx, node, channel, &keys);
         }
         match again {
-            Again::Now => self.send_entry(id),
+            Again::Now => self.send_entry_now(id),
             Again::Soon => self.rq.retry(Owner::Entry(id)),
             Again::Poll => entry.poll_later(&mut self.rq, id),
         }
@@ -847,7 +878,7 @@ impl Machine {
         self.entries.insert(new, old.replacement(token));
         self.queues.replace_entry(&old, id, new);
         self.give_back(old.keys, old.token, old.uncertain || is_open);
-        self.send_entry(new);
+        self.send_entry_now(new);
     }
 
     /// No caller needs it any more: gives back what it has got or may yet get.
@@ -877,8 +908,8 @@ impl Machine {
     /// Ends a request for the reason why the entry `known` has no lock.
     fn end_for_pending(&mut self, op: OpId, known: Option<TokenId>) {
         let Some(request) = self.queues.get(op) else { return };
-        let (servers, pending) = (&self.rq.servers, self.pending(known));
-        let outcome = self.queues.outcome(&self.rq.cx, servers, request, known, pending);
+        let pending = self.pending(known);
+        let outcome = self.queues.outcome(&self.rq, request, known, pending);
         self.end_acquire(op, outcome);
     }
 
@@ -1171,7 +1202,7 @@ impl Machine {
         release.successor = successor;
         let asks_behind = (waits_here && !release.shared).then(|| release.keys.clone());
         self.begin_release(id, release);
-        if let Some(keys) = asks_behind {
+        if let Some(keys) = asks_behind.filter(|_| self.rq.is_open(Owner::Release(id))) {
             self.ask_behind_release(&keys);
         }
     }
@@ -1253,9 +1284,9 @@ impl Machine {
     }
 
     fn remove_one_shot(&mut self, op: OpId) -> Option<OneShot> {
-        let shot = self.one_shots.remove(&op)?;
+        let mut shot = self.one_shots.remove(&op)?;
         self.rq.cx.timers.clear(Timer::OneShotDeadline(op));
-        self.rq.forget(Owner::OneShot(op));
+        shot.uncertain |= self.rq.forget(Owner::OneShot(op));
         Some(shot)
     }
 
@@ -1410,7 +1441,10 @@ impl Machine {
 
     fn end_one_shot(&mut self, op: OpId, outcome: Outcome) {
         let Some(shot) = self.remove_one_shot(op) else { return };
-        self.give_back_all(shot);
+        // One that the server was never asked for has got nothing.
+        if shot.uncertain {
+            self.give_back_all(shot);
+        }
         self.rq.cx.complete(op, outcome);
     }
 }

@@ -9,6 +9,7 @@ use super::interface::{Hold, Outcome};
 use super::lease::Leases;
 use super::requests::{CallError, Fallback, Finished, Requests};
 use super::timers::Owner;
+use super::waiting_room::Rank;
 use crate::protocol::{Call, LeaseId, LockKeys, OpId, Refusal, Reply, Script, ServerTime, TokenId};
 use std::sync::Arc;
 use std::time::Duration;
@@ -75,7 +76,7 @@ impl OneShot {
         Self { call, aim, last_error: None, uncertain: false }
     }
 
-    /// Sends its call, unless it has an open request.
+    /// Sends its call in its turn, unless it has an open request.
     pub(super) fn send(&mut self, rq: &mut Requests, leases: &Leases, op: OpId) {
         let owner = Owner::OneShot(op);
         if rq.is_open(owner) {
@@ -85,6 +86,12 @@ impl OneShot {
         if let Some(held) = self.extends().and_then(|lease| leases.hold_of(lease)) {
             // The lease may have been claimed or downgraded since.
             (self.call, fallback) = Leases::extension(rq, held, self.call.ttl());
+        }
+        // A lease depends on the others.
+        let can_wait = matches!(self.aim, Aim::AcquireAll { .. } | Aim::Adopt { .. } | Aim::Force);
+        if can_wait && !rq.has_room(self.call.keys()) {
+            let rank = if self.uncertain { Rank::Known } else { Rank::New };
+            return rq.wait(owner, self.call.keys(), rank);
         }
         rq.send(owner, self.call.clone(), fallback);
     }
@@ -151,8 +158,9 @@ impl OneShot {
     }
 
     /// Its outcome without a final answer in time.
-    pub(super) fn overdue(&self, rq: &Requests) -> Outcome {
-        let unanswered = || rq.servers.unanswered(self.call.keys(), rq.cx.config.command_timeout);
+    pub(super) fn overdue(&self, rq: &Requests, op: OpId) -> Outcome {
+        let patience = rq.cx.config.command_timeout;
+        let unanswered = || rq.no_answer(Owner::OneShot(op), self.call.keys(), patience);
         self.last_error.clone().unwrap_or_else(unanswered)
     }
 

@@ -12,6 +12,7 @@ use super::interface::Polling;
 use super::lease::Owes;
 use super::requests::{CallError, Fallback, Finished, Requests};
 use super::timers::{Owner, Timer};
+use super::waiting_room::Rank;
 use crate::protocol::{
     CLAIM, Call, Grant, Held, Intent, LockKeys, Mode, Mono, NodeId, OpId, Refusal, Reply,
     ServerTime, TOKEN_PREFIX, Take, Token, TokenId, valid_until,
@@ -53,6 +54,8 @@ pub(super) struct Entry {
     pub(super) position: Position,
     /// When the caller came to which its position belongs.
     since: Mono,
+    /// Its first request had to wait for room, so it enters the queue at the position of its caller.
+    was_delayed: bool,
     /// A message said that it has the lock, but not for how long; on a quorum, that the lock may be free.
     hinted: bool,
     /// How many refusals have come since the last sign that the lock may be free.
@@ -194,6 +197,7 @@ impl Entry {
             block: 1,
             position: Position::Unknown,
             since: Mono::NEVER,
+            was_delayed: false,
             hinted: false,
             misses: 0,
             queue_seen: 0,
@@ -260,10 +264,15 @@ impl Entry {
         }
     }
 
-    fn intent(&self) -> Intent {
+    fn intent(&self, rq: &Requests) -> Intent {
         match (&self.policy, self.position) {
             (ContentionPolicy::Steal(Some(seen)), _) => Intent::Steal(Arc::clone(seen)),
             (ContentionPolicy::Try, _) => Intent::Try,
+            (ContentionPolicy::Wait, Position::Unknown)
+                if self.was_delayed && self.came_before(rq.cx.now) =>
+            {
+                Intent::Join(rq.servers.position_of(&rq.cx, &self.keys, self.since))
+            }
             (ContentionPolicy::Wait, Position::Unknown) => Intent::Join(None),
             (ContentionPolicy::Steal(None), _) | (ContentionPolicy::Wait, Position::Queued(_)) => {
                 Intent::Poll
@@ -306,6 +315,19 @@ impl Entry {
 }
 
 impl Entry {
+    /// Lets it wait, if there is no room for its request. Returns whether it waits.
+    pub(super) fn waits(&mut self, rq: &mut Requests, id: TokenId) -> bool {
+        if rq.has_room(&self.keys) || self.confirming.is_some() || rq.asks(id) {
+            return false;
+        }
+        let is_new = matches!(self.position, Position::Unknown);
+        let may_own = self.uncertain || self.approach == Approach::Completion;
+        let rank = if is_new && !may_own { Rank::New } else { Rank::Known };
+        rq.wait(Owner::Entry(id), &self.keys, rank);
+        self.was_delayed |= is_new;
+        true
+    }
+
     /// Asks for the lock, unless it has an open request or a grant that waits for replicas. `wanted`: the lease of the
     /// caller that it serves next, if there is one.
     pub(super) fn send(&mut self, rq: &mut Requests, id: TokenId, wanted: Option<Duration>) {
@@ -347,7 +369,7 @@ impl Entry {
             let token = if mode.is_shared() { token.lone_share() } else { token };
             return Call::Take { keys, token, ttl, block };
         }
-        let (epoch, intent) = (ServerTime::default(), self.intent());
+        let (epoch, intent) = (ServerTime::default(), self.intent(rq));
         let inbox = rq.servers.inbox(&rq.cx, &keys);
         Call::Acquire { keys, token, ttl, epoch, block, inbox, intent, mode }
     }

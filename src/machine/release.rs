@@ -8,6 +8,7 @@ use super::interface::Outcome;
 use super::queue_entry::Entry;
 use super::requests::{CallError, Fallback, Finished, Requests};
 use super::timers::{Owner, Timer};
+use super::waiting_room::Rank;
 use crate::protocol::{
     Call, LockKeys, Mono, OpId, Refusal, Reply, Script, ServerTime, Token, TokenId, WRONG_TYPE,
 };
@@ -102,12 +103,22 @@ impl Release {
         self.confirmed.is_some()
     }
 
+    /// Sends it in its turn, unless it has an open request.
     pub(super) fn send(&self, rq: &mut Requests, id: TokenId) {
         let owner = Owner::Release(id);
-        if !rq.is_open(owner) {
-            let (call, fallback) = self.call();
-            rq.send(owner, call, fallback);
+        if rq.is_open(owner) {
+            return;
         }
+        if rq.has_room(&self.keys) {
+            self.send_now(rq, id);
+        } else {
+            rq.wait(owner, &self.keys, Rank::Known);
+        }
+    }
+
+    fn send_now(&self, rq: &mut Requests, id: TokenId) {
+        let (call, fallback) = self.call();
+        rq.send(Owner::Release(id), call, fallback);
     }
 
     /// A request was answered, or never will be. Returns whether the release is over.
@@ -118,7 +129,7 @@ impl Release {
             // Somebody waits, or the lock is lost.
             Ok(Reply::Owner(false)) if script == Some(Script::Delete) => {
                 self.plain = false;
-                self.send(rq, id);
+                self.send_now(rq, id);
                 return false;
             }
             Ok(Reply::Owner(false)) if alone && self.op.is_none() => {
@@ -225,7 +236,10 @@ impl Release {
                 let key = Some(self.keys.blamed_by(&refusal.detail));
                 Outcome::Server { refusal, key }
             }
-            None => rq.servers.unanswered(&self.keys, rq.cx.config.command_timeout),
+            None => {
+                let patience = rq.cx.config.command_timeout;
+                rq.no_answer(Owner::Release(id), &self.keys, patience)
+            }
         };
         self.answer(&mut rq.cx, id, outcome);
     }

@@ -4,15 +4,21 @@
 //! (MOVED) or gets it (ASK), or may have some keys of a moving lock no more (TRYAGAIN). Every request handles these
 //! alike, so no owner learns of them. An owner that ends calls [`Requests::forget`]: its request is not sent again,
 //! since its withdrawal went ahead.
+//!
+//! What is in flight on a connection is bounded (`window.rs`). An owner whose request can wait looks for room first, and
+//! waits if there is none. A request that a lease depends on, or that follows an answer, whose room it takes, is sent at
+//! once.
 
 use super::connection::InFlight;
 use super::context::Context;
-use super::interface::{Effect, SendMode};
+use super::interface::{Effect, Outcome, SendMode};
 use super::servers::Servers;
 use super::timers::{Owner, Timer};
+use super::waiting_room::Rank;
 use crate::protocol::message;
 use crate::protocol::{
-    Call, Failure, Mono, NodeId, Refusal, Reply, RequestId, Script, ServerTime, Take, TokenId,
+    Call, Failure, LockKeys, Mono, NodeId, Refusal, Reply, RequestId, Script, ServerTime, Take,
+    TokenId,
 };
 use crate::slim::Slim;
 use rustc_hash::FxHashMap;
@@ -27,6 +33,10 @@ pub(super) struct Requests {
     pub(super) cx: Context,
     pub(super) servers: Servers,
     open: Open,
+    /// The owners that wait for room on a connection, and on which.
+    waiting: FxHashMap<Owner, NodeId>,
+    /// Whether the manager closes: what it still sends need not make room for anything.
+    closing: bool,
     last: u64,
 }
 
@@ -136,7 +146,8 @@ pub(super) enum CallError {
 impl Requests {
     pub(super) fn new(cx: Context) -> Self {
         let servers = Servers::new(message::inbox(&cx.config.secret));
-        Self { cx, servers, open: Open::default(), last: 0 }
+        let (open, waiting) = (Open::default(), FxHashMap::default());
+        Self { cx, servers, open, waiting, closing: false, last: 0 }
     }
 
     /// How many requests have no answer yet that somebody waits for.
@@ -148,9 +159,69 @@ impl Requests {
         self.open.has(owner)
     }
 
+    /// Whether an owner has an open request, or waits to send it.
+    pub(super) fn is_under_way(&self, owner: Owner) -> bool {
+        self.is_open(owner) || self.waiting.contains_key(&owner)
+    }
+
     /// Whether an entry has an open request.
     pub(super) fn asks(&self, entry: TokenId) -> bool {
         self.is_open(Owner::Entry(entry)) || self.is_open(Owner::EntryBehind(entry))
+    }
+
+    /// Whether a request about a lock need not wait. It cannot wait for room where there is no connection.
+    pub(super) fn has_room(&self, keys: &LockKeys) -> bool {
+        let connection = &self.servers.of(keys).connection;
+        connection.has_room() || self.closing || !connection.is_up()
+    }
+
+    /// Lets an owner wait for room on the connection to the server that has its lock, unless it does already.
+    pub(super) fn wait(&mut self, owner: Owner, keys: &LockKeys, rank: Rank) {
+        let node = self.servers.node(keys);
+        let room = &mut self.servers.at(node).room;
+        self.waiting.entry(owner).or_insert_with(|| {
+            room.add(owner, rank);
+            node
+        });
+    }
+
+    /// The owner whose turn it is to ask, if there is room for its request.
+    pub(super) fn next_in_turn(&mut self, node: NodeId) -> Option<Owner> {
+        if self.servers.at(node).connection.has_room() { self.next_waiting(node) } else { None }
+    }
+
+    /// Takes the first owner that waits for room on a connection. Those ahead of it have left.
+    fn next_waiting(&mut self, node: NodeId) -> Option<Owner> {
+        loop {
+            let owner = self.servers.at(node).room.next()?;
+            if self.waiting.get(&owner) == Some(&node) {
+                self.leave_room(owner);
+                return Some(owner);
+            }
+        }
+    }
+
+    fn leave_room(&mut self, owner: Owner) {
+        if !self.waiting.is_empty() {
+            self.waiting.remove(&owner);
+            self.waiting.slim();
+        }
+    }
+
+    /// Everything is sent at once from now on.
+    pub(super) const fn begin_close(&mut self) {
+        self.closing = true;
+    }
+
+    /// The outcome of an operation that got no answer for `patience`.
+    pub(super) fn no_answer(&self, owner: Owner, keys: &LockKeys, patience: Duration) -> Outcome {
+        if self.waiting.contains_key(&owner) {
+            let ms = patience.as_millis();
+            return Outcome::Connection(format!(
+                "not sent within {ms} ms: the server answers more slowly than it is asked"
+            ));
+        }
+        self.servers.unanswered(keys, patience)
     }
 
     /// Sends a call to the server that has its lock. False if that is not connected: `Machine::resume` sends it later.
@@ -164,6 +235,7 @@ impl Requests {
             _ => self.servers.node(request.call.keys()),
         };
         self.cx.timers.clear(Timer::retry(request.owner));
+        self.leave_room(request.owner);
         if !self.servers.at(node).connection.is_up() {
             self.servers.want(&mut self.cx, node);
             return false;
@@ -200,6 +272,7 @@ impl Requests {
     /// Forgets an owner. Returns whether it has an open request.
     pub(super) fn forget(&mut self, owner: Owner) -> bool {
         self.cx.timers.clear(Timer::retry(owner));
+        self.leave_room(owner);
         self.open.remove(owner)
     }
 
@@ -210,7 +283,8 @@ impl Requests {
         id: RequestId,
         reply: Result<Reply, Failure>,
     ) -> Option<Finished> {
-        let InFlight { sent, mut request, .. } = self.servers.at(node).connection.take(id)?;
+        let InFlight { sent, mut request, .. } =
+            self.servers.at(node).connection.take(id, self.cx.now)?;
         self.update_server(node, sent, &reply);
         let mut finished = self.ended(node, id, sent, &request);
         finished.reply = match reply {
@@ -299,6 +373,8 @@ impl Requests {
     /// A connection is lost, or is given up: ends its requests without replies.
     pub(super) fn disconnected(&mut self, node: NodeId, detail: &str) -> Option<Vec<Finished>> {
         let in_flight = self.servers.disconnected(&mut self.cx, node, detail)?;
+        // Those who wait ask once there is a connection, as all do that cannot ask now.
+        while self.next_waiting(node).is_some() {}
         let lost = in_flight.into_iter().map(|InFlight { id, sent, request }| {
             let reply = Err(CallError::Lost(detail.to_owned()));
             Finished { reply, ..self.ended(node, id, sent, &request) }
@@ -308,6 +384,7 @@ impl Requests {
 
     pub(super) fn end(&mut self) {
         self.open = Open::default();
+        self.waiting.clear();
         self.servers.disconnect_all(&mut self.cx);
     }
 }

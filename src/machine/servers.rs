@@ -8,6 +8,7 @@ use super::requests::Sent;
 use super::routes::Routes;
 use super::server_data::ServerData;
 use super::timers::Timer;
+use super::waiting_room::WaitingRoom;
 use crate::protocol::{Failure, LockKeys, Mono, NodeId, ServerTime};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -29,11 +30,17 @@ pub(super) struct Servers {
 pub(super) struct Server {
     pub(super) connection: Connection<Sent>,
     pub(super) data: ServerData,
+    /// The owners whose requests wait for room on the connection.
+    pub(super) room: WaitingRoom,
 }
 
 impl Server {
     fn new() -> Self {
-        Self { connection: Connection::new(), data: ServerData::default() }
+        Self {
+            connection: Connection::new(),
+            data: ServerData::default(),
+            room: WaitingRoom::default(),
+        }
     }
 }
 
@@ -94,15 +101,15 @@ impl Servers {
         })
     }
 
-    /// When the oldest request without an answer was sent.
-    pub(super) fn oldest_request(&self) -> Option<Mono> {
-        self.list.iter().filter_map(|server| server.connection.oldest()).min()
+    /// Since when a server is silent, if one is; none if nothing is asked.
+    pub(super) fn silent_since(&self) -> Option<Mono> {
+        self.list.iter().filter_map(|server| server.connection.silent_since()).min()
     }
 
-    /// The servers with a request unanswered for `patience`.
-    pub(super) fn silent_since(&self, now: Mono, patience: Duration) -> Vec<NodeId> {
-        let oldest = |node: NodeId| self.get(node).connection.oldest();
-        let is_silent = |node: &NodeId| oldest(*node).is_some_and(|sent| sent + patience <= now);
+    /// The servers that have been asked and silent for `patience`.
+    pub(super) fn silent(&self, now: Mono, patience: Duration) -> Vec<NodeId> {
+        let since = |node: NodeId| self.get(node).connection.silent_since();
+        let is_silent = |node: &NodeId| since(*node).is_some_and(|since| since + patience <= now);
         self.all().filter(is_silent).collect()
     }
 
@@ -247,7 +254,7 @@ impl Servers {
         detail: &str,
     ) -> Option<VecDeque<InFlight<Sent>>> {
         let has_locks = self.routes.has(node);
-        let Server { connection, data } = self.at(node);
+        let Server { connection, data, .. } = self.at(node);
         let in_flight = connection.lost(detail)?;
         data.forget_clocks();
         let at_once = has_locks && connection.may_retry_at_once();
@@ -302,6 +309,21 @@ impl Servers {
     #[cfg(all(test, feature = "core"))]
     pub(super) fn set_routes(&mut self, routes: Routes) {
         self.routes = routes;
+    }
+
+    #[cfg(all(test, feature = "core"))]
+    pub(super) fn limit_windows(&mut self, least: usize, most: usize) {
+        self.list.iter_mut().for_each(|server| server.connection.limit(least, most));
+    }
+
+    #[cfg(all(test, feature = "core"))]
+    pub(super) fn forget_answers(&mut self) {
+        self.list.iter_mut().for_each(|server| server.connection.forget_answers());
+    }
+
+    #[cfg(all(test, feature = "core"))]
+    pub(super) fn reverse_rooms(&mut self) {
+        self.list.iter_mut().for_each(|server| server.room.reverse());
     }
 
     #[cfg(all(test, feature = "core"))]

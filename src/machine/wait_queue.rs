@@ -9,8 +9,8 @@ use super::context::Context;
 use super::handoff::BLOCK_MAX;
 use super::interface::{Hold, Outcome, Wait};
 use super::queue_entry::{Beneficiary, ContentionPolicy, Entry, Pending, is_foreign};
-use super::servers::Servers;
-use super::timers::Timer;
+use super::requests::Requests;
+use super::timers::{Owner, Timer};
 use crate::protocol::{Held, LockKeys, Mode, Mono, OpId, TokenId};
 use crate::slim::Slim;
 use rustc_hash::FxHashMap;
@@ -413,19 +413,21 @@ impl WaitQueues {
     /// The outcome of a request without a lock: why the entry `known` has none.
     pub(super) fn outcome(
         &self,
-        cx: &Context,
-        servers: &Servers,
+        rq: &Requests,
         request: &AcquireRequest,
         known: Option<TokenId>,
         pending: &Pending,
     ) -> Outcome {
-        let waited = cx.now.since(request.began);
+        let waited = rq.cx.now.since(request.began);
         match pending {
             Pending::Late => {
                 let ms = request.ttl.as_millis();
                 Outcome::Connection(format!("each answer took longer than the lease of {ms} ms"))
             }
-            Pending::Unanswered => servers.unanswered(&request.keys, waited),
+            Pending::Unanswered => match known {
+                Some(id) => rq.no_answer(Owner::Entry(id), &request.keys, waited),
+                None => rq.servers.unanswered(&request.keys, waited),
+            },
             Pending::Held(held) if request.wait == Wait::Steal && !is_foreign(&held.holder) => {
                 Outcome::Connection("it changed hands before it could be stolen".to_owned())
             }

@@ -16,6 +16,8 @@ interface Pair {
   held?: Buffer[] | undefined;
   /** Forward nothing more, keep it open. */
   silent?: boolean;
+  /** Requests that wait for their time, and since when; while requests are paced. */
+  paced?: { chunks: Buffer[]; since: number; timer: NodeJS.Timeout } | undefined;
 }
 
 export class FaultProxy {
@@ -29,6 +31,8 @@ export class FaultProxy {
   refuse = false;
   /** Reset a connection as soon as it has forwarded this many replies of the server. */
   cutAfterReplies = Number.POSITIVE_INFINITY;
+  /** How many bytes of requests a connection forwards in a second: the server seems to be slow. */
+  bytesPerSecond = Number.POSITIVE_INFINITY;
   /** How long every reply is held back, in ms. */
   delayMs = 0;
   /** The faults affect servers and Sentinels alone, not connections that begin with HELLO, as clients do. */
@@ -116,6 +120,27 @@ export class FaultProxy {
     await new Promise((resolve) => this.#server.close(resolve));
   }
 
+  /** Forwards what comes from now on in its time, until nothing is left. */
+  #pace(pair: Pair, first: Buffer): void {
+    const timer = setInterval(() => {
+      const { paced } = pair;
+      if (!paced) return;
+      let count = Math.floor((this.bytesPerSecond * (performance.now() - paced.since)) / 1_000);
+      while (count > 0 && paced.chunks[0]) {
+        const part = paced.chunks[0].subarray(0, count);
+        pair.upstream.write(part);
+        paced.chunks[0] = paced.chunks[0].subarray(part.length);
+        if (paced.chunks[0].length === 0) paced.chunks.shift();
+        count -= part.length;
+      }
+      paced.since = performance.now();
+      if (paced.chunks.length > 0) return;
+      clearInterval(timer);
+      pair.paced = undefined;
+    }, 2);
+    pair.paced = { chunks: [first], since: performance.now(), timer };
+  }
+
   #spares({ greets }: Pair): boolean {
     return this.sparesClients && greets === true;
   }
@@ -137,6 +162,8 @@ export class FaultProxy {
       this.requestBytes += chunk.length;
       this.onRequest?.(chunk);
       if (pair.held) pair.held.push(chunk);
+      else if (pair.paced) pair.paced.chunks.push(chunk);
+      else if (Number.isFinite(this.bytesPerSecond)) this.#pace(pair, chunk);
       else upstream.write(chunk);
     });
     client.on('error', (error: NodeJS.ErrnoException) => {
@@ -161,6 +188,7 @@ export class FaultProxy {
       socket.on('error', () => {});
       socket.on('close', () => {
         if (socket === client && pair.held) return;
+        clearInterval(pair.paced?.timer);
         other.destroy();
         this.#pairs.delete(pair);
       });

@@ -120,7 +120,7 @@ impl Protocol for Quorum {
             && self.ballots.is_empty()
             && self.candidacies.is_empty()
             && self.withdrawals.is_empty()
-            && self.servers.oldest_request().is_none()
+            && self.servers.silent_since().is_none()
             && self.servers.cx.timers.is_empty()
     }
 
@@ -316,7 +316,7 @@ impl Quorum {
             }
         }
         let is_ending = self.shutdown_effects.last() == Some(&Effect::Stop);
-        if is_ending && self.servers.oldest_request().is_none() {
+        if is_ending && self.servers.silent_since().is_none() {
             self.end();
         }
     }

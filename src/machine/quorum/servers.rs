@@ -82,23 +82,23 @@ impl Servers {
         self.list.iter().filter(|server| is(&server.connection)).count()
     }
 
-    /// When the oldest request without an answer was sent.
-    pub(super) fn oldest_request(&self) -> Option<Mono> {
-        self.list.iter().filter_map(|server| server.connection.oldest()).min()
+    /// Since when a server is silent, if one is; none if nothing is asked.
+    pub(super) fn silent_since(&self) -> Option<Mono> {
+        self.list.iter().filter_map(|server| server.connection.silent_since()).min()
     }
 
     /// When something is due next: a timer, or an answer.
     pub(super) fn next_timeout(&mut self) -> Option<Mono> {
-        let silence = self.oldest_request().map(|sent| sent + self.cx.config.command_timeout);
+        let silence = self.silent_since().map(|since| since + self.cx.config.command_timeout);
         [self.cx.timers.next(), silence].into_iter().flatten().min()
     }
 
-    /// The servers with a request unanswered for too long, and how to tell so.
+    /// The servers that have been asked and silent for too long, and how to tell so.
     pub(super) fn silent(&self) -> (Vec<usize>, String) {
         let patience = self.cx.config.command_timeout;
-        let oldest = |node: usize| self.list[node].connection.oldest();
+        let since = |node: usize| self.list[node].connection.silent_since();
         let is_silent =
-            |node: &usize| oldest(*node).is_some_and(|sent| sent + patience <= self.cx.now);
+            |node: &usize| since(*node).is_some_and(|since| since + patience <= self.cx.now);
         let detail = format!("no answer within {} ms", patience.as_millis());
         (self.all().filter(is_silent).collect(), detail)
     }
@@ -210,7 +210,7 @@ impl Servers {
         reply: &Result<Reply, Failure>,
     ) -> Option<InFlight<NodeRequest>> {
         let connection = &mut self.list[node].connection;
-        let answered = connection.take(id)?;
+        let answered = connection.take(id, self.cx.now)?;
         if !matches!(reply, Err(Failure::Lost(_))) {
             connection.answered(self.cx.now);
         }

@@ -49,6 +49,8 @@ pub(super) enum Defect {
     AskingForgotten,
     /// A request whose redirection met no connection is not retried.
     AskNotRetried,
+    /// Everything is sent at once.
+    BurstUnbounded,
     /// A grant by message is taken though its claim is over.
     ClaimNotTimed,
     /// An old clock comparison is still trusted.
@@ -101,6 +103,8 @@ pub(super) enum Defect {
     RepeatReadAsLost,
     /// It is never learned that a slot has moved.
     RoutesKept,
+    /// A server is silent that has not answered its oldest request, though it answers others.
+    SilentFromOldest,
     /// A request that was sent on is sent on as often as servers say so.
     SentOnForEver,
     /// An earlier holder can release the lock of the next one in its process.
@@ -115,10 +119,14 @@ pub(super) enum Defect {
     TokenUsedAgain,
     /// A grant by message counts for its whole claim, however late it arrives.
     ValidFromArrival,
+    /// What was never sent is given back.
+    UnsentGivenBack,
     /// Validity counts from the reply.
     ValidFromReply,
     /// A lock that is not renewed is not asked about before its end.
     UnrenewedUnasked,
+    /// Who has waited longest for room is served last.
+    WaitingReversed,
 }
 
 impl Defect {
@@ -329,6 +337,12 @@ pub(super) fn spoil(machine: &mut Machine) {
                 held.budget.left = 9;
             }
         }
+        Defect::BurstUnbounded => machine.rq.servers.limit_windows(1_000, 1_000),
+        Defect::SilentFromOldest => machine.rq.servers.forget_answers(),
+        Defect::UnsentGivenBack => {
+            machine.entries.values_mut().for_each(|entry| entry.uncertain = true);
+        }
+        Defect::WaitingReversed => machine.rq.servers.reverse_rooms(),
         Defect::NoPoll => {
             machine.rq.cx.timers.drop_retries_of_entries();
         }

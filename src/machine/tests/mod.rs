@@ -1,5 +1,6 @@
 //! Scripted and random schedules of the machine against the scripts on an embedded server.
 
+mod bursts;
 mod caller_order;
 mod callers;
 mod cluster;

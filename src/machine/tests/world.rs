@@ -95,6 +95,8 @@ pub(super) struct World {
     pub(super) shards: ShardSubscriber,
     /// What it has besides in a Cluster.
     pub(super) member: Option<Box<Member>>,
+    /// The least and the most of its windows, if it has few requests.
+    pub(super) window: Option<(usize, usize)>,
 }
 
 impl World {
@@ -217,6 +219,7 @@ impl World {
             confirms: VecDeque::new(),
             shards: ShardSubscriber::default(),
             member: None,
+            window: None,
         }
     }
 
@@ -554,6 +557,9 @@ impl World {
     }
 
     fn perform(&mut self, effects: Vec<Effect>) {
+        if let Some((least, most)) = self.window {
+            self.machine.rq.servers.limit_windows(least, most);
+        }
         defects::spoil(&mut self.machine);
         self.spoil_routes();
         for effect in effects {
