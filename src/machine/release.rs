@@ -231,15 +231,12 @@ impl Release {
 
     /// The caller's patience is over.
     pub(super) fn deadline(&mut self, rq: &mut Requests, id: TokenId) {
-        let outcome = match self.refusal.clone() {
-            Some(refusal) => {
-                let key = Some(self.keys.blamed_by(&refusal.detail));
-                Outcome::Server { refusal, key }
-            }
-            None => {
-                let patience = rq.cx.config.command_timeout;
-                rq.no_answer(Owner::Release(id), &self.keys, patience)
-            }
+        let outcome = if let Some(refusal) = self.refusal.clone() {
+            let key = Some(self.keys.blamed_by(&refusal.detail));
+            Outcome::Server { refusal, key }
+        } else {
+            let patience = rq.cx.config.command_timeout;
+            rq.no_answer(Owner::Release(id), &self.keys, patience)
         };
         self.answer(&mut rq.cx, id, outcome);
     }

@@ -145,15 +145,12 @@ impl Burst {
 
     fn run(mut self, seed: u64) {
         // Its lease depends on renewals that do not wait behind the burst.
-        let lease = |burst: &mut Self| {
-            let op =
-                burst.world.acquire_named("kept", 2_000, Wait::Forever, RENEWED, Mode::Exclusive);
-            burst.world.settle();
-            burst.world.lease(op)
-        };
-        let _kept = lease(&mut self);
+        let (wait, mode) = (Wait::Forever, Mode::Exclusive);
+        let kept = self.world.acquire_named("kept", 2_000, wait, RENEWED, mode);
+        self.world.settle();
+        self.world.lease(kept);
         let count = self.rng.usize(150..250);
-        let cuts = seed % 3 == 0;
+        let cuts = seed.is_multiple_of(3);
         for _ in 0..count {
             self.acquire();
             match self.rng.u32(..40) {
@@ -198,7 +195,7 @@ impl Burst {
         (0..20).for_each(|_| self.acquire());
         (0..3).for_each(|_| self.serve());
         assert!(!self.world.wire.is_empty());
-        self.world.pass(COMMAND_TIMEOUT - ms(1));
+        self.world.pass(COMMAND_TIMEOUT.saturating_sub(ms(1)));
         assert!(!self.world.connecting, "given up {COMMAND_TIMEOUT:?} after its last answer");
         self.world.pass(ms(1));
         assert!(self.world.connecting, "a hung server is not given up");
