@@ -23,7 +23,7 @@ export function warningOf(notice: number, server: string, text: string): Warning
     }
     case NoticeCode.PlainCommandsDenied: {
       const advice =
-        'grant the command mget and the keys holdfast:* to the ACL user, and to all others who share these locks: fences of two counters have no order';
+        'grant the command mget and the keys holdfast:* to the ACL user, and to all others who share these locks';
       return warning(
         'WARN_LOCK_SCRIPTS',
         `${server} runs a script for each lock, which costs twice the CPU: ${text}; ${advice}`,

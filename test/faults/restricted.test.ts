@@ -194,6 +194,49 @@ test('RESP2, and two connections that lead to different servers: one warning say
   );
 });
 
+const PROBES: Readonly<Record<string, RegExp>> = {
+  'the history of its data': /^INFO server/,
+  'its role': /^INFO replication/,
+  'its clock': /^TIME/,
+  'the fence counter': /^GET holdfast:/,
+  MGET: /^MGET holdfast:/,
+  'what scripts may do': /^EVAL .*refusals/s,
+  'scripts by their hash': /^EVALSHA /,
+  'keys of two slots': /^EVAL return 1 2 /,
+  'keys in variables': /^EVAL local key = KEYS/,
+  subscribing: /^SUBSCRIBE holdfast:/,
+  publishing: /^PUBLISH holdfast:/,
+  'counting subscribers': /^PUBSUB NUMSUB/,
+};
+
+for (const [what, question] of Object.entries(PROBES)) {
+  test(`one error in answer to the question about ${what}: the manager connects again, and nothing counts as denied`, async () => {
+    const server = await real();
+    const proxy = await restricted(server);
+    const direct = await manager(server.url);
+    await (await direct.locks.acquire('a')).release();
+    const { locks, warnings } = await manager(proxy.url);
+    const before = locks.stats().servers;
+    assert.equal(before.length, 1);
+    const reconnected = new Promise((resolve) => locks.once('reconnect', () => resolve(undefined)));
+    const accepted = proxy.accepted;
+    proxy.failsOnce = question;
+    proxy.cut();
+    await reconnected;
+    assert.equal(proxy.failsOnce, undefined, 'the question was not asked');
+    assert.equal(proxy.accepted, accepted + 2);
+    assert.deepEqual(locks.stats().servers, before);
+    let last = 0;
+    for (const each of [locks, direct.locks, locks]) {
+      const lock = await each.acquire('a', { wait: 20_000 });
+      assert.ok(lock.fence > last, `${lock.fence} after ${last}`);
+      last = lock.fence;
+      assert.equal(await lock.release(), true);
+    }
+    assert.deepEqual(warnings, []);
+  });
+}
+
 test('idle connections that are cut: the manager connects again, and its locks stay held', async () => {
   const proxy = await restricted(await real());
   proxy.idleMs = 100;

@@ -162,6 +162,10 @@ export class RestrictedServer {
    * Source: <https://docs.aws.amazon.com/AmazonElastiCache/latest/dg/BestPractices.Clients.Redis.ServerTimeout.html>
    */
   idleMs = 0;
+  /** Answers the next command that matches, its words joined by spaces, as a proxy that cannot reach its server. */
+  failsOnce: RegExp | undefined;
+  /** How many connections were accepted so far. */
+  accepted = 0;
 
   private constructor(upstreamPort: number, names: readonly RestrictionName[]) {
     this.upstreamPort = upstreamPort;
@@ -192,6 +196,7 @@ export class RestrictedServer {
   }
 
   #accept(client: Socket): void {
+    this.accepted += 1;
     const [port = this.upstreamPort, ...others] = this.turns;
     if (others.length > 0) this.turns = [...others, port];
     const upstream = dial(port, '127.0.0.1');
@@ -218,7 +223,10 @@ export class RestrictedServer {
     }
   }
 
-  #written(words: readonly string[]): Buffer {
+  #written(asked: readonly string[]): Buffer {
+    const fails = this.failsOnce?.test(asked.join(' '));
+    if (fails) this.failsOnce = undefined;
+    const words = fails ? refusing('ERR upstream failure') : asked;
     const kept = this.#restrictions.reduce<readonly string[]>(
       (each, { instead }) => instead(each) ?? each,
       words,

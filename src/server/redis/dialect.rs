@@ -3,7 +3,7 @@
 use super::probe::{self, Refused};
 use super::wire::{self, info_field};
 use crate::machine::Denied;
-use crate::protocol::{CounterKey, Counters, Failure};
+use crate::protocol::{CounterKey, Counters, Failure, Refusal, WRONG_TYPE};
 use redis::{Pipeline, Value};
 
 /// How calls are written on one connection.
@@ -80,47 +80,73 @@ pub(super) fn question(dialect: Dialect, channel: Option<&str>) -> Pipeline {
     pipeline
 }
 
-/// The dialect for a server that answered [`question`], what it denies, and what it refuses to scripts.
-pub(super) fn answered(dialect: Dialect, values: Vec<Value>) -> (Dialect, Denied, Refused) {
+/// The dialect for a server that answered [`question`], what it denies, and what it refuses to scripts. Fails if an answer
+/// does not tell: an error that passes must not be taken for a denial that lasts as long as the connection.
+pub(super) fn answered(
+    dialect: Dialect,
+    values: Vec<Value>,
+) -> Result<(Dialect, Denied, Refused), Failure> {
     let mut values = values.into_iter();
     let mut next = || values.next().unwrap_or(Value::Nil);
-    let (counter, mget) = (denied(next()), denied(next()));
+    let (counter, mget) = (denied(next())?, denied(next())?);
     let probe = next();
-    let refused = probe::refused(&probe);
-    let (eval, evalsha) = (denied(probe), denied(next()));
-    let one_slot = is_cross_slot(next());
-    let key_in_variable = denied(next());
+    let refused = probe::refused(&probe)?;
+    let (eval, evalsha) = (denied(probe)?, denied(next())?);
+    let one_slot = is_cross_slot(next())?;
+    let key_in_variable = denied(next())?;
+    let delete = if denied(next())?.is_some() { Delete::Script } else { dialect.delete };
+    // Only a lack of the right to the key: fences of two counters have no order.
+    let counter_denied = counter.as_ref().is_some_and(|refusal| refusal.code == "NOPERM");
     let counters = match dialect.counters {
-        _ if counter.is_some() => Counters::Locks,
+        _ if counter_denied => Counters::Locks,
         Counters::Server if one_slot => Counters::Slots,
         counters => counters,
     };
-    let delete = if denied(next()).is_some() { Delete::Script } else { dialect.delete };
     let pubsub = refused.publish.as_ref().map(|why| format!("scripts may not publish: {why}"));
     let plain_commands = counter.or(mget).or(eval).or(evalsha).or(key_in_variable);
+    let plain_commands = plain_commands.map(|why| match counters {
+        Counters::Locks => format!("{why}; {OWN_COUNTERS}"),
+        Counters::Server | Counters::Slots => why.to_string(),
+    });
     let clock = refused.clock.clone();
     let dialect = Dialect { counters, delete, clock: clock.is_none() };
-    (dialect, Denied { pubsub, plain_commands, clock }, refused)
+    Ok((dialect, Denied { pubsub, plain_commands, clock }, refused))
 }
 
-fn is_cross_slot(value: Value) -> bool {
-    let failed = value.extract_error().err();
-    matches!(
-        failed.map(|error| wire::failure(&error)),
+/// What a manager without the common counter must know.
+const OWN_COUNTERS: &str = "so each lock has its own fence counter here, and its fences have no order with those of \
+clients that may use the counter of all locks";
+
+/// Whether the keys of a script must have one slot.
+fn is_cross_slot(value: Value) -> Result<bool, Failure> {
+    let Err(error) = value.clone().extract_error() else { return Ok(false) };
+    match wire::failure(&error) {
         // Not every proxy gives the code CROSSSLOT.
-        Some(Failure::Refused(refusal)) if refusal.detail.contains("same slot")
-    )
+        Failure::Refused(refusal) if refusal.detail.contains("same slot") => Ok(true),
+        _ => denied(value).map(|_| false),
+    }
 }
 
-/// Why a command is denied, if so. A server that does not know it answers with the code ERR; other errors are about the
-/// state of the server or the key.
-fn denied(value: Value) -> Option<String> {
-    match wire::failure(&value.extract_error().err()?) {
-        Failure::Refused(refusal) if ["NOPERM", "ERR"].contains(&&*refusal.code) => {
-            Some(refusal.to_string())
+/// Why a command is denied, if so.
+fn denied(value: Value) -> Result<Option<Refusal>, Failure> {
+    let Err(error) = value.extract_error() else { return Ok(None) };
+    let failure = wire::failure(&error);
+    match (wire::lasting(&failure), &failure) {
+        (Some(refusal), _) => Ok(Some(refusal.clone())),
+        // A server looks for the script, the slot, the type of a key and its own state only after the user's rights.
+        (_, Failure::NoScript) => Ok(None),
+        (_, Failure::Refused(refusal)) if comes_after_rights(refusal) => Ok(None),
+        (_, Failure::Refused(refusal)) => {
+            Err(Failure::Lost(format!("the server cannot tell what it allows: {refusal}")))
         }
-        _ => None,
+        _ => Err(failure),
     }
+}
+
+/// Whether a server refuses so only what its user may do.
+fn comes_after_rights(refusal: &Refusal) -> bool {
+    let of_the_key = ["ASK", "CROSSSLOT", "MOVED", WRONG_TYPE].contains(&&*refusal.code);
+    of_the_key || refusal.is_transient() || refusal.is_shortage()
 }
 
 /// The native command for a compare-and-delete of a server with these fields of INFO.
@@ -160,7 +186,7 @@ mod tests {
         Dialect { counters: Counters::Slots, delete: Delete::Delex, clock: true };
 
     fn of(values: Vec<Value>) -> (Counters, Delete, Option<String>) {
-        let (Dialect { counters, delete, .. }, denied, _) = answered(SLOTS, values);
+        let (Dialect { counters, delete, .. }, denied, _) = answered(SLOTS, values).unwrap();
         (counters, delete, denied.plain_commands)
     }
 
@@ -181,7 +207,7 @@ mod tests {
         ] {
             let values = vec![get, mget, probed(["", "", ""]), ONE, ONE, ONE, delete];
             assert_eq!(question(SLOTS, None).len(), values.len());
-            let (dialect, denied, _) = answered(SLOTS, values);
+            let (dialect, denied, _) = answered(SLOTS, values).unwrap();
             assert_eq!((dialect.counters, dialect.delete), (Counters::Slots, Delete::Delex));
             assert_eq!((dialect.clock, denied), (true, Denied::default()));
         }
@@ -192,7 +218,8 @@ mod tests {
         let denied = "NOPERM No permissions to access a key";
         let (counters, delete, why) = of((0..7).map(|_| error(denied)).collect());
         assert_eq!((counters, delete), (Counters::Locks, Delete::Script));
-        assert_eq!(why.as_deref(), Some("NOPERM No permissions to access a key"));
+        let why = why.unwrap();
+        assert!(why.starts_with(denied) && why.ends_with(OWN_COUNTERS), "{why}");
         let unknown = error("ERR unknown command 'MGET', with args beginning with: 'k'");
         let zero = || Value::Int(0);
         let (counters, delete, why) = of(vec![Value::Nil, unknown, ONE, ONE, ONE, ONE, zero()]);
@@ -212,17 +239,43 @@ mod tests {
         let asked = |refusals| {
             let values =
                 vec![Value::Nil, Value::Nil, probed(refusals), ONE, ONE, ONE, Value::Int(0)];
-            let (dialect, denied, _) = answered(Dialect::PLAIN, values);
+            let (dialect, denied, _) = answered(Dialect::PLAIN, values).unwrap();
             (dialect.clock, denied)
         };
         let (clock, denied) = asked(["This Redis command is not allowed from scripts", "", ""]);
         assert!(!clock && denied.pubsub.is_none());
         assert_eq!(denied.clock.as_deref(), Some("This Redis command is not allowed from scripts"));
-        for refusals in [["", "ERR no", ""], ["", "", "ERR no"]] {
+        let no = "ERR This Redis command is not allowed from script";
+        for refusals in [["", no, ""], ["", "", no]] {
             let (clock, denied) = asked(refusals);
             assert!(clock && denied.clock.is_none());
-            assert_eq!(denied.pubsub.as_deref(), Some("scripts may not publish: ERR no"));
+            let pubsub = denied.pubsub.as_deref().and_then(|why| why.strip_suffix(no));
+            assert_eq!(pubsub, Some("scripts may not publish: "));
         }
+    }
+
+    #[test]
+    fn an_answer_that_does_not_tell_fails_the_connection() {
+        let answers = || vec![Value::Nil, Value::Nil, ONE, ONE, ONE, ONE, Value::Int(0)];
+        assert!(answered(SLOTS, answers()).is_ok());
+        for number in 0..answers().len() {
+            for text in ["ERR upstream failure", "UNAVAILABLE try later"] {
+                let mut answers = answers();
+                answers[number] = error(text);
+                let failure = answered(SLOTS, answers).unwrap_err();
+                assert!(failure.to_string().contains(text), "{number}: {failure}");
+            }
+            // A server that is not ready yet has checked the user's rights.
+            let mut answers = answers();
+            answers[number] = error("LOADING Redis is loading the dataset in memory");
+            let (dialect, denied, _) = answered(SLOTS, answers).unwrap();
+            assert_eq!((dialect.counters, dialect.delete), (Counters::Slots, Delete::Delex));
+            assert_eq!(denied, Denied::default());
+        }
+        let mut answers = answers();
+        answers[0] = error("ERR unknown command 'GET'");
+        let (dialect, ..) = answered(SLOTS, answers).unwrap();
+        assert_eq!(dialect.counters, Counters::Slots, "scripts may use the counter");
     }
 
     #[test]
@@ -236,7 +289,7 @@ mod tests {
         ] {
             let values =
                 vec![Value::Nil, Value::Nil, probed(["", "", ""]), ONE, error(words), ONE, ONE];
-            assert_eq!(answered(Dialect::PLAIN, values).0.counters, Counters::Slots);
+            assert_eq!(answered(Dialect::PLAIN, values).unwrap().0.counters, Counters::Slots);
         }
     }
 

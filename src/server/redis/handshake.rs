@@ -106,7 +106,7 @@ async fn settle(
         Purpose::Server | Purpose::Cluster => endpoint.channels.first().map(|channel| &**channel),
     };
     let answers = dialogue.ask(&dialect::question(wanted, channel)).await?;
-    let (dialect, denied, refused) = dialect::answered(wanted, answers);
+    let (dialect, denied, refused) = dialect::answered(wanted, answers)?;
     let scripts = match purpose {
         Purpose::Quorum { .. } => &Script::OF_QUORUMS[..],
         Purpose::Server | Purpose::Cluster if !dialect.clock => &Script::WITHOUT_CLOCK,
@@ -168,10 +168,9 @@ async fn subscribe(
         let error = answers.into_iter().map(Value::extract_error).find_map(Result::err);
         failed = error.as_ref().map(wire::failure);
     }
-    match failed {
-        None => {}
-        Some(Failure::Refused(refusal)) => denied.pubsub = Some(refusal.to_string()),
-        Some(other) => return Err(other),
+    if let Some(failure) = failed {
+        let why = wire::lasting(&failure).map(ToString::to_string);
+        denied.pubsub = Some(why.ok_or(failure)?);
     }
     Ok(subscriber)
 }

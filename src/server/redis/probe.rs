@@ -2,7 +2,7 @@
 //! meet a refusal after its first write.
 
 use super::wire;
-use crate::protocol::{Refusal, Script};
+use crate::protocol::{Failure, Refusal, Script};
 use redis::{Pipeline, Value};
 use std::sync::LazyLock;
 
@@ -71,35 +71,27 @@ pub(super) struct Refused {
     commands: Vec<(String, String)>,
 }
 
-/// Reads the answer of the probe.
-pub(super) fn refused(answer: &Value) -> Refused {
-    let Value::Array(parts) = answer else { return Refused::default() };
+/// Reads the answer of the probe. Fails if it does not tell whether scripts may read the clock and publish.
+pub(super) fn refused(answer: &Value) -> Result<Refused, Failure> {
+    let Value::Array(parts) = answer else { return Ok(Refused::default()) };
     let mut texts = parts.iter().map(|part| match part {
         Value::BulkString(text) => wire::brief(String::from_utf8_lossy(text).into_owned()),
         _ => String::new(),
     });
-    let mut next = || texts.next().filter(|text| !text.is_empty());
-    let (clock, publish, count) = (next(), next(), next());
+    let mut next = || texts.next().filter(|text| !text.is_empty()).map(lasting).transpose();
+    let (clock, publish, count) = (next()?, next()?, next()?);
     let commands = texts
-        .filter(|text| is_about_the_command(text))
+        .filter(|text| wire::is_about_the_command(text))
         .filter_map(|text| text.split_once(' ').map(|(name, why)| (name.into(), why.into())))
         .collect();
-    Refused { clock, publish: publish.or(count), commands }
+    Ok(Refused { clock, publish: publish.or(count), commands })
 }
 
-/// Whether an error says that a command may not run at all. Others are about its arguments, or about the key: another
-/// server may have it, or the user has no right to it.
-fn is_about_the_command(error: &str) -> bool {
-    let error = error.to_ascii_lowercase();
-    let words = [
-        "can't run this command",
-        "permissions to run",
-        "not allowed from script",
-        "unknown command",
-        "unknown redis command",
-        "unsupported command",
-    ];
-    words.iter().any(|part| error.contains(part))
+/// The error that a script got, if it lasts.
+fn lasting(error: String) -> Result<String, Failure> {
+    let (code, detail) = error.split_once(' ').unwrap_or((&error, ""));
+    let failure = wire::refused(code, detail);
+    if wire::lasting(&failure).is_some() { Ok(error) } else { Err(failure) }
 }
 
 impl Refused {
@@ -154,13 +146,17 @@ mod tests {
 
     #[test]
     fn what_a_server_refuses_is_read() {
-        assert_eq!(refused(&answer(&["", "", ""])), Refused::default());
-        assert_eq!(refused(&Value::Nil), Refused::default());
-        let no_time = refused(&answer(&["ERR no TIME", "", ""]));
-        assert_eq!((no_time.clock.as_deref(), no_time.publish), (Some("ERR no TIME"), None));
-        for texts in [["", "ERR no", ""], ["", "", "ERR no"]] {
-            let no_messages = refused(&answer(&texts));
-            assert_eq!((no_messages.clock, no_messages.publish.as_deref()), (None, Some("ERR no")));
+        assert_eq!(refused(&answer(&["", "", ""])), Ok(Refused::default()));
+        assert_eq!(refused(&Value::Nil), Ok(Refused::default()));
+        let no = "This Redis command is not allowed from script";
+        let no_time = refused(&answer(&[no, "", ""])).unwrap();
+        assert_eq!((no_time.clock.as_deref(), no_time.publish), (Some(no), None));
+        for texts in [["", no, ""], ["", "", no]] {
+            let no_messages = refused(&answer(&texts)).unwrap();
+            assert_eq!((no_messages.clock, no_messages.publish.as_deref()), (None, Some(no)));
+        }
+        for texts in [["ERR later", "", ""], ["", "ERR later", ""], ["", "", "ERR later"]] {
+            assert!(refused(&answer(&texts)).is_err(), "{texts:?}");
         }
     }
 
@@ -176,13 +172,13 @@ mod tests {
             "DEL OOM command not allowed when used memory > 'maxmemory'.",
             "SET ERR unsupported option XX",
         ];
-        assert_eq!(refused(&answer(&[&["", "", ""], &other[..]].concat())), Refused::default());
+        assert_eq!(refused(&answer(&[&["", "", ""], &other[..]].concat())), Ok(Refused::default()));
     }
 
     #[test]
     fn a_script_that_could_end_halfway_is_named_by_its_commands() {
         let refusal = |texts: &[&str], scripts: &[Script]| {
-            let refused = refused(&answer(&[&["", "", ""], texts].concat()));
+            let refused = refused(&answer(&[&["", "", ""], texts].concat())).unwrap();
             refused.half_done(scripts, "app").map(|refusal| refusal.to_string())
         };
         let six = "ZADD @user_script: 4: The user executing the script can't run this command";

@@ -234,8 +234,10 @@ impl Watch {
         };
         let mut dialogue = match in_time(&self.sentinel, subscribing).await {
             Ok((dialogue, None)) => dialogue,
-            Ok((_, Some(_))) => return std::future::pending().await,
-            Err(_) => return,
+            Ok((_, Some(refused))) if wire::lasting(&refused).is_some() => {
+                return std::future::pending().await;
+            }
+            Ok((_, Some(_))) | Err(_) => return,
         };
         if self.catch_up().await.is_err() {
             // A Sentinel that does not answer would not report a failover either.

@@ -3,9 +3,10 @@
 mod clockless;
 mod refusal;
 
-pub(super) use refusal::{brief, failure, forbidden_to_a_script};
+pub(super) use refusal::{
+    brief, failure, forbidden_to_a_script, is_about_the_command, lasting, refused,
+};
 
-use self::refusal::refused;
 use super::Endpoint;
 use super::command::{Command, Word};
 use super::dialect::{self, Delete, Dialect};
@@ -580,6 +581,9 @@ pub(super) fn probe(values: &[Value]) -> Result<ServerProbe, Failure> {
     let [server, replication, time] = values else {
         return Err(Failure::Lost("the server sent too few answers".to_owned()));
     };
+    if let Some(failure) = [server, replication].into_iter().find_map(passing_error) {
+        return Err(failure);
+    }
     let uptime = info_field(server, "uptime_in_seconds").and_then(|text| text.parse::<i64>().ok());
     Ok(ServerProbe {
         replication_id: replication_id(server, replication),
@@ -587,6 +591,13 @@ pub(super) fn probe(values: &[Value]) -> Result<ServerProbe, Failure> {
         // Negative after its clock was set back: zero shows at least that it runs.
         uptime: uptime.map(|seconds| Duration::from_secs(u64::try_from(seconds).unwrap_or(0))),
     })
+}
+
+/// The error in place of an answer, unless it lasts: whoever may not run INFO does without.
+fn passing_error(answer: &Value) -> Option<Failure> {
+    let Value::ServerError(error) = answer else { return None };
+    let failure = refused(error.code(), error.details().unwrap_or_default());
+    lasting(&failure).is_none().then_some(failure)
 }
 
 /// The number of replicas in a server's answer to [`add_probe`].
@@ -709,6 +720,19 @@ mod tests {
         let probe = probe(&values).unwrap();
         assert_eq!(probe.replication_id.as_deref(), Some("abc/def"));
         assert_eq!(probe.time.as_micros(), 1_700_000_000_000_042);
+    }
+
+    #[test]
+    fn a_probe_without_an_answer_is_none() {
+        let time = || Value::Array(vec![bulk("1"), bulk("0")]);
+        let error = |text: &str| value(format!("-{text}\r\n").as_bytes()).unwrap();
+        let denied = "NOPERM this user has no permissions to run the 'info' command";
+        for failed in 0..PROBE_COMMANDS {
+            let mut values = [bulk(""), bulk(""), time()];
+            values[failed] = error("ERR upstream failure");
+            assert!(probe(&values).is_err(), "{failed}");
+        }
+        assert_eq!(probe(&[error(denied), error(denied), time()]).unwrap().replication_id, None);
     }
 
     #[test]

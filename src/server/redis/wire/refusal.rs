@@ -16,7 +16,7 @@ pub(in crate::server) fn brief(mut text: String) -> String {
     text
 }
 
-pub(super) fn refused(code: &str, detail: &str) -> Failure {
+pub(in crate::server) fn refused(code: &str, detail: &str) -> Failure {
     if code == "NOSCRIPT" {
         return Failure::NoScript;
     }
@@ -42,6 +42,40 @@ pub(in crate::server) fn forbidden_to_a_script(detail: &str) -> Option<&str> {
     ["The user executing the script can't", "ACL failure in script: "]
         .iter()
         .find_map(|words| detail.get(detail.find(words)?..))
+}
+
+/// What an error says for as long as the connection lasts, if it does: the server has not what was asked for, or the
+/// user has not the right to it. Other errors pass, such as those of a proxy that cannot reach its server.
+pub(in crate::server) fn lasting(failure: &Failure) -> Option<&Refusal> {
+    match failure {
+        Failure::Refused(refusal)
+            if refusal.code == "NOPERM" || is_about_the_command(&refusal.to_string()) =>
+        {
+            Some(refusal)
+        }
+        _ => None,
+    }
+}
+
+/// Whether an error says that a command may not run at all. Others are about its arguments, about the key (another
+/// server may have it, or the user has no right to it), or about the state of the server.
+pub(in crate::server) fn is_about_the_command(error: &str) -> bool {
+    let error = error.to_ascii_lowercase();
+    let words = [
+        "can't run this command",
+        "permissions to run",
+        "is not allowed",
+        "not allowed from script",
+        "unknown command",
+        "unknown redis command",
+        "unknown subcommand",
+        "unsupported command",
+        "not support",
+        // Of services that restrict scripts.
+        "bad lua script",
+        "number of keys",
+    ];
+    words.iter().any(|part| error.contains(part))
 }
 
 /// Redis 6 wraps an error that a command raised inside a script:
@@ -100,5 +134,27 @@ mod tests {
             let Failure::Refused(refusal) = refused(code, detail) else { panic!("not refused") };
             assert_eq!((refusal.code.as_str(), refusal.detail.as_str()), expected);
         }
+    }
+
+    #[test]
+    fn what_lasts_is_told_from_what_passes() {
+        for (code, detail, lasts) in [
+            ("NOPERM", "No permissions to access a key", true),
+            ("ERR", "unknown command 'MGET'", true),
+            ("ERR", "command 'MGET' is not allowed", true),
+            ("ERR", "ACL failure in script: No permissions to access a channel", true),
+            ("ERR", "upstream failure", false),
+            ("ERR", "Connection timed out", false),
+            ("ERR", "max number of clients reached", false),
+            ("LOADING", "Redis is loading the dataset in memory", false),
+            ("BUSY", "Redis is busy running a script. You can only call SCRIPT KILL", false),
+            ("OOM", "command not allowed when used memory > 'maxmemory'.", false),
+            ("MISCONF", "Commands that may modify the data set are disabled", false),
+            ("NOREPLICAS", "Not enough good replicas to write.", false),
+        ] {
+            let failure = refused(code, detail);
+            assert_eq!(lasting(&failure).is_some(), lasts, "{code} {detail}");
+        }
+        assert_eq!(lasting(&Failure::Lost("unknown command".to_owned())), None);
     }
 }
