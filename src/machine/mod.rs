@@ -765,7 +765,7 @@ impl Machine {
             && self.rq.cx.config.cluster
             && !servers.of(&keys).connection.pubsub_denied
         {
-            // A release skips this manager's entries until it has subscribed; then they ask again.
+            // No message reaches this manager until it has subscribed; then its entries ask again.
             let (node, channel) = (servers.node(&keys), servers.shard_channel(&keys));
             self.channels.listen(&mut self.rq.cx, node, channel, &keys);
         }

@@ -306,9 +306,19 @@ pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
         script("math.max(lock.now_us, (lock.last_seq or 0) + 1)", "lock.now_us - 1e12"),
     ),
     (
-        "a waiter that cannot be reached at once is removed",
+        "a waiter that connects again is passed over",
         Kind::Steady,
-        script("if entry.deadline_ms < until_ms then", "if true then"),
+        script("and not is_awaited(lock, entry) then", "then"),
+    ),
+    (
+        "a waiter that is gone is waited for in vain",
+        Kind::Steady,
+        script("return lock.now_ms - since_ms <= UNREACHED_MS", "return true"),
+    ),
+    (
+        "each waiter that is gone is waited for anew",
+        Kind::Steady,
+        script("or entry.deadline_ms - LIVENESS_MS > since_ms then", "or true then"),
     ),
     (
         "a claim is not heard",

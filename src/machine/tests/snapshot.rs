@@ -15,6 +15,8 @@ pub(super) struct Snapshot {
     /// The remaining ms of the fence counter, as for the lock.
     pub(super) fence_ms: i64,
     pub(super) line: Vec<Waiter>,
+    /// When a waiter was found whose inbox has no subscriber, in ms.
+    pub(super) unreached_ms: Option<u64>,
     /// Whether the flag for the wait queue exists.
     pub(super) waiting: bool,
     /// The record of the fence of the newest share.
@@ -76,6 +78,9 @@ impl Snapshot {
             fence_ms,
             waiting: ask(&["EXISTS", &keys.waiting()]) == ["1"],
             newest: if shared { newest_share(keys, ask) } else { String::new() },
+            unreached_ms: ask(&["HGET", &keys.waiters(), "unreached"])
+                .pop()
+                .and_then(|at| at.parse().ok()),
             line: queue,
             shares: if shared { read_shares(keys, time, ask) } else { lone.into_iter().collect() },
         }

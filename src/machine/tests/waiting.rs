@@ -231,14 +231,68 @@ fn a_lost_message_is_replaced_by_a_poll_within_the_claim() {
 }
 
 #[test]
-fn an_unsubscribed_waiter_is_skipped_and_keeps_its_position() {
+fn a_waiter_that_connects_again_is_not_overtaken() {
     let mut crowd = Crowd::new(3);
-    let lease = crowd.held(0, 10_000);
+    let lease = crowd.held(0, 60_000);
     let (b, c) = (crowd.acquire(1, 10_000), crowd.acquire(2, 10_000));
     crowd.worlds[1].event(Event::Disconnected("cut".to_owned()));
     crowd.release(0, lease);
-    assert!(crowd.has(2, c), "at once");
+    crowd.pass_for(&[2, 0], ms(2_500));
+    assert!(!crowd.has(2, c), "the first may be connecting again");
+    crowd.worlds[1].now = crowd.worlds[2].now;
     crowd.worlds[1].connect();
+    crowd.settle();
+    let lease = crowd.worlds[1].lease(b).0;
+    crowd.release(1, lease);
+    assert!(crowd.has(2, c));
+}
+
+#[test]
+fn readers_do_not_overtake_a_writer_that_connects_again() {
+    let mut crowd = Crowd::new(3);
+    let share = |crowd: &mut Crowd, who: usize| {
+        let op = crowd.worlds[who].acquire_as(60_000, Wait::Forever, RENEWED, Mode::SHARED);
+        crowd.settle();
+        op
+    };
+    let reader = share(&mut crowd, 0);
+    let writer = crowd.acquire(1, 60_000);
+    let later = share(&mut crowd, 2);
+    for who in [1, 2] {
+        crowd.worlds[who].event(Event::Disconnected("cut".to_owned()));
+    }
+    // The later one is the first to connect, and polls.
+    crowd.worlds[2].connect();
+    crowd.settle();
+    assert!(!crowd.has(2, later));
+    crowd.pass_for(&[2, 0], ms(2_500));
+    assert!(!crowd.has(2, later));
+    crowd.worlds[1].now = crowd.worlds[2].now;
+    crowd.worlds[1].connect();
+    crowd.settle();
+    let lease = crowd.worlds[0].lease(reader).0;
+    crowd.release(0, lease);
+    let lease = crowd.worlds[1].lease(writer).0;
+    assert!(!crowd.has(2, later));
+    crowd.release(1, lease);
+    assert!(crowd.has(2, later));
+}
+
+#[test]
+fn a_waiter_that_stays_away_costs_a_claim_and_keeps_its_position() {
+    let mut crowd = Crowd::new(3);
+    let lease = crowd.held(0, 60_000);
+    let (b, c) = (crowd.acquire(1, 10_000), crowd.acquire(2, 10_000));
+    crowd.worlds[1].event(Event::Disconnected("cut".to_owned()));
+    crowd.release(0, lease);
+    let freed = crowd.worlds[0].now;
+    while !crowd.has(2, c) {
+        crowd.pass_for(&[2, 0], ms(1));
+        assert!(crowd.worlds[2].now.since(freed) < ms(3_400), "more than a claim");
+    }
+    crowd.worlds[1].now = crowd.worlds[2].now;
+    crowd.worlds[1].connect();
+    crowd.settle();
     let again = crowd.acquire(0, 10_000);
     let lease = crowd.worlds[2].lease(c).0;
     crowd.release(2, lease);
@@ -301,6 +355,10 @@ fn a_try_acquires_a_lock_whose_waiters_are_dead() {
     crowd.worlds[1].event(Event::Disconnected("died".to_owned()));
     crowd.worlds[1].connecting = false;
     crowd.release(0, lease);
+    let early = crowd.worlds[2].acquire(10_000, Wait::Never);
+    crowd.settle();
+    assert!(!crowd.has(2, early), "the waiter may be connecting again");
+    crowd.pass_for(&[2, 0], ms(3_001));
     let op = crowd.worlds[2].acquire(10_000, Wait::Never);
     crowd.settle();
     assert!(crowd.has(2, op));

@@ -416,15 +416,14 @@ impl Watch {
         }
     }
 
-    /// The tokens that should get the lock or shares of it by this call, in order: the first reachable
-    /// waiter, and the next ones that may share with it.
+    /// The tokens that should get the lock or shares of it by this call, in order: the first waiter that is not waited
+    /// for in vain, and the next ones that may share with it.
     fn successors<'a>(&self, done: &'a Executed<'_>) -> Vec<Candidate<'a>> {
         let lone = done.before.lone();
         let eligible = done.before.line.iter().filter(|waiter| {
             waiter.token != done.token()
                 // Plain commands that arrived late have granted the waiter its share.
                 && lone.is_none_or(|share| share.token != waiter.token)
-                && waiter.reach != Reach::Gone
                 && waiter.deadline_ms >= done.now_ms()
                 && !self.is_purged(done, waiter)
         });
@@ -436,7 +435,13 @@ impl Watch {
         let mut candidates: Vec<_> = candidates.chain(done.own_entry()).collect();
         candidates.sort_unstable();
         let (mut sharing, mut successors) = (done.sharing(), Vec::new());
+        let mut unreached_ms = done.before.unreached_ms;
         for candidate in candidates {
+            let waiter = done.before.waiter(candidate.token);
+            let gone = waiter.filter(|it| it.reach == Reach::Gone && it.token != done.token());
+            if gone.is_some_and(|gone| !gone.is_awaited(&mut unreached_ms, done.now_ms())) {
+                continue;
+            }
             match candidate.limit {
                 None if sharing == 0 => return vec![candidate],
                 Some(limit) if limit == 0 || sharing < limit => sharing += 1,
@@ -608,15 +613,32 @@ impl Watch {
         let left = done.is_release();
         let stands = done.after.waiter(done.token()).is_some();
         expect(!(left && stands), "a caller that left is still enqueued")?;
-        let soon_ms = done.now_ms() + 2_000;
         for waiter in &done.before.line {
             let gone = done.after.waiter(&waiter.token).is_none();
             let owns = done.after.held_ms(&waiter.token).is_some();
             let left = left && waiter.token == done.token();
-            let lives = waiter.deadline_ms > soon_ms && !self.is_purged(done, waiter);
+            let in_vain = waiter.reach == Reach::Gone
+                && !waiter.is_awaited(&mut done.before.unreached_ms.clone(), done.now_ms());
+            let lives =
+                waiter.deadline_ms >= done.now_ms() && !in_vain && !self.is_purged(done, waiter);
             expect(!(gone && lives) || owns || left, &format!("{} lost its entry", waiter.token))?;
         }
         Ok(())
+    }
+}
+
+/// How long a waiter that no message reaches is waited for.
+const UNREACHED_MS: u64 = 3_000;
+
+impl Waiter {
+    /// Whether a waiter that no message reaches is still waited for, at `now_ms`: since when that is so for those that were
+    /// not heard of later is in `since_ms`.
+    fn is_awaited(&self, since_ms: &mut Option<u64>, now_ms: u64) -> bool {
+        let heard_ms = self.deadline_ms.saturating_sub(LIVENESS_MS);
+        let since = since_ms.filter(|since| heard_ms <= *since && *since <= now_ms);
+        let since = since.unwrap_or(now_ms);
+        *since_ms = Some(since);
+        now_ms - since <= UNREACHED_MS
     }
 }
 
@@ -733,7 +755,7 @@ fn messages_are_right(done: &Executed<'_>, successors: &[Candidate<'_>]) -> Resu
         done.messages.iter().flatten().map(|it| it.token.as_str()).collect();
     let listens = |token: &str| {
         token != done.token()
-            && done.before.waiter(token).is_some_and(|waiter| waiter.reach != Reach::Polls)
+            && done.before.waiter(token).is_some_and(|waiter| waiter.reach == Reach::Listens)
     };
     let due: BTreeSet<_> =
         successors.iter().map(|successor| successor.token).filter(|it| listens(it)).collect();

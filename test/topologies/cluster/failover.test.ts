@@ -100,3 +100,45 @@ test('a planned failover costs nobody a lock', async () => {
   await checkEnd(scene);
   assert.equal(holder.stats().lost, 0);
 });
+
+test('a planned failover: readers do not overtake a writer, whoever connects first', async () => {
+  const name = `read:${TAG}`;
+  const options = { ttl: 20_000, wait: 60_000 };
+  const shared = await holder.acquire(name, { ...options, mode: 'shared' });
+  const crew = await Promise.all(
+    Array.from({ length: 4 }, () => connect({ cluster: cluster.urls })),
+  );
+  try {
+    const slot = await cluster.slotOf(TAG);
+    const primary = await cluster.primaryOf(slot);
+    const order: number[] = [];
+    const done: Promise<void>[] = [];
+    for (const [index, each] of crew.entries()) {
+      const mode = index % 2 === 0 ? 'exclusive' : 'shared';
+      const turn = each.acquire(name, { ...options, mode }).then(async (lock) => {
+        order.push(index);
+        await lock.release();
+      });
+      done.push(turn);
+      await until(
+        async () => (await primary.admin.zcard(`lock:${name}::queue`)) === index + 1,
+        `waiter ${index}`,
+      );
+    }
+    await cluster.inSync(primary);
+    const next = await cluster.failOver(slot);
+    await until(
+      async () =>
+        crew.every((each) => each.stats().waiting === 1) &&
+        ((await next.admin.call('PUBSUB', 'SHARDCHANNELS', '*')) as unknown[]).length >=
+          crew.length,
+      'the waiters to listen again',
+    );
+    assert.deepEqual(order, [], 'nobody got a share meanwhile');
+    assert.equal(await shared.release(), true);
+    await Promise.all(done);
+    assert.deepEqual(order, [0, 1, 2, 3]);
+  } finally {
+    await Promise.all(crew.map((each) => each.close()));
+  }
+});

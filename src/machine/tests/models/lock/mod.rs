@@ -58,6 +58,8 @@ enum Variant {
     GrantKeepsFence,
     /// Messages get lost: waiters poll.
     NobodyPolls,
+    /// A waiter who cannot be told leaves the queue, though it may be connecting again.
+    NobodyIsAwaited,
     /// A waiter whose grant arrives with no time left asks again.
     LateGrantEndsWaiting,
     /// A lost lease is given back, because an extension may still be in flight.
@@ -211,7 +213,8 @@ impl Model for Protocol {
 const ONE_HOLDER: &str = "at most one believes to hold the lock";
 const HOLDERS_OWN: &str = "whoever believes to hold the lock owns it, and not for less time";
 const FENCES_RISE: &str = "each hold has a greater fence than those before";
-const IN_TURN: &str = "nobody gets the lock ahead of another who can be told";
+const IN_TURN: &str =
+    "nobody gets the lock ahead of another who can be told or may be connecting again";
 const NO_LONG_WAIT: &str = "nobody waits for long for a lock that nobody holds";
 const LEASES_END: &str = "every lease ends";
 const LOCKS_ARE_KNOWN: &str = "a manager knows of each lock, unless requests were lost";
@@ -255,7 +258,7 @@ impl Budget {
                 state.waiting().any(|waiting| waiting.uncertain)
             }));
         }
-        if self.lost_connections > 0 && self.acquires.contains(&2) {
+        if self.lost_connections > 0 && self.slow_ticks >= CLAIM {
             properties.push(sometimes("a position in the queue is lost", |_, state| {
                 state.waiting().any(|waiting| matches!(waiting.position, QueuePosition::Lost(_)))
             }));
@@ -481,7 +484,8 @@ const SLOW: Budget = Budget { slow_ticks: 2, ..ONE_TWICE };
 const SLOWER: Budget = Budget { slow_ticks: 3, cancels: 1, ..ONCE_EACH };
 const CUT_OFF: Budget = Budget { lost_connections: 1, ..ONE_TWICE };
 const CUT_OFF_AND_SLOW: Budget =
-    Budget { lost_connections: 1, slow_ticks: 1, cancels: 1, ..ONCE_EACH };
+    Budget { lost_connections: 1, slow_ticks: 2, cancels: 1, ..ONCE_EACH };
+const CUT_OFF_OF_THREE: Budget = Budget { lost_connections: 1, ..THREE };
 const UNHEARD: Budget = Budget { lost_messages: 1, ..ONE_TWICE };
 const CRASH: Budget = Budget { crashes: 1, ..ONE_TWICE };
 const CRASH_OF_THREE: Budget = Budget { crashes: 1, ..THREE };
@@ -509,6 +513,7 @@ fn every_promise_is_kept_on_a_slow_network() {
 fn every_promise_is_kept_when_a_connection_or_a_message_is_lost() {
     assert_keeps_promises(CUT_OFF, 100_000);
     assert_keeps_promises(CUT_OFF_AND_SLOW, 80_000);
+    assert_keeps_promises(CUT_OFF_OF_THREE, 80_000);
     assert_keeps_promises(UNHEARD, 5_000);
 }
 
@@ -536,6 +541,7 @@ fn every_rule_is_needed() {
         (Variant::GrantHasNoEnd, NO_LONG_WAIT, CRASH),
         (Variant::GrantKeepsFence, FENCES_RISE, BOTH_TWICE),
         (Variant::NobodyPolls, NO_LONG_WAIT, UNHEARD),
+        (Variant::NobodyIsAwaited, IN_TURN, CUT_OFF_OF_THREE),
         (Variant::LateGrantEndsWaiting, NO_LONG_WAIT, SLOWER),
         (Variant::LossIsNotGivenBack, LOCKS_ARE_KNOWN, EXTENDED),
     ] {

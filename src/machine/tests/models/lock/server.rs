@@ -55,7 +55,9 @@ pub(super) struct Server {
     pub(super) subscribed: [bool; CLIENTS_MAX],
     /// An outgoing message.
     pub(super) published: Option<Grant>,
-    /// A later waiter got the lock before a reachable earlier one.
+    /// How long waiters who cannot be told are still waited for, unless they were heard of since.
+    awaits: Ticks,
+    /// A later waiter got the lock before an earlier one who could be told, or was waited for.
     pub(super) overtaken: bool,
 }
 
@@ -72,8 +74,8 @@ pub(super) struct Lock {
 struct Entry {
     number: u8,
     token: Token,
-    /// The client was unreachable when its entry was first.
-    skipped: bool,
+    /// The client was heard of since a waiter who cannot be told was last found.
+    heard: bool,
 }
 
 impl Server {
@@ -86,6 +88,7 @@ impl Server {
             unclaimed: None,
             subscribed: [true; CLIENTS_MAX],
             published: None,
+            awaits: 0,
             overtaken: false,
         }
     }
@@ -100,6 +103,7 @@ impl Server {
 
     /// Ends a lease that has expired.
     pub(super) fn tick(&mut self) {
+        self.awaits = self.awaits.saturating_sub(1);
         if let Some(Lock { left: Some(left), .. }) = &mut self.lock {
             *left -= 1;
             if *left == 0 {
@@ -193,7 +197,7 @@ impl Server {
         // Shows that its client is alive.
         self.unclaimed = self.unclaimed.filter(|unclaimed| unclaimed.client != token.client);
         if let Some(entry) = index {
-            entry.skipped = false;
+            entry.heard = true;
             return Some(entry.number);
         }
         let number = if let Intent::Join(Some(number)) = intent {
@@ -202,39 +206,43 @@ impl Server {
             self.last_number += 1;
             self.last_number
         };
-        self.queue.push(Entry { number, token, skipped: false });
+        self.queue.push(Entry { number, token, heard: true });
         self.queue.sort_unstable_by_key(|entry| entry.number);
         Some(number)
     }
 
-    /// Grants the free lock to the first reachable waiter: the reply, if that is `caller`.
+    /// Grants the free lock to the first waiter who can be told or is waited for: the reply, if that is `caller`.
     fn advance(&mut self, variant: Variant, caller: Option<Token>) -> Option<Reply> {
         if let Some(silent) = self.unclaimed.take() {
             // The client let a whole claim pass.
             self.queue.retain(|entry| entry.token.client != silent.client);
         }
-        let mut index = 0;
-        while let Some(&Entry { token, skipped, .. }) = self.queue.get(index) {
-            if caller == Some(token) {
-                self.pass_by(index);
-                self.queue.remove(index);
-                return Some(self.grant(token));
+        while let Some(&entry) = self.queue.first() {
+            let told = self.subscribed[entry.token.client] || caller == Some(entry.token);
+            let awaited = !told && self.awaits(&entry);
+            if !told && (!awaited || variant == Variant::NobodyIsAwaited) {
+                // If the client returns, it has its number.
+                self.overtaken |= awaited && self.queue.len() > 1;
+                self.queue.remove(0);
+                continue;
             }
-            if self.subscribed[token.client] {
-                self.pass_by(index);
-                self.queue.remove(index);
-                self.offer(variant, token);
-                return None;
+            self.queue.remove(0);
+            if caller == Some(entry.token) {
+                return Some(self.grant(entry.token));
             }
-            if skipped {
-                // A repeated failure. If the client returns, it has its number.
-                self.queue.remove(index);
-            } else {
-                self.queue[index].skipped = true;
-                index += 1;
-            }
+            self.offer(variant, entry.token);
+            return None;
         }
         None
+    }
+
+    /// Whether a waiter who cannot be told is waited for.
+    fn awaits(&mut self, entry: &Entry) -> bool {
+        if entry.heard {
+            self.awaits = CLAIM;
+            self.queue.iter_mut().for_each(|entry| entry.heard = false);
+        }
+        self.awaits > 0
     }
 
     /// Grants the free lock to a waiter for one claim, and notifies it.
