@@ -172,13 +172,19 @@ impl State {
         let Some((channel, true)) = self.asked.take() else { return };
         self.subscribed.remove(&channel);
         match failure {
-            Failure::Refused(_) if kind == Channels::Plain || wire::lasting(&failure).is_some() => {
-                deliver(Incoming::PubsubDenied(failure.to_string()));
+            Failure::Refused(refusal)
+                if kind == Channels::Plain || !is_elsewhere(&refusal.code) =>
+            {
+                deliver(Incoming::PubsubDenied(refusal.to_string()));
             }
-            // It passes, or the slot has moved, or is about to: the waiters find out where to.
+            // The slot has moved, or is about to: the waiters find out where to.
             _ => deliver(Incoming::Listening(channel, false)),
         }
     }
+}
+
+fn is_elsewhere(code: &str) -> bool {
+    matches!(code, "MOVED" | "ASK" | "TRYAGAIN" | "CLUSTERDOWN" | "LOADING" | "MASTERDOWN")
 }
 
 /// Handles a value with two channels subscribed.
@@ -219,12 +225,10 @@ mod tests {
     }
 
     #[test]
-    fn what_passes_is_no_denial() {
+    fn a_slot_that_has_moved_is_no_denial() {
         let asked = || Some(("b".into(), true));
         let moved = "-MOVED 1 127.0.0.1:7000\r\n";
-        for passes in [moved, "-ERR upstream failure\r\n"] {
-            assert_eq!(heard(Channels::Shard, asked(), &[passes]), [r#"Listening("b", false)"#]);
-        }
+        assert_eq!(heard(Channels::Shard, asked(), &[moved]), [r#"Listening("b", false)"#]);
         let denied = heard(Channels::Shard, asked(), &["-NOPERM no\r\n"]);
         assert_eq!(denied, [r#"PubsubDenied("NOPERM no")"#]);
         assert!(heard(Channels::Shard, Some(("a".into(), false)), &[moved]).is_empty());

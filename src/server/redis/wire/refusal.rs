@@ -68,7 +68,7 @@ pub(in crate::server) fn is_about_the_command(error: &str) -> bool {
         "not allowed from script",
         "unknown command",
         "unknown redis command",
-        "unknown subcommand",
+        "subcommand",
         "unsupported command",
         "not support",
         // Of services that restrict scripts.
@@ -142,6 +142,7 @@ mod tests {
             ("NOPERM", "No permissions to access a key", true),
             ("ERR", "unknown command 'MGET'", true),
             ("ERR", "command 'MGET' is not allowed", true),
+            ("ERR", "Unknown PUBSUB subcommand or wrong number of arguments for 'NUMSUB'", true),
             ("ERR", "ACL failure in script: No permissions to access a channel", true),
             ("ERR", "upstream failure", false),
             ("ERR", "Connection timed out", false),
