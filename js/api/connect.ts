@@ -11,7 +11,7 @@ import {
   checkConnectOptions,
   type Defaults,
 } from './connect-options.js';
-import { argumentError, LockError } from './errors.js';
+import { argumentError, LockConnectionError, LockError } from './errors.js';
 import { LockManager } from './manager.js';
 import {
   type ConnectTarget,
@@ -53,7 +53,7 @@ export async function connect(
   const { context, checked, options: channelOptions } = prepare(target, options);
   let channel: NativeChannel | undefined;
   const outcome = await new Promise<Outcome>((opened) => {
-    channel = usable(() => new NativeChannel(channelOptions, opened));
+    channel = startable(context, () => new NativeChannel(channelOptions, opened));
   });
   if (outcome.code !== OutcomeCode.Done) throw toError(outcome, context, 'connect to');
   const warnings = isDefaultTarget(target) ? [defaultTargetWarning(context.server)] : [];
@@ -98,13 +98,16 @@ export function prepare(target: unknown, options: ConnectOptions | undefined): P
   return { context, checked, options: channelOptions(client, where, checked) };
 }
 
-/** Turns the core's refusal of a certificate or key into the error of an argument. @internal */
-export function usable<T>(start: () => T): T {
+/** Starts what connects to a server. Throws the error of an argument if the core refuses a certificate or key. @internal */
+export function startable<T>({ server }: ErrorContext, start: () => T): T {
   try {
     return start();
   } catch (error) {
     const { code, message } = error as Error & { code?: string };
     if (code === 'InvalidArg') throw argumentError('ERR_INVALID_ARG_VALUE', message);
+    if (code === 'Cancelled') {
+      throw new LockConnectionError(`cannot connect to ${server}: ${message}`);
+    }
     const report = 'this is a defect of holdfast, please report it';
     throw new LockError('ERR_INTERNAL', `${message}: ${report}`, undefined, { cause: error });
   }

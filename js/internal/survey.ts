@@ -1,6 +1,6 @@
 /** Surveys of servers: for the command line, not for services. */
 
-import { prepare, usable } from '../api/connect.js';
+import { prepare, startable } from '../api/connect.js';
 import type { ConnectOptions } from '../api/connect-options.js';
 import type { ConnectTarget } from '../api/target.js';
 import type { Outcome } from '../native/records.js';
@@ -43,7 +43,7 @@ export async function survey(
   const { context, options: wanted } = prepare(target, options);
   const outcome = await new Promise<Outcome>((asked) => {
     const ask = (slot: number) => slots.bridge.survey(slot, wanted, [...questions]);
-    usable(() => slots.takeFor(ask, asked));
+    startable(context, () => slots.takeFor(ask, asked));
   });
   if (outcome.text?.surveys === undefined) throw toError(outcome, context, 'ask');
   return outcome.text.surveys;

@@ -176,34 +176,35 @@ impl Drop for Handle {
 pub struct Watch {
     core: Arc<Core>,
     node: NodeId,
-    socket: Arc<Socket>,
+    /// Weak: an event loop that does not turn keeps no socket open that has ended meanwhile.
+    socket: Weak<Socket>,
 }
 
 /// The outcome of [`Watch::readable`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Readable {
+#[cfg(feature = "node")]
+pub(crate) struct Readable {
     /// Whether there is something for the caller to read, of which it is not told otherwise.
-    pub reported: bool,
+    pub(crate) reported: bool,
     /// Whether the connection is over, so nothing needs to wait for its socket.
-    pub over: bool,
+    pub(crate) over: bool,
 }
 
 impl Watch {
-    /// The socket to wait for. It stays open as long as this exists.
+    /// The socket to wait for; none if it is closed already.
     #[must_use]
     #[cfg(feature = "node")]
-    pub(crate) fn socket(&self) -> &Socket {
-        &self.socket
+    pub(crate) fn socket(&self) -> Option<Arc<Socket>> {
+        self.socket.upgrade()
     }
 
-    /// Reads what is there. The first call says that the event loop waits for the socket.
+    /// Reads what is there. `waits`: whether the event loop waits for the socket from here on. If not, the keeper reads.
     #[must_use]
-    pub fn readable(&self) -> Readable {
-        let mut current = false;
-        let turned = self.core.turn(|state, now| {
-            current = state.read(now, self.node, &self.socket);
-        });
-        Readable { reported: turned.reported, over: !current }
+    #[cfg(feature = "node")]
+    pub(crate) fn readable(&self, socket: &Arc<Socket>, waits: bool) -> Readable {
+        let turned = self.core.turn(|state, now| state.read(now, self.node, socket, waits));
+        // The end of the turn may have ended the connection.
+        Readable { reported: turned.reported, over: socket.is_over() }
     }
 }
 
@@ -301,15 +302,14 @@ impl Core {
         if turn.ended { Kept::Ended } else { Kept::Until(turn.due) }
     }
 
-    /// Reads for a socket that the keeper waits for. Returns whether the connection lives on.
+    /// Reads for a socket that the keeper waits for. Returns whether it must go on waiting.
     pub(crate) fn read(&self, node: NodeId, socket: &Arc<Socket>) -> bool {
-        let mut current = false;
         // The task that sleeps until the next timeout is another one, so it is woken as by a caller.
-        let turn = self.turn(|state, now| current = state.read(now, node, socket));
+        let turn = self.turn(|state, now| state.read(now, node, socket, true));
         if turn.reported {
             self.wake();
         }
-        current
+        !socket.is_over()
     }
 
     /// Wakes the caller, also if that panics once: its outcomes must not stay unread.

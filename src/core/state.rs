@@ -17,6 +17,7 @@ use crate::server::{
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::runtime::Handle as Runtime;
+use tokio::task::JoinSet;
 
 /// Timers of the runtime stop during suspend, but leases do not. No sleep is longer than this.
 const SLEEP_MAX: Duration = Duration::from_millis(500);
@@ -44,9 +45,11 @@ pub(super) enum Input {
 struct Peer {
     connection: Option<Connection>,
     generation: Generation,
+    /// The task that connects. It ends with this set.
+    attempt: JoinSet<()>,
     /// The items to send at the end of this turn.
     batch: Vec<Item>,
-    /// Whether the reader knows the socket.
+    /// Whether the reader waits for the socket. Until it says so, the keeper looks after it.
     watched: bool,
 }
 
@@ -65,6 +68,8 @@ pub(super) struct State {
     mail: Arc<Mail>,
     /// Indexed by node number.
     peers: Vec<Peer>,
+    /// The task that asks for the routes. It ends with this set.
+    discovery: JoinSet<()>,
     effects: Vec<Effect>,
     incoming: Vec<Incoming>,
     /// Whether the caller has something to read since it was last asked.
@@ -96,6 +101,7 @@ impl State {
             shared,
             mail,
             peers: Vec::new(),
+            discovery: JoinSet::new(),
             effects: Vec::new(),
             incoming: Vec::new(),
             reported: false,
@@ -172,20 +178,14 @@ impl State {
         (0..self.peers.len()).map(|index| self.read_peer(now, index)).sum()
     }
 
-    /// Reads `socket` if it is still that of `node`. Returns whether it is.
-    pub(super) fn read(&mut self, now: Mono, node: NodeId, socket: &Arc<Socket>) -> bool {
+    /// Reads `socket` if it is still that of `node`. `waits`: whether the reader waits for it from here on.
+    pub(super) fn read(&mut self, now: Mono, node: NodeId, socket: &Arc<Socket>, waits: bool) {
         self.take_mail(now);
-        let index = usize::from(node.0);
-        let is_current = |state: &mut Self| {
-            let link = state.peers.get_mut(index).and_then(Peer::link);
-            link.is_some_and(|link| Arc::ptr_eq(link.socket(), socket))
-        };
-        if !is_current(self) {
-            return false;
+        let peer = self.peer(node);
+        if peer.link().is_some_and(|link| Arc::ptr_eq(link.socket(), socket)) {
+            peer.watched = waits;
+            self.read_peer(now, usize::from(node.0));
         }
-        self.peers[index].watched = true;
-        self.read_peer(now, index);
-        is_current(self)
     }
 
     /// Returns the number of events.
@@ -249,11 +249,11 @@ impl State {
         if let (Some(socket), Some(core)) = (socket, self.core.upgrade()) {
             match self.reader {
                 Reader::EventLoop => {
+                    let socket = Arc::downgrade(&socket);
                     self.caller.watch(Watch { core, node, socket });
                     self.reported = true;
                 }
                 Reader::Keeper => {
-                    self.peer(node).watched = true;
                     drop(self.runtime.spawn(keeper::read(Arc::downgrade(&core), node, socket)));
                 }
             }
@@ -413,9 +413,7 @@ impl State {
     }
 
     fn connect(&mut self, now: Mono, node: NodeId) {
-        let peer = self.peer(node);
-        peer.generation += 1;
-        let generation = peer.generation;
+        let generation = self.peer(node).next_generation();
         let mail = Arc::clone(&self.mail);
         let deliver: Deliver = {
             let mail = Arc::clone(&mail);
@@ -428,7 +426,7 @@ impl State {
             return;
         }
         let (endpoint, directory) = (Arc::clone(&self.endpoint), Arc::clone(&self.directory));
-        self.runtime.spawn(async move {
+        let attempt = async move {
             let _failed = OnPanic(|| {
                 let failed = Err(Failure::Lost(DEFECT.to_owned()));
                 mail.put(Input::Connected(node, generation, failed));
@@ -437,7 +435,9 @@ impl State {
             let result = server::connect(&endpoint, &directory, node, deliver).await;
             // If the manager has ended, dropping the connection closes it.
             mail.put(Input::Connected(node, generation, result));
-        });
+        };
+        let runtime = self.runtime.clone();
+        self.peer(node).attempt.spawn_on(attempt, &runtime);
     }
 
     fn disconnect(&mut self, node: NodeId, abort: bool) {
@@ -445,24 +445,27 @@ impl State {
         let peer = self.peer(node);
         // The machine has given up every request of the old connection, including those of this turn.
         peer.batch.clear();
-        peer.generation += 1;
+        peer.next_generation();
         match peer.connection.take() {
             Some(connection) if abort => connection.abort(),
             other => drop(other),
         }
     }
 
-    fn discover(&self) {
+    fn discover(&mut self) {
         let (endpoint, directory) = (Arc::clone(&self.endpoint), Arc::clone(&self.directory));
         let mail = Arc::clone(&self.mail);
-        self.runtime.spawn(async move {
+        let discovery = async move {
             let _failed = OnPanic(|| {
                 mail.put(Input::Discovered(Err(Failure::Lost(DEFECT.to_owned()))));
             });
             faults::at("discovering");
             let routes = server::discover(&endpoint, &directory).await;
             mail.put(Input::Discovered(routes));
-        });
+        };
+        // The machine asks again only after an answer.
+        self.discovery = JoinSet::new();
+        self.discovery.spawn_on(discovery, &self.runtime);
     }
 
     fn start_queries(&mut self) {
@@ -506,6 +509,13 @@ impl State {
 }
 
 impl Peer {
+    /// Whatever comes from the connection before is ignored from here on, and an attempt to make it ends.
+    fn next_generation(&mut self) -> Generation {
+        self.attempt = JoinSet::new();
+        self.generation += 1;
+        self.generation
+    }
+
     fn link(&mut self) -> Option<&mut Link> {
         self.connection.as_mut().and_then(Connection::link)
     }

@@ -1,5 +1,6 @@
 //! The one thread that carries every manager of the process.
 
+use crate::server;
 use std::io;
 use std::sync::{Mutex, PoisonError};
 use tokio::runtime::{Builder, Handle};
@@ -13,7 +14,7 @@ pub(crate) fn get() -> io::Result<Handle> {
     if let Some(handle) = &*runtime {
         return Ok(handle.clone());
     }
-    let handle = start()?;
+    let handle = start().map_err(server::explained)?;
     *runtime = Some(handle.clone());
     Ok(handle)
 }

@@ -12,6 +12,7 @@ use crate::machine::{Command, OpId};
 use napi::Env;
 use napi::bindgen_prelude::{Float64ArraySlice, Function};
 use napi_derive::napi;
+use std::io;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -91,7 +92,7 @@ impl Bridge {
     }
 
     /// Starts the manager that records call `manager`. The outcome in `slot` says whether it could connect.
-    /// Throws an `InvalidArg` if an option cannot be used.
+    /// Throws an `InvalidArg` if an option cannot be used, and a `Cancelled` if this process lacks what it needs.
     #[napi(catch_unwind)]
     pub fn connect(
         &self,
@@ -104,7 +105,8 @@ impl Bridge {
         let caller: Arc<dyn Caller> = Arc::new(ManagerCaller { completions, manager });
         let (config, endpoint) = options.split()?;
         let reader = if self.event_loop.is_some() { Reader::EventLoop } else { Reader::Keeper };
-        let handle = Handle::start(config, endpoint, Arc::clone(&caller), reader)?;
+        let handle = Handle::start(config, endpoint, Arc::clone(&caller), reader);
+        let handle = handle.map_err(no_keeper)?;
         let mut managers = lock(&self.managers);
         managers.retain(WeakHandle::is_alive);
         managers.push(handle.downgrade());
@@ -116,8 +118,7 @@ impl Bridge {
         Ok(NativeManager::new(handle, caller, Arc::clone(&self.completions)))
     }
 
-    /// Asks every server of an address the questions, each a command, without a manager. Throws an
-    /// `InvalidArg` if an option cannot be used.
+    /// Asks every server of an address the questions, each a command, without a manager. Throws as `connect` does.
     #[napi(catch_unwind)]
     pub fn survey(
         &self,
@@ -130,8 +131,12 @@ impl Bridge {
         // A survey has neither losses nor notices, so this number names no manager.
         let caller: Arc<dyn Caller> = Arc::new(ManagerCaller { completions, manager: u32::MAX });
         let (_, endpoint) = options.split()?;
-        Ok(keeper::survey(endpoint, questions, OpId(slot), caller)?)
+        keeper::survey(endpoint, questions, OpId(slot), caller).map_err(no_keeper)
     }
+}
+
+fn no_keeper(error: io::Error) -> napi::Error {
+    napi::Error::new(napi::Status::Cancelled, error.to_string())
 }
 
 /// A panic is handled where it is caught, so poison is ignored.

@@ -11,12 +11,14 @@
 
 use super::uv::{Handle, Loop, Uv};
 use crate::core::{Readable, Watch};
+use crate::server::Socket;
 use napi::{Env, JsValue, bindgen_prelude::Function, sys};
 use std::cell::{Cell, RefCell};
 use std::ffi::{c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::{self, null_mut};
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// One environment's event loop. All of it happens on the thread of that environment.
 pub(super) struct EventLoop {
@@ -36,11 +38,12 @@ pub(super) struct EventLoop {
     hook: Cell<Option<sys::napi_async_cleanup_hook_handle>>,
 }
 
-/// A poll handle and its socket.
+/// A poll handle and its socket, which must be open until the handle is closed.
 struct Poll {
     /// The memory of the `uv_poll_t`.
     handle: Vec<u64>,
     watch: Watch,
+    socket: Arc<Socket>,
     event_loop: Rc<EventLoop>,
 }
 
@@ -86,31 +89,40 @@ impl EventLoop {
 
     /// Waits for a socket from now on. Returns whether there are records to drain.
     pub(super) fn watch(self: &Rc<Self>, watch: Watch) -> bool {
-        if self.ended.get() {
-            return false;
-        }
+        let Some(socket) = watch.socket().filter(|_| !self.ended.get()) else { return false };
+        let descriptor = socket.descriptor();
         let words = self.uv.poll_size() / size_of::<u64>() + 1;
         let event_loop = Rc::clone(self);
-        let socket = watch.socket().descriptor();
-        let poll = Box::into_raw(Box::new(Poll { handle: vec![0; words], watch, event_loop }));
-        // SAFETY: the box was just made. Its memory stays where it is until `on_closed`, or until the end of this
-        // block if the handle could not begin. The first field of a handle is its user's.
-        let started = unsafe {
+        let poll = Box::new(Poll { handle: vec![0; words], watch, socket, event_loop });
+        let poll = Box::into_raw(poll);
+        // SAFETY: the box was just made, and keeps its socket open. Its memory stays where it is until `on_closed`, or
+        // until the end of this block if there is no handle. The first field of a handle is its user's.
+        let (made, started) = unsafe {
             let handle: Handle = (*poll).handle.as_mut_ptr().cast();
-            let started = self.uv.start(self.uv_loop, handle, socket, on_readable);
-            // After the start, which clears the memory on some systems; the loop has not turned since.
+            let made = self.uv.init(self.uv_loop, handle, descriptor);
+            // After the call that clears the memory on some systems.
             handle.cast::<*mut Poll>().write(poll);
-            started
+            (made, made && self.uv.start(handle, on_readable))
         };
-        if !started {
+        if !made {
             // SAFETY: nothing else refers to the box. The keeper's looks remain.
             drop(unsafe { Box::from_raw(poll) });
             return false;
         }
         self.polls.borrow_mut().push(poll);
-        // SAFETY: the box lives, as above. It may have become readable before.
-        let readable = read(unsafe { &(*poll).watch });
-        if readable.over {
+        // It may have become readable before.
+        self.read(poll, started)
+    }
+
+    /// Reads the socket of an open handle. The handle is closed if nobody needs to wait for the socket, or if it no
+    /// longer `waits` by itself. Returns whether there are records to drain.
+    fn read(&self, poll: *mut Poll, waits: bool) -> bool {
+        // SAFETY: the box of an open handle lives until `on_closed`, which is called in a later turn of the loop.
+        let Poll { watch, socket, .. } = unsafe { &*poll };
+        // A panic must not unwind into libuv. The core has handled it.
+        let readable = catch_unwind(AssertUnwindSafe(|| watch.readable(socket, waits)))
+            .unwrap_or(Readable { reported: true, over: true });
+        if readable.over || !waits {
             self.close(poll);
         }
         readable.reported
@@ -121,7 +133,7 @@ impl EventLoop {
         let Some(index) = polls.iter().position(|open| ptr::eq(*open, poll)) else { return };
         polls.swap_remove(index);
         self.closing.set(self.closing.get() + 1);
-        // SAFETY: it was among the open handles, so it was started and not closed.
+        // SAFETY: it was among the open handles, so it was made and not closed.
         unsafe { self.uv.close((*poll).handle.as_mut_ptr().cast(), on_closed) };
     }
 
@@ -184,22 +196,14 @@ unsafe fn report(env: sys::napi_env) {
     }
 }
 
-/// A panic must not unwind into libuv. The core has handled it.
-fn read(watch: &Watch) -> Readable {
-    catch_unwind(AssertUnwindSafe(|| watch.readable()))
-        .unwrap_or(Readable { reported: true, over: true })
-}
-
-/// A socket is readable.
-unsafe extern "C" fn on_readable(handle: Handle, _status: c_int, _events: c_int) {
+/// A socket is readable, or with another `status` than 0 it has an error and libuv has stopped waiting for it, as after
+/// a reset.
+unsafe extern "C" fn on_readable(handle: Handle, status: c_int, _events: c_int) {
     // SAFETY: `watch` has written the pointer, and the box lives until `on_closed`.
     let poll = unsafe { handle.cast::<*mut Poll>().read() };
     // SAFETY: as above; the reference ends before anything can free the box.
-    let (readable, event_loop) = unsafe { (read(&(*poll).watch), Rc::clone(&(*poll).event_loop)) };
-    if readable.over {
-        event_loop.close(poll);
-    }
-    if readable.reported {
+    let event_loop = unsafe { Rc::clone(&(*poll).event_loop) };
+    if event_loop.read(poll, status == 0) {
         event_loop.call();
     }
 }

@@ -73,34 +73,37 @@ impl Uv {
         unsafe { (self.handle_size)(POLL_TYPE) }
     }
 
-    /// Calls `on_poll` whenever `socket` is readable, without keeping the loop alive. Returns whether it could begin.
+    /// Makes a handle for `socket` that does not keep the loop alive. Returns whether it could; if so, [`Self::close`]
+    /// must let it go.
     ///
     /// # Safety
-    /// `handle` has [`Self::poll_size`] bytes, which stay where they are until [`Self::close`] has called back, and
-    /// this is the thread of `event_loop`. If it could not begin, nothing refers to `handle`.
-    pub(super) unsafe fn start(
-        &self,
-        event_loop: Loop,
-        handle: Handle,
-        socket: Descriptor,
-        on_poll: OnPoll,
-    ) -> bool {
+    /// `handle` has [`Self::poll_size`] bytes, which stay where they are until [`Self::close`] has called back, `socket`
+    /// is open until then, and this is the thread of `event_loop`. If it could not be made, nothing refers to `handle`.
+    pub(super) unsafe fn init(&self, event_loop: Loop, handle: Handle, socket: Descriptor) -> bool {
         // SAFETY: as promised by the caller.
         unsafe {
             if (self.poll_init)(event_loop, handle, socket) != 0 {
                 return false;
             }
             (self.unref)(handle);
-            // An error here leaves a handle that never calls back: the keeper's looks remain.
-            (self.poll_start)(handle, READABLE, on_poll);
             true
         }
+    }
+
+    /// Calls `on_poll` whenever the socket is readable. After a call with an error it calls no more. Returns whether it
+    /// could begin.
+    ///
+    /// # Safety
+    /// `handle` was made by [`Self::init`], is not closed yet, and this is the thread of its loop.
+    pub(super) unsafe fn start(&self, handle: Handle, on_poll: OnPoll) -> bool {
+        // SAFETY: as promised by the caller.
+        unsafe { (self.poll_start)(handle, READABLE, on_poll) == 0 }
     }
 
     /// Ends the waiting. `on_closed` is called in a later turn of the loop; `handle` must last until then.
     ///
     /// # Safety
-    /// `handle` was started, is not closed yet, and this is the thread of its loop.
+    /// `handle` was made by [`Self::init`], is not closed yet, and this is the thread of its loop.
     pub(super) unsafe fn close(&self, handle: Handle, on_closed: OnClosed) {
         // SAFETY: as promised by the caller.
         unsafe { (self.close)(handle, on_closed) }

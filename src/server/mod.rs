@@ -10,7 +10,7 @@ mod redis;
 pub use abilities::{Abilities, Resp};
 pub use endpoint::{Address, Endpoint};
 pub use redis::{BadOption, Replicas, Sentinel, Sentinels, Tls, TlsOptions};
-pub(crate) use redis::{Directory, Link, Socket, discover, page, survey};
+pub(crate) use redis::{Directory, Link, Socket, discover, explained, page, survey};
 #[cfg(any(test, fuzzing))]
 pub(crate) use redis::{fuzz, fuzz_frames};
 

@@ -85,6 +85,11 @@ export class FaultProxy {
     }
   }
 
+  /** Closes every connection in good order, as a server does that is shut down. */
+  hangUp(): void {
+    for (const pair of this.#pairs) pair.client.end();
+  }
+
   /** Forgets the connections that listen to shard channels, as a firewall does: nobody is told. */
   silenceListeners(): void {
     for (const pair of this.#pairs) pair.silent = pair.listens === true;

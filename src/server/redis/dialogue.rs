@@ -1,6 +1,7 @@
 //! A connection on which one thing is asked after the other, on the runtime. It speaks RESP3, or RESP2 with a server that
 //! has no RESP3.
 
+use super::descriptors::explained;
 use super::frames::Frames;
 use super::stream::{Parts, Stream};
 use super::tls::NO_TLS_HINT;
@@ -29,7 +30,7 @@ pub(super) struct Dialogue {
 impl Dialogue {
     /// Connects and logs in.
     pub(super) async fn open(endpoint: &Endpoint) -> Result<Self, Failure> {
-        let stream = Stream::open(endpoint).await.map_err(|error| lost(&error))?;
+        let stream = Stream::open(endpoint).await.map_err(|error| lost(&explained(error)))?;
         let mut dialogue = Self {
             stream,
             frames: Frames::new(),

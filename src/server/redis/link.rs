@@ -40,8 +40,6 @@ pub(crate) struct Link {
     replies: Vec<Value>,
     acker: Option<ReplicaAcker>,
     dialect: Dialect,
-    /// Whether the end of the connection was reported.
-    over: bool,
     /// The prefix of the reason of a disconnect.
     name: String,
     /// Subscribes to channels in RESP2, and to shard channels in a Cluster, each on a connection of its own.
@@ -91,7 +89,6 @@ impl Link {
             replies: Vec::new(),
             acker,
             dialect,
-            over: false,
             name: String::new(),
             channels: None,
             origin: None,
@@ -183,7 +180,7 @@ impl Link {
 
     /// Writes as much as the kernel takes. The loss of the connection is reported by [`Self::read`].
     pub(crate) fn flush(&mut self) {
-        if self.over {
+        if self.socket.is_over() {
             return;
         }
         let pending = &self.out[self.written..];
@@ -202,11 +199,11 @@ impl Link {
     /// Reads what is there.
     pub(crate) fn read(&mut self, into: &mut Vec<Incoming>) {
         into.append(&mut self.early);
-        if self.over {
+        if self.socket.is_over() {
             return;
         }
         if let Err(reason) = self.read_all(into) {
-            self.over = true;
+            self.socket.set_over();
             into.push(Incoming::Disconnected(format!("{}{reason}", self.name)));
         }
     }

@@ -2,6 +2,7 @@
 
 mod cluster;
 mod command;
+mod descriptors;
 mod dialect;
 mod dialogue;
 mod directory;
@@ -32,6 +33,7 @@ pub(super) mod wire;
 
 pub(crate) use cluster::discover;
 pub(super) use command::Command;
+pub(crate) use descriptors::explained;
 pub(super) use dialect::Dialect;
 pub(crate) use directory::Directory;
 pub(crate) use link::Link;

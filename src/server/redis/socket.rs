@@ -7,11 +7,21 @@ use std::net::{Shutdown, TcpStream};
 use std::os::fd::{AsRawFd, RawFd};
 #[cfg(unix)]
 use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::io::Interest;
 
-/// An open socket. It stays open until the last reference is dropped, but [`Self::close`] ends its connection at
-/// once, so a thread that waits for it can let it go later.
-pub(crate) enum Socket {
+/// An open socket, which two refer to:
+///
+/// - Its link owns it: it alone reads and writes, and it ends the connection.
+/// - Its waiter, a poll handle of an event loop or a task of the keeper, keeps it open for as long as a system waits for
+///   it. Whenever the wait is over, the waiter asks [`Self::is_over`], and if so lets go. It always learns of the end: what
+///   makes a socket over also makes it readable, or is what the waiter has just read.
+pub(crate) struct Socket {
+    stream: Stream,
+    over: AtomicBool,
+}
+
+enum Stream {
     Tcp(TcpStream),
     #[cfg(unix)]
     Unix(UnixStream),
@@ -19,28 +29,40 @@ pub(crate) enum Socket {
 
 impl Socket {
     pub(super) fn read(&self, into: &mut [u8]) -> io::Result<usize> {
-        retried(|| match self {
-            Self::Tcp(stream) => (&*stream).read(into),
+        retried(|| match &self.stream {
+            Stream::Tcp(stream) => (&*stream).read(into),
             #[cfg(unix)]
-            Self::Unix(stream) => (&*stream).read(into),
+            Stream::Unix(stream) => (&*stream).read(into),
         })
     }
 
     pub(super) fn write(&self, bytes: &[u8]) -> io::Result<usize> {
-        retried(|| match self {
-            Self::Tcp(stream) => (&*stream).write(bytes),
+        retried(|| match &self.stream {
+            Stream::Tcp(stream) => (&*stream).write(bytes),
             #[cfg(unix)]
-            Self::Unix(stream) => (&*stream).write(bytes),
+            Stream::Unix(stream) => (&*stream).write(bytes),
         })
+    }
+
+    /// Whether nobody reads it any more, so nobody needs to wait for it.
+    pub(crate) fn is_over(&self) -> bool {
+        self.over.load(Ordering::Acquire)
+    }
+
+    /// Its end was read.
+    pub(super) fn set_over(&self) {
+        self.over.store(true, Ordering::Release);
     }
 
     /// Ends the connection, so the socket becomes readable. With `abort` the kernel discards what it has not
     /// delivered yet, so that no request arrives after its connection was given up; where a system cannot do that
     /// while another thread still waits for the socket, it happens when that thread lets the socket go.
     pub(super) fn close(&self, abort: bool) {
+        // First: whoever waits is woken by the rest.
+        self.set_over();
         // If the connection is already gone there is nothing to end.
-        match self {
-            Self::Tcp(stream) => {
+        match &self.stream {
+            Stream::Tcp(stream) => {
                 if abort {
                     drop(
                         socket2::SockRef::from(stream).set_linger(Some(std::time::Duration::ZERO)),
@@ -51,16 +73,16 @@ impl Socket {
                 drop(stream.shutdown(Shutdown::Both));
             }
             #[cfg(unix)]
-            Self::Unix(stream) => drop(stream.shutdown(Shutdown::Both)),
+            Stream::Unix(stream) => drop(stream.shutdown(Shutdown::Both)),
         }
     }
 
     /// The number by which an event loop knows the socket.
     #[cfg(all(unix, feature = "node"))]
     pub(crate) fn descriptor(&self) -> RawFd {
-        match self {
-            Self::Tcp(stream) => stream.as_raw_fd(),
-            Self::Unix(stream) => stream.as_raw_fd(),
+        match &self.stream {
+            Stream::Tcp(stream) => stream.as_raw_fd(),
+            Stream::Unix(stream) => stream.as_raw_fd(),
         }
     }
 
@@ -68,21 +90,25 @@ impl Socket {
     #[cfg(all(windows, feature = "node"))]
     pub(crate) fn descriptor(&self) -> std::os::windows::io::RawSocket {
         use std::os::windows::io::AsRawSocket;
-        let Self::Tcp(stream) = self;
+        let Stream::Tcp(stream) = &self.stream;
         stream.as_raw_socket()
     }
 
-    /// Calls `read` whenever the socket is readable, until it returns `false`.
+    /// Calls `read` at once and whenever the socket is readable, until it returns `false`. Fails before the first call if
+    /// nobody can wait for the socket.
     pub(crate) async fn while_readable(&self, mut read: impl FnMut() -> bool) -> io::Result<()> {
-        let watched = match self {
-            Self::Tcp(stream) => {
+        let watched = match &self.stream {
+            Stream::Tcp(stream) => {
                 Watched::Tcp(tokio::net::TcpStream::from_std(stream.try_clone()?)?)
             }
             #[cfg(unix)]
-            Self::Unix(stream) => {
+            Stream::Unix(stream) => {
                 Watched::Unix(tokio::net::UnixStream::from_std(stream.try_clone()?)?)
             }
         };
+        if !read() {
+            return Ok(());
+        }
         loop {
             watched.readable().await?;
             let mut wanted = true;
@@ -137,10 +163,11 @@ impl TryFrom<Parts> for Socket {
     type Error = io::Error;
 
     fn try_from(parts: Parts) -> io::Result<Self> {
-        Ok(match parts {
-            Parts::Tcp(stream) => Self::Tcp(stream.into_std()?),
+        let stream = match parts {
+            Parts::Tcp(stream) => Stream::Tcp(stream.into_std()?),
             #[cfg(unix)]
-            Parts::Unix(stream) => Self::Unix(stream.into_std()?),
-        })
+            Parts::Unix(stream) => Stream::Unix(stream.into_std()?),
+        };
+        Ok(Self { stream, over: AtomicBool::new(false) })
     }
 }

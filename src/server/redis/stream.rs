@@ -1,5 +1,6 @@
 //! Opens a connection to a server, with or without TLS.
 
+use super::descriptors::explained_for_name;
 use super::{Address, Endpoint, Tls, race, tls};
 use socket2::{SockRef, TcpKeepalive};
 use std::future::pending;
@@ -38,7 +39,8 @@ impl Stream {
     pub(super) async fn open(endpoint: &Endpoint) -> io::Result<Self> {
         Ok(match &endpoint.address {
             Address::Tcp { host, port } => {
-                let stream = first_of(lookup_host((host.as_str(), *port)).await?).await?;
+                let addresses = lookup_host((host.as_str(), *port)).await;
+                let stream = first_of(addresses.map_err(explained_for_name)?).await?;
                 stream.set_nodelay(true)?;
                 SockRef::from(&stream).set_tcp_keepalive(&KEEPALIVE)?;
                 match &endpoint.tls {
