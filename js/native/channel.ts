@@ -91,13 +91,6 @@ export class NativeChannel {
     return this.#closing.outcome;
   }
 
-  /** Ends the manager in this very turn of the event loop, which is the last. */
-  closeAtExit(): Ticket {
-    this.#closing ??= this.begin(closeOperation());
-    if (this.#batch.count > 0) this.#flush();
-    return this.#closing;
-  }
-
   /**
    * Starts an operation at the end of this microtask, or a little earlier, together with others. Answers what it makes of
    * its outcome, or rejects with what it throws.

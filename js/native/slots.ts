@@ -61,8 +61,6 @@ const NO_ROOM = new Float64Array(1);
 const BROKEN = -1;
 /** How often the managers look for locks that nothing refers to any more, in ms. */
 const ABANDONED_CHECK_MS = 1_000;
-/** How long the exit of a process waits for the releases that it has sent, in ms. */
-const EXIT_WAIT_MS = 100;
 
 /**
  * Whether the event loop reads the sockets: only that of Node can. `HOLDFAST_READER=keeper` has the core's own thread
@@ -316,42 +314,28 @@ class Slots implements RecordReader {
   }
 
   /**
-   * Releases what all managers hold while the process exits, when the event loop turns no more, and waits for the
+   * Releases what all managers hold while the environment exits, when its event loop turns no more, and waits for the
    * server a moment. Without this `process.exit` and uncaught errors would leave the locks to expire.
    */
-  closeAllAtExit(): void {
-    const closing = [...this.#channels.values()].flatMap((channel) => {
-      try {
-        return channel.deref()?.closeAtExit() ?? [];
-      } catch {
-        // An exiting process has no listener for the error, and the other managers must still be closed.
-        return [];
-      }
-    });
-    const never = new Int32Array(new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT));
-    // Counts the turns: the clock may be that of a test, which stands still.
-    for (let ms = 0; ms < EXIT_WAIT_MS; ms++) {
-      for (const channel of this.#channels.values()) channel.deref()?.catchUp();
-      if (!closing.some((ticket) => this.isOpen(ticket))) return;
-      Atomics.wait(never, 0, 0, 1);
-    }
+  endAtExit(): void {
+    orElse(() => this.#bridge.end(), undefined);
   }
 }
 
 /** @internal */
 export const slots = new Slots();
 
-const closeAllAtExit = () => slots.closeAllAtExit();
-process.once('exit', closeAllAtExit);
+const endAtExit = () => slots.endAtExit();
+process.once('exit', endAtExit);
 /** `Deno.exit` ends a process with this event alone. */
 const deno =
   process.versions['deno'] === undefined ? undefined : (globalThis as object as EventTarget);
-deno?.addEventListener('unload', closeAllAtExit);
+deno?.addEventListener('unload', endAtExit);
 
 /** Leaves the locks that are held when the process exits to expire. @internal */
 export function leaveToExpireAtExit(): void {
-  process.off('exit', closeAllAtExit);
-  deno?.removeEventListener('unload', closeAllAtExit);
+  process.off('exit', endAtExit);
+  deno?.removeEventListener('unload', endAtExit);
 }
 
 /** How many operations have no outcome yet, in this environment. @internal */

@@ -38,7 +38,7 @@ use crate::protocol::{Mono, ServerTime};
 use crate::server::{Endpoint, Socket};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 use std::thread;
 use std::time::Duration;
@@ -50,6 +50,9 @@ const SILENT_AFTER: Duration = Duration::from_millis(10);
 /// How often [`end_all`] looks for the answers of the servers, and how long it sleeps in between.
 const END_TURNS: u32 = 100;
 const END_PAUSE: Duration = Duration::from_millis(1);
+
+/// The managers that end without a handle, until they have ended.
+static ENDING: Mutex<Vec<WeakHandle>> = Mutex::new(Vec::new());
 
 /// The reader of a manager's sockets.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -91,7 +94,8 @@ impl Handle {
             let ends = (Arc::clone(&caller), Arc::clone(&shared), Arc::clone(&mail));
             let read_by = (reader, runtime.clone());
             let state = State::new((config, endpoint), read_by, Weak::clone(core), ends);
-            Core { state: Mutex::new(Some(state)), mail, shared, caller, turned: AtomicU64::new(0) }
+            let (turned, awaited) = (AtomicU64::new(0), AtomicBool::new(false));
+            Core { state: Mutex::new(Some(state)), mail, shared, caller, turned, awaited }
         });
         runtime.spawn(keeper::keep(Arc::clone(&core)));
         Ok(Self(core))
@@ -148,12 +152,13 @@ impl WeakHandle {
     }
 }
 
-/// Releases what these managers hold, as far as possible, ends them, and waits a moment for their servers. To be called
-/// where nothing else may run afterwards.
+/// Releases what these managers hold, as far as possible, ends them, and waits a moment for their servers, once for each
+/// manager. To be called where nothing else may run afterwards.
 pub fn end_all(managers: &[WeakHandle]) {
     let cores: Vec<_> = managers.iter().filter_map(|WeakHandle(core)| core.upgrade()).collect();
     let end = |core: &Arc<Core>| core.turn(State::close).ended;
     let mut open: Vec<_> = cores.iter().filter(|core| !end(core)).collect();
+    open.retain(|core| !core.awaited.swap(true, Ordering::Relaxed));
     for _ in 0..END_TURNS {
         open.retain(|core| !core.turn(State::read_all).ended);
         if open.is_empty() {
@@ -163,11 +168,23 @@ pub fn end_all(managers: &[WeakHandle]) {
     }
 }
 
+/// Waits a moment for the managers whose handles were dropped, those of every environment. To be called at the end of
+/// the process: while it goes on, the keeper does the rest.
+pub fn await_ending() {
+    let ending = std::mem::take(&mut *lock(&ENDING));
+    end_all(&ending);
+}
+
 impl Drop for Handle {
     fn drop(&mut self) {
-        let reported = self.0.turn(State::close).reported;
-        if reported {
+        let turned = self.0.turn(State::close);
+        if turned.reported {
             self.0.wake();
+        }
+        if !turned.ended {
+            let mut ending = lock(&ENDING);
+            ending.retain(WeakHandle::is_alive);
+            ending.push(self.downgrade());
         }
     }
 }
@@ -254,6 +271,8 @@ pub(crate) struct Core {
     caller: Arc<dyn Caller>,
     /// The last turn that was not the keeper's, in µs of the monotonic clock.
     turned: AtomicU64,
+    /// Whether [`end_all`] has waited for its end.
+    awaited: AtomicBool,
 }
 
 /// The thread that runs a turn.

@@ -45,8 +45,11 @@ impl Bridge {
         let wake = wake.build_threadsafe_function::<()>().weak::<true>().build()?;
         let completions = Arc::new(Completions::new(wake));
         let managers = Arc::<Managers>::default();
-        if event_loop.is_none() {
-            // Deno drops no object at the end of an environment, so nothing else would end its managers.
+        #[cfg(unix)]
+        super::process_end::wait_for_managers();
+        if event_loop.is_none() || cfg!(windows) {
+            // Deno drops no object at the end of an environment, so nothing else would end its managers. Windows lets no
+            // addon act at the end of a process while there are other threads, so nothing else would wait for them.
             let at_end = (Arc::clone(&completions), Arc::clone(&managers));
             env.add_env_cleanup_hook(at_end, |(completions, managers)| {
                 completions.end();
@@ -54,6 +57,13 @@ impl Bridge {
             })?;
         }
         Ok(Self { completions, event_loop, managers })
+    }
+
+    /// Ends the managers of this environment, which goes on no more, and waits a moment for their servers.
+    #[napi(catch_unwind)]
+    pub fn end(&self) {
+        faults::at("end");
+        end_all(&lock(&self.managers));
     }
 
     /// A name for a manager that starts now: a UUID v7 without hyphens, which begins with the ms since 1970. The core counts
@@ -106,7 +116,7 @@ impl Bridge {
         let (config, endpoint) = options.split()?;
         let reader = if self.event_loop.is_some() { Reader::EventLoop } else { Reader::Keeper };
         let handle = Handle::start(config, endpoint, Arc::clone(&caller), reader);
-        let handle = handle.map_err(no_keeper)?;
+        let handle = handle.map_err(|error| no_keeper(&error))?;
         let mut managers = lock(&self.managers);
         managers.retain(WeakHandle::is_alive);
         managers.push(handle.downgrade());
@@ -131,11 +141,11 @@ impl Bridge {
         // A survey has neither losses nor notices, so this number names no manager.
         let caller: Arc<dyn Caller> = Arc::new(ManagerCaller { completions, manager: u32::MAX });
         let (_, endpoint) = options.split()?;
-        keeper::survey(endpoint, questions, OpId(slot), caller).map_err(no_keeper)
+        keeper::survey(endpoint, questions, OpId(slot), caller).map_err(|error| no_keeper(&error))
     }
 }
 
-fn no_keeper(error: io::Error) -> napi::Error {
+fn no_keeper(error: &io::Error) -> napi::Error {
     napi::Error::new(napi::Status::Cancelled, error.to_string())
 }
 

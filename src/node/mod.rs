@@ -18,6 +18,8 @@ mod event_loop;
 mod manager;
 mod options;
 mod outbox;
+#[cfg(unix)]
+mod process_end;
 mod records;
 #[cfg(all(feature = "faults", not(test)))]
 mod samples;

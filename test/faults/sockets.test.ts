@@ -39,7 +39,7 @@ const COMMON = `
   const polls = () => process.report.getReport().libuv.filter(({ type }) => type === 'poll').length;
   const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
   const atMost = async (count, most, what) => {
-    for (let i = 0; i < 1_000 && count() > most; i++) await sleep(10);
+    for (const end = performance.now() + 20_000; count() > most && performance.now() < end; ) await sleep(5);
     if (count() > most) throw new Error(what + ': ' + count() + ', not ' + most);
   };
   const given = isMainThread ? process.argv[1] : workerData;
@@ -72,9 +72,9 @@ const CHURN = `${COMMON}
       await begun;
       // Only a request finds a silence out.
       if (silent) for (const each of all) each.tryAcquire('silent').catch(() => {});
-      while (lost < had + managers) await sleep(1);
+      await atMost(() => had + managers - lost, 0, 'connections that live on');
       await fault('end');
-      while (back < lost) await sleep(1);
+      await atMost(() => lost - back, 0, 'managers without a connection');
       await use();
     }
     await atMost(sockets, during[0], 'sockets');
