@@ -60,9 +60,15 @@ export interface LockManagerEvents {
    * `leaveToExpire` whose lease has ended.
    */
   lost: [lock: Lock, error: LockLostError];
-  /** The connection was lost. holdfast reconnects at once; in between, locks stay held until their leases end. */
+  /**
+   * A connection was lost. holdfast reconnects at once; in between, locks stay held until their leases end. There is one
+   * connection for each server of a quorum, and of a Cluster for each that has slots.
+   */
   disconnect: [error: LockConnectionError];
-  /** The connection is open again. */
+  /**
+   * A connection is open again. Each `disconnect` is followed by one. If a server of a Cluster has no slots any more, as
+   * after a failover, it is emitted once all servers that have slots are connected.
+   */
   reconnect: [];
   /**
    * A server or a caller makes the locks slower or less safe than they could be. The `message` says how, and what to

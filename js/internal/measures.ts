@@ -40,7 +40,8 @@ export class Measures {
   readonly #listener: MeasureListener;
   /** When each acquire under way has begun, oldest first. */
   readonly #waiting = new Map<object, number>();
-  #connected = true;
+  /** How many connections are broken. One that was before this observation began is not known. */
+  #broken = 0;
 
   constructor(manager: LockManager, listener: MeasureListener) {
     this.#manager = manager;
@@ -61,9 +62,9 @@ export class Measures {
     this.#manager.off('reconnect', this.#reconnect);
   }
 
-  /** 1 while the connection stands, 0 while it is broken. */
+  /** 1 while every connection stands, 0 while one is broken. */
   get connected(): number {
-    return Number(this.#connected);
+    return Number(this.#broken === 0);
   }
 
   /** For how long the caller that has waited longest has waited, in seconds; 0 if none waits. */
@@ -73,11 +74,11 @@ export class Measures {
   }
 
   readonly #disconnect = () => {
-    this.#connected = false;
+    this.#broken++;
   };
 
   readonly #reconnect = () => {
-    this.#connected = true;
+    this.#broken = Math.max(0, this.#broken - 1);
   };
 
   readonly #acquire = {

@@ -66,6 +66,11 @@ impl<R> Connection<R> {
         matches!(self.state, State::Up)
     }
 
+    /// Whether a connection was lost, and is not made again yet.
+    pub(super) const fn was_lost(&self) -> bool {
+        matches!(self.state, State::Down)
+    }
+
     /// Whether the connection is wanted.
     pub(super) const fn is_wanted(&self) -> bool {
         !matches!(self.state, State::Idle)

@@ -20,6 +20,8 @@ pub(super) struct Servers {
     routes: Routes,
     /// Whether a MOVED has changed the routes since the last discovery.
     rerouted: bool,
+    /// How many connections were reported as lost whose servers have no locks any more.
+    gone: u32,
     pub(super) discovery: Discovery,
     /// The channel of this manager's grants; in a Cluster each lock has a channel of that name and its own tag.
     inbox: Arc<str>,
@@ -207,6 +209,7 @@ impl Servers {
                 cx.push(Effect::Notify(Notice::Risk(risk)));
             }
         }
+        self.report_gone(cx);
     }
 
     pub(super) fn set_pubsub_denied(
@@ -242,7 +245,23 @@ impl Servers {
         if self.routes.has(node) {
             cx.push(Effect::Connect { node });
         } else {
-            self.at(node).connection.end();
+            let Server { connection, .. } = self.at(node);
+            let was_lost = connection.was_lost();
+            connection.end();
+            self.gone += u32::from(was_lost);
+            self.report_gone(cx);
+        }
+    }
+
+    /// Each lost connection is reported as made again, also one whose server has no locks any more: once all that have
+    /// any are connected.
+    fn report_gone(&mut self, cx: &mut Context) {
+        if self.gone > 0
+            && self.routes.nodes().iter().all(|node| self.get(*node).connection.is_up())
+        {
+            for _ in 0..std::mem::take(&mut self.gone) {
+                cx.push(Effect::Notify(Notice::Reconnected));
+            }
         }
     }
 
@@ -290,6 +309,7 @@ impl Servers {
             self.want(cx, *node);
         }
         nodes.retain(|node| changed && self.get(*node).connection.is_up());
+        self.report_gone(cx);
         nodes
     }
 

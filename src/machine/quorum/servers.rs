@@ -228,10 +228,9 @@ impl Servers {
 
     pub(super) fn connected(&mut self, node: usize, probe: ServerProbe, risks: Vec<Risk>) {
         let server = &mut self.list[node];
-        if server.connection.was_tried() {
+        if server.connection.connected(self.cx.now) {
             self.cx.push(Effect::Notify(Notice::Reconnected));
         }
-        server.connection.connected(self.cx.now);
         server.replication_id = probe.replication_id;
         server.uptime = probe.uptime.map(|uptime| (uptime, self.cx.now));
         server.clock = Some((probe.time, self.cx.now));
