@@ -101,20 +101,40 @@ export async function* readPages(
   } while (cursor !== '');
 }
 
-/** Joins all pages, in order. A key that Redis moves while it is scanned is seen twice, and counted once. @internal */
+/** The holders of one lock by their tokens, and its waiters by their positions. */
+interface Seen {
+  readonly held: Map<string, HeldLockInfo>;
+  readonly pending: Map<number, PendingLockInfo>;
+}
+
+/** Joins all pages, in order. A lock that is on two pages, as while its slot moves, counts as the later one shows it. @internal */
 export async function gather(pages: AsyncIterable<LockSnapshot>): Promise<LockSnapshot> {
-  const held = new Map<string, HeldLockInfo>();
-  const pending = new Map<string, PendingLockInfo>();
+  const locks = new Map<string, Seen>();
   for await (const page of pages) {
-    for (const info of page.held) held.set(JSON.stringify([info.name, info.token]), info);
-    for (const info of page.pending) {
-      pending.set(JSON.stringify([info.name, info.position]), info);
-    }
+    for (const [name, seen] of byLock(page)) locks.set(name, seen);
   }
+  const all = [...locks.values()];
   return {
-    held: [...held.values()].sort((a, b) => byName(a, b) || (a.fence ?? 0) - (b.fence ?? 0)),
-    pending: [...pending.values()].sort((a, b) => byName(a, b) || a.position - b.position),
+    held: all
+      .flatMap(({ held }) => [...held.values()])
+      .sort((a, b) => byName(a, b) || (a.fence ?? 0) - (b.fence ?? 0)),
+    pending: all
+      .flatMap(({ pending }) => [...pending.values()])
+      .sort((a, b) => byName(a, b) || a.position - b.position),
   };
+}
+
+/** The locks of a page. SCAN may find a key twice. */
+function byLock({ held, pending }: LockSnapshot): Map<string, Seen> {
+  const locks = new Map<string, Seen>();
+  const seen = (name: string) => {
+    const lock = locks.get(name) ?? { held: new Map(), pending: new Map() };
+    locks.set(name, lock);
+    return lock;
+  };
+  for (const info of held) seen(info.name).held.set(info.token, info);
+  for (const info of pending) seen(info.name).pending.set(info.position, info);
+  return locks;
 }
 
 function snapshotOf({ held, pending }: Page, prefixLength: number): LockSnapshot {

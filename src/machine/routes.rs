@@ -23,7 +23,9 @@ impl Routes {
         Self(nodes)
     }
 
-    pub(super) fn node(&self, keys: &LockKeys) -> NodeId {
+    /// The server of a lock.
+    #[must_use]
+    pub fn node(&self, keys: &LockKeys) -> NodeId {
         if self.0.is_empty() {
             return NodeId::default();
         }
@@ -38,6 +40,11 @@ impl Routes {
         if let Some(route) = self.0.get_mut(usize::from(keys.slot())) {
             *route = node;
         }
+    }
+
+    /// Every slot, and the server that has it.
+    pub fn slots(&self) -> impl Iterator<Item = (u16, NodeId)> + '_ {
+        (0..).zip(self.0.iter().copied())
     }
 
     /// The servers that have slots.

@@ -17,7 +17,7 @@ use tokio::sync::mpsc;
 
 impl Endpoint {
     /// A single server. Its shard channels have a connection of their own.
-    fn server(&self, host: String, port: u16) -> Self {
+    pub(super) fn server(&self, host: String, port: u16) -> Self {
         Self { address: Address::Tcp { host, port }, ..self.clone() }
     }
 }

@@ -2,15 +2,22 @@
 //!
 //! Keys are found with SCAN, which never blocks a server for long, on a connection of its own: the one that
 //! carries the locks has the output buffer limit of a subscriber, and must not wait for this one.
+//! [`sweep`] decides which servers are read, and [`apart`] reads locks whose keys are on two of them.
 //!
 //! Source: <https://redis.io/docs/latest/commands/scan/>
 
+mod apart;
+mod sweep;
+
+use self::apart::Cluster;
+use self::sweep::{Place, Servers};
 use super::command::Command;
 use super::dialogue::{self, Dialogue};
 use super::{Address, Directory, Endpoint, cluster, sentinel, wire};
 use crate::protocol::query::{Holding, Page, Question, Waiting};
 use crate::protocol::{Failure, LockKeys, Refusal, Script};
 use redis::{Cmd, Pipeline, Value};
+use std::collections::BTreeMap;
 use std::slice;
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,43 +36,36 @@ pub(crate) async fn page(
     question: &Question,
     patience: Duration,
 ) -> Result<Page, Failure> {
-    let servers = servers(endpoint, directory).await?;
-    let (server, mut cursor) = server_and_cursor(&question.cursor);
-    let Some(endpoint) = servers.get(server) else { return Ok(Page::default()) };
-    let dialogue = dialogue::in_time(endpoint, Dialogue::open(endpoint)).await?;
-    let mut connection = PageConnection { dialogue, patience, allowed: false, refusal: None };
-    if endpoint.db != 0 {
-        connection.run(redis::cmd("SELECT").arg(endpoint.db)).await?;
-    }
-    let next_server =
-        if server + 1 < servers.len() { format!("{}:0", server + 1) } else { String::new() };
+    let servers = Servers::of(endpoint, directory, question).await?;
+    let mut place = Place::of(&question.cursor, &servers);
+    let Some(server) = servers.get(place.server) else {
+        // It has no slots any more.
+        return Ok(Page { cursor: place.next(&servers), ..Page::default() });
+    };
+    let mut connection = PageConnection::open(endpoint, directory, server, patience).await?;
     let mut page = Page::default();
     if question.whole_key {
-        // In a Cluster all servers but one refuse, which leaves their pages empty.
         connection.inspect(slice::from_ref(&question.starts_with), &mut page).await?;
-        page.cursor = next_server;
+        page.cursor = place.next(&servers);
         return connection.judge(page);
     }
     let mut examined = 0;
     while examined < question.count {
         let count = SCAN_COUNT.min(question.count - examined);
-        let (next, keys) = connection.scan(&cursor, &question.starts_with, count).await?;
+        let (next, keys) = connection.scan(&place.cursor, &question.starts_with, count).await?;
         connection.inspect(&keys, &mut page).await?;
         examined += count;
-        cursor = next;
-        if cursor == "0" {
-            page.cursor = next_server;
+        place.cursor = next;
+        if place.cursor == "0" {
+            if place.asks_for_slots() {
+                place.compare(connection.nodes().await?.as_deref());
+            }
+            page.cursor = place.next(&servers);
             return connection.judge(page);
         }
     }
-    page.cursor = format!("{server}:{cursor}");
+    page.cursor = place.to_string();
     connection.judge(page)
-}
-
-/// The number of a server, and a cursor on it.
-fn server_and_cursor(cursor: &str) -> (usize, String) {
-    let (server, at) = cursor.split_once(':').unwrap_or(("0", "0"));
-    (server.parse().unwrap_or(0), at.to_owned())
 }
 
 /// The servers that have keys, in a stable order.
@@ -83,6 +83,18 @@ pub(super) async fn servers(
     }
 }
 
+/// A connection to the database of a server.
+async fn open(server: &Endpoint) -> Result<Dialogue, Failure> {
+    let opening = async {
+        let mut dialogue = Dialogue::open(server).await?;
+        if server.db != 0 {
+            dialogue.ask_one(redis::cmd("SELECT").arg(server.db)).await?;
+        }
+        Ok(dialogue)
+    };
+    dialogue::in_time(server, opening).await
+}
+
 /// The connection of one page.
 struct PageConnection {
     dialogue: Dialogue,
@@ -92,9 +104,40 @@ struct PageConnection {
     allowed: bool,
     /// The refusal for a key that the user may not read.
     refusal: Option<Refusal>,
+    /// In a Cluster: where keys may be that are not here.
+    cluster: Option<Cluster>,
 }
 
 impl PageConnection {
+    /// Connects to `server` of the address `endpoint`.
+    async fn open(
+        endpoint: &Arc<Endpoint>,
+        directory: &Arc<Directory>,
+        server: &Endpoint,
+        patience: Duration,
+    ) -> Result<Self, Failure> {
+        let dialogue = open(server).await?;
+        let cluster = match (&endpoint.address, &server.address) {
+            (Address::Cluster { .. }, Address::Tcp { host, .. }) => Some(Cluster {
+                endpoint: Arc::clone(endpoint),
+                directory: Arc::clone(directory),
+                host: host.clone(),
+                others: BTreeMap::new(),
+            }),
+            _ => None,
+        };
+        Ok(Self { dialogue, patience, allowed: false, refusal: None, cluster })
+    }
+
+    /// What the server says about the slots of its Cluster; nothing if it refuses.
+    async fn nodes(&mut self) -> Result<Option<String>, Failure> {
+        match self.run(redis::cmd("CLUSTER").arg("NODES")).await {
+            Ok(text) => Ok(redis::from_redis_value(text).ok()),
+            Err(Failure::Refused(_)) => Ok(None),
+            Err(failure) => Err(failure),
+        }
+    }
+
     async fn run(&mut self, command: &Cmd) -> Result<Value, Failure> {
         in_time(self.patience, self.dialogue.ask_one(command)).await
     }
@@ -112,22 +155,37 @@ impl PageConnection {
 
     /// Adds the holders and waiters of these keys.
     async fn inspect(&mut self, keys: &[String], page: &mut Page) -> Result<(), Failure> {
-        let missing = self.ask(keys, false, page).await?;
+        let Rest { without_script, mut apart } = self.ask(keys, false, page).await?;
         // Each key's call has the source: if only one had it and were refused, the rest would fail.
-        let missing = self.ask(&missing, true, page).await?;
-        if missing.is_empty() { Ok(()) } else { Err(Failure::NoScript) }
+        let rest = self.ask(&without_script, true, page).await?;
+        if !rest.without_script.is_empty() {
+            return Err(Failure::NoScript);
+        }
+        apart.extend(rest.apart);
+        for key in apart {
+            match self.read_apart(&key).await {
+                Ok(lock) => {
+                    self.allowed = true;
+                    if let Some(lock) = lock {
+                        lock.add_to(page, &key);
+                    }
+                }
+                Err(failure) => self.skip(failure)?,
+            }
+        }
+        Ok(())
     }
 
-    /// Adds the server's answers for these keys, and returns the keys for which it lacked the script.
+    /// Adds the server's answers for these keys, and returns the other keys.
     async fn ask(
         &mut self,
         keys: &[String],
         with_source: bool,
         page: &mut Page,
-    ) -> Result<Vec<String>, Failure> {
-        let mut missing = Vec::new();
+    ) -> Result<Rest, Failure> {
+        let mut rest = Rest::default();
         if keys.is_empty() {
-            return Ok(missing);
+            return Ok(rest);
         }
         let mut pipeline = Pipeline::with_capacity(keys.len());
         for key in keys {
@@ -140,20 +198,20 @@ impl PageConnection {
                     self.allowed = true;
                     add(page, key, answer);
                 }
-                Err(Failure::NoScript) => missing.push(key.clone()),
+                Err(Failure::NoScript) => rest.without_script.push(key.clone()),
+                Err(failure) if self.cluster.is_some() && is_elsewhere(&failure) => {
+                    rest.apart.push(key.clone());
+                }
                 Err(failure) => self.skip(failure)?,
             }
         }
-        Ok(missing)
+        Ok(rest)
     }
 
     /// Skips failures of a single key; any other failure would affect all keys.
     fn skip(&mut self, failure: Failure) -> Result<(), Failure> {
         match failure {
-            // The key has moved to another server, whose pages show it.
-            Failure::Halfway => Ok(()),
             Failure::Refused(refusal) => match refusal.code.as_str() {
-                "ASK" | "MOVED" | "TRYAGAIN" => Ok(()),
                 // The key is no lock.
                 "WRONGTYPE" => {
                     self.allowed = true;
@@ -175,6 +233,23 @@ impl PageConnection {
             Some(refusal) if !self.allowed => Err(Failure::Refused(refusal)),
             _ => Ok(page),
         }
+    }
+}
+
+/// The keys about which a server could not be asked at once.
+#[derive(Default)]
+struct Rest {
+    /// It lacked the script.
+    without_script: Vec<String>,
+    /// It does not have all keys of the lock, since their slot moves or has moved.
+    apart: Vec<String>,
+}
+
+fn is_elsewhere(failure: &Failure) -> bool {
+    match failure {
+        Failure::Halfway => true,
+        Failure::Refused(refusal) => matches!(&*refusal.code, "ASK" | "MOVED" | "TRYAGAIN"),
+        _ => false,
     }
 }
 
@@ -218,30 +293,51 @@ pub(in crate::server) fn call(key: &str, with_source: bool) -> Command {
     wire::inspection(&LockKeys::from_key(key), MOST, with_source)
 }
 
+/// What `inspect.lua` tells about a lock.
+#[derive(Debug, Default)]
+struct Inspected {
+    value: String,
+    remaining_ms: i64,
+    /// Token, remaining ms and fence of each.
+    shares: Vec<(String, i64, u64)>,
+    /// Token, limit and waited ms of each.
+    waiters: Vec<(String, String, u64)>,
+}
+
 /// Adds the answer of `inspect.lua` about `key`.
 pub(in crate::server) fn add(page: &mut Page, key: &str, answer: Value) {
     type Answer = (String, i64, Vec<Value>, Vec<String>);
     let Ok((value, remaining_ms, shares, queue)) = redis::from_redis_value::<Answer>(answer) else {
         return;
     };
-    let owner = value.strip_suffix('+').unwrap_or(&value);
-    if owner != SHARED {
-        let (key, token) = (key.to_owned(), owner.to_owned());
-        page.held.push(Holding { key, shared: false, token, fence: None, remaining_ms });
-    }
-    for share in shares.chunks_exact(3) {
-        let share = redis::from_redis_value::<(String, i64, u64)>(Value::Array(share.to_vec()));
-        if let Ok((token, remaining_ms, fence)) = share {
+    let share = |share: &[Value]| redis::from_redis_value(Value::Array(share.to_vec())).ok();
+    let waiter = |waiter: &[String]| {
+        let [token, limit, waited] = waiter else { return None };
+        Some((token.clone(), limit.clone(), waited.parse().unwrap_or_default()))
+    };
+    let (shares, waiters) = (
+        shares.chunks_exact(3).filter_map(share).collect(),
+        queue.chunks_exact(3).filter_map(waiter).collect(),
+    );
+    Inspected { value, remaining_ms, shares, waiters }.add_to(page, key);
+}
+
+impl Inspected {
+    fn add_to(self, page: &mut Page, key: &str) {
+        let Self { value, remaining_ms, shares, waiters } = self;
+        let owner = value.strip_suffix('+').unwrap_or(&value);
+        if owner != SHARED {
+            let (key, token) = (key.to_owned(), owner.to_owned());
+            page.held.push(Holding { key, shared: false, token, fence: None, remaining_ms });
+        }
+        for (token, remaining_ms, fence) in shares {
             // The server does not know the fence of a lone share.
             let (key, fence) = (key.to_owned(), Some(fence).filter(|fence| *fence > 0));
             page.held.push(Holding { key, shared: true, token, fence, remaining_ms });
         }
-    }
-    for (waiter, position) in queue.chunks_exact(3).zip(1..) {
-        if let [token, limit, waited] = waiter {
-            let (key, token) = (key.to_owned(), token.clone());
-            let waited_ms = waited.parse().unwrap_or_default();
-            page.pending.push(Waiting { key, shared: limit != "-", token, position, waited_ms });
+        for ((token, limit, waited_ms), position) in waiters.into_iter().zip(1..) {
+            let (key, shared) = (key.to_owned(), limit != "-");
+            page.pending.push(Waiting { key, shared, token, position, waited_ms });
         }
     }
 }
@@ -271,11 +367,5 @@ mod tests {
         ] {
             assert_eq!(is_about_a_key(detail), expected, "{detail}");
         }
-    }
-
-    #[test]
-    fn a_cursor_says_where_to_go_on() {
-        assert_eq!(server_and_cursor(""), (0, "0".to_owned()));
-        assert_eq!(server_and_cursor("2:1536"), (2, "1536".to_owned()));
     }
 }
