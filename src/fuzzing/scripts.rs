@@ -193,6 +193,8 @@ fn any_call(bytes: &mut Bytes<'_>) -> Call {
         Script::Free => Call::Free { keys, token },
         Script::FreeShare => Call::FreeShare { keys, token },
         Script::KeepEntry => Call::KeepEntry { keys, token },
+        Script::KeepLock => Call::KeepLock { keys, token, ttl },
+        Script::KeepShare => Call::KeepShare { keys, token, ttl },
         Script::HandoffShare => Call::HandoffShare {
             keys,
             token,

@@ -428,8 +428,7 @@ impl Leases {
     pub(super) fn extension(rq: &Requests, held: &Lease, ttl: Duration) -> (Call, Fallback) {
         let (keys, token) = (held.keys.clone(), Self::token_of(&rq.cx, held));
         if held.mode.is_shared() {
-            // A lock that is to be downgraded has no keys of shares yet: its own key tells that it is held.
-            return (Call::ExtendShare { keys, token, ttl }, Fallback::Extend);
+            return (Call::ExtendShare { keys, token, ttl }, Fallback::ExtendShare);
         }
         if held.owes != Some(Owes::Claim) {
             return (Call::Extend { keys, token, ttl }, Fallback::None);
@@ -509,7 +508,7 @@ impl Leases {
                 self.ask_about_notice(rq, id);
                 None
             }
-            // The fallback has found no whole lock. Whether there is a share, its keys tell once they are in one place.
+            // It was sent ahead of the downgrade. Whether there is a share, only a request for the share tells.
             Ok(Reply::Owner(false))
                 if held.mode.is_shared() && finished.script == Some(Script::Extend) =>
             {

@@ -19,6 +19,7 @@ mod context;
 mod discovery;
 mod handoff;
 mod interface;
+mod key_by_key;
 mod lease;
 mod lifecycle;
 mod one_shot;

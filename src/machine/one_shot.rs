@@ -10,7 +10,7 @@ use super::lease::Leases;
 use super::requests::{CallError, Fallback, Finished, Requests};
 use super::timers::Owner;
 use super::waiting_room::Rank;
-use crate::protocol::{Call, LeaseId, LockKeys, OpId, Refusal, Reply, Script, ServerTime, TokenId};
+use crate::protocol::{Call, LeaseId, LockKeys, OpId, Refusal, Reply, ServerTime, TokenId};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -124,10 +124,6 @@ impl OneShot {
                 rq.send(owner, self.call.clone(), Fallback::None);
                 return None;
             }
-            // The fallback has found no whole lock. Whether there is a share, its keys tell once they are in one place.
-            Ok(Reply::Owner(false))
-                if finished.script == Some(Script::Extend)
-                    && self.call.script() == Some(Script::ExtendShare) => {}
             // A reply without all fences is retried.
             Ok(Reply::All(fences)) if fences.len() != self.call.locks() => self.uncertain = true,
             Ok(reply) => return Some(Ok(reply)),

@@ -12,6 +12,7 @@
 use super::connection::InFlight;
 use super::context::Context;
 use super::interface::{Effect, Outcome, SendMode};
+use super::key_by_key::KeyByKey;
 use super::servers::Servers;
 use super::timers::{Owner, Timer};
 use super::waiting_room::Rank;
@@ -87,6 +88,8 @@ pub(super) struct Sent {
     call: Call,
     pub(super) send_mode: SendMode,
     fallback: Fallback,
+    /// The calls, one for each key, of which this is one.
+    key_by_key: Option<KeyByKey>,
 }
 
 /// The call that replaces another while the slot of a lock moves: it names only keys that certainly exist.
@@ -95,6 +98,8 @@ pub(super) enum Fallback {
     /// Nothing: the owner decides.
     None,
     Extend,
+    /// Calls by one key after the other.
+    ExtendShare,
     Free,
     FreeShare,
     KeepEntry,
@@ -106,6 +111,7 @@ impl Fallback {
         match self {
             Self::None => None,
             Self::Extend => Some(Call::Extend { keys, token, ttl: call.ttl() }),
+            Self::ExtendShare => Some(KeyByKey::Alone.call(call)),
             Self::Free => Some(Call::Free { keys, token }),
             Self::FreeShare => Some(Call::FreeShare { keys, token }),
             Self::KeepEntry => Some(Call::KeepEntry { keys, token }),
@@ -115,6 +121,22 @@ impl Fallback {
     /// The fallback of this fallback: a share that was a whole lock before may still be one.
     const fn next(self) -> Self {
         if let Self::FreeShare = self { Self::Free } else { Self::None }
+    }
+
+    const fn key_by_key(self) -> Option<KeyByKey> {
+        if let Self::ExtendShare = self { Some(KeyByKey::Alone) } else { None }
+    }
+}
+
+impl Sent {
+    /// The reply, for its owner; none if another call follows it.
+    fn decided(&mut self, sent: Mono, reply: Reply) -> Option<Result<Reply, CallError>> {
+        let Some(next) = self.key_by_key.and_then(|step| step.next(sent, &reply)) else {
+            return Some(Ok(reply));
+        };
+        (self.call, self.send_mode) = (next.call(&self.call), SendMode::Plain);
+        self.key_by_key = Some(next);
+        None
     }
 }
 
@@ -226,7 +248,7 @@ impl Requests {
 
     /// Sends a call to the server that has its lock. False if that is not connected: `Machine::resume` sends it later.
     pub(super) fn send(&mut self, owner: Owner, call: Call, fallback: Fallback) -> bool {
-        self.send_as(Sent { owner, call, send_mode: SendMode::Plain, fallback })
+        self.send_as(Sent { owner, call, send_mode: SendMode::Plain, fallback, key_by_key: None })
     }
 
     fn send_as(&mut self, mut request: Sent) -> bool {
@@ -287,17 +309,18 @@ impl Requests {
             self.servers.at(node).connection.take(id, self.cx.now)?;
         self.update_server(node, sent, &reply);
         let mut finished = self.ended(node, id, sent, &request);
-        finished.reply = match reply {
-            Ok(reply) => Ok(reply),
+        let decided = match reply {
+            Ok(reply) => request.decided(sent, reply),
             // The script says what is wrong, and goes where the lock is moved to.
             Err(Failure::Refused(_) | Failure::Moving(_)) if finished.script.is_none() => {
-                Ok(Reply::Take(Take::Unfenced))
+                Some(Ok(Reply::Take(Take::Unfenced)))
             }
-            Err(failure) => match self.redirect(&mut request, failure) {
-                Err(error) => Err(error),
-                Ok(()) if !finished.awaited || self.send_as(request) => return None,
-                Ok(()) => Err(CallError::Unsent),
-            },
+            Err(failure) => self.redirect(&mut request, failure).err().map(Err),
+        };
+        finished.reply = match decided {
+            Some(reply) => reply,
+            None if !finished.awaited || self.send_as(request) => return None,
+            None => Err(CallError::Unsent),
         };
         Some(finished)
     }
@@ -307,6 +330,7 @@ impl Requests {
         let Sent { owner, call, .. } = request;
         let awaited = self.open.end(*owner, id);
         let (script, ttl, reply) = (call.script(), call.ttl(), Err(CallError::Unsent));
+        let sent = request.key_by_key.and_then(KeyByKey::since).unwrap_or(sent);
         Finished { owner: *owner, awaited, script, ttl, node, sent, reply }
     }
 
@@ -331,6 +355,7 @@ impl Requests {
             Failure::Refused(refusal) => match request.fallback.of(&request.call) {
                 Some(instead) if refusal.code == "TRYAGAIN" => {
                     (request.call, request.send_mode) = (instead, SendMode::Plain);
+                    request.key_by_key = request.fallback.key_by_key();
                     request.fallback = request.fallback.next();
                 }
                 _ => return Err(CallError::Refused(refusal)),

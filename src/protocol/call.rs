@@ -149,6 +149,24 @@ pub enum Call {
         /// The waiter.
         token: Token,
     },
+    /// Lengthen a shared lock, in which `token` has a share, by its own key alone, while its slot moves.
+    KeepLock {
+        /// The lock.
+        keys: LockKeys,
+        /// The owner of a share.
+        token: Token,
+        /// The lease from now.
+        ttl: Duration,
+    },
+    /// Lengthen the share of `token` by the set of shares alone, while its slot moves, and claim it.
+    KeepShare {
+        /// The lock.
+        keys: LockKeys,
+        /// The owner.
+        token: Token,
+        /// The lease from now.
+        ttl: Duration,
+    },
     /// Hand the share of `token` off to another caller of the same process.
     HandoffShare {
         /// The lock.
@@ -288,6 +306,8 @@ impl Call {
             | Self::Free { keys, .. }
             | Self::FreeShare { keys, .. }
             | Self::KeepEntry { keys, .. }
+            | Self::KeepLock { keys, .. }
+            | Self::KeepShare { keys, .. }
             | Self::HandoffShare { keys, .. }
             | Self::Release { keys, .. }
             | Self::Reserve { keys, .. }
@@ -315,6 +335,8 @@ impl Call {
             | Self::Free { token, .. }
             | Self::FreeShare { token, .. }
             | Self::KeepEntry { token, .. }
+            | Self::KeepLock { token, .. }
+            | Self::KeepShare { token, .. }
             | Self::HandoffShare { token, .. }
             | Self::Release { token, .. }
             | Self::Reserve { token, .. }
@@ -343,6 +365,8 @@ impl Call {
             | Self::ExtendShare { ttl, .. }
             | Self::Fill { ttl, .. }
             | Self::HandoffShare { ttl, .. }
+            | Self::KeepLock { ttl, .. }
+            | Self::KeepShare { ttl, .. }
             | Self::Reserve { ttl, .. }
             | Self::AcquireAll { ttl, .. }
             | Self::Vote { ttl, .. } => *ttl,
@@ -389,6 +413,8 @@ impl Call {
             Self::Free { .. } => Script::Free,
             Self::FreeShare { .. } => Script::FreeShare,
             Self::KeepEntry { .. } => Script::KeepEntry,
+            Self::KeepLock { .. } => Script::KeepLock,
+            Self::KeepShare { .. } => Script::KeepShare,
             Self::HandoffShare { .. } => Script::HandoffShare,
             Self::Release { .. } => Script::Release,
             Self::Reserve { .. } => Script::Reserve,

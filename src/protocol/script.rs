@@ -33,6 +33,10 @@ pub enum Script {
     Inspect,
     /// `keep_entry.lua`
     KeepEntry,
+    /// `keep_lock.lua`
+    KeepLock,
+    /// `keep_share.lua`
+    KeepShare,
     /// `handoff_share.lua`
     HandoffShare,
     /// `release.lua`
@@ -51,7 +55,7 @@ pub enum Script {
 
 impl Script {
     /// Every script, in the order of the enum.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 23] = [
         Self::Acquire,
         Self::AcquireUnqueued,
         Self::Adopt,
@@ -66,6 +70,8 @@ impl Script {
         Self::FreeShare,
         Self::Inspect,
         Self::KeepEntry,
+        Self::KeepLock,
+        Self::KeepShare,
         Self::HandoffShare,
         Self::Release,
         Self::Reserve,
@@ -108,6 +114,8 @@ impl Script {
             Self::FreeShare => include_str!("lua/free_share.lua"),
             Self::Inspect => include_str!("lua/inspect.lua"),
             Self::KeepEntry => include_str!("lua/keep_entry.lua"),
+            Self::KeepLock => include_str!("lua/keep_lock.lua"),
+            Self::KeepShare => include_str!("lua/keep_share.lua"),
             Self::HandoffShare => include_str!("lua/handoff_share.lua"),
             Self::Release => include_str!("lua/release.lua"),
             Self::Reserve => include_str!("lua/reserve.lua"),
@@ -121,12 +129,13 @@ impl Script {
 
 /// The parts that scripts share: the name in an `--#include` line, and the text that replaces it. No part includes
 /// another.
-const PARTS: [(&str, &str); 13] = [
+const PARTS: [(&str, &str); 14] = [
     ("clock", include_str!("lua/clock.lua")),
     ("constants", include_str!("lua/constants.lua")),
     ("counter", include_str!("lua/counter.lua")),
     ("enqueue", include_str!("lua/enqueue.lua")),
     ("fence", include_str!("lua/fence.lua")),
+    ("lengthen_share", include_str!("lua/lengthen_share.lua")),
     ("lock_state", include_str!("lua/lock_state.lua")),
     ("messages", include_str!("lua/messages.lua")),
     ("next_fence", include_str!("lua/next_fence.lua")),

@@ -248,11 +248,12 @@ export class SlotMove {
     readonly toId: string,
   ) {}
 
-  /** Moves all keys that the slot has now; the slot stays where it was. */
-  async keys(): Promise<void> {
+  /** Moves all keys that the slot has now, or some of them; the slot stays where it was. */
+  async keys(isMoved: (key: string) => boolean = () => true): Promise<void> {
     const { admin } = this.from;
     for (;;) {
-      const keys = (await admin.cluster('GETKEYSINSLOT', this.slot, 100)) as string[];
+      const all = (await admin.cluster('GETKEYSINSLOT', this.slot, 100)) as string[];
+      const keys = all.filter(isMoved);
       if (keys.length === 0) return;
       await admin.migrate('127.0.0.1', this.to.port, '', 0, 5_000, 'KEYS', ...keys);
     }

@@ -2,12 +2,12 @@
 
 use super::world::{COMMAND_TIMEOUT, RENEWED, ms};
 use crate::machine::{
-    Command, Config, Denied, Effect, Event, LeaseId, Machine, NodeId, OpId, Outcome, Protocol,
-    RequestId, Routes, SendMode, ServerProbe, Wait,
+    Command, Config, Denied, Effect, Event, LeaseId, Machine, NodeId, Notice, OpId, Outcome,
+    Protocol, RequestId, Routes, SendMode, ServerProbe, Wait,
 };
 use crate::protocol::{
     Call, Failure, Grant, Held, Intent, LockKeys, Message, Mode, Mono, QueuePosition, Refusal,
-    Reply, SLOTS, ServerTime, Token,
+    Reply, SLOTS, ServerTime, Token, valid_until,
 };
 use std::sync::Arc;
 
@@ -148,6 +148,21 @@ impl Crew {
         let held = Held { remaining, holder, queued, ..Held::default() };
         self.reply(node, request, Ok(held.clone().into()));
         held
+    }
+
+    /// Holds a share for 3 s.
+    fn share(&mut self) -> LeaseId {
+        let (name, label, ttl) = (LOW.to_owned(), Arc::default(), ms(3_000));
+        let (wait, mode) = (Wait::Never, Mode::SHARED);
+        let command = Command::Acquire { name, ttl, wait, label, hold: RENEWED, mode };
+        self.command(OpId(2), command);
+        let (_, request, ..) = self.sent();
+        self.reply(ONE, request, Ok(Reply::Granted { fence: 1_700_000_000_000_001 }));
+        let acquired = self.take().into_iter().find_map(|effect| match effect {
+            Effect::Complete { outcome: Outcome::Acquired { lease, .. }, .. } => Some(lease),
+            _ => None,
+        });
+        acquired.unwrap()
     }
 
     fn hold(&mut self, op: u32, name: &str) -> LeaseId {
@@ -322,10 +337,53 @@ fn a_lock_that_is_to_be_downgraded_is_kept_while_its_slot_moves() {
     let (node, request, call, _) = crew.next_sent();
     assert!(matches!(call, Call::Extend { .. }));
     crew.reply(node, request, Ok(Reply::Owner(false)));
-    let (node, request, call, _) = crew.next_sent();
-    assert!(matches!(call, Call::ExtendShare { .. }));
-    crew.reply(node, request, Ok(Reply::Granted { fence: 1_700_000_000_000_001 }));
+    let (_, _, call, _) = crew.next_sent();
+    assert!(matches!(call, Call::KeepShare { .. }));
     assert!(crew.machine.leases.get(lease.token_id()).is_some());
+}
+
+/// The lock and the set of its shares are on two servers: a share is lengthened by one call for each, and counts from the
+/// first that has lengthened it.
+#[test]
+fn a_share_whose_keys_are_on_two_servers_is_lengthened_key_by_key() {
+    let granted = || Ok(Reply::Granted { fence: 1_700_000_000_000_001 });
+    // The replies to the calls, and whether the share is kept.
+    for (replies, kept) in [
+        (vec![granted(), Ok(Reply::Owner(true)), granted()], true),
+        (vec![Ok(Reply::Owner(false))], false),
+        // Other code has deleted the lock.
+        (vec![granted(), Ok(Reply::Owner(false))], false),
+        // It was stolen in between, and others share it.
+        (vec![granted(), Ok(Reply::Owner(true)), Ok(Reply::Owner(false))], false),
+    ] {
+        let mut crew = Crew::new().by_scripts();
+        let lease = crew.share();
+        crew.pass(1_100);
+        let (_, request, call, _) = crew.next_sent();
+        assert!(matches!(call, Call::ExtendShare { .. }), "{call:?}");
+        crew.reply(ONE, request, refused("TRYAGAIN"));
+        let (_, request, call, _) = crew.next_sent();
+        assert!(matches!(call, Call::Extend { .. }), "{call:?}");
+        crew.reply(ONE, request, Ok(Reply::Owner(false)));
+        let began = crew.now;
+        for (number, reply) in replies.into_iter().enumerate() {
+            let (node, request, call, _) = crew.next_sent();
+            assert_eq!(matches!(call, Call::KeepShare { .. }), number != 1, "{call:?}");
+            assert_eq!(matches!(call, Call::KeepLock { .. }), number == 1, "{call:?}");
+            crew.pass(100);
+            crew.reply(node, request, Err(Failure::Moving(TWO)));
+            let (node, request, ..) = crew.next_sent();
+            assert_eq!(node, TWO);
+            crew.pass(100);
+            crew.reply(node, request, reply);
+        }
+        let held = crew.machine.leases.get(lease.token_id());
+        assert_eq!(held.is_some(), kept);
+        if let Some(held) = held {
+            // The first request to the server that has the key was sent after 100 ms.
+            assert_eq!(held.until, valid_until(began + ms(100), ms(3_000)));
+        }
+    }
 }
 
 /// What an interrupted reshard may leave behind, until somebody mends it.
@@ -529,6 +587,37 @@ fn a_server_that_fails_costs_the_others_nothing() {
     assert!(crew.machine.leases.get(low.token_id()).is_some());
 }
 
+/// How often a connection was reported as lost, and how often as made again.
+fn reports(effects: &[Effect]) -> [usize; 2] {
+    let lost = |effect: &&Effect| matches!(effect, Effect::Notify(Notice::Disconnected(_)));
+    let made = |effect: &&Effect| matches!(effect, Effect::Notify(Notice::Reconnected));
+    [effects.iter().filter(lost).count(), effects.iter().filter(made).count()]
+}
+
+#[test]
+fn each_lost_connection_is_reported_as_made_again_also_if_another_server_replaces_its_own() {
+    let mut crew = Crew::new();
+    crew.event(ONE, Event::Disconnected("died".to_owned()));
+    crew.event(ONE, Event::ConnectFailed(Failure::Lost("it is dead".to_owned())));
+    assert_eq!(reports(&crew.take()), [1, 0]);
+    let three = NodeId(2);
+    let ranges = [(0, SLOTS / 2 - 1, three), (SLOTS / 2, SLOTS - 1, TWO)];
+    crew.event(ONE, Event::Discovered(Ok(Routes::new(&ranges))));
+    crew.pass(2_000);
+    // The leases of its locks are not renewed yet.
+    assert_eq!(reports(&crew.take()), [0, 0]);
+    crew.connect(three);
+    assert_eq!(reports(&crew.take()), [0, 1]);
+    // It comes back as a replica, and is promoted.
+    crew.event(ONE, Event::Discovered(Ok(halves())));
+    crew.connect(ONE);
+    assert_eq!(reports(&crew.take()), [0, 0]);
+    // A server without slots is lost while all others are connected.
+    crew.event(three, Event::Disconnected("died, too".to_owned()));
+    crew.pass(2_000);
+    assert_eq!(reports(&crew.take()), [1, 1]);
+}
+
 #[test]
 fn discovery_of_unknown_routes_backs_off() {
     let mut crew = Crew::new();
@@ -593,20 +682,8 @@ fn a_force_that_was_stopped_halfway_spares_later_owners() {
 /// Two servers have a part of the keys each: both refuse commands that name missing keys.
 #[test]
 fn a_share_whose_slot_moves_is_renewed_claimed_and_released_by_the_keys_that_exist() {
-    let share = |crew: &mut Crew| {
-        let (name, label, ttl) = (LOW.to_owned(), Arc::default(), ms(3_000));
-        let (wait, mode) = (Wait::Never, Mode::SHARED);
-        let command = Command::Acquire { name, ttl, wait, label, hold: RENEWED, mode };
-        crew.command(OpId(2), command);
-        let (_, request, ..) = crew.sent();
-        crew.reply(ONE, request, Ok(Reply::Granted { fence: 1_700_000_000_000_001 }));
-        crew.take().into_iter().find_map(|effect| match effect {
-            Effect::Complete { outcome: Outcome::Acquired { lease, .. }, .. } => Some(lease),
-            _ => None,
-        })
-    };
     let mut crew = Crew::new().by_scripts();
-    let lease = share(&mut crew).unwrap();
+    let lease = crew.share();
     crew.pass(1_100);
     let (_, request, call, _) = crew.sent();
     assert!(matches!(call, Call::ExtendShare { .. }), "{call:?}");

@@ -390,8 +390,7 @@ impl Cluster {
         self.0.borrow().moving.as_ref().map(|moving| moving.to)
     }
 
-    /// Whether the two keys that keep shares of a lock, or the two that keep its queue, are on two servers;
-    /// or each server says that another has the slot.
+    /// Whether the two keys that keep the queue of a lock are on two servers; or each server says that another has the slot.
     pub(super) fn is_out_of_reach(&self, now: Mono, keys: &LockKeys) -> bool {
         let state = self.0.borrow();
         let Some(Move { to, .. }) = state.moving else {
@@ -401,6 +400,6 @@ impl Cluster {
             let at = |key: &str| state.has(now, to, key);
             state.exists(now, one) && state.exists(now, other) && at(one) != at(other)
         };
-        apart(keys.lock(), &keys.shared()) || apart(&keys.queue(), &keys.waiters())
+        apart(&keys.queue(), &keys.waiters())
     }
 }

@@ -75,6 +75,8 @@ pub(super) enum Defect {
     MessageDatedAhead,
     /// The extension of a share names keys that may be missing.
     ShareByAllKeys,
+    /// A share whose keys are on two servers is lengthened only by both of them at once.
+    ShareByBothKeys,
     /// `SET` replaces what is there.
     PlainSet,
     /// The flag for the wait queue is not looked at.
@@ -253,6 +255,10 @@ pub(super) fn distort(mut call: Call) -> Call {
         }
         Call::ExtendShare { keys, token, ttl } if Defect::ShareByAllKeys.is_on() => {
             return poll(keys, token, *ttl, Mode::SHARED);
+        }
+        Call::KeepShare { keys, token, ttl } if Defect::ShareByBothKeys.is_on() => {
+            let (keys, token, ttl) = (keys.clone(), token.clone(), *ttl);
+            return Call::ExtendShare { keys, token, ttl };
         }
         Call::Extend { keys, token, ttl } if Defect::ExtensionByAllKeys.is_on() => {
             return poll(keys, token, *ttl, Mode::Exclusive);

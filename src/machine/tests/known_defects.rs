@@ -627,6 +627,11 @@ pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
         Kind::Cluster,
         Change::Machine(Defect::ShareByAllKeys),
     ),
+    (
+        "a share whose keys are on two servers is not lengthened",
+        Kind::Cluster,
+        Change::Machine(Defect::ShareByBothKeys),
+    ),
     // Taking a lock away, and keeping it.
     (
         "a late theft takes the lock from a later owner",

@@ -459,6 +459,8 @@ impl World {
             | Call::ExtendShare { .. }
             | Call::Free { .. }
             | Call::FreeShare { .. }
+            | Call::KeepLock { .. }
+            | Call::KeepShare { .. }
             | Call::HandoffShare { .. }
             | Call::Release { .. } => holds,
             _ => false,

@@ -170,6 +170,8 @@ impl Executed<'_> {
                 | Call::Free { .. }
                 | Call::FreeShare { .. }
                 | Call::KeepEntry { .. }
+                | Call::KeepLock { .. }
+                | Call::KeepShare { .. }
                 | Call::HandoffShare { .. }
                 | Call::Reserve { .. }
         );
@@ -394,6 +396,7 @@ impl Watch {
                 | Call::Extend { .. }
                 | Call::Free { .. }
                 | Call::KeepEntry { .. }
+                | Call::KeepLock { .. }
                 | Call::Reserve { .. }
         );
         // Nor does a caller that waits for an owner: its entry is newer than the grant, unless the clock was set back.
@@ -402,7 +405,10 @@ impl Watch {
         if !alone && !waits {
             self.silent_shares.remove(done.token());
         }
-        let shares = matches!(done.call, Call::ExtendShare { .. } | Call::FreeShare { .. });
+        let shares = matches!(
+            done.call,
+            Call::ExtendShare { .. } | Call::FreeShare { .. } | Call::KeepShare { .. }
+        );
         let claims = !alone && !shares;
         if let Some(owner) = done.adopted() {
             self.silent_shares.remove(owner);
@@ -676,15 +682,22 @@ fn holders_are_right(done: &Executed<'_>, successors: &[Candidate<'_>]) -> Resul
     let whole = done.after.owner().is_none()
         || successors.iter().all(|successor| successor.limit.is_none());
     expect(whole, "a share is the whole lock")?;
-    let shares = done.after.shares.iter().map(|share| share.remaining_ms).max();
-    // A lone share that others join in its last ms is put into the set for that whole ms.
-    let lock_ms = done.after.remaining_ms;
-    let fits = shares.is_none_or(|last_ms| last_ms == lock_ms || (last_ms, lock_ms) == (1, 0));
+    // One key after the other, the lock and its shares are lengthened apart, until a call fits them to each other.
+    let apart = matches!(done.call, Call::KeepLock { .. } | Call::KeepShare { .. });
+    let fits = apart || ends_with_its_shares(done.after) || !ends_with_its_shares(done.before);
     expect(fits, "the lock does not end with the last share of it")?;
     let empty = done.after.value.as_deref().is_some_and(|value| bare(value) == SHARED);
-    // It lasts for the rest of the ms in which its last share ends, and to keep a queue entry frees nothing.
-    let untouched = done.before == done.after || matches!(done.call, Call::KeepEntry { .. });
-    expect(!empty || shares.is_some() || untouched, "the lock is shared by nobody")
+    // It lasts for the rest of the ms in which its last share ends, and what keeps it or a queue entry frees nothing.
+    let keeps = matches!(done.call, Call::KeepEntry { .. } | Call::KeepLock { .. });
+    let untouched = done.before == done.after || keeps;
+    expect(!empty || !done.after.shares.is_empty() || untouched, "the lock is shared by nobody")
+}
+
+fn ends_with_its_shares(lock: &Snapshot) -> bool {
+    let (last_ms, lock_ms) =
+        (lock.shares.iter().map(|share| share.remaining_ms).max(), lock.remaining_ms);
+    // A lone share that others join in its last ms is put into the set for that whole ms.
+    last_ms.is_none_or(|last_ms| last_ms == lock_ms || (last_ms, lock_ms) == (1, 0))
 }
 
 /// A lease is at least as long as requested, and nothing shortens it.
@@ -710,6 +723,7 @@ fn leases_are_right(done: &Executed<'_>) -> Result<(), String> {
         (Call::Acquire { ttl, .. }, Some(Reply::Granted { .. } | Reply::Joined { .. }))
         | (Call::Adopt { ttl, .. }, Some(Reply::Granted { .. }))
         | (Call::ExtendShare { ttl, .. }, Some(Reply::Granted { .. } | Reply::Owner(true)))
+        | (Call::KeepShare { ttl, .. }, Some(Reply::Granted { .. }))
         | (Call::Reserve { ttl, .. }, Some(Reply::Reserved { .. }))
         | (Call::Claim { ttl, .. } | Call::Extend { ttl, .. }, Some(Reply::Owner(true))) => {
             Some(ttl)

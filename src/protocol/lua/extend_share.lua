@@ -10,6 +10,7 @@
 ]]
 --#include constants.lua
 --#include clock.lua
+--#include lengthen_share.lua
 local lock_key, shared_key = KEYS[1], KEYS[2]
 local token, ttl_ms = ARGV[1], tonumber(ARGV[2])
 
@@ -22,21 +23,10 @@ if value == token or value == token .. MARK or value == LONE_SHARE .. token then
 elseif value ~= SHARED and value ~= SHARED .. MARK then
   return 0
 end
-local ends_ms = tonumber(redis.call('ZSCORE', shared_key, token) or nil)
-local now_ms = math.floor(server_time_us() / 1000)
--- The fence is stored as a negative score.
-local fence = -(tonumber(redis.call('ZSCORE', shared_key, '#' .. token) or nil) or 0)
-if not ends_ms or ends_ms <= now_ms or fence <= 0 or fence >= 2 ^ 53 then
-  return 0
+local fence = lengthen_share(shared_key, token, ttl_ms)
+-- The lock lasts as long as its last share. Also a share that lasts long enough may have been lengthened by the set alone.
+if fence and redis.call('PTTL', lock_key) < ttl_ms then
+  redis.call('PEXPIRE', lock_key, ttl_ms)
+  redis.call('PEXPIRE', shared_key, ttl_ms + KEYS_MS)
 end
--- This call claims what the token was granted by message.
-redis.call('ZREM', shared_key, '?' .. token)
-if ends_ms < now_ms + ttl_ms then
-  redis.call('ZADD', shared_key, now_ms + ttl_ms, token)
-  -- The lock lasts as long as its last share.
-  if redis.call('PTTL', lock_key) < ttl_ms then
-    redis.call('PEXPIRE', lock_key, ttl_ms)
-    redis.call('PEXPIRE', shared_key, ttl_ms + KEYS_MS)
-  end
-end
-return math.floor(fence)
+return fence or 0

@@ -209,6 +209,13 @@ fn write_script(
             let [_, queue, waiters, ..] = keys.side_keys();
             command.arg(2).arg(queue).arg(waiters).arg(token.as_str());
         }
+        Call::KeepLock { keys, ttl, .. } => {
+            command.arg(1).arg(keys.lock()).arg(ms(*ttl));
+        }
+        Call::KeepShare { keys, token, ttl } => {
+            let [.., shared, _] = keys.side_keys();
+            command.arg(1).arg(shared).arg(token.as_str()).arg(ms(*ttl));
+        }
         Call::HandoffShare { keys, token, epoch, successor, ttl, mode } => {
             let [_, queue, _, shared, _] = keys.side_keys();
             command
@@ -324,12 +331,19 @@ pub(in crate::server) fn reply(script: Script, value: Value) -> Result<Reply, Fa
             Err(refused(error.code(), error.details().unwrap_or_default()))
         }
         (
-            Script::Adopt | Script::ExtendShare | Script::HandoffShare | Script::Reserve,
+            Script::Adopt
+            | Script::ExtendShare
+            | Script::HandoffShare
+            | Script::KeepShare
+            | Script::Reserve,
             Value::Int(0),
         ) => Ok(Reply::Owner(false)),
         (Script::ExtendShare, Value::Int(1)) => Ok(Reply::Owner(true)),
         (Script::HandoffShare | Script::Release | Script::Force, Value::Int(2)) => Ok(Reply::More),
-        (Script::Acquire | Script::Adopt | Script::ExtendShare, Value::Int(fence)) => whole(fence)
+        (
+            Script::Acquire | Script::Adopt | Script::ExtendShare | Script::KeepShare,
+            Value::Int(fence),
+        ) => whole(fence)
             .map(|fence| Reply::Granted { fence })
             .ok_or_else(|| Failure::Lost(format!("the server sent the fence {fence}"))),
         (Script::HandoffShare | Script::Reserve, Value::Array(parts)) => match parts.as_slice() {
@@ -360,7 +374,12 @@ pub(in crate::server) fn reply(script: Script, value: Value) -> Result<Reply, Fa
             read_vote(&parts).ok_or_else(|| unexpected(Script::Vote, &Value::Array(parts)))
         }
         (
-            Script::Acquire | Script::Adopt | Script::HandoffShare | Script::Reserve | Script::Vote,
+            Script::Acquire
+            | Script::Adopt
+            | Script::HandoffShare
+            | Script::KeepShare
+            | Script::Reserve
+            | Script::Vote,
             value,
         ) => Err(unexpected(script, &value)),
         (_, Value::Int(answer @ (0 | 1))) => Ok(Reply::Owner(answer == 1)),

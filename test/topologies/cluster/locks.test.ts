@@ -196,24 +196,101 @@ test('a lock is released and renewed while its slot is half way', async () => {
   assert.ok(await taken.release());
 });
 
-test('a lock whose slot is half way hides none of the others from a query', async () => {
-  const names = Array.from({ length: 30 }, (_, index) => `seen:${index}`);
-  await Promise.all(names.map((name) => a.acquire(name, LONG)));
-  const [from, to] = await cluster.primaries();
-  if (from === undefined || to === undefined) throw new Error('one primary alone');
-  // The first that the server is asked about: some of its keys are there, and the rest do not exist.
-  const [, keys] = await from.admin.scan(0, 'MATCH', 'lock:seen:*', 'COUNT', 1_000);
-  const first = keys[0] ?? '';
-  const move = await cluster.startMove(await cluster.slotOf(first), to);
-  await from.admin.script('FLUSH');
-  const { held } = await b.query({ startsWith: 'seen:' });
-  assert.deepEqual(
-    held.map(({ name }) => name),
-    names.filter((name) => `lock:${name}` !== first).sort(),
+for (const moved of ['the lock', 'the set of its shares']) {
+  test(`shares whose keys are on two servers are renewed and extended: ${moved} has gone ahead`, async () => {
+    const share = { mode: 'shared', limit: 3, ttl: 1_500, wait: 20_000 } as const;
+    const name = `apart:${moved}`;
+    const one = await a.acquire(name, share);
+    const two = await b.acquire(name, share);
+    const lost: string[] = [];
+    for (const manager of [a, b]) manager.on('lost', (lock) => lost.push(lock.name));
+    const slot = await cluster.slotOf(`lock:${name}`);
+    const from = await cluster.primaryOf(slot);
+    const [to] = (await cluster.primaries()).filter((node) => node !== from);
+    if (to === undefined) throw new Error('one primary alone');
+    const move = await cluster.startMove(slot, to);
+    await move.keys((key) => (key === `lock:${name}`) === (moved === 'the lock'));
+    await one.extend(2_000);
+    const before = [a, b].map((manager) => manager.stats().renewals);
+    await until(
+      () => [a, b].every((manager, i) => manager.stats().renewals > (before[i] ?? 0) + 4),
+      'renewals of both shares, longer than their leases',
+    );
+    assert.deepEqual(lost, []);
+    const { held } = await b.query({ name });
+    assert.deepEqual(new Set(held.map(({ token }) => token)), new Set([one.token, two.token]));
+    await move.keys();
+    await move.finish();
+    assert.ok(await one.release());
+    assert.ok(await two.release());
+    assert.ok(await (await a.acquire(name, LONG)).release());
+  });
+}
+
+test('a query shows every lock while a slot moves', async () => {
+  const [owner] = await cluster.primaries();
+  if (owner === undefined) throw new Error('no primary');
+  const names = Array.from({ length: 20 }, (_, index) => `{seen}:${index}`);
+  const modeOf = (index: number) => (index % 2 === 0 ? 'exclusive' : 'shared');
+  const locks = await Promise.all(
+    names.map((name, index) => a.acquire(name, { ...LONG, mode: modeOf(index) })),
   );
-  await move.keys();
-  await move.finish();
-  assert.equal((await b.query({ startsWith: 'seen:' })).held.length, names.length);
+  const second = await b.acquire('{seen}:1', { ...LONG, mode: 'shared' });
+  const waiting = b.acquire('{seen}:0', LONG);
+  await untilQueued('{seen}:0', 1);
+  const seen = async () => {
+    const { held, pending } = await b.query({ startsWith: '{seen}' });
+    const shown = held.map(({ name, mode, token }) => `${name} ${mode} ${token}`);
+    const expected = locks.map(({ name, mode, token }) => `${name} ${mode} ${token}`);
+    expected.push(`{seen}:1 shared ${second.token}`);
+    assert.deepEqual(shown.sort(), expected.sort());
+    assert.deepEqual(
+      pending.map(({ name, position }) => ({ name, position })),
+      [{ name: '{seen}:0', position: 1 }],
+    );
+    for (const name of ['{seen}:0', '{seen}:1']) {
+      const one = await b.query({ name });
+      assert.equal(one.held.length, name === '{seen}:0' ? 1 : 2);
+    }
+  };
+  await seen();
+  const slot = await cluster.slotOf('lock:{seen}:0');
+  // In both directions: to a server that a query reads later, and to one that it reads earlier.
+  const from = await cluster.primaryOf(slot);
+  for (const to of [...(await cluster.primaries()).filter((node) => node !== from), from]) {
+    const move = await cluster.startMove(slot, to);
+    await seen();
+    await move.keys((key) => /:(queue|shared|[0-9])$/.test(key));
+    await seen();
+    await move.keys();
+    await seen();
+    await move.finish();
+    await seen();
+  }
+  await Promise.all([...locks, second].map((lock) => lock.release()));
+  await (await waiting).release();
+});
+
+test('a query meets a slot that moves to a server which it has read', async () => {
+  const names = Array.from({ length: 40 }, (_, index) => `{met}:${index}`);
+  const locks = await Promise.all(names.map((name) => a.acquire(name, LONG)));
+  const slot = await cluster.slotOf('lock:{met}:0');
+  for (let round = 0; round < 3; round += 1) {
+    const from = await cluster.primaryOf(slot);
+    for (const to of (await cluster.primaries()).filter((node) => node !== from)) {
+      const found = new Set<string>();
+      let first = true;
+      for await (const { held } of b.queryPages({ startsWith: '{met}' })) {
+        for (const { name } of held) found.add(name);
+        // Its first server was read.
+        if (first) await cluster.moveSlot(slot, to);
+        first = false;
+      }
+      assert.deepEqual([...found].sort(), [...names].sort());
+      await cluster.moveSlot(slot, from);
+    }
+  }
+  await Promise.all(locks.map((lock) => lock.release()));
 });
 
 test('a numbered database is refused by servers whose Cluster has none', async () => {
