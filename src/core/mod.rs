@@ -11,6 +11,7 @@
 //! and it makes no decisions.
 
 mod alarm;
+mod attempts;
 #[cfg(all(unix, any(test, fuzzing)))]
 #[expect(
     clippy::expect_used,
@@ -190,6 +191,10 @@ impl Drop for Handle {
 }
 
 /// A socket of a manager, for the event loop that waits for it.
+#[cfg_attr(
+    not(feature = "node"),
+    expect(dead_code, reason = "only Node has an event loop that waits")
+)]
 pub struct Watch {
     core: Arc<Core>,
     node: NodeId,

@@ -1,6 +1,7 @@
 //! The state of a manager, on which its turns work.
 
 use super::alarm::Alarm;
+use super::attempts::Attempts;
 use super::queries::Queries;
 use super::ticket::Open;
 use super::{Caller, Core, Mail, Reader, Shared, Submission, Thread, Watch};
@@ -30,8 +31,8 @@ const STAND_IN_AFTER: Duration = Duration::from_millis(5);
 /// How soon the keeper does what the kernel did not take, or what the event loop does not know of yet.
 const SOON: Duration = Duration::from_millis(2);
 
-/// Names a connection attempt, so that events of an earlier connection can be ignored.
-type Generation = u64;
+/// Names an attempt to connect and the connection that it makes, so that events of earlier ones can be ignored.
+pub(super) type Generation = u64;
 
 /// Input that is not read from a socket.
 pub(super) enum Input {
@@ -44,9 +45,10 @@ pub(super) enum Input {
 #[derive(Default)]
 struct Peer {
     connection: Option<Connection>,
+    /// That of the connection; without one, no event has it.
     generation: Generation,
-    /// The task that connects. It ends with this set.
-    attempt: JoinSet<()>,
+    last_generation: Generation,
+    attempts: Attempts,
     /// The items to send at the end of this turn.
     batch: Vec<Item>,
     /// Whether the reader waits for the socket. Until it says so, the keeper looks after it.
@@ -217,13 +219,14 @@ impl State {
         let (node, event) = match input {
             Input::Discovered(routes) => (NodeId::default(), Event::Discovered(routes)),
             Input::Connected(node, generation, result) => {
-                if generation != self.peer(node).generation {
-                    return;
+                if self.peer(node).connection.is_some() {
+                    // Its answers may be there: then no other connection is needed.
+                    self.read_peer(now, usize::from(node.0));
+                    self.settle(now);
                 }
-                let event = self.connected(node, result);
-                self.machine.handle_event(now, node, event, &mut self.effects);
-                // The handshake may have read more than its own replies.
-                self.read_peer(now, usize::from(node.0));
+                if self.peer(node).attempts.end(generation) {
+                    self.attempted(now, node, generation, result);
+                }
                 return;
             }
             Input::Incoming(node, generation, incoming) => {
@@ -236,14 +239,37 @@ impl State {
         self.machine.handle_event(now, node, event, &mut self.effects);
     }
 
-    fn connected(&mut self, node: NodeId, result: Result<(Connection, Welcome), Failure>) -> Event {
-        let (mut connection, Welcome { probe, risks, denied, abilities }) = match result {
-            Ok(connected) => connected,
-            Err(failure) => return Event::ConnectFailed(failure),
+    /// An attempt to connect has ended.
+    fn attempted(
+        &mut self,
+        now: Mono,
+        node: NodeId,
+        generation: Generation,
+        result: Result<(Connection, Welcome), Failure>,
+    ) {
+        let event = match result {
+            Ok(connected) => self.connected(node, generation, connected),
+            Err(failure) => Event::ConnectFailed(failure),
         };
+        self.machine.handle_event(now, node, event, &mut self.effects);
+        // The handshake may have read more than its own replies.
+        self.read_peer(now, usize::from(node.0));
+    }
+
+    /// Puts a new connection in the place of the one before, if there is one.
+    fn connected(
+        &mut self,
+        node: NodeId,
+        generation: Generation,
+        (mut connection, welcome): (Connection, Welcome),
+    ) -> Event {
+        let Welcome { probe, risks, denied, abilities } = welcome;
+        self.disconnect(node, true);
         self.shared.set_server(node, abilities);
         let socket = connection.link().map(|link| Arc::clone(link.socket()));
         let peer = self.peer(node);
+        peer.attempts.end_all();
+        peer.generation = generation;
         peer.watched = socket.is_none();
         peer.connection = Some(connection);
         if let (Some(socket), Some(core)) = (socket, self.core.upgrade()) {
@@ -376,7 +402,11 @@ impl State {
                     self.peer(node).batch.push(Item::Call { request, call, send_mode });
                 }
                 Effect::SetDeadline { .. } => {}
-                Effect::Stop => self.stopped = true,
+                Effect::Stop => {
+                    self.stopped = true;
+                    self.peers.iter_mut().for_each(|peer| peer.attempts.end_all());
+                }
+                Effect::StopConnecting { node } => self.peer(node).attempts.end_all(),
                 Effect::Notify(notices) => {
                     self.caller.tell(notices);
                     self.reported = true;
@@ -421,12 +451,10 @@ impl State {
             Arc::new(move |incoming| mail.put(Input::Incoming(node, generation, incoming)))
         };
         if let Some(opened) = server::open_embedded(&self.endpoint, Arc::clone(&deliver)) {
-            let event = self.connected(node, Ok(opened));
-            self.machine.handle_event(now, node, event, &mut self.effects);
-            return;
+            return self.attempted(now, node, generation, Ok(opened));
         }
         let (endpoint, directory) = (Arc::clone(&self.endpoint), Arc::clone(&self.directory));
-        let attempt = async move {
+        let task = self.runtime.spawn(async move {
             let _failed = OnPanic(|| {
                 let failed = Err(Failure::Lost(DEFECT.to_owned()));
                 mail.put(Input::Connected(node, generation, failed));
@@ -435,9 +463,8 @@ impl State {
             let result = server::connect(&endpoint, &directory, node, deliver).await;
             // If the manager has ended, dropping the connection closes it.
             mail.put(Input::Connected(node, generation, result));
-        };
-        let runtime = self.runtime.clone();
-        self.peer(node).attempt.spawn_on(attempt, &runtime);
+        });
+        self.peer(node).attempts.begin(now, generation, task);
     }
 
     fn disconnect(&mut self, node: NodeId, abort: bool) {
@@ -445,7 +472,7 @@ impl State {
         let peer = self.peer(node);
         // The machine has given up every request of the old connection, including those of this turn.
         peer.batch.clear();
-        peer.next_generation();
+        peer.generation = peer.next_generation();
         match peer.connection.take() {
             Some(connection) if abort => connection.abort(),
             other => drop(other),
@@ -509,11 +536,10 @@ impl State {
 }
 
 impl Peer {
-    /// Whatever comes from the connection before is ignored from here on, and an attempt to make it ends.
-    fn next_generation(&mut self) -> Generation {
-        self.attempt = JoinSet::new();
-        self.generation += 1;
-        self.generation
+    /// A generation that nothing has yet.
+    const fn next_generation(&mut self) -> Generation {
+        self.last_generation += 1;
+        self.last_generation
     }
 
     fn link(&mut self) -> Option<&mut Link> {

@@ -198,7 +198,14 @@ impl Scene {
         match event {
             Event::Heartbeat(_) => true,
             Event::Discovered(_) => self.cluster,
-            Event::Connected { .. } => self.connecting.remove(&node) && self.up.insert(node),
+            Event::Connected { .. } => {
+                let succeeds = self.connecting.remove(&node);
+                // It replaces the connection before.
+                if succeeds && !self.up.insert(node) {
+                    self.asked.retain(|(other, _), _| *other != node);
+                }
+                succeeds
+            }
             Event::ConnectFailed(_) => self.connecting.remove(&node),
             Event::Disconnected(_) => self.up.remove(&node),
             Event::Listening { .. } => self.cluster && self.up.contains(&node),
@@ -258,9 +265,11 @@ impl Scene {
                 Effect::Send { node, request, call, .. } => {
                     self.asked.insert((node, request), call);
                 }
+                Effect::StopConnecting { node } => {
+                    self.connecting.remove(&node);
+                }
                 Effect::Disconnect { node, .. } => {
                     self.asked.retain(|(other, _), _| *other != node);
-                    self.connecting.remove(&node);
                     self.up.remove(&node);
                 }
                 Effect::Stop => self.stopped = true,

@@ -7,6 +7,10 @@ use tokio::runtime::{Builder, Handle};
 
 static RUNTIME: Mutex<Option<Handle>> = Mutex::new(None);
 
+/// How many names are looked up at once. Nothing ends a lookup before its time, so while no name server answers, each
+/// attempt to connect leaves one behind.
+const LOOKUPS_MAX: usize = 64;
+
 /// The runtime of the process, started by the first call. It lives as long as the process: nothing joins its
 /// thread, so the end of an environment never waits for it.
 pub(crate) fn get() -> io::Result<Handle> {
@@ -20,7 +24,8 @@ pub(crate) fn get() -> io::Result<Handle> {
 }
 
 fn start() -> io::Result<Handle> {
-    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let mut builder = Builder::new_current_thread();
+    let runtime = builder.enable_all().max_blocking_threads(LOOKUPS_MAX).build()?;
     let handle = runtime.handle().clone();
     std::thread::Builder::new()
         .name("holdfast".to_owned())

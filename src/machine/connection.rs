@@ -1,12 +1,21 @@
-//! One connection: connecting, losing it, reconnecting, and its unanswered requests.
+//! One connection: connecting, doubting it, losing it, reconnecting, and its unanswered requests.
+//!
+//! Attempts to connect follow a schedule, whether or not the one before has ended: a server that swallows what is sent to
+//! it would otherwise hold up the next attempt, though it answers again. The first that succeeds counts. A lease that
+//! waits for the connection shortens the pauses, see [`Connection::press`].
 
+use super::context::Context;
+use super::interface::Effect;
+use super::timers::Timer;
 use super::window::Window;
-use crate::protocol::{Failure, Mono, RequestId};
+use crate::protocol::{Failure, Mono, NodeId, RequestId};
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// The longest pause between two attempts to connect, in ms.
+/// The longest pause between two attempts to connect, in ms: after it one starts beside another that has no answer.
 const BACKOFF_MS_MAX: u64 = 1_000;
+/// The shortest one, however soon a lease ends.
+const BACKOFF_MS_MIN: u64 = 10;
 /// A connection that answers at this age is steady, and is replaced without a pause when lost. Without this rule a
 /// server whose connections answer once and die would be connected to a thousand times a second.
 const STEADY_AFTER: Duration = Duration::from_millis(20);
@@ -46,6 +55,9 @@ enum State {
     /// The connection was lost, and is made anew.
     Down,
     Up,
+    /// It is up, but a renewal got no answer for so long that another connection is made beside it. Whichever answers
+    /// first is kept.
+    Doubted,
 }
 
 impl<R> Connection<R> {
@@ -63,7 +75,11 @@ impl<R> Connection<R> {
     }
 
     pub(super) const fn is_up(&self) -> bool {
-        matches!(self.state, State::Up)
+        matches!(self.state, State::Up | State::Doubted)
+    }
+
+    pub(super) const fn is_doubted(&self) -> bool {
+        matches!(self.state, State::Doubted)
     }
 
     /// Whether a connection was lost, and is not made again yet.
@@ -78,7 +94,7 @@ impl<R> Connection<R> {
 
     /// Whether an attempt has succeeded or failed.
     pub(super) const fn was_tried(&self) -> bool {
-        matches!(self.state, State::Up | State::Down) || self.failures > 0
+        self.is_up() || matches!(self.state, State::Down) || self.failures > 0
     }
 
     /// Whether the last attempt failed, or its connection is not steady yet.
@@ -102,26 +118,61 @@ impl<R> Connection<R> {
         self.in_flight.clear();
     }
 
+    /// A lease waits for the connection, or for an answer on it, and needs an attempt `within` this time.
+    pub(super) fn press(&mut self, cx: &mut Context, node: NodeId, within: Duration) {
+        match self.state {
+            State::Up => {
+                self.state = State::Doubted;
+                attempt(cx, node, Some(within));
+            }
+            State::First | State::Down => {
+                attempt_after(cx, node, bounded(BACKOFF_MS_MAX, Some(within)));
+            }
+            State::Doubted | State::Idle => {}
+        }
+    }
+
     /// It is up. True if it is a reconnection.
-    pub(super) fn connected(&mut self, now: Mono) -> bool {
-        self.made = now;
+    pub(super) fn connected(&mut self, cx: &mut Context, node: NodeId) -> bool {
+        cx.timers.clear(Timer::Reconnect(node));
+        self.made = cx.now;
         self.window.restart();
         std::mem::replace(&mut self.state, State::Up) == State::Down
     }
 
-    /// An attempt failed.
-    pub(super) fn failed(&mut self, failure: &Failure) {
-        self.last_error = format!("not connected: {failure}");
+    /// An attempt failed; the next one follows after a pause that grows.
+    pub(super) fn failed(
+        &mut self,
+        cx: &mut Context,
+        node: NodeId,
+        failure: &Failure,
+        within: Option<Duration>,
+    ) {
+        if !self.is_up() {
+            self.last_error = format!("not connected: {failure}");
+        }
+        self.back_off(cx, node, within);
     }
 
-    /// The range of the pause before the next attempt, in ms.
-    pub(super) fn back_off(&mut self) -> (u64, u64) {
+    /// Makes a connection anew after a pause.
+    pub(super) fn back_off(&mut self, cx: &mut Context, node: NodeId, within: Option<Duration>) {
         let most_ms = (50_u64 << self.failures.min(10)).min(BACKOFF_MS_MAX);
         self.failures += 1;
-        (most_ms / 2, most_ms)
+        attempt_after(cx, node, bounded(most_ms, within));
     }
 
-    /// The connection is lost or given up: returns its requests in flight; none if it was not up.
+    /// Makes a connection anew that is lost or given up. Without a pause, if it was steady: if not, it answered nothing
+    /// either, so another at once would hardly do better.
+    pub(super) fn reconnect(&mut self, cx: &mut Context, node: NodeId, within: Option<Duration>) {
+        if self.failures == 0 {
+            self.failures = 1;
+            attempt(cx, node, within);
+        } else {
+            self.back_off(cx, node, within);
+        }
+    }
+
+    /// The connection is lost, given up or replaced: returns its requests in flight; none if it was not up.
     pub(super) fn lost(&mut self, detail: &str) -> Option<VecDeque<InFlight<R>>> {
         if !self.is_up() {
             return None;
@@ -131,19 +182,14 @@ impl<R> Connection<R> {
         Some(std::mem::take(&mut self.in_flight))
     }
 
-    /// Whether the next attempt comes at once: not if the last connection answered nothing either.
-    pub(super) const fn may_retry_at_once(&mut self) -> bool {
-        let at_once = self.failures == 0;
-        if at_once {
-            self.failures = 1;
-        }
-        at_once
-    }
-
     /// The server has answered a request.
-    pub(super) fn answered(&mut self, now: Mono) {
-        if now.since(self.made) >= STEADY_AFTER {
+    pub(super) fn answered(&mut self, cx: &mut Context, node: NodeId) {
+        if cx.now.since(self.made) >= STEADY_AFTER {
             self.failures = 0;
+        }
+        if self.state == State::Doubted {
+            self.state = State::Up;
+            stop_attempts(cx, node);
         }
     }
 
@@ -207,4 +253,31 @@ impl<R> Connection<R> {
     pub(super) fn redate(&mut self, now: Mono) {
         self.in_flight.iter_mut().for_each(|request| request.sent = now);
     }
+}
+
+/// Starts an attempt, and plans the next one. `within`: how soon a lease needs that.
+pub(super) fn attempt(cx: &mut Context, node: NodeId, within: Option<Duration>) {
+    cx.push(Effect::Connect { node });
+    let pause = cx.jitter(bounded(BACKOFF_MS_MAX, within));
+    cx.timers.set(Timer::Reconnect(node), cx.now + pause);
+}
+
+/// Starts the next attempt after a pause, unless it is planned for earlier.
+fn attempt_after(cx: &mut Context, node: NodeId, pause: (u64, u64)) {
+    let at = cx.now + cx.jitter(pause);
+    let planned = cx.timers.at(Timer::Reconnect(node)).unwrap_or(Mono::NEVER);
+    cx.timers.set(Timer::Reconnect(node), at.min(planned));
+}
+
+/// No attempt is needed any more.
+pub(super) fn stop_attempts(cx: &mut Context, node: NodeId) {
+    cx.timers.clear(Timer::Reconnect(node));
+    cx.push(Effect::StopConnecting { node });
+}
+
+/// The range of a pause in ms: no longer than a lease allows that waits for the next attempt.
+fn bounded(most_ms: u64, within: Option<Duration>) -> (u64, u64) {
+    let within_ms = within.map_or(u64::MAX, |it| u64::try_from(it.as_millis()).unwrap_or(u64::MAX));
+    let most_ms = most_ms.min(within_ms).max(BACKOFF_MS_MIN * 3 / 2);
+    ((most_ms / 2).max(BACKOFF_MS_MIN), most_ms)
 }

@@ -366,12 +366,14 @@ pub enum Effect {
         /// The grant.
         attempt: TokenId,
     },
-    /// Connect; answered by [`Event::Connected`] or [`Event::ConnectFailed`].
+    /// Connect, beside the attempts that are under way and the connection that there is. The first attempt that succeeds
+    /// is answered by [`Event::Connected`]: it ends the other attempts, and replaces that connection as
+    /// [`Effect::Disconnect`] with `abort` would end it. One that fails is answered by [`Event::ConnectFailed`].
     Connect {
         /// The server.
         node: NodeId,
     },
-    /// Close the connection. `abort`: drop unsent bytes, so that nothing arrives late.
+    /// Close the connection, not the attempts at another one. `abort`: drop unsent bytes, so that nothing arrives late.
     Disconnect {
         /// The server.
         node: NodeId,
@@ -423,6 +425,11 @@ pub enum Effect {
     },
     /// The machine has ended; no effect follows.
     Stop,
+    /// End the attempts to connect.
+    StopConnecting {
+        /// The server.
+        node: NodeId,
+    },
     /// Notify the operator of the manager.
     Notify(Notice),
     /// Unsubscribe from a shard channel.

@@ -52,8 +52,8 @@ pub(super) struct Lease {
     hold_end: Mono,
     /// The request that a fresh lease still needs, even if it is not renewed.
     pub(super) owes: Option<Owes>,
-    /// When the server is asked about it next, to renew it or not. Never, while a request is under way or waits for a
-    /// connection.
+    /// When the server is asked about it next, to renew it or not. While a request is under way: until when it is to be
+    /// answered. Never, after that or while it waits for a connection.
     renewal: Mono,
     /// How the lock was taken away, by a message that may be forged.
     pub(super) notice: Option<LossReason>,
@@ -165,6 +165,21 @@ impl Lease {
         // A slice at least, which rounding leaves later than now, since a quorum without servers fails at once.
         let pause = (self.until.since(now).min(self.ttl) / 16).max(SLICE.min(self.ttl / 16));
         self.plan_renewal(now, now + pause);
+    }
+
+    /// Whether it needs its server: its renewal is due, or its first request.
+    fn needs_server(&self, now: Mono) -> bool {
+        let is_due = || {
+            let slice = SLICE.min(self.ttl / 16);
+            self.until.since(now) + drift(self.ttl) <= self.ttl * 2 / 3 + slice
+        };
+        self.owes.is_some() || (self.renew && is_due())
+    }
+
+    /// How soon it needs an attempt to connect, while it needs its server and does not reach it: after an eighth of its
+    /// rest, so the nearer its end, the more often.
+    fn pressure(&self, now: Mono) -> Duration {
+        (self.until.since(now) / 8).max(self.ttl / 256)
     }
 
     /// The rest of it. An extension by that only asks whether it is held.
@@ -397,12 +412,26 @@ impl Leases {
         Some(Loss { id, reason, give_back: GiveBack::IfUncertain })
     }
 
+    /// How soon the lease that is nearest its end needs an attempt to connect; none if no lease waits for its server.
+    pub(super) fn pressure(&self, now: Mono) -> Option<Duration> {
+        let waits = self.by_token.iter().map(|(_, held)| held).filter(|it| it.needs_server(now));
+        waits.map(|held| held.pressure(now)).min()
+    }
+
+    /// The same of one lease.
+    pub(super) fn pressure_of(&self, now: Mono, id: TokenId) -> Option<Duration> {
+        self.get(id).map(|held| held.pressure(now))
+    }
+
     /// JavaScript showed a sign of life at `at`.
     pub(super) fn felt_heartbeat(&mut self, at: Mono) {
         self.pinged = self.pinged.filter(|pinged| at < *pinged);
     }
 
     fn renewal_due(&mut self, rq: &mut Requests, id: TokenId) {
+        if rq.is_open(Owner::Renewal(id)) {
+            return self.renewal_overdue(rq, id);
+        }
         let now = rq.cx.now;
         let Some(held) = self.by_token.get_mut(&id) else { return };
         if !held.renew {
@@ -421,6 +450,14 @@ impl Leases {
         }
         let ttl = held.ttl;
         self.renew(rq, id, ttl);
+    }
+
+    /// A renewal has no answer yet: another connection may have one.
+    fn renewal_overdue(&mut self, rq: &mut Requests, id: TokenId) {
+        if let Some(held) = self.get(id) {
+            rq.press(&held.keys, held.pressure(rq.cx.now));
+        }
+        self.change(&mut rq.cx, id, |held| held.renewal = Mono::NEVER);
     }
 
     /// The call that makes a lease last at least `ttl`. A claim of the whole lock also deletes the record of its grant,
@@ -442,10 +479,14 @@ impl Leases {
     pub(super) fn renew(&mut self, rq: &mut Requests, id: TokenId, ttl: Duration) {
         let owner = Owner::Renewal(id);
         let Some(held) = self.get(id).filter(|_| !rq.is_open(owner)) else { return };
+        let (now, pressure) = (rq.cx.now, held.pressure(rq.cx.now));
         let (call, fallback) = Self::extension(rq, held, ttl);
         let is_sent = rq.send(owner, call, fallback);
+        if !is_sent {
+            rq.press(&held.keys, pressure);
+        }
         self.change(&mut rq.cx, id, |held| {
-            held.renewal = Mono::NEVER;
+            held.renewal = if is_sent { now + pressure } else { Mono::NEVER };
             held.asked |= is_sent;
         });
     }
@@ -453,10 +494,11 @@ impl Leases {
     /// The server is connected again, or shows another replication id: sends every renewal that could not be sent, and
     /// one for every lease that these data have not confirmed.
     pub(super) fn resume(&mut self, rq: &mut Requests, node: NodeId) {
-        let data_number = rq.servers.get(node).data.number;
+        let (now, data_number) = (rq.cx.now, rq.servers.get(node).data.number);
         let waits = |id: TokenId, held: &Lease| {
             let here = rq.servers.node(&held.keys) == node;
-            let unsent = held.renewal == Mono::NEVER;
+            // A request that was lost with its connection waits for a retry, which is not soon enough.
+            let unsent = held.renewal == Mono::NEVER || held.needs_server(now);
             let doubted = held.data_number != data_number || held.notice.is_some();
             here && !rq.is_open(Owner::Renewal(id)) && (unsent || doubted)
         };

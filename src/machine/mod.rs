@@ -350,7 +350,8 @@ impl Machine {
         match event {
             Event::Confirmed { attempt, verdict } => self.confirmed(node, attempt, verdict),
             Event::Connected { probe, risks, denied } => {
-                self.rq.servers.connected(cx, node, probe, risks, denied);
+                self.replaced(node);
+                self.rq.servers.connected(&mut self.rq.cx, node, probe, risks, denied);
                 self.opened_if_decided();
                 self.resume(node);
             }
@@ -416,7 +417,10 @@ impl Machine {
                 }
             }
             Timer::OpenDeadline => self.lifecycle.open_deadline(&mut rq.cx),
-            Timer::Reconnect(node) => rq.servers.reconnect(&mut rq.cx, node),
+            Timer::Reconnect(node) => {
+                let within = self.leases.pressure(rq.cx.now);
+                rq.servers.reconnect(&mut rq.cx, node, within);
+            }
             Timer::ReleaseDeadline(id) => {
                 if let Some(release) = self.releases.get_mut(&id) {
                     release.deadline(rq, id);
@@ -461,10 +465,10 @@ impl Machine {
         let is_refused = matches!(failure, Failure::Refused(_));
         let decides = !cx.config.cluster || is_refused || servers.is_last(node);
         if !self.lifecycle.is_opening() || !decides {
-            servers.connect_failed(cx, node, &failure);
+            servers.connect_failed(cx, node, &failure, self.leases.pressure(cx.now));
             self.opened_if_decided();
         } else if self.lifecycle.may_open_later(cx, &failure) {
-            servers.reconnect_later(cx, node);
+            servers.at(node).connection.back_off(cx, node, None);
         } else {
             self.lifecycle.opened(cx, Err(failure));
         }
@@ -475,7 +479,15 @@ impl Machine {
         servers.discovery.answered(routes.is_ok());
         match routes {
             Ok(routes) => {
-                for node in servers.discovered(cx, routes) {
+                let connected = servers.discovered(cx, routes);
+                // What they have not answered is asked where the locks are now.
+                for node in self.rq.servers.deserted() {
+                    self.disconnected(
+                        node,
+                        "its slots are on other servers now, and it does not answer",
+                    );
+                }
+                for node in connected {
                     self.resume(node);
                 }
             }
@@ -507,7 +519,26 @@ impl Machine {
     }
 
     fn disconnected(&mut self, node: NodeId, detail: &str) {
-        let Some(lost) = self.rq.disconnected(node, detail) else { return };
+        let within = self.leases.pressure(self.rq.cx.now);
+        if let Some(lost) = self.rq.disconnected(node, detail, within) {
+            self.lost(node, lost);
+        }
+    }
+
+    /// A new connection is there: if the one before was still waited for, its requests are lost. They may be executed all
+    /// the same, as those of any connection that is given up.
+    fn replaced(&mut self, node: NodeId) {
+        let silent = self.rq.servers.at(node).connection.oldest();
+        let silent = silent.map_or(Duration::ZERO, |sent| self.rq.cx.now.since(sent));
+        let detail =
+            format!("no answer within {} ms, and a new connection has one", silent.as_millis());
+        if let Some(lost) = self.rq.replaced(node, &detail) {
+            self.lost(node, lost);
+        }
+    }
+
+    /// A connection has ended, and with it the requests `lost`.
+    fn lost(&mut self, node: NodeId, lost: Vec<Finished>) {
         self.channels.forget_node(&mut self.rq.cx, node);
         for entry in self.entries.values_mut() {
             // An entry whose grant waited for replicas owns the lock, so its end must release it.
@@ -1463,6 +1494,21 @@ impl Machine {
             let loss = id.and_then(|id| machine.leases.denied(id));
             machine.lose_if(loss);
         });
+    }
+
+    /// A majority can be asked again: sends every renewal that is due.
+    fn resume_renewals(&mut self, now: Mono, out: &mut Vec<Effect>) {
+        self.handle(now, out, |machine| machine.leases.resume(&mut machine.rq, NodeId::default()));
+    }
+
+    /// How soon the lease that is nearest its end needs an attempt to connect.
+    fn pressure(&self, now: Mono) -> Option<Duration> {
+        self.leases.pressure(now)
+    }
+
+    /// The same of the lease of one token.
+    fn pressure_of(&self, now: Mono, token: &Token) -> Option<Duration> {
+        self.rq.cx.number_of(token).and_then(|id| self.leases.pressure_of(now, id))
     }
 
     /// The token and the label of a lease.

@@ -23,6 +23,7 @@ use crate::protocol::{
 };
 use crate::slim::Slim;
 use rustc_hash::FxHashMap;
+use std::collections::VecDeque;
 use std::collections::hash_map::Entry;
 use std::time::Duration;
 
@@ -371,7 +372,7 @@ impl Requests {
         let server = self.servers.at(node);
         let is_replica = is_readonly(reply);
         if !is_replica && !matches!(reply, Err(Failure::Lost(_))) {
-            server.connection.answered(self.cx.now);
+            server.connection.answered(&mut self.cx, node);
         }
         // A server whose scripts cannot read the clock leaves the time out.
         if let Ok(Reply::Held(held)) = reply
@@ -395,16 +396,41 @@ impl Requests {
         }
     }
 
-    /// A connection is lost, or is given up: ends its requests without replies.
-    pub(super) fn disconnected(&mut self, node: NodeId, detail: &str) -> Option<Vec<Finished>> {
-        let in_flight = self.servers.disconnected(&mut self.cx, node, detail)?;
+    /// A connection is lost, or is given up: ends its requests without replies. `within`: how soon a lease needs another.
+    pub(super) fn disconnected(
+        &mut self,
+        node: NodeId,
+        detail: &str,
+        within: Option<Duration>,
+    ) -> Option<Vec<Finished>> {
+        let in_flight = self.servers.disconnected(&mut self.cx, node, detail, within)?;
+        Some(self.end_lost(node, detail, in_flight))
+    }
+
+    /// Another connection has answered first: ends the requests of the one before without replies.
+    pub(super) fn replaced(&mut self, node: NodeId, detail: &str) -> Option<Vec<Finished>> {
+        let in_flight = self.servers.lost(&mut self.cx, node, detail)?;
+        Some(self.end_lost(node, detail, in_flight))
+    }
+
+    fn end_lost(
+        &mut self,
+        node: NodeId,
+        detail: &str,
+        in_flight: VecDeque<InFlight<Sent>>,
+    ) -> Vec<Finished> {
         // Those who wait ask once there is a connection, as all do that cannot ask now.
         while self.next_waiting(node).is_some() {}
         let lost = in_flight.into_iter().map(|InFlight { id, sent, request }| {
             let reply = Err(CallError::Lost(detail.to_owned()));
             Finished { reply, ..self.ended(node, id, sent, &request) }
         });
-        Some(lost.collect())
+        lost.collect()
+    }
+
+    /// A lease waits for a connection, or for an answer on it, and needs another attempt `within` this time.
+    pub(super) fn press(&mut self, keys: &LockKeys, within: Duration) {
+        self.servers.press(&mut self.cx, keys, within);
     }
 
     pub(super) fn end(&mut self) {

@@ -1,13 +1,12 @@
 //! The servers of a manager: the connection to each, its data as far as known, and the routes of locks.
 
-use super::connection::{Connection, InFlight};
+use super::connection::{self, Connection, InFlight};
 use super::context::Context;
 use super::discovery::Discovery;
 use super::interface::{Denied, Effect, Notice, Outcome, Risk, ServerProbe};
 use super::requests::Sent;
 use super::routes::Routes;
 use super::server_data::ServerData;
-use super::timers::Timer;
 use super::waiting_room::WaitingRoom;
 use crate::protocol::{Failure, LockKeys, Mono, NodeId, ServerTime};
 use std::collections::VecDeque;
@@ -166,7 +165,7 @@ impl Servers {
     /// Connects to a server, unless that was begun before.
     pub(super) fn want(&mut self, cx: &mut Context, node: NodeId) {
         if self.at(node).connection.want() {
-            cx.push(Effect::Connect { node });
+            connection::attempt(cx, node, None);
         }
     }
 
@@ -186,7 +185,7 @@ impl Servers {
         let server = self.at(node);
         server.data.connected(cx.now, time);
         server.data.suspect |= risks.iter().any(Risk::is_replica);
-        if server.connection.connected(cx.now) {
+        if server.connection.connected(cx, node) {
             cx.push(Effect::Notify(Notice::Reconnected));
         }
         let refused = &mut server.data.refuses_plain_commands;
@@ -227,24 +226,26 @@ impl Servers {
         }
     }
 
-    /// An attempt to connect failed, and another one follows.
-    pub(super) fn connect_failed(&mut self, cx: &mut Context, node: NodeId, failure: &Failure) {
-        self.at(node).connection.failed(failure);
-        self.reconnect_later(cx, node);
+    /// An attempt to connect failed, and another one follows. `within`: how soon a lease needs that, as below.
+    pub(super) fn connect_failed(
+        &mut self,
+        cx: &mut Context,
+        node: NodeId,
+        failure: &Failure,
+        within: Option<Duration>,
+    ) {
+        self.at(node).connection.failed(cx, node, failure, within);
         self.discovery.ask_soon(cx);
     }
 
-    pub(super) fn reconnect_later(&mut self, cx: &mut Context, node: NodeId) {
-        let range = self.at(node).connection.back_off();
-        let at = cx.now + cx.jitter(range);
-        cx.timers.set(Timer::Reconnect(node), at);
-    }
-
-    /// Connects again, unless the server has no locks any more.
-    pub(super) fn reconnect(&mut self, cx: &mut Context, node: NodeId) {
+    /// Connects once more, unless the server has no locks any more.
+    pub(super) fn reconnect(&mut self, cx: &mut Context, node: NodeId, within: Option<Duration>) {
         if self.routes.has(node) {
-            cx.push(Effect::Connect { node });
-        } else {
+            connection::attempt(cx, node, within);
+            // What does not answer may have been replaced.
+            self.discovery.ask_soon(cx);
+        } else if !self.get(node).connection.is_up() {
+            connection::stop_attempts(cx, node);
             let Server { connection, .. } = self.at(node);
             let was_lost = connection.was_lost();
             connection.end();
@@ -265,29 +266,57 @@ impl Servers {
         }
     }
 
+    /// A lease waits for a connection to its server, or for an answer on it, and needs an attempt `within` this time.
+    pub(super) fn press(&mut self, cx: &mut Context, keys: &LockKeys, within: Duration) {
+        // A quorum knows which of its servers a lease waits for.
+        if !cx.config.quorum {
+            let node = self.node(keys);
+            self.at(node).connection.press(cx, node, within);
+            self.discovery.ask_soon(cx);
+        }
+    }
+
     /// A connection is lost or given up: returns its requests in flight; none if it was not up.
     pub(super) fn disconnected(
         &mut self,
         cx: &mut Context,
         node: NodeId,
         detail: &str,
+        within: Option<Duration>,
     ) -> Option<VecDeque<InFlight<Sent>>> {
+        let in_flight = self.lost(cx, node, detail)?;
         let has_locks = self.routes.has(node);
-        let Server { connection, data, .. } = self.at(node);
-        let in_flight = connection.lost(detail)?;
-        data.forget_clocks();
-        let at_once = has_locks && connection.may_retry_at_once();
         // Unsent or undelivered bytes must not arrive later: their requests are repeated, or given back.
         cx.push(Effect::Disconnect { node, abort: true });
-        cx.push(Effect::Notify(Notice::Disconnected(detail.to_owned())));
-        if at_once {
-            cx.push(Effect::Connect { node });
+        let connection = &mut self.at(node).connection;
+        if has_locks {
+            connection.reconnect(cx, node, within);
         } else {
-            // The last connection answered nothing, so another at once would hardly do better.
-            self.reconnect_later(cx, node);
+            connection.back_off(cx, node, within);
         }
         self.discovery.ask_soon(cx);
         Some(in_flight)
+    }
+
+    /// A connection has ended, or another one has answered first: returns its requests in flight; none if it was not up.
+    pub(super) fn lost(
+        &mut self,
+        cx: &mut Context,
+        node: NodeId,
+        detail: &str,
+    ) -> Option<VecDeque<InFlight<Sent>>> {
+        let Server { connection, data, .. } = self.at(node);
+        let in_flight = connection.lost(detail)?;
+        data.forget_clocks();
+        cx.push(Effect::Notify(Notice::Disconnected(detail.to_owned())));
+        Some(in_flight)
+    }
+
+    /// The servers that leave a renewal unanswered and have no locks any more.
+    pub(super) fn deserted(&self) -> Vec<NodeId> {
+        let is_deserted =
+            |node: &NodeId| self.get(*node).connection.is_doubted() && !self.routes.has(*node);
+        self.all().filter(is_deserted).collect()
     }
 
     /// A server says that a lock is elsewhere.

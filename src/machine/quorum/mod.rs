@@ -180,11 +180,19 @@ impl Quorum {
     fn event(&mut self, node: usize, event: Event) {
         match event {
             Event::Connected { probe, risks, .. } => {
+                self.replaced(node);
                 self.servers.connected(node, probe, risks);
                 self.channels.connected(&mut self.servers, node);
                 self.withdrawals.connected(&mut self.servers.cx, node);
+                if self.servers.has_majority() {
+                    // The next retry may be too late for a lease.
+                    self.tell(Machine::resume_renewals);
+                }
             }
-            Event::ConnectFailed(failure) => self.servers.connect_failed(node, &failure),
+            Event::ConnectFailed(failure) => {
+                let within = self.pressure();
+                self.servers.connect_failed(node, &failure, within);
+            }
             Event::PubsubDenied(_) => {
                 if self.servers.pubsub_denied(node) {
                     self.tell_event(event);
@@ -226,7 +234,10 @@ impl Quorum {
                     let opened = self.servers.open_now();
                     self.tell_event(opened);
                 }
-                Timer::Reconnect(node) => self.servers.cx.push(Effect::Connect { node }),
+                Timer::Reconnect(node) => {
+                    let within = self.pressure();
+                    self.servers.attempt(usize::from(node.0), within);
+                }
                 Timer::Withdrawal(node, attempt) => {
                     let node = usize::from(node.0);
                     if let Some(request) = self.withdrawals.request(node, attempt) {
@@ -413,6 +424,9 @@ impl Quorum {
     fn decide(&mut self, request: RequestId) {
         let decided = self.ballots.decide(&mut self.servers.cx, request);
         let Some((ballot, is_won)) = decided else { return };
+        if !is_won && matches!(ballot.question, Question::Extend { .. }) {
+            self.press(&ballot);
+        }
         let verdict = match (&ballot.question, is_won) {
             (Question::Lock(grantee), true) if grantee.sealed >= majority(ballot.votes.len()) => {
                 Ok(self.sealed(&ballot.owner, grantee.proposed))
@@ -440,6 +454,19 @@ impl Quorum {
             (Question::Extend { .. } | Question::Withdraw { .. }, false) => Err(ballot.failure()),
         };
         self.answer(request, verdict);
+    }
+
+    /// An extension got no majority: its lease waits for the servers that gave no answer.
+    fn press(&mut self, ballot: &Ballot) {
+        let silent = ballot.nodes(|vote| matches!(vote, Vote::Awaited | Vote::Failed(_)));
+        if let Some(within) = self.machine.pressure_of(self.servers.cx.now, &ballot.owner) {
+            self.servers.press(&silent, within);
+        }
+    }
+
+    /// How soon the lease that is nearest its end needs an attempt to connect.
+    fn pressure(&self) -> Option<Duration> {
+        self.machine.pressure(self.servers.cx.now)
     }
 
     /// A majority denies that the token has the lock. The machine may not wait for that answer any more: its lease ends all
@@ -653,8 +680,18 @@ impl Quorum {
 
     /// The connection is lost, or is given up.
     fn disconnected(&mut self, node: usize, detail: &str) {
-        for lost in self.servers.disconnected(node, detail).into_iter().flatten() {
+        let within = self.pressure();
+        for lost in self.servers.disconnected(node, detail, within).into_iter().flatten() {
             self.lost(node, &lost.request, detail);
+        }
+    }
+
+    /// A new connection is there: if the one before was still waited for, its requests are lost.
+    fn replaced(&mut self, node: usize) {
+        let silent_ms = self.servers.silence(node).as_millis();
+        let detail = format!("no answer within {silent_ms} ms, and a new connection has one");
+        for lost in self.servers.lost(node, &detail).into_iter().flatten() {
+            self.lost(node, &lost.request, &detail);
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::ballot::{Vote, majority};
 use super::candidacy::NodeRequest;
-use crate::machine::connection::{Connection, InFlight};
+use crate::machine::connection::{self, Connection, InFlight};
 use crate::machine::context::Context;
 use crate::machine::interface::{
     Config, Denied, Effect, Event, Notice, Risk, SendMode, ServerProbe,
@@ -166,8 +166,7 @@ impl Servers {
     /// Why a connected server cannot be asked for a lock now, if so. A server that has restarted may have lost locks:
     /// until the longest of them would have ended it has no vote.
     fn ineligible_reason(&self, node: usize, patience: Duration) -> Option<String> {
-        let (server, now) = (&self.list[node], self.cx.now);
-        let silent = server.connection.oldest().map_or(Duration::ZERO, |sent| now.since(sent));
+        let (server, now, silent) = (&self.list[node], self.cx.now, self.silence(node));
         if silent > patience {
             return Some(format!("no answer for {} ms", silent.as_millis()));
         }
@@ -212,7 +211,7 @@ impl Servers {
         let connection = &mut self.list[node].connection;
         let answered = connection.take(id, self.cx.now)?;
         if !matches!(reply, Err(Failure::Lost(_))) {
-            connection.answered(self.cx.now);
+            connection.answered(&mut self.cx, node_id(node));
         }
         Some(answered)
     }
@@ -221,14 +220,14 @@ impl Servers {
         self.opening = true;
         for node in self.all() {
             if self.list[node].connection.want() {
-                self.cx.push(Effect::Connect { node: node_id(node) });
+                self.attempt(node, None);
             }
         }
     }
 
     pub(super) fn connected(&mut self, node: usize, probe: ServerProbe, risks: Vec<Risk>) {
         let server = &mut self.list[node];
-        if server.connection.connected(self.cx.now) {
+        if server.connection.connected(&mut self.cx, node_id(node)) {
             self.cx.push(Effect::Notify(Notice::Reconnected));
         }
         server.replication_id = probe.replication_id;
@@ -256,15 +255,34 @@ impl Servers {
         self.settings.servers.get(node).map_or("", String::as_str)
     }
 
-    pub(super) fn connect_failed(&mut self, node: usize, failure: &Failure) {
-        self.list[node].connection.failed(failure);
-        self.reconnect_later(node);
+    /// An attempt failed, and another one follows. `within`: how soon a lease needs that, as below.
+    pub(super) fn connect_failed(
+        &mut self,
+        node: usize,
+        failure: &Failure,
+        within: Option<Duration>,
+    ) {
+        self.list[node].connection.failed(&mut self.cx, node_id(node), failure, within);
     }
 
-    fn reconnect_later(&mut self, node: usize) {
-        let pause = self.list[node].connection.back_off();
-        let at = self.cx.now + self.cx.jitter(pause);
-        self.cx.timers.set(Timer::Reconnect(node_id(node)), at);
+    /// Connects, or connects once more.
+    pub(super) fn attempt(&mut self, node: usize, within: Option<Duration>) {
+        connection::attempt(&mut self.cx, node_id(node), within);
+    }
+
+    /// A lease waits for these servers, unless they have answered all that they were asked.
+    pub(super) fn press(&mut self, nodes: &[usize], within: Duration) {
+        for node in nodes {
+            let connection = &mut self.list[*node].connection;
+            if !connection.is_up() || connection.oldest().is_some() {
+                connection.press(&mut self.cx, node_id(*node), within);
+            }
+        }
+    }
+
+    /// Whether enough servers are connected for a majority.
+    pub(super) fn has_majority(&self) -> bool {
+        self.count(Connection::is_up) >= majority(self.list.len())
     }
 
     /// A connection is lost or given up: returns its requests in flight; none if it was not up.
@@ -272,20 +290,31 @@ impl Servers {
         &mut self,
         node: usize,
         detail: &str,
+        within: Option<Duration>,
     ) -> Option<VecDeque<InFlight<NodeRequest>>> {
-        let connection = &mut self.list[node].connection;
-        let in_flight = connection.lost(detail)?;
-        let at_once = connection.may_retry_at_once();
-        let notice = Notice::Disconnected(format!("{}: {detail}", self.name(node)));
+        let in_flight = self.lost(node, detail)?;
         // Unsent or undelivered bytes must not arrive later: their locks are withdrawn after reconnecting.
         self.cx.push(Effect::Disconnect { node: node_id(node), abort: true });
-        self.cx.push(Effect::Notify(notice));
-        if at_once {
-            self.cx.push(Effect::Connect { node: node_id(node) });
-        } else {
-            self.reconnect_later(node);
-        }
+        self.list[node].connection.reconnect(&mut self.cx, node_id(node), within);
         Some(in_flight)
+    }
+
+    /// A connection has ended, or another one has answered first: returns its requests in flight; none if it was not up.
+    pub(super) fn lost(
+        &mut self,
+        node: usize,
+        detail: &str,
+    ) -> Option<VecDeque<InFlight<NodeRequest>>> {
+        let in_flight = self.list[node].connection.lost(detail)?;
+        let notice = Notice::Disconnected(format!("{}: {detail}", self.name(node)));
+        self.cx.push(Effect::Notify(notice));
+        Some(in_flight)
+    }
+
+    /// How long a server has left its oldest request unanswered.
+    pub(super) fn silence(&self, node: usize) -> Duration {
+        let oldest = self.list[node].connection.oldest();
+        oldest.map_or(Duration::ZERO, |sent| self.cx.now.since(sent))
     }
 
     /// A server denies subscriptions. Returns whether most do.

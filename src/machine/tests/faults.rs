@@ -86,9 +86,14 @@ impl Simulation {
     }
 
     pub(super) fn lose_requests(&mut self, who: usize) {
-        self.processes[who].tidy = false;
         self.processes[who].world.lose_requests();
+        self.delay_lost(who);
+    }
+
+    /// What was lost with a connection may arrive all the same, later.
+    pub(super) fn delay_lost(&mut self, who: usize) {
         for (destination, call) in self.processes[who].world.take_late() {
+            self.processes[who].tidy = false;
             if self.rng.u32(..4) > 0 {
                 let late = ms(self.rng.u64(..LATE_MS));
                 let slow = if Defect::ClosedGracefully.is_on() { 5 } else { 1 };

@@ -503,6 +503,7 @@ pub(super) fn node_of(effect: &Effect) -> Option<NodeId> {
         | Effect::Listen { node, .. }
         | Effect::Probe { node, .. }
         | Effect::Send { node, .. }
+        | Effect::StopConnecting { node }
         | Effect::Unlisten { node, .. } => Some(*node),
         _ => None,
     }

@@ -21,6 +21,7 @@ mod models;
 mod network;
 mod one_shots;
 mod order;
+mod outages;
 mod plain;
 mod polling;
 mod process;

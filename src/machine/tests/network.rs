@@ -71,11 +71,15 @@ impl Simulation {
         process.world.turn_to(&server);
         if process.cut_off_until.is_some() || process.world.is_cut_off() {
             process.world.connecting = false;
-            let failure = crate::protocol::error::Failure::Lost("unreachable".to_owned());
-            process.world.event(Event::ConnectFailed(failure));
+            // An attempt may also be swallowed: another one follows all the same.
+            if self.rng.bool() {
+                let failure = crate::protocol::error::Failure::Lost("unreachable".to_owned());
+                process.world.event(Event::ConnectFailed(failure));
+            }
         } else {
             process.world.pubsub_denied = self.rng.u32(..12) == 0;
             process.world.connect();
+            self.delay_lost(who);
         }
         self.note(who, format_args!("connects"));
     }

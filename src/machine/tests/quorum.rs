@@ -283,6 +283,10 @@ impl Simulation {
         }
         let subscriber = self.nodes[node].server.new_subscriber();
         let process = &mut self.processes[who];
+        if reachable && process.connections[node].up {
+            // The silent connection before.
+            process.disconnect(node);
+        }
         let connection = &mut process.connections[node];
         connection.connecting = false;
         if reachable {
@@ -292,7 +296,8 @@ impl Simulation {
                 node,
                 Event::Connected { probe, risks: Vec::new(), denied: Denied::default() },
             );
-        } else {
+        } else if self.rng.bool() {
+            // Or it is swallowed: another one follows all the same.
             let failure = Failure::Lost("unreachable".to_owned());
             process.event(node, Event::ConnectFailed(failure));
         }

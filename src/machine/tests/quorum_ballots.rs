@@ -263,7 +263,7 @@ fn a_quorum_is_open_once_a_majority_is_connected_and_the_others_have_had_a_momen
     council.fail(2);
     assert_eq!(council.outcome(OPEN), Some(Outcome::Done), "nobody else can come");
     council.pass(ms(1_000));
-    assert_eq!(council.connecting(), [2], "it is tried again");
+    assert!(council.connecting().contains(&2), "it is tried again");
 }
 
 #[test]

@@ -73,25 +73,27 @@ impl Process {
         }
     }
 
+    /// The connection to a server is gone.
+    pub(super) fn disconnect(&mut self, node: usize) {
+        let connection = &mut self.connections[node];
+        connection.up = false;
+        connection.listens = false;
+        connection.told = false;
+        self.dropped.extend(connection.wire.drain(..).map(|asked| (node, asked.call)));
+        connection.answers.clear();
+        self.servers[node].unsubscribe(connection.subscriber);
+    }
+
     pub(super) fn perform(&mut self, effect: Effect) {
         let index = |node: NodeId| usize::from(node.0);
         match effect {
             Effect::Complete { op, outcome } => self.outcomes.push((op, outcome)),
             Effect::Connect { node } => {
-                let connection = &mut self.connections[index(node)];
-                assert!(!connection.connecting && !connection.up, "two connections at once");
-                connection.connecting = true;
+                // Whichever of several attempts succeeds, one connection comes of them.
+                self.connections[index(node)].connecting = true;
             }
-            Effect::Disconnect { node, .. } => {
-                let connection = &mut self.connections[index(node)];
-                connection.up = false;
-                connection.listens = false;
-                connection.told = false;
-                let calls = connection.wire.drain(..).map(|asked| (index(node), asked.call));
-                self.dropped.extend(calls);
-                connection.answers.clear();
-                self.servers[index(node)].unsubscribe(connection.subscriber);
-            }
+            Effect::StopConnecting { node } => self.connections[index(node)].connecting = false,
+            Effect::Disconnect { node, .. } => self.disconnect(index(node)),
             Effect::Listen { node, channel } => {
                 let connection = &mut self.connections[index(node)];
                 connection.listens = true;

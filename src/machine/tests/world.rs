@@ -1,7 +1,7 @@
 //! Managers and their server, in virtual time.
 
 use super::defects::{self, Defect};
-use super::member::{Member, ShardSubscriber, calls, node_of};
+use super::member::{Destination, Member, ShardSubscriber, calls, node_of};
 use super::server::Server;
 use crate::machine::{
     Command, Config, Denied, Effect, Event, Hold, LeaseId, LossReason, Machine, Notice, OpId,
@@ -354,6 +354,11 @@ impl World {
 
     pub(super) fn connect(&mut self) {
         assert!(std::mem::take(&mut self.connecting), "nobody wants to connect");
+        if self.up {
+            // The silent connection before may have delivered some of it.
+            let lost = self.disconnect();
+            self.add_late(lost);
+        }
         let mut probe = self.probe();
         if self.blind {
             probe.replication_id = None;
@@ -368,6 +373,21 @@ impl World {
             risks: Vec::new(),
             denied: Denied { pubsub, plain_commands, ..Denied::default() },
         });
+    }
+
+    /// The connection is gone. Returns what the server has not executed.
+    fn disconnect(&mut self) -> Vec<(Destination, Call)> {
+        let unsent = self.lose_wire();
+        self.end_subscriptions();
+        self.forget_refusals();
+        self.answers.clear();
+        self.confirms.clear();
+        self.up = false;
+        if let Some(probes) = &mut self.unanswered_probes {
+            probes.clear();
+        }
+        self.server.unsubscribe(self.subscriber);
+        unsent
     }
 
     /// What the server shows.
@@ -587,24 +607,14 @@ impl World {
                 assert_eq!(before, None, "{op:?} completed twice");
             }
             Effect::Confirm { attempt, .. } => self.confirms.push_back(attempt),
-            Effect::Connect { .. } => {
-                assert!(!self.connecting, "two attempts to connect at once");
-                self.connecting = true;
-            }
+            // Whichever of several attempts succeeds, one connection comes of them.
+            Effect::Connect { .. } => self.connecting = true,
+            Effect::StopConnecting { .. } => self.connecting = false,
             Effect::Disconnect { abort, .. } => {
-                let unsent = self.lose_wire();
+                let unsent = self.disconnect();
                 if !abort {
                     self.add_late(unsent);
                 }
-                self.end_subscriptions();
-                self.forget_refusals();
-                self.answers.clear();
-                self.confirms.clear();
-                self.up = false;
-                if let Some(probes) = &mut self.unanswered_probes {
-                    probes.clear();
-                }
-                self.server.unsubscribe(self.subscriber);
             }
             Effect::Probe { sent, .. } => {
                 self.probes += 1;
