@@ -1,6 +1,6 @@
 /*
  * Loaded into a process ahead of the libc, it gives the names in the file HOLDFAST_NAMES the addresses there, a name and
- * its address in each line. The file is read anew whenever a name is looked up.
+ * its address in each line. The file is read anew whenever a name is looked up. A name with the address "-" has none.
  */
 
 #define _GNU_SOURCE
@@ -26,5 +26,6 @@ static int find(const char *wanted, char address[64]) {
 int getaddrinfo(const char *host, const char *service, const struct addrinfo *hints, struct addrinfo **result) {
   lookup *real = (lookup *)dlsym(RTLD_NEXT, "getaddrinfo");
   char address[64];
+  if (host && find(host, address) && strcmp(address, "-") == 0) return EAI_NONAME;
   return real(host && find(host, address) ? address : host, service, hints, result);
 }

@@ -37,11 +37,11 @@ export async function runWithNames(program: string): Promise<Ended> {
   }
 }
 
-/** Gives a name an address from now on. */
-export function setAddress(name: string, address: string): void {
+/** Gives a name an address from now on, or none. */
+export function setAddress(name: string, address: string | undefined): void {
   const file = process.env['HOLDFAST_NAMES'];
   if (file === undefined) throw new Error('this process was not started by runWithNames');
   // Nobody must read a part of it.
-  writeFileSync(`${file}.new`, `${name} ${address}\n`);
+  writeFileSync(`${file}.new`, `${name} ${address ?? '-'}\n`);
   renameSync(`${file}.new`, file);
 }

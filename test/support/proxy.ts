@@ -1,6 +1,12 @@
 /** A TCP proxy between a server and its clients, with faults on demand. */
 
-import { createServer, connect as dial, type Server, type Socket } from 'node:net';
+import {
+  type AddressInfo,
+  createServer,
+  connect as dial,
+  type Server,
+  type Socket,
+} from 'node:net';
 
 /** A connection and its other half. */
 interface Pair {
@@ -23,12 +29,15 @@ interface Pair {
 export class FaultProxy {
   readonly #server: Server;
   readonly #pairs = new Set<Pair>();
+  #left: { host: string; port: number } | undefined;
   /** Forward requests, drop replies. */
   loseReplies = false;
   /** Forward nothing, keep everything open. */
   blackhole = false;
-  /** Close every new connection at once. */
+  /** Reset every new connection at once. */
   refuse = false;
+  /** Close every new connection at once. */
+  hangsUp = false;
   /** Reset a connection as soon as it has forwarded this many replies of the server. */
   cutAfterReplies = Number.POSITIVE_INFINITY;
   /** How many bytes of requests a connection forwards in a second: the server seems to be slow. */
@@ -61,9 +70,13 @@ export class FaultProxy {
   }
 
   get port(): number {
+    return this.#address.port;
+  }
+
+  get #address(): AddressInfo {
     const address = this.#server.address();
     if (address === null || typeof address === 'string') throw new Error('not listening');
-    return address.port;
+    return address;
   }
 
   get url(): string {
@@ -88,6 +101,27 @@ export class FaultProxy {
   /** Closes every connection in good order, as a server does that is shut down. */
   hangUp(): void {
     for (const pair of this.#pairs) pair.client.end();
+  }
+
+  /** Resets every connection, and listens no more: new ones are refused by the system. */
+  async leave(): Promise<void> {
+    this.#left = { host: this.#address.address, port: this.port };
+    const closed = new Promise((resolve) => this.#server.close(resolve));
+    this.cut();
+    await closed;
+  }
+
+  /** Listens again where it was. */
+  async comeBack(): Promise<void> {
+    await new Promise<void>((resolve, reject) => {
+      this.#server.once('error', reject);
+      this.#server.listen(this.#left, resolve);
+    });
+  }
+
+  /** Forgets all connections, as a firewall does: nobody is told. */
+  silence(): void {
+    for (const pair of this.#pairs) pair.silent = true;
   }
 
   /** Forgets the connections that listen to shard channels, as a firewall does: nobody is told. */
@@ -154,6 +188,10 @@ export class FaultProxy {
     this.accepted += 1;
     if (this.refuse) {
       reset(client);
+      return;
+    }
+    if (this.hangsUp) {
+      client.destroy();
       return;
     }
     const upstream = dial(this.upstreamPort, '127.0.0.1');
