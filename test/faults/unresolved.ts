@@ -25,7 +25,7 @@ async function main(): Promise<void> {
   const proxy = await FaultProxy.start(server.port);
   try {
     const place = { target: `redis://${NAME}:${proxy.port}`, proxies: [proxy] };
-    const { HOLDFAST_ROUNDS = 5, HOLDFAST_PART = 0.6 } = process.env;
+    const { HOLDFAST_ROUNDS = 5, HOLDFAST_PART = 0.55 } = process.env;
     const [rounds, part, ttl] = [Number(HOLDFAST_ROUNDS), Number(HOLDFAST_PART), 3_000];
     let lost = 0;
     for (let tried = 0; tried < rounds; tried += 5) {

@@ -64,7 +64,7 @@ export const OUTAGES = {
 } as const satisfies Record<string, Outage>;
 
 /** How often a round is repeated because this process stood still, before that counts as a failure. */
-const REPEATS = 8;
+const REPEATS = 10;
 
 /**
  * Locks of several managers, whose servers are away for `part` of their lease. Returns how many were lost; a round in
@@ -77,7 +77,7 @@ export async function lossesBy(
 ): Promise<number> {
   for (let attempt = 1; ; attempt++) {
     const { lost, stood } = await round(outage, place, { ttl, part, count });
-    if (lost === 0 || stood < (ttl * (2 / 3 - part)) / 8) return lost;
+    if (lost === 0 || stood < (ttl * (2 / 3 - part)) / 4) return lost;
     if (attempt === REPEATS) throw new Error(`this process stands still, for ${stood} ms at last`);
   }
 }
