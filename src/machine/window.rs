@@ -47,7 +47,7 @@ impl Window {
     /// wider one.
     pub(super) fn answered(&mut self, took: Duration, in_flight: usize) {
         self.quickest = self.quickest.min(took);
-        if took - self.quickest > TARGET {
+        if took.saturating_sub(self.quickest) > TARGET {
             self.size = (self.size - 1).max(self.least);
         } else if !self.has_room(in_flight) {
             self.size = (self.size + 1).min(self.most);
@@ -90,10 +90,10 @@ mod tests {
             }
             let (asked, answered) = in_flight.pop_front().unwrap();
             now = answered;
-            window.answered(now - asked, in_flight.len() + 1);
+            window.answered(now.saturating_sub(asked), in_flight.len() + 1);
             widest = widest.max(window.size);
             if served >= settled {
-                longest = longest.max(now - asked);
+                longest = longest.max(now.saturating_sub(asked));
             }
         }
         (now, longest, widest)
