@@ -5,7 +5,7 @@ local function tokens_of(lock, most)
   if is_shared(lock) then
     return redis.call('ZRANGEBYSCORE', lock.shared_key, '(' .. lock.now_ms, '+inf', 'LIMIT', 0, most)
   end
-  return { lock.value and strip_mark(lock.value) }
+  return lock.value and { strip_mark(lock.value) } or {}
 end
 
 local function revoke(lock)
