@@ -179,7 +179,7 @@ impl Lease {
     /// How soon it needs an attempt to connect, while it needs its server and does not reach it: after an eighth of its
     /// rest, so the nearer its end, the more often.
     fn pressure(&self, now: Mono) -> Duration {
-        (self.until.since(now) / 8).max(self.ttl / 256)
+        (self.until.since(now) / 8).max(self.ttl / 128)
     }
 
     /// The rest of it. An extension by that only asks whether it is held.

@@ -1,5 +1,6 @@
 /** A TCP proxy between a server and its clients, with faults on demand. */
 
+import { once } from 'node:events';
 import {
   type AddressInfo,
   createServer,
@@ -113,10 +114,8 @@ export class FaultProxy {
 
   /** Listens again where it was. */
   async comeBack(): Promise<void> {
-    await new Promise<void>((resolve, reject) => {
-      this.#server.once('error', reject);
-      this.#server.listen(this.#left, resolve);
-    });
+    this.#server.listen(this.#left);
+    await once(this.#server, 'listening');
   }
 
   /** Forgets all connections, as a firewall does: nobody is told. */

@@ -6,7 +6,7 @@
 
 use super::world::{RENEWED, World, ms};
 use crate::machine::{Event, LeaseId, Wait};
-use crate::protocol::{Failure, Mono, drift};
+use crate::protocol::{Failure, Mode, Mono, drift};
 use std::time::Duration;
 
 const SEEDS: u64 = 400;
@@ -49,8 +49,8 @@ struct Schedule {
 
 /// The longest outage that a lease survives.
 fn longest(ttl: Duration) -> Duration {
-    let pause = (ttl / 224).max(ms(15));
-    ttl * 2 / 3 - drift(ttl) - pause - HANDSHAKE - STEP * 4
+    let pause = (ttl / 112).max(ms(15));
+    (ttl * 2 / 3).saturating_sub(drift(ttl) + pause + HANDSHAKE + STEP * 4)
 }
 
 impl Schedule {
@@ -69,7 +69,7 @@ impl Schedule {
                 lengths_ms[length],
                 Wait::Never,
                 RENEWED,
-                crate::protocol::Mode::Exclusive,
+                Mode::Exclusive,
             );
             world.settle();
             leases.push(world.lease(op).0);
@@ -110,15 +110,11 @@ impl Schedule {
                 self.world.connect();
             }
             // What was sent into a hole is gone.
-            if self.kind == Kind::Refuses || now < self.away.start || self.is_fresh() {
+            let is_fresh = self.world.up && self.last_attempt >= self.away.end;
+            if self.kind == Kind::Refuses || now < self.away.start || is_fresh {
                 self.world.settle();
             }
         }
-    }
-
-    /// Whether the present connection was made after the outage.
-    fn is_fresh(&self) -> bool {
-        now_since(&self.world, self.away.end) && self.last_attempt >= self.away.end && self.world.up
     }
 
     fn may_attempt(&self) -> bool {
@@ -144,10 +140,6 @@ impl Schedule {
             }
         }
     }
-}
-
-fn now_since(world: &World, moment: Mono) -> bool {
-    world.now >= moment
 }
 
 /// Whether a schedule loses a lock.
@@ -203,13 +195,7 @@ fn a_doubted_connection_that_answers_is_kept() {
 fn a_doubted_connection_is_given_up_for_one_that_answers() {
     let (mut world, lease) = doubted();
     // It asks for more, which is lost as well.
-    let op = world.acquire_named(
-        "other",
-        10_000,
-        Wait::Forever,
-        RENEWED,
-        crate::protocol::Mode::Exclusive,
-    );
+    let op = world.acquire_named("other", 10_000, Wait::Forever, RENEWED, Mode::Exclusive);
     assert_eq!(world.wire.len(), 2);
     world.connect();
     assert_eq!(world.notices.len(), 2, "lost, and made anew: {:?}", world.notices);
