@@ -182,9 +182,10 @@ impl Lease {
         (self.until.since(now) / 8).max(self.ttl / 128)
     }
 
-    /// The rest of it. An extension by that only asks whether it is held.
+    /// The rest of it, in whole ms as commands have it. An extension by that only asks whether it is held.
     fn left(&self, now: Mono) -> Duration {
-        self.until.since(now).max(Duration::from_millis(1))
+        let left_ms = u64::try_from(self.until.since(now).as_millis()).unwrap_or(u64::MAX);
+        Duration::from_millis(left_ms.max(1))
     }
 }
 
