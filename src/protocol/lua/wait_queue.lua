@@ -158,8 +158,9 @@ local function grant_next(lock, caller, notices)
       return fence or NOBODY
     end
     local entry = read_entry(lock, token)
-    if not entry or entry.deadline_ms < lock.now_ms
-      or token ~= caller and not is_reachable(entry, listens) and not is_awaited(lock, entry) then
+    local lives = entry and entry.deadline_ms >= lock.now_ms
+    local hears = lives and (token == caller or is_reachable(entry, listens))
+    if not lives or not hears and not is_awaited(lock, entry) then
       dequeue(lock, token)
     elseif not has_room(lock, entry.limit) then
       return fence or ANOTHER
@@ -168,7 +169,8 @@ local function grant_next(lock, caller, notices)
         dequeue(lock, token)
         fence = grant(lock, entry)
       else
-        grant_by_message(lock, entry, notices)
+        -- A replica would pass on a message that nobody here hears, to a waiter that is still connected to it.
+        grant_by_message(lock, entry, hears and notices or {})
       end
       if entry.limit == WHOLE then
         return fence or ANOTHER
