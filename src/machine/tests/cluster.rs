@@ -445,7 +445,7 @@ fn servers_that_send_each_other_a_request_are_asked_again_after_a_pause() {
             crew.command(
                 OpId(3),
                 Command::Force { name: LOW.to_owned(), foreign: false, owners: Vec::new() },
-            )
+            );
         },
         |crew, _| crew.acquire_within(3, "{lock:item:42}", Wait::UpTo(COMMAND_TIMEOUT)),
         |_, _| (),

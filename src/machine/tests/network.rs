@@ -68,7 +68,6 @@ impl Simulation {
         let stale = stale.filter(|it| it.replica_since().is_none() && self.rng.u32(..3) == 0);
         let server = stale.unwrap_or_else(|| self.server.clone());
         let process = &mut self.processes[who];
-        process.world.turn_to(&server);
         if process.cut_off_until.is_some() || process.world.is_cut_off() {
             process.world.connecting = false;
             // An attempt may also be swallowed: another one follows all the same.
@@ -78,6 +77,7 @@ impl Simulation {
             }
         } else {
             process.world.pubsub_denied = self.rng.u32(..12) == 0;
+            process.world.turn_to(&server);
             process.world.connect();
             self.delay_lost(who);
         }

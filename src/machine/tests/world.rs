@@ -354,11 +354,7 @@ impl World {
 
     pub(super) fn connect(&mut self) {
         assert!(std::mem::take(&mut self.connecting), "nobody wants to connect");
-        if self.up {
-            // The silent connection before may have delivered some of it.
-            let lost = self.disconnect();
-            self.add_late(lost);
-        }
+        self.replace();
         let mut probe = self.probe();
         if self.blind {
             probe.replication_id = None;
@@ -373,6 +369,15 @@ impl World {
             risks: Vec::new(),
             denied: Denied { pubsub, plain_commands, ..Denied::default() },
         });
+    }
+
+    /// Another connection takes the place of one that is still there.
+    fn replace(&mut self) {
+        if self.up {
+            // The silent connection before may have delivered some of it.
+            let lost = self.disconnect();
+            self.add_late(lost);
+        }
     }
 
     /// The connection is gone. Returns what the server has not executed.
@@ -401,6 +406,7 @@ impl World {
     /// Whoever connects next does so to this server.
     pub(super) fn turn_to(&mut self, server: &Server) {
         if !self.server.is(server) {
+            self.replace();
             self.subscriber = server.new_subscriber();
             self.server = server.clone();
         }
