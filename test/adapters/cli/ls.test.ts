@@ -80,10 +80,10 @@ test('what others have written reaches no terminal as it is', async () => {
     ends(0, env, 'show', 'a', '--json'),
     ends(75, env, 'run', 'a', '--wait', '50ms', '--', 'true'),
     ends(75, env, 'run', 'a', '--wait', '50ms', '--json', '--', 'true'),
-    ends(0, env, 'release', 'a', '--yes', '--json'),
     watching.ended,
   ]);
-  for (const { stdout, stderr } of outputs) {
+  const released = await ends(0, env, 'release', 'a', '--yes', '--json');
+  for (const { stdout, stderr } of [...outputs, released]) {
     assert.match(stdout + stderr, /label/);
     assert.doesNotMatch(stdout + stderr, OBEYED);
   }

@@ -156,6 +156,7 @@ test('release asks, and does nothing unless the answer is yes', async () => {
 });
 
 test('release asks about one holder, and takes the lock from no later one', async () => {
+  terminal.resize(200, 30);
   const lock = await locks.acquire('job', { label: 'web-1' });
   terminal.holdfast('release', 'job');
   await terminal.shows(/is held, exclusive, by web-1/);
