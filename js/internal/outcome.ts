@@ -101,7 +101,7 @@ function quorumError(
   const causes = readCauses(outcome);
   const all = servers.map((server, i) => ({ server, cause: causes[i] || undefined }));
   const failed = all.filter(({ cause }) => cause !== undefined);
-  const told = failed.map(({ server, cause }) => `${server}: ${printable(cause ?? "")}`).join('; ');
+  const told = failed.map(({ server, cause }) => `${server}: ${printable(cause ?? '')}`).join('; ');
   const text = `${subject}: no majority: ${failed.length} of ${all.length} servers failed: ${told}`;
   return new LockQuorumError(text, all, lock);
 }

@@ -40,8 +40,9 @@ local function is_meant()
     return owners_of(lock) == seen
   end
   local meant = {}
-  for i = 5, #ARGV do
-    meant[ARGV[i]] = true
+  for i = 1, #ARGV - 4 do
+    local owner = ARGV[4 + i]
+    meant[owner] = true
   end
   -- One more than are meant must be another.
   for _, owner in ipairs(tokens_of(lock, #ARGV - 3)) do

@@ -87,8 +87,8 @@ impl Dialogue {
                 Ok(answer) => answers.push(answer),
                 Err(ended) => {
                     let last_words = answers.pop().and_then(|answer| answer.extract_error().err());
-                    return Err(last_words
-                        .map_or(written.err().unwrap_or(ended), |error| wire::failure(&error)));
+                    let silence = || written.err().unwrap_or(ended);
+                    return Err(last_words.as_ref().map_or_else(silence, wire::failure));
                 }
             }
         }
