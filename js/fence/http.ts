@@ -106,8 +106,9 @@ export function httpFence<Request extends object>(
     if (header === undefined) {
       return required && !READING.includes(method) ? MISSING : undefined;
     }
-    if (typeof header !== 'string' || !/^[1-9]\d{0,15}$/.test(header)) return MALFORMED;
-    const fenced = checkFenced({ name: name(request), fence: Number(header) });
+    const fence = typeof header === 'string' && /^[1-9]\d{0,15}$/.test(header) ? Number(header) : 0;
+    if (fence === 0 || !Number.isSafeInteger(fence)) return MALFORMED;
+    const fenced = checkFenced({ name: name(request), fence });
     Object.assign(request, { fence: fenced });
     const seen = await store?.raise(fenced.name, fenced.fence);
     if (seen === undefined || seen <= fenced.fence) return undefined;
@@ -131,7 +132,7 @@ const MISSING: Problem = {
 const MALFORMED: Problem = {
   status: 400,
   title: 'The header Fence is no fence',
-  detail: 'the header Fence must be the fence of a lock, a whole number of at most 16 digits',
+  detail: `the header Fence must be the fence of a lock, a whole number of at most ${Number.MAX_SAFE_INTEGER}`,
 };
 
 /**

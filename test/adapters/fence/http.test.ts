@@ -119,9 +119,20 @@ for (const [kind, start] of Object.entries(SERVICES)) {
   test(`${kind}: what is no fence is answered 400, and a write without one 428`, async () => {
     const { url, close } = await start(undefined);
     try {
-      for (const fence of ['', '0', 'NaN', '-1', '1e9', '1.5', '99999999999999999']) {
+      for (const fence of [
+        '',
+        '0',
+        'NaN',
+        '-1',
+        '1e9',
+        '1.5',
+        '9007199254740992',
+        '9999999999999999',
+        '99999999999999999',
+      ]) {
         assert.equal((await send(`${url}/items/1`, fence)).status, 400, fence);
       }
+      assert.equal((await send(`${url}/items/1`, '9007199254740991')).status, 200);
       assert.equal((await send(`${url}/items/1`)).status, 428);
       assert.equal((await send(`${url}/items/1`, undefined, 'GET')).status, 200);
     } finally {
