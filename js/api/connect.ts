@@ -15,6 +15,7 @@ import { argumentError, LockConnectionError, LockError } from './errors.js';
 import { LockManager } from './manager.js';
 import {
   type ConnectTarget,
+  checkLogin,
   checkTarget,
   isDefaultTarget,
   type Sentinel,
@@ -91,6 +92,7 @@ export function prepare(target: unknown, options: ConnectOptions | undefined): P
       throw argumentError('ERR_INVALID_ARG_VALUE', message);
     }
   }
+  for (const server of where.quorum ?? [where]) checkLogin(loginOf(server, checked), server.label);
   const client = native.Bridge.newClient();
   const servers = (where.quorum ?? []).map(({ label }) => label);
   const { label } = checked;
@@ -130,8 +132,8 @@ function channelOptions(
     ...optional('path', where.path),
     ...optional('memory', where.memory),
     ...(where.tls ? { tls: tlsOptions(checked.tls) } : {}),
-    ...optional('username', checked.username ?? where.username),
-    ...optional('password', checked.password ?? where.password),
+    ...optional('username', loginOf(where, checked).username),
+    ...optional('password', loginOf(where, checked).password),
     db: where.db,
     clientName: checked.clientName,
     connectTimeout: checked.connectTimeout,
@@ -141,6 +143,12 @@ function channelOptions(
       ? {}
       : { replicas: checked.replicas === 'majority' ? REPLICAS_MAJORITY : checked.replicas }),
   };
+}
+
+/** The login for a server: what the options have goes before what its URL has. */
+function loginOf(server: Target, options: ConnectOptions): Pick<Target, 'username' | 'password'> {
+  const { username = server.username, password = server.password } = options;
+  return { username, password };
 }
 
 function pollingOptions(beside: BesideOldCode | undefined): Pick<ChannelOptions, 'polling'> {
@@ -156,15 +164,15 @@ function sentinelOptions({ host, port, username, password }: Sentinel) {
 function quorumOptions(servers: readonly Target[], checked: ConnectOptions & Defaults) {
   const { serverTimeout, longestLease = checked.ttl } = checked;
   return {
-    servers: servers.map(({ host, port, path, db, label, tls, ...login }) => ({
-      label,
-      ...optional('host', host),
-      port,
-      ...optional('path', path),
-      ...optional('username', checked.username ?? login.username),
-      ...optional('password', checked.password ?? login.password),
-      db,
-      tls,
+    servers: servers.map((server) => ({
+      label: server.label,
+      ...optional('host', server.host),
+      port: server.port,
+      ...optional('path', server.path),
+      ...optional('username', loginOf(server, checked).username),
+      ...optional('password', loginOf(server, checked).password),
+      db: server.db,
+      tls: server.tls,
     })),
     serverTimeout,
     longestLease,

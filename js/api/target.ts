@@ -308,6 +308,23 @@ export function checkTarget(target: unknown): Target {
   return urlTarget(given);
 }
 
+/**
+ * Refuses a user without a password, who would become the default user. The message does not name the user: it may be a
+ * password, since `redis-cli` takes what stands alone before the `@` for one.
+ *
+ * @internal
+ */
+export function checkLogin(
+  { username, password }: Pick<Target, 'username' | 'password'>,
+  who: string,
+): void {
+  const named = username !== null && username !== '' && username !== 'default';
+  if (!named || password !== null) return;
+  throw invalid(
+    `the login for ${who} has a username and no password: add the option password, '' for a user that needs none; a password alone stands behind a colon, as in redis://:password@host`,
+  );
+}
+
 /** Whether the target is that of somebody who names none. @internal */
 export function isDefaultTarget(target: unknown): boolean {
   return (target ?? undefined) === undefined && environmentTarget() === undefined;
@@ -422,6 +439,7 @@ function sentinelTarget(given: object): Target {
   const all = sentinels.map((each, i) => sentinel(each, `sentinels[${i}]`, login));
   const [{ host, port, tls }] = all as [Sentinel];
   checkAllTls(all, tls, 'Sentinels and their master');
+  for (const each of all) checkLogin(each, `the Sentinel ${each.host}:${each.port}`);
   const which = db === 0 ? '' : `, database ${db}`;
   return {
     ...NOWHERE,
@@ -459,12 +477,13 @@ function sentinel(given: unknown, what: string, login: Login): Sentinel {
 
 function sentinelOf(text: string, what: string, login: Login): Sentinel {
   const complaint = `${what} is not host:port and not a URL that begins with ${SERVER_SCHEMES}`;
-  const url = parse(text.includes('://') ? text : `redis://${text}`, complaint);
+  const given = text.includes('://') ? text : `redis://${text}`;
+  const url = parse(given, complaint);
   const known = /^(redis|valkey)s?:$/.test(url.protocol);
   if (!known || url.hostname === '') throw invalid(complaint);
   const database = url.pathname.length > 1 || url.searchParams.has('db');
   if (database) throw invalid(`${what} has a database; that of the master is db`);
-  const { host, port, tls, username, password } = tcpTarget(url, DEFAULT_SENTINEL_PORT);
+  const { host, port, tls, username, password } = tcpTarget(url, given, DEFAULT_SENTINEL_PORT);
   const own = username === null && password === null ? login : { username, password };
   return { host: host as string, port, tls, ...own };
 }
@@ -501,7 +520,7 @@ function urlTarget(given: unknown): Target {
     case 'rediss:':
     case 'valkey:':
     case 'valkeys:':
-      return tcpTarget(url);
+      return tcpTarget(url, text);
     case 'unix:':
       return unixTarget(url);
     case 'memory:':
@@ -523,7 +542,8 @@ function parse(given: string, complaint: string): URL {
   }
 }
 
-function tcpTarget(url: URL, defaultPort = DEFAULT_PORT): Target {
+/** `given`: the text of `url`, which does not tell an empty password from none. */
+function tcpTarget(url: URL, given: string, defaultPort = DEFAULT_PORT): Target {
   if (url.hash !== '') {
     throw invalid('the URL of a server has no #fragment; write %23 if it belongs to the password');
   }
@@ -549,7 +569,7 @@ function tcpTarget(url: URL, defaultPort = DEFAULT_PORT): Target {
     port,
     tls,
     username: text(url.username),
-    password: text(url.password),
+    password: /^[^/]*\/\/[^/?#@:]+:@/.test(given) ? '' : text(url.password),
     db,
     label: `${scheme}//${url.hostname || host}:${port}/${db}`,
   };

@@ -59,16 +59,17 @@ function sentinels(options: Unknown, db: unknown, tls: boolean): Place['target']
     sentinels: listed,
     master: text(name) ?? '',
     db: Number(db ?? 0),
-    ...optional('username', options['username']),
-    ...optional('password', options['password']),
-    ...optional('sentinelUsername', options['sentinelUsername']),
-    ...optional('sentinelPassword', options['sentinelPassword']),
+    ...login(options, 'username', 'password'),
+    ...login(options, 'sentinelUsername', 'sentinelPassword'),
   };
 }
 
-function optional<K extends string>(key: K, value: unknown): { [P in K]?: string } {
-  const given = text(value);
-  return given === undefined ? {} : ({ [key]: given } as { [P in K]?: string });
+/** A client that has only a user sends an empty password. */
+function login<U extends string, P extends string>(options: Unknown, user: U, pass: P) {
+  const [username, password] = [text(options[user]), text(options[pass])];
+  if (username === undefined && password === undefined) return {};
+  const given = username === undefined ? {} : { [user]: username };
+  return { ...given, [pass]: password ?? '' } as { [K in U | P]?: string };
 }
 
 function cluster(client: Unknown, options: Unknown): Place {

@@ -80,7 +80,8 @@ export function urlOf({ host, port, path, username, password, db, tls }: Address
   if (text(path) !== undefined) {
     const search = new URLSearchParams({ db: `${db ?? 0}` });
     if (user !== undefined) search.set('user', user);
-    if (secret !== undefined) search.set('pass', secret);
+    // A client that has only a user sends an empty password.
+    if (user !== undefined || secret !== undefined) search.set('pass', secret ?? '');
     return `unix://${encodeURI(path as string).replace(/[?#]/g, encodeURIComponent)}?${search}`;
   }
   const login = `${encodeURIComponent(user ?? '')}:${encodeURIComponent(secret ?? '')}@`;

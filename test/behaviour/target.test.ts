@@ -1,6 +1,9 @@
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, test } from 'node:test';
-import { connect } from '../support/holdfast.js';
+import type { ConnectOptions } from 'holdfast';
+import { Redis } from 'ioredis';
+import { createClient } from 'redis';
+import { type ConnectTarget, connect } from '../support/holdfast.js';
 import { RedisServer } from '../support/server.js';
 import { until } from '../support/wait.js';
 
@@ -35,6 +38,8 @@ const REFUSED: readonly (readonly [string, RegExp])[] = [
   ['redis://:s3cret@localhost:99999', /not a URL/],
   ['unix://host/path?pass=s3cret', /absolute path/],
   ['unix:///path?pass=s3cret&base=1', /and no other/],
+  ['redis://s3cret@localhost', /a username and no password.*redis:\/\/:password@host/],
+  ['unix:///path?user=s3cret', /a username and no password.*option password/],
 ];
 
 for (const [url, message] of REFUSED) {
@@ -139,6 +144,57 @@ test('connect: logs in with the user and password of the URL, or of the options'
   await takes(`redis://:default-secret@${host}`);
   const locks = await connect(`redis://${host}`, { username: 'ann', password: 'p@ss:w/rd' });
   await locks.close();
+});
+
+test('connect: a user without a password is refused, however it is given, and an empty password is sent', async () => {
+  server = await RedisServer.start();
+  await server.admin.call('ACL', 'SETUSER', 'ann', 'on', 'nopass', '~*', '&*', '+@all');
+  const where = { host: '127.0.0.1', port: server.port };
+  const host = `127.0.0.1:${server.port}`;
+  const url = `redis://ann@${host}`;
+  const own = { username: 'ann' };
+  const sentinels = [host];
+  const refused: [ConnectTarget, ConnectOptions?][] = [
+    [url],
+    [new URL(url)],
+    [`redis://${host}`, own],
+    [{ ...where, ...own }],
+    [where, own],
+    [{ cluster: [url] }],
+    [{ cluster: [`redis://${host}`] }, own],
+    [{ quorum: ['redis://localhost:1', 'redis://localhost:2', url] }],
+    [{ sentinels, master: 'm', ...own }],
+    [{ sentinels, master: 'm' }, own],
+    [{ sentinels, master: 'm', sentinelUsername: 'ann' }],
+    [{ sentinels: [`ann@${host}`], master: 'm' }],
+  ];
+  const received = async () => /total_connections_received:(\d+)/.exec(await info())?.[1];
+  const info = async () => String(await server?.admin.info('stats'));
+  const before = await received();
+  for (const [target, options] of refused) {
+    await assert.rejects(connect(target, options), {
+      code: 'ERR_INVALID_ARG_VALUE',
+      message: /a username and no password: add the option password, '' for a user that needs none/,
+    });
+  }
+  assert.equal(await received(), before, 'nothing was sent');
+  const taken: [ConnectTarget, ConnectOptions?][] = [
+    [`redis://ann:@${host}`],
+    [url, { password: '' }],
+    [{ ...where, ...own, password: '' }],
+    [`redis://${host}`, { ...own, password: '' }],
+    [new Redis({ ...where, ...own, lazyConnect: true })],
+    [createClient({ socket: where, ...own })],
+  ];
+  for (const [target, options] of taken) {
+    const locks = await connect(target, { ...options, clientName: 'nopass' });
+    const clients = String(await server.admin.client('LIST')).split('\n');
+    const users = clients.filter((line) => line.includes('name=nopass '));
+    assert.match(users.join('\n'), /^.* user=ann .*$/);
+    await locks.close();
+  }
+  // What everybody is without a login.
+  await takes(`redis://default@${host}`);
 });
 
 test('connect: shows its name in CLIENT LIST, and leaves when it closes', async () => {
