@@ -62,8 +62,8 @@ export interface ConnectOptions {
   readonly stallTimeout?: number | undefined;
   /**
    * How long the server may answer nothing, while it is asked, before the connection is closed, in whole ms from 1 to
-   * 600 000. A server that answers slowly is asked for less at once, and keeps its connection. Also how long `close`
-   * waits for the server.
+   * 600 000. A server that answers slowly is asked for less at once, and keeps its connection. Also how long `close`,
+   * `tryAcquire` and an acquire with `wait: 0` wait for a server that cannot be reached.
    *
    * @default 2000
    */
@@ -86,13 +86,13 @@ export interface ConnectOptions {
    */
   readonly replicas?: number | 'majority' | undefined;
   /**
-   * The ACL user. It overrides the one in the URL.
+   * The ACL user. It overrides the one in the URL. Refused without a password.
    *
    * @default undefined
    */
   readonly username?: string | undefined;
   /**
-   * The password. It overrides the one in the URL.
+   * The password; `''` for an ACL user that needs none. It overrides the one in the URL.
    *
    * @default undefined
    */

@@ -271,9 +271,12 @@ impl Machine {
                 self.begin_one_shot(op, call, Aim::Force);
             }
             Command::AcquireAll { names, ttl, label, hold } => {
-                let keys =
+                let keys: Vec<_> =
                     names.iter().map(|name| self.queues.keys_of(&self.rq.cx, name)).collect();
-                match one_shot::acquire_all(&mut self.rq.cx, keys, &label, ttl) {
+                // Without a connection only the acquire of one lock ends when its caller's patience does.
+                let is_away = keys.first().is_some_and(|keys| self.rq.servers.is_away(keys));
+                let together = |cx| one_shot::acquire_all(cx, keys, &label, ttl);
+                match (!is_away).then(|| together(&mut self.rq.cx)).flatten() {
                     None => self.rq.cx.complete(op, Outcome::Apart),
                     Some(call) => {
                         let aim = Aim::AcquireAll { label, hold };
@@ -923,11 +926,13 @@ impl Machine {
         }
     }
 
-    /// The caller's patience is over. Without any answer yet, it waits for one round trip.
+    /// The caller's patience is over. If an answer may still be on its way, it waits for one round trip.
     fn acquire_deadline(&mut self, op: OpId) {
         let known = self.queues.entry_of(op);
-        let is_unanswered = matches!(self.pending(known), Pending::Unanswered);
-        if !(is_unanswered && self.queues.wait_for_first_answer(&mut self.rq.cx, op)) {
+        let request = self.queues.get(op);
+        let is_away = request.is_some_and(|request| self.rq.servers.is_away(&request.keys));
+        let may_answer = matches!(self.pending(known), Pending::Unanswered) && !is_away;
+        if !(may_answer && self.queues.wait_for_first_answer(&mut self.rq.cx, op)) {
             self.end_for_pending(op, known);
         }
     }

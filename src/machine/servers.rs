@@ -83,6 +83,12 @@ impl Servers {
         &self.of(keys).data
     }
 
+    /// Whether the server of a lock has no connection, though one was made or tried.
+    pub(super) fn is_away(&self, keys: &LockKeys) -> bool {
+        let connection = &self.of(keys).connection;
+        !connection.is_up() && connection.was_tried()
+    }
+
     fn all(&self) -> impl Iterator<Item = NodeId> + use<> {
         (0..u16::try_from(self.list.len()).unwrap_or(u16::MAX)).map(NodeId)
     }

@@ -1,6 +1,7 @@
 /** The connection breaks, stays silent, or cannot be made. */
 
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
 import { type AddressInfo, createServer } from 'node:net';
 import { afterEach, beforeEach, test } from 'node:test';
 import type { LockServerError } from 'holdfast';
@@ -150,6 +151,33 @@ test('acquire: fails at its deadline while the server is away', async () => {
     message: new RegExp(`127\\.0\\.0\\.1:${proxy.port}`),
   });
   assert.ok(performance.now() - begin >= 1_990);
+});
+
+test('acquire: while the server is away a short wait ends in time, and commandTimeout bounds an attempt', async () => {
+  const manager = await connect(proxy.url, { commandTimeout: 60_000 });
+  const gone = once(manager, 'disconnect');
+  proxy.refuse = true;
+  proxy.cut();
+  await gone;
+  const away = {
+    code: 'ERR_LOCK_CONNECTION',
+    message: new RegExp(`127\\.0\\.0\\.1:${proxy.port}`),
+  };
+  const begin = performance.now();
+  await Promise.all([
+    assert.rejects(manager.acquire('away', { wait: 300 }), away),
+    assert.rejects(manager.acquire(['away:1', 'away:2'], { wait: 300 }), away),
+    assert.rejects(
+      manager.request('away', { wait: 300 }, () => {}),
+      away,
+    ),
+  ]);
+  const took = performance.now() - begin;
+  assert.ok(took >= 295 && took < 30_000, `${took} ms`);
+  const attempts = [manager.tryAcquire('a'), manager.tryAcquire(['b', 'c'])];
+  proxy.refuse = false;
+  for (const attempt of attempts) assert.equal(await (await attempt)?.release(), true);
+  await manager.close();
 });
 
 test('acquire: of several names waits as long for a server that is away as of one', async () => {

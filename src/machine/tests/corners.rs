@@ -121,12 +121,32 @@ fn a_later_waiter_here_times_out_once_a_reason_is_known() {
     pass_until_poll(&mut world);
     world.event(Event::Disconnected("cut".to_owned()));
     let op = world.acquire(60_000, Wait::UpTo(ms(100)));
+    world.connect();
     world.pass(ms(300));
     assert_eq!(world.outcome(op), None, "one round trip is always left");
-    world.connect();
     world.settle();
     assert!(matches!(world.outcome(op), Some(Outcome::TimedOut { .. })), "{:?}", world.outcome(op));
     assert_eq!(world.outcome(first), None, "it has more patience");
+}
+
+#[test]
+fn without_a_connection_a_wait_ends_in_time_and_an_attempt_is_left_one_round_trip() {
+    let mut world = World::connected();
+    world.event(Event::Disconnected("cut".to_owned()));
+    let briefly = world.acquire(60_000, Wait::UpTo(ms(100)));
+    let patiently = world.acquire(60_000, Wait::UpTo(ms(60_000)));
+    let at_once = world.acquire(60_000, Wait::Never);
+    let names = vec!["a".into(), "b".into()];
+    let hold = ONE_LEASE;
+    let several = world.command(Command::AcquireAll { names, ttl: ms(60_000), label: "".into(), hold });
+    assert_eq!(world.outcome(several), Some(&Outcome::Apart), "each has a wait of its own");
+    world.pass(ms(101));
+    assert_eq!(world.outcome(briefly), Some(&Outcome::Connection("cut".to_owned())));
+    assert_eq!(world.outcome(at_once), None);
+    world.connect();
+    world.settle();
+    world.lease(patiently);
+    assert_eq!(world.outcome(at_once), Some(&Outcome::Held));
 }
 
 #[test]
