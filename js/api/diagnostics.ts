@@ -7,12 +7,12 @@
 
 import { channel, type TracingChannel, tracingChannel } from 'node:diagnostics_channel';
 import type { ErrorContext } from '../internal/outcome.js';
-import type { LockLostError } from './errors.js';
+import type { LockError, LockLostError } from './errors.js';
 import type { Lock } from './lock.js';
 
 /**
- * The message of the tracing channels. Node adds `result` (the lock of an acquire, or `null`) or `error` when
- * the operation has ended.
+ * The message of the tracing channels. When the operation has ended, Node adds `result` (of an acquire the lock, the
+ * `LockSet`, or `null` if `tryAcquire` found one held) or `error`, and holdfast the `outcome` of an acquire.
  *
  * @example
  * ```ts
@@ -26,7 +26,7 @@ import type { Lock } from './lock.js';
  * ```
  */
 export interface LockTrace {
-  /** The lock's name; if several are acquired together, their names, separated by `, `. */
+  /** The lock's name; of an acquire of several, their names, separated by `, `. */
   readonly lock: string;
   /** The server, without login. */
   readonly server: string;
@@ -38,6 +38,13 @@ export interface LockTrace {
    * @default undefined
    */
   readonly holder?: Lock;
+  /**
+   * How an acquire has ended: `acquired`; `taken`, if `tryAcquire` found a lock held; `aborted`, if the caller's signal
+   * ended it, whatever its reason; or the code of the error.
+   *
+   * @default undefined until then, and of other operations
+   */
+  readonly outcome?: string;
 }
 
 /**
@@ -96,11 +103,47 @@ interface Traced {
  */
 export function traced<T>(
   on: TracingChannel<LockTrace, LockTrace>,
-  { name, errors, holder }: Traced,
+  subject: Traced,
   operation: () => Promise<T>,
 ): Promise<T> {
-  if (!isTraced(on)) return operation();
+  return isTraced(on) ? on.tracePromise(operation, traceOf(subject)) : operation();
+}
+
+/**
+ * Runs an acquire, which answers a lock, a `LockSet` or `null`, and traces it with its outcome if somebody listens.
+ *
+ * @param signal - May end it, with any value as the error.
+ * @internal
+ */
+export function tracedAcquire<T>(
+  subject: Traced,
+  signal: AbortSignal | undefined,
+  acquire: () => Promise<T>,
+): Promise<T> {
+  if (!isTraced(tracing.acquire)) return acquire();
+  const trace: LockTrace & { outcome?: string } = traceOf(subject);
+  // The outcome is there before Node publishes the end.
+  const observed = async () => {
+    try {
+      const result = await acquire();
+      trace.outcome = result === null ? 'taken' : 'acquired';
+      return result;
+    } catch (error) {
+      trace.outcome = wordFor(error, signal);
+      throw error;
+    }
+  };
+  return tracing.acquire.tracePromise(observed, trace);
+}
+
+function traceOf({ name, errors, holder }: Traced): LockTrace {
   const { server, client: clientId } = errors;
   const trace = { lock: name, server, clientId };
-  return on.tracePromise(operation, holder === undefined ? trace : { ...trace, holder });
+  return holder === undefined ? trace : { ...trace, holder };
+}
+
+/** The reason of a signal is the caller's own: it may have no code, or one that means something else. */
+function wordFor(error: unknown, signal: AbortSignal | undefined): string {
+  if (signal?.aborted && error === signal.reason) return 'aborted';
+  return (error as Partial<LockError> | null | undefined)?.code ?? 'error';
 }

@@ -180,22 +180,21 @@ type Take = (name: string, wait: number) => Promise<SharedHandle | null>;
 
 /**
  * Takes all of `names`, one by one in the order of their bytes, so that two callers never wait for each
- * other; within `wait` ms in sum. If one fails, those that were taken are released.
+ * other; within `wait` ms in sum, from `begun` on. If one fails, those that were taken are released.
  *
  * @internal
  */
 export async function takeAll(
   names: readonly string[],
+  begun: number,
   wait: number,
   take: Take,
 ): Promise<LockSet | null> {
-  // A copy: the caller may change its array meanwhile.
-  const asked = [...names];
-  const end = performance.now() + wait;
+  const end = begun + wait;
   const taken = new Map<string, SharedHandle>();
   const releaseTaken = () => all([...taken.values()], (lock) => lock.release()).catch(() => {});
   try {
-    for (const name of inOrder(asked)) {
+    for (const name of inOrder(names)) {
       const left = wait > 0 ? Math.max(0, Math.ceil(end - performance.now())) : wait;
       const lock = await take(name, left);
       if (lock === null) {
@@ -209,7 +208,7 @@ export async function takeAll(
     await releaseTaken();
     throw error;
   }
-  return new LockSet(asked.map((name) => taken.get(name) as SharedHandle));
+  return new LockSet(names.map((name) => taken.get(name) as SharedHandle));
 }
 
 /** Without renewal the first leases may have ended while the caller waited for the last lock. */

@@ -30,7 +30,7 @@ import {
   WAIT_STEAL,
 } from '../native/records.js';
 import type { Defaults } from './connect-options.js';
-import { isTraced, traced, tracing } from './diagnostics.js';
+import { isTraced, tracedAcquire, tracing } from './diagnostics.js';
 import { LockConnectionError, LockError, LockLostError } from './errors.js';
 import { type LockManagerEvents, type LockWarning, onListenerChange } from './events.js';
 import type { Lock, LockJson, SharedHandle } from './lock.js';
@@ -139,10 +139,11 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
    * @param name - 1 to 1024 bytes of UTF-8; or a list of such names, each once, 1000 at most.
    * @returns The lock, held until it is released: its lease is renewed, unless `renew` is false. For
    *   several names a `LockSet`, which is held and released as one.
-   * @throws LockTimeoutError if the lock was not free within `wait` ms, which counts for all names together; or with
-   *   `steal`, if other code holds it.
+   * @throws LockTimeoutError if the lock was not free within `wait` ms, which counts for all names together, and so does
+   *   `waited` of the error; or with `steal`, if other code holds it.
    * @throws LockLostError if one of several locks was lost while the caller waited for the others.
-   * @throws LockConnectionError if the server gave no answer in time. If the server granted the lock nevertheless,
+   * @throws LockConnectionError if the server gave no answer in time: within `wait` ms while there is no connection, or
+   *   else within `wait` or `commandTimeout` ms, whichever is longer. If the server granted the lock nevertheless,
    *   holdfast releases the lock as soon as it can reach the server. Also if the server was too busy to be asked in time.
    * @throws LockServerError if the server refuses.
    * @throws LockClosedError if the manager is closed.
@@ -182,6 +183,7 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
    * of them or none, with a round trip for each.
    *
    * @returns The lock, or `null` if another client holds it.
+   * @throws LockConnectionError if the server gave no answer within `commandTimeout` ms.
    * @throws as `acquire` does, but never `LockTimeoutError`.
    *
    * @example
@@ -509,29 +511,39 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
     return withNesting(withOrigin(request, method), this, names, method);
   }
 
-  async #takeAll(names: readonly string[], request: AcquireRequest): Promise<LockSet | null> {
-    let left = request.wait;
-    if (
-      request.nested === undefined &&
-      request.share === SHARE_EXCLUSIVE &&
-      request.wait !== WAIT_STEAL
-    ) {
-      const all = names.join(', ');
-      const together = () => this.#takeTogether(names, request);
-      const begun = performance.now();
-      const locks = await traced(tracing.acquire, { name: all, errors: this.#errors }, together);
-      if (locks !== undefined) return locks;
-      if (left > 0) left = Math.max(0, left - (performance.now() - begun));
+  /** Takes all of `given`, or none. */
+  #takeAll(given: readonly string[], request: AcquireRequest): Promise<LockSet | null> {
+    // A copy: the caller may change its array meanwhile.
+    const names = [...given];
+    const { nested, reentrant, signal } = request;
+    // What a request around the call holds already is not acquired.
+    if (reentrant && nested !== undefined && names.every((name) => nested.shareable(name))) {
+      return this.#takeEach(names, request);
     }
-    return takeAll(names, left, (name, wait) => this.#take(name, { ...request, wait }));
+    const subject = { name: names.join(', '), errors: this.#errors };
+    return tracedAcquire(subject, signal, () => this.#takeEach(names, request));
+  }
+
+  async #takeEach(names: readonly string[], request: AcquireRequest): Promise<LockSet | null> {
+    const { nested, share, wait } = request;
+    const begun = performance.now();
+    if (nested === undefined && share === SHARE_EXCLUSIVE && wait !== WAIT_STEAL) {
+      const locks = await this.#takeTogether(names, begun, request);
+      if (locks !== undefined) return locks;
+    }
+    return takeAll(names, begun, wait, (name, left) => {
+      const each = { ...request, wait: left, set: { begun, size: names.length } };
+      return this.#takeOrShare(name, each, () => this.#takeUntraced(name, each));
+    });
   }
 
   /**
    * Takes all of `names` by one call, if all are free. Answers `null` if they are not and `request` says not to
-   * wait, `undefined` if they are to be taken one by one.
+   * wait, `undefined` if they are to be taken one by one. `begun`: when the caller's wait began.
    */
   async #takeTogether(
     names: readonly string[],
+    begun: number,
     request: AcquireRequest,
   ): Promise<LockSet | null | undefined> {
     const { wait, label, signal, leaveToExpire } = request;
@@ -539,8 +551,10 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
     const { code } = outcome;
     if (code !== OutcomeCode.AcquiredAll) {
       signal?.throwIfAborted();
+      // Who got no answer for all of its wait would get none for the first of them either.
+      const isOver = code === OutcomeCode.Connection && performance.now() - begun >= wait;
       // A caller that is ready to wait takes them one by one, and so also waits out an error of the server.
-      if (code === OutcomeCode.OneByOne || wait > 0) return undefined;
+      if (code === OutcomeCode.OneByOne || (wait > 0 && !isOver)) return undefined;
       if (code === OutcomeCode.Held) return wait === WAIT_NEVER ? null : undefined;
       throw toError(outcome, this.#errors, 'acquire', names.join('", "'));
     }
@@ -566,11 +580,19 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
 
   /** Takes one lock, or answers `null` if it is held and `request` says not to wait. */
   #take(name: string, request: AcquireRequest): Promise<SharedHandle | null> {
-    const { nested, reentrant, wait } = request;
-    if (nested === undefined) return this.#takeFromServer(name, request);
+    return this.#takeOrShare(name, request, () => this.#takeFromServer(name, request));
+  }
+
+  /** Shares the lock of a request around the call if `request` may, or else has `take` take it. */
+  #takeOrShare(
+    name: string,
+    { nested, reentrant, wait }: AcquireRequest,
+    take: () => Promise<SharedHandle | null>,
+  ): Promise<SharedHandle | null> {
+    if (nested === undefined) return take();
     const around = reentrant ? nested.shareable(name) : undefined;
     if (around !== undefined) return Promise.resolve(around.enter());
-    const taken = this.#takeFromServer(name, request);
+    const taken = take();
     if (wait <= 0) return taken;
     const warn = (advice: string, calls: string) => this.#warn(nestedWarning(name, advice, calls));
     return nested.watch(name, taken, warn);
@@ -579,7 +601,7 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
   #takeFromServer(name: string, request: AcquireRequest): Promise<HeldLock | null> {
     if (!isTraced(tracing.acquire)) return this.#takeUntraced(name, request);
     const take = () => this.#takeUntraced(name, request);
-    return traced(tracing.acquire, { name, errors: this.#errors }, take);
+    return tracedAcquire({ name, errors: this.#errors }, request.signal, take);
   }
 
   #takeUntraced(name: string, request: AcquireRequest): Promise<HeldLock | null> {
@@ -592,17 +614,19 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
 
   /** Takes one lock, or answers the value of one that is held: `''` if it was freed meanwhile. */
   async #takeOrRead(name: string, request: AcquireRequest): Promise<HeldLock | string> {
-    return traced(tracing.acquire, { name, errors: this.#errors }, async () => {
+    const { signal } = request;
+    let holder = '';
+    const take = async () => {
       // Only a request that is said to wait is told who holds the lock.
       const acquisition = new Acquisition(this.#shared, name, { ...request, wait: 0 });
-      const { signal } = request;
       const outcome = await (signal === undefined
         ? this.#channel.submit(acquisition)
         : this.#unlessAborted(acquisition, signal));
-      return outcome.code === OutcomeCode.TimedOut
-        ? readTimeout(outcome).holder
-        : acquisition.lock(outcome);
-    });
+      if (outcome.code !== OutcomeCode.TimedOut) return acquisition.lock(outcome);
+      holder = readTimeout(outcome).holder;
+      return null;
+    };
+    return (await tracedAcquire({ name, errors: this.#errors }, signal, take)) ?? holder;
   }
 
   /** Rejects if `signal` is aborted before the grant arrives, and releases what is granted all the same. */

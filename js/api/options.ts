@@ -27,8 +27,9 @@ import type { LockJson } from './lock.js';
  */
 export interface AcquireOptions extends TryAcquireOptions {
   /**
-   * How long to wait while another client holds the lock, in whole ms. `0` tries once, `Infinity`
-   * waits until the lock is granted.
+   * How long to wait while another client holds the lock, or while the server cannot be reached, in whole ms; of several
+   * names for all together. `0` tries once, `Infinity` waits until the lock is granted. One answer of the server is
+   * waited for in any case, for `commandTimeout` at most.
    *
    * @default the `wait` of `connect` if that was given, or else 10000
    */
@@ -253,6 +254,14 @@ export interface HoldOptions {
   readonly stallTimeout: number;
 }
 
+/** A call that takes several locks one by one. @internal */
+export interface SetCall {
+  /** When it began, by `performance.now()`. */
+  readonly begun: number;
+  /** How many locks it asks for. */
+  readonly size: number;
+}
+
 /** A caller's request, with every default filled in. @internal */
 export interface AcquireRequest extends HoldOptions {
   readonly label: string;
@@ -264,6 +273,8 @@ export interface AcquireRequest extends HoldOptions {
   readonly reentrant: boolean;
   /** The call, if a request around it holds one of its locks. */
   readonly nested: NestedCall | undefined;
+  /** The call, if it takes several locks one by one. */
+  readonly set?: SetCall;
   /** Whether the end of the manager leaves the lock to expire. */
   readonly leaveToExpire: boolean;
   /** The calls that led here, if `HOLDFAST_TRACE` is 1. */

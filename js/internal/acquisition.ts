@@ -31,10 +31,11 @@ export class Acquisition extends AcquireOperation implements OutcomeReader<HeldL
 
   /** The lock. Throws the error that says why there is none; `action`: what has failed. */
   lock(outcome: Outcome, action = 'acquire'): HeldLock {
-    const { share, leaveToExpire, nested, origin } = this.request;
+    const { share, leaveToExpire, nested, origin, set } = this.request;
     const { name } = this;
     if (!isGrant(outcome)) {
-      const error = toError(outcome, this.#manager.errors, action, name, nested?.advice(name));
+      const more = { advice: nested?.advice(name), set };
+      const error = toError(outcome, this.#manager.errors, action, name, more);
       nested?.trace(error);
       throw error;
     }

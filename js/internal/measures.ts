@@ -16,7 +16,7 @@ export const LOST_REASONS: readonly LockLostReason[] = [
 
 /** Gets what a manager does; times in seconds. @internal */
 export interface MeasureListener {
-  /** An acquire has ended: `acquired`, `taken` for a lock that was not free, or the code of an error. */
+  /** An acquire has ended: `acquired`, `taken` for a lock that was not free, `aborted`, or the code of an error. */
   acquired(seconds: number, kind: string, outcome: string): void;
   /** A lock is not held any more: `released`, or the reason of its loss. */
   ended(seconds: number, kind: string, end: string): void;
@@ -26,7 +26,6 @@ export interface MeasureListener {
 /** A message of a tracing channel, with what Node adds in the end. */
 interface Ended extends LockTrace {
   readonly result?: unknown;
-  readonly error?: { readonly code?: string; readonly name: string };
 }
 
 /** The first part of a name, `item` of `item:42`: a label must not have as many values as there are items. */
@@ -89,8 +88,8 @@ export class Measures {
       const begun = this.#waiting.get(message);
       if (begun === undefined) return;
       this.#waiting.delete(message);
-      const outcome = outcomeOf(message as Ended);
-      this.#listener.acquired(secondsSince(begun), kindOf(message.lock), outcome);
+      const { lock, outcome = 'error' } = message;
+      this.#listener.acquired(secondsSince(begun), kindOf(lock), outcome);
     },
     end() {},
     asyncStart() {},
@@ -129,11 +128,6 @@ export class Measures {
 const LOST = 'holdfast:lost';
 const acquires = tracingChannel<LockTrace, LockTrace>('holdfast:acquire');
 const releases = tracingChannel<LockTrace, LockTrace>('holdfast:release');
-
-function outcomeOf({ result, error }: Ended): string {
-  if (error !== undefined) return error.code ?? error.name;
-  return result === null ? 'taken' : 'acquired';
-}
 
 function secondsSince(ms: number): number {
   return Math.max(0, performance.now() - ms) / 1000;

@@ -8,6 +8,7 @@ import {
   LockServerError,
   LockTimeoutError,
 } from '../api/errors.js';
+import type { SetCall } from '../api/options.js';
 import { type Outcome, OutcomeCode, readCauses, readTimeout } from '../native/records.js';
 import { human, printable } from './human.js';
 import { isCounter } from './names.js';
@@ -55,16 +56,21 @@ const CURES: Readonly<Record<string, string>> = {
 const COUNTER_CURE =
   "other code wrote this key, from which the fences of all locks come: delete the key, and fences continue from the server's clock";
 
-/**
- * The error for an outcome that is not a success of `action`. Callers `await` before, so that the stack names them.
- * `advice`: what to do if the lock was not free in time.
- */
+/** What the error of a lock that was not free in time has besides. */
+interface Waiter {
+  /** What to do. */
+  readonly advice?: string | undefined;
+  /** The call, if it waited for other locks before. */
+  readonly set?: SetCall | undefined;
+}
+
+/** The error for an outcome that is not a success of `action`. Callers `await` before, so that the stack names them. */
 export function toError(
   outcome: Outcome,
   context: ErrorContext,
   action: string,
   lock?: string,
-  advice?: string,
+  waiter: Waiter = {},
 ): LockError {
   const subject =
     lock === undefined
@@ -84,7 +90,7 @@ export function toError(
     case OutcomeCode.Server:
       return serverError(outcome, subject, lock);
     case OutcomeCode.TimedOut:
-      return timeoutError(outcome, context, lock ?? '', advice);
+      return timeoutError(outcome, context, lock ?? '', waiter);
     default: {
       const report = 'this is a defect of holdfast, please report it';
       return new LockError('ERR_INTERNAL', `${subject}: ${report}`, lock);
@@ -120,9 +126,10 @@ function timeoutError(
   outcome: Outcome,
   context: ErrorContext,
   lock: string,
-  advice: string | undefined,
+  { advice, set }: Waiter,
 ): LockTimeoutError {
-  const { waited, remaining, holder: token, position } = readTimeout(outcome);
+  const { waited: forThis, remaining, holder: token, position } = readTimeout(outcome);
+  const waited = set === undefined ? forThis : Math.floor(performance.now() - set.begun);
   const heldFor = context.heldFor?.(numberOf(token, context.client));
   const details = { waited, holderLabel: labelOf(token), remaining, position, heldFor };
   const held =
@@ -130,7 +137,8 @@ function timeoutError(
   const queued =
     position === undefined ? '' : `, and the caller was number ${position} in the wait queue`;
   const more = advice === undefined ? '' : `; ${advice}`;
-  const message = `lock "${lock}" was not free within ${waited} ms: ${held}${queued}${more}`;
+  const all = set === undefined ? '' : ` for all ${set.size} locks of the call`;
+  const message = `lock "${lock}" was not free within ${waited} ms${all}: ${held}${queued}${more}`;
   return new LockTimeoutError(message, lock, details);
 }
 

@@ -19,7 +19,7 @@ import {
 } from '@opentelemetry/api';
 import type { LockTrace } from '../api/diagnostics.js';
 import type { LockManager } from '../api/manager.js';
-import { checkObject } from '../internal/checks.js';
+import { checkObject, show } from '../internal/checks.js';
 import { COUNTS, LEVELS, LOST_REASONS, Measures, snake } from '../internal/measures.js';
 
 const OPERATIONS = ['acquire', 'extend', 'release'] as const;
@@ -27,7 +27,8 @@ const OPERATIONS = ['acquire', 'extend', 'release'] as const;
 /** A message of a tracing channel, with what Node adds in the end. */
 interface Ended extends LockTrace {
   readonly result?: { readonly mode?: string; readonly fence?: number } | null;
-  readonly error?: Error & { readonly code?: string };
+  /** Of an acquire that its caller's signal ended: any value. */
+  readonly error?: unknown;
 }
 
 /**
@@ -65,11 +66,11 @@ function traceOperation(tracer: Tracer, operation: (typeof OPERATIONS)[number]):
     },
     asyncEnd(message: LockTrace) {
       const span = spans.get(message);
-      const { error, result = null } = message as Ended;
+      const { error, outcome, result = null } = message as Ended;
       // Who subscribes in the middle of an operation has not seen its start.
       if (span === undefined) return;
-      if (error !== undefined) fail(span, error);
-      else if (operation === 'acquire') describe(span, result);
+      if (outcome !== undefined) describe(span, outcome, result);
+      if ('error' in message) fail(span, error, outcome);
       span.end();
     },
     end() {},
@@ -88,16 +89,23 @@ function serverOf(server: string): Attributes {
 }
 
 /** `null` is the answer of a `tryAcquire` whose lock was taken: no error. */
-function describe(span: Span, lock: { mode?: string; fence?: number } | null): void {
+function describe(
+  span: Span,
+  outcome: string,
+  lock: { mode?: string; fence?: number } | null,
+): void {
+  span.setAttribute('lock.outcome', outcome);
   span.setAttribute('lock.acquired', lock !== null);
   if (lock?.mode !== undefined) span.setAttribute('lock.mode', lock.mode);
   // Several locks that were acquired together have one each.
   if (lock?.fence !== undefined) span.setAttribute('lock.fence', lock.fence);
 }
 
-function fail(span: Span, error: Error & { readonly code?: string }): void {
+function fail(span: Span, given: unknown, outcome: string | undefined): void {
+  const error: Error & { readonly code?: string } =
+    given instanceof Error ? given : new Error(show(given));
   span.recordException(error);
-  span.setAttribute('error.type', error.code ?? error.name);
+  span.setAttribute('error.type', outcome ?? error.code ?? error.name);
   span.setStatus({ code: SpanStatusCode.ERROR, message: error.message });
 }
 

@@ -60,7 +60,13 @@ test('each operation is a span below the one that is active, with lock, server, 
   const seen = spans.map(({ name, attributes, parentSpanContext }) => {
     return [name, { ...attributes }, parentSpanContext?.spanId];
   });
-  const taken = { ...where, 'lock.acquired': true, 'lock.mode': 'exclusive', 'lock.fence': fence };
+  const taken = {
+    ...where,
+    'lock.outcome': 'acquired',
+    'lock.acquired': true,
+    'lock.mode': 'exclusive',
+    'lock.fence': fence,
+  };
   assert.deepEqual(seen, [
     ['lock acquire', taken, parent],
     ['lock extend', where, parent],
@@ -95,6 +101,48 @@ test('several locks that are acquired together are one span, and are released on
     ['lock release', 'b'],
   ]);
   assert.equal(spans[0]?.attributes['lock.mode'], 'exclusive');
+});
+
+test('several locks of which one is held are one span as well, which says how that ended', async () => {
+  const lock = await others.acquire('b');
+  const spans = await traced(async () => {
+    assert.equal(await locks.tryAcquire(['a', 'b']), null);
+    await assert.rejects(locks.acquire(['a', 'b'], { wait: 50 }), { code: 'ERR_LOCK_TIMEOUT' });
+    const waiting = locks.acquire(['a', 'b']);
+    setTimeout(() => void lock.release(), 50);
+    await (await waiting).release();
+  });
+  const acquires = spans.filter(({ name }) => name === 'lock acquire');
+  const seen = acquires.map(({ attributes, status }) => {
+    const { 'lock.acquired': acquired, 'lock.outcome': outcome, 'error.type': error } = attributes;
+    return [acquired, outcome, error, status.code === SpanStatusCode.ERROR];
+  });
+  assert.deepEqual(seen, [
+    [false, 'taken', undefined, false],
+    [false, 'ERR_LOCK_TIMEOUT', 'ERR_LOCK_TIMEOUT', true],
+    [true, 'acquired', undefined, false],
+  ]);
+});
+
+test('an acquire that its caller aborts says so, whatever the reason is', async () => {
+  const lock = await others.acquire('item:42');
+  const reasons = [undefined, null, 20, new Error('the client hung up')];
+  const spans = await traced(async () => {
+    for (const reason of reasons) {
+      const abort = new AbortController();
+      const waiting = locks.acquire('item:42', { signal: abort.signal });
+      abort.abort(reason);
+      await assert.rejects(waiting, (error) => error === abort.signal.reason);
+    }
+  });
+  await lock.release();
+  for (const { attributes } of spans) {
+    assert.deepEqual(
+      [attributes['lock.outcome'], attributes['error.type']],
+      ['aborted', 'aborted'],
+    );
+  }
+  assert.equal(spans.length, reasons.length);
 });
 
 test('when tracing has ended nothing is traced', async () => {

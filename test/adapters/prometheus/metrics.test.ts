@@ -70,6 +70,14 @@ for (const [kind, target] of Object.entries(TARGETS)) {
 
     assert.equal(await a.tryAcquire('item:42'), null);
     assert.equal(await value('acquire_seconds_count{manager="a",kind="item",outcome="taken"}'), 1);
+    for (const reason of [undefined, null, 20, new Error('the client hung up')]) {
+      const abort = new AbortController();
+      const aborted = a.acquire('item:42', { signal: abort.signal });
+      abort.abort(reason);
+      await assert.rejects(aborted, (error) => error === abort.signal.reason);
+    }
+    const aborted = 'acquire_seconds_count{manager="a",kind="item",outcome="aborted"}';
+    assert.equal(await value(aborted), 4);
     await unmeasured.forceRelease('item:42');
     await until(() => next.signal.aborted, 'the loss');
     assert.equal(await value('lost_total{manager="b",reason="stolen"}'), 1);

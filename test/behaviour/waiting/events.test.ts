@@ -155,6 +155,28 @@ test('tracing channels follow acquire, extend and release to their ends', async 
   ]);
 });
 
+test('a slot that has run already is an acquire that found its marker held', async () => {
+  const seen: unknown[] = [];
+  const channel = tracingChannel('holdfast:acquire').asyncEnd;
+  const tell = (message: unknown) => {
+    const { lock, outcome, result } = message as { lock: string; outcome: string; result: unknown };
+    seen.push([lock.split(':')[0], outcome, result === null]);
+  };
+  const run = () => here.runOnce('job', { slot: 'now', keepResult: true }, () => 42);
+  assert.equal((await run()).ran, true);
+  channel.subscribe(tell);
+  try {
+    assert.deepEqual(await run(), { ran: false, slot: 'now', reason: 'done', value: 42 });
+  } finally {
+    channel.unsubscribe(tell);
+  }
+  assert.deepEqual(seen, [
+    ['job', 'acquired', false],
+    ['job', 'taken', true],
+  ]);
+  await server.admin.flushall();
+});
+
 test('holdfast:lost tells of locks that were lost, and of no others', async () => {
   const messages: unknown[] = [];
   const tell = (message: unknown) => messages.push(message);
