@@ -188,8 +188,8 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
    *
    * @example
    * ```ts
-   * const lock = await locks.tryAcquire('cron:settle')
-   * if (lock === null) return // another instance does it
+   * await using lock = await locks.tryAcquire('cron:settle')
+   * if (lock !== null) await settle()   // or else another instance does it
    * ```
    */
   async tryAcquire(name: string, options?: TryAcquireOptions): Promise<Lock | null>;

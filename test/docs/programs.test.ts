@@ -28,7 +28,7 @@ test('a block that runs passes, with types, imports, await using and what it is 
 test('a block that throws, fails or ends before its end does not pass', async () => {
   await assert.rejects(run('ts', "throw new Error('no')"), /docs\/page\.md:7: ended with 1\n.*no/s);
   await assert.rejects(run('ts', 'const ='), /ended with 1/);
-  await assert.rejects(run('ts', 'process.exit()'), /ended with 13/);
+  await assert.rejects(run('ts', 'await new Promise(() => {})'), /ended with 13/);
   await assert.rejects(run('sh', 'false; true'), /ended with 1/);
 });
 

@@ -1,4 +1,4 @@
-/** Runs blocks of code as programs of their own, as a reader would. */
+/** Runs blocks of code as a reader would: each in a file of its own, by `node file`. Nothing else keeps its process alive. */
 
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
@@ -26,10 +26,15 @@ const PATIENCE_MS = 60_000;
  * may say what is printed, as in `console.log(lock.held) // true`; that must be so, `…` standing for
  * anything.
  */
-export async function runProgram(
+export async function runProgram(block: Block, surroundings: Surroundings): Promise<void> {
+  comparePrinted(block, await printedBy(block, surroundings));
+}
+
+/** Runs a block, which must end well, and answers what it prints. */
+export async function printedBy(
   block: Block,
   { env, instead, stage }: Surroundings,
-): Promise<void> {
+): Promise<string> {
   let { code } = block;
   for (const [said, real] of Object.entries(instead)) code = code.replaceAll(said, real);
   // Inside the package, where its own name and its development dependencies resolve.
@@ -45,7 +50,7 @@ export async function runProgram(
     const { failure, stdout, stderr } = await execute(command, cwd, env);
     const said = `${stdout}${stderr}`;
     assert.equal(failure, undefined, `${block.page}:${block.line}: ${failure}\n${said}`);
-    comparePrinted(block, stdout);
+    return stdout;
   } finally {
     rmSync(folder, { recursive: true, force: true });
   }
@@ -55,30 +60,12 @@ function staged(stage?: string): string[] {
   return stage === undefined ? [] : ['--import', join(ROOT, stage)];
 }
 
-/** Writes the program of a block, answers its file. */
+/** Writes the program of a block, as a module unless it has `require`, and answers its file. */
 function write(folder: string, code: string): string {
   const kind = /\brequire\(/.test(code) ? 'cjs' : 'mjs';
   const file = join(folder, `block.${kind}`);
-  writeFileSync(file, toJavaScript(scoped(code)));
+  writeFileSync(file, toJavaScript(code));
   return file;
-}
-
-/**
- * In a scope of its own a block may declare what its stage gives as a global, and may return. As in a
- * service something else keeps the process alive, since locks do not; one that ends all the same, before
- * the block does, has failed.
- */
-function scoped(code: string): string {
-  if (/^export /m.test(code)) return code;
-  const imports = code.match(/^import .*$/gm) ?? [];
-  const rest = code.replace(/^import .*$/gm, '');
-  return `${imports.join('\n')}
-    process.exitCode = 13;
-    const alive = setInterval(() => {}, 60_000);
-    (async () => {\n${rest}\n})().then(
-      () => { process.exitCode = 0; clearInterval(alive) },
-      (error) => { console.error(error); process.exit(1) },
-    );`;
 }
 
 /** Node 20 knows neither types nor `await using`. */
