@@ -1,7 +1,12 @@
 /** Finds out where a service's clients of ioredis and node-redis are connected to. */
 
 import type { ConnectOptions } from '../api/connect-options.js';
-import type { ClusterTarget, QuorumTarget, SentinelTarget } from '../api/target.js';
+import {
+  type ClusterTarget,
+  checkTarget,
+  type QuorumTarget,
+  type SentinelTarget,
+} from '../api/target.js';
 import { readIoredis } from './ioredis.js';
 import { readNodeRedis } from './node-redis.js';
 import { readNodeRedis3 } from './node-redis3.js';
@@ -50,6 +55,28 @@ export function readClients(clients: readonly unknown[]): Whereabouts {
   });
   // As with redlock: a server has a vote as soon as it has started. See docs/redlock.md.
   return { target: { quorum: urls }, options: { ...options, longestLease: 0 } };
+}
+
+/** The largest database that the fork selects; any other value counts as 0. */
+const FORK_DB_MAX = 15;
+
+/**
+ * Refuses a setting `db` of sesamecare's fork that is not the database of every client: beside old instances two clients
+ * would hold one lock, each in another database.
+ *
+ * @internal
+ */
+export function checkDatabase(clients: readonly unknown[], given: unknown): void {
+  if (given === undefined || given === null) return;
+  const whole = Number.isInteger(given) && Number(given) >= 0 && Number(given) <= FORK_DB_MAX;
+  const wanted = whole ? Number(given) : 0;
+  for (const [i, client] of clients.entries()) {
+    const { target } = readClient(client, `client ${i + 1}`);
+    const { db, cluster } = checkTarget(target);
+    if (cluster !== null || db === wanted) continue;
+    const what = `the setting db is ${wanted}, and client ${i + 1} has the database ${db}, in which holdfast keeps the locks`;
+    throw refuse(what, `pass clients of the database ${wanted}, and leave db out`);
+  }
 }
 
 /** Reads one client; `who` is its name in the error. @internal */

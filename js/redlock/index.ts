@@ -22,7 +22,7 @@ import { checkTarget } from '../api/target.js';
 import { clientOf } from '../internal/tokens.js';
 import { native } from '../native/addon.js';
 import { extendByValue, joinTokens, releaseByValue, type Share, sharesOf } from './by-value.js';
-import { readClients } from './clients.js';
+import { checkDatabase, readClients } from './clients.js';
 import { Connection } from './connection.js';
 import { ExecutionError, locked, NO_QUORUM, ResourceLockedError } from './errors.js';
 import { Lock } from './lock.js';
@@ -103,8 +103,8 @@ export class Redlock extends EventEmitter {
    *   Sentinels; three to fifteen for a quorum of independent servers.
    * @param settings - See `Settings` for defaults and units.
    * @param scripts - Not supported.
-   * @throws TypeError if a client does not reveal its address, or is connected in a way that holdfast does not
-   *   support; the message says which client, and what to do.
+   * @throws TypeError if a client does not reveal its address, is connected in a way that holdfast does not support, or
+   *   has another database than `settings.db`; the message says which client, and what to do.
    */
   constructor(clients: Iterable<Client>, settings: Partial<Settings> = {}, scripts: object = {}) {
     super();
@@ -122,6 +122,7 @@ export class Redlock extends EventEmitter {
     this.settings = withDefaults(settings);
     const all = [...this.clients];
     readClients(all);
+    checkDatabase(all, settings.db);
     this.#connection = Connection.of(all);
     this.#connection.listen(this.#onDisconnect);
   }

@@ -47,6 +47,13 @@ export interface Settings {
    * @default false
    */
   readonly besideOldCode?: boolean | undefined;
+  /**
+   * The database in which `@sesamecare-oss/redlock` keeps its locks. holdfast keeps them in that of the clients, so another
+   * number is refused. On a Cluster it has no meaning.
+   *
+   * @default that of the clients
+   */
+  readonly db?: number | undefined;
 }
 
 const DEFAULTS: Settings = {
@@ -62,7 +69,7 @@ const DRIFT_FACTOR = 0.01;
 
 /** Fills in defaults for settings that are no numbers: for an operation, those of its `Redlock`. @internal */
 export function withDefaults(given: Partial<Settings>, defaults: Settings = DEFAULTS): Settings {
-  const pick = (key: Exclude<keyof Settings, 'besideOldCode'>): number => {
+  const pick = (key: Exclude<keyof Settings, 'besideOldCode' | 'db'>): number => {
     const value = given[key];
     return typeof value === 'number' && !Number.isNaN(value) ? value : defaults[key];
   };

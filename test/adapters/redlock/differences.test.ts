@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { after, test } from 'node:test';
 import * as drop from 'holdfast/redlock';
 import { ExecutionError, Lock, Redlock, ResourceLockedError } from 'holdfast/redlock';
-import { Cluster as ClusterClient } from 'ioredis';
+import { Cluster as ClusterClient, type Redis } from 'ioredis';
 import { run } from '../../support/child.js';
 import { Cluster } from '../../support/cluster.js';
 import { holdfast, openOperations } from '../../support/holdfast.js';
@@ -60,6 +60,31 @@ test('beside old code a waiter tries again by itself, as often as the settings s
   assert.equal(await admin.get('beside 2'), lock.value);
   await lock.release();
   assert.equal(await redlock.using(['beside'], 1_000, async () => 'run'), 'run');
+});
+
+test('a database of its own, as the fork of sesamecare has it, must be that of the clients', async () => {
+  const clients = [0, 3].map((db) => client(three.server, { db }));
+  const [first, third] = clients as [Redis, Redis];
+  const refused: [Redis, number][] = [
+    [first, 3],
+    [third, 0],
+    // The fork takes it for 0.
+    [third, 16],
+  ];
+  for (const [each, db] of refused) {
+    const wanted = db === 16 ? 0 : db;
+    assert.throws(() => new Redlock([each], { db }), {
+      code: 'ERR_INVALID_ARG_VALUE',
+      message: new RegExp(
+        `db is ${wanted}, and client 1 has the database .*clients of the database ${wanted}, and leave db out`,
+      ),
+    });
+  }
+  const redlock = new Redlock([third], { db: 3 });
+  const lock = await redlock.acquire(['tea'], LONG_MS);
+  assert.equal(await third.get('tea'), lock.value);
+  await lock.release();
+  await new Redlock([first], { db: 0 }).using(['tea'], 1_000, async () => {});
 });
 
 test('a waiter is queued: the release wakes it, not the next retry', async () => {
