@@ -81,3 +81,18 @@ function anchorsOf(page: string): Set<string> {
   }
   return anchors;
 }
+
+test('the figures of the README are those of docs/benchmarks.md', () => {
+  const [readme, benchmarks] = ['README.md', 'docs/benchmarks.md'].map((page) =>
+    readFileSync(join(ROOT, page), 'utf8'),
+  ) as [string, string];
+  const section = /^## Figures\n(.*?)^## /ms.exec(readme)?.[1] ?? '';
+  // Ratios, and times in ms.
+  const figures = section.match(/\b\d+\.\d\d\b|\b\d+(?= ms[ ;])/g) ?? [];
+  assert.ok(figures.length > 20, `${figures}`);
+  const known = new Set(benchmarks.match(/\d+(?:\.\d+)?/g));
+  assert.deepEqual(
+    figures.filter((figure) => !known.has(figure)),
+    [],
+  );
+});
