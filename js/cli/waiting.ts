@@ -3,6 +3,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { LockManager } from '../api/manager.js';
 import { printable } from '../internal/human.js';
+import { adviceOnGone } from '../internal/label.js';
 import { nameOf, tokensOf, viewOf } from '../internal/lock-views.js';
 import { type Hold, Observer } from '../internal/observer.js';
 import { say } from './exit.js';
@@ -40,10 +41,12 @@ async function tell(locks: LockManager, name: string, ended: AbortSignal): Promi
     const who = view.holders.map((holder) => {
       return `${nameOf(holder)} (since ${sinceOf(observer.holdOf(holder), now)}, lease ${leaseOf(holder)})`;
     });
+    const gone = view.holders.map(({ label }) => adviceOnGone(label ?? undefined));
+    const advice = gone.find((each) => each !== undefined);
     const position = view.waiters.find(({ clientId }) => clientId === locks.clientId)?.position;
     const place = position === undefined ? '' : `, at position ${position}`;
     say(
-      `waiting since ${clock(new Date(began))} for lock "${printable(name)}"${place}: held, ${view.mode}, by ${who.join(', ')}`,
+      `waiting since ${clock(new Date(began))} for lock "${printable(name)}"${place}: held, ${view.mode}, by ${who.join(', ')}${advice === undefined ? '' : `; ${advice}`}`,
     );
   }
 }

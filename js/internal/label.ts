@@ -17,7 +17,34 @@ export function fitLabel(text: string): string {
 
 /** The label of who does not choose one: the machine and the process. @internal */
 export function defaultLabel(): string {
-  return fitLabel(`${machine().slice(0, HOST_MAX)}.${process.pid}`);
+  return labelOfProcess(process.pid);
+}
+
+function labelOfProcess(pid: number): string {
+  return fitLabel(`${machine().slice(0, HOST_MAX)}.${pid}`);
+}
+
+/**
+ * What to do about a holder whose label is the default one of a process of this machine that runs no more: a signal has
+ * no other place to tell of its cost. Undefined for any other label.
+ *
+ * @internal
+ */
+export function adviceOnGone(label: string | undefined): string | undefined {
+  const [, pid = ''] = /\.(\d{1,10})$/.exec(label ?? '') ?? [];
+  if (pid === '' || label !== labelOfProcess(Number(pid)) || runs(Number(pid))) return undefined;
+  return `no process ${pid} runs on this machine any more: if SIGTERM or SIGINT (Ctrl-C) has ended it, let a handler of these await locks.close(), which releases its locks`;
+}
+
+function runs(pid: number): boolean {
+  // Deno would ask for a permission.
+  if (process.versions['deno'] !== undefined) return true;
+  try {
+    return process.kill(pid, 0);
+  } catch (error) {
+    // That of another user runs, but may not be signalled.
+    return (error as NodeJS.ErrnoException).code !== 'ESRCH';
+  }
 }
 
 /** Deno lets code ask for the machine's name only if it is permitted. */

@@ -11,6 +11,7 @@ import {
 import type { SetCall } from '../api/options.js';
 import { type Outcome, OutcomeCode, readCauses, readTimeout } from '../native/records.js';
 import { human, printable } from './human.js';
+import { adviceOnGone } from './label.js';
 import { isCounter } from './names.js';
 import { askedAt, clientOf, labelOf, numberOf } from './tokens.js';
 
@@ -131,12 +132,14 @@ function timeoutError(
   const { waited: forThis, remaining, holder: token, position } = readTimeout(outcome);
   const waited = set === undefined ? forThis : Math.floor(performance.now() - set.begun);
   const heldFor = context.heldFor?.(numberOf(token, context.client));
-  const details = { waited, holderLabel: labelOf(token), remaining, position, heldFor };
+  const holderLabel = labelOf(token);
+  const details = { waited, holderLabel, remaining, position, heldFor };
   const held =
     token === '' ? 'it was free a moment ago' : describeHold(token, heldFor, remaining, context);
   const queued =
     position === undefined ? '' : `, and the caller was number ${position} in the wait queue`;
-  const more = advice === undefined ? '' : `; ${advice}`;
+  const told = [advice, adviceOnGone(holderLabel)].filter((each) => each !== undefined);
+  const more = told.map((each) => `; ${each}`).join('');
   const all = set === undefined ? '' : ` for all ${set.size} locks of the call`;
   const message = `lock "${lock}" was not free within ${waited} ms${all}: ${held}${queued}${more}`;
   return new LockTimeoutError(message, lock, details);

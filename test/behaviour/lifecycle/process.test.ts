@@ -1,8 +1,11 @@
 /** How processes that use the package begin and end. */
 
 import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { after, before, test } from 'node:test';
-import { type Ended, run } from '../../support/child.js';
+import { type Ended, ROOT, run, ended as untilEnded } from '../../support/child.js';
+import { connect } from '../../support/holdfast.js';
 import { RedisServer } from '../../support/server.js';
 import { until } from '../../support/wait.js';
 
@@ -236,4 +239,37 @@ test('require and import give the same classes', async () => {
   const [first, second] = ended.stdout.trim().split('\n');
   assert.equal(first, `${second} true`);
   assert.match(String(second), /LockTimeoutError,StaleFenceError,connect$/);
+});
+
+test('who waits for a lock of a process that a signal has ended is told of the handler', async () => {
+  const source = `
+    ${CONNECT}
+    globalThis.lock = await locks.acquire('a', { ttl: 60_000 });
+    console.log(lock.token);
+    setInterval(() => {}, 60_000);`;
+  const flags = ['--input-type=module', '--eval', source, '--', server.url];
+  const child = spawn(process.execPath, flags, { cwd: ROOT, stdio: ['ignore', 'pipe', 'pipe'] });
+  const end = untilEnded(child);
+  await once(child.stdout, 'data');
+  const locks = await connect(server.url);
+  const told = async (name: string) => {
+    const error = await locks.acquire(name, { wait: 0 }).catch((reason) => reason);
+    assert.equal(error.code, 'ERR_LOCK_TIMEOUT');
+    return error.message as string;
+  };
+  assert.doesNotMatch(await told('a'), /no process/, 'it runs');
+  child.kill('SIGTERM');
+  await end;
+  const advice = new RegExp(
+    `by ".*\\.${child.pid}" for \\d+ ms more.*; no process ${child.pid} runs on this machine any more: if SIGTERM or SIGINT .* has ended it, .* await locks\\.close\\(\\)`,
+  );
+  assert.match(await told('a'), advice);
+  // As if it ran elsewhere, or had a name of its own.
+  for (const label of [`elsewhere.${child.pid}`, 'web-1', `${child.pid}`]) {
+    const other = await locks.acquire('b', { label });
+    assert.doesNotMatch(await told('b'), /no process/, label);
+    await other.release();
+  }
+  await locks.forceRelease('a');
+  await locks.close();
 });
