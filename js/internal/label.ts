@@ -33,7 +33,7 @@ function labelOfProcess(pid: number): string {
 export function adviceOnGone(label: string | undefined): string | undefined {
   const [, pid = ''] = /\.(\d{1,10})$/.exec(label ?? '') ?? [];
   if (pid === '' || label !== labelOfProcess(Number(pid)) || runs(Number(pid))) return undefined;
-  return `no process ${pid} runs on this machine any more: if SIGTERM or SIGINT (Ctrl-C) has ended it, let a handler of these await locks.close(), which releases its locks`;
+  return `no process ${pid} is seen on this machine any more: if SIGTERM or SIGINT (Ctrl-C) has ended it, let a handler of these await locks.close(), which releases its locks`;
 }
 
 function runs(pid: number): boolean {
