@@ -80,9 +80,10 @@ export class LockSet implements AsyncDisposable {
   }
 
   /**
-   * Makes the lease of each lock last at least `ttl` ms from now. Never shortens one.
+   * Makes the lease of each lock last at least `ttl` ms from now, once and within `maxHold`, as the `extend` of a lock
+   * does. Never shortens one.
    *
-   * @param ttl - In whole ms from 50 to 9e15; by default as long as it was last given.
+   * @param ttl - In whole ms from 50 to 9e15; by default the locks' own `ttl`.
    * @throws as the `extend` of a lock does, for the first that fails; the others are extended all the same.
    *
    * @example

@@ -63,9 +63,13 @@ export interface Lock extends AsyncDisposable {
   assertHeld(): void;
 
   /**
-   * Makes the lease last at least `ttl` ms from now, but not past `maxHold`. Never shortens it.
+   * Makes the lease last at least `ttl` ms from now, once: when no more than the lock's own `ttl` is left of that, renewals
+   * go on with the lock's own `ttl`. Never shortens the lease.
    *
-   * @param ttl - In whole ms from 50 to 9e15; by default as long as it was last given.
+   * A lease never passes the end of `maxHold`: an extension that would is cut to that. Then it resolves all the same, and
+   * `remaining` shows what it gave.
+   *
+   * @param ttl - In whole ms from 50 to 9e15; by default the lock's own `ttl`.
    * @throws LockLostError if the lock is not held any more.
    * @throws LockConnectionError, LockServerError or LockQuorumError if it did not succeed within
    *   `commandTimeout`: no answer, a refusal, or no majority. The lock is then still held for `remaining` ms. A
@@ -76,6 +80,10 @@ export interface Lock extends AsyncDisposable {
    * await using lock = await locks.acquire('export', { renew: false })
    * await lock.extend(60_000)
    * console.log(lock.remaining > 50_000) // true
+   *
+   * await using brief = await locks.acquire('report', { maxHold: 5_000 })
+   * await brief.extend(60_000)
+   * console.log(brief.remaining > 5_000) // false
    * ```
    */
   extend(ttl?: number): Promise<void>;

@@ -218,8 +218,9 @@ export interface AdoptOptions {
    */
   readonly renew?: boolean | undefined;
   /**
-   * The longest time that the lock is held, renewals included, in whole ms from 50, or `Infinity`. After that time the
-   * lock is released, and its `signal` is aborted.
+   * The longest time that the lock is held, renewals and extensions included, in whole ms from 50, or `Infinity`. After
+   * that time the lock is released, and its `signal` is aborted. It is counted as a lease is, less 1 % and 2 ms: so no
+   * renewal and no `extend` asks the server for a lease that ends later. The first lease has the whole `ttl`.
    *
    * @default Infinity
    */

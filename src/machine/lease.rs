@@ -15,7 +15,7 @@ use super::requests::{Fallback, Finished, Requests};
 use super::timers::{Owner, Timer};
 use crate::protocol::{
     Call, LeaseId, LockKeys, Mode, Mono, NodeId, Reply, Script, ServerTime, Taken, Token, TokenId,
-    drift, valid_until,
+    drift, lease_until, valid_until,
 };
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
@@ -48,7 +48,8 @@ pub(super) struct Lease {
     pub(super) leave_to_expire: bool,
     /// At most 49 days, which no process hangs for.
     stall_timeout_ms: u32,
-    /// The end of the time for which its caller may hold it.
+    /// The end of the time for which its caller may hold it, counted as that of a lease: so a request may ask for a lease
+    /// that lasts until then, and at the server it ends with `max_hold` at the latest.
     hold_end: Mono,
     /// The request that a fresh lease still needs, even if it is not renewed.
     pub(super) owes: Option<Owes>,
@@ -128,7 +129,7 @@ impl Lease {
         let Hold { renew, leave_to_expire, max_hold, stall_timeout } = hold;
         (self.renew, self.leave_to_expire) = (renew, leave_to_expire);
         self.stall_timeout_ms = u32::try_from(stall_timeout.as_millis()).unwrap_or(u32::MAX);
-        self.hold_end = max_hold.map_or(Mono::NEVER, |max_hold| now + max_hold);
+        self.hold_end = max_hold.map_or(Mono::NEVER, |max_hold| valid_until(now, max_hold));
     }
 
     /// The end of its caller's hold: that of the lease, or of the longest hold.
@@ -145,13 +146,31 @@ impl Lease {
         end.min((self.renewal, Plan::Renewal))
     }
 
-    /// Schedules its next renewal, when two thirds of the lease are left. A lease that is not renewed is asked about as
-    /// often, and its `ttl` may be a short one by which its caller has extended a long one.
+    /// Whether it is lengthened when a part of it is over, up to the end of its caller's hold.
+    fn gets_longer(&self) -> bool {
+        self.renew && self.until < self.hold_end
+    }
+
+    /// Schedules its next renewal, when two thirds of `ttl` are left. A lease that gets no longer, or not yet since its
+    /// caller has extended it, is asked about after each third of the rest.
     fn plan_next_renewal(&mut self, now: Mono) {
         let left = self.until.since(now) + drift(self.ttl);
-        let pause =
-            if self.renew { left.saturating_sub(self.ttl * 2 / 3) } else { left.max(self.ttl) / 3 };
+        let question = left.max(self.ttl) / 3;
+        let renewal = left.saturating_sub(self.ttl * 2 / 3);
+        let pause = if self.gets_longer() { question.min(renewal) } else { question };
         self.plan_renewal(now, now + pause);
+    }
+
+    /// What a renewal asks for: its length, or the rest of it, which may be more since its caller has extended it. One that
+    /// is not renewed is only asked about, unless it owes a part of its grant.
+    fn renewal_ttl(&self, now: Mono) -> Duration {
+        let left = self.left(now);
+        if self.renew || self.owes.is_some() { self.ttl.max(left) } else { left }
+    }
+
+    /// What a request asks for that is to make it last `ttl`: no more than the rest of its caller's hold.
+    pub(super) fn within_hold(&self, now: Mono, ttl: Duration) -> Duration {
+        ttl.min(lease_until(now, self.hold_end))
     }
 
     fn plan_renewal(&mut self, now: Mono, at: Mono) {
@@ -163,7 +182,7 @@ impl Lease {
     /// Schedules a retry after a part of the rest.
     fn plan_retry(&mut self, now: Mono) {
         // A slice at least, which rounding leaves later than now, since a quorum without servers fails at once.
-        let pause = (self.until.since(now).min(self.ttl) / 16).max(SLICE.min(self.ttl / 16));
+        let pause = (self.until.since(now) / 16).max(SLICE.min(self.ttl / 16));
         self.plan_renewal(now, now + pause);
     }
 
@@ -173,7 +192,7 @@ impl Lease {
             let slice = SLICE.min(self.ttl / 16);
             self.until.since(now) + drift(self.ttl) <= self.ttl * 2 / 3 + slice
         };
-        self.owes.is_some() || (self.renew && is_due())
+        self.owes.is_some() || (self.gets_longer() && is_due())
     }
 
     /// How soon it needs an attempt to connect, while it needs its server and does not reach it: after an eighth of its
@@ -334,7 +353,8 @@ impl Leases {
         }
         let block = waiting(&held.keys);
         if block > left {
-            let (keys, token, ttl) = (held.keys.clone(), Self::token_of(&rq.cx, held), held.ttl);
+            let (keys, token) = (held.keys.clone(), Self::token_of(&rq.cx, held));
+            let ttl = held.within_hold(rq.cx.now, held.ttl);
             let epoch = ServerTime::default();
             let call = Call::Reserve { keys, token, ttl, epoch, block };
             rq.send(owner, call, Fallback::None);
@@ -435,9 +455,9 @@ impl Leases {
         }
         let now = rq.cx.now;
         let Some(held) = self.by_token.get_mut(&id) else { return };
+        let ttl = held.renewal_ttl(now);
         if !held.renew {
-            // It ends without signs of life, too. What it owes is part of its grant.
-            let ttl = if held.owes.is_some() { held.ttl } else { held.left(now) };
+            // It ends without signs of life, too.
             return self.renew(rq, id, ttl);
         }
         let pinged = *self.pinged.get_or_insert_with(|| {
@@ -447,9 +467,9 @@ impl Leases {
         held.stalled = now.since(pinged) >= Duration::from_millis(held.stall_timeout_ms.into());
         if held.stalled {
             // JavaScript may turn again before the lease ends; then renewal goes on.
-            return self.change(&mut rq.cx, id, |held| held.plan_renewal(now, now + held.ttl / 16));
+            let pause = held.ttl.max(held.left(now)) / 16;
+            return self.change(&mut rq.cx, id, |held| held.plan_renewal(now, now + pause));
         }
-        let ttl = held.ttl;
         self.renew(rq, id, ttl);
     }
 
@@ -476,12 +496,12 @@ impl Leases {
         (Call::Claim { keys, token, ttl }, Fallback::Extend)
     }
 
-    /// Sends an extension to `ttl`, if the server is connected; if not, [`Self::resume`] does later.
+    /// Sends an extension to `ttl`, within its caller's hold, if the server is connected; if not, [`Self::resume`] does later.
     pub(super) fn renew(&mut self, rq: &mut Requests, id: TokenId, ttl: Duration) {
         let owner = Owner::Renewal(id);
         let Some(held) = self.get(id).filter(|_| !rq.is_open(owner)) else { return };
         let (now, pressure) = (rq.cx.now, held.pressure(rq.cx.now));
-        let (call, fallback) = Self::extension(rq, held, ttl);
+        let (call, fallback) = Self::extension(rq, held, held.within_hold(now, ttl));
         let is_sent = rq.send(owner, call, fallback);
         if !is_sent {
             rq.press(&held.keys, pressure);

@@ -1388,10 +1388,7 @@ impl Machine {
             }
             (Aim::Extend(lease), Reply::Owner(true) | Reply::Granted { .. }) => {
                 if self.leases.hold_of(*lease).is_some() {
-                    // Later renewals have the length of the extension.
-                    let (id, ttl) = (lease.token_id(), shot.call.ttl());
-                    self.leases.change(&mut self.rq.cx, id, |held| held.ttl = ttl);
-                    self.leases.confirm(&mut self.rq, id, sent, ttl);
+                    self.leases.confirm(&mut self.rq, lease.token_id(), sent, shot.call.ttl());
                 }
                 Outcome::Done
             }

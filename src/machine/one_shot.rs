@@ -85,7 +85,11 @@ impl OneShot {
         let mut fallback = Fallback::None;
         if let Some(held) = self.extends().and_then(|lease| leases.hold_of(lease)) {
             // The lease may have been claimed or downgraded since.
-            (self.call, fallback) = Leases::extension(rq, held, self.call.ttl());
+            let mut ttl = self.call.ttl();
+            if let Aim::Extend(_) = self.aim {
+                ttl = held.within_hold(rq.cx.now, ttl);
+            }
+            (self.call, fallback) = Leases::extension(rq, held, ttl);
         }
         // A lease depends on the others.
         let can_wait = matches!(self.aim, Aim::AcquireAll { .. } | Aim::Adopt { .. } | Aim::Force);

@@ -25,4 +25,4 @@ pub use script::Script;
 pub(crate) use token::{TICK_US, Tokens};
 pub use token::{TOKEN_PREFIX, Token};
 pub(crate) use validity::DRIFT;
-pub use validity::{CLAIM, drift, valid_until};
+pub use validity::{CLAIM, drift, lease_until, valid_until};

@@ -23,6 +23,12 @@ fn held(world: &mut World, ttl_ms: u64, hold: Hold) -> LeaseId {
     world.lease(op).0
 }
 
+fn take_for(world: &mut World, ttl_ms: u64, hold: Hold, mode: Mode) -> (LeaseId, u64) {
+    let op = world.acquire_as(ttl_ms, Wait::Never, hold, mode);
+    world.settle();
+    world.lease(op)
+}
+
 #[test]
 fn a_lease_is_renewed_at_a_third_of_its_length_until_release() {
     let mut world = World::connected();
@@ -192,7 +198,7 @@ fn a_lock_is_given_up_after_max_hold() {
         world.deadlines[&lease].since(world.now) <= ms(1_000),
         "not beyond the end of the hold"
     );
-    run(&mut world, 990);
+    run(&mut world, 940);
     assert!(world.lost.is_empty());
     run(&mut world, 20);
     assert_eq!(world.lost, [(lease, LossReason::MaxHold)]);
@@ -209,13 +215,73 @@ fn without_renewal_a_lock_is_lost_when_its_lease_ends() {
 }
 
 #[test]
-fn a_longer_extension_makes_later_renewals_longer() {
+fn an_extension_lasts_as_long_as_it_promises_and_later_renewals_have_the_ttl() {
+    for mode in [Mode::Exclusive, Mode::SHARED, PERMIT] {
+        let mut world = World::connected();
+        let (lease, _) = take_for(&mut world, 300, RENEWED, mode);
+        let before = world.machine.stats().requests;
+        world.command(Command::Extend { lease, ttl: Some(ms(20_000)) });
+        world.settle();
+        let promised = world.deadlines[&lease];
+        // As after a failover to a server that has missed the extension.
+        world.server.command(world.now, &["PEXPIRE", World::keys().lock(), "8000"]);
+        while world.now + ms(300) < promised {
+            assert_eq!(world.deadlines[&lease], promised, "{mode:?}: neither less nor more");
+            run(&mut world, 100);
+            assert!(world.server.owner(world.now, &World::keys()).is_some());
+        }
+        let asked = world.machine.stats().requests - before;
+        assert!((5..20).contains(&asked), "{asked} requests in 20 s: {mode:?}");
+        run(&mut world, 5_000);
+        let left = world.deadlines[&lease].since(world.now);
+        assert!((ms(150)..ms(300)).contains(&left), "{left:?} left: {mode:?}");
+        let crashed = world.now + ms(300);
+        assert_eq!(world.server.owner(crashed, &World::keys()), None, "{mode:?}");
+    }
+}
+
+#[test]
+fn a_short_extension_makes_later_renewals_no_shorter() {
     let mut world = World::connected();
     let lease = held(&mut world, 3_000, RENEWED);
-    world.command(Command::Extend { lease, ttl: Some(ms(9_000)) });
+    world.command(Command::Extend { lease, ttl: Some(ms(50)) });
     world.settle();
-    run(&mut world, 30_000);
-    assert!(world.deadlines[&lease].since(world.now) > ms(5_000));
+    run(&mut world, 10_000);
+    assert!(world.deadlines[&lease].since(world.now) > ms(1_500));
+}
+
+/// Whoever waits while its holder crashes gets the lock when `max_hold` is over, at the latest.
+#[test]
+fn no_request_asks_for_a_lease_beyond_the_hold() {
+    let steps = [1, 1_200, 2_500, 4_000, 4_700, 4_900];
+    for (mode, at) in [Mode::Exclusive, PERMIT].into_iter().flat_map(|it| steps.map(|at| (it, at))) {
+        let mut world = World::connected();
+        let hold = Hold { max_hold: Some(ms(5_000)), ..RENEWED };
+        let (lease, _) = take_for(&mut world, 3_000, hold, mode);
+        let (end, before) = (world.now + ms(5_000), world.machine.stats().requests);
+        run(&mut world, at);
+        let op = world.command(Command::Extend { lease, ttl: Some(ms(60_000)) });
+        world.settle();
+        assert_eq!(world.outcome(op), Some(&Outcome::Done));
+        run(&mut world, 30);
+        let held_until = world.deadlines[&lease];
+        assert!(held_until <= end && held_until + ms(60) > end, "{:?}", end.since(held_until));
+        let after = end + ms(1);
+        assert_eq!(world.server.owner(after, &World::keys()), None, "{mode:?} at {at}");
+        let asked = world.machine.stats().requests - before;
+        assert!(asked < 12, "{asked} requests: {mode:?} at {at}");
+    }
+}
+
+/// What `leave` promises begins when the hold ends.
+#[test]
+fn a_last_lease_may_end_after_the_hold() {
+    let mut world = World::connected();
+    let lease = held(&mut world, 3_000, Hold { max_hold: Some(ms(5_000)), ..RENEWED });
+    world.command(Command::Leave { lease, ttl: ms(60_000) });
+    world.settle();
+    run(&mut world, 10_000);
+    assert!(world.server.owner(world.now, &World::keys()).is_some());
 }
 
 #[test]

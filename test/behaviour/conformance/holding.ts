@@ -94,7 +94,7 @@ export const HOLDING: Behaviours = {
     assert.equal(await b.tryAcquire('x'), null);
   },
 
-  'extend: without a number repeats the last one': async (place) => {
+  'extend: without a number gives the whole ttl': async (place) => {
     const locks = await place.open();
     const lock = await locks.acquire('x', { ttl: 30_000, renew: false });
     await until(() => lock.remaining < 29_500, 'some of the lease to pass');
@@ -103,10 +103,29 @@ export const HOLDING: Behaviours = {
       return lock.remaining > 29_500;
     }, 'all of the lease again');
     await lock.extend(60_000);
-    await until(async () => {
-      await lock.extend();
-      return lock.remaining > 59_000;
-    }, 'what the last extension gave');
+    await lock.extend();
+    assert.ok(lock.remaining > 50_000, 'it never shortens');
+  },
+
+  'extend: lengthens a lease once, and renewals go on with the ttl': async (place) => {
+    const locks = await place.open();
+    const lock = await locks.acquire('x', { ttl: 300 });
+    await lock.extend(1_500);
+    const most = lock.remaining;
+    assert.ok(most > 1_000);
+    await until(() => lock.remaining < 250, 'the end of the extension');
+    for (const end = performance.now() + 1_000; performance.now() < end; await sleep(10)) {
+      assert.ok(lock.held && lock.remaining < 300, `${lock.remaining} ms are left`);
+    }
+    assert.equal(await lock.release(), true);
+  },
+
+  'extend: not past the end of maxHold': async (place) => {
+    const locks = await place.open();
+    const lock = await locks.acquire('x', { ttl: 500, maxHold: 5_000 });
+    await lock.extend(60_000);
+    assert.ok(lock.remaining > 500 && lock.remaining < 5_000, `${lock.remaining} ms are left`);
+    assert.equal(await lock.release(), true);
   },
 
   'extend: fails once the lock is not held': async (place) => {
