@@ -464,7 +464,9 @@ impl Leases {
             rq.cx.push(Effect::Ping);
             now
         });
-        held.stalled = now.since(pinged) >= Duration::from_millis(held.stall_timeout_ms.into());
+        // If this thread is late as well, the process or its machine stood still: what is silent since then says nothing.
+        let silence = held.renewal.min(now).since(pinged);
+        held.stalled = silence >= Duration::from_millis(held.stall_timeout_ms.into());
         if held.stalled {
             // JavaScript may turn again before the lease ends; then renewal goes on.
             let pause = held.ttl.max(held.left(now)) / 16;

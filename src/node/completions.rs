@@ -30,7 +30,7 @@ impl Completions {
 
     /// Moves records into `into` and returns their number. If they do not fill it, the wake function is armed again.
     pub(super) fn drain_into(&self, into: &mut [f64]) -> u32 {
-        u32::try_from(self.outbox.drain(Mono::now(), into)).unwrap_or(0)
+        u32::try_from(self.outbox.drain(Mono::now, into)).unwrap_or(0)
     }
 
     /// Takes the sockets that the event loop does not know yet.

@@ -77,12 +77,14 @@ impl<T> Outbox<T> {
     }
 
     /// Moves records into `into` and returns their number. If they do not fill it, the next record wakes again.
-    pub(super) fn drain(&self, now: Mono, into: &mut [f64]) -> usize {
-        self.turned.store(now.as_micros(), Ordering::Relaxed);
+    pub(super) fn drain(&self, clock: impl FnOnce() -> Mono, into: &mut [f64]) -> usize {
         let mut queue = self.lock();
         let count = queue.take(into);
         // Under the same lock: a record added between the two would wake nobody.
         queue.armed = !queue.records.is_empty();
+        drop(queue);
+        // Read only now: this turn must not seem older than a heartbeat that it has just taken. Nobody would ask again.
+        self.turned.store(clock().as_micros(), Ordering::Relaxed);
         count
     }
 
@@ -192,9 +194,48 @@ mod model {
         });
     }
 
+    /// Reads a clock on which any time may pass between two readings.
+    fn read(clock: &AtomicUsize) -> Mono {
+        Mono::from_micros(clock.fetch_add(1, Ordering::AcqRel) as u64)
+    }
+
+    /// The keeper asks for a heartbeat at some time and adds its record, while JavaScript drains. The turn that takes the
+    /// record counts as an answer: nobody asks again.
+    fn a_heartbeat_is_felt(drain: fn(&Outbox<u32>, &AtomicUsize, &mut [f64]) -> usize) {
+        loom::model(move || {
+            let (outbox, clock) = (Arc::new(Outbox::<u32>::new()), Arc::new(AtomicUsize::new(1)));
+            let keeper = {
+                let (outbox, clock) = (Arc::clone(&outbox), Arc::clone(&clock));
+                loom::thread::spawn(move || {
+                    let asked = read(&clock);
+                    outbox.push([0.0; RECORD_LENGTH], None);
+                    asked
+                })
+            };
+            let mut buffer = [0.0; RECORD_LENGTH];
+            let is_taken = drain(&outbox, &clock, &mut buffer) == 1;
+            let asked = keeper.join().unwrap();
+            assert!(!is_taken || outbox.last_turn() >= asked, "a heartbeat that nobody feels");
+        });
+    }
+
+    #[test]
+    fn no_heartbeat_is_lost() {
+        a_heartbeat_is_felt(|outbox, clock, into| outbox.drain(|| read(clock), into));
+    }
+
+    #[test]
+    #[should_panic(expected = "a heartbeat that nobody feels")]
+    fn a_clock_that_is_read_first_loses_a_heartbeat() {
+        a_heartbeat_is_felt(|outbox, clock, into| {
+            let now = read(clock);
+            outbox.drain(|| now, into)
+        });
+    }
+
     #[test]
     fn no_record_is_left_behind() {
-        every_record_is_seen(|outbox, into| outbox.drain(Mono::default(), into));
+        every_record_is_seen(|outbox, into| outbox.drain(Mono::default, into));
     }
 
     #[test]

@@ -188,6 +188,24 @@ fn a_process_that_comes_back_before_its_lease_ends_keeps_the_lock() {
     assert!(world.lost.is_empty());
 }
 
+/// Or the process was stopped, just when it had asked JavaScript for a sign of life.
+#[test]
+fn a_suspended_machine_is_no_stalled_process() {
+    let mut world = World::connected();
+    world.alive = false;
+    held(&mut world, 60_000, Hold { stall_timeout: ms(30_000), ..RENEWED });
+    run(&mut world, 20_100);
+    let until = *world.deadlines.values().next().unwrap();
+    // All timers are late at once.
+    world.now = world.now + (until.since(world.now) - ms(1_000));
+    world.pass(ms(0));
+    world.settle();
+    world.alive = true;
+    world.event(Event::Heartbeat(world.now));
+    run(&mut world, 60_000);
+    assert_eq!(world.lost, []);
+}
+
 #[test]
 fn a_lock_is_given_up_after_max_hold() {
     let mut world = World::connected();
@@ -254,7 +272,8 @@ fn a_short_extension_makes_later_renewals_no_shorter() {
 #[test]
 fn no_request_asks_for_a_lease_beyond_the_hold() {
     let steps = [1, 1_200, 2_500, 4_000, 4_700, 4_900];
-    for (mode, at) in [Mode::Exclusive, PERMIT].into_iter().flat_map(|it| steps.map(|at| (it, at))) {
+    for (mode, at) in [Mode::Exclusive, PERMIT].into_iter().flat_map(|it| steps.map(|at| (it, at)))
+    {
         let mut world = World::connected();
         let hold = Hold { max_hold: Some(ms(5_000)), ..RENEWED };
         let (lease, _) = take_for(&mut world, 3_000, hold, mode);
