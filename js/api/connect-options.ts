@@ -108,10 +108,11 @@ export interface ConnectOptions {
   /**
    * Only with a quorum: the longest lease (`ttl`) that any client acquires on these servers, in whole ms from 50 to
    * 9e15. A server that restarted may have forgotten locks, so it has no vote for that long and a second more after its
-   * start. `0` turns this off, which is safe only if every server keeps its data over a restart (`appendonly yes` and
-   * `appendfsync always`); the event `warning` names a server that does not.
+   * start. A longer `ttl` of one acquire or `extend` raises it for all later acquires of this manager, until that is
+   * closed; other managers do not know of it. `0` turns this off, which is safe only if every server keeps its data over a
+   * restart (`appendonly yes` and `appendfsync always`); the event `warning` names a server that does not.
    *
-   * @default the `ttl` of these options, or the longest that this manager has asked for
+   * @default the `ttl` of these options
    */
   readonly longestLease?: number | undefined;
   /**

@@ -176,7 +176,12 @@ function persistence(info: Info, config: ServerAnswer | undefined, { quorum }: K
     return [ok('persistence', `appendonly yes${how}`)];
   }
   if (quorum) {
-    return [ok('persistence', 'appendonly no: after a restart it has no vote for longestLease')];
+    return [
+      ok(
+        'persistence',
+        'appendonly no: after a restart it has no vote for longestLease and up to 2 s more',
+      ),
+    ];
   }
   const message = 'appendonly no: a restart forgets locks, which other clients then get';
   const advice = 'appendonly yes, or a resource that checks fences';
