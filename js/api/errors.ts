@@ -253,7 +253,11 @@ export class LockTimeoutError extends LockError {
   declare readonly code: 'ERR_LOCK_TIMEOUT';
   /** How long the caller waited, in ms. */
   readonly waited: number;
-  /** The label of the holder: by default its host name and process id; undefined if it has none. */
+  /**
+   * The label of the holder: by default its host name and process id; undefined if it has none. Of a lock that is shared,
+   * it is one of the holders, and the message tells how many there are: the one whose share ends first if the caller wanted
+   * a share, else the one whose share ends last.
+   */
   readonly holderLabel: string | undefined;
   /** For how long the holder has held the lock, in ms, if it is a caller of the same manager; no server knows it. */
   readonly heldFor: number | undefined;

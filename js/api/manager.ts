@@ -318,7 +318,7 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
   /**
    * Takes over a lock from the process or manager that acquired it: a new token replaces its `token`, and the lock is
    * never free in between. The new owner gets a new, greater fence. The previous owner gets the event `lost`, with the
-   * reason `adopted`.
+   * reason `adopted`. The lock keeps its label, unless `options` has one.
    *
    * @param lock - The result of `lock.toJSON()` in the other process.
    * @returns The lock, held as if it had been acquired here.
@@ -365,7 +365,7 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
     const share = mode === 'shared' ? SHARE_UNLIMITED : SHARE_EXCLUSIVE;
     const held = { ttl, renew, leaveToExpire: !renew, label, share };
     const request = { ...this.#defaultRequest, ...held };
-    const outcome = await this.#channel.submit(adoptOperation(name, token, request, value));
+    const outcome = await this.#channel.submit(adoptOperation(name, token, request));
     if (outcome.code === OutcomeCode.Lost) throw this.#notHeld(name);
     return new Acquisition(this.#shared, name, request).lock(outcome, 'adopt');
   }

@@ -176,13 +176,6 @@ export interface TryAcquireOptions extends AdoptOptions {
    */
   readonly limit?: number | undefined;
   /**
-   * A name of the caller for people: `query`, the command line and the errors of waiters show it. Up to 80 of the
-   * characters `A-Z a-z 0-9 . _ ~ -`. Any other character becomes `-`, and a longer label is cut.
-   *
-   * @default the `label` of `connect`
-   */
-  readonly label?: string | undefined;
-  /**
    * Only with `renew: false`: a lock that was not released stays held until its lease ends, even if the manager is
    * closed or the process ends before. The end of its lease is then not a loss. For work that one of many processes may
    * do once per `ttl`. By default the end of the manager releases the lock.
@@ -202,6 +195,13 @@ export interface TryAcquireOptions extends AdoptOptions {
  * ```
  */
 export interface AdoptOptions {
+  /**
+   * A name of the caller for people: `query`, the command line and the errors of waiters show it. Up to 80 of the
+   * characters `A-Z a-z 0-9 . _ ~ -`. Any other character becomes `-`, and a longer label is cut.
+   *
+   * @default the `label` of `connect`; with `adopt` the label that the lock has, also if this is `''`
+   */
+  readonly label?: string | undefined;
   /**
    * The lease: how long the lock stays held if this process dies, in whole ms from 50 to
    * 9e15. A crashed holder blocks other clients for this long at most.
@@ -282,8 +282,8 @@ export interface AcquireRequest extends HoldOptions {
   readonly origin: string | undefined;
 }
 
-const ADOPT_OPTIONS = ['maxHold', 'renew', 'stallTimeout', 'ttl'];
-const TRY_ACQUIRE_OPTIONS = [...ADOPT_OPTIONS, 'label', 'leaveToExpire', 'limit', 'mode'];
+const ADOPT_OPTIONS = ['label', 'maxHold', 'renew', 'stallTimeout', 'ttl'];
+const TRY_ACQUIRE_OPTIONS = [...ADOPT_OPTIONS, 'leaveToExpire', 'limit', 'mode'];
 const ACQUIRE_OPTIONS = [...TRY_ACQUIRE_OPTIONS, 'signal', 'steal', 'wait'];
 const REQUEST_OPTIONS = [...ACQUIRE_OPTIONS, 'ifAvailable', 'reentrant'];
 
@@ -324,7 +324,7 @@ export function checkTryAcquireOptions(options: unknown, defaults: Defaults): Ac
 /** @internal */
 export function checkAdoptOptions(options: unknown, defaults: Defaults): AcquireRequest {
   const given = checkObject<AdoptOptions>(options, ADOPT_OPTIONS, 'adopt');
-  return checkHeld(given, defaults);
+  return checkHeld(given, { ...defaults, label: '' });
 }
 
 /** Checks what `adopt` is given. @internal */

@@ -129,13 +129,15 @@ function timeoutError(
   lock: string,
   { advice, set }: Waiter,
 ): LockTimeoutError {
-  const { waited: forThis, remaining, holder: token, position } = readTimeout(outcome);
+  const { waited: forThis, remaining, holder: token, holders, position } = readTimeout(outcome);
   const waited = set === undefined ? forThis : Math.floor(performance.now() - set.begun);
   const heldFor = context.heldFor?.(numberOf(token, context.client));
   const holderLabel = labelOf(token);
   const details = { waited, holderLabel, remaining, position, heldFor };
   const held =
-    token === '' ? 'it was free a moment ago' : describeHold(token, heldFor, remaining, context);
+    token === ''
+      ? 'it was free a moment ago'
+      : describeHold({ token, holders, heldFor, remaining }, context);
   const queued =
     position === undefined ? '' : `, and the caller was number ${position} in the wait queue`;
   const told = [advice, adviceOnGone(holderLabel)].filter((each) => each !== undefined);
@@ -148,14 +150,19 @@ function timeoutError(
 /** A hold of another client is dated only from this age on: its clock and this one may differ, and it may have waited. */
 const DATED_MS = 10_000;
 
+/** The holder of a lock, or one of those who share it. */
+interface Hold {
+  readonly token: string;
+  /** How many share the lock; 0 if it is not shared. */
+  readonly holders: number;
+  readonly heldFor: number | undefined;
+  readonly remaining: number | undefined;
+}
+
 /** Who holds a lock since when, and until when. */
-function describeHold(
-  token: string,
-  heldFor: number | undefined,
-  remaining: number | undefined,
-  context: ErrorContext,
-): string {
-  const owner = describeOwner(token, context);
+function describeHold({ token, holders, heldFor, remaining }: Hold, context: ErrorContext): string {
+  const one = describeOwner(token, context);
+  const owner = holders > 1 ? `${one}, one of ${holders} holders,` : one;
   const most = Date.now() - (askedAt(token)?.getTime() ?? Number.NaN);
   const dated = most >= DATED_MS ? `it has been held for up to ${human(most)}` : 'it is held';
   const soFar = heldFor === undefined ? dated : `it has been held for ${human(heldFor)}`;

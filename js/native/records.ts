@@ -102,16 +102,11 @@ export function acquireAllOperation(names: readonly string[], request: AcquireNu
   return new OtherOperation(OpKind.AcquireAll, numbers, [label, ...names]);
 }
 
-/** `value`: the new token, if the caller chooses it. @internal */
-export function adoptOperation(
-  name: string,
-  token: string,
-  request: AcquireNumbers,
-  value = '',
-): Operation {
-  const { ttl, share } = request;
+/** Without a label the lock keeps the one in its `token`. @internal */
+export function adoptOperation(name: string, token: string, request: AcquireNumbers): Operation {
+  const { ttl, share, label } = request;
   const numbers = [ttl, 0, share, ...holdNumbers(request)];
-  return new OtherOperation(OpKind.Adopt, numbers, [name, token, value]);
+  return new OtherOperation(OpKind.Adopt, numbers, [name, token, label]);
 }
 
 /** @internal */
@@ -124,7 +119,7 @@ export function downgradeOperation(lease: number): Operation {
   return new OtherOperation(OpKind.Downgrade, [lease]);
 }
 
-/** Without a `ttl` the lease gets the length that it was last given. @internal */
+/** Without a `ttl` the lease gets its own length. @internal */
 export function extendOperation(lease: number, ttl = TTL_UNCHANGED): Operation {
   return new OtherOperation(OpKind.Extend, [lease, ttl]);
 }
@@ -306,6 +301,7 @@ export interface Outcome {
     readonly serverCode?: string;
     readonly key?: string;
     readonly holder?: string;
+    readonly holders?: number;
     readonly position?: number;
     readonly page?: QueryPage;
     readonly surveys?: ServerSurvey[];
@@ -372,10 +368,12 @@ export function readTimeout({ a, b, text }: Outcome): {
   waited: number;
   remaining: number | undefined;
   holder: string;
+  holders: number;
   position: number | undefined;
 } {
   const remaining = b === LEASE_ENDLESS ? undefined : b;
-  return { waited: a, remaining, holder: text?.holder ?? '', position: text?.position };
+  const { holder = '', holders = 0, position } = text ?? {};
+  return { waited: a, remaining, holder, holders, position };
 }
 
 /** The cause of each server of a quorum, in their order; empty where there was none. @internal */

@@ -374,7 +374,7 @@ fn any_command(bytes: &mut Bytes<'_>, leases: &[LeaseId]) -> Command {
             Command::Acquire { name: name(bytes).to_owned(), ttl, wait, label, hold, mode }
         }
         3 => Command::Adopt {
-            token: None,
+            label: Arc::default(),
             name: name(bytes).to_owned(),
             owner: bytes.pick(&["hf1.x.1", "hf1.c.1", "hf1.c.2"]).to_owned(),
             ttl: ttl(bytes),
@@ -438,6 +438,8 @@ fn any_reply(bytes: &mut Bytes<'_>, script: Option<Script>) -> Result<Reply, Fai
                 .then(|| QueuePosition { position: u32::from(bytes.byte()), seq: exact(bytes) }),
             owners: bytes.pick(&["", "hf1.c.1"]).into(),
             queueing: bytes.flag(),
+            sharer: bytes.pick(&["", "somebody", "hf1.c.1"]).to_owned(),
+            sharers: bytes.byte().into(),
         }),
         (Script::Acquire, 1) => Reply::Joined { fence: exact(bytes) },
         (Script::Acquire | Script::Adopt, _) => Reply::Granted { fence: exact(bytes) },

@@ -99,8 +99,9 @@ pub enum Command {
         name: String,
         /// The owner's token.
         owner: String,
-        /// The new owner's token, if its caller chooses it: one that no manager makes, and that was never used before.
-        token: Option<String>,
+        /// The label in the new owner's token; empty for that in the owner's. Or `=` and the whole new token, if its caller
+        /// chooses it: one that no manager makes, and that was never used before.
+        label: Arc<str>,
         /// The lease.
         ttl: Duration,
         /// The terms of the hold.
@@ -233,8 +234,10 @@ pub enum Outcome {
     TimedOut {
         /// How long the caller waited.
         waited: Duration,
-        /// The value of the lock.
+        /// The value of the lock, or the token of one of those who share it.
         holder: String,
+        /// How many share it; 0 if it is not shared.
+        holders: u32,
         /// How long the holder's lease lasted when last asked; none if it never ends by itself.
         remaining: Option<Duration>,
         /// The caller's position in the wait queue when last asked, 1 for the next; none if it was in none.

@@ -68,8 +68,8 @@ use self::shard_channels::ShardChannels;
 use self::timers::{Owner, Timer};
 use self::wait_queue::{AcquireRequest, Need, WaitQueues};
 use crate::protocol::{
-    CLAIM, Call, Failure, Grant, Held, LockKeys, Message, Mode, Mono, Refusal, Reply, ServerTime,
-    Taken, Token, valid_until,
+    CLAIM, Call, Failure, Grant, Held, LockKeys, Message, Mode, Mono, NAMED, Refusal, Reply,
+    ServerTime, Taken, Token, valid_until,
 };
 use crate::slim::Slim;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -241,11 +241,11 @@ impl Machine {
                     },
                 );
             }
-            Command::Adopt { name, owner, token, ttl, hold, mode } => {
+            Command::Adopt { name, owner, label, ttl, hold, mode } => {
                 let (owner, epoch) = (Token::from_text(&owner), ServerTime::default());
                 let (id, keys) =
                     (self.rq.cx.next_token_id(), self.queues.keys_of(&self.rq.cx, &name));
-                let label = token.map_or_else(Arc::default, |token| Token::label_of(&token));
+                let label = if label.is_empty() { owner.label().into() } else { label };
                 let token = self.rq.cx.token(id, &label);
                 self.end_releases_of(&token);
                 let call = Call::Adopt { keys, token, epoch, owner, ttl, mode };
@@ -1426,7 +1426,8 @@ impl Machine {
         // This manager may be the owner, and miss the message.
         let own = self.rq.cx.number_of(&owner).filter(|id| self.leases.get(*id).is_some());
         // A caller that has chosen a token for its own lock loses nothing.
-        let reason = if label.is_empty() { LossReason::Adopted } else { LossReason::Ended };
+        let is_named = label.starts_with(NAMED);
+        let reason = if is_named { LossReason::Ended } else { LossReason::Adopted };
         let give_back = GiveBack::IfUncertain;
         self.lose_if(own.map(|id| Loss { id, reason, give_back }));
         let until = valid_until(sent, ttl);
@@ -1437,10 +1438,11 @@ impl Machine {
                 "the answer took longer than the lease of {ms} ms"
             ));
         }
+        let told = (!label.is_empty()).then(|| label.to_string());
         let mut held = Lease::new(new, keys, label, mode, ttl, fence, until);
         held.uncertain = shot.uncertain;
         self.leases.begin(&mut self.rq, held, terms);
-        Outcome::Acquired { lease: LeaseId::first(new), fence, label: None }
+        Outcome::Acquired { lease: LeaseId::first(new), fence, label: told }
     }
 
     fn acquired_all(&mut self, sent: Mono, shot: OneShot, fences: Vec<u64>) -> Outcome {

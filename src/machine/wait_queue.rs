@@ -11,7 +11,7 @@ use super::interface::{Hold, Outcome, Wait};
 use super::queue_entry::{Beneficiary, ContentionPolicy, Entry, Pending, is_foreign};
 use super::requests::Requests;
 use super::timers::{Owner, Timer};
-use crate::protocol::{Held, LockKeys, Mode, Mono, OpId, TokenId};
+use crate::protocol::{Held, LockKeys, Mode, Mono, OpId, TOKEN_PREFIX, TokenId};
 use crate::slim::Slim;
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
@@ -440,8 +440,11 @@ impl WaitQueues {
                 });
                 let ahead_here = u32::try_from(ahead_here).unwrap_or(u32::MAX);
                 let position = held.queued.map(|queued| queued.position.saturating_add(ahead_here));
-                let (holder, remaining) = (held.holder.clone(), held.remaining);
-                Outcome::TimedOut { waited, holder, remaining, position }
+                // Other code may have written a share that is no token.
+                let is_told = held.sharer.starts_with(TOKEN_PREFIX);
+                let holder = if is_told { &held.sharer } else { &held.holder }.clone();
+                let (holders, remaining) = (held.sharers, held.remaining);
+                Outcome::TimedOut { waited, holder, holders, remaining, position }
             }
             Pending::NoQuorum(causes) => Outcome::Quorum(causes.clone()),
             Pending::Refused(refusal) => {

@@ -65,7 +65,8 @@ pub enum OpKind {
     Release = 4,
     /// lease.
     Downgrade = 5,
-    /// ttl, 0, share, the hold; strings: name, token, the new token or empty.
+    /// ttl, 0, share, the hold; strings: name, token, label or `=` and the new
+    /// token, or empty.
     Adopt = 6,
     /// 1 if the value of other code is deleted, too, number of owners; strings: name, owners.
     ForceRelease = 7,
@@ -290,7 +291,7 @@ fn read_command(kind: u64, numbers: &[f64], strings: &mut Strings<'_, '_>) -> Op
         ADOPT => Command::Adopt {
             name: strings.next()?,
             owner: strings.next()?,
-            token: strings.next().filter(|token| !token.is_empty()),
+            label: strings.next()?.into(),
             ttl: millis(a),
             hold: read_hold(hold)?,
             mode: read_mode(share),
@@ -468,9 +469,12 @@ fn outcome_text(outcome: Outcome) -> Option<OutcomeText> {
             surveys: Some(surveys.into_iter().map(ServerSurvey::from).collect()),
             ..OutcomeText::new(String::new())
         },
-        Outcome::TimedOut { holder, position, .. } => {
-            OutcomeText { holder: Some(holder), position, ..OutcomeText::new(String::new()) }
-        }
+        Outcome::TimedOut { holder, holders, position, .. } => OutcomeText {
+            holder: Some(holder),
+            holders: Some(holders),
+            position,
+            ..OutcomeText::new(String::new())
+        },
         Outcome::Apart
         | Outcome::Cancelled
         | Outcome::Closed

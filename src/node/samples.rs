@@ -117,10 +117,17 @@ fn outcomes() -> Vec<Outcome> {
         Outcome::TimedOut {
             waited,
             holder: "holder".to_owned(),
+            holders: 2,
             remaining: Some(Duration::from_secs(3)),
             position: Some(4),
         },
-        Outcome::TimedOut { waited, holder: String::new(), remaining: None, position: None },
+        Outcome::TimedOut {
+            waited,
+            holder: String::new(),
+            holders: 0,
+            remaining: None,
+            position: None,
+        },
     ]
 }
 

@@ -14,8 +14,10 @@ pub struct OutcomeText {
     pub server_code: Option<String>,
     /// The key that the server's error is about.
     pub key: Option<String>,
-    /// The owner token of the held lock.
+    /// The owner token of the held lock, or of one of those who share it.
     pub holder: Option<String>,
+    /// How many share it; 0 if it is not shared.
+    pub holders: Option<u32>,
     /// The caller's position in the wait queue, 1 for the next.
     pub position: Option<u32>,
     /// The page of a query.
@@ -31,6 +33,7 @@ impl OutcomeText {
             server_code: None,
             key: None,
             holder: None,
+            holders: None,
             position: None,
             page: None,
             surveys: None,

@@ -74,6 +74,10 @@ pub struct Held {
     pub owners: Arc<str>,
     /// The caller is in no queue, but others are, or hold shares.
     pub queueing: bool,
+    /// The token of the share whose end `remaining` tells; empty if the lock is not shared.
+    pub sharer: String,
+    /// The number of shares.
+    pub sharers: u32,
 }
 
 impl From<Held> for Reply {

@@ -15,6 +15,9 @@ const LONE_SHARE: &str = "hf1.shared.";
 /// The start of a label that is a whole token: its caller has chosen the value of the lock. No label of a caller has it.
 pub(crate) const NAMED: &str = "=";
 
+/// The longest label of a caller.
+const LABEL_MAX: usize = 80;
+
 /// The unit of the numbers of tokens, in µs.
 pub(crate) const TICK_US: u64 = 4;
 
@@ -32,12 +35,6 @@ impl Token {
     #[must_use]
     pub fn new(client: &str, n: u64, label: &str) -> Self {
         Tokens::of(client).number(n, label)
-    }
-
-    /// The label of a lock whose token is `text`.
-    #[must_use]
-    pub(crate) fn label_of(text: &str) -> Arc<str> {
-        text::join(&[NAMED, text])
     }
 
     /// A token that was read from Redis.
@@ -58,6 +55,14 @@ impl Token {
     pub fn number(&self, client: &str) -> Option<u64> {
         let rest = self.0.strip_prefix(TOKEN_PREFIX)?.strip_prefix(client)?.strip_prefix('.')?;
         rest.split('.').next()?.parse().ok()
+    }
+
+    /// The label of a token of holdfast; empty if it has none, or one that no caller can have.
+    #[must_use]
+    pub fn label(&self) -> &str {
+        let rest = self.0.strip_prefix(TOKEN_PREFIX).and_then(|rest| rest.splitn(3, '.').nth(2));
+        let may_have = |byte: u8| byte.is_ascii_alphanumeric() || b"._~-".contains(&byte);
+        rest.filter(|label| label.len() <= LABEL_MAX && label.bytes().all(may_have)).unwrap_or("")
     }
 
     /// The value of a lock of which plain commands have taken a share for this token, the only one.
@@ -116,6 +121,13 @@ mod tests {
         assert_eq!(Token::new("c0ffee", 7, "cron").as_str(), "hf1.c0ffee.7.cron");
         assert_eq!(Token::new("c0ffee", 7, "cron").number("c0ffee"), Some(7));
         assert_eq!(Token::new("c0ffee", 7, "").number("c0ff"), None);
+        for label in ["", "cron", "web-1.4711", "a.b~c_d"] {
+            assert_eq!(Token::new("c0ffee", 7, label).label(), label);
+        }
+        for text in ["", "old code.7.x", "hf1.c0ffee.7.=other", "hf1.c0ffee.7.a b"] {
+            assert_eq!(Token::from_text(text).label(), "", "{text}");
+        }
+        assert_eq!(Token::new("c0ffee", 7, &"x".repeat(81)).label(), "");
         let share = Token::new("c0ffee", 7, "cron").lone_share();
         assert_eq!(share.as_str(), "hf1.shared.hf1.c0ffee.7.cron");
         assert_eq!(share.number("c0ffee"), None);

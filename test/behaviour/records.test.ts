@@ -41,7 +41,7 @@ interface Records {
   readonly AcquireOperation: new (name: string, request: object) => Operation;
   readonly OperationBatch: new () => Batch;
   acquireAllOperation(names: readonly string[], request: object): Operation;
-  adoptOperation(name: string, token: string, request: object, value?: string): Operation;
+  adoptOperation(name: string, token: string, request: object): Operation;
   closeOperation(): Operation;
   downgradeOperation(lease: number): Operation;
   extendOperation(lease: number, ttl?: number): Operation;
@@ -113,7 +113,7 @@ test('the core reads the operations that JavaScript writes', () => {
     new records.AcquireOperation('name', request),
     records.acquireAllOperation(['a', 'b'], { ...request, ...LEFT }),
     records.adoptOperation('name', 'token', { ...request, share: SHARE_UNLIMITED }),
-    records.adoptOperation('name', 'token', { ...request, ...LEFT }, 'value'),
+    records.adoptOperation('name', 'token', { ...request, ...LEFT, label: '' }),
     records.closeOperation(),
     records.downgradeOperation(160),
     records.extendOperation(160),
@@ -130,8 +130,8 @@ test('the core reads the operations that JavaScript writes', () => {
   assert.deepEqual(lines, [
     `10 Acquire { name: "name", ttl: 1s, wait: UpTo(2s), label: "label", hold: ${HELD}, mode: Exclusive }`,
     `11 AcquireAll { names: ["a", "b"], ttl: 1s, label: "label", hold: ${HELD_LEFT} }`,
-    `12 Adopt { name: "name", owner: "token", token: None, ttl: 1s, hold: ${HELD}, mode: Shared { limit: None } }`,
-    `13 Adopt { name: "name", owner: "token", token: Some("value"), ttl: 1s, hold: ${HELD_LEFT}, mode: Exclusive }`,
+    `12 Adopt { name: "name", owner: "token", label: "label", ttl: 1s, hold: ${HELD}, mode: Shared { limit: None } }`,
+    `13 Adopt { name: "name", owner: "token", label: "", ttl: 1s, hold: ${HELD_LEFT}, mode: Exclusive }`,
     '14 Close',
     '15 Downgrade { lease: LeaseId(160) }',
     '16 Extend { lease: LeaseId(160), ttl: None }',
@@ -329,6 +329,12 @@ const OUTCOMES: Readonly<Record<string, unknown>> = {
   Quorum: ['text', ''],
   Server: { message: 'text', serverCode: 'CODE', key: 'key' },
   Surveyed: { ...NO_TEXT, surveys: [SURVEY] },
-  TimedOut: { waited: 2_000, remaining: 3_000, holder: 'holder', position: 4 },
-  TimedOutEndless: { waited: 2_000, remaining: undefined, holder: '', position: undefined },
+  TimedOut: { waited: 2_000, remaining: 3_000, holder: 'holder', holders: 2, position: 4 },
+  TimedOutEndless: {
+    waited: 2_000,
+    remaining: undefined,
+    holder: '',
+    holders: 0,
+    position: undefined,
+  },
 };

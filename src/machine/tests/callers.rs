@@ -120,7 +120,7 @@ impl Simulation {
         self.give_up(&token);
         let owner = token.to_string();
         self.note(who, format_args!("adopts {owner}, {mode:?}"));
-        let adopt = Command::Adopt { name, owner, token: None, ttl, hold, mode };
+        let adopt = Command::Adopt { name, owner, label: Arc::default(), ttl, hold, mode };
         let op = self.processes[who].world.command(adopt);
         self.processes[who].ask(op, lock, OpKind::Adopt { fence, shared });
     }

@@ -25,7 +25,7 @@ pub(super) fn take_held(world: &mut World, hold: Hold, mode: Mode) -> (LeaseId, 
 
 pub(super) fn adopt(world: &mut World, owner: &str, mode: Mode) -> OpId {
     let (name, owner, ttl) = ("a".to_owned(), owner.to_owned(), ms(10_000));
-    world.command(Command::Adopt { name, owner, token: None, ttl, hold: RENEWED, mode })
+    world.command(Command::Adopt { name, owner, label: Arc::default(), ttl, hold: RENEWED, mode })
 }
 
 fn together(world: &mut World) -> OpId {

@@ -12,8 +12,11 @@
   REPLY  fence                                            the lock is the token's; the first of block
          { fence }                                        so is a share of it, and others are held
          { remaining_ms, holder, now_us, position, seq,   it is not: -1 if it never expires; 0 and ''
-           owners, queueing }                             if it is free; position 0 if not enqueued; queueing, only
-                                                          for one that is not: 1 if it is shared or others wait
+           owners, queueing, sharer, sharers }            if it is free; position 0 if not enqueued; queueing, only
+                                                          for one that is not: 1 if it is shared or others wait;
+                                                          of a shared one, the token of the share that ends in
+                                                          remaining_ms, and the number of shares; else '' and 0.
+                                                          The last three may be missing
   WRITES lock fence queue waiters shared waiting
   AGAIN  the same position, or the same fence of a share, or later fences of the whole lock while the lease lasts, which
          is lengthened to ttl_ms, never shortened; once it has ended the lock is acquired anew
@@ -173,15 +176,22 @@ end
 if seq and lock.value and lock.value:find('^hf1%.') and lock.value:sub(-1) ~= MARK then
   redis.call('SET', lock_key, lock.value .. MARK, 'KEEPTTL')
 end
-local remaining_ms = lock.value and redis.call('PTTL', lock_key) or 0
-if is_shared(lock) and limit ~= WHOLE then
-  -- The first share that ends makes room.
-  local range = redis.call('ZRANGEBYSCORE', shared_key, '(' .. lock.now_ms, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
-  remaining_ms = range[2] and math.ceil(tonumber(range[2]) - lock.now_ms) or remaining_ms
+local remaining_ms, sharer, sharers = lock.value and redis.call('PTTL', lock_key) or 0, '', 0
+if is_shared(lock) then
+  sharers = count_shares(lock)
+  if limit == WHOLE then
+    -- The lock lasts as long as its last share.
+    sharer = redis.call('ZRANGE', shared_key, -1, -1)[1] or ''
+  else
+    -- The first share that ends makes room.
+    local range = redis.call('ZRANGEBYSCORE', shared_key, '(' .. lock.now_ms, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+    sharer = range[1] or ''
+    remaining_ms = range[2] and math.ceil(tonumber(range[2]) - lock.now_ms) or remaining_ms
+  end
 end
 local rank = seq and redis.call('ZRANK', queue_key, token)
 return {
   remaining_ms, lock.value and strip_mark(lock.value) or '', lock.now_us,
   rank and rank + 1 or 0, math.floor(tonumber(seq) or 0), owners_of(lock),
-  (lock.last_seq or is_shared(lock)) and 1 or 0,
+  (lock.last_seq or is_shared(lock)) and 1 or 0, sharer, sharers,
 }

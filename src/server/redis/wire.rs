@@ -468,8 +468,7 @@ fn read_held(parts: &[Value]) -> Option<Held> {
     if let [Value::Int(remaining_ms), Value::BulkString(holder)] = parts {
         return Some(unqueued(*remaining_ms, holder));
     }
-    let [remaining_ms, Value::BulkString(holder), time, position, seq, owners, queueing @ ..] =
-        parts
+    let [remaining_ms, Value::BulkString(holder), time, position, seq, owners, more @ ..] = parts
     else {
         return None;
     };
@@ -483,7 +482,15 @@ fn read_held(parts: &[Value]) -> Option<Held> {
         time: ServerTime::from_micros(whole_value(time)?),
         queued: (position > 0).then_some(QueuePosition { position, seq }),
         owners: text(owners),
-        queueing: position == 0 && matches!(queueing, [Value::Int(1)]),
+        queueing: position == 0 && matches!(more, [Value::Int(1), ..]),
+        sharer: match more {
+            [_, Value::BulkString(sharer), _] => String::from_utf8_lossy(sharer).into_owned(),
+            _ => String::new(),
+        },
+        sharers: match more {
+            [_, _, sharers] => u32::try_from(whole_value(sharers)?).ok()?,
+            _ => 0,
+        },
     })
 }
 

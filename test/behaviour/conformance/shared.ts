@@ -1,6 +1,7 @@
 /** Shared locks: their holders, the order of grants, and the limit. */
 
 import assert from 'node:assert/strict';
+import { holdfast, type LockManager } from '../../support/holdfast.js';
 import { until } from '../../support/wait.js';
 import {
   aborted,
@@ -34,6 +35,38 @@ export const SHARING: Behaviours = {
     const alone = await a.acquire('x', LONG);
     assert.equal(alone.mode, 'exclusive');
     assert.ok(alone.fence > Math.max(first.fence, second.fence));
+  },
+
+  'shared: a timeout names the holder whose lease it tells, and how many there are': async (
+    place,
+  ) => {
+    const [a, b] = await openSeveral(place, 'a', 'b');
+    const refused = async (manager: LockManager, name: string, options = {}) => {
+      const error = await manager.acquire(name, { ...options, wait: 0 }).catch((each) => each);
+      assert.ok(error instanceof holdfast.LockTimeoutError, String(error));
+      return error;
+    };
+    await a.acquire('x', { ...two, label: 'long', ttl: 60_000 });
+    const alone = await refused(b, 'x');
+    assert.equal(alone.holderLabel, 'long');
+    assert.match(alone.message, /it is held by "long" for \d+ ms more, or longer/);
+    await a.acquire('x', { ...two, label: 'short', ttl: 20_000 });
+    // Another permit is free when the first share ends, the whole lock when the last does.
+    const first = await refused(b, 'x', two);
+    assert.match(
+      first.message,
+      /it is held by "short", one of 2 holders, for [12]\d{4} ms more, or longer/,
+    );
+    const last = await refused(b, 'x');
+    assert.match(
+      last.message,
+      /it is held by "long", one of 2 holders, for [3-6]\d{4} ms more, or longer/,
+    );
+    assert.deepEqual([first.holderLabel, last.holderLabel], ['short', 'long']);
+    assert.ok((await refused(a, 'x')).heldFor !== undefined, 'one of its own');
+    const downgraded = await a.acquire('y', { label: 'catalogue' });
+    await downgraded.downgrade();
+    assert.equal((await refused(b, 'y')).holderLabel, 'catalogue');
   },
 
   'shared: nobody shares what is held exclusively': async (place) => {

@@ -35,6 +35,23 @@ export const TAKING_OVER: Behaviours = {
     }
   },
 
+  'adopt: the lock keeps its label, unless the adopter has another': async (place) => {
+    const [a, b] = await openSeveral(place, 'a', 'b');
+    for (const options of [LONG, { ...LONG, mode: 'shared' }] as const) {
+      const first = await a.acquire('x', { ...options, label: 'export' });
+      const second = await b.adopt(first.toJSON());
+      const holder = async () => (await a.query({ name: 'x' })).held[0];
+      assert.equal((await holder())?.label, 'export');
+      assert.equal((await holder())?.token, second.token);
+      const error = await a.acquire('x', { wait: 0 }).catch((reason) => reason);
+      assert.equal(error.holderLabel, 'export');
+      const third = await a.adopt(second.toJSON(), { label: 'web' });
+      assert.equal((await holder())?.label, 'web');
+      assert.equal((await holder())?.token, third.token);
+      assert.equal(await third.release(), true);
+    }
+  },
+
   'steal: takes the lock at once, and its holder is told': async (place) => {
     const [a, b] = await openSeveral(place, 'a', 'b');
     const theirs = await a.acquire('x', BRIEF);
