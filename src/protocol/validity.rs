@@ -54,7 +54,7 @@ mod tests {
             let ttl = lease_until(sent, until);
             assert!(valid_until(sent, ttl) >= until, "{ttl:?} for {us} us");
             assert!(
-                valid_until(sent, ttl - Duration::from_millis(1)) < until,
+                valid_until(sent, ttl.saturating_sub(Duration::from_millis(1))) < until,
                 "{ttl:?} for {us} us"
             );
         }

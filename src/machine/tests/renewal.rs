@@ -197,7 +197,7 @@ fn a_suspended_machine_is_no_stalled_process() {
     run(&mut world, 20_100);
     let until = *world.deadlines.values().next().unwrap();
     // All timers are late at once.
-    world.now = world.now + (until.since(world.now) - ms(1_000));
+    world.now = world.now + until.since(world.now).saturating_sub(ms(1_000));
     world.pass(ms(0));
     world.settle();
     world.alive = true;
