@@ -269,6 +269,11 @@ mod tests {
         }
     }
 
+    /// If both had the side key `{a}:queue`:
+    ///
+    /// 1. `a` is held, and its waiter joins `{a}:queue`.
+    /// 2. The holder of `{a}` releases, and finds that waiter first in the queue that it takes for its own.
+    /// 3. The waiter is granted `{a}`, for which it never asked, and both holders believe that they are alone.
     #[test]
     fn a_name_and_the_same_name_in_braces_are_two_locks() {
         let (plain, braced) = (LockKeys::new("", "a"), LockKeys::new("", "{a}"));

@@ -209,6 +209,13 @@ const PROBES: Readonly<Record<string, RegExp>> = {
   'counting subscribers': /^PUBSUB NUMSUB/,
 };
 
+/**
+ * If any error were a denial:
+ *
+ * 1. A proxy answers A's GET of the common fence counter once with `-ERR`. A takes that for a denial, and gets the lock with
+ *    a fence from the lock's own counter, which starts from the clock today.
+ * 2. B gets the lock next, with a lower fence from the common counter, which started yesterday.
+ */
 for (const [what, question] of Object.entries(PROBES)) {
   test(`one error in answer to the question about ${what}: the manager connects again, and nothing counts as denied`, async () => {
     const server = await real();

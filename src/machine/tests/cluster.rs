@@ -225,6 +225,11 @@ fn a_lock_that_has_moved_is_requested_there_from_then_on() {
     assert_eq!(crew.take(), [Effect::Discover]);
 }
 
+/// If only routes that have changed resumed a request, it could wait for ever:
+///
+/// 1. The answer to A's request names C, which is not connected, so the request waits for C.
+/// 2. The answer to another request names B.
+/// 3. The routes that are read next name B too, so they change nothing.
 #[test]
 fn an_entry_that_waits_for_a_connection_is_sent_where_its_lock_turns_out_to_be() {
     let mut crew = Crew::new();
@@ -251,7 +256,13 @@ fn an_entry_that_waits_for_a_connection_is_sent_where_its_lock_turns_out_to_be()
     assert!(node == TWO && matches!(call, Call::Acquire { intent: Intent::Join(_), .. }));
 }
 
-/// The release did not go over the connection that was lost, so it may have come ahead of the request.
+/// If the token were released only once, a lock could stay taken without a caller until its lease ends:
+///
+/// 1. A asks node 1 for the lock. The routes change, A's caller gives up, and its release goes to node 2.
+/// 2. The connection to node 1 breaks, and the slot moves back.
+/// 3. The release finds nothing at node 1. Then the lost request takes the lock there.
+///
+/// So the release is repeated even if only the request was lost.
 #[test]
 fn a_release_that_went_to_another_server_than_the_lost_request_is_repeated() {
     let mut crew = Crew::new();
@@ -288,7 +299,12 @@ fn a_lock_that_is_moving_is_requested_there_once() {
     assert_eq!(crew.sent().0, ONE);
 }
 
-/// A fence below that epoch would be given back and asked for anew, without a pause, as long as the slot moves.
+/// With the epoch of the first server the lock could not be taken while its slot moves:
+///
+/// 1. A manager meets the second server after the counter of a lock was created. The slot of the lock moves there.
+/// 2. The manager sends an acquire there by ASK, with the epoch of the first server.
+/// 3. The fence is below the epoch of the second server, so the grant is given back and asked for again without a
+///    pause. The next one is no better.
 #[test]
 fn a_request_to_the_target_of_a_moving_slot_has_the_epoch_of_that_server() {
     let mut crew = Crew::new().by_scripts();
@@ -306,7 +322,13 @@ fn a_request_to_the_target_of_a_moving_slot_has_the_epoch_of_that_server() {
     assert!(matches!(call, Call::Acquire { epoch, .. } if epoch == later));
 }
 
-/// There is no key of shares before the downgrade is executed, so a script that names it is refused until the move is over.
+/// By the keys of a share alone, a lease would end although it is renewed:
+///
+/// 1. A asks to downgrade, and the slot begins to move, for longer than the lease.
+/// 2. `downgrade` is answered TRYAGAIN, and so is `extend_share`: the set of shares does not exist yet.
+/// 3. The lease of A ends.
+///
+/// So the renewal continues by the lock's own key.
 #[test]
 fn a_lock_that_is_to_be_downgraded_is_kept_while_its_slot_moves() {
     let mut crew = Crew::new();
@@ -342,8 +364,18 @@ fn a_lock_that_is_to_be_downgraded_is_kept_while_its_slot_moves() {
     assert!(crew.machine.leases.get(lease.token_id()).is_some());
 }
 
-/// The lock and the set of its shares are on two servers: a share is lengthened by one call for each, and counts from the
-/// first that has lengthened it.
+/// The lock and the set of its shares are on two servers: a share is lengthened by one call for each, and counts from
+/// the first that has lengthened it. The order is share, lock, share. Without the last call:
+///
+/// 1. A's share is lengthened in the set. Then the move is over.
+/// 2. B steals the lock and releases it, and C and D share it.
+/// 3. A's `keep_lock` finds it shared, and A believes that it still has its share.
+///
+/// With the lock first, A believes so after the end of the lock:
+///
+/// 1. A's `keep_lock` lengthens the lock to 10 s. Then the move is over.
+/// 2. B releases its share, which cuts the lock back to the last share, A's of 2 s.
+/// 3. A's `keep_share` lengthens the share to 10 s. The lock ends after 2 s, and C gets it.
 #[test]
 fn a_share_whose_keys_are_on_two_servers_is_lengthened_key_by_key() {
     let granted = || Ok(Reply::Granted { fence: 1_700_000_000_000_001 });
@@ -436,6 +468,8 @@ impl Crew {
     }
 }
 
+/// An interrupted reshard leaves two servers that each name the other one for the slot, until an operator repairs
+/// that. A request that followed every redirection would go to and fro without a pause.
 #[test]
 fn servers_that_send_each_other_a_request_are_asked_again_after_a_pause() {
     let kinds: [fn(&mut Crew, LeaseId); 5] = [
@@ -657,6 +691,9 @@ fn a_server_that_denies_pubsub_is_polled() {
     assert!(pause <= ms(140), "{pause:?}");
 }
 
+/// 1. A slot that moves stops a `force` after its first write: it has freed the lock.
+/// 2. C gets the lock.
+/// 3. A repeat of the `force` would take it from C.
 #[test]
 fn a_force_that_was_stopped_halfway_spares_later_owners() {
     let mut crew = Crew::new();
@@ -703,8 +740,13 @@ fn a_share_whose_slot_moves_is_renewed_claimed_and_released_by_the_keys_that_exi
     assert!(crew.machine.next_timeout().is_none());
 }
 
-/// There is no key of shares before the downgrade is executed, so even a script that names only the lock and its shares is
-/// refused until the move is over.
+/// By the keys of a share alone, the lock would stay held after its release:
+///
+/// 1. A asks to downgrade, the slot begins to move, and `downgrade` is answered TRYAGAIN.
+/// 2. A releases. `release` and `free_share` are answered TRYAGAIN too, since the set of shares does not exist yet.
+/// 3. The lock is held until the move is over, or its lease.
+///
+/// So the release continues by the lock's own key.
 #[test]
 fn a_lock_that_is_to_be_downgraded_is_released_while_its_slot_moves() {
     for is_whole in [true, false] {
@@ -969,6 +1011,13 @@ fn the_channels_of_a_connection_that_is_gone_are_listened_to_anew() {
     assert_eq!(listens(&crew.take()), (1, 0), "that of the first server");
 }
 
+/// 1. A holds, B waits, and the slot begins to move. All keys are still on the old server.
+/// 2. A's release deletes the lock and takes B out of the queue. The deleted key counts as moved, so the script may
+///    not write it again: it ends with an error.
+/// 3. The lock is free, and B has no entry.
+///
+/// So the error counts as an unknown outcome that may have freed the lock. B learns from its next poll that it has no
+/// entry, and enqueues again with its old number.
 #[test]
 fn a_release_that_was_stopped_halfway_is_finished_by_the_lock_alone_and_is_done() {
     let mut crew = Crew::new();

@@ -19,8 +19,8 @@ fn handed_off(world: &World) -> u64 {
     world.machine.stats().handed_off
 }
 
-/// A is disconnected and knows it, the server restarts empty, B acquires: every owner with one of A's
-/// reserved fences would hold the lock beside B, with a fence below B's.
+/// 1. A is disconnected and knows it. The server restarts empty, and B acquires.
+/// 2. A's callers release in turn: fourteen more owners would hold the lock beside B, with fences below B's.
 #[test]
 fn nothing_is_handed_off_without_a_connection() {
     let mut crowd = Crowd::new(2);
@@ -96,7 +96,12 @@ fn asks(world: &World) -> usize {
     world.wire.iter().filter(|(_, call)| matches!(call, Call::Acquire { .. })).count()
 }
 
-/// The answer to what is asked behind a release confirms the grant, so no claim delays the first handoff.
+/// The answer to what is asked behind a release confirms the grant, so no claim delays the first handoff. A claim
+/// that is sent ahead would not do, since its answer does not tell of which grant it is:
+///
+/// 1. B is granted the lock. The claim that was sent ahead finds it, and is answered.
+/// 2. The lock is stolen. B enqueues again, and is granted it once more for 3 s.
+/// 3. The second message overtakes the answer, and B takes that for the answer of a whole lease.
 #[test]
 fn the_next_caller_asks_right_behind_a_release() {
     let (mut crowd, waiting) = releasing();
@@ -171,7 +176,11 @@ fn who_asked_behind_a_release_asks_again_after_a_lost_connection() {
     }
 }
 
-/// Two leases would be asked for at once, and an answer does not tell which it grants.
+/// An answer does not tell which of two leases it grants:
+///
+/// 1. B asks behind a release for 200 ms, and its caller gives up.
+/// 2. The next caller asks for 10 s.
+/// 3. The late answer for 200 ms is taken for that of 10 s.
 #[test]
 fn who_asks_behind_a_release_asks_for_nothing_else_until_that_is_answered() {
     let mut crowd = Crowd::new(1);
@@ -263,7 +272,8 @@ fn a_release_that_waits_for_an_answer_ends_with_the_lease_the_connection_and_the
     assert_eq!(crowd.server.leftovers(crowd.worlds[0].now), "");
 }
 
-/// A crashed owner blocks the lock only for its own lease.
+/// A crashed owner blocks the lock only for its own lease. Otherwise the crash of a caller that asked for 1 s would
+/// block others for the 58 s that an earlier caller had asked for.
 #[test]
 fn a_successor_does_not_inherit_a_longer_lease() {
     let mut crowd = Crowd::new(2);
@@ -509,6 +519,9 @@ fn a_manager_that_comes_is_overtaken_by_no_more_than_one_budget() {
     }
 }
 
+/// 1. A asks for more handoffs, and hands off seven times meanwhile.
+/// 2. B enqueues just after the count.
+/// 3. If the answer allowed 15 more, 22 callers of A would overtake B.
 #[test]
 fn handoffs_since_the_request_count() {
     let (mut crowd, mut lease, waiting) = reserving();
@@ -562,7 +575,9 @@ fn what_a_release_waits_for_may_be_lost_or_denied() {
     assert!(crowd.has(0, waiting[served]));
 }
 
-/// A share has no such handoffs, so the answer says nothing about it.
+/// 1. A asks for more handoffs, and the request is redirected.
+/// 2. A's caller downgrades the lock.
+/// 3. `reserve` finds no whole lock. The share is held all the same, so that answer is no loss.
 #[test]
 fn a_downgrade_ahead_of_a_request_for_more_handoffs_keeps_the_lock() {
     let (mut crowd, lease, _) = reserving();

@@ -184,6 +184,9 @@ pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
         ),
     ),
     ("no epoch lifts the fences", Kind::Losing, Change::Machine(Defect::NoEpoch)),
+    // 1. A holds, with a counter that began at 10:00.
+    // 2. B connects at 10:05, and is enqueued.
+    // 3. A releases and issues a fence of 10:00. B cannot tell it from one of a lost history, and gives the grant back.
     (
         "a waiter's own epoch is ignored",
         Kind::Losing,
@@ -227,6 +230,8 @@ pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
     ),
     // Plain commands.
     ("plain commands take a lock that is held", Kind::Steady, Change::Machine(Defect::PlainSet)),
+    // A waiter may enqueue between SET and MGET: it marks A's lock and writes the queue. Then A gives back a lock that it
+    // owned rightly, and loses its turn. That is the whole price of looking at the queue after SET.
     ("plain commands overtake the waiters", Kind::Calm, Change::Machine(Defect::PlainWithoutFlag)),
     (
         "plain commands do not look whether the lock is still the token's",
@@ -360,6 +365,11 @@ pub(super) const DEFECTS: &[(&str, Kind, Change)] = &[
         Kind::Steady,
         script("  if lock.members > 0 then\n    redis.call('DEL', lock.shared_key)\n  end\n", ""),
     ),
+    // A theft names the owners of a shared lock by the fence of its newest share. If all collected shares had one number:
+    //
+    // 1. A has a lone share, C joins it and leaves, and B reads the owners.
+    // 2. A releases, D takes a lone share, and E joins it and leaves.
+    // 3. The owners look as B has read them, so B's theft, meant for A, takes the lock from D.
     (
         "a lone share gets the fence of whoever joins it",
         Kind::Steady,

@@ -31,6 +31,9 @@ fn held_of_each_kind() -> Vec<(World, LeaseId, &'static str)> {
     held.collect()
 }
 
+/// 1. A tenant publishes `stolen <token> <key>`.
+/// 2. The owner gives the lock up without a question to the server.
+/// 3. The lock blocks all clients for the rest of its lease.
 #[test]
 fn a_forged_theft_takes_nothing_away() {
     for (mut world, lease, token) in held_of_each_kind() {
@@ -131,7 +134,9 @@ fn a_message_that_does_not_fit_causes_no_check() {
     assert!(crowd.has(0, op));
 }
 
-/// The largest number would be above the fences of all later owners.
+/// 1. A tenant with the rights of another prefix publishes a grant with the fence 9007199254740991.
+/// 2. A second holder starts.
+/// 3. The resource accepts no later owner, since no later fence is greater.
 #[test]
 fn a_fence_from_the_future_starts_no_hold() {
     let mut crowd = Crowd::new(2);
@@ -237,8 +242,9 @@ fn forged_thefts_neither_renew_a_lease_nor_keep_it_from_being_renewed() {
     }
 }
 
-/// A grant in flight, FLUSHALL, and a poll that is answered before the message: another client may have the
-/// lock by now.
+/// 1. B releases, and a message grants the lock to A. FLUSHALL follows, and B takes the lock anew.
+/// 2. A's poll is executed after that, and its answer overtakes the message.
+/// 3. The message arrives: A would start beside B.
 #[test]
 fn a_grant_counts_no_more_when_a_later_answer_denies_it() {
     let mut crowd = Crowd::new(2);

@@ -186,7 +186,10 @@ fn a_renewal_that_crosses_a_downgrade_loses_nothing() {
     assert!(take(&mut world, Mode::Exclusive).1 > fence);
 }
 
-/// A server that does not know the script of an extension gets it once more, after the downgrade.
+/// 1. A extends the whole lock, and asks to downgrade it.
+/// 2. The server does not know the script of the extension yet, so that is sent once more, and executed after the
+///    downgrade.
+/// 3. It finds no whole lock. Without a repeat by the keys of the share, A would give up a share that it holds.
 #[test]
 fn an_extension_that_is_executed_after_a_downgrade_loses_nothing() {
     let mut world = World::connected();
@@ -375,6 +378,12 @@ fn several_locks_of_a_lost_history_are_not_used() {
     assert_eq!(owners(&world), [None, None]);
 }
 
+/// With the owner's own fence:
+///
+/// 1. A gets the lock with the fence 1, sends its token elsewhere, and releases. B gets the lock with 2, and
+///    releases.
+/// 2. A's acquire, sent twice, arrives again, and takes the lock with 3 for a released token.
+/// 3. C adopts that token. With the fence 1 it would write below B.
 #[test]
 fn a_lock_that_came_back_by_a_late_acquire_is_adopted_with_a_fence_above_all_between() {
     let (mut a, mut b) = two();
@@ -394,7 +403,12 @@ fn a_lock_that_came_back_by_a_late_acquire_is_adopted_with_a_fence_above_all_bet
     assert!(b.lease(op).1 > between, "{} after {between}", b.lease(op).1);
 }
 
-/// A hands off the lock with its reserved fences until it learns that its token was adopted.
+/// With the last fence that was issued:
+///
+/// 1. A holds with the fence 1, and has reserved 2 and 3.
+/// 2. C learns A's token from `query` and adopts it.
+/// 3. A, which has no notice of it yet, hands the lock off in its process with the fences 2 and 3, so C's 3 would not
+///    be greater. A new fence gives C 4.
 #[test]
 fn an_adopter_has_a_fence_above_those_that_the_owner_had_reserved() {
     let (mut a, mut b) = two();

@@ -62,6 +62,8 @@ impl Calls {
     }
 }
 
+/// 1. A's callers W1 and W2 wait, with one entry for W1. Then a caller of B waits.
+/// 2. W1 is served, and A makes an entry for W2. Without the number of W2's call it would be behind B.
 #[test]
 fn all_waiters_of_a_manager_are_served_before_later_callers_elsewhere() {
     let mut calls = Calls::behind_a_holder();
@@ -70,6 +72,8 @@ fn all_waiters_of_a_manager_are_served_before_later_callers_elsewhere() {
     assert_eq!(calls.serve(), order);
 }
 
+/// Callers that ask for different kinds of lock get an entry only when they are first in their process. Without the
+/// number of its call such a caller was overtaken by ten of ten later ones.
 #[test]
 fn no_caller_is_overtaken_because_of_other_requests_of_its_manager() {
     let mut calls = Calls::behind_a_holder();
@@ -84,7 +88,9 @@ fn no_caller_is_overtaken_because_of_other_requests_of_its_manager() {
     assert_eq!(calls.serve(), order);
 }
 
-/// An entry of a caller that was served by a handoff would be too early a position for later callers.
+/// 1. A's W1 hands the lock off to W2, and so on to W16. Meanwhile A's entry has the position of W2.
+/// 2. B called before W17.
+/// 3. A releases, and the server grants the lock to A's entry, ahead of B: it serves W17.
 #[test]
 fn an_entry_loses_the_position_of_a_caller_that_was_served_in_the_process() {
     let mut calls = Calls::behind_a_holder();
@@ -158,8 +164,12 @@ fn an_unknown_position_is_the_last_one() {
     assert!(world.machine.is_idle(), "{:?}", world.machine);
 }
 
-/// A share that was granted for a caller who has left since is none for a caller who came later: others may have had shares
-/// with greater fences before that.
+/// 1. A caller of A waits for a share, and so does one of C.
+/// 2. B releases the whole lock: A gets the fence 3, and C 4. C's caller begins and ends.
+/// 3. Only then another caller of A asks, and A's first one leaves.
+/// 4. The message about the fence 3 arrives: the later caller would have a smaller fence than C's.
+///
+/// With a whole lock no other client can have had it in between.
 #[test]
 fn a_later_caller_gets_no_share_that_was_granted_before_it_asked() {
     let mut crowd = Crowd::new(3);

@@ -81,6 +81,9 @@ fn a_lock_that_was_held_is_asked_for_by_the_script_until_it_is_free() {
     }
 }
 
+/// 1. A's lease ends, and B waits.
+/// 2. SET takes the free lock for C without a look at the queue.
+/// 3. MGET shows the queue: C gives the lock back, and `release` grants it to B.
 #[test]
 fn waiters_are_not_overtaken_when_a_lease_has_ended() {
     let (mut a, mut b) = ready();
@@ -102,6 +105,9 @@ fn waiters_are_not_overtaken_when_a_lease_has_ended() {
     assert!(third.lease(op).1 > fence);
 }
 
+/// 1. A's SET takes the lock. Its lease ends before INCRBY, since the server was stopped, or the lock is stolen.
+/// 2. B takes the lock with a fence below the one that A's INCRBY reserves next, and may hold it still.
+/// 3. MGET does not show A's token, so A has no lock. The same holds if the data are lost in between.
 #[test]
 fn a_lock_that_was_lost_between_the_commands_is_not_granted() {
     for thief in [true, false] {
@@ -209,6 +215,13 @@ fn others_join_a_lone_share_and_know_that_they_are_not_alone() {
     b.settle();
 }
 
+/// 1. A sends SET for a share, and its connection breaks. On a new one its token enters the queue.
+/// 2. The owner's lease ends, and the SET of the old connection arrives: A's token has a lone share of 10 s, and an
+///    entry.
+/// 3. B's request collects the share and serves the queue. It would grant A's entry a share until its claim, in 3 s,
+///    in place of the 10 s.
+///
+/// So a collected share leaves the queue, and A finds it when it asks again.
 #[test]
 fn a_share_that_was_taken_late_for_a_waiter_is_not_granted_to_it_once_more() {
     let (mut a, mut b) = ready();
@@ -236,6 +249,11 @@ fn a_share_that_was_taken_late_for_a_waiter_is_not_granted_to_it_once_more() {
     b.lease(op);
 }
 
+/// 1. A has a lone share. B joins it, which gives A's share another fence in the set.
+/// 2. The server restarts with its data, and A compares the fence of its share with its own.
+///
+/// A difference would mean a later grant by message to the same token. A's token never waited, so A accepts the
+/// fence; otherwise a restart would cost every share that others have joined.
 #[test]
 fn a_lone_share_outlives_a_restart_that_others_have_joined_before() {
     let (mut a, mut b) = two();

@@ -75,6 +75,12 @@ fn release_ahead_of_late_request(simulation: &mut Simulation, lease: LeaseId) {
     assert!(!has_lock(simulation), "it is withdrawn once more");
 }
 
+/// Of five servers, if a vote could cut a lease:
+///
+/// 1. A is cut off from server 1, and its vote for 1.5 s there is on the wire when A gives that connection up.
+/// 2. A has the lock on three others, and fills server 1. A loses one of the three, and extends to 60 s.
+/// 3. Within a second the vote arrives on server 1, which forgets the lock after 1.5 s.
+/// 4. B gets a majority, and A still holds one by its clock.
 #[test]
 fn a_late_vote_shortens_no_lease() {
     let mut simulation = Simulation::new(0, Kind::Steady);
@@ -86,6 +92,9 @@ fn a_late_vote_shortens_no_lease() {
     assert!(has_lock(&simulation), "it keeps the lock for the extended lease");
 }
 
+/// 1. A's vote on server 1 is on the wire when A gives that connection up. The others grant the lock.
+/// 2. A releases, on a new connection to server 1 as well, and is answered `true`.
+/// 3. The vote arrives. Without a second withdrawal server 1 has the lock for a whole lease.
 #[test]
 fn a_vote_after_the_release_is_withdrawn() {
     let mut simulation = Simulation::new(0, Kind::Steady);
@@ -155,6 +164,10 @@ fn a_fill_after_the_release_is_withdrawn() {
     release_ahead_of_late_request(&mut simulation, lease);
 }
 
+/// 1. A process is stopped during a vote, for longer than `commandTimeout`.
+/// 2. It finds the votes, asks for the seals, and then runs its timers.
+/// 3. By the machine's own limit the request would be too old: the manager would close the connections on which all
+///    servers have just answered.
 #[test]
 fn a_quorum_that_was_stopped_during_an_election_keeps_its_connections() {
     let mut simulation = Simulation::new(0, Kind::Steady);
@@ -228,6 +241,14 @@ fn a_server_that_votes_after_the_grant_gets_the_fence() {
     assert_eq!(fence(2), fence(0));
 }
 
+/// Of three servers:
+///
+/// 1. A holds the lock on servers 1 and 2, extends it by 4 s, and is answered by both.
+/// 2. Server 1 restarts without its data, and has no vote until the longest lease is over.
+/// 3. A extends again. The answers take so long that the caller's patience ends. Then servers 1 and 3 deny the
+///    extension.
+/// 4. The attempt is withdrawn from server 2. If A still counted on the 4 s, servers 2 and 3 would grant the lock to
+///    B beside it.
 #[test]
 fn a_lock_is_lost_that_was_denied_when_nobody_waited_for_the_answer() {
     // Three servers.

@@ -66,11 +66,14 @@ pub(super) fn spoil(quorum: &mut Quorum) {
 }
 
 const DEFECTS: &[(&str, Kind, Change)] = &[
+    // 1. Two attempts read the same counters on different majorities, and compute the same fence.
+    // 2. The first seals it. The second finds an equal counter: with "less or equal" it would seal that fence too.
     (
         "two attempts may have the same fence",
         Kind::Hasty,
         script("counter and counter >= first", "counter and counter > first"),
     ),
+    // A repeat cannot tell its own fence from that of another attempt. So a seal is sent once, and no answer is a no.
     (
         "round two is asked again, and its repeat accepted",
         Kind::Hasty,
@@ -87,6 +90,9 @@ const DEFECTS: &[(&str, Kind, Change)] = &[
             "false",
         ),
     ),
+    // 1. Attempt 1 fails, and its release is late.
+    // 2. Attempt 2 gets the lock.
+    // 3. The release of attempt 1 arrives, and deletes it.
     (
         "an earlier attempt's release frees a later one",
         Kind::Steady,

@@ -413,6 +413,10 @@ fn a_grant_that_was_lost_by_a_failover_leaves_no_queue_entry() {
     }
 }
 
+/// 1. A is granted the lock by message, and its claim is under way. Another server takes over, which lacks that
+///    grant.
+/// 2. The entry is there, so the same token may be granted the lock once more. The claim finds that later grant, and
+///    its answer is no evidence of the first.
 #[test]
 fn a_claim_that_another_grant_answers_after_a_promotion_is_lost() {
     for downgrades in [false, true] {
@@ -490,6 +494,8 @@ fn a_short_extension_of_a_long_lease_that_is_not_renewed_causes_few_questions() 
     assert!(asked < 40, "{asked} requests");
 }
 
+/// 1. A holds with `renew: false`, and the server forgets (FLUSHALL, a restart, a failover).
+/// 2. B gets the lock. Without a question to the server A believes for the rest of its lease that it is alone.
 #[test]
 fn what_a_server_has_lost_is_lost_whether_or_not_it_is_renewed() {
     for hold in [RENEWED].into_iter().chain(unrenewed()) {
@@ -513,7 +519,9 @@ fn what_a_server_has_lost_is_lost_whether_or_not_it_is_renewed() {
     }
 }
 
-/// The lock is granted for the time of a claim, whose answer is lost with the connection.
+/// 1. A waits with `renew: false`, and is granted the lock by message, for the 3 s of a claim. Its connection breaks
+///    before the claim is answered.
+/// 2. Without another claim B gets the lock after 3 of the 10 s that A asked for.
 #[test]
 fn a_claim_is_sent_again_whether_or_not_its_lock_is_renewed() {
     for hold in [RENEWED].into_iter().chain(unrenewed()) {

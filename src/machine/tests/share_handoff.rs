@@ -227,6 +227,9 @@ fn a_permit_that_has_ended_is_not_handed_off() {
     assert_nothing_left(&mut world);
 }
 
+/// 1. A has one of two permits, and its successor wants one of two.
+/// 2. B and C get shares without a limit beside A.
+/// 3. After a handoff of A's permit the successor would be the third holder of a lock with a limit of two.
 #[test]
 fn a_permit_is_not_handed_off_beyond_the_limit_of_its_successor() {
     let mut world = World::connected();
@@ -302,6 +305,9 @@ fn a_handoff_whose_reply_was_lost_is_found_or_given_back() {
     }
 }
 
+/// 1. A handoff is lost, so both tokens are released on a new connection.
+/// 2. The successor's release is executed, then the lost handoff, and then the release of its giver.
+/// 3. The successor's token has a permit without a caller. Its second release, a second later, frees it.
 #[test]
 fn a_lost_handoff_that_arrives_before_the_release_leaves_no_permit_for_long() {
     let mut world = World::connected();

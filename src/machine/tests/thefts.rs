@@ -173,7 +173,11 @@ fn a_victim_of_a_theft_before_its_claim_does_not_count_as_dead() {
     }
 }
 
-/// As after a clock that was set back: the answer to the poll seems to be older than the message.
+/// 1. A waits for a share, and a message grants it. A poll of A is on its way at that time.
+/// 2. B steals the lock. The poll finds neither share nor entry, so A enqueues the same token again.
+/// 3. The server's clock was set back in between, so the message seems to be later than that answer, and A starts.
+/// 4. A's claim is denied. Without a release the entry would stay without a caller, and its next grant would block
+///    others until A gives it back.
 #[test]
 fn a_victim_that_was_enqueued_again_ahead_of_the_message_leaves_the_queue() {
     for mode in [Mode::Exclusive, Mode::SHARED] {
@@ -219,6 +223,9 @@ fn a_repeated_theft_spares_the_next_owner() {
     assert!(Some(b.lease(op).1) > issued, "the fence of the lost answer was not used");
 }
 
+/// 1. A steals B's lock for 200 ms, and the answer is lost.
+/// 2. The lease ends, and C gets the lock.
+/// 3. A asks again. Without the owners that it has seen, it would take the lock from C.
 #[test]
 fn a_theft_whose_reply_was_lost_spares_later_owners() {
     let (mut a, mut b) = two();
@@ -239,6 +246,9 @@ fn a_theft_whose_reply_was_lost_spares_later_owners() {
     assert!(a.deadlines.contains_key(&next), "{:?}", a.lost);
 }
 
+/// 1. A `force` is in a buffer of a stopped server, and its caller gives up.
+/// 2. B releases, and C acquires.
+/// 3. The `force` is executed. Without the owners that it has seen, it would take the lock from C.
 #[test]
 fn a_late_theft_or_force_spares_later_owners() {
     for steal in [true, false] {
@@ -294,6 +304,7 @@ fn a_lock_with_a_new_owner_before_a_theft_is_stolen_all_the_same() {
     assert_eq!(a.lost, [(next, LossReason::Stolen)]);
 }
 
+/// Two clients that both want to steal would otherwise steal from each other for ever.
 #[test]
 fn a_thief_that_is_stolen_from_while_replicas_confirm_does_not_steal_back() {
     let (mut a, mut b) = two();
@@ -312,6 +323,11 @@ fn a_thief_that_is_stolen_from_while_replicas_confirm_does_not_steal_back() {
     assert!(b.deadlines.contains_key(&lease), "{:?}", b.lost);
 }
 
+/// 1. A acquires with `leaveToExpire`, the answer is lost, and the repeat says that the lock is A's.
+/// 2. B lengthens the lease of A's token, which it has as a value.
+/// 3. A's own lease ends. If A released its token twice, as after any lost acquire, C would get in beside B.
+///
+/// What remains is one lease at most: the lost acquire may take the lock once more.
 #[test]
 fn a_lock_left_to_expire_that_was_requested_twice_is_not_given_back_at_its_end() {
     let mut world = World::connected();
@@ -392,6 +408,9 @@ fn overtake_message(world: &mut World) -> Message {
     message
 }
 
+/// 1. A waits with `leaveToExpire`, learns of its grant by a poll, and closes, which leaves the lock to expire.
+/// 2. The message of the grant arrives, as it may where messages have a connection of their own.
+/// 3. If A no longer knew the token, it would release a lock that another process may rely on.
 #[test]
 fn a_message_about_a_lock_that_a_close_has_left_to_expire_gives_nothing_back() {
     let (mut a, mut b) = two();
@@ -410,6 +429,9 @@ fn a_message_about_a_lock_that_a_close_has_left_to_expire_gives_nothing_back() {
     assert_eq!(b.released.len(), released);
 }
 
+/// 1. A waits with `leaveToExpire`, learns of its grant by a poll, and leaves the lock. B lengthens its lease.
+/// 2. The message of the grant arrives, late.
+/// 3. If A had forgotten that token, it would release what B has lengthened.
 #[test]
 fn a_message_about_a_lock_that_its_caller_has_left_gives_nothing_back_until_its_lease_ends() {
     let (mut a, mut b) = two();

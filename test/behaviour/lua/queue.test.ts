@@ -149,6 +149,7 @@ test('a lock that somebody waits for is not deleted, but released', async () => 
   assert.equal(await owner(), B);
 });
 
+/** SET takes a lock whose lease has ended although others wait for it, and writes no flag for the release. */
 test('a lock that was taken ahead of the queue goes to the queue when it is released', async () => {
   await script.acquire(A);
   await script.acquire(B, { seq: '0' });

@@ -225,6 +225,10 @@ describe('with Sentinels that are away or wrong', () => {
     assert.match(error.message, new RegExp(`master 127\\.0\\.0\\.1:${replica.port}: .* replica`));
   });
 
+  /**
+   * One that is cut off from the others names the old master, which may still be reachable and take writes. A new process
+   * that connected to it would issue fences from that server's clock.
+   */
   test('a Sentinel that names a master of long ago is outvoted', async () => {
     const former = await RedisServer.start();
     others.push(former);

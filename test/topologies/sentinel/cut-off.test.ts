@@ -13,6 +13,14 @@ import { until } from '../../support/wait.js';
 
 const PATIENT = { ttl: 4_000, wait: 30_000 };
 
+/**
+ * Renewals are not confirmed by replicas:
+ *
+ * 1. A has a lock that a replica also has. Its master is cut off from the replicas, but not from A, and A renews there.
+ * 2. The replica is promoted, and there the lease ends.
+ * 3. B is granted the lock, and another replica confirms it.
+ * 4. A and B both hold it until A learns of the new master or its renewals fail. B's fence is greater.
+ */
 test('replicas: a master that is cut off grants nothing more; what was granted before is lengthened there', async (t) => {
   const deployment = await Sentinels.start({ replicas: 2, proxied: true });
   // The only way to the Sentinels for managers that are cut off from them later.

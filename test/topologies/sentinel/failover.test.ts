@@ -210,6 +210,10 @@ test('kill -9: an extension and a connect outlast the failover', async () => {
   assert.equal(await ownerOf(master, 'other'), other.token);
 });
 
+/**
+ * Sentinel tells a healthy old master to follow the new one only after about ten seconds. Until then managers that were
+ * connected before would hold locks at the old master that the new one grants to others.
+ */
 test('an ordered failover: nobody loses a lock, and nobody stays on the old master', async () => {
   deployment = await Sentinels.start();
   const [a, b] = await open('a', 'b');
@@ -282,6 +286,12 @@ test('a master that is made a replica by hand, its connections left open, is lef
   assert.equal(await next.release(), true);
 });
 
+/**
+ * 1. A master is stopped, and its managers connect anew. The Sentinels still name it, since it has not been replaced yet,
+ *    so the managers wait for its answer.
+ * 2. Another master replaces it. Then it continues, and the managers are connected to the old master.
+ * 3. They begin to listen to the Sentinels after the message about the new one.
+ */
 test('a master that stops while it is connected to, and goes on when it is none: it is left at once', async () => {
   deployment = await Sentinels.start();
   await deployment.inSync();
