@@ -29,7 +29,6 @@ export const SECTIONS = [
       ['Safety', 'docs/safety.md'],
       ['Fencing', 'docs/fencing.md'],
       ['Proof', 'docs/proof.md'],
-      ['Specification', 'spec/README.md'],
     ],
   },
   {

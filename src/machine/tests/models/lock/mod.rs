@@ -490,6 +490,10 @@ const UNHEARD: Budget = Budget { lost_messages: 1, ..ONE_TWICE };
 const CRASH: Budget = Budget { crashes: 1, ..ONE_TWICE };
 const CRASH_OF_THREE: Budget = Budget { crashes: 1, ..THREE };
 const CRASH_AND_CUT_OFF: Budget = Budget { crashes: 1, lost_connections: 1, ..ONCE_EACH };
+const CUT_OFF_TWICE_OF_THREE: Budget = Budget { lost_connections: 2, ..THREE };
+const CUT_OFF_AND_SLOW_OF_THREE: Budget = Budget { lost_connections: 1, slow_ticks: 1, ..THREE };
+const CUT_OFF_CRASH_AND_CANCELLED_OF_THREE: Budget =
+    Budget { lost_connections: 1, crashes: 1, cancels: 1, ..THREE };
 
 fn assert_keeps_promises(budget: Budget, least: usize) {
     let what = format!("{budget:?}");
@@ -522,6 +526,16 @@ fn every_promise_is_kept_when_a_process_crashes() {
     assert_keeps_promises(CRASH, 15_000);
     assert_keeps_promises(CRASH_OF_THREE, 80_000);
     assert_keeps_promises(CRASH_AND_CUT_OFF, 20_000);
+}
+
+/// A caller that gives up, a slow network, requests and answers that are lost or late, and a process that ends: for three
+/// managers at once.
+#[test]
+#[ignore = "takes minutes: npm run test:full runs it"]
+fn every_promise_is_kept_when_several_faults_meet() {
+    assert_keeps_promises(CUT_OFF_TWICE_OF_THREE, 4_000_000);
+    assert_keeps_promises(CUT_OFF_AND_SLOW_OF_THREE, 3_000_000);
+    assert_keeps_promises(CUT_OFF_CRASH_AND_CANCELLED_OF_THREE, 6_000_000);
 }
 
 /// Each has a budget within which the unbroken protocol keeps its promises.
