@@ -69,7 +69,7 @@ use self::timers::{Owner, Timer};
 use self::wait_queue::{AcquireRequest, Need, WaitQueues};
 use crate::protocol::{
     CLAIM, Call, Failure, Grant, Held, LockKeys, Message, Mode, Mono, NAMED, Refusal, Reply,
-    ServerTime, Taken, Token, valid_until,
+    ServerTime, Take, Taken, Token, valid_until,
 };
 use crate::slim::Slim;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -740,6 +740,12 @@ impl Machine {
         }
         if let Some(entry) = self.entries.get_mut(&id) {
             match finished.reply {
+                Ok(Reply::Take(Take::Held)) => {
+                    self.contention.was_held(&entry.keys);
+                    if let Some(op) = self.queues.tries_whole(entry) {
+                        return self.end_acquire(op, Outcome::Held);
+                    }
+                }
                 Ok(Reply::Held(ref held)) => {
                     self.contention.was_held(&entry.keys);
                     self.queues.has_position(entry, held);

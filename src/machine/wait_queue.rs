@@ -214,6 +214,13 @@ impl WaitQueues {
         }
     }
 
+    /// The caller of an entry, if it needs only to know that the whole lock is held: not by whom, nor to wait for it.
+    pub(super) fn tries_whole(&self, entry: &Entry) -> Option<OpId> {
+        let Beneficiary::Caller(op) = entry.beneficiary else { return None };
+        let request = self.get(op)?;
+        (request.wait == Wait::Never && request.mode == Mode::Exclusive).then_some(op)
+    }
+
     /// The entries at the server for the callers here.
     pub(super) fn entries(&self, keys: &LockKeys) -> Vec<TokenId> {
         self.queues.get(keys).into_iter().flat_map(|queue| queue.entries.iter().copied()).collect()

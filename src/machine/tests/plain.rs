@@ -43,6 +43,29 @@ fn a_free_lock_costs_one_round_trip_and_leaves_nothing() {
 }
 
 #[test]
+fn to_try_a_held_lock_costs_one_round_trip() {
+    let (mut a, mut b) = ready();
+    acquire(&mut b);
+    b.settle();
+    for is_plain in [true, false] {
+        let sent = a.machine.stats().requests;
+        let op = a.acquire_held(10_000, Wait::Never, RENEWED);
+        assert_eq!(matches!(next_call(&a), Call::Take { .. }), is_plain);
+        a.settle();
+        assert_eq!(a.outcome(op), Some(&Outcome::Held));
+        assert_eq!(a.machine.stats().requests, sent + 1);
+        assert_idle(&mut a);
+    }
+    // A timeout names the holder, which takes another request.
+    b.acquire_named("b", 10_000, Wait::Never, RENEWED, Mode::Exclusive);
+    b.settle();
+    let op = a.acquire_named("b", 10_000, Wait::UpTo(ms(0)), RENEWED, Mode::Exclusive);
+    a.settle();
+    let Some(Outcome::TimedOut { holder, .. }) = a.outcome(op) else { panic!("no timeout") };
+    assert!(!holder.is_empty());
+}
+
+#[test]
 fn a_new_counter_is_lifted_by_the_script() {
     let mut world = World::connected();
     let op = acquire(&mut world);
