@@ -34,7 +34,7 @@ export interface ErrorContext {
 /** The advice to an operator for each refusal, by the first word of the server's error. */
 const CURES: Readonly<Record<string, string>> = {
   FENCE:
-    "other code has raised this fence counter above the numbers that are exact: delete the key, and fences continue from the server's clock, or set it to a number above all fences that were used",
+    "other code has raised this fence counter, whose fences would exceed all later ones: delete the key, and fences continue from the server's clock, or set it to a number above all fences that were used; if that clock is wrong, set it",
   BUSY: 'a script or function blocks the server: end it with SCRIPT KILL or FUNCTION KILL',
   LOADING: 'the server still loads its data: wait until it is ready',
   MOVED: "this is a server of a Cluster: use connect({ cluster: ['redis://host:6379'] })",

@@ -432,7 +432,7 @@ impl Entry {
         match take {
             Take::Taken { last } => {
                 let before = last.saturating_sub(self.block.into());
-                if rq.servers.get(finished.node).data.may_follow(before) {
+                if rq.servers.get(finished.node).data.may_follow(rq.cx.now, before) {
                     return self.granted(rq, finished, before + 1, true);
                 }
                 self.approach = Approach::Completion;

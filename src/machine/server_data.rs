@@ -1,7 +1,7 @@
 //! The data of one server and its clock, as far as a manager knows them.
 
 use super::interface::ServerProbe;
-use crate::protocol::{DRIFT, FENCE_MAX, Mode, Mono, ServerTime};
+use crate::protocol::{COUNTER_AHEAD_MAX, DRIFT, Mode, Mono, ServerTime};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -13,6 +13,8 @@ const IDS_KEPT: usize = 64;
 const CLOCKS_APART: i128 = 10_000;
 /// How far, in µs, a fence of a new counter may be ahead of the clock.
 const FENCE_AHEAD_US: u64 = 1_000;
+/// An epoch that stands for the clock is no older than this.
+const EPOCH_AGE_MAX_US: u64 = 86_400_000_000;
 /// Clocks that were compared longer ago than this may have drifted apart too far.
 const CLOCKS_AGE_MAX: Duration = Duration::from_secs(10);
 
@@ -49,7 +51,7 @@ pub(super) struct ServerData {
 impl ServerData {
     /// Records a probe, and returns whether it shows another replication id than the last. The epoch is the server's
     /// time when this process first saw the replication id, so a return to a known one does not raise it. Without a
-    /// replication id every probe raises it.
+    /// replication id every probe raises it, and once a day one does where the epoch stands for the clock in scripts.
     pub(super) fn learn(&mut self, probe: ServerProbe) -> bool {
         let ServerProbe { replication_id, time, .. } = probe;
         let is_new = self.shown != replication_id || self.number == 0;
@@ -61,7 +63,12 @@ impl ServerData {
                     self.epochs.clear();
                 }
                 self.floor = *self.epochs.entry(replication_id).or_insert(time);
-                self.floor
+                let is_old = time.as_micros() > self.epoch.as_micros() + EPOCH_AGE_MAX_US;
+                match (self.denies_clock, is_old) {
+                    (true, true) => time,
+                    (true, false) => self.epoch.max(self.floor),
+                    (false, _) => self.floor,
+                }
             }
         };
         is_new
@@ -77,10 +84,15 @@ impl ServerData {
         !self.refuses_plain_commands && (!self.denies_clock || !mode.is_shared())
     }
 
-    /// Whether a fence may follow `before`, the counter of the server: `INCRBY` knows no epoch, and begins a counter at
-    /// zero.
-    pub(super) const fn may_follow(&self, before: u64) -> bool {
-        before <= FENCE_MAX && before >= self.epoch.as_micros()
+    /// Whether a fence may follow `before`, the counter of the server: `INCRBY` knows no epoch, begins a counter at zero,
+    /// and follows one that other code has raised.
+    pub(super) fn may_follow(&self, now: Mono, before: u64) -> bool {
+        let clock = self.clocks.or(self.greeting);
+        let clock_us = clock.map_or(self.epoch.as_micros(), |(at, read)| {
+            read.as_micros() + now.as_micros().saturating_sub(at.as_micros())
+        });
+        let ahead_us = u128::from(before.saturating_sub(clock_us));
+        before >= self.epoch.as_micros() && ahead_us <= COUNTER_AHEAD_MAX.as_micros()
     }
 
     /// The connection is new, so no clock was read on it yet.
@@ -153,5 +165,28 @@ impl ServerData {
             read.as_micros() + since_us + since_us / u64::from(DRIFT) + FENCE_AHEAD_US
         });
         fence > latest_us
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_epoch_that_stands_for_the_clock_begins_anew_once_a_day() {
+        const DAY_US: u64 = EPOCH_AGE_MAX_US;
+        for (denies_clock, at_us, epoch_us) in
+            [(true, DAY_US, 1), (true, DAY_US + 2, DAY_US + 2), (false, 2 * DAY_US, 1)]
+        {
+            let mut data = ServerData { denies_clock, ..ServerData::default() };
+            let mut probe = |us| {
+                let (replication_id, time) = (Some("one".to_owned()), ServerTime::from_micros(us));
+                data.learn(ServerProbe { replication_id, time, uptime: None });
+                (data.epoch.as_micros(), data.is_outdated(1))
+            };
+            probe(1);
+            assert_eq!(probe(at_us), (epoch_us, false));
+            assert_eq!(probe(at_us + 1), (epoch_us, false));
+        }
     }
 }

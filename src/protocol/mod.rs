@@ -20,7 +20,7 @@ pub use error::{DEFECT, Failure, Refusal, WRONG_TYPE};
 pub use ids::{LeaseId, NodeId, OpId, RequestId, TokenId};
 pub use keys::{CounterKey, Counters, LockKeys, SLOTS, SideKey};
 pub use message::{Grant, Message, Taken};
-pub use reply::{EXACT_MAX, FENCE_MAX, Held, QueuePosition, Reply, Take, exact};
+pub use reply::{COUNTER_AHEAD_MAX, EXACT_MAX, FENCE_MAX, Held, QueuePosition, Reply, Take, exact};
 pub use script::Script;
 pub(crate) use token::{NAMED, TICK_US, Tokens};
 pub use token::{TOKEN_PREFIX, Token};

@@ -116,8 +116,12 @@ pub struct QueuePosition {
 /// two of these always have a sum.
 pub const EXACT_MAX: u64 = (1 << 53) - 1;
 
-/// The largest counter that a fence may follow, since no call reserves more than is left to [`EXACT_MAX`].
+/// The largest fence: a block of fences that begins here is within [`EXACT_MAX`].
 pub const FENCE_MAX: u64 = 9_000_000_000_000_000;
+
+/// How far a counter of fences may be ahead of its server's clock. It begins there and falls behind, so other code has
+/// raised one that is further ahead; its fences would exceed all that follow once it is repaired.
+pub const COUNTER_AHEAD_MAX: Duration = Duration::from_secs(365 * 24 * 3_600);
 
 /// A number from a server, unless no sound server sends it.
 #[must_use]

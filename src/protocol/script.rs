@@ -156,6 +156,7 @@ fn assemble(file: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::protocol::COUNTER_AHEAD_MAX;
     use crate::protocol::validity::CLAIM;
 
     /// The header is a contract: the numbers of KEYS and ARGV it names are those the text binds.
@@ -187,6 +188,12 @@ mod tests {
         }
         assert!(PARTS.iter().all(|(_, part)| !part.contains("--#include")));
         assert!(Script::Release.source().contains("local function serve_queue"));
+    }
+
+    #[test]
+    fn a_counter_may_be_as_far_ahead_here_as_in_the_scripts() {
+        let line = format!("local AHEAD_US = {}\n", COUNTER_AHEAD_MAX.as_micros());
+        assert!(Script::Acquire.source().contains(&line));
     }
 
     #[test]

@@ -62,6 +62,9 @@ pub struct Quorum {
     shutdown_effects: Vec<Effect>,
 }
 
+/// Why a vote does not count: its server has the lock, but its clock would decide the fence.
+const CLOCK_AHEAD: &str = "its clock is more than a year ahead of those of most servers: set it";
+
 /// The only server that the machine knows.
 const VIRTUAL: NodeId = NodeId(0);
 
@@ -648,6 +651,9 @@ impl Quorum {
             return self.count(asked, node, Vote::No(holder.cloned()));
         };
         match self.ballots.get_mut(asked.ballot).map(|ballot| &mut ballot.question) {
+            Some(Question::Lock(_)) if self.servers.is_clock_ahead(node) => {
+                self.failed(node, asked, CLOCK_AHEAD);
+            }
             Some(Question::Lock(grantee)) => {
                 grantee.least = grantee.least.max(counter + 1).max(time.as_micros());
                 grantee.sealed += usize::from(*sealed);

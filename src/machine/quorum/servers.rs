@@ -8,7 +8,9 @@ use crate::machine::interface::{
     Config, Denied, Effect, Event, Notice, Risk, SendMode, ServerProbe,
 };
 use crate::machine::timers::Timer;
-use crate::protocol::{FENCE_MAX, Failure, Mono, NodeId, Reply, RequestId, ServerTime};
+use crate::protocol::{
+    COUNTER_AHEAD_MAX, FENCE_MAX, Failure, Mono, NodeId, Reply, RequestId, ServerTime,
+};
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::time::Duration;
@@ -138,13 +140,27 @@ impl Servers {
     /// A fence that no server's clock has reached when it arrives there, unless it takes long; none while no clock is
     /// known. Only the number of rounds of an election depends on it.
     pub(super) fn proposal(&self) -> Option<u64> {
-        let shows = |(time, at): (ServerTime, Mono)| {
-            let since = u64::try_from(self.cx.now.since(at).as_micros()).unwrap_or(u64::MAX);
-            time.as_micros().saturating_add(since)
-        };
-        let clocks = self.list.iter().filter_map(|server| server.clock.map(shows));
+        let sound = self.all().filter(|node| !self.is_clock_ahead(*node));
+        let clocks = sound.filter_map(|node| self.clock_us(node));
         let proposal = clocks.max()?.saturating_add(PROPOSAL_AHEAD_US);
         (proposal <= FENCE_MAX).then_some(proposal)
+    }
+
+    /// What a server's clock shows now, in µs; none before the first connection.
+    fn clock_us(&self, node: usize) -> Option<u64> {
+        let (time, at) = self.list[node].clock?;
+        let since_us = u64::try_from(self.cx.now.since(at).as_micros()).unwrap_or(u64::MAX);
+        Some(time.as_micros().saturating_add(since_us))
+    }
+
+    /// Whether a server's clock is so far ahead of those of most servers that they would refuse the fences that follow it.
+    pub(super) fn is_clock_ahead(&self, node: usize) -> bool {
+        let Some(own_us) = self.clock_us(node) else { return false };
+        let known = self.all().filter_map(|other| self.clock_us(other));
+        let is_behind = |other_us: &u64| {
+            u128::from(own_us.saturating_sub(*other_us)) > COUNTER_AHEAD_MAX.as_micros()
+        };
+        known.clone().filter(is_behind).count() * 2 >= known.count()
     }
 
     /// The vote of a server that is asked now: awaited, if it is connected.

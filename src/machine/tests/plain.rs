@@ -6,7 +6,7 @@ use super::snapshot::Snapshot;
 use super::world::{ONE_LEASE, RENEWED, World, ms};
 use crate::machine::{Event, OpId, Outcome, Protocol, Wait};
 use crate::protocol::keys::COUNTER;
-use crate::protocol::{Call, Mode, Token};
+use crate::protocol::{COUNTER_AHEAD_MAX, Call, Mode, Token};
 
 /// Above the epoch of every manager here.
 const READY: u64 = 1_700_000_900_000_000;
@@ -63,6 +63,32 @@ fn to_try_a_held_lock_costs_one_round_trip() {
     a.settle();
     let Some(Outcome::TimedOut { holder, .. }) = a.outcome(op) else { panic!("no timeout") };
     assert!(!holder.is_empty());
+}
+
+#[test]
+fn a_counter_that_other_code_has_raised_issues_no_fence() {
+    let (mut a, _) = ready();
+    let year_us = u64::try_from(COUNTER_AHEAD_MAX.as_micros()).unwrap();
+    // The clock goes on until the counter is read.
+    let least = a.server.time(a.now).as_micros() + year_us + 1_000_000;
+    for raised in [least, 8_900_000_000_000_000] {
+        for mode in [Mode::Exclusive, Mode::SHARED] {
+            a.server.set_fence(a.now, raised);
+            let op = a.acquire_named("a", 10_000, Wait::Forever, RENEWED, mode);
+            assert!(matches!(next_call(&a), Call::Take { .. }));
+            a.settle();
+            let Some(Outcome::Server { refusal, key }) = a.outcome(op) else {
+                panic!("no refusal")
+            };
+            assert_eq!((&*refusal.code, key.as_deref()), ("FENCE", Some(COUNTER)));
+            assert_eq!(a.server.leftovers(a.now), "");
+        }
+    }
+    // As far ahead as a fence may be.
+    a.server.set_fence(a.now, least - 2_000_000);
+    let op = acquire(&mut a);
+    a.settle();
+    assert_eq!(a.lease(op).1, least - 2_000_000 + 1);
 }
 
 #[test]

@@ -47,7 +47,7 @@ pub(super) enum Kind {
 
 impl Kind {
     /// Fences ahead of the clocks: only the counters order them.
-    const FENCE: u64 = 1_900_000_000_000_000;
+    const FENCE: u64 = 1_710_000_000_000_000;
 }
 
 fn skewed(drift_ppm: i64, now: Mono) -> Mono {

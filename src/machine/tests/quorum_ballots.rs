@@ -7,7 +7,8 @@ use crate::machine::{
 };
 use crate::protocol::message::free_channel;
 use crate::protocol::{
-    Call, Failure, Held, LockKeys, Message, Mode, Mono, Refusal, Reply, ServerTime,
+    COUNTER_AHEAD_MAX, Call, Failure, Held, LockKeys, Message, Mode, Mono, Refusal, Reply,
+    ServerTime,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -733,4 +734,38 @@ fn fences_that_a_minority_accepts_are_not_used() {
     for call in asked {
         assert!(matches!(call, Call::Seal { first, .. } if *first == last + 8), "{call:?}");
     }
+}
+
+#[test]
+fn a_server_whose_clock_is_a_year_ahead_of_the_others_has_no_vote_until_it_is_set() {
+    let mut council = Council::of(3);
+    let vote = |time_us| {
+        let time = ServerTime::from_micros(time_us);
+        Ok(Reply::Voted { counter: 0, time, sealed: false })
+    };
+    let right_us = TIME.as_micros();
+    let ahead_us = right_us + u64::try_from(COUNTER_AHEAD_MAX.as_micros()).unwrap() + 1;
+    council.acquire(OpId(2), 60_000, Wait::Never);
+    council.answer_each([vote(ahead_us), vote(right_us), vote(right_us)]);
+    for node in [1, 2] {
+        let Call::Seal { first, .. } = council.answer(node, owner(true)) else { panic!("no seal") };
+        assert_eq!(first, right_us, "the fence follows the clocks of most");
+    }
+    let Some(Outcome::Acquired { lease, .. }) = council.outcome(OpId(2)) else { panic!("no lock") };
+    council.command(OpId(3), Command::Release { lease, exported: false });
+    let withdrawn = |asked: &Asked| matches!(asked.call, Call::Withdraw { .. });
+    assert_eq!(council.asked.iter().filter(|asked| withdrawn(asked)).count(), 3);
+    council.answer_each([owner(true), owner(true), owner(true)]);
+
+    council.acquire(OpId(4), 60_000, Wait::Never);
+    let Some(Asked { call: Call::Vote { fences: (first, _), .. }, .. }) = council.asked.first()
+    else {
+        panic!("no vote")
+    };
+    assert!((right_us..ahead_us).contains(first), "so does the proposal");
+    council.answer_each([vote(right_us), vote(right_us)]);
+    for node in [0, 1] {
+        assert!(matches!(council.answer(node, owner(true)), Call::Seal { .. }));
+    }
+    assert!(matches!(council.outcome(OpId(4)), Some(Outcome::Acquired { .. })));
 }

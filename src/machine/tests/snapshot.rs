@@ -127,6 +127,11 @@ impl Snapshot {
         self.fence.as_ref()?.parse().ok()
     }
 
+    /// Whether other code has written the counter.
+    pub(super) fn has_no_fences(&self) -> bool {
+        self.fence.is_none() && self.fence_ms != -2
+    }
+
     /// The owners and the waiters.
     pub(super) fn tokens(&self) -> Vec<Token> {
         let waiters = self.line.iter().map(|waiter| waiter.token.as_str());

@@ -425,6 +425,10 @@ impl Watch {
     /// The tokens that should get the lock or shares of it by this call, in order: the first waiter that is not waited
     /// for in vain, and the next ones that may share with it.
     fn successors<'a>(&self, done: &'a Executed<'_>) -> Vec<Candidate<'a>> {
+        if done.before.has_no_fences() {
+            // A release frees the lock all the same.
+            return Vec::new();
+        }
         let lone = done.before.lone();
         let eligible = done.before.line.iter().filter(|waiter| {
             waiter.token != done.token()

@@ -20,7 +20,7 @@
   WRITES lock fence queue waiters shared waiting
   AGAIN  the same position, or the same fence of a share, or later fences of the whole lock while the lease lasts, which
          is lengthened to ttl_ms, never shortened; once it has ended the lock is acquired anew
-  FAILS  WRONGTYPE if a key holds something else, FENCE if the counter is at its end; then nothing is changed
+  FAILS  WRONGTYPE if a key holds something else, FENCE if the counter is too far ahead of the clock; then nothing is changed
 ]]
 --#include constants.lua
 local lock_key, fence_key, queue_key, waiters_key, shared_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]

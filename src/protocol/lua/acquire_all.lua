@@ -6,7 +6,7 @@
   REPLY  { fence, … }  each lock is its token's · 0 one of them is held or waited for
   WRITES lock fence
   AGAIN  later fences; a lease is lengthened to ttl_ms, never shortened
-  FAILS  WRONGTYPE if a key holds something else, FENCE if a counter is at its end; then nothing is changed
+  FAILS  WRONGTYPE if a key holds something else, FENCE if a counter is too far ahead of the clock; then nothing is changed
 ]]
 --#include constants.lua
 --#include clock.lua
@@ -29,7 +29,7 @@ for i = 1, #ARGV - 2 do
   end
   values[i] = value
   if counters[fence_key] == nil then
-    local counter, failure = read_counter(fence_key)
+    local counter, failure = read_counter(fence_key, now_us + AHEAD_US)
     if failure then
       return failure
     end

@@ -7,7 +7,7 @@
          { remaining_ms, holder }   it is not: -1 if it never expires; 0 and '' if it is free
   WRITES lock fence
   AGAIN  later fences; a lease is lengthened to ttl_ms, never shortened
-  FAILS  WRONGTYPE if a key holds something else, FENCE if the counter is at its end; then nothing is changed
+  FAILS  WRONGTYPE if a key holds something else, FENCE if the counter is too far ahead of the clock; then nothing is changed
 ]]
 --#include constants.lua
 --#include counter.lua
@@ -21,7 +21,8 @@ if not is_owner and (value or intent == 'poll') then
   local marked = value and value:sub(-1) == MARK and value:sub(1, 4) == 'hf1.'
   return { value and redis.call('PTTL', lock_key) or 0, marked and value:sub(1, -2) or value or '' }
 end
-local counter, failure = read_counter(fence_key)
+-- The epoch was the server's clock a day ago at most, so it stands for the clock.
+local counter, failure = read_counter(fence_key, epoch_us + AHEAD_US)
 if failure then
   return failure
 end
@@ -30,5 +31,4 @@ if not is_owner then
 elseif redis.call('PTTL', lock_key) < ttl_ms then
   redis.call('PEXPIRE', lock_key, ttl_ms)
 end
--- The epoch was the server's clock when the caller connected, so it stands for the clock.
 return issue_fences(fence_key, counter, block, epoch_us, epoch_us)

@@ -8,6 +8,8 @@ local SHARED, LONE_SHARE, MARK, WHOLE = 'hf1.shared', 'hf1.shared.', '+', '-'
 local LIVENESS_MS, KEYS_MS = 15000, '30000'
 -- A lock's own fence counter expires this long after its first use, in a quorum after its last.
 local FENCE_MS = 86400000
--- A counter begins at the clock, in us, so one below FENCE_MIN was begun by INCR. FENCE_MAX is the largest that a fence
--- may follow: numbers above 2^53 are not exact, and no call reserves what is between.
+-- A counter begins at the clock, in us, so one below FENCE_MIN was begun by INCR. It falls behind the clock from then on, so
+-- other code has raised one that is ahead by more than AHEAD_US, a year. Its fences would exceed all that follow once it is
+-- repaired. Numbers above FENCE_MAX may not be exact.
 local FENCE_MIN, FENCE_MAX = 1e15, 9e15
+local AHEAD_US = 31536000000000

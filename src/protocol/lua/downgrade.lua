@@ -5,7 +5,7 @@
   REPLY  1 a share is the token's · 0 not the owner
   WRITES lock fence queue waiters shared waiting
   AGAIN  the same
-  FAILS  WRONGTYPE if a key holds something else, FENCE if the counter is at its end; then nothing is changed
+  FAILS  WRONGTYPE if a key holds something else, FENCE if the counter is too far ahead of the clock; then nothing is changed
 ]]
 --#include constants.lua
 --#include clock.lua

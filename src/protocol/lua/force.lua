@@ -10,7 +10,7 @@
          { owners }  it is held by others than those, and nothing is done
   WRITES lock fence queue waiters shared waiting
   AGAIN  { owners } if the lock was granted since, else 0
-  FAILS  WRONGTYPE if a key holds something else, FENCE if the counter is at its end; then nothing is changed
+  FAILS  WRONGTYPE if a key holds something else, FENCE if the counter is too far ahead of the clock; then nothing is changed
 ]]
 --#include constants.lua
 --#include clock.lua

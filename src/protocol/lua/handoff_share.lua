@@ -9,7 +9,7 @@
          the share
   WRITES lock fence shared
   AGAIN  0; the successor keeps its share
-  FAILS  WRONGTYPE if a key holds something else, FENCE if the counter is at its end; then nothing is changed
+  FAILS  WRONGTYPE if a key holds something else, FENCE if the counter is too far ahead of the clock; then nothing is changed
 ]]
 --#include constants.lua
 local lock_key, fence_key, shared_key, queue_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4]

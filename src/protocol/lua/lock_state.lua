@@ -64,8 +64,9 @@ local function collect_lone_share(lock, token)
   redis.call('SET', lock.key, lock.value, 'KEEPTTL')
 end
 
--- The keys and their values, or nothing and the error. Reads every key that could be of the wrong type ahead
--- of the first write. `value` is the lock's; no fence is issued below `epoch_us`, the epoch of the caller.
+-- The keys and their values, or nothing and the error; both if only the counter is of no use, for callers that issue no
+-- fence. Reads every key that could be of the wrong type ahead of the first write. `value` is the lock's; no fence is issued
+-- below `epoch_us`, the epoch of the caller.
 local function read_lock(lock_key, fence_key, queue_key, waiters_key, shared_key, waiting_key, value, epoch_us)
   local now_us = server_time_us()
   local last = redis.pcall('ZRANGE', queue_key, '-1', '-1', 'WITHSCORES')
@@ -80,19 +81,16 @@ local function read_lock(lock_key, fence_key, queue_key, waiters_key, shared_key
   if type(unclaimed) == 'table' then
     return nil, refusal(unclaimed, waiters_key, 'a table of waiters')
   end
-  local counter, failure = read_counter(fence_key)
-  if failure then
-    return nil, failure
-  end
+  local counter, failure = read_counter(fence_key, now_us + AHEAD_US)
   local lock = {
     key = lock_key, fence_key = fence_key, queue_key = queue_key, waiters_key = waiters_key, shared_key = shared_key,
     waiting_key = waiting_key, value = value, last_seq = last[2], members = members, unclaimed = unclaimed, counter = counter,
     epoch_us = epoch_us, now_us = now_us, now_ms = math.floor(now_us / 1000),
   }
-  if value and value:sub(1, #LONE_SHARE) == LONE_SHARE then
+  if not failure and value and value:sub(1, #LONE_SHARE) == LONE_SHARE then
     collect_lone_share(lock, value:sub(#LONE_SHARE + 1))
   end
-  return lock
+  return lock, failure
 end
 
 -- The value as the owner of the lock knows it.

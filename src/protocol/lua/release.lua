@@ -3,10 +3,11 @@
   ARGV   1 token  2 epoch_us
   REPLY  1 freed, and granted to the next waiter if there is one · 0 not the owner; its queue entry is gone
          2 freed, and not granted yet: the queue is longer than one call serves, call again
+         Without a fence counter of use, freed and granted to nobody: the waiters get that error as they ask again
   WRITES lock fence queue waiters shared waiting
   AGAIN  0, or 2 as long as it stays free; after a lost reply the caller reads 0 as freed if it first asked while it
          owned the lock
-  FAILS  WRONGTYPE if a key holds something else, FENCE if the counter is at its end; then nothing is changed
+  FAILS  WRONGTYPE if a key but the counter holds something else; then nothing is changed
 ]]
 --#include constants.lua
 local lock_key, fence_key, queue_key, waiters_key, shared_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
@@ -48,7 +49,7 @@ end
 --#include wait_queue.lua
 local epoch_us = tonumber(ARGV[2])
 local lock, failure = read_lock(lock_key, fence_key, queue_key, waiters_key, shared_key, waiting_key, value, epoch_us)
-if failure then
+if not lock then
   return failure
 end
 claim(lock, token)
@@ -56,6 +57,7 @@ free_if_unshared(lock)
 
 -- A lock that was taken by plain commands has no mark, though others may have waited before.
 local is_owner = lock.value == token or lock.value == token .. MARK
+  or lock.value == LONE_SHARE .. token
 local is_held = is_owner or share_end(lock, token)
 if is_owner then
   redis.call('DEL', lock_key)
@@ -69,7 +71,7 @@ dequeue(lock, token)
 if lock.last_seq and not is_open(lock) and not lock.unclaimed then
   unmark(lock)
 end
-if is_open(lock) and serve_queue(lock) == UNKNOWN then
+if not failure and is_open(lock) and serve_queue(lock) == UNKNOWN then
   return 2
 end
 return is_held and 1 or 0

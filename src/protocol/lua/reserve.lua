@@ -7,7 +7,7 @@
          0 not the owner
   WRITES lock (its expiry only) fence
   AGAIN  the same, with later fences; a lease is never shortened
-  FAILS  WRONGTYPE if a key holds something else, FENCE if the counter is at its end; then nothing is changed
+  FAILS  WRONGTYPE if a key holds something else, FENCE if the counter is too far ahead of the clock; then nothing is changed
 ]]
 --#include constants.lua
 local lock_key, fence_key, queue_key = KEYS[1], KEYS[2], KEYS[3]

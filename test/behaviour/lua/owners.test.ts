@@ -163,8 +163,17 @@ test('the counter serves all locks', async () => {
   assert.equal(await script.ask('hf1.b.1'), last + 6, 'past the fences of others');
 });
 
-test('a counter that no exact fence can follow is refused, and nothing is changed', async () => {
-  const bad = ['9000000000000001', '9007199254740992', '9223372036854775807', '9'.repeat(40)];
+/** A counter that is ahead of the clock by this many days. */
+const ahead = (days: number) => String((Date.now() + days * 86_400_000) * 1_000);
+
+test('a counter that is ahead of the clock by more than a year is refused, and nothing is changed', async () => {
+  const bad = [
+    ahead(366),
+    '8900000000000000',
+    '9007199254740992',
+    '9223372036854775807',
+    '9'.repeat(40),
+  ];
   for (const counter of bad) {
     for (const [seq, limit] of [
       ['try', '-'],
@@ -178,7 +187,7 @@ test('a counter that no exact fence can follow is refused, and nothing is change
       const refused = script.ask('hf1.a.1', { seq, limit });
       await assert.rejects(refused, (error: Error) => {
         assert.match(error.message, code);
-        return error.message.includes(`${FENCE} is not a`);
+        return error.message.includes(`${FENCE} is not `);
       });
       assert.deepEqual(await redis.keys('*'), [FENCE]);
       assert.equal(await redis.get(FENCE), counter);
@@ -189,9 +198,18 @@ test('a counter that no exact fence can follow is refused, and nothing is change
 
 test('a fence is exact to its end and is never written in scientific notation', async () => {
   await redis.flushall();
-  await redis.set(FENCE, '9000000000000000', 'PX', 60_000);
-  assert.equal(await script.ask('hf1.a.1'), 9_000_000_000_000_001);
-  assert.equal(await redis.get(FENCE), '9000000000000001');
+  // The manager of the second one has been connected for more than a year.
+  for (const [token, epoch] of [
+    ['hf1.a.1', String(Date.now() * 1_000)],
+    ['hf1.b.1', '1500000000000000'],
+  ] as const) {
+    const counter = ahead(364);
+    await redis.set(FENCE, counter, 'PX', 60_000);
+    assert.equal(await script.ask(token, { epoch }), Number(counter) + 1);
+    assert.equal(await redis.get(FENCE), String(Number(counter) + 1));
+    assert.ok((await redis.pttl(FENCE)) > 50_000);
+    await script.release(token);
+  }
   await redis.flushall();
   await script.ask('hf1.a.1', { epoch: '8000000000000001' });
   assert.equal(await redis.get(FENCE), '8000000000000001');

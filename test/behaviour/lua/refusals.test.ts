@@ -13,6 +13,8 @@ const ALL = [LOCK, FENCE, QUEUE, WAITERS, SHARED, WAITING];
 const [A, B, C] = ['hf1.a.1', 'hf1.b.1', 'hf1.c.1'] as const;
 const INBOX = 'holdfast:inbox';
 const TTL = '60000';
+/** The server's clock, as a manager of today knows it. */
+const EPOCH = String(Date.now() * 1_000);
 
 interface Call {
   readonly script: string;
@@ -51,8 +53,8 @@ const CALLS: readonly Call[] = [
   acquire(C, 'steal', '0', A),
   call('acquire_all', [LOCK, FENCE, QUEUE], TTL, '0', A),
   ...[A, C].flatMap((token) => [
-    call('acquire_unqueued', [LOCK, FENCE], token, TTL, '0', 'try', '1'),
-    call('acquire_unqueued', [LOCK, FENCE], token, TTL, '0', 'poll', '1'),
+    call('acquire_unqueued', [LOCK, FENCE], token, TTL, EPOCH, 'try', '1'),
+    call('acquire_unqueued', [LOCK, FENCE], token, TTL, EPOCH, 'poll', '1'),
   ]),
   call('adopt', [LOCK, FENCE, QUEUE, WAITERS, SHARED], C, '0', A, TTL, '-'),
   call('adopt', [LOCK, FENCE, QUEUE, WAITERS, SHARED], C, '0', A, TTL, '0'),

@@ -6,14 +6,15 @@
   REPLY  1 the lock is the token's · 0 another token owns it, or owned it since
   WRITES lock fence
   AGAIN  the same; a lease is never shortened
-  FAILS  WRONGTYPE if a key holds something else, FENCE if the counter is at its end; then nothing is changed
+  FAILS  WRONGTYPE if a key holds something else, FENCE if the counter is too far ahead of the clock; then nothing is changed
 ]]
 --#include constants.lua
+--#include clock.lua
 --#include counter.lua
 local lock_key, fence_key = KEYS[1], KEYS[2]
 local token, ttl_ms, last = ARGV[1], tonumber(ARGV[2]), ARGV[3]
 
-local counter, failure = read_counter(fence_key)
+local counter, failure = read_counter(fence_key, server_time_us() + AHEAD_US)
 if failure then
   return failure
 end

@@ -6,14 +6,15 @@
   REPLY  1 written · 0 not the owner, or the counter is not below first
   WRITES fence
   AGAIN  0, for the counter is not below first any more: a lost reply is read as 0
-  FAILS  WRONGTYPE if a key holds something else, FENCE if the counter is at its end; then nothing is changed
+  FAILS  WRONGTYPE if a key holds something else, FENCE if the counter is too far ahead of the clock; then nothing is changed
 ]]
 --#include constants.lua
+--#include clock.lua
 --#include counter.lua
 local lock_key, fence_key = KEYS[1], KEYS[2]
 local token, first, last = ARGV[1], tonumber(ARGV[2]), ARGV[3]
 
-local counter, failure = read_counter(fence_key)
+local counter, failure = read_counter(fence_key, server_time_us() + AHEAD_US)
 if failure then
   return failure
 end

@@ -11,7 +11,7 @@
   WRITES lock fence
   AGAIN  the same, but not sealed; a lease is never shortened
          An attempt replaces an earlier one of its token, and never a later one.
-  FAILS  WRONGTYPE if a key holds something else, FENCE if the counter is at its end; then nothing is changed
+  FAILS  WRONGTYPE if a key holds something else, FENCE if the counter is too far ahead of the clock; then nothing is changed
 ]]
 --#include constants.lua
 --#include clock.lua
@@ -20,7 +20,8 @@ local lock_key, fence_key = KEYS[1], KEYS[2]
 local token, attempt, ttl_ms, mark = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
 local first, last = tonumber(ARGV[5]), ARGV[6]
 
-local counter, failure = read_counter(fence_key)
+local now_us = server_time_us()
+local counter, failure = read_counter(fence_key, now_us + AHEAD_US)
 if failure then
   return failure
 end
@@ -36,7 +37,6 @@ if value then
     return { 0, redis.call('PTTL', lock_key), holder }
   end
 end
-local now_us = server_time_us()
 if value and tonumber(owner_attempt) == tonumber(attempt) then
   -- The attempt may have got the lock here by a fill, and rely on a longer lease than this vote asks for.
   if redis.call('PTTL', lock_key) < ttl_ms then
