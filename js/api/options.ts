@@ -170,7 +170,8 @@ export interface TryAcquireOptions extends AdoptOptions {
   readonly mode?: LockMode | undefined;
   /**
    * Only with `mode: 'shared'`: the largest number of holders that the lock may have, this caller included,
-   * a whole number from 1. If all callers give the same number, the lock is a semaphore.
+   * a whole number from 1. If all callers give the same number, the lock is a semaphore. If not, a waiter with a lower
+   * limit at the head of the queue also holds up those with higher limits behind it.
    *
    * @default undefined, no limit
    */

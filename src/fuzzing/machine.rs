@@ -423,7 +423,8 @@ fn any_reply(bytes: &mut Bytes<'_>, script: Option<Script>) -> Result<Reply, Fai
     }
     let Some(script) = script else {
         let last = exact(bytes);
-        let takes = [Take::Taken { last }, Take::Held, Take::Overtaken, Take::Unfenced];
+        let takes =
+            [Take::Taken { last }, Take::Held, Take::Unseen, Take::Overtaken, Take::Unfenced];
         return Ok(Reply::Take(bytes.pick(&takes)));
     };
     Ok(match (script, bytes.below(4)) {

@@ -56,6 +56,11 @@ impl HandoffBudget {
     pub(super) const fn next(self) -> Self {
         Self { left: self.left - 1, ..self }
     }
+
+    /// As before the last handoff, which does not count.
+    pub(super) const fn restored(self) -> Self {
+        Self { left: self.left + 1, ..self }
+    }
 }
 
 /// The last request of a lease for more handoffs.

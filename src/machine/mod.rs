@@ -1203,8 +1203,7 @@ impl Machine {
         if !matches!(held.mode, Mode::Shared { limit: Some(_) }) || held.budget.is_spent(cx.now) {
             return None;
         }
-        let budget =
-            if self.queues.is_alone(&held.keys) { held.budget } else { held.budget.next() };
+        let budget = held.budget.next();
         let next = self.queues.reserve_successor(&held.keys, held.mode)?;
         let (id, mut entry) = next.entry(cx, Beneficiary::Queue);
         (entry.budget, entry.longest) = (Some(budget), entry.ttl);
@@ -1267,7 +1266,7 @@ impl Machine {
             return Some(finished);
         }
         let successor = self.releases.get_mut(&release).and_then(|it| it.successor.take());
-        let Some((id, entry)) = successor else {
+        let Some((id, mut entry)) = successor else {
             return Some(finished);
         };
         self.queues.release_successor(&entry.keys);
@@ -1275,6 +1274,10 @@ impl Machine {
             Ok(Reply::HandedOff { fence, waiting }) => {
                 let alone = self.queues.are_only_own(&entry.keys, waiting, &self.entries);
                 self.queues.set_alone(&entry.keys, alone);
+                if alone {
+                    // It has overtaken nobody.
+                    entry.budget = entry.budget.map(HandoffBudget::restored);
+                }
                 self.grant_successor(id, *entry, fence, &finished);
                 Some(Finished { reply: Ok(Reply::Owner(true)), ..finished })
             }

@@ -438,7 +438,7 @@ impl Entry {
                 self.approach = Approach::Completion;
                 Step::Send
             }
-            Take::Held => Step::Send,
+            Take::Held | Take::Unseen => Step::Send,
             // Its release serves the waiters whom it has overtaken.
             Take::Overtaken => Step::Discard,
             Take::Unfenced => {

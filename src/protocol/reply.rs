@@ -95,8 +95,10 @@ pub enum Take {
         /// The last fence reserved. The counter is plain, so it may lie below the epoch.
         last: u64,
     },
-    /// It was held.
+    /// It was held, and still is.
     Held,
+    /// It was held, and is free by now, or its key holds other data than text: the script tells.
+    Unseen,
     /// The token took it, but others wait for it, or it has another owner by now.
     Overtaken,
     /// The token may own it, and has no fence.

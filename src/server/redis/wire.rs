@@ -399,7 +399,12 @@ pub(crate) fn taken(token: &Token, replies: &[Value]) -> Result<Reply, Failure> 
         (Value::ServerError(error), ..) => {
             return Err(refused(error.code(), error.details().unwrap_or_default()));
         }
-        (Value::Nil, ..) => Take::Held,
+        (Value::Nil, _, Value::Array(values))
+            if matches!(values.as_slice(), [Value::BulkString(_), _]) =>
+        {
+            Take::Held
+        }
+        (Value::Nil, ..) => Take::Unseen,
         (Value::Okay, Value::Int(last), Value::Array(values)) => match values.as_slice() {
             [Value::BulkString(holder), Value::Nil] if is_token(holder, token) => {
                 whole(*last).map_or(Take::Unfenced, |last| Take::Taken { last })
