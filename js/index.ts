@@ -23,7 +23,7 @@ export {
   StaleFenceError,
 } from './api/errors.js';
 export type { LockManagerEvents, LockWarning, LockWarningCode } from './api/events.js';
-export type { Lock, LockJson } from './api/lock.js';
+export type { Lock, LockJson, LockMode } from './api/lock.js';
 export type { LockSet } from './api/lock-set.js';
 export { LockManager } from './api/manager.js';
 export type { OnceOptions, OnceRan, OnceRefused, OnceResult } from './api/once.js';
@@ -31,7 +31,6 @@ export type {
   AcquireOptions,
   AdoptOptions,
   ForceReleaseOptions,
-  LockMode,
   QueryOptions,
   RequestOptions,
   TryAcquireOptions,

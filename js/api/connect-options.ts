@@ -3,7 +3,7 @@
 import { checkObject, checkSecret, checkText, checkWhole, show } from '../internal/checks.js';
 import { defaultLabel, fitLabel } from '../internal/label.js';
 import { argumentError } from './errors.js';
-import { checkHold, checkWait, type HoldOptions, TTL_MS_MAX, TTL_MS_MIN } from './options.js';
+import { checkHold, checkWait, type LockDefaults, TTL_MS_MAX, TTL_MS_MIN } from './options.js';
 import { checkTls, type TlsOptions } from './tls.js';
 
 /**
@@ -167,10 +167,7 @@ const SERVER_TIMEOUT_MS_MAX = 10_000;
 const REPLICAS_MAX = 1000;
 
 /** @internal */
-export interface Defaults extends HoldOptions {
-  readonly prefix: string;
-  readonly label: string;
-  readonly wait: number;
+export interface Defaults extends LockDefaults {
   readonly commandTimeout: number;
   readonly connectTimeout: number;
   readonly clientName: string;

@@ -1,8 +1,7 @@
 /** Several locks that are acquired and released as one. */
 
 import { LockLostError } from './errors.js';
-import type { LockJson, SharedHandle } from './lock.js';
-import type { LockMode } from './options.js';
+import type { LockJson, LockMode, SharedHandle } from './lock.js';
 
 /**
  * Several locks that were acquired together, and are held and released as one.

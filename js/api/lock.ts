@@ -1,4 +1,14 @@
-import type { LockMode } from './options.js';
+/**
+ * How a lock is held: `'exclusive'`, by one holder, or `'shared'`, by any number of holders that use this mode, while
+ * the lock has no exclusive holder.
+ *
+ * @example
+ * ```ts
+ * await using lock = await locks.acquire('catalogue', { mode: 'shared' })
+ * console.log(lock.mode) // shared
+ * ```
+ */
+export type LockMode = 'exclusive' | 'shared';
 
 /**
  * A lock that this process holds, until it is released or its lease ends.

@@ -3,7 +3,7 @@ import { onAbort } from '../internal/abort.js';
 import { Acquisition } from '../internal/acquisition.js';
 import { type Grant, HeldLock, type ManagerContext, VALUE } from '../internal/held-lock.js';
 import { checkKey, checkName, checkNames, checkSlot } from '../internal/names.js';
-import { withNesting } from '../internal/nested-call.js';
+import { NestedCall } from '../internal/nested-call.js';
 import { markerOf, runOnce, SAMPLE_SLOT } from '../internal/once.js';
 import { originOf, setOrigin, withOrigin } from '../internal/origins.js';
 import { type ErrorContext, toError } from '../internal/outcome.js';
@@ -29,7 +29,6 @@ import {
   WAIT_NEVER,
   WAIT_STEAL,
 } from '../native/records.js';
-import type { Defaults } from './connect-options.js';
 import { isTraced, tracedAcquire, tracing } from './diagnostics.js';
 import { LockConnectionError, LockError, LockLostError } from './errors.js';
 import { type LockManagerEvents, type LockWarning, onListenerChange } from './events.js';
@@ -50,6 +49,7 @@ import {
   checkTtl,
   type ForceReleaseOptions,
   type HoldOptions,
+  type LockDefaults,
   type QueryOptions,
   type RequestOptions,
   type TryAcquireOptions,
@@ -74,7 +74,7 @@ import { type LockStats, readStats } from './stats.js';
 export class LockManager extends EventEmitter<LockManagerEvents> implements AsyncDisposable {
   readonly #channel: NativeChannel;
   readonly #errors: ErrorContext;
-  readonly #defaults: Defaults;
+  readonly #defaults: LockDefaults;
   /** Shared with its locks. */
   readonly #shared: ManagerContext;
   /** The request of an acquire without options. */
@@ -89,7 +89,7 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
     });
   }
 
-  private constructor(channel: NativeChannel, errors: ErrorContext, defaults: Defaults) {
+  private constructor(channel: NativeChannel, errors: ErrorContext, defaults: LockDefaults) {
     if (!(channel instanceof NativeChannel)) {
       const illegal = new TypeError(
         'call connect() to get a LockManager: it cannot be made by new',
@@ -113,7 +113,7 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
   static of(
     channel: NativeChannel,
     errors: ErrorContext,
-    defaults: Defaults,
+    defaults: LockDefaults,
     warnings: readonly Warning[],
   ): LockManager {
     const manager = new LockManager(channel, errors, defaults);
@@ -166,11 +166,12 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
       const given =
         options === undefined ? this.#defaultRequest : checkAcquireOptions(options, this.#defaults);
       this.#refuse(given);
-      const request = this.#asCalled(given, name, this.acquire);
+      const request = withOrigin(given, this.acquire);
+      const nested = NestedCall.of(this, name, request, this.acquire);
       // Neither answers `null` to a request that waits.
       return typeof name === 'string'
-        ? (this.#take(name, request) as Promise<Lock>)
-        : (this.#takeAll(name, request) as Promise<LockSet>);
+        ? (this.#take(name, request, nested) as Promise<Lock>)
+        : (this.#takeAll(name, request, nested) as Promise<LockSet>);
     } catch (error) {
       return Promise.reject(error);
     }
@@ -259,10 +260,11 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
     const names = typeof name === 'string' ? [name] : name;
     const given = checkRequestOptions(names, options, this.#defaults);
     this.#refuse(given);
-    const request = this.#asCalled(given, name, this.request);
+    const request = withOrigin(given, this.request);
+    const nested = NestedCall.of(this, name, request, this.request);
     const taken = await (typeof name === 'string'
-      ? this.#take(name, request)
-      : this.#takeAll(name, request));
+      ? this.#take(name, request, nested)
+      : this.#takeAll(name, request, nested));
     if (taken === null) return callback(null);
     const locks = taken instanceof LockSet ? taken.locks : [taken];
     return runUnder(this, locks, () => callback(taken));
@@ -298,7 +300,9 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
   ): Promise<OnceResult<Awaited<T>>> {
     this.#check(key);
     const given = checkOnceOptions(options, this.#defaults);
-    const once = { ...given, request: this.#asCalled(given.request, key, this.runOnce) };
+    const request = withOrigin(given.request, this.runOnce);
+    const once = { ...given, request };
+    const nested = NestedCall.of(this, key, request, this.runOnce);
     this.#check(markerOf(key, typeof once.slot === 'string' ? once.slot : SAMPLE_SLOT));
     checkCallback(body);
     refuseOnQuorum(this.#errors, 'runOnce');
@@ -307,7 +311,7 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
       serverTime: (name: string) => this.#channel.serverTime(name),
       // It is not reentrant, so the lock is one of its own.
       take: (name: string, request: AcquireRequest) =>
-        this.#take(name, request) as Promise<HeldLock | null>,
+        this.#take(name, request, nested) as Promise<HeldLock | null>,
       takeOrRead: (name: string, request: AcquireRequest) => this.#takeOrRead(name, request),
       replace: (lock: HeldLock, value: string, ttl: number) =>
         this.adoptAs(lock, value, { ttl, renew: false }) as Promise<HeldLock>,
@@ -502,30 +506,33 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
     if (wait === WAIT_STEAL) refuseOnQuorum(this.#errors, 'steal');
   }
 
-  /** The request of a call of `method`, with where it was called if that may be told to people. */
-  #asCalled(
-    request: AcquireRequest,
-    names: string | readonly string[],
-    method: (...args: never[]) => unknown,
-  ): AcquireRequest {
-    return withNesting(withOrigin(request, method), this, names, method);
-  }
-
   /** Takes all of `given`, or none. */
-  #takeAll(given: readonly string[], request: AcquireRequest): Promise<LockSet | null> {
+  #takeAll(
+    given: readonly string[],
+    request: AcquireRequest,
+    nested?: NestedCall,
+  ): Promise<LockSet | null> {
     // A copy: the caller may change its array meanwhile.
     const names = [...given];
-    const { nested, reentrant, signal } = request;
+    const take = () => this.#takeEach(names, request, nested);
     // What a request around the call holds already is not acquired.
-    if (reentrant && nested !== undefined && names.every((name) => nested.shareable(name))) {
-      return this.#takeEach(names, request);
+    if (
+      request.reentrant &&
+      nested !== undefined &&
+      names.every((name) => nested.shareable(name))
+    ) {
+      return take();
     }
     const subject = { name: names.join(', '), errors: this.#errors };
-    return tracedAcquire(subject, signal, () => this.#takeEach(names, request));
+    return tracedAcquire(subject, request.signal, take);
   }
 
-  async #takeEach(names: readonly string[], request: AcquireRequest): Promise<LockSet | null> {
-    const { nested, share, wait } = request;
+  async #takeEach(
+    names: readonly string[],
+    request: AcquireRequest,
+    nested: NestedCall | undefined,
+  ): Promise<LockSet | null> {
+    const { share, wait } = request;
     const begun = performance.now();
     if (nested === undefined && share === SHARE_EXCLUSIVE && wait !== WAIT_STEAL) {
       const locks = await this.#takeTogether(names, begun, request);
@@ -533,7 +540,7 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
     }
     return takeAll(names, begun, wait, (name, left) => {
       const each = { ...request, wait: left, set: { begun, size: names.length } };
-      return this.#takeOrShare(name, each, () => this.#takeUntraced(name, each));
+      return this.#takeOrShare(name, each, nested, () => this.#takeUntraced(name, each));
     });
   }
 
@@ -579,14 +586,15 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
   }
 
   /** Takes one lock, or answers `null` if it is held and `request` says not to wait. */
-  #take(name: string, request: AcquireRequest): Promise<SharedHandle | null> {
-    return this.#takeOrShare(name, request, () => this.#takeFromServer(name, request));
+  #take(name: string, request: AcquireRequest, nested?: NestedCall): Promise<SharedHandle | null> {
+    return this.#takeOrShare(name, request, nested, () => this.#takeFromServer(name, request));
   }
 
   /** Shares the lock of a request around the call if `request` may, or else has `take` take it. */
   #takeOrShare(
     name: string,
-    { nested, reentrant, wait }: AcquireRequest,
+    { reentrant, wait }: AcquireRequest,
+    nested: NestedCall | undefined,
     take: () => Promise<SharedHandle | null>,
   ): Promise<SharedHandle | null> {
     if (nested === undefined) return take();

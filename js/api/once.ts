@@ -2,11 +2,16 @@
 
 import { checkBoolean, checkObject, checkText, checkWhole, show } from '../internal/checks.js';
 import { readDuration } from '../internal/durations.js';
-import type { OnceRequest } from '../internal/once.js';
 import { WAIT_NEVER } from '../native/records.js';
-import type { Defaults } from './connect-options.js';
 import { argumentError } from './errors.js';
-import { type AcquireOptions, checkWaiting, TTL_MS_MAX, TTL_MS_MIN } from './options.js';
+import {
+  type AcquireOptions,
+  type AcquireRequest,
+  checkWaiting,
+  type LockDefaults,
+  TTL_MS_MAX,
+  TTL_MS_MIN,
+} from './options.js';
 
 /**
  * Options of `runOnce`: what a slot is, and those of `acquire` for the lock that the body holds.
@@ -123,6 +128,16 @@ export interface OnceRefused<T = unknown> {
   readonly value?: T;
 }
 
+/** The options of a run, checked. @internal */
+export interface OnceRequest {
+  readonly request: AcquireRequest;
+  /** The name of the slot, or the length of the slots in ms. */
+  readonly slot: string | number;
+  readonly retry: boolean;
+  readonly keep: number;
+  readonly keepResult: boolean;
+}
+
 const OPTIONS = [
   'every',
   'keep',
@@ -141,7 +156,7 @@ const KEEP_MS_LEAST = 60_000;
 const TTL_MS_LEAST = 2 * TTL_MS_MIN;
 
 /** @internal */
-export function checkOnceOptions(options: unknown, defaults: Defaults): OnceRequest {
+export function checkOnceOptions(options: unknown, defaults: LockDefaults): OnceRequest {
   const known = [...OPTIONS, 'ttl', 'wait'];
   const given = checkObject<OnceOptions>(options, known, 'runOnce');
   const { every, slot, retry = false, keep, keepResult = false, wait = 0, ...hold } = given;

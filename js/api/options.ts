@@ -10,12 +10,10 @@ import {
 } from '../internal/checks.js';
 import { fitLabel } from '../internal/label.js';
 import { checkName } from '../internal/names.js';
-import type { NestedCall } from '../internal/nested-call.js';
 import { clientOf } from '../internal/tokens.js';
 import { SHARE_EXCLUSIVE, SHARE_UNLIMITED, WAIT_NEVER, WAIT_STEAL } from '../native/records.js';
-import type { Defaults } from './connect-options.js';
 import { argumentError } from './errors.js';
-import type { LockJson } from './lock.js';
+import type { LockJson, LockMode } from './lock.js';
 
 /**
  * Options of `acquire`.
@@ -83,18 +81,6 @@ export interface RequestOptions extends AcquireOptions {
    */
   readonly reentrant?: boolean | undefined;
 }
-
-/**
- * How a lock is held: `'exclusive'`, by one holder, or `'shared'`, by any number of holders that use this mode, while
- * the lock has no exclusive holder.
- *
- * @example
- * ```ts
- * await using lock = await locks.acquire('catalogue', { mode: 'shared' })
- * console.log(lock.mode) // shared
- * ```
- */
-export type LockMode = 'exclusive' | 'shared';
 
 /**
  * Options of `forceRelease`.
@@ -264,6 +250,14 @@ export interface SetCall {
   readonly size: number;
 }
 
+/** What a manager's locks have unless their caller says otherwise. @internal */
+export interface LockDefaults extends HoldOptions {
+  /** The beginning of every lock's key. */
+  readonly prefix: string;
+  readonly label: string;
+  readonly wait: number;
+}
+
 /** A caller's request, with every default filled in. @internal */
 export interface AcquireRequest extends HoldOptions {
   readonly label: string;
@@ -273,8 +267,6 @@ export interface AcquireRequest extends HoldOptions {
   /** `SHARE_EXCLUSIVE`, `SHARE_UNLIMITED`, or the limit. */
   readonly share: number;
   readonly reentrant: boolean;
-  /** The call, if a request around it holds one of its locks. */
-  readonly nested: NestedCall | undefined;
   /** The call, if it takes several locks one by one. */
   readonly set?: SetCall;
   /** Whether the end of the manager leaves the lock to expire. */
@@ -289,7 +281,7 @@ const ACQUIRE_OPTIONS = [...TRY_ACQUIRE_OPTIONS, 'signal', 'steal', 'wait'];
 const REQUEST_OPTIONS = [...ACQUIRE_OPTIONS, 'ifAvailable', 'reentrant'];
 
 /** @internal */
-export function checkAcquireOptions(options: unknown, defaults: Defaults): AcquireRequest {
+export function checkAcquireOptions(options: unknown, defaults: LockDefaults): AcquireRequest {
   const given = checkObject<AcquireOptions>(options, ACQUIRE_OPTIONS, 'acquire');
   const request = checkWaiting(given, defaults);
   refuseContradictions(given, (message) => argumentError('ERR_INVALID_ARG_VALUE', message));
@@ -304,7 +296,7 @@ export function checkAcquireOptions(options: unknown, defaults: Defaults): Acqui
 export function checkRequestOptions(
   names: readonly string[],
   options: unknown,
-  defaults: Defaults,
+  defaults: LockDefaults,
 ): AcquireRequest {
   const given = checkObject<RequestOptions>(options, REQUEST_OPTIONS, 'request');
   const request = checkWaiting(given, defaults);
@@ -317,13 +309,13 @@ export function checkRequestOptions(
 }
 
 /** @internal */
-export function checkTryAcquireOptions(options: unknown, defaults: Defaults): AcquireRequest {
+export function checkTryAcquireOptions(options: unknown, defaults: LockDefaults): AcquireRequest {
   const given = checkObject<TryAcquireOptions>(options, TRY_ACQUIRE_OPTIONS, 'tryAcquire');
   return checkHeld(given, defaults);
 }
 
 /** @internal */
-export function checkAdoptOptions(options: unknown, defaults: Defaults): AcquireRequest {
+export function checkAdoptOptions(options: unknown, defaults: LockDefaults): AcquireRequest {
   const given = checkObject<AdoptOptions>(options, ADOPT_OPTIONS, 'adopt');
   return checkHeld(given, { ...defaults, label: '' });
 }
@@ -392,7 +384,7 @@ export function checkQueryOptions(options: unknown): QueryRequest {
 }
 
 /** @internal */
-export function checkWaiting(given: RequestOptions, defaults: Defaults): AcquireRequest {
+export function checkWaiting(given: RequestOptions, defaults: LockDefaults): AcquireRequest {
   const { wait = defaults.wait, signal, steal = false, ifAvailable = false } = given;
   const { reentrant = false } = given;
   checkWait(wait);
@@ -409,7 +401,7 @@ const NOT_WAITING = { wait: WAIT_NEVER, signal: undefined, reentrant: false };
 /** Checks the options that matter while the lock is held, and adds those of the wait. */
 function checkHeld(
   given: TryAcquireOptions,
-  defaults: Defaults,
+  defaults: LockDefaults,
   { wait, signal, reentrant }: Pick<AcquireRequest, 'wait' | 'signal' | 'reentrant'> = NOT_WAITING,
 ): AcquireRequest {
   const { ttl = defaults.ttl, renew = defaults.renew, maxHold = defaults.maxHold } = given;
@@ -431,7 +423,6 @@ function checkHeld(
     wait,
     signal,
     reentrant,
-    nested: undefined,
     origin: undefined,
   };
 }

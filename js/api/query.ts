@@ -4,7 +4,8 @@ import { type ErrorContext, toError } from '../internal/outcome.js';
 import { askedAt, clientOf, labelOf } from '../internal/tokens.js';
 import type { NativeChannel } from '../native/channel.js';
 import { type Outcome, queryOperation, readTtl } from '../native/records.js';
-import type { LockMode, QueryRequest } from './options.js';
+import type { LockMode } from './lock.js';
+import type { QueryRequest } from './options.js';
 
 /**
  * One holder of a lock.

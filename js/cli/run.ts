@@ -2,9 +2,9 @@
 
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import { LockLostError } from '../api/errors.js';
-import type { Lock } from '../api/lock.js';
+import type { Lock, LockMode } from '../api/lock.js';
 import type { LockManager } from '../api/manager.js';
-import { type LockMode, TTL_MS_MAX, TTL_MS_MIN } from '../api/options.js';
+import { TTL_MS_MAX, TTL_MS_MIN } from '../api/options.js';
 import { readDuration } from '../internal/durations.js';
 import { defaultLabel } from '../internal/label.js';
 import { leaveToExpireAtExit } from '../native/slots.js';

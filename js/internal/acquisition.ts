@@ -31,14 +31,9 @@ export class Acquisition extends AcquireOperation implements OutcomeReader<HeldL
 
   /** The lock. Throws the error that says why there is none; `action`: what has failed. */
   lock(outcome: Outcome, action = 'acquire'): HeldLock {
-    const { share, leaveToExpire, nested, origin, set } = this.request;
+    const { share, leaveToExpire, origin, set } = this.request;
     const { name } = this;
-    if (!isGrant(outcome)) {
-      const more = { advice: nested?.advice(name), set };
-      const error = toError(outcome, this.#manager.errors, action, name, more);
-      nested?.trace(error);
-      throw error;
-    }
+    if (!isGrant(outcome)) throw toError(outcome, this.#manager.errors, action, name, set);
     const { lease, fence, label = this.request.label } = readGrant(outcome);
     const mode = share === SHARE_EXCLUSIVE ? 'exclusive' : 'shared';
     const grant = { name, label, mode, lease, fence, leaveToExpire } as const;

@@ -1,7 +1,7 @@
 import { isTraced, traced, tracing } from '../api/diagnostics.js';
 import { LockLostError, type LockLostReason } from '../api/errors.js';
-import type { Lock, LockJson, SharedHandle } from '../api/lock.js';
-import { checkTtl, type LockMode } from '../api/options.js';
+import type { Lock, LockJson, LockMode, SharedHandle } from '../api/lock.js';
+import { checkTtl } from '../api/options.js';
 import type { NativeChannel } from '../native/channel.js';
 import {
   addRelease,

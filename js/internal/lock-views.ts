@@ -1,7 +1,7 @@
 /** The holders and waiters of each lock, as the command line and the page for operators show them. */
 
+import type { LockMode } from '../api/lock.js';
 import type { LockManager } from '../api/manager.js';
-import type { LockMode } from '../api/options.js';
 import type { HeldLockInfo, LockSnapshot, PendingLockInfo } from '../api/query.js';
 import { printable } from './human.js';
 

@@ -1,5 +1,6 @@
 /** Calls under a request that ask for a lock which this request holds: they share it, or wait for it. */
 
+import { LockTimeoutError } from '../api/errors.js';
 import type { SharedHandle } from '../api/lock.js';
 import type { AcquireRequest } from '../api/options.js';
 import { SHARE_EXCLUSIVE } from '../native/records.js';
@@ -24,10 +25,31 @@ export class NestedCall implements Captured {
   readonly #share: number;
   declare readonly stack?: string;
 
-  constructor(owner: object, scope: Scope, share: number) {
+  private constructor(owner: object, scope: Scope, share: number) {
     this.#owner = owner;
     this.#scope = scope;
     this.#share = share;
+  }
+
+  /**
+   * The call of `method` for locks of the manager `owner`; undefined unless a request around it holds one of `names`. To
+   * be called before the first `await`, so that the stack shows the caller.
+   */
+  static of(
+    owner: object,
+    names: string | readonly string[],
+    { reentrant, share, wait }: AcquireRequest,
+    method: (...args: never[]) => unknown,
+  ): NestedCall | undefined {
+    const scope = currentScope();
+    if (scope === undefined) return undefined;
+    const all = typeof names === 'string' ? [names] : names;
+    const held = all.filter((name) => scope.find(owner, name) !== undefined);
+    if (held.length === 0) return undefined;
+    const call = new NestedCall(owner, scope, share);
+    const waits = wait > 0 && !(reentrant && held.every((name) => call.shareable(name)));
+    if (waits) Error.captureStackTrace(call, method);
+    return call;
   }
 
   /** The lock `name` of a request around the call, if the call may share it with `reentrant`. */
@@ -36,41 +58,48 @@ export class NestedCall implements Captured {
     return lock !== undefined && this.#fits(lock) ? lock : undefined;
   }
 
-  /** What to do if the call waits for the lock `name`; undefined unless a request around the call holds it. */
-  advice(name: string): string | undefined {
-    const lock = this.#around(name);
-    if (lock === undefined) return undefined;
-    const [how, cure] = this.#fits(lock)
-      ? ['', 'share the lock by request with { reentrant: true }, or pass it on as an argument']
-      : [
-          ' shared',
-          'make that request exclusive, and downgrade its lock where others may share it',
-        ];
-    return `a request around the call holds it${how}, and if that request awaits the call, neither can go on: ${cure}`;
-  }
-
-  /** Has `error` show where the call was made: it was created where its outcome was read. */
-  trace(error: Error): void {
-    const calls = callsOf(this);
-    if (calls !== undefined) error.stack = `${error}\n${calls}`;
-  }
-
-  /** Answers `taken`, the lock `name`; calls `warn` with the advice and the stack of the call if that takes long. */
+  /**
+   * Answers `taken`, the lock `name`. If that takes long, calls `warn` with what to do and the stack of the call; and adds
+   * both to the error if the lock was not free in time.
+   */
   async watch<T>(
     name: string,
     taken: Promise<T>,
     warn: (advice: string, calls: string) => void,
   ): Promise<T> {
     const late = () => {
-      const advice = this.advice(name);
+      const advice = this.#advice(name);
       if (advice !== undefined) warn(advice, callsOf(this) ?? '');
     };
     const timer = setTimeout(late, WARN_AFTER_MS).unref();
     try {
       return await taken;
+    } catch (error) {
+      if (error instanceof LockTimeoutError) this.#explain(error, this.#advice(name));
+      throw error;
     } finally {
       clearTimeout(timer);
     }
+  }
+
+  /** Has `error` say what to do, and show where the call was made: it was created where its outcome was read. */
+  #explain(error: LockTimeoutError, advice: string | undefined): void {
+    if (advice !== undefined) error.message += `; ${advice}`;
+    const calls = callsOf(this);
+    if (calls !== undefined) error.stack = `${error}\n${calls}`;
+  }
+
+  /** What to do if the call waits for the lock `name`; undefined unless a request around the call holds it. */
+  #advice(name: string): string | undefined {
+    const lock = this.#around(name);
+    if (lock === undefined) return undefined;
+    const [shared, cure] = this.#fits(lock)
+      ? ['', 'share the lock by request with { reentrant: true }, or pass it on as an argument']
+      : [
+          ' shared',
+          'make that request exclusive, and downgrade its lock where others may share it',
+        ];
+    return `a request around the call holds it${shared}, and if that request awaits the call, neither can go on: ${cure}`;
   }
 
   #around(name: string): SharedHandle | undefined {
@@ -81,28 +110,4 @@ export class NestedCall implements Captured {
   #fits({ mode }: SharedHandle): boolean {
     return mode === 'exclusive' || this.#share !== SHARE_EXCLUSIVE;
   }
-}
-
-/**
- * The request of a call of `method`, with a `NestedCall` if a request around it holds one of `names`. To be called before
- * the first `await`, so that the stack shows the caller.
- *
- * @internal
- */
-export function withNesting(
-  request: AcquireRequest,
-  owner: object,
-  names: string | readonly string[],
-  method: (...args: never[]) => unknown,
-): AcquireRequest {
-  const scope = currentScope();
-  if (scope === undefined) return request;
-  const all = typeof names === 'string' ? [names] : names;
-  const held = all.filter((name) => scope.find(owner, name) !== undefined);
-  if (held.length === 0) return request;
-  const { reentrant, share, wait } = request;
-  const nested = new NestedCall(owner, scope, share);
-  const waits = wait > 0 && !(reentrant && held.every((name) => nested.shareable(name)));
-  if (waits) Error.captureStackTrace(nested, method);
-  return { ...request, nested };
 }

@@ -1,6 +1,5 @@
 import { LockError, LockLostError } from '../api/errors.js';
-import type { LockJson, SharedHandle } from '../api/lock.js';
-import type { LockMode } from '../api/options.js';
+import type { LockJson, LockMode, SharedHandle } from '../api/lock.js';
 
 /**
  * The lock of an outer `request`, as a nested request gets it: the same lease, with a release of its own.

@@ -7,7 +7,7 @@ import {
   LockTimeoutError,
 } from '../api/errors.js';
 import type { Lock } from '../api/lock.js';
-import type { OnceResult } from '../api/once.js';
+import type { OnceRequest, OnceResult } from '../api/once.js';
 import { type AcquireRequest, TTL_MS_MIN } from '../api/options.js';
 import { SHARE_EXCLUSIVE, WAIT_NEVER } from '../native/records.js';
 import type { HeldLock } from './held-lock.js';
@@ -24,16 +24,6 @@ export interface OnceManager {
   takeOrRead(name: string, request: AcquireRequest): Promise<HeldLock | string>;
   /** Gives a lock another value, and a lease of `ttl` ms that is not renewed. */
   replace(lock: HeldLock, value: string, ttl: number): Promise<HeldLock>;
-}
-
-/** The options of a run, checked. @internal */
-export interface OnceRequest {
-  readonly request: AcquireRequest;
-  /** The name of the slot, or the length of the slots in ms. */
-  readonly slot: string | number;
-  readonly retry: boolean;
-  readonly keep: number;
-  readonly keepResult: boolean;
 }
 
 /** Between the token of a marker and the result of its slot. No token has a space. */
@@ -194,7 +184,6 @@ function requestOfMarker({ request, keep }: OnceRequest): AcquireRequest {
     wait: WAIT_NEVER,
     share: SHARE_EXCLUSIVE,
     reentrant: false,
-    nested: undefined,
     leaveToExpire: false,
   };
 }

@@ -3,17 +3,15 @@
  * as its lock is held. They cost too much for everyday use.
  */
 
-import type { AcquireRequest } from '../api/options.js';
-
 const RECORDED = process.env['HOLDFAST_TRACE'] === '1';
 
 const origins = new WeakMap<object, string>();
 
 /** Adds the calls that led to `method` to a request, if they are recorded. @internal */
-export function withOrigin(
-  request: AcquireRequest,
+export function withOrigin<Request extends { readonly origin: string | undefined }>(
+  request: Request,
   method: (...args: never[]) => unknown,
-): AcquireRequest {
+): Request {
   if (!RECORDED) return request;
   const at: Captured = {};
   Error.captureStackTrace(at, method);

@@ -57,21 +57,16 @@ const CURES: Readonly<Record<string, string>> = {
 const COUNTER_CURE =
   "other code wrote this key, from which the fences of all locks come: delete the key, and fences continue from the server's clock";
 
-/** What the error of a lock that was not free in time has besides. */
-interface Waiter {
-  /** What to do. */
-  readonly advice?: string | undefined;
-  /** The call, if it waited for other locks before. */
-  readonly set?: SetCall | undefined;
-}
-
-/** The error for an outcome that is not a success of `action`. Callers `await` before, so that the stack names them. */
+/**
+ * The error for an outcome that is not a success of `action`. Callers `await` before, so that the stack names them.
+ * `set`: the call, if it waited for other locks before.
+ */
 export function toError(
   outcome: Outcome,
   context: ErrorContext,
   action: string,
   lock?: string,
-  waiter: Waiter = {},
+  set?: SetCall,
 ): LockError {
   const subject =
     lock === undefined
@@ -91,7 +86,7 @@ export function toError(
     case OutcomeCode.Server:
       return serverError(outcome, subject, lock);
     case OutcomeCode.TimedOut:
-      return timeoutError(outcome, context, lock ?? '', waiter);
+      return timeoutError(outcome, context, lock ?? '', set);
     default: {
       const report = 'this is a defect of holdfast, please report it';
       return new LockError('ERR_INTERNAL', `${subject}: ${report}`, lock);
@@ -127,7 +122,7 @@ function timeoutError(
   outcome: Outcome,
   context: ErrorContext,
   lock: string,
-  { advice, set }: Waiter,
+  set: SetCall | undefined,
 ): LockTimeoutError {
   const { waited: forThis, remaining, holder: token, holders, position } = readTimeout(outcome);
   const waited = set === undefined ? forThis : Math.floor(performance.now() - set.begun);
@@ -140,8 +135,8 @@ function timeoutError(
       : describeHold({ token, holders, heldFor, remaining }, context);
   const queued =
     position === undefined ? '' : `, and the caller was number ${position} in the wait queue`;
-  const told = [advice, adviceOnGone(holderLabel)].filter((each) => each !== undefined);
-  const more = told.map((each) => `; ${each}`).join('');
+  const gone = adviceOnGone(holderLabel);
+  const more = gone === undefined ? '' : `; ${gone}`;
   const all = set === undefined ? '' : ` for all ${set.size} locks of the call`;
   const message = `lock "${lock}" was not free within ${waited} ms${all}: ${held}${queued}${more}`;
   return new LockTimeoutError(message, lock, details);

@@ -2,7 +2,6 @@
 
 import { native } from './addon.js';
 import { again, orElse } from './calls.js';
-import type { NativeChannel } from './channel.js';
 import {
   DONE,
   hasText,
@@ -49,6 +48,18 @@ async function readLater<T>(outcome: Outcome, reader: OutcomeReader<T>): Promise
   return reader.read(outcome);
 }
 
+/** The manager that records are about. @internal */
+export interface RecordOwner {
+  /** A lease was lost; `reason` is a `LossCode`. */
+  lose(lease: number, reason: number): void;
+  /** All leases were lost. */
+  loseAll(reason: number): void;
+  /** Something happened to the connection: a `NoticeCode`, and its text. */
+  notify(code: number, text: string): void;
+  /** Reports the locks that nothing refers to any more. Answers whether any lock is held. */
+  findAbandoned(now: number): boolean;
+}
+
 /** An operation under way. Slots are used again, so `use` tells it from later ones in the same slot. @internal */
 export interface Ticket {
   readonly slot: number;
@@ -82,8 +93,8 @@ const { clearInterval, setImmediate, setInterval } = globalThis;
 class Slots implements RecordReader {
   readonly #resolvers: (Resolve | undefined)[] = [];
   readonly #readers: (OutcomeReader<unknown> | undefined)[] = [];
-  /** The channel of each operation: an operation under way keeps its manager from being collected. */
-  readonly #owners: (NativeChannel | undefined)[] = [];
+  /** The manager of each operation: an operation under way keeps its manager from being collected. */
+  readonly #owners: (RecordOwner | undefined)[] = [];
   readonly #free: number[] = [];
   /** How often each slot was taken. */
   readonly #uses: number[] = [];
@@ -95,11 +106,11 @@ class Slots implements RecordReader {
   readonly #bridge = again(() => new native.Bridge(() => this.drain(), eventLoopReads()));
   /** Operations under way keep the process alive; held locks do not. */
   readonly #keepAlive = setInterval(() => {}, 2 ** 30).unref();
-  /** The channels by the number of their manager. A manager that was collected needs no records. */
-  readonly #channels = new Map<number, WeakRef<NativeChannel>>();
-  readonly #collected = new FinalizationRegistry<number>((id) => this.#channels.delete(id));
+  /** The managers by their number. One that was collected needs no records. */
+  readonly #managers = new Map<number, WeakRef<RecordOwner>>();
+  readonly #collected = new FinalizationRegistry<number>((id) => this.#managers.delete(id));
   /** Managers that hold locks or have listeners. If one were collected, it would release what it holds. */
-  readonly #retained = new Set<NativeChannel>();
+  readonly #retained = new Set<RecordOwner>();
   #abandonedCheck: NodeJS.Timeout | undefined;
   #nextId = 0;
   #open = 0;
@@ -116,16 +127,16 @@ class Slots implements RecordReader {
     return this.#nextId++;
   }
 
-  /** Has records about the manager `id` brought to `channel`. */
-  register(id: number, channel: NativeChannel): void {
-    this.#channels.set(id, new WeakRef(channel));
-    this.#collected.register(channel, id);
+  /** Has records about the manager `id` brought to `owner`. */
+  register(id: number, owner: RecordOwner): void {
+    this.#managers.set(id, new WeakRef(owner));
+    this.#collected.register(owner, id);
   }
 
-  /** Keeps `channel` from being collected, or does so no more. */
-  retain(channel: NativeChannel, wanted: boolean): void {
-    if (wanted) this.#retained.add(channel);
-    else this.#retained.delete(channel);
+  /** Keeps `owner` from being collected, or does so no more. */
+  retain(owner: RecordOwner, wanted: boolean): void {
+    if (wanted) this.#retained.add(owner);
+    else this.#retained.delete(owner);
   }
 
   /** Looks from time to time for locks that nothing refers to any more, as long as any is held. */
@@ -133,7 +144,7 @@ class Slots implements RecordReader {
     this.#abandonedCheck ??= setInterval(() => {
       const now = performance.now();
       let holding = false;
-      for (const channel of this.#retained) holding = channel.findAbandoned(now) || holding;
+      for (const owner of this.#retained) holding = owner.findAbandoned(now) || holding;
       if (holding) return;
       clearInterval(this.#abandonedCheck);
       this.#abandonedCheck = undefined;
@@ -165,7 +176,7 @@ class Slots implements RecordReader {
    * Takes a slot; `resolve` is called once with the outcome that arrives in it, or what `reader` makes of that. `owner`
    * lives until then.
    */
-  take(resolve: Resolve, owner?: NativeChannel, reader?: OutcomeReader<unknown>): number {
+  take(resolve: Resolve, owner?: RecordOwner, reader?: OutcomeReader<unknown>): number {
     const slot = this.#free.pop() ?? this.#resolvers.length;
     this.#resolvers[slot] = resolve;
     this.#readers[slot] = reader;
@@ -177,7 +188,7 @@ class Slots implements RecordReader {
   }
 
   /** Takes a slot for what `start` begins. If it throws, the slot is free again. */
-  takeFor<T>(start: (slot: number) => T, resolve: Resolve, owner?: NativeChannel): T {
+  takeFor<T>(start: (slot: number) => T, resolve: Resolve, owner?: RecordOwner): T {
     const slot = this.take(resolve, owner);
     try {
       return start(slot);
@@ -282,12 +293,12 @@ class Slots implements RecordReader {
   }
 
   lose(manager: number, lease: number, reason: number): void {
-    this.#channels.get(manager)?.deref()?.lose(lease, reason);
+    this.#managers.get(manager)?.deref()?.lose(lease, reason);
   }
 
   notify(manager: number, code: number): void {
     const text = orElse(() => this.#bridge.takeNotice(), null) ?? '';
-    this.#channels.get(manager)?.deref()?.notify(code, text);
+    this.#managers.get(manager)?.deref()?.notify(code, text);
   }
 
   /** Ends operations of which the core has never heard. */
@@ -310,7 +321,7 @@ class Slots implements RecordReader {
       deliver(INTERNAL, resolve, this.#readers[slot]);
     });
     if (this.#open === 0) this.#keepAlive.unref();
-    for (const channel of this.#channels.values()) channel.deref()?.loseAll(LossCode.Expired);
+    for (const owner of this.#managers.values()) owner.deref()?.loseAll(LossCode.Expired);
   }
 
   /**

@@ -6,13 +6,8 @@
 
 import type { Client } from '../redlock/votes.js';
 import { LostLockError, TimeoutError } from './errors.js';
-import { Lock } from './lock.js';
-import {
-  defaultTimeoutOptions,
-  type LockLostCallback,
-  type LockOptions,
-  type TimeoutOptions,
-} from './options.js';
+import { Lock, type LockLostCallback, type LockOptions } from './lock.js';
+import { defaultTimeoutOptions, type TimeoutOptions } from './options.js';
 
 export type { Client, LockLostCallback, LockOptions, TimeoutOptions };
 export { defaultTimeoutOptions, Lock, LostLockError, TimeoutError };

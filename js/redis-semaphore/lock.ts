@@ -11,10 +11,24 @@ import { LostLockError, TimeoutError } from './errors.js';
 import {
   type Checked,
   checkOptions,
-  type LockOptions,
+  type HolderOptions,
   newIdentifier,
   tokenFor,
 } from './options.js';
+
+/** Called when a renewed lock was lost. */
+export type LockLostCallback = (this: Lock, error: LostLockError) => void;
+
+/** Options of a lock. */
+export interface LockOptions extends HolderOptions {
+  /**
+   * Called with a `LostLockError` when the lock was lost, if it is renewed. By default the error is thrown, and nothing
+   * catches it.
+   *
+   * @default throws the error
+   */
+  readonly onLockLost?: LockLostCallback | undefined;
+}
 
 /** What a class of locks decides for all of them. @internal */
 export interface Kind {
@@ -24,12 +38,18 @@ export interface Kind {
   readonly limit?: number;
 }
 
+/** What happens to a loss without a callback. */
+function throwIt(error: LostLockError): never {
+  throw error;
+}
+
 /** What all locks of redis-semaphore have in common. */
 export abstract class Lock {
   readonly #kind: Kind;
   readonly #clients: readonly Client[];
   readonly #connection: Connection;
   readonly #options: Checked;
+  readonly #onLockLost: LockLostCallback;
   #identifier: string | undefined;
   #external: boolean;
   #held: SharedHandle | undefined;
@@ -42,6 +62,7 @@ export abstract class Lock {
     this.#kind = kind;
     this.#clients = clients;
     this.#options = checkOptions(options);
+    this.#onLockLost = options?.onLockLost ?? throwIt;
     this.#identifier = this.#options.identifier;
     this.#external = this.#options.acquiredExternally;
     readClients(clients);
@@ -193,7 +214,7 @@ export abstract class Lock {
       if (!this.#isRefreshed || this.#held !== held) return;
       // The end of the clients is no loss of the lock.
       if (reason instanceof LockLostError && reason.reason === 'closed') return;
-      this.#options.onLockLost.call(
+      this.#onLockLost.call(
         this,
         new LostLockError(`Lost ${kind} for key ${key}`, { cause: reason }),
       );

@@ -1,8 +1,6 @@
 /** The options of redis-semaphore, and their checks. */
 
 import { native } from '../native/addon.js';
-import type { LostLockError } from './errors.js';
-import type { Lock } from './lock.js';
 
 /** Times of a lock, in ms. */
 export interface TimeoutOptions {
@@ -40,11 +38,8 @@ export interface TimeoutOptions {
   readonly refreshInterval?: number | undefined;
 }
 
-/** Called when a renewed lock was lost. */
-export type LockLostCallback = (this: Lock, error: LostLockError) => void;
-
-/** Options of a lock. */
-export interface LockOptions extends TimeoutOptions {
+/** Options of a lock, without its callback. */
+export interface HolderOptions extends TimeoutOptions {
   /**
    * For the time of a migration, while instances of redis-semaphore run: a mutex tries again after `retryInterval`, as
    * redis-semaphore does, and does not wait in the queue, so that old instances get their share of a busy lock. Has no
@@ -78,13 +73,6 @@ export interface LockOptions extends TimeoutOptions {
    * @default undefined
    */
   readonly externallyAcquiredIdentifier?: string | undefined;
-  /**
-   * Called with a `LostLockError` when the lock was lost, if it is renewed. By default the error is thrown, and nothing
-   * catches it.
-   *
-   * @default throws the error
-   */
-  readonly onLockLost?: LockLostCallback | undefined;
 }
 
 /** The defaults of the times. */
@@ -107,7 +95,6 @@ export interface Checked {
   readonly identifier: string | undefined;
   readonly identifierSuffix: string;
   readonly acquiredExternally: boolean;
-  readonly onLockLost: LockLostCallback;
   /** How a mutex tries again by itself; nothing if it waits in the queue. */
   readonly retries:
     | { readonly interval: number; readonly wait: number; readonly limit: number }
@@ -115,7 +102,7 @@ export interface Checked {
 }
 
 /** @internal */
-export function checkOptions(options: LockOptions = {}): Checked {
+export function checkOptions(options: HolderOptions = {}): Checked {
   const { identifier, acquiredExternally = false, externallyAcquiredIdentifier: taken } = options;
   if (identifier !== undefined && (identifier === '' || typeof identifier !== 'string')) {
     throw new Error('identifier must be not empty random string');
@@ -142,11 +129,6 @@ export function checkOptions(options: LockOptions = {}): Checked {
     identifierSuffix: options.identifierSuffix ?? '',
     acquiredExternally: acquiredExternally || taken !== undefined,
     retries: options.besideOldCode === true ? retries : undefined,
-    onLockLost:
-      options.onLockLost ??
-      ((error) => {
-        throw error;
-      }),
   };
 }
 

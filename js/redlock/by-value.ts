@@ -3,11 +3,18 @@
  * service's own clients release and extend them.
  */
 
+import { LockLostError } from '../api/errors.js';
+import type { LockManager } from '../api/manager.js';
+import { checkTarget } from '../api/target.js';
 import { evaluate } from '../internal/evaluate.js';
-import { locked } from './errors.js';
+import { clientOf } from '../internal/tokens.js';
+import { readClients } from './clients.js';
+import { locked, ResourceLockedError } from './errors.js';
 import { isNodeRedis3 } from './node-redis3.js';
 import { bag } from './place.js';
-import { type Client, type ExecutionStats, statsOf } from './votes.js';
+import { validFor } from './settings.js';
+import { releasedOf, statsOf } from './tally.js';
+import type { Client, ExecutionStats } from './votes.js';
 
 /**
  * The beginning of both scripts: whether ARGV[1] owns KEYS[1]. The value of a lock of holdfast has a mark behind the
@@ -24,8 +31,8 @@ const EXTEND = `${OWNS}
 if redis.call('PTTL', KEYS[1]) < tonumber(ARGV[2]) then redis.call('PEXPIRE', KEYS[1], ARGV[2]) end
 return 1`;
 
-/** One key, and the token that its lock has. @internal */
-export interface Share {
+/** One key, and the token that its lock has. */
+interface Share {
   readonly key: string;
   readonly token: string;
 }
@@ -38,28 +45,81 @@ export function joinTokens(tokens: readonly string[]): string {
   return tokens.join(BETWEEN_TOKENS);
 }
 
-/** The resources of a lock with their tokens. node-redlock uses one token for all. @internal */
-export function sharesOf(resources: readonly string[], value: string): Share[] {
+/** The resources of a lock with their tokens. node-redlock uses one token for all. */
+function sharesOf(resources: readonly string[], value: string): Share[] {
   const tokens = value.split(BETWEEN_TOKENS);
   const several = tokens.length === resources.length;
   return resources.map((key, i) => ({ key, token: several ? (tokens[i] as string) : value }));
 }
 
-/** Releases a lock at every client. @internal */
-export function releaseByValue(
-  clients: ReadonlySet<Client>,
-  shares: readonly Share[],
-): Promise<ExecutionStats> {
-  return everywhere(clients, shares, RELEASE, []);
+/** A lock, as far as its value goes. */
+interface Valued {
+  readonly resources: readonly string[];
+  readonly value: string;
 }
 
-/** Makes a lock last `duration` ms from now at every client. @internal */
-export function extendByValue(
+/**
+ * Releases a lock by its value. One server's locks of holdfast are adopted with the manager that `open` answers, and then
+ * released, so that their waiters get them at once.
+ *
+ * @internal
+ */
+export async function releaseByValue(
+  { resources, value }: Valued,
   clients: ReadonlySet<Client>,
-  shares: readonly Share[],
-  duration: number,
+  open: () => Promise<LockManager>,
 ): Promise<ExecutionStats> {
-  return everywhere(clients, shares, EXTEND, [`${duration}`]);
+  const shares = sharesOf([...new Set(resources)], value);
+  const ours = shares.every(({ token }) => clientOf(token) !== null);
+  if (ours && clients.size === 1) {
+    const manager = await open();
+    const released = await Promise.all(shares.map((share) => adoptAndRelease(manager, share)));
+    return releasedOf(clients, released.filter(Boolean).length, shares.length);
+  }
+  const stats = await everywhere(clients, shares, RELEASE, []);
+  const failure = failureOf(stats);
+  if (stats.votesFor.size < stats.quorumSize && failure !== undefined) throw failure;
+  return stats;
+}
+
+async function adoptAndRelease(manager: LockManager, { key, token }: Share): Promise<boolean> {
+  try {
+    const lock = await manager.adopt({ name: key, token }, { renew: false });
+    return await lock.release();
+  } catch (error) {
+    if (error instanceof LockLostError) return false;
+    throw error;
+  }
+}
+
+/** Makes a lock last `duration` ms from now by its value, and answers for how many ms it is valid. @internal */
+export async function extendByValue(
+  { resources, value }: Valued,
+  clients: ReadonlySet<Client>,
+  duration: number,
+): Promise<number> {
+  const start = performance.now();
+  const shares = sharesOf([...new Set(resources)], value);
+  const stats = await everywhere(clients, shares, EXTEND, [`${duration}`]);
+  if (stats.votesFor.size < stats.quorumSize) {
+    throw (
+      failureOf(stats) ?? lostOf(resources, checkTarget(readClients([...clients]).target).label)
+    );
+  }
+  return Math.floor(validFor(duration) - (performance.now() - start));
+}
+
+/** The error for a lock of another process that is not held any more. */
+function lostOf(resources: readonly string[], server: string): LockLostError {
+  const name = resources.join(', ');
+  const what = `lock "${name}" on ${server} is not held any more by the value of this lock`;
+  return new LockLostError(`${what}: acquire it again before the work continues`, name, 'expired');
+}
+
+/** The first vote against that has another reason than a lock that is not held. */
+function failureOf({ votesAgainst }: ExecutionStats): Error | undefined {
+  const others = [...votesAgainst.values()];
+  return others.find((error) => !(error instanceof ResourceLockedError));
 }
 
 /** Asks all clients, and waits for a majority that agrees, or for all answers. */

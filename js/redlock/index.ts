@@ -18,14 +18,11 @@ import {
 import type { Lock as HeldLock, SharedHandle } from '../api/lock.js';
 import { LockSet } from '../api/lock-set.js';
 import type { LockManager } from '../api/manager.js';
-import { checkTarget } from '../api/target.js';
-import { clientOf } from '../internal/tokens.js';
 import { native } from '../native/addon.js';
-import { extendByValue, joinTokens, releaseByValue, type Share, sharesOf } from './by-value.js';
+import { extendByValue, joinTokens, releaseByValue } from './by-value.js';
 import { checkDatabase, readClients } from './clients.js';
 import { Connection } from './connection.js';
 import { ExecutionError, locked, NO_QUORUM, ResourceLockedError } from './errors.js';
-import { Lock } from './lock.js';
 import {
   attemptsMax,
   attemptsWithin,
@@ -35,20 +32,13 @@ import {
   nextDelay,
   patience,
   type Settings,
-  validFor,
   withDefaults,
 } from './settings.js';
-import {
-  type Client,
-  type ClientExecutionResult,
-  type ExecutionResult,
-  type ExecutionStats,
-  statsOf,
-  statsOfError,
-} from './votes.js';
+import { releasedOf, statsOf, statsOfError } from './tally.js';
+import type { Client, ClientExecutionResult, ExecutionResult, ExecutionStats } from './votes.js';
 
 export type { Client, ClientExecutionResult, ExecutionResult, ExecutionStats, Settings };
-export { ExecutionError, Lock, ResourceLockedError };
+export { ExecutionError, ResourceLockedError };
 
 /** Aborted when the lock of `using` is lost; `error` then has the cause. */
 export type RedlockAbortSignal = AbortSignal & { error?: Error };
@@ -61,6 +51,53 @@ interface Hold {
   readonly ttl: number;
   readonly renew: boolean;
   readonly leaveToExpire?: boolean;
+}
+
+/**
+ * Some resources that are locked until `expiration`. `acquire` and `extend` return it; it can also be made by
+ * hand, to release or extend the lock of another process.
+ *
+ * @example
+ * ```ts
+ * const { resources, value, expiration } = message                  // what another process has acquired
+ * await new Lock(redlock, resources, value, [], expiration).release()
+ * ```
+ */
+export class Lock {
+  /** The `Redlock` that releases and extends the lock. */
+  readonly redlock: Redlock;
+  /** The names, as the caller gave them. */
+  readonly resources: string[];
+  /** The owner token, as it is stored in Redis; the tokens of all resources, if there are several. */
+  readonly value: string;
+  /** The votes of each client on the acquire or the extension. */
+  readonly attempts: ReadonlyArray<Promise<ExecutionStats>>;
+  /** The time until which the lock is held, by `Date.now()`; 0 after its release or extension. */
+  expiration: number;
+
+  constructor(
+    redlock: Redlock,
+    resources: string[],
+    value: string,
+    attempts: ReadonlyArray<Promise<ExecutionStats>>,
+    expiration: number,
+  ) {
+    this.redlock = redlock;
+    this.resources = resources;
+    this.value = value;
+    this.attempts = attempts;
+    this.expiration = expiration;
+  }
+
+  /** Releases the lock: `redlock.release(lock)`. */
+  async release(): Promise<ExecutionResult> {
+    return this.redlock.release(this);
+  }
+
+  /** Extends the lock to `duration` ms from now: `redlock.extend(lock, duration)`. */
+  async extend(duration: number): Promise<Lock> {
+    return this.redlock.extend(this, duration);
+  }
 }
 
 /** The locks that this process holds. It has only the values of those of other processes. */
@@ -187,9 +224,9 @@ export class Redlock extends EventEmitter {
     const count = new Set(lock.resources).size;
     let stats: ExecutionStats;
     try {
-      if (held?.held) stats = this.#released((await held.release()) ? count : 0, count);
-      else if (held !== undefined && expired) stats = this.#released(0, count);
-      else stats = await this.#releaseByValue(lock);
+      if (held?.held) stats = releasedOf(this.clients, (await held.release()) ? count : 0, count);
+      else if (held !== undefined && expired) stats = releasedOf(this.clients, 0, count);
+      else stats = await releaseByValue(lock, this.clients, () => this.#open());
     } catch (error) {
       throw this.#failed(count, [], error);
     }
@@ -218,7 +255,7 @@ export class Redlock extends EventEmitter {
     const { resources, value } = existing;
     const count = new Set(resources).size;
     const extend = async () => {
-      if (!held?.held) return this.#extendByValue(existing, duration);
+      if (!held?.held) return extendByValue(existing, this.clients, duration);
       await held.extend(duration);
       return held.remaining;
     };
@@ -423,50 +460,6 @@ export class Redlock extends EventEmitter {
     for (const error of stats.votesAgainst.values()) this.emit('error', error);
     return Promise.resolve(stats);
   }
-
-  /** The votes on a release that has freed `had` of so many resources. */
-  #released(had: number, resources: number): ExecutionStats {
-    if (had === resources) return statsOf(this.clients);
-    return statsOfError(this.clients, locked(had, resources), resources);
-  }
-
-  async #releaseByValue({ resources, value }: Lock): Promise<ExecutionStats> {
-    const shares = sharesOf([...new Set(resources)], value);
-    const ours = shares.every(({ token }) => clientOf(token) !== null);
-    if (ours && this.clients.size === 1) return this.#releaseAdopted(shares);
-    const stats = await releaseByValue(this.clients, shares);
-    const failure = failureOf(stats);
-    if (stats.votesFor.size < stats.quorumSize && failure !== undefined) throw failure;
-    return stats;
-  }
-
-  /** Adopts locks and releases them, so that their waiters get them at once. */
-  async #releaseAdopted(shares: readonly Share[]): Promise<ExecutionStats> {
-    const manager = await this.#open();
-    const released = shares.map(async ({ key, token }) => {
-      try {
-        const lock = await manager.adopt({ name: key, token }, { renew: false });
-        return await lock.release();
-      } catch (error) {
-        if (error instanceof LockLostError) return false;
-        throw error;
-      }
-    });
-    const had = (await Promise.all(released)).filter(Boolean).length;
-    return this.#released(had, shares.length);
-  }
-
-  /** Extends the lock of another process, and answers for how many ms it is valid. */
-  async #extendByValue({ resources, value }: Lock, duration: number): Promise<number> {
-    const start = performance.now();
-    const shares = sharesOf([...new Set(resources)], value);
-    const stats = await extendByValue(this.clients, shares, duration);
-    if (stats.votesFor.size < stats.quorumSize) {
-      const server = checkTarget(readClients([...this.clients]).target).label;
-      throw failureOf(stats) ?? lostOf(resources, server);
-    }
-    return Math.floor(validFor(duration) - (performance.now() - start));
-  }
 }
 
 export default Redlock;
@@ -485,13 +478,6 @@ function tokensOf(held: Held): string[] {
   return [...new Set(tokens)];
 }
 
-/** The error for a lock of another process that is not held any more. */
-function lostOf(resources: readonly string[], server: string): LockLostError {
-  const name = resources.join(', ');
-  const what = `lock "${name}" on ${server} is not held any more by the value of this lock`;
-  return new LockLostError(`${what}: acquire it again before the work continues`, name, 'expired');
-}
-
 /** Why a lock is not held any more. */
 function lossOf(held: Held): unknown {
   try {
@@ -500,12 +486,6 @@ function lossOf(held: Held): unknown {
     return error;
   }
   return held.signal.reason;
-}
-
-/** The first vote against that has another reason than a lock that is not held. */
-function failureOf({ votesAgainst }: ExecutionStats): Error | undefined {
-  const others = [...votesAgainst.values()];
-  return others.find((error) => !(error instanceof ResourceLockedError));
 }
 
 /** Whether an error is about an argument, and not about a server or the connection. */

@@ -1,7 +1,5 @@
 /** The promises of redlock 4, which are those of Bluebird: the methods that callers of a lock use. */
 
-import type { Lock } from './lock.js';
-
 /** A callback in the style of Node. */
 export type Callback<T> = (error: unknown, result?: T) => void;
 
@@ -19,7 +17,7 @@ type Filter = ErrorClass | ((error: never) => unknown) | object;
  * ```
  */
 export class Answer<T> extends Promise<T> {
-  #disposer: Disposer | undefined;
+  #disposer: object | undefined;
 
   /** @internal */
   static of<T>(promise: Promise<T>): Answer<T> {
@@ -104,7 +102,7 @@ export class Answer<T> extends Promise<T> {
   // What `Promise.using` of Bluebird, whichever copy a service has, asks of a promise with a disposer.
 
   /** @internal */
-  _setDisposable(disposer: Disposer): void {
+  _setDisposable(disposer: object): void {
     this.#disposer = disposer;
   }
 
@@ -114,7 +112,7 @@ export class Answer<T> extends Promise<T> {
   }
 
   /** @internal */
-  _getDisposer(): Disposer | undefined {
+  _getDisposer(): object | undefined {
     return this.#disposer;
   }
 }
@@ -136,13 +134,13 @@ function matches(error: unknown, filter: Filter): boolean {
  * await Bluebird.using(redlock.disposer('item:42', 1_000), (lock) => sell(lock))
  * ```
  */
-export class Disposer {
-  readonly #lock: Answer<Lock>;
-  readonly #dispose: (lock: Lock) => PromiseLike<unknown>;
-  #resource: Lock | null = null;
+export class Disposer<T> {
+  readonly #lock: Answer<T>;
+  readonly #dispose: (lock: T) => PromiseLike<unknown>;
+  #resource: T | null = null;
 
   /** @internal */
-  constructor(lock: Answer<Lock>, dispose: (lock: Lock) => PromiseLike<unknown>) {
+  constructor(lock: Answer<T>, dispose: (lock: T) => PromiseLike<unknown>) {
     this.#lock = lock.tap((resource) => {
       this.#resource = resource;
     });
@@ -150,12 +148,12 @@ export class Disposer {
   }
 
   /** The promise of the lock. */
-  promise(): Answer<Lock> {
+  promise(): Answer<T> {
     return this.#lock;
   }
 
   /** The lock, once it is acquired. */
-  resource(): Lock | null {
+  resource(): T | null {
     return this.#resource;
   }
 

@@ -7,7 +7,7 @@ import {
   Lock as InnerLock,
   ResourceLockedError,
 } from '../redlock/index.js';
-import { Lock, LockError } from './lock.js';
+import { LockError } from './errors.js';
 import { Answer, type Callback, Disposer } from './promise.js';
 
 /** The settings of a `Redlock`. */
@@ -46,6 +46,56 @@ export interface Options {
 }
 
 const SCRIPTS = ['lockScript', 'unlockScript', 'extendScript'];
+
+/**
+ * Resources that are locked until `expiration`.
+ *
+ * @example
+ * ```ts
+ * const lock = await redlock.lock('item:42', 1_000)
+ * await lock.unlock()
+ * ```
+ */
+export class Lock {
+  /** The `Redlock` that releases and extends the lock. */
+  readonly redlock: Redlock;
+  /** The names of the locked resources. */
+  resource: string[];
+  /** The value of each of these keys in Redis. */
+  value: string | null;
+  /** The time until which the lock is held, by `Date.now()`; 0 after its release. */
+  expiration: number;
+  /** The number of attempts that the acquire took. */
+  attempts: number;
+  /** The number of attempts that were left. */
+  attemptsRemaining: number;
+
+  constructor(
+    redlock: Redlock,
+    resource: string[],
+    value: string | null,
+    expiration: number,
+    attempts: number,
+    attemptsRemaining: number,
+  ) {
+    this.redlock = redlock;
+    this.resource = resource;
+    this.value = value;
+    this.expiration = expiration;
+    this.attempts = attempts;
+    this.attemptsRemaining = attemptsRemaining;
+  }
+
+  /** Releases the lock: `redlock.unlock(lock)`. */
+  unlock(callback?: Callback<void>): Answer<void> {
+    return this.redlock.unlock(this, callback);
+  }
+
+  /** Makes the lock last for `ttl` ms from now: `redlock.extend(lock, ttl)`. */
+  extend(ttl: number, callback?: Callback<Lock>): Answer<Lock> {
+    return this.redlock.extend(this, ttl, callback);
+  }
+}
 
 /** The locks of holdfast behind those that callers have. */
 const inners = new WeakMap<Lock, InnerLock>();
@@ -182,7 +232,7 @@ export class Redlock extends EventEmitter {
     resource: string | string[],
     ttl: number,
     errorHandler: (error: unknown) => void = () => {},
-  ): Disposer {
+  ): Disposer<Lock> {
     const lock = this.lock(resource, ttl);
     return new Disposer(lock, (acquired) => acquired.unlock().catch(errorHandler));
   }

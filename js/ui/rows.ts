@@ -1,7 +1,7 @@
 /** The locks as the page gets them. Times are in ms since 1970, so that the page can count by itself. */
 
 import { createHash } from 'node:crypto';
-import type { LockMode } from '../api/options.js';
+import type { LockMode } from '../api/lock.js';
 import {
   type Holder,
   type LockView,
