@@ -601,7 +601,7 @@ export class LockManager extends EventEmitter<LockManagerEvents> implements Asyn
     const around = reentrant ? nested.shareable(name) : undefined;
     if (around !== undefined) return Promise.resolve(around.enter());
     const taken = take();
-    if (wait <= 0) return taken;
+    if (wait < 0) return taken;
     const warn = (advice: string, calls: string) => this.#warn(nestedWarning(name, advice, calls));
     return nested.watch(name, taken, warn);
   }
