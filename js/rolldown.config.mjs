@@ -53,7 +53,14 @@ const modules = {
   output: { ...TO_DIST.output, entryFileNames: '[name].mjs', format: 'es' },
 };
 
-export default defineConfig([commonJs, modules]);
+/** What the page's scripts share with the command line, for browsers. */
+const page = {
+  ...TO_DIST,
+  input: { 'ui/people': 'js/ui/people.ts' },
+  output: { ...TO_DIST.output, entryFileNames: '[name].mjs', format: 'es' },
+};
+
+export default defineConfig([commonJs, modules, page]);
 
 function sources(entries, extension) {
   return Object.fromEntries(entries.map((entry) => [entry, `js/${entry}.${extension}`]));

@@ -1,7 +1,8 @@
 // The page: takes the stream of the server, and draws at most once per frame.
 
 import { Details } from './details.mjs';
-import { clock, element, printable } from './format.mjs';
+import { element } from './format.mjs';
+import { clock, printable } from './people.mjs';
 import { Table } from './table.mjs';
 
 /** How often leases are counted down, in ms. */
@@ -72,7 +73,7 @@ function onChange({ now: time, rows, gone, leases, happened: more }) {
 
 function onLook(time) {
   skew = Date.now() - time;
-  say('live', `Looked at ${clock(time)}`);
+  say('live', `Looked at ${clock(new Date(time))}`);
   redraw();
 }
 
@@ -131,7 +132,7 @@ function textOf({ name, holders, waiters }) {
 function drawHappened() {
   const items = happened.toReversed().map(({ at: time, name, kind, from, to }) => {
     const item = document.createElement('li');
-    item.append(element('time', clock(time)), element('strong', printable(name)));
+    item.append(element('time', clock(new Date(time))), element('strong', printable(name)));
     item.append(element('span', ` ${sentence(kind, from.map(printable), to.map(printable))}`));
     return item;
   });

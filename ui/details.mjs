@@ -1,6 +1,7 @@
 // One lock: its holders, its wait queue, and its release behind a question.
 
-import { element, human, leaseOf, nameOf, printable, sinceOf } from './format.mjs';
+import { element, leaseOf, nameOf, sinceOf } from './format.mjs';
+import { human, printable } from './people.mjs';
 
 /** So many waiters are listed. */
 const WAITERS_MAX = 200;

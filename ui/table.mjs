@@ -1,6 +1,7 @@
 // The table of locks: searched and sorted whole, but only the rows that can be seen are in the document.
 
-import { element, heldOf, human, leaseOf, nameOf, printable } from './format.mjs';
+import { element, heldOf, leaseOf, nameOf } from './format.mjs';
+import { human, printable } from './people.mjs';
 
 /** The height of a row, as in style.css. */
 const ROW_PX = 34;

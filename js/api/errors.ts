@@ -347,6 +347,15 @@ for (const [name, [target, code]] of Object.entries(CLASSES)) {
 }
 
 /**
+ * Whether a release failed only for now: the core repeats it, and the lease ends in any case.
+ *
+ * @internal
+ */
+export function isUnreachable(error: unknown): boolean {
+  return error instanceof LockConnectionError || error instanceof LockQuorumError;
+}
+
+/**
  * A `TypeError` or `RangeError` about an argument, with Node's own codes.
  *
  * @internal

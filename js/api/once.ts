@@ -1,7 +1,7 @@
 /** The options of `runOnce`, and its result. */
 
 import { checkBoolean, checkObject, checkText, checkWhole, show } from '../internal/checks.js';
-import { readDuration } from '../internal/durations.js';
+import { readDuration } from '../internal/time.js';
 import { WAIT_NEVER } from '../native/records.js';
 import { argumentError } from './errors.js';
 import {

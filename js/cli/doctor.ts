@@ -6,7 +6,7 @@ import { connect } from '../api/connect.js';
 import { LockTimeoutError } from '../api/errors.js';
 import type { ServerAbilities } from '../api/stats.js';
 import { checkTarget } from '../api/target.js';
-import { printable } from '../internal/human.js';
+import { printable } from '../internal/printable.js';
 import { type ServerSurvey, survey } from '../internal/survey.js';
 import { EXIT_CODES, Exit } from './exit.js';
 import { type Finding, fields, judge, type Kind, QUESTIONS } from './judge.js';

@@ -9,7 +9,7 @@ import {
   LockServerError,
   LockTimeoutError,
 } from '../api/errors.js';
-import { printable } from '../internal/human.js';
+import { printable } from '../internal/printable.js';
 import { asJson, paint } from './terminal.js';
 
 /**

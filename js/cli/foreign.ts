@@ -1,7 +1,7 @@
 /** Locks that other code than holdfast holds. */
 
-import { human } from '../internal/human.js';
 import { survey } from '../internal/survey.js';
+import { human } from '../internal/time.js';
 import { CliError, Exit } from './exit.js';
 import type { Where } from './options.js';
 

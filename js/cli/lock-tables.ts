@@ -1,9 +1,10 @@
 /** Tables of locks for people, as `ls`, `show` and `watch` print them. */
 
 import { Option } from 'commander';
-import { human, printable } from '../internal/human.js';
 import { type Holder, type LockView, longestWait, nameOf } from '../internal/lock-views.js';
 import type { Observer } from '../internal/observer.js';
+import { printable } from '../internal/printable.js';
+import { human } from '../internal/time.js';
 import { paint, table } from './terminal.js';
 
 /** The columns by which a table of locks can be sorted. */

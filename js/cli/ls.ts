@@ -1,9 +1,10 @@
 /** `holdfast ls` and `holdfast show`: the holders and waiters of locks. */
 
 import type { Command } from 'commander';
-import { human, printable } from '../internal/human.js';
 import { type LockView, listLocks, nameOf, viewOf } from '../internal/lock-views.js';
 import { Observer } from '../internal/observer.js';
+import { printable } from '../internal/printable.js';
+import { human, moment } from '../internal/time.js';
 import { EXIT_CODES, Exit } from './exit.js';
 import { type ForeignHold, foreignHold, restOf } from './foreign.js';
 import {
@@ -17,7 +18,7 @@ import {
   tableOf,
 } from './lock-tables.js';
 import { open, type PlaceOptions, whereOf, withPlace } from './options.js';
-import { moment, print, printJson, table } from './terminal.js';
+import { print, printJson, table } from './terminal.js';
 
 interface LsOptions extends PlaceOptions {
   readonly sort: SortKey;

@@ -7,7 +7,7 @@ import type { ConnectOptions } from '../api/connect-options.js';
 import type { LockManager } from '../api/manager.js';
 import { type ConnectTarget, checkTarget, DEFAULT_URL, isDefaultTarget } from '../api/target.js';
 import type { TlsOptions } from '../api/tls.js';
-import { readDuration } from '../internal/durations.js';
+import { readDuration } from '../internal/time.js';
 import { say, UsageError } from './exit.js';
 
 /** The options of every command. */

@@ -2,8 +2,8 @@
 
 import { createInterface } from 'node:readline/promises';
 import type { Command } from 'commander';
-import { printable } from '../internal/human.js';
 import { type LockView, nameOf, tokensOf, viewOf } from '../internal/lock-views.js';
+import { printable } from '../internal/printable.js';
 import { EXIT_CODES, Exit, UsageError } from './exit.js';
 import { type ForeignHold, foreignHold, restOf } from './foreign.js';
 import { leaseOf } from './lock-tables.js';

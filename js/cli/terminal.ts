@@ -1,6 +1,6 @@
-/** Output for people: colours, tables, lengths of time. */
+/** Output for people: colours, tables, documents. */
 
-import { printable } from '../internal/human.js';
+import { printable } from '../internal/printable.js';
 
 const CODES = { bold: 1, dim: 2, red: 31, green: 32, yellow: 33 } as const;
 
@@ -31,22 +31,6 @@ export function asJson(document: unknown): string {
   return JSON.stringify(document).replace(/\p{C}/gu, (letter) =>
     letter.split('').map(escaped).join(''),
   );
-}
-
-/** The time of day, 24 h. */
-export function clock(time: Date): string {
-  return time.toTimeString().slice(0, 8);
-}
-
-/** A moment: the time of day, with its date unless that is today. */
-export function moment(time: Date): string {
-  const isToday = time.toDateString() === new Date().toDateString();
-  return isToday ? clock(time) : `${dateOf(time)} ${clock(time)}`;
-}
-
-function dateOf(time: Date): string {
-  const parts = [time.getFullYear(), time.getMonth() + 1, time.getDate()];
-  return parts.map((part) => String(part).padStart(2, '0')).join('-');
 }
 
 /** Rows under their heads, each column as wide as its widest cell. What others have written is escaped. */

@@ -2,13 +2,13 @@
 
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { LockManager } from '../api/manager.js';
-import { printable } from '../internal/human.js';
 import { adviceOnGone } from '../internal/label.js';
 import { nameOf, tokensOf, viewOf } from '../internal/lock-views.js';
 import { type Hold, Observer } from '../internal/observer.js';
+import { printable } from '../internal/printable.js';
+import { clock, moment } from '../internal/time.js';
 import { say } from './exit.js';
 import { leaseOf } from './lock-tables.js';
-import { clock, moment } from './terminal.js';
 
 /** A person who waits for less than this sees no message. */
 const FIRST_LOOK_MS = 1_000;

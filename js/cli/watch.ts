@@ -3,7 +3,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import type { LockManager } from '../api/manager.js';
-import { printable } from '../internal/human.js';
 import {
   freeLock,
   type Holder,
@@ -13,11 +12,13 @@ import {
   tokensOf,
 } from '../internal/lock-views.js';
 import { Observer } from '../internal/observer.js';
+import { printable } from '../internal/printable.js';
+import { clock } from '../internal/time.js';
 import { EXIT_CODES, Exit, exitCodeOf, say } from './exit.js';
 import { fenceOf, type SortKey, sorted, sortOption, watchedTableOf } from './lock-tables.js';
 import { duration, open, type PlaceOptions, type Where, whereOf, withPlace } from './options.js';
 import { Screen } from './screen.js';
-import { clock, print, printJson } from './terminal.js';
+import { print, printJson } from './terminal.js';
 
 interface WatchOptions extends PlaceOptions {
   readonly interval: number;

@@ -3,7 +3,7 @@
 import type { LockMode } from '../api/lock.js';
 import type { LockManager } from '../api/manager.js';
 import type { HeldLockInfo, LockSnapshot, PendingLockInfo } from '../api/query.js';
-import { printable } from './human.js';
+import { printable } from './printable.js';
 
 /** One lock. The documented shape of `--json`. */
 export interface LockView {

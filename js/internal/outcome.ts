@@ -10,9 +10,10 @@ import {
 } from '../api/errors.js';
 import type { SetCall } from '../api/options.js';
 import { type Outcome, OutcomeCode, readCauses, readTimeout } from '../native/records.js';
-import { human, printable } from './human.js';
 import { adviceOnGone } from './label.js';
 import { isCounter } from './names.js';
+import { printable } from './printable.js';
+import { human } from './time.js';
 import { askedAt, clientOf, labelOf, numberOf } from './tokens.js';
 
 /** The names that every error of a manager can use. */

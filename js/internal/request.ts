@@ -1,11 +1,6 @@
 /** Runs the callback of a `request`, and releases its locks. */
 
-import {
-  argumentError,
-  LockConnectionError,
-  LockLostError,
-  LockQuorumError,
-} from '../api/errors.js';
+import { argumentError, isUnreachable, LockLostError } from '../api/errors.js';
 import type { SharedHandle } from '../api/lock.js';
 import { all } from '../api/lock-set.js';
 import { show } from './checks.js';
@@ -43,11 +38,6 @@ function noError(): undefined {}
 
 function asError(error: unknown): unknown {
   return error;
-}
-
-/** Whether a release failed only for now: the core repeats it, and the lease ends in any case. */
-function isUnreachable(error: unknown): boolean {
-  return error instanceof LockConnectionError || error instanceof LockQuorumError;
 }
 
 /** The loss of a lock that its callback has not released itself, with the callback's result. */

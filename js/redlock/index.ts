@@ -9,10 +9,9 @@
 import { EventEmitter } from 'node:events';
 import {
   argumentError,
+  isUnreachable,
   LockClosedError,
-  LockConnectionError,
   LockLostError,
-  LockQuorumError,
   LockTimeoutError,
 } from '../api/errors.js';
 import type { Lock as HeldLock, SharedHandle } from '../api/lock.js';
@@ -502,9 +501,4 @@ function isFinal(error: unknown, { besideOldCode }: Settings): boolean {
     error instanceof LockTimeoutError ||
     (error instanceof ResourceLockedError && !besideOldCode)
   );
-}
-
-/** Whether a release failed only for now: the core repeats it, and the lease ends in any case. */
-function isUnreachable(error: unknown): boolean {
-  return error instanceof LockConnectionError || error instanceof LockQuorumError;
 }

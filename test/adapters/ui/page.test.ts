@@ -101,8 +101,8 @@ test('it shows who holds what, who waits and for how long, and follows', async (
     [name, mode, holder, fence, waiting, changes],
     ['stock:1', 'exclusive', 'web-1', '', '1', '0'],
   );
-  assert.match(held ?? '', /^<\d+(\.\d)?s$/);
-  assert.match(longest ?? '', /^\d+(\.\d)?s$/);
+  assert.match(held ?? '', /^<\d+(\.\d)?m?s$/);
+  assert.match(longest ?? '', /^\d+(\.\d)?m?s$/);
   assert.match(lease ?? '', /^(9m\d\ds|10m00s)$/);
   assert.deepEqual((await cells('api')).slice(1, 4), ['shared', 'web-1 +1', String(share.fence)]);
   await lock.release();

@@ -1,0 +1,46 @@
+/** Lengths of time and moments, as people read and write them: for messages, the command line and the page. */
+
+const UNITS = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 } as const;
+
+/** Reads a length of time such as `30s`, in whole ms; answers undefined if it is none. @internal */
+export function readDuration(text: string): number | undefined {
+  const [, digits, unit] = /^(\d+(?:\.\d+)?)(ms|s|m|h|d)$/.exec(text) ?? [];
+  if (digits === undefined) return undefined;
+  return Math.round(Number(digits) * UNITS[unit as keyof typeof UNITS]);
+}
+
+/** A length of time in ms: `850ms`, `8.2s`, `3m20s`, `2h05m`, `3d04h`. Rounded to the last unit shown. @internal */
+export function human(ms: number): string {
+  const whole = Math.round(Math.max(0, ms));
+  if (whole < 1_000) return `${whole}ms`;
+  if (whole < 59_950) return `${(whole / UNITS.s).toFixed(1)}s`;
+  const seconds = Math.round(whole / UNITS.s);
+  if (seconds < 3_600) return pair(seconds, 60, 'm', 's');
+  const minutes = Math.round(whole / UNITS.m);
+  if (minutes < 24 * 60) return pair(minutes, 60, 'h', 'm');
+  return pair(Math.round(whole / UNITS.h), 24, 'd', 'h');
+}
+
+/** A whole number of small units, as large ones and the rest of small ones. */
+function pair(total: number, parts: number, large: string, small: string): string {
+  return `${Math.floor(total / parts)}${large}${pad(total % parts)}${small}`;
+}
+
+/** The time of day, 24 h. @internal */
+export function clock(time: Date): string {
+  return time.toTimeString().slice(0, 8);
+}
+
+/** A moment: the time of day, with its date unless that is today. @internal */
+export function moment(time: Date): string {
+  const isToday = time.toDateString() === new Date().toDateString();
+  return isToday ? clock(time) : `${dateOf(time)} ${clock(time)}`;
+}
+
+function dateOf(time: Date): string {
+  return [time.getFullYear(), time.getMonth() + 1, time.getDate()].map(pad).join('-');
+}
+
+function pad(number: number): string {
+  return String(number).padStart(2, '0');
+}
