@@ -17,6 +17,6 @@ export { native } from './native/addon.js';
 /** @internal */
 export { NativeChannel } from './native/channel.js';
 /** @internal */
-export * as records from './native/records.js';
+export { openOperations } from './native/operations.js';
 /** @internal */
-export { openOperations } from './native/slots.js';
+export * as records from './native/records.js';

@@ -193,5 +193,5 @@ export interface SharedHandle extends Lock {
   /** A view of this lock for one more user. */
   enter(): SharedHandle;
   /** Ends the use of this view. Releases the lock if no other user is left. */
-  leave(): Promise<boolean>;
+  exit(): Promise<boolean>;
 }

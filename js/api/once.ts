@@ -7,7 +7,7 @@ import { argumentError } from './errors.js';
 import {
   type AcquireOptions,
   type AcquireRequest,
-  checkWaiting,
+  fillWaiting,
   type LockDefaults,
   TTL_MS_MAX,
   TTL_MS_MIN,
@@ -164,7 +164,7 @@ export function checkOnceOptions(options: unknown, defaults: LockDefaults): Once
   checkBoolean(keepResult, 'keepResult');
   const { length, least, usual } = slotLength(every, slot);
   if (keep !== undefined) checkWhole(keep, 'keep', least, KEEP_MS_MAX);
-  const request = checkWaiting({ ...hold, wait }, { ...defaults, renew: true });
+  const request = fillWaiting({ ...hold, wait }, { ...defaults, renew: true });
   checkWhole(request.ttl, 'ttl', TTL_MS_LEAST, TTL_MS_MAX);
   return {
     request: wait === 0 ? { ...request, wait: WAIT_NEVER } : request,

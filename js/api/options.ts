@@ -283,7 +283,7 @@ const REQUEST_OPTIONS = [...ACQUIRE_OPTIONS, 'ifAvailable', 'reentrant'];
 /** @internal */
 export function checkAcquireOptions(options: unknown, defaults: LockDefaults): AcquireRequest {
   const given = checkObject<AcquireOptions>(options, ACQUIRE_OPTIONS, 'acquire');
-  const request = checkWaiting(given, defaults);
+  const request = fillWaiting(given, defaults);
   refuseContradictions(given, (message) => argumentError('ERR_INVALID_ARG_VALUE', message));
   return request;
 }
@@ -299,7 +299,7 @@ export function checkRequestOptions(
   defaults: LockDefaults,
 ): AcquireRequest {
   const given = checkObject<RequestOptions>(options, REQUEST_OPTIONS, 'request');
-  const request = checkWaiting(given, defaults);
+  const request = fillWaiting(given, defaults);
   given.signal?.throwIfAborted();
   if (names.some((name) => name.startsWith('-'))) {
     throw notSupported('the name of a request must not begin with a hyphen, as with Web Locks');
@@ -311,13 +311,13 @@ export function checkRequestOptions(
 /** @internal */
 export function checkTryAcquireOptions(options: unknown, defaults: LockDefaults): AcquireRequest {
   const given = checkObject<TryAcquireOptions>(options, TRY_ACQUIRE_OPTIONS, 'tryAcquire');
-  return checkHeld(given, defaults);
+  return fillHolding(given, defaults);
 }
 
 /** @internal */
 export function checkAdoptOptions(options: unknown, defaults: LockDefaults): AcquireRequest {
   const given = checkObject<AdoptOptions>(options, ADOPT_OPTIONS, 'adopt');
-  return checkHeld(given, { ...defaults, label: '' });
+  return fillHolding(given, { ...defaults, label: '' });
 }
 
 /** Checks what `adopt` is given. @internal */
@@ -383,8 +383,8 @@ export function checkQueryOptions(options: unknown): QueryRequest {
   return { count, text: name, whole: true };
 }
 
-/** @internal */
-export function checkWaiting(given: RequestOptions, defaults: LockDefaults): AcquireRequest {
+/** Checks the options of a call that may wait, and fills its request in. @internal */
+export function fillWaiting(given: RequestOptions, defaults: LockDefaults): AcquireRequest {
   const { wait = defaults.wait, signal, steal = false, ifAvailable = false } = given;
   const { reentrant = false } = given;
   checkWait(wait);
@@ -393,13 +393,13 @@ export function checkWaiting(given: RequestOptions, defaults: LockDefaults): Acq
   checkBoolean(ifAvailable, 'ifAvailable');
   checkBoolean(reentrant, 'reentrant');
   const chosen = steal ? WAIT_STEAL : ifAvailable ? WAIT_NEVER : wait;
-  return checkHeld(given, defaults, { wait: chosen, signal, reentrant });
+  return fillHolding(given, defaults, { wait: chosen, signal, reentrant });
 }
 
 const NOT_WAITING = { wait: WAIT_NEVER, signal: undefined, reentrant: false };
 
-/** Checks the options that matter while the lock is held, and adds those of the wait. */
-function checkHeld(
+/** Fills in the options that matter while the lock is held, beside those of the wait. */
+function fillHolding(
   given: TryAcquireOptions,
   defaults: LockDefaults,
   { wait, signal, reentrant }: Pick<AcquireRequest, 'wait' | 'signal' | 'reentrant'> = NOT_WAITING,

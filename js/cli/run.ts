@@ -7,7 +7,7 @@ import type { LockManager } from '../api/manager.js';
 import { TTL_MS_MAX, TTL_MS_MIN } from '../api/options.js';
 import { defaultLabel } from '../internal/label.js';
 import { readDuration } from '../internal/time.js';
-import { leaveToExpireAtExit } from '../native/slots.js';
+import { leaveToExpireAtExit } from '../native/operations.js';
 import { CliError, Exit, exitCodeOf, report, UsageError } from './exit.js';
 import { codeOf, Job } from './job.js';
 import { duration, open, type PlaceOptions, whereOf, whole, withPlace } from './options.js';

@@ -1,4 +1,5 @@
 import type { AcquireRequest } from '../api/options.js';
+import type { OutcomeReader } from '../native/operations.js';
 import {
   AcquireOperation,
   isGrant,
@@ -8,7 +9,6 @@ import {
   SHARE_EXCLUSIVE,
   WAIT_NEVER,
 } from '../native/records.js';
-import type { OutcomeReader } from '../native/slots.js';
 import { HeldLock, type ManagerContext } from './held-lock.js';
 import { setOrigin } from './origins.js';
 import { toError } from './outcome.js';

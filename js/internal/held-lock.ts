@@ -3,21 +3,21 @@ import { LockLostError, type LockLostReason } from '../api/errors.js';
 import type { Lock, LockJson, LockMode, SharedHandle } from '../api/lock.js';
 import { checkTtl } from '../api/options.js';
 import type { NativeChannel } from '../native/channel.js';
+import type { OutcomeReader } from '../native/operations.js';
 import {
   addRelease,
   CLOSED_LOSS,
   downgradeOperation,
+  expireInOperation,
   extendOperation,
   LossCode,
-  leaveOperation,
-  letExpireOperation,
   type Operation,
   type OperationBatch,
   type Outcome,
   OutcomeCode,
+  stopRenewingOperation,
   tokenIdOf,
 } from '../native/records.js';
-import type { OutcomeReader } from '../native/slots.js';
 import type { Holder } from './holds.js';
 import { NestedLock } from './nested-lock.js';
 import { originOf, setOrigin } from './origins.js';
@@ -213,10 +213,10 @@ export class HeldLock implements Holder, Operation, OutcomeReader<boolean>, Shar
    *
    * @internal
    */
-  async letExpire(): Promise<boolean> {
+  async stopRenewing(): Promise<boolean> {
     if (!this.held) return false;
     this.#flags |= LEFT_TO_EXPIRE;
-    const outcome = await this.#manager.channel.submit(letExpireOperation(this.#lease));
+    const outcome = await this.#manager.channel.submit(stopRenewingOperation(this.#lease));
     return outcome.code === OutcomeCode.Done;
   }
 
@@ -235,9 +235,9 @@ export class HeldLock implements Holder, Operation, OutcomeReader<boolean>, Shar
   }
 
   /** Makes the lease last at least `ttl` ms from now, and leaves the lock to expire. @internal */
-  async leaveToExpire(ttl: number): Promise<void> {
+  async expireIn(ttl: number): Promise<void> {
     if (this.#is(RELEASED)) throw this.#lost();
-    const outcome = await this.#manager.channel.submit(leaveOperation(this.#lease, ttl));
+    const outcome = await this.#manager.channel.submit(expireInOperation(this.#lease, ttl));
     this.#noticeLoss();
     if (outcome.code === OutcomeCode.Lost) throw this.#lost();
     if (outcome.code !== OutcomeCode.Done) {
@@ -263,8 +263,8 @@ export class HeldLock implements Holder, Operation, OutcomeReader<boolean>, Shar
    *
    * @internal
    */
-  addTo(batch: OperationBatch, slot: number): void {
-    addRelease(batch, slot, this.#lease, this.#is(EXPORTED));
+  addTo(batch: OperationBatch, entry: number): void {
+    addRelease(batch, entry, this.#lease, this.#is(EXPORTED));
   }
 
   /**
@@ -291,7 +291,7 @@ export class HeldLock implements Holder, Operation, OutcomeReader<boolean>, Shar
     return new NestedLock(this);
   }
 
-  leave(): Promise<boolean> {
+  exit(): Promise<boolean> {
     const count = others.get(this) ?? 0;
     if (count === 0) return this.release();
     others.set(this, count - 1);

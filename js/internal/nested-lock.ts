@@ -60,7 +60,7 @@ export class NestedLock implements SharedHandle {
     if (this.#released) return false;
     const { held } = this;
     this.#released = true;
-    return (await this.#owner.leave()) && held;
+    return (await this.#owner.exit()) && held;
   }
 
   toJSON(): LockJson {
@@ -71,7 +71,7 @@ export class NestedLock implements SharedHandle {
     return this.#owner.enter();
   }
 
-  leave(): Promise<boolean> {
+  exit(): Promise<boolean> {
     return this.release();
   }
 

@@ -90,7 +90,7 @@ async function runMarked<T>(
   let isLeft = false;
   // The server compares the marker's token, so a body that was overtaken marks nothing.
   const mark = async (left: HeldLock) => {
-    await left.leaveToExpire(keep);
+    await left.expireIn(keep);
     isLeft = true;
   };
   const finish = async (value: unknown) => {

@@ -24,11 +24,11 @@ export async function runUnder<T>(
     scope.close();
   } catch (error) {
     scope.close();
-    await all(locks, (lock) => lock.leave()).catch(() => {});
+    await all(locks, (lock) => lock.exit()).catch(() => {});
     throw error;
   }
   const lost = lossOf(locks, result);
-  const unreleased = await all(locks, (lock) => lock.leave()).then(noError, asError);
+  const unreleased = await all(locks, (lock) => lock.exit()).then(noError, asError);
   if (lost !== undefined) throw lost;
   if (unreleased !== undefined && !isUnreachable(unreleased)) throw unreleased;
   return result;

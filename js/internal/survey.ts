@@ -3,8 +3,8 @@
 import { prepare, startable } from '../api/connect.js';
 import type { ConnectOptions } from '../api/connect-options.js';
 import type { ConnectTarget } from '../api/target.js';
+import { operations } from '../native/operations.js';
 import type { Outcome } from '../native/records.js';
-import { slots } from '../native/slots.js';
 import { toError } from './outcome.js';
 
 /** An answer to one question. */
@@ -42,8 +42,8 @@ export async function survey(
 ): Promise<ServerSurvey[]> {
   const { context, options: wanted } = prepare(target, options);
   const outcome = await new Promise<Outcome>((asked) => {
-    const ask = (slot: number) => slots.bridge.survey(slot, wanted, [...questions]);
-    startable(context, () => slots.takeFor(ask, asked));
+    const ask = (entry: number) => operations.bridge.survey(entry, wanted, [...questions]);
+    startable(context, () => operations.takeFor(ask, asked));
   });
   if (outcome.text?.surveys === undefined) throw toError(outcome, context, 'ask');
   return outcome.text.surveys;

@@ -8,7 +8,7 @@ export function soon(job: () => void): void {
 }
 
 /** Calls into the core once more if it throws: a call that panics there has done nothing. @internal */
-export function again<T>(call: () => T): T {
+export function retryOnce<T>(call: () => T): T {
   try {
     return call();
   } catch {
@@ -17,9 +17,9 @@ export function again<T>(call: () => T): T {
 }
 
 /** Does the same, and answers `otherwise` if the core throws each time. @internal */
-export function orElse<T>(call: () => T, otherwise: T): T {
+export function orFallback<T>(call: () => T, otherwise: T): T {
   try {
-    return again(call);
+    return retryOnce(call);
   } catch {
     return otherwise;
   }

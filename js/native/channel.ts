@@ -3,7 +3,14 @@
 import { availableParallelism, cpus } from 'node:os';
 import { type Holder, Holds } from '../internal/holds.js';
 import type { native } from './addon.js';
-import { again, callListeners, orElse, soon } from './calls.js';
+import { callListeners, orFallback, retryOnce, soon } from './calls.js';
+import {
+  deliver,
+  type OutcomeReader,
+  operations,
+  type Resolve,
+  type Ticket,
+} from './operations.js';
 import {
   CLOSED,
   CLOSED_LOSS,
@@ -13,7 +20,6 @@ import {
   OperationBatch,
   type Outcome,
 } from './records.js';
-import { deliver, type OutcomeReader, type Resolve, slots, type Ticket } from './slots.js';
 
 /** The options of a manager for the native core. @internal */
 export type ChannelOptions = Parameters<InstanceType<typeof native.Bridge>['connect']>[2];
@@ -23,8 +29,8 @@ export interface Pending extends Ticket {
   readonly outcome: Promise<Outcome>;
 }
 
-/** The slot of an operation that was not started. */
-const NO_SLOT = -1;
+/** The entry of an operation that was not started. */
+const NO_ENTRY = -1;
 
 /** On the only core of a machine a server that works meanwhile only interrupts. */
 const HAS_CORES = availableParallelism() > 1 || cpus().length > 1;
@@ -76,11 +82,11 @@ export class NativeChannel {
   constructor(options: ChannelOptions, opened: Resolve) {
     const { cluster, memory, quorum } = options;
     this.#overlaps = HAS_CORES && (cluster ?? memory ?? quorum) === undefined;
-    const id = slots.nextId();
-    const connect = (slot: number) => slots.bridge.connect(slot, id, options);
-    this.#native = slots.takeFor(connect, opened, this);
+    const id = operations.nextId();
+    const connect = (entry: number) => operations.bridge.connect(entry, id, options);
+    this.#native = operations.takeFor(connect, opened, this);
     // Last: a manager that could not start has nothing to close.
-    slots.register(id, this);
+    operations.register(id, this);
   }
 
   /** Ends the manager. Its locks count as lost from now on, and later operations are refused. */
@@ -109,32 +115,32 @@ export class NativeChannel {
   /** Does the same, and answers what `cancel` takes. */
   begin(operation: Operation): Pending {
     const outcome = new Promise<Outcome>(keepResolve);
-    const slot = this.#start(operation, takeResolve());
-    return { slot, use: slots.use(slot), outcome };
+    const entry = this.#start(operation, takeResolve());
+    return { entry, generation: operations.generation(entry), outcome };
   }
 
-  /** Starts an operation, and answers its slot. */
+  /** Starts an operation, and answers its entry. */
   #start(operation: Operation, resolve: Resolve, reader?: OutcomeReader<unknown>): number {
     if (this.#closing !== undefined) {
       deliver(CLOSED, resolve, reader);
-      return NO_SLOT;
+      return NO_ENTRY;
     }
-    const slot = slots.take(resolve, this, reader);
-    operation.addTo(this.#batch, slot);
+    const entry = operations.take(resolve, this, reader);
+    operation.addTo(this.#batch, entry);
     this.#flushSoon();
-    return slot;
+    return entry;
   }
 
   /** Ends an operation early, if it has no outcome yet. */
   cancel(ticket: Ticket): void {
-    if (this.#closing !== undefined || !slots.isOpen(ticket)) return;
-    this.#batch.addCancel(ticket.slot);
+    if (this.#closing !== undefined || !operations.isOpen(ticket)) return;
+    this.#batch.addCancel(ticket.entry);
     this.#flushSoon();
   }
 
   /** The time of the grants that are read now, by the clock of what is held. */
   get now(): number {
-    return slots.now;
+    return operations.now;
   }
 
   /** Has `holder` told, once, when its lease is lost. */
@@ -142,7 +148,7 @@ export class NativeChannel {
     const early = this.#closing === undefined ? this.#earlyLosses.get(holder.lease) : CLOSED_LOSS;
     this.#holds.add(holder);
     this.#updateRetention();
-    slots.checkForAbandoned();
+    operations.checkForAbandoned();
     if (early !== undefined) this.#lose(holder, early);
   }
 
@@ -209,8 +215,8 @@ export class NativeChannel {
 
   /** Reads at once what the event loop would read later. */
   catchUp(): void {
-    orElse(() => this.#native.turn(), false);
-    slots.drain();
+    orFallback(() => this.#native.turn(), false);
+    operations.drain();
   }
 
   /** Takes note of whether the manager has listeners. */
@@ -234,17 +240,17 @@ export class NativeChannel {
 
   /** The counters of the manager. */
   stats(): ReturnType<InstanceType<typeof native.NativeManager>['stats']> {
-    return again(() => this.#native.stats());
+    return retryOnce(() => this.#native.stats());
   }
 
   /** What the clock of a lock's server shows, in ms since 1970; undefined if it is unknown. */
   serverTime(name: string): number | undefined {
-    return orElse(() => this.#native.serverTime(name), null) ?? undefined;
+    return orFallback(() => this.#native.serverTime(name), null) ?? undefined;
   }
 
   /** How long a lease is still valid, in ms, by the core's clock. */
   remaining(lease: number): number {
-    return orElse(() => this.#native.remaining(lease), 0);
+    return orFallback(() => this.#native.remaining(lease), 0);
   }
 
   /** Keeps the manager from being collected while it holds locks or has listeners. */
@@ -252,7 +258,7 @@ export class NativeChannel {
     const needed = (this.#heard || this.#holds.size > 0) && this.#closing === undefined;
     if (needed === this.#retained) return;
     this.#retained = needed;
-    slots.retain(this, needed);
+    operations.retain(this, needed);
   }
 
   /**
@@ -269,8 +275,10 @@ export class NativeChannel {
 
   /** How many requests have no answer. The core is asked only if answers may have come since it last said so. */
   #countUnanswered(): number {
-    const { reads } = slots;
-    return reads === this.#knownAt ? this.#unanswered : orElse(() => this.#native.unanswered(), 0);
+    const { reads } = operations;
+    return reads === this.#knownAt
+      ? this.#unanswered
+      : orFallback(() => this.#native.unanswered(), 0);
   }
 
   #flushAll(): void {
@@ -281,20 +289,20 @@ export class NativeChannel {
   #flush(): void {
     if (this.#batch.count === 0) return;
     if (this.#underWay !== undefined) this.#underWay += this.#batch.count;
-    const { room } = slots;
+    const { room } = operations;
     let records = 0;
     const failed = this.#batch.flush((count, numbers, text, length) => {
       const submit = () => {
         records = this.#native.submit(count, numbers, text, length, room);
         // `at(-1)` is no compiled code, and costs a tenth of a lone acquire.
         this.#unanswered = room[room.length - 1] ?? 0;
-        this.#knownAt = slots.reads;
+        this.#knownAt = operations.reads;
         return true;
       };
-      return orElse(submit, false);
+      return orFallback(submit, false);
     });
-    slots.fail(failed);
-    slots.readBetween(records);
+    operations.fail(failed);
+    operations.readBetween(records);
   }
 }
 

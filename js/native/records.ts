@@ -47,8 +47,8 @@ interface AcquireNumbers extends HoldNumbers {
 
 /** One operation for the core. */
 export interface Operation {
-  /** Adds it to a batch, under a slot. */
-  addTo(batch: OperationBatch, slot: number): void;
+  /** Adds it to a batch, under an entry. */
+  addTo(batch: OperationBatch, entry: number): void;
 }
 
 /** The most operations of a batch. */
@@ -66,11 +66,11 @@ export class AcquireOperation implements Operation {
     protected readonly request: AcquireNumbers,
   ) {}
 
-  addTo(batch: OperationBatch, slot: number): void {
+  addTo(batch: OperationBatch, entry: number): void {
     const { ttl, wait, share, maxHold, renew, leaveToExpire, label } = this.request;
     const stall = stallLimit(this.request);
     // One by one: this is the most frequent operation.
-    batch.add(slot, OpKind.Acquire, ttl, wait, share, maxHold, stall, +renew, +leaveToExpire);
+    batch.add(entry, OpKind.Acquire, ttl, wait, share, maxHold, stall, +renew, +leaveToExpire);
     batch.addString(this.name);
     batch.addLabel(label);
   }
@@ -89,8 +89,8 @@ class OtherOperation implements Operation {
     this.#strings = strings;
   }
 
-  addTo(batch: OperationBatch, slot: number): void {
-    batch.add(slot, this.#kind, ...this.#numbers);
+  addTo(batch: OperationBatch, entry: number): void {
+    batch.add(entry, this.#kind, ...this.#numbers);
     for (const string of this.#strings) batch.addString(string);
   }
 }
@@ -135,7 +135,7 @@ export function forceReleaseOperation(
 }
 
 /** @internal */
-export function leaveOperation(lease: number, ttl: number): Operation {
+export function expireInOperation(lease: number, ttl: number): Operation {
   return new OtherOperation(OpKind.Leave, [lease, ttl]);
 }
 
@@ -156,23 +156,23 @@ export function queryOperation(
 }
 
 /** @internal */
-export function letExpireOperation(lease: number): Operation {
+export function stopRenewingOperation(lease: number): Operation {
   return new OtherOperation(OpKind.LetExpire, [lease]);
 }
 
 /** @internal */
 export function releaseOperation(lease: number, exported: boolean): Operation {
-  return { addTo: (batch, slot) => addRelease(batch, slot, lease, exported) };
+  return { addTo: (batch, entry) => addRelease(batch, entry, lease, exported) };
 }
 
 /** `exported`: whether the token was read, so that other code may have it. @internal */
 export function addRelease(
   batch: OperationBatch,
-  slot: number,
+  entry: number,
   lease: number,
   exported: boolean,
 ): void {
-  batch.add(slot, OpKind.Release, lease, Number(exported));
+  batch.add(entry, OpKind.Release, lease, Number(exported));
 }
 
 function holdNumbers(hold: HoldNumbers): number[] {
@@ -205,12 +205,12 @@ export class OperationBatch {
   }
 
   /** Adds an operation. Its strings follow. */
-  add(slot: number, kind: number, a = 0, b = 0, c = 0, d = 0, e = 0, f = 0, g = 0): void {
+  add(entry: number, kind: number, a = 0, b = 0, c = 0, d = 0, e = 0, f = 0, g = 0): void {
     const at = this.#count * OPERATION_LENGTH;
     const all = this.#numbers;
     this.#count += 1;
     all[at] = kind;
-    all[at + 1] = slot;
+    all[at + 1] = entry;
     all[at + 2] = a;
     all[at + 3] = b;
     all[at + 4] = c;
@@ -234,13 +234,13 @@ export class OperationBatch {
     }
   }
 
-  /** Ends the operation in `slot` early. */
-  addCancel(slot: number): void {
-    this.add(slot, OpKind.Cancel);
+  /** Ends the operation in `entry` early. */
+  addCancel(entry: number): void {
+    this.add(entry, OpKind.Cancel);
   }
 
   /**
-   * Has `submit` called with the whole batch, its strings as UTF-8, and empties it. If `submit` answers `false`, returns the slots of
+   * Has `submit` called with the whole batch, its strings as UTF-8, and empties it. If `submit` answers `false`, returns the entries of
    * the operations, which have not begun.
    */
   flush(
@@ -254,7 +254,7 @@ export class OperationBatch {
     this.#count = 0;
     this.#strings = '';
     this.#label = undefined;
-    return submit(count, numbers, text, length) ? [] : slotsOf(numbers, count);
+    return submit(count, numbers, text, length) ? [] : entriesOf(numbers, count);
   }
 
   #room(strings: string): Buffer {
@@ -263,8 +263,8 @@ export class OperationBatch {
   }
 }
 
-/** The slots of the first `count` operations. A cancel has none: its slot is another operation's. */
-function slotsOf(numbers: Float64Array, count: number): number[] {
+/** The entries of the first `count` operations. A cancel has none: its entry is another operation's. */
+function entriesOf(numbers: Float64Array, count: number): number[] {
   const starts = Array.from({ length: count }, (_, i) => i * OPERATION_LENGTH);
   const own = starts.filter((at) => numbers[at] !== OpKind.Cancel);
   return own.map((at) => numbers[at + 1] as number);
@@ -272,8 +272,8 @@ function slotsOf(numbers: Float64Array, count: number): number[] {
 
 /** Receives the contents of records. @internal */
 export interface RecordReader {
-  /** The operation in `slot` has ended; `a` and `b` depend on the `OutcomeCode`. */
-  settle(slot: number, code: number, a: number, b: number): void;
+  /** The operation in `entry` has ended; `a` and `b` depend on the `OutcomeCode`. */
+  settle(entry: number, code: number, a: number, b: number): void;
   /** A manager has lost a lease; `reason` is a `LossCode`. */
   lose(manager: number, lease: number, reason: number): void;
   /** Something happened to a manager; `code` is a `NoticeCode`. */

@@ -102,7 +102,7 @@ export abstract class Lock {
   /** Ends the renewal: the lock stays held until it is released or `lockTimeout` is over. */
   async stopRefresh(): Promise<void> {
     this.#isRefreshed = false;
-    if (this.#held instanceof HeldLock) await this.#held.letExpire();
+    if (this.#held instanceof HeldLock) await this.#held.stopRenewing();
   }
 
   /** Releases the lock if it is held, even if another process has acquired it under `identifier`. */

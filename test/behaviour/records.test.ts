@@ -46,8 +46,8 @@ interface Records {
   downgradeOperation(lease: number): Operation;
   extendOperation(lease: number, ttl?: number): Operation;
   forceReleaseOperation(name: string, foreign: boolean, owners: readonly string[]): Operation;
-  leaveOperation(lease: number, ttl: number): Operation;
-  letExpireOperation(lease: number): Operation;
+  expireInOperation(lease: number, ttl: number): Operation;
+  stopRenewingOperation(lease: number): Operation;
   queryOperation(cursor: string, numbers: object): Operation;
   releaseOperation(lease: number, exported: boolean): Operation;
   readRecord(records: Float64Array, at: number, reader: object): void;
@@ -120,8 +120,8 @@ test('the core reads the operations that JavaScript writes', () => {
     records.extendOperation(160, 1_000),
     records.forceReleaseOperation('name', false, []),
     records.forceReleaseOperation('name', true, ['token', 'other']),
-    records.leaveOperation(160, 1_000),
-    records.letExpireOperation(160),
+    records.expireInOperation(160, 1_000),
+    records.stopRenewingOperation(160),
     records.queryOperation('cursor', { keysStartWith: 'keys', wholeKey: false, count: 500 }),
     records.queryOperation('', { keysStartWith: 'key', wholeKey: true, count: 1 }),
     records.releaseOperation(160, false),

@@ -1,7 +1,7 @@
 /** The operations of this environment that have no outcome yet. Many share a submit, and one drain reads many. */
 
 import { native } from './addon.js';
-import { again, orElse } from './calls.js';
+import { orFallback, retryOnce } from './calls.js';
 import {
   DONE,
   hasText,
@@ -60,10 +60,10 @@ export interface RecordOwner {
   findAbandoned(now: number): boolean;
 }
 
-/** An operation under way. Slots are used again, so `use` tells it from later ones in the same slot. @internal */
+/** An operation under way. Entries are used again, so `generation` tells it from later operations of the same entry. @internal */
 export interface Ticket {
-  readonly slot: number;
-  readonly use: number;
+  readonly entry: number;
+  readonly generation: number;
 }
 
 const DRAIN_RECORDS = 256;
@@ -90,20 +90,20 @@ const DRAINS_PER_TURN = 100;
 const { clearInterval, setImmediate, setInterval } = globalThis;
 
 /** The operations under way, and the managers that records are about. @internal */
-class Slots implements RecordReader {
+class Operations implements RecordReader {
   readonly #resolvers: (Resolve | undefined)[] = [];
   readonly #readers: (OutcomeReader<unknown> | undefined)[] = [];
   /** The manager of each operation: an operation under way keeps its manager from being collected. */
   readonly #owners: (RecordOwner | undefined)[] = [];
   readonly #free: number[] = [];
-  /** How often each slot was taken. */
-  readonly #uses: number[] = [];
+  /** How often each entry was taken. */
+  readonly #generations: number[] = [];
   /** Room for records, and for one number behind them. */
   readonly #records = new Float64Array(RECORD_LENGTH * DRAIN_RECORDS + 1);
   /** The part of the records that is still to be read. */
   #at = 0;
   #end = 0;
-  readonly #bridge = again(() => new native.Bridge(() => this.drain(), eventLoopReads()));
+  readonly #bridge = retryOnce(() => new native.Bridge(() => this.drain(), eventLoopReads()));
   /** Operations under way keep the process alive; held locks do not. */
   readonly #keepAlive = setInterval(() => {}, 2 ** 30).unref();
   /** The managers by their number. One that was collected needs no records. */
@@ -173,47 +173,47 @@ class Slots implements RecordReader {
   }
 
   /**
-   * Takes a slot; `resolve` is called once with the outcome that arrives in it, or what `reader` makes of that. `owner`
+   * Takes an entry; `resolve` is called once with the outcome that arrives in it, or what `reader` makes of that. `owner`
    * lives until then.
    */
   take(resolve: Resolve, owner?: RecordOwner, reader?: OutcomeReader<unknown>): number {
-    const slot = this.#free.pop() ?? this.#resolvers.length;
-    this.#resolvers[slot] = resolve;
-    this.#readers[slot] = reader;
-    this.#owners[slot] = owner;
-    this.#uses[slot] = (this.#uses[slot] ?? 0) + 1;
+    const entry = this.#free.pop() ?? this.#resolvers.length;
+    this.#resolvers[entry] = resolve;
+    this.#readers[entry] = reader;
+    this.#owners[entry] = owner;
+    this.#generations[entry] = (this.#generations[entry] ?? 0) + 1;
     this.#open += 1;
     if (this.#open === 1) this.#keepAlive.ref();
-    return slot;
+    return entry;
   }
 
-  /** Takes a slot for what `start` begins. If it throws, the slot is free again. */
-  takeFor<T>(start: (slot: number) => T, resolve: Resolve, owner?: RecordOwner): T {
-    const slot = this.take(resolve, owner);
+  /** Takes an entry for what `start` begins. If it throws, the entry is free again. */
+  takeFor<T>(start: (entry: number) => T, resolve: Resolve, owner?: RecordOwner): T {
+    const entry = this.take(resolve, owner);
     try {
-      return start(slot);
+      return start(entry);
     } catch (error) {
-      this.#release(slot);
+      this.#release(entry);
       throw error;
     }
   }
 
-  /** How often `slot` was taken so far. */
-  use(slot: number): number {
-    return this.#uses[slot] ?? 0;
+  /** How often `entry` was taken so far. */
+  generation(entry: number): number {
+    return this.#generations[entry] ?? 0;
   }
 
   /** Whether an operation has no outcome yet. */
-  isOpen({ slot, use }: Ticket): boolean {
-    return this.#resolvers[slot] !== undefined && this.#uses[slot] === use;
+  isOpen({ entry, generation }: Ticket): boolean {
+    return this.#resolvers[entry] !== undefined && this.#generations[entry] === generation;
   }
 
-  /** Frees a slot whose outcome has come, or never will. */
-  #release(slot: number): void {
-    this.#resolvers[slot] = undefined;
-    this.#readers[slot] = undefined;
-    this.#owners[slot] = undefined;
-    this.#free.push(slot);
+  /** Frees an entry whose outcome has come, or never will. */
+  #release(entry: number): void {
+    this.#resolvers[entry] = undefined;
+    this.#readers[entry] = undefined;
+    this.#owners[entry] = undefined;
+    this.#free.push(entry);
     this.#open -= 1;
     if (this.#open === 0) this.#keepAlive.unref();
   }
@@ -225,7 +225,7 @@ class Slots implements RecordReader {
     this.#read();
     do {
       this.#left = false;
-      const count = orElse(() => this.#bridge.drain(this.#records), BROKEN);
+      const count = orFallback(() => this.#bridge.drain(this.#records), BROKEN);
       if (count === BROKEN) {
         this.#failAll();
         return;
@@ -277,17 +277,17 @@ class Slots implements RecordReader {
     if (this.#left) this.drain();
   };
 
-  settle(slot: number, code: number, a: number, b: number): void {
-    const resolve = this.#resolvers[slot];
+  settle(entry: number, code: number, a: number, b: number): void {
+    const resolve = this.#resolvers[entry];
     if (resolve === undefined) return;
-    const reader = this.#readers[slot];
+    const reader = this.#readers[entry];
     if (code === OutcomeCode.Done) {
-      this.#release(slot);
+      this.#release(entry);
       deliver(DONE, resolve, reader);
       return;
     }
-    const text = hasText(code) ? orElse(() => this.#bridge.takeText(slot), undefined) : null;
-    this.#release(slot);
+    const text = hasText(code) ? orFallback(() => this.#bridge.takeText(entry), undefined) : null;
+    this.#release(entry);
     const outcome = text === undefined ? withoutText(code, a, b) : { code, a, b, text };
     deliver(outcome, resolve, reader);
   }
@@ -297,28 +297,28 @@ class Slots implements RecordReader {
   }
 
   notify(manager: number, code: number): void {
-    const text = orElse(() => this.#bridge.takeNotice(), null) ?? '';
+    const text = orFallback(() => this.#bridge.takeNotice(), null) ?? '';
     this.#managers.get(manager)?.deref()?.notify(code, text);
   }
 
   /** Ends operations of which the core has never heard. */
-  fail(slots: readonly number[]): void {
-    for (const slot of slots) {
-      const resolve = this.#resolvers[slot];
+  fail(entries: readonly number[]): void {
+    for (const entry of entries) {
+      const resolve = this.#resolvers[entry];
       if (resolve === undefined) continue;
-      const reader = this.#readers[slot];
-      this.#release(slot);
+      const reader = this.#readers[entry];
+      this.#release(entry);
       deliver(INTERNAL, resolve, reader);
     }
   }
 
   /** The core cannot be read any more: ends every operation, and gives every lock up as lost. */
   #failAll(): void {
-    this.#resolvers.forEach((resolve, slot) => {
+    this.#resolvers.forEach((resolve, entry) => {
       if (resolve === undefined) return;
-      this.#resolvers[slot] = undefined;
+      this.#resolvers[entry] = undefined;
       this.#open -= 1;
-      deliver(INTERNAL, resolve, this.#readers[slot]);
+      deliver(INTERNAL, resolve, this.#readers[entry]);
     });
     if (this.#open === 0) this.#keepAlive.unref();
     for (const owner of this.#managers.values()) owner.deref()?.loseAll(LossCode.Expired);
@@ -329,14 +329,14 @@ class Slots implements RecordReader {
    * server a moment. Without this `process.exit` and uncaught errors would leave the locks to expire.
    */
   endAtExit(): void {
-    orElse(() => this.#bridge.end(), undefined);
+    orFallback(() => this.#bridge.end(), undefined);
   }
 }
 
 /** @internal */
-export const slots = new Slots();
+export const operations = new Operations();
 
-const endAtExit = () => slots.endAtExit();
+const endAtExit = () => operations.endAtExit();
 process.once('exit', endAtExit);
 /** `Deno.exit` ends a process with this event alone. */
 const deno =
@@ -351,5 +351,5 @@ export function leaveToExpireAtExit(): void {
 
 /** How many operations have no outcome yet, in this environment. @internal */
 export function openOperations(): number {
-  return slots.open;
+  return operations.open;
 }
