@@ -2,6 +2,7 @@
 
 import { execFileSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
+import { dirname, join } from 'node:path/posix';
 
 /** @type {{ files: RegExp, except?: RegExp, banned: RegExp, instead: string }[]} */
 const RULES = [
@@ -65,10 +66,16 @@ for (const file of files) {
   }
 }
 // A component in a circle of imports cannot be read by itself.
-for (const circle of importCircles(
-  files.filter((file) => /^src\/machine\/(?!tests\/)/.test(file)),
-)) {
+const machine = files.filter((file) => /^src\/machine\/(?!tests\/)/.test(file));
+for (const circle of circlesOf(edgesOf(machine, (file) => rustImports(file, machine)))) {
   if (circle.length > 2) report(circle[0], 1, `these import each other: ${circle.join(', ')}`);
+}
+const scripts = edgesOf(
+  files.filter((file) => /^js\/.*\.m?ts$/.test(file)),
+  scriptImports,
+);
+for (const circle of [...circlesOf(scripts), ...circlesOf(foldersOf(scripts))]) {
+  if (circle.length > 1) report(circle[0], 1, `these import each other: ${circle.join(', ')}`);
 }
 process.exit(findings === 0 ? 0 : 1);
 
@@ -77,9 +84,23 @@ function report(file, line, message) {
   console.error(`${file}:${line}: ${message}`);
 }
 
-/** The groups of files that reach each other by `use`, each as a list (Tarjan's strongly connected components). */
-function importCircles(modules) {
-  const edges = new Map(modules.map((file) => [file, imports(file, modules)]));
+/** What each file imports. */
+function edgesOf(modules, imports) {
+  return new Map(modules.map((file) => [file, imports(file)]));
+}
+
+/** The same by folders of js/: which subject imports which. */
+function foldersOf(edges) {
+  const folderOf = (file) => file.split('/').slice(0, -1).slice(0, 2).join('/');
+  const folders = new Map([...edges.keys()].map((file) => [folderOf(file), new Set()]));
+  for (const [file, imported] of edges) {
+    for (const each of imported) folders.get(folderOf(file)).add(folderOf(each));
+  }
+  return folders;
+}
+
+/** The groups of nodes that reach each other, each as a list (Tarjan's strongly connected components). */
+function circlesOf(edges) {
   const [order, low, stack, circles] = [new Map(), new Map(), [], []];
   const visit = (file) => {
     order.set(file, order.size);
@@ -92,12 +113,22 @@ function importCircles(modules) {
     if (low.get(file) !== order.get(file)) return;
     circles.push(stack.splice(stack.indexOf(file)));
   };
-  for (const file of modules) if (!order.has(file)) visit(file);
+  for (const file of edges.keys()) if (!order.has(file)) visit(file);
   return circles;
 }
 
+/** The files of js/ from which a file imports something, types included. */
+function scriptImports(file) {
+  const text = readFileSync(file, 'utf8');
+  const paths = [...text.matchAll(/\b(?:from|import|import\() ?'(\.[^']*)'/g)].map(
+    ([, path]) => path,
+  );
+  const named = paths.map((path) => join(dirname(file), path).replace(/\.(m?)js$/, '.$1ts'));
+  return named.filter((path) => files.includes(path));
+}
+
 /** The files of `modules` from which a file imports something. Tests at its end do not count. */
-function imports(file, modules) {
+function rustImports(file, modules) {
   const [text] = readFileSync(file, 'utf8').split('#[cfg(test)]\nmod tests {');
   const folder = file.replace(/\/\w+\.rs$/, '');
   const here = file.endsWith('/mod.rs') ? folder : file.replace(/\.rs$/, '');
