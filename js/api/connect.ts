@@ -5,6 +5,7 @@ import { native } from '../native/addon.js';
 import { type ChannelOptions, NativeChannel } from '../native/channel.js';
 import { type Outcome, OutcomeCode, REPLICAS_MAJORITY } from '../native/records.js';
 import { readClient } from '../redlock/clients.js';
+import { checkTarget, isDefaultTarget } from './check-target.js';
 import {
   type BesideOldCode,
   type ConnectOptions,
@@ -13,14 +14,8 @@ import {
 } from './connect-options.js';
 import { argumentError, LockConnectionError, LockError } from './errors.js';
 import { LockManager } from './manager.js';
-import {
-  type ConnectTarget,
-  checkLogin,
-  checkTarget,
-  isDefaultTarget,
-  type Sentinel,
-  type Target,
-} from './target.js';
+import { checkLogin, type Sentinel, type Target } from './parsed-target.js';
+import type { ConnectTarget } from './target.js';
 import type { Pem, TlsOptions } from './tls.js';
 
 /**

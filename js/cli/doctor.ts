@@ -2,10 +2,10 @@
 
 import { randomUUID } from 'node:crypto';
 import { type Command, Option } from 'commander';
+import { checkTarget } from '../api/check-target.js';
 import { connect } from '../api/connect.js';
 import { LockTimeoutError } from '../api/errors.js';
 import type { ServerAbilities } from '../api/stats.js';
-import { checkTarget } from '../api/target.js';
 import { printable } from '../internal/printable.js';
 import { type ServerSurvey, survey } from '../internal/survey.js';
 import { EXIT_CODES, Exit } from './exit.js';

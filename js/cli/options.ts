@@ -2,10 +2,11 @@
 
 import { readFileSync } from 'node:fs';
 import { type Command, InvalidArgumentError, Option } from 'commander';
+import { checkTarget, DEFAULT_URL, isDefaultTarget } from '../api/check-target.js';
 import { connect } from '../api/connect.js';
 import type { ConnectOptions } from '../api/connect-options.js';
 import type { LockManager } from '../api/manager.js';
-import { type ConnectTarget, checkTarget, DEFAULT_URL, isDefaultTarget } from '../api/target.js';
+import type { ConnectTarget } from '../api/target.js';
 import type { TlsOptions } from '../api/tls.js';
 import { readDuration } from '../internal/time.js';
 import { say, UsageError } from './exit.js';

@@ -3,9 +3,9 @@
  * service's own clients release and extend them.
  */
 
+import { checkTarget } from '../api/check-target.js';
 import { LockLostError } from '../api/errors.js';
 import type { LockManager } from '../api/manager.js';
-import { checkTarget } from '../api/target.js';
 import { evaluate } from '../internal/evaluate.js';
 import { clientOf } from '../internal/tokens.js';
 import { readClients } from './clients.js';

@@ -1,12 +1,8 @@
 /** Finds out where a service's clients of ioredis and node-redis are connected to. */
 
+import { checkTarget } from '../api/check-target.js';
 import type { ConnectOptions } from '../api/connect-options.js';
-import {
-  type ClusterTarget,
-  checkTarget,
-  type QuorumTarget,
-  type SentinelTarget,
-} from '../api/target.js';
+import type { ClusterTarget, QuorumTarget, SentinelTarget } from '../api/target.js';
 import { readIoredis } from './ioredis.js';
 import { readNodeRedis } from './node-redis.js';
 import { readNodeRedis3 } from './node-redis3.js';
