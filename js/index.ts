@@ -6,9 +6,6 @@
  * @packageDocumentation
  */
 
-export { connect } from './api/connect.js';
-export type { BesideOldCode, ConnectOptions } from './api/connect-options.js';
-export type { LockLostMessage, LockTrace } from './api/diagnostics.js';
 export {
   LockClosedError,
   LockConnectionError,
@@ -21,22 +18,9 @@ export {
   LockTimeoutError,
   type QuorumServer,
   StaleFenceError,
-} from './api/errors.js';
-export type { LockManagerEvents, LockWarning, LockWarningCode } from './api/events.js';
-export type { Lock, LockJson, LockMode } from './api/lock.js';
-export type { LockSet } from './api/lock-set.js';
-export { LockManager } from './api/manager.js';
-export type { OnceOptions, OnceRan, OnceRefused, OnceResult } from './api/once.js';
-export type {
-  AcquireOptions,
-  AdoptOptions,
-  ForceReleaseOptions,
-  QueryOptions,
-  RequestOptions,
-  TryAcquireOptions,
-} from './api/options.js';
-export type { HeldLockInfo, LockSnapshot, PendingLockInfo } from './api/query.js';
-export type { HandOffCount, LockStats, ServerAbilities } from './api/stats.js';
+} from './base/errors.js';
+export { connect } from './connect/connect.js';
+export type { BesideOldCode, ConnectOptions } from './connect/options.js';
 export type {
   ClusterTarget,
   ConnectTarget,
@@ -46,5 +30,21 @@ export type {
   SentinelTarget,
   ServerTarget,
   UrlLike,
-} from './api/target.js';
-export type { Pem, TlsOptions } from './api/tls.js';
+} from './connect/target.js';
+export type { Pem, TlsOptions } from './connect/tls.js';
+export type { LockLostMessage, LockTrace } from './lock/diagnostics.js';
+export type { Lock, LockJson, LockMode } from './lock/lock.js';
+export type { LockSet } from './lock/lock-set.js';
+export type {
+  AcquireOptions,
+  AdoptOptions,
+  ForceReleaseOptions,
+  QueryOptions,
+  RequestOptions,
+  TryAcquireOptions,
+} from './lock/options.js';
+export type { LockManagerEvents, LockWarning, LockWarningCode } from './manager/events.js';
+export { LockManager } from './manager/manager.js';
+export type { HeldLockInfo, LockSnapshot, PendingLockInfo } from './manager/query.js';
+export type { HandOffCount, LockStats, ServerAbilities } from './manager/stats.js';
+export type { OnceOptions, OnceRan, OnceRefused, OnceResult } from './once/options.js';

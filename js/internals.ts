@@ -5,18 +5,18 @@
  */
 
 /** @internal */
-export { prepare } from './api/connect.js';
+export { RESERVED_SUFFIXES } from './base/names.js';
 /** @internal */
-export { Holds } from './internal/holds.js';
-/** @internal */
-export { RESERVED_SUFFIXES } from './internal/names.js';
-/** @internal */
-export { survey } from './internal/survey.js';
+export { prepare } from './connect/connect.js';
 /** @internal */
 export { native } from './native/addon.js';
 /** @internal */
 export { NativeChannel } from './native/channel.js';
 /** @internal */
+export { Holds } from './native/holds.js';
+/** @internal */
 export { openOperations } from './native/operations.js';
 /** @internal */
 export * as records from './native/records.js';
+/** @internal */
+export { survey } from './operators/survey.js';

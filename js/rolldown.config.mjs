@@ -10,8 +10,8 @@ const ENTRIES = [
   'idempotency/index',
   'index',
   'nest/index',
-  'opentelemetry/index',
-  'prometheus/index',
+  'metrics/opentelemetry',
+  'metrics/prometheus',
   'redis-semaphore/index',
   'redlock/index',
   'redlock4/index',
@@ -49,7 +49,7 @@ const commonJs = {
 const modules = {
   ...TO_DIST,
   input: sources(ENTRIES, 'mts'),
-  external: ['./index.js'],
+  external: [/^\.\/(index|opentelemetry|prometheus)\.js$/],
   output: { ...TO_DIST.output, entryFileNames: '[name].mjs', format: 'es' },
 };
 

@@ -2,12 +2,12 @@
 
 import { randomUUID } from 'node:crypto';
 import { type Command, Option } from 'commander';
-import { checkTarget } from '../api/check-target.js';
-import { connect } from '../api/connect.js';
-import { LockTimeoutError } from '../api/errors.js';
-import type { ServerAbilities } from '../api/stats.js';
-import { printable } from '../internal/printable.js';
-import { type ServerSurvey, survey } from '../internal/survey.js';
+import { LockTimeoutError } from '../base/errors.js';
+import { printable } from '../base/printable.js';
+import { checkTarget } from '../connect/check-target.js';
+import { connect } from '../connect/connect.js';
+import type { ServerAbilities } from '../manager/stats.js';
+import { type ServerSurvey, survey } from '../operators/survey.js';
 import { EXIT_CODES, Exit } from './exit.js';
 import { type Finding, fields, judge, type Kind, QUESTIONS } from './judge.js';
 import { type PlaceOptions, type Where, whereOf, withPlace } from './options.js';

@@ -8,8 +8,8 @@ import {
   LockQuorumError,
   LockServerError,
   LockTimeoutError,
-} from '../api/errors.js';
-import { printable } from '../internal/printable.js';
+} from '../base/errors.js';
+import { printable } from '../base/printable.js';
 import { asJson, paint } from './terminal.js';
 
 /**

@@ -1,7 +1,7 @@
 /** Locks that other code than holdfast holds. */
 
-import { survey } from '../internal/survey.js';
-import { human } from '../internal/time.js';
+import { human } from '../base/time.js';
+import { survey } from '../operators/survey.js';
 import { CliError, Exit } from './exit.js';
 import type { Where } from './options.js';
 

@@ -1,6 +1,6 @@
 /** Judges by the survey of a server whether it is fit for locks. */
 
-import type { ServerAnswer, ServerSurvey } from '../internal/survey.js';
+import type { ServerAnswer, ServerSurvey } from '../operators/survey.js';
 
 /** The result of one check. The documented shape of `doctor --json`. */
 export interface Finding {

@@ -1,10 +1,10 @@
 /** Tables of locks for people, as `ls`, `show` and `watch` print them. */
 
 import { Option } from 'commander';
-import { type Holder, type LockView, longestWait, nameOf } from '../internal/lock-views.js';
-import type { Observer } from '../internal/observer.js';
-import { printable } from '../internal/printable.js';
-import { human } from '../internal/time.js';
+import { printable } from '../base/printable.js';
+import { human } from '../base/time.js';
+import { type Holder, type LockView, longestWait, nameOf } from '../operators/lock-views.js';
+import type { Observer } from '../operators/observer.js';
 import { paint, table } from './terminal.js';
 
 /** The columns by which a table of locks can be sorted. */

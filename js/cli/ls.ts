@@ -1,10 +1,10 @@
 /** `holdfast ls` and `holdfast show`: the holders and waiters of locks. */
 
 import type { Command } from 'commander';
-import { type LockView, listLocks, nameOf, viewOf } from '../internal/lock-views.js';
-import { Observer } from '../internal/observer.js';
-import { printable } from '../internal/printable.js';
-import { human, moment } from '../internal/time.js';
+import { printable } from '../base/printable.js';
+import { human, moment } from '../base/time.js';
+import { type LockView, listLocks, nameOf, viewOf } from '../operators/lock-views.js';
+import { Observer } from '../operators/observer.js';
 import { EXIT_CODES, Exit } from './exit.js';
 import { type ForeignHold, foreignHold, restOf } from './foreign.js';
 import {

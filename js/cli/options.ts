@@ -2,13 +2,13 @@
 
 import { readFileSync } from 'node:fs';
 import { type Command, InvalidArgumentError, Option } from 'commander';
-import { checkTarget, DEFAULT_URL, isDefaultTarget } from '../api/check-target.js';
-import { connect } from '../api/connect.js';
-import type { ConnectOptions } from '../api/connect-options.js';
-import type { LockManager } from '../api/manager.js';
-import type { ConnectTarget } from '../api/target.js';
-import type { TlsOptions } from '../api/tls.js';
-import { readDuration } from '../internal/time.js';
+import { readDuration } from '../base/time.js';
+import { checkTarget, DEFAULT_URL, isDefaultTarget } from '../connect/check-target.js';
+import { connect } from '../connect/connect.js';
+import type { ConnectOptions } from '../connect/options.js';
+import type { ConnectTarget } from '../connect/target.js';
+import type { TlsOptions } from '../connect/tls.js';
+import type { LockManager } from '../manager/manager.js';
 import { say, UsageError } from './exit.js';
 
 /** The options of every command. */

@@ -2,8 +2,8 @@
 
 import { createInterface } from 'node:readline/promises';
 import type { Command } from 'commander';
-import { type LockView, nameOf, tokensOf, viewOf } from '../internal/lock-views.js';
-import { printable } from '../internal/printable.js';
+import { printable } from '../base/printable.js';
+import { type LockView, nameOf, tokensOf, viewOf } from '../operators/lock-views.js';
 import { EXIT_CODES, Exit, UsageError } from './exit.js';
 import { type ForeignHold, foreignHold, restOf } from './foreign.js';
 import { leaseOf } from './lock-tables.js';

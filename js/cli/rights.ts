@@ -1,6 +1,6 @@
 /** The rights that an ACL user needs, and the commands that find out whether the user has them. */
 
-import type { ServerAnswer } from '../internal/survey.js';
+import type { ServerAnswer } from '../operators/survey.js';
 import type { Finding } from './judge.js';
 
 /** One right. */

@@ -1,12 +1,12 @@
 /** `holdfast run`: a command under a lock. */
 
 import { type Command, InvalidArgumentError, Option } from 'commander';
-import { LockLostError } from '../api/errors.js';
-import type { Lock, LockMode } from '../api/lock.js';
-import type { LockManager } from '../api/manager.js';
-import { TTL_MS_MAX, TTL_MS_MIN } from '../api/options.js';
-import { defaultLabel } from '../internal/label.js';
-import { readDuration } from '../internal/time.js';
+import { LockLostError } from '../base/errors.js';
+import { defaultLabel } from '../base/label.js';
+import { readDuration } from '../base/time.js';
+import type { Lock, LockMode } from '../lock/lock.js';
+import { TTL_MS_MAX, TTL_MS_MIN } from '../lock/options.js';
+import type { LockManager } from '../manager/manager.js';
 import { leaveToExpireAtExit } from '../native/operations.js';
 import { CliError, Exit, exitCodeOf, report, UsageError } from './exit.js';
 import { codeOf, Job } from './job.js';

@@ -1,6 +1,6 @@
 /** Output for people: colours, tables, documents. */
 
-import { printable } from '../internal/printable.js';
+import { printable } from '../base/printable.js';
 
 const CODES = { bold: 1, dim: 2, red: 31, green: 32, yellow: 33 } as const;
 

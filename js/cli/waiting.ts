@@ -1,12 +1,12 @@
 /** Tells a person at a terminal for whom a command waits. */
 
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { LockManager } from '../api/manager.js';
-import { adviceOnGone } from '../internal/label.js';
-import { nameOf, tokensOf, viewOf } from '../internal/lock-views.js';
-import { type Hold, Observer } from '../internal/observer.js';
-import { printable } from '../internal/printable.js';
-import { clock, moment } from '../internal/time.js';
+import { adviceOnGone } from '../base/label.js';
+import { printable } from '../base/printable.js';
+import { clock, moment } from '../base/time.js';
+import type { LockManager } from '../manager/manager.js';
+import { nameOf, tokensOf, viewOf } from '../operators/lock-views.js';
+import { type Hold, Observer } from '../operators/observer.js';
 import { say } from './exit.js';
 import { leaseOf } from './lock-tables.js';
 

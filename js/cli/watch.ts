@@ -2,7 +2,9 @@
 
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Command, InvalidArgumentError, Option } from 'commander';
-import type { LockManager } from '../api/manager.js';
+import { printable } from '../base/printable.js';
+import { clock } from '../base/time.js';
+import type { LockManager } from '../manager/manager.js';
 import {
   freeLock,
   type Holder,
@@ -10,10 +12,8 @@ import {
   listLocks,
   nameOf,
   tokensOf,
-} from '../internal/lock-views.js';
-import { Observer } from '../internal/observer.js';
-import { printable } from '../internal/printable.js';
-import { clock } from '../internal/time.js';
+} from '../operators/lock-views.js';
+import { Observer } from '../operators/observer.js';
 import { EXIT_CODES, Exit, exitCodeOf, say } from './exit.js';
 import { fenceOf, type SortKey, sorted, sortOption, watchedTableOf } from './lock-tables.js';
 import { duration, open, type PlaceOptions, type Where, whereOf, withPlace } from './options.js';

@@ -1,7 +1,7 @@
 /** The check of a fence in a transaction. */
 
-import { argumentError, StaleFenceError } from '../api/errors.js';
-import { checkText, checkWholeNumber, show } from '../internal/checks.js';
+import { checkText, checkWholeNumber, show } from '../base/checks.js';
+import { argumentError, StaleFenceError } from '../base/errors.js';
 import {
   type Connection,
   connectionOf,

@@ -1,7 +1,7 @@
 /** The clients and ORMs through which a fence is checked, known by their shape: none of them is imported. */
 
-import { argumentError } from '../api/errors.js';
-import { show } from '../internal/checks.js';
+import { show } from '../base/checks.js';
+import { argumentError } from '../base/errors.js';
 import { checkDialect, type FenceDialect } from './table.js';
 
 /**

@@ -1,10 +1,10 @@
 /** Fences that come with requests. */
 
 import type { IncomingHttpHeaders } from 'node:http';
-import { argumentError } from '../api/errors.js';
-import { checkObject, checkText } from '../internal/checks.js';
-import { evaluate } from '../internal/evaluate.js';
-import { type Problem, refuse } from '../internal/http.js';
+import { checkObject, checkText } from '../base/checks.js';
+import { argumentError } from '../base/errors.js';
+import { evaluate } from '../base/evaluate.js';
+import { type Problem, refuse } from '../base/http.js';
 import { checkFenced, stale } from './check.js';
 import type { FenceRedis } from './redis.js';
 

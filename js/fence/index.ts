@@ -4,7 +4,7 @@
  * @packageDocumentation
  */
 
-export { StaleFenceError } from '../api/errors.js';
+export { StaleFenceError } from '../base/errors.js';
 export { checkFence, type Fenced, type FencedSet } from './check.js';
 export type { FenceConnection, FenceSqlite, FenceTransaction } from './clients.js';
 export {

@@ -1,7 +1,7 @@
 /** Fences of data in Redis. */
 
-import { checkObject, checkText, checkWhole } from '../internal/checks.js';
-import { evaluate } from '../internal/evaluate.js';
+import { checkObject, checkText, checkWhole } from '../base/checks.js';
+import { evaluate } from '../base/evaluate.js';
 import { checkFenced, type Fenced, stale } from './check.js';
 
 /**

@@ -1,7 +1,7 @@
 /** The table of fences, in the SQL of each kind of database. */
 
-import { argumentError } from '../api/errors.js';
-import { show } from '../internal/checks.js';
+import { show } from '../base/checks.js';
+import { argumentError } from '../base/errors.js';
 
 /**
  * A kind of SQL database: `'postgres'` also stands for CockroachDB, `'mysql'` for MariaDB.

@@ -1,6 +1,6 @@
 /** Transactions of clients that have no function for them. */
 
-import { argumentError } from '../api/errors.js';
+import { argumentError } from '../base/errors.js';
 import { checkFence, type Fenced, type FencedSet } from './check.js';
 import type { FenceSqlite } from './clients.js';
 

@@ -1,10 +1,10 @@
 /** Handles a request with an Idempotency-Key, as draft-ietf-httpapi-idempotency-key-header-07 describes. */
 
 import { createHash } from 'node:crypto';
-import { LockTimeoutError, StaleFenceError } from '../api/errors.js';
-import type { Lock } from '../api/lock.js';
-import { checkText } from '../internal/checks.js';
-import type { Problem } from '../internal/http.js';
+import { checkText } from '../base/checks.js';
+import { LockTimeoutError, StaleFenceError } from '../base/errors.js';
+import type { Problem } from '../base/http.js';
+import type { Lock } from '../lock/lock.js';
 import type { IdempotentRequest, Settings } from './options.js';
 import type { IdempotencyRecord } from './store.js';
 

@@ -1,7 +1,7 @@
 /** Idempotency for Express, and for other servers whose middleware is called with `next`. */
 
 import type { OutgoingHttpHeaders, ServerResponse } from 'node:http';
-import { refuse } from '../internal/http.js';
+import { refuse } from '../base/http.js';
 import { type Answer, judge } from './attempt.js';
 import { type IdempotencyOptions, type IdempotentRequest, settingsOf } from './options.js';
 import { holdBack } from './response.js';

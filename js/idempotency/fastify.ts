@@ -1,7 +1,7 @@
 /** Idempotency for Fastify. */
 
 import { buffer } from 'node:stream/consumers';
-import { refuse } from '../internal/http.js';
+import { refuse } from '../base/http.js';
 import { type Answer, type Attempt, judge } from './attempt.js';
 import { type IdempotencyOptions, type IdempotentRequest, settingsOf } from './options.js';
 

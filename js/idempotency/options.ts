@@ -1,9 +1,9 @@
 /** The options of both adapters. */
 
 import type { IncomingHttpHeaders } from 'node:http';
-import { argumentError } from '../api/errors.js';
-import type { LockManager } from '../api/manager.js';
-import { checkBoolean, checkObject, checkWhole, show } from '../internal/checks.js';
+import { checkBoolean, checkObject, checkWhole, show } from '../base/checks.js';
+import { argumentError } from '../base/errors.js';
+import type { LockManager } from '../manager/manager.js';
 import type { IdempotencyStore } from './store.js';
 
 /**

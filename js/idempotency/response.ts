@@ -1,7 +1,7 @@
 /** Holds the answer of a handler back until it is known what is sent. */
 
 import type { OutgoingHttpHeaders, ServerResponse } from 'node:http';
-import { argumentError } from '../api/errors.js';
+import { argumentError } from '../base/errors.js';
 import type { Answer } from './attempt.js';
 
 /**

@@ -1,7 +1,7 @@
 /** Where requests and their answers are kept. */
 
-import { checkObject, checkText } from '../internal/checks.js';
-import { evaluate } from '../internal/evaluate.js';
+import { checkObject, checkText } from '../base/checks.js';
+import { evaluate } from '../base/evaluate.js';
 
 /**
  * How far a request has come: `started`, its handler had no effects yet; `effects`, it may have had some; `done`, its

@@ -3,7 +3,7 @@
 import { readdirSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import type * as Binding from '../../native/binding.js';
-import { LockLoadError } from '../api/errors.js';
+import { LockLoadError } from '../base/errors.js';
 
 function load(): typeof Binding {
   try {

@@ -1,9 +1,9 @@
 /** The channel of one manager to its native half. Nothing here knows what a lock is. */
 
 import { availableParallelism, cpus } from 'node:os';
-import { type Holder, Holds } from '../internal/holds.js';
 import type { native } from './addon.js';
 import { callListeners, orFallback, retryOnce, soon } from './calls.js';
+import { type Holder, Holds } from './holds.js';
 import {
   deliver,
   type OutcomeReader,

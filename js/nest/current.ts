@@ -1,8 +1,8 @@
 /** The lock of the decorated method that runs now. */
 
 import { AsyncLocalStorage } from 'node:async_hooks';
-import { LockError } from '../api/errors.js';
-import type { Lock } from '../api/lock.js';
+import { LockError } from '../base/errors.js';
+import type { Lock } from '../lock/lock.js';
 
 interface Run {
   readonly lock: Lock;

@@ -1,8 +1,8 @@
 /** The health of a manager, for @nestjs/terminus. */
 
-import type { LockManager } from '../api/manager.js';
-import { checkObject, checkWhole } from '../internal/checks.js';
-import { checkName } from '../internal/names.js';
+import { checkObject, checkWhole } from '../base/checks.js';
+import { checkName } from '../base/names.js';
+import type { LockManager } from '../manager/manager.js';
 
 /**
  * Options of `lockHealth`.

@@ -3,6 +3,7 @@
 import type { ServerResponse } from 'node:http';
 import type { CallHandler, ExecutionContext, NestInterceptor } from '@nestjs/common';
 import { type Observable, of } from 'rxjs';
+import { PROBLEM_HEADERS } from '../base/http.js';
 import { type Answer, judge, type Verdict } from '../idempotency/attempt.js';
 import {
   type IdempotencyOptions,
@@ -11,7 +12,6 @@ import {
   settingsOf,
 } from '../idempotency/options.js';
 import { holdBack } from '../idempotency/response.js';
-import { PROBLEM_HEADERS } from '../internal/http.js';
 
 /**
  * An interceptor that handles each `Idempotency-Key` once, as `expressIdempotency` does, with Express and with Fastify.

@@ -1,6 +1,6 @@
 /** The decorator for methods that run under a lock. */
 
-import type { RequestOptions } from '../api/options.js';
+import type { RequestOptions } from '../lock/options.js';
 import { runAs } from './current.js';
 import { nameOf } from './name.js';
 import { placeOf, wrap } from './wrap.js';

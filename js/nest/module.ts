@@ -7,10 +7,10 @@ import {
   type ModuleMetadata,
   type OnApplicationShutdown,
 } from '@nestjs/common';
-import { connect } from '../api/connect.js';
-import type { ConnectOptions } from '../api/connect-options.js';
-import type { LockManager } from '../api/manager.js';
-import type { ConnectTarget } from '../api/target.js';
+import { connect } from '../connect/connect.js';
+import type { ConnectOptions } from '../connect/options.js';
+import type { ConnectTarget } from '../connect/target.js';
+import type { LockManager } from '../manager/manager.js';
 import { lockManagerToken } from './tokens.js';
 
 /** The managers that were closed with their application. @internal */

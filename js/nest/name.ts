@@ -1,7 +1,7 @@
 /** Names of locks that are told from the arguments of a method. */
 
-import { argumentError } from '../api/errors.js';
-import { isWellFormed, show } from '../internal/checks.js';
+import { isWellFormed, show } from '../base/checks.js';
+import { argumentError } from '../base/errors.js';
 
 /** Makes a name of the arguments of a call; `self` is the object whose method is called. @internal */
 export type NameOf = (self: unknown, args: readonly unknown[]) => string;

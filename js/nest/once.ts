@@ -1,7 +1,7 @@
 /** The decorator for methods that run once per slot. */
 
-import { LockClosedError } from '../api/errors.js';
-import type { OnceOptions } from '../api/once.js';
+import { LockClosedError } from '../base/errors.js';
+import type { OnceOptions } from '../once/options.js';
 import { runAs } from './current.js';
 import { shutDown } from './module.js';
 import { nameOf } from './name.js';

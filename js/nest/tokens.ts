@@ -1,9 +1,9 @@
 /** The names of managers in Nest's container. */
 
 import { Inject } from '@nestjs/common';
-import { argumentError } from '../api/errors.js';
-import { LockManager } from '../api/manager.js';
-import { show } from '../internal/checks.js';
+import { show } from '../base/checks.js';
+import { argumentError } from '../base/errors.js';
+import { LockManager } from '../manager/manager.js';
 
 /**
  * The token under which Nest provides a manager: the class `LockManager`, or a text for a manager with a name. For

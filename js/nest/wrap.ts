@@ -1,8 +1,8 @@
 /** Puts a function in the place of a method, for both decorators. */
 
 import { Inject } from '@nestjs/common';
-import { argumentError } from '../api/errors.js';
-import type { LockManager } from '../api/manager.js';
+import { argumentError } from '../base/errors.js';
+import type { LockManager } from '../manager/manager.js';
 import { lockManagerToken } from './tokens.js';
 
 /** What stands around a method: gets the manager, the object, and the arguments. @internal */

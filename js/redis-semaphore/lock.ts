@@ -1,10 +1,10 @@
 import { setTimeout } from 'node:timers/promises';
-import { LockLostError, LockTimeoutError } from '../api/errors.js';
-import type { SharedHandle } from '../api/lock.js';
-import type { LockManager } from '../api/manager.js';
-import { onAbort } from '../internal/abort.js';
-import { HeldLock } from '../internal/held-lock.js';
-import { readClients } from '../redlock/clients.js';
+import { onAbort } from '../base/abort.js';
+import { LockLostError, LockTimeoutError } from '../base/errors.js';
+import { readClients } from '../connect/clients/read-clients.js';
+import { HeldLock } from '../lock/held-lock.js';
+import type { SharedHandle } from '../lock/lock.js';
+import type { LockManager } from '../manager/manager.js';
 import { Connection } from '../redlock/connection.js';
 import type { Client } from '../redlock/votes.js';
 import { LostLockError, TimeoutError } from './errors.js';

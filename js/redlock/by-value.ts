@@ -3,15 +3,15 @@
  * service's own clients release and extend them.
  */
 
-import { checkTarget } from '../api/check-target.js';
-import { LockLostError } from '../api/errors.js';
-import type { LockManager } from '../api/manager.js';
-import { evaluate } from '../internal/evaluate.js';
-import { clientOf } from '../internal/tokens.js';
-import { readClients } from './clients.js';
+import { LockLostError } from '../base/errors.js';
+import { evaluate } from '../base/evaluate.js';
+import { clientOf } from '../base/tokens.js';
+import { checkTarget } from '../connect/check-target.js';
+import { isNodeRedis3 } from '../connect/clients/node-redis3.js';
+import { bag } from '../connect/clients/place.js';
+import { readClients } from '../connect/clients/read-clients.js';
+import type { LockManager } from '../manager/manager.js';
 import { locked, ResourceLockedError } from './errors.js';
-import { isNodeRedis3 } from './node-redis3.js';
-import { bag } from './place.js';
 import { validFor } from './settings.js';
 import { releasedOf, statsOf } from './tally.js';
 import type { Client, ExecutionStats } from './votes.js';

@@ -1,9 +1,9 @@
 /** The connection of holdfast beside a service's own clients. It ends with them. */
 
 import { EventEmitter } from 'node:events';
-import { connect } from '../api/connect.js';
-import type { LockManager } from '../api/manager.js';
-import type { Whereabouts } from './clients.js';
+import type { Whereabouts } from '../connect/clients/read-clients.js';
+import { connect } from '../connect/connect.js';
+import type { LockManager } from '../manager/manager.js';
 import type { Client } from './votes.js';
 
 type Listener = (error: Error) => void;

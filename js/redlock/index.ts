@@ -13,13 +13,13 @@ import {
   LockClosedError,
   LockLostError,
   LockTimeoutError,
-} from '../api/errors.js';
-import type { Lock as HeldLock, SharedHandle } from '../api/lock.js';
-import { LockSet } from '../api/lock-set.js';
-import type { LockManager } from '../api/manager.js';
+} from '../base/errors.js';
+import { checkDatabase, readClients } from '../connect/clients/read-clients.js';
+import type { Lock as HeldLock, SharedHandle } from '../lock/lock.js';
+import { LockSet } from '../lock/lock-set.js';
+import type { LockManager } from '../manager/manager.js';
 import { native } from '../native/addon.js';
 import { extendByValue, joinTokens, releaseByValue } from './by-value.js';
-import { checkDatabase, readClients } from './clients.js';
 import { Connection } from './connection.js';
 import { ExecutionError, locked, NO_QUORUM, ResourceLockedError } from './errors.js';
 import {

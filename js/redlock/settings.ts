@@ -1,9 +1,9 @@
 /** The settings of node-redlock 5, translated for holdfast. */
 
-import { argumentError } from '../api/errors.js';
-import { TTL_MS_MAX, TTL_MS_MIN } from '../api/options.js';
-import { checkWhole, show } from '../internal/checks.js';
-import { checkNames } from '../internal/names.js';
+import { checkWhole, show } from '../base/checks.js';
+import { argumentError } from '../base/errors.js';
+import { checkNames } from '../base/names.js';
+import { TTL_MS_MAX, TTL_MS_MIN } from '../lock/options.js';
 
 /** Settings of a `Redlock`, and of one of its operations. */
 export interface Settings {

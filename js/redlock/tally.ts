@@ -5,7 +5,7 @@ import {
   LockLostError,
   LockQuorumError,
   LockTimeoutError,
-} from '../api/errors.js';
+} from '../base/errors.js';
 import { locked } from './errors.js';
 import type { Client, ExecutionStats } from './votes.js';
 

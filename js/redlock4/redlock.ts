@@ -1,5 +1,5 @@
 import { EventEmitter } from 'node:events';
-import { argumentError } from '../api/errors.js';
+import { argumentError } from '../base/errors.js';
 import {
   type Client,
   ExecutionError,

@@ -3,7 +3,7 @@
 import { createHash, createHmac, timingSafeEqual } from 'node:crypto';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { isIP } from 'node:net';
-import { refuse, targetOf } from '../internal/http.js';
+import { refuse, targetOf } from '../base/http.js';
 import { problem } from './release.js';
 
 /** The settings of the access. @internal */

@@ -1,8 +1,8 @@
 /** Looks at all locks as long as pages are open, and tells them what has changed. */
 
-import type { LockManager } from '../api/manager.js';
-import { listLocks } from '../internal/lock-views.js';
-import { Observer } from '../internal/observer.js';
+import type { LockManager } from '../manager/manager.js';
+import { listLocks } from '../operators/lock-views.js';
+import { Observer } from '../operators/observer.js';
 import { differs, endsOf, type Happening, happeningOf, type Row, rowOf } from './rows.js';
 import type { Stream } from './stream.js';
 

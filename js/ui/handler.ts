@@ -2,7 +2,7 @@
 
 import type { ServerResponse } from 'node:http';
 import { inspect } from 'node:util';
-import { refuse } from '../internal/http.js';
+import { refuse } from '../base/http.js';
 import { Feed } from './feed.js';
 import { fileOf } from './files.js';
 import {

@@ -1,9 +1,9 @@
 /** The options of the page for operators. */
 
 import type { IncomingMessage } from 'node:http';
-import { argumentError } from '../api/errors.js';
-import type { LockManager } from '../api/manager.js';
-import { checkObject, checkText, checkWhole } from '../internal/checks.js';
+import { checkObject, checkText, checkWhole } from '../base/checks.js';
+import { argumentError } from '../base/errors.js';
+import type { LockManager } from '../manager/manager.js';
 
 /**
  * A request to the page. Express's own requests are of this kind; those of Fastify have it as `request.raw`.

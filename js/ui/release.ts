@@ -1,9 +1,9 @@
 /** Takes a lock away from its holder, as the page asks for it. */
 
-import type { LockManager } from '../api/manager.js';
-import type { Problem } from '../internal/http.js';
-import { tokensOf, viewOf } from '../internal/lock-views.js';
-import { checkName } from '../internal/names.js';
+import type { Problem } from '../base/http.js';
+import { checkName } from '../base/names.js';
+import type { LockManager } from '../manager/manager.js';
+import { tokensOf, viewOf } from '../operators/lock-views.js';
 import type { LockUiRequest } from './options.js';
 import { ownersOf } from './rows.js';
 

@@ -1,15 +1,15 @@
 /** The locks as the page gets them. Times are in ms since 1970, so that the page can count by itself. */
 
 import { createHash } from 'node:crypto';
-import type { LockMode } from '../api/lock.js';
+import type { LockMode } from '../lock/lock.js';
 import {
   type Holder,
   type LockView,
   nameOf,
   tokensOf,
   type Waiter,
-} from '../internal/lock-views.js';
-import type { Change, Hold, Observer } from '../internal/observer.js';
+} from '../operators/lock-views.js';
+import type { Change, Hold, Observer } from '../operators/observer.js';
 
 /** One lock. @internal */
 export interface Row {

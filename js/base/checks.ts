@@ -1,0 +1,139 @@
+/** Checks of values. Their errors say what was expected and what was given. */
+
+import { argumentError } from './errors.js';
+
+/** @internal */
+export function checkBoolean(value: unknown, what: string): asserts value is boolean {
+  if (typeof value === 'boolean') return;
+  throw argumentError('ERR_INVALID_ARG_TYPE', `${what} must be a boolean, got ${show(value)}`);
+}
+
+/** Checks a number of ms. @internal */
+export function checkWhole(value: unknown, what: string, least: number, most: number): void {
+  checkWholeNumber(value, what, least, most, 'whole ms');
+}
+
+/** @internal */
+export function checkWholeNumber(
+  value: unknown,
+  what: string,
+  least: number,
+  most: number,
+  kind = 'a whole number',
+): void {
+  if (typeof value !== 'number') {
+    throw argumentError('ERR_INVALID_ARG_TYPE', `${what} must be a number, got ${show(value)}`);
+  }
+  if (!Number.isInteger(value) || value < least || value > most) {
+    const range = most === Number.MAX_SAFE_INTEGER ? `${least} or more` : `${least} to ${most}`;
+    throw argumentError('ERR_OUT_OF_RANGE', `${what} must be ${kind}, ${range}, got ${value}`);
+  }
+}
+
+/** @internal */
+export function checkText(value: unknown, what: string): asserts value is string {
+  if (typeof value !== 'string') {
+    throw argumentError('ERR_INVALID_ARG_TYPE', `${what} must be a string, got ${show(value)}`);
+  }
+  if (!isWellFormed(value)) {
+    const message = `${what} must be well-formed Unicode, got ${show(value)}`;
+    throw argumentError('ERR_INVALID_ARG_VALUE', message);
+  }
+}
+
+/** Like `checkText`, but never shows the value. @internal */
+export function checkSecret(value: unknown, what: string): void {
+  if (typeof value !== 'string') {
+    throw argumentError('ERR_INVALID_ARG_TYPE', `${what} must be a string, got a ${typeof value}`);
+  }
+}
+
+/** Options without those that are `undefined`, which count as not given. @internal */
+export type Given<T> = { [K in keyof T]: Exclude<T[K], undefined> };
+
+/** The copy of a caller's options. It inherits from no other object, so an option that the caller left out is undefined. */
+class Checked {}
+Object.setPrototypeOf(Checked.prototype, null);
+
+/**
+ * Checks that `options` is an object of known options, its own or inherited, and copies them; `undefined` becomes an empty
+ * object.
+ *
+ * @internal
+ */
+export function checkObject<T extends object>(
+  options: unknown,
+  known: readonly string[],
+  caller: string,
+): Given<T> {
+  const checked = new Checked() as Given<T>;
+  if (options === undefined) return checked;
+  if (typeof options !== 'object' || options === null || Array.isArray(options)) {
+    const message = `the options of ${caller} must be an object, got ${show(options)}`;
+    throw argumentError('ERR_INVALID_ARG_TYPE', message);
+  }
+  // A plain object inherits no options. Other objects may, also by getters, which are not enumerated.
+  const isPlain = Object.getPrototypeOf(options) === Object.prototype;
+  for (const key in options) {
+    if (!known.includes(key) && isGiven(options, key)) {
+      const message = `${caller} has no option "${key}"; ${advice(key, known)}`;
+      throw argumentError('ERR_INVALID_ARG_TYPE', message);
+    }
+    if (isPlain) copyOption(options, key, checked);
+  }
+  if (!isPlain) for (const key of known) copyOption(options, key, checked);
+  return checked;
+}
+
+function copyOption(options: object, key: string, checked: object): void {
+  if (!isGiven(options, key)) return;
+  const value = (options as Record<string, unknown>)[key];
+  if (value !== undefined) (checked as Record<string, unknown>)[key] = value;
+}
+
+/** Whether the caller has set a property: what other code has added to all objects is no option. */
+function isGiven(options: object, key: string): boolean {
+  return Object.hasOwn(options, key) || (key in options && !(key in Object.prototype));
+}
+
+/** The option that `word` may be a slip of, or else the list of all options. */
+function advice(word: string, known: readonly string[]): string {
+  const distances = known.map((candidate) => ({
+    candidate,
+    distance: editDistance(word.toLowerCase(), candidate.toLowerCase()),
+  }));
+  const nearest = distances.reduce((a, b) => (b.distance < a.distance ? b : a));
+  if (nearest.distance <= Math.max(2, word.length / 3))
+    return `did you mean "${nearest.candidate}"?`;
+  return `it has ${[...known].sort().join(', ')}`;
+}
+
+/** Levenshtein distance: <https://en.wikipedia.org/wiki/Levenshtein_distance>. */
+function editDistance(a: string, b: string): number {
+  let row = Array.from({ length: b.length + 1 }, (_, column) => column);
+  for (let i = 1; i <= a.length; i++) {
+    const next = [i];
+    for (let j = 1; j <= b.length; j++) {
+      const substitute = (row[j - 1] ?? 0) + (a[i - 1] === b[j - 1] ? 0 : 1);
+      next.push(Math.min(substitute, (row[j] ?? 0) + 1, (next[j - 1] ?? 0) + 1));
+    }
+    row = next;
+  }
+  return row[b.length] ?? 0;
+}
+
+/** `String.prototype.isWellFormed`, which the types of ES2022 do not know. @internal */
+export function isWellFormed(text: string): boolean {
+  return (text as string & { isWellFormed(): boolean }).isWellFormed();
+}
+
+/** A value in an error message: short, quoted, with its type. @internal */
+export function show(value: unknown): string {
+  if (typeof value === 'string') {
+    const text = value.length > 60 ? `${value.slice(0, 60)}…` : value;
+    return JSON.stringify(text);
+  }
+  if (value === null || value === undefined) return String(value);
+  if (typeof value === 'object') return Array.isArray(value) ? 'an array' : 'an object';
+  return typeof value === 'function' ? 'a function' : `${typeof value} ${String(value)}`;
+}

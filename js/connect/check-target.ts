@@ -1,0 +1,136 @@
+/** Checks the target of `connect`, in whatever form it is given. */
+
+import { checkObject, checkSecret, checkText } from '../base/checks.js';
+import { argumentError } from '../base/errors.js';
+import {
+  checkAllTls,
+  checkSockets,
+  DB_MAX,
+  invalid,
+  NOWHERE,
+  type Target,
+  whole,
+} from './parsed-target.js';
+import { sentinelTarget } from './sentinel-target.js';
+import type { ClusterTarget, QuorumTarget, ServerTarget } from './target.js';
+import { checkTls } from './tls.js';
+import { urlTarget } from './url-target.js';
+
+/** @internal */
+export const DEFAULT_URL = 'redis://127.0.0.1:6379';
+const DEFAULT_PORT = 6379;
+/** The bounds of a quorum: with fewer servers none may fail, with more every lock is slow. */
+const QUORUM_MIN = 3;
+const QUORUM_MAX = 15;
+const SERVER_OPTIONS = ['db', 'host', 'password', 'path', 'port', 'tls', 'username'];
+
+/**
+ * Checks the target that the caller gave, or else the one in the environment.
+ *
+ * @internal
+ */
+export function checkTarget(target: unknown): Target {
+  const given = target ?? environmentTarget() ?? DEFAULT_URL;
+  if (typeof given === 'object' && given !== null) {
+    if ('cluster' in given) return clusterTarget(given as ClusterTarget);
+    if ('quorum' in given) return quorumTarget(given as QuorumTarget);
+    if ('sentinels' in given || 'master' in given) return sentinelTarget(given);
+    if (['host', 'port', 'path'].some((key) => key in given) && !('href' in given)) {
+      return serverTarget(given);
+    }
+  }
+  return urlTarget(given);
+}
+
+/** Whether the target is that of somebody who names none. @internal */
+export function isDefaultTarget(target: unknown): boolean {
+  return (target ?? undefined) === undefined && environmentTarget() === undefined;
+}
+
+/** The target in the environment. An empty variable counts as unset. */
+function environmentTarget(): string | undefined {
+  return process.env['HOLDFAST_URL'] || process.env['REDIS_URL'] || undefined;
+}
+
+function serverTarget(target: object): Target {
+  const given = checkObject<ServerTarget>(target, SERVER_OPTIONS, 'a server');
+  const { host = '127.0.0.1', path, username, password, db = 0, tls = false } = given;
+  if (username !== undefined) checkText(username, 'username');
+  if (password !== undefined) checkSecret(password, 'password');
+  whole(db, 'db', 0, DB_MAX);
+  if (typeof tls !== 'boolean') checkTls(tls, 'tls');
+  const login = { username: username ?? null, password: password ?? null, db };
+  if (path !== undefined) {
+    checkText(path, 'path');
+    if (path === '') throw invalid('path must be that of a socket, not empty');
+    if (tls !== false) throw invalid('a socket speaks no TLS');
+    checkSockets();
+    return { ...NOWHERE, ...login, path, label: `unix://${path}?db=${db}` };
+  }
+  checkText(host, 'host');
+  if (host === '') throw invalid('host must not be empty');
+  const number = typeof given.port === 'string' ? Number(given.port) : given.port;
+  const port = whole(number ?? DEFAULT_PORT, 'port', 1, 65_535);
+  const name = host.includes(':') ? `[${host}]` : host;
+  return {
+    ...NOWHERE,
+    ...login,
+    host,
+    port,
+    tls: tls !== false,
+    tlsOptions: typeof tls === 'boolean' ? null : tls,
+    label: `${tls === false ? 'redis' : 'rediss'}://${name}:${port}/${db}`,
+  };
+}
+
+function quorumTarget(target: QuorumTarget): Target {
+  const given: unknown = target.quorum;
+  const other = Object.keys(target).find((key) => key !== 'quorum');
+  if (other !== undefined) {
+    const message = `a quorum has no "${other}"; pass options in the second argument`;
+    throw argumentError('ERR_INVALID_ARG_TYPE', message);
+  }
+  if (!Array.isArray(given) || given.length < QUORUM_MIN || given.length > QUORUM_MAX) {
+    const message = `a quorum is a list of ${QUORUM_MIN} to ${QUORUM_MAX} URLs of independent servers`;
+    throw argumentError('ERR_INVALID_ARG_VALUE', message);
+  }
+  const servers = given.map((url: unknown) => {
+    if (url === undefined || url === null) throw invalid('each server of a quorum must be a URL');
+    return urlTarget(url);
+  });
+  if (servers.some(({ memory }) => memory !== null)) {
+    throw invalid('a store in this process (memory:) cannot be a server of a quorum');
+  }
+  const labels = servers.map(({ label }) => label);
+  const twice = labels.find((label, i) => labels.indexOf(label) !== i);
+  if (twice !== undefined) throw invalid(`a quorum must not name ${twice} twice`);
+  const tls = servers.some((server) => server.tls);
+  return { ...NOWHERE, tls, quorum: servers, label: `a quorum of ${labels.join(', ')}` };
+}
+
+/** All seeds must be reachable in the same way: one of them names the other servers. */
+function clusterTarget(given: ClusterTarget): Target {
+  const [unknown] = Object.keys(given).filter((key) => key !== 'cluster');
+  if (unknown !== undefined) {
+    throw invalid(
+      `a Cluster is { cluster: [urls] }, without "${unknown}"; use the second argument`,
+    );
+  }
+  if (!Array.isArray(given.cluster) || given.cluster.length === 0) {
+    const message = 'a Cluster needs the URLs of some of its servers: { cluster: [urls] }';
+    throw argumentError('ERR_INVALID_ARG_TYPE', message);
+  }
+  const seeds = given.cluster.map(urlTarget);
+  const [first] = seeds as [Target];
+  for (const { host, db, label } of seeds) {
+    if (host === null) throw invalid(`a Cluster is reached over TCP, not at ${label}`);
+    if (db !== first.db) throw invalid(`one database serves a Cluster, but ${label} has another`);
+  }
+  checkAllTls(seeds, first.tls, 'the servers of a Cluster');
+  return {
+    ...first,
+    host: null,
+    cluster: seeds.flatMap(({ host, port }) => [host as string, `${port}`]),
+    label: `the Cluster of ${first.label.replace(/\/0$/, '')}`,
+  };
+}

@@ -1,0 +1,85 @@
+/** Finds out where a service's clients of ioredis and node-redis are connected to. */
+
+import { checkTarget } from '../check-target.js';
+import type { ConnectOptions } from '../options.js';
+import type { ClusterTarget, QuorumTarget, SentinelTarget } from '../target.js';
+import { readIoredis } from './ioredis.js';
+import { readNodeRedis } from './node-redis.js';
+import { readNodeRedis3 } from './node-redis3.js';
+import { bag, type Place, refuse } from './place.js';
+
+/** The arguments of `connect`. @internal */
+export interface Whereabouts {
+  readonly target: string | ClusterTarget | SentinelTarget | QuorumTarget;
+  readonly options: ConnectOptions;
+}
+
+const QUORUM_MIN = 3;
+const QUORUM_MAX = 15;
+
+/**
+ * The target of one client is its server, its Sentinels' master or its Cluster; three or more are a quorum.
+ *
+ * @throws TypeError if a client does not reveal its connection, or if holdfast cannot connect in the same way.
+ * @internal
+ */
+export function readClients(clients: readonly unknown[]): Whereabouts {
+  const places = clients.map((client, i) => readClient(client, `client ${i + 1}`));
+  const [first] = places as [Place];
+  const options = {
+    prefix: first.prefix,
+    ...(first.tls === undefined ? {} : { tls: first.tls }),
+  };
+  if (clients.length === 1) return { target: first.target, options };
+  if (clients.length < QUORUM_MIN || clients.length > QUORUM_MAX) {
+    const why = clients.length === 2 ? 'two stop when one of them does' : 'more are slow';
+    const what = `a quorum is ${QUORUM_MIN} to ${QUORUM_MAX} servers (${why}), got ${clients.length} clients`;
+    throw refuse(what, 'pass one client, or three');
+  }
+  const urls = places.map(({ target, prefix, tls }, i) => {
+    const which = `client ${i + 1} of ${places.length}`;
+    if (typeof target !== 'string') {
+      throw refuse(`${which} is not that of a single server`, 'a quorum is of single servers');
+    }
+    if (prefix !== first.prefix) {
+      throw refuse(`${which} has another keyPrefix than the first`, 'give all of them one');
+    }
+    if (JSON.stringify(tls) !== JSON.stringify(first.tls)) {
+      throw refuse(`${which} has another "tls" than the first`, 'give all of them one');
+    }
+    return target;
+  });
+  // As with redlock: a server has a vote as soon as it has started. See docs/redlock.md.
+  return { target: { quorum: urls }, options: { ...options, longestLease: 0 } };
+}
+
+/** The largest database that the fork selects; any other value counts as 0. */
+const FORK_DB_MAX = 15;
+
+/**
+ * Refuses a setting `db` of sesamecare's fork that is not the database of every client: beside old instances two clients
+ * would hold one lock, each in another database.
+ *
+ * @internal
+ */
+export function checkDatabase(clients: readonly unknown[], given: unknown): void {
+  if (given === undefined || given === null) return;
+  const whole = Number.isInteger(given) && Number(given) >= 0 && Number(given) <= FORK_DB_MAX;
+  const wanted = whole ? Number(given) : 0;
+  for (const [i, client] of clients.entries()) {
+    const { target } = readClient(client, `client ${i + 1}`);
+    const { db, cluster } = checkTarget(target);
+    if (cluster !== null || db === wanted) continue;
+    const what = `the setting db is ${wanted}, and client ${i + 1} has the database ${db}, in which holdfast keeps the locks`;
+    throw refuse(what, `pass clients of the database ${wanted}, and leave db out`);
+  }
+}
+
+/** Reads one client; `who` is its name in the error. @internal */
+export function readClient(given: unknown, who: string): Place {
+  const client = bag(given);
+  const place = readIoredis(client) ?? readNodeRedis3(client) ?? readNodeRedis(client);
+  if (place !== undefined) return place;
+  const what = `${who} does not reveal the address of its server`;
+  throw refuse(what, 'a Redis or Cluster of ioredis and a client or cluster of node-redis do');
+}

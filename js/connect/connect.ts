@@ -1,0 +1,194 @@
+import { argumentError, LockConnectionError, LockError } from '../base/errors.js';
+import { type ErrorContext, toError } from '../lock/outcome.js';
+import { LockManager } from '../manager/manager.js';
+import { defaultTargetWarning } from '../manager/warnings.js';
+import { native } from '../native/addon.js';
+import { type ChannelOptions, NativeChannel } from '../native/channel.js';
+import { type Outcome, OutcomeCode, REPLICAS_MAJORITY } from '../native/records.js';
+import { checkTarget, isDefaultTarget } from './check-target.js';
+import { isClient } from './client.js';
+import { readClient } from './clients/read-clients.js';
+import {
+  type BesideOldCode,
+  type ConnectOptions,
+  checkConnectOptions,
+  type Defaults,
+} from './options.js';
+import { checkLogin, type Sentinel, type Target } from './parsed-target.js';
+import type { ConnectTarget } from './target.js';
+import type { Pem, TlsOptions } from './tls.js';
+
+/**
+ * Connects to a Redis (6.2 or newer) or Valkey server, or to a store inside this process.
+ *
+ * @param target - `redis://[user:password@]host[:port][/db]`, `valkey://…`, with TLS `rediss://…` or `valkeys://…`,
+ *   `unix:///path/to/socket[?db=1&user=…&pass=…]`, or `memory:` for unit tests, a store of this manager alone. The
+ *   managers of this process that connect to the same `memory:name` share a store, as long as one of them is open.
+ *   `{ cluster: [urls] }` is a Redis Cluster, `{ sentinels: [urls], master }` is the server that Sentinels name, and
+ *   `{ quorum: [url, url, url] }` are three or more independent servers, of which a majority decides (Redlock).
+ *   `{ host, port, path, username, password, db, tls }` is one server by its parts. From a client of ioredis or
+ *   node-redis, `connect` reads the address, login, TLS, database and `keyPrefix`. Keys begin with the `keyPrefix`, and
+ *   then `prefix`. `connect` opens its own connection, and does not use or change the client. The default is the
+ *   environment variable `HOLDFAST_URL`, then `REDIS_URL`, then `redis://127.0.0.1:6379`.
+ * @throws LockConnectionError if the server cannot be reached within `connectTimeout`, or the
+ *   TLS handshake fails; with Sentinels, the message has the cause for each of them.
+ * @throws LockQuorumError if no majority of a quorum can be reached.
+ * @throws LockServerError if the server refuses the login, or is a Sentinel.
+ * @throws TypeError, RangeError if an argument is invalid.
+ *
+ * @example
+ * ```ts
+ * import { connect } from 'holdfast'
+ * const locks = await connect('redis://127.0.0.1:6379')
+ * ```
+ */
+export async function connect(
+  target?: ConnectTarget,
+  options?: ConnectOptions,
+): Promise<LockManager> {
+  const { context, checked, options: channelOptions } = prepare(target, options);
+  let channel: NativeChannel | undefined;
+  const outcome = await new Promise<Outcome>((opened) => {
+    channel = startable(context, () => new NativeChannel(channelOptions, opened));
+  });
+  if (outcome.code !== OutcomeCode.Done) throw toError(outcome, context, 'connect to');
+  const warnings = isDefaultTarget(target) ? [defaultTargetWarning(context.server)] : [];
+  return LockManager.of(channel as NativeChannel, context, checked, warnings);
+}
+
+/** The target and the options, checked. */
+interface Prepared {
+  readonly context: ErrorContext;
+  readonly checked: ConnectOptions & Defaults;
+  /** The options for the core. */
+  readonly options: ChannelOptions;
+}
+
+/** Checks the arguments of `connect`. @internal */
+export function prepare(target: unknown, options: ConnectOptions | undefined): Prepared {
+  const read = isClient(target) ? readClient(target, 'the client') : undefined;
+  const where = checkTarget(read?.target ?? target);
+  const own = checkConnectOptions(options);
+  const { tls = where.tlsOptions ?? read?.tls } = own;
+  const prefix = (read?.prefix ?? '') + own.prefix;
+  const checked = { ...own, prefix, ...(tls === undefined ? {} : { tls }) };
+  const alone = where.memory === null && where.cluster === null && where.quorum === null;
+  if (checked.replicas !== undefined && !alone) {
+    const message = `options.replicas is for one server and its replicas, not for ${where.label}`;
+    throw argumentError('ERR_INVALID_ARG_VALUE', message);
+  }
+  if (checked.tls !== undefined && !where.tls) {
+    const message = `options.tls needs a URL that begins with rediss:// or valkeys://, got ${where.label}`;
+    throw argumentError('ERR_INVALID_ARG_VALUE', message);
+  }
+  for (const option of ['serverTimeout', 'longestLease'] as const) {
+    if (options?.[option] !== undefined && where.quorum === null) {
+      const message = `options.${option} is for a quorum, not for ${where.label}`;
+      throw argumentError('ERR_INVALID_ARG_VALUE', message);
+    }
+  }
+  for (const server of where.quorum ?? [where]) checkLogin(loginOf(server, checked), server.label);
+  const client = native.Bridge.newClient();
+  const servers = (where.quorum ?? []).map(({ label }) => label);
+  const { label } = checked;
+  const context = { client, label, server: where.label, sharded: where.cluster !== null, servers };
+  return { context, checked, options: channelOptions(client, where, checked) };
+}
+
+/** Starts what connects to a server. Throws the error of an argument if the core refuses a certificate or key. @internal */
+export function startable<T>({ server }: ErrorContext, start: () => T): T {
+  try {
+    return start();
+  } catch (error) {
+    const { code, message } = error as Error & { code?: string };
+    if (code === 'InvalidArg') throw argumentError('ERR_INVALID_ARG_VALUE', message);
+    if (code === 'Cancelled') {
+      throw new LockConnectionError(`cannot connect to ${server}: ${message}`);
+    }
+    const report = 'this is a defect of holdfast, please report it';
+    throw new LockError('ERR_INTERNAL', `${message}: ${report}`, undefined, { cause: error });
+  }
+}
+
+function channelOptions(
+  client: string,
+  where: Target,
+  checked: ConnectOptions & Defaults,
+): ChannelOptions {
+  return {
+    client,
+    prefix: checked.prefix,
+    ...(where.cluster === null ? {} : { cluster: [...where.cluster] }),
+    ...(where.sentinels === null ? {} : { sentinels: where.sentinels.map(sentinelOptions) }),
+    ...(where.quorum === null ? {} : { quorum: quorumOptions(where.quorum, checked) }),
+    ...optional('master', where.master),
+    ...optional('host', where.host),
+    port: where.port,
+    ...optional('path', where.path),
+    ...optional('memory', where.memory),
+    ...(where.tls ? { tls: tlsOptions(checked.tls) } : {}),
+    ...optional('username', loginOf(where, checked).username),
+    ...optional('password', loginOf(where, checked).password),
+    db: where.db,
+    clientName: checked.clientName,
+    connectTimeout: checked.connectTimeout,
+    commandTimeout: checked.commandTimeout,
+    ...pollingOptions(checked.besideOldCode),
+    ...(checked.replicas === undefined
+      ? {}
+      : { replicas: checked.replicas === 'majority' ? REPLICAS_MAJORITY : checked.replicas }),
+  };
+}
+
+/** The login for a server: what the options have goes before what its URL has. */
+function loginOf(server: Target, options: ConnectOptions): Pick<Target, 'username' | 'password'> {
+  const { username = server.username, password = server.password } = options;
+  return { username, password };
+}
+
+function pollingOptions(beside: BesideOldCode | undefined): Pick<ChannelOptions, 'polling'> {
+  if (beside === undefined) return {};
+  const { retryDelay, retryJitter = retryDelay / 2 } = beside;
+  return { polling: { least: retryDelay - retryJitter, most: retryDelay + retryJitter } };
+}
+
+function sentinelOptions({ host, port, username, password }: Sentinel) {
+  return { host, port, ...optional('username', username), ...optional('password', password) };
+}
+
+function quorumOptions(servers: readonly Target[], checked: ConnectOptions & Defaults) {
+  const { serverTimeout, longestLease = checked.ttl } = checked;
+  return {
+    servers: servers.map((server) => ({
+      label: server.label,
+      ...optional('host', server.host),
+      port: server.port,
+      ...optional('path', server.path),
+      ...optional('username', loginOf(server, checked).username),
+      ...optional('password', loginOf(server, checked).password),
+      db: server.db,
+      tls: server.tls,
+    })),
+    serverTimeout,
+    longestLease,
+  };
+}
+
+function tlsOptions(given: TlsOptions = {}): NonNullable<ChannelOptions['tls']> {
+  const { ca, cert, key, servername, rejectUnauthorized = true } = given;
+  return {
+    ...optional('ca', ca === undefined ? null : [ca].flat().map(textOf).join('\n')),
+    ...optional('cert', cert === undefined ? null : textOf(cert)),
+    ...optional('key', key === undefined ? null : textOf(key)),
+    ...optional('servername', servername ?? null),
+    rejectUnauthorized,
+  };
+}
+
+function textOf(pem: Pem): string {
+  return typeof pem === 'string' ? pem : Buffer.from(pem).toString();
+}
+
+function optional<K extends string>(key: K, value: string | null): { [P in K]?: string } {
+  return value === null ? {} : ({ [key]: value } as { [P in K]?: string });
+}

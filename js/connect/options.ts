@@ -1,0 +1,252 @@
+/** The options of `connect`, and their checks. */
+
+import { checkObject, checkSecret, checkText, checkWhole, show } from '../base/checks.js';
+import { argumentError } from '../base/errors.js';
+import { defaultLabel, fitLabel } from '../base/label.js';
+import {
+  checkHold,
+  checkWait,
+  type LockDefaults,
+  TTL_MS_MAX,
+  TTL_MS_MIN,
+} from '../lock/options.js';
+import { checkTls, type TlsOptions } from './tls.js';
+
+/**
+ * Options of `connect`.
+ *
+ * @example
+ * ```ts
+ * const locks = await connect('redis://127.0.0.1:6379', { ttl: 20_000, clientName: 'shop' })
+ * ```
+ */
+export interface ConnectOptions {
+  /**
+   * The beginning of every lock's key; the lock `item:42` is the key `lock:item:42`. Use `''` to
+   * share locks with code that uses the plain name.
+   *
+   * @default 'lock:'
+   */
+  readonly prefix?: string | undefined;
+  /**
+   * The lease of locks that are acquired without a `ttl`, in whole ms from 50 to 9e15.
+   *
+   * @default 10000
+   */
+  readonly ttl?: number | undefined;
+  /**
+   * How long `acquire` and `request` wait without a `wait`, in whole ms, or `Infinity`.
+   *
+   * @default 10000
+   */
+  readonly wait?: number | undefined;
+  /**
+   * Whether locks that are acquired without `renew` are renewed.
+   *
+   * @default true
+   */
+  readonly renew?: boolean | undefined;
+  /**
+   * The longest hold of locks that are acquired without a `maxHold`, in whole ms, or `Infinity`.
+   *
+   * @default Infinity
+   */
+  readonly maxHold?: number | undefined;
+  /**
+   * The name of this process for people: `query`, the command line and the errors of waiters show it for locks that are
+   * acquired without a `label`. Up to 80 of the characters `A-Z a-z 0-9 . _ ~ -`. Any other character becomes `-`, and
+   * a longer label is cut. `''` for none.
+   *
+   * @default host name and process id, as in `web-7d9f8b6c5-x2x4z.17`
+   */
+  readonly label?: string | undefined;
+  /**
+   * The stall limit of locks that are acquired without a `stallTimeout`, in whole ms, or `Infinity`.
+   *
+   * @default 30000
+   */
+  readonly stallTimeout?: number | undefined;
+  /**
+   * How long the server may answer nothing, while it is asked, before the connection is closed, in whole ms from 1 to
+   * 600 000. A server that answers slowly is asked for less at once, and keeps its connection. Also how long `close`,
+   * `tryAcquire` and an acquire with `wait: 0` wait for a server that cannot be reached.
+   *
+   * @default 2000
+   */
+  readonly commandTimeout?: number | undefined;
+  /**
+   * How long one attempt to connect may take, login included, in whole ms from 1 to 600 000. A reconnection starts another
+   * attempt beside it after a second, or sooner if the lease of a held lock needs it. With Sentinels `connect` keeps trying for that long: during a failover none of the servers may be the master.
+   *
+   * @default 5000
+   */
+  readonly connectTimeout?: number | undefined;
+  /**
+   * How many replicas must have a lock before it counts as acquired: a number from 1 to 1000, or `'majority'`. With
+   * `'majority'` these replicas and the primary are more than half of the largest number of servers that this manager
+   * has seen at once; at least one replica is needed. A failover to one of these replicas keeps the lock. The option
+   * costs a round trip to the replicas. If too few have the lock within a second, it is released, and `acquire` rejects
+   * with `LockServerError`. For one server and its replicas; not for a Cluster.
+   *
+   * @default undefined
+   */
+  readonly replicas?: number | 'majority' | undefined;
+  /**
+   * The ACL user. It overrides the one in the URL. Refused without a password.
+   *
+   * @default undefined
+   */
+  readonly username?: string | undefined;
+  /**
+   * The password; `''` for an ACL user that needs none. It overrides the one in the URL.
+   *
+   * @default undefined
+   */
+  readonly password?: string | undefined;
+  /**
+   * Only with a quorum: how long one server may take to answer before it counts as failed, in whole ms from 1 to 10
+   * 000, and at most a tenth of the `ttl` of the lock. An acquire has up to two such rounds. Choose a multiple of the
+   * round trip to the farthest server.
+   *
+   * @default 100
+   */
+  readonly serverTimeout?: number | undefined;
+  /**
+   * Only with a quorum: the longest lease (`ttl`) that any client acquires on these servers, in whole ms from 50 to
+   * 9e15. A server that restarted may have forgotten locks, so it has no vote for that long and a second more after its
+   * start. A longer `ttl` of one acquire or `extend` raises it for all later acquires of this manager, until that is
+   * closed; other managers do not know of it. `0` turns this off, which is safe only if every server keeps its data over a
+   * restart (`appendonly yes` and `appendfsync always`); the event `warning` names a server that does not.
+   *
+   * @default the `ttl` of these options
+   */
+  readonly longestLease?: number | undefined;
+  /**
+   * The options of TLS, only with a URL that begins with `rediss://` or `valkeys://`. With `{}` the server's
+   * certificate is checked against the system's roots.
+   *
+   * @default {}
+   */
+  readonly tls?: TlsOptions | undefined;
+  /**
+   * The name of the connection in `CLIENT LIST`: printable ASCII without spaces.
+   *
+   * @default 'holdfast'
+   */
+  readonly clientName?: string | undefined;
+  /**
+   * For the time of a migration, while old code that polls uses the same keys: callers that wait for an exclusive lock
+   * poll too, at this interval, and are in no queue. Then a release leaves the lock free for whoever asks next, and old
+   * code gets its share. Without this option each holder passes the lock on to the next waiter of holdfast, and old code
+   * rarely gets a busy lock. Give it to all instances that use holdfast, and remove it once no old instance runs. Shared
+   * locks wait in the queue as always.
+   *
+   * @default undefined, waiters are in the queue
+   */
+  readonly besideOldCode?: BesideOldCode | undefined;
+}
+
+/**
+ * How callers poll beside old code: as that does, so that all have the same chance.
+ *
+ * @example
+ * ```ts
+ * const besideOldCode = { retryDelay: 200, retryJitter: 100 }
+ * const locks = await connect('redis://127.0.0.1:6379', { prefix: '', besideOldCode })
+ * ```
+ */
+export interface BesideOldCode {
+  /**
+   * The time between two attempts of a caller, in whole ms from 1 to 600 000: that of the old code.
+   */
+  readonly retryDelay: number;
+  /**
+   * The largest random deviation from `retryDelay`, in whole ms from 0 to `retryDelay`.
+   *
+   * @default half of retryDelay
+   */
+  readonly retryJitter?: number | undefined;
+}
+
+const TIMEOUT_MS_MAX = 600_000;
+const SERVER_TIMEOUT_MS_MAX = 10_000;
+const REPLICAS_MAX = 1000;
+
+/** @internal */
+export interface Defaults extends LockDefaults {
+  readonly commandTimeout: number;
+  readonly connectTimeout: number;
+  readonly clientName: string;
+  readonly serverTimeout: number;
+}
+
+const DEFAULTS: Omit<Defaults, 'label'> = {
+  prefix: 'lock:',
+  ttl: 10_000,
+  wait: 10_000,
+  renew: true,
+  maxHold: Number.POSITIVE_INFINITY,
+  stallTimeout: 30_000,
+  commandTimeout: 2_000,
+  connectTimeout: 5_000,
+  clientName: 'holdfast',
+  serverTimeout: 100,
+};
+
+const CONNECT_OPTIONS = [
+  'besideOldCode',
+  'clientName',
+  'commandTimeout',
+  'connectTimeout',
+  'label',
+  'longestLease',
+  'maxHold',
+  'serverTimeout',
+  'password',
+  'prefix',
+  'replicas',
+  'renew',
+  'stallTimeout',
+  'tls',
+  'ttl',
+  'username',
+  'wait',
+];
+
+/** @internal */
+export function checkConnectOptions(options: unknown): ConnectOptions & Defaults {
+  const given = checkObject<ConnectOptions>(options, CONNECT_OPTIONS, 'connect');
+  const { label = defaultLabel() } = given;
+  checkText(label, 'options.label');
+  const checked = { ...DEFAULTS, ...given, label: fitLabel(label) };
+  checkText(checked.prefix, 'options.prefix');
+  checkHold(checked);
+  checkWait(checked.wait);
+  checkWhole(checked.commandTimeout, 'options.commandTimeout', 1, TIMEOUT_MS_MAX);
+  checkWhole(checked.connectTimeout, 'options.connectTimeout', 1, TIMEOUT_MS_MAX);
+  if (checked.replicas !== undefined && checked.replicas !== 'majority') {
+    checkWhole(checked.replicas, 'options.replicas', 1, REPLICAS_MAX);
+  }
+  checkWhole(checked.serverTimeout, 'options.serverTimeout', 1, SERVER_TIMEOUT_MS_MAX);
+  if (checked.longestLease !== undefined && checked.longestLease !== 0) {
+    checkWhole(checked.longestLease, 'options.longestLease', TTL_MS_MIN, TTL_MS_MAX);
+  }
+  if (checked.username !== undefined) checkText(checked.username, 'options.username');
+  if (checked.password !== undefined) checkSecret(checked.password, 'options.password');
+  if (checked.tls !== undefined) checkTls(checked.tls, 'options.tls');
+  if (checked.besideOldCode !== undefined) checkBesideOldCode(checked.besideOldCode);
+  checkText(checked.clientName, 'options.clientName');
+  if (!/^[\x21-\x7e]+$/.test(checked.clientName)) {
+    const message = `options.clientName must be printable ASCII without spaces, got ${show(checked.clientName)}`;
+    throw argumentError('ERR_INVALID_ARG_VALUE', message);
+  }
+  return checked;
+}
+
+function checkBesideOldCode(options: unknown): void {
+  const caller = 'options.besideOldCode';
+  const given = checkObject<BesideOldCode>(options, ['retryDelay', 'retryJitter'], caller);
+  checkWhole(given.retryDelay, 'options.besideOldCode.retryDelay', 1, TIMEOUT_MS_MAX);
+  if (given.retryJitter === undefined) return;
+  checkWhole(given.retryJitter, 'options.besideOldCode.retryJitter', 0, given.retryDelay);
+}

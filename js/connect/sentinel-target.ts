@@ -1,0 +1,93 @@
+/** A master that Sentinels name. */
+
+import { checkObject, checkSecret, checkText } from '../base/checks.js';
+import { argumentError } from '../base/errors.js';
+import {
+  checkAllTls,
+  checkLogin,
+  DB_MAX,
+  invalid,
+  NOWHERE,
+  type Sentinel,
+  type Target,
+  whole,
+} from './parsed-target.js';
+import type { SentinelAddress, SentinelTarget } from './target.js';
+import { hrefOf, parse, SERVER_SCHEMES, tcpTarget } from './url-target.js';
+
+const DEFAULT_PORT = 26_379;
+const OPTIONS = [
+  'db',
+  'master',
+  'password',
+  'sentinelPassword',
+  'sentinels',
+  'sentinelUsername',
+  'username',
+];
+
+/** Reads the Sentinels and the name of their master. @internal */
+export function sentinelTarget(given: object): Target {
+  const target = checkObject<SentinelTarget>(given, OPTIONS, 'a Sentinel target');
+  const { sentinels, master, username, password, db = 0 } = target;
+  if (!Array.isArray(sentinels) || sentinels.length === 0) {
+    const message = 'Sentinels need a list: { sentinels: [urls], master }';
+    throw argumentError('ERR_INVALID_ARG_TYPE', message);
+  }
+  checkText(master, 'master');
+  if (master === '') throw invalid('master must be what the Sentinels call the master, not empty');
+  if (username !== undefined) checkText(username, 'username');
+  if (password !== undefined) checkSecret(password, 'password');
+  whole(db, 'db', 0, DB_MAX);
+  const login = sentinelLogin(target);
+  const all = sentinels.map((each, i) => sentinel(each, `sentinels[${i}]`, login));
+  const [{ host, port, tls }] = all as [Sentinel];
+  checkAllTls(all, tls, 'Sentinels and their master');
+  for (const each of all) checkLogin(each, `the Sentinel ${each.host}:${each.port}`);
+  const which = db === 0 ? '' : `, database ${db}`;
+  return {
+    ...NOWHERE,
+    tls,
+    sentinels: all,
+    master,
+    username: username ?? null,
+    password: password ?? null,
+    db,
+    label: `the master "${master}" of the Sentinel ${host}:${port}${which}`,
+  };
+}
+
+type Login = Pick<Sentinel, 'username' | 'password'>;
+
+function sentinelLogin({ sentinelUsername, sentinelPassword }: SentinelTarget): Login {
+  if (sentinelUsername !== undefined) checkText(sentinelUsername, 'sentinelUsername');
+  if (sentinelPassword !== undefined) checkSecret(sentinelPassword, 'sentinelPassword');
+  return { username: sentinelUsername ?? null, password: sentinelPassword ?? null };
+}
+
+function sentinel(given: unknown, what: string, login: Login): Sentinel {
+  const text = hrefOf(given);
+  if (typeof text === 'string') return sentinelOf(text, what, login);
+  if (typeof given !== 'object' || given === null) {
+    const message = `${what} must be a URL, 'host:port' or { host, port }, got a value of type ${typeof given}`;
+    throw argumentError('ERR_INVALID_ARG_TYPE', message);
+  }
+  const address = checkObject<SentinelAddress>(given, ['host', 'port'], what);
+  const { host, port = DEFAULT_PORT } = address;
+  checkText(host, `${what}.host`);
+  if (host === '') throw invalid(`${what}.host must not be empty`);
+  return { host, port: whole(port, `${what}.port`, 1, 65_535), tls: false, ...login };
+}
+
+function sentinelOf(text: string, what: string, login: Login): Sentinel {
+  const complaint = `${what} is not host:port and not a URL that begins with ${SERVER_SCHEMES}`;
+  const given = text.includes('://') ? text : `redis://${text}`;
+  const url = parse(given, complaint);
+  const known = /^(redis|valkey)s?:$/.test(url.protocol);
+  if (!known || url.hostname === '') throw invalid(complaint);
+  const database = url.pathname.length > 1 || url.searchParams.has('db');
+  if (database) throw invalid(`${what} has a database; that of the master is db`);
+  const { host, port, tls, username, password } = tcpTarget(url, given, DEFAULT_PORT);
+  const own = username === null && password === null ? login : { username, password };
+  return { host: host as string, port, tls, ...own };
+}

@@ -1,0 +1,44 @@
+import type { OutcomeReader } from '../native/operations.js';
+import {
+  AcquireOperation,
+  isGrant,
+  type Outcome,
+  OutcomeCode,
+  readGrant,
+  SHARE_EXCLUSIVE,
+  WAIT_NEVER,
+} from '../native/records.js';
+import { HeldLock, type ManagerContext } from './held-lock.js';
+import type { AcquireRequest } from './options.js';
+import { setOrigin } from './origins.js';
+import { toError } from './outcome.js';
+
+/** The acquire of one lock, until its outcome is there. @internal */
+export class Acquisition extends AcquireOperation implements OutcomeReader<HeldLock | null> {
+  readonly #manager: ManagerContext;
+  declare protected readonly request: AcquireRequest;
+
+  constructor(manager: ManagerContext, name: string, request: AcquireRequest) {
+    super(name, request);
+    this.#manager = manager;
+  }
+
+  /** The lock, or `null` if it is held and the request does not wait. Throws the error that says why there is none. */
+  read(outcome: Outcome): HeldLock | null {
+    const isHeld = outcome.code === OutcomeCode.Held && this.request.wait === WAIT_NEVER;
+    return isHeld ? null : this.lock(outcome);
+  }
+
+  /** The lock. Throws the error that says why there is none; `action`: what has failed. */
+  lock(outcome: Outcome, action = 'acquire'): HeldLock {
+    const { share, leaveToExpire, origin, set } = this.request;
+    const { name } = this;
+    if (!isGrant(outcome)) throw toError(outcome, this.#manager.errors, action, name, set);
+    const { lease, fence, label = this.request.label } = readGrant(outcome);
+    const mode = share === SHARE_EXCLUSIVE ? 'exclusive' : 'shared';
+    const grant = { name, label, mode, lease, fence, leaveToExpire } as const;
+    const lock = HeldLock.begin(this.#manager, grant);
+    setOrigin(lock, origin);
+    return lock;
+  }
+}

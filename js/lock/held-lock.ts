@@ -1,0 +1,352 @@
+import { LockLostError, type LockLostReason } from '../base/errors.js';
+import type { NativeChannel } from '../native/channel.js';
+import type { Holder } from '../native/holds.js';
+import type { OutcomeReader } from '../native/operations.js';
+import {
+  addRelease,
+  CLOSED_LOSS,
+  downgradeOperation,
+  expireInOperation,
+  extendOperation,
+  LossCode,
+  type Operation,
+  type OperationBatch,
+  type Outcome,
+  OutcomeCode,
+  stopRenewingOperation,
+  tokenIdOf,
+} from '../native/records.js';
+import { isTraced, traced, tracing } from './diagnostics.js';
+import type { Lock, LockJson, LockMode, SharedHandle } from './lock.js';
+import { NestedLock } from './nested-lock.js';
+import { checkTtl } from './options.js';
+import { originOf, setOrigin } from './origins.js';
+import { type ErrorContext, toError } from './outcome.js';
+import { refuseOnQuorum } from './quorum.js';
+
+/** The state that all locks of a manager share. @internal */
+export interface ManagerContext {
+  readonly channel: NativeChannel;
+  readonly errors: ErrorContext;
+  readonly onLost: (lock: Lock, error: LockLostError) => void;
+  readonly onAbandoned: (lock: Lock) => void;
+}
+
+/** A lock that was granted. @internal */
+export interface Grant {
+  readonly name: string;
+  readonly label: string;
+  readonly mode: LockMode;
+  readonly lease: number;
+  readonly fence: number;
+  /** Whether the end of the manager leaves the lock to expire. */
+  readonly leaveToExpire: boolean;
+}
+
+/** The start of a label that is a whole token, which the caller has chosen. No other label has it. @internal */
+export const VALUE = '=';
+
+// The flags of a lock are bits of one number, since there may be very many locks.
+const RELEASED = 1;
+/** The token was read and may be anywhere, so no other caller of this manager may own the lock with it. */
+const EXPORTED = 2;
+const SHARED = 4;
+const LEFT_TO_EXPIRE = 8;
+const ABANDONED = 16;
+
+/** How many requests share a lock besides one: none for most. */
+const others = new WeakMap<HeldLock, number>();
+
+/**
+ * A lock with a lease of its own.
+ *
+ * @internal
+ */
+export class HeldLock implements Holder, Operation, OutcomeReader<boolean>, SharedHandle {
+  readonly name: string;
+  readonly fence: number;
+
+  /** Shared by all locks of the manager, since there may be very many. */
+  readonly #manager: ManagerContext;
+  readonly #lease: number;
+  #place = 0;
+  readonly #label: string;
+  readonly #since: number;
+  #flags: number;
+  #lostBecause: LockLostReason | undefined;
+  /** Made on the first access to `signal`: most locks never need one. */
+  #abort: AbortController | undefined;
+
+  constructor(manager: ManagerContext, grant: Grant, since = manager.channel.now) {
+    const { name, label, mode, lease, fence, leaveToExpire } = grant;
+    this.name = name;
+    this.fence = fence;
+    this.#manager = manager;
+    this.#lease = lease;
+    this.#label = label;
+    this.#since = since;
+    this.#flags = (mode === 'shared' ? SHARED : 0) | (leaveToExpire ? LEFT_TO_EXPIRE : 0);
+  }
+
+  /** The lock that was granted just now. @internal */
+  static begin(manager: ManagerContext, grant: Grant): HeldLock {
+    const lock = new HeldLock(manager, grant);
+    manager.channel.watch(lock);
+    return lock;
+  }
+
+  /** @internal */
+  get lease(): number {
+    return this.#lease;
+  }
+
+  /** @internal */
+  get place(): number {
+    return this.#place;
+  }
+
+  /** @internal */
+  set place(place: number) {
+    this.#place = place;
+  }
+
+  /** @internal */
+  get since(): number {
+    return this.#since;
+  }
+
+  /** @internal */
+  lose(code: number): () => void {
+    const reason = REASONS[code] ?? 'expired';
+    this.#lostBecause = reason;
+    // The caller asked for this end itself, so the listeners of all losses need not know.
+    const quiet = code === CLOSED_LOSS || code === LossCode.Ended;
+    return () => {
+      if (quiet && (this.#is(RELEASED) || this.#abort === undefined)) return;
+      const error = this.#lost(reason);
+      this.#abort?.abort(error);
+      if (!quiet) this.#manager.onLost(this, error);
+    };
+  }
+
+  /**
+   * None for a lock whose signal was read: a listener of that signal may use the lock, unseen from here. None for a
+   * lock that is left to expire: its caller may forget it.
+   *
+   * @internal
+   */
+  standIn(): HeldLock | undefined {
+    if (this.#isOver || this.#abort !== undefined || this.#is(LEFT_TO_EXPIRE | ABANDONED))
+      return undefined;
+    const { name, fence, mode } = this;
+    const grant = {
+      name,
+      fence,
+      mode,
+      label: this.#label,
+      lease: this.#lease,
+      leaveToExpire: false,
+    };
+    const standIn = new HeldLock(this.#manager, grant, this.#since);
+    setOrigin(standIn, originOf(this));
+    return standIn;
+  }
+
+  /** @internal */
+  abandon(): () => void {
+    this.#flags |= ABANDONED;
+    return () => this.#manager.onAbandoned(this);
+  }
+
+  get mode(): LockMode {
+    return this.#is(SHARED) ? 'shared' : 'exclusive';
+  }
+
+  get token(): string {
+    this.#flags |= EXPORTED;
+    if (this.#label.startsWith(VALUE)) return this.#label.slice(VALUE.length);
+    const id = tokenIdOf(this.#lease);
+    const token = `hf1.${this.#manager.errors.client}.${id}`;
+    return this.#label === '' ? token : `${token}.${this.#label}`;
+  }
+
+  get held(): boolean {
+    return !this.#isOver && this.#manager.channel.remaining(this.#lease) > 0;
+  }
+
+  get remaining(): number {
+    return this.#isOver ? 0 : Math.floor(this.#manager.channel.remaining(this.#lease));
+  }
+
+  get signal(): AbortSignal {
+    this.#noticeLoss();
+    if (this.#abort === undefined) {
+      this.#abort = new AbortController();
+      this.#manager.channel.refresh(this);
+      if (this.#lostBecause !== undefined) this.#abort.abort(this.#lost());
+    }
+    return this.#abort.signal;
+  }
+
+  assertHeld(): void {
+    if (this.held) return;
+    this.#noticeLoss();
+    throw this.#lost();
+  }
+
+  async extend(ttl?: number): Promise<void> {
+    if (ttl !== undefined) checkTtl(ttl);
+    return this.#traced(tracing.extend, () => this.#extend(ttl));
+  }
+
+  async #extend(ttl?: number): Promise<void> {
+    if (this.#is(RELEASED)) throw this.#lost();
+    const outcome = await this.#manager.channel.submit(extendOperation(this.#lease, ttl));
+    if (outcome.code === OutcomeCode.Done) return;
+    this.#noticeLoss();
+    if (outcome.code === OutcomeCode.Lost) throw this.#lost();
+    throw toError(outcome, this.#manager.errors, 'extend', this.name);
+  }
+
+  /**
+   * Renews the lock no more, and leaves it to expire. False if it is not held any more.
+   *
+   * @internal
+   */
+  async stopRenewing(): Promise<boolean> {
+    if (!this.held) return false;
+    this.#flags |= LEFT_TO_EXPIRE;
+    const outcome = await this.#manager.channel.submit(stopRenewingOperation(this.#lease));
+    return outcome.code === OutcomeCode.Done;
+  }
+
+  async downgrade(): Promise<boolean> {
+    if (!this.held) return false;
+    if (this.#is(SHARED)) return true;
+    refuseOnQuorum(this.#manager.errors, 'downgrade');
+    const outcome = await this.#manager.channel.submit(downgradeOperation(this.#lease));
+    if (outcome.code === OutcomeCode.Lost || outcome.code === OutcomeCode.Closed) return false;
+    if (outcome.code !== OutcomeCode.Done) {
+      throw toError(outcome, this.#manager.errors, 'downgrade', this.name);
+    }
+    this.#flags |= SHARED;
+    this.#manager.channel.refresh(this);
+    return true;
+  }
+
+  /** Makes the lease last at least `ttl` ms from now, and leaves the lock to expire. @internal */
+  async expireIn(ttl: number): Promise<void> {
+    if (this.#is(RELEASED)) throw this.#lost();
+    const outcome = await this.#manager.channel.submit(expireInOperation(this.#lease, ttl));
+    this.#noticeLoss();
+    if (outcome.code === OutcomeCode.Lost) throw this.#lost();
+    if (outcome.code !== OutcomeCode.Done) {
+      throw toError(outcome, this.#manager.errors, 'extend', this.name);
+    }
+    this.#flags |= RELEASED;
+    this.#manager.channel.forget(this);
+  }
+
+  release(): Promise<boolean> {
+    if (!isTraced(tracing.release)) return this.#release();
+    return this.#traced(tracing.release, () => this.#release());
+  }
+
+  #release(): Promise<boolean> {
+    if (this.#is(RELEASED)) return Promise.resolve(false);
+    this.#flags |= RELEASED;
+    return this.#manager.channel.run(this);
+  }
+
+  /**
+   * Adds its release to a batch.
+   *
+   * @internal
+   */
+  addTo(batch: OperationBatch, entry: number): void {
+    addRelease(batch, entry, this.#lease, this.#is(EXPORTED));
+  }
+
+  /**
+   * Reads the outcome of the release.
+   *
+   * @internal
+   */
+  read(outcome: Outcome): boolean {
+    // Only now: a loss that the core has found before the release is reported first.
+    this.#manager.channel.forget(this);
+    if (outcome.code === OutcomeCode.Done) return true;
+    // Closing a manager releases everything.
+    if (outcome.code === OutcomeCode.Lost || outcome.code === OutcomeCode.Closed) return false;
+    throw toError(outcome, this.#manager.errors, 'release', this.name);
+  }
+
+  toJSON(): LockJson {
+    const { name, mode, token, fence } = this;
+    return { name, mode, token, fence };
+  }
+
+  enter(): SharedHandle {
+    others.set(this, (others.get(this) ?? 0) + 1);
+    return new NestedLock(this);
+  }
+
+  exit(): Promise<boolean> {
+    const count = others.get(this) ?? 0;
+    if (count === 0) return this.release();
+    others.set(this, count - 1);
+    return Promise.resolve(true);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.release();
+  }
+
+  #traced<T>(on: typeof tracing.extend, operation: () => Promise<T>): Promise<T> {
+    const { name } = this;
+    return traced(on, { name, errors: this.#manager.errors, holder: this }, operation);
+  }
+
+  get #isOver(): boolean {
+    return this.#is(RELEASED) || this.#lostBecause !== undefined;
+  }
+
+  /** Reports a loss by the core's clock at once, though the event loop may have been blocked since. */
+  #noticeLoss(): void {
+    if (!this.#isOver && !this.held) this.#manager.channel.catchUp();
+  }
+
+  /** Whether one of `flags` is set. */
+  #is(flags: number): boolean {
+    return (this.#flags & flags) !== 0;
+  }
+
+  #lost(
+    reason = this.#is(RELEASED) ? 'released' : (this.#lostBecause ?? 'expired'),
+  ): LockLostError {
+    const what = `lock "${this.name}" ${WHAT_HAPPENED[reason]}`;
+    const advice = `; it was held on ${this.#manager.errors.server}: acquire it again before the work continues`;
+    const message = reason === 'released' ? what : `${what}${advice}`;
+    return new LockLostError(message, this.name, reason);
+  }
+}
+
+const REASONS: Readonly<Record<number, LockLostReason>> = {
+  [CLOSED_LOSS]: 'closed',
+  [LossCode.Adopted]: 'adopted',
+  [LossCode.Ended]: 'expired',
+  [LossCode.Expired]: 'expired',
+  [LossCode.MaxHold]: 'maxHold',
+  [LossCode.Stalled]: 'stalled',
+  [LossCode.Stolen]: 'stolen',
+};
+
+const WHAT_HAPPENED: Readonly<Record<LockLostReason, string>> = {
+  adopted: 'is not held any more: another process has adopted it',
+  closed: 'is not held any more: its manager was closed',
+  expired: 'is not held any more: its lease ran out, or its key was deleted',
+  maxHold: 'is not held any more: it was held for maxHold',
+  released: 'was released',
+  stalled: 'is not held any more: the event loop was blocked for longer than stallTimeout',
+  stolen: 'is not held any more: somebody has stolen it, or released it by force',
+};

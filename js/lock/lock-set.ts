@@ -1,0 +1,229 @@
+/** Several locks that are acquired and released as one. */
+
+import { LockLostError } from '../base/errors.js';
+import type { LockJson, LockMode, SharedHandle } from './lock.js';
+
+/**
+ * Several locks that were acquired together, and are held and released as one.
+ *
+ * @example
+ * ```ts
+ * await using both = await locks.acquire(['account:1', 'account:2'])
+ * await transfer(both.fences['account:1'], both.fences['account:2'])
+ * ```
+ */
+export class LockSet implements AsyncDisposable {
+  /** The names, in the order in which they were given. */
+  readonly names: readonly string[];
+  /** @internal */
+  readonly locks: readonly SharedHandle[];
+  #abort: AbortController | undefined;
+
+  /** @internal */
+  constructor(locks: readonly SharedHandle[]) {
+    this.names = locks.map(({ name }) => name);
+    this.locks = locks;
+  }
+
+  /** `'shared'` if all locks are shared. */
+  get mode(): LockMode {
+    return this.locks.every(({ mode }) => mode === 'shared') ? 'shared' : 'exclusive';
+  }
+
+  /** The fencing token of each lock, by its name. */
+  get fences(): Readonly<Record<string, number>> {
+    return Object.fromEntries(this.locks.map(({ name, fence }) => [name, fence]));
+  }
+
+  /** Whether all locks are still held. */
+  get held(): boolean {
+    return this.locks.every(({ held }) => held);
+  }
+
+  /** How long all locks are still held without another `extend`, in ms; 0 if one is not held. */
+  get remaining(): number {
+    return Math.min(...this.locks.map(({ remaining }) => remaining));
+  }
+
+  /**
+   * Aborted, with a `LockLostError` as its reason, the moment one of the locks is lost; never by a
+   * release. The other locks stay held until `release`.
+   */
+  get signal(): AbortSignal {
+    if (this.#abort === undefined) {
+      const abort = new AbortController();
+      this.#abort = abort;
+      for (const { signal } of this.locks) {
+        const lost = () => abort.abort(signal.reason);
+        if (signal.aborted) lost();
+        else signal.addEventListener('abort', lost, { once: true });
+      }
+    }
+    return this.#abort.signal;
+  }
+
+  /**
+   * Does nothing while all locks are held.
+   *
+   * @throws LockLostError if one is not held.
+   *
+   * @example
+   * ```ts
+   * await using both = await locks.acquire(['account:1', 'account:2'])
+   * await settle()
+   * both.assertHeld()
+   * ```
+   */
+  assertHeld(): void {
+    for (const lock of this.locks) lock.assertHeld();
+  }
+
+  /**
+   * Makes the lease of each lock last at least `ttl` ms from now, once and within `maxHold`, as the `extend` of a lock
+   * does. Never shortens one.
+   *
+   * @param ttl - In whole ms from 50 to 9e15; by default the locks' own `ttl`.
+   * @throws as the `extend` of a lock does, for the first that fails; the others are extended all the same.
+   *
+   * @example
+   * ```ts
+   * await using both = await locks.acquire(['account:1', 'account:2'], { renew: false })
+   * await both.extend(60_000)
+   * ```
+   */
+  async extend(ttl?: number): Promise<void> {
+    await all(this.locks, (lock) => lock.extend(ttl));
+  }
+
+  /**
+   * Turns each lock into a shared one, see `downgrade` of a lock.
+   *
+   * @returns `true` if all locks are shared now.
+   *
+   * @example
+   * ```ts
+   * await using both = await locks.acquire(['account:1', 'account:2'])
+   * await both.downgrade()
+   * console.log(both.mode) // shared
+   * ```
+   */
+  async downgrade(): Promise<boolean> {
+    return (await all(this.locks, (lock) => lock.downgrade())).every(Boolean);
+  }
+
+  /**
+   * Releases all locks.
+   *
+   * @returns `true` if this call freed each of them.
+   * @throws LockConnectionError as the `release` of a lock does; all locks are tried.
+   *
+   * @example
+   * ```ts
+   * const both = await locks.acquire(['account:1', 'account:2'])
+   * console.log(await both.release()) // true
+   * ```
+   */
+  async release(): Promise<boolean> {
+    return (await all(this.locks, (lock) => lock.release())).every(Boolean);
+  }
+
+  /**
+   * The form in which another process adopts the locks, one by one, with `adopt`.
+   *
+   * @example
+   * ```ts
+   * const both = await locks.acquire(['account:1', 'account:2'])
+   * const adopted = await Promise.all(both.toJSON().map((lock) => others.adopt(lock)))
+   * console.log(adopted.every(({ held }) => held)) // true
+   * ```
+   */
+  toJSON(): LockJson[] {
+    return this.locks.map((lock) => lock.toJSON());
+  }
+
+  /**
+   * Releases all locks at the end of an `await using` scope.
+   *
+   * @example
+   * ```ts
+   * {
+   *   await using both = await locks.acquire(['account:1', 'account:2'])
+   * }
+   * console.log((await locks.query()).held.length) // 0
+   * ```
+   */
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.release();
+  }
+}
+
+/**
+ * Calls `action` with each lock, waits for all of them, and then throws the error of the first that failed.
+ *
+ * @internal
+ */
+export async function all<T>(
+  locks: readonly SharedHandle[],
+  action: (lock: SharedHandle) => Promise<T>,
+): Promise<T[]> {
+  // The common case: a request for one lock.
+  if (locks.length === 1) return [await action(locks[0] as SharedHandle)];
+  const ended = await Promise.allSettled(locks.map(action));
+  return ended.map((each) => {
+    if (each.status === 'rejected') throw each.reason;
+    return each.value;
+  });
+}
+
+/** Takes one lock within `wait` ms, or answers `null` if it is held and `wait` is `WAIT_NEVER`. */
+type Take = (name: string, wait: number) => Promise<SharedHandle | null>;
+
+/**
+ * Takes all of `names`, one by one in the order of their bytes, so that two callers never wait for each
+ * other; within `wait` ms in sum, from `begun` on. If one fails, those that were taken are released.
+ *
+ * @internal
+ */
+export async function takeAll(
+  names: readonly string[],
+  begun: number,
+  wait: number,
+  take: Take,
+): Promise<LockSet | null> {
+  const end = begun + wait;
+  const taken = new Map<string, SharedHandle>();
+  const releaseTaken = () => all([...taken.values()], (lock) => lock.release()).catch(() => {});
+  try {
+    for (const name of inOrder(names)) {
+      const left = wait > 0 ? Math.max(0, Math.ceil(end - performance.now())) : wait;
+      const lock = await take(name, left);
+      if (lock === null) {
+        await releaseTaken();
+        return null;
+      }
+      taken.set(name, lock);
+    }
+    for (const lock of taken.values()) assertStillHeld(lock);
+  } catch (error) {
+    await releaseTaken();
+    throw error;
+  }
+  return new LockSet(names.map((name) => taken.get(name) as SharedHandle));
+}
+
+/** Without renewal the first leases may have ended while the caller waited for the last lock. */
+function assertStillHeld(lock: SharedHandle): void {
+  try {
+    lock.assertHeld();
+  } catch (error) {
+    const { message, reason } = error as LockLostError;
+    const text = `${message}; this happened while the caller waited for other locks of its set: choose a longer ttl, or do not pass renew: false`;
+    throw new LockLostError(text, lock.name, reason);
+  }
+}
+
+/** Sorts names by their UTF-8 bytes: the order of all processes. All keys begin with the same prefix. */
+function inOrder(names: readonly string[]): string[] {
+  const named = names.map((name) => ({ name, bytes: Buffer.from(name) }));
+  return named.sort((a, b) => Buffer.compare(a.bytes, b.bytes)).map(({ name }) => name);
+}

@@ -1,0 +1,117 @@
+/** The events of a manager. */
+
+import { EventEmitter } from 'node:events';
+import type { LockConnectionError, LockError, LockLostError } from '../base/errors.js';
+import type { Lock } from '../lock/lock.js';
+
+/**
+ * The kind of a warning; stable across versions. `docs/operations.md` says what each means, and what to do.
+ *
+ * @example
+ * ```ts
+ * import type { LockWarningCode } from 'holdfast'
+ *
+ * const quiet: ReadonlySet<LockWarningCode> = new Set(['WARN_LOCK_NESTED'])
+ * locks.on('warning', ({ code, message }) => quiet.has(code) || console.error(message))
+ * ```
+ */
+export type LockWarningCode =
+  | 'WARN_LOCK_ABANDONED'
+  | 'WARN_LOCK_CLOCK'
+  | 'WARN_LOCK_EVICTION'
+  | 'WARN_LOCK_NESTED'
+  | 'WARN_LOCK_PERSISTENCE'
+  | 'WARN_LOCK_POLLING'
+  | 'WARN_LOCK_REPLICA'
+  | 'WARN_LOCK_SAME_SERVER'
+  | 'WARN_LOCK_SCRIPTS'
+  | 'WARN_LOCK_TARGET';
+
+/**
+ * A warning of a manager: a `LockError` that nothing throws. `lock` is the lock's name, if it is about one.
+ *
+ * @example
+ * ```ts
+ * import type { LockWarning } from 'holdfast'
+ *
+ * locks.on('warning', (warning: LockWarning) => console.error(warning.code, warning.lock, warning.message))
+ * ```
+ */
+export interface LockWarning extends LockError {
+  /** The kind of warning. */
+  readonly code: LockWarningCode;
+}
+
+/**
+ * The events of a manager, and the arguments of their listeners.
+ *
+ * @example
+ * ```ts
+ * locks.on('lost', (lock, error) => console.error(error.message))
+ * locks.on('disconnect', (error) => console.error(error.message))
+ * locks.on('reconnect', () => console.error('connected again'))
+ * locks.on('close', () => console.error('closed'))
+ * locks.on('warning', (warning) => console.error(warning.code, warning.message))
+ * ```
+ */
+export interface LockManagerEvents {
+  /**
+   * A lock was lost. Its `signal` is aborted already. Not emitted for locks that `close` releases, nor for a lock with
+   * `leaveToExpire` whose lease has ended.
+   */
+  lost: [lock: Lock, error: LockLostError];
+  /**
+   * A connection was lost. holdfast reconnects at once; in between, locks stay held until their leases end. There is one
+   * connection for each server of a quorum, and of a Cluster for each that has slots.
+   */
+  disconnect: [error: LockConnectionError];
+  /**
+   * A connection is open again. Each `disconnect` is followed by one. If a server of a Cluster has no slots any more, as
+   * after a failover, it is emitted once all servers that have slots are connected.
+   */
+  reconnect: [];
+  /**
+   * A server or a caller makes the locks slower or less safe than they could be. The `message` says how, and what to
+   * do; `docs/operations.md` lists each `code` with its meaning. Each warning is emitted once, not with every
+   * connection. Without a listener it becomes a warning of the process.
+   */
+  warning: [warning: LockWarning];
+  /** The manager was closed, and holds no lock any more. */
+  close: [];
+}
+
+/** The methods of an EventEmitter that add or remove listeners. */
+const LISTENING = [
+  'addListener',
+  'off',
+  'on',
+  'once',
+  'prependListener',
+  'prependOnceListener',
+  'removeAllListeners',
+  'removeListener',
+] as const;
+
+/**
+ * Calls `changed` with an instance of `emitters` whenever its listeners may have changed.
+ *
+ * @internal
+ */
+export function onListenerChange<T extends EventEmitter>(
+  emitters: { readonly prototype: T },
+  changed: (emitter: T) => void,
+): void {
+  for (const method of LISTENING) {
+    const inherited = EventEmitter.prototype[method] as (...args: unknown[]) => unknown;
+    const value = function (this: T, ...args: unknown[]): unknown {
+      const result = inherited.apply(this, args);
+      changed(this);
+      return result;
+    };
+    Object.defineProperty(emitters.prototype, method, {
+      value,
+      writable: true,
+      configurable: true,
+    });
+  }
+}

@@ -1,0 +1,710 @@
+import { EventEmitter } from 'node:events';
+import { onAbort } from '../base/abort.js';
+import { LockConnectionError, LockError, LockLostError } from '../base/errors.js';
+import { checkKey, checkName, checkNames, checkSlot } from '../base/names.js';
+import { Acquisition } from '../lock/acquisition.js';
+import { isTraced, tracedAcquire, tracing } from '../lock/diagnostics.js';
+import { type Grant, HeldLock, type ManagerContext, VALUE } from '../lock/held-lock.js';
+import type { Lock, LockJson, SharedHandle } from '../lock/lock.js';
+import { LockSet, takeAll } from '../lock/lock-set.js';
+import {
+  type AcquireOptions,
+  type AcquireRequest,
+  type AdoptOptions,
+  checkAcquireOptions,
+  checkAdoptOptions,
+  checkForceReleaseOptions,
+  checkLockJson,
+  checkQueryOptions,
+  checkRequestOptions,
+  checkTryAcquireOptions,
+  checkTtl,
+  type ForceReleaseOptions,
+  type HoldOptions,
+  type LockDefaults,
+  type QueryOptions,
+  type RequestOptions,
+  type TryAcquireOptions,
+} from '../lock/options.js';
+import { originOf, setOrigin, withOrigin } from '../lock/origins.js';
+import { type ErrorContext, toError } from '../lock/outcome.js';
+import { refuseOnQuorum } from '../lock/quorum.js';
+import { NativeChannel } from '../native/channel.js';
+import {
+  acquireAllOperation,
+  adoptOperation,
+  forceReleaseOperation,
+  isGrant,
+  NoticeCode,
+  type Operation,
+  type Outcome,
+  OutcomeCode,
+  readGrant,
+  readGrants,
+  readTimeout,
+  releaseOperation,
+  SHARE_EXCLUSIVE,
+  SHARE_UNLIMITED,
+  WAIT_NEVER,
+  WAIT_STEAL,
+} from '../native/records.js';
+import { checkOnceOptions, type OnceOptions, type OnceResult } from '../once/options.js';
+import { markerOf, runOnce, SAMPLE_SLOT } from '../once/run.js';
+import { NestedCall } from '../request/nested-call.js';
+import { checkCallback, runUnder } from '../request/request.js';
+import { type LockManagerEvents, type LockWarning, onListenerChange } from './events.js';
+import { gather, type LockSnapshot, readPages } from './query.js';
+import { type LockStats, readStats } from './stats.js';
+import { abandonedWarning, nestedWarning, type Warning, warningOf } from './warnings.js';
+
+/**
+ * Acquires locks on the target of `connect`, which makes the manager. One manager per process is enough: it holds any
+ * number of locks over one connection to each server. The class itself is for `instanceof`, and is a token for
+ * dependency injection; it cannot be constructed or extended.
+ *
+ * @example
+ * ```ts
+ * import { connect } from 'holdfast'
+ *
+ * const locks = await connect('redis://127.0.0.1:6379')
+ * await locks.request('item:42', async (lock) => console.log(lock.held)) // true
+ * await locks.close()
+ * ```
+ */
+export class LockManager extends EventEmitter<LockManagerEvents> implements AsyncDisposable {
+  readonly #channel: NativeChannel;
+  readonly #errors: ErrorContext;
+  readonly #defaults: LockDefaults;
+  /** Shared with its locks. */
+  readonly #shared: ManagerContext;
+  /** The request of an acquire without options. */
+  readonly #defaultRequest: AcquireRequest;
+  /** The subjects of the warnings that were emitted. */
+  readonly #warned = new Set<string>();
+  #closing: Promise<void> | undefined;
+
+  static {
+    onListenerChange(LockManager, (manager) => {
+      manager.#channel.setHeard(manager.eventNames().length > 0);
+    });
+  }
+
+  private constructor(channel: NativeChannel, errors: ErrorContext, defaults: LockDefaults) {
+    if (!(channel instanceof NativeChannel)) {
+      const illegal = new TypeError(
+        'call connect() to get a LockManager: it cannot be made by new',
+      );
+      throw Object.assign(illegal, { code: 'ERR_ILLEGAL_CONSTRUCTOR' });
+    }
+    super();
+    this.#channel = channel;
+    this.#errors = { ...errors, heldFor: (tokenId) => channel.heldFor(tokenId) };
+    this.#defaults = defaults;
+    this.#shared = {
+      channel,
+      errors: this.#errors,
+      onLost: this.#onLost,
+      onAbandoned: this.#onAbandoned,
+    };
+    this.#defaultRequest = checkAcquireOptions(undefined, defaults);
+  }
+
+  /** The manager of a channel that is open. @internal */
+  static of(
+    channel: NativeChannel,
+    errors: ErrorContext,
+    defaults: LockDefaults,
+    warnings: readonly Warning[],
+  ): LockManager {
+    const manager = new LockManager(channel, errors, defaults);
+    // Later: the caller of `connect` gets the time to add listeners.
+    setImmediate(() => {
+      channel.onNotice(manager.#onNotice);
+      for (const warning of warnings) manager.#warn(warning);
+    });
+    return manager;
+  }
+
+  /** The name of this manager in `query`, and in the tokens of its locks. */
+  get clientId(): string {
+    return this.#errors.client;
+  }
+
+  /** Acquires all of `names`, or none, as described below. */
+  acquire(names: readonly string[], options?: AcquireOptions): Promise<LockSet>;
+  /**
+   * Acquires the lock `name`, and waits in its queue while another client holds it. With several names it acquires all
+   * of them or none. All callers use the same order, so no two callers wait for each other.
+   *
+   * @param name - 1 to 1024 bytes of UTF-8; or a list of such names, each once, 1000 at most.
+   * @returns The lock, held until it is released: its lease is renewed, unless `renew` is false. For
+   *   several names a `LockSet`, which is held and released as one.
+   * @throws LockTimeoutError if the lock was not free within `wait` ms, which counts for all names together, and so does
+   *   `waited` of the error; or with `steal`, if other code holds it.
+   * @throws LockLostError if one of several locks was lost while the caller waited for the others.
+   * @throws LockConnectionError if the server gave no answer in time: within `wait` ms while there is no connection, or
+   *   else within `wait` or `commandTimeout` ms, whichever is longer. If the server granted the lock nevertheless,
+   *   holdfast releases the lock as soon as it can reach the server. Also if the server was too busy to be asked in time.
+   * @throws LockServerError if the server refuses.
+   * @throws LockClosedError if the manager is closed.
+   * @throws TypeError, RangeError if an argument is invalid; nothing is sent.
+   *
+   * @example
+   * ```ts
+   * await using lock = await locks.acquire('item:42', { ttl: 10_000, wait: 5_000 })
+   * await using both = await locks.acquire(['account:1', 'account:2'])
+   * await using permit = await locks.acquire('api', { mode: 'shared', limit: 10 })
+   * ```
+   */
+  acquire(name: string, options?: AcquireOptions): Promise<Lock>;
+  /** Acquires the lock, or all of them, as described above. */
+  acquire(name: string | readonly string[], options?: AcquireOptions): Promise<Lock | LockSet>;
+  acquire(name: string | readonly string[], options?: AcquireOptions): Promise<Lock | LockSet> {
+    // No async function, which would cost half as much again as the promise that it returns.
+    try {
+      this.#check(name);
+      const given =
+        options === undefined ? this.#defaultRequest : checkAcquireOptions(options, this.#defaults);
+      this.#refuse(given);
+      const request = withOrigin(given, this.acquire);
+      const nested = NestedCall.of(this, name, request, this.acquire);
+      // Neither answers `null` to a request that waits.
+      return typeof name === 'string'
+        ? (this.#take(name, request, nested) as Promise<Lock>)
+        : (this.#takeAll(name, request, nested) as Promise<LockSet>);
+    } catch (error) {
+      return Promise.reject(error);
+    }
+  }
+
+  /** Acquires all of `names` if they are free, or none, as described below. */
+  async tryAcquire(names: readonly string[], options?: TryAcquireOptions): Promise<LockSet | null>;
+  /**
+   * Acquires the lock `name` if it is free: one round trip, no waiting. With several names it acquires all
+   * of them or none, with a round trip for each.
+   *
+   * @returns The lock, or `null` if another client holds it.
+   * @throws LockConnectionError if the server gave no answer within `commandTimeout` ms.
+   * @throws as `acquire` does, but never `LockTimeoutError`.
+   *
+   * @example
+   * ```ts
+   * await using lock = await locks.tryAcquire('cron:settle')
+   * if (lock !== null) await settle()   // or else another instance does it
+   * ```
+   */
+  async tryAcquire(name: string, options?: TryAcquireOptions): Promise<Lock | null>;
+  /** Acquires the lock, or all of them, as described above. */
+  async tryAcquire(
+    name: string | readonly string[],
+    options?: TryAcquireOptions,
+  ): Promise<Lock | LockSet | null>;
+  async tryAcquire(
+    name: string | readonly string[],
+    options?: TryAcquireOptions,
+  ): Promise<Lock | LockSet | null> {
+    this.#check(name);
+    const given = checkTryAcquireOptions(options, this.#defaults);
+    this.#refuse(given);
+    const request = withOrigin(given, this.tryAcquire);
+    return typeof name === 'string' ? this.#take(name, request) : this.#takeAll(name, request);
+  }
+
+  /** Runs `callback` while holding all of `names`, as described below. */
+  request<T>(names: readonly string[], callback: (locks: LockSet) => T): Promise<Awaited<T>>;
+  request<T>(
+    names: readonly string[],
+    options: (RequestOptions & { readonly ifAvailable?: false }) | undefined,
+    callback: (locks: LockSet) => T,
+  ): Promise<Awaited<T>>;
+  request<T>(
+    names: readonly string[],
+    options: RequestOptions | undefined,
+    callback: (locks: LockSet | null) => T,
+  ): Promise<Awaited<T>>;
+  /**
+   * Runs `callback` while holding the lock `name`, and releases it when the callback has ended. Accepts the
+   * arguments of `navigator.locks.request`, and behaves as it does.
+   *
+   * @param callback - Gets the lock, or `null` if it is held and `ifAvailable` is set; `lock.signal` is
+   *   aborted if it is lost while the callback runs.
+   * @returns The result of the callback; also if the server cannot be reached for the release, which holdfast
+   *   then repeats.
+   * @throws The error of the callback, before any other error.
+   * @throws LockLostError if the lock was lost while the callback ran; `result` is the callback's result.
+   * @throws DOMException `NotSupportedError` if `ifAvailable`, `steal`, `signal`, `wait` and `mode` exclude
+   *   each other, or the name begins with a hyphen, as with Web Locks.
+   * @throws as `acquire` does.
+   *
+   * @example
+   * ```ts
+   * const left = await locks.request('item:42', async (lock) => settle(42, lock.fence))
+   * ```
+   */
+  request<T>(name: string, callback: (lock: Lock) => T): Promise<Awaited<T>>;
+  request<T>(
+    name: string,
+    options: (RequestOptions & { readonly ifAvailable?: false }) | undefined,
+    callback: (lock: Lock) => T,
+  ): Promise<Awaited<T>>;
+  request<T>(
+    name: string,
+    options: RequestOptions | undefined,
+    callback: (lock: Lock | null) => T,
+  ): Promise<Awaited<T>>;
+  async request(name: string | readonly string[], ...rest: unknown[]): Promise<unknown> {
+    this.#check(name);
+    const short = rest[1] === undefined && typeof rest[0] === 'function';
+    const [options, callback] = short ? [undefined, rest[0]] : rest;
+    checkCallback(callback);
+    const names = typeof name === 'string' ? [name] : name;
+    const given = checkRequestOptions(names, options, this.#defaults);
+    this.#refuse(given);
+    const request = withOrigin(given, this.request);
+    const nested = NestedCall.of(this, name, request, this.request);
+    const taken = await (typeof name === 'string'
+      ? this.#take(name, request, nested)
+      : this.#takeAll(name, request, nested));
+    if (taken === null) return callback(null);
+    const locks = taken instanceof LockSet ? taken.locks : [taken];
+    return runUnder(this, locks, () => callback(taken));
+  }
+
+  /**
+   * Runs `body` at most once per slot, over all processes: for a job that every instance of a service starts at the
+   * same time. A slot is a length of time (`every`, by the server's clock), or any name (`slot`). The body holds the
+   * lock `key`, so the bodies of two slots do not run at the same time either.
+   *
+   * A slot is marked as done before its body begins: if the body throws, or its process crashes, the slot is not run
+   * again. With `retry`, the slot is marked as done when the body has ended without an error and without the loss of
+   * its lock; until then the next caller runs it again.
+   *
+   * @param body - Gets the lock `key`, and the name of the slot.
+   * @returns Whether the body ran here, and its value; or why not: the slot is `'done'`, or another client holds
+   *   the lock for longer than `wait`.
+   * @throws The error of the body, before any other error.
+   * @throws LockLostError if the lock was lost while the body ran, so that with `retry` the slot is not done;
+   *   `result` is the body's value.
+   * @throws as `acquire` does, but never `LockTimeoutError`.
+   *
+   * @example
+   * ```ts
+   * const { ran } = await locks.runOnce('report', { every: '1h' }, async (lock, slot) => rebuild(slot, lock.fence))
+   * console.log(ran) // true
+   * ```
+   */
+  async runOnce<T>(
+    key: string,
+    options: OnceOptions,
+    body: (lock: Lock, slot: string) => T,
+  ): Promise<OnceResult<Awaited<T>>> {
+    this.#check(key);
+    const given = checkOnceOptions(options, this.#defaults);
+    const request = withOrigin(given.request, this.runOnce);
+    const once = { ...given, request };
+    const nested = NestedCall.of(this, key, request, this.runOnce);
+    this.#check(markerOf(key, typeof once.slot === 'string' ? once.slot : SAMPLE_SLOT));
+    checkCallback(body);
+    refuseOnQuorum(this.#errors, 'runOnce');
+    const manager = {
+      server: this.#errors.server,
+      serverTime: (name: string) => this.#channel.serverTime(name),
+      // It is not reentrant, so the lock is one of its own.
+      take: (name: string, request: AcquireRequest) =>
+        this.#take(name, request, nested) as Promise<HeldLock | null>,
+      takeOrRead: (name: string, request: AcquireRequest) => this.#takeOrRead(name, request),
+      replace: (lock: HeldLock, value: string, ttl: number) =>
+        this.adoptAs(lock, value, { ttl, renew: false }) as Promise<HeldLock>,
+    };
+    return runOnce<T>(this, manager, key, once, body);
+  }
+
+  /**
+   * Takes over a lock from the process or manager that acquired it: a new token replaces its `token`, and the lock is
+   * never free in between. The new owner gets a new, greater fence. The previous owner gets the event `lost`, with the
+   * reason `adopted`. The lock keeps its label, unless `options` has one.
+   *
+   * @param lock - The result of `lock.toJSON()` in the other process.
+   * @returns The lock, held as if it had been acquired here.
+   * @throws LockLostError if the token does not hold the lock any more.
+   * @throws as `acquire` does, but never `LockTimeoutError`.
+   *
+   * @example
+   * ```ts
+   * const message = JSON.stringify(await others.acquire('video:9'))
+   * await using lock = await locks.adopt(JSON.parse(message))
+   * await finish(lock.fence)
+   * ```
+   */
+  async adopt(
+    lock: Pick<LockJson, 'name' | 'token'> & Partial<LockJson>,
+    options?: AdoptOptions,
+  ): Promise<Lock> {
+    const { name, token, share } = checkLockJson(lock);
+    this.#check(name);
+    const request = withOrigin(checkAdoptOptions(options, this.#defaults), this.adopt);
+    refuseOnQuorum(this.#errors, 'adopt');
+    const adopted = { ...request, share };
+    const outcome = await this.#channel.submit(adoptOperation(name, token, adopted));
+    if (outcome.code === OutcomeCode.Lost) throw this.#notHeld(name);
+    return new Acquisition(this.#shared, name, adopted).lock(outcome, 'adopt');
+  }
+
+  /**
+   * Takes a lock over under a token that the caller chooses, so that several locks can have one, or other processes know
+   * it. A lock that is not renewed is left to expire.
+   *
+   * @param owner - The lock, and the value that it has now.
+   * @param value - A token that no manager makes, and that is never used again.
+   * @internal
+   */
+  async adoptAs(
+    { name, token, mode }: Pick<LockJson, 'name' | 'token' | 'mode'>,
+    value: string,
+    { ttl, renew }: Pick<HoldOptions, 'ttl' | 'renew'>,
+  ): Promise<SharedHandle> {
+    this.#check(name);
+    checkTtl(ttl);
+    const label = `${VALUE}${value}`;
+    const share = mode === 'shared' ? SHARE_UNLIMITED : SHARE_EXCLUSIVE;
+    const held = { ttl, renew, leaveToExpire: !renew, label, share };
+    const request = { ...this.#defaultRequest, ...held };
+    const outcome = await this.#channel.submit(adoptOperation(name, token, request));
+    if (outcome.code === OutcomeCode.Lost) throw this.#notHeld(name);
+    return new Acquisition(this.#shared, name, request).lock(outcome, 'adopt');
+  }
+
+  /**
+   * Releases the lock `name` in place of its holder, and grants it to the next waiter. A tool for operators: the
+   * holder gets the event `lost`, with the reason `stolen`, but nothing stops the work that it has begun.
+   *
+   * @returns `true` if it was held, by `owner` if that is given.
+   * @throws as `acquire` does, but never `LockTimeoutError`.
+   *
+   * @example
+   * ```ts
+   * await locks.forceRelease('report', { foreign: true })   // also if other code holds it
+   *
+   * const [holder] = (await locks.query({ name: 'import' })).held
+   * if (holder !== undefined) await locks.forceRelease('import', { owner: holder.token })   // no later one
+   * ```
+   */
+  async forceRelease(name: string, options?: ForceReleaseOptions): Promise<boolean> {
+    checkName(name);
+    this.#check(name);
+    const { foreign, owners } = checkForceReleaseOptions(options);
+    refuseOnQuorum(this.#errors, 'forceRelease');
+    const operation = forceReleaseOperation(name, foreign, owners);
+    const outcome = await this.#channel.submit(operation);
+    if (outcome.code === OutcomeCode.Lost) return false;
+    if (outcome.code === OutcomeCode.Done) return true;
+    throw toError(outcome, this.#errors, 'release', name);
+  }
+
+  /**
+   * Lists the holders and waiters of all locks on the server, ordered by name, after all that this manager has asked
+   * for before. It reads page by page and blocks no client, so it is no snapshot of one moment; and it scans every key
+   * of the database, so `queryPages` is better on a large one.
+   *
+   * @throws as `acquire` does, but never `LockTimeoutError`; `LockServerError` with `NOPERM` also if a page has
+   * locks, and the user may read none of them. If the user may read some, the others are left out.
+   *
+   * @example
+   * ```ts
+   * const { held, pending } = await locks.query({ startsWith: 'item:' })
+   * ```
+   */
+  async query(options?: QueryOptions): Promise<LockSnapshot> {
+    return gather(this.queryPages(options));
+  }
+
+  /**
+   * Lists the same as `query`, page by page, as the caller asks for them. A page may be empty, and a lock may be
+   * on two pages.
+   *
+   * @example
+   * ```ts
+   * for await (const { held } of locks.queryPages({ startsWith: 'item:', count: 500 })) report(held)
+   * ```
+   *
+   * @throws as `query` does.
+   */
+  async *queryPages(options?: QueryOptions): AsyncGenerator<LockSnapshot, void, undefined> {
+    const checked = checkQueryOptions(options);
+    refuseOnQuorum(this.#errors, 'query');
+    yield* readPages(this.#channel, this.#errors, this.#defaults.prefix, checked);
+  }
+
+  /**
+   * The counters of this manager, and its current state. Costs next to nothing.
+   *
+   * @example
+   * ```ts
+   * await using lock = await locks.acquire('item:42')
+   * console.log(locks.stats().held) // 1
+   * ```
+   */
+  stats(): LockStats {
+    return readStats(this.#channel);
+  }
+
+  /**
+   * Releases every lock that this manager holds, rejects operations under way with `LockClosedError`
+   * and closes the connection. First aborts the `signal` of every lock, with the reason `closed`. Waits for the
+   * server at most `commandTimeout` ms. May be called again at any time; never rejects.
+   *
+   * @example
+   * ```ts
+   * process.once('SIGTERM', () => locks.close())
+   * ```
+   */
+  close(): Promise<void> {
+    this.#closing ??= this.#close();
+    return this.#closing;
+  }
+
+  /**
+   * Closes the manager at the end of an `await using` scope.
+   *
+   * @example
+   * ```ts
+   * {
+   *   await using locks = await connect('redis://127.0.0.1:6379')
+   *   await locks.request('item:42', async () => {})
+   * }
+   * ```
+   */
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close();
+  }
+
+  async #close(): Promise<void> {
+    await this.#channel.close();
+    this.emit('close');
+  }
+
+  #check(name: string | readonly string[]): void {
+    if (Array.isArray(name)) {
+      checkNames(name);
+      for (const each of name) this.#checkKey(each);
+    } else {
+      checkName(name);
+      this.#checkKey(name as string);
+    }
+  }
+
+  #checkKey(name: string): void {
+    const { prefix } = this.#defaults;
+    checkKey(prefix, name);
+    if (this.#errors.sharded) checkSlot(prefix + name);
+  }
+
+  /** Refuses what the target does not support. */
+  #refuse({ share, wait }: AcquireRequest): void {
+    if (share > 0) refuseOnQuorum(this.#errors, 'limit');
+    if (share !== SHARE_EXCLUSIVE) refuseOnQuorum(this.#errors, 'shared');
+    if (wait === WAIT_STEAL) refuseOnQuorum(this.#errors, 'steal');
+  }
+
+  /** Takes all of `given`, or none. */
+  #takeAll(
+    given: readonly string[],
+    request: AcquireRequest,
+    nested?: NestedCall,
+  ): Promise<LockSet | null> {
+    // A copy: the caller may change its array meanwhile.
+    const names = [...given];
+    const take = () => this.#takeEach(names, request, nested);
+    // What a request around the call holds already is not acquired.
+    if (
+      request.reentrant &&
+      nested !== undefined &&
+      names.every((name) => nested.shareable(name))
+    ) {
+      return take();
+    }
+    const subject = { name: names.join(', '), errors: this.#errors };
+    return tracedAcquire(subject, request.signal, take);
+  }
+
+  async #takeEach(
+    names: readonly string[],
+    request: AcquireRequest,
+    nested: NestedCall | undefined,
+  ): Promise<LockSet | null> {
+    const { share, wait } = request;
+    const begun = performance.now();
+    if (nested === undefined && share === SHARE_EXCLUSIVE && wait !== WAIT_STEAL) {
+      const locks = await this.#takeTogether(names, begun, request);
+      if (locks !== undefined) return locks;
+    }
+    return takeAll(names, begun, wait, (name, left) => {
+      const each = { ...request, wait: left, set: { begun, size: names.length } };
+      return this.#takeOrShare(name, each, nested, () => this.#takeUntraced(name, each));
+    });
+  }
+
+  /**
+   * Takes all of `names` by one call, if all are free. Answers `null` if they are not and `request` says not to
+   * wait, `undefined` if they are to be taken one by one. `begun`: when the caller's wait began.
+   */
+  async #takeTogether(
+    names: readonly string[],
+    begun: number,
+    request: AcquireRequest,
+  ): Promise<LockSet | null | undefined> {
+    const { wait, label, signal, leaveToExpire } = request;
+    const outcome = await this.#untilAborted(acquireAllOperation(names, request), signal);
+    const { code } = outcome;
+    if (code !== OutcomeCode.AcquiredAll) {
+      signal?.throwIfAborted();
+      // Who got no answer for all of its wait would get none for the first of them either.
+      const isOver = code === OutcomeCode.Connection && performance.now() - begun >= wait;
+      // A caller that is ready to wait takes them one by one, and so also waits out an error of the server.
+      if (code === OutcomeCode.OneByOne || (wait > 0 && !isOver)) return undefined;
+      if (code === OutcomeCode.Held) return wait === WAIT_NEVER ? null : undefined;
+      throw toError(outcome, this.#errors, 'acquire', names.join('", "'));
+    }
+    const { leases, fences } = readGrants(outcome, names.length);
+    if (fences === undefined) {
+      await Promise.all(
+        leases.map((lease) => this.#channel.submit(releaseOperation(lease, false))),
+      );
+      const failed = { ...outcome, code: OutcomeCode.Internal };
+      throw toError(failed, this.#errors, 'acquire', names.join('", "'));
+    }
+    const locks = names.map((name, i) => {
+      const [lease, fence] = [leases[i] as number, fences[i] as number];
+      return this.#hold({ name, label, mode: 'exclusive', lease, fence, leaveToExpire }, request);
+    });
+    const set = new LockSet(locks);
+    if (signal?.aborted) {
+      await set.release();
+      throw signal.reason;
+    }
+    return set;
+  }
+
+  /** Takes one lock, or answers `null` if it is held and `request` says not to wait. */
+  #take(name: string, request: AcquireRequest, nested?: NestedCall): Promise<SharedHandle | null> {
+    return this.#takeOrShare(name, request, nested, () => this.#takeFromServer(name, request));
+  }
+
+  /** Shares the lock of a request around the call if `request` may, or else has `take` take it. */
+  #takeOrShare(
+    name: string,
+    { reentrant, wait }: AcquireRequest,
+    nested: NestedCall | undefined,
+    take: () => Promise<SharedHandle | null>,
+  ): Promise<SharedHandle | null> {
+    if (nested === undefined) return take();
+    const around = reentrant ? nested.shareable(name) : undefined;
+    if (around !== undefined) return Promise.resolve(around.enter());
+    const taken = take();
+    if (wait < 0) return taken;
+    const warn = (advice: string, calls: string) => this.#warn(nestedWarning(name, advice, calls));
+    return nested.watch(name, taken, warn);
+  }
+
+  #takeFromServer(name: string, request: AcquireRequest): Promise<HeldLock | null> {
+    if (!isTraced(tracing.acquire)) return this.#takeUntraced(name, request);
+    const take = () => this.#takeUntraced(name, request);
+    return tracedAcquire({ name, errors: this.#errors }, request.signal, take);
+  }
+
+  #takeUntraced(name: string, request: AcquireRequest): Promise<HeldLock | null> {
+    const acquisition = new Acquisition(this.#shared, name, request);
+    const { signal } = request;
+    return signal === undefined
+      ? this.#channel.run(acquisition)
+      : this.#unlessAborted(acquisition, signal).then((outcome) => acquisition.read(outcome));
+  }
+
+  /** Takes one lock, or answers the value of one that is held: `''` if it was freed meanwhile. */
+  async #takeOrRead(name: string, request: AcquireRequest): Promise<HeldLock | string> {
+    const { signal } = request;
+    let holder = '';
+    const take = async () => {
+      // Only a request that is said to wait is told who holds the lock.
+      const acquisition = new Acquisition(this.#shared, name, { ...request, wait: 0 });
+      const outcome = await (signal === undefined
+        ? this.#channel.submit(acquisition)
+        : this.#unlessAborted(acquisition, signal));
+      if (outcome.code !== OutcomeCode.TimedOut) return acquisition.lock(outcome);
+      holder = readTimeout(outcome).holder;
+      return null;
+    };
+    return (await tracedAcquire({ name, errors: this.#errors }, signal, take)) ?? holder;
+  }
+
+  /** Rejects if `signal` is aborted before the grant arrives, and releases what is granted all the same. */
+  async #unlessAborted(operation: Operation, signal: AbortSignal): Promise<Outcome> {
+    const outcome = await this.#untilAborted(operation, signal);
+    if (!signal.aborted) return outcome;
+    if (isGrant(outcome)) {
+      await this.#channel.submit(releaseOperation(readGrant(outcome).lease, false));
+    }
+    throw signal.reason;
+  }
+
+  /** Starts an operation, and ends it early when `signal` is aborted. */
+  async #untilAborted(operation: Operation, signal: AbortSignal | undefined): Promise<Outcome> {
+    signal?.throwIfAborted();
+    const pending = this.#channel.begin(operation);
+    if (signal === undefined) return pending.outcome;
+    const forget = onAbort(signal, () => this.#channel.cancel(pending));
+    const outcome = await pending.outcome;
+    forget();
+    return outcome;
+  }
+
+  #notHeld(name: string): LockLostError {
+    const message = `cannot adopt lock "${name}" on ${this.#errors.server}: the token does not hold it any more`;
+    return new LockLostError(message, name, 'expired');
+  }
+
+  #hold(grant: Grant, { origin }: AcquireRequest): HeldLock {
+    const lock = HeldLock.begin(this.#shared, grant);
+    setOrigin(lock, origin);
+    return lock;
+  }
+
+  readonly #onLost = (lock: Lock, error: LockLostError): void => {
+    const { server, client: clientId } = this.#errors;
+    if (tracing.lost.hasSubscribers) {
+      tracing.lost.publish({ lock: lock.name, server, clientId, error, holder: lock });
+    }
+    this.emit('lost', lock, error);
+  };
+
+  readonly #onAbandoned = (lock: Lock): void => {
+    this.#warn(abandonedWarning(lock.name, originOf(lock)));
+  };
+
+  readonly #onNotice = (code: number, text: string): void => {
+    const { server } = this.#errors;
+    switch (code) {
+      case NoticeCode.Disconnected: {
+        const message = `the connection to ${server} is gone: ${text}`;
+        this.emit('disconnect', new LockConnectionError(message));
+        break;
+      }
+      case NoticeCode.Reconnected:
+        this.emit('reconnect');
+        break;
+      default: {
+        const warning = warningOf(code, server, text);
+        if (warning !== undefined) this.#warn(warning);
+      }
+    }
+  };
+
+  #warn({ code, message, lock, subject = message }: Warning): void {
+    // The core repeats a notice with each connection.
+    if (this.#warned.has(subject)) return;
+    this.#warned.add(subject);
+    const warning = new LockError(code, message, lock) as LockWarning;
+    if (this.emit('warning', warning)) return;
+    process.emitWarning(message, { type: 'HoldfastWarning', code });
+  }
+}

@@ -1,0 +1,180 @@
+/** The holders and waiters of all locks, as the store has them. */
+
+import { askedAt, clientOf, labelOf } from '../base/tokens.js';
+import type { LockMode } from '../lock/lock.js';
+import type { QueryRequest } from '../lock/options.js';
+import { type ErrorContext, toError } from '../lock/outcome.js';
+import type { NativeChannel } from '../native/channel.js';
+import { type Outcome, queryOperation, readTtl } from '../native/records.js';
+
+/**
+ * One holder of a lock.
+ *
+ * @example
+ * ```ts
+ * await using lock = await locks.acquire('item:42')
+ * const [{ name, clientId, ttl }] = (await locks.query()).held
+ * console.log(name, clientId === locks.clientId, ttl !== null) // item:42 true true
+ * ```
+ */
+export interface HeldLockInfo {
+  /** The lock's name. */
+  readonly name: string;
+  /** How the lock is held. */
+  readonly mode: LockMode;
+  /** The holder: the `clientId` of its manager. */
+  readonly clientId: string;
+  /** The holder's `label`; `null` if it has none. */
+  readonly label: string | null;
+  /** The owner token, with the holder's label at its end. */
+  readonly token: string;
+  /**
+   * When the holder asked for the lock, by the clock of its machine: it has held the lock at most since then, and since
+   * then if it did not have to wait. `null` if the token does not tell it, as one that its caller has chosen.
+   */
+  readonly askedAt: Date | null;
+  /**
+   * The fencing token of a share; `null` where only the owner knows it: of an exclusive lock, and of a share that found
+   * the lock free.
+   */
+  readonly fence: number | null;
+  /** How long the lease lasts unless it is renewed, in ms; `null` if it never ends by itself. */
+  readonly ttl: number | null;
+}
+
+/**
+ * One waiter for a lock. The callers of one manager that wait for the same lock count as one.
+ *
+ * @example
+ * ```ts
+ * const longest = (await locks.query()).pending.filter(({ position }) => position > 10)
+ * ```
+ */
+export interface PendingLockInfo {
+  /** The lock's name. */
+  readonly name: string;
+  /** How the waiter wants to hold the lock. */
+  readonly mode: LockMode;
+  /** The waiter: the `clientId` of its manager. */
+  readonly clientId: string;
+  /** The label of the waiter, or of the first of several; `null` if it has none. */
+  readonly label: string | null;
+  /** The position in the wait queue, 1 for the next; of several waiters of one manager the first one's. */
+  readonly position: number;
+  /** How long it has waited, by the clock of the server, in ms; of several callers the first one. */
+  readonly waited: number;
+}
+
+/**
+ * The result of `query`.
+ *
+ * @example
+ * ```ts
+ * const { held, pending } = await locks.query()
+ * console.log(held.length, pending.length) // 0 0
+ * ```
+ */
+export interface LockSnapshot {
+  /** The holders. */
+  readonly held: HeldLockInfo[];
+  /** The waiters. */
+  readonly pending: PendingLockInfo[];
+}
+
+/** A page as the core sends it: with keys in place of names. */
+type Page = NonNullable<NonNullable<Outcome['text']>['page']>;
+
+/** @internal */
+export async function* readPages(
+  channel: NativeChannel,
+  context: ErrorContext,
+  prefix: string,
+  { count, text, whole }: QueryRequest,
+): AsyncGenerator<LockSnapshot, void, undefined> {
+  const keys = { keysStartWith: prefix + text, wholeKey: whole, count };
+  let cursor = '';
+  do {
+    const outcome = await channel.submit(queryOperation(cursor, keys));
+    const page = outcome.text?.page;
+    if (page === undefined) throw toError(outcome, context, 'query');
+    cursor = page.cursor;
+    yield snapshotOf(page, prefix.length);
+  } while (cursor !== '');
+}
+
+/** The holders of one lock by their tokens, and its waiters by their positions. */
+interface Seen {
+  readonly held: Map<string, HeldLockInfo>;
+  readonly pending: Map<number, PendingLockInfo>;
+}
+
+/** Joins all pages, in order. A lock that is on two pages, as while its slot moves, counts as the later one shows it. @internal */
+export async function gather(pages: AsyncIterable<LockSnapshot>): Promise<LockSnapshot> {
+  const locks = new Map<string, Seen>();
+  for await (const page of pages) {
+    for (const [name, seen] of byLock(page)) locks.set(name, seen);
+  }
+  const all = [...locks.values()];
+  return {
+    held: all
+      .flatMap(({ held }) => [...held.values()])
+      .sort((a, b) => byName(a, b) || (a.fence ?? 0) - (b.fence ?? 0)),
+    pending: all
+      .flatMap(({ pending }) => [...pending.values()])
+      .sort((a, b) => byName(a, b) || a.position - b.position),
+  };
+}
+
+/** The locks of a page. SCAN may find a key twice. */
+function byLock({ held, pending }: LockSnapshot): Map<string, Seen> {
+  const locks = new Map<string, Seen>();
+  const seen = (name: string) => {
+    const lock = locks.get(name) ?? { held: new Map(), pending: new Map() };
+    locks.set(name, lock);
+    return lock;
+  };
+  for (const info of held) seen(info.name).held.set(info.token, info);
+  for (const info of pending) seen(info.name).pending.set(info.position, info);
+  return locks;
+}
+
+function snapshotOf({ held, pending }: Page, prefixLength: number): LockSnapshot {
+  return {
+    held: held.map(({ key, shared, token, fence, ttl }) => ({
+      name: key.slice(prefixLength),
+      mode: modeOf(shared),
+      clientId: clientOf(token) ?? '',
+      label: labelOf(token) ?? null,
+      token,
+      askedAt: askedAt(token),
+      fence: fence ?? null,
+      ttl: readTtl(ttl),
+    })),
+    pending: firstOfEach(pending).map(({ key, shared, token, position, waited }) => ({
+      name: key.slice(prefixLength),
+      mode: modeOf(shared),
+      clientId: clientOf(token) ?? '',
+      label: labelOf(token) ?? null,
+      position,
+      waited,
+    })),
+  };
+}
+
+/** For each lock the first waiter of each manager: those for shares have an entry each, others one for all. */
+function firstOfEach(pending: Page['pending']): Page['pending'] {
+  const first = new Map<string, Page['pending'][number]>();
+  for (const waiter of pending) {
+    const whose = JSON.stringify([waiter.key, clientOf(waiter.token) ?? waiter.token]);
+    if (!first.has(whose)) first.set(whose, waiter);
+  }
+  return [...first.values()];
+}
+
+function modeOf(shared: boolean): LockMode {
+  return shared ? 'shared' : 'exclusive';
+}
+
+function byName({ name: a }: { name: string }, { name: b }: { name: string }): number {
+  return a < b ? -1 : Number(a > b);
+}

@@ -1,0 +1,97 @@
+/** The warnings of a manager, with advice. */
+
+import { NoticeCode } from '../native/records.js';
+import type { LockWarningCode } from './events.js';
+
+/** @internal */
+export interface Warning {
+  readonly code: LockWarningCode;
+  readonly message: string;
+  /** The lock's name, if the warning is about one. */
+  readonly lock?: string;
+  /** Warnings with the same subject are reported once; by default it is the message. */
+  readonly subject?: string;
+}
+
+/** The warning for a notice about `server`, if it is one to warn of. @internal */
+export function warningOf(notice: number, server: string, text: string): Warning | undefined {
+  switch (notice) {
+    case NoticeCode.PubsubDenied: {
+      const advice =
+        'grant the ACL user subscribe, publish and pubsub on the channels &holdfast:* for handoffs without delay';
+      return warning('WARN_LOCK_POLLING', `waiters on ${server} poll: ${text}; ${advice}`);
+    }
+    case NoticeCode.PlainCommandsDenied: {
+      const advice =
+        'grant the command mget and the keys holdfast:* to the ACL user, and to all others who share these locks';
+      return warning(
+        'WARN_LOCK_SCRIPTS',
+        `${server} runs a script for each lock, which costs twice the CPU: ${text}; ${advice}`,
+      );
+    }
+    case NoticeCode.ClockDenied: {
+      const advice =
+        'without the clock only exclusive locks work, without a wait queue: waiters poll ten times a second and have no order; let scripts run TIME, or use another server for locks';
+      return warning(
+        'WARN_LOCK_CLOCK',
+        `scripts on ${server} may not read its clock: ${text}; ${advice}`,
+      );
+    }
+    case NoticeCode.SameServer: {
+      const advice =
+        'which therefore has two votes: a quorum is safe only on servers that fail independently';
+      return warning('WARN_LOCK_SAME_SERVER', `${text} are the same server, ${advice}`);
+    }
+    case NoticeCode.Eviction: {
+      const advice =
+        'an evicted lock can be granted to a second owner: set the policy to noeviction, or use a separate server for locks';
+      return warning('WARN_LOCK_EVICTION', `${server} may evict locks: ${text}; ${advice}`);
+    }
+    case NoticeCode.Forgets: {
+      const advice =
+        'with longestLease: 0 the server votes as soon as it has restarted, and may grant a lock twice: set appendonly yes and appendfsync always, or leave longestLease at its default';
+      return warning('WARN_LOCK_PERSISTENCE', `${server} may forget locks: ${text}; ${advice}`);
+    }
+    case NoticeCode.Replica: {
+      const advice = 'connect to its primary, or wait until it is promoted';
+      return warning(
+        'WARN_LOCK_REPLICA',
+        `${server} takes no locks: ${text} is a replica; ${advice}`,
+      );
+    }
+    default:
+      return undefined;
+  }
+}
+
+/** The warning for a manager whose caller named no server: with several machines each would have locks of its own. @internal */
+export function defaultTargetWarning(server: string): Warning {
+  const advice = 'pass a URL to connect, or set HOLDFAST_URL';
+  const message = `connect got no target, and neither HOLDFAST_URL nor REDIS_URL is set, so locks are kept on ${server}: ${advice}`;
+  return warning('WARN_LOCK_TARGET', message);
+}
+
+/** The warning for a held lock to which nothing refers any more. @internal */
+export function abandonedWarning(lock: string, origin: string | undefined): Warning {
+  const advice =
+    'keep the lock until it is released, or use request or await using; if it is to expire by itself, pass { renew: false, leaveToExpire: true }';
+  const where =
+    origin === undefined
+      ? 'with HOLDFAST_TRACE=1 in the environment this warning says where it was acquired'
+      : `it was acquired\n${origin}`;
+  const message = `lock "${lock}" is held, but nothing refers to it any more, so nothing can release it: ${advice}; ${where}`;
+  return { ...warning('WARN_LOCK_ABANDONED', message), lock, subject: `abandoned ${lock}` };
+}
+
+/** The warning for a call, made by `calls`, that waits for a lock which a request around it holds. @internal */
+export function nestedWarning(lock: string, advice: string, calls: string): Warning {
+  const otherwise =
+    'ignore this if nothing under the request awaits the call, which gets the lock after it';
+  const message = `a call waits for lock "${lock}": ${advice}; ${otherwise}; it was called\n${calls}`;
+  // Not for each lock: one line of code may ask for any number of them.
+  return { ...warning('WARN_LOCK_NESTED', message), lock, subject: `nested ${calls}` };
+}
+
+function warning(code: LockWarningCode, message: string): Warning {
+  return { code, message };
+}

@@ -1,0 +1,166 @@
+/** What a manager does, as numbers: read by `holdfast/prometheus` and `holdfast/opentelemetry`. */
+
+import { subscribe, tracingChannel, unsubscribe } from 'node:diagnostics_channel';
+import type { LockLostReason } from '../base/errors.js';
+import type { LockLostMessage, LockTrace } from '../lock/diagnostics.js';
+import type { LockManager } from '../manager/manager.js';
+
+/** Every reason of a loss that a metric counts, so that each series begins at 0. @internal */
+export const LOST_REASONS: readonly LockLostReason[] = [
+  'adopted',
+  'expired',
+  'maxHold',
+  'stalled',
+  'stolen',
+];
+
+/** Gets what a manager does; times in seconds. @internal */
+export interface MeasureListener {
+  /** An acquire has ended: `acquired`, `taken` for a lock that was not free, `aborted`, or the code of an error. */
+  acquired(seconds: number, kind: string, outcome: string): void;
+  /** A lock is not held any more: `released`, or the reason of its loss. */
+  ended(seconds: number, kind: string, end: string): void;
+  lost(reason: LockLostReason): void;
+}
+
+/** A message of a tracing channel, with what Node adds in the end. */
+interface Ended extends LockTrace {
+  readonly result?: unknown;
+}
+
+/** The first part of a name, `item` of `item:42`: a label must not have as many values as there are items. */
+function kindOf(name: string): string {
+  return name.split(':', 1)[0] ?? '';
+}
+
+/** Observes one manager until it is closed. @internal */
+export class Measures {
+  readonly #manager: LockManager;
+  readonly #listener: MeasureListener;
+  /** When each acquire under way has begun, oldest first. */
+  readonly #waiting = new Map<object, number>();
+  /** How many connections are broken. One that was before this observation began is not known. */
+  #broken = 0;
+
+  constructor(manager: LockManager, listener: MeasureListener) {
+    this.#manager = manager;
+    this.#listener = listener;
+    acquires.subscribe(this.#acquire);
+    releases.subscribe(this.#release);
+    subscribe(LOST, this.#lost);
+    manager.on('disconnect', this.#disconnect);
+    manager.on('reconnect', this.#reconnect);
+  }
+
+  /** Ends the observation. May be called again. */
+  end(): void {
+    acquires.unsubscribe(this.#acquire);
+    releases.unsubscribe(this.#release);
+    unsubscribe(LOST, this.#lost);
+    this.#manager.off('disconnect', this.#disconnect);
+    this.#manager.off('reconnect', this.#reconnect);
+  }
+
+  /** 1 while every connection stands, 0 while one is broken. */
+  get connected(): number {
+    return Number(this.#broken === 0);
+  }
+
+  /** For how long the caller that has waited longest has waited, in seconds; 0 if none waits. */
+  get oldestWait(): number {
+    const [begun] = this.#waiting.values();
+    return begun === undefined ? 0 : secondsSince(begun);
+  }
+
+  readonly #disconnect = () => {
+    this.#broken++;
+  };
+
+  readonly #reconnect = () => {
+    this.#broken = Math.max(0, this.#broken - 1);
+  };
+
+  readonly #acquire = {
+    start: (message: LockTrace) => {
+      if (this.#isOurs(message)) this.#waiting.set(message, performance.now());
+    },
+    asyncEnd: (message: LockTrace) => {
+      const begun = this.#waiting.get(message);
+      if (begun === undefined) return;
+      this.#waiting.delete(message);
+      const { lock, outcome = 'error' } = message;
+      this.#listener.acquired(secondsSince(begun), kindOf(lock), outcome);
+    },
+    end() {},
+    asyncStart() {},
+    error() {},
+  };
+
+  readonly #release = {
+    start() {},
+    end() {},
+    asyncStart() {},
+    asyncEnd: (message: LockTrace) => {
+      // A lock that had been lost was counted then.
+      if (this.#isOurs(message) && (message as Ended).result === true)
+        this.#ended(message, 'released');
+    },
+    error() {},
+  };
+
+  readonly #lost = (message: unknown) => {
+    const lost = message as LockLostMessage;
+    if (!this.#isOurs(lost)) return;
+    this.#listener.lost(lost.error.reason);
+    this.#ended(lost, lost.error.reason);
+  };
+
+  #isOurs({ clientId }: LockTrace): boolean {
+    return clientId === this.#manager.clientId;
+  }
+
+  #ended({ lock, holder }: LockTrace, end: string): void {
+    const { since } = holder as { since?: number };
+    if (since !== undefined) this.#listener.ended(secondsSince(since), kindOf(lock), end);
+  }
+}
+
+const LOST = 'holdfast:lost';
+const acquires = tracingChannel<LockTrace, LockTrace>('holdfast:acquire');
+const releases = tracingChannel<LockTrace, LockTrace>('holdfast:release');
+
+function secondsSince(ms: number): number {
+  return Math.max(0, performance.now() - ms) / 1000;
+}
+
+/** What `stats()` counts, with the help of its metric. @internal */
+export const COUNTS = {
+  acquired: 'Locks acquired',
+  handedOff: 'Locks acquired from another caller of the manager',
+  timedOut: 'Acquires that waited in vain',
+  abandoned: 'Locks that nothing referred to any more while they were held',
+  renewals: 'Leases renewed',
+  requests: 'Requests sent to the server',
+} as const;
+
+/** What a manager tells of this moment, with the help of its metric. @internal */
+export const LEVELS: Readonly<
+  Record<string, { help: string; read(manager: LockManager, measures: Measures): number }>
+> = {
+  connected: { help: '1 while connected, 0 while not', read: (_, { connected }) => connected },
+  held: { help: 'Locks held', read: (manager) => manager.stats().held },
+  waiting: { help: 'Acquires under way', read: (manager) => manager.stats().waiting },
+  oldest_hold_seconds: {
+    help: 'For how long the oldest lock has been held',
+    read: (manager) => manager.stats().oldestHold / 1000,
+  },
+  oldest_wait_seconds: {
+    help: 'For how long the oldest acquire under way has waited',
+    read: (_, { oldestWait }) => oldestWait,
+  },
+};
+
+/** A name in camel case, in snake case. @internal */
+export function snake(name: string): string {
+  return name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
+}

@@ -1,0 +1,213 @@
+/**
+ * Spans and metrics of managers, with the API of OpenTelemetry.
+ *
+ * @packageDocumentation
+ */
+
+import { tracingChannel } from 'node:diagnostics_channel';
+import {
+  type Attributes,
+  type BatchObservableResult,
+  type Meter,
+  metrics,
+  type Observable,
+  type Span,
+  SpanKind,
+  SpanStatusCode,
+  type Tracer,
+  trace,
+} from '@opentelemetry/api';
+import { checkObject, show } from '../base/checks.js';
+import type { LockTrace } from '../lock/diagnostics.js';
+import type { LockManager } from '../manager/manager.js';
+import { COUNTS, LEVELS, LOST_REASONS, Measures, snake } from './measures.js';
+
+const OPERATIONS = ['acquire', 'extend', 'release'] as const;
+
+/** A message of a tracing channel, with what Node adds in the end. */
+interface Ended extends LockTrace {
+  readonly result?: { readonly mode?: string; readonly fence?: number } | null;
+  /** Of an acquire that its caller's signal ended: any value. */
+  readonly error?: unknown;
+}
+
+/**
+ * Makes a span of every acquire, extend and release of this process, as a child of the span that is active in the
+ * calling code.
+ *
+ * @returns A function that ends this.
+ *
+ * @example
+ * ```ts
+ * import { trace } from '@opentelemetry/api'
+ * import { traceLocks } from 'holdfast/opentelemetry'
+ *
+ * const end = traceLocks(trace.getTracer('shop'))
+ * await locks.request('item:42', () => {})
+ * end()
+ * ```
+ */
+export function traceLocks(tracer: Tracer = trace.getTracer('holdfast')): () => void {
+  const ends = OPERATIONS.map((operation) => traceOperation(tracer, operation));
+  return () => {
+    for (const end of ends) end();
+  };
+}
+
+function traceOperation(tracer: Tracer, operation: (typeof OPERATIONS)[number]): () => void {
+  const channel = tracingChannel<LockTrace, LockTrace>(`holdfast:${operation}`);
+  const spans = new WeakMap<object, Span>();
+  // Node gives all of them the same message for one operation, with its result or error in the end.
+  const subscribers = {
+    start(message: LockTrace) {
+      const attributes = { 'lock.name': message.lock, ...serverOf(message.server) };
+      const span = tracer.startSpan(`lock ${operation}`, { kind: SpanKind.CLIENT, attributes });
+      spans.set(message, span);
+    },
+    asyncEnd(message: LockTrace) {
+      const span = spans.get(message);
+      const { error, outcome, result = null } = message as Ended;
+      // Who subscribes in the middle of an operation has not seen its start.
+      if (span === undefined) return;
+      if (outcome !== undefined) describe(span, outcome, result);
+      if ('error' in message) fail(span, error, outcome);
+      span.end();
+    },
+    end() {},
+    asyncStart() {},
+    error() {},
+  };
+  channel.subscribe(subscribers);
+  return () => channel.unsubscribe(subscribers);
+}
+
+/** The attributes of the semantic conventions, where the target is one server. */
+function serverOf(server: string): Attributes {
+  const [, host, port] = /^[a-z]+:\/\/(.+):(\d+)(?:\/\d*)?$/.exec(server) ?? [];
+  if (host === undefined || port === undefined) return { 'server.address': server };
+  return { 'server.address': host, 'server.port': Number(port) };
+}
+
+/** `null` is the answer of a `tryAcquire` whose lock was taken: no error. */
+function describe(
+  span: Span,
+  outcome: string,
+  lock: { mode?: string; fence?: number } | null,
+): void {
+  span.setAttribute('lock.outcome', outcome);
+  span.setAttribute('lock.acquired', lock !== null);
+  if (lock?.mode !== undefined) span.setAttribute('lock.mode', lock.mode);
+  // Several locks that were acquired together have one each.
+  if (lock?.fence !== undefined) span.setAttribute('lock.fence', lock.fence);
+}
+
+function fail(span: Span, given: unknown, outcome: string | undefined): void {
+  const error: Error & { readonly code?: string } =
+    given instanceof Error ? given : new Error(show(given));
+  span.recordException(error);
+  span.setAttribute('error.type', outcome ?? error.code ?? error.name);
+  span.setStatus({ code: SpanStatusCode.ERROR, message: error.message });
+}
+
+/**
+ * Options of `measureLocks`.
+ *
+ * @example
+ * ```ts
+ * import { metrics } from '@opentelemetry/api'
+ * import { measureLocks } from 'holdfast/opentelemetry'
+ *
+ * measureLocks(locks, { meter: metrics.getMeter('shop'), manager: 'orders' })
+ * ```
+ */
+export interface MeasureOptions {
+  /**
+   * Makes the instruments.
+   *
+   * @default the meter `holdfast` of the global provider
+   */
+  readonly meter?: Meter;
+  /**
+   * The attribute `lock.manager` of all measurements, which tells several managers of one meter apart.
+   *
+   * @default 'default'
+   */
+  readonly manager?: string;
+}
+
+/**
+ * Makes metrics of a manager, until it is closed: `holdfast.acquire.duration` and `holdfast.hold.duration` in
+ * seconds, and what `stats()` counts.
+ *
+ * @returns A function that ends this earlier.
+ * @throws TypeError for an unknown option.
+ *
+ * @example
+ * ```ts
+ * import { measureLocks } from 'holdfast/opentelemetry'
+ *
+ * const end = measureLocks(locks)
+ * await locks.request('item:42', () => {})
+ * end()
+ * ```
+ */
+export function measureLocks(locks: LockManager, options: MeasureOptions = {}): () => void {
+  const { meter = metrics.getMeter('holdfast'), manager = 'default' } = checkObject<MeasureOptions>(
+    options,
+    ['meter', 'manager'],
+    'measureLocks',
+  );
+  const ours = { 'lock.manager': manager };
+  const waits = meter.createHistogram('holdfast.acquire.duration', {
+    unit: 's',
+    description: 'How long acquiring took, waiting included',
+  });
+  const holds = meter.createHistogram('holdfast.hold.duration', {
+    unit: 's',
+    description: 'How long locks were held, until they were released or lost',
+  });
+  const losses = meter.createCounter('holdfast.lost', { description: 'Locks lost' });
+  const measures = new Measures(locks, {
+    acquired: (seconds, kind, outcome) =>
+      waits.record(seconds, { ...ours, 'lock.kind': kind, 'lock.outcome': outcome }),
+    ended: (seconds, kind, end) =>
+      holds.record(seconds, { ...ours, 'lock.kind': kind, 'lock.end': end }),
+    lost: (reason) => losses.add(1, { ...ours, 'lock.lost.reason': reason }),
+  });
+  // From 0 on, so that an alert sees the first loss rise.
+  for (const reason of LOST_REASONS) losses.add(0, { ...ours, 'lock.lost.reason': reason });
+  const unobserve = observe(meter, locks, measures, ours);
+  const end = () => {
+    measures.end();
+    unobserve();
+    locks.off('close', end);
+  };
+  locks.on('close', end);
+  return end;
+}
+
+/** Has the meter read the manager's counters and levels. Returns a function that ends this. */
+function observe(
+  meter: Meter,
+  locks: LockManager,
+  measures: Measures,
+  attributes: Attributes,
+): () => void {
+  const reads = new Map<Observable, () => number>();
+  for (const [key, description] of Object.entries(COUNTS)) {
+    const counter = meter.createObservableCounter(`holdfast.${snake(key)}`, { description });
+    reads.set(counter, () => locks.stats()[key as keyof typeof COUNTS]);
+  }
+  for (const [key, { help: description, read }] of Object.entries(LEVELS)) {
+    const unit = key.endsWith('_seconds') ? { unit: 's' } : {};
+    const name = `holdfast.${key.replace(/_seconds$/, '.duration')}`;
+    const gauge = meter.createObservableGauge(name, { description, ...unit });
+    reads.set(gauge, () => read(locks, measures));
+  }
+  const observables = [...reads.keys()];
+  const callback = (result: BatchObservableResult) => {
+    for (const [observable, read] of reads) result.observe(observable, read(), attributes);
+  };
+  meter.addBatchObservableCallback(callback, observables);
+  return () => meter.removeBatchObservableCallback(callback, observables);
+}

@@ -1,0 +1,2 @@
+// The CommonJS build is the real code.
+export { type MeasureOptions, measureLocks } from './prometheus.js';

@@ -1,0 +1,197 @@
+/**
+ * Metrics of managers for Prometheus, with prom-client.
+ *
+ * @packageDocumentation
+ */
+
+import { Counter, Gauge, Histogram, type Registry, register } from 'prom-client';
+import { checkObject } from '../base/checks.js';
+import { argumentError } from '../base/errors.js';
+import type { LockManager } from '../manager/manager.js';
+import { COUNTS, LEVELS, LOST_REASONS, Measures, snake } from './measures.js';
+
+/**
+ * Options of `measureLocks`.
+ *
+ * @example
+ * ```ts
+ * import { Registry } from 'prom-client'
+ * import { measureLocks } from 'holdfast/prometheus'
+ *
+ * measureLocks(locks, { registry: new Registry(), manager: 'orders' })
+ * ```
+ */
+export interface MeasureOptions {
+  /**
+   * Where the metrics are registered.
+   *
+   * @default the global registry of prom-client
+   */
+  readonly registry?: Registry;
+  /**
+   * The label `manager` of all series, which tells several managers of one registry apart.
+   *
+   * @default 'default'
+   */
+  readonly manager?: string;
+}
+
+const WAITS = [0.001, 0.005, 0.025, 0.1, 0.5, 2, 10, 60];
+const HOLDS = [0.005, 0.025, 0.1, 0.5, 2, 10, 60, 600];
+
+/**
+ * Registers the metrics of a manager. Several managers share the metrics of a registry; each has its own label. When
+ * the manager is closed its series are removed.
+ *
+ * @returns A function that removes them earlier.
+ * @throws TypeError if the registry has a manager of this label, or for an unknown option.
+ *
+ * @example
+ * ```ts
+ * import { register } from 'prom-client'
+ * import { measureLocks } from 'holdfast/prometheus'
+ *
+ * measureLocks(locks)
+ * await locks.request('item:42', () => {})
+ * console.log((await register.metrics()).includes('holdfast_acquired_total{manager="default"} 1')) // true
+ * ```
+ */
+export function measureLocks(locks: LockManager, options: MeasureOptions = {}): () => void {
+  const { registry = register, manager = 'default' } = checkObject<MeasureOptions>(
+    options,
+    ['registry', 'manager'],
+    'measureLocks',
+  );
+  const metrics = sharedMetrics(registry);
+  if (metrics.measured.has(manager)) {
+    const message = `the registry already has the metrics of a manager "${manager}": give each manager its own label by the option manager`;
+    throw argumentError('ERR_INVALID_ARG_VALUE', message);
+  }
+  /** Removes one series each, by its labels. */
+  const series = new Map<string, () => void>();
+  const measures = new Measures(locks, {
+    acquired: (seconds, kind, outcome) => {
+      const labels = { manager, kind, outcome };
+      metrics.waits.observe(labels, seconds);
+      series.set(`wait ${kind} ${outcome}`, () => metrics.waits.remove(labels));
+    },
+    ended: (seconds, kind, end) => {
+      const labels = { manager, kind, end };
+      metrics.holds.observe(labels, seconds);
+      series.set(`hold ${kind} ${end}`, () => metrics.holds.remove(labels));
+    },
+    lost: (reason) => metrics.losses.inc({ manager, reason }),
+  });
+  // From 0 on, so that an alert sees the first loss rise.
+  for (const reason of LOST_REASONS) metrics.losses.inc({ manager, reason }, 0);
+  metrics.measured.set(manager, { locks, measures });
+  const end = () => {
+    measures.end();
+    locks.off('close', end);
+    if (metrics.measured.get(manager)?.measures !== measures) return;
+    metrics.measured.delete(manager);
+    for (const reason of LOST_REASONS) metrics.losses.remove({ manager, reason });
+    for (const remove of series.values()) remove();
+  };
+  locks.on('close', end);
+  return end;
+}
+
+/** The metrics of one registry. */
+interface Metrics {
+  readonly measured: Map<string, { readonly locks: LockManager; readonly measures: Measures }>;
+  readonly waits: Histogram<'manager' | 'kind' | 'outcome'>;
+  readonly holds: Histogram<'manager' | 'kind' | 'end'>;
+  readonly losses: Counter<'manager' | 'reason'>;
+}
+
+const known = new WeakMap<Registry, Metrics>();
+
+function sharedMetrics(registry: Registry): Metrics {
+  const before = known.get(registry);
+  // Whoever clears a registry, as tests do, has the metrics made anew.
+  if (before !== undefined && registry.getSingleMetric('holdfast_held') !== undefined)
+    return before;
+  const metrics = makeMetrics(registry);
+  known.set(registry, metrics);
+  return metrics;
+}
+
+function makeMetrics(registry: Registry): Metrics {
+  const registers = [registry];
+  const measured: Metrics['measured'] = new Map();
+  const names = ['manager'] as const;
+  for (const [key, help] of Object.entries(COUNTS)) {
+    new Counter({
+      name: `holdfast_${snake(key)}_total`,
+      help,
+      labelNames: names,
+      registers,
+      collect() {
+        this.reset();
+        for (const [manager, { locks }] of measured) {
+          this.inc({ manager }, locks.stats()[key as keyof typeof COUNTS]);
+        }
+      },
+    });
+  }
+  for (const [key, { help, read }] of Object.entries(LEVELS)) {
+    new Gauge({
+      name: `holdfast_${key}`,
+      help,
+      labelNames: names,
+      registers,
+      collect() {
+        this.reset();
+        for (const [manager, { locks, measures }] of measured) {
+          this.set({ manager }, read(locks, measures));
+        }
+      },
+    });
+  }
+  registerHandOffs(registers, measured);
+  return {
+    measured,
+    waits: new Histogram({
+      name: 'holdfast_acquire_seconds',
+      help: 'How long acquiring took, waiting included',
+      labelNames: ['manager', 'kind', 'outcome'],
+      buckets: WAITS,
+      registers,
+    }),
+    holds: new Histogram({
+      name: 'holdfast_hold_seconds',
+      help: 'How long locks were held, until they were released or lost',
+      labelNames: ['manager', 'kind', 'end'],
+      buckets: HOLDS,
+      registers,
+    }),
+    losses: new Counter({
+      name: 'holdfast_lost_total',
+      help: 'Locks lost',
+      labelNames: ['manager', 'reason'],
+      registers,
+    }),
+  };
+}
+
+/** The manager has a histogram already: its buckets, added up as `histogram_quantile` wants them. */
+function registerHandOffs(registers: Registry[], measured: Metrics['measured']): void {
+  new Counter({
+    name: 'holdfast_hand_off_seconds_bucket',
+    help: 'How long handoffs from other processes took',
+    labelNames: ['manager', 'le'],
+    registers,
+    collect() {
+      this.reset();
+      for (const [manager, { locks }] of measured) {
+        let sum = 0;
+        for (const { upTo, count } of locks.stats().handOffs) {
+          sum += count;
+          const le = upTo === Number.POSITIVE_INFINITY ? '+Inf' : String(upTo / 1000);
+          this.inc({ manager, le }, sum);
+        }
+      }
+    },
+  });
+}

@@ -1,0 +1,200 @@
+/** The options of `runOnce`, and its result. */
+
+import { checkBoolean, checkObject, checkText, checkWhole, show } from '../base/checks.js';
+import { argumentError } from '../base/errors.js';
+import { readDuration } from '../base/time.js';
+import {
+  type AcquireOptions,
+  type AcquireRequest,
+  fillWaiting,
+  type LockDefaults,
+  TTL_MS_MAX,
+  TTL_MS_MIN,
+} from '../lock/options.js';
+import { WAIT_NEVER } from '../native/records.js';
+
+/**
+ * Options of `runOnce`: what a slot is, and those of `acquire` for the lock that the body holds.
+ *
+ * @example
+ * ```ts
+ * const slot = '2026-01-31'
+ * await locks.runOnce('invoices', { slot, retry: true, wait: 60_000 }, async () => settle())
+ * ```
+ */
+export interface OnceOptions
+  extends Pick<AcquireOptions, 'label' | 'maxHold' | 'signal' | 'stallTimeout' | 'ttl'> {
+  /**
+   * The length of a slot: whole ms, or a text such as `'30s'`, `'5m'`, `'1h'` or `'1d'`. A call belongs to the multiple
+   * of this length since 1970 that is nearest by the server's clock, so processes that start the job at times that
+   * differ by less than half of it agree about the slot. Either this or `slot`.
+   *
+   * @default undefined
+   */
+  readonly every?: number | string | undefined;
+  /**
+   * The name of the slot, such as the time for which a scheduler has planned the run. Either this or `every`.
+   *
+   * @default undefined
+   */
+  readonly slot?: string | undefined;
+  /**
+   * Whether the next caller runs a slot again if its body threw or its process crashed. The body must then be safe to
+   * run twice. By default a slot counts as done before its body begins.
+   *
+   * @default false
+   */
+  readonly retry?: boolean | undefined;
+  /**
+   * How long a slot stays done, in whole ms, at most 366 days. It must be at least `every`, and longer than any process
+   * can be late.
+   *
+   * @default 86400000 (24 h); with `every` twice its length, at least 60000
+   */
+  readonly keep?: number | undefined;
+  /**
+   * Whether the slot keeps what its body returns, for as long as it is done: every later caller with this option gets it
+   * as `value`. It is kept as JSON, of up to 65536 bytes, in the key that marks the slot. A larger result, or one that
+   * has no JSON, counts as an error of the body.
+   *
+   * @default false
+   */
+  readonly keepResult?: boolean | undefined;
+  /**
+   * How long to wait while another client holds the lock, in whole ms, or `Infinity`. With `retry`, a waiting caller
+   * runs the slot if that client crashes.
+   *
+   * @default 0
+   */
+  readonly wait?: number | undefined;
+}
+
+/**
+ * The result of `runOnce`.
+ *
+ * @example
+ * ```ts
+ * const result = await locks.runOnce('report', { slot: '2026-01-31' }, async () => 42)
+ * if (result.ran) console.log(result.value) // 42
+ * else console.log(result.reason)
+ * ```
+ */
+export type OnceResult<T> = OnceRan<T> | OnceRefused<T>;
+
+/**
+ * The result of a `runOnce` whose body ran.
+ *
+ * @example
+ * ```ts
+ * const result = await locks.runOnce('report', { slot: '2026-02-01' }, async () => 42)
+ * console.log(result.ran && result.slot) // 2026-02-01
+ * ```
+ */
+export interface OnceRan<T> {
+  /** The body ran here. */
+  readonly ran: true;
+  /** The name of the slot. */
+  readonly slot: string;
+  /** The body's return value. */
+  readonly value: T;
+}
+
+/**
+ * The result of a `runOnce` whose body did not run.
+ *
+ * @example
+ * ```ts
+ * const options = { slot: '2026-02-02' }
+ * await others.runOnce('report', options, async () => 42)
+ * const result = await locks.runOnce('report', options, async () => 42)
+ * console.log(result.ran || result.reason) // done
+ * ```
+ */
+export interface OnceRefused<T = unknown> {
+  /** The body did not run here. */
+  readonly ran: false;
+  /** The name of the slot. */
+  readonly slot: string;
+  /**
+   * The slot is done; or the lock is held by another client, whose body runs for this slot or another.
+   */
+  readonly reason: 'done' | 'running';
+  /**
+   * With `keepResult`, what the body of a slot that is done returned, as `JSON.parse` reads it. Missing if the body
+   * has not ended, has returned `undefined`, or threw; and if its caller did not ask for `keepResult`.
+   *
+   * @default undefined
+   */
+  readonly value?: T;
+}
+
+/** The options of a run, checked. @internal */
+export interface OnceRequest {
+  readonly request: AcquireRequest;
+  /** The name of the slot, or the length of the slots in ms. */
+  readonly slot: string | number;
+  readonly retry: boolean;
+  readonly keep: number;
+  readonly keepResult: boolean;
+}
+
+const OPTIONS = [
+  'every',
+  'keep',
+  'keepResult',
+  'label',
+  'maxHold',
+  'retry',
+  'signal',
+  'slot',
+  'stallTimeout',
+];
+const DAY_MS = 86_400_000;
+const KEEP_MS_MAX = 366 * DAY_MS;
+const KEEP_MS_LEAST = 60_000;
+/** The marker's lease is half as long, and none is shorter than the least. */
+const TTL_MS_LEAST = 2 * TTL_MS_MIN;
+
+/** @internal */
+export function checkOnceOptions(options: unknown, defaults: LockDefaults): OnceRequest {
+  const known = [...OPTIONS, 'ttl', 'wait'];
+  const given = checkObject<OnceOptions>(options, known, 'runOnce');
+  const { every, slot, retry = false, keep, keepResult = false, wait = 0, ...hold } = given;
+  checkBoolean(retry, 'retry');
+  checkBoolean(keepResult, 'keepResult');
+  const { length, least, usual } = slotLength(every, slot);
+  if (keep !== undefined) checkWhole(keep, 'keep', least, KEEP_MS_MAX);
+  const request = fillWaiting({ ...hold, wait }, { ...defaults, renew: true });
+  checkWhole(request.ttl, 'ttl', TTL_MS_LEAST, TTL_MS_MAX);
+  return {
+    request: wait === 0 ? { ...request, wait: WAIT_NEVER } : request,
+    slot: length,
+    retry,
+    keep: keep ?? usual,
+    keepResult,
+  };
+}
+
+/** The slot's name or length, and for how long it has to be kept at least, and usually. */
+function slotLength(
+  every: unknown,
+  slot: unknown,
+): { length: string | number; least: number; usual: number } {
+  if ((every === undefined) === (slot === undefined)) {
+    const message = 'runOnce needs either every, the length of a slot, or slot, its name';
+    throw argumentError('ERR_INVALID_ARG_VALUE', message);
+  }
+  if (slot !== undefined) {
+    checkText(slot, 'slot');
+    if (slot !== '') return { length: slot, least: TTL_MS_MIN, usual: DAY_MS };
+    throw argumentError('ERR_INVALID_ARG_VALUE', 'slot must not be empty');
+  }
+  const length = typeof every === 'string' ? readDuration(every) : every;
+  if (length === undefined) {
+    const message = `every must be ms, or a text such as '30s', '5m', '1h' or '1d', got ${show(every)}`;
+    throw argumentError('ERR_INVALID_ARG_VALUE', message);
+  }
+  checkWhole(length, 'every', TTL_MS_MIN, KEEP_MS_MAX);
+  const ms = length as number;
+  return { length: ms, least: ms, usual: Math.min(KEEP_MS_MAX, Math.max(2 * ms, KEEP_MS_LEAST)) };
+}

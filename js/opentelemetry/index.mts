@@ -1,2 +1,0 @@
-// The CommonJS build is the real code.
-export { type MeasureOptions, measureLocks, traceLocks } from './index.js';

@@ -1,0 +1,116 @@
+/** The holders and waiters of each lock, as the command line and the page for operators show them. */
+
+import { printable } from '../base/printable.js';
+import type { LockMode } from '../lock/lock.js';
+import type { LockManager } from '../manager/manager.js';
+import type { HeldLockInfo, LockSnapshot, PendingLockInfo } from '../manager/query.js';
+
+/** One lock. The documented shape of `--json`. */
+export interface LockView {
+  readonly name: string;
+  /** How the lock is held; `null` while it has no holder. */
+  readonly mode: LockMode | null;
+  readonly holders: readonly Holder[];
+  readonly waiters: readonly Waiter[];
+}
+
+/** One holder of a lock. */
+export interface Holder {
+  readonly label: string | null;
+  readonly clientId: string;
+  /** When it asked for the lock, by its clock: it has held the lock at most since then. `null` if unknown. */
+  readonly askedAt: Date | null;
+  /** The fence of a share; `null` for an exclusive lock. */
+  readonly fence: number | null;
+  /** How long the lease still lasts, in ms; `null` if it never ends by itself. */
+  readonly lease: number | null;
+}
+
+/** The tokens of holders. They are never shown: with a token anybody may take the lock over. */
+const TOKENS = new WeakMap<Holder, string>();
+
+/** One waiter for a lock: the callers of one process count as one. */
+export interface Waiter {
+  readonly label: string | null;
+  readonly clientId: string;
+  readonly mode: LockMode;
+  readonly position: number;
+  /** How long it has waited, in ms. */
+  readonly waited: number;
+}
+
+/** All locks whose names match a pattern, in order. */
+export async function listLocks(locks: LockManager, pattern: string): Promise<LockView[]> {
+  const [startsWith = ''] = pattern.split(/[*?]/, 1);
+  const matches = matcher(pattern);
+  return viewsOf(await locks.query({ startsWith })).filter(({ name }) => matches(name));
+}
+
+function viewsOf({ held, pending }: LockSnapshot): LockView[] {
+  const names = new Set([...held, ...pending].map(({ name }) => name));
+  const heldBy = group(held);
+  const waited = group(pending);
+  return [...names].sort().map((name) => {
+    const holders = heldBy.get(name) ?? [];
+    return {
+      name,
+      mode: holders[0]?.mode ?? null,
+      holders: holders.map(holderOf),
+      waiters: (waited.get(name) ?? []).map(waiterOf),
+    };
+  });
+}
+
+/** One lock, read by its key. */
+export async function viewOf(locks: LockManager, name: string): Promise<LockView> {
+  const [view] = viewsOf(await locks.query({ name }));
+  return view ?? freeLock(name);
+}
+
+/** A lock that nobody holds and nobody waits for. */
+export function freeLock(name: string): LockView {
+  return { name, mode: null, holders: [], waiters: [] };
+}
+
+/** `*` stands for any text, `?` for one character. */
+function matcher(pattern: string): (name: string) => boolean {
+  const source = pattern.replace(/[\\^$.|+()[\]{}]/g, '\\$&').replace(/\*/g, '.*');
+  const expression = new RegExp(`^${source.replace(/\?/g, '.')}$`, 'su');
+  return (name) => expression.test(name);
+}
+
+function group<T extends { readonly name: string }>(all: readonly T[]): Map<string, T[]> {
+  const groups = new Map<string, T[]>();
+  for (const each of all) {
+    const group = groups.get(each.name);
+    if (group === undefined) groups.set(each.name, [each]);
+    else group.push(each);
+  }
+  return groups;
+}
+
+function holderOf({ token, label, clientId, askedAt, fence, ttl }: HeldLockInfo): Holder {
+  const holder = { label, clientId, askedAt, fence, lease: ttl };
+  TOKENS.set(holder, token);
+  return holder;
+}
+
+/** The tokens of the holders of a lock, to tell them from those before. */
+export function tokensOf({ holders }: Pick<LockView, 'holders'>): string[] {
+  return holders.map((holder) => TOKENS.get(holder) ?? '');
+}
+
+function waiterOf({ label, clientId, mode, position, waited }: PendingLockInfo): Waiter {
+  return { label, clientId, mode, position, waited };
+}
+
+/** How long the waiter that has waited longest has waited, in ms; 0 if there is none. */
+export function longestWait({ waiters }: LockView): number {
+  return waiters.reduce((longest, { waited }) => Math.max(longest, waited), 0);
+}
+
+/** The short name of a holder or waiter: its label, or the end of its client id, which begins with a time. */
+export function nameOf({ label, clientId }: Holder | Waiter): string {
+  // Anybody who may write to the server may have written it.
+  return printable(label ?? clientId.slice(-8));
+}
