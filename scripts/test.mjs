@@ -16,7 +16,7 @@ import { join } from 'node:path';
 
 /** What takes minutes, or fetches much. */
 const LONG = [
-  'adapters/compat/', // deploys beside the clients of other libraries
+  'compat/', // deploys beside the clients of other libraries
   'behaviour/conformance/forgetful',
   'behaviour/conformance/servers', // the servers that .ci/servers fetches
   'behaviour/conformance/resp2',

@@ -14,8 +14,8 @@ import { basename, dirname, extname, join, relative } from 'node:path/posix';
 import { SECTIONS } from './navigation.mjs';
 import { PAGES, pageOf, ROOT } from './paths.mjs';
 
-/** What the repository shows as a folder of code has pages of its own on the site. */
-const INSTEAD = { 'js/api': 'docs/api/README.md' };
+/** What the repository shows as code has pages of its own on the site. */
+const INSTEAD = { 'js/index.ts': 'docs/api/README.md' };
 
 /** The files that have a page, or are about to. */
 let known;

@@ -24,7 +24,7 @@ const surroundings = () => ({
 runPage('docs/observability.md', {
   surroundings,
   otherwise: {
-    promtool: { because: 'test/adapters/prometheus/monitoring.test.ts runs it' },
+    promtool: { because: 'test/metrics/monitoring.test.ts runs it' },
   },
 });
 

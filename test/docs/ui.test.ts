@@ -7,7 +7,7 @@ import { chmodSync, mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
-import { environment, MAIN } from '../adapters/cli/support.js';
+import { environment, MAIN } from '../cli/support.js';
 import { ROOT } from '../support/child.js';
 import { RedisServer } from '../support/server.js';
 import { needs } from '../support/tools.js';

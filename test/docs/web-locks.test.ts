@@ -1,4 +1,4 @@
-/** What docs/web-locks.md shows. That both answer alike, test/adapters/web-locks compares. */
+/** What docs/web-locks.md shows. That both answer alike, test/request/web-locks compares. */
 
 import { after, before } from 'node:test';
 import { RedisServer } from '../support/server.js';

@@ -5,7 +5,7 @@
 
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Redis } from 'ioredis';
-import { byHand } from '../adapters/compat/by-hand.js';
+import { byHand } from '../compat/by-hand.js';
 import { now, type Recorder } from './history.js';
 
 /** The order for such a process. */

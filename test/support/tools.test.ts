@@ -28,10 +28,7 @@ function lacks(file: string): string[] {
 test('a test needs what the modules declare that it loads, or runs as programs', () => {
   assert.deepEqual(lacks('behaviour/conformance/embedded'), []);
   assert.deepEqual(lacks('behaviour/fence'), ['Redis or Valkey']);
-  assert.deepEqual(lacks('adapters/prometheus/monitoring').sort(), [
-    'Prometheus',
-    'Redis or Valkey',
-  ]);
+  assert.deepEqual(lacks('metrics/monitoring').sort(), ['Prometheus', 'Redis or Valkey']);
   assert.ok(lacks('faults/dns').includes('OpenSSL'), 'its program makes certificates');
 });
 

@@ -6,7 +6,7 @@ import { after, before, test } from 'node:test';
 import { pathToFileURL } from 'node:url';
 import { fenceTable, StaleFenceError } from 'holdfast/fence';
 import { Pool } from 'pg';
-import { withPrisma } from '../../adapters/fence/prisma.js';
+import { withPrisma } from '../../fence/prisma.js';
 import { ROOT } from '../../support/child.js';
 import { connect, type LockManager } from '../../support/holdfast.js';
 import { Postgres } from '../../support/postgres.js';

@@ -1,0 +1,176 @@
+/** Handlers that answer in unusual ways, and stores, locks and options that fail. */
+
+import assert from 'node:assert/strict';
+import { randomUUID } from 'node:crypto';
+import type { Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { Readable } from 'node:stream';
+import { after, before, type TestContext, test } from 'node:test';
+import express, { type Express, type Request, type Response } from 'express';
+import fastify, { type RouteHandlerMethod } from 'fastify';
+import {
+  expressIdempotency,
+  fastifyIdempotency,
+  type IdempotencyOptions,
+  memoryStore,
+} from 'holdfast/idempotency';
+import { connect, type LockManager } from '../support/holdfast.js';
+import { until } from '../support/wait.js';
+import { post } from './services.js';
+
+let locks: LockManager;
+
+before(async () => {
+  locks = await connect('memory:');
+});
+
+after(() => locks.close());
+
+const held = async () => (await locks.query()).held.length;
+
+/** Serves until the end of the test, and answers the URL. */
+async function serve(t: TestContext, app: Express): Promise<string> {
+  const server = await new Promise<Server>((resolve) => {
+    const starting = app.listen(0, '127.0.0.1', () => resolve(starting));
+  });
+  t.after(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}/`;
+}
+
+/** An Express whose only handler is this one. */
+function onExpress(
+  t: TestContext,
+  handler: (request: Request, response: Response) => unknown,
+  options: Partial<IdempotencyOptions> = {},
+): Promise<string> {
+  const app = express();
+  app.use(express.json(), expressIdempotency({ locks, store: memoryStore(), ...options }));
+  app.post('/', handler);
+  app.use((error: Error, _request: Request, response: Response, _next: unknown) =>
+    response.status(500).json({ failed: error.message }),
+  );
+  return serve(t, app);
+}
+
+async function onFastify(t: TestContext, handler: RouteHandlerMethod): Promise<string> {
+  const app = fastify({ forceCloseConnections: true });
+  await app.register(fastifyIdempotency({ locks, store: memoryStore() }));
+  app.post('/', handler);
+  t.after(() => app.close());
+  return `${await app.listen({ host: '127.0.0.1', port: 0 })}/`;
+}
+
+test('Express: a status that does not exist is an error of the handler', async (t) => {
+  const url = await onExpress(t, (_request, response) => {
+    response.statusCode = 1_000;
+    response.end('never sent');
+  });
+  const key = randomUUID();
+  const first = await post(url, key);
+  assert.equal(first.status, 500);
+  assert.match(first.text, /Invalid status code: 1000/);
+  assert.equal((await post(url, key)).digest, first.digest);
+  assert.equal(await held(), 0);
+});
+
+test('Express: writeHead takes headers as a list, and a status message', async (t) => {
+  const url = await onExpress(t, (_request, response) => {
+    response.writeHead(202, 'Fine', ['X-Raw', 'yes', 'Content-Type', 'text/plain']).end('a');
+  });
+  const key = randomUUID();
+  for (const { status, headers, text } of [await post(url, key), await post(url, key)]) {
+    assert.deepEqual(
+      [status, headers.get('x-raw'), headers.get('0'), text],
+      [202, 'yes', null, 'a'],
+    );
+  }
+});
+
+test('Fastify: an answer that fails while it is read is answered 500, and gives the lock back', async (t) => {
+  const url = await onFastify(t, (_request, reply) => {
+    const broken = Readable.from(
+      (async function* () {
+        yield 'a';
+        throw new Error('broken');
+      })(),
+    );
+    return reply.send(broken);
+  });
+  const key = randomUUID();
+  assert.equal((await post(url, key)).status, 500);
+  assert.equal((await post(url, key)).status, 500);
+  assert.equal(await held(), 0);
+});
+
+test('Fastify: an answer past the plugin is not known, and gives the lock back', async (t) => {
+  const url = await onFastify(t, (_request, reply) => {
+    reply.hijack();
+    reply.raw.end('mine');
+  });
+  const key = randomUUID();
+  assert.equal((await post(url, key)).text, 'mine');
+  await until(async () => (await held()) === 0, 'the release of the lock');
+  const { status, text } = await post(url, key);
+  assert.deepEqual(
+    [status, JSON.parse(text).title],
+    [409, 'The outcome of the request for this Idempotency-Key is unknown'],
+  );
+});
+
+test('a release that fails changes no answer and no error', async (t) => {
+  const failing = {
+    async tryAcquire() {
+      const release = () => Promise.reject(new Error('the release failed'));
+      return { name: 'a', fence: 33, signal: AbortSignal.abort(), release };
+    },
+    acquire: () => assert.fail('not to wait'),
+  };
+  const own = (store: IdempotencyOptions['store']) =>
+    onExpress(t, (_request, response) => response.json({}), { locks: failing as never, store });
+  const interrupted = { fingerprint: 'of another request', state: 'effects' } as const;
+  const late = { ...memoryStore(), begin: async () => interrupted };
+  assert.equal((await post(await own(late), randomUUID())).status, 422);
+  const broken = { ...memoryStore(), begin: () => Promise.reject(new Error('the store failed')) };
+  assert.match((await post(await own(broken), randomUUID())).text, /the store failed/);
+});
+
+test('a body with values that have a text of their own is told from others', async (t) => {
+  const app = express();
+  app.use((request: Request, _response: Response, next: () => void) => {
+    Object.assign(request, { body: { at: new Date(Number(request.headers['x-at'])) } });
+    next();
+  });
+  app.use(expressIdempotency({ locks, store: memoryStore() }));
+  app.post('/', (_request, response) => response.json({}));
+  const url = await serve(t, app);
+  const key = randomUUID();
+  const at = (ms: number) => post(url, key, { headers: { 'X-At': `${ms}` } });
+  assert.deepEqual(
+    [(await at(1)).status, (await at(1)).status, (await at(2)).status],
+    [200, 200, 422],
+  );
+});
+
+test('a scope that is no text is an error, not one scope for all', async (t) => {
+  const scope = (async () => 'a customer') as never;
+  const url = await onExpress(t, (_request, response) => response.json({}), { scope });
+  const { status, text } = await post(url, randomUUID());
+  assert.equal(status, 500);
+  assert.match(text, /"failed":"what .+scope.+ returns must be a string, got an object"/);
+});
+
+test('methods are a list, in letters of any size', async (t) => {
+  const make = (methods: never) => expressIdempotency({ locks, store: memoryStore(), methods });
+  for (const wrong of ['POST', [1], [], {}]) {
+    assert.throws(() => make(wrong as never), /"methods" must be a list of methods such as 'POST'/);
+  }
+  let count = 0;
+  const url = await onExpress(t, (_request, response) => response.json({ count: ++count }), {
+    methods: ['post'],
+  });
+  const key = randomUUID();
+  assert.equal((await post(url, key)).digest, (await post(url, key)).digest);
+});

@@ -1,0 +1,158 @@
+/** The alert rules and the dashboard in `monitoring/`, in the tools that they are for. */
+
+import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { pathToFileURL } from 'node:url';
+import type { LockManager } from 'holdfast';
+import { measureLocks } from 'holdfast/prometheus';
+import { Registry } from 'prom-client';
+import { blocksOf } from '../docs/blocks.js';
+import { runProgram } from '../docs/programs.js';
+import { ROOT } from '../support/child.js';
+import { fetchedFolder } from '../support/fetched.js';
+import { connect } from '../support/holdfast.js';
+import { Prometheus, promtool } from '../support/prometheus.js';
+import { RedisServer } from '../support/server.js';
+import { until } from '../support/wait.js';
+
+const RULES = join(ROOT, 'monitoring', 'alerts.yml');
+const TSC = join(ROOT, 'node_modules', 'typescript', 'bin', 'tsc');
+const DASHBOARD = join(ROOT, 'monitoring', 'dashboard.json');
+
+interface Dashboard {
+  readonly panels: readonly {
+    readonly title: string;
+    readonly targets: readonly { readonly expr: string }[];
+  }[];
+}
+
+/** For each alert the series that it is about, one sample a minute, and the minute at which it fires. */
+const FIRES: Readonly<Record<string, readonly [minute: number, ...series: [string, string][]]>> = {
+  HoldfastLockLost: [6, ['lost_total{reason="expired"}', '0 0 0 0 1 1 1']],
+  HoldfastDisconnected: [3, ['connected', '1 0 0 0']],
+  HoldfastStuck: [12, ['waiting', '1x15'], ['acquired_total', '7x15']],
+  HoldfastLongWait: [3, ['oldest_wait_seconds', '0 61 121 181']],
+  HoldfastLongHold: [1, ['oldest_hold_seconds', '3599 3660']],
+  HoldfastAbandoned: [3, ['abandoned_total', '0 0 1 1']],
+  HoldfastTimeouts: [20, ['timed_out_total', '0+1x20'], ['acquired_total', '0+10x20']],
+  HoldfastSlowHandOffs: [
+    20,
+    ['hand_off_seconds_bucket{le="0.065536"}', '0+1x20'],
+    ['hand_off_seconds_bucket{le="0.524288"}', '0+10x20'],
+    ['hand_off_seconds_bucket{le="+Inf"}', '0+10x20'],
+  ],
+};
+
+/** The alerts of the rules, by their names. */
+const alerts = readFileSync(RULES, 'utf8').matchAll(/- alert: (\w+)/g);
+
+function inputOf([series, values]: readonly [string, string]) {
+  const [name = '', labels = '}'] = series.split('{');
+  const own = labels === '}' ? '' : `,${labels.slice(0, -1)}`;
+  return { series: `holdfast_${name}{manager="shop",instance="a:1"${own}}`, values };
+}
+
+test('the check of the rules that docs/observability.md shows passes', async () => {
+  const [check] = blocksOf('docs/observability.md').filter(({ code }) => /^promtool /.test(code));
+  assert.ok(check);
+  // The package itself is not among those that it needs.
+  await runProgram(check, { env: {}, instead: { 'node_modules/holdfast/': '' } });
+});
+
+test('every alert fires once, and not before its cause', () => {
+  assert.deepEqual(Array.from(alerts, ([, name]) => name).sort(), Object.keys(FIRES).sort());
+  const folder = mkdtempSync(join(tmpdir(), 'holdfast-rules-'));
+  try {
+    const tests = Object.entries(FIRES).map(([alertname, [minute, ...series]]) => ({
+      interval: '1m',
+      input_series: series.map(inputOf),
+      promql_expr_test: [
+        {
+          expr: `count(ALERTS{alertname="${alertname}",alertstate="firing"})`,
+          eval_time: `${minute}m`,
+          exp_samples: [{ value: 1, labels: '{}' }],
+        },
+        { expr: 'count(ALERTS{alertstate="firing"})', eval_time: '0m', exp_samples: [] },
+      ],
+    }));
+    const file = join(folder, 'tests.yml');
+    const suite = { rule_files: [RULES], evaluation_interval: '1m', tests };
+    writeFileSync(file, JSON.stringify(suite));
+    promtool('test', 'rules', file);
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
+});
+
+/** The buyers of the demo come to `manager` again and again, a dozen at a time, until `over`. */
+async function serveBuyers(manager: LockManager, url: string, over: () => boolean): Promise<void> {
+  const from = (file: string) => import(pathToFileURL(join(ROOT, 'demo', file)).href);
+  const [{ serve, Shop }, { openRedis }] = [await from('shop.mjs'), await from('redis.mjs')];
+  const redis = await openRedis(url);
+  const visits = Array.from({ length: 12 }, (_, i) => ({ buyer: `b${i}`, after: i }));
+  try {
+    await new Shop(redis, 'demo:').open(1_000_000);
+    while (!over()) {
+      await serve(redis, manager, { visits, prefix: 'demo:', withLock: true }, () => {});
+    }
+  } finally {
+    redis.close();
+  }
+}
+
+test("the dashboard has the form of Grafana's own schema", async () => {
+  const made = mkdtempSync(join(await fetchedFolder('@grafana/schema@12'), 'check-'));
+  const write = (name: string, json: string) => {
+    const type = "import type { Dashboard } from '@grafana/schema';\n";
+    writeFileSync(join(made, name), `${type}export const dashboard: Dashboard = ${json};\n`);
+    return name;
+  };
+  try {
+    const dashboard = readFileSync(DASHBOARD, 'utf8');
+    const wrong = dashboard.replace('"targets": [', '"targets": 5, "more": [');
+    const files = [write('dashboard.ts', dashboard), write('wrong.ts', wrong)];
+    const how = ['--noEmit', '--strict', '--skipLibCheck', '--module', 'node16'];
+    const words = [TSC, ...how, ...files];
+    const { stdout } = spawnSync(process.execPath, words, { cwd: made, encoding: 'utf8' });
+    assert.match(stdout, /^wrong\.ts.*TS2322/);
+    assert.doesNotMatch(stdout, /^dashboard\.ts/m);
+  } finally {
+    rmSync(made, { recursive: true });
+  }
+});
+
+test("no panel of the dashboard is empty under the demo's load", async () => {
+  const server = await RedisServer.start();
+  const registry = new Registry();
+  const managers = [await connect(server.url), await connect(server.url)];
+  managers.forEach((manager, i) => {
+    measureLocks(manager, { registry, manager: `m${i}` });
+  });
+  const prometheus = await Prometheus.start(() => registry.metrics());
+  let over = false;
+  const load = managers.map((manager) => serveBuyers(manager, server.url, () => over));
+  try {
+    const { panels } = JSON.parse(readFileSync(DASHBOARD, 'utf8')) as Dashboard;
+    assert.ok(panels.length >= 10);
+    for (const { title, targets } of panels) {
+      for (const { expr } of targets) {
+        const asked = expr.replaceAll('$__rate_interval', '5s').replaceAll('$manager', '.*');
+        const isFilled = async () => (await prometheus.query(asked)).some(Number.isFinite);
+        await until(isFilled, `${title}: ${asked}`);
+      }
+    }
+    // What is exported follows the conventions of Prometheus, but for the buckets of the hand-offs.
+    const held = await prometheus.query('count by (manager) (holdfast_held)');
+    assert.deepEqual(held, [1, 1]);
+  } finally {
+    over = true;
+    await Promise.all(load);
+    await Promise.all(managers.map((manager) => manager.close()));
+    await prometheus.stop();
+    await server.stop();
+  }
+});
