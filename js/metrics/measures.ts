@@ -133,34 +133,85 @@ function secondsSince(ms: number): number {
   return Math.max(0, performance.now() - ms) / 1000;
 }
 
-/** What `stats()` counts, with the help of its metric. @internal */
-export const COUNTS = {
-  acquired: 'Locks acquired',
-  handedOff: 'Locks acquired from another caller of the manager',
-  timedOut: 'Acquires that waited in vain',
-  abandoned: 'Locks that nothing referred to any more while they were held',
-  renewals: 'Leases renewed',
-  requests: 'Requests sent to the server',
-} as const;
+/** A number of a manager, and its names as a metric, written out so that a search finds them. @internal */
+export interface Metric {
+  readonly prometheus: string;
+  readonly opentelemetry: string;
+  readonly help: string;
+  /** The number now. */
+  read(manager: LockManager, measures: Measures): number;
+}
 
-/** What a manager tells of this moment, with the help of its metric. @internal */
-export const LEVELS: Readonly<
-  Record<string, { help: string; read(manager: LockManager, measures: Measures): number }>
-> = {
-  connected: { help: '1 while connected, 0 while not', read: (_, { connected }) => connected },
-  held: { help: 'Locks held', read: (manager) => manager.stats().held },
-  waiting: { help: 'Acquires under way', read: (manager) => manager.stats().waiting },
-  oldest_hold_seconds: {
+/** What `stats()` counts. @internal */
+export const COUNTS: readonly Metric[] = [
+  {
+    prometheus: 'holdfast_acquired_total',
+    opentelemetry: 'holdfast.acquired',
+    help: 'Locks acquired',
+    read: (manager) => manager.stats().acquired,
+  },
+  {
+    prometheus: 'holdfast_handed_off_total',
+    opentelemetry: 'holdfast.handed_off',
+    help: 'Locks acquired from another caller of the manager',
+    read: (manager) => manager.stats().handedOff,
+  },
+  {
+    prometheus: 'holdfast_timed_out_total',
+    opentelemetry: 'holdfast.timed_out',
+    help: 'Acquires that waited in vain',
+    read: (manager) => manager.stats().timedOut,
+  },
+  {
+    prometheus: 'holdfast_abandoned_total',
+    opentelemetry: 'holdfast.abandoned',
+    help: 'Locks that nothing referred to any more while they were held',
+    read: (manager) => manager.stats().abandoned,
+  },
+  {
+    prometheus: 'holdfast_renewals_total',
+    opentelemetry: 'holdfast.renewals',
+    help: 'Leases renewed',
+    read: (manager) => manager.stats().renewals,
+  },
+  {
+    prometheus: 'holdfast_requests_total',
+    opentelemetry: 'holdfast.requests',
+    help: 'Requests sent to the server',
+    read: (manager) => manager.stats().requests,
+  },
+];
+
+/** What a manager tells of this moment. @internal */
+export const LEVELS: readonly Metric[] = [
+  {
+    prometheus: 'holdfast_connected',
+    opentelemetry: 'holdfast.connected',
+    help: '1 while connected, 0 while not',
+    read: (_, { connected }) => connected,
+  },
+  {
+    prometheus: 'holdfast_held',
+    opentelemetry: 'holdfast.held',
+    help: 'Locks held',
+    read: (manager) => manager.stats().held,
+  },
+  {
+    prometheus: 'holdfast_waiting',
+    opentelemetry: 'holdfast.waiting',
+    help: 'Acquires under way',
+    read: (manager) => manager.stats().waiting,
+  },
+  {
+    prometheus: 'holdfast_oldest_hold_seconds',
+    opentelemetry: 'holdfast.oldest_hold.duration',
     help: 'For how long the oldest lock has been held',
     read: (manager) => manager.stats().oldestHold / 1000,
   },
-  oldest_wait_seconds: {
+  {
+    prometheus: 'holdfast_oldest_wait_seconds',
+    opentelemetry: 'holdfast.oldest_wait.duration',
     help: 'For how long the oldest acquire under way has waited',
     read: (_, { oldestWait }) => oldestWait,
   },
-};
-
-/** A name in camel case, in snake case. @internal */
-export function snake(name: string): string {
-  return name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
-}
+];

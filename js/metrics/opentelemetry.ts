@@ -20,7 +20,7 @@ import {
 import { checkObject, show } from '../base/checks.js';
 import type { LockTrace } from '../lock/diagnostics.js';
 import type { LockManager } from '../manager/manager.js';
-import { COUNTS, LEVELS, LOST_REASONS, Measures, snake } from './measures.js';
+import { COUNTS, LEVELS, LOST_REASONS, Measures } from './measures.js';
 
 const OPERATIONS = ['acquire', 'extend', 'release'] as const;
 
@@ -194,13 +194,12 @@ function observe(
   attributes: Attributes,
 ): () => void {
   const reads = new Map<Observable, () => number>();
-  for (const [key, description] of Object.entries(COUNTS)) {
-    const counter = meter.createObservableCounter(`holdfast.${snake(key)}`, { description });
-    reads.set(counter, () => locks.stats()[key as keyof typeof COUNTS]);
+  for (const { opentelemetry: name, help: description, read } of COUNTS) {
+    const counter = meter.createObservableCounter(name, { description });
+    reads.set(counter, () => read(locks, measures));
   }
-  for (const [key, { help: description, read }] of Object.entries(LEVELS)) {
-    const unit = key.endsWith('_seconds') ? { unit: 's' } : {};
-    const name = `holdfast.${key.replace(/_seconds$/, '.duration')}`;
+  for (const { opentelemetry: name, help: description, read } of LEVELS) {
+    const unit = name.endsWith('.duration') ? { unit: 's' } : {};
     const gauge = meter.createObservableGauge(name, { description, ...unit });
     reads.set(gauge, () => read(locks, measures));
   }

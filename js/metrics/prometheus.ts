@@ -8,7 +8,7 @@ import { Counter, Gauge, Histogram, type Registry, register } from 'prom-client'
 import { checkObject } from '../base/checks.js';
 import { argumentError } from '../base/errors.js';
 import type { LockManager } from '../manager/manager.js';
-import { COUNTS, LEVELS, LOST_REASONS, Measures, snake } from './measures.js';
+import { COUNTS, LEVELS, LOST_REASONS, Measures } from './measures.js';
 
 /**
  * Options of `measureLocks`.
@@ -120,26 +120,26 @@ function sharedMetrics(registry: Registry): Metrics {
 function makeMetrics(registry: Registry): Metrics {
   const registers = [registry];
   const measured: Metrics['measured'] = new Map();
-  const names = ['manager'] as const;
-  for (const [key, help] of Object.entries(COUNTS)) {
+  const labelNames = ['manager'] as const;
+  for (const { prometheus: name, help, read } of COUNTS) {
     new Counter({
-      name: `holdfast_${snake(key)}_total`,
+      name,
       help,
-      labelNames: names,
+      labelNames,
       registers,
       collect() {
         this.reset();
-        for (const [manager, { locks }] of measured) {
-          this.inc({ manager }, locks.stats()[key as keyof typeof COUNTS]);
+        for (const [manager, { locks, measures }] of measured) {
+          this.inc({ manager }, read(locks, measures));
         }
       },
     });
   }
-  for (const [key, { help, read }] of Object.entries(LEVELS)) {
+  for (const { prometheus: name, help, read } of LEVELS) {
     new Gauge({
-      name: `holdfast_${key}`,
+      name,
       help,
-      labelNames: names,
+      labelNames,
       registers,
       collect() {
         this.reset();
