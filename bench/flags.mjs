@@ -4,11 +4,8 @@ import { parseArgs } from 'node:util';
 import { CLUSTER } from './cluster/workload.mjs';
 import { CONTENDED } from './contended/workload.mjs';
 import { DELAY } from './delay/workload.mjs';
-import { EMBEDDED } from './embedded/workload.mjs';
-import { GROWTH } from './growth/workload.mjs';
 import { HELD } from './held/workload.mjs';
 import { LIMIT } from './limit/workload.mjs';
-import { LOAD } from './load/workload.mjs';
 import { PEERS } from './pairs/peers.mjs';
 import { PAIRS } from './pairs/workload.mjs';
 import { QUORUM } from './quorum/workload.mjs';
@@ -27,14 +24,11 @@ const WORKLOADS = [
   SHARED,
   CLUSTER,
   QUORUM,
-  EMBEDDED,
-  GROWTH,
-  LOAD,
 ];
 
 /** For every day: shorter runs of the most important workloads, in under two minutes. */
 const QUICK = {
-  workloads: [PAIRS, CONTENDED, HELD, SHARED, EMBEDDED, LOAD],
+  workloads: [PAIRS, CONTENDED, HELD, SHARED],
   rounds: 2,
   levels: [1, 64],
   ms: 200,

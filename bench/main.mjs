@@ -2,7 +2,7 @@
 //
 //   npm run bench -- [--quick]            the most important workloads, in under two minutes
 //                    [--report]           also writes docs/benchmarks.md and its charts
-//                    [--only pairs,limit,delay,contended,tasks,waiters,held,shared,cluster,quorum,embedded,growth,load]
+//                    [--only pairs,limit,delay,contended,tasks,waiters,held,shared,cluster,quorum]
 //                    [--rounds N]
 //                    [--peers name,name] [--levels 1,8,64,1000] [--ms N]       of the pairs
 //                    [--slice-ms N]                                          of contended and tasks
@@ -26,11 +26,11 @@ const where = heading(await admin.version(), server.own);
 const sections = [];
 console.log(where);
 try {
-  for (const { id, about, run } of flags.workloads) {
+  for (const { id, question, about, run } of flags.workloads) {
     const fail = (who, how, message) => failures.push(`${who} ${how}: ${message.trim()}`);
-    const { lines, charts } = await run({ url: server.url, admin, flags, fail });
+    const { lines, table, charts } = await run({ url: server.url, admin, flags, fail });
     console.log(['', ...lines].join('\n'));
-    sections.push({ id, about, lines, charts });
+    sections.push({ id, question, about, lines, table, charts });
   }
   // The keys that are left are deleted from a server that is not the benchmark's own.
   if (!server.own) await admin.deleteAll();

@@ -9,33 +9,46 @@ const IMAGES = 'images';
 
 const INTRODUCTION = `# Benchmarks
 
-\`npm run bench -- --report\` wrote this page, on the machine and with the versions below. It compares holdfast with other lock
-libraries in one run. The ratios are similar on other machines; the absolute numbers are not. If a figure has a target, the table
-says whether holdfast reached it (\`met\`, \`MISSED\`) and by how much. \`npm run bench -- --quick\` runs the most important parts in
-under two minutes.
+\`npm run bench -- --report\` wrote this page from one run on the machine below. The ratios are similar on other machines; the
+absolute numbers are not. \`npm run bench\` prints more: percentiles, commands, bytes, and a target for each figure; with \`--quick\`
+it runs the most important parts in under two minutes. All figures are medians of the rounds.
 `;
 
-/** `sections`: per workload its title, its lines and its charts. */
+/** `sections`: per workload its question, an explanation, the lines of the console, a table and charts. */
 export function writeRecord({ where, sections, failures }) {
   mkdirSync(join(DOCS, IMAGES), { recursive: true });
-  const parts = sections.map(({ id, about, lines, charts }) => {
-    const images = charts.map(({ name, ...drawing }) => {
-      const file = join(IMAGES, `bench-${name}.svg`);
-      writeFileSync(join(DOCS, file), chart(drawing));
-      return `![${drawing.title}](${file})\n`;
-    });
-    return [
-      `## ${id[0].toUpperCase()}${id.slice(1)}`,
-      '',
-      about,
-      '',
-      ...images,
-      fenced(lines),
-    ].join('\n');
+  for (const { charts } of sections) {
+    for (const { name, ...drawing } of charts) {
+      writeFileSync(join(DOCS, fileOf(name)), chart(drawing));
+    }
+  }
+  writeFileSync(join(DOCS, 'benchmarks.md'), pageOf({ where, sections, failures }));
+}
+
+function pageOf({ where, sections, failures }) {
+  const parts = sections.map(({ question, about, table, charts }) => {
+    const images = charts.flatMap(({ name, title }) => [`![${title}](${fileOf(name)})`, '']);
+    return [`## ${question}`, '', about, '', ...images, ...table, ''].join('\n');
   });
-  const incomplete = failures.length === 0 ? [] : ['## Incomplete', '', ...failures];
-  const page = [INTRODUCTION, fenced([where]), ...parts, ...incomplete].join('\n');
-  writeFileSync(join(DOCS, 'benchmarks.md'), `${page.trimEnd()}\n`);
+  const missed = sections.flatMap(({ id, lines }) =>
+    lines.filter((line) => /^ *MISSED/.test(line)).map((line) => `${id.padEnd(10)} ${line.trim()}`),
+  );
+  const page = [
+    INTRODUCTION,
+    fenced([where]),
+    ...parts,
+    ...listed('Which targets were missed?', missed),
+    ...listed('What failed?', failures),
+  ].join('\n');
+  return `${page.trimEnd()}\n`;
+}
+
+function listed(question, lines) {
+  return lines.length === 0 ? [] : [`## ${question}\n`, fenced(lines)];
+}
+
+function fileOf(name) {
+  return join(IMAGES, `bench-${name}.svg`);
 }
 
 function fenced(lines) {

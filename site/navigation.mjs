@@ -47,7 +47,6 @@ export const SECTIONS = [
       ['node-redlock', 'docs/redlock.md'],
       ['redis-semaphore', 'docs/redis-semaphore.md'],
       ['Web Locks', 'docs/web-locks.md'],
-      ['Comparison', 'docs/comparison.md'],
     ],
   },
   {

@@ -3,6 +3,7 @@
 import { interleaved } from '../interleaved.mjs';
 import { judge } from '../outcome.mjs';
 import { median } from '../samples.mjs';
+import { figure, markdown } from '../table.mjs';
 import { startCluster } from './servers.mjs';
 
 const ROUNDS = 5;
@@ -11,9 +12,11 @@ const OWN = 'holdfast';
 const SNIPPET = 'ioredis Cluster';
 const IDS = [OWN, SNIPPET];
 
-const ABOUT = `The three primaries of the Cluster run on the same two cores as the clients.`;
+const ABOUT = `Acquire and release of distinct names on three servers, ${LEVEL} in flight; servers and clients share two cores.`;
 
-export const CLUSTER = { id: 'cluster', about: ABOUT, run };
+const QUESTION = 'What does a lock on a Cluster cost?';
+
+export const CLUSTER = { id: 'cluster', question: QUESTION, about: ABOUT, run };
 
 async function run({ flags: { rounds = ROUNDS, ms }, fail }) {
   const cluster = await startCluster();
@@ -33,10 +36,23 @@ async function run({ flags: { rounds = ROUNDS, ms }, fail }) {
         unit: ' x',
       }),
     ];
-    return { lines, charts: [] };
+    return { lines, table: record(samples), charts: [] };
   } finally {
     await cluster.stop();
   }
+}
+
+function record(samples) {
+  const value = (id, metric, digits) => figure(samples.median(id, LEVEL, metric), digits);
+  return markdown(
+    ['', 'pairs/s', 'p50, µs', 'client CPU, µs'],
+    IDS.filter((id) => samples.has(id, LEVEL)).map((id) => [
+      id,
+      value(id, 'throughput'),
+      value(id, 'p50'),
+      value(id, 'clientCpu', 1),
+    ]),
+  );
 }
 
 function line(id, samples) {

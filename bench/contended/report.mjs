@@ -3,6 +3,7 @@
 import { OWN } from '../contenders.mjs';
 import { judge } from '../outcome.mjs';
 import { median, percentile, Samples } from '../samples.mjs';
+import { figure, markdown } from '../table.mjs';
 
 const MODES = [
   { mode: 'loop', title: 'Each waiter asks again as soon as it has released' },
@@ -40,6 +41,28 @@ export function report(ids, runs, { targets = true } = {}) {
       ? ['', 'Targets (medians of the ratios of each round)', ...verdict(samples, runs)]
       : []),
   ];
+}
+
+/** The short table. */
+export function record(ids, runs) {
+  const samples = new Samples(runs);
+  const value = (id, mode, metric) => figure(samples.median(id, mode, metric));
+  const handoff = (id) => figure(percentile(gapsOf(id, runs).across, 0.99) / 1000, 2);
+  const heads = ['burst: 1/s', 'longest wait, ms', 'loop: 1/s', 'longest wait, ms', 'starved'];
+  return markdown(
+    ['', ...heads, 'handoff between processes, p99, ms'],
+    ids
+      .filter((id) => samples.has(id, 'burst') && samples.has(id, 'loop'))
+      .map((id) => [
+        id,
+        ...['burst', 'loop'].flatMap((mode) => [
+          value(id, mode, 'perSecond'),
+          value(id, mode, 'waitMax'),
+        ]),
+        value(id, 'loop', 'starved'),
+        handoff(id),
+      ]),
+  );
 }
 
 /** What a chart shows. */

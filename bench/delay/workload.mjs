@@ -7,7 +7,7 @@ import { report as contendedReport } from '../contended/report.mjs';
 import { runRounds as contend, endAll, openTeams } from '../contended/rounds.mjs';
 import { CONTENDERS } from '../contenders.mjs';
 import { PEERS, YARDSTICK } from '../pairs/peers.mjs';
-import { table } from '../pairs/report.mjs';
+import { record, table } from '../pairs/report.mjs';
 import { openAll, runRounds } from '../pairs/rounds.mjs';
 import { DELAY_TARGETS, verdict } from '../pairs/verdict.mjs';
 import { showRound } from '../progress.mjs';
@@ -26,25 +26,26 @@ const PAIRS = [
 ];
 const CONTENDED = ['holdfast', 'redis-semaphore', 'redlock, 10 ms retry'];
 
-const ABOUT = `This section has a network in place of loopback: a proxy delays all data by 0.5 ms in each direction, so a round trip takes a
-little over 1 ms. Each reply is delivered when it arrives, so callers do not wait for each other. A pair takes two round trips, so
-64 callers cannot do more than 64 pairs in the time that a lone pair takes (p50 with 1 in flight): every client that sends before
-its batches grow large comes near that, and none can be a fifth faster than a snippet that is already there. On a network it
-matters more how a library waits: holdfast needs one message for a handoff, and the others poll.`;
+const ABOUT = `A proxy delays all data by ${DELAY_MS} ms in each direction. Figures relative to the snippet, by the number of pairs in flight. A pair
+takes two round trips, so 64 callers cannot do more than 64 pairs in the time that a lone pair takes: every client that sends before
+its batches grow large comes near that.`;
 
-export const DELAY = { id: 'delay', about: ABOUT, run };
+const QUESTION = 'What does a network change?';
+
+export const DELAY = { id: 'delay', question: QUESTION, about: ABOUT, run };
 
 async function run({ url, admin, flags: { ms, sliceMs, rounds = ROUNDS }, fail }) {
   const proxy = await startProxy(url);
   try {
+    const uncontended = await pairs({ url: proxy.url, admin, ms, rounds, fail });
     const lines = [
       `DELAY  ${DELAY_MS} ms each way between clients and server`,
       `rounds: ${rounds} after a warm-up, ${ms} ms per run, ${sliceMs} ms per contended loop`,
-      ...(await pairs({ url: proxy.url, admin, ms, rounds, fail })),
+      ...uncontended.lines,
       '',
       ...(await contended({ url: proxy.url, admin, ms: sliceMs, rounds, fail })),
     ];
-    return { lines, charts: [] };
+    return { lines, table: uncontended.table, charts: [] };
   } finally {
     proxy.stop();
   }
@@ -67,7 +68,8 @@ async function pairs({ url, admin, ms, rounds, fail }) {
     for (const [id, { how, message }] of failures) fail(id, how, message);
     const samples = new Samples(runs.filter(({ id }) => !failures.has(id)));
     const tables = LEVELS.flatMap((level) => ['', ...table(peers, level, samples, failures)]);
-    return [...tables, '', ...verdict(samples, DELAY_TARGETS)];
+    const lines = [...tables, '', ...verdict(samples, DELAY_TARGETS)];
+    return { lines, table: record({ peers, levels: LEVELS, runs, failures }) };
   } finally {
     endAll(children);
   }

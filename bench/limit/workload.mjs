@@ -9,6 +9,7 @@ import { judge } from '../outcome.mjs';
 import { PEERS } from '../pairs/peers.mjs';
 import { showRound } from '../progress.mjs';
 import { Samples, shuffled } from '../samples.mjs';
+import { figure, markdown } from '../table.mjs';
 
 const ROUNDS = 5;
 const LEVEL = 64;
@@ -17,14 +18,15 @@ const TOKEN = 'a-token-of-32-characters-{n}';
 const RELEASE =
   'if redis.call("get", KEYS[1]) == ARGV[1] then return redis.call("del", KEYS[1]) else return 0 end';
 
-const ABOUT = `This section measures the physical limit: a client only writes prepared commands and waits for the replies. The differences between
-the rows are the cost of a script in place of DEL, and of two commands that holdfast adds: INCRBY of the fence counter, and MGET of
-the lock and of the key that exists while clients wait. The remaining difference to *Pairs* is the cost of the library in the
-client, which shares two cores with the server. Where the server can compare and delete by a command of its own, no script is
-left: with Valkey 9.1 holdfast's commands cost 0.82 of the snippet's, with Redis 8.6 0.77 (\`HOLDFAST_REDIS_SERVER\` names the
+const ABOUT = `A client that only writes prepared commands, ${LEVEL} in flight, and waits for the replies. The differences between the rows are
+the cost of a script in place of DEL, and of two commands that holdfast adds: INCRBY of the fence counter, and MGET of the lock
+and of the key that exists while clients wait. Where the server can compare and delete by a command of its own, no script is left:
+with Valkey 9.1 holdfast's commands cost 0.82 of the snippet's, with Redis 8.6 0.77 (\`HOLDFAST_REDIS_SERVER\` names the
 server for the benchmarks).`;
 
-export const LIMIT = { id: 'limit', about: ABOUT, run };
+const QUESTION = 'What do the commands alone cost?';
+
+export const LIMIT = { id: 'limit', question: QUESTION, about: ABOUT, run };
 
 async function run({ url, admin, flags: { rounds = ROUNDS } }) {
   const kinds = [
@@ -58,7 +60,11 @@ async function run({ url, admin, flags: { rounds = ROUNDS } }) {
       judge(`server CPU of a pair: ${own} to ${snippet}`, ratio(own, snippet), { unit: ' x' }),
       judge(`server CPU of a pair: ${snippet} to ${plain}`, ratio(snippet, plain), { unit: ' x' }),
     ];
-    return { lines, charts: [] };
+    const table = markdown(
+      ['', 'pairs/s', 'server CPU, µs', 'client CPU, µs', 'commands', 'bytes'],
+      kinds.map(({ id }) => row(id, samples)),
+    );
+    return { lines, table, charts: [] };
   } finally {
     child.end();
   }
@@ -90,6 +96,12 @@ function line(id, samples) {
     `${value('commands', 1).padStart(5)} commands`,
     `${value('bytes').padStart(5)} bytes`,
   ].join('  ');
+}
+
+function row(id, samples) {
+  const value = (metric, digits) => figure(samples.median(id, LEVEL, metric), digits);
+  const cpu = [value('serverCpu', 1), value('clientCpu', 1)];
+  return [id, value('throughput'), ...cpu, value('commands'), value('bytes')];
 }
 
 async function load(url, script) {

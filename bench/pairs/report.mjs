@@ -1,6 +1,7 @@
 // The text of the report: ratios first, since they carry over to other machines.
 
 import { median, Samples } from '../samples.mjs';
+import { figure, markdown } from '../table.mjs';
 import { BASELINE } from './peers.mjs';
 import { verdict } from './verdict.mjs';
 
@@ -27,6 +28,26 @@ export function report({ peers, levels, runs, failures }) {
   for (const level of levels) lines.push('', ...table(peers, level, samples, failures));
   lines.push('', ...verdict(samples));
   return lines;
+}
+
+/** The short table: rates and the client's CPU, relative to the baseline, whose own are in the last row. */
+export function record({ peers, levels, runs, failures }) {
+  const samples = new Samples(runs.filter(({ id }) => !failures.has(id)));
+  const measured = peers.filter(({ id }) => levels.some((level) => samples.has(id, level)));
+  const ratio = (id, level, metric) => {
+    const ratios = samples.ratios(id, BASELINE, level, metric);
+    return figure(ratios.length === 0 ? Number.NaN : median(ratios), 2);
+  };
+  const row = (id) =>
+    levels.flatMap((level) => [ratio(id, level, 'throughput'), ratio(id, level, 'clientCpu')]);
+  const absolute = levels.flatMap((level) => [
+    `${figure(samples.median(BASELINE, level, 'throughput'))}/s`,
+    `${figure(samples.median(BASELINE, level, 'clientCpu'), 1)} µs`,
+  ]);
+  return markdown(
+    ['', ...levels.flatMap((level) => [`pairs/s, ${level}`, `CPU, ${level}`])],
+    [...measured.map(({ id }) => [id, ...row(id)]), [`${BASELINE}, absolute`, ...absolute]],
+  );
 }
 
 const CHARTED = 64;
@@ -65,12 +86,7 @@ export function table(peers, level, samples, failures) {
 }
 
 function cell({ ratio, value, digits }, id, level, samples) {
-  if (ratio === undefined) return format(samples.median(id, level, value), digits).padStart(WIDTH);
+  if (ratio === undefined) return figure(samples.median(id, level, value), digits).padStart(WIDTH);
   const ratios = samples.ratios(id, BASELINE, level, ratio);
   return (ratios.length === 0 ? '-' : median(ratios).toFixed(2)).padStart(WIDTH);
-}
-
-function format(number, digits) {
-  const options = { minimumFractionDigits: digits, maximumFractionDigits: digits };
-  return number.toLocaleString('en', options);
 }

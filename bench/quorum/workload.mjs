@@ -4,16 +4,19 @@ import { interleaved } from '../interleaved.mjs';
 import { judge } from '../outcome.mjs';
 import { median } from '../samples.mjs';
 import { startOwnServer } from '../server.mjs';
+import { markdown, figure as shown } from '../table.mjs';
 import { PEERS } from './peers.mjs';
 
 const ROUNDS = 5;
 const SERVERS = 5;
 const LEVEL = 64;
 
-const ABOUT = `This section measures Redlock on five servers. holdfast's votes carry fences, and the others have no fences. The five servers and the
-clients share two cores, and the servers are the limit.`;
+const ABOUT = `Acquire and release of distinct names on ${SERVERS} servers, ${LEVEL} in flight. Only holdfast's votes carry fences. The servers and
+the clients share two cores, and the servers are the limit.`;
 
-export const QUORUM = { id: 'quorum', about: ABOUT, run };
+const QUESTION = 'What does a lock on a quorum cost?';
+
+export const QUORUM = { id: 'quorum', question: QUESTION, about: ABOUT, run };
 
 async function run({ flags: { ms, rounds = ROUNDS }, fail }) {
   const servers = await Promise.all(Array.from({ length: SERVERS }, () => startOwnServer()));
@@ -58,7 +61,15 @@ function report(samples, rounds, ms) {
     'Median of the ratios of each round',
     ...ratios,
   ];
-  return { lines, charts: [chart(measured, samples)] };
+  return { lines, table: record(measured, samples), charts: [chart(measured, samples)] };
+}
+
+function record(ids, samples) {
+  const value = (id, metric) => shown(samples.median(id, LEVEL, metric));
+  return markdown(
+    ['', 'pairs/s', 'p50, µs', 'p99, µs', 'client CPU, µs'],
+    ids.map((id) => [id, ...['throughput', 'p50', 'p99', 'clientCpu'].map((m) => value(id, m))]),
+  );
 }
 
 function chart(ids, samples) {

@@ -4,17 +4,20 @@ import { interleaved } from '../interleaved.mjs';
 import { NAMES } from '../names.mjs';
 import { judge } from '../outcome.mjs';
 import { median } from '../samples.mjs';
+import { figure, markdown } from '../table.mjs';
 import { PEERS } from './peers.mjs';
 
 const ROUNDS = 5;
 const LEVEL = 64;
 const IDS = PEERS.map(({ id }) => id);
 
-const ABOUT = `This section measures shared locks and semaphores. A share without company costs the server as much as an exclusive lock; when others
-join, it becomes a member of a set, with its own lease and fence. When sixty-four callers want ten permits, each permit goes from one caller
-to the next in the order of their calls, by one script of about ten commands, as long as no other process waits. With redis-semaphore the permit goes to the caller that polls at the right moment (see p99).`;
+const ABOUT = `${LEVEL} in flight. On *distinct* names a lone share costs the server as much as an exclusive lock. On *one* name of ten permits, or one
+that all may share, holdfast passes each permit on in the order of the calls; with redis-semaphore the caller that polls at the
+right moment gets it, as its p99 shows.`;
 
-export const SHARED = { id: 'shared', about: ABOUT, run };
+const QUESTION = 'What do shared locks and semaphores cost?';
+
+export const SHARED = { id: 'shared', question: QUESTION, about: ABOUT, run };
 
 async function run({ url, admin, flags: { ms, rounds = ROUNDS }, fail }) {
   const levels = ['distinct', 'one'];
@@ -74,5 +77,22 @@ function report(samples, { rounds, ms }) {
       { unit: ' x' },
     ),
   ];
-  return { lines, charts: [] };
+  return { lines, table: record(samples), charts: [] };
+}
+
+function record(samples) {
+  const columns = ['distinct', 'one'].flatMap((kind) => [
+    { kind, metric: 'throughput', head: `${kind}: pairs/s` },
+    { kind, metric: 'serverCpu', head: 'server CPU, µs', digits: 1 },
+    { kind, metric: 'p99', head: 'p99, µs' },
+  ]);
+  return markdown(
+    ['', ...columns.map(({ head }) => head)],
+    IDS.filter((id) => samples.has(id, 'one')).map((id) => [
+      id,
+      ...columns.map(({ kind, metric, digits }) =>
+        figure(samples.median(id, kind, metric), digits),
+      ),
+    ]),
+  );
 }

@@ -3,6 +3,7 @@
 import { OWN } from '../contenders.mjs';
 import { judge } from '../outcome.mjs';
 import { median, Samples } from '../samples.mjs';
+import { figure, markdown } from '../table.mjs';
 
 const NAME_WIDTH = 24;
 
@@ -27,6 +28,17 @@ export function report(ids, tasks, runs) {
       unit: ' thousand/s',
     }),
   ];
+}
+
+/** The short table. */
+export function record(ids, tasks, runs) {
+  const samples = new Samples(runs);
+  return markdown(
+    ['', 'ms for all'],
+    ids
+      .filter((id) => samples.has(id, tasks))
+      .map((id) => [id, figure(samples.median(id, tasks, 'allMs'))]),
+  );
 }
 
 function line(id, tasks, samples, runs) {

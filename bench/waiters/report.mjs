@@ -3,6 +3,7 @@
 import { OWN } from '../contenders.mjs';
 import { judge } from '../outcome.mjs';
 import { Samples } from '../samples.mjs';
+import { figure, markdown } from '../table.mjs';
 
 const COLUMNS = [
   { head: 'read idle µs', value: 'idle' },
@@ -13,6 +14,18 @@ const COLUMNS = [
 ];
 const NAME_WIDTH = 24;
 const WIDTH = 14;
+
+/** The short table. */
+export function record(ids, count, runs) {
+  const samples = new Samples(runs);
+  const value = (id, metric, digits) => figure(samples.median(id, count, metric), digits);
+  return markdown(
+    ['', 'a read', 'RSS per waiter, bytes', 'JavaScript per waiter, bytes'],
+    ids
+      .filter((id) => samples.has(id, count))
+      .map((id) => [id, value(id, 'slowdown', 2), value(id, 'rss'), value(id, 'js')]),
+  );
+}
 
 export function report(ids, count, runs) {
   const samples = new Samples(runs);

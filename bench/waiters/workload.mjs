@@ -4,7 +4,7 @@ import { Child } from '../child.mjs';
 import { NAMES } from '../names.mjs';
 import { showRound } from '../progress.mjs';
 import { shuffled } from '../samples.mjs';
-import { report } from './report.mjs';
+import { record, report } from './report.mjs';
 
 const ROUNDS = 3;
 const COUNT = 10_000;
@@ -22,10 +22,12 @@ const SETTLE_MS = 1000;
 const NODE_FLAGS = ['--expose-gc', '--min-semi-space-size=16', '--max-semi-space-size=16'];
 const IDS = ['holdfast', 'redis-semaphore', 'redlock', 'redlock-universal'];
 
-const ABOUT = `This section measures what waiting costs the process that waits: memory, and the delay of its other work. For each waiter of
-holdfast JavaScript uses about 640 bytes, for the call of an async function, and the core uses 280.`;
+const ABOUT = `${COUNT.toLocaleString('en')} callers of one process wait for a lock that another process holds. Meanwhile the process reads a small file: the
+first column is the time that a read takes, relative to that without waiters.`;
 
-export const WAITERS = { id: 'waiters', about: ABOUT, run };
+const QUESTION = 'What does waiting cost the process that waits?';
+
+export const WAITERS = { id: 'waiters', question: QUESTION, about: ABOUT, run };
 
 async function run({ url, flags: { rounds = ROUNDS }, fail }) {
   const runs = [];
@@ -47,7 +49,7 @@ async function run({ url, flags: { rounds = ROUNDS }, fail }) {
     `memory is what each of ${MORE} more takes, ${COUNT} at once`,
     ...report(IDS, COUNT, runs),
   ];
-  return { lines, charts: [] };
+  return { lines, table: record(IDS, COUNT, runs), charts: [] };
 }
 
 async function runOnce(id, url) {
