@@ -13,9 +13,9 @@ and renews the lock; the snippets do neither.
 
 A client that writes once per turn, like \`limit\`, and the server take turns: each waits while the other works through a batch.
 holdfast sends as soon as half as many operations wait as the server has requests to answer, so client and server work at the same
-time if each has a core. On one core (\`taskset -c 0\`) it loses that advantage: it had 1.58, 2.44 and 3.02 of the snippet's rate with 8,
-64 and 1000 in flight, and \`limit\` had a third more than holdfast with 64. With 8 in flight the ratio depends most on how soon the
-server wakes: on an Intel Xeon an earlier version had 0.74 to 0.89. \`npm run instructions\` counts what hardly varies.`;
+time if each has a core. On one core (\`taskset -c 0\`) it loses that advantage: it had 1.58, 2.44 and 3.02 of the snippet's rate
+with 8, 64 and 1000 in flight, and \`limit\` had a third more than holdfast with 64. With 8 in flight the ratio depends most on how
+soon the server wakes: on an Intel Xeon an earlier version had 0.74 to 0.89. \`npm run instructions\` counts what hardly varies.`;
 
 const QUESTION = 'What does an uncontended lock cost?';
 
@@ -28,12 +28,12 @@ async function run({ url, admin, flags: { peers, levels, ms, rounds = ROUNDS }, 
   try {
     const runs = await runRounds(children, { levels, rounds, ms, admin, failures, onRound });
     for (const [id, { how, message }] of failures) fail(id, how, message);
+    const measured = { peers, levels, runs, failures };
     const lines = [
       `PAIRS  acquire + release of distinct names, ${levels.join(', ')} in flight`,
       `rounds: ${rounds} after a warm-up, ${ms} ms per run`,
-      ...report({ peers, levels, runs, failures }),
+      ...report(measured),
     ];
-    const measured = { peers, levels, runs, failures };
     return { lines, table: record(measured), charts: charts(measured) };
   } finally {
     for (const child of children) child.end();

@@ -1,4 +1,4 @@
-/** The installed package in bundles. docs/bundlers.md has what each bundler needs. */
+/** The installed package in bundles. docs/platforms.md has what each bundler needs. */
 
 import assert from 'node:assert/strict';
 import { cpSync, readFileSync, writeFileSync } from 'node:fs';
