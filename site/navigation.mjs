@@ -43,8 +43,6 @@ export const SECTIONS = [
     text: 'Moving over',
     pages: [
       ['Migration', 'docs/migration.md'],
-      ['node-redlock', 'docs/redlock.md'],
-      ['redis-semaphore', 'docs/redis-semaphore.md'],
       ['Web Locks', 'docs/web-locks.md'],
     ],
   },

@@ -111,7 +111,7 @@ const WHOLE = 0.9;
 /**
  * Locks that exclude those of node-redlock 4 and 5, with the methods, settings, errors and messages of node-redlock 5.
  * It reads the addresses of the clients, and opens a connection of its own on first use, which closes with the clients.
- * `docs/redlock.md` lists the differences.
+ * `docs/migration.md` lists the differences.
  *
  * @example
  * ```ts

@@ -25,8 +25,6 @@ runPage('README.md', {
 
 runPage('docs/guide.md', { surroundings });
 runPage('docs/reference.md', { surroundings });
-runPage('docs/redlock.md', { surroundings });
-runPage('docs/redis-semaphore.md', { surroundings });
 
 const run = {
   because: 'it is a file of examples/testing; test/docs/examples.test.ts runs and compares it',

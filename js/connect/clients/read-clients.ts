@@ -49,7 +49,7 @@ export function readClients(clients: readonly unknown[]): Whereabouts {
     }
     return target;
   });
-  // As with redlock: a server has a vote as soon as it has started. See docs/redlock.md.
+  // As with redlock: a server has a vote as soon as it has started. See docs/migration.md.
   return { target: { quorum: urls }, options: { ...options, longestLease: 0 } };
 }
 
