@@ -1,7 +1,7 @@
 //! The locks that were held when a server was last asked for them.
 //!
-//! A request for one of them begins with the script, which enqueues the caller: plain commands would only find out again
-//! that it is held, for one more round trip.
+//! A request for one of them begins with the script, which enqueues the caller: the fast path would only find out again that
+//! it is held, for one more round trip.
 
 use crate::protocol::LockKeys;
 use rustc_hash::FxHashSet;

@@ -51,8 +51,7 @@ pub(super) struct Lease {
     /// The end of the time for which its caller may hold it, counted as that of a lease: so a request may ask for a lease
     /// that lasts until then, and at the server it ends with `max_hold` at the latest.
     hold_end: Mono,
-    /// The request that a fresh lease still needs, even if it is not renewed.
-    pub(super) owes: Option<Owes>,
+    pub(super) pending_renewal: Option<PendingRenewal>,
     /// When the server is asked about it next, to renew it or not. While a request is under way: until when it is to be
     /// answered. Never, after that or while it waits for a connection.
     renewal: Mono,
@@ -64,20 +63,20 @@ pub(super) struct Lease {
     stalled: bool,
     /// An acquire of this token was lost and may still be executed: release it twice.
     pub(super) uncertain: bool,
-    /// Plain commands have taken this share. If others have joined since, the server has a later fence for it.
+    /// This share was taken on the fast path. If others have joined since, the server has a later fence for it.
     pub(super) lone_share: bool,
 }
 
 // What is a multiple of 16 bytes and eight more wastes nothing in the usual allocators.
 const _: () = assert!(size_of::<Lease>() <= 136);
 
-/// The reason why a fresh lease needs another request.
+/// The renewal that a fresh lease still needs, even if it is not renewed otherwise.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Owes {
-    /// The lock was granted by message, for a short time until its owner claims it.
+pub(super) enum PendingRenewal {
+    /// The claim of a lock that was granted by message, for a short time.
     Claim,
-    /// The request was for an earlier caller, with a shorter lease.
-    Length,
+    /// An extension: the request was for an earlier caller, with a shorter lease.
+    Extension,
 }
 
 /// The next scheduled step of a lease. If several are due at once, the first is taken.
@@ -114,7 +113,7 @@ impl Lease {
             leave_to_expire: false,
             stall_timeout_ms: 0,
             hold_end: Mono::NEVER,
-            owes: None,
+            pending_renewal: None,
             renewal: Mono::NEVER,
             stalled: false,
             notice: None,
@@ -138,7 +137,8 @@ impl Lease {
     }
 
     pub(super) fn is_confirmed(&self, now: Mono) -> bool {
-        self.owes.is_none() && now.since(self.confirmed) <= CONFIRMED_WITHIN.min(self.ttl / 16)
+        self.pending_renewal.is_none()
+            && now.since(self.confirmed) <= CONFIRMED_WITHIN.min(self.ttl / 16)
     }
 
     fn plan(&self) -> (Mono, Plan) {
@@ -162,10 +162,10 @@ impl Lease {
     }
 
     /// What a renewal asks for: its length, or the rest of it, which may be more since its caller has extended it. One that
-    /// is not renewed is only asked about, unless it owes a part of its grant.
+    /// is not renewed is only asked about, unless a part of its grant is pending.
     fn renewal_ttl(&self, now: Mono) -> Duration {
         let left = self.left(now);
-        if self.renew || self.owes.is_some() { self.ttl.max(left) } else { left }
+        if self.renew || self.pending_renewal.is_some() { self.ttl.max(left) } else { left }
     }
 
     /// What a request asks for that is to make it last `ttl`: no more than the rest of its caller's hold.
@@ -192,7 +192,7 @@ impl Lease {
             let slice = SLICE.min(self.ttl / 16);
             self.until.since(now) + drift(self.ttl) <= self.ttl * 2 / 3 + slice
         };
-        self.owes.is_some() || (self.gets_longer() && is_due())
+        self.pending_renewal.is_some() || (self.gets_longer() && is_due())
     }
 
     /// How soon it needs an attempt to connect, while it needs its server and does not reach it: after an eighth of its
@@ -417,8 +417,8 @@ impl Leases {
     pub(super) fn end(&self, id: TokenId) -> Option<Loss> {
         let held = self.get(id)?;
         let reason = match held {
-            // What it still owes would have made it as long as its caller wanted.
-            Lease { leave_to_expire: true, owes: None, .. } => LossReason::Ended,
+            // A pending renewal would have made it as long as its caller wanted.
+            Lease { leave_to_expire: true, pending_renewal: None, .. } => LossReason::Ended,
             Lease { stalled: true, .. } => LossReason::Stalled,
             _ => LossReason::Expired,
         };
@@ -490,7 +490,7 @@ impl Leases {
         if held.mode.is_shared() {
             return (Call::ExtendShare { keys, token, ttl }, Fallback::ExtendShare);
         }
-        if held.owes != Some(Owes::Claim) {
+        if held.pending_renewal != Some(PendingRenewal::Claim) {
             return (Call::Extend { keys, token, ttl }, Fallback::None);
         }
         // While its slot moves, only the lock's own key is reliable. The record of the grant stays: if this owner lets
@@ -560,8 +560,9 @@ impl Leases {
                 Some(Loss { id, reason: LossReason::Expired, give_back: GiveBack::Always })
             }
             Ok(Reply::Owner(true) | Reply::Granted { .. }) => {
-                let (claimed, until) = (held.owes == Some(Owes::Claim), held.until);
-                held.owes = None;
+                let (claimed, until) =
+                    (held.pending_renewal == Some(PendingRenewal::Claim), held.until);
+                held.pending_renewal = None;
                 if held.asked {
                     held.notice = None;
                 }
@@ -584,7 +585,7 @@ impl Leases {
             Ok(Reply::Owner(false)) => {
                 // A server that missed a grant by message (a failover) may still have its queue entry. Or the grant was
                 // taken away at once, and its token was enqueued again ahead of the message.
-                held.uncertain |= held.owes == Some(Owes::Claim);
+                held.uncertain |= held.pending_renewal == Some(PendingRenewal::Claim);
                 self.denied(id)
             }
             Ok(_) => {

@@ -55,9 +55,9 @@ use self::boxed_map::BoxedMap;
 use self::contention::Contention;
 use self::context::{Context, in_order};
 use self::handoff::{HandoffBudget, Reservation};
-use self::lease::{GiveBack, Lease, Leases, Loss, Owes};
+use self::lease::{GiveBack, Lease, Leases, Loss, PendingRenewal};
 use self::lifecycle::Lifecycle;
-use self::one_shot::{Aim, OneShot};
+use self::one_shot::{OneShot, Purpose};
 use self::queue_entry::{
     Again, Approach, Beneficiary, ContentionPolicy, Entry, Granted, Pending, Step,
 };
@@ -249,26 +249,28 @@ impl Machine {
                 let token = self.rq.cx.token(id, &label);
                 self.end_releases_of(&token);
                 let call = Call::Adopt { keys, token, epoch, owner, ttl, mode };
-                self.begin_one_shot(op, call, Aim::Adopt { id, label, hold });
+                self.begin_one_shot(op, call, Purpose::Adopt { id, label, hold });
             }
             Command::Cancel => {
                 self.end_acquire(op, Outcome::Cancelled);
                 let shot = self.one_shots.get(&op);
                 // An abort signal can cancel no other one-shot.
-                if shot.is_some_and(|shot| matches!(shot.aim, Aim::AcquireAll { .. })) {
+                if shot.is_some_and(|shot| matches!(shot.purpose, Purpose::AcquireAll { .. })) {
                     self.end_one_shot(op, Outcome::Cancelled);
                 }
             }
             Command::Close => self.close(op),
             Command::Downgrade { lease } => self.downgrade(op, lease),
-            Command::Extend { lease, ttl } => self.extend(op, lease, ttl, Aim::Extend(lease)),
-            Command::Leave { lease, ttl } => self.extend(op, lease, Some(ttl), Aim::Leave(lease)),
+            Command::Extend { lease, ttl } => self.extend(op, lease, ttl, Purpose::Extend(lease)),
+            Command::Leave { lease, ttl } => {
+                self.extend(op, lease, Some(ttl), Purpose::Leave(lease))
+            }
             Command::Force { name, foreign, owners } => {
                 let (keys, token) = self.new_token(&name);
                 let epoch = ServerTime::default();
                 let owners = owners.iter().map(|owner| Token::from_text(owner)).collect();
                 let call = Call::Force { keys, token, epoch, foreign, seen: None, owners };
-                self.begin_one_shot(op, call, Aim::Force);
+                self.begin_one_shot(op, call, Purpose::Force);
             }
             Command::AcquireAll { names, ttl, label, hold } => {
                 let keys: Vec<_> =
@@ -279,8 +281,8 @@ impl Machine {
                 match (!is_away).then(|| together(&mut self.rq.cx)).flatten() {
                     None => self.rq.cx.complete(op, Outcome::Apart),
                     Some(call) => {
-                        let aim = Aim::AcquireAll { label, hold };
-                        self.begin_one_shot(op, call, aim);
+                        let purpose = Purpose::AcquireAll { label, hold };
+                        self.begin_one_shot(op, call, purpose);
                     }
                 }
             }
@@ -675,7 +677,7 @@ impl Machine {
         self.send_entry(id);
     }
 
-    /// Whether plain commands may do for a lock. A quorum's servers vote by scripts.
+    /// Whether the fast path may do for a lock. A quorum's servers vote by scripts.
     fn is_likely_free(&self, keys: &LockKeys) -> bool {
         !self.rq.cx.config.quorum && !self.contention.is_likely(keys)
     }
@@ -684,7 +686,7 @@ impl Machine {
     fn approach(&self, entry: &Entry) -> Approach {
         let may_be_free =
             !matches!(entry.policy, ContentionPolicy::Steal(_)) && self.is_likely_free(&entry.keys);
-        if may_be_free { Approach::Plain } else { Approach::Script }
+        if may_be_free { Approach::FastPath } else { Approach::Script }
     }
 
     /// Moves each queue entry whose caller was served in the process back to the position of its present caller, before
@@ -869,10 +871,10 @@ impl Machine {
     fn grant(&mut self, id: TokenId, granted: Granted) {
         let Some(entry) = self.entries.get(&id) else { return };
         let first = self.queues.first_of(entry);
-        let is_claim = granted.owes == Some(Owes::Claim);
-        let longest = if is_claim { entry.longest.min(CLAIM) } else { entry.longest };
+        let is_claim = granted.pending_renewal == Some(PendingRenewal::Claim);
+        let max_ttl = if is_claim { entry.max_ttl.min(CLAIM) } else { entry.max_ttl };
         let request = first.and_then(|op| self.queues.get(op));
-        if request.is_some_and(|request| request.ttl < longest) {
+        if request.is_some_and(|request| request.ttl < max_ttl) {
             // An earlier first caller asked for more. A lease is never shortened, and this caller may crash.
             return self.discard_grant(id);
         }
@@ -891,17 +893,18 @@ impl Machine {
         let Entry { keys, mode, block, budget, beneficiary, label, .. } = entry;
         rq.cx.stats.handed_off += u64::from(budget.is_some());
         let other_label = context::other_label(&label, &request.label);
-        let Granted { fence, until, owes, since, plainly } = granted;
+        let Granted { fence, until, pending_renewal, since, fast_path } = granted;
         let mut held = Lease::new(id, keys.clone(), label, mode, request.ttl, fence, until);
         held.budget =
             budget.unwrap_or_else(|| HandoffBudget::new(rq.cx.now, request.ttl, mode, block));
-        held.owes = owes.or_else(|| (entry.ttl < request.ttl).then_some(Owes::Length));
+        held.pending_renewal =
+            pending_renewal.or((entry.ttl < request.ttl).then_some(PendingRenewal::Extension));
         (held.uncertain, held.confirmed) = (entry.uncertain, since);
-        held.lone_share = plainly && mode.is_shared();
-        let (lease, owes) = (held.id, held.owes.is_some());
+        held.lone_share = fast_path && mode.is_shared();
+        let (lease, is_incomplete) = (held.id, held.pending_renewal.is_some());
         self.leases.begin(rq, held, request.hold);
         rq.cx.complete(op, Outcome::Acquired { lease, fence, label: other_label });
-        if owes {
+        if is_incomplete {
             self.leases.renew(rq, id, request.ttl);
         }
         if beneficiary == Beneficiary::Queue {
@@ -1206,7 +1209,7 @@ impl Machine {
         let budget = held.budget.next();
         let next = self.queues.reserve_successor(&held.keys, held.mode)?;
         let (id, mut entry) = next.entry(cx, Beneficiary::Queue);
-        (entry.budget, entry.longest) = (Some(budget), entry.ttl);
+        (entry.budget, entry.max_ttl) = (Some(budget), entry.ttl);
         Some((id, Box::new(entry)))
     }
 
@@ -1235,12 +1238,12 @@ impl Machine {
         let token = Leases::token_of(&self.rq.cx, &held);
         let mut release = Release::new(held.keys, token, held.until, held.uncertain);
         (release.op, release.shared) = (Some(op), held.mode.is_shared());
-        release.plain = (held.lone_share || !release.shared)
-            && held.owes.is_none()
+        release.fast_path = (held.lone_share || !release.shared)
+            && held.pending_renewal.is_none()
             && !held.uncertain
             && !waits_here
             && self.is_likely_free(&release.keys)
-            && self.rq.servers.data_of(&release.keys).takes_plain_commands(held.mode);
+            && self.rq.servers.data_of(&release.keys).has_fast_path(held.mode);
         release.successor = successor;
         let asks_behind = (waits_here && !release.shared).then(|| release.keys.clone());
         self.begin_release(id, release);
@@ -1309,17 +1312,17 @@ impl Machine {
         }
         self.queues.add_first_entry(&entry.keys, id);
         self.entries.insert(id, entry);
-        let granted = Granted { fence, until, since, owes: None, plainly: false };
+        let granted = Granted { fence, until, since, pending_renewal: None, fast_path: false };
         self.entry_step(node, id, Step::Granted(granted));
     }
 }
 
 /// One-shots.
 impl Machine {
-    fn begin_one_shot(&mut self, op: OpId, call: Call, aim: Aim) {
+    fn begin_one_shot(&mut self, op: OpId, call: Call, purpose: Purpose) {
         let deadline = self.rq.cx.now + self.rq.cx.config.command_timeout;
         self.rq.cx.timers.set(Timer::OneShotDeadline(op), deadline);
-        self.one_shots.insert(op, OneShot::new(call, aim));
+        self.one_shots.insert(op, OneShot::new(call, purpose));
         self.send_one_shot(op);
     }
 
@@ -1336,13 +1339,13 @@ impl Machine {
         Some(shot)
     }
 
-    fn extend(&mut self, op: OpId, lease: LeaseId, ttl: Option<Duration>, aim: Aim) {
+    fn extend(&mut self, op: OpId, lease: LeaseId, ttl: Option<Duration>, purpose: Purpose) {
         let Some(held) = self.leases.valid(&self.rq.cx, lease) else {
             return self.rq.cx.complete(op, Outcome::Lost);
         };
         let ttl = ttl.unwrap_or(held.ttl);
         let (call, _) = Leases::extension(&self.rq, held, ttl);
-        self.begin_one_shot(op, call, aim);
+        self.begin_one_shot(op, call, purpose);
     }
 
     fn downgrade(&mut self, op: OpId, lease: LeaseId) {
@@ -1355,7 +1358,7 @@ impl Machine {
         // executed.
         self.leases.change(&mut self.rq.cx, lease.token_id(), |held| held.mode = Mode::SHARED);
         let call = Call::Downgrade { keys, token, epoch, fence };
-        self.begin_one_shot(op, call, Aim::Downgrade(lease));
+        self.begin_one_shot(op, call, Purpose::Downgrade(lease));
     }
 
     fn one_shot_answered(&mut self, op: OpId, finished: Finished) {
@@ -1378,35 +1381,37 @@ impl Machine {
     /// The server has answered the request of a one-shot, sent at `sent`.
     fn one_shot_succeeded(&mut self, op: OpId, sent: Mono, reply: Reply) {
         let Some(shot) = self.remove_one_shot(op) else { return };
-        if let (Aim::Extend(lease) | Aim::Leave(lease), Call::Extend { ttl, .. }) =
-            (&shot.aim, &shot.call)
+        if let (Purpose::Extend(lease) | Purpose::Leave(lease), Call::Extend { ttl, .. }) =
+            (&shot.purpose, &shot.call)
             && reply == Reply::Owner(false)
             && self.leases.hold_of(*lease).is_some_and(|held| held.mode.is_shared())
         {
             // It was sent again, after its downgrade: whether there is a share, only a request for the share tells.
-            return self.extend(op, *lease, Some(*ttl), shot.aim);
+            return self.extend(op, *lease, Some(*ttl), shot.purpose);
         }
-        let outcome = match (&shot.aim, reply) {
-            (Aim::Adopt { .. }, Reply::Granted { fence }) => self.adopted(sent, shot, fence),
-            (Aim::AcquireAll { .. }, Reply::All(fences)) => self.acquired_all(sent, shot, fences),
-            (Aim::AcquireAll { .. }, _) => {
+        let outcome = match (&shot.purpose, reply) {
+            (Purpose::Adopt { .. }, Reply::Granted { fence }) => self.adopted(sent, shot, fence),
+            (Purpose::AcquireAll { .. }, Reply::All(fences)) => {
+                self.acquired_all(sent, shot, fences)
+            }
+            (Purpose::AcquireAll { .. }, _) => {
                 if shot.uncertain {
                     self.give_back_all(shot);
                 }
                 Outcome::Held
             }
-            (Aim::Extend(lease), Reply::Owner(true) | Reply::Granted { .. }) => {
+            (Purpose::Extend(lease), Reply::Owner(true) | Reply::Granted { .. }) => {
                 if self.leases.hold_of(*lease).is_some() {
                     self.leases.confirm(&mut self.rq, lease.token_id(), sent, shot.call.ttl());
                 }
                 Outcome::Done
             }
-            (Aim::Leave(lease), Reply::Owner(true) | Reply::Granted { .. }) => {
+            (Purpose::Leave(lease), Reply::Owner(true) | Reply::Granted { .. }) => {
                 self.leave(*lease, shot.call.ttl());
                 Outcome::Done
             }
             (_, Reply::Owner(true)) => Outcome::Done,
-            (Aim::Extend(lease) | Aim::Leave(lease) | Aim::Downgrade(lease), _) => {
+            (Purpose::Extend(lease) | Purpose::Leave(lease) | Purpose::Downgrade(lease), _) => {
                 if let Some(held) = self.leases.hold_of(*lease) {
                     let loss = self.leases.denied(held.id.token_id());
                     self.lose_if(loss);
@@ -1415,11 +1420,11 @@ impl Machine {
             }
             // The lock was freed, but its queue is too long for one script. A release serves the rest, since a second
             // force would rob a later owner.
-            (Aim::Force, Reply::More) => {
+            (Purpose::Force, Reply::More) => {
                 self.give_back(shot.call.keys().clone(), shot.call.token().clone(), false);
                 Outcome::Done
             }
-            (Aim::Adopt { .. } | Aim::Force, _) => Outcome::Lost,
+            (Purpose::Adopt { .. } | Purpose::Force, _) => Outcome::Lost,
         };
         self.rq.cx.complete(op, outcome);
     }
@@ -1427,8 +1432,8 @@ impl Machine {
     fn adopted(&mut self, sent: Mono, shot: OneShot, fence: u64) -> Outcome {
         let (
             Call::Adopt { keys, token, owner, ttl, mode, .. },
-            Aim::Adopt { id: new, label, hold: terms },
-        ) = (shot.call, shot.aim)
+            Purpose::Adopt { id: new, label, hold: terms },
+        ) = (shot.call, shot.purpose)
         else {
             return Outcome::Internal;
         };
@@ -1456,7 +1461,8 @@ impl Machine {
 
     fn acquired_all(&mut self, sent: Mono, shot: OneShot, fences: Vec<u64>) -> Outcome {
         let first = self.rq.cx.number_of(shot.call.token());
-        let (Aim::AcquireAll { label, hold: terms }, Some(first)) = (&shot.aim, first) else {
+        let (Purpose::AcquireAll { label, hold: terms }, Some(first)) = (&shot.purpose, first)
+        else {
             return Outcome::Internal;
         };
         let ttl = shot.call.ttl();
@@ -1477,7 +1483,7 @@ impl Machine {
     }
 
     fn give_back_all(&mut self, shot: OneShot) {
-        if matches!(shot.aim, Aim::Adopt { .. } | Aim::AcquireAll { .. }) {
+        if matches!(shot.purpose, Purpose::Adopt { .. } | Purpose::AcquireAll { .. }) {
             for (keys, token) in shot.call.into_locks() {
                 self.give_back(keys, token, true);
             }

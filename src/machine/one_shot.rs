@@ -21,7 +21,7 @@ const ACQUIRE_ALL_MAX: usize = 256;
 #[derive(Debug)]
 pub(super) struct OneShot {
     pub(super) call: Call,
-    pub(super) aim: Aim,
+    pub(super) purpose: Purpose,
     /// Its outcome if the deadline passes now.
     last_error: Option<Outcome>,
     /// An answer was lost: the call may have been executed, or may yet be.
@@ -30,7 +30,7 @@ pub(super) struct OneShot {
 
 /// The effect of a successful answer.
 #[derive(Clone, Debug)]
-pub(super) enum Aim {
+pub(super) enum Purpose {
     /// Begin a lease of this number.
     Adopt {
         id: TokenId,
@@ -72,8 +72,8 @@ pub(super) fn acquire_all(
 }
 
 impl OneShot {
-    pub(super) const fn new(call: Call, aim: Aim) -> Self {
-        Self { call, aim, last_error: None, uncertain: false }
+    pub(super) const fn new(call: Call, purpose: Purpose) -> Self {
+        Self { call, purpose, last_error: None, uncertain: false }
     }
 
     /// Sends its call in its turn, unless it has an open request.
@@ -86,13 +86,16 @@ impl OneShot {
         if let Some(held) = self.extends().and_then(|lease| leases.hold_of(lease)) {
             // The lease may have been claimed or downgraded since.
             let mut ttl = self.call.ttl();
-            if let Aim::Extend(_) = self.aim {
+            if let Purpose::Extend(_) = self.purpose {
                 ttl = held.within_hold(rq.cx.now, ttl);
             }
             (self.call, fallback) = Leases::extension(rq, held, ttl);
         }
         // A lease depends on the others.
-        let can_wait = matches!(self.aim, Aim::AcquireAll { .. } | Aim::Adopt { .. } | Aim::Force);
+        let can_wait = matches!(
+            self.purpose,
+            Purpose::AcquireAll { .. } | Purpose::Adopt { .. } | Purpose::Force
+        );
         if can_wait && !rq.has_room(self.call.keys()) {
             let rank = if self.uncertain { Rank::Known } else { Rank::New };
             return rq.wait(owner, self.call.keys(), rank);
@@ -101,8 +104,8 @@ impl OneShot {
     }
 
     pub(super) const fn extends(&self) -> Option<LeaseId> {
-        match self.aim {
-            Aim::Extend(lease) | Aim::Leave(lease) => Some(lease),
+        match self.purpose {
+            Purpose::Extend(lease) | Purpose::Leave(lease) => Some(lease),
             _ => None,
         }
     }

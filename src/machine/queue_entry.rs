@@ -9,7 +9,7 @@
 use super::context::Context;
 use super::handoff::HandoffBudget;
 use super::interface::Polling;
-use super::lease::Owes;
+use super::lease::PendingRenewal;
 use super::requests::{CallError, Fallback, Finished, Requests};
 use super::timers::{Owner, Timer};
 use super::waiting_room::Rank;
@@ -45,8 +45,8 @@ pub(super) struct Entry {
     pub(super) label: Arc<str>,
     /// The lease of the last request: that of the first caller in the queue here.
     pub(super) ttl: Duration,
-    /// The longest lease requested: the server may have granted as much.
-    pub(super) longest: Duration,
+    /// The longest of the leases requested so far: the server may have granted as much.
+    pub(super) max_ttl: Duration,
     /// The rest of its process's handoff budget, if the lock came by handoff.
     pub(super) budget: Option<HandoffBudget>,
     /// How many fences its grant reserves. Never changes, so that a repeat finds the same fence.
@@ -83,9 +83,9 @@ pub(super) enum Beneficiary {
 pub(super) enum Approach {
     /// Plain commands, where the lock is likely to be free. They come once only: they grant nothing to a token that owns
     /// the lock.
-    Plain,
+    FastPath,
     Script,
-    /// The script: plain commands may have taken the lock, which has no fence yet.
+    /// The script: the fast path may have taken the lock, which has no fence yet.
     Completion,
 }
 
@@ -139,9 +139,9 @@ pub(super) struct Granted {
     pub(super) until: Mono,
     /// The moment from which the lease counts: when it was requested, or granted by message.
     pub(super) since: Mono,
-    pub(super) owes: Option<Owes>,
-    /// Plain commands have taken it.
-    pub(super) plainly: bool,
+    pub(super) pending_renewal: Option<PendingRenewal>,
+    /// It was taken on the fast path.
+    pub(super) fast_path: bool,
 }
 
 /// The consequence of an answer or a message.
@@ -192,7 +192,7 @@ impl Entry {
             token,
             label,
             ttl,
-            longest: Duration::ZERO,
+            max_ttl: Duration::ZERO,
             budget: None,
             block: 1,
             position: Position::Unknown,
@@ -335,7 +335,7 @@ impl Entry {
             return;
         }
         self.ttl = wanted.unwrap_or(self.ttl);
-        self.longest = self.longest.max(self.ttl);
+        self.max_ttl = self.max_ttl.max(self.ttl);
         self.hinted = false;
         let call = self.call(rq);
         // While its slot moves, a poll is refused until all keys have arrived; until then the fallback keeps the entry.
@@ -362,9 +362,9 @@ impl Entry {
         let (keys, token) = (self.keys.clone(), self.token.clone());
         let (ttl, block, mode) = (self.ttl, self.block, self.mode);
         let is_new = matches!(self.position, Position::Unknown);
-        if self.approach == Approach::Plain
+        if self.approach == Approach::FastPath
             && is_new
-            && rq.servers.of(&keys).data.takes_plain_commands(mode)
+            && rq.servers.of(&keys).data.has_fast_path(mode)
         {
             let token = if mode.is_shared() { token.lone_share() } else { token };
             return Call::Take { keys, token, ttl, block };
@@ -416,7 +416,7 @@ impl Entry {
         }
     }
 
-    fn granted(&mut self, rq: &Requests, finished: &Finished, fence: u64, plainly: bool) -> Step {
+    fn granted(&mut self, rq: &Requests, finished: &Finished, fence: u64, fast_path: bool) -> Step {
         let until = valid_until(finished.sent, self.ttl);
         if rq.servers.get(finished.node).data.is_outdated(fence) {
             return Step::Discard;
@@ -424,10 +424,16 @@ impl Entry {
         if until <= rq.cx.now {
             return self.too_late();
         }
-        Step::Granted(Granted { fence, until, since: finished.sent, owes: None, plainly })
+        Step::Granted(Granted {
+            fence,
+            until,
+            since: finished.sent,
+            pending_renewal: None,
+            fast_path,
+        })
     }
 
-    /// Plain commands were answered. The script completes what they have begun.
+    /// The fast path was answered. The script completes what it has begun.
     fn tried(&mut self, rq: &Requests, finished: &Finished, take: Take) -> Step {
         match take {
             Take::Taken { last } => {
@@ -473,8 +479,8 @@ impl Entry {
         match since.filter(|_| !denied).map(|since| (since, valid_until(since, grant.claim))) {
             Some((since, until)) if now < until => {
                 rq.cx.stats.hand_off(now.since(since));
-                let (fence, owes) = (grant.fence, Some(Owes::Claim));
-                Step::Granted(Granted { fence, until, since, owes, plainly: false })
+                let (fence, pending_renewal) = (grant.fence, Some(PendingRenewal::Claim));
+                Step::Granted(Granted { fence, until, since, pending_renewal, fast_path: false })
             }
             _ => {
                 // The rest of the claim is unknown: the entry asks for it.

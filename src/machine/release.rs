@@ -34,8 +34,8 @@ pub(super) struct Release {
     /// Some of its keys have moved to another server: it frees the lock or share by its own keys, without a grant to
     /// others.
     alone: bool,
-    /// Nobody is known to wait, so it begins with the script that only deletes the lock.
-    pub(super) plain: bool,
+    /// Nobody is known to wait, so it begins with the call that only deletes the lock.
+    pub(super) fast_path: bool,
     /// A release that was sent while the lease was valid has lost its reply.
     pub(super) maybe_freed: bool,
     /// The caller that gets the share, while a handoff is still possible.
@@ -64,7 +64,7 @@ impl Release {
             op: None,
             until,
             alone: false,
-            plain: false,
+            fast_path: false,
             maybe_freed: false,
             successor: None,
             shared: false,
@@ -83,7 +83,7 @@ impl Release {
         let call = match &self.successor {
             _ if self.alone && self.shared => Call::FreeShare { keys, token },
             _ if self.alone => Call::Free { keys, token },
-            None if self.plain => {
+            None if self.fast_path => {
                 let token = if self.shared { token.lone_share() } else { token };
                 return (Call::Delete { keys, token }, Fallback::None);
             }
@@ -128,7 +128,7 @@ impl Release {
         match reply {
             // Somebody waits, or the lock is lost.
             Ok(Reply::Owner(false)) if script == Some(Script::Delete) => {
-                self.plain = false;
+                self.fast_path = false;
                 self.send_now(rq, id);
                 return false;
             }

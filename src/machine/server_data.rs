@@ -79,8 +79,8 @@ impl ServerData {
         fence < self.floor.as_micros()
     }
 
-    /// Whether a lock, or a share of it, may be taken there by plain commands.
-    pub(super) const fn takes_plain_commands(&self, mode: Mode) -> bool {
+    /// Whether a lock, or a share of it, may be taken there on the fast path.
+    pub(super) const fn has_fast_path(&self, mode: Mode) -> bool {
         !self.refuses_plain_commands && (!self.denies_clock || !mode.is_shared())
     }
 

@@ -18,11 +18,11 @@ impl Simulation {
         self.waited += 1;
         let number = self.waited;
         let processes = self.processes.iter();
-        // A caller whose request is still in flight has no position yet, nor has one whose plain commands have found the
+        // A caller whose request is still in flight has no position yet, nor has one whose fast path has found the
         // lock held.
         let is_known = |process: &&Process| {
             let mut entries = process.world.machine.entries.iter().map(|(_, entry)| entry);
-            let asks = entries.all(|entry| entry.approach != Approach::Plain);
+            let asks = entries.all(|entry| entry.approach != Approach::FastPath);
             process.world.up && process.world.wire.is_empty() && asks
         };
         let known = processes.filter(is_known);

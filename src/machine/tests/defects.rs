@@ -6,7 +6,7 @@
 use super::known_defects::DEFECTS;
 use super::quorum_defects::Flaw;
 use super::simulator::Simulation;
-use crate::machine::lease::Owes;
+use crate::machine::lease::PendingRenewal;
 use crate::machine::queue_entry::{ContentionPolicy, Granted, Step};
 use crate::machine::timers::Timer;
 use crate::machine::{Command, Effect, Machine, NodeId, SendMode, TokenId};
@@ -195,8 +195,8 @@ pub(super) fn take_message(
         _ => None,
     };
     let Some(until) = until else { return false };
-    let (fence, owes) = (grant.fence, Some(Owes::Claim));
-    let granted = Granted { fence, until, since: now, owes, plainly: false };
+    let (fence, pending_renewal) = (grant.fence, Some(PendingRenewal::Claim));
+    let granted = Granted { fence, until, since: now, pending_renewal, fast_path: false };
     machine.handle(now, out, |machine| machine.entry_step(node, id, Step::Granted(granted)));
     true
 }

@@ -6,7 +6,7 @@ use super::server::Server;
 use super::simulator::{Kind, PROCESSES, Simulation};
 use super::world::ms;
 use crate::machine::Machine;
-use crate::machine::lease::{Leases, Owes};
+use crate::machine::lease::{Leases, PendingRenewal};
 use crate::server::memory::Entries;
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -207,7 +207,7 @@ impl Simulation {
         let of = |process: &Process| {
             let Machine { leases, rq, .. } = &process.world.machine;
             let held = leases.ids().into_iter().filter_map(|id| leases.get(id));
-            let unclaimed = held.filter(|held| held.owes == Some(Owes::Claim));
+            let unclaimed = held.filter(|held| held.pending_renewal == Some(PendingRenewal::Claim));
             unclaimed.map(|held| Leases::token_of(&rq.cx, held).to_string()).collect::<Vec<_>>()
         };
         self.processes.iter().flat_map(of).collect()

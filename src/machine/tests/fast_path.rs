@@ -1,4 +1,4 @@
-//! Locks that are taken by plain commands, and what happens between them.
+//! The fast path: locks that are taken by plain commands, and what happens between these.
 
 use super::one_shots::{assert_idle, two};
 use super::server::Server;
