@@ -119,23 +119,23 @@ impl<R> Connection<R> {
     }
 
     /// A lease waits for the connection, or for an answer on it, and needs an attempt `within` this time.
-    pub(super) fn press(&mut self, cx: &mut Context, node: NodeId, within: Duration) {
+    pub(super) fn press(&mut self, context: &mut Context, node: NodeId, within: Duration) {
         match self.state {
             State::Up => {
                 self.state = State::Doubted;
-                attempt(cx, node, Some(within));
+                attempt(context, node, Some(within));
             }
             State::First | State::Down => {
-                attempt_after(cx, node, bounded(BACKOFF_MS_MAX, Some(within)));
+                attempt_after(context, node, bounded(BACKOFF_MS_MAX, Some(within)));
             }
             State::Doubted | State::Idle => {}
         }
     }
 
     /// It is up. True if it is a reconnection.
-    pub(super) fn connected(&mut self, cx: &mut Context, node: NodeId) -> bool {
-        cx.timers.clear(Timer::Reconnect(node));
-        self.made = cx.now;
+    pub(super) fn connected(&mut self, context: &mut Context, node: NodeId) -> bool {
+        context.timers.clear(Timer::Reconnect(node));
+        self.made = context.now;
         self.window.restart();
         std::mem::replace(&mut self.state, State::Up) == State::Down
     }
@@ -143,7 +143,7 @@ impl<R> Connection<R> {
     /// An attempt failed; the next one follows after a pause that grows.
     pub(super) fn failed(
         &mut self,
-        cx: &mut Context,
+        context: &mut Context,
         node: NodeId,
         failure: &Failure,
         within: Option<Duration>,
@@ -151,24 +151,34 @@ impl<R> Connection<R> {
         if !self.is_up() {
             self.last_error = format!("not connected: {failure}");
         }
-        self.back_off(cx, node, within);
+        self.back_off(context, node, within);
     }
 
     /// Makes a connection anew after a pause.
-    pub(super) fn back_off(&mut self, cx: &mut Context, node: NodeId, within: Option<Duration>) {
+    pub(super) fn back_off(
+        &mut self,
+        context: &mut Context,
+        node: NodeId,
+        within: Option<Duration>,
+    ) {
         let most_ms = (50_u64 << self.failures.min(10)).min(BACKOFF_MS_MAX);
         self.failures += 1;
-        attempt_after(cx, node, bounded(most_ms, within));
+        attempt_after(context, node, bounded(most_ms, within));
     }
 
     /// Makes a connection anew that is lost or given up. Without a pause, if it was steady: if not, it answered nothing
     /// either, so another at once would hardly do better.
-    pub(super) fn reconnect(&mut self, cx: &mut Context, node: NodeId, within: Option<Duration>) {
+    pub(super) fn reconnect(
+        &mut self,
+        context: &mut Context,
+        node: NodeId,
+        within: Option<Duration>,
+    ) {
         if self.failures == 0 {
             self.failures = 1;
-            attempt(cx, node, within);
+            attempt(context, node, within);
         } else {
-            self.back_off(cx, node, within);
+            self.back_off(context, node, within);
         }
     }
 
@@ -183,13 +193,13 @@ impl<R> Connection<R> {
     }
 
     /// The server has answered a request.
-    pub(super) fn answered(&mut self, cx: &mut Context, node: NodeId) {
-        if cx.now.since(self.made) >= STEADY_AFTER {
+    pub(super) fn answered(&mut self, context: &mut Context, node: NodeId) {
+        if context.now.since(self.made) >= STEADY_AFTER {
             self.failures = 0;
         }
         if self.state == State::Doubted {
             self.state = State::Up;
-            stop_attempts(cx, node);
+            stop_attempts(context, node);
         }
     }
 
@@ -256,23 +266,23 @@ impl<R> Connection<R> {
 }
 
 /// Starts an attempt, and plans the next one. `within`: how soon a lease needs that.
-pub(super) fn attempt(cx: &mut Context, node: NodeId, within: Option<Duration>) {
-    cx.push(Effect::Connect { node });
-    let pause = cx.jitter(bounded(BACKOFF_MS_MAX, within));
-    cx.timers.set(Timer::Reconnect(node), cx.now + pause);
+pub(super) fn attempt(context: &mut Context, node: NodeId, within: Option<Duration>) {
+    context.push(Effect::Connect { node });
+    let pause = context.jitter(bounded(BACKOFF_MS_MAX, within));
+    context.timers.set(Timer::Reconnect(node), context.now + pause);
 }
 
 /// Starts the next attempt after a pause, unless it is planned for earlier.
-fn attempt_after(cx: &mut Context, node: NodeId, pause: (u64, u64)) {
-    let at = cx.now + cx.jitter(pause);
-    let planned = cx.timers.at(Timer::Reconnect(node)).unwrap_or(Mono::NEVER);
-    cx.timers.set(Timer::Reconnect(node), at.min(planned));
+fn attempt_after(context: &mut Context, node: NodeId, pause: (u64, u64)) {
+    let at = context.now + context.jitter(pause);
+    let planned = context.timers.at(Timer::Reconnect(node)).unwrap_or(Mono::NEVER);
+    context.timers.set(Timer::Reconnect(node), at.min(planned));
 }
 
 /// No attempt is needed any more.
-pub(super) fn stop_attempts(cx: &mut Context, node: NodeId) {
-    cx.timers.clear(Timer::Reconnect(node));
-    cx.push(Effect::StopConnecting { node });
+pub(super) fn stop_attempts(context: &mut Context, node: NodeId) {
+    context.timers.clear(Timer::Reconnect(node));
+    context.push(Effect::StopConnecting { node });
 }
 
 /// The range of a pause in ms: no longer than a lease allows that waits for the next attempt.

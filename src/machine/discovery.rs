@@ -20,27 +20,27 @@ pub(super) struct Discovery {
 
 impl Discovery {
     /// Queries which server has which slot, unless a query is open.
-    pub(super) fn ask(&mut self, cx: &mut Context) {
+    pub(super) fn ask(&mut self, context: &mut Context) {
         if !std::mem::replace(&mut self.under_way, true) {
-            self.asked = Some(cx.now);
-            cx.push(Effect::Discover);
+            self.asked = Some(context.now);
+            context.push(Effect::Discover);
         }
     }
 
     /// The routes may have changed: queries them, within the rate limit.
-    pub(super) fn ask_soon(&self, cx: &mut Context) {
-        if !cx.config.cluster || cx.timers.at(Timer::Discover).is_some() {
+    pub(super) fn ask_soon(&self, context: &mut Context) {
+        if !context.config.cluster || context.timers.at(Timer::Discover).is_some() {
             return;
         }
         let interval = match self.failures {
             0 => DISCOVERY_INTERVAL,
             failures => {
                 let most_ms = (100_u64 << failures.min(10)).min(DISCOVERY_MS_MAX);
-                cx.jitter((most_ms / 2, most_ms))
+                context.jitter((most_ms / 2, most_ms))
             }
         };
-        let earliest = self.asked.map_or(cx.now, |asked| asked + interval);
-        cx.timers.set(Timer::Discover, earliest.max(cx.now));
+        let earliest = self.asked.map_or(context.now, |asked| asked + interval);
+        context.timers.set(Timer::Discover, earliest.max(context.now));
     }
 
     pub(super) fn answered(&mut self, known: bool) {

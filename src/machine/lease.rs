@@ -11,7 +11,8 @@ use super::boxed_map::BoxedMap;
 use super::context::Context;
 use super::handoff::{HandoffBudget, Reservation};
 use super::interface::{Effect, Hold, LossReason};
-use super::requests::{Fallback, Finished, Requests};
+use super::request::{Fallback, Finished};
+use super::servers::Servers;
 use super::timers::{Owner, Timer};
 use crate::protocol::{
     Call, LeaseId, LockKeys, Mode, Mono, NodeId, Reply, Script, ServerTime, Taken, Token, TokenId,
@@ -255,53 +256,69 @@ impl Leases {
         self.get(lease.token_id()).filter(|held| held.id == lease)
     }
 
-    pub(super) fn valid(&self, cx: &Context, lease: LeaseId) -> Option<&Lease> {
-        self.hold_of(lease).filter(|held| cx.now < held.until)
+    pub(super) fn valid(&self, context: &Context, lease: LeaseId) -> Option<&Lease> {
+        self.hold_of(lease).filter(|held| context.now < held.until)
     }
 
-    pub(super) fn token_of(cx: &Context, held: &Lease) -> Token {
-        cx.token(held.id.token_id(), &held.label)
+    pub(super) fn token_of(context: &Context, held: &Lease) -> Token {
+        context.token(held.id.token_id(), &held.label)
     }
 
     /// Begins a granted lease, and schedules its renewal and its end.
-    pub(super) fn begin(&mut self, rq: &mut Requests, mut held: Lease, terms: Hold) {
+    pub(super) fn begin(
+        &mut self,
+        context: &mut Context,
+        servers: &Servers,
+        mut held: Lease,
+        terms: Hold,
+    ) {
         let id = held.id.token_id();
-        held.begin_hold(rq.cx.now, terms);
-        held.plan_next_renewal(rq.cx.now);
-        held.data_number = rq.servers.data_of(&held.keys).number;
-        rq.cx.stats.acquired += 1;
-        rq.cx.push(Effect::SetDeadline { lease: held.id, until: Some(held.held_until()) });
-        rq.cx.timers.set(Timer::Lease(id), held.plan().0);
+        held.begin_hold(context.now, terms);
+        held.plan_next_renewal(context.now);
+        held.data_number = servers.data_of(&held.keys).number;
+        context.stats.acquired += 1;
+        context.push(Effect::SetDeadline { lease: held.id, until: Some(held.held_until()) });
+        context.timers.set(Timer::Lease(id), held.plan().0);
         self.by_token.insert(id, held);
     }
 
     /// Ends a lease here: cancels its schedule and its validity.
-    pub(super) fn remove(&mut self, rq: &mut Requests, id: TokenId) -> Option<Lease> {
+    pub(super) fn remove(
+        &mut self,
+        context: &mut Context,
+        servers: &mut Servers,
+        id: TokenId,
+    ) -> Option<Lease> {
         let held = self.by_token.remove(&id);
         if let Some(held) = &held {
-            rq.cx.timers.clear(Timer::Lease(id));
-            rq.forget(Owner::Renewal(id));
+            context.timers.clear(Timer::Lease(id));
+            servers.forget(context, Owner::Renewal(id));
             if self.reservations.remove(&id).is_some() {
-                rq.forget(Owner::Reservation(id));
+                servers.forget(context, Owner::Reservation(id));
             }
-            rq.cx.push(Effect::SetDeadline { lease: held.id, until: None });
+            context.push(Effect::SetDeadline { lease: held.id, until: None });
         }
         held
     }
 
     /// Changes a lease, and updates its timer.
-    pub(super) fn change(&mut self, cx: &mut Context, id: TokenId, set: impl FnOnce(&mut Lease)) {
+    pub(super) fn change(
+        &mut self,
+        context: &mut Context,
+        id: TokenId,
+        set: impl FnOnce(&mut Lease),
+    ) {
         if let Some(held) = self.by_token.get_mut(&id) {
             set(held);
-            cx.timers.set(Timer::Lease(id), held.plan().0);
+            context.timers.set(Timer::Lease(id), held.plan().0);
         }
     }
 
     /// Renews a lease no more. False if this caller does not have it any more.
-    pub(super) fn let_expire(&mut self, cx: &mut Context, lease: LeaseId) -> bool {
-        let is_held = self.valid(cx, lease).is_some();
+    pub(super) fn let_expire(&mut self, context: &mut Context, lease: LeaseId) -> bool {
+        let is_held = self.valid(context, lease).is_some();
         if is_held {
-            self.change(cx, lease.token_id(), |held| {
+            self.change(context, lease.token_id(), |held| {
                 (held.renew, held.leave_to_expire) = (false, true);
             });
         }
@@ -311,15 +328,15 @@ impl Leases {
     /// Hands the lock off to the next caller, with that one's own fence; the lease continues.
     pub(super) fn hand_off(
         &mut self,
-        cx: &mut Context,
+        context: &mut Context,
         id: TokenId,
         ttl: Duration,
         terms: Hold,
     ) -> Option<&Lease> {
-        let now = cx.now;
+        let now = context.now;
         let before = self.get(id)?.id;
         let first = self.reservations.get_mut(&id).and_then(Reservation::take_first);
-        self.change(cx, id, |held| {
+        self.change(context, id, |held| {
             held.id = held.id.next();
             held.fence = first.unwrap_or(held.fence + 1);
             held.budget = held.budget.next();
@@ -328,23 +345,24 @@ impl Leases {
             held.plan_next_renewal(now);
         });
         let held = self.get(id)?;
-        cx.push(Effect::SetDeadline { lease: before, until: None });
-        cx.push(Effect::SetDeadline { lease: held.id, until: Some(held.held_until()) });
+        context.push(Effect::SetDeadline { lease: before, until: None });
+        context.push(Effect::SetDeadline { lease: held.id, until: Some(held.held_until()) });
         Some(held)
     }
 
     /// Asks for more handoffs of a whole lock, for which so many callers here wait, before its budget is spent.
     pub(super) fn reserve(
         &mut self,
-        rq: &mut Requests,
+        context: &mut Context,
+        servers: &mut Servers,
         id: TokenId,
         waiting: impl FnOnce(&LockKeys) -> u8,
     ) {
         let owner = Owner::Reservation(id);
-        let Some(held) = self.get(id).filter(|_| !rq.is_open(owner)) else { return };
-        let data = rq.servers.data_of(&held.keys);
+        let Some(held) = self.get(id).filter(|_| !servers.is_open(owner)) else { return };
+        let data = servers.data_of(&held.keys);
         // A quorum has no queue, and neither has a server whose scripts cannot read its clock.
-        if rq.cx.config.quorum || data.denies_clock {
+        if context.config.quorum || data.denies_clock {
             return;
         }
         let (lease, left) = (held.id, held.budget.left);
@@ -353,11 +371,11 @@ impl Leases {
         }
         let block = waiting(&held.keys);
         if block > left {
-            let (keys, token) = (held.keys.clone(), Self::token_of(&rq.cx, held));
-            let ttl = held.within_hold(rq.cx.now, held.ttl);
+            let (keys, token) = (held.keys.clone(), Self::token_of(context, held));
+            let ttl = held.within_hold(context.now, held.ttl);
             let epoch = ServerTime::default();
             let call = Call::Reserve { keys, token, ttl, epoch, block };
-            rq.send(owner, call, Fallback::None);
+            servers.send(context, owner, call, Fallback::None);
             self.reservations.insert(id, Reservation::new(lease, block));
         }
     }
@@ -369,37 +387,49 @@ impl Leases {
     /// Fences from `fence` on are reserved for more handoffs. `alone`: no other manager waits, so the budget begins anew.
     pub(super) fn reserved(
         &mut self,
-        rq: &mut Requests,
+        context: &mut Context,
+        servers: &Servers,
         id: TokenId,
         (fence, alone): (u64, bool),
         finished: &Finished,
     ) {
         let Some(held) = self.get(id) else { return };
-        let (lease, outdated) = (held.id, rq.servers.data_of(&held.keys).is_outdated(fence));
-        self.confirm(rq, id, finished.sent, finished.ttl);
+        let (lease, outdated) = (held.id, servers.data_of(&held.keys).is_outdated(fence));
+        self.confirm(context, servers, id, finished.sent, finished.ttl);
         let Some(reservation) = self.reservations.get_mut(&id) else { return };
         if outdated || !alone {
             return reservation.end();
         }
         let budget = reservation.renew(lease, finished.sent, finished.ttl, fence);
-        self.change(&mut rq.cx, id, |held| held.budget = budget);
+        self.change(context, id, |held| held.budget = budget);
     }
 
-    /// The server has confirmed a lease of `asked`, requested at `sent`. Its end never moves back.
-    pub(super) fn confirm(&mut self, rq: &mut Requests, id: TokenId, sent: Mono, asked: Duration) {
+    /// The server has confirmed a lease of `ttl`, requested at `sent`. Its end never moves back.
+    pub(super) fn confirm(
+        &mut self,
+        context: &mut Context,
+        servers: &Servers,
+        id: TokenId,
+        sent: Mono,
+        ttl: Duration,
+    ) {
         let Some(held) = self.by_token.get_mut(&id) else { return };
-        let (data_number, until) =
-            (rq.servers.data_of(&held.keys).number, valid_until(sent, asked));
+        let (data_number, until) = (servers.data_of(&held.keys).number, valid_until(sent, ttl));
         (held.data_number, held.confirmed) = (data_number, sent);
         if until > held.until {
             held.until = until;
-            rq.cx.push(Effect::SetDeadline { lease: held.id, until: Some(held.held_until()) });
+            context.push(Effect::SetDeadline { lease: held.id, until: Some(held.held_until()) });
         }
-        rq.cx.timers.set(Timer::Lease(id), held.plan().0);
+        context.timers.set(Timer::Lease(id), held.plan().0);
     }
 
     /// Runs the next step of a lease. Returns the loss, if that is its end.
-    pub(super) fn due(&mut self, rq: &mut Requests, id: TokenId) -> Option<Loss> {
+    pub(super) fn due(
+        &mut self,
+        context: &mut Context,
+        servers: &mut Servers,
+        id: TokenId,
+    ) -> Option<Loss> {
         let held = self.get(id)?;
         match held.plan().1 {
             Plan::HoldEnd => {
@@ -407,7 +437,7 @@ impl Leases {
             }
             Plan::LeaseEnd => self.end(id),
             Plan::Renewal => {
-                self.renewal_due(rq, id);
+                self.renewal_due(context, servers, id);
                 None
             }
         }
@@ -449,19 +479,19 @@ impl Leases {
         self.pinged = self.pinged.filter(|pinged| at < *pinged);
     }
 
-    fn renewal_due(&mut self, rq: &mut Requests, id: TokenId) {
-        if rq.is_open(Owner::Renewal(id)) {
-            return self.renewal_overdue(rq, id);
+    fn renewal_due(&mut self, context: &mut Context, servers: &mut Servers, id: TokenId) {
+        if servers.is_open(Owner::Renewal(id)) {
+            return self.renewal_overdue(context, servers, id);
         }
-        let now = rq.cx.now;
+        let now = context.now;
         let Some(held) = self.by_token.get_mut(&id) else { return };
         let ttl = held.renewal_ttl(now);
         if !held.renew {
             // It ends without signs of life, too.
-            return self.renew(rq, id, ttl);
+            return self.renew(context, servers, id, ttl);
         }
         let pinged = *self.pinged.get_or_insert_with(|| {
-            rq.cx.push(Effect::Ping);
+            context.push(Effect::Ping);
             now
         });
         // If this thread is late as well, the process or its machine stood still: what is silent since then says nothing.
@@ -470,23 +500,23 @@ impl Leases {
         if held.stalled {
             // JavaScript may turn again before the lease ends; then renewal goes on.
             let pause = held.ttl.max(held.left(now)) / 16;
-            return self.change(&mut rq.cx, id, |held| held.plan_renewal(now, now + pause));
+            return self.change(context, id, |held| held.plan_renewal(now, now + pause));
         }
-        self.renew(rq, id, ttl);
+        self.renew(context, servers, id, ttl);
     }
 
     /// A renewal has no answer yet: another connection may have one.
-    fn renewal_overdue(&mut self, rq: &mut Requests, id: TokenId) {
+    fn renewal_overdue(&mut self, context: &mut Context, servers: &mut Servers, id: TokenId) {
         if let Some(held) = self.get(id) {
-            rq.press(&held.keys, held.pressure(rq.cx.now));
+            servers.press(context, &held.keys, held.pressure(context.now));
         }
-        self.change(&mut rq.cx, id, |held| held.renewal = Mono::NEVER);
+        self.change(context, id, |held| held.renewal = Mono::NEVER);
     }
 
     /// The call that makes a lease last at least `ttl`. A claim of the whole lock also deletes the record of its grant,
     /// which is kept beside the lock.
-    pub(super) fn extension(rq: &Requests, held: &Lease, ttl: Duration) -> (Call, Fallback) {
-        let (keys, token) = (held.keys.clone(), Self::token_of(&rq.cx, held));
+    pub(super) fn extension(context: &Context, held: &Lease, ttl: Duration) -> (Call, Fallback) {
+        let (keys, token) = (held.keys.clone(), Self::token_of(context, held));
         if held.mode.is_shared() {
             return (Call::ExtendShare { keys, token, ttl }, Fallback::ExtendShare);
         }
@@ -499,16 +529,22 @@ impl Leases {
     }
 
     /// Sends an extension to `ttl`, within its caller's hold, if the server is connected; if not, [`Self::resume`] does later.
-    pub(super) fn renew(&mut self, rq: &mut Requests, id: TokenId, ttl: Duration) {
+    pub(super) fn renew(
+        &mut self,
+        context: &mut Context,
+        servers: &mut Servers,
+        id: TokenId,
+        ttl: Duration,
+    ) {
         let owner = Owner::Renewal(id);
-        let Some(held) = self.get(id).filter(|_| !rq.is_open(owner)) else { return };
-        let (now, pressure) = (rq.cx.now, held.pressure(rq.cx.now));
-        let (call, fallback) = Self::extension(rq, held, held.within_hold(now, ttl));
-        let is_sent = rq.send(owner, call, fallback);
+        let Some(held) = self.get(id).filter(|_| !servers.is_open(owner)) else { return };
+        let (now, pressure) = (context.now, held.pressure(context.now));
+        let (call, fallback) = Self::extension(context, held, held.within_hold(now, ttl));
+        let is_sent = servers.send(context, owner, call, fallback);
         if !is_sent {
-            rq.press(&held.keys, pressure);
+            servers.press(context, &held.keys, pressure);
         }
-        self.change(&mut rq.cx, id, |held| {
+        self.change(context, id, |held| {
             held.renewal = if is_sent { now + pressure } else { Mono::NEVER };
             held.asked |= is_sent;
         });
@@ -516,36 +552,37 @@ impl Leases {
 
     /// The server is connected again, or shows another replication id: sends every renewal that could not be sent, and
     /// one for every lease that these data have not confirmed.
-    pub(super) fn resume(&mut self, rq: &mut Requests, node: NodeId) {
-        let (now, data_number) = (rq.cx.now, rq.servers.get(node).data.number);
+    pub(super) fn resume(&mut self, context: &mut Context, servers: &mut Servers, node: NodeId) {
+        let (now, data_number) = (context.now, servers.get(node).data.number);
         let waits = |id: TokenId, held: &Lease| {
-            let here = rq.servers.node(&held.keys) == node;
+            let here = servers.node(&held.keys) == node;
             // A request that was lost with its connection waits for a retry, which is not soon enough.
             let unsent = held.renewal == Mono::NEVER || held.needs_server(now);
             let doubted = held.data_number != data_number || held.notice.is_some();
-            here && !rq.is_open(Owner::Renewal(id)) && (unsent || doubted)
+            here && !servers.is_open(Owner::Renewal(id)) && (unsent || doubted)
         };
         let waiting = self.by_token.iter().filter(|(id, held)| waits(**id, held));
         let mut waiting: Vec<_> = waiting.map(|(id, _)| *id).collect();
         waiting.sort_unstable();
         for id in waiting {
-            self.renewal_due(rq, id);
+            self.renewal_due(context, servers, id);
         }
     }
 
     /// A renewal was answered, or never will be. Returns the loss, if the lease has ended.
     pub(super) fn renewed(
         &mut self,
-        rq: &mut Requests,
+        context: &mut Context,
+        servers: &mut Servers,
         id: TokenId,
         finished: &Finished,
     ) -> Option<Loss> {
         let held = self.by_token.get_mut(&id).filter(|_| finished.awaited)?;
-        if held.until <= rq.cx.now {
+        if held.until <= context.now {
             return self.end(id);
         }
-        let now = rq.cx.now;
-        let outdated = rq.servers.data_of(&held.keys).is_outdated(held.fence);
+        let now = context.now;
+        let outdated = servers.data_of(&held.keys).is_outdated(held.fence);
         let claims = finished.script == Some(Script::Claim);
         match &finished.reply {
             // The replication id has changed since the grant, and the answer does not say that it is of this grant: that
@@ -566,19 +603,19 @@ impl Leases {
                 if held.asked {
                     held.notice = None;
                 }
-                self.confirm(rq, id, finished.sent, finished.ttl);
-                self.change(&mut rq.cx, id, |held| held.plan_next_renewal(now));
+                self.confirm(context, servers, id, finished.sent, finished.ttl);
+                self.change(context, id, |held| held.plan_next_renewal(now));
                 // A claim is part of the grant, however short the hold.
                 let renewed = !claimed && self.get(id).is_some_and(|held| held.until > until);
-                rq.cx.stats.renewals += u64::from(renewed);
-                self.ask_about_notice(rq, id);
+                context.stats.renewals += u64::from(renewed);
+                self.ask_about_notice(context, servers, id);
                 None
             }
             // It was sent ahead of the downgrade. Whether there is a share, only a request for the share tells.
             Ok(Reply::Owner(false))
                 if held.mode.is_shared() && finished.script == Some(Script::Extend) =>
             {
-                self.change(&mut rq.cx, id, |held| held.plan_retry(now));
+                self.change(context, id, |held| held.plan_retry(now));
                 None
             }
             // Only these answers are final; all others are retried until the lease ends.
@@ -594,34 +631,40 @@ impl Leases {
             }
             // Includes lost requests: the reconnection of an ASK target resumes no renewal.
             Err(_) => {
-                self.change(&mut rq.cx, id, |held| held.plan_retry(now));
+                self.change(context, id, |held| held.plan_retry(now));
                 None
             }
         }
     }
 
     /// A message says that a lock was taken from its owner. It may be forged, so the server is asked.
-    pub(super) fn hear_of_loss(&mut self, rq: &mut Requests, id: TokenId, taken: &Taken) {
+    pub(super) fn hear_of_loss(
+        &mut self,
+        context: &mut Context,
+        servers: &mut Servers,
+        id: TokenId,
+        taken: &Taken,
+    ) {
         let how = if taken.adopted { LossReason::Adopted } else { LossReason::Stolen };
         let Some(held) = self.by_token.get_mut(&id) else { return };
-        if held.keys == taken.keys && Self::token_of(&rq.cx, held) == taken.token {
+        if held.keys == taken.keys && Self::token_of(context, held) == taken.token {
             (held.notice, held.asked) = (Some(how), false);
-            self.ask_about_notice(rq, id);
+            self.ask_about_notice(context, servers, id);
         }
     }
 
     /// Asks whether a message is true, unless a request is open. Messages must neither lengthen a lease, as of a
     /// process that hangs, nor delay a due renewal, however many come.
-    fn ask_about_notice(&mut self, rq: &mut Requests, id: TokenId) {
+    fn ask_about_notice(&mut self, context: &mut Context, servers: &mut Servers, id: TokenId) {
         let Some(held) = self.get(id) else { return };
         if held.asked || held.notice.is_none() {
             return;
         }
-        if held.renewal <= rq.cx.now {
-            self.renewal_due(rq, id);
+        if held.renewal <= context.now {
+            self.renewal_due(context, servers, id);
         } else {
-            let left = held.left(rq.cx.now);
-            self.renew(rq, id, left);
+            let left = held.left(context.now);
+            self.renew(context, servers, id, left);
         }
     }
 }

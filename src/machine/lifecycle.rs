@@ -21,8 +21,8 @@ struct Opening {
 }
 
 impl Lifecycle {
-    pub(super) fn begin(&mut self, cx: &Context, op: OpId) {
-        let until = cx.now + cx.config.open_patience;
+    pub(super) fn begin(&mut self, context: &Context, op: OpId) {
+        let until = context.now + context.config.open_patience;
         self.opening = Some(Opening { op, until, failure: None });
     }
 
@@ -30,15 +30,15 @@ impl Lifecycle {
         self.opening.is_some()
     }
 
-    pub(super) fn may_open_later(&mut self, cx: &mut Context, failure: &Failure) -> bool {
+    pub(super) fn may_open_later(&mut self, context: &mut Context, failure: &Failure) -> bool {
         let curable = match failure {
             Failure::Refused(refusal) => refusal.is_transient(),
             _ => true,
         };
         match &mut self.opening {
-            Some(opening) if curable && cx.now < opening.until => {
+            Some(opening) if curable && context.now < opening.until => {
                 opening.failure = Some(failure.clone());
-                cx.timers.set(Timer::OpenDeadline, opening.until);
+                context.timers.set(Timer::OpenDeadline, opening.until);
                 true
             }
             _ => false,
@@ -46,17 +46,17 @@ impl Lifecycle {
     }
 
     /// The patience for the first connection is over: ends the manager.
-    pub(super) fn open_deadline(&mut self, cx: &mut Context) {
+    pub(super) fn open_deadline(&mut self, context: &mut Context) {
         let failure = self.opening.as_mut().and_then(|opening| opening.failure.take());
         if let Some(failure) = failure {
-            self.opened(cx, Err(failure));
+            self.opened(context, Err(failure));
         }
     }
 
     /// The first connection was made, or cannot be: then the manager ends.
-    pub(super) fn opened(&mut self, cx: &mut Context, result: Result<(), Failure>) {
+    pub(super) fn opened(&mut self, context: &mut Context, result: Result<(), Failure>) {
         let Some(Opening { op, .. }) = self.opening.take() else { return };
-        cx.timers.clear(Timer::OpenDeadline);
+        context.timers.clear(Timer::OpenDeadline);
         let failed = result.is_err();
         let outcome = match result {
             Ok(()) => Outcome::Done,
@@ -64,20 +64,20 @@ impl Lifecycle {
             Err(Failure::Refused(refusal)) => Outcome::Server { refusal, key: None },
             Err(other) => Outcome::Connection(other.to_string()),
         };
-        cx.complete(op, outcome);
+        context.complete(op, outcome);
         if failed {
             // No effect follows the end.
-            cx.timers.clear_all();
-            cx.push(Effect::Stop);
+            context.timers.clear_all();
+            context.push(Effect::Stop);
         }
     }
 
-    pub(super) fn begin_close(&mut self, cx: &mut Context, op: OpId) {
+    pub(super) fn begin_close(&mut self, context: &mut Context, op: OpId) {
         self.closing = Some(op);
         if let Some(Opening { op, .. }) = self.opening.take() {
-            cx.complete(op, Outcome::Closed);
+            context.complete(op, Outcome::Closed);
         }
-        cx.timers.set(Timer::CloseDeadline, cx.now + cx.config.command_timeout);
+        context.timers.set(Timer::CloseDeadline, context.now + context.config.command_timeout);
     }
 
     pub(super) const fn closing(&self) -> Option<OpId> {

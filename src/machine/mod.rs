@@ -27,7 +27,7 @@ mod protocol;
 mod queue_entry;
 mod quorum;
 mod release;
-mod requests;
+mod request;
 mod routes;
 mod server_data;
 mod servers;
@@ -62,11 +62,12 @@ use self::queue_entry::{
     Again, Approach, Beneficiary, ContentionPolicy, Entry, Granted, Pending, Step,
 };
 use self::release::{Release, Successor};
-use self::requests::{CallError, Finished, Requests};
+use self::request::{CallError, Finished};
 use self::servers::Servers;
 use self::shard_channels::ShardChannels;
 use self::timers::{Owner, Timer};
 use self::wait_queue::{AcquireRequest, Need, WaitQueues};
+use crate::protocol::message::inbox;
 use crate::protocol::{
     CLAIM, Call, Failure, Grant, Held, LockKeys, Message, Mode, Mono, NAMED, Refusal, Reply,
     ServerTime, Take, Taken, Token, valid_until,
@@ -82,7 +83,8 @@ type Leaving = (OpId, Mono);
 /// The lock protocol of one manager.
 #[derive(Debug)]
 pub struct Machine {
-    rq: Requests,
+    context: Context,
+    servers: Servers,
     queues: WaitQueues,
     contention: Contention,
     entries: BoxedMap<TokenId, Entry>,
@@ -121,21 +123,21 @@ impl Protocol for Machine {
     fn handle_timeout(&mut self, now: Mono, out: &mut Vec<Effect>) {
         self.handle(now, out, |machine| {
             if let Some(patience) = machine.patience() {
-                for node in machine.rq.servers.silent(now, patience) {
+                for node in machine.servers.silent(now, patience) {
                     let detail = format!("no answer within {} ms", patience.as_millis());
                     machine.disconnected(node, &detail);
                 }
             }
-            while let Some(timer) = machine.rq.cx.timers.pop(now) {
+            while let Some(timer) = machine.context.timers.pop(now) {
                 machine.timeout(timer);
             }
         });
     }
 
     fn next_timeout(&mut self) -> Option<Mono> {
-        let silence = self.patience().zip(self.rq.servers.silent_since());
+        let silence = self.patience().zip(self.servers.silent_since());
         let silence = silence.map(|(patience, since)| since + patience);
-        [self.rq.cx.timers.next(), silence].into_iter().flatten().min()
+        [self.context.timers.next(), silence].into_iter().flatten().min()
     }
 
     fn is_idle(&self) -> bool {
@@ -144,13 +146,13 @@ impl Protocol for Machine {
             && self.one_shots.is_empty()
             && self.leases.len() == 0
             && self.releases.is_empty()
-            && self.rq.servers.silent_since().is_none()
-            && self.rq.cx.timers.is_empty()
+            && self.servers.silent_since().is_none()
+            && self.context.timers.is_empty()
     }
 
     fn server_time(&self, now: Mono, name: &str) -> Option<ServerTime> {
-        let keys = LockKeys::new(&self.rq.cx.config.prefix, name);
-        self.rq.servers.data_of(&keys).shown_time(now)
+        let keys = LockKeys::new(&self.context.config.prefix, name);
+        self.servers.data_of(&keys).shown_time(now)
     }
 
     fn under_way(&self) -> Vec<UnderWay> {
@@ -174,12 +176,17 @@ impl Protocol for Machine {
             UnderWay::OneShot(op) => Owner::OneShot(op),
             UnderWay::Release(id) => Owner::Release(id),
         };
-        self.rq.is_under_way(owner)
+        self.servers.is_under_way(owner)
     }
 
     fn stats(&self) -> Stats {
         let (held, waiting) = (self.leases.len() as u64, self.queues.len() as u64);
-        Stats { held, waiting, unanswered: self.rq.unanswered(), ..self.rq.cx.stats.clone() }
+        Stats {
+            held,
+            waiting,
+            unanswered: self.servers.unanswered_count(),
+            ..self.context.stats.clone()
+        }
     }
 }
 
@@ -189,7 +196,8 @@ impl Machine {
     #[must_use]
     pub fn new(config: Config, seed: u64) -> Self {
         Self {
-            rq: Requests::new(Context::new(config, seed)),
+            servers: Servers::new(inbox(&config.secret)),
+            context: Context::new(config, seed),
             queues: WaitQueues::default(),
             contention: Contention::default(),
             entries: BoxedMap::default(),
@@ -204,27 +212,27 @@ impl Machine {
     }
 
     fn handle(&mut self, now: Mono, out: &mut Vec<Effect>, input: impl FnOnce(&mut Self)) {
-        self.rq.cx.now = now;
-        std::mem::swap(&mut self.rq.cx.effects, out);
+        self.context.now = now;
+        std::mem::swap(&mut self.context.effects, out);
         input(self);
         if !self.undecided.is_empty() {
             for id in in_order(&self.undecided) {
                 self.decide_release(id);
             }
         }
-        std::mem::swap(&mut self.rq.cx.effects, out);
+        std::mem::swap(&mut self.context.effects, out);
     }
 
     fn command(&mut self, op: OpId, command: Command) {
         if self.lifecycle.closing().is_some() && command != Command::Cancel {
             let done = command == Command::Close;
-            return self.rq.cx.complete(op, if done { Outcome::Done } else { Outcome::Closed });
+            return self.context.complete(op, if done { Outcome::Done } else { Outcome::Closed });
         }
         match command {
             Command::Acquire { name, ttl, wait, label, hold, mode } => {
-                let (keys, began) = (self.queues.keys_of(&self.rq.cx, &name), self.rq.cx.now);
+                let (keys, began) = (self.queues.keys_of(&self.context, &name), self.context.now);
                 let (ticket, own) = (None, None);
-                let polls = self.rq.cx.config.polling.is_some() && mode == Mode::Exclusive;
+                let polls = self.context.config.polling.is_some() && mode == Mode::Exclusive;
                 self.acquire(
                     op,
                     AcquireRequest {
@@ -244,9 +252,9 @@ impl Machine {
             Command::Adopt { name, owner, label, ttl, hold, mode } => {
                 let (owner, epoch) = (Token::from_text(&owner), ServerTime::default());
                 let (id, keys) =
-                    (self.rq.cx.next_token_id(), self.queues.keys_of(&self.rq.cx, &name));
+                    (self.context.next_token_id(), self.queues.keys_of(&self.context, &name));
                 let label = if label.is_empty() { owner.label().into() } else { label };
-                let token = self.rq.cx.token(id, &label);
+                let token = self.context.token(id, &label);
                 self.end_releases_of(&token);
                 let call = Call::Adopt { keys, token, epoch, owner, ttl, mode };
                 self.begin_one_shot(op, call, Purpose::Adopt { id, label, hold });
@@ -274,12 +282,12 @@ impl Machine {
             }
             Command::AcquireAll { names, ttl, label, hold } => {
                 let keys: Vec<_> =
-                    names.iter().map(|name| self.queues.keys_of(&self.rq.cx, name)).collect();
+                    names.iter().map(|name| self.queues.keys_of(&self.context, name)).collect();
                 // Without a connection only the acquire of one lock ends when its caller's patience does.
-                let is_away = keys.first().is_some_and(|keys| self.rq.servers.is_away(keys));
-                let together = |cx| one_shot::acquire_all(cx, keys, &label, ttl);
-                match (!is_away).then(|| together(&mut self.rq.cx)).flatten() {
-                    None => self.rq.cx.complete(op, Outcome::Apart),
+                let is_away = keys.first().is_some_and(|keys| self.servers.is_away(keys));
+                let together = |context| one_shot::acquire_all(context, keys, &label, ttl);
+                match (!is_away).then(|| together(&mut self.context)).flatten() {
+                    None => self.context.complete(op, Outcome::Apart),
                     Some(call) => {
                         let purpose = Purpose::AcquireAll { label, hold };
                         self.begin_one_shot(op, call, purpose);
@@ -287,8 +295,8 @@ impl Machine {
                 }
             }
             Command::LetExpire { lease } => {
-                let is_held = self.leases.let_expire(&mut self.rq.cx, lease);
-                self.rq.cx.complete(op, if is_held { Outcome::Done } else { Outcome::Lost });
+                let is_held = self.leases.let_expire(&mut self.context, lease);
+                self.context.complete(op, if is_held { Outcome::Done } else { Outcome::Lost });
             }
             Command::Open => self.open(op),
             Command::Release { lease, exported } => self.release(op, lease, exported),
@@ -297,19 +305,19 @@ impl Machine {
 
     /// The lock of a call that a new token makes, and the token.
     fn new_token(&mut self, name: &str) -> (LockKeys, Token) {
-        let id = self.rq.cx.next_token_id();
-        (self.queues.keys_of(&self.rq.cx, name), self.rq.cx.token(id, ""))
+        let id = self.context.next_token_id();
+        (self.queues.keys_of(&self.context, name), self.context.token(id, ""))
     }
 
     fn reply(&mut self, node: NodeId, request: RequestId, reply: Result<Reply, Failure>) {
         let lost = match &reply {
             Err(Failure::Lost(detail)) => Some(detail.clone()),
             // Another server may have replaced it, at the same address or not.
-            reply if requests::is_readonly(reply) => Some("the server is a replica now".to_owned()),
+            reply if servers::is_readonly(reply) => Some("the server is a replica now".to_owned()),
             _ => None,
         };
         // A request that was sent again has lost neither its connection nor its server.
-        if let Some(finished) = self.rq.finish(node, request, reply) {
+        if let Some(finished) = self.servers.finish(&mut self.context, node, request, reply) {
             self.finished(finished);
             if let Some(detail) = lost {
                 // A connection may have died unnoticed after its handshake, so this one is given up.
@@ -321,7 +329,7 @@ impl Machine {
 
     /// An answer has made room on a connection for those who wait for it.
     fn send_waiting(&mut self, node: NodeId) {
-        while let Some(owner) = self.rq.next_in_turn(node) {
+        while let Some(owner) = self.servers.next_in_turn(node) {
             match owner {
                 Owner::Entry(id) => self.send_entry(id),
                 Owner::OneShot(op) => self.send_one_shot(op),
@@ -344,27 +352,27 @@ impl Machine {
             }
             Owner::Reservation(id) => self.reserved(id, &finished),
             Owner::Renewal(id) => {
-                let loss = self.leases.renewed(&mut self.rq, id, &finished);
+                let loss = self.leases.renewed(&mut self.context, &mut self.servers, id, &finished);
                 self.lose_if(loss);
             }
         }
     }
 
     fn event(&mut self, node: NodeId, event: Event) {
-        let cx = &mut self.rq.cx;
+        let context = &mut self.context;
         match event {
             Event::Confirmed { attempt, verdict } => self.confirmed(node, attempt, verdict),
             Event::Connected { probe, risks, denied } => {
                 self.replaced(node);
-                self.rq.servers.connected(&mut self.rq.cx, node, probe, risks, denied);
+                self.servers.connected(&mut self.context, node, probe, risks, denied);
                 self.opened_if_decided();
                 self.resume(node);
             }
             Event::ConnectFailed(failure) => self.connect_failed(node, failure),
             Event::PubsubDenied(why) => {
                 // No message comes, so its waiters poll.
-                self.channels.forget_node(cx, node);
-                self.rq.servers.set_pubsub_denied(cx, node, Some(why));
+                self.channels.forget_node(context, node);
+                self.servers.set_pubsub_denied(context, node, Some(why));
                 self.resume(node);
             }
             Event::Disconnected(detail) => self.disconnected(node, &detail),
@@ -377,17 +385,17 @@ impl Machine {
                 }
             }
             Event::Probed { probe, sent } => {
-                let servers = &mut self.rq.servers;
+                let servers = &mut self.servers;
                 servers.at(node).data.compare_clocks(sent, probe.time);
                 if servers.learn(node, probe) {
-                    self.leases.resume(&mut self.rq, node);
+                    self.leases.resume(&mut self.context, &mut self.servers, node);
                 }
             }
             Event::Message(Message::Freed(keys)) => {
                 // A lock of a quorum may be free: its first entry here asks soon.
                 for id in self.queues.entries(&keys).into_iter().take(1) {
                     if let Some(entry) = self.entries.get_mut(&id) {
-                        entry.ask_soon(&mut self.rq, id);
+                        entry.ask_soon(&mut self.context, &self.servers, id);
                     }
                 }
             }
@@ -402,33 +410,33 @@ impl Machine {
     }
 
     fn timeout(&mut self, timer: Timer) {
-        let rq = &mut self.rq;
+        let Self { context, servers, .. } = self;
         match timer {
             Timer::AcquireDeadline(op) => self.acquire_deadline(op),
             Timer::CloseDeadline => self.finish_close(),
-            Timer::Discover => rq.servers.discovery.ask(&mut rq.cx),
+            Timer::Discover => servers.discovery.ask(context),
             Timer::ForgetChannels => {
-                self.channels.forget_unused(&mut rq.cx, |keys| self.queues.has(keys));
+                self.channels.forget_unused(context, |keys| self.queues.has(keys));
             }
             Timer::Lease(id) => {
                 self.left_to_expire.remove(&id);
-                let loss = self.leases.due(rq, id);
+                let loss = self.leases.due(context, servers, id);
                 self.lose_if(loss);
             }
             Timer::OneShotDeadline(op) => {
                 if let Some(shot) = self.one_shots.get(&op) {
-                    let outcome = shot.overdue(rq, op);
+                    let outcome = shot.overdue(context, servers, op);
                     self.end_one_shot(op, outcome);
                 }
             }
-            Timer::OpenDeadline => self.lifecycle.open_deadline(&mut rq.cx),
+            Timer::OpenDeadline => self.lifecycle.open_deadline(context),
             Timer::Reconnect(node) => {
-                let within = self.leases.pressure(rq.cx.now);
-                rq.servers.reconnect(&mut rq.cx, node, within);
+                let within = self.leases.pressure(context.now);
+                servers.reconnect(context, node, within);
             }
             Timer::ReleaseDeadline(id) => {
                 if let Some(release) = self.releases.get_mut(&id) {
-                    release.deadline(rq, id);
+                    release.deadline(context, servers, id);
                 }
             }
             Timer::RetryEntry(id) => self.send_entry(id),
@@ -445,48 +453,48 @@ impl Machine {
     /// How long a server may leave a request unanswered. A quorum has no limit: ballots end by themselves, and one that
     /// a suspended process ends late is no sign of dead servers.
     fn patience(&self) -> Option<Duration> {
-        (!self.rq.cx.config.quorum).then_some(self.rq.cx.config.command_timeout)
+        (!self.context.config.quorum).then_some(self.context.config.command_timeout)
     }
 
     fn open(&mut self, op: OpId) {
-        self.lifecycle.begin(&self.rq.cx, op);
-        let servers = &mut self.rq.servers;
-        if self.rq.cx.config.cluster {
-            servers.discovery.ask(&mut self.rq.cx);
+        self.lifecycle.begin(&self.context, op);
+        let servers = &mut self.servers;
+        if self.context.config.cluster {
+            servers.discovery.ask(&mut self.context);
         } else {
-            servers.want(&mut self.rq.cx, NodeId::default());
+            servers.want(&mut self.context, NodeId::default());
         }
     }
 
     /// The manager is open once each of its first servers is connected or has failed.
     fn opened_if_decided(&mut self) {
-        if self.rq.servers.are_decided() {
-            self.lifecycle.opened(&mut self.rq.cx, Ok(()));
+        if self.servers.are_decided() {
+            self.lifecycle.opened(&mut self.context, Ok(()));
         }
     }
 
     fn connect_failed(&mut self, node: NodeId, failure: Failure) {
-        let (cx, servers) = (&mut self.rq.cx, &mut self.rq.servers);
+        let (context, servers) = (&mut self.context, &mut self.servers);
         let is_refused = matches!(failure, Failure::Refused(_));
-        let decides = !cx.config.cluster || is_refused || servers.is_last(node);
+        let decides = !context.config.cluster || is_refused || servers.is_last(node);
         if !self.lifecycle.is_opening() || !decides {
-            servers.connect_failed(cx, node, &failure, self.leases.pressure(cx.now));
+            servers.connect_failed(context, node, &failure, self.leases.pressure(context.now));
             self.opened_if_decided();
-        } else if self.lifecycle.may_open_later(cx, &failure) {
-            servers.at(node).connection.back_off(cx, node, None);
+        } else if self.lifecycle.may_open_later(context, &failure) {
+            servers.at(node).connection.back_off(context, node, None);
         } else {
-            self.lifecycle.opened(cx, Err(failure));
+            self.lifecycle.opened(context, Err(failure));
         }
     }
 
     fn discovered(&mut self, routes: Result<Routes, Failure>) {
-        let (cx, servers) = (&mut self.rq.cx, &mut self.rq.servers);
+        let (context, servers) = (&mut self.context, &mut self.servers);
         servers.discovery.answered(routes.is_ok());
         match routes {
             Ok(routes) => {
-                let connected = servers.discovered(cx, routes);
+                let connected = servers.discovered(context, routes);
                 // What they have not answered is asked where the locks are now.
-                for node in self.rq.servers.deserted() {
+                for node in self.servers.deserted() {
                     self.disconnected(
                         node,
                         "its slots are on other servers now, and it does not answer",
@@ -496,8 +504,10 @@ impl Machine {
                     self.resume(node);
                 }
             }
-            Err(failure) if self.lifecycle.is_opening() => self.lifecycle.opened(cx, Err(failure)),
-            Err(_) => servers.discovery.ask_soon(cx),
+            Err(failure) if self.lifecycle.is_opening() => {
+                self.lifecycle.opened(context, Err(failure))
+            }
+            Err(_) => servers.discovery.ask_soon(context),
         }
     }
 
@@ -507,25 +517,25 @@ impl Machine {
             keys.is_some_and(|keys| servers.node(keys) == node)
         };
         for id in in_order(&self.releases) {
-            if is_here(&self.rq.servers, self.releases.get(&id).map(|release| &release.keys)) {
+            if is_here(&self.servers, self.releases.get(&id).map(|release| &release.keys)) {
                 self.send_release(id);
             }
         }
-        self.leases.resume(&mut self.rq, node);
+        self.leases.resume(&mut self.context, &mut self.servers, node);
         for op in in_order(&self.one_shots) {
             // Includes those sent elsewhere while their slot moved to a server without a connection.
             self.send_one_shot(op);
         }
         for id in self.entries.keys_in_order() {
-            if is_here(&self.rq.servers, self.entries.get(&id).map(|entry| &entry.keys)) {
+            if is_here(&self.servers, self.entries.get(&id).map(|entry| &entry.keys)) {
                 self.send_entry(id);
             }
         }
     }
 
     fn disconnected(&mut self, node: NodeId, detail: &str) {
-        let within = self.leases.pressure(self.rq.cx.now);
-        if let Some(lost) = self.rq.disconnected(node, detail, within) {
+        let within = self.leases.pressure(self.context.now);
+        if let Some(lost) = self.servers.disconnected(&mut self.context, node, detail, within) {
             self.lost(node, lost);
         }
     }
@@ -533,18 +543,18 @@ impl Machine {
     /// A new connection is there: if the one before was still waited for, its requests are lost. They may be executed all
     /// the same, as those of any connection that is given up.
     fn replaced(&mut self, node: NodeId) {
-        let silent = self.rq.servers.at(node).connection.oldest();
-        let silent = silent.map_or(Duration::ZERO, |sent| self.rq.cx.now.since(sent));
+        let silent = self.servers.at(node).connection.oldest();
+        let silent = silent.map_or(Duration::ZERO, |sent| self.context.now.since(sent));
         let detail =
             format!("no answer within {} ms, and a new connection has one", silent.as_millis());
-        if let Some(lost) = self.rq.replaced(node, &detail) {
+        if let Some(lost) = self.servers.replaced(&mut self.context, node, &detail) {
             self.lost(node, lost);
         }
     }
 
     /// A connection has ended, and with it the requests `lost`.
     fn lost(&mut self, node: NodeId, lost: Vec<Finished>) {
-        self.channels.forget_node(&mut self.rq.cx, node);
+        self.channels.forget_node(&mut self.context, node);
         for entry in self.entries.values_mut() {
             // An entry whose grant waited for replicas owns the lock, so its end must release it.
             entry.uncertain |=
@@ -557,8 +567,8 @@ impl Machine {
 
     /// Fails open operations, releases all leases but those to keep, and ends when that is confirmed or takes too long.
     fn close(&mut self, op: OpId) {
-        self.lifecycle.begin_close(&mut self.rq.cx, op);
-        self.rq.begin_close();
+        self.lifecycle.begin_close(&mut self.context, op);
+        self.servers.begin_close();
         for op in in_order(&self.one_shots) {
             self.end_one_shot(op, Outcome::Closed);
         }
@@ -572,13 +582,13 @@ impl Machine {
             self.end_acquire(op, Outcome::Closed);
         }
         for id in self.leases.ids() {
-            let Some(held) = self.leases.remove(&mut self.rq, id) else {
+            let Some(held) = self.leases.remove(&mut self.context, &mut self.servers, id) else {
                 continue;
             };
             if held.leave_to_expire {
                 self.left_to_expire.insert(id);
             } else {
-                let token = Leases::token_of(&self.rq.cx, &held);
+                let token = Leases::token_of(&self.context, &held);
                 self.give_back(held.keys, token, held.uncertain);
             }
         }
@@ -598,15 +608,15 @@ impl Machine {
         let Some(op) = self.lifecycle.closing() else { return };
         for release in std::mem::take(&mut self.releases).into_values() {
             if let Some(op) = release.op {
-                let error = self.rq.servers.of(&release.keys).connection.last_error.clone();
-                self.rq.cx.complete(op, Outcome::Connection(error));
+                let error = self.servers.of(&release.keys).connection.last_error.clone();
+                self.context.complete(op, Outcome::Connection(error));
             }
         }
-        self.rq.cx.timers.clear_all();
+        self.context.timers.clear_all();
         self.channels = ShardChannels::default();
-        self.rq.cx.complete(op, Outcome::Done);
-        self.rq.end();
-        self.rq.cx.push(Effect::Stop);
+        self.context.complete(op, Outcome::Done);
+        self.servers.end(&mut self.context);
+        self.context.push(Effect::Stop);
     }
 }
 
@@ -615,13 +625,13 @@ impl Machine {
     fn acquire(&mut self, op: OpId, mut request: AcquireRequest) {
         if request.policy() == ContentionPolicy::Wait {
             let keys = request.keys.clone();
-            self.queues.insert(&mut self.rq.cx, op, request);
+            self.queues.insert(&mut self.context, op, request);
             return self.serve_queue(&keys, None);
         }
-        let (id, mut entry) = request.entry(&mut self.rq.cx, Beneficiary::Caller(op));
+        let (id, mut entry) = request.entry(&mut self.context, Beneficiary::Caller(op));
         entry.approach = self.approach(&entry);
         request.own = Some(id);
-        self.queues.insert(&mut self.rq.cx, op, request);
+        self.queues.insert(&mut self.context, op, request);
         self.entries.insert(id, entry);
         self.send_entry(id);
     }
@@ -654,16 +664,19 @@ impl Machine {
     /// Adds an entry at the server for the first caller here that has none.
     fn enqueue(&mut self, op: OpId, keys: &LockKeys, holder: Option<TokenId>) {
         let Some(request) = self.queues.get(op) else { return };
-        let (cx, servers) = (&mut self.rq.cx, &self.rq.servers);
-        let (id, mut entry) = request.entry(cx, Beneficiary::Queue);
+        let (context, servers) = (&mut self.context, &self.servers);
+        let (id, mut entry) = request.entry(context, Beneficiary::Queue);
         // A caller that has waited here came before callers enqueued elsewhere meanwhile.
-        let waited = (request.began < cx.now).then_some(request.began);
-        entry.take_position(request.began, waited.and_then(|at| servers.position_of(cx, keys, at)));
+        let waited = (request.began < context.now).then_some(request.began);
+        entry.take_position(
+            request.began,
+            waited.and_then(|at| servers.position_of(context, keys, at)),
+        );
         if !entry.mode.is_shared() {
             entry.block = self.queues.block(keys);
             // The lock is held. A shared one may have room for one more.
             if let Some(held) = holder.and_then(|id| self.leases.get(id)) {
-                let holder = Leases::token_of(cx, held).to_string();
+                let holder = Leases::token_of(context, held).to_string();
                 let remaining = Some(entry.ttl);
                 let held = Held { remaining, holder, ..Held::default() };
                 entry.pending = Pending::Held(Box::new(held));
@@ -679,7 +692,7 @@ impl Machine {
 
     /// Whether the fast path may do for a lock. A quorum's servers vote by scripts.
     fn is_likely_free(&self, keys: &LockKeys) -> bool {
-        !self.rq.cx.config.quorum && !self.contention.is_likely(keys)
+        !self.context.config.quorum && !self.contention.is_likely(keys)
     }
 
     /// The first request of a new entry.
@@ -693,8 +706,8 @@ impl Machine {
     /// this process gives the lock to the first waiter at the server.
     fn move_entries_back(&mut self, keys: &LockKeys) {
         for (id, began) in self.queues.served(keys).collect::<Vec<_>>() {
-            let is_open = self.rq.asks(id);
-            let seq = self.rq.servers.position_of(&self.rq.cx, keys, began);
+            let is_open = self.servers.asks(id);
+            let seq = self.servers.position_of(&self.context, keys, began);
             if let (Some(seq), Some(entry)) = (seq, self.entries.get_mut(&id))
                 && !is_open
                 && entry.is_ahead_of(began, seq)
@@ -708,7 +721,7 @@ impl Machine {
     /// Lets an entry ask, in its turn.
     fn send_entry(&mut self, id: TokenId) {
         if let Some(entry) = self.entries.get_mut(&id)
-            && !entry.waits(&mut self.rq, id)
+            && !entry.waits(&mut self.servers, id)
         {
             self.send_entry_now(id);
         }
@@ -718,13 +731,13 @@ impl Machine {
     fn send_entry_now(&mut self, id: TokenId) {
         let Some(entry) = self.entries.get_mut(&id) else { return };
         let first = self.queues.first_of(entry).and_then(|op| self.queues.get(op));
-        entry.send(&mut self.rq, id, first.map(|request| request.ttl));
+        entry.send(&mut self.context, &mut self.servers, id, first.map(|request| request.ttl));
     }
 
     /// Removes an entry, and forgets its requests.
     fn remove_entry(&mut self, id: TokenId) -> Option<Entry> {
-        self.rq.forget(Owner::Entry(id));
-        self.rq.forget(Owner::EntryBehind(id));
+        self.servers.forget(&mut self.context, Owner::Entry(id));
+        self.servers.forget(&mut self.context, Owner::EntryBehind(id));
         self.entries.remove(&id)
     }
 
@@ -732,7 +745,7 @@ impl Machine {
         if !finished.awaited {
             // A message has granted it meanwhile, or it was abandoned; a lost request may still be executed.
             if let Err(CallError::Lost(_)) = finished.reply {
-                self.leases.change(&mut self.rq.cx, id, |held| held.uncertain = true);
+                self.leases.change(&mut self.context, id, |held| held.uncertain = true);
                 // Its release may have gone to another server of a Cluster, and not have been lost with it.
                 if let Some(release) = self.releases.get_mut(&id) {
                     release.uncertain = true;
@@ -759,7 +772,7 @@ impl Machine {
                 _ => {}
             }
             let node = finished.node;
-            let step = entry.answered(&mut self.rq, id, finished);
+            let step = entry.answered(&mut self.context, &self.servers, id, finished);
             self.entry_step(node, id, step);
         }
     }
@@ -767,10 +780,10 @@ impl Machine {
     fn entry_step(&mut self, node: NodeId, id: TokenId, step: Step) {
         match step {
             Step::Nothing => {}
-            Step::Granted(granted) if self.rq.cx.config.confirm => {
+            Step::Granted(granted) if self.context.config.confirm => {
                 if let Some(entry) = self.entries.get_mut(&id) {
                     entry.confirming = Some(Box::new((node, granted)));
-                    self.rq.cx.push(Effect::Confirm { node, attempt: id });
+                    self.context.push(Effect::Confirm { node, attempt: id });
                 }
             }
             Step::Granted(granted) => self.grant(id, granted),
@@ -795,37 +808,39 @@ impl Machine {
             Beneficiary::Caller(op) => Some(op),
             Beneficiary::Queue => None,
         };
-        for op in self.queues.take_overdue(self.rq.cx.now, &keys, caller) {
+        for op in self.queues.take_overdue(self.context.now, &keys, caller) {
             self.end_for_pending(op, Some(id));
         }
         let Some(entry) = self.entries.get(&id) else { return };
         if let Some(op) = caller.filter(|_| entry.should_join()) {
             return self.join_queue(op);
         }
-        let servers = &self.rq.servers;
+        let servers = &self.servers;
         if matches!(entry.pending, Pending::Held(_))
             && entry.policy == ContentionPolicy::Wait
-            && self.rq.cx.config.cluster
+            && self.context.config.cluster
             && !servers.of(&keys).connection.pubsub_denied
         {
             // No message reaches this manager until it has subscribed; then its entries ask again.
             let (node, channel) = (servers.node(&keys), servers.shard_channel(&keys));
-            self.channels.listen(&mut self.rq.cx, node, channel, &keys);
+            self.channels.listen(&mut self.context, node, channel, &keys);
         }
         match again {
             Again::Now => self.send_entry_now(id),
-            Again::Soon => self.rq.retry(Owner::Entry(id)),
-            Again::Poll => entry.poll_later(&mut self.rq, id),
+            Again::Soon => self.servers.retry(&mut self.context, Owner::Entry(id)),
+            Again::Poll => entry.poll_later(&mut self.context, &self.servers, id),
         }
     }
 
     /// The server has granted this manager a freed lock.
     fn granted_by_message(&mut self, node: NodeId, grant: &Grant) {
-        let Some(id) = self.rq.cx.number_of(&grant.token) else { return };
+        let Some(id) = self.context.number_of(&grant.token) else { return };
         if let Some(entry) = self.entries.get_mut(&id) {
             let is_meant = entry.keys == grant.keys && entry.token == grant.token;
             if is_meant && entry.confirming.is_none() {
-                let step = entry.granted_by_message(&mut self.rq, id, node, grant);
+                let data = &self.servers.get(node).data;
+                let step =
+                    entry.granted_by_message(&mut self.context, &self.servers, data, id, grant);
                 self.entry_step(node, id, step);
             }
             return;
@@ -834,8 +849,9 @@ impl Machine {
             return self.send_release(id);
         }
         // A claim that is over needs no release: the token of a kept lock may be another process's now.
-        let began = self.rq.servers.get(node).data.local_time(self.rq.cx.now, grant.time);
-        let is_over = began.is_some_and(|began| valid_until(began, grant.claim) <= self.rq.cx.now);
+        let began = self.servers.get(node).data.local_time(self.context.now, grant.time);
+        let is_over =
+            began.is_some_and(|began| valid_until(began, grant.claim) <= self.context.now);
         let is_kept = self.leases.get(id).is_some() || self.left_to_expire.contains(&id);
         if !is_over && !is_kept {
             // No component knows it, but it owns a lock.
@@ -849,7 +865,7 @@ impl Machine {
             return;
         };
         match verdict {
-            Ok(()) if self.rq.cx.now < granted.until => self.grant(id, granted),
+            Ok(()) if self.context.now < granted.until => self.grant(id, granted),
             Ok(()) => {
                 let step = entry.too_late();
                 self.entry_step(node, id, step);
@@ -884,28 +900,27 @@ impl Machine {
             return self.discard_grant(id);
         }
         let Some(entry) = self.remove_entry(id) else { return };
-        let rq = &mut self.rq;
-        let Some((op, request)) =
-            first.and_then(|op| Some((op, self.queues.remove(&mut rq.cx, op)?)))
+        let context = &mut self.context;
+        let Some((op, request)) = first.and_then(|op| Some((op, self.queues.remove(context, op)?)))
         else {
             return self.give_back(entry.keys, entry.token, entry.uncertain);
         };
         let Entry { keys, mode, block, budget, beneficiary, label, .. } = entry;
-        rq.cx.stats.handed_off += u64::from(budget.is_some());
+        context.stats.handed_off += u64::from(budget.is_some());
         let other_label = context::other_label(&label, &request.label);
         let Granted { fence, until, pending_renewal, since, fast_path } = granted;
         let mut held = Lease::new(id, keys.clone(), label, mode, request.ttl, fence, until);
         held.budget =
-            budget.unwrap_or_else(|| HandoffBudget::new(rq.cx.now, request.ttl, mode, block));
+            budget.unwrap_or_else(|| HandoffBudget::new(context.now, request.ttl, mode, block));
         held.pending_renewal =
             pending_renewal.or((entry.ttl < request.ttl).then_some(PendingRenewal::Extension));
         (held.uncertain, held.confirmed) = (entry.uncertain, since);
         held.lone_share = fast_path && mode.is_shared();
         let (lease, is_incomplete) = (held.id, held.pending_renewal.is_some());
-        self.leases.begin(rq, held, request.hold);
-        rq.cx.complete(op, Outcome::Acquired { lease, fence, label: other_label });
+        self.leases.begin(context, &self.servers, held, request.hold);
+        context.complete(op, Outcome::Acquired { lease, fence, label: other_label });
         if is_incomplete {
-            self.leases.renew(rq, id, request.ttl);
+            self.leases.renew(context, &mut self.servers, id, request.ttl);
         }
         if beneficiary == Beneficiary::Queue {
             self.queues.remove_entry(&keys, id);
@@ -915,10 +930,10 @@ impl Machine {
 
     /// The grant is unusable: gives its token back; another token takes its position.
     fn discard_grant(&mut self, id: TokenId) {
-        let is_open = self.rq.asks(id);
+        let is_open = self.servers.asks(id);
         let Some(old) = self.remove_entry(id) else { return };
-        let new = self.rq.cx.next_token_id();
-        let token = self.rq.cx.token(new, &old.label);
+        let new = self.context.next_token_id();
+        let token = self.context.token(new, &old.label);
         self.entries.insert(new, old.replacement(token));
         self.queues.replace_entry(&old, id, new);
         self.give_back(old.keys, old.token, old.uncertain || is_open);
@@ -927,7 +942,7 @@ impl Machine {
 
     /// No caller needs it any more: gives back what it has got or may yet get.
     fn abandon_entry(&mut self, id: TokenId) {
-        let is_open = self.rq.asks(id);
+        let is_open = self.servers.asks(id);
         let Some(entry) = self.remove_entry(id) else { return };
         let is_granted = entry.confirming.is_some() || entry.approach == Approach::Completion;
         if entry.uncertain || is_open || is_granted || entry.is_queued() {
@@ -939,9 +954,9 @@ impl Machine {
     fn acquire_deadline(&mut self, op: OpId) {
         let known = self.queues.entry_of(op);
         let request = self.queues.get(op);
-        let is_away = request.is_some_and(|request| self.rq.servers.is_away(&request.keys));
+        let is_away = request.is_some_and(|request| self.servers.is_away(&request.keys));
         let may_answer = matches!(self.pending(known), Pending::Unanswered) && !is_away;
-        if !(may_answer && self.queues.wait_for_first_answer(&mut self.rq.cx, op)) {
+        if !(may_answer && self.queues.wait_for_first_answer(&mut self.context, op)) {
             self.end_for_pending(op, known);
         }
     }
@@ -955,15 +970,15 @@ impl Machine {
     fn end_for_pending(&mut self, op: OpId, known: Option<TokenId>) {
         let Some(request) = self.queues.get(op) else { return };
         let pending = self.pending(known);
-        let outcome = self.queues.outcome(&self.rq, request, known, pending);
+        let outcome = self.queues.outcome(&self.context, &self.servers, request, known, pending);
         self.end_acquire(op, outcome);
     }
 
     /// Ends a request without a lock. Its entry is abandoned, unless another caller in the queue needs it.
     fn end_acquire(&mut self, op: OpId, outcome: Outcome) {
-        let Some(request) = self.queues.remove(&mut self.rq.cx, op) else { return };
-        self.rq.cx.stats.timed_out += u64::from(matches!(outcome, Outcome::TimedOut { .. }));
-        self.rq.cx.complete(op, outcome);
+        let Some(request) = self.queues.remove(&mut self.context, op) else { return };
+        self.context.stats.timed_out += u64::from(matches!(outcome, Outcome::TimedOut { .. }));
+        self.context.complete(op, outcome);
         if let Some(id) = request.own {
             self.abandon_entry(id);
         }
@@ -979,7 +994,7 @@ impl Machine {
 impl Machine {
     /// A message says that a lock was taken from its owner.
     fn hear_of_loss(&mut self, taken: &Taken) {
-        let Some(id) = self.rq.cx.number_of(&taken.token) else { return };
+        let Some(id) = self.context.number_of(&taken.token) else { return };
         if let Some(entry) = self.entries.get_mut(&id)
             && entry.keys == taken.keys
             && entry.token == taken.token
@@ -990,20 +1005,20 @@ impl Machine {
             entry.uncertain = true;
             return self.send_entry(id);
         }
-        self.leases.hear_of_loss(&mut self.rq, id, taken);
+        self.leases.hear_of_loss(&mut self.context, &mut self.servers, id, taken);
     }
 
     fn lose_if(&mut self, loss: Option<Loss>) {
         let Some(Loss { id, reason, give_back }) = loss else { return };
-        let rq = &mut self.rq;
-        let Some(held) = self.leases.remove(rq, id) else { return };
+        let context = &mut self.context;
+        let Some(held) = self.leases.remove(context, &mut self.servers, id) else { return };
         if let Some((op, _)) = self.undecided.remove(&id) {
-            rq.cx.complete(op, Outcome::Lost);
+            context.complete(op, Outcome::Lost);
         }
-        rq.cx.stats.lost += u64::from(reason != LossReason::Ended);
-        rq.cx.push(Effect::Lose { lease: held.id, reason });
+        context.stats.lost += u64::from(reason != LossReason::Ended);
+        context.push(Effect::Lose { lease: held.id, reason });
         self.end_extensions_of(held.id);
-        let outdated = self.rq.servers.data_of(&held.keys).is_outdated(held.fence);
+        let outdated = self.servers.data_of(&held.keys).is_outdated(held.fence);
         let uncertain = held.uncertain || outdated;
         let (given_back, twice) = match give_back {
             GiveBack::Always => (true, held.uncertain),
@@ -1011,7 +1026,7 @@ impl Machine {
             GiveBack::Never => (false, false),
         };
         if given_back {
-            let token = Leases::token_of(&self.rq.cx, &held);
+            let token = Leases::token_of(&self.context, &held);
             self.give_back(held.keys, token, twice);
         }
     }
@@ -1023,7 +1038,7 @@ impl Machine {
         self.lose_if(Some(Loss { id, reason: LossReason::Ended, give_back: GiveBack::Never }));
         // A message about its grant may still be on its way.
         self.left_to_expire.insert(id);
-        self.rq.cx.timers.set(Timer::Lease(id), self.rq.cx.now + ttl);
+        self.context.timers.set(Timer::Lease(id), self.context.now + ttl);
     }
 
     fn extensions_of(&self, lease: LeaseId) -> impl Iterator<Item = OpId> {
@@ -1042,20 +1057,20 @@ impl Machine {
     /// Gives back what a token has got or may yet get. No caller waits.
     fn give_back(&mut self, keys: LockKeys, token: Token, uncertain: bool) {
         // A token that its caller has chosen has no number.
-        let own = self.rq.cx.number_of(&token);
-        let id = own.unwrap_or_else(|| self.rq.cx.next_token_id());
-        let release = Release::new(keys, token, self.rq.cx.now, uncertain);
+        let own = self.context.number_of(&token);
+        let id = own.unwrap_or_else(|| self.context.next_token_id());
+        let release = Release::new(keys, token, self.context.now, uncertain);
         self.begin_release(id, release);
     }
 
     fn begin_release(&mut self, id: TokenId, release: Release) {
-        release.send(&mut self.rq, id);
+        release.send(&mut self.context, &mut self.servers, id);
         self.releases.insert(id, release);
     }
 
     fn send_release(&mut self, id: TokenId) {
         if let Some(release) = self.releases.get(&id) {
-            release.send(&mut self.rq, id);
+            release.send(&mut self.context, &mut self.servers, id);
         }
     }
 
@@ -1064,8 +1079,8 @@ impl Machine {
     fn end_releases_of(&mut self, token: &Token) {
         for id in in_order(&self.releases) {
             if let Some(release) = self.releases.get_mut(&id).filter(|each| each.is_of(token)) {
-                release.give_up(&mut self.rq.cx, id);
-                self.rq.forget(Owner::Release(id));
+                release.give_up(&mut self.context, id);
+                self.servers.forget(&mut self.context, Owner::Release(id));
                 self.releases.remove(&id);
             }
         }
@@ -1073,22 +1088,22 @@ impl Machine {
 
     fn release_answered(&mut self, id: TokenId, finished: Finished) {
         if let Some(release) = self.releases.get_mut(&id)
-            && release.answered(&mut self.rq, id, finished)
+            && release.answered(&mut self.context, &mut self.servers, id, finished)
         {
-            self.rq.forget(Owner::Release(id));
+            self.servers.forget(&mut self.context, Owner::Release(id));
             self.releases.remove(&id);
             self.releases.slim();
         }
     }
 
     fn release(&mut self, op: OpId, lease: LeaseId, exported: bool) {
-        let held = self.leases.valid(&self.rq.cx, lease);
+        let held = self.leases.valid(&self.context, lease);
         let Some(held) = held.filter(|_| !self.undecided.contains_key(&lease.token_id())) else {
             // The lease was lost or released before; its end gives back what is left of it.
-            return self.rq.cx.complete(op, Outcome::Lost);
+            return self.context.complete(op, Outcome::Lost);
         };
         let id = lease.token_id();
-        let caller = (op, self.rq.cx.now + self.rq.cx.config.command_timeout);
+        let caller = (op, self.context.now + self.context.config.command_timeout);
         // Unless somebody waits here, there is no handoff to consider.
         if exported || !self.queues.has(&held.keys) {
             self.release_at_server(id, caller, None);
@@ -1106,7 +1121,7 @@ impl Machine {
 
     /// Whether a renewal, a claim or an extension is under way, whose answer may deny that the lock is held.
     fn is_unanswered(&self, held: &Lease) -> bool {
-        self.rq.is_open(Owner::Renewal(held.id.token_id()))
+        self.servers.is_open(Owner::Renewal(held.id.token_id()))
             || self.extensions_of(held.id).next().is_some()
     }
 
@@ -1115,30 +1130,30 @@ impl Machine {
     fn keeps_a_position(&self, held: &Lease) -> bool {
         let keeps = |(id, began): (TokenId, Mono)| {
             let entry = self.entries.get(&id);
-            self.rq.asks(id) && entry.is_some_and(|entry| entry.came_before(began))
+            self.servers.asks(id) && entry.is_some_and(|entry| entry.came_before(began))
         };
         // The servers of a quorum have no queue.
-        let queues = !self.rq.cx.config.quorum && !held.mode.is_shared();
+        let queues = !self.context.config.quorum && !held.mode.is_shared();
         queues && self.queues.served(&held.keys).any(keeps)
     }
 
     /// Whether the budget is spent, but the answer to a request for more handoffs is to come.
     fn may_get_handoffs(&self, held: &Lease) -> bool {
-        held.budget.is_spent(self.rq.cx.now)
-            && self.rq.is_open(Owner::Reservation(held.id.token_id()))
+        held.budget.is_spent(self.context.now)
+            && self.servers.is_open(Owner::Reservation(held.id.token_id()))
             && self.fitting_owner(held).is_some()
     }
 
     /// The caller here that may get the whole lock from its owner without the server.
     fn next_owner(&self, held: &Lease) -> Option<OpId> {
-        self.fitting_owner(held).filter(|_| !held.budget.is_spent(self.rq.cx.now))
+        self.fitting_owner(held).filter(|_| !held.budget.is_spent(self.context.now))
     }
 
     /// The caller here that may get the whole lock from its owner, if there are handoffs left.
     fn fitting_owner(&self, held: &Lease) -> Option<OpId> {
         let op = self.queues.first(&held.keys)?;
         let next = self.queues.get(op)?;
-        let server = self.rq.servers.of(&held.keys);
+        let server = self.servers.of(&held.keys);
         // Fences reserved under another replication id may be smaller than those issued since.
         let known = server.connection.is_up()
             && held.data_number == server.data.number
@@ -1146,14 +1161,14 @@ impl Machine {
         let whole = !held.mode.is_shared() && !next.mode.is_shared();
         // The lease continues: the rest must suffice for the successor, but a crash of it must not cost more. Until an
         // open request is answered, the rest is unknown.
-        let left = held.until.since(self.rq.cx.now);
+        let left = held.until.since(self.context.now);
         let fits = self.is_unanswered(held) || (next.ttl / 2..=next.ttl).contains(&left);
         (known && whole && fits && next.hold.renew).then_some(op)
     }
 
     fn hand_off_or_release(&mut self, lease: LeaseId, caller: Leaving) {
         if self.hand_off(lease) {
-            return self.rq.cx.complete(caller.0, Outcome::Done);
+            return self.context.complete(caller.0, Outcome::Done);
         }
         let successor = self.successor(lease.token_id());
         self.release_at_server(lease.token_id(), caller, successor);
@@ -1162,21 +1177,24 @@ impl Machine {
     /// Hands the whole lock off to the next caller here. False if it must be released at the server.
     fn hand_off(&mut self, lease: LeaseId) -> bool {
         let Some(held) = self.leases.hold_of(lease) else { return false };
-        if self.is_unanswered(held) || !held.is_confirmed(self.rq.cx.now) {
+        if self.is_unanswered(held) || !held.is_confirmed(self.context.now) {
             return false;
         }
         let Some(op) = self.next_owner(held) else { return false };
-        let Some(next) = self.queues.remove(&mut self.rq.cx, op) else { return false };
+        let Some(next) = self.queues.remove(&mut self.context, op) else { return false };
         self.end_extensions_of(lease);
-        let (cx, id) = (&mut self.rq.cx, lease.token_id());
-        let Some(held) = self.leases.hand_off(cx, id, next.ttl, next.hold) else { return false };
+        let (context, id) = (&mut self.context, lease.token_id());
+        let Some(held) = self.leases.hand_off(context, id, next.ttl, next.hold) else {
+            return false;
+        };
         let label = context::other_label(&held.label, &next.label);
-        cx.stats.acquired += 1;
-        cx.stats.handed_off += 1;
+        context.stats.acquired += 1;
+        context.stats.handed_off += 1;
         let (lease, fence) = (held.id, held.fence);
-        cx.complete(op, Outcome::Acquired { lease, fence, label });
+        context.complete(op, Outcome::Acquired { lease, fence, label });
         self.serve_queue(&next.keys, Some(id));
-        self.leases.reserve(&mut self.rq, id, |keys| self.queues.block(keys));
+        self.leases
+            .reserve(&mut self.context, &mut self.servers, id, |keys| self.queues.block(keys));
         true
     }
 
@@ -1184,10 +1202,16 @@ impl Machine {
     fn reserved(&mut self, id: TokenId, finished: &Finished) {
         let Some(held) = self.leases.get(id).filter(|_| finished.awaited) else { return };
         let loss = match finished.reply {
-            _ if held.until <= self.rq.cx.now => self.leases.end(id),
+            _ if held.until <= self.context.now => self.leases.end(id),
             Ok(Reply::Reserved { fence, waiting }) => {
                 let alone = self.queues.are_only_own(&held.keys, waiting, &self.entries);
-                self.leases.reserved(&mut self.rq, id, (fence, alone), finished);
+                self.leases.reserved(
+                    &mut self.context,
+                    &self.servers,
+                    id,
+                    (fence, alone),
+                    finished,
+                );
                 None
             }
             // Its downgrade came first: a share is not handed off that way.
@@ -1202,13 +1226,15 @@ impl Machine {
 
     /// An entry for the caller here that gets a share by handoff.
     fn successor(&mut self, id: TokenId) -> Option<Successor> {
-        let (cx, held) = (&mut self.rq.cx, self.leases.get(id)?);
-        if !matches!(held.mode, Mode::Shared { limit: Some(_) }) || held.budget.is_spent(cx.now) {
+        let (context, held) = (&mut self.context, self.leases.get(id)?);
+        if !matches!(held.mode, Mode::Shared { limit: Some(_) })
+            || held.budget.is_spent(context.now)
+        {
             return None;
         }
         let budget = held.budget.next();
         let next = self.queues.reserve_successor(&held.keys, held.mode)?;
-        let (id, mut entry) = next.entry(cx, Beneficiary::Queue);
+        let (id, mut entry) = next.entry(context, Beneficiary::Queue);
         (entry.budget, entry.max_ttl) = (Some(budget), entry.ttl);
         Some((id, Box::new(entry)))
     }
@@ -1227,15 +1253,17 @@ impl Machine {
     }
 
     fn release_at_server(&mut self, id: TokenId, caller: Leaving, successor: Option<Successor>) {
-        let Some(held) = self.leases.remove(&mut self.rq, id) else { return };
+        let Some(held) = self.leases.remove(&mut self.context, &mut self.servers, id) else {
+            return;
+        };
         let waits_here = self.queues.has(&held.keys);
         // A handoff while nobody else waits takes nobody's turn.
         if waits_here && (successor.is_none() || !self.queues.is_alone(&held.keys)) {
             self.move_entries_back(&held.keys);
         }
         let (op, deadline) = caller;
-        self.rq.cx.timers.set(Timer::ReleaseDeadline(id), deadline);
-        let token = Leases::token_of(&self.rq.cx, &held);
+        self.context.timers.set(Timer::ReleaseDeadline(id), deadline);
+        let token = Leases::token_of(&self.context, &held);
         let mut release = Release::new(held.keys, token, held.until, held.uncertain);
         (release.op, release.shared) = (Some(op), held.mode.is_shared());
         release.fast_path = (held.lone_share || !release.shared)
@@ -1243,11 +1271,11 @@ impl Machine {
             && !held.uncertain
             && !waits_here
             && self.is_likely_free(&release.keys)
-            && self.rq.servers.data_of(&release.keys).has_fast_path(held.mode);
+            && self.servers.data_of(&release.keys).has_fast_path(held.mode);
         release.successor = successor;
         let asks_behind = (waits_here && !release.shared).then(|| release.keys.clone());
         self.begin_release(id, release);
-        if let Some(keys) = asks_behind.filter(|_| self.rq.is_open(Owner::Release(id))) {
+        if let Some(keys) = asks_behind.filter(|_| self.servers.is_open(Owner::Release(id))) {
             self.ask_behind_release(&keys);
         }
     }
@@ -1258,7 +1286,7 @@ impl Machine {
             && let Some(entry) = self.entries.get(&id)
             && !entry.mode.is_shared()
         {
-            entry.ask_behind(&mut self.rq, id);
+            entry.ask_behind(&mut self.context, &mut self.servers, id);
         }
     }
 
@@ -1303,11 +1331,11 @@ impl Machine {
     fn grant_successor(&mut self, id: TokenId, entry: Entry, fence: u64, answer: &Finished) {
         let (node, since) = (answer.node, answer.sent);
         let until = valid_until(since, entry.ttl);
-        let outdated = self.rq.servers.get(node).data.is_outdated(fence);
+        let outdated = self.servers.get(node).data.is_outdated(fence);
         // That caller may have left.
         let first = self.queues.first(&entry.keys).and_then(|op| self.queues.get(op));
         let wanted = first.is_some_and(|first| first.mode == entry.mode);
-        if until <= self.rq.cx.now || outdated || !wanted {
+        if until <= self.context.now || outdated || !wanted {
             return self.give_back(entry.keys, entry.token, false);
         }
         self.queues.add_first_entry(&entry.keys, id);
@@ -1320,43 +1348,43 @@ impl Machine {
 /// One-shots.
 impl Machine {
     fn begin_one_shot(&mut self, op: OpId, call: Call, purpose: Purpose) {
-        let deadline = self.rq.cx.now + self.rq.cx.config.command_timeout;
-        self.rq.cx.timers.set(Timer::OneShotDeadline(op), deadline);
+        let deadline = self.context.now + self.context.config.command_timeout;
+        self.context.timers.set(Timer::OneShotDeadline(op), deadline);
         self.one_shots.insert(op, OneShot::new(call, purpose));
         self.send_one_shot(op);
     }
 
     fn send_one_shot(&mut self, op: OpId) {
         if let Some(shot) = self.one_shots.get_mut(&op) {
-            shot.send(&mut self.rq, &self.leases, op);
+            shot.send(&mut self.context, &mut self.servers, &self.leases, op);
         }
     }
 
     fn remove_one_shot(&mut self, op: OpId) -> Option<OneShot> {
         let mut shot = self.one_shots.remove(&op)?;
-        self.rq.cx.timers.clear(Timer::OneShotDeadline(op));
-        shot.uncertain |= self.rq.forget(Owner::OneShot(op));
+        self.context.timers.clear(Timer::OneShotDeadline(op));
+        shot.uncertain |= self.servers.forget(&mut self.context, Owner::OneShot(op));
         Some(shot)
     }
 
     fn extend(&mut self, op: OpId, lease: LeaseId, ttl: Option<Duration>, purpose: Purpose) {
-        let Some(held) = self.leases.valid(&self.rq.cx, lease) else {
-            return self.rq.cx.complete(op, Outcome::Lost);
+        let Some(held) = self.leases.valid(&self.context, lease) else {
+            return self.context.complete(op, Outcome::Lost);
         };
         let ttl = ttl.unwrap_or(held.ttl);
-        let (call, _) = Leases::extension(&self.rq, held, ttl);
+        let (call, _) = Leases::extension(&self.context, held, ttl);
         self.begin_one_shot(op, call, purpose);
     }
 
     fn downgrade(&mut self, op: OpId, lease: LeaseId) {
-        let Some(held) = self.leases.valid(&self.rq.cx, lease) else {
-            return self.rq.cx.complete(op, Outcome::Lost);
+        let Some(held) = self.leases.valid(&self.context, lease) else {
+            return self.context.complete(op, Outcome::Lost);
         };
-        let (keys, token) = (held.keys.clone(), Leases::token_of(&self.rq.cx, held));
+        let (keys, token) = (held.keys.clone(), Leases::token_of(&self.context, held));
         let (epoch, fence) = (ServerTime::default(), held.fence);
         // From now on requests for the lease are for a share; they also extend the whole lock while the downgrade is not
         // executed.
-        self.leases.change(&mut self.rq.cx, lease.token_id(), |held| held.mode = Mode::SHARED);
+        self.leases.change(&mut self.context, lease.token_id(), |held| held.mode = Mode::SHARED);
         let call = Call::Downgrade { keys, token, epoch, fence };
         self.begin_one_shot(op, call, Purpose::Downgrade(lease));
     }
@@ -1365,13 +1393,13 @@ impl Machine {
         let Some(shot) = self.one_shots.get_mut(&op).filter(|_| finished.awaited) else { return };
         let lease = shot.extends();
         let held = lease.and_then(|lease| self.leases.hold_of(lease));
-        if held.is_some_and(|held| held.until <= self.rq.cx.now) {
+        if held.is_some_and(|held| held.until <= self.context.now) {
             // A lease that has ended stays lost, even if an extension succeeds later.
             let loss = lease.and_then(|lease| self.leases.end(lease.token_id()));
             return self.lose_if(loss);
         }
         let sent = finished.sent;
-        match shot.answered(&mut self.rq, op, finished) {
+        match shot.answered(&mut self.context, &mut self.servers, op, finished) {
             Some(Ok(reply)) => self.one_shot_succeeded(op, sent, reply),
             Some(Err(outcome)) => self.end_one_shot(op, outcome),
             None => {}
@@ -1402,7 +1430,13 @@ impl Machine {
             }
             (Purpose::Extend(lease), Reply::Owner(true) | Reply::Granted { .. }) => {
                 if self.leases.hold_of(*lease).is_some() {
-                    self.leases.confirm(&mut self.rq, lease.token_id(), sent, shot.call.ttl());
+                    self.leases.confirm(
+                        &mut self.context,
+                        &self.servers,
+                        lease.token_id(),
+                        sent,
+                        shot.call.ttl(),
+                    );
                 }
                 Outcome::Done
             }
@@ -1426,7 +1460,7 @@ impl Machine {
             }
             (Purpose::Adopt { .. } | Purpose::Force, _) => Outcome::Lost,
         };
-        self.rq.cx.complete(op, outcome);
+        self.context.complete(op, outcome);
     }
 
     fn adopted(&mut self, sent: Mono, shot: OneShot, fence: u64) -> Outcome {
@@ -1438,14 +1472,14 @@ impl Machine {
             return Outcome::Internal;
         };
         // This manager may be the owner, and miss the message.
-        let own = self.rq.cx.number_of(&owner).filter(|id| self.leases.get(*id).is_some());
+        let own = self.context.number_of(&owner).filter(|id| self.leases.get(*id).is_some());
         // A caller that has chosen a token for its own lock loses nothing.
         let is_named = label.starts_with(NAMED);
         let reason = if is_named { LossReason::Ended } else { LossReason::Adopted };
         let give_back = GiveBack::IfUncertain;
         self.lose_if(own.map(|id| Loss { id, reason, give_back }));
         let until = valid_until(sent, ttl);
-        if until <= self.rq.cx.now {
+        if until <= self.context.now {
             self.give_back(keys, token, false);
             let ms = ttl.as_millis();
             return Outcome::Connection(format!(
@@ -1455,20 +1489,20 @@ impl Machine {
         let told = (!label.is_empty()).then(|| label.to_string());
         let mut held = Lease::new(new, keys, label, mode, ttl, fence, until);
         held.uncertain = shot.uncertain;
-        self.leases.begin(&mut self.rq, held, terms);
+        self.leases.begin(&mut self.context, &self.servers, held, terms);
         Outcome::Acquired { lease: LeaseId::first(new), fence, label: told }
     }
 
     fn acquired_all(&mut self, sent: Mono, shot: OneShot, fences: Vec<u64>) -> Outcome {
-        let first = self.rq.cx.number_of(shot.call.token());
+        let first = self.context.number_of(shot.call.token());
         let (Purpose::AcquireAll { label, hold: terms }, Some(first)) = (&shot.purpose, first)
         else {
             return Outcome::Internal;
         };
         let ttl = shot.call.ttl();
         let until = valid_until(sent, ttl);
-        let data = self.rq.servers.data_of(shot.call.keys());
-        if until <= self.rq.cx.now || fences.iter().any(|fence| data.is_outdated(*fence)) {
+        let data = self.servers.data_of(shot.call.keys());
+        if until <= self.context.now || fences.iter().any(|fence| data.is_outdated(*fence)) {
             // Unreliable leases go back; the locks are acquired one by one.
             self.give_back_all(shot);
             return Outcome::Held;
@@ -1477,7 +1511,7 @@ impl Machine {
             let (id, label, mode) = (TokenId(number), Arc::clone(label), Mode::Exclusive);
             let mut held = Lease::new(id, keys, label, mode, ttl, *fence, until);
             held.uncertain = shot.uncertain;
-            self.leases.begin(&mut self.rq, held, *terms);
+            self.leases.begin(&mut self.context, &self.servers, held, *terms);
         }
         Outcome::AcquiredAll { lease: LeaseId::first(first), fences }
     }
@@ -1496,7 +1530,7 @@ impl Machine {
         if shot.uncertain {
             self.give_back_all(shot);
         }
-        self.rq.cx.complete(op, outcome);
+        self.context.complete(op, outcome);
     }
 }
 
@@ -1509,7 +1543,7 @@ impl Machine {
     /// The servers deny that the token has the lock: its lease ends, if it has not ended before.
     fn deny(&mut self, now: Mono, token: &Token, out: &mut Vec<Effect>) {
         self.handle(now, out, |machine| {
-            let id = machine.rq.cx.number_of(token);
+            let id = machine.context.number_of(token);
             let loss = id.and_then(|id| machine.leases.denied(id));
             machine.lose_if(loss);
         });
@@ -1517,7 +1551,10 @@ impl Machine {
 
     /// A majority can be asked again: sends every renewal that is due.
     fn resume_renewals(&mut self, now: Mono, out: &mut Vec<Effect>) {
-        self.handle(now, out, |machine| machine.leases.resume(&mut machine.rq, NodeId::default()));
+        self.handle(now, out, |machine| {
+            let Self { context, servers, leases, .. } = machine;
+            leases.resume(context, servers, NodeId::default());
+        });
     }
 
     /// How soon the lease that is nearest its end needs an attempt to connect.
@@ -1527,12 +1564,12 @@ impl Machine {
 
     /// The same of the lease of one token.
     fn pressure_of(&self, now: Mono, token: &Token) -> Option<Duration> {
-        self.rq.cx.number_of(token).and_then(|id| self.leases.pressure_of(now, id))
+        self.context.number_of(token).and_then(|id| self.leases.pressure_of(now, id))
     }
 
     /// The token and the label of a lease.
     fn labelled_token(&self, lease: LeaseId) -> Option<(Token, &str)> {
         let held = self.leases.hold_of(lease)?;
-        Some((Leases::token_of(&self.rq.cx, held), &held.label))
+        Some((Leases::token_of(&self.context, held), &held.label))
     }
 }

@@ -7,7 +7,8 @@
 use super::context::Context;
 use super::interface::{Hold, Outcome};
 use super::lease::Leases;
-use super::requests::{CallError, Fallback, Finished, Requests};
+use super::request::{CallError, Fallback, Finished};
+use super::servers::Servers;
 use super::timers::Owner;
 use super::waiting_room::Rank;
 use crate::protocol::{Call, LeaseId, LockKeys, OpId, Refusal, Reply, ServerTime, TokenId};
@@ -51,21 +52,21 @@ pub(super) enum Purpose {
 
 /// The call that acquires several locks at once, if one call can.
 pub(super) fn acquire_all(
-    cx: &mut Context,
+    context: &mut Context,
     keys: Vec<LockKeys>,
     label: &str,
     ttl: Duration,
 ) -> Option<Call> {
-    if keys.len() > ACQUIRE_ALL_MAX || cx.config.quorum || cx.config.confirm {
+    if keys.len() > ACQUIRE_ALL_MAX || context.config.quorum || context.config.confirm {
         return None;
     }
-    let slot = |keys: &LockKeys| cx.config.cluster.then(|| keys.slot());
+    let slot = |keys: &LockKeys| context.config.cluster.then(|| keys.slot());
     if keys.windows(2).any(|pair| slot(&pair[0]) != slot(&pair[1])) {
         return None;
     }
     let mut locks = keys.into_iter().map(|keys| {
-        let id = cx.next_token_id();
-        (keys, cx.token(id, label))
+        let id = context.next_token_id();
+        (keys, context.token(id, label))
     });
     let (first, epoch) = (locks.next()?, ServerTime::default());
     Some(Call::AcquireAll { first, others: locks.collect(), ttl, epoch })
@@ -77,9 +78,15 @@ impl OneShot {
     }
 
     /// Sends its call in its turn, unless it has an open request.
-    pub(super) fn send(&mut self, rq: &mut Requests, leases: &Leases, op: OpId) {
+    pub(super) fn send(
+        &mut self,
+        context: &mut Context,
+        servers: &mut Servers,
+        leases: &Leases,
+        op: OpId,
+    ) {
         let owner = Owner::OneShot(op);
-        if rq.is_open(owner) {
+        if servers.is_open(owner) {
             return;
         }
         let mut fallback = Fallback::None;
@@ -87,20 +94,20 @@ impl OneShot {
             // The lease may have been claimed or downgraded since.
             let mut ttl = self.call.ttl();
             if let Purpose::Extend(_) = self.purpose {
-                ttl = held.within_hold(rq.cx.now, ttl);
+                ttl = held.within_hold(context.now, ttl);
             }
-            (self.call, fallback) = Leases::extension(rq, held, ttl);
+            (self.call, fallback) = Leases::extension(context, held, ttl);
         }
         // A lease depends on the others.
         let can_wait = matches!(
             self.purpose,
             Purpose::AcquireAll { .. } | Purpose::Adopt { .. } | Purpose::Force
         );
-        if can_wait && !rq.has_room(self.call.keys()) {
+        if can_wait && !servers.has_room(self.call.keys()) {
             let rank = if self.uncertain { Rank::Known } else { Rank::New };
-            return rq.wait(owner, self.call.keys(), rank);
+            return servers.wait(owner, self.call.keys(), rank);
         }
-        rq.send(owner, self.call.clone(), fallback);
+        servers.send(context, owner, self.call.clone(), fallback);
     }
 
     pub(super) const fn extends(&self) -> Option<LeaseId> {
@@ -113,7 +120,8 @@ impl OneShot {
     /// A request was answered, or never will be. Returns the reply or the outcome that ends it; none if it is retried.
     pub(super) fn answered(
         &mut self,
-        rq: &mut Requests,
+        context: &mut Context,
+        servers: &mut Servers,
         op: OpId,
         finished: Finished,
     ) -> Option<Result<Reply, Outcome>> {
@@ -128,7 +136,7 @@ impl OneShot {
                     }
                     *seen = Some(present);
                 }
-                rq.send(owner, self.call.clone(), Fallback::None);
+                servers.send(context, owner, self.call.clone(), Fallback::None);
                 return None;
             }
             // A reply without all fences is retried.
@@ -151,7 +159,7 @@ impl OneShot {
                 self.last_error = Some(outcome);
             }
         }
-        rq.retry(owner);
+        servers.retry(context, owner);
         None
     }
 
@@ -161,9 +169,9 @@ impl OneShot {
     }
 
     /// Its outcome without a final answer in time.
-    pub(super) fn overdue(&self, rq: &Requests, op: OpId) -> Outcome {
-        let patience = rq.cx.config.command_timeout;
-        let unanswered = || rq.no_answer(Owner::OneShot(op), self.call.keys(), patience);
+    pub(super) fn overdue(&self, context: &Context, servers: &Servers, op: OpId) -> Outcome {
+        let patience = context.config.command_timeout;
+        let unanswered = || servers.no_answer(Owner::OneShot(op), self.call.keys(), patience);
         self.last_error.clone().unwrap_or_else(unanswered)
     }
 

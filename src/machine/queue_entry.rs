@@ -10,7 +10,9 @@ use super::context::Context;
 use super::handoff::HandoffBudget;
 use super::interface::Polling;
 use super::lease::PendingRenewal;
-use super::requests::{CallError, Fallback, Finished, Requests};
+use super::request::{CallError, Fallback, Finished};
+use super::server_data::ServerData;
+use super::servers::Servers;
 use super::timers::{Owner, Timer};
 use super::waiting_room::Rank;
 use crate::protocol::{
@@ -264,14 +266,14 @@ impl Entry {
         }
     }
 
-    fn intent(&self, rq: &Requests) -> Intent {
+    fn intent(&self, context: &Context, servers: &Servers) -> Intent {
         match (&self.policy, self.position) {
             (ContentionPolicy::Steal(Some(seen)), _) => Intent::Steal(Arc::clone(seen)),
             (ContentionPolicy::Try, _) => Intent::Try,
             (ContentionPolicy::Wait, Position::Unknown)
-                if self.was_delayed && self.came_before(rq.cx.now) =>
+                if self.was_delayed && self.came_before(context.now) =>
             {
-                Intent::Join(rq.servers.position_of(&rq.cx, &self.keys, self.since))
+                Intent::Join(servers.position_of(context, &self.keys, self.since))
             }
             (ContentionPolicy::Wait, Position::Unknown) => Intent::Join(None),
             (ContentionPolicy::Steal(None), _) | (ContentionPolicy::Wait, Position::Queued(_)) => {
@@ -316,77 +318,90 @@ impl Entry {
 
 impl Entry {
     /// Lets it wait, if there is no room for its request. Returns whether it waits.
-    pub(super) fn waits(&mut self, rq: &mut Requests, id: TokenId) -> bool {
-        if rq.has_room(&self.keys) || self.confirming.is_some() || rq.asks(id) {
+    pub(super) fn waits(&mut self, servers: &mut Servers, id: TokenId) -> bool {
+        if servers.has_room(&self.keys) || self.confirming.is_some() || servers.asks(id) {
             return false;
         }
         let is_new = matches!(self.position, Position::Unknown);
         let may_own = self.uncertain || self.approach == Approach::Completion;
         let rank = if is_new && !may_own { Rank::New } else { Rank::Known };
-        rq.wait(Owner::Entry(id), &self.keys, rank);
+        servers.wait(Owner::Entry(id), &self.keys, rank);
         self.was_delayed |= is_new;
         true
     }
 
     /// Asks for the lock, unless it has an open request or a grant that waits for replicas. `wanted`: the lease of the
     /// caller that it serves next, if there is one.
-    pub(super) fn send(&mut self, rq: &mut Requests, id: TokenId, wanted: Option<Duration>) {
-        if self.confirming.is_some() || rq.asks(id) {
+    pub(super) fn send(
+        &mut self,
+        context: &mut Context,
+        servers: &mut Servers,
+        id: TokenId,
+        wanted: Option<Duration>,
+    ) {
+        if self.confirming.is_some() || servers.asks(id) {
             return;
         }
         self.ttl = wanted.unwrap_or(self.ttl);
         self.max_ttl = self.max_ttl.max(self.ttl);
         self.hinted = false;
-        let call = self.call(rq);
+        let call = self.call(context, servers);
         // While its slot moves, a poll is refused until all keys have arrived; until then the fallback keeps the entry.
         let fallback = if self.is_queued() { Fallback::KeepEntry } else { Fallback::None };
         let by_script = call.script().is_some();
-        if rq.send(Owner::Entry(id), call, fallback) && !by_script {
+        if servers.send(context, Owner::Entry(id), call, fallback) && !by_script {
             self.approach = Approach::Script;
         }
     }
 
     /// Asks right behind a release that is likely to grant it the lock. The answer confirms the grant, which a message
     /// alone would not do: so the lock can be handed off at once, without a claim.
-    pub(super) fn ask_behind(&self, rq: &mut Requests, id: TokenId) {
-        if self.confirming.is_none() && !rq.is_open(Owner::EntryBehind(id)) {
+    pub(super) fn ask_behind(&self, context: &mut Context, servers: &mut Servers, id: TokenId) {
+        if self.confirming.is_none() && !servers.is_open(Owner::EntryBehind(id)) {
             let (keys, token, mode) = (self.keys.clone(), self.token.clone(), self.mode);
             let (ttl, block, epoch) = (self.ttl, self.block, ServerTime::default());
-            let (inbox, intent) = (rq.servers.inbox(&rq.cx, &keys), Intent::Poll);
+            let (inbox, intent) = (servers.inbox(context, &keys), Intent::Poll);
             let call = Call::Acquire { keys, token, ttl, epoch, block, inbox, intent, mode };
-            rq.send(Owner::EntryBehind(id), call, Fallback::None);
+            servers.send(context, Owner::EntryBehind(id), call, Fallback::None);
         }
     }
 
-    fn call(&self, rq: &Requests) -> Call {
+    fn call(&self, context: &Context, servers: &Servers) -> Call {
         let (keys, token) = (self.keys.clone(), self.token.clone());
         let (ttl, block, mode) = (self.ttl, self.block, self.mode);
         let is_new = matches!(self.position, Position::Unknown);
         if self.approach == Approach::FastPath
             && is_new
-            && rq.servers.of(&keys).data.has_fast_path(mode)
+            && servers.of(&keys).data.has_fast_path(mode)
         {
             let token = if mode.is_shared() { token.lone_share() } else { token };
             return Call::Take { keys, token, ttl, block };
         }
-        let (epoch, intent) = (ServerTime::default(), self.intent(rq));
-        let inbox = rq.servers.inbox(&rq.cx, &keys);
+        let (epoch, intent) = (ServerTime::default(), self.intent(context, servers));
+        let inbox = servers.inbox(context, &keys);
         Call::Acquire { keys, token, ttl, epoch, block, inbox, intent, mode }
     }
 
     /// A request was answered, or never will be.
-    pub(super) fn answered(&mut self, rq: &mut Requests, id: TokenId, finished: Finished) -> Step {
+    pub(super) fn answered(
+        &mut self,
+        context: &mut Context,
+        servers: &Servers,
+        id: TokenId,
+        finished: Finished,
+    ) -> Step {
         let owner = Owner::Entry(id);
+        let (now, sent, data) = (context.now, finished.sent, &servers.get(finished.node).data);
         match finished.reply {
             Ok(Reply::Granted { fence } | Reply::Joined { fence }) => {
-                self.granted(rq, &finished, fence, false)
+                self.granted(now, data, sent, fence, false)
             }
-            Ok(Reply::Take(take)) => self.tried(rq, &finished, take),
-            Ok(Reply::Held(held)) => self.held(held, rq.cx.config.quorum),
+            Ok(Reply::Take(take)) => self.tried(now, data, sent, take),
+            Ok(Reply::Held(held)) => self.held(held, context.config.quorum),
             // The answer to the fallback, which has kept the entry.
             Ok(Reply::Owner(_)) => {
-                let at = rq.cx.now + rq.cx.jitter(BLIND_POLL_MS);
-                rq.retry_at(owner, at);
+                let at = now + context.jitter(BLIND_POLL_MS);
+                servers.retry_at(context, owner, at);
                 Step::Nothing
             }
             Ok(_) => {
@@ -410,36 +425,37 @@ impl Entry {
                     _ => {}
                 }
                 // The reconnection of an ASK target resumes no entry.
-                rq.retry(owner);
+                servers.retry(context, owner);
                 Step::Nothing
             }
         }
     }
 
-    fn granted(&mut self, rq: &Requests, finished: &Finished, fence: u64, fast_path: bool) -> Step {
-        let until = valid_until(finished.sent, self.ttl);
-        if rq.servers.get(finished.node).data.is_outdated(fence) {
+    fn granted(
+        &mut self,
+        now: Mono,
+        data: &ServerData,
+        since: Mono,
+        fence: u64,
+        fast_path: bool,
+    ) -> Step {
+        let until = valid_until(since, self.ttl);
+        if data.is_outdated(fence) {
             return Step::Discard;
         }
-        if until <= rq.cx.now {
+        if until <= now {
             return self.too_late();
         }
-        Step::Granted(Granted {
-            fence,
-            until,
-            since: finished.sent,
-            pending_renewal: None,
-            fast_path,
-        })
+        Step::Granted(Granted { fence, until, since, pending_renewal: None, fast_path })
     }
 
     /// The fast path was answered. The script completes what it has begun.
-    fn tried(&mut self, rq: &Requests, finished: &Finished, take: Take) -> Step {
+    fn tried(&mut self, now: Mono, data: &ServerData, sent: Mono, take: Take) -> Step {
         match take {
             Take::Taken { last } => {
                 let before = last.saturating_sub(self.block.into());
-                if rq.servers.get(finished.node).data.may_follow(rq.cx.now, before) {
-                    return self.granted(rq, finished, before + 1, true);
+                if data.may_follow(now, before) {
+                    return self.granted(now, data, sent, before + 1, true);
                 }
                 self.approach = Approach::Completion;
                 Step::Send
@@ -457,17 +473,18 @@ impl Entry {
     /// A message says that the lock is granted to an entry.
     pub(super) fn granted_by_message(
         &mut self,
-        rq: &mut Requests,
+        context: &mut Context,
+        servers: &Servers,
+        data: &ServerData,
         id: TokenId,
-        node: NodeId,
         grant: &Grant,
     ) -> Step {
-        if rq.is_open(Owner::EntryBehind(id)) {
+        if servers.is_open(Owner::EntryBehind(id)) {
             // The answer comes at about the same time, and says more.
             self.hinted = true;
             return Step::Nothing;
         }
-        let (now, data) = (rq.cx.now, &rq.servers.get(node).data);
+        let now = context.now;
         if data.is_outdated(grant.fence) {
             return Step::Discard;
         }
@@ -478,7 +495,7 @@ impl Entry {
         let since = data.local_time(now, grant.time).map(|since| since.min(now));
         match since.filter(|_| !denied).map(|since| (since, valid_until(since, grant.claim))) {
             Some((since, until)) if now < until => {
-                rq.cx.stats.hand_off(now.since(since));
+                context.stats.hand_off(now.since(since));
                 let (fence, pending_renewal) = (grant.fence, Some(PendingRenewal::Claim));
                 Step::Granted(Granted { fence, until, since, pending_renewal, fast_path: false })
             }
@@ -491,36 +508,36 @@ impl Entry {
     }
 
     /// Polls when the lock may be free, or to stay in the queue.
-    pub(super) fn poll_later(&self, rq: &mut Requests, id: TokenId) {
-        let pubsub_denied = rq.servers.of(&self.keys).connection.pubsub_denied;
-        let pause = self.poll_pause(&mut rq.cx, pubsub_denied);
-        rq.retry_at(Owner::Entry(id), rq.cx.now + pause);
+    pub(super) fn poll_later(&self, context: &mut Context, servers: &Servers, id: TokenId) {
+        let pubsub_denied = servers.of(&self.keys).connection.pubsub_denied;
+        let pause = self.poll_pause(context, pubsub_denied);
+        servers.retry_at(context, Owner::Entry(id), context.now + pause);
     }
 
     /// A lock of a quorum may be free: asks soon.
-    pub(super) fn ask_soon(&mut self, rq: &mut Requests, id: TokenId) {
-        let at = rq.cx.now + rq.cx.jitter(WOKEN_MS);
+    pub(super) fn ask_soon(&mut self, context: &mut Context, servers: &Servers, id: TokenId) {
+        let at = context.now + context.jitter(WOKEN_MS);
         self.misses = 0;
         let owner = Owner::Entry(id);
-        if rq.is_open(owner) {
+        if servers.is_open(owner) {
             self.hinted = true;
-        } else if rq.cx.timers.at(Timer::retry(owner)).is_none_or(|planned| planned > at) {
-            rq.retry_at(owner, at);
+        } else if context.timers.at(Timer::retry(owner)).is_none_or(|planned| planned > at) {
+            servers.retry_at(context, owner, at);
         }
     }
 
     /// The pause before the next poll: until the holder's lease ends, and a few seconds at most to stay in the queue.
-    fn poll_pause(&self, cx: &mut Context, pubsub_denied: bool) -> Duration {
-        if let Some(Polling { least, most }) = cx.config.polling
+    fn poll_pause(&self, context: &mut Context, pubsub_denied: bool) -> Duration {
+        if let Some(Polling { least, most }) = context.config.polling
             && self.policy == ContentionPolicy::Try
         {
-            return cx.between(least, most);
+            return context.between(least, most);
         }
-        let heartbeat = cx.jitter(POLL_MS);
-        let (blind, behind) = (cx.jitter(BLIND_POLL_MS), cx.jitter((50, 200)));
+        let heartbeat = context.jitter(POLL_MS);
+        let (blind, behind) = (context.jitter(BLIND_POLL_MS), context.jitter((50, 200)));
         let Pending::Held(held) = &self.pending else { return heartbeat };
-        if cx.config.quorum {
-            return self.quorum_pause(cx, held, pubsub_denied);
+        if context.config.quorum {
+            return self.quorum_pause(context, held, pubsub_denied);
         }
         if is_foreign(&held.holder) {
             return blind;
@@ -542,15 +559,15 @@ impl Entry {
 
     /// The pause before a quorum is asked again: there is no queue, so random pauses keep callers apart. They grow
     /// while the lock stays held, since a message says when it may be free.
-    fn quorum_pause(&self, cx: &mut Context, held: &Held, pubsub_denied: bool) -> Duration {
+    fn quorum_pause(&self, context: &mut Context, held: &Held, pubsub_denied: bool) -> Duration {
         if self.misses == 0 {
-            return cx.jitter(WOKEN_MS);
+            return context.jitter(WOKEN_MS);
         }
         let unnotified = pubsub_denied || !held.holder.starts_with(TOKEN_PREFIX);
         let (least_ms, most_ms) = CONTENDED_MS;
         let doublings = self.misses.min(if unnotified { 2 } else { 5 }) - 1;
-        let pause = cx.jitter((least_ms << doublings, most_ms << doublings));
-        let apart = cx.jitter(WOKEN_MS);
+        let pause = context.jitter((least_ms << doublings, most_ms << doublings));
+        let apart = context.jitter(WOKEN_MS);
         held.remaining.map_or(pause, |remaining| pause.min(remaining + apart))
     }
 }

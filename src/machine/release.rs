@@ -6,7 +6,8 @@
 use super::context::Context;
 use super::interface::Outcome;
 use super::queue_entry::Entry;
-use super::requests::{CallError, Fallback, Finished, Requests};
+use super::request::{CallError, Fallback, Finished};
+use super::servers::Servers;
 use super::timers::{Owner, Timer};
 use super::waiting_room::Rank;
 use crate::protocol::{
@@ -104,54 +105,60 @@ impl Release {
     }
 
     /// Sends it in its turn, unless it has an open request.
-    pub(super) fn send(&self, rq: &mut Requests, id: TokenId) {
+    pub(super) fn send(&self, context: &mut Context, servers: &mut Servers, id: TokenId) {
         let owner = Owner::Release(id);
-        if rq.is_open(owner) {
+        if servers.is_open(owner) {
             return;
         }
-        if rq.has_room(&self.keys) {
-            self.send_now(rq, id);
+        if servers.has_room(&self.keys) {
+            self.send_now(context, servers, id);
         } else {
-            rq.wait(owner, &self.keys, Rank::Known);
+            servers.wait(owner, &self.keys, Rank::Known);
         }
     }
 
-    fn send_now(&self, rq: &mut Requests, id: TokenId) {
+    fn send_now(&self, context: &mut Context, servers: &mut Servers, id: TokenId) {
         let (call, fallback) = self.call();
-        rq.send(Owner::Release(id), call, fallback);
+        servers.send(context, Owner::Release(id), call, fallback);
     }
 
     /// A request was answered, or never will be. Returns whether the release is over.
-    pub(super) fn answered(&mut self, rq: &mut Requests, id: TokenId, finished: Finished) -> bool {
+    pub(super) fn answered(
+        &mut self,
+        context: &mut Context,
+        servers: &mut Servers,
+        id: TokenId,
+        finished: Finished,
+    ) -> bool {
         let Finished { sent, script, reply, .. } = finished;
         let alone = matches!(script, Some(Script::Free | Script::FreeShare));
         match reply {
             // Somebody waits, or the lock is lost.
             Ok(Reply::Owner(false)) if script == Some(Script::Delete) => {
                 self.fast_path = false;
-                self.send_now(rq, id);
+                self.send_now(context, servers, id);
                 return false;
             }
             Ok(Reply::Owner(false)) if alone && self.op.is_none() => {
                 // The token may still be in the wait queue.
                 self.alone = false;
-                return self.refused(rq, id);
+                return self.refused(context, servers, id);
             }
             // The last fallback has found no whole lock. Whether there is a share, its keys tell once they are in one
             // place.
             Ok(Reply::Owner(false)) if self.shared && script == Some(Script::Free) => {
                 self.refusal = Some(Refusal::apart(self.keys.slot()));
-                return self.refused(rq, id);
+                return self.refused(context, servers, id);
             }
             Ok(Reply::Owner(freed)) => {
                 // A repeat may read "not the owner" as the success of the request before it.
                 let freed = freed || self.maybe_freed;
                 let outcome = if freed { Outcome::Done } else { Outcome::Lost };
-                return self.confirm(rq, id, sent, outcome);
+                return self.confirm(context, servers, id, sent, outcome);
             }
             Ok(Reply::More) => {
                 self.maybe_freed = true;
-                self.answer(&mut rq.cx, id, Outcome::Done);
+                self.answer(context, id, Outcome::Done);
             }
             Ok(_) => {
                 debug_assert!(false, "not a reply of release");
@@ -159,7 +166,7 @@ impl Release {
             }
             // The quorum keeps the pending withdrawals, and knows their servers.
             Err(CallError::NoQuorum(causes)) => {
-                return self.confirm(rq, id, sent, Outcome::Quorum(causes));
+                return self.confirm(context, servers, id, sent, Outcome::Quorum(causes));
             }
             Err(CallError::Lost(_)) => {
                 self.maybe_freed |= sent < self.until;
@@ -175,19 +182,19 @@ impl Release {
             }
             Err(CallError::Refused(refusal)) if self.denies_lock(&refusal) => {
                 let key = Some(self.keys.lock().to_owned());
-                return self.confirm(rq, id, sent, Outcome::Server { refusal, key });
+                return self.confirm(context, servers, id, sent, Outcome::Server { refusal, key });
             }
             Err(CallError::Refused(refusal)) => {
                 let transient = refusal.is_transient();
                 self.refusal = Some(refusal);
                 if !transient {
-                    self.deadline(rq, id);
+                    self.deadline(context, servers, id);
                 }
-                return self.refused(rq, id);
+                return self.refused(context, servers, id);
             }
         }
         // The reconnection of an ASK target resumes no release.
-        rq.retry_at(Owner::Release(id), rq.cx.now + SERVE_ON_AFTER);
+        servers.retry_at(context, Owner::Release(id), context.now + SERVE_ON_AFTER);
         false
     }
 
@@ -197,24 +204,31 @@ impl Release {
     }
 
     /// Retries later; true if the server has refused for too long.
-    fn refused(&mut self, rq: &mut Requests, id: TokenId) -> bool {
-        let since = *self.refused.get_or_insert(rq.cx.now);
-        let is_over = rq.cx.now.since(since) >= REFUSED_MAX;
+    fn refused(&mut self, context: &mut Context, servers: &Servers, id: TokenId) -> bool {
+        let since = *self.refused.get_or_insert(context.now);
+        let is_over = context.now.since(since) >= REFUSED_MAX;
         if is_over {
-            self.deadline(rq, id);
+            self.deadline(context, servers, id);
         } else {
-            rq.retry_at(Owner::Release(id), rq.cx.now + REPEAT_AFTER);
+            servers.retry_at(context, Owner::Release(id), context.now + REPEAT_AFTER);
         }
         is_over
     }
 
-    fn confirm(&mut self, rq: &mut Requests, id: TokenId, sent: Mono, outcome: Outcome) -> bool {
-        self.answer(&mut rq.cx, id, outcome);
+    fn confirm(
+        &mut self,
+        context: &mut Context,
+        servers: &Servers,
+        id: TokenId,
+        sent: Mono,
+        outcome: Outcome,
+    ) -> bool {
+        self.answer(context, id, outcome);
         // A repeat that a reconnection sent early does not count.
-        let repeat_at = *self.confirmed.get_or_insert(rq.cx.now) + REPEAT_AFTER;
+        let repeat_at = *self.confirmed.get_or_insert(context.now) + REPEAT_AFTER;
         let repeats = self.uncertain && sent < repeat_at;
         if repeats {
-            rq.retry_at(Owner::Release(id), repeat_at);
+            servers.retry_at(context, Owner::Release(id), repeat_at);
         }
         !repeats
     }
@@ -224,28 +238,28 @@ impl Release {
     }
 
     /// Its token gets the lock anew: nothing is left to release.
-    pub(super) fn give_up(&mut self, cx: &mut Context, id: TokenId) {
+    pub(super) fn give_up(&mut self, context: &mut Context, id: TokenId) {
         let outcome = if self.maybe_freed { Outcome::Done } else { Outcome::Lost };
-        self.answer(cx, id, outcome);
+        self.answer(context, id, outcome);
     }
 
     /// The caller's patience is over.
-    pub(super) fn deadline(&mut self, rq: &mut Requests, id: TokenId) {
+    pub(super) fn deadline(&mut self, context: &mut Context, servers: &Servers, id: TokenId) {
         let outcome = if let Some(refusal) = self.refusal.clone() {
             let key = Some(self.keys.blamed_by(&refusal.detail));
             Outcome::Server { refusal, key }
         } else {
-            let patience = rq.cx.config.command_timeout;
-            rq.no_answer(Owner::Release(id), &self.keys, patience)
+            let patience = context.config.command_timeout;
+            servers.no_answer(Owner::Release(id), &self.keys, patience)
         };
-        self.answer(&mut rq.cx, id, outcome);
+        self.answer(context, id, outcome);
     }
 
     /// Completes the caller's operation once; the release itself goes on until the server has confirmed it.
-    fn answer(&mut self, cx: &mut Context, id: TokenId, outcome: Outcome) {
+    fn answer(&mut self, context: &mut Context, id: TokenId, outcome: Outcome) {
         if let Some(op) = self.op.take() {
-            cx.timers.clear(Timer::ReleaseDeadline(id));
-            cx.complete(op, outcome);
+            context.timers.clear(Timer::ReleaseDeadline(id));
+            context.complete(op, outcome);
         }
     }
 }

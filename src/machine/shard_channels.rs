@@ -43,7 +43,7 @@ impl ShardChannels {
     /// A caller waits for a lock: subscribes to its channel on `node`.
     pub(super) fn listen(
         &mut self,
-        cx: &mut Context,
+        context: &mut Context,
         node: NodeId,
         channel: Arc<str>,
         keys: &LockKeys,
@@ -55,13 +55,13 @@ impl ShardChannels {
             return;
         }
         if self.0.is_empty() {
-            cx.timers.set(Timer::ForgetChannels, cx.now + CHANNEL_KEPT);
+            context.timers.set(Timer::ForgetChannels, context.now + CHANNEL_KEPT);
         }
         let new = Channel { node, keys: keys.clone(), unused: Unused::default() };
         if let Some(Channel { node, .. }) = self.0.insert(Arc::clone(&channel), new) {
-            cx.push(Effect::Unlisten { node, channel: Arc::clone(&channel) });
+            context.push(Effect::Unlisten { node, channel: Arc::clone(&channel) });
         }
-        cx.push(Effect::Listen { node, channel });
+        context.push(Effect::Listen { node, channel });
     }
 
     /// A subscription has begun or ended. Returns the lock of the channel, if that is wanted.
@@ -75,26 +75,30 @@ impl ShardChannels {
     }
 
     /// Unsubscribes from channels that have been unused for a while.
-    pub(super) fn forget_unused(&mut self, cx: &mut Context, waits: impl Fn(&LockKeys) -> bool) {
-        let now = cx.now;
+    pub(super) fn forget_unused(
+        &mut self,
+        context: &mut Context,
+        waits: impl Fn(&LockKeys) -> bool,
+    ) {
+        let now = context.now;
         self.0.retain(|channel, known| {
             let keep = known.unused.is_kept(now, waits(&known.keys));
             if !keep {
                 let (node, channel) = (known.node, Arc::clone(channel));
-                cx.push(Effect::Unlisten { node, channel });
+                context.push(Effect::Unlisten { node, channel });
             }
             keep
         });
         if !self.0.is_empty() {
-            cx.timers.set(Timer::ForgetChannels, cx.now + CHANNEL_KEPT);
+            context.timers.set(Timer::ForgetChannels, context.now + CHANNEL_KEPT);
         }
     }
 
     /// The connection and its subscriptions are lost.
-    pub(super) fn forget_node(&mut self, cx: &mut Context, node: NodeId) {
+    pub(super) fn forget_node(&mut self, context: &mut Context, node: NodeId) {
         self.0.retain(|_, known| known.node != node);
         if self.0.is_empty() {
-            cx.timers.clear(Timer::ForgetChannels);
+            context.timers.clear(Timer::ForgetChannels);
         }
     }
 }

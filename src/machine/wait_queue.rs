@@ -9,7 +9,7 @@ use super::context::Context;
 use super::handoff::BLOCK_MAX;
 use super::interface::{Hold, Outcome, Wait};
 use super::queue_entry::{Beneficiary, ContentionPolicy, Entry, Pending, is_foreign};
-use super::requests::Requests;
+use super::servers::Servers;
 use super::timers::{Owner, Timer};
 use crate::protocol::{Held, LockKeys, Mode, Mono, OpId, TOKEN_PREFIX, TokenId};
 use crate::slim::Slim;
@@ -37,10 +37,14 @@ pub(super) struct AcquireRequest {
 
 impl AcquireRequest {
     /// A new token that asks for the lock.
-    pub(super) fn entry(&self, cx: &mut Context, beneficiary: Beneficiary) -> (TokenId, Entry) {
-        let id = cx.next_token_id();
+    pub(super) fn entry(
+        &self,
+        context: &mut Context,
+        beneficiary: Beneficiary,
+    ) -> (TokenId, Entry) {
+        let id = context.next_token_id();
         let (keys, label, token) =
-            (self.keys.clone(), Arc::clone(&self.label), cx.token(id, &self.label));
+            (self.keys.clone(), Arc::clone(&self.label), context.token(id, &self.label));
         let (ttl, mode, policy) = (self.ttl, self.mode, self.policy());
         (id, Entry::new(keys, token, ttl, label, mode, beneficiary, policy))
     }
@@ -142,8 +146,8 @@ impl WaitQueues {
     }
 
     /// The keys of a lock, shared by all its requests, since there may be thousands.
-    pub(super) fn keys_of(&self, cx: &Context, name: &str) -> LockKeys {
-        let keys = LockKeys::new(&cx.config.prefix, name);
+    pub(super) fn keys_of(&self, context: &Context, name: &str) -> LockKeys {
+        let keys = LockKeys::new(&context.config.prefix, name);
         let shared = self.queues.get_key_value(&keys).map(|(shared, _)| shared.clone());
         shared.unwrap_or(keys)
     }
@@ -152,11 +156,11 @@ impl WaitQueues {
         self.requests.get(&op)
     }
 
-    pub(super) fn insert(&mut self, cx: &mut Context, op: OpId, mut request: AcquireRequest) {
+    pub(super) fn insert(&mut self, context: &mut Context, op: OpId, mut request: AcquireRequest) {
         if let Some(limit) = request.limit() {
             // A short wait is for the lock, not for the network: one round trip is always allowed.
-            let patience = if limit.is_zero() { cx.config.command_timeout } else { limit };
-            cx.timers.set(Timer::AcquireDeadline(op), cx.now + patience);
+            let patience = if limit.is_zero() { context.config.command_timeout } else { limit };
+            context.timers.set(Timer::AcquireDeadline(op), context.now + patience);
         }
         if request.policy() == ContentionPolicy::Wait {
             self.enqueue(op, &mut request);
@@ -187,10 +191,10 @@ impl WaitQueues {
     }
 
     /// Removes a request. The caller must then serve its queue.
-    pub(super) fn remove(&mut self, cx: &mut Context, op: OpId) -> Option<AcquireRequest> {
+    pub(super) fn remove(&mut self, context: &mut Context, op: OpId) -> Option<AcquireRequest> {
         let request = self.requests.remove(&op);
         if let Some(AcquireRequest { keys, ticket, .. }) = &request {
-            cx.timers.clear(Timer::AcquireDeadline(op));
+            context.timers.clear(Timer::AcquireDeadline(op));
             if let (Some(ticket), Some(queue)) = (*ticket, self.queues.get_mut(keys)) {
                 queue.leave(ticket);
             }
@@ -374,13 +378,13 @@ impl WaitQueues {
     }
 
     /// Lets a caller without any answer wait until `command_timeout` is over. False if it is already.
-    pub(super) fn wait_for_first_answer(&mut self, cx: &mut Context, op: OpId) -> bool {
+    pub(super) fn wait_for_first_answer(&mut self, context: &mut Context, op: OpId) -> bool {
         let Some(request) = self.requests.get(&op) else { return false };
-        let last = request.began + cx.config.command_timeout;
-        if last <= cx.now {
+        let last = request.began + context.config.command_timeout;
+        if last <= context.now {
             return false;
         }
-        cx.timers.set(Timer::AcquireDeadline(op), last);
+        context.timers.set(Timer::AcquireDeadline(op), last);
         if let Some(queue) = self.queues.get_mut(&request.keys) {
             queue.overdue = true;
         }
@@ -420,20 +424,21 @@ impl WaitQueues {
     /// The outcome of a request without a lock: why the entry `known` has none.
     pub(super) fn outcome(
         &self,
-        rq: &Requests,
+        context: &Context,
+        servers: &Servers,
         request: &AcquireRequest,
         known: Option<TokenId>,
         pending: &Pending,
     ) -> Outcome {
-        let waited = rq.cx.now.since(request.began);
+        let waited = context.now.since(request.began);
         match pending {
             Pending::Late => {
                 let ms = request.ttl.as_millis();
                 Outcome::Connection(format!("each answer took longer than the lease of {ms} ms"))
             }
             Pending::Unanswered => match known {
-                Some(id) => rq.no_answer(Owner::Entry(id), &request.keys, waited),
-                None => rq.servers.unanswered(&request.keys, waited),
+                Some(id) => servers.no_answer(Owner::Entry(id), &request.keys, waited),
+                None => servers.unanswered(&request.keys, waited),
             },
             Pending::Held(held) if request.wait == Wait::Steal && !is_foreign(&held.holder) => {
                 Outcome::Connection("it changed hands before it could be stolen".to_owned())

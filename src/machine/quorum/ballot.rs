@@ -168,8 +168,8 @@ impl Ballots {
         self.0.is_empty()
     }
 
-    pub(super) fn begin(&mut self, cx: &mut Context, ballot: Ballot) {
-        cx.timers.set(Timer::Ballot(ballot.request), ballot.deadline);
+    pub(super) fn begin(&mut self, context: &mut Context, ballot: Ballot) {
+        context.timers.set(Timer::Ballot(ballot.request), ballot.deadline);
         self.0.insert(ballot.request, ballot);
     }
 
@@ -177,20 +177,20 @@ impl Ballots {
         self.0.get_mut(&request?)
     }
 
-    pub(super) fn end(&mut self, cx: &mut Context, request: RequestId) -> Option<Ballot> {
+    pub(super) fn end(&mut self, context: &mut Context, request: RequestId) -> Option<Ballot> {
         let ballot = self.0.remove(&request)?;
-        cx.timers.clear(Timer::Ballot(request));
+        context.timers.clear(Timer::Ballot(request));
         Some(ballot)
     }
 
     /// Ends a ballot if it is decided. Returns it, and whether it is won.
     pub(super) fn decide(
         &mut self,
-        cx: &mut Context,
+        context: &mut Context,
         request: RequestId,
     ) -> Option<(Ballot, bool)> {
         let is_won = self.0.get(&request)?.is_won()?;
-        Some((self.end(cx, request)?, is_won))
+        Some((self.end(context, request)?, is_won))
     }
 
     /// The servers have had `patience`: every vote still missing counts as failed.

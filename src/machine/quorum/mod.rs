@@ -107,7 +107,7 @@ impl Protocol for Quorum {
             }
             quorum.timeouts();
             quorum.settle();
-            let has_ended = quorum.servers.cx.effects.last() == Some(&Effect::Stop);
+            let has_ended = quorum.servers.context.effects.last() == Some(&Effect::Stop);
             if !has_ended {
                 quorum.tell(Machine::handle_timeout);
             }
@@ -124,7 +124,7 @@ impl Protocol for Quorum {
             && self.candidacies.is_empty()
             && self.withdrawals.is_empty()
             && self.servers.silent_since().is_none()
-            && self.servers.cx.timers.is_empty()
+            && self.servers.context.timers.is_empty()
     }
 
     /// The requests to all servers count.
@@ -142,7 +142,7 @@ impl Protocol for Quorum {
     }
 
     fn stats(&self) -> Stats {
-        Stats { requests: self.servers.cx.stats.requests, ..self.machine.stats() }
+        Stats { requests: self.servers.context.stats.requests, ..self.machine.stats() }
     }
 }
 
@@ -173,11 +173,11 @@ impl Quorum {
 
     /// Handles one input and all its consequences.
     fn handle(&mut self, now: Mono, out: &mut Vec<Effect>, input: impl FnOnce(&mut Self)) {
-        self.servers.cx.now = now;
-        std::mem::swap(&mut self.servers.cx.effects, out);
+        self.servers.context.now = now;
+        std::mem::swap(&mut self.servers.context.effects, out);
         input(self);
         self.settle();
-        std::mem::swap(&mut self.servers.cx.effects, out);
+        std::mem::swap(&mut self.servers.context.effects, out);
     }
 
     fn event(&mut self, node: usize, event: Event) {
@@ -186,7 +186,7 @@ impl Quorum {
                 self.replaced(node);
                 self.servers.connected(node, probe, risks);
                 self.channels.connected(&mut self.servers, node);
-                self.withdrawals.connected(&mut self.servers.cx, node);
+                self.withdrawals.connected(&mut self.servers.context, node);
                 if self.servers.has_majority() {
                     // The next retry may be too late for a lease.
                     self.tell(Machine::resume_renewals);
@@ -219,7 +219,7 @@ impl Quorum {
     }
 
     fn timeouts(&mut self) {
-        while let Some(timer) = self.servers.cx.timers.pop(self.servers.cx.now) {
+        while let Some(timer) = self.servers.context.timers.pop(self.servers.context.now) {
             match timer {
                 Timer::Ballot(request) => {
                     self.ballots.deadline(request, self.servers.node_timeout());
@@ -288,7 +288,7 @@ impl Quorum {
     /// Gives the machine an input. Its effects are kept until [`Self::settle`].
     fn tell(&mut self, input: impl FnOnce(&mut Machine, Mono, &mut Vec<Effect>)) {
         let mut wanted = Vec::new();
-        input(&mut self.machine, self.servers.cx.now, &mut wanted);
+        input(&mut self.machine, self.servers.context.now, &mut wanted);
         self.wanted.extend(wanted);
     }
 
@@ -318,15 +318,15 @@ impl Quorum {
                 Effect::Stop => {
                     // Open withdrawals have a moment more.
                     self.shutdown_effects.push(Effect::Stop);
-                    let until = self.servers.cx.now + self.servers.node_timeout();
-                    self.servers.cx.timers.clear_all();
-                    self.servers.cx.timers.set(Timer::CloseDeadline, until);
+                    let until = self.servers.context.now + self.servers.node_timeout();
+                    self.servers.context.timers.clear_all();
+                    self.servers.context.timers.set(Timer::CloseDeadline, until);
                 }
                 Effect::Complete { op, outcome: Outcome::Acquired { lease, fence, .. } } => {
                     let outcome = Outcome::Acquired { lease, fence, label: self.label_of(lease) };
-                    self.servers.cx.push(Effect::Complete { op, outcome });
+                    self.servers.context.push(Effect::Complete { op, outcome });
                 }
-                other => self.servers.cx.push(other),
+                other => self.servers.context.push(other),
             }
         }
         let is_ending = self.shutdown_effects.last() == Some(&Effect::Stop);
@@ -345,8 +345,8 @@ impl Quorum {
 
     /// Ends the manager. No effect follows.
     fn end(&mut self) {
-        self.servers.cx.timers.clear_all();
-        self.servers.cx.effects.append(&mut self.shutdown_effects);
+        self.servers.context.timers.clear_all();
+        self.servers.context.effects.append(&mut self.shutdown_effects);
     }
 
     /// Turns a request of the machine into a ballot.
@@ -389,7 +389,7 @@ impl Quorum {
         let votes = self.servers.all().map(vote).collect();
         let (mark, fences) = (grantee.waits, grantee.proposed);
         let question = Question::Lock(grantee);
-        let deadline = self.servers.cx.now + patience;
+        let deadline = self.servers.context.now + patience;
         let ballot = Ballot { request, owner, keys, question, votes, deadline };
         if ballot.is_out_of_reach() {
             // An attempt without a chance is not made: it would only delay others.
@@ -410,7 +410,7 @@ impl Quorum {
             }
         }
         let request = ballot.request;
-        self.ballots.begin(&mut self.servers.cx, ballot);
+        self.ballots.begin(&mut self.servers.context, ballot);
         self.decide(request);
     }
 
@@ -425,7 +425,7 @@ impl Quorum {
 
     /// Answers the machine if a ballot is decided.
     fn decide(&mut self, request: RequestId) {
-        let decided = self.ballots.decide(&mut self.servers.cx, request);
+        let decided = self.ballots.decide(&mut self.servers.context, request);
         let Some((ballot, is_won)) = decided else { return };
         if !is_won && matches!(ballot.question, Question::Extend { .. }) {
             self.press(&ballot);
@@ -462,14 +462,14 @@ impl Quorum {
     /// An extension got no majority: its lease waits for the servers that gave no answer.
     fn press(&mut self, ballot: &Ballot) {
         let silent = ballot.nodes(|vote| matches!(vote, Vote::Awaited | Vote::Failed(_)));
-        if let Some(within) = self.machine.pressure_of(self.servers.cx.now, &ballot.owner) {
+        if let Some(within) = self.machine.pressure_of(self.servers.context.now, &ballot.owner) {
             self.servers.press(&silent, within);
         }
     }
 
     /// How soon the lease that is nearest its end needs an attempt to connect.
     fn pressure(&self) -> Option<Duration> {
-        self.machine.pressure(self.servers.cx.now)
+        self.machine.pressure(self.servers.context.now)
     }
 
     /// A majority denies that the token has the lock. The machine may not wait for that answer any more: its lease ends all
@@ -493,7 +493,7 @@ impl Quorum {
         let first = grantee.least;
         let last = first + u64::from(grantee.block) - 1;
         // Round two has its own patience, since a slow round one may have used up its own.
-        ballot.deadline = self.servers.cx.now + self.servers.round_patience();
+        ballot.deadline = self.servers.context.now + self.servers.round_patience();
         ballot.question = Question::Seal { grantee, first, last };
         let yes = ballot.nodes(|vote| *vote == Vote::Yes);
         for node in yes {
@@ -548,7 +548,7 @@ impl Quorum {
         let extension = candidacy.request(Some(request), extension);
         let question = Question::Extend { ttl };
         let votes = self.servers.all().map(|node| self.servers.vote_of(node)).collect();
-        let deadline = self.servers.cx.now + self.servers.patience(ttl);
+        let deadline = self.servers.context.now + self.servers.patience(ttl);
         let ballot = Ballot { request, owner, keys, question, votes, deadline };
         self.begin(ballot, Some(extension));
     }
@@ -587,12 +587,12 @@ impl Quorum {
             Reach::Asked | Reach::Lost => self.servers.vote_of(node),
         };
         let votes = self.servers.all().map(vote).collect();
-        if self.ballots.end(&mut self.servers.cx, election).is_some() {
+        if self.ballots.end(&mut self.servers.context, election).is_some() {
             // No component waits for the election any more.
             self.answer(election, Err(Failure::NoQuorum(Vec::new())));
         }
         self.give_up(&owner, Some(request));
-        let deadline = self.servers.cx.now + self.servers.node_timeout();
+        let deadline = self.servers.context.now + self.servers.node_timeout();
         let question = Question::Withdraw { overdue: false };
         self.begin(Ballot { request, owner, keys, question, votes, deadline }, None);
     }
@@ -606,7 +606,7 @@ impl Quorum {
         for node in self.servers.all().filter(|node| candidacy.reached[*node] != Reach::Not) {
             let is_sent = self.servers.send(node, withdrawal.clone());
             if !is_sent || candidacy.reached[node] == Reach::Lost {
-                self.withdrawals.add(node, withdrawal.clone(), self.servers.cx.now);
+                self.withdrawals.add(node, withdrawal.clone(), self.servers.context.now);
             }
         }
     }
@@ -630,7 +630,7 @@ impl Quorum {
                 self.count(asked, node, Vote::of(*yes));
             }
             (Call::Withdraw { .. }, Reply::Owner(freed)) => {
-                self.withdrawals.answered(&mut self.servers.cx, node, asked.attempt, sent);
+                self.withdrawals.answered(&mut self.servers.context, node, asked.attempt, sent);
                 self.count(asked, node, Vote::of(*freed));
             }
             _ => debug_assert!(false, "{reply:?} is no answer to {:?}", asked.call),
@@ -714,7 +714,7 @@ impl Quorum {
     /// A request has no reply of its script.
     fn failed(&mut self, node: usize, asked: &NodeRequest, why: &str) {
         if let Call::Withdraw { .. } = asked.call {
-            self.withdrawals.failed(&mut self.servers.cx, node, asked);
+            self.withdrawals.failed(&mut self.servers.context, node, asked);
         }
         self.count(asked, node, Vote::Failed(why.to_owned()));
     }

@@ -36,7 +36,7 @@ pub struct Settings {
 
 #[derive(Debug)]
 pub(super) struct Servers {
-    pub(super) cx: Context,
+    pub(super) context: Context,
     settings: Settings,
     /// By node number.
     list: Vec<Server>,
@@ -66,8 +66,8 @@ impl Servers {
             clock: None,
         };
         let list = settings.servers.iter().map(new).collect();
-        let cx = Context::new(config, seed);
-        Self { cx, settings, list, opening: false, last_request: 0 }
+        let context = Context::new(config, seed);
+        Self { context, settings, list, opening: false, last_request: 0 }
     }
 
     pub(super) fn all(&self) -> Range<usize> {
@@ -77,7 +77,7 @@ impl Servers {
     /// Pushes an effect for every connected server.
     pub(super) fn push_to_all_up(&mut self, effect: impl Fn(NodeId) -> Effect) {
         let up = self.all().filter(|node| self.list[*node].connection.is_up());
-        self.cx.effects.extend(up.map(|node| effect(node_id(node))));
+        self.context.effects.extend(up.map(|node| effect(node_id(node))));
     }
 
     fn count(&self, is: impl Fn(&Connection<NodeRequest>) -> bool) -> usize {
@@ -91,16 +91,16 @@ impl Servers {
 
     /// When something is due next: a timer, or an answer.
     pub(super) fn next_timeout(&mut self) -> Option<Mono> {
-        let silence = self.silent_since().map(|since| since + self.cx.config.command_timeout);
-        [self.cx.timers.next(), silence].into_iter().flatten().min()
+        let silence = self.silent_since().map(|since| since + self.context.config.command_timeout);
+        [self.context.timers.next(), silence].into_iter().flatten().min()
     }
 
     /// The servers that have been asked and silent for too long, and how to tell so.
     pub(super) fn silent(&self) -> (Vec<usize>, String) {
-        let patience = self.cx.config.command_timeout;
+        let patience = self.context.config.command_timeout;
         let since = |node: usize| self.list[node].connection.silent_since();
         let is_silent =
-            |node: &usize| since(*node).is_some_and(|since| since + patience <= self.cx.now);
+            |node: &usize| since(*node).is_some_and(|since| since + patience <= self.context.now);
         let detail = format!("no answer within {} ms", patience.as_millis());
         (self.all().filter(is_silent).collect(), detail)
     }
@@ -112,7 +112,7 @@ impl Servers {
 
     /// How long a server may take for the round of an election in which the fence is written.
     pub(super) fn round_patience(&self) -> Duration {
-        self.node_timeout().min(self.cx.config.command_timeout / 4)
+        self.node_timeout().min(self.context.config.command_timeout / 4)
     }
 
     /// How long a server may take for one round: little of the lease, which counts from the start of the round.
@@ -149,7 +149,7 @@ impl Servers {
     /// What a server's clock shows now, in µs; none before the first connection.
     fn clock_us(&self, node: usize) -> Option<u64> {
         let (time, at) = self.list[node].clock?;
-        let since_us = u64::try_from(self.cx.now.since(at).as_micros()).unwrap_or(u64::MAX);
+        let since_us = u64::try_from(self.context.now.since(at).as_micros()).unwrap_or(u64::MAX);
         Some(time.as_micros().saturating_add(since_us))
     }
 
@@ -182,7 +182,7 @@ impl Servers {
     /// Why a connected server cannot be asked for a lock now, if so. A server that has restarted may have lost locks:
     /// until the longest of them would have ended it has no vote.
     fn ineligible_reason(&self, node: usize, patience: Duration) -> Option<String> {
-        let (server, now, silent) = (&self.list[node], self.cx.now, self.silence(node));
+        let (server, now, silent) = (&self.list[node], self.context.now, self.silence(node));
         if silent > patience {
             return Some(format!("no answer for {} ms", silent.as_millis()));
         }
@@ -210,11 +210,11 @@ impl Servers {
     }
 
     pub(super) fn send_as(&mut self, node: usize, request: NodeRequest, send_mode: SendMode) {
-        self.cx.stats.requests += 1;
+        self.context.stats.requests += 1;
         self.last_request += 1;
         let (id, call) = (RequestId(self.last_request), request.call.clone());
-        self.list[node].connection.add(id, self.cx.now, request);
-        self.cx.push(Effect::Send { node: node_id(node), request: id, call, send_mode });
+        self.list[node].connection.add(id, self.context.now, request);
+        self.context.push(Effect::Send { node: node_id(node), request: id, call, send_mode });
     }
 
     /// Takes a request that was answered or lost.
@@ -225,9 +225,9 @@ impl Servers {
         reply: &Result<Reply, Failure>,
     ) -> Option<InFlight<NodeRequest>> {
         let connection = &mut self.list[node].connection;
-        let answered = connection.take(id, self.cx.now)?;
+        let answered = connection.take(id, self.context.now)?;
         if !matches!(reply, Err(Failure::Lost(_))) {
-            connection.answered(&mut self.cx, node_id(node));
+            connection.answered(&mut self.context, node_id(node));
         }
         Some(answered)
     }
@@ -243,15 +243,15 @@ impl Servers {
 
     pub(super) fn connected(&mut self, node: usize, probe: ServerProbe, risks: Vec<Risk>) {
         let server = &mut self.list[node];
-        if server.connection.connected(&mut self.cx, node_id(node)) {
-            self.cx.push(Effect::Notify(Notice::Reconnected));
+        if server.connection.connected(&mut self.context, node_id(node)) {
+            self.context.push(Effect::Notify(Notice::Reconnected));
         }
         server.replication_id = probe.replication_id;
-        server.uptime = probe.uptime.map(|uptime| (uptime, self.cx.now));
-        server.clock = Some((probe.time, self.cx.now));
+        server.uptime = probe.uptime.map(|uptime| (uptime, self.context.now));
+        server.clock = Some((probe.time, self.context.now));
         self.notify_same_server(node);
         for risk in risks {
-            self.cx.push(Effect::Notify(Notice::Risk(risk)));
+            self.context.push(Effect::Notify(Notice::Risk(risk)));
         }
     }
 
@@ -263,7 +263,7 @@ impl Servers {
         for other in self.all().filter(|other| replication_id(node).is_some() && is_same(other)) {
             let names =
                 format!("{} and {}", self.name(node.min(other)), self.name(node.max(other)));
-            self.cx.effects.push(Effect::Notify(Notice::SameServer(names)));
+            self.context.effects.push(Effect::Notify(Notice::SameServer(names)));
         }
     }
 
@@ -278,12 +278,12 @@ impl Servers {
         failure: &Failure,
         within: Option<Duration>,
     ) {
-        self.list[node].connection.failed(&mut self.cx, node_id(node), failure, within);
+        self.list[node].connection.failed(&mut self.context, node_id(node), failure, within);
     }
 
     /// Connects, or connects once more.
     pub(super) fn attempt(&mut self, node: usize, within: Option<Duration>) {
-        connection::attempt(&mut self.cx, node_id(node), within);
+        connection::attempt(&mut self.context, node_id(node), within);
     }
 
     /// A lease waits for these servers, unless they have answered all that they were asked.
@@ -291,7 +291,7 @@ impl Servers {
         for node in nodes {
             let connection = &mut self.list[*node].connection;
             if !connection.is_up() || connection.oldest().is_some() {
-                connection.press(&mut self.cx, node_id(*node), within);
+                connection.press(&mut self.context, node_id(*node), within);
             }
         }
     }
@@ -310,8 +310,8 @@ impl Servers {
     ) -> Option<VecDeque<InFlight<NodeRequest>>> {
         let in_flight = self.lost(node, detail)?;
         // Unsent or undelivered bytes must not arrive later: their locks are withdrawn after reconnecting.
-        self.cx.push(Effect::Disconnect { node: node_id(node), abort: true });
-        self.list[node].connection.reconnect(&mut self.cx, node_id(node), within);
+        self.context.push(Effect::Disconnect { node: node_id(node), abort: true });
+        self.list[node].connection.reconnect(&mut self.context, node_id(node), within);
         Some(in_flight)
     }
 
@@ -323,14 +323,14 @@ impl Servers {
     ) -> Option<VecDeque<InFlight<NodeRequest>>> {
         let in_flight = self.list[node].connection.lost(detail)?;
         let notice = Notice::Disconnected(format!("{}: {detail}", self.name(node)));
-        self.cx.push(Effect::Notify(notice));
+        self.context.push(Effect::Notify(notice));
         Some(in_flight)
     }
 
     /// How long a server has left its oldest request unanswered.
     pub(super) fn silence(&self, node: usize) -> Duration {
         let oldest = self.list[node].connection.oldest();
-        oldest.map_or(Duration::ZERO, |sent| self.cx.now.since(sent))
+        oldest.map_or(Duration::ZERO, |sent| self.context.now.since(sent))
     }
 
     /// A server denies subscriptions. Returns whether most do.
@@ -349,13 +349,13 @@ impl Servers {
         if up >= majority && tried == all {
             return Some(self.open_now());
         }
-        if up >= majority && self.cx.timers.at(Timer::OpenDeadline).is_none() {
+        if up >= majority && self.context.timers.at(Timer::OpenDeadline).is_none() {
             // With all servers the first locks are as safe as the later ones.
-            self.cx.timers.set(Timer::OpenDeadline, self.cx.now + self.node_timeout());
+            self.context.timers.set(Timer::OpenDeadline, self.context.now + self.node_timeout());
         }
         (up < majority && tried - up > all - majority).then(|| {
             self.opening = false;
-            self.cx.timers.clear_all();
+            self.context.timers.clear_all();
             Event::ConnectFailed(Failure::NoQuorum(self.last_errors()))
         })
     }
@@ -364,7 +364,7 @@ impl Servers {
     /// are.
     pub(super) fn open_now(&mut self) -> Event {
         self.opening = false;
-        self.cx.timers.clear(Timer::OpenDeadline);
+        self.context.timers.clear(Timer::OpenDeadline);
         let probe = ServerProbe { replication_id: None, time: ServerTime::default(), uptime: None };
         Event::Connected { probe, risks: Vec::new(), denied: Denied::default() }
     }

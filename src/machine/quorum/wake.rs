@@ -33,7 +33,7 @@ impl Channels {
             return known.unused.end();
         }
         if self.0.is_empty() {
-            servers.cx.timers.set(Timer::ForgetChannels, servers.cx.now + CHANNEL_KEPT);
+            servers.context.timers.set(Timer::ForgetChannels, servers.context.now + CHANNEL_KEPT);
         }
         servers.push_to_all_up(|node| Effect::Listen { node, channel: Arc::clone(&channel) });
         self.0.insert(channel, Channel { keys: keys.clone(), unused: Unused::default() });
@@ -43,7 +43,7 @@ impl Channels {
     pub(super) fn connected(&self, servers: &mut Servers, node: usize) {
         for channel in self.0.keys() {
             let channel = Arc::clone(channel);
-            servers.cx.push(Effect::Listen { node: node_id(node), channel });
+            servers.context.push(Effect::Listen { node: node_id(node), channel });
         }
     }
 
@@ -59,7 +59,7 @@ impl Channels {
         waits: impl Fn(&LockKeys) -> bool,
     ) {
         self.0.retain(|channel, known| {
-            let keep = known.unused.is_kept(servers.cx.now, waits(&known.keys));
+            let keep = known.unused.is_kept(servers.context.now, waits(&known.keys));
             if !keep {
                 servers
                     .push_to_all_up(|node| Effect::Unlisten { node, channel: Arc::clone(channel) });
@@ -67,7 +67,7 @@ impl Channels {
             keep
         });
         if !self.0.is_empty() {
-            servers.cx.timers.set(Timer::ForgetChannels, servers.cx.now + CHANNEL_KEPT);
+            servers.context.timers.set(Timer::ForgetChannels, servers.context.now + CHANNEL_KEPT);
         }
     }
 }

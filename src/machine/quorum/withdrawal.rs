@@ -35,31 +35,39 @@ impl Withdrawals {
     }
 
     /// A withdrawal was not answered by its script.
-    pub(super) fn failed(&mut self, cx: &mut Context, node: usize, request: &NodeRequest) {
-        self.add(node, request.clone(), cx.now + REPEAT_AFTER);
-        cx.timers.set(Timer::Withdrawal(node_id(node), request.attempt), cx.now + REPEAT_AFTER);
+    pub(super) fn failed(&mut self, context: &mut Context, node: usize, request: &NodeRequest) {
+        self.add(node, request.clone(), context.now + REPEAT_AFTER);
+        context
+            .timers
+            .set(Timer::Withdrawal(node_id(node), request.attempt), context.now + REPEAT_AFTER);
     }
 
     /// A server has answered a withdrawal that was sent at `sent`.
-    pub(super) fn answered(&mut self, cx: &mut Context, node: usize, attempt: u64, sent: Mono) {
+    pub(super) fn answered(
+        &mut self,
+        context: &mut Context,
+        node: usize,
+        attempt: u64,
+        sent: Mono,
+    ) {
         let Some(withdrawal) = self.0.get_mut(&(node, attempt)) else { return };
         let timer = Timer::Withdrawal(node_id(node), attempt);
         if withdrawal.confirmed && sent >= withdrawal.due {
             self.0.remove(&(node, attempt));
-            return cx.timers.clear(timer);
+            return context.timers.clear(timer);
         }
         if !withdrawal.confirmed {
             withdrawal.confirmed = true;
-            withdrawal.due = cx.now + REPEAT_AFTER;
+            withdrawal.due = context.now + REPEAT_AFTER;
         }
-        cx.timers.set(timer, withdrawal.due);
+        context.timers.set(timer, withdrawal.due);
     }
 
     /// A server is connected again: plans its withdrawals.
-    pub(super) fn connected(&self, cx: &mut Context, node: usize) {
+    pub(super) fn connected(&self, context: &mut Context, node: usize) {
         for ((_, attempt), withdrawal) in self.0.range((node, 0)..=(node, u64::MAX)) {
             let timer = Timer::Withdrawal(node_id(node), *attempt);
-            cx.timers.set(timer, withdrawal.due.max(cx.now));
+            context.timers.set(timer, withdrawal.due.max(context.now));
         }
     }
 

@@ -65,7 +65,7 @@ impl Crew {
 
     /// The servers take no plain commands that would take a lock.
     fn by_scripts(mut self) -> Self {
-        self.machine.rq.servers.refuse_plain_commands();
+        self.machine.servers.refuse_plain_commands();
         self
     }
 
@@ -789,7 +789,7 @@ fn a_claim_that_a_moving_slot_refuses_goes_by_the_lock_alone() {
     let held = crew.enqueue();
     crew.take();
     let keys = LockKeys::new("lock:", LOW);
-    let channel = crew.machine.rq.servers.shard_channel(&keys);
+    let channel = crew.machine.servers.shard_channel(&keys);
     crew.event(ONE, Event::Listening { channel, on: true });
     let (_, request, ..) = crew.sent();
     crew.reply(ONE, request, Ok(Held { time: TIME, ..held }.into()));
@@ -932,7 +932,7 @@ fn a_release_moves_no_entry_that_waits_for_its_own_caller() {
 
 #[test]
 fn a_manager_that_nobody_tells_the_routes_is_not_open() {
-    let config = Crew::opening().machine.rq.cx.config.clone();
+    let config = Crew::opening().machine.context.config.clone();
     let machine = Machine::new(config, 7);
     let mut crew = Crew { machine, now: Mono::from_micros(1_000_000), out: Vec::new() };
     crew.command(OpId(1), Command::Open);

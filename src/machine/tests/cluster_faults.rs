@@ -94,7 +94,7 @@ impl Simulation {
         if let Some(to) = cluster.target() {
             // A connection that has failed is made again after a pause, which may be longer than a lease.
             let pauses = |who: usize| {
-                let timers = &self.processes[who].world.machine.rq.cx.timers;
+                let timers = &self.processes[who].world.machine.context.timers;
                 timers.at(Timer::Reconnect(to)).is_some()
             };
             kept.retain(|(who, ..)| !pauses(*who));
@@ -148,7 +148,7 @@ impl Simulation {
         let machines = self.processes.iter().map(|process| &process.world.machine);
         let mut machines = machines.into_iter();
         self.late.is_empty()
-            && machines.all(|machine| machine.rq.cx.timers.are_to_forget_channels())
+            && machines.all(|machine| machine.context.timers.are_to_forget_channels())
             && self.processes.iter().all(|process| process.open.is_empty())
     }
 

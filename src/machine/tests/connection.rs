@@ -194,7 +194,7 @@ fn reconnecting_backs_off() {
 /// A manager that connects for the first time, with a patience of three seconds.
 fn patient() -> (World, OpId) {
     let mut world = World::new("c");
-    let config = Config { open_patience: ms(3_000), ..world.machine.rq.cx.config.clone() };
+    let config = Config { open_patience: ms(3_000), ..world.machine.context.config.clone() };
     world.machine = Machine::new(config, 7);
     let op = world.command(Command::Open);
     (world, op)

@@ -175,9 +175,9 @@ pub(super) fn take_message(
     out: &mut Vec<Effect>,
 ) -> bool {
     let Some(Change::Machine(defect)) = PRESENT.get() else { return false };
-    let number = grant.token.number(&machine.rq.cx.config.client);
+    let number = grant.token.number(&machine.context.config.client);
     let Some(id) = number.map(TokenId) else { return false };
-    let link = &machine.rq.servers.get(node).data;
+    let link = &machine.servers.get(node).data;
     let waits = machine.entries.get(&id).is_some_and(|entry| entry.confirming.is_none());
     if !waits || link.is_outdated(grant.fence) {
         return false;
@@ -212,10 +212,10 @@ pub(super) fn misdate(machine: &mut Machine, now: Mono) {
         }
     }
     if Defect::ValidFromReply.is_on() {
-        machine.rq.servers.redate(now);
+        machine.servers.redate(now);
     }
     if Defect::SentOnForEver.is_on() {
-        for request in machine.rq.servers.requests() {
+        for request in machine.servers.requests() {
             request.send_mode = SendMode::Plain;
         }
     }
@@ -328,9 +328,9 @@ pub(super) fn misread(
 pub(super) fn unplan(machine: &mut Machine, to: Option<NodeId>) {
     if let Some(to) = to
         && Defect::AskNotRetried.is_on()
-        && !machine.rq.servers.get(to).connection.is_up()
+        && !machine.servers.get(to).connection.is_up()
     {
-        machine.rq.cx.timers.drop_retries();
+        machine.context.timers.drop_retries();
     }
 }
 
@@ -343,19 +343,19 @@ pub(super) fn spoil(machine: &mut Machine) {
                 held.budget.left = 9;
             }
         }
-        Defect::BurstUnbounded => machine.rq.servers.limit_windows(1_000, 1_000),
-        Defect::SilentFromOldest => machine.rq.servers.forget_answers(),
+        Defect::BurstUnbounded => machine.servers.limit_windows(1_000, 1_000),
+        Defect::SilentFromOldest => machine.servers.forget_answers(),
         Defect::UnsentGivenBack => {
             machine.entries.values_mut().for_each(|entry| entry.uncertain = true);
         }
-        Defect::WaitingReversed => machine.rq.servers.reverse_rooms(),
+        Defect::WaitingReversed => machine.servers.reverse_rooms(),
         Defect::NoPoll => {
-            machine.rq.cx.timers.drop_retries_of_entries();
+            machine.context.timers.drop_retries_of_entries();
         }
         Defect::UnrenewedUnasked => {
-            let Machine { leases, rq, .. } = machine;
+            let Machine { leases, context, .. } = machine;
             for held in leases.all().filter(|held| !held.renew) {
-                rq.cx.timers.set(Timer::Lease(held.id.token_id()), held.until);
+                context.timers.set(Timer::Lease(held.id.token_id()), held.until);
             }
         }
         Defect::AllLocksLeft => {
@@ -376,9 +376,9 @@ pub(super) fn spoil(machine: &mut Machine) {
         Defect::TokenUsedAgain => {
             let last = machine.releases.keys().max().map(|id| id.0);
             // Time would lead to another number.
-            machine.rq.cx.config.started = Mono::NEVER;
-            if last == Some(machine.rq.cx.last_token) {
-                machine.rq.cx.last_token -= 1;
+            machine.context.config.started = Mono::NEVER;
+            if last == Some(machine.context.last_token) {
+                machine.context.last_token -= 1;
             }
         }
         _ => {}

@@ -325,7 +325,7 @@ fn a_lone_share_outlives_a_restart_that_others_have_joined_before() {
     }
     a.connect();
     a.settle();
-    assert!(a.machine.rq.servers.data_of(&World::keys()).is_outdated(fence));
+    assert!(a.machine.servers.data_of(&World::keys()).is_outdated(fence));
     assert!(a.machine.leases.hold_of(lease).is_some(), "the renewal denies a fence that it knows");
     a.release(lease);
     a.settle();

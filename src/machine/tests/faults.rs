@@ -205,10 +205,10 @@ impl Simulation {
     /// The tokens of locks that were granted by message and not confirmed since.
     pub(super) fn unclaimed(&self) -> BTreeSet<String> {
         let of = |process: &Process| {
-            let Machine { leases, rq, .. } = &process.world.machine;
+            let Machine { leases, context, .. } = &process.world.machine;
             let held = leases.ids().into_iter().filter_map(|id| leases.get(id));
             let unclaimed = held.filter(|held| held.pending_renewal == Some(PendingRenewal::Claim));
-            unclaimed.map(|held| Leases::token_of(&rq.cx, held).to_string()).collect::<Vec<_>>()
+            unclaimed.map(|held| Leases::token_of(context, held).to_string()).collect::<Vec<_>>()
         };
         self.processes.iter().flat_map(of).collect()
     }

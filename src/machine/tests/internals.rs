@@ -1,9 +1,11 @@
 //! The tests' access to a machine's internals.
 
 use crate::machine::lease::{Lease, Leases};
+use crate::machine::request::Sent;
+use crate::machine::servers::Servers;
 use crate::machine::timers::{Owner, Timer};
 use crate::machine::{LeaseId, Machine, TokenId};
-use crate::protocol::Token;
+use crate::protocol::{Mono, Token};
 
 impl Machine {
     pub(super) fn hold_of(&self, lease: LeaseId) -> Option<&Lease> {
@@ -11,20 +13,47 @@ impl Machine {
     }
 
     pub(super) fn token_of(&self, held: &Lease) -> Token {
-        Leases::token_of(&self.rq.cx, held)
+        Leases::token_of(&self.context, held)
     }
 
     /// Whether a renewal of a lease is in flight.
     pub(super) fn is_renewing(&self, id: TokenId) -> bool {
-        self.rq.is_open(Owner::Renewal(id))
+        self.servers.is_open(Owner::Renewal(id))
     }
 
     pub(super) fn change_lease(&mut self, id: TokenId, change: impl FnOnce(&mut Lease)) {
-        self.leases.change(&mut self.rq.cx, id, change);
+        self.leases.change(&mut self.context, id, change);
     }
 
     /// Whether this lease has the only timer.
     pub(super) fn plans_only(&self, lease: TokenId) -> bool {
-        self.rq.cx.timers.len() == 1 && self.rq.cx.timers.at(Timer::Lease(lease)).is_some()
+        self.context.timers.len() == 1 && self.context.timers.at(Timer::Lease(lease)).is_some()
+    }
+}
+
+impl Servers {
+    /// All requests without an answer.
+    pub(super) fn requests(&mut self) -> impl Iterator<Item = &mut Sent> {
+        self.all_mut().flat_map(|server| server.connection.requests())
+    }
+
+    pub(super) fn refuse_plain_commands(&mut self) {
+        self.all_mut().for_each(|server| server.data.refuses_plain_commands = true);
+    }
+
+    pub(super) fn limit_windows(&mut self, least: usize, most: usize) {
+        self.all_mut().for_each(|server| server.connection.limit(least, most));
+    }
+
+    pub(super) fn forget_answers(&mut self) {
+        self.all_mut().for_each(|server| server.connection.forget_answers());
+    }
+
+    pub(super) fn reverse_rooms(&mut self) {
+        self.all_mut().for_each(|server| server.room.reverse());
+    }
+
+    pub(super) fn redate(&mut self, now: Mono) {
+        self.all_mut().for_each(|server| server.connection.redate(now));
     }
 }

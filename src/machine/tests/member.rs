@@ -145,7 +145,7 @@ impl World {
         let mut world = Self::new(client);
         world.now = now;
         world.server = cluster.server();
-        let config = Config { cluster: true, started: now, ..world.machine.rq.cx.config.clone() };
+        let config = Config { cluster: true, started: now, ..world.machine.context.config.clone() };
         world.machine = Machine::new(config, 7);
         let mut member = Member::new(cluster);
         world.swap(&mut member.behind[0]);
@@ -397,7 +397,7 @@ impl World {
         let Some(member) = self.member.as_ref().filter(|_| Defect::RoutesKept.is_on()) else {
             return;
         };
-        self.machine.rq.servers.set_routes(member.first_routes.clone());
+        self.machine.servers.set_routes(member.first_routes.clone());
     }
 
     /// Whether a defect keeps it from a server that was not there at first.
@@ -468,7 +468,7 @@ impl World {
     }
 
     fn has_lease(&self, token: &Token) -> bool {
-        let number = token.number(&self.machine.rq.cx.config.client);
+        let number = token.number(&self.machine.context.config.client);
         number.is_some_and(|number| self.machine.leases.get(TokenId(number)).is_some())
     }
 

@@ -112,7 +112,7 @@ fn a_message_that_does_not_fit_causes_no_check() {
     assert!(world.wire.is_empty());
 
     let mut world = World::connected();
-    world.machine.rq.cx.config.confirm = true;
+    world.machine.context.config.confirm = true;
     world.acquire(10_000, Wait::Forever);
     world.settle();
     assert_eq!(world.confirms.len(), 1, "it waits for replicas");
@@ -191,7 +191,7 @@ fn a_theft_of_a_grant_that_waits_for_replicas_is_checked() {
     for forged in [true, false] {
         let (mut a, mut b) = two();
         a = a.by_scripts();
-        a.machine.rq.cx.config.confirm = true;
+        a.machine.context.config.confirm = true;
         let op = a.acquire(10_000, Wait::Forever);
         a.answer_one();
         assert_eq!(a.confirms.len(), 1);

@@ -449,7 +449,7 @@ fn several_locks_have_the_label_in_their_tokens_until_they_are_released() {
 #[test]
 fn several_locks_are_not_taken_by_one_call_where_replicas_must_have_them() {
     let mut world = World::connected();
-    world.machine.rq.cx.config.confirm = true;
+    world.machine.context.config.confirm = true;
     let op = together(&mut world);
     assert_eq!(world.outcome(op), Some(&Outcome::Apart));
     assert!(world.wire.is_empty());

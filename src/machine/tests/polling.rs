@@ -8,7 +8,7 @@ use crate::protocol::{Call, Mode, Mono};
 const POLLING: Polling = Polling { least: ms(100), most: ms(300) };
 
 fn polls(world: &mut World) {
-    world.machine.rq.cx.config.polling = Some(POLLING);
+    world.machine.context.config.polling = Some(POLLING);
 }
 
 /// Managers of which the first few poll.

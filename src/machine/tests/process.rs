@@ -126,7 +126,7 @@ impl Process {
 
     /// The token of a lease, without a label.
     pub(super) fn token_of(&self, lease: LeaseId) -> Token {
-        Token::new(&self.world.machine.rq.cx.config.client, lease.token_id().0, "")
+        Token::new(&self.world.machine.context.config.client, lease.token_id().0, "")
     }
 
     /// The token of a lease that has not ended.
@@ -138,7 +138,7 @@ impl Process {
 
 /// Whether a machine still knows a token.
 pub(super) fn knows(machine: &Machine, id: TokenId) -> bool {
-    let client = &machine.rq.cx.config.client;
+    let client = &machine.context.config.client;
     machine.entries.get(&id).is_some()
         || machine.leases.get(id).is_some()
         || machine.releases.contains_key(&id)

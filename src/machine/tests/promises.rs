@@ -67,7 +67,7 @@ impl Simulation {
                 let Some(lock) = lock else { continue };
                 let owners: &BTreeSet<Token> =
                     owners[lock].get_or_insert_with(|| self.owners_of(lock));
-                let client = &machine.rq.cx.config.client;
+                let client = &machine.context.config.client;
                 let mut own = owners.iter().filter_map(|owner| owner.number(client));
                 let token = || process.token_of(lease);
                 let excused = || self.is_recent_victim(&token()) || self.may_believe(&token());
@@ -95,11 +95,11 @@ impl Simulation {
         let is_orphan = |token: &Token| {
             let machines = self.processes.iter().map(|process| &process.world.machine);
             let mut owners = machines.filter_map(|machine| {
-                let number = token.number(&machine.rq.cx.config.client)?;
+                let number = token.number(&machine.context.config.client)?;
                 Some((machine, TokenId(number)))
             });
             owners.any(|(machine, id)| {
-                let plain = format!("hf1.{}.{}", machine.rq.cx.config.client, id.0);
+                let plain = format!("hf1.{}.{}", machine.context.config.client, id.0);
                 !knows(machine, id) && !self.left_to_expire.contains(&plain)
             })
         };
@@ -212,7 +212,7 @@ impl Simulation {
         for lock in &self.locks {
             let snapshot = self.server.snapshot(self.now, &lock.keys);
             let client =
-                |process: &Process| format!(".{}.", process.world.machine.rq.cx.config.client);
+                |process: &Process| format!(".{}.", process.world.machine.context.config.client);
             let living: Vec<_> = self.processes.iter().map(client).collect();
             let stays = |token: &str| {
                 self.left_to_expire.contains(token)

@@ -181,7 +181,7 @@ impl Process {
         let reply = reply.map(quorum_defects::distort);
         if Defect::ValidFromReply.is_on() {
             let now = self.now;
-            self.quorum.inner().rq.servers.redate(now);
+            self.quorum.inner().servers.redate(now);
         }
         let node = NodeId(u16::try_from(node).unwrap());
         self.input(|quorum, now, out| quorum.handle_reply(now, node, request, reply, out));

@@ -452,7 +452,7 @@ fn a_stolen_permit_of_a_successor_is_lost() {
 /// Replicas have confirmed two permits, and one of them is handed off to the third caller.
 fn handed_off_with_replicas() -> (World, OpId) {
     let mut world = World::connected();
-    world.machine.rq.cx.config.confirm = true;
+    world.machine.context.config.confirm = true;
     let ops: Vec<_> = (0..3).map(|_| acquire(&mut world, TWO)).collect();
     world.settle();
     world.confirm(true);

@@ -194,12 +194,12 @@ impl Simulation {
         }
         world.outcomes.clear();
         world.unanswered_probes = Some(VecDeque::new());
-        world.machine.rq.cx.config.confirm = self.rng.u32(..4) == 0;
+        world.machine.context.config.confirm = self.rng.u32(..4) == 0;
         // In some schedules most requests have to wait for room.
         world.window = (self.seed % 4 == 1).then_some((1, 2));
         // In some schedules a process waits beside old code. Those who poll have no order.
         if self.seed % 5 == 3 && self.started.is_multiple_of(2) && self.kind != Kind::Calm {
-            world.machine.rq.cx.config.polling = Some(Polling { least: ms(20), most: ms(150) });
+            world.machine.context.config.polling = Some(Polling { least: ms(20), most: ms(150) });
         }
         let drift_ppm = self.rng.i64(-DRIFT_PPM..=DRIFT_PPM);
         Process::new(world, drift_ppm, self.now)

@@ -192,7 +192,7 @@ impl Simulation {
 
     /// Records that a caller has left its lock.
     pub(super) fn note_left(&mut self, who: usize, lease: LeaseId) {
-        let client = &self.processes[who].world.machine.rq.cx.config.client;
+        let client = &self.processes[who].world.machine.context.config.client;
         self.left_to_expire.insert(format!("hf1.{client}.{}", lease.token_id().0));
     }
 
@@ -258,7 +258,7 @@ impl Simulation {
     fn check_closed(&self, who: usize) {
         let process = &self.processes[who];
         let Some(Closing { since, left_to_expire }) = &process.closing else { return };
-        let (now, client) = (process.world.now, &process.world.machine.rq.cx.config.client);
+        let (now, client) = (process.world.now, &process.world.machine.context.config.client);
         let owners: BTreeSet<_> =
             (0..self.locks.len()).flat_map(|lock| self.owners_of(lock)).collect();
         let lasts = |(token, until): &&(Token, Mono)| {

@@ -132,7 +132,7 @@ fn a_stolen_share_holds_the_lock() {
 #[test]
 fn a_lock_that_is_stolen_while_replicas_confirm_it_is_requested_again() {
     let (mut a, mut b) = two();
-    a.machine.rq.cx.config.confirm = true;
+    a.machine.context.config.confirm = true;
     let op = a.acquire(10_000, Wait::Forever);
     a.settle();
     assert_eq!(a.confirms.len(), 1);
@@ -308,7 +308,7 @@ fn a_lock_with_a_new_owner_before_a_theft_is_stolen_all_the_same() {
 #[test]
 fn a_thief_that_is_stolen_from_while_replicas_confirm_does_not_steal_back() {
     let (mut a, mut b) = two();
-    a.machine.rq.cx.config.confirm = true;
+    a.machine.context.config.confirm = true;
     let op = a.acquire(10_000, Wait::Steal);
     a.settle();
     assert_eq!(a.confirms.len(), 1);

@@ -630,7 +630,7 @@ fn a_request_that_a_grant_by_message_overtook_may_still_arrive() {
     let lease = crowd.held(0, 60_000);
     let (probe, sent) = (crowd.server.probe(crowd.worlds[1].now), crowd.worlds[1].now);
     crowd.worlds[1].event(Event::Probed { probe, sent });
-    crowd.worlds[1].machine.rq.servers.refuse_plain_commands();
+    crowd.worlds[1].machine.servers.refuse_plain_commands();
     let op = crowd.worlds[1].acquire(60_000, Wait::Forever);
     crowd.worlds[1].execute_one();
     crowd.worlds[0].release(lease);

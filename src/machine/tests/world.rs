@@ -109,7 +109,7 @@ impl World {
     pub(super) fn connected_with(command_timeout: Duration) -> Self {
         let mut world = Self::new("c");
         world.machine =
-            Machine::new(Config { command_timeout, ..world.machine.rq.cx.config.clone() }, 7);
+            Machine::new(Config { command_timeout, ..world.machine.context.config.clone() }, 7);
         world.command(Command::Open);
         world.connect();
         world
@@ -123,7 +123,7 @@ impl World {
     pub(super) fn joining(server: &Server, client: &str, now: Mono) -> Self {
         let mut world = Self::new(client);
         world.now = now;
-        world.machine.rq.cx.config.started = now;
+        world.machine.context.config.started = now;
         world.subscriber = server.new_subscriber();
         world.server = server.clone();
         world.command(Command::Open);
@@ -143,7 +143,7 @@ impl World {
     /// The server takes no plain commands that would take a lock.
     pub(super) fn by_scripts(mut self) -> Self {
         self.plain_denied = true;
-        self.machine.rq.servers.refuse_plain_commands();
+        self.machine.servers.refuse_plain_commands();
         self
     }
 
@@ -414,7 +414,7 @@ impl World {
 
     /// Subscribes at the server.
     pub(super) fn listen(&self) {
-        let Config { client, secret, .. } = &self.machine.rq.cx.config;
+        let Config { client, secret, .. } = &self.machine.context.config;
         for channel in [notices(client), inbox(secret)] {
             self.server.subscribe(self.subscriber, &channel);
         }
@@ -584,7 +584,7 @@ impl World {
 
     fn perform(&mut self, effects: Vec<Effect>) {
         if let Some((least, most)) = self.window {
-            self.machine.rq.servers.limit_windows(least, most);
+            self.machine.servers.limit_windows(least, most);
         }
         defects::spoil(&mut self.machine);
         self.spoil_routes();
@@ -645,7 +645,7 @@ impl World {
                 }
                 let mut call = defects::distort(call);
                 if Defect::EpochOfAnother.is_on() {
-                    call.set_epoch(self.machine.rq.servers.data_of(call.keys()).epoch);
+                    call.set_epoch(self.machine.servers.data_of(call.keys()).epoch);
                 }
                 self.note_send_mode(request, send_mode, &call);
                 self.last_sent = request;

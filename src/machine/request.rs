@@ -1,0 +1,111 @@
+//! One request: the call of an owner on its way to a server, and how it ends.
+
+use super::interface::SendMode;
+use super::key_by_key::KeyByKey;
+use super::timers::Owner;
+use crate::protocol::{Call, Mono, NodeId, Refusal, Reply, Script};
+use std::time::Duration;
+
+/// A request in flight.
+#[derive(Debug)]
+pub(super) struct Sent {
+    pub(super) owner: Owner,
+    pub(super) call: Call,
+    pub(super) send_mode: SendMode,
+    fallback: Fallback,
+    /// The calls, one for each key, of which this is one.
+    key_by_key: Option<KeyByKey>,
+}
+
+/// The call that replaces another while the slot of a lock moves: it names only keys that certainly exist.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Fallback {
+    /// Nothing: the owner decides.
+    None,
+    Extend,
+    /// Calls by one key after the other.
+    ExtendShare,
+    Free,
+    FreeShare,
+    KeepEntry,
+}
+
+impl Fallback {
+    fn of(self, call: &Call) -> Option<Call> {
+        let (keys, token) = (call.keys().clone(), call.token().clone());
+        match self {
+            Self::None => None,
+            Self::Extend => Some(Call::Extend { keys, token, ttl: call.ttl() }),
+            Self::ExtendShare => Some(KeyByKey::Alone.call(call)),
+            Self::Free => Some(Call::Free { keys, token }),
+            Self::FreeShare => Some(Call::FreeShare { keys, token }),
+            Self::KeepEntry => Some(Call::KeepEntry { keys, token }),
+        }
+    }
+
+    /// The fallback of this fallback: a share that was a whole lock before may still be one.
+    const fn next(self) -> Self {
+        if let Self::FreeShare = self { Self::Free } else { Self::None }
+    }
+
+    const fn key_by_key(self) -> Option<KeyByKey> {
+        if let Self::ExtendShare = self { Some(KeyByKey::Alone) } else { None }
+    }
+}
+
+impl Sent {
+    pub(super) const fn new(owner: Owner, call: Call, fallback: Fallback) -> Self {
+        Self { owner, call, send_mode: SendMode::Plain, fallback, key_by_key: None }
+    }
+
+    /// Replaces the call by its fallback. False if it has none.
+    pub(super) fn fall_back(&mut self) -> bool {
+        let Some(instead) = self.fallback.of(&self.call) else { return false };
+        (self.call, self.send_mode) = (instead, SendMode::Plain);
+        self.key_by_key = self.fallback.key_by_key();
+        self.fallback = self.fallback.next();
+        true
+    }
+
+    /// The request ends without an answer. `awaited`: whether its owner still waits for one.
+    pub(super) fn ended(&self, node: NodeId, sent: Mono, awaited: bool) -> Finished {
+        let sent = self.key_by_key.and_then(KeyByKey::since).unwrap_or(sent);
+        let (owner, script, ttl) = (self.owner, self.call.script(), self.call.ttl());
+        Finished { owner, awaited, script, ttl, node, sent, reply: Err(CallError::Unsent) }
+    }
+
+    /// The reply, for its owner; none if another call follows it.
+    pub(super) fn decided(&mut self, sent: Mono, reply: Reply) -> Option<Result<Reply, CallError>> {
+        let Some(next) = self.key_by_key.and_then(|step| step.next(sent, &reply)) else {
+            return Some(Ok(reply));
+        };
+        (self.call, self.send_mode) = (next.call(&self.call), SendMode::Plain);
+        self.key_by_key = Some(next);
+        None
+    }
+}
+
+/// A request that has ended.
+#[derive(Debug)]
+pub(super) struct Finished {
+    pub(super) owner: Owner,
+    /// Whether its owner still waits for the answer.
+    pub(super) awaited: bool,
+    /// The script that was called, if it was one, and its lease.
+    pub(super) script: Option<Script>,
+    pub(super) ttl: Duration,
+    pub(super) node: NodeId,
+    pub(super) sent: Mono,
+    pub(super) reply: Result<Reply, CallError>,
+}
+
+/// Why a request has no reply of its script, as far as that matters to its owner: see [`Failure`].
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) enum CallError {
+    Halfway(String),
+    Lost(String),
+    NoQuorum(Vec<String>),
+    Refused(Refusal),
+    /// The request was not executed, and the right server is not connected yet.
+    Unsent,
+}
