@@ -36,6 +36,21 @@ pub(super) struct AcquireRequest {
 }
 
 impl AcquireRequest {
+    /// A request that comes now.
+    pub(super) fn new(
+        context: &Context,
+        keys: LockKeys,
+        ttl: Duration,
+        wait: Wait,
+        label: Arc<str>,
+        hold: Hold,
+        mode: Mode,
+    ) -> Self {
+        let polls = context.config.polling.is_some() && mode == Mode::Exclusive;
+        let (ticket, own, began) = (None, None, context.now);
+        Self { keys, label, ttl, hold, mode, wait, polls, ticket, own, began }
+    }
+
     /// A new token that asks for the lock.
     pub(super) fn entry(
         &self,

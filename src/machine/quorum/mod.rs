@@ -20,6 +20,7 @@
 
 mod ballot;
 mod candidacy;
+mod inner;
 mod servers;
 #[cfg(all(test, feature = "core"))]
 mod spoil;

@@ -1,0 +1,97 @@
+//! Releasing at the server, for callers, and of grants that no caller uses.
+
+use super::context::in_order;
+use super::lease::Leases;
+use super::release::{Release, Successor};
+use super::request::Finished;
+use super::timers::{Owner, Timer};
+use super::{Leaving, Machine};
+use crate::protocol::{LockKeys, Token, TokenId};
+use crate::slim::Slim;
+
+impl Machine {
+    pub(super) fn release_at_server(
+        &mut self,
+        id: TokenId,
+        caller: Leaving,
+        successor: Option<Successor>,
+    ) {
+        let Some(held) = self.leases.remove(&mut self.context, &mut self.servers, id) else {
+            return;
+        };
+        let waits_here = self.queues.has(&held.keys);
+        // A handoff while nobody else waits takes nobody's turn.
+        if waits_here && (successor.is_none() || !self.queues.is_alone(&held.keys)) {
+            self.move_entries_back(&held.keys);
+        }
+        let (op, deadline) = caller;
+        self.context.timers.set(Timer::ReleaseDeadline(id), deadline);
+        let token = Leases::token_of(&self.context, &held);
+        let mut release = Release::new(held.keys, token, held.until, held.uncertain);
+        (release.op, release.shared) = (Some(op), held.mode.is_shared());
+        release.fast_path = (held.lone_share || !release.shared)
+            && held.pending_renewal.is_none()
+            && !held.uncertain
+            && !waits_here
+            && self.is_likely_free(&release.keys)
+            && self.servers.data_of(&release.keys).has_fast_path(held.mode);
+        release.successor = successor;
+        let asks_behind = (waits_here && !release.shared).then(|| release.keys.clone());
+        self.begin_release(id, release);
+        if let Some(keys) = asks_behind.filter(|_| self.servers.is_open(Owner::Release(id))) {
+            self.ask_behind_release(&keys);
+        }
+    }
+
+    /// Lets the entry here that is likely to get a whole lock by its release ask right behind that.
+    fn ask_behind_release(&mut self, keys: &LockKeys) {
+        if let Some(id) = self.queues.likely_next(keys)
+            && let Some(entry) = self.entries.get(&id)
+            && !entry.mode.is_shared()
+        {
+            entry.ask_behind(&mut self.context, &mut self.servers, id);
+        }
+    }
+
+    /// Gives back what a token has got or may yet get. No caller waits.
+    pub(super) fn give_back(&mut self, keys: LockKeys, token: Token, uncertain: bool) {
+        // A token that its caller has chosen has no number.
+        let own = self.context.number_of(&token);
+        let id = own.unwrap_or_else(|| self.context.next_token_id());
+        let release = Release::new(keys, token, self.context.now, uncertain);
+        self.begin_release(id, release);
+    }
+
+    fn begin_release(&mut self, id: TokenId, release: Release) {
+        release.send(&mut self.context, &mut self.servers, id);
+        self.releases.insert(id, release);
+    }
+
+    pub(super) fn send_release(&mut self, id: TokenId) {
+        if let Some(release) = self.releases.get(&id) {
+            release.send(&mut self.context, &mut self.servers, id);
+        }
+    }
+
+    /// A token that its caller has chosen may have been released before. A repeat of that would free its next hold, for
+    /// which it is adopted now.
+    pub(super) fn end_releases_of(&mut self, token: &Token) {
+        for id in in_order(&self.releases) {
+            if let Some(release) = self.releases.get_mut(&id).filter(|each| each.is_of(token)) {
+                release.give_up(&mut self.context, id);
+                self.servers.forget(&mut self.context, Owner::Release(id));
+                self.releases.remove(&id);
+            }
+        }
+    }
+
+    pub(super) fn release_answered(&mut self, id: TokenId, finished: Finished) {
+        if let Some(release) = self.releases.get_mut(&id)
+            && release.answered(&mut self.context, &mut self.servers, id, finished)
+        {
+            self.servers.forget(&mut self.context, Owner::Release(id));
+            self.releases.remove(&id);
+            self.releases.slim();
+        }
+    }
+}
