@@ -3,14 +3,14 @@
 use super::Machine;
 use super::interface::Outcome;
 use super::lease::Leases;
-use super::queue_entry::{Approach, Beneficiary, ContentionPolicy, Entry, Pending};
+use super::queue_entry::{Approach, Beneficiary, Entry, Pending};
 use super::timers::Owner;
 use super::wait_queue::{AcquireRequest, Need};
 use crate::protocol::{Held, LockKeys, NodeId, OpId, TokenId};
 
 impl Machine {
     pub(super) fn acquire(&mut self, op: OpId, mut request: AcquireRequest) {
-        if request.policy() == ContentionPolicy::Wait {
+        if request.is_queued() {
             let keys = request.keys.clone();
             self.queues.insert(&mut self.context, op, request);
             return self.serve_queue(&keys, None);
@@ -84,8 +84,7 @@ impl Machine {
 
     /// The first request of a new entry.
     fn approach(&self, entry: &Entry) -> Approach {
-        let may_be_free =
-            !matches!(entry.policy, ContentionPolicy::Steal(_)) && self.is_likely_free(&entry.keys);
+        let may_be_free = !entry.steals() && self.is_likely_free(&entry.keys);
         if may_be_free { Approach::FastPath } else { Approach::Script }
     }
 

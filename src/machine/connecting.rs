@@ -134,7 +134,7 @@ impl Machine {
         let silent = silent.map_or(Duration::ZERO, |sent| self.context.now.since(sent));
         let detail =
             format!("no answer within {} ms, and a new connection has one", silent.as_millis());
-        if let Some(lost) = self.servers.replaced(&mut self.context, node, &detail) {
+        if let Some(lost) = self.servers.lost(&mut self.context, node, &detail) {
             self.lost(node, lost);
         }
     }

@@ -5,10 +5,10 @@ use super::context;
 use super::handoff::HandoffBudget;
 use super::interface::{Effect, Outcome};
 use super::lease::{Lease, PendingRenewal};
-use super::queue_entry::{Again, Beneficiary, ContentionPolicy, Entry, Granted, Pending, Step};
+use super::queue_entry::{Again, Beneficiary, Entry, Granted, Pending, Step};
 use super::request::{CallError, Finished};
 use super::timers::Owner;
-use crate::protocol::{CLAIM, Grant, NodeId, Refusal, Reply, TokenId, valid_until};
+use crate::protocol::{CLAIM, Grant, Intent, NodeId, Refusal, Reply, TokenId, valid_until};
 
 impl Machine {
     pub(super) fn entry_answered(&mut self, id: TokenId, finished: Finished) {
@@ -81,7 +81,7 @@ impl Machine {
         }
         let servers = &self.servers;
         if matches!(entry.pending, Pending::Held(_))
-            && entry.policy == ContentionPolicy::Wait
+            && matches!(entry.intent, Intent::Join(_))
             && self.context.config.cluster
             && !servers.of(&keys).connection.pubsub_denied
         {

@@ -40,7 +40,8 @@ const QUEUE_SEEN_MAX: u8 = 3;
 pub(super) struct Entry {
     pub(super) keys: LockKeys,
     pub(super) beneficiary: Beneficiary,
-    pub(super) policy: ContentionPolicy,
+    /// What its caller wants if the lock is held: [`Self::next_intent`] says what the next call does.
+    pub(super) intent: Intent,
     pub(super) mode: Mode,
     pub(super) pending: Pending,
     pub(super) token: Token,
@@ -89,15 +90,6 @@ pub(super) enum Approach {
     Script,
     /// The script: the fast path may have taken the lock, which has no fence yet.
     Completion,
-}
-
-/// How an entry treats a held lock.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub(super) enum ContentionPolicy {
-    /// Takes it away from the owners that an answer has shown: no later owner is robbed.
-    Steal(Option<Arc<str>>),
-    Try,
-    Wait,
 }
 
 /// Why an entry has no lock yet.
@@ -183,12 +175,12 @@ impl Entry {
         label: Arc<str>,
         mode: Mode,
         beneficiary: Beneficiary,
-        policy: ContentionPolicy,
+        intent: Intent,
     ) -> Self {
         Self {
             keys,
             beneficiary,
-            policy,
+            intent,
             mode,
             pending: Pending::Unanswered,
             token,
@@ -212,14 +204,14 @@ impl Entry {
     /// The entry that takes its position under another token.
     pub(super) fn replacement(&self, token: Token) -> Self {
         let Self { ttl, mode, beneficiary, .. } = *self;
-        let (keys, policy) = (self.keys.clone(), self.policy.clone());
+        let (keys, intent) = (self.keys.clone(), self.intent.clone());
         let label = Arc::clone(&self.label);
         Self {
             block: self.block,
             position: self.position.lost(),
             // It has stolen once, and must not steal again.
-            uncertain: matches!(policy, ContentionPolicy::Steal(_)),
-            ..Self::new(keys, token, ttl, label, mode, beneficiary, policy)
+            uncertain: self.steals(),
+            ..Self::new(keys, token, ttl, label, mode, beneficiary, intent)
         }
     }
 
@@ -256,32 +248,33 @@ impl Entry {
         self.queue_seen >= QUEUE_SEEN_MAX
     }
 
+    /// Whether it is to take a held lock away from its owners, beginning with a poll that shows them.
+    pub(super) const fn steals(&self) -> bool {
+        matches!(self.intent, Intent::Poll | Intent::Steal(_))
+    }
+
     /// Whether it steals the lock, now that these are the owners. If an answer was lost it may have had the lock already,
     /// and a later owner must not be robbed.
     fn may_steal(&self, owners: &str) -> bool {
-        match &self.policy {
-            ContentionPolicy::Steal(None) => true,
-            ContentionPolicy::Steal(Some(seen)) => **seen != *owners && !self.uncertain,
-            ContentionPolicy::Try | ContentionPolicy::Wait => false,
+        match &self.intent {
+            Intent::Poll => true,
+            Intent::Steal(seen) => **seen != *owners && !self.uncertain,
+            Intent::Try | Intent::Join(_) => false,
         }
     }
 
-    fn intent(&self, context: &Context, servers: &Servers) -> Intent {
-        match (&self.policy, self.position) {
-            (ContentionPolicy::Steal(Some(seen)), _) => Intent::Steal(Arc::clone(seen)),
-            (ContentionPolicy::Try, _) => Intent::Try,
-            (ContentionPolicy::Wait, Position::Unknown)
-                if self.was_delayed && self.came_before(context.now) =>
-            {
+    /// What the next call does: an entry that waits enqueues at its position, or keeps its place.
+    fn next_intent(&self, context: &Context, servers: &Servers) -> Intent {
+        if !matches!(self.intent, Intent::Join(_)) {
+            return self.intent.clone();
+        }
+        match self.position {
+            Position::Unknown if self.was_delayed && self.came_before(context.now) => {
                 Intent::Join(servers.position_of(context, &self.keys, self.since))
             }
-            (ContentionPolicy::Wait, Position::Unknown) => Intent::Join(None),
-            (ContentionPolicy::Steal(None), _) | (ContentionPolicy::Wait, Position::Queued(_)) => {
-                Intent::Poll
-            }
-            (ContentionPolicy::Wait, Position::MovingBack(seq) | Position::Lost(seq)) => {
-                Intent::Join(Some(seq))
-            }
+            Position::Unknown => Intent::Join(None),
+            Position::Queued(_) => Intent::Poll,
+            Position::MovingBack(seq) | Position::Lost(seq) => Intent::Join(Some(seq)),
         }
     }
 
@@ -308,7 +301,7 @@ impl Entry {
         let owners = Arc::clone(&held.owners);
         self.pending = Pending::Held(held);
         if self.may_steal(&owners) {
-            self.policy = ContentionPolicy::Steal(Some(owners));
+            self.intent = Intent::Steal(owners);
             return Step::Send;
         }
         let now = hinted || matches!(self.position, Position::Lost(_));
@@ -377,7 +370,7 @@ impl Entry {
             let token = if mode.is_shared() { token.lone_share() } else { token };
             return Call::Take { keys, token, ttl, block };
         }
-        let (epoch, intent) = (ServerTime::default(), self.intent(context, servers));
+        let (epoch, intent) = (ServerTime::default(), self.next_intent(context, servers));
         let inbox = servers.inbox(context, &keys);
         Call::Acquire { keys, token, ttl, epoch, block, inbox, intent, mode }
     }
@@ -418,7 +411,7 @@ impl Entry {
                     // The same token asks again once connected: if it was granted, it still is.
                     CallError::Lost(_) => {
                         // A steal begins with a poll, which grants nothing.
-                        self.uncertain |= self.policy != ContentionPolicy::Steal(None);
+                        self.uncertain |= self.intent != Intent::Poll;
                         self.pending = Pending::Unanswered;
                     }
                     CallError::Halfway(_) => self.uncertain = true,
@@ -529,7 +522,7 @@ impl Entry {
     /// The pause before the next poll: until the holder's lease ends, and a few seconds at most to stay in the queue.
     fn poll_pause(&self, context: &mut Context, pubsub_denied: bool) -> Duration {
         if let Some(Polling { least, most }) = context.config.polling
-            && self.policy == ContentionPolicy::Try
+            && self.intent == Intent::Try
         {
             return context.between(least, most);
         }

@@ -250,22 +250,9 @@ impl Timers {
         set && self.set_count() == self.others.len()
     }
 
-    #[cfg(all(test, feature = "core"))]
-    pub(super) fn drop_retries(&mut self) {
-        self.keep(|timer| {
-            use Timer::{RetryEntry, RetryOneShot, RetryRelease, RetryRenewal};
-            !matches!(timer, RetryEntry(_) | RetryOneShot(_) | RetryRelease(_) | RetryRenewal(_))
-        });
-    }
-
-    #[cfg(all(test, feature = "core"))]
-    pub(super) fn drop_retries_of_entries(&mut self) {
-        self.keep(|timer| !matches!(timer, Timer::RetryEntry(_)));
-    }
-
     /// Drops some of the timers that have no run, as retries have none.
     #[cfg(all(test, feature = "core"))]
-    fn keep(&mut self, mut is_kept: impl FnMut(&Timer) -> bool) {
+    pub(super) fn keep(&mut self, mut is_kept: impl FnMut(&Timer) -> bool) {
         self.others.retain(|timer, _| is_kept(timer));
         self.drop_outdated();
     }

@@ -8,10 +8,10 @@ use super::boxed_map::BoxedMap;
 use super::context::Context;
 use super::handoff::BLOCK_MAX;
 use super::interface::{Hold, Outcome, Wait};
-use super::queue_entry::{Beneficiary, ContentionPolicy, Entry, Pending, is_foreign};
+use super::queue_entry::{Beneficiary, Entry, Pending, is_foreign};
 use super::servers::Servers;
 use super::timers::{Owner, Timer};
-use crate::protocol::{Held, LockKeys, Mode, Mono, OpId, TOKEN_PREFIX, TokenId};
+use crate::protocol::{Held, Intent, LockKeys, Mode, Mono, OpId, TOKEN_PREFIX, TokenId};
 use crate::slim::Slim;
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
@@ -60,17 +60,23 @@ impl AcquireRequest {
         let id = context.next_token_id();
         let (keys, label, token) =
             (self.keys.clone(), Arc::clone(&self.label), context.token(id, &self.label));
-        let (ttl, mode, policy) = (self.ttl, self.mode, self.policy());
-        (id, Entry::new(keys, token, ttl, label, mode, beneficiary, policy))
+        let (ttl, mode, intent) = (self.ttl, self.mode, self.intent());
+        (id, Entry::new(keys, token, ttl, label, mode, beneficiary, intent))
     }
 
-    pub(super) const fn policy(&self) -> ContentionPolicy {
+    /// What its first call does if the lock is held. To steal it, the owners must be known: a poll shows them.
+    const fn intent(&self) -> Intent {
         match self.wait {
-            Wait::Steal => ContentionPolicy::Steal(None),
-            Wait::Never | Wait::UpTo(Duration::ZERO) => ContentionPolicy::Try,
-            Wait::Forever | Wait::UpTo(_) if self.polls => ContentionPolicy::Try,
-            Wait::Forever | Wait::UpTo(_) => ContentionPolicy::Wait,
+            Wait::Steal => Intent::Poll,
+            Wait::Never | Wait::UpTo(Duration::ZERO) => Intent::Try,
+            Wait::Forever | Wait::UpTo(_) if self.polls => Intent::Try,
+            Wait::Forever | Wait::UpTo(_) => Intent::Join(None),
         }
+    }
+
+    /// Whether its caller waits in the queue.
+    pub(super) fn is_queued(&self) -> bool {
+        matches!(self.intent(), Intent::Join(_))
     }
 
     /// How long its caller waits for the lock.
@@ -177,7 +183,7 @@ impl WaitQueues {
             let patience = if limit.is_zero() { context.config.command_timeout } else { limit };
             context.timers.set(Timer::AcquireDeadline(op), context.now + patience);
         }
-        if request.policy() == ContentionPolicy::Wait {
+        if request.is_queued() {
             self.enqueue(op, &mut request);
         }
         self.requests.insert(op, request);

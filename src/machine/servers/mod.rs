@@ -8,14 +8,13 @@ use crate::machine::connection::{self, Connection, InFlight};
 use crate::machine::context::Context;
 use crate::machine::discovery::Discovery;
 use crate::machine::interface::{Denied, Effect, Notice, Outcome, Risk, ServerProbe};
-use crate::machine::request::Sent;
+use crate::machine::request::{CallError, Finished, Sent};
 use crate::machine::routes::Routes;
 use crate::machine::server_data::ServerData;
 use crate::machine::timers::Owner;
 use crate::machine::waiting_room::WaitingRoom;
 use crate::protocol::{Failure, LockKeys, Mono, NodeId, Reply, ServerTime, Take};
 use rustc_hash::FxHashMap;
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -302,15 +301,16 @@ impl Servers {
         }
     }
 
-    /// A connection is lost or given up: returns its requests in flight; none if it was not up.
-    fn give_up(
+    /// A connection is lost or given up: ends its requests without replies; none if it was not up. `within`: how soon a
+    /// lease needs another.
+    pub(in crate::machine) fn disconnected(
         &mut self,
         context: &mut Context,
         node: NodeId,
         detail: &str,
         within: Option<Duration>,
-    ) -> Option<VecDeque<InFlight<Sent>>> {
-        let in_flight = self.lost(context, node, detail)?;
+    ) -> Option<Vec<Finished>> {
+        let lost = self.lost(context, node, detail)?;
         let has_locks = self.routes.has(node);
         // Unsent or undelivered bytes must not arrive later: their requests are repeated, or given back.
         context.push(Effect::Disconnect { node, abort: true });
@@ -321,21 +321,28 @@ impl Servers {
             connection.back_off(context, node, within);
         }
         self.discovery.ask_soon(context);
-        Some(in_flight)
+        Some(lost)
     }
 
-    /// A connection has ended, or another one has answered first: returns its requests in flight; none if it was not up.
-    fn lost(
+    /// A connection has ended, or another one has answered first: ends its requests without replies; none if it was not
+    /// up.
+    pub(in crate::machine) fn lost(
         &mut self,
         context: &mut Context,
         node: NodeId,
         detail: &str,
-    ) -> Option<VecDeque<InFlight<Sent>>> {
+    ) -> Option<Vec<Finished>> {
         let Server { connection, data, .. } = self.at(node);
         let in_flight = connection.lost(detail)?;
         data.forget_clocks();
         context.push(Effect::Notify(Notice::Disconnected(detail.to_owned())));
-        Some(in_flight)
+        // Those who wait ask once there is a connection, as all do that cannot ask now.
+        while self.next_waiting(node).is_some() {}
+        let end = |InFlight { id, sent, request }: InFlight<Sent>| {
+            let reply = Err(CallError::Lost(detail.to_owned()));
+            Finished { reply, ..request.ended(node, sent, self.open.end(request.owner, id)) }
+        };
+        Some(in_flight.into_iter().map(end).collect())
     }
 
     /// A request that was sent at `sent` was answered, or is lost: notes what that says about its server.

@@ -21,7 +21,6 @@ use crate::protocol::{
     Call, Failure, LockKeys, Mono, NodeId, Refusal, Reply, RequestId, Take, TokenId,
 };
 use crate::slim::Slim;
-use std::collections::VecDeque;
 use std::time::Duration;
 
 /// The pause before a request to a server that is not ready, in ms.
@@ -68,7 +67,7 @@ impl Servers {
     }
 
     /// Takes the first owner that waits for room on a connection. Those ahead of it have left.
-    fn next_waiting(&mut self, node: NodeId) -> Option<Owner> {
+    pub(super) fn next_waiting(&mut self, node: NodeId) -> Option<Owner> {
         loop {
             let owner = self.at(node).room.next()?;
             if self.waiting.get(&owner) == Some(&node) {
@@ -190,44 +189,6 @@ impl Servers {
             None => Err(CallError::Unsent),
         };
         Some(finished)
-    }
-
-    /// A connection is lost, or is given up: ends its requests without replies. `within`: how soon a lease needs another.
-    pub(in crate::machine) fn disconnected(
-        &mut self,
-        context: &mut Context,
-        node: NodeId,
-        detail: &str,
-        within: Option<Duration>,
-    ) -> Option<Vec<Finished>> {
-        let in_flight = self.give_up(context, node, detail, within)?;
-        Some(self.end_lost(node, detail, in_flight))
-    }
-
-    /// Another connection has answered first: ends the requests of the one before without replies.
-    pub(in crate::machine) fn replaced(
-        &mut self,
-        context: &mut Context,
-        node: NodeId,
-        detail: &str,
-    ) -> Option<Vec<Finished>> {
-        let in_flight = self.lost(context, node, detail)?;
-        Some(self.end_lost(node, detail, in_flight))
-    }
-
-    fn end_lost(
-        &mut self,
-        node: NodeId,
-        detail: &str,
-        in_flight: VecDeque<InFlight<Sent>>,
-    ) -> Vec<Finished> {
-        // Those who wait ask once there is a connection, as all do that cannot ask now.
-        while self.next_waiting(node).is_some() {}
-        let lost = in_flight.into_iter().map(|InFlight { id, sent, request }| {
-            let reply = Err(CallError::Lost(detail.to_owned()));
-            Finished { reply, ..request.ended(node, sent, self.open.end(request.owner, id)) }
-        });
-        lost.collect()
     }
 
     /// Ends all requests and connections.

@@ -7,7 +7,7 @@ use super::known_defects::DEFECTS;
 use super::quorum_defects::Flaw;
 use super::simulator::Simulation;
 use crate::machine::lease::PendingRenewal;
-use crate::machine::queue_entry::{ContentionPolicy, Granted, Step};
+use crate::machine::queue_entry::{Granted, Step};
 use crate::machine::timers::Timer;
 use crate::machine::{Command, Effect, Machine, NodeId, SendMode, TokenId};
 use crate::protocol::call::{Call, Intent, Mode};
@@ -330,7 +330,10 @@ pub(super) fn unplan(machine: &mut Machine, to: Option<NodeId>) {
         && Defect::AskNotRetried.is_on()
         && !machine.servers.get(to).connection.is_up()
     {
-        machine.context.timers.drop_retries();
+        machine.context.timers.keep(|timer| {
+            use Timer::{RetryEntry, RetryOneShot, RetryRelease, RetryRenewal};
+            !matches!(timer, RetryEntry(_) | RetryOneShot(_) | RetryRelease(_) | RetryRenewal(_))
+        });
     }
 }
 
@@ -350,7 +353,7 @@ pub(super) fn spoil(machine: &mut Machine) {
         }
         Defect::WaitingReversed => machine.servers.reverse_rooms(),
         Defect::NoPoll => {
-            machine.context.timers.drop_retries_of_entries();
+            machine.context.timers.keep(|timer| !matches!(timer, Timer::RetryEntry(_)));
         }
         Defect::UnrenewedUnasked => {
             let Machine { leases, context, .. } = machine;
@@ -363,7 +366,7 @@ pub(super) fn spoil(machine: &mut Machine) {
         }
         Defect::StolenAgain => {
             for entry in machine.entries.values_mut() {
-                entry.uncertain &= !matches!(entry.policy, ContentionPolicy::Steal(_));
+                entry.uncertain &= !entry.steals();
             }
         }
         Defect::NothingGivenBack => machine.releases.retain(|_, release| release.op.is_some()),
